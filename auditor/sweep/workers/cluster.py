@@ -124,12 +124,13 @@ class Cluster:
         self.under_way += 1
 
     def finished(self, seconds: float) -> Iterator[Done]:
-        """What is done within that many seconds."""
+        """What is done within that many seconds; tells for how long all that work wait yet."""
         if self._client is None:
             self._start()
         self._look()
         self._send()
-        self._tell()
+        wait = Wait("every worker's budget of requests is spent", self._until - time.monotonic())
+        self._waits.tell(self, wait if wait.seconds > 0 else None)
         with suppress(Empty):
             future = self._arrived.get(timeout=seconds)
             while True:
@@ -137,11 +138,6 @@ class Cluster:
                     self.under_way -= 1
                     yield done
                 future = self._arrived.get_nowait()
-
-    def _tell(self) -> None:
-        """Tell for how long all workers that have work wait yet."""
-        wait = Wait("every worker's budget of requests is spent", self._until - time.monotonic())
-        self._waits.tell(self, wait if wait.seconds > 0 else None)
 
     def _send(self) -> None:
         if self._suspects:

@@ -5,7 +5,6 @@ What a process remembers of the models that it has seen it remembers within boun
 
 import json
 from collections import OrderedDict
-from collections.abc import Iterable
 from hashlib import sha256
 from threading import Lock
 from typing import Any, Generic, TypeVar
@@ -15,7 +14,7 @@ from msgspec.structs import replace
 from auditor.audit.options import Options
 from auditor.audit.pipeline import examine
 from auditor.checkpoint.selecting import is_weights
-from auditor.checkpoint.snapshot import Fetched, RepoFile, Snapshot
+from auditor.checkpoint.snapshot import Fetched, Snapshot
 from auditor.formats import as_json
 from auditor.reconciler.findings import Severity
 from auditor.report import Report, Unaudited
@@ -121,17 +120,13 @@ def _key(snapshot: Snapshot, rest: bytes) -> bytes | None:
         return None
     values = {name: value for name, value in values.items() if name not in UNREAD}
     digest = sha256(f"{snapshot.source} {snapshot.config.name}\n".encode())
-    files = [(file.name, file.size) for file in _telling(snapshot)]
+    # Files whose being there says something: of one model, those that may be weights.
+    several = snapshot.manifest or snapshot.components
+    telling = (file for file in snapshot.files if several or is_weights(file.name))
+    files = [(file.name, file.size) for file in telling]
     digest.update(json.dumps([values, files]).encode())
     digest.update(rest)
     return digest.digest()
-
-
-def _telling(snapshot: Snapshot) -> Iterable[RepoFile]:
-    """The files whose being there says something: of one model, those that may be weights."""
-    if snapshot.manifest or snapshot.components:
-        return snapshot.files
-    return (file for file in snapshot.files if is_weights(file.name))
 
 
 class Recent(Generic[T]):

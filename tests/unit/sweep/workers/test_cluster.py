@@ -329,7 +329,7 @@ WAITING = {
 def test_the_shortest_wait_is_said_where_every_worker_with_work_waits(
     told, seconds, at_hub, monkeypatch
 ):
-    """And it is counted down until the workers are asked again."""
+    """And it is counted down until the workers are asked again, after two seconds."""
     del at_hub
     clock = SimpleNamespace(now=1000.0, monotonic=lambda: clock.now)
     monkeypatch.setattr(cluster, "time", clock)
@@ -344,12 +344,16 @@ def test_the_shortest_wait_is_said_where_every_worker_with_work_waits(
     waits = Waits(lambda _wait: None)
     ours = cluster.Cluster(Policy(), None, waits)
     ours._client, ours._seen = client, clock.now  # noqa: SLF001 - as if it were connected
-    ours._look()  # noqa: SLF001 - of what `finished` does this alone
     said = []
-    for clock.now in (1000.0, 1003.0, 1009.0):
-        ours._tell()  # noqa: SLF001 - as above
+    for clock.now in (1000.0, 1001.5, 1001.75):
+        assert not list(ours.finished(0.0))
         said.append(waits.longest.seconds if waits.longest else 0.0)
-    assert said == [max(0.0, seconds - passed) for passed in (0.0, 3.0, 9.0)]
+    assert said == [max(0.0, seconds - passed) for passed in (0.0, 1.5, 1.75)]
+    clock.now = 1002.0
+    for worker in workers.values():
+        worker["metrics"] = {cluster._METRIC: {"ours": 0.0}}  # noqa: SLF001 - Dask's side
+    assert not list(ours.finished(0.0))
+    assert waits.longest is None
 
 
 def test_a_scheduler_that_nobody_has_started_is_an_outside_fault(at_hub, settings, monkeypatch):
