@@ -3,7 +3,7 @@
 import json
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
@@ -96,8 +96,9 @@ def _auditors(
     policy: Policy, token: str | None, budget: Budget, waits: Waits, scheduler: str | None
 ) -> "Iterator[Crew | Cluster]":
     if scheduler is None and policy.processes == 1:
-        with one_cpu(), Crew(AuditThreads(policy, token, budget, waits)) as crew:
-            yield crew
+        threads = AuditThreads(policy, token, budget, waits)
+        with one_cpu(), closing(threads):
+            yield Crew(threads)
         return
     try:
         from auditor.sweep.workers.cluster import Cluster  # noqa: PLC0415 - Dask is an extra
@@ -179,13 +180,12 @@ def _record(ledger: StoreWriter, night: Night, arrived: Sequence[Done]) -> None:
 def crash_notice(swept: Swept) -> str | None:
     """The line about models whose audit failed by a bug of ours; None: no such model."""
     count = sum(models for _, reason, models in swept.tally if reason == Reason.CRASHED)
-    if not count:
-        return None
     models = "1 model" if count == 1 else f"{count:,} models"
-    return (
+    notice = (
         f"the audit of {models} crashed, a bug of hf-audit: please report what audit says of it "
         f"alone; the reports name it"
     )
+    return notice if count else None
 
 
 def summary_line(swept: Swept) -> str:

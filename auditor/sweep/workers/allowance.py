@@ -71,12 +71,7 @@ class Allowance:
     """
 
     def __init__(
-        self,
-        bounds: Bounds,
-        budget: Budget,
-        talk: Talk,
-        over: Event,
-        gate: ByteGate | None = None,
+        self, bounds: Bounds, budget: Budget, talk: Talk, over: Event, gate: ByteGate | None = None
     ) -> None:
         self.over = over  # it waits for nothing any more
         self._bounds = bounds

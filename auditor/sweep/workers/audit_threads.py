@@ -11,7 +11,6 @@ from collections.abc import Iterator
 from contextlib import suppress
 from queue import Empty, SimpleQueue
 from threading import Lock, Thread
-from typing import Self
 
 from msgspec import Struct
 
@@ -21,7 +20,7 @@ from auditor.sweep.policy import Policy
 from auditor.sweep.store.ledger import Waiting
 from auditor.sweep.workers.allowance import Allowance
 from auditor.sweep.workers.budget import Budget
-from auditor.sweep.workers.concurrency import Concurrency, Spent
+from auditor.sweep.workers.concurrency import Concurrency
 from auditor.sweep.workers.one_model import Auditor, Done, failed
 
 # Objects made before cycles are looked for among them. A model makes ten thousand, nearly all of
@@ -56,16 +55,11 @@ class AuditThreads:
         self._policy = policy
         self._auditor = Auditor(policy, token, budget, waits)
         self.waits = self._auditor.talk.waits  # for the budget, or because a server asked for it
-        self._concurrency = Concurrency(policy.at_once)
+        self.concurrency = Concurrency(policy.at_once)
         self._lock = Lock()
         self._ready: deque[_Task] = deque()
         self._running: dict[_Task, Allowance] = {}  # each has a thread
         self._since = time.monotonic()  # when something was done, or nothing could be
-
-    @property
-    def room(self) -> int:
-        """How many models may be given to them."""
-        return _AHEAD * self._concurrency.models
 
     def submit(self, waiting: Waiting, arrived: "SimpleQueue[Done]") -> None:
         with self._lock:
@@ -109,13 +103,13 @@ class AuditThreads:
 
     def _begun(self) -> _Task | None:
         """The next task, which has begun; None: there is none that may."""
-        if not self._ready or len(self._running) >= self._concurrency.models:
+        if not self._ready or len(self._running) >= self.concurrency.models:
             return None
         if self._running and any(task.alone for task in (self._ready[0], *self._running)):
             return None
         if not self._running:
             self._since = time.monotonic()
-            self._concurrency.begin(_spent())
+            self.concurrency.begin()
         task = self._ready.popleft()
         self._running[task] = self._auditor.allowance()
         return task
@@ -128,7 +122,7 @@ class AuditThreads:
                 if self._running.pop(task, None) is None:  # given up, and this thread with it
                     return
                 self._since = time.monotonic()
-                self._concurrency.done(seconds, _spent(), waited=allowance.waited)
+                self.concurrency.done(seconds, waited=allowance.waited)
                 if done:
                     task.arrived.put(done)
                 else:  # memory ran out: this one may be to blame, or another
@@ -138,27 +132,17 @@ class AuditThreads:
                 self._hire()
 
 
-def _spent() -> Spent:
-    return Spent(time.monotonic(), time.process_time())
-
-
 class Crew:
-    """The models that a sweep, or a batch of one, has given to threads; a context manager."""
+    """The models that a sweep, or a batch of one, has given to threads."""
 
     def __init__(self, threads: AuditThreads) -> None:
         self._threads = threads
         self._arrived: SimpleQueue[Done] = SimpleQueue()
         self.under_way = 0
 
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._threads.close()
-
     @property
     def has_room(self) -> bool:
-        return self.under_way < self._threads.room
+        return self.under_way < _AHEAD * self._threads.concurrency.models
 
     def submit(self, waiting: Waiting) -> None:
         self.under_way += 1

@@ -116,12 +116,8 @@ class Budget:
         self._windows = [RateWindow() for _ in _KINDS]
         self._most = most
         self._own_since, self._own_spent = 0.0, 0  # when our own window began; requests in it
-        self._share = 1
+        self.share = 1  # one such part is ours of all that there is: what is left, quota, `most`
         self._clock = clock
-
-    def divide(self, share: int) -> None:
-        """From now on, one `share`-th of all that there is: what is left, the quota, `most`."""
-        self._share = max(1, share)
 
     def take(self, path: str, rest: Pause) -> Turn:
         """Wait until a request may go; in steps, so that a window that others open is seen."""
@@ -158,7 +154,7 @@ class Budget:
                 windows[asked] = windows[asked].lost(turn.first)
                 return
             if limit and tells:
-                windows[told] = windows[told].told(limit, now, self._share)
+                windows[told] = windows[told].told(limit, now, self.share)
             if not tells or told != asked:
                 windows[:] = [
                     window.untold(now, asked=at == asked) for at, window in enumerate(windows)
@@ -167,7 +163,7 @@ class Budget:
     def _own_wait(self, now: float) -> float:
         if self._most is None:
             return 0.0
-        most = max(1, self._most // self._share)
+        most = max(1, self._most // self.share)
         if not self._own_since or now >= self._own_since + WINDOW:
             self._own_since, self._own_spent = now, 0
         return self._own_since + WINDOW - now if self._own_spent >= most else 0.0

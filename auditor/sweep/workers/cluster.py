@@ -57,7 +57,7 @@ _THREADS = 4
 
 
 class Cluster:
-    """Workers that audit what is submitted; a context manager, as a Crew is.
+    """Workers that audit what is submitted, as a Crew does; a context manager.
 
     Those of a scheduler, or as many on this machine as the policy has processes.
     """
@@ -77,8 +77,7 @@ class Cluster:
         self._sent: dict[Any, tuple[Waiting, ...]] = {}  # batches, by future
         self._alone: Any = None  # the future of a suspect, while nothing else is under way
         self._arrived: SimpleQueue[Any] = SimpleQueue()  # futures
-        self._threads = 0  # of all workers
-        self._workers = 0
+        self._workers, self._threads = 0, 0  # and threads of all workers
         self._until = 0.0  # when the first of those that have work goes on
         self._looked = self._seen = 0.0  # when that was, and when there last was a worker
         self.under_way = 0
@@ -140,9 +139,9 @@ class Cluster:
                 future = self._arrived.get_nowait()
 
     def _send(self) -> None:
-        if self._suspects:
-            if not self._sent:
-                self._alone = self._give((self._suspects.popleft(),))
+        if self._suspects and not self._sent:
+            self._alone = self._give((self._suspects.popleft(),))
+        if self._suspects or self._alone in self._sent:
             return
         while batch := _cut(self._ready):
             self._give(batch)
@@ -296,7 +295,7 @@ def audit_batch(
             raise UsageError(f"{worker} has {ours}, and this sweep has {theirs}: {_REMEDY}")
     with _opening:
         threads = _threads(policy, token)
-    threads.budget.divide(workers)
+    threads.budget.share = max(1, workers)
     crew, done = Crew(threads), list[Done]()
     _under_way.append((sweep, threads))
     dask = distributed.get_worker()  # whose loop goes through the metrics at each heartbeat

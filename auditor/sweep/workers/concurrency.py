@@ -1,7 +1,8 @@
-"""How many models should be under way at once: a rule, measured while a sweep goes on. Pure."""
+"""How many models should be under way at once: a rule, measured while a sweep goes on."""
 
+import time
+from collections.abc import Callable
 from math import inf
-from typing import NamedTuple
 
 LEAST = 4  # models; with them a sweep begins, before anything is measured
 _SPARE = 1.25  # times what is needed: answers do not come evenly
@@ -9,13 +10,6 @@ _ROUND = 0.25  # seconds, at least: of a few models the times vary
 _BUSY = 0.95  # of a round's seconds; from there on models wait for the processor, too
 _LESS = 0.98  # of the time is tried after such a round: how much of it was a wait is not known
 _MOST_TIMES = 4  # the time of the quickest round; what is longer than that is a wait of our own
-
-
-class Spent(NamedTuple):
-    """What a process has taken so far."""
-
-    now: float  # seconds of the clock
-    processor: float  # seconds
 
 
 class Concurrency:
@@ -31,20 +25,25 @@ class Concurrency:
     MB.
     """
 
-    def __init__(self, most: int) -> None:
+    def __init__(
+        self,
+        most: int,
+        clock: Callable[[], float] = time.monotonic,
+        processor: Callable[[], float] = time.process_time,
+    ) -> None:
         self._most = most
+        self._clock, self._processor = clock, processor
         self._network = inf  # seconds of one model
         self._quickest = inf  # seconds of one model, in the round that had the least of them
-        self._begun = Spent(0.0, 0.0)
-        self._done, self._seconds, self._waited = 0, 0.0, False  # in this round
         self.models = min(LEAST, most)
+        self.begin()
 
-    def begin(self, spent: Spent) -> None:
+    def begin(self) -> None:
         """A round begins: with the first of all models, and where none was under way."""
-        self._begun = spent
+        self._begun = self._clock(), self._processor()
         self._done, self._seconds, self._waited = 0, 0.0, False
 
-    def done(self, seconds: float, spent: Spent, *, waited: bool) -> None:
+    def done(self, seconds: float, *, waited: bool) -> None:
         """Note a model that is done, and the seconds for which it was under way.
 
         Those for which it `waited` for the budget of requests are not among them.
@@ -52,10 +51,10 @@ class Concurrency:
         self._done += 1
         self._seconds += seconds
         self._waited |= waited
-        wall = spent.now - self._begun.now
+        wall = self._clock() - self._begun[0]
         if self._done < self.models or wall < _ROUND:
             return
-        processor = spent.processor - self._begun.processor
+        processor = self._processor() - self._begun[1]
         mean = self._seconds / self._done
         self._quickest = min(self._quickest, mean)
         mean = min(mean, _MOST_TIMES * self._quickest)
@@ -66,4 +65,4 @@ class Concurrency:
             models = self._done / wall
         needed = min(models * self._network * _SPARE, self._most)
         self.models = min(max(LEAST, round(needed)), self._most)
-        self.begin(spent)
+        self.begin()

@@ -27,7 +27,7 @@ from auditor.sweep.store.packing import Kept, Shared, compress_text, decompress_
 from auditor.sweep.store.reading import Recorded
 from auditor.sweep.workers.allowance import LARGE, Allowance, Bounds, ByteGate
 from auditor.sweep.workers.budget import Budget
-from auditor.sweep.workers.same_headers import Alike, Recent, recorded
+from auditor.sweep.workers.same_headers import Recent, audited, recorded
 
 T = TypeVar("T")
 
@@ -57,8 +57,7 @@ class Auditor:
         self._budget = budget
         self._shards = ThreadPoolExecutor(policy.shards)
         self._reads = ThreadPoolExecutor(policy.at_once)
-        self._alike = Alike()
-        self._packed = Recent[Shared]()
+        self._outcomes, self._packed = Recent[Recorded](), Recent[Shared]()
         self._large, self._examining = ByteGate(0), ByteGate(LARGE)
         self._turn = Lock()
 
@@ -106,7 +105,7 @@ class Auditor:
         mine = self._turn.acquire(timeout=_TURN)  # else the one before takes too long
         try:
             shared = self._shared(snapshot)
-            record = self._alike.examine(snapshot, shared.digest)
+            record = audited(snapshot, shared.digest, self._outcomes)
             own = compress_text(dump_own(snapshot)) if fetched else None
         finally:
             if mine:

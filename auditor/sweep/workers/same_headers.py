@@ -34,32 +34,26 @@ _MOST_KEPT = 4 * 1024 * 1024
 _MOST_OF_ONE = 256 * 1024
 
 
-class Alike:
-    """Audits snapshots, and remembers the outcomes of those that stand for others; thread-safe."""
+def audited(snapshot: Snapshot, rest: bytes, known: "Recent[Recorded]") -> Recorded:
+    """The outcome as it is recorded; from what is `known`, of a model that is alike.
 
-    def __init__(self) -> None:
-        self._known = Recent[Recorded]()
-
-    def examine(self, snapshot: Snapshot, rest: bytes) -> Recorded:
-        """The outcome as it is recorded.
-
-        `rest` is the digest of the snapshot's `dump_shared`. An outcome is a function of it, of the
-        config's values and of the names of weight files; of the model's name only in three fields
-        and in sentences of what could not be audited, which is why that is not remembered. What
-        transformers makes of a config is not either: it may read any key.
-        """
-        key = _key(snapshot, rest)
-        known = self._known.get(key) if key else None
-        if known:
-            own = _own(snapshot.model, snapshot.model, snapshot.commit, snapshot.fetched)
-            summary = known.summary._replace(**_cost(snapshot.fetched))
-            return Recorded(summary, Kept(own, known.kept.shared))
-        outcome = examine(snapshot, Options(requested=snapshot.model))
-        record = recorded(outcome)
-        shared = record.kept.shared
-        if key and shared and outcome.expected and outcome.expected.by == "closed-form":
-            self._known.put(key, record, len(shared.content))
-        return record
+    `rest` is the digest of the snapshot's `dump_shared`. An outcome is a function of it, of the
+    config's values and of the names of weight files; of the model's name only in three fields and
+    in sentences of what could not be audited, which is why that is not remembered. What
+    transformers makes of a config is not either: it may read any key.
+    """
+    key = _key(snapshot, rest)
+    alike = known.get(key) if key else None
+    if alike:
+        own = _own(snapshot.model, snapshot.model, snapshot.commit, snapshot.fetched)
+        summary = alike.summary._replace(**_cost(snapshot.fetched))
+        return Recorded(summary, Kept(own, alike.kept.shared))
+    outcome = examine(snapshot, Options(requested=snapshot.model))
+    record = recorded(outcome)
+    shared = record.kept.shared
+    if key and shared and outcome.expected and outcome.expected.by == "closed-form":
+        known.put(key, record, len(shared.content))
+    return record
 
 
 def recorded(outcome: Report | Unaudited) -> Recorded:

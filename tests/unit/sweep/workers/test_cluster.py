@@ -403,7 +403,7 @@ class Server:
 
     def _share(self, workers):
         budget = Budget(clock=lambda: 1.0)
-        budget.divide(workers)
+        budget.share = workers
         budget.note(budget.take(FILE, stop), 200, self._told())
         return budget
 
@@ -444,7 +444,7 @@ class Distance(Server):
 
     def _share(self, workers):
         budget = Budget(clock=lambda: self.now)
-        budget.divide(workers)
+        budget.share = workers
         budget.note(budget.take(FILE, stop), 200, self._told())
         return budget
 
@@ -491,7 +491,7 @@ def test_what_idle_workers_leave_is_not_lost(quota, workers):
 def test_a_bound_of_our_own_is_divided_evenly():
     bounded = Budget(100, clock=lambda: 1.0)
     bounded.note(Turn(FILE), 200, {})
-    bounded.divide(4)
+    bounded.share = 4
     for _ in range(25):
         bounded.take("/api/models", stop)
     with pytest.raises(TimeoutError, match="waits"):
