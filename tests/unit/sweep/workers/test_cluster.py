@@ -356,6 +356,65 @@ def test_the_shortest_wait_is_said_where_every_worker_with_work_waits(
     assert waits.longest is None
 
 
+class Future:
+    """What a fake client returns for a batch: the test ends it."""
+
+    def __init__(self, models):
+        self.models, self.status = models, "pending"
+
+    def add_done_callback(self, ended):
+        self.ended = ended
+
+    def end(self, status):
+        self.status = status
+        self.ended(self)
+
+    def exception(self, _seconds):
+        return distributed.KilledWorker("a task", None, 4)
+
+    def result(self, _seconds):
+        return tuple(one_model.failed(one, Reason.GATED, "said the Hub") for one in self.models)
+
+
+def test_nothing_is_under_way_beside_a_suspect_not_even_the_last_one(at_hub):
+    del at_hub
+    sent = []
+
+    def submit(_work, models, *_given, pure):
+        assert not pure
+        sent.append(Future(models))
+        return sent[-1]
+
+    one = {"nthreads": 2, "metrics": {}}
+    scheduler = SimpleNamespace(identity=lambda: {"workers": {"a": one}})
+    client = SimpleNamespace(id="ours", scheduler=scheduler, submit=submit)
+    client.sync = lambda asked: asked()
+    ours = cluster.Cluster(Policy(), None, Waits(lambda _wait: None))
+    ours._client = client  # noqa: SLF001 - as if it were connected
+
+    def finished():
+        return [(done.model, done.recorded.summary.reason) for done in ours.finished(0.0)]
+
+    for name in "ab":
+        ours.submit(Waiting(name, "0" * 40, None, None))
+    assert finished() == []
+    sent[0].end("error")
+    assert finished() == []
+    assert not ours.has_room
+    ours.submit(Waiting("c", "0" * 40, None, None))
+    for status, done in (("error", ("a", "crashed")), ("finished", ("b", "gated"))):
+        assert finished() == finished() == []
+        sent[-1].end(status)
+        assert finished() == [done]
+    assert finished() == []
+    assert [[one.model for one in batch.models] for batch in sent] == [
+        ["a", "b"],
+        ["a"],
+        ["b"],
+        ["c"],
+    ]
+
+
 def test_a_scheduler_that_nobody_has_started_is_an_outside_fault(at_hub, settings, monkeypatch):
     del at_hub
     monkeypatch.setattr(cluster, "_CONNECTING", 0.3)
