@@ -145,8 +145,9 @@ def stored(snapshots: Iterator[Snapshot], path: Path) -> tuple[float, float]:
             auditor.made[one.model] = one
             waiting = Waiting(one.model, one.commit or "", None, None)
             done = auditor.audit(waiting, auditor.allowance())
-            if done.verdict != "clean":
-                raise ValueError(f"{one.model} is {done.verdict}, and should be clean")
+            verdict = done.recorded.summary.verdict
+            if verdict != "clean":
+                raise ValueError(f"{one.model} is {verdict}, and should be clean")
             kept = done.recorded, done.snapshot
             ledger.record(night, one.model, done.commit_sha, kept[0], snapshot=kept[1])
             planned.append(SelectedModel(one.model, done.commit_sha, one.model))

@@ -52,11 +52,11 @@ def apart_from_signals(work: Callable[[], T]) -> T:
     if threading.current_thread() is not threading.main_thread():
         return work()
     future = Future[T]()
-    threading.Thread(target=_settle, args=(future, work), name="request").start()
+    threading.Thread(target=settle, args=(future, work), name="request").start()
     return future.result()
 
 
-def _settle(future: Future[T], work: Callable[[], T]) -> None:
+def settle(future: Future[T], work: Callable[[], T]) -> None:
     """Give a future what `work` returns or raises, unless it was cancelled."""
     if not future.set_running_or_notify_cancel():
         return
@@ -101,11 +101,11 @@ class ByDistance(Executor):
     def _first_of_the_waiting(self) -> None:
         for future, work in self._taken(1):
             since = time.monotonic()
-            _settle(future, work)
+            settle(future, work)
             self._slow = self._slow + 1 if time.monotonic() - since > _SLOW else 0
         if self._slow >= AT_HAND:
             for future, work in self._taken(len(self._waiting)):
-                self._far.submit(_settle, future, work)
+                self._far.submit(settle, future, work)
 
     def _taken(self, count: int) -> Iterator[tuple[Future[Any], Callable[[], Any]]]:
         """As many of the waiting as there are yet, for other threads take of them, too."""

@@ -63,6 +63,7 @@ class Waits:
         self._show = show
         self._lock = Lock()
         self._waits: dict[object, Wait] = {}
+        self.longest: Wait | None = None  # the one that is shown
 
     def tell(self, who: object, wait: Wait | None) -> None:
         """How long `who` waits yet; None: no more. A wait that was long is shown to its end."""
@@ -74,7 +75,8 @@ class Waits:
                 del self._waits[who]
             else:
                 return
-            self._show(max(self._waits.values(), key=lambda one: one.seconds, default=None))
+            self.longest = max(self._waits.values(), key=lambda one: one.seconds, default=None)
+            self._show(self.longest)
 
 
 class Talk:

@@ -3,7 +3,7 @@
 import json
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
@@ -12,12 +12,13 @@ from msgspec import Struct
 from auditor.cpus import one_cpu
 from auditor.downloader.hub_settings import endpoint, usable_token
 from auditor.downloader.waits import Waits
-from auditor.errors import Reason
+from auditor.errors import Reason, UsageError
 from auditor.sweep.outcome_digest import current_versions
+from auditor.sweep.policy import Policy
 from auditor.sweep.progress import Progress, duration
 from auditor.sweep.selection import Selector
 from auditor.sweep.settings import SweepSettings
-from auditor.sweep.store.ledger import StoreWriter, Waiting
+from auditor.sweep.store.ledger import StoreWriter
 from auditor.sweep.store.reading import Alarms, Night
 from auditor.sweep.workers.audit_threads import AuditThreads, Crew
 from auditor.sweep.workers.budget import Budget
@@ -61,17 +62,21 @@ def sweep(
     usable = usable_token(token)
     since = time.monotonic()
     budget = Budget(settings.policy.max_requests)
+    shown = progress or Progress()
+    waits = Waits(shown.waiting)
     with (
         StoreWriter.open(settings.output.store) as ledger,
-        _auditors(settings, usable, budget, scheduler) as crew,
+        _auditors(settings.policy, usable, budget, waits, scheduler) as crew,
     ):
-        with progress or Progress() as shown:
-            waits = Waits(shown.waiting)
+        with shown:
             with Selector(settings.policy, usable, budget, waits) as selector:
-                started = ledger.begin(night or today(), _described(settings), current_versions())
+                described = [dict(one.described) for one in settings.selections]
+                selections = json.dumps(described, sort_keys=True)
+                today = datetime.now(UTC).date().isoformat()
+                started = ledger.begin(night or today, selections, current_versions())
                 current = _planned(ledger, started, settings, selector, shown)
             first = ledger.somewhere(current) if started.plan is not None else ""
-            audited = _audit(ledger, current, first, crew, shown, waits)
+            audited = _audit(ledger, current, first, crew, shown)
             ledger.finish(current)
             keep = settings.output.keep
         return Swept(
@@ -87,25 +92,21 @@ def sweep(
 
 @contextmanager
 def _auditors(
-    settings: SweepSettings, token: str | None, budget: Budget, scheduler: str | None
+    policy: Policy, token: str | None, budget: Budget, waits: Waits, scheduler: str | None
 ) -> "Iterator[Crew | Cluster]":
-    policy = settings.policy
     if scheduler is None and policy.processes == 1:
-        with one_cpu(), Crew(AuditThreads(policy, token, budget)) as crew:
-            yield crew
+        threads = AuditThreads(policy, token, budget, waits)
+        with one_cpu(), closing(threads):
+            yield Crew(threads)
         return
-    from auditor.sweep.workers.cluster import Cluster  # noqa: PLC0415 - Dask is an extra
-
-    with Cluster(policy, token, scheduler) as cluster:
+    try:
+        from auditor.sweep.workers.cluster import Cluster  # noqa: PLC0415 - Dask is an extra
+    except ImportError:
+        option = "--scheduler" if scheduler else "--processes"
+        detail = f"{option} needs Dask: pip install 'hf-audit[cluster]'"
+        raise UsageError(detail) from None
+    with Cluster(policy, token, waits, scheduler) as cluster:
         yield cluster
-
-
-def today() -> str:
-    return datetime.now(UTC).date().isoformat()
-
-
-def _described(settings: SweepSettings) -> str:
-    return json.dumps([dict(one.described) for one in settings.selections], sort_keys=True)
 
 
 def _planned(
@@ -128,27 +129,28 @@ def _planned(
     return ledger.freeze(night.night, plan)
 
 
-def _audit(  # noqa: PLR0913, PLR0917 - the source, the target, and the progress
-    ledger: StoreWriter,
-    night: Night,
-    first: str,
-    crew: "Crew | Cluster",
-    shown: Progress,
-    waits: Waits,
+def _audit(
+    ledger: StoreWriter, night: Night, first: str, crew: "Crew | Cluster", shown: Progress
 ) -> int:
-    """Audit what waits; the number of outcomes that came of it."""
-    left = ledger.left(night)
-    shown.begin(left)
-    if not left:
-        return 0  # and no process is started for nothing
-    crew.start()
-    audited = 0
-    for arrived in _done(crew, ledger.waiting(night, first=first), waits):
-        _record(ledger, night, arrived)
+    """Audit what waits; the number of outcomes that came of it.
+
+    No more is read ahead than is under way.
+    """
+    shown.begin(ledger.left(night))
+    waiting, audited = ledger.waiting(night, first=first), 0
+    while True:
+        while crew.has_room and (one := next(waiting, None)) is not None:
+            crew.submit(one)
+        if not crew.under_way:
+            return audited
+        arrived: list[Done] = []
+        try:
+            arrived.extend(crew.finished(_LOOK))
+        finally:  # none is lost where the next one is an error
+            _record(ledger, night, arrived)
         audited += len(arrived)
         for done in arrived:
-            shown.done(done.verdict)
-    return audited
+            shown.done(done.recorded.summary.verdict)
 
 
 def _record(ledger: StoreWriter, night: Night, arrived: Sequence[Done]) -> None:
@@ -160,36 +162,15 @@ def _record(ledger: StoreWriter, night: Night, arrived: Sequence[Done]) -> None:
             ledger.record(night, done.model, done.commit_sha, done.recorded, snapshot=done.snapshot)
 
 
-def _done(crew: "Crew | Cluster", waiting: Iterator[Waiting], waits: Waits) -> Iterator[list[Done]]:
-    """What the crew makes of what waits, as it comes; no more is read ahead than is under way."""
-    more = True
-    while more or crew.under_way:
-        while more and crew.has_room:
-            one = next(waiting, None)
-            more = one is not None
-            if one is not None:
-                crew.submit(one)
-        arrived: list[Done] = []
-        try:
-            for done in crew.finished(_LOOK):
-                arrived.append(done)  # noqa: PERF402 - not lost where the next one is an error
-        except Exception:
-            yield arrived
-            raise
-        yield arrived
-        waits.tell(crew, crew.waiting())
-
-
 def crash_notice(swept: Swept) -> str | None:
     """The line about models whose audit failed by a bug of ours; None: no such model."""
     count = sum(models for _, reason, models in swept.tally if reason == Reason.CRASHED)
-    if not count:
-        return None
     models = "1 model" if count == 1 else f"{count:,} models"
-    return (
+    notice = (
         f"the audit of {models} crashed, a bug of hf-audit: please report what audit says of it "
         f"alone; the reports name it"
     )
+    return notice if count else None
 
 
 def summary_line(swept: Swept) -> str:

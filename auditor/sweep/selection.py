@@ -20,13 +20,13 @@ from auditor.downloader.model_argument import HubModel, parse_id
 from auditor.downloader.model_list import PAGE
 from auditor.downloader.model_list_page import Crowded, Entry
 from auditor.downloader.parallel import threads
-from auditor.downloader.waits import Rest, Talk, Waits
+from auditor.downloader.waits import Talk, Waits
 from auditor.errors import Reason, SourceError, UsageError
 from auditor.sweep.policy import Policy
 from auditor.sweep.store.reading import SelectedModel
 from auditor.sweep.workers.allowance import PAGE_BOUNDS, Allowance, Bounds
 from auditor.sweep.workers.budget import Budget
-from auditor.sweep.workers.one_model import require_online, unaudited_model
+from auditor.sweep.workers.one_model import unaudited_model
 from auditor.sweep.workers.same_headers import recorded
 
 Page = tuple[SelectedModel, ...]  # as they were found, about a thousand at a time
@@ -148,16 +148,8 @@ class Selector:
         return SelectedModel(listed.model_id, listed.commit, requested, siblings)
 
     def _session(self, model: HubModel, bounds: Bounds) -> Session:
-        require_online()
-        governor = Allowance(bounds, self._budget, Rest(self._talk.waits, self._over))
-        return Session(
-            model,
-            self._token,
-            self._talk,
-            governor=governor,
-            silence=bounds.seconds,
-            over=self._over,
-        )
+        allowance = Allowance(bounds, self._budget, self._talk, self._over)
+        return allowance.session(model, self._token)
 
 
 def _refused(requested: str, reason: Reason, detail: str) -> SelectedModel:

@@ -65,7 +65,11 @@ def test_a_signal_ends_a_sweep_whose_processes_wait_and_the_next_goes_on(
     process = started(*sweep, env=hub_env)
     while "; waiting " not in process.stderr.readline():
         pass
-    assert ended_by(number, process) == (CODES[number], KEPT)
+    code, said = ended_by(number, process)
+    # The model waits because it was refused, and other requests for the end of the window, which
+    # is a second later: either may be said first.
+    lines = [line for line in said.splitlines(keepends=True) if "; waiting 29" not in line]
+    assert (code, "".join(lines)) == (CODES[number], KEPT)
     model.behave()
     process = started(*sweep, env=hub_env)
     assert "1 models (1 clean)" in process.communicate(timeout=PATIENCE)[1]

@@ -114,6 +114,15 @@ def test_a_sweep_says_that_a_window_is_spent_and_goes_on_after_it(hub, hub_env, 
     assert 429 not in {record.status for record in hub.log}
 
 
+def test_a_sweep_says_that_a_server_asks_it_to_wait_and_goes_on(model, hub_env, sweep):
+    model.misbehave(
+        fault=Says(status=503, headers=(("Retry-After", "3"),)), path="*config.json", times=1
+    )
+    code, lines = said(*sweep, env=hub_env)
+    assert code == 0
+    assert re.search(r"audit: 127.0.0.1 answered 503 .*; waiting 3 s\n", lines)
+
+
 def test_a_sweep_goes_on_after_a_window_of_which_only_the_end_was_told(model, hub_env, sweep):
     bare = Says(status=429, headers=(("RateLimit", '"resolvers";r=0;t=3'),))
     model.misbehave(fault=bare, path="*config.json", times=1)

@@ -2,15 +2,20 @@
 
 import time
 from collections.abc import Mapping
-from threading import Condition
+from threading import Condition, Event
 from typing import NamedTuple, Self
 
-from auditor.downloader.http import Governor, Turn
+from huggingface_hub import constants
+
+from auditor.downloader.http import Governor, Session, Turn
+from auditor.downloader.http_errors import OFFLINE
+from auditor.downloader.model_argument import HubModel
 from auditor.downloader.model_list import MAX_PAGE, PAGE_SECONDS
 from auditor.downloader.retry import WINDOW
+from auditor.downloader.waits import Rest, Talk
 from auditor.errors import Reason, SourceError
 from auditor.sweep.policy import Policy
-from auditor.sweep.workers.budget import Budget, Pause
+from auditor.sweep.workers.budget import NO_ANSWER, Budget
 
 
 class ByteGate:
@@ -54,55 +59,63 @@ class Bounds(NamedTuple):
 
 PAGE_BOUNDS = Bounds("one page of the list of models", PAGE_SECONDS, MAX_PAGE)
 
-
 # Bytes of one model from which on it is large: those are fetched and examined one at a time in each
 # process, for one of 11 MB takes 400 MB while it is examined.
 LARGE = 4 * 1024 * 1024
 
 
 class Allowance(Governor):
-    """The governor of what is bounded; `rest` sleeps while it waits for the budget.
+    """The governor of what is bounded, and its requests, until it is `over`.
 
     What turns out to be large waits at the `gate`, if one is given.
     """
 
     def __init__(
-        self,
-        bounds: Bounds,
-        budget: Budget,
-        rest: Pause | None = None,
-        gate: ByteGate | None = None,
+        self, bounds: Bounds, budget: Budget, talk: Talk, over: Event, gate: ByteGate | None = None
     ) -> None:
+        self.over = over  # it waits for nothing any more
         self._bounds = bounds
         self._budget = budget
-        self._rest = rest
+        self._talk = talk
+        self._rest = Rest(talk.waits, over)
         self._gate = gate
-        self._until = time.monotonic() + bounds.seconds
+        self._since = time.monotonic()  # later by all waits for which it is not to blame
         self._most_held = float(WINDOW)
-        self.waited = 0.0  # seconds, for which it is not to blame
+        self.waited = False  # for the budget
+
+    def session(self, model: HubModel, token: str | None) -> Session:
+        """Requests within the bounds; raises SourceError where HF_HUB_OFFLINE forbids them.
+
+        A sweep is not watched: what passes is waited for.
+        """
+        if constants.is_offline_mode():
+            raise SourceError(Reason.OFFLINE, OFFLINE)
+        silence, over = self._bounds.seconds, self.over
+        return Session(model, token, self._talk, governor=self, silence=silence, over=over)
+
+    @property
+    def seconds(self) -> float:
+        """For how long it is under way, without the waits for which it is not to blame."""
+        return time.monotonic() - self._since
 
     def admit(self, path: str) -> Turn:
+        self._in_time()
         turn = self._budget.take(path, self._rest)
-        self._wait(turn.waited)
-        try:
-            self._in_time()
-        except SourceError:
-            self.lost(turn)
-            raise
+        self._since += turn.waited
+        self.waited |= turn.waited > 0
         return turn
 
     def note(self, turn: Turn, status: int, headers: Mapping[str, str]) -> None:
         self._budget.note(turn, status, headers)
 
     def lost(self, turn: Turn) -> None:
-        self._budget.lost(turn)
+        self._budget.note(turn, NO_ANSWER, {})
 
     def held(self, seconds: float) -> None:
         """Not the model's fault, unless it is asked for again and again."""
         counted = min(seconds, self._most_held)
         self._most_held -= counted
-        self._wait(counted)
-        self._budget.hold(seconds)
+        self._since += counted
 
     def check(self, received: int) -> None:
         if received > self._bounds.most:
@@ -110,14 +123,10 @@ class Allowance(Governor):
             raise SourceError(Reason.TOO_LARGE, detail)
         self._in_time()
         if received > LARGE and self._gate:
-            self._wait(self._gate.enter(self, received))
-
-    def _wait(self, seconds: float) -> None:
-        self._until += seconds
-        self.waited += seconds
+            self._since += self._gate.enter(self, received)
 
     def _in_time(self) -> None:
-        if time.monotonic() > self._until:
-            bounds = self._bounds
+        bounds = self._bounds
+        if self.seconds > bounds.seconds:
             detail = f"not fetched within {bounds.seconds:.0f} s, the most for {bounds.what}"
             raise SourceError(Reason.TIMED_OUT, detail)

@@ -5,31 +5,37 @@ seen by a worker. A batch whose worker dies is given to another one by Dask itse
 workers die again and again is taken apart: each of its models goes alone, with nothing else under
 way, so that it is known who is to blame.
 
-Each worker has its share of the budget of requests, and so a wait of its own, which it tells
-through the scheduler, as an event. A wait is told as seconds, which whoever hears of it counts
-down: clocks of two machines are never compared.
+Each worker has its share of the budget of requests, and so a wait of its own, which its heartbeats
+tell the scheduler as a metric, in seconds: clocks of two machines are never compared.
 """
 
-import importlib
+import gc
 import logging
-import math
+import os
+import signal
+import socket
 import time
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterator
 from concurrent.futures import CancelledError
-from contextlib import suppress
+from contextlib import ExitStack, contextmanager, suppress
 from functools import lru_cache
+from hashlib import sha256
 from queue import Empty, SimpleQueue
 from threading import Lock
 from typing import Any, Self
 
-from auditor.downloader.waits import Wait
+import distributed
+
+from auditor.downloader.hub_settings import endpoint, usable_token
+from auditor.downloader.waits import Wait, Waits
 from auditor.errors import Reason, SourceError, UsageError
 from auditor.messages import quoted
+from auditor.sweep.outcome_digest import current_versions
 from auditor.sweep.policy import Policy
 from auditor.sweep.store.ledger import Waiting
-from auditor.sweep.workers.cluster_worker import Batch, RefusedBatch, audit_batch, terms
-from auditor.sweep.workers.local_workers import LocalWorkers
+from auditor.sweep.workers.audit_threads import YOUNG, AuditThreads, Crew
+from auditor.sweep.workers.budget import Budget
 from auditor.sweep.workers.one_model import Done, failed
 
 # Models of one batch. A worker that dies costs as many audits at most, and a batch of them takes
@@ -38,129 +44,113 @@ _MODELS = 32
 
 _BYTES = 1024 * 1024  # of the snapshots and listings of one batch; Dask warns from 10 MB on
 _AHEAD = 2  # batches for each thread of a worker: one under way, one that waits for it
-_LOOK = 2.0  # seconds between looks at who the workers are
-_CONNECTING = 10.0  # seconds until a scheduler has to answer
-_TOPIC = "hf-audit-waits"  # of the events; one for all sweeps, as a scheduler keeps each topic
-_SWEEPS = 16  # of which a worker knows what it told them; one more, and another is told again
+_LOOK = 2.0  # seconds between looks at the workers
+_STUCK = 0.5  # seconds between a worker's looks at models that are stuck
+_CONNECTING = 10.0  # seconds until a scheduler has to answer, and has to have ended
+_METRIC = "hf-audit-waits"  # of a worker: what `waits` says there
 _ALONE = 60.0  # seconds without any worker after which a sweep ends; nannies restart theirs in 2
+_SWEEPS = 4  # with another policy each, at once on one cluster
+
+# Of each worker on this machine. A batch has one until its last model is done, and there should be
+# more models under way than the rest of two.
+_THREADS = 4
 
 
 class Cluster:
-    """Workers that audit what is submitted; a context manager, as a Crew is.
+    """Workers that audit what is submitted, as a Crew does; a context manager.
 
     Those of a scheduler, or as many on this machine as the policy has processes.
     """
 
-    def __init__(self, policy: Policy, token: str | None, scheduler: str | None = None) -> None:
-        self._scheduler = scheduler
+    def __init__(
+        self, policy: Policy, token: str | None, waits: Waits, scheduler: str | None = None
+    ) -> None:
         self._policy = policy
+        self._token = token
+        self._waits = waits
+        self._scheduler = scheduler
         self._terms = terms(token)
-        self._dask = _library("--scheduler" if scheduler else "--processes")
-        self._local = None if scheduler else LocalWorkers(self._dask, policy.processes, token)
+        self._opened = ExitStack()
         self._client: Any = None
         self._ready: deque[Waiting] = deque()  # submitted, and in no batch yet
         self._suspects: deque[Waiting] = deque()  # each was in a batch whose workers died
-        self._sent: dict[Any, Batch] = {}  # by future
+        self._sent: dict[Any, tuple[Waiting, ...]] = {}  # batches, by future
         self._alone: Any = None  # the future of a suspect, while nothing else is under way
-        self._count = 0  # models that are submitted and not done
         self._arrived: SimpleQueue[Any] = SimpleQueue()  # futures
-        self._threads: dict[str, int] = {}  # of each worker
-        self._working: frozenset[str] = frozenset()  # workers that have some of what was sent
-        self._waits = ClusterWaits()
-        self._looked = self._seen = 0.0  # when that was, and when there last was one
+        self._workers, self._threads = 0, 0  # and threads of all workers
+        self._until = 0.0  # when the first of those that have work goes on
+        self._looked = self._seen = 0.0  # when that was, and when there last was a worker
+        self.under_way = 0
 
     def __enter__(self) -> Self:
         if self._scheduler:
-            self.start()  # whoever named another one hears of it before there is anything to do
+            self._start()  # whoever named another one hears of it before there is anything to do
         return self
 
-    def start(self) -> None:
-        """Connect, unless that is done; raises SourceError if the scheduler does not answer."""
-        if self._client is not None:
-            return
+    def __exit__(self, *_: object) -> None:
+        with self._opened, suppress(OSError, TimeoutError, CancelledError):
+            if self._client is not None:
+                self._client.cancel(list(self._sent))
+                self._client.close(timeout=_CONNECTING)
+
+    def _start(self) -> None:
+        """Connect; raises SourceError if the scheduler does not answer."""
         # They log tracebacks when they lose each other; our own message of one line is enough.
         for name in ("distributed", "distributed.client"):
             logging.getLogger(name).setLevel(logging.CRITICAL)
-        address = self._local.start() if self._local else self._scheduler or ""
-        self._client = self._connected(address)
-        self._client.subscribe_topic(_TOPIC, self._hear)
-        self._seen = time.monotonic()
-        self._look()
-
-    def _connected(self, scheduler: str) -> Any:
+        address = self._scheduler or self._opened.enter_context(
+            _local_workers(self._policy.processes, self._token)
+        )
         try:
-            return self._dask.Client(
-                scheduler, timeout=_CONNECTING, set_as_default=False, name="hf-audit"
+            self._client = distributed.Client(  # type: ignore[no-untyped-call]
+                address, timeout=_CONNECTING, set_as_default=False, name="hf-audit"
             )
         except ValueError as error:
             detail = f"{error}; expected tcp://HOST:PORT"
-            raise UsageError(f"--scheduler {quoted(scheduler)}: {detail}") from None
+            raise UsageError(f"--scheduler {quoted(address)}: {detail}") from None
         except OSError as error:
             raise self._gone(f"does not answer: {error}") from None
-
-    def __exit__(self, *_: object) -> None:
-        if self._client is not None:
-            with suppress(OSError, TimeoutError, CancelledError):
-                self._client.cancel(list(self._sent))
-                self._client.close(timeout=_CONNECTING)
-        if self._local is not None:
-            with suppress(OSError, TimeoutError, CancelledError):
-                self._local.close()
-
-    @property
-    def under_way(self) -> int:
-        return self._count
+        self._seen = time.monotonic()
 
     @property
     def has_room(self) -> bool:
         """Whether one more is not too much to have in memory here."""
-        slots = _AHEAD * max(1, sum(self._threads.values()))
-        return not self._suspects and self._count < slots * _MODELS
+        slots = _AHEAD * max(1, self._threads)
+        return not self._suspects and self.under_way < slots * _MODELS
 
     def submit(self, waiting: Waiting) -> None:
         self._ready.append(waiting)
-        self._count += 1
+        self.under_way += 1
 
     def finished(self, seconds: float) -> Iterator[Done]:
-        """What is done within that many seconds."""
+        """What is done within that many seconds; tells for how long all that work wait yet."""
+        if self._client is None:
+            self._start()
         self._look()
         self._send()
+        wait = Wait("every worker's budget of requests is spent", self._until - time.monotonic())
+        self._waits.tell(self, wait if wait.seconds > 0 else None)
         with suppress(Empty):
             future = self._arrived.get(timeout=seconds)
             while True:
                 for done in self._received(future):
-                    self._count -= 1
+                    self.under_way -= 1
                     yield done
                 future = self._arrived.get_nowait()
 
-    def waiting(self) -> Wait | None:
-        """Until the first worker goes on; None: one that has work does not wait, or none has.
-
-        Of a worker that was given work since the last look it does not know yet.
-        """
-        seconds = self._waits.shortest(self._working)
-        return Wait("every worker's budget of requests is spent", seconds) if seconds else None
-
-    def _hear(self, event: tuple[float, object]) -> None:
-        """What a worker tells; called by Dask's thread, with what is told to other sweeps too."""
-        match event[1]:
-            case {"sweep": self._client.id, "worker": str(worker), "seconds": float(seconds)}:
-                self._waits.told(worker, seconds)
-
     def _send(self) -> None:
-        if self._suspects:
-            if not self._sent:
-                self._alone = self._give((self._suspects.popleft(),))
+        if self._suspects and not self._sent:
+            self._alone = self._give((self._suspects.popleft(),))
+        if self._suspects or self._alone in self._sent:
             return
         while batch := _cut(self._ready):
             self._give(batch)
 
     def _give(self, models: tuple[Waiting, ...]) -> Any:
         """The future of the batch."""
-        share = max(1, len(self._threads))
-        batch = Batch(models=models, policy=self._policy, terms=self._terms, share=share)
-        future = self._client.submit(_work, batch, self._client.id, pure=False)
-        self._sent[future] = batch
+        given = (models, self._policy, self._terms, self._workers, self._client.id)
+        future = self._client.submit(audit_batch, *given, pure=False)
+        self._sent[future] = models
         future.add_done_callback(self._arrived.put)
         return future
 
@@ -175,40 +165,38 @@ class Cluster:
             return
         except (CancelledError, OSError) as error:
             raise self._gone(f"has lost what it was given ({type(error).__name__})") from None
-        if isinstance(found, RefusedBatch):
-            raise UsageError(found.detail)
         del self._sent[future]
         yield from found
 
     def _raised(self, future: Any, error: BaseException) -> Iterator[Done]:
         """A batch without a result: any of the models under way may be to blame, or one alone."""
-        batch = self._sent.pop(future)
+        models = self._sent.pop(future)
+        if isinstance(error, UsageError):
+            raise error
         if isinstance(error, ImportError):
             detail = f"a worker cannot audit: {error}; install hf-audit[cluster] there"
             raise UsageError(detail)
         if future is not self._alone:
-            self._suspects.extend(batch.models)
+            self._suspects.extend(models)
             return
         said = f"{type(error).__name__}, and nothing else was under way"
-        yield failed(batch.models[0], Reason.CRASHED, f"its audit ended a worker: {said}")
+        yield failed(models[0], Reason.CRASHED, f"its audit ended a worker: {said}")
 
     def _look(self) -> None:
-        """See the workers, and which have work; raises SourceError after too long without any."""
+        """See the workers and their waits; raises SourceError after too long without any."""
         now = time.monotonic()
         if self._threads and now - self._looked < _LOOK:
             return
         try:
-            threads = self._client.nthreads()
-            processing = self._client.processing()
+            workers = self._client.sync(self._client.scheduler.identity)["workers"].values()
         except (OSError, CancelledError) as error:
             raise self._gone(f"is gone ({type(error).__name__})") from None
-        self._waits.forget(self._threads.keys() - threads.keys())
-        ours = {future.key for future in self._sent}
-        self._working = frozenset(
-            worker for worker, keys in processing.items() if not ours.isdisjoint(keys)
-        )
-        self._threads, self._looked = threads, now
-        if self._threads:
+        self._threads = sum(worker["nthreads"] for worker in workers)
+        self._workers, self._looked = len(workers), now
+        told = [worker["metrics"].get(_METRIC, {}).get(self._client.id) for worker in workers]
+        waits = (seconds for seconds in told if seconds is not None)  # None: it has no work of ours
+        self._until = now + min(waits, default=0.0)
+        if workers:
             self._seen = now
         elif now - self._seen > _ALONE:
             raise self._gone(f"has had no worker for {_ALONE:.0f} s")
@@ -218,70 +206,6 @@ class Cluster:
         name = f"scheduler {quoted(self._scheduler)}" if self._scheduler else "local cluster"
         detail = f"the {name} {what}; {kept}"
         return SourceError(Reason.UNREACHABLE, detail)
-
-
-_CHANGE = 1.0  # seconds; the Hub's `t` is whole, so that a wait that is the same may differ by less
-_EVERY = 1.0  # seconds between two tellings
-
-
-class News:
-    """What a client was told of one worker's wait; the threads of the worker share it."""
-
-    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
-        self._clock = clock
-        self._lock = Lock()
-        self._until = self._told = -math.inf
-
-    def is_due(self, seconds: float) -> bool:
-        """Whether to tell of a wait of that many seconds; if so, it counts as told."""
-        with self._lock:
-            now = self._clock()
-            believed = max(0.0, self._until - now)
-            if abs(seconds - believed) < _CHANGE or now - self._told < _EVERY:
-                return False
-            self._until, self._told = now + seconds, now
-            return True
-
-
-class ClusterWaits:
-    """What the workers told; a thread may tell while another asks."""
-
-    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
-        self._clock = clock
-        self._until: dict[str, float] = {}  # by worker; one that never waited is not there
-
-    def told(self, worker: str, seconds: float) -> None:
-        self._until[worker] = self._clock() + seconds
-
-    def forget(self, workers: Iterable[str]) -> None:
-        """These are gone; another may have the address of one."""
-        for worker in workers:
-            self._until.pop(worker, None)
-
-    def shortest(self, working: Iterable[str]) -> float:
-        """Seconds until the first of these workers goes on; 0: one does not wait, or none works."""
-        now = self._clock()
-        left = (self._until.get(worker, now) - now for worker in working)
-        return max(0.0, min(left, default=0.0))
-
-
-def _work(batch: Batch, sweep: str) -> tuple[Done, ...] | RefusedBatch:
-    """Audit a batch on a worker, which tells the client what it waits."""
-    worker = importlib.import_module("distributed").get_worker()
-    news = _news(worker.address, sweep)
-
-    def tell(seconds: float) -> None:
-        if news.is_due(seconds):
-            worker.log_event(_TOPIC, {"sweep": sweep, "seconds": seconds})  # Dask adds the address
-
-    return audit_batch(batch, tell)
-
-
-@lru_cache(_SWEEPS)
-def _news(worker: str, sweep: str) -> News:
-    """What this sweep was told; all batches of it that this worker has under way share that."""
-    del worker, sweep
-    return News()
 
 
 def _cut(ready: deque[Waiting]) -> tuple[Waiting, ...]:
@@ -295,10 +219,119 @@ def _cut(ready: deque[Waiting]) -> tuple[Waiting, ...]:
     return tuple(batch)
 
 
-def _library(option: str) -> Any:
-    """Dask's distributed; raises UsageError where it is not installed."""
+# --- workers on this machine ----------------------------------------------------------------------
+
+
+@contextmanager
+def _local_workers(count: int, token: str | None) -> Iterator[str]:
+    """The address of so many workers' scheduler; raises SourceError where they do not start.
+
+    Where the sweep's process dies, they see that, and end.
+    """
+    # A task, and so a token in it, would be seen by the scheduler; this is inherited.
+    environment = {"HF_TOKEN": token, "HF_HUB_DISABLE_IMPLICIT_TOKEN": "0"} if token else {}
+    # Ctrl-C and a hang-up go to a terminal's whole group. What is started here hears neither, nor
+    # do the threads that are: a signal is the sweep's main thread's.
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, (signal.SIGINT, signal.SIGHUP))
     try:
-        return importlib.import_module("distributed")
-    except ImportError:
-        detail = f"{option} needs Dask: pip install 'hf-audit[cluster]'"
-        raise UsageError(detail) from None
+        cluster = distributed.LocalCluster(  # type: ignore[no-untyped-call]
+            n_workers=count,
+            threads_per_worker=_THREADS,
+            processes=True,
+            host="127.0.0.1",
+            dashboard_address="127.0.0.1:0",  # None takes a port of all addresses
+            scheduler_kwargs={"dashboard": False},
+            silence_logs=logging.CRITICAL,
+            env=environment,
+        )
+    except (OSError, RuntimeError) as error:
+        detail = f"no workers could be started on this machine: {error}"
+        raise SourceError(Reason.UNREACHABLE, detail) from None
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+    try:
+        yield str(cluster.scheduler_address)
+    finally:
+        with suppress(OSError, TimeoutError, CancelledError):
+            _end(cluster)
+
+
+def _end(cluster: Any) -> None:
+    """End the workers at once: left alone they would end their waits first."""
+    for nanny in cluster.workers.values():
+        nanny.close_gracefully()  # it is not to start another one
+        if pid := nanny.pid:
+            with suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+    cluster.close(timeout=_CONNECTING)
+
+
+# --- on a worker ----------------------------------------------------------------------------------
+
+
+_REMEDY = "install the same, and set HF_ENDPOINT and HF_TOKEN, which is not sent, where both start"
+
+# The sweep and the threads of each batch that is under way in this process.
+_under_way: list[tuple[str, AuditThreads]] = []
+
+_opening = Lock()
+
+
+def audit_batch(
+    models: tuple[Waiting, ...], policy: Policy, due: tuple[str, ...], workers: int, sweep: str
+) -> tuple[Done, ...]:
+    """What came of the models, in no order; raises UsageError where this worker may not audit.
+
+    The budget of requests is divided among so many `workers`. Several sweeps may share a cluster.
+    """
+    worker = f"a worker on {quoted(socket.gethostname())}"
+    try:
+        token = usable_token(None)
+        here = terms(token)
+    except (SourceError, UsageError) as error:
+        raise UsageError(f"{worker} {error}") from None
+    for ours, theirs in zip(here, due, strict=True):
+        if ours != theirs:
+            raise UsageError(f"{worker} has {ours}, and this sweep has {theirs}: {_REMEDY}")
+    with _opening:
+        threads = _threads(policy, token)
+    threads.budget.share = max(1, workers)
+    crew, done = Crew(threads), list[Done]()
+    _under_way.append((sweep, threads))
+    dask = distributed.get_worker()  # whose loop goes through the metrics at each heartbeat
+    dask.loop.add_callback(dask.metrics.setdefault, _METRIC, waits)
+    try:
+        for waiting in models:
+            crew.submit(waiting)
+        while crew.under_way:
+            done += crew.finished(_STUCK)
+    finally:
+        _under_way.remove((sweep, threads))
+    return tuple(done)
+
+
+def waits(_worker: object = None) -> dict[str, float]:
+    """Seconds that each sweep which has work here waits for its budget yet; 0: it does not."""
+    longest = [(sweep, threads.waits.longest) for sweep, threads in tuple(_under_way)]
+    return {sweep: wait.seconds if wait else 0.0 for sweep, wait in longest}
+
+
+@lru_cache(_SWEEPS)
+def _threads(policy: Policy, token: str | None) -> AuditThreads:
+    """Those of this process: its connections, and what it knows of models that are alike."""
+    gc.set_threshold(YOUNG)
+    return AuditThreads(policy, token, Budget(policy.max_requests))
+
+
+def terms(token: str | None) -> tuple[str, ...]:
+    """What a sweep and its workers must have in common: a store says nothing of workers.
+
+    Of a token there is a digest: a cluster's connections are no place for one.
+    """
+    versions = current_versions()
+    digest = sha256(token.encode()).hexdigest()[:16] if token else ""
+    return (
+        f"hf-audit {versions.auditor} ({versions.catalogue})",
+        f"the Hub {quoted(endpoint())}",
+        f"a token (of digest {digest})" if token else "no token",
+    )

@@ -1,7 +1,8 @@
-"""How many models should be under way at once: a rule, measured while a sweep goes on. Pure."""
+"""How many models should be under way at once: a rule, measured while a sweep goes on."""
 
+import time
+from collections.abc import Callable
 from math import inf
-from typing import NamedTuple
 
 LEAST = 4  # models; with them a sweep begins, before anything is measured
 _SPARE = 1.25  # times what is needed: answers do not come evenly
@@ -11,59 +12,57 @@ _LESS = 0.98  # of the time is tried after such a round: how much of it was a wa
 _MOST_TIMES = 4  # the time of the quickest round; what is longer than that is a wait of our own
 
 
-class Spent(NamedTuple):
-    """What a process has taken so far."""
-
-    now: float  # seconds of the clock
-    processor: float  # seconds
-    files: int  # requests for files
-
-
 class Concurrency:
     """The number of models under way, measured anew when that many are done: a round.
 
-    Little's law: rate times time under way. More models a second than the processor can examine
-    are of no use, nor more than the quota pays for. The time is that of the last round in which the
-    processor had nothing to do for a while. Where it is busy models wait for it, and the time is
-    not the network's: less and less of it is taken, until the processor waits again. Models wait
-    for each other elsewhere, too (a link that is full, a server, a disk), the longer the more there
-    are: four times the quickest round is the most that is taken. Without that a server close by
-    had 200 threads after twenty thousand models, and they took 320 MB.
+    Little's law: rate times time under way. More models a second than the processor can examine are
+    of no use, nor, where models waited for the budget, more than it has paid for. The time is that
+    of the last round in which the processor had nothing to do for a while. Where it is busy models
+    wait for it, and the time is not the network's: less and less of it is taken, until the
+    processor waits again. Models wait for each other elsewhere, too (a link that is full, a server,
+    a disk), the longer the more there are: four times the quickest round is the most that is taken.
+    Without that a server close by had 200 threads after twenty thousand models, and they took 320
+    MB.
     """
 
-    def __init__(self, most: int) -> None:
+    def __init__(
+        self,
+        most: int,
+        clock: Callable[[], float] = time.monotonic,
+        processor: Callable[[], float] = time.process_time,
+    ) -> None:
         self._most = most
+        self._clock, self._processor = clock, processor
         self._network = inf  # seconds of one model
         self._quickest = inf  # seconds of one model, in the round that had the least of them
-        self._begun = Spent(0.0, 0.0, 0)
-        self._done, self._seconds = 0, 0.0  # in this round
-        self._all = 0  # that are done
         self.models = min(LEAST, most)
+        self.begin()
 
-    def begin(self, spent: Spent) -> None:
+    def begin(self) -> None:
         """A round begins: with the first of all models, and where none was under way."""
-        self._begun, self._done, self._seconds = spent, 0, 0.0
+        self._begun = self._clock(), self._processor()
+        self._done, self._seconds, self._waited = 0, 0.0, False
 
-    def done(self, seconds: float, spent: Spent, rate: float | None) -> None:
+    def done(self, seconds: float, *, waited: bool) -> None:
         """Note a model that is done, and the seconds for which it was under way.
 
-        `rate` is how many requests for files there may be in a second, None: any number.
+        Those for which it `waited` for the budget of requests are not among them.
         """
-        self._all += 1
         self._done += 1
         self._seconds += seconds
-        wall = spent.now - self._begun.now
+        self._waited |= waited
+        wall = self._clock() - self._begun[0]
         if self._done < self.models or wall < _ROUND:
             return
-        processor = spent.processor - self._begun.processor
+        processor = self._processor() - self._begun[1]
         mean = self._seconds / self._done
         self._quickest = min(self._quickest, mean)
         mean = min(mean, _MOST_TIMES * self._quickest)
         busy = processor >= _BUSY * wall
         self._network = _LESS * min(self._network, mean) if busy else mean
         models = self._done / processor if processor else inf
-        if rate is not None and spent.files:
-            models = min(models, rate * self._all / spent.files)
+        if self._waited:
+            models = self._done / wall
         needed = min(models * self._network * _SPARE, self._most)
         self.models = min(max(LEAST, round(needed)), self._most)
-        self.begin(spent)
+        self.begin()

@@ -5,17 +5,16 @@ What a process remembers of the models that it has seen it remembers within boun
 
 import json
 from collections import OrderedDict
-from collections.abc import Iterable
 from hashlib import sha256
 from threading import Lock
-from typing import Generic, NamedTuple, TypeVar
+from typing import Any, Generic, TypeVar
 
 from msgspec.structs import replace
 
 from auditor.audit.options import Options
 from auditor.audit.pipeline import examine
 from auditor.checkpoint.selecting import is_weights
-from auditor.checkpoint.snapshot import Fetched, RepoFile, Snapshot
+from auditor.checkpoint.snapshot import Fetched, Snapshot
 from auditor.formats import as_json
 from auditor.reconciler.findings import Severity
 from auditor.report import Report, Unaudited
@@ -25,50 +24,36 @@ from auditor.sweep.store.schema import StoredNight
 
 T = TypeVar("T")
 
-
 # Keys of a config.json that say who wrote it. No family and no rule reads one; a test changes
 # them and looks for a difference.
 UNREAD = ("_name_or_path", "transformers_version")
 
-# Bytes of packed outcomes: a BERT's has 4.6 kB, so that some 900 are remembered.
+# Bytes that are remembered of packed outcomes, of which a BERT's has 4.6 kB, and as many of packed
+# headers, of which a BERT's has 3.2: those of some 900 bases, and of 1,300.
 _MOST_KEPT = 4 * 1024 * 1024
 _MOST_OF_ONE = 256 * 1024
 
 
-class _Template(NamedTuple):
-    """What the outcomes of models that are alike have in common."""
+def audited(snapshot: Snapshot, rest: bytes, known: "Recent[Recorded]") -> Recorded:
+    """The outcome as it is recorded; from what is `known`, of a model that is alike.
 
-    shared: Shared
-    summary: StoredNight
-
-
-class Alike:
-    """Audits snapshots, and remembers the outcomes of those that stand for others; thread-safe."""
-
-    def __init__(self) -> None:
-        self._known = Recent[_Template](_MOST_KEPT, _MOST_OF_ONE)
-
-    def examine(
-        self, snapshot: Snapshot, rest: bytes
-    ) -> tuple[Recorded, Report | Unaudited | None]:
-        """The outcome as it is recorded, and as it is where it had to be worked out.
-
-        `rest` is the digest of the snapshot's `dump_shared`. An outcome is a function of it, of the
-        config's values and of the names of weight files; of the model's name only in three fields
-        and in sentences of what could not be audited, which is why that is not remembered. What
-        transformers makes of a config is not either: it may read any key.
-        """
-        key = _key(snapshot, rest)
-        known = self._known.get(key) if key else None
-        if known:
-            return _filled(known, snapshot), None
-        outcome = examine(snapshot, Options(requested=snapshot.model))
-        record = recorded(outcome)
-        shared = record.kept.shared
-        if key and shared and outcome.expected and outcome.expected.by == "closed-form":
-            template = _Template(shared, record.summary)
-            self._known.put(key, template, len(shared.content))
-        return record, outcome
+    `rest` is the digest of the snapshot's `dump_shared`. An outcome is a function of it, of the
+    config's values and of the names of weight files; of the model's name only in three fields and
+    in sentences of what could not be audited, which is why that is not remembered. What
+    transformers makes of a config is not either: it may read any key.
+    """
+    key = _key(snapshot, rest)
+    alike = known.get(key) if key else None
+    if alike:
+        own = _own(snapshot.model, snapshot.model, snapshot.commit, snapshot.fetched)
+        summary = alike.summary._replace(**_cost(snapshot.fetched))
+        return Recorded(summary, Kept(own, alike.kept.shared))
+    outcome = examine(snapshot, Options(requested=snapshot.model))
+    record = recorded(outcome)
+    shared = record.kept.shared
+    if key and shared and outcome.expected and outcome.expected.by == "closed-form":
+        known.put(key, record, len(shared.content))
+    return record
 
 
 def recorded(outcome: Report | Unaudited) -> Recorded:
@@ -103,24 +88,18 @@ def summary_of(outcome: Report | Unaudited) -> StoredNight:
         elements=observed.elements if observed else None,
         parameters=observed.parameters if observed else None,
         expected=expected.parameters if expected else None,
-        requests=outcome.fetched.requests,
-        bytes=outcome.fetched.bytes,
-        seconds=outcome.fetched.seconds,
+        **_cost(outcome.fetched),
     )
-
-
-def _filled(known: _Template, snapshot: Snapshot) -> Recorded:
-    cost = snapshot.fetched
-    numbers = known.summary._replace(requests=cost.requests, bytes=cost.bytes, seconds=cost.seconds)
-    own = _own(snapshot.model, snapshot.model, snapshot.commit, cost)
-    return Recorded(numbers, Kept(own, known.shared))
 
 
 def _own(requested: str, model: str | None, commit: str | None, fetched: Fetched) -> bytes:
     """What of an outcome's JSON no other model's has, packed."""
-    cost = {"requests": fetched.requests, "bytes": fetched.bytes, "seconds": fetched.seconds}
-    own = {"requested": requested, "model": model, "commit": commit, "fetched": cost}
+    own = {"requested": requested, "model": model, "commit": commit, "fetched": _cost(fetched)}
     return compress_text(json.dumps(own, separators=(",", ":")).encode())  # lone surrogates, too
+
+
+def _cost(fetched: Fetched) -> dict[str, Any]:
+    return {"requests": fetched.requests, "bytes": fetched.bytes, "seconds": fetched.seconds}
 
 
 def _key(snapshot: Snapshot, rest: bytes) -> bytes | None:
@@ -135,23 +114,19 @@ def _key(snapshot: Snapshot, rest: bytes) -> bytes | None:
         return None
     values = {name: value for name, value in values.items() if name not in UNREAD}
     digest = sha256(f"{snapshot.source} {snapshot.config.name}\n".encode())
-    files = [(file.name, file.size) for file in _telling(snapshot)]
+    # Files whose being there says something: of one model, those that may be weights.
+    several = snapshot.manifest or snapshot.components
+    telling = (file for file in snapshot.files if several or is_weights(file.name))
+    files = [(file.name, file.size) for file in telling]
     digest.update(json.dumps([values, files]).encode())
     digest.update(rest)
     return digest.digest()
 
 
-def _telling(snapshot: Snapshot) -> Iterable[RepoFile]:
-    """The files whose being there says something: of one model, those that may be weights."""
-    if snapshot.manifest or snapshot.components:
-        return snapshot.files
-    return (file for file in snapshot.files if is_weights(file.name))
-
-
 class Recent(Generic[T]):
     """Values by digest: those that were asked for last, as many as fit; thread-safe."""
 
-    def __init__(self, most: int, most_of_one: int) -> None:
+    def __init__(self, most: int = _MOST_KEPT, most_of_one: int = _MOST_OF_ONE) -> None:
         """The largest number of bytes of all values together, and of one."""
         self._most, self._most_of_one = most, most_of_one
         self._lock = Lock()

@@ -86,9 +86,9 @@ def test_a_sweep_runs_on_one_cpu_and_leaves_its_caller_as_it_was(at_hub, setting
     add(at_hub, 30)
     audit, seen, before = Auditor.audit, set(), os.sched_getaffinity(0)
 
-    def seeing(*given):
+    def seeing(*given, **alone):
         seen.add(frozenset(os.sched_getaffinity(0)))
-        return audit(*given)
+        return audit(*given, **alone)
 
     monkeypatch.setattr(Auditor, "audit", seeing)
     swept = runner.sweep(settings(OURS), night="n1")

@@ -1,7 +1,7 @@
 """Threads that audit: what is stuck, what takes all memory, and how many there are."""
 
 import threading
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from types import SimpleNamespace
 
 import pytest
@@ -28,9 +28,9 @@ def crew(monkeypatch):
             audit(waiting.model)
             return one_model.failed(waiting, Reason.GATED, "said the Hub")
 
-        monkeypatch.setattr(one_model.Auditor, "audit", audited)
-        with Crew(AuditThreads(Policy(**bounds), None, Budget())) as made:
-            yield made
+        monkeypatch.setattr(one_model.Auditor, "_audited", audited)
+        with closing(AuditThreads(Policy(**bounds), None, Budget())) as threads:
+            yield Crew(threads)
 
     return make
 
@@ -166,20 +166,20 @@ def test_where_many_are_under_way_an_outcome_waits_for_others(monkeypatch):
 def test_an_examination_that_takes_too_long_does_not_hold_up_the_others(monkeypatch):
     freed, entered = threading.Event(), threading.Event()
 
-    class Alike:
-        def examine(self, snapshot, _digest):
-            if snapshot.model == "long":
-                entered.set()
-                freed.wait()
-            return one_model.recorded(one_model.unaudited_model("m", "", Reason.GATED, "")), None
+    def audited(snapshot, _digest, _known):
+        if snapshot.model == "long":
+            entered.set()
+            freed.wait()
+        return one_model.recorded(one_model.unaudited_model("m", "", Reason.GATED, ""))
 
     def fetched(_self, waiting, _allowance):
         return Snapshot(model=waiting.model, commit=None, source=Source.HUB, origin="", files=())
 
     monkeypatch.setattr(one_model, "_TURN", 0.01)
-    monkeypatch.setattr(one_model, "Alike", Alike)
+    monkeypatch.setattr(one_model, "audited", audited)
     monkeypatch.setattr(one_model.Auditor, "_fetched", fetched)
-    with Crew(AuditThreads(Policy(), None, Budget())) as crew:
+    with closing(AuditThreads(Policy(), None, Budget())) as threads:
+        crew = Crew(threads)
         crew.submit(Waiting("long", "0" * 40, None, None))
         assert entered.wait(10)
         crew.submit(Waiting("short", "0" * 40, None, None))
@@ -204,7 +204,8 @@ def test_the_config_of_a_model_is_read_beside_its_weights(companions, monkeypatc
     listing = Listing(model_id="m", commit="0" * 40, files=())
     monkeypatch.setattr(one_model.hub, "fetch_listing", lambda _model, _session: listing)
     monkeypatch.setattr(one_model.hub, "read_from_listing", read)
-    with Crew(AuditThreads(Policy(companions=companions), None, Budget())) as crew:
+    with closing(AuditThreads(Policy(companions=companions), None, Budget())) as threads:
+        crew = Crew(threads)
         crew.submit(Waiting("m", "0" * 40, None, None))
         assert [done.model for done in crew.finished(20.0)] == ["m"]
     assert seen == [True]

@@ -12,28 +12,31 @@ import sys
 import threading
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from types import SimpleNamespace
+from unittest.mock import patch
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from msgspec.structs import replace
 from support.hub import After, Quota, Stall
 from support.sweep_models import FAULTS, add_planted, healthy, planted
 from support.sweep_stores import contents
 
 from auditor.downloader.http import Turn
+from auditor.downloader.waits import Wait, Waits
 from auditor.errors import Reason, SourceError, UsageError
 from auditor.sweep import runner
 from auditor.sweep.policy import Policy
 from auditor.sweep.selection import ModelSelection
 from auditor.sweep.store.ledger import Waiting
 from auditor.sweep.store.reading import Store, Versions
-from auditor.sweep.workers import cluster, cluster_worker, one_model
+from auditor.sweep.workers import one_model
 from auditor.sweep.workers.budget import Budget, spared
 
 pytestmark = pytest.mark.slow
 
 distributed = pytest.importorskip("distributed", reason="the cluster extra is not installed")
+cluster = pytest.importorskip("auditor.sweep.workers.cluster")
 
 OURS = ModelSelection(author="sweep")
 MODELS = 120
@@ -197,11 +200,13 @@ def test_a_worker_of_another_version_is_refused_and_nothing_of_it_is_kept(
 ):
     at_hub.add("sweep/a", healthy(1))
     ours = Versions(auditor="0.0.9", catalogue="another")
-    for module in (runner, cluster_worker):
+    for module in (runner, cluster):
         monkeypatch.setattr(module, "current_versions", lambda: ours)
     with (
         workers(1) as running,
-        pytest.raises(UsageError, match=r"this sweep is of 0\.0\.9 \(another\): install the same"),
+        pytest.raises(
+            UsageError, match=r"this sweep has hf-audit 0\.0\.9 \(another\): install the same"
+        ),
     ):
         runner.sweep(settings(OURS), night="n1", scheduler=running.scheduler_address)
     with Store.open(settings(OURS).output.store) as store:
@@ -209,63 +214,78 @@ def test_a_worker_of_another_version_is_refused_and_nothing_of_it_is_kept(
 
 
 TOKEN = "hf_" + "a" * 34
-UNLIKE = {
-    "another Hub": ({"endpoint": "http://127.0.0.1:1"}, "set HF_ENDPOINT where the workers start"),
-    "a token here": ({"token": "ab"}, "has no token: tokens are not sent, set HF_TOKEN"),
-    "another version": (
-        {"versions": Versions(auditor="0.0.9", catalogue="c")},
-        "this sweep is of 0.0.9 (c)",
-    ),
+DIGEST = r"a token \(of digest [0-9a-f]{16}\)"
+OTHER = "hf_" + "b" * 34
+TOKENS = {
+    "here alone": (TOKEN, None, rf"has no token, and this sweep has {DIGEST}:"),
+    "there alone": (None, TOKEN, rf"has {DIGEST}, and this sweep has no token:"),
+    "unlike": (OTHER, TOKEN, rf"has {DIGEST}, and this sweep has {DIGEST}:"),
 }
 
 
-def batch(*names, **changes):
-    here = replace(cluster_worker.terms(None), **changes)
+def audited(*names, terms=None, **bounds):
+    """What a worker makes of a batch, and that it tells of its waits from then on."""
+    metrics = {}
+    loop = SimpleNamespace(add_callback=lambda call, *given: call(*given))
+    worker = SimpleNamespace(metrics=metrics, loop=loop)
     models = tuple(Waiting(name, "0" * 40, None, None) for name in names)
-    return cluster_worker.Batch(models=models, policy=Policy(deadline=0.05), terms=here, share=1)
+    policy = Policy(deadline=0.05, **bounds)
+    with patch.object(cluster.distributed, "get_worker", lambda: worker):
+        done = cluster.audit_batch(models, policy, terms or cluster.terms(None), 1, "ours")
+    assert [*metrics.values()] == [cluster.waits]
+    return done
 
 
-def ignored(_seconds):
-    """A wait, of which nobody wants to hear."""
+def refusal(terms):
+    """What a worker says that may not audit, in one line that shows no token."""
+    with pytest.raises(UsageError) as refused:
+        audited("o/a", terms=terms)
+    said = str(refused.value)
+    assert said.startswith("a worker on '")
+    assert "\n" not in said
+    assert TOKEN not in said
+    return said
 
 
-@pytest.mark.parametrize(("changes", "said"), UNLIKE.values(), ids=UNLIKE)
-def test_a_worker_that_is_set_up_otherwise_says_how_in_one_line(changes, said, at_hub):
-    del at_hub
-    refused = cluster_worker.audit_batch(batch("o/a", **changes), ignored)
-    assert isinstance(refused, cluster_worker.RefusedBatch)
-    assert said in refused.detail
-    assert "\n" not in refused.detail
-
-
-@pytest.mark.parametrize(
-    ("due", "said"), [(None, "has a token, and this sweep has none"), ("x", "has another token")]
-)
-def test_a_worker_with_a_token_of_its_own_is_refused_and_the_token_not_shown(
-    due, said, at_hub, monkeypatch
+@pytest.mark.parametrize(("here", "there", "said"), TOKENS.values(), ids=TOKENS)
+def test_a_worker_with_another_token_is_refused_and_no_token_shown(
+    here, there, said, at_hub, monkeypatch
 ):
     del at_hub
-    monkeypatch.setenv("HF_TOKEN", TOKEN)
-    refused = cluster_worker.audit_batch(batch("o/a", token=due), ignored)
-    assert said in refused.detail
-    assert TOKEN not in refused.detail
-    assert TOKEN not in repr(cluster_worker.terms(TOKEN))
+    terms = cluster.terms(here)
+    assert TOKEN not in repr(terms)
+    if there:
+        monkeypatch.setenv("HF_TOKEN", there)
+    remedy = ".* set .*HF_TOKEN, which is not sent, where both start"
+    assert re.search(said + remedy, refusal(terms))
+
+
+def test_a_worker_that_asks_another_hub_says_which(at_hub, monkeypatch):
+    with monkeypatch.context() as elsewhere:
+        elsewhere.setattr(cluster, "endpoint", lambda: "http://127.0.0.1:1")
+        terms = cluster.terms(None)
+    hubs = f"has the Hub '{at_hub.url}', and this sweep has the Hub 'http://127.0.0.1:1'"
+    assert re.search(f"{hubs}: .*set HF_ENDPOINT .*where both start", refusal(terms))
+
+
+def test_a_worker_of_another_version_says_which_before_all_else(at_hub):
+    del at_hub
+    said = refusal(("hf-audit 0.0.9 (c)", "good cheer"))
+    assert re.search(r"has hf-audit .*, and this sweep has hf-audit 0\.0\.9 \(c\): install", said)
 
 
 def test_a_model_that_is_stuck_is_given_up_and_those_behind_it_are_audited(at_hub, monkeypatch):
     del at_hub
     freed = threading.Event()
 
-    def audit(_self, waiting, _allowance):
+    def audit(_self, waiting, _allowance, **_alone):
         if waiting.model == "o/stuck":
             freed.wait()
         return one_model.failed(waiting, Reason.GATED, "said the Hub")
 
     monkeypatch.setattr(one_model.Auditor, "audit", audit)
-    monkeypatch.setattr(cluster_worker, "_LOOK", 0.05)
-    one_at_a_time = Policy(deadline=0.05, at_once=1)
-    given = replace(batch("o/a", "o/stuck", "o/b"), policy=one_at_a_time)
-    done = cluster_worker.audit_batch(given, ignored)
+    monkeypatch.setattr(cluster, "_STUCK", 0.05)
+    done = audited("o/a", "o/stuck", "o/b", at_once=1)
     freed.set()
     assert {one.model: one.recorded.summary.reason for one in done} == {
         "o/a": "gated",
@@ -274,25 +294,125 @@ def test_a_model_that_is_stuck_is_given_up_and_those_behind_it_are_audited(at_hu
     }
 
 
-def test_a_worker_tells_that_its_budget_lets_nobody_through_and_that_it_does(at_hub, monkeypatch):
+def test_a_worker_tells_what_each_sweep_waits_that_has_work_there(at_hub, monkeypatch):
     del at_hub
-    over, told = threading.Event(), []
+    told = []
 
-    def blocked(_self):
-        if len(told) == 2:
-            over.set()
-        return [250.0, 249.0, 0.0][min(len(told), 2)]
-
-    def audit(_self, waiting, _allowance):
-        over.wait()
+    def audit(auditor, waiting, _allowance, **_alone):
+        told.append(cluster.waits())
+        for wait in (Wait("the budget is spent", 250.0), Wait("the budget is spent", 249.0), None):
+            auditor.talk.waits.tell("a thread", wait)
+            told.append(cluster.waits())
         return one_model.failed(waiting, Reason.GATED, "said the Hub")
 
-    monkeypatch.setattr(Budget, "blocked", blocked)
     monkeypatch.setattr(one_model.Auditor, "audit", audit)
-    monkeypatch.setattr(cluster_worker, "_LOOK", 0.01)
-    policy = Policy(at_once=2)
-    cluster_worker.audit_batch(replace(batch("o/a"), policy=policy), told.append)
-    assert told[:3] == [250.0, 249.0, 0.0]
+    assert cluster.waits() == {}
+    audited("o/a")
+    assert told == [{"ours": 0.0}, {"ours": 250.0}, {"ours": 249.0}, {"ours": 0.0}]
+    assert cluster.waits() == {}
+
+
+# What workers tell, by sweep, and the seconds that are said.
+WAITING = {
+    "there is no worker": ([], 0.0),
+    "nobody has work": ([{}, None], 0.0),
+    "one waits": ([{"ours": 9.0}], 9.0),
+    "all wait": ([{"ours": 9.0}, {"ours": 7.0}], 7.0),
+    "one that works does not wait": ([{"ours": 9.0}, {"ours": 0.0}], 0.0),
+    "one without work does not count": ([{"ours": 9.0}, {}, None], 9.0),
+    "nor does one with work of another sweep": ([{"ours": 9.0}, {"other": 0.0}], 9.0),
+    "nor do waits of another": ([{"ours": 0.0, "other": 9.0}], 0.0),
+}
+
+
+@pytest.mark.parametrize(("told", "seconds"), WAITING.values(), ids=WAITING)
+def test_the_shortest_wait_is_said_where_every_worker_with_work_waits(
+    told, seconds, at_hub, monkeypatch
+):
+    """And it is counted down until the workers are asked again, after two seconds."""
+    del at_hub
+    clock = SimpleNamespace(now=1000.0, monotonic=lambda: clock.now)
+    monkeypatch.setattr(cluster, "time", clock)
+    workers = {
+        str(number): {"nthreads": 2, "metrics": {} if one is None else {cluster._METRIC: one}}  # noqa: SLF001 - Dask's side
+        for number, one in enumerate(told)
+    }
+    client = SimpleNamespace(
+        id="ours", scheduler=SimpleNamespace(identity=lambda: {"workers": workers})
+    )
+    client.sync = lambda asked: asked()
+    waits = Waits(lambda _wait: None)
+    ours = cluster.Cluster(Policy(), None, waits)
+    ours._client, ours._seen = client, clock.now  # noqa: SLF001 - as if it were connected
+    said = []
+    for clock.now in (1000.0, 1001.5, 1001.75):
+        assert not list(ours.finished(0.0))
+        said.append(waits.longest.seconds if waits.longest else 0.0)
+    assert said == [max(0.0, seconds - passed) for passed in (0.0, 1.5, 1.75)]
+    clock.now = 1002.0
+    for worker in workers.values():
+        worker["metrics"] = {cluster._METRIC: {"ours": 0.0}}  # noqa: SLF001 - Dask's side
+    assert not list(ours.finished(0.0))
+    assert waits.longest is None
+
+
+class Future:
+    """What a fake client returns for a batch: the test ends it."""
+
+    def __init__(self, models):
+        self.models, self.status = models, "pending"
+
+    def add_done_callback(self, ended):
+        self.ended = ended
+
+    def end(self, status):
+        self.status = status
+        self.ended(self)
+
+    def exception(self, _seconds):
+        return distributed.KilledWorker("a task", None, 4)
+
+    def result(self, _seconds):
+        return tuple(one_model.failed(one, Reason.GATED, "said the Hub") for one in self.models)
+
+
+def test_nothing_is_under_way_beside_a_suspect_not_even_the_last_one(at_hub):
+    del at_hub
+    sent = []
+
+    def submit(_work, models, *_given, pure):
+        assert not pure
+        sent.append(Future(models))
+        return sent[-1]
+
+    one = {"nthreads": 2, "metrics": {}}
+    scheduler = SimpleNamespace(identity=lambda: {"workers": {"a": one}})
+    client = SimpleNamespace(id="ours", scheduler=scheduler, submit=submit)
+    client.sync = lambda asked: asked()
+    ours = cluster.Cluster(Policy(), None, Waits(lambda _wait: None))
+    ours._client = client  # noqa: SLF001 - as if it were connected
+
+    def finished():
+        return [(done.model, done.recorded.summary.reason) for done in ours.finished(0.0)]
+
+    for name in "ab":
+        ours.submit(Waiting(name, "0" * 40, None, None))
+    assert finished() == []
+    sent[0].end("error")
+    assert finished() == []
+    assert not ours.has_room
+    ours.submit(Waiting("c", "0" * 40, None, None))
+    for status, done in (("error", ("a", "crashed")), ("finished", ("b", "gated"))):
+        assert finished() == finished() == []
+        sent[-1].end(status)
+        assert finished() == [done]
+    assert finished() == []
+    assert [[one.model for one in batch.models] for batch in sent] == [
+        ["a", "b"],
+        ["a"],
+        ["b"],
+        ["c"],
+    ]
 
 
 def test_a_scheduler_that_nobody_has_started_is_an_outside_fault(at_hub, settings, monkeypatch):
@@ -320,11 +440,17 @@ def test_an_address_that_is_none_is_the_users_fault(address, at_hub, settings, m
 def test_without_dask_one_line_says_what_to_install(at_hub, settings, monkeypatch):
     del at_hub
     monkeypatch.setitem(sys.modules, "distributed", None)
+    monkeypatch.delitem(sys.modules, "auditor.sweep.workers.cluster")
     with pytest.raises(UsageError, match=r"pip install 'hf-audit\[cluster\]'"):
         runner.sweep(settings(OURS), night="n1", scheduler="tcp://127.0.0.1:1")
 
 
 FILE = "/o/n/resolve/main/config.json"
+
+
+def stop(_wait, _step):
+    message = "waits"
+    raise TimeoutError(message)
 
 
 class Server:
@@ -335,13 +461,10 @@ class Server:
         self.budgets = [self._share(workers) for _ in range(workers)]
 
     def _share(self, workers):
-        budget = Budget(clock=lambda: 1.0, sleep=self._stop)
-        budget.divide(workers)
-        budget.note(budget.take(FILE), 200, self._told())
+        budget = Budget(clock=lambda: 1.0)
+        budget.share = workers
+        budget.note(budget.take(FILE, stop), 200, self._told())
         return budget
-
-    def _stop(self, _seconds):
-        raise TimeoutError
 
     def _told(self):
         return {
@@ -352,7 +475,7 @@ class Server:
     def ask(self, worker):
         """Let a worker ask, unless its budget has it wait."""
         with suppress(TimeoutError):
-            turn = self.budgets[worker].take(FILE)
+            turn = self.budgets[worker].take(FILE, stop)
             self.spent += 1
             self.budgets[worker].note(turn, 200, self._told())
 
@@ -379,14 +502,14 @@ class Distance(Server):
         super().__init__(quota, workers)
 
     def _share(self, workers):
-        budget = Budget(clock=lambda: self.now, sleep=self._stop)
-        budget.divide(workers)
-        budget.note(budget.take(FILE), 200, self._told())
+        budget = Budget(clock=lambda: self.now)
+        budget.share = workers
+        budget.note(budget.take(FILE, stop), 200, self._told())
         return budget
 
     def send(self, worker):
         with suppress(TimeoutError):
-            turn = self.budgets[worker].take(FILE)
+            turn = self.budgets[worker].take(FILE, stop)
             self.spent += 1
             arrives = self.now + self.draw.uniform(0.05, 0.3)
             self.under_way.append((worker, self._told(), arrives, turn))
@@ -425,15 +548,10 @@ def test_what_idle_workers_leave_is_not_lost(quota, workers):
 
 
 def test_a_bound_of_our_own_is_divided_evenly():
-    bounded = Budget(100, clock=lambda: 1.0, sleep=stop)
+    bounded = Budget(100, clock=lambda: 1.0)
     bounded.note(Turn(FILE), 200, {})
-    bounded.divide(4)
+    bounded.share = 4
     for _ in range(25):
-        bounded.take("/api/models")
+        bounded.take("/api/models", stop)
     with pytest.raises(TimeoutError, match="waits"):
-        bounded.take("/api/models")
-
-
-def stop(_seconds):
-    message = "waits"
-    raise TimeoutError(message)
+        bounded.take("/api/models", stop)

@@ -6,12 +6,24 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from auditor.sweep.workers.concurrency import LEAST, Concurrency, Spent
+from auditor.sweep.workers.concurrency import LEAST, Concurrency
 
 MOST, MODELS, FILES = 160, 3000, 2  # under way, of a sweep, of a model
 DISTANCES = st.floats(0.0, 1.0)  # seconds of network for one model
 PROCESSORS = st.floats(0.001, 0.05)  # seconds of processor for one model
 BUNCHES = st.sampled_from((1, 2, 30))  # models that are done at once: threads take turns
+
+
+class Measured(Concurrency):
+    """The rule, by clocks of the test's own."""
+
+    def __init__(self, most=MOST):
+        self.now = self.spent = 0.0
+        super().__init__(most, lambda: self.now, lambda: self.spent)
+
+    def done_at(self, now, spent, seconds, *, waited=False):
+        self.now, self.spent = now, spent
+        self.done(seconds, waited=waited)
 
 
 def swept(distance, processor, rate=None, bunch=1, link=0.0):
@@ -21,24 +33,23 @@ def swept(distance, processor, rate=None, bunch=1, link=0.0):
     done together, as threads are that share a processor. One model after another takes the `link`
     for so many seconds.
     """
-    rule, free, under_way, done = Concurrency(MOST), 0.0, [], []  # (when it is done, its start)
+    rule, free, done = Measured(), 0.0, []
+    under_way = []  # (when it is done, its start, whether it waited for the budget)
     budget = linked = 0.0  # when the next two requests may go, and when the link is free
-    now, spent, asked = 0.0, 0.0, 0
-    rule.begin(Spent(now, spent, asked))
+    now, spent = 0.0, 0.0
     while len(done) < MODELS:
         while len(under_way) < rule.models:
             start = max(now, budget)
             budget = start + FILES / rate if rate else 0.0
             linked = max(linked, start) + link
             free = max(free, linked + distance) + processor  # fetched, and then examined in turn
-            asked += FILES
-            heappush(under_way, (free, start))
+            heappush(under_way, (free, start, start > now))
         together = [heappop(under_way) for _ in range(min(bunch, len(under_way)))]
         now = together[-1][0]
         spent += processor * len(together)
-        for _, start in together:
+        for _, start, waited in together:
             done.append(now)
-            rule.done(now - start, Spent(now, spent, asked), rate)
+            rule.done_at(now, spent, now - start, waited=waited)
     half = len(done) // 2
     return (len(done) - half) / (done[-1] - done[half - 1]), rule.models
 
@@ -76,29 +87,29 @@ def test_models_that_wait_for_each_other_are_not_made_more_and_more(distance, li
 
 @pytest.mark.parametrize("most", [1, 2, 40])
 def test_there_are_never_more_than_allowed(most):
-    rule = Concurrency(most)
+    rule = Measured(most)
     assert rule.models <= most
     for number in range(100):
-        rule.done(10.0, Spent(number, 0.001 * number, 2 * number), None)
+        rule.done_at(number, 0.001 * number, 10.0)
         assert rule.models <= most
 
 
 def test_the_largest_plan_at_the_distance_of_the_hub_needs_fifty():
     """333 requests a second, two a model; two answers of 150 ms, the second of them storage's."""
-    rule = Concurrency(MOST)
+    rule, pace = Measured(), 100_000 / 300 / FILES
     for number in range(1, 1001):
-        rule.done(0.3, Spent(number / 160, 0.001 * number, 2 * number), 100_000 / 300)
+        rule.done_at(number / pace, 0.001 * number, 0.3, waited=True)
     assert 50 <= rule.models <= 63
 
 
 def test_a_network_that_becomes_slower_has_more_under_way_and_a_busy_processor_has_not():
-    rule = Concurrency(MOST)
+    rule = Measured()
     for number in range(1, 201):
-        rule.done(0.1, Spent(number / 50, 0.01 * number, 2 * number), None)
+        rule.done_at(number / 50, 0.01 * number, 0.1)
     before = rule.models
     for number in range(201, 401):  # twice the time, and the processor idles no more than before
-        rule.done(0.2, Spent(number / 50, 0.01 * number, 2 * number), None)
+        rule.done_at(number / 50, 0.01 * number, 0.2)
     assert rule.models == pytest.approx(2 * before, abs=2)
     for number in range(401, 601):  # four times the time, and the processor does nothing else
-        rule.done(0.4, Spent(8 + (number - 400) / 100, 0.01 * number, 2 * number), None)
+        rule.done_at(8 + (number - 400) / 100, 0.01 * number, 0.4)
     assert 1.5 * before < rule.models <= 2 * before

@@ -15,7 +15,6 @@ from auditor.errors import Reason, UsageError
 from auditor.sweep import runner
 from auditor.sweep.selection import ModelSelection
 from auditor.sweep.store.reading import Store
-from auditor.sweep.workers import cluster
 
 pytestmark = pytest.mark.slow
 
@@ -141,10 +140,13 @@ def test_a_token_that_was_given_reaches_the_workers_and_is_in_no_task(
 ):
     models.grant(TOKEN, "sweep/gated")
     given = []
-    true = cluster.Batch
-    monkeypatch.setattr(
-        cluster, "Batch", lambda **named: given.append(repr(named)) or true(**named)
-    )
+    true = distributed.Client.submit
+
+    def submit(client, work, *batch, **named):
+        given.append(repr((batch, named)))
+        return true(client, work, *batch, **named)
+
+    monkeypatch.setattr(distributed.Client, "submit", submit)
     runner.sweep(settings(OURS, processes=2), night="n1", token=TOKEN)
     configs = [record for record in models.log if record.path.endswith("config.json")]
     assert {record.authorization for record in configs} == {f"Bearer {TOKEN}"}
@@ -156,6 +158,7 @@ def test_a_token_that_was_given_reaches_the_workers_and_is_in_no_task(
 def test_without_dask_one_line_says_what_to_install(at_hub, settings, monkeypatch):
     del at_hub
     monkeypatch.setitem(sys.modules, "distributed", None)
+    monkeypatch.delitem(sys.modules, "auditor.sweep.workers.cluster")
     with pytest.raises(
         UsageError, match=r"--processes needs Dask: pip install 'hf-audit\[cluster\]'"
     ):

@@ -1,6 +1,7 @@
 """What is remembered of one model and said of another is what an audit of the other says."""
 
 import json
+from unittest.mock import patch
 
 import pytest
 from hypothesis import given, settings
@@ -15,7 +16,8 @@ from auditor.checkpoint.snapshot import Fetched, RepoFile, Snapshot, Source, Tex
 from auditor.checkpoint.snapshot_writer import dump_shared
 from auditor.formats import as_json
 from auditor.sweep.store.packing import digest_of, merged_object
-from auditor.sweep.workers.same_headers import UNREAD, Alike, recorded, summary_of
+from auditor.sweep.workers import same_headers
+from auditor.sweep.workers.same_headers import UNREAD, Recent, audited, recorded, summary_of
 
 
 def snapshot(files, model="o/n", commit="a" * 40, fetched=Fetched()):  # noqa: B008 - frozen
@@ -47,7 +49,10 @@ def said(snapshot):
 
 
 def examined(alike, snapshot):
-    return alike.examine(snapshot, digest_of(dump_shared(snapshot)))
+    """The outcome as it is recorded, and whether it had to be worked out."""
+    with patch.object(same_headers, "examine", wraps=examine) as worked_out:
+        record = audited(snapshot, digest_of(dump_shared(snapshot)), alike)
+    return record, worked_out.called
 
 
 def written(kept):
@@ -76,7 +81,7 @@ COSTS = st.builds(
 )
 def test_an_outcome_from_memory_is_the_outcome(kind, names, costs):
     files = FAULTS[kind](3) if kind else healthy(3)
-    alike = Alike()
+    alike = Recent()
     for name, fetched, digit in zip(names, costs, "0123", strict=False):
         one = snapshot(files, name, digit * 40, fetched)
         assert remembered(alike, one) == said(one)
@@ -92,7 +97,7 @@ def test_an_outcome_from_memory_is_the_outcome(kind, names, costs):
 )
 def test_of_configs_that_differ_anywhere_each_gets_its_own_outcome(changes):
     files = healthy(3)
-    alike = Alike()
+    alike = Recent()
     examined(alike, snapshot(files))
     config = {**json.loads(files["config.json"]), **changes}
     other = snapshot({**files, "config.json": json.dumps(config).encode()}, "o/other")
@@ -103,11 +108,11 @@ def test_of_configs_that_differ_anywhere_each_gets_its_own_outcome(changes):
 def test_models_whose_configs_differ_by_their_authors_are_alike(name):
     files = healthy(3)
     config = {**json.loads(files["config.json"]), name: "another"}
-    alike = Alike()
-    _, first = examined(alike, snapshot(files))
+    alike = Recent()
+    _, worked_out = examined(alike, snapshot(files))
     other = snapshot({**files, "config.json": json.dumps(config).encode()}, "o/other")
-    assert first is not None
-    assert examined(alike, other)[1] is None
+    assert worked_out
+    assert not examined(alike, other)[1]
 
 
 CHANGES = {
@@ -126,7 +131,7 @@ CHANGES = {
 
 @pytest.mark.parametrize("changed", CHANGES.values(), ids=CHANGES)
 def test_models_that_differ_in_anything_else_are_not_alike(changed):
-    alike = Alike()
+    alike = Recent()
     examined(alike, snapshot(healthy(3)))
     other = changed(snapshot(healthy(3), "o/other"))
     assert remembered(alike, other) == said(other)
@@ -154,7 +159,7 @@ OTHER_FILES = st.sampled_from(
 @settings(max_examples=60)
 @given(lists=st.lists(st.sets(OTHER_FILES, max_size=4), min_size=2, max_size=4))
 def test_whatever_lies_beside_the_weights_each_model_gets_its_own_outcome(lists):
-    alike = Alike()
+    alike = Recent()
     for names in lists:
         one = snapshot(healthy(3))
         files = tuple(RepoFile(name=name, size=None) for name in sorted(names))
@@ -165,38 +170,37 @@ def test_whatever_lies_beside_the_weights_each_model_gets_its_own_outcome(lists)
 @pytest.mark.parametrize("name", ["README.md", "runs/a/events.out.tfevents.1", "training_args.bin"])
 def test_models_of_which_one_has_a_file_that_is_no_weights_are_alike(name):
     one = snapshot(healthy(3))
-    alike = Alike()
+    alike = Recent()
     examined(alike, one)
     other = replace(one, model="o/other", files=(*one.files, RepoFile(name=name, size=9)))
-    assert examined(alike, other)[1] is None
+    assert not examined(alike, other)[1]
 
 
 def test_models_of_which_one_has_other_weights_beside_them_are_not_alike():
     one = snapshot(healthy(3))
-    alike = Alike()
+    alike = Recent()
     examined(alike, one)
     other = replace(one, files=(*one.files, RepoFile(name="tf_model.h5", size=9)))
-    assert examined(alike, other)[1] is not None
+    assert examined(alike, other)[1]
 
 
 def test_what_could_not_be_audited_is_not_remembered():
     files = healthy(3)
     config = {**json.loads(files["config.json"]), "architectures": ["Strange"], "model_type": "x"}
     odd = {**files, "config.json": json.dumps(config).encode()}
-    alike = Alike()
+    alike = Recent()
     for name in ("o/a", "o/b"):
         one = snapshot(odd, name)
-        assert examined(alike, one)[1] is not None
+        assert examined(alike, one)[1]
         assert remembered(alike, one) == said(one)
 
 
-def test_the_memory_has_an_end(monkeypatch):
-    monkeypatch.setattr("auditor.sweep.workers.same_headers._MOST_KEPT", 3_000)
-    alike = Alike()
+def test_the_memory_has_an_end():
+    alike = Recent(3_000)
     for number in range(35):  # 7 vocabularies and 5 widths: none like another
-        assert examined(alike, snapshot(healthy(number)))[1] is not None
-    assert examined(alike, snapshot(healthy(34), "o/other"))[1] is None
-    assert examined(alike, snapshot(healthy(0), "o/other"))[1] is not None
+        assert examined(alike, snapshot(healthy(number)))[1]
+    assert not examined(alike, snapshot(healthy(34), "o/other"))[1]
+    assert examined(alike, snapshot(healthy(0), "o/other"))[1]
 
 
 def test_the_columns_are_those_of_the_json():
