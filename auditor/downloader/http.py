@@ -55,8 +55,8 @@ class Governor:
     alone, for which Patience is enough: all requests go through, and the bytes are bounded.
     """
 
-    def __init__(self, most: float = MOST_BYTES) -> None:
-        self._most = most  # bytes of all bodies
+    def __init__(self, most: float = MOST_BYTES, what: str = "one model") -> None:
+        self._most, self._what = most, what  # bytes of all bodies, and of what
 
     def admit(self, path: str) -> Turn:
         """Before a request: waits for its turn; raises SourceError if it gets no turn."""
@@ -74,9 +74,7 @@ class Governor:
     def check(self, received: int) -> None:
         """After a piece of a body, with all bytes so far: raises SourceError for too many."""
         if received > self._most:
-            detail = (
-                f"more than {self._most:,} bytes were sent, the most that are read of one model"
-            )
+            detail = f"more than {self._most:,} bytes, the most for {self._what}"
             raise SourceError(Reason.TOO_LARGE, detail)
 
 

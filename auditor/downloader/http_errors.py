@@ -25,8 +25,7 @@ _FORBIDDEN = frozenset((_UNAUTHORIZED, 403, 407))
 _LEAST_ERROR = 400
 _SERVER_FAULTS = range(500, 600)
 _PASSING = frozenset((408, _TOO_MANY, *_SERVER_FAULTS))
-
-OFFLINE = "the Hub is not asked while HF_HUB_OFFLINE is set"
+_PHRASES = {one.value: one.phrase for one in HTTPStatus}
 
 _WITH_TOKEN = "(hf auth login, or --token)"  # noqa: S105 - a hint
 
@@ -55,6 +54,12 @@ _DENIED = (
 _OTHER = (Reason.BAD_RESPONSE, "the Hub answered {status} for {id}{told}")
 _DISABLED_MESSAGE = "Access to this resource is disabled."
 _BAD_TOKEN_MESSAGE = "Invalid credentials in Authorization header"  # noqa: S105 - a message
+
+
+def require_online() -> None:
+    """Raise SourceError where HF_HUB_OFFLINE forbids to ask the Hub."""
+    if constants.is_offline_mode():
+        raise SourceError(Reason.OFFLINE, "the Hub is not asked while HF_HUB_OFFLINE is set")
 
 
 def refusal_error(model: HubModel, reply: Reply, body: bytes, *, by_hub: bool) -> SourceError:
@@ -132,12 +137,7 @@ def _passing(reply: Reply) -> SourceError:
         reason, detail = Reason.RATE_LIMITED, f"{host} answered 429, too many requests"
     else:
         reason = Reason.SERVER_ERROR if status in _SERVER_FAULTS else Reason.TIMED_OUT
-        detail = f"{host} answered {status} {_phrase(status)}".rstrip()
+        detail = f"{host} answered {status} {_PHRASES.get(status, '')}".rstrip()
     if wait is not None and wait > WINDOW:
         return SourceError(reason, f"{detail}, and asks to come back in {wait:.0f} s")
     return PassingError(reason, detail, wait)
-
-
-def _phrase(status: int) -> str:
-    """What the standard calls it; nothing where it has no name for it."""
-    return next((known.phrase for known in HTTPStatus if known == status), "")

@@ -27,7 +27,7 @@ from auditor.downloader.assemble import assemble
 from auditor.downloader.early_reads import EarlyReads
 from auditor.downloader.headers import FIRST_READ, Received, read_header
 from auditor.downloader.http import Governor, Session
-from auditor.downloader.http_errors import OFFLINE
+from auditor.downloader.http_errors import require_online
 from auditor.downloader.hub_settings import asked_origin, endpoint, usable_token
 from auditor.downloader.model_argument import HubModel
 from auditor.downloader.parallel import AT_HAND, ByDistance, threads
@@ -52,8 +52,7 @@ def read(
     model: HubModel, token: str | None, say: Callable[[str], None], choose: Chooser = select
 ) -> Snapshot:
     """The snapshot of a model as the Hub has it now."""
-    if constants.is_offline_mode():
-        raise SourceError(Reason.OFFLINE, OFFLINE)
+    require_online()
     talk = Talk.of(say)
     session = Session(model, usable_token(token), talk)
     progress = ReadingProgress(talk.progress, lambda: session.fetched.bytes)
@@ -77,8 +76,7 @@ def read_listing(
     model: HubModel, token: str | None, say: Callable[[str], None]
 ) -> tuple[Listing, Fetched]:
     """The commit and the files of a model, and what it cost to ask."""
-    if constants.is_offline_mode():
-        raise SourceError(Reason.OFFLINE, OFFLINE)
+    require_online()
     session = Session(model, usable_token(token), Talk.of(say))
     return fetch_listing(model, session), session.fetched
 
@@ -199,10 +197,9 @@ def read_spans(
     Raises SourceError where one of them cannot be had, is of another commit or of a file of another
     size; a server that ignores the range is left before it sends the file.
     """
-    unbounded = Governor(math.inf)  # but for the spans, which the caller has chosen
-    session = Session(
-        HubModel(id=model, revision=commit), usable_token(token), Talk.of(say), governor=unbounded
-    )
+    target = HubModel(id=model, revision=commit)
+    # The caller has chosen the spans, and so how many bytes there are.
+    session = Session(target, usable_token(token), Talk.of(say), governor=Governor(math.inf))
 
     def read(file: RepoFile, span: Span) -> bytes:
         url = f"{endpoint()}/{model}/resolve/{commit}/{quote(file.name)}"

@@ -7,7 +7,7 @@ from threading import Event
 from typing import NamedTuple, TypeVar
 
 from auditor.downloader.transport import patience
-from auditor.downloader.waits import STOPPED, Rest, Talk, Wait, wait_out
+from auditor.downloader.waits import STOPPED, Rest, Talk, Wait
 from auditor.errors import Reason, SourceError
 
 T = TypeVar("T")
@@ -83,7 +83,7 @@ class Patience:
     def _wait(self, fault: PassingError, seconds: float) -> None:
         if fault.wait is not None:
             self._held(seconds)
-        wait_out(Wait(str(fault), seconds), self._rest)
+        self._rest.all_of(Wait(str(fault), seconds))
 
 
 def next_wait(fault: PassingError, tried: int, waited: float) -> float:

@@ -119,13 +119,11 @@ class Rest:
             self._waits.tell(get_ident(), None)
             raise SourceError(Reason.UNREACHABLE, STOPPED)
 
-
-def wait_out(wait: Wait, rest: Callable[[Wait | None, float], None]) -> None:
-    """Rest for all of a wait."""
-    until = time.monotonic() + wait.seconds
-    while (left := until - time.monotonic()) > 0:
-        rest(wait._replace(seconds=left), min(left, STEP))
-    rest(None, 0.0)
+    def all_of(self, wait: Wait) -> None:
+        until = time.monotonic() + wait.seconds
+        while (left := until - time.monotonic()) > 0:
+            self(wait._replace(seconds=left), min(left, STEP))
+        self(None, 0.0)
 
 
 # --- progress -------------------------------------------------------------------------------------

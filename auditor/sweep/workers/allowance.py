@@ -5,10 +5,8 @@ from collections.abc import Mapping
 from threading import Condition, Event
 from typing import NamedTuple, Self
 
-from huggingface_hub import constants
-
 from auditor.downloader.http import Governor, Session, Turn
-from auditor.downloader.http_errors import OFFLINE
+from auditor.downloader.http_errors import require_online
 from auditor.downloader.model_argument import HubModel
 from auditor.downloader.model_list import MAX_PAGE, PAGE_SECONDS
 from auditor.downloader.retry import WINDOW
@@ -73,6 +71,7 @@ class Allowance(Governor):
     def __init__(
         self, bounds: Bounds, budget: Budget, talk: Talk, over: Event, gate: ByteGate | None = None
     ) -> None:
+        super().__init__(bounds.most, bounds.what)
         self.over = over  # it waits for nothing any more
         self._bounds = bounds
         self._budget = budget
@@ -88,8 +87,7 @@ class Allowance(Governor):
 
         A sweep is not watched: what passes is waited for.
         """
-        if constants.is_offline_mode():
-            raise SourceError(Reason.OFFLINE, OFFLINE)
+        require_online()
         silence, over = self._bounds.seconds, self.over
         return Session(model, token, self._talk, governor=self, silence=silence, over=over)
 
@@ -118,9 +116,7 @@ class Allowance(Governor):
         self._since += counted
 
     def check(self, received: int) -> None:
-        if received > self._bounds.most:
-            detail = f"more than {self._bounds.most:,} bytes, the most for {self._bounds.what}"
-            raise SourceError(Reason.TOO_LARGE, detail)
+        super().check(received)
         self._in_time()
         if received > LARGE and self._gate:
             self._since += self._gate.enter(self, received)

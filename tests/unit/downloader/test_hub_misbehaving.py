@@ -414,7 +414,9 @@ def test_what_is_read_of_one_model_is_bounded_in_all(at_hub):
     at_hub.add("org/name", {CONFIG: b"{}", INDEX: json.dumps(index).encode(), **shards})
     name, most = HubModel(id="org/name"), 3 * LENGTH
     session = Session(name, None, ignore_message, governor=Governor(most))
-    with pytest.raises(SourceError, match="more than 300,000 bytes were sent, the most") as raised:
+    with pytest.raises(
+        SourceError, match="more than 300,000 bytes, the most for one model"
+    ) as raised:
         hub.read_from_listing(name, hub.fetch_listing(name, session), session)
     assert raised.value.reason is Reason.TOO_LARGE
     assert session.fetched.bytes < 2 * most

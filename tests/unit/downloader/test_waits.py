@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from auditor.downloader.waits import InLines, Rest, Talk, Wait, Waits, wait_out
+from auditor.downloader.waits import InLines, Rest, Talk, Wait, Waits
 from auditor.errors import SourceError
 
 
@@ -74,7 +74,7 @@ def test_of_several_waits_the_one_is_shown_that_ends_last(told):
 
 def test_a_short_wait_is_not_worth_a_word():
     shown = []
-    wait_out(Wait("busy", 0.01), Rest(Waits(shown.append), threading.Event()))
+    Rest(Waits(shown.append), threading.Event()).all_of(Wait("busy", 0.01))
     assert shown == []
 
 
@@ -83,7 +83,7 @@ def test_a_long_wait_is_shown_and_ends_as_soon_as_it_is_over():
     rest = Rest(Waits(lambda wait: (shown.append(wait), over.set())), over)
     since = time.monotonic()
     with pytest.raises(SourceError, match="stopped, because another request has failed"):
-        wait_out(Wait("busy", 250.0), rest)
+        rest.all_of(Wait("busy", 250.0))
     assert time.monotonic() - since < 100
     first, last = shown
     assert first.why == "busy"
