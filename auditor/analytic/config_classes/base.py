@@ -84,6 +84,7 @@ def _settle(config: Settled, values: Mapping[str, Any]) -> Settled:
     _set_fields(config, values)
     _run(rules.first, config, others)
     _set_parts(config)
+    _check_dtype(config, values)
     others.pop("torch_dtype", None)
     _set_labels(config, others)
     rope.convert_rope(config, others, rules.rotation)
@@ -128,6 +129,16 @@ def _set_fields(config: Settled, values: Mapping[str, Any]) -> None:
         config.values[key] = field.default
         if key in values and config.set(key, values[key]) and key in config.kind.checks:
             _check_bounds(config, key, values[key])
+
+
+def _check_dtype(config: Settled, values: Mapping[str, Any]) -> None:
+    """Two spellings that say which dtype is meant, and that torch has nothing by the name of."""
+    key = "torch_dtype" if values.get("dtype") is None else "dtype"
+    value = values.get(key)
+    if isinstance(value, str) and (value == "auto" or value.startswith("torch.")):
+        bare = value.removeprefix("torch.")
+        needed = "the name of a dtype, or no such key" if bare == "auto" else f'"{bare}"'
+        config.refuse(f"{config.named(key)} is {described(value)}, expected {needed}", key)
 
 
 def _check_bounds(config: Settled, key: str, value: Any) -> None:
