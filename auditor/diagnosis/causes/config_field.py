@@ -14,12 +14,13 @@ from typing import Any
 
 from auditor.diagnosis.case import Case, Undoing
 from auditor.diagnosis.causes import _of_totals
+from auditor.diagnosis.causes.other_class import holds_another_head
 from auditor.diagnosis.changes import value_at, with_values
 from auditor.diagnosis.name_kinds import kinds_of, name_pattern
 from auditor.diagnosis.solving.candidates import KeyChange
 from auditor.diagnosis.solving.holdings import module_counts
 from auditor.diagnosis.solving.keys import Key, config_with
-from auditor.diagnosis.solving.search import KeySearch
+from auditor.diagnosis.solving.search import KeySearch, Solution
 from auditor.diagnosis.solving.trials import ClassTree, Trials
 from auditor.messages import described
 
@@ -27,6 +28,7 @@ CAUSE = "config-field"
 _MOST_AUDITED = 3  # of those with which nothing differs, or of those that leave least
 _MOST_SHOWN = 4  # items of a list
 _LONG = 10**21  # from here on digits are not told apart by threes, and cut
+_TIE = "tie_word_embeddings"
 _SYMPTOMS = frozenset(
     {"missing", "unexpected", "mismatched", "bad-config", "bad-quantization", "duplicate"}
 )
@@ -46,7 +48,7 @@ def undoings(case: Case) -> Iterator[Undoing]:
     if case.is_strange:
         return
     yield from _untied(case)
-    found = list(islice(search(case).solutions(), _MOST_AUDITED))
+    found = list(islice(_solutions(case), _MOST_AUDITED))
     if found and found[0].differ and case.is_large:
         found = found[:1]
     for one in found:
@@ -67,7 +69,7 @@ def certain(case: Case) -> Iterator[Undoing]:
         return
     if case.is_strange:
         return
-    for one in islice(search(case).solutions(), 1):
+    for one in islice(_solutions(case), 1):
         if not one.differ:
             if len(one.changes) > 1:  # the second may be for what the target class leaves unused
                 yield _undoing(case, one.changes[:1], ())
@@ -76,12 +78,22 @@ def certain(case: Case) -> Iterator[Undoing]:
 
 def _untied(case: Case) -> Iterator[Undoing]:
     """A head of its own beside embeddings that the config ties it to."""
-    key = "tie_word_embeddings"
-    declared = value_at(case.config, key)
+    declared = value_at(case.config, _TIE)
     if declared is not False and any(finding.kind == "duplicate" for finding in case.alarms):
-        stated = key in case.config
-        tied = Key(key, declared if stated else True, default=not stated)
+        stated = _TIE in case.config
+        tied = Key(_TIE, declared if stated else True, default=not stated)
         yield _undoing(case, (KeyChange(tied, value=False),), ())
+
+
+def _solutions(case: Case) -> Iterator[Solution]:
+    """Those of the search, but for a tie in the place of a head that is stored instead."""
+    for one in search(case).solutions():
+        if not (any(map(_ties, one.changes)) and holds_another_head(case)):
+            yield one
+
+
+def _ties(change: KeyChange) -> bool:
+    return change.key.path.endswith(_TIE) and change.value is True
 
 
 def search(case: Case) -> KeySearch:

@@ -45,6 +45,12 @@ def other_classes(case: Case) -> list[str]:
     return _fitting(case, names)
 
 
+def holds_another_head(case: Case) -> bool:
+    """Whether a class fits by a head that the target leaves unused: of a classifier, say."""
+    unused = any(finding.kind == "unused" for finding in case.report.findings)
+    return unused and case.target is None and bool(other_classes(case))
+
+
 def _fitting(case: Case, names: Collection[str]) -> list[str]:
     """The classes of these names that need all that is stored, and nothing else.
 
