@@ -46,7 +46,10 @@ def reasons(outcome: Report | Unaudited) -> list[str]:
         ),
         (
             {"dtype": "torch.float16"},
-            "transformers 5.23 refuses it: dtype is the string 'torch.float16', expected \"float16\"",
+            (
+                "transformers 5.23 refuses it: dtype is the string 'torch.float16', "
+                'expected "float16"'
+            ),
         ),
         (
             {"torch_dtype": "auto"},
