@@ -22,7 +22,13 @@ from auditor.layouts.packing import PLAIN, ReadAndHidden, Unpacked, WrittenTenso
 from auditor.messages import listed
 from auditor.reconciler.contents import Contents, contents
 from auditor.reconciler.counting import counted_once
-from auditor.reconciler.findings import BadConfig, ClaimedSize, Finding, HubCount
+from auditor.reconciler.findings import (
+    BadConfig,
+    ClaimedSize,
+    ConfigContradiction,
+    Finding,
+    HubCount,
+)
 from auditor.reconciler.ignore import split
 from auditor.reconciler.index_rules import by_files, index_judgement
 from auditor.reconciler.matching import Fate
@@ -41,6 +47,7 @@ from auditor.reconciler.other_weights import (
 )
 from auditor.reconciler.predicted_load import predict
 from auditor.reconciler.reconcile import Reconciled, reconcile
+from auditor.reconciler.repository_rules.repository_case import value_text
 from auditor.reconciler.tensor_rows import TensorTable
 from auditor.report import (
     Observed,
@@ -105,10 +112,22 @@ class ModelAudit(Struct, kw_only=True):
         )
         if choice.contradiction:
             self.contradictions += (choice.contradiction,)
+        if choice.namesake:
+            self.add_findings((_of_two_types(self.snapshot, choice),))
 
     def set_expected(self, expectation: Expectation, config: Mapping[str, Any]) -> None:
         cache = kv_cache(expectation, config)
         self.known = replace(self.known, expected=expected_side(expectation), kv_cache=cache)
+
+
+def _of_two_types(snapshot: Snapshot, choice: TargetChoice) -> ConfigContradiction:
+    file, values = where(snapshot), choice.around.config.values
+    keys = ("architectures", "model_type")
+    return ConfigContradiction(
+        says=tuple((file, key, value_text(values.get(key))) for key in keys),
+        reason=choice.namesake or "",
+        fix=f'set architectures to ["{choice.declared}"], or model_type to that of the class',
+    )
 
 
 def begin_audit(snapshot: Snapshot, options: Options, target: str | None) -> ModelAudit:
