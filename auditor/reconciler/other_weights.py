@@ -26,6 +26,7 @@ _FRAMEWORKS = (
     (".ot", "rust-bert"),
     (".npz", "NumPy or MLX"),
     (".gguf", "llama.cpp"),
+    (".distcp", "torch.distributed.checkpoint"),
 )
 # Not audited only where something else was asked for.
 _DEFAULT = r"(?:diffusion_pytorch_)?model\.safetensors"
