@@ -7,6 +7,7 @@ To do: Set the key to what the files hold, or upload the weights of the model th
 describes: one of the two is of another model.
 """
 
+import json
 from collections.abc import Iterator, Mapping
 from itertools import islice, product
 from operator import itemgetter
@@ -38,12 +39,12 @@ def undoings(case: Case) -> Iterator[Undoing]:
     """The keys and values with which most of what differs would be expected as it is stored."""
     by_total = [(change,) for change in _of_totals.changes_by_total(case)]
     for changes in by_total:
-        yield _undoing(case, changes, tuple(other for other in by_total if other is not changes))
+        yield undoing_of(case, changes, tuple(other for other in by_total if other is not changes))
     if _SYMPTOMS.isdisjoint(finding.kind for finding in case.alarms):
         return
     if case.report.expected is not None and case.report.expected.by == "oracle":
         for symbol, value in _suggested(case):
-            yield _undoing(case, (KeyChange(symbol, value),), ())
+            yield undoing_of(case, (KeyChange(symbol, value),), ())
         return
     if case.is_strange:
         return
@@ -53,9 +54,9 @@ def undoings(case: Case) -> Iterator[Undoing]:
         found = found[:1]
     for one in found:
         for change in one.changes if len(one.changes) > 1 else ():
-            yield _undoing(case, (change,), ())  # the others may be for what is left unused
+            yield undoing_of(case, (change,), ())  # the others may be for what is left unused
         others = () if one.differ else tuple(other.changes for other in found if other is not one)
-        yield _undoing(case, one.changes, others)
+        yield undoing_of(case, one.changes, others)
 
 
 def certain(case: Case) -> Iterator[Undoing]:
@@ -72,8 +73,8 @@ def certain(case: Case) -> Iterator[Undoing]:
     for one in islice(_solutions(case), 1):
         if not one.differ:
             if len(one.changes) > 1:  # the second may be for what the target class leaves unused
-                yield _undoing(case, one.changes[:1], ())
-            yield _undoing(case, one.changes, ())
+                yield undoing_of(case, one.changes[:1], ())
+            yield undoing_of(case, one.changes, ())
 
 
 def _untied(case: Case) -> Iterator[Undoing]:
@@ -82,7 +83,7 @@ def _untied(case: Case) -> Iterator[Undoing]:
     if declared is not False and any(finding.kind == "duplicate" for finding in case.alarms):
         stated = _TIE in case.config
         tied = Key(_TIE, declared if stated else True, default=not stated)
-        yield _undoing(case, (KeyChange(tied, value=False),), ())
+        yield undoing_of(case, (KeyChange(tied, value=False),), ())
 
 
 def _solutions(case: Case) -> Iterator[Solution]:
@@ -120,21 +121,25 @@ def _alarming(case: Case) -> set[str]:
     return {one for name in named for one in case.patterns_on_disk(name)}
 
 
-def _undoing(
-    case: Case, changes: tuple[KeyChange, ...], others: tuple[tuple[KeyChange, ...], ...]
+def undoing_of(
+    case: Case,
+    changes: tuple[KeyChange, ...],
+    others: tuple[tuple[KeyChange, ...], ...] = (),
 ) -> Undoing:
+    """The config with these values; `others` would explain as much."""
     values: dict[str, Any] = {}
     for change in changes:
         values.update(config_with(case.config, change.key.path, change.value))
     as_much = _as_much(others)
     names = " and ".join(f"{change.key.path} = {_shown(change.value)}" for change in changes)
     declared = " and ".join(_shown(change.key.value) for change in changes)
+    instead = f", or upload weights of a model with {declared}"
     return Undoing(
         cause=CAUSE,
         snapshot=with_values(case.snapshot, values),
         fields=tuple((change.key.path, change.key.value, change.value) for change in changes),
         summary="; ".join(map(_sentence, changes)) + as_much,
-        fix=f"set {names} in config.json, or upload weights of a model with {declared}",
+        fix=f"set {names} in config.json{'' if all(map(_is_misspelt, changes)) else instead}",
         evidence=(f"with {names}, what it concerns is expected as it is stored",),
     )
 
@@ -143,6 +148,12 @@ def _sentence(change: KeyChange) -> str:
     omitted = " (the class's default)" if change.key.default else ""
     declared = _shown(change.key.value)
     return f"{change.key.path} is {declared}{omitted}, the files hold {_shown(change.value)}"
+
+
+def _is_misspelt(change: KeyChange) -> bool:
+    """Whether no model can have the value that is declared: a number as a string, say."""
+    declared, held = change.key.value, change.value
+    return isinstance(declared, str | float) and isinstance(held, int | list)
 
 
 def _as_much(others: tuple[tuple[KeyChange, ...], ...]) -> str:
@@ -160,8 +171,12 @@ def _shown(value: Any) -> str:
             return {True: "true", False: "false", None: "null"}[value]
         case int():
             return f"{value:,}" if abs(value) < _LONG else described(value)
+        case str():
+            return json.dumps(value, ensure_ascii=False)
         case list() if len(value) > 2 * _MOST_SHOWN:
             return f"[{', '.join(map(str, value[:_MOST_SHOWN]))}, ...]"
+        case list():
+            return json.dumps(value, ensure_ascii=False)
     return str(value)
 
 

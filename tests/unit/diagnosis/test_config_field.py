@@ -65,6 +65,33 @@ def test_a_number_of_600_digits_is_not_printed():
     assert len(found.fix) < 200
 
 
+@pytest.mark.parametrize(
+    ("key", "declared", "held", "said", "fix"),
+    [
+        (
+            "num_hidden_layers",
+            "2",
+            2,
+            'num_hidden_layers is "2", the files hold 2',
+            "set num_hidden_layers = 2 in config.json",
+        ),
+        (
+            "architectures",
+            "BertForMaskedLM",
+            ["BertForMaskedLM"],
+            'architectures is "BertForMaskedLM", the files hold ["BertForMaskedLM"]',
+            'set architectures = ["BertForMaskedLM"] in config.json',
+        ),
+    ],
+)
+def test_a_value_of_the_wrong_kind_is_told_from_the_right_one(key, declared, held, said, fix):
+    report = examine(tiny(**{key: declared}), Options(requested="tiny"))
+    [found] = report.diagnosis
+    assert (found.cause, found.fields) == ("config-field", ((key, declared, held),))
+    assert found.summary.startswith(said)
+    assert found.fix == fix
+
+
 def test_labels_are_counted_by_their_names():
     labels = {str(number): "x" for number in range(5)}
     found = diagnosed(target="BertForSequenceClassification", id2label=labels)

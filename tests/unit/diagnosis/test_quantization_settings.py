@@ -6,6 +6,7 @@ from support.small_snapshots import snapshot_of
 
 from auditor.audit.options import Options
 from auditor.audit.pipeline import examine
+from auditor.formats import View, terminal
 
 LLAMA = {
     "model_type": "llama",
@@ -64,6 +65,23 @@ def test_another_method_is_named_though_most_modules_have_one_group():
     said, _ = diagnosed(gptq(), quantization_config=method)
     field = ("quantization_config.quant_method", "awq", "gptq")
     assert said == [("quantization-settings", (field,), 1)]
+
+
+@pytest.mark.parametrize(
+    ("settings", "said"),
+    [
+        ({"load_in_8bit": True}, "the config declares packed weights, the files hold plain ones"),
+        (
+            {"quant_method": "bitsandbytes", "load_in_8bit": True},
+            "the config declares packed weights of bitsandbytes, the files hold plain ones",
+        ),
+    ],
+)
+def test_a_method_that_is_not_named_is_not_called_none(settings, said):
+    _, report = diagnosed(stored_by(expect(CLASS, **LLAMA)), quantization_config=settings)
+    [found] = report.diagnosis
+    assert found.summary.startswith(said)
+    assert "0 names" not in terminal.render(report, View())
 
 
 @pytest.mark.parametrize("places", [("quantization",), ("quantization", "quantization_config")])
