@@ -28,6 +28,7 @@ from auditor.reconciler.findings import (
     ConfigContradiction,
     Finding,
     HubCount,
+    MissingComponent,
 )
 from auditor.reconciler.ignore import split
 from auditor.reconciler.index_rules import by_files, index_judgement
@@ -40,6 +41,7 @@ from auditor.reconciler.module_rows import (
 )
 from auditor.reconciler.other_model import dtype_rule, other_model_rule, other_names_note
 from auditor.reconciler.other_weights import (
+    embedded_adapter,
     other_weights,
     torch_copy_findings,
     uncompared_torch_copies,
@@ -145,6 +147,7 @@ def begin_audit(snapshot: Snapshot, options: Options, target: str | None) -> Mod
 def compared_outcome(
     case: ModelAudit, dtype: str | None, implied: Implied, packing: PackedWeights, opinion: Opinion
 ) -> Report:
+    _add_adapter(case)
     found, (expectation, family), packed = case.found, implied, packing.apart
     unpacked = packed.read
     shapes = not found.names_only
@@ -266,6 +269,14 @@ def _dtypes(
         yield from dtype_rule(reconciled, own, dtypes, by=f"the variant {found.variant}")
     else:
         yield from dtype_rule(reconciled, dtype, dtypes)
+
+
+def _add_adapter(case: ModelAudit) -> None:
+    match embedded_adapter(case.snapshot):
+        case str(note):
+            case.add_notes(note)
+        case MissingComponent() as finding:
+            case.add_findings((finding,))
 
 
 def contradictions(case: ModelAudit) -> Iterator[Finding]:
