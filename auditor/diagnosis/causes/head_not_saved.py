@@ -14,7 +14,10 @@ from auditor.diagnosis.changes import value_at, with_values
 CAUSE = "head-not-saved"
 _KEY = "tie_word_embeddings"
 # How the parts of its name begin, in the families that have one.
-_HEAD = re.compile(r"(^|\.)(lm_head|embed_out|proj_out|cls|predictions|vocab_projector|decoder)\.")
+_HEAD = re.compile(
+    r"(^|\.)(lm_head|embed_out|proj_out|cls|predictions|vocab_projector|decoder"
+    r"|lm_loss|generator_lm_head|pred_layer|output_projection)\."
+)
 _INPUTS = re.compile(r"embed_tokens|embeddings|\.wte\.|shared")
 
 
