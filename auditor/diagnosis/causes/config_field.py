@@ -13,6 +13,8 @@ from itertools import islice, product
 from operator import itemgetter
 from typing import Any
 
+from msgspec.structs import replace
+
 from auditor.diagnosis.case import Case, Undoing
 from auditor.diagnosis.causes import _of_totals
 from auditor.diagnosis.causes.other_class import holds_another_head
@@ -83,7 +85,15 @@ def _untied(case: Case) -> Iterator[Undoing]:
     if declared is not False and any(finding.kind == "duplicate" for finding in case.alarms):
         stated = _TIE in case.config
         tied = Key(_TIE, declared if stated else True, default=not stated)
-        yield undoing_of(case, (KeyChange(tied, value=False),), ())
+        of_key = undoing_of(case, (KeyChange(tied, value=False),))
+        omitted = " (the class's default)" if not stated else ""
+        yield replace(
+            of_key,
+            summary=f"{_TIE} is {_shown(tied.value)}{omitted}, and the head is stored beside the "
+            "embeddings all the same",
+            fix=f"set {_TIE} = false in config.json if the head has values of its own (audit "
+            "--values tells); if it has the same ones, save_pretrained stores them once",
+        )
 
 
 def _solutions(case: Case) -> Iterator[Solution]:

@@ -92,6 +92,19 @@ def test_a_value_of_the_wrong_kind_is_told_from_the_right_one(key, declared, hel
     assert found.fix == fix
 
 
+@pytest.mark.parametrize("stated", [{"tie_word_embeddings": True}, {}])
+def test_a_head_beside_the_embeddings_is_not_said_to_differ_from_them(stated):
+    """No header tells whether a copy has other values, and setting the key to false assumes so."""
+    config = {**TINY, "model_type": "gemma", "head_dim": 2, **stated}  # tied by default
+    head = stored("lm_head.weight", (TINY["vocab_size"], TINY["hidden_size"]))
+    tensors = [*stored_by(expect("GemmaForCausalLM", **config)), head]
+    shot = snapshot_of(tensors, **config, architectures=["GemmaForCausalLM"])
+    [found] = examine(shot, Options(requested="tiny")).diagnosis
+    assert found.fields == (("tie_word_embeddings", True, False),)
+    assert "the files hold" not in found.summary
+    assert "if the head has values of its own (audit --values tells)" in found.fix
+
+
 def test_labels_are_counted_by_their_names():
     labels = {str(number): "x" for number in range(5)}
     found = diagnosed(target="BertForSequenceClassification", id2label=labels)
