@@ -133,3 +133,21 @@ def test_a_dtype_is_refused_by_a_name_that_torch_has_not(tmp_path, key, spelt):
     else:
         refused = False
     assert [key in reason for reason in reasons(auditor.audit(folder))] == [True] * refused
+
+
+@pytest.mark.oracle
+@pytest.mark.parametrize("dtype", ["int8", "bool", "float8_e4m3fn", "float16", "float64"])
+def test_a_dtype_is_refused_that_no_model_is_built_in(tmp_path, dtype):
+    import transformers  # noqa: PLC0415 - seconds
+
+    folder = says(whole(tmp_path / "model"), dtype=dtype)
+    try:
+        transformers.BertModel.from_pretrained(folder)
+    except (TypeError, ValueError):
+        refused = True
+    else:
+        refused = False
+    report = auditor.audit(folder)
+    assert [dtype in reason for reason in reasons(report)] == [True] * refused
+    packed = says(Path(folder), dtype=dtype, quantization_config={"quant_method": "fp8"})
+    assert not any(dtype in reason for reason in reasons(auditor.audit(packed)))
