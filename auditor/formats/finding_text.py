@@ -87,7 +87,7 @@ def _names(finding: Finding) -> tuple[str, ...]:
     ):
         copies.setdefault(kept, []).append(name)
     return tuple(
-        f"{name} = {other}"
+        name if name == other else f"{name} = {other}"
         for kept, names in copies.items()
         for other in fold([kept])
         for name in fold(names)
