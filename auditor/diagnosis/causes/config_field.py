@@ -163,8 +163,8 @@ def _sentence(change: KeyChange) -> str:
 def _is_misspelt(change: KeyChange) -> bool:
     """Whether no model can have the value that is declared: a number as a string, say."""
     declared, held = change.key.value, change.value
-    if isinstance(declared, bool):
-        return not isinstance(held, bool)
+    if isinstance(declared, bool) or isinstance(held, bool):
+        return type(declared) is not type(held)
     return isinstance(declared, str | float) and isinstance(held, int | list)
 
 

@@ -1,8 +1,11 @@
 """config-field, head-not-saved and their kin on a tiny BERT, as its closed form has it."""
 
+import json
+
 import pytest
 from hypothesis import assume, example, given, settings
 from hypothesis import strategies as st
+from msgspec.structs import replace
 from support.checkpoints import TINY, expect, stored, stored_by
 from support.faults.families import MORE
 from support.small_snapshots import snapshot_of
@@ -90,6 +93,23 @@ def test_a_value_of_the_wrong_kind_is_told_from_the_right_one(key, declared, hel
     assert (found.cause, found.fields) == ("config-field", ((key, declared, held),))
     assert found.summary.startswith(said)
     assert found.fix == fix
+
+
+@pytest.mark.parametrize("said", [None, "false", 0, "no"])
+@pytest.mark.parametrize("tied", [True, False])
+def test_a_tie_of_the_wrong_kind_is_what_the_files_hold(said, tied):
+    config = {**TINY, "model_type": "llama"}
+    tensors = stored_by(expect("LlamaForCausalLM", **config, tie_word_embeddings=tied))
+    shot = snapshot_of(tensors, **config, architectures=["LlamaForCausalLM"])
+    report = examine(with_null(shot, "tie_word_embeddings", said), Options(requested="tiny"))
+    [found] = report.diagnosis
+    assert (found.cause, found.fields) == ("config-field", (("tie_word_embeddings", said, tied),))
+
+
+def with_null(shot, key, value):
+    """The config with that value, which may be null."""
+    content = json.dumps(json.loads(shot.config.content) | {key: value}).encode()
+    return replace(shot, config=replace(shot.config, content=content))
 
 
 @pytest.mark.parametrize("stated", [{"tie_word_embeddings": True}, {}])
