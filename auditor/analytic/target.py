@@ -234,12 +234,12 @@ def _contradiction(config: Config, known: str, classes: Classes) -> str | None:
 def _as_namesake(config: Config, known: str, classes: Classes) -> str | None:
     """AutoModel goes by model_type and never looks at architectures, others go by those alone."""
     declared = config.architectures[0] if config.architectures else known
-    stated = _stated(config, classes)
-    if stated is None or classes.current(declared) == known:
+    if declared == known or classes.current(declared) == known:
         return None
-    if not classes.types(declared) or _namesake(declared, stated, classes) != known:
+    stated, having = _stated(config, classes), classes.types(declared)
+    if not (stated and having) or _namesake(declared, stated, classes) != known:
         return None
-    of = " or ".join(classes.types(declared))
+    of = " or ".join(having)
     return (
         f"architectures names {declared}, which is {of}, model_type is {quoted(stated)}: AutoModel "
         f"and its kin build {known}"
