@@ -1,5 +1,6 @@
 """Which class an audit is for, which one the config declares, and which is the repository's own."""
 
+import re
 from collections.abc import Iterator, Mapping
 from typing import NamedTuple, Protocol
 
@@ -11,6 +12,7 @@ from auditor.errors import CheckpointError, Reason
 from auditor.messages import meant, named, quoted
 
 _SHOWN = 5  # names that a note shows
+_TASK = re.compile(r"For[A-Z]\w*$")  # of a class with a head
 
 
 class Classes(Protocol):
@@ -50,6 +52,7 @@ class TargetChoice(NamedTuple):
     around: TypeAndConfig  # of the config as a whole, where it is one of several models
     notes: tuple[str, ...]  # decisions that the reader should know of
     contradiction: str | None = None  # what the config says of itself that cannot all be true
+    namesake: str | None = None  # what is taken instead of a class of another model type, and why
     spares: tuple[str, ...] = ()  # modules of the base model that its loader does not use
 
     @property
@@ -113,6 +116,7 @@ def choose(
             *(_loader_notes(by_loader, built, name) if by_loader else ()),
         ),
         contradiction=_contradiction(config, name, classes),
+        namesake=_as_namesake(config, name, classes),
         spares=by_loader.spares if by_loader else (),
     )
 
@@ -158,6 +162,8 @@ def _declared(
         return name, within
     if any(stated in classes.inside(each).values() for each in having):
         return _language_model(stated, classes), TypeAndConfig(stated, config)
+    if (namesake := _namesake(named_first, stated, classes)) is not None:
+        return namesake, TypeAndConfig(stated, config)
     raise CheckpointError(
         f"architectures names {named_first}, which is {' or '.join(having)}, "
         f"but model_type says {quoted(config.model_type or '')}"
@@ -181,6 +187,13 @@ def _language_model(model_type: str, classes: Classes) -> str:
     """What AutoModelForCausalLM builds of a model type, else its base class."""
     names = classes.siblings(model_type)
     return next((name for name in names if name.endswith("ForCausalLM")), names[0])
+
+
+def _namesake(declared: str, model_type: str, classes: Classes) -> str | None:
+    """The class of a model type for the task of another type's class; None: it has none."""
+    task = _TASK.search(declared)
+    names = classes.siblings(model_type) if task else ()
+    return next((name for name in names if task and _TASK.findall(name) == [task[0]]), None)
 
 
 def _notes(config: Config, known: str, chosen: TypeAndConfig, classes: Classes) -> list[str]:
@@ -208,10 +221,28 @@ def _contradiction(config: Config, known: str, classes: Classes) -> str | None:
     whole = classes.types(declared)
     if not whole or classes.current(declared) == known:
         return None
+    stated = _stated(config, classes)
+    if not any(stated in classes.inside(each).values() for each in whole):
+        return None
     return (
         f"architectures names {declared}, which is {' or '.join(whole)}, but model_type is that "
         f"of the language model in one, {quoted(config.model_type or '')}: taken as a checkpoint "
         f"of {known}"
+    )
+
+
+def _as_namesake(config: Config, known: str, classes: Classes) -> str | None:
+    """AutoModel goes by model_type and never looks at architectures, others go by those alone."""
+    declared = config.architectures[0] if config.architectures else known
+    if declared == known or classes.current(declared) == known:
+        return None
+    stated, having = _stated(config, classes), classes.types(declared)
+    if not (stated and having) or _namesake(declared, stated, classes) != known:
+        return None
+    of = " or ".join(having)
+    return (
+        f"architectures names {declared}, which is {of}, model_type is {quoted(stated)}: AutoModel "
+        f"and its kin build {known}"
     )
 
 

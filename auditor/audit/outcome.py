@@ -22,7 +22,14 @@ from auditor.layouts.packing import PLAIN, ReadAndHidden, Unpacked, WrittenTenso
 from auditor.messages import listed
 from auditor.reconciler.contents import Contents, contents
 from auditor.reconciler.counting import counted_once
-from auditor.reconciler.findings import BadConfig, ClaimedSize, Finding, HubCount
+from auditor.reconciler.findings import (
+    BadConfig,
+    ClaimedSize,
+    ConfigContradiction,
+    Finding,
+    HubCount,
+    MissingComponent,
+)
 from auditor.reconciler.ignore import split
 from auditor.reconciler.index_rules import by_files, index_judgement
 from auditor.reconciler.matching import Fate
@@ -34,6 +41,7 @@ from auditor.reconciler.module_rows import (
 )
 from auditor.reconciler.other_model import dtype_rule, other_model_rule, other_names_note
 from auditor.reconciler.other_weights import (
+    embedded_adapter,
     other_weights,
     torch_copy_findings,
     uncompared_torch_copies,
@@ -41,6 +49,7 @@ from auditor.reconciler.other_weights import (
 )
 from auditor.reconciler.predicted_load import predict
 from auditor.reconciler.reconcile import Reconciled, reconcile
+from auditor.reconciler.repository_rules.repository_case import value_text
 from auditor.reconciler.tensor_rows import TensorTable
 from auditor.report import (
     Observed,
@@ -105,10 +114,22 @@ class ModelAudit(Struct, kw_only=True):
         )
         if choice.contradiction:
             self.contradictions += (choice.contradiction,)
+        if choice.namesake:
+            self.add_findings((_of_two_types(self.snapshot, choice),))
 
     def set_expected(self, expectation: Expectation, config: Mapping[str, Any]) -> None:
         cache = kv_cache(expectation, config)
         self.known = replace(self.known, expected=expected_side(expectation), kv_cache=cache)
+
+
+def _of_two_types(snapshot: Snapshot, choice: TargetChoice) -> ConfigContradiction:
+    file, values = where(snapshot), choice.around.config.values
+    keys = ("architectures", "model_type")
+    return ConfigContradiction(
+        says=tuple((file, key, value_text(values.get(key))) for key in keys),
+        reason=choice.namesake or "",
+        fix=f'set architectures to ["{choice.declared}"], or model_type to that of the class',
+    )
 
 
 def begin_audit(snapshot: Snapshot, options: Options, target: str | None) -> ModelAudit:
@@ -126,6 +147,7 @@ def begin_audit(snapshot: Snapshot, options: Options, target: str | None) -> Mod
 def compared_outcome(
     case: ModelAudit, dtype: str | None, implied: Implied, packing: PackedWeights, opinion: Opinion
 ) -> Report:
+    _add_adapter(case)
     found, (expectation, family), packed = case.found, implied, packing.apart
     unpacked = packed.read
     shapes = not found.names_only
@@ -247,6 +269,14 @@ def _dtypes(
         yield from dtype_rule(reconciled, own, dtypes, by=f"the variant {found.variant}")
     else:
         yield from dtype_rule(reconciled, dtype, dtypes)
+
+
+def _add_adapter(case: ModelAudit) -> None:
+    match embedded_adapter(case.snapshot):
+        case str(note):
+            case.add_notes(note)
+        case MissingComponent() as finding:
+            case.add_findings((finding,))
 
 
 def contradictions(case: ModelAudit) -> Iterator[Finding]:

@@ -61,6 +61,7 @@ _WEIGHT_ENDINGS = (
     ".onnx",
     ".npz",
     ".ot",
+    ".distcp",
 )
 # What a trainer writes beside the model under the same endings.
 _NOT_WEIGHTS = ("training_args", "optimizer", "scheduler", "scaler", "rng_state", "tokenizer")

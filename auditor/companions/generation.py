@@ -57,9 +57,31 @@ class RefusedSetting(NamedTuple):
 def refusals(of: Mapping[str, Any]) -> tuple[RefusedSetting, ...]:
     """What is refused, in the order of the checks."""
     try:
-        return (*_alone(of), *_sampling(of), *_beams(of), *_several(of), *_others(of))
-    except TypeError:  # a value of a type that cannot be compared, as in transformers
-        return (RefusedSetting("", "a value is of a type that cannot be compared"),)
+        return _judged(of)
+    except TypeError:
+        return ()
+
+
+def stumble(of: Mapping[str, Any]) -> str | None:
+    """The setting of a type that transformers cannot compare, over which loading fails; "": some.
+
+    None: there is none.
+    """
+    if not _fails(of):
+        return None
+    return next((key for key, value in of.items() if _fails({key: value})), "")
+
+
+def _fails(of: Mapping[str, Any]) -> bool:
+    try:
+        _judged(of)
+    except TypeError:
+        return True
+    return False
+
+
+def _judged(of: Mapping[str, Any]) -> tuple[RefusedSetting, ...]:
+    return (*_alone(of), *_sampling(of), *_beams(of), *_several(of), *_others(of))
 
 
 def _alone(of: Mapping[str, Any]) -> Iterator[RefusedSetting]:

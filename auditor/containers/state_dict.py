@@ -51,15 +51,21 @@ class StateDict(Struct, frozen=True, kw_only=True):
     fault: str | None = None  # why not all of it was looked at; the verb first
 
 
-def state_dict(value: object) -> StateDict:
-    """The model's tensors in a pickled value: all of it, or what stands under a known key."""
-    walk = _Walk()
+def state_dict(value: object, *, opened: bool = True) -> StateDict:
+    """The model's tensors in a pickled value: all of it, or what stands under a known key.
+
+    A loader that takes the whole value for the state dict finds none of those under a key: unless
+    it is `opened`, that key stands in their names in parentheses, which no model's names have.
+    """
+    walk = _Walk(opened=opened)
     tensors: dict[str, TensorView] = {}
     unreadable: dict[str, str] = {}
     note, fault = None, None
     try:
-        value, note = _unwrapped(walk, value)
-        for name, found in walk.each_once(value):
+        value, path, rest = _unwrapped(walk, value)
+        note = _note(path, rest, opened=opened) if path else None
+        within = "" if opened else ".".join(f"({key})" for key in path)
+        for name, found in walk.each_once(value, within):
             if isinstance(found, TensorView):
                 tensors[name] = found
             else:
@@ -78,8 +84,8 @@ def _makes_dict(call: Call) -> bool:
     return isinstance(call.callee, Global) and call.callee in _DICTS
 
 
-def _unwrapped(walk: "_Walk", value: object) -> tuple[object, str | None]:
-    """The state dict within a value, and a sentence where it is not the whole value."""
+def _unwrapped(walk: "_Walk", value: object) -> tuple[object, list[str], Mapping[str, object]]:
+    """The state dict within a value, the keys that lead to it, and what is beside it."""
     path: list[str] = []
     rest: dict[str, object] = {}
     for _ in range(_DEEPEST_WRAPPERS):
@@ -93,10 +99,16 @@ def _unwrapped(walk: "_Walk", value: object) -> tuple[object, str | None]:
         rest = {key: one for key, one in held.items() if key != wrapper}
         path.append(wrapper)
         value = held[wrapper]
-    if not path:
-        return value, None
+    return value, path, rest
+
+
+def _note(path: list[str], rest: Mapping[str, object], *, opened: bool) -> str:
+    """Which part of the value the state dict is."""
     beside = f"; beside it are {_listed(rest)}" if rest else ""
-    return value, f"the state dict under {quoted('.'.join(path))} is read{beside}"
+    place = quoted(".".join(path))
+    if opened:
+        return f"the state dict under {place} is read{beside}"
+    return f"its state dict lies under {place}, where from_pretrained does not look{beside}"
 
 
 def _listed(rest: Mapping[str, object]) -> str:
@@ -121,7 +133,8 @@ class _SpentError(Exception):
 class _Walk:
     """Walks through values, all together within one budget."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, opened: bool = True) -> None:
+        self._opened = opened  # else keys of dicts in dicts stand in parentheses
         self._values = _MOST_VALUES
         self._letters = _MOST_LETTERS
 
@@ -129,9 +142,11 @@ class _Walk:
         """How many tensors a value holds; counts no further than `enough`."""
         return sum(1 for _ in islice(self.named(value), enough))
 
-    def named(self, value: object) -> Iterator[tuple[str, TensorView | Unreadable]]:
+    def named(
+        self, value: object, within: str = ""
+    ) -> Iterator[tuple[str, TensorView | Unreadable]]:
         """Every tensor in a value, by its dotted name, in the value's order."""
-        waiting: list[tuple[str, object, int]] = [("", value, 0)]
+        waiting: list[tuple[str, object, int]] = [(within, value, 0)]
         while waiting:
             name, one, depth = waiting.pop()
             found = tensor_view(one)
@@ -142,15 +157,18 @@ class _Walk:
                 raise _SpentError(f"is nested more than {_DEEPEST} levels deep, at {quoted(name)}")
             start = len(waiting)
             for key, child in self.children(one).items():
-                dotted = f"{name}.{key}" if name else key
+                part = key if self._opened or not is_dict(child) else f"({key})"
+                dotted = f"{name}.{part}" if name else part
                 self._spend(letters=len(dotted))
                 waiting.append((dotted, child, depth + 1))
             waiting[start:] = reversed(waiting[start:])
 
-    def each_once(self, value: object) -> Iterator[tuple[str, TensorView | Unreadable]]:
+    def each_once(
+        self, value: object, within: str
+    ) -> Iterator[tuple[str, TensorView | Unreadable]]:
         """The same; a name that comes twice ("a.b", and "b" in "a") is two tensors and no name."""
         seen: set[str] = set()
-        for name, found in self.named(value):
+        for name, found in self.named(value, within):
             if name in seen:
                 raise _SpentError(f"holds two tensors by the name {quoted(name)}")
             seen.add(name)

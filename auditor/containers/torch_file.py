@@ -6,6 +6,7 @@ Since torch 1.6 such a file is a zip archive with a pickle of the value, `data.p
 unpickle is what is read here, or the file is refused.
 """
 
+import re
 from collections.abc import Iterator, Mapping
 from math import prod
 from types import MappingProxyType
@@ -26,6 +27,8 @@ from auditor.messages import named, quoted
 from auditor.tensors import Span, StoredTensor, natural_key
 
 _MOST_FAULTS = 20  # of one file; more are counted
+# What transformers, diffusers and PEFT look for. They take the file's value for the state dict.
+_LOADED_WHOLE = re.compile(r"(.*/)?(diffusion_)?(pytorch|adapter)_model[^/]*\.bin", re.DOTALL)
 _TAR = slice(257, 262)
 
 
@@ -60,6 +63,10 @@ def _legacy(file: str, sparse: PartialFile) -> Table:
     return _table(file, read.value, read.held, legacy=True)
 
 
+def _is_loaded_whole(file: str) -> bool:
+    return _LOADED_WHOLE.fullmatch(file) is not None
+
+
 def _other(prefix: bytes) -> str:
     """What a file is that does not begin as files of torch.save do; the verb first."""
     if prefix[_TAR] == b"ustar":
@@ -75,7 +82,7 @@ def _broken(file: str, imports: tuple[str, ...], broken: str) -> Table:
 def _table(file: str, ran: Ran, held: Held, *, legacy: bool) -> Table:
     if ran.fault:
         return _broken(file, unknown_imports(ran), f"{named(file)}: its pickle {ran.fault}")
-    found = state_dict(ran.value)
+    found = state_dict(ran.value, opened=not _is_loaded_whole(file))
     if found.fault:
         return _broken(file, unknown_imports(ran), f"{named(file)}: its value {found.fault}")
     if not (found.tensors or found.unreadable or is_dict(ran.value)):

@@ -87,7 +87,7 @@ def _names(finding: Finding) -> tuple[str, ...]:
     ):
         copies.setdefault(kept, []).append(name)
     return tuple(
-        f"{name} = {other}"
+        name if name == other else f"{name} = {other}"
         for kept, names in copies.items()
         for other in fold([kept])
         for name in fold(names)
@@ -98,12 +98,14 @@ def _heading(finding: Finding, *, ignored: bool) -> StyledLine:
     style: Style = "dim" if ignored else SEVERITIES[finding.severity]
     kind = f"{'ignored ' if ignored else ''}{finding.severity}: {finding.kind}"
     file = file_of(finding)
-    concerned = [] if finding.names == (file,) else [counted(count_of(finding), "name")]
+    without = finding.names == (file,) or not count_of(finding)
+    concerned = [] if without else [counted(count_of(finding), "name")]
     if finding.parameters:
         concerned.append(counted(finding.parameters, "parameter"))
     if file is not None:
         concerned.append(shown(file))
-    return (kind, style), (f" ({', '.join(concerned)})", "dim" if ignored else "")
+    of = f" ({', '.join(concerned)})" if concerned else ""
+    return (kind, style), (of, "dim" if ignored else "")
 
 
 def file_of(finding: Finding) -> str | None:

@@ -9,13 +9,13 @@ from collections.abc import Iterable, Iterator, Mapping
 from pathlib import PurePosixPath
 
 from auditor.checkpoint.filenames import torch_model_files, variant_of
-from auditor.checkpoint.selecting import other_weight_files
+from auditor.checkpoint.selecting import ADAPTER_CONFIG, ADAPTERS, other_weight_files
 from auditor.checkpoint.snapshot import Snapshot
 from auditor.containers.weight_formats import Table
 from auditor.errors import CheckpointError
 from auditor.messages import listed, named
 from auditor.reconciler.contents import Contents, table_findings
-from auditor.reconciler.findings import CopyDiffers, Finding, OtherWeights
+from auditor.reconciler.findings import CopyDiffers, Finding, MissingComponent, OtherWeights
 from auditor.tensors import StoredTensor, learned, natural_key
 
 # Endings in lower case -> whose format it is.
@@ -26,6 +26,7 @@ _FRAMEWORKS = (
     (".ot", "rust-bert"),
     (".npz", "NumPy or MLX"),
     (".gguf", "llama.cpp"),
+    (".distcp", "torch.distributed.checkpoint"),
 )
 # Not audited only where something else was asked for.
 _DEFAULT = r"(?:diffusion_pytorch_)?model\.safetensors"
@@ -88,6 +89,35 @@ def _kind(name: str, *, lacking: bool) -> str:
     )
     how = "it is not part of the audited set" if lacking else "it was not opened"
     return next(f"{kind}; {how}" for holds, kind in kinds if holds)
+
+
+def embedded_adapter(snapshot: Snapshot) -> str | MissingComponent | None:
+    """What an adapter in the folder of a whole model does to it; a finding where it is not there.
+
+    transformers looks for its config first, wherever PEFT is installed.
+    """
+    if snapshot.config is None or snapshot.config.name.endswith(ADAPTER_CONFIG):
+        return None
+    names = {file.name for file in snapshot.files}
+    folder = snapshot.config.name[: snapshot.config.name.rfind("/") + 1]
+    config = f"{folder}{ADAPTER_CONFIG}"
+    if config not in names:
+        return None
+    weights = next((f"{folder}{one}" for one in ADAPTERS if f"{folder}{one}" in names), None)
+    if weights is not None:
+        return (
+            f"{named(weights)} lies in the folder of the model: where PEFT is installed, "
+            "transformers loads the adapter on top of these weights, into which it may be merged "
+            f"already, and of a Hub id on top of the base that {ADAPTER_CONFIG} names"
+        )
+    if snapshot.partial and snapshot.commit is not None:
+        return None  # the Hugging Face cache is filled file by file
+    reason = (
+        f"{named(config)} declares an adapter beside the model, and its weights are not there: "
+        "where PEFT is installed, from_pretrained looks for them and fails; upload them, or "
+        f"remove {ADAPTER_CONFIG}"
+    )
+    return MissingComponent(file=config, folders=(f"{folder}{ADAPTERS[0]}",), reason=reason)
 
 
 def torch_copy_findings(snapshot: Snapshot, found: Contents) -> Iterator[Finding]:

@@ -232,7 +232,8 @@ def _judge_absent(
             behind[file].append(tensor)
             fate = Fate.UNREADABLE
         else:
-            lacking = tensor.name in needed and not _is_below(tensor.name, family.spares)
+            spare = _is_below(tensor.name, family.spares) or _counts_batches(tensor)
+            lacking = tensor.name in needed and not spare
             fate = Fate.MISSING if lacking else Fate.NEWLY_INITIALIZED
         absent.append(Absent(tensor, fate.value))
     hidden = tuple(
@@ -255,6 +256,8 @@ def _needed(
 def _missing(absent: tuple[Absent, ...], spares: tuple[str, ...]) -> Iterator[Finding]:
     missing = tuple(item.tensor for item in absent if item.fate == Fate.MISSING)
     new = [item.tensor for item in absent if item.fate == Fate.NEWLY_INITIALIZED]
+    counters = tuple(filter(_counts_batches, new))
+    new = [tensor for tensor in new if not _counts_batches(tensor)]
     spared = tuple(tensor for tensor in new if _is_below(tensor.name, spares))
     others = tuple(tensor for tensor in new if not _is_below(tensor.name, spares))
     if missing:
@@ -265,6 +268,14 @@ def _missing(absent: tuple[Absent, ...], spares: tuple[str, ...]) -> Iterator[Fi
     if spared:
         reason = "its loader has no use for it: loading would initialize it afresh"
         yield NewlyInitialized(tensors=spared, reason=reason)
+    if counters:
+        reason = "it counts the batches of a training, from 0 on, and no output depends on it"
+        yield NewlyInitialized(tensors=counters, reason=reason)
+
+
+def _counts_batches(tensor: ExpectedTensor) -> bool:
+    """Of a batch norm, which torch 0.4 and what is converted from elsewhere did not store."""
+    return tensor.role is Role.BUFFER and tensor.name.endswith(".num_batches_tracked")
 
 
 def _is_below(name: str, modules: tuple[str, ...]) -> bool:

@@ -4,6 +4,7 @@ Fields are checked and set; then what is the class's own, the configs inside, la
 all other keys; then the validators. A family says what is its own by `config_rules`.
 """
 
+import re
 from collections.abc import Mapping
 from importlib import import_module
 from typing import Any, NamedTuple
@@ -24,6 +25,8 @@ from auditor.messages import described
 _TAKEN = ("torch_dtype", "name_or_path", "_commit_hash", "output_attentions", "per_layer_config")
 
 _BACKBONE = "backbone_config"
+_UNBUILT = re.compile(r"u?int\d+|bool|complex\d+|float8_\w+")  # none is a default of torch
+_PACKED = ("quantization_config", "quantization", "compression_config")
 
 
 class _Rules(NamedTuple):
@@ -84,6 +87,7 @@ def _settle(config: Settled, values: Mapping[str, Any]) -> Settled:
     _set_fields(config, values)
     _run(rules.first, config, others)
     _set_parts(config)
+    _check_dtype(config, values)
     others.pop("torch_dtype", None)
     _set_labels(config, others)
     rope.convert_rope(config, others, rules.rotation)
@@ -128,6 +132,24 @@ def _set_fields(config: Settled, values: Mapping[str, Any]) -> None:
         config.values[key] = field.default
         if key in values and config.set(key, values[key]) and key in config.kind.checks:
             _check_bounds(config, key, values[key])
+
+
+def _check_dtype(config: Settled, values: Mapping[str, Any]) -> None:
+    """Spellings that torch has nothing by the name of, and dtypes that no model is built in."""
+    key = "torch_dtype" if values.get("dtype") is None else "dtype"
+    value = values.get(key)
+    if isinstance(value, str) and (value == "auto" or value.startswith("torch.")):
+        bare = value.removeprefix("torch.")
+        needed = "the name of a dtype, or no such key" if bare == "auto" else f'"{bare}"'
+        config.refuse(f"{config.named(key)} is {described(value)}, expected {needed}", key)
+    elif isinstance(value, str) and _UNBUILT.fullmatch(value) and not _is_within(config, values):
+        needed = "a dtype of floats of 16 bits or more"
+        config.refuse(f"{config.named(key)} is {described(value)}, expected {needed}", key)
+
+
+def _is_within(config: Settled, values: Mapping[str, Any]) -> bool:
+    """Whether something else decides: the config around it, or how the weights are packed."""
+    return bool(config.path or any(values.get(key) for key in _PACKED))
 
 
 def _check_bounds(config: Settled, key: str, value: Any) -> None:

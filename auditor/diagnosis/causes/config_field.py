@@ -7,19 +7,23 @@ To do: Set the key to what the files hold, or upload the weights of the model th
 describes: one of the two is of another model.
 """
 
+import json
 from collections.abc import Iterator, Mapping
 from itertools import islice, product
 from operator import itemgetter
 from typing import Any
 
+from msgspec.structs import replace
+
 from auditor.diagnosis.case import Case, Undoing
 from auditor.diagnosis.causes import _of_totals
+from auditor.diagnosis.causes.other_class import holds_another_head
 from auditor.diagnosis.changes import value_at, with_values
 from auditor.diagnosis.name_kinds import kinds_of, name_pattern
 from auditor.diagnosis.solving.candidates import KeyChange
 from auditor.diagnosis.solving.holdings import module_counts
 from auditor.diagnosis.solving.keys import Key, config_with
-from auditor.diagnosis.solving.search import KeySearch
+from auditor.diagnosis.solving.search import KeySearch, Solution
 from auditor.diagnosis.solving.trials import ClassTree, Trials
 from auditor.messages import described
 
@@ -27,6 +31,7 @@ CAUSE = "config-field"
 _MOST_AUDITED = 3  # of those with which nothing differs, or of those that leave least
 _MOST_SHOWN = 4  # items of a list
 _LONG = 10**21  # from here on digits are not told apart by threes, and cut
+_TIE = "tie_word_embeddings"
 _SYMPTOMS = frozenset(
     {"missing", "unexpected", "mismatched", "bad-config", "bad-quantization", "duplicate"}
 )
@@ -36,24 +41,24 @@ def undoings(case: Case) -> Iterator[Undoing]:
     """The keys and values with which most of what differs would be expected as it is stored."""
     by_total = [(change,) for change in _of_totals.changes_by_total(case)]
     for changes in by_total:
-        yield _undoing(case, changes, tuple(other for other in by_total if other is not changes))
+        yield undoing_of(case, changes, tuple(other for other in by_total if other is not changes))
     if _SYMPTOMS.isdisjoint(finding.kind for finding in case.alarms):
         return
     if case.report.expected is not None and case.report.expected.by == "oracle":
         for symbol, value in _suggested(case):
-            yield _undoing(case, (KeyChange(symbol, value),), ())
+            yield undoing_of(case, (KeyChange(symbol, value),), ())
         return
     if case.is_strange:
         return
     yield from _untied(case)
-    found = list(islice(search(case).solutions(), _MOST_AUDITED))
+    found = list(islice(_solutions(case), _MOST_AUDITED))
     if found and found[0].differ and case.is_large:
         found = found[:1]
     for one in found:
         for change in one.changes if len(one.changes) > 1 else ():
-            yield _undoing(case, (change,), ())  # the others may be for what is left unused
+            yield undoing_of(case, (change,), ())  # the others may be for what is left unused
         others = () if one.differ else tuple(other.changes for other in found if other is not one)
-        yield _undoing(case, one.changes, others)
+        yield undoing_of(case, one.changes, others)
 
 
 def certain(case: Case) -> Iterator[Undoing]:
@@ -67,21 +72,39 @@ def certain(case: Case) -> Iterator[Undoing]:
         return
     if case.is_strange:
         return
-    for one in islice(search(case).solutions(), 1):
+    for one in islice(_solutions(case), 1):
         if not one.differ:
             if len(one.changes) > 1:  # the second may be for what the target class leaves unused
-                yield _undoing(case, one.changes[:1], ())
-            yield _undoing(case, one.changes, ())
+                yield undoing_of(case, one.changes[:1], ())
+            yield undoing_of(case, one.changes, ())
 
 
 def _untied(case: Case) -> Iterator[Undoing]:
     """A head of its own beside embeddings that the config ties it to."""
-    key = "tie_word_embeddings"
-    declared = value_at(case.config, key)
+    declared = value_at(case.config, _TIE)
     if declared is not False and any(finding.kind == "duplicate" for finding in case.alarms):
-        stated = key in case.config
-        tied = Key(key, declared if stated else True, default=not stated)
-        yield _undoing(case, (KeyChange(tied, value=False),), ())
+        stated = _TIE in case.config
+        tied = Key(_TIE, declared if stated else True, default=not stated)
+        of_key = undoing_of(case, (KeyChange(tied, value=False),))
+        omitted = " (the class's default)" if not stated else ""
+        yield replace(
+            of_key,
+            summary=f"{_TIE} is {_shown(tied.value)}{omitted}, and the head is stored beside the "
+            "embeddings all the same",
+            fix=f"set {_TIE} = false in config.json if the head has values of its own (audit "
+            "--values tells); if it has the same ones, save_pretrained stores them once",
+        )
+
+
+def _solutions(case: Case) -> Iterator[Solution]:
+    """Those of the search, but for a tie in the place of a head that is stored instead."""
+    for one in search(case).solutions():
+        if not (any(map(_ties, one.changes)) and holds_another_head(case)):
+            yield one
+
+
+def _ties(change: KeyChange) -> bool:
+    return change.key.path.endswith(_TIE) and change.value is True
 
 
 def search(case: Case) -> KeySearch:
@@ -108,21 +131,25 @@ def _alarming(case: Case) -> set[str]:
     return {one for name in named for one in case.patterns_on_disk(name)}
 
 
-def _undoing(
-    case: Case, changes: tuple[KeyChange, ...], others: tuple[tuple[KeyChange, ...], ...]
+def undoing_of(
+    case: Case,
+    changes: tuple[KeyChange, ...],
+    others: tuple[tuple[KeyChange, ...], ...] = (),
 ) -> Undoing:
+    """The config with these values; `others` would explain as much."""
     values: dict[str, Any] = {}
     for change in changes:
         values.update(config_with(case.config, change.key.path, change.value))
     as_much = _as_much(others)
     names = " and ".join(f"{change.key.path} = {_shown(change.value)}" for change in changes)
     declared = " and ".join(_shown(change.key.value) for change in changes)
+    instead = f", or upload weights of a model with {declared}"
     return Undoing(
         cause=CAUSE,
         snapshot=with_values(case.snapshot, values),
         fields=tuple((change.key.path, change.key.value, change.value) for change in changes),
         summary="; ".join(map(_sentence, changes)) + as_much,
-        fix=f"set {names} in config.json, or upload weights of a model with {declared}",
+        fix=f"set {names} in config.json{'' if all(map(_is_misspelt, changes)) else instead}",
         evidence=(f"with {names}, what it concerns is expected as it is stored",),
     )
 
@@ -131,6 +158,14 @@ def _sentence(change: KeyChange) -> str:
     omitted = " (the class's default)" if change.key.default else ""
     declared = _shown(change.key.value)
     return f"{change.key.path} is {declared}{omitted}, the files hold {_shown(change.value)}"
+
+
+def _is_misspelt(change: KeyChange) -> bool:
+    """Whether no model can have the value that is declared: a number as a string, say."""
+    declared, held = change.key.value, change.value
+    if isinstance(declared, bool) or isinstance(held, bool):
+        return type(declared) is not type(held)
+    return isinstance(declared, str | float) and isinstance(held, int | list)
 
 
 def _as_much(others: tuple[tuple[KeyChange, ...], ...]) -> str:
@@ -148,8 +183,12 @@ def _shown(value: Any) -> str:
             return {True: "true", False: "false", None: "null"}[value]
         case int():
             return f"{value:,}" if abs(value) < _LONG else described(value)
+        case str():
+            return json.dumps(value, ensure_ascii=False)
         case list() if len(value) > 2 * _MOST_SHOWN:
             return f"[{', '.join(map(str, value[:_MOST_SHOWN]))}, ...]"
+        case list():
+            return json.dumps(value, ensure_ascii=False)
     return str(value)
 
 

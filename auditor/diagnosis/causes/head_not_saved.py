@@ -8,13 +8,16 @@ import re
 from collections.abc import Iterator
 
 from auditor.diagnosis.case import Case, Undoing
-from auditor.diagnosis.causes.other_class import other_classes
+from auditor.diagnosis.causes.other_class import holds_another_head
 from auditor.diagnosis.changes import value_at, with_values
 
 CAUSE = "head-not-saved"
 _KEY = "tie_word_embeddings"
 # How the parts of its name begin, in the families that have one.
-_HEAD = re.compile(r"(^|\.)(lm_head|embed_out|proj_out|cls|predictions|vocab_projector|decoder)\.")
+_HEAD = re.compile(
+    r"(^|\.)(lm_head|embed_out|proj_out|cls|predictions|vocab_projector|decoder"
+    r"|lm_loss|generator_lm_head|pred_layer|output_projection)\."
+)
 _INPUTS = re.compile(r"embed_tokens|embeddings|\.wte\.|shared")
 
 
@@ -23,7 +26,7 @@ def undoings(case: Case) -> Iterator[Undoing]:
     if not case.missing or not all(_is_head(kind.pattern) for kind in case.missing_kinds):
         return
     declared = value_at(case.config, _KEY)
-    if declared is True or (case.target is None and _is_another_class(case)):
+    if declared is True or (holds_another_head(case)):
         return
     names = ", ".join(case.missing[:2])
     yield Undoing(
@@ -40,10 +43,3 @@ def undoings(case: Case) -> Iterator[Undoing]:
 
 def _is_head(name: str) -> bool:
     return bool(_HEAD.search(name)) and not _INPUTS.search(name)
-
-
-def _is_another_class(case: Case) -> bool:
-    """Whether what is stored instead is another head: of a classifier, say."""
-    return any(finding.kind == "unused" for finding in case.report.findings) and bool(
-        other_classes(case)
-    )

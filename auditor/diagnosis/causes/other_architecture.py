@@ -20,12 +20,13 @@ from auditor.analytic import Config, catalogue
 from auditor.analytic.dims import dim
 from auditor.checkpoint.snapshot import Snapshot
 from auditor.diagnosis.case import Case, Undoing
+from auditor.diagnosis.causes import config_field
 from auditor.diagnosis.changes import value_at, with_values
 from auditor.diagnosis.name_kinds import name_pattern
 from auditor.diagnosis.solving.candidates import KeyChange, of_key
 from auditor.diagnosis.solving.formulas import solutions
 from auditor.diagnosis.solving.holdings import HeldTensors
-from auditor.diagnosis.solving.keys import config_with
+from auditor.diagnosis.solving.keys import Key, config_with
 from auditor.diagnosis.solving.outline import leaves
 from auditor.diagnosis.solving.trials import ClassTree, TreeComparison, Trials
 from auditor.errors import CheckpointError, SourceError
@@ -67,7 +68,8 @@ def undoings(case: Case) -> Iterator[Undoing]:
     found = list(islice(_fitting(case), _MOST_SHOWN))
     others = [one.of.model_type for one in found]
     for one in found[:_MOST_AUDITED]:
-        yield _undoing(case, one, others)
+        same = one.of.model_type == case.config.get("model_type")
+        yield _of_same_type(case, one) if same else _undoing(case, one, others)
 
 
 def _may_be_another(case: Case) -> bool:
@@ -102,6 +104,17 @@ def _undoing(case: Case, one: "_Fit", others: list[str]) -> Undoing:
         ),
         exact=True,
     )
+
+
+def _of_same_type(case: Case, one: "_Fit") -> Undoing:
+    """A config of this very type, from which nothing follows by what it says of something else."""
+    said = {**one.values, "architectures": [one.of.target]}
+    changes = tuple(
+        KeyChange(Key(path, value_at(case.config, path), default=False), value)
+        for path, value in said.items()
+        if value_at(case.config, path) != value
+    )
+    return config_field.undoing_of(case, changes)
 
 
 class _Fit(NamedTuple):

@@ -10,6 +10,7 @@ from auditor.diagnosis.changes import with_values
 from auditor.diagnosis.solving.outline import follow
 from auditor.diagnosis.solving.trials import Trials
 from auditor.errors import CheckpointError
+from auditor.report import Report, Unaudited
 
 CAUSE = "other-class"
 _MOST = 12  # classes that are audited for
@@ -29,11 +30,17 @@ def undoings(case: Case) -> Iterator[Undoing]:
             cause=CAUSE,
             snapshot=with_values(case.snapshot, {"architectures": [name]}),
             fields=(("architectures", list(report.declared), [name]),),
-            summary=f"the files hold a {name}{more}, and the config declares {report.target}",
+            summary=f"the files hold a {name}{more}, and the config {_said(report)}",
             fix=f'set architectures to ["{name}"] in config.json, or save the {report.target}',
             evidence=(f"every tensor is one of {name}, and none lacks",),
             exact=True,
         )
+
+
+def _said(report: Report | Unaudited) -> str:
+    if report.declared:
+        return f"declares {report.target}"
+    return f"names no architectures, which stands for {report.target}"
 
 
 def other_classes(case: Case) -> list[str]:
@@ -43,6 +50,12 @@ def other_classes(case: Case) -> list[str]:
     if case.report.expected is None or case.report.expected.by != "closed-form":
         return names
     return _fitting(case, names)
+
+
+def holds_another_head(case: Case) -> bool:
+    """Whether a class fits by a head that the target leaves unused: of a classifier, say."""
+    unused = any(finding.kind == "unused" for finding in case.report.findings)
+    return unused and case.target is None and bool(other_classes(case))
 
 
 def _fitting(case: Case, names: Collection[str]) -> list[str]:

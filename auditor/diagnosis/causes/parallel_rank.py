@@ -164,6 +164,8 @@ def _other_experts(case: Case) -> Iterator[Undoing]:
     inside = all(len(list(members(name))) > 1 for name in case.missing)
     if not here or here & away or not inside or max(here) - min(here) + 1 != len(here):
         return
+    if len(here | away) % len(here) or min(here) % len(here):
+        return  # no rank's share: each has as many
     said = f"experts {runs(here)} of {len(here | away)}"
     yield _with_others(
         case, f"{said} are there in each layer: one rank of expert parallelism was saved", said

@@ -38,7 +38,8 @@ def undoings(case: Case) -> Iterator[Undoing]:
         cause="quantization-not-applied",
         snapshot=with_values(case.snapshot, {KEY: None}),
         fields=((KEY, method, None),),
-        summary=f"the config declares weights packed by {method}, the files hold plain ones",
+        summary=f"the config declares packed weights{f' of {method}' if method else ''}, the files "
+        "hold plain ones",
         fix=f"remove {KEY} from config.json, or upload the packed weights",
         evidence=("read as plain weights, all names and shapes are expected",),
     )

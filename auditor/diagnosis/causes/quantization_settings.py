@@ -112,7 +112,8 @@ def _named_plain(case: Case) -> Iterator[str]:
 def _undoing(
     case: Case, place: str, declared: Mapping[str, Any], changes: Mapping[str, Any]
 ) -> Undoing:
-    paths = {f"{place}.{key}": value for key, value in changes.items()}
+    twins = [one for one in _PLACES if one != place and value_at(case.config, one) == declared]
+    paths = {f"{at}.{key}": value for key, value in changes.items() for at in (place, *twins)}
     fields = tuple(
         (f"{place}.{key}", value_at(declared, key), value) for key, value in changes.items()
     )
@@ -120,6 +121,7 @@ def _undoing(
         f"{path} is {_shown(was)}, the files hold {_shown(value)}" for path, was, value in fields
     )
     wanted = " and ".join(f"{path} to {_shown(value)}" for path, _, value in fields)
+    wanted += "".join(f" (and in {twin})" for twin in twins)
     return Undoing(
         cause=CAUSE,
         snapshot=with_values(case.snapshot, paths),

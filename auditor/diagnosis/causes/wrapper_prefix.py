@@ -155,7 +155,13 @@ def _added(case: Case) -> Iterator[tuple[str, Rename]]:
 def _undoing(case: Case, way: _Way, renames: Mapping[str, str]) -> Undoing:
     count, every = len(renames), len(case.shapes)
     prefix = way.prefix
-    if way.added:
+    if prefix.startswith("("):
+        keys = ".".join(part.strip("()") for part in prefix.split(".") if part.startswith("("))
+        summary = f"the state dict lies under {quoted(keys)} in its file, as training scripts save "
+        summary += "it, and from_pretrained takes the whole file for the state dict"
+        fix = f"save what lies under {quoted(keys)} alone"
+        fix += f", without {inner} before its names" if (inner := _inner(prefix)) else ""
+    elif way.added:
         summary = f"{count:,} names lack the prefix {quoted(prefix)}, that of a part of the model "
         summary += "that was saved alone"
         fix = f"put {prefix} before the {count:,} names"
@@ -174,6 +180,12 @@ def _undoing(case: Case, way: _Way, renames: Mapping[str, str]) -> Undoing:
         fix=fix,
         evidence=(f"{count:,} of {every:,} names",),
     )
+
+
+def _inner(prefix: str) -> str:
+    """`(state_dict).model.` -> `model.`, which stands in the file; the keys do not."""
+    parts = [part for part in prefix.split(".") if not part.startswith("(")]
+    return ".".join(parts)
 
 
 _WRAPPED = "the model was saved from within a wrapper"

@@ -20,25 +20,28 @@ _BITS = frozenset({2, 3, 4, 5, 6, 8})
 _MATRIX = 2  # axes
 _ALL_INPUTS = -1  # as a group size
 _LOOKED_AT = 64  # modules of one method
+_MOST_SAID = 2  # settings of one method
 
 
 def settings_of_files(stored: Stored, implied: _Implied) -> Iterator[Settings]:
-    """What a config would say of the packed tensors: one for each method whose marks are there."""
+    """What a config would say of the packed tensors, for each method whose marks are there."""
     for read in (_gptq, _awq, _fp8, _four_bits, _eight_bits, _compressed, _mxfp4, _mlx):
-        if found := read(stored, implied):
-            yield found
+        yield from read(stored, implied)
 
 
-def _first(
+def _most_said(
     stored: Stored, read: Callable[[str, Members], Settings | None], *marks: str
-) -> Settings | None:
-    """What most modules with these members say; None: there are none, or they say nothing."""
+) -> list[Settings]:
+    """What modules with these members say, and most of them first.
+
+    A module of one group does not say how long a group is at the most, which others may.
+    """
     having = ((name, parts) for name, parts in stored.modules.items() if parts.keys() >= {*marks})
     said: dict[str, list[Settings]] = {}
     for _, (name, parts) in zip(range(_LOOKED_AT), having, strict=False):
         if found := read(name, parts):
             said.setdefault(str(found), []).append(found)
-    return max(said.values(), key=len)[0] if said else None
+    return [same[0] for same in sorted(said.values(), key=len, reverse=True)[:_MOST_SAID]]
 
 
 def _sides(parts: Members, last: str) -> tuple[int, int] | None:
@@ -50,7 +53,7 @@ def _grouped(inputs: int, groups: int) -> int:
     return _ALL_INPUTS if groups == 1 else -(-inputs // groups)
 
 
-def _gptq(stored: Stored, implied: _Implied) -> Settings | None:
+def _gptq(stored: Stored, implied: _Implied) -> list[Settings]:
     """A qweight (in * b/32, out), qzeros (groups, out * b/32), g_idx (in,)."""
 
     def read(module: str, parts: Members) -> Settings | None:
@@ -64,7 +67,7 @@ def _gptq(stored: Stored, implied: _Implied) -> Settings | None:
         group = _grouped(inputs, scales[0])
         return {"quant_method": "gptq", "bits": bits, "group_size": group, "desc_act": False}
 
-    return _first(stored, read, "qweight", "scales")
+    return _most_said(stored, read, "qweight", "scales")
 
 
 def _inputs(module: str, parts: Members, implied: _Implied, outputs: int) -> int | None:
@@ -79,7 +82,7 @@ def _inputs(module: str, parts: Members, implied: _Implied, outputs: int) -> int
     return shape[1] if shape and len(shape) == _MATRIX and shape[0] == outputs else None
 
 
-def _awq(stored: Stored, _implied: _Implied) -> Settings | None:
+def _awq(stored: Stored, _implied: _Implied) -> list[Settings]:
     """GEMM: qweight (in, out * b/32), scales (groups, out)."""
 
     def read(_module: str, parts: Members) -> Settings | None:
@@ -99,10 +102,10 @@ def _awq(stored: Stored, _implied: _Implied) -> Settings | None:
             "version": "gemm",
         }
 
-    return _first(stored, read, "qweight", "scales")
+    return _most_said(stored, read, "qweight", "scales")
 
 
-def _fp8(stored: Stored, _implied: _Implied) -> Settings | None:
+def _fp8(stored: Stored, _implied: _Implied) -> list[Settings]:
     """A weight_scale_inv (ceil(out/rows), ceil(in/columns)): of most weights, by one block."""
     pairs = Counter(
         (weight, scale)
@@ -115,25 +118,19 @@ def _fp8(stored: Stored, _implied: _Implied) -> Settings | None:
             if (-(-weight[0] // rows), -(-weight[1] // columns)) == scale:
                 votes[rows, columns] += count
     if not votes:
-        return None
+        return []
     rows, columns = max(votes, key=lambda block: (votes[block], block[0] == block[1]))
-    return {
-        "quant_method": "fp8",
-        "activation_scheme": "dynamic",
-        "weight_block_size": [rows, columns],
-    }
+    block = {"activation_scheme": "dynamic", "weight_block_size": [rows, columns]}
+    return [{"quant_method": "fp8", **block}]
 
 
-def _four_bits(stored: Stored, _implied: _Implied) -> Settings | None:
+def _four_bits(stored: Stored, _implied: _Implied) -> list[Settings]:
     for parts in stored.modules.values():
         for kind in ("nf4", "fp4"):
             if f"quant_state.bitsandbytes__{kind}" in _tails(parts):
-                return {
-                    "quant_method": "bitsandbytes",
-                    "load_in_4bit": True,
-                    "bnb_4bit_quant_type": kind,
-                }
-    return None
+                flags = {"load_in_4bit": True, "bnb_4bit_quant_type": kind}
+                return [{"quant_method": "bitsandbytes", **flags}]
+    return []
 
 
 def _tails(parts: Members) -> set[str]:
@@ -141,13 +138,13 @@ def _tails(parts: Members) -> set[str]:
     return {f"quant_state.{last}" for last in parts} | set(parts)
 
 
-def _eight_bits(stored: Stored, _implied: _Implied) -> Settings | None:
+def _eight_bits(stored: Stored, _implied: _Implied) -> list[Settings]:
     if any("SCB" in parts for parts in stored.modules.values()):
-        return {"quant_method": "bitsandbytes", "load_in_8bit": True}
-    return None
+        return [{"quant_method": "bitsandbytes", "load_in_8bit": True}]
+    return []
 
 
-def _compressed(stored: Stored, implied: _Implied) -> Settings | None:
+def _compressed(stored: Stored, implied: _Implied) -> list[Settings]:
     """pack-quantized: weight_packed (out, in * b/32), weight_scale (out, groups)."""
 
     def packed(module: str, parts: Members) -> Settings | None:
@@ -174,7 +171,7 @@ def _compressed(stored: Stored, implied: _Implied) -> Settings | None:
             groups = 0
         return _group(form, 8, kind, shape[-1], groups, symmetric=True)
 
-    return _first(stored, packed, "weight_packed", "weight_scale") or _first(
+    return _most_said(stored, packed, "weight_packed", "weight_scale") or _most_said(
         stored, whole, "weight", "weight_scale"
     )
 
@@ -200,14 +197,14 @@ def _group(  # noqa: PLR0913 - what a group of one config says
     }
 
 
-def _mxfp4(stored: Stored, _implied: _Implied) -> Settings | None:
+def _mxfp4(stored: Stored, _implied: _Implied) -> list[Settings]:
     for parts in stored.modules.values():
         if any(last.endswith("_proj_blocks") for last in parts):
-            return {"quant_method": "mxfp4"}
-    return None
+            return [{"quant_method": "mxfp4"}]
+    return []
 
 
-def _mlx(stored: Stored, implied: _Implied) -> Settings | None:
+def _mlx(stored: Stored, implied: _Implied) -> list[Settings]:
     """A weight U32 (out, in * b/32), scales (out, groups)."""
 
     def read(module: str, parts: Members) -> Settings | None:
@@ -220,7 +217,7 @@ def _mlx(stored: Stored, implied: _Implied) -> Settings | None:
             return None
         return {"bits": bits, "group_size": shape[-1] // scales[1]}
 
-    return _first(stored, read, "weight", "scales")
+    return _most_said(stored, read, "weight", "scales")
 
 
 def differing(declared: Mapping[str, Any], held: Mapping[str, Any]) -> dict[str, Any]:

@@ -34,6 +34,7 @@ _MOST_SECOND = 80  # changes that are looked at beside each of them
 _STRANGE = 0.5  # of what is stored: above, it is hardly this class that is stored
 _FEWER_SECONDS = 0.15  # for a class that it hardly is
 _MOST_IDLE = 3  # values of one key with which nothing was otherwise, before it is left alone
+_FLAG_NEEDED = "true or false is needed"  # of a fault
 _PROBES = (1, 2, 8, 16, 64, 128, 3, 5, 12, 60, 240)
 
 Trees = Callable[[Mapping[str, Any]], ClassTree | None]  # of the config with these values
@@ -174,7 +175,10 @@ class KeySearch:
         """Of a config from which nothing follows: the keys that are to blame, by what fits."""
         named = set(_WORDS.findall(reason))
         blamed = [key for key in self._keys if key.path in named]
-        several = (each for key in blamed for each in self._other_values(key))
+        if _FLAG_NEEDED in reason:
+            several = (KeyChange(key, value) for key in blamed for value in (False, True))
+        else:
+            several = (each for key in blamed for each in self._other_values(key))
         found = list(self._judged((), several, _NOTHING))
         least = min((one.differ for one in found), default=0)
         yield from sorted((one for one in found if one.differ == least), key=_plausibility)

@@ -64,6 +64,8 @@ _OF_ACTIVATIONS = frozenset(
 )
 _OWN = _OF_WEIGHT | {"weight_packed", "weight_shape"}  # below no other layout's modules
 _KNOWN = _OWN | _OF_ACTIVATIONS | CACHE | {"bitmask"}
+_BYTES = frozenset({"F8_E4M3", "I8"})
+_HEAD = "lm_head"
 _STORES = {  # a format -> what it makes of a weight
     "pack-quantized": "weight_packed",
     "marlin-24": "weight_packed",
@@ -102,7 +104,8 @@ def unpack(stored: Stored, declared: Declared | None, implied: Implied) -> Unpac
         if form is not None:
             forms.add(form)
             _contradictions(parts, module, form, schemes, ledger)
-    _left_plain(stored, schemes, ledger)
+    _unscaled(stored, schemes, ledger)
+    _left_plain(stored, schemes, ledger, _listed(declared))
     _cache(stored, declared, ledger)
     return ledger.close(", ".join(("compressed-tensors", *sorted(forms))))
 
@@ -263,8 +266,27 @@ def _contradictions(
         ledger.fault(f"{reason}, the file {stored} of {weight.dtype}", weight)
 
 
-def _left_plain(stored: Stored, schemes: CompressedSchemes, ledger: PackingLedger) -> None:
-    """Plain weights of modules that the config quantizes, where the like of them are packed."""
+def _unscaled(stored: Stored, schemes: CompressedSchemes, ledger: PackingLedger) -> None:
+    """Weights of 8 bits that have nothing beside them, among others that have scales."""
+    if not ledger.tensors:
+        return
+    for module, parts in stored.modules.items():
+        weight, scheme = parts.get("weight"), schemes.of(module)
+        if weight is None or weight.dtype not in _BYTES or not _KNOWN.isdisjoint(parts):
+            continue
+        if scheme is not None and scheme.quantizes:
+            dtype = "F8_E4M3" if weight.dtype == "F8_E4M3" else f"INT{scheme.bits or 8}"
+            ledger.tensors.append(_piece(weight, weight.name, dtype))
+            ledger.lack("weight_scale should stand beside it, and no file has it", weight)
+
+
+def _left_plain(
+    stored: Stored, schemes: CompressedSchemes, ledger: PackingLedger, listed: frozenset[str]
+) -> None:
+    """Plain weights of modules that the config quantizes, where the like of them are packed.
+
+    So is an output layer, a linear by any class, unless the list of what is left plain names one.
+    """
     if not schemes.certain or not ledger.tensors:
         return
     packed = {piece.name.removesuffix(".weight") for piece in ledger.tensors}
@@ -272,6 +294,23 @@ def _left_plain(stored: Stored, schemes: CompressedSchemes, ledger: PackingLedge
     if plain:
         reason = "plain, but the config quantizes it, and others like it are packed: "
         ledger.fault(f"{reason}loading would find no packed weight", *plain)
+    heads = {
+        module: parts["weight"]
+        for module, parts in stored.modules.items()
+        if _last(module) == _HEAD and parts.keys() == {"weight"} and module not in packed
+    }
+    if _HEAD not in map(_last, listed) and (plain := list(_plain(heads, schemes))):
+        reason = "plain, but the config quantizes it: `ignore` does not list it, and loading would "
+        ledger.lack(f"{reason}look for its scales", *plain)
+
+
+def _listed(declared: Declared | None) -> frozenset[str]:
+    found = declared.settings.get("ignore") if declared else None
+    return frozenset(map(str, found)) if isinstance(found, list) else frozenset()
+
+
+def _last(module: str) -> str:
+    return module.rpartition(".")[2]
 
 
 def _plain(

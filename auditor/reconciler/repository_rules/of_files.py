@@ -1,13 +1,14 @@
 """All rules about the files beside the weights; here those about generation and about code."""
 
+import json
 import re
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from auditor.companions.companion_files import GENERATION, PROCESSORS, TOKENIZER_CONFIG
-from auditor.companions.generation import LIBRARY, refusals
-from auditor.messages import listed, quoted
-from auditor.reconciler.findings import CodeNotThere, Finding, GenerationConfigInvalid
+from auditor.companions.generation import LIBRARY, refusals, stumble
+from auditor.messages import described, listed, quoted
+from auditor.reconciler.findings import BadConfig, CodeNotThere, Finding, GenerationConfigInvalid
 from auditor.reconciler.repository_rules import (
     chat_templates,
     processors,
@@ -17,18 +18,35 @@ from auditor.reconciler.repository_rules.repository_case import RepositoryCase, 
 
 
 def generation_findings(case: RepositoryCase) -> Iterator[Finding]:
-    """A generation config that transformers refuses to save."""
+    """A generation config that transformers refuses to save, or over which loading fails."""
     values = case.object(GENERATION)
+    if fault := _generation_fault(case, values):
+        reason = f"{fault}: from_pretrained of a model that generates fails over it"
+        yield BadConfig(file=GENERATION, reason=reason)
     refused = refusals(values) if values else ()
     if not values or not refused:
         return
     each = "; ".join(f"{one.key} {value_text(values.get(one.key))}: {one.why}" for one in refused)
-    keys = ", ".join(dict.fromkeys(one.key for one in refused if one.key))
+    keys = ", ".join(dict.fromkeys(one.key for one in refused))
     yield GenerationConfigInvalid(
         says=tuple((GENERATION, one.key, value_text(values.get(one.key))) for one in refused),
         reason=f"{LIBRARY} warns of it, and refuses to save it once it is changed: {each}",
-        fix=f"remove {keys or 'the values that are no numbers'}, or set what they need",
+        fix=f"remove {keys}, or set what they need",
     )
+
+
+def _generation_fault(case: RepositoryCase, values: Mapping[str, Any] | None) -> str | None:
+    """What is no object is a fault; without what is no JSON transformers goes on."""
+    if values is not None:
+        key = stumble(values)
+        what = f"{key} is {value_text(values.get(key))}" if key else "a value"
+        return None if key is None else f"{what}, of a type that cannot be compared"
+    file = case.companions.get(GENERATION)
+    try:
+        found = json.loads(file.content) if file and file.content else {}
+    except (ValueError, RecursionError):
+        return None
+    return None if isinstance(found, dict) else f"{GENERATION} is {described(found)}, no object"
 
 
 _CODE = "auto_map"

@@ -45,6 +45,20 @@ def reasons(outcome: Report | Unaudited) -> list[str]:
             "transformers 5.23 refuses it: use_cache is the string 'yes', expected true or false",
         ),
         (
+            {"dtype": "torch.float16"},
+            (
+                "transformers 5.23 refuses it: dtype is the string 'torch.float16', "
+                'expected "float16"'
+            ),
+        ),
+        (
+            {"torch_dtype": "auto"},
+            (
+                "transformers 5.23 refuses it: torch_dtype is the string 'auto', "
+                "expected the name of a dtype, or no such key"
+            ),
+        ),
+        (
             {"layer_types": ["full_attention"] * 6},
             "transformers 5.23 refuses it: layer_types has 6 entries, and num_hidden_layers is 2",
         ),
@@ -103,3 +117,37 @@ def test_a_repositorys_own_class_need_not_suit_transformers_config_class(tmp_pat
     own = {"auto_map": {"AutoModel": "modeling.BertModel"}}
     assert reasons(auditor.audit(says(folder, hidden_act="own", alibi=True, **own))) == []
     assert len(reasons(auditor.audit(says(folder, hidden_act="own")))) == 1
+
+
+@pytest.mark.oracle
+@pytest.mark.parametrize("key", ["dtype", "torch_dtype"])
+@pytest.mark.parametrize("spelt", ["auto", "torch.bfloat16", "bfloat16", "half", "float", "double"])
+def test_a_dtype_is_refused_by_a_name_that_torch_has_not(tmp_path, key, spelt):
+    import transformers  # noqa: PLC0415 - seconds
+
+    folder = says(whole(tmp_path / "model"), **{key: spelt})
+    try:
+        transformers.AutoConfig.from_pretrained(folder)
+    except AttributeError:
+        refused = True
+    else:
+        refused = False
+    assert [key in reason for reason in reasons(auditor.audit(folder))] == [True] * refused
+
+
+@pytest.mark.oracle
+@pytest.mark.parametrize("dtype", ["int8", "bool", "float8_e4m3fn", "float16", "float64"])
+def test_a_dtype_is_refused_that_no_model_is_built_in(tmp_path, dtype):
+    import transformers  # noqa: PLC0415 - seconds
+
+    folder = says(whole(tmp_path / "model"), dtype=dtype)
+    try:
+        transformers.BertModel.from_pretrained(folder)
+    except (TypeError, ValueError):
+        refused = True
+    else:
+        refused = False
+    report = auditor.audit(folder)
+    assert [dtype in reason for reason in reasons(report)] == [True] * refused
+    packed = says(Path(folder), dtype=dtype, quantization_config={"quant_method": "fp8"})
+    assert not any(dtype in reason for reason in reasons(auditor.audit(packed)))

@@ -255,6 +255,7 @@ def test_nothing_is_counted_twice_and_all_of_it_is_said(tmp_path: Path) -> None:
         "model.safetensors.index.json": "in shards",
         "model.fp16.safetensors": "a variant",
         "tf_model.h5": "TensorFlow",
+        "pytorch_model_fsdp_0/__0_0.distcp": "torch.distributed.checkpoint",
         "flax_model.msgpack": "Flax",
         "onnx/model.onnx": "ONNX",
         "model-Q4_0.gguf": "llama.cpp",

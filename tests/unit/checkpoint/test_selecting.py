@@ -76,6 +76,7 @@ def test_only_safetensors_have_torch_copies_and_those_are_one_torch_file_or_all_
         ([CONFIG, "training_args.bin"], Reason.NO_WEIGHTS, "training_args.bin"),
         ([CONFIG, "flax_model.msgpack"], Reason.NO_SAFETENSORS, "flax_model.msgpack"),
         ([CONFIG, "tf_model.h5"], Reason.NO_SAFETENSORS, "tf_model.h5"),
+        ([CONFIG, "fsdp_0/__0_0.distcp"], Reason.NO_SAFETENSORS, "fsdp_0/__0_0.distcp"),
         (
             ["m-Q4_0.gguf", "m-Q8_0.gguf"],
             Reason.NO_SAFETENSORS,

@@ -9,7 +9,7 @@ pytest.importorskip("transformers", reason="writes the repositories")
 import rebuild_special_ids
 from support.builders import safetensors_bytes
 from support.repository_bench import repository_faults, with_file, written_repository
-from transformers import GenerationConfig
+from transformers import GenerationConfig, LlamaConfig, LlamaForCausalLM
 
 from auditor.audit.options import Options
 from auditor.audit.pipeline import audit, examine
@@ -258,3 +258,34 @@ def test_what_transformers_refuses_to_save_is_what_is_refused(values):
 
 def test_special_ids_of_config_classes_are_those_of_the_library():
     assert json.loads(rebuild_special_ids.PLACE.read_text()) == rebuild_special_ids.special_ids()
+
+
+@pytest.mark.parametrize(
+    ("content", "fails"),
+    [
+        ("[]", "a list"),
+        ("null", "null"),
+        ('"greedy"', "the string 'greedy'"),
+        ('{"pad_token_id": [0]}', "pad_token_id is [0]"),
+        ('{"eos_token_id": 2, "max_new_tokens": "5"}', 'max_new_tokens is "5"'),
+        ('{"suppress_tokens": 3, "forced_eos_token_id": 2}', "a value, of a type"),
+        ("{", None),  # transformers goes on without it
+        ('{"temperature": 0.6}', None),  # a warning
+        ('{"eos_token_id": [[2]]}', None),
+    ],
+)
+def test_a_generation_config_over_which_loading_fails_is_an_error(tmp_path, content, fails):
+    folder = tmp_path / "model"
+    sizes = {"hidden_size": 8, "intermediate_size": 8, "num_attention_heads": 2}
+    LlamaForCausalLM(LlamaConfig(vocab_size=8, num_hidden_layers=1, **sizes)).save_pretrained(
+        folder
+    )
+    (folder / "generation_config.json").write_text(content)
+    if fails is None:
+        LlamaForCausalLM.from_pretrained(folder)
+    else:
+        with pytest.raises(TypeError):
+            LlamaForCausalLM.from_pretrained(folder)
+    bad = [one for one in audit(str(folder)).findings if one.kind == "bad-config"]
+    assert [one.file for one in bad] == ["generation_config.json"] * (fails is not None)
+    assert all(str(fails) in one.reason for one in bad)

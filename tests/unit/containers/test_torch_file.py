@@ -198,11 +198,11 @@ def test_of_a_training_checkpoint_the_models_tensors_are_read(form):
     model(torch.ones(2)).sum().backward()
     optimizer.step()
     whole = {"epoch": 3, "model": model.state_dict(), "optimizer": optimizer.state_dict()}
-    table = parsed(saved(whole, **form))
+    table = parsed(saved(whole, **form), "last.ckpt")
     assert [one.name for one in table.tensors] == ["bias", "weight"]
     [note] = table.notes
     assert note == (
-        "pytorch_model.bin: the state dict under 'model' is read; "
+        "last.ckpt: the state dict under 'model' is read; "
         "beside it are 'epoch', 'optimizer' (6 tensors)"
     )
     assert table.imports == ()
@@ -227,7 +227,36 @@ def test_the_state_dict_is_found_where_trainers_put_it(value, names):
             return {key: made(inner) for key, inner in one.items()}
         return list(map(made, one)) if isinstance(one, list) else one if one != 1 else torch.ones(2)
 
-    assert [one.name for one in parsed(saved(made(value))).tensors] == names
+    assert [one.name for one in parsed(saved(made(value)), "last.ckpt").tensors] == names
+
+
+@pytest.mark.parametrize(
+    "file",
+    [
+        "pytorch_model.bin",
+        "unet/diffusion_pytorch_model.fp16.bin",
+        "pytorch_model-00001-of-00002.bin",
+        "adapter_model.bin",
+    ],
+)
+@pytest.mark.parametrize(
+    ("value", "names"),
+    [
+        ({"a.b": 1}, ["a.b"]),
+        ({"state_dict": {"a": 1}, "epoch": 3}, ["(state_dict).a"]),
+        ({"model": {"layers.0": 1}, "head": {"weight": 1}}, ["(model).layers.0"]),
+        ({"state_dict": {"model": {"a": 1}}}, ["(state_dict).(model).a"]),
+        ({"own": {"a": 1}}, ["(own).a"]),
+        ({"a": 1, "model": {"b": 1}}, ["(model).b", "a"]),
+    ],
+)
+def test_what_is_loaded_whole_has_no_name_that_a_model_asks_for_below_a_key(file, value, names):
+    def made(one):
+        if isinstance(one, dict):
+            return {key: made(inner) for key, inner in one.items()}
+        return torch.ones(2) if one == 1 else one
+
+    assert [one.name for one in parsed(saved(made(value)), file).tensors] == names
 
 
 def test_a_quantised_tensor_is_read_by_its_storage():

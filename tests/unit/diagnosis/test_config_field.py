@@ -1,8 +1,11 @@
 """config-field, head-not-saved and their kin on a tiny BERT, as its closed form has it."""
 
+import json
+
 import pytest
 from hypothesis import assume, example, given, settings
 from hypothesis import strategies as st
+from msgspec.structs import replace
 from support.checkpoints import TINY, expect, stored, stored_by
 from support.faults.families import MORE
 from support.small_snapshots import snapshot_of
@@ -63,6 +66,63 @@ def test_a_number_of_600_digits_is_not_printed():
         "explains the one name"
     )
     assert len(found.fix) < 200
+
+
+@pytest.mark.parametrize(
+    ("key", "declared", "held", "said", "fix"),
+    [
+        (
+            "num_hidden_layers",
+            "2",
+            2,
+            'num_hidden_layers is "2", the files hold 2',
+            "set num_hidden_layers = 2 in config.json",
+        ),
+        (
+            "architectures",
+            "BertForMaskedLM",
+            ["BertForMaskedLM"],
+            'architectures is "BertForMaskedLM", the files hold ["BertForMaskedLM"]',
+            'set architectures = ["BertForMaskedLM"] in config.json',
+        ),
+    ],
+)
+def test_a_value_of_the_wrong_kind_is_told_from_the_right_one(key, declared, held, said, fix):
+    report = examine(tiny(**{key: declared}), Options(requested="tiny"))
+    [found] = report.diagnosis
+    assert (found.cause, found.fields) == ("config-field", ((key, declared, held),))
+    assert found.summary.startswith(said)
+    assert found.fix == fix
+
+
+@pytest.mark.parametrize("said", [None, "false", 0, "no"])
+@pytest.mark.parametrize("tied", [True, False])
+def test_a_tie_of_the_wrong_kind_is_what_the_files_hold(said, tied):
+    config = {**TINY, "model_type": "llama"}
+    tensors = stored_by(expect("LlamaForCausalLM", **config, tie_word_embeddings=tied))
+    shot = snapshot_of(tensors, **config, architectures=["LlamaForCausalLM"])
+    report = examine(with_null(shot, "tie_word_embeddings", said), Options(requested="tiny"))
+    [found] = report.diagnosis
+    assert (found.cause, found.fields) == ("config-field", (("tie_word_embeddings", said, tied),))
+
+
+def with_null(shot, key, value):
+    """The config with that value, which may be null."""
+    content = json.dumps(json.loads(shot.config.content) | {key: value}).encode()
+    return replace(shot, config=replace(shot.config, content=content))
+
+
+@pytest.mark.parametrize("stated", [{"tie_word_embeddings": True}, {}])
+def test_a_head_beside_the_embeddings_is_not_said_to_differ_from_them(stated):
+    """No header tells whether a copy has other values, and setting the key to false assumes so."""
+    config = {**TINY, "model_type": "gemma", "head_dim": 2, **stated}  # tied by default
+    head = stored("lm_head.weight", (TINY["vocab_size"], TINY["hidden_size"]))
+    tensors = [*stored_by(expect("GemmaForCausalLM", **config)), head]
+    shot = snapshot_of(tensors, **config, architectures=["GemmaForCausalLM"])
+    [found] = examine(shot, Options(requested="tiny")).diagnosis
+    assert found.fields == (("tie_word_embeddings", True, False),)
+    assert "the files hold" not in found.summary
+    assert "if the head has values of its own (audit --values tells)" in found.fix
 
 
 def test_labels_are_counted_by_their_names():

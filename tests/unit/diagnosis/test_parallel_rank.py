@@ -1,5 +1,6 @@
 """parallel-rank is not said of a small part of a model, whose width the config doubles."""
 
+import pytest
 from support.checkpoints import TINY, expect, stored, stored_by
 from support.small_snapshots import snapshot_of
 
@@ -7,6 +8,15 @@ from auditor.analytic import Config, catalogue
 from auditor.audit.options import Options
 from auditor.audit.pipeline import examine
 
+MIXTRAL = {
+    "model_type": "mixtral",
+    "vocab_size": 131,
+    "hidden_size": 40,
+    "intermediate_size": 72,
+    "num_hidden_layers": 3,
+    "num_attention_heads": 4,
+    "num_key_value_heads": 2,
+}
 SAM = {"model_type": "sam", "architectures": ["SamModel"]}
 
 
@@ -30,3 +40,24 @@ def test_a_number_alone_is_no_part_of_a_vocabulary():
     )
     assert {name for one in report.findings for name in one.names} == changed.keys()
     assert report.diagnosis == ()
+
+
+@pytest.mark.parametrize(
+    ("kept", "causes"),
+    [
+        ((0, 1), ["parallel-rank"]),
+        ((2, 3), ["parallel-rank"]),
+        ((3,), ["parallel-rank"]),
+        ((1, 2), []),  # no rank has the end of one share and the start of another
+        ((0, 1, 2), []),  # each rank would have as many
+        ((1, 2, 3), []),
+    ],
+)
+def test_experts_are_those_of_a_rank_where_all_ranks_have_as_many(kept, causes):
+    config = {**MIXTRAL, "num_local_experts": 4}
+    lost = tuple(f".experts.{number}." for number in range(4) if number not in kept)
+    whole = stored_by(expect("MixtralForCausalLM", **config))
+    tensors = [one for one in whole if not any(part in one.name for part in lost)]
+    snapshot = snapshot_of(tensors, architectures=["MixtralForCausalLM"], **config)
+    report = examine(snapshot, Options(requested="mixtral"))
+    assert [one.cause for one in report.diagnosis] == causes

@@ -14,7 +14,7 @@ from support.outcomes.making import row, stored
 from auditor.formats import View, terminal
 from auditor.formats.text import cut_name
 from auditor.formats.verdict import account
-from auditor.reconciler.findings import Unexpected
+from auditor.reconciler.findings import Duplicate, Unexpected
 
 ANSI = re.compile(r"\x1b\[[0-9;]*m")
 TEXT = st.text(st.characters(exclude_categories=()), min_size=1, max_size=30)
@@ -313,3 +313,10 @@ def test_the_source_is_named_where_it_is_not_the_hub():
     assert render(bert_base_chinese()).startswith(title)
     assert "source     bundled: rebuilt from names" in render(bert_base_chinese(), verbose=True)
     assert "(hub)" not in render(every_kind())
+
+
+def test_a_tensor_that_is_stored_in_two_shards_is_named_once():
+    """The two have one name, which a line for both cut in the middle."""
+    pair = Duplicate(tensors=(stored("a.weight", 1),), of=("a.weight",), reason="in two shards")
+    lines = render(replace(bert_base_chinese(), findings=(pair,))).split("\n")
+    assert "    a.weight" in lines

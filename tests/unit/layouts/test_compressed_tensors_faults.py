@@ -233,3 +233,41 @@ def test_settings_one_level_deeper_are_found():
     declared = says("compressed-tensors", quantization_config=inner, sparsity_config={})
     table = below(Q, packed_words(64, 128, 8, 64))
     assert pieces(opened(LAYOUT, table, declared)) == {NAME: (64, 128)}
+
+
+INT8 = scheme(num_bits=8, type="int", strategy="channel", symmetric=True)
+HEAD = {"lm_head.weight": ("BF16", (96, 128))}
+OTHER = "model.layers.0.mlp.up_proj"
+
+
+@pytest.mark.parametrize(
+    ("declared", "alarmed"),
+    [
+        (config(INT8), True),
+        (config(INT8, ignore=["lm_head"]), False),
+        (config(INT8, ignore=["re:.*lm_head"]), False),
+        (config(INT8, ignore=["language_model.lm_head"]), False),  # of a model around this one
+        (config(INT8 | {"targets": ["re:.*_proj$"]}), False),
+    ],
+)
+def test_an_output_layer_is_plain_where_the_list_says_so(declared, alarmed):
+    """It is a linear by any class, and loading makes all of those that no list names packed."""
+    table = {**below(Q, whole(64, 128, (64, 1), "I8")), **HEAD}
+    unpacked = opened(LAYOUT, table, declared, {NAME: (64, 128)})
+    assert [name for names in faults(unpacked).values() for name in names] == [*HEAD] * alarmed
+
+
+@pytest.mark.parametrize("dtype", ["I8", "F8_E4M3"])
+def test_a_weight_of_8_bits_whose_scales_are_lost_is_no_plain_one(dtype):
+    kind = "int" if dtype == "I8" else "float"
+    declared = config(scheme(num_bits=8, type=kind, strategy="channel"))
+    table = {
+        **below(Q, whole(64, 128, (64, 1), dtype)),
+        **below(OTHER, {"weight": (dtype, (64, 128))}),
+        "norm.weight": ("BF16", (128,)),
+    }
+    unpacked = opened(LAYOUT, table, declared, {NAME: (64, 128)})
+    assert set(pieces(unpacked)) == {NAME, f"{OTHER}.weight"}
+    [(reason, names)] = faults(unpacked).items()
+    assert reason == "weight_scale should stand beside it, and no file has it"
+    assert list(names) == [f"{OTHER}.weight"]

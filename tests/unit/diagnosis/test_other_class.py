@@ -1,0 +1,51 @@
+"""other-class is said of a head in the place of another, and no tie of what is not stored."""
+
+import pytest
+from support.checkpoints import TINY, expect, stored_by
+from support.small_snapshots import snapshot_of
+
+from auditor.audit.options import Options
+from auditor.audit.pipeline import examine
+
+LLAMA = {
+    "model_type": "llama",
+    "vocab_size": 131,
+    "hidden_size": 40,
+    "intermediate_size": 72,
+    "num_hidden_layers": 3,
+    "num_attention_heads": 4,
+}
+
+
+def diagnosed(tensors, **config):
+    report = examine(snapshot_of(tensors, **config), Options(requested="saved"))
+    return [(one.cause, one.fields) for one in report.diagnosis]
+
+
+@pytest.mark.parametrize(
+    ("declared", "saved", "config"),
+    [
+        ("LlamaForCausalLM", "LlamaForSequenceClassification", LLAMA),
+        ("LlamaForCausalLM", "LlamaForQuestionAnswering", LLAMA),
+        ("MistralForCausalLM", "MistralForTokenClassification", {**LLAMA, "model_type": "mistral"}),
+    ],
+)
+def test_a_classifier_in_the_place_of_an_untied_head_is_the_class(declared, saved, config):
+    tensors = stored_by(expect(saved, **config))
+    said = diagnosed(tensors, architectures=[declared], **config)
+    assert said == [("other-class", (("architectures", [declared], [saved]),))]
+
+
+@pytest.mark.parametrize("declared", [{}, {"architectures": []}, {"architectures": None}])
+def test_a_config_that_names_no_class_is_not_said_to_declare_one(declared):
+    tensors = stored_by(expect("BertForMaskedLM"))
+    report = examine(snapshot_of(tensors, **TINY, **declared), Options(requested="saved"))
+    [found] = report.diagnosis
+    assert found.cause == "other-class"
+    assert "the config names no architectures, which stands for BertModel" in found.summary
+
+
+def test_without_a_head_of_any_kind_the_head_was_not_saved():
+    tensors = [one for one in stored_by(expect("LlamaForCausalLM", **LLAMA)) if one[0][:2] != "lm"]
+    [(cause, _)] = diagnosed(tensors, architectures=["LlamaForCausalLM"], **LLAMA)
+    assert cause == "head-not-saved"

@@ -1,0 +1,93 @@
+"""Settings of packed weights that are other than the files hold, by modules of unlike widths."""
+
+import pytest
+from support.checkpoints import expect, stored, stored_by
+from support.small_snapshots import snapshot_of
+
+from auditor.audit.options import Options
+from auditor.audit.pipeline import examine
+from auditor.formats import View, terminal
+
+LLAMA = {
+    "model_type": "llama",
+    "vocab_size": 128,
+    "hidden_size": 128,
+    "intermediate_size": 256,
+    "num_hidden_layers": 2,
+    "num_attention_heads": 4,
+}
+CLASS = "LlamaForCausalLM"
+GROUP, BITS = 128, 4  # one group for each linear but down_proj, which has two
+
+
+def gptq():
+    for one in stored_by(expect(CLASS, **LLAMA)):
+        module = one.name.rpartition(".")[0]
+        if "_proj" not in module:
+            yield one
+            continue
+        rows, columns = one.shape
+        yield stored(f"{module}.qweight", (columns * BITS // 32, rows), dtype="I32")
+        yield stored(f"{module}.qzeros", (columns // GROUP, rows * BITS // 32), dtype="I32")
+        yield stored(f"{module}.scales", (columns // GROUP, rows), dtype="F16")
+        yield stored(f"{module}.g_idx", (columns,), dtype="I32")
+
+
+def mlx():
+    for one in stored_by(expect(CLASS, **LLAMA)):
+        module = one.name.rpartition(".")[0]
+        if len(one.shape) == 1:
+            yield one
+            continue
+        rows, columns = one.shape
+        yield stored(one.name, (rows, columns * BITS // 32), dtype="U32")
+        for last in ("scales", "biases"):
+            yield stored(f"{module}.{last}", (rows, columns // 64), dtype="F16")
+
+
+def diagnosed(tensors, **settings):
+    shot = snapshot_of(list(tensors), **LLAMA, architectures=[CLASS], **settings)
+    report = examine(shot, Options(requested="packed"))
+    return [(one.cause, one.fields, len(one.findings)) for one in report.diagnosis], report
+
+
+@pytest.mark.parametrize("declared", [32, 64, 256, -1])
+def test_a_group_is_as_long_as_the_widest_module_shows(declared):
+    method = {"quant_method": "gptq", "bits": BITS, "group_size": declared, "desc_act": False}
+    said, report = diagnosed(gptq(), quantization_config=method)
+    bad = [one for one in report.findings if one.kind == "bad-quantization"]
+    field = ("quantization_config.group_size", declared, GROUP)
+    assert said == [("quantization-settings", (field,), len(bad))]
+
+
+def test_another_method_is_named_though_most_modules_have_one_group():
+    method = {"quant_method": "awq", "bits": BITS, "group_size": GROUP, "version": "gemm"}
+    said, _ = diagnosed(gptq(), quantization_config=method)
+    field = ("quantization_config.quant_method", "awq", "gptq")
+    assert said == [("quantization-settings", (field,), 1)]
+
+
+@pytest.mark.parametrize(
+    ("settings", "said"),
+    [
+        ({"load_in_8bit": True}, "the config declares packed weights, the files hold plain ones"),
+        (
+            {"quant_method": "bitsandbytes", "load_in_8bit": True},
+            "the config declares packed weights of bitsandbytes, the files hold plain ones",
+        ),
+    ],
+)
+def test_a_method_that_is_not_named_is_not_called_none(settings, said):
+    _, report = diagnosed(stored_by(expect(CLASS, **LLAMA)), quantization_config=settings)
+    [found] = report.diagnosis
+    assert found.summary.startswith(said)
+    assert "0 names" not in terminal.render(report, View())
+
+
+@pytest.mark.parametrize("places", [("quantization",), ("quantization", "quantization_config")])
+def test_bits_are_set_wherever_the_config_says_them(places):
+    settings = {place: {"group_size": 64, "bits": 8} for place in places}
+    [(cause, [(path, was, held)], _)], report = diagnosed(mlx(), **settings)
+    assert (cause, path.rpartition(".")[2], was, held) == ("quantization-settings", "bits", 8, 4)
+    [found] = report.diagnosis
+    assert all(place in found.fix for place in places)
