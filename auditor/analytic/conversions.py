@@ -172,6 +172,38 @@ def _fuse_experts(operation: Operation, shapes: Collected, conversion: Conversio
     return {target: _joined(found, operation.axes[1]) for target, found in parts.items()}
 
 
+def _dequantized(operation: Operation, shapes: Collected, conversion: Conversion) -> Collected:
+    """Weights (experts, rows, columns) beside their scales; where a maximum is, two in a byte."""
+    del operation
+    target, sources = conversion.rule.targets[0], conversion.rule.sources
+    if len(shapes) == ONE:
+        return {target: _first(next(iter(shapes.values())))}
+    weight, _, amax, _ = (_first(shapes[one]) if one in shapes else None for one in sources)
+    if weight is None:
+        raise ConversionError(f"no tensor for {sources[0]}")
+    columns = _length(weight, 2)
+    return {target: (*weight[:2], columns if amax is None else 2 * columns)}
+
+
+def _merged_queries(operation: Operation, shapes: Collected, conversion: Conversion) -> Collected:
+    """Two tensors (2 * layers, width) become one (layers, 4, width)."""
+    del operation
+    first, *others = (_first(shapes[one]) for one in conversion.rule.sources if one in shapes)
+    if others != [first]:
+        raise ConversionError(f"{first} is not beside one of the same shape")
+    layers, odd = divmod(_length(first, 0), 2)
+    if odd:
+        raise ConversionError(f"{first} is not even at axis 0")
+    return {conversion.rule.targets[0]: (layers, 4, *first[1:])}
+
+
+def _unpadded(operation: Operation, shapes: Collected, conversion: Conversion) -> Collected:
+    shape = _first(next(iter(shapes.values())))
+    rows = _length(shape, 0)
+    kept = rows if operation.number is None else min(rows, operation.number)
+    return {conversion.rule.targets[0]: _with(shape, 0, kept)}
+
+
 _OPERATIONS: Mapping[str, Callable[[Operation, Collected, Conversion], Collected]] = {
     "Chunk": _chunk,
     "Split": _split,
@@ -181,6 +213,9 @@ _OPERATIONS: Mapping[str, Callable[[Operation, Collected, Conversion], Collected
     "Transpose": _transpose,
     "PermuteForRope": _permute,
     "ErnieFuseAndSplitTextVisionExperts": _fuse_experts,
+    "Inkling2LoopDequantizeExperts": _dequantized,
+    "Inkling2LoopMergeMessageQueries": _merged_queries,
+    "Inkling2UnpadVocab": _unpadded,
 }
 KNOWN = frozenset(_OPERATIONS)
 

@@ -40,6 +40,9 @@ class Rule(NamedTuple):
     operations: tuple[Operation, ...] = ()
     paired: bool = False  # each source has its own target; none counts before the first has
     offset: int = 0  # what is added to the number that `\1` is
+    # Two blocks on disk are a layer: (the source's second group, what stands for it behind the
+    # layer's number in the model where the block's number is even, and where it is odd).
+    halves: tuple[tuple[str, str, str], ...] = ()
 
 
 class Rewritten(NamedTuple):
@@ -130,10 +133,19 @@ def rewritten_name(rule: Rule, name: str) -> Rewritten | None:
         return None
     source = int((found.lastgroup or "")[1:])
     target = rule.targets[source if rule.paired else 0]
+    if rule.halves:
+        before, after = name[: len(prefix) + found.start()], rest[found.end() :]
+        return Rewritten(f"{before}{_whole_layer(rule, found)}{after}", source, rule)
     if "\\" in target:
         target = _filled(target, found, rule)
     # As there: the first place where what was found stands, which need not be where it was found.
     return Rewritten(prefix + rest.replace(found[0], target, 1), source, rule)
+
+
+def _whole_layer(rule: Rule, found: re.Match[str]) -> str:
+    number, part = int(found[2]), found[3]
+    sides = next(sides for name, *sides in rule.halves if name == part)
+    return f"layers.{number // 2}.{sides[number % 2]}"
 
 
 def _filled(target: str, found: re.Match[str], rule: Rule) -> str:

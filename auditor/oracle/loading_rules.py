@@ -15,6 +15,12 @@ Shape = tuple[int, ...]
 _PLAIN = frozenset({"WeightRenaming", "PrefixChange", "WeightConverter"})
 _PAIRED = "GroupWeightRename"
 _SHIFTED = "Inkling2IndexOffsetWeightRename"
+_HALVED = "LayerPairCollapse"
+_HALVES = (
+    ("mixer", "self_attn", "mlp"),
+    ("attn_alpha", "lambda_1", "lambda_1"),
+    ("mlp_alpha", "lambda_2", "lambda_2"),
+)
 
 
 def untied_shapes(model: Any) -> dict[str, Shape]:
@@ -56,18 +62,20 @@ def loading_of_model(model: Any, shapes: Mapping[str, Shape], on_disk: Iterator[
 
 
 def _known(transform: Any) -> bool:
-    return type(transform).__name__ in _PLAIN | {_PAIRED, _SHIFTED}
+    return type(transform).__name__ in _PLAIN | {_PAIRED, _SHIFTED, _HALVED}
 
 
 def rule_of(transform: Any, config: Any) -> Rule:
     operations = getattr(transform, "operations", ())
+    halved = type(transform).__name__ == _HALVED
     return Rule(
-        sources=tuple(transform.source_patterns),
+        sources=(transform.pattern.pattern,) if halved else tuple(transform.source_patterns),
         targets=tuple(transform.target_patterns),
         prefixes=tuple(_prefixes(transform.scope_prefix, transform.base_model_prefix)),
         operations=tuple(_operation(operation, config) for operation in operations),
         paired=type(transform).__name__ == _PAIRED,
         offset=getattr(transform, "offset", 0),
+        halves=_HALVES if halved else (),
     )
 
 
@@ -95,6 +103,8 @@ def _operation(operation: Any, config: Any) -> Operation:
         case "Chunk":
             asked = of["num_shards_attribute"]
             number = getattr(config.get_text_config(), asked) if asked else None
+        case "Inkling2UnpadVocab":
+            number = config.get_text_config().unpadded_vocab_size
     only = of.get("permute_layer_names")
     return Operation(name, axes, number, tuple(only) if only else None)
 

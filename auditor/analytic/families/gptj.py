@@ -7,6 +7,7 @@ from auditor.analytic.blocks import Embedding, LayerNorm, Linear, Module, module
 from auditor.analytic.catalogue import Family, architecture
 from auditor.analytic.config import Config
 from auditor.analytic.families._heads import answers, causal_mask, heads, language_model, score
+from auditor.analytic.family import LoadingFacts, loads
 from auditor.analytic.parts import activation, dropout, shares, unstored
 
 GPTJ = Family(
@@ -69,3 +70,5 @@ heads(
     ForSequenceClassification=score,
     ForQuestionAnswering=answers,
 )
+
+loads("gptj", LoadingFacts(silent=("attn.bias", "attn.masked_bias")))

@@ -87,7 +87,9 @@ def delta_net(c: Config) -> Module:
     )
 
 
-def text_model(c: Config, mlp: Callable[[], Module]) -> Module:
+def text_model(c: Config, mlp: Callable[[], Module], others: str = "full_attention") -> Module:
+    """`others` is what a layer of a kind that is neither of the two is built as."""
+
     def kind(number: int) -> str:
         interval = c.integer("full_attention_interval")
         if not interval:
@@ -95,7 +97,8 @@ def text_model(c: Config, mlp: Callable[[], Module]) -> Module:
             raise CheckpointError(f"{key} is 0; it has to be 1 or more", key)
         return "linear_attention" if (number + 1) % interval else "full_attention"
 
-    types = layer_types(c, kind)
+    known = {"linear_attention", "full_attention"}
+    types = [one if one in known else others for one in layer_types(c, kind)]
     count = c.dim("num_hidden_layers")
     layers = stack(count, types.__getitem__, lambda kind: text_layer(c, kind, mlp))
     return decoder(c, layers, turns=partial_frequencies)
@@ -110,14 +113,16 @@ def visual(c: Config) -> Module:
     )
 
 
-def register(whole: Family, text: Family, vision: Family, mlp: Builder) -> Builder:
+def register(
+    whole: Family, text: Family, vision: Family, mlp: Builder, others: str = "full_attention"
+) -> Builder:
     """The classes that both have; the composite model, for a head of its own."""
     stem = whole.base.removesuffix("Model")
     architecture(vision.base, vision)(visual)
 
     @architecture(text.base, text)
     def language_model(c: Config) -> Module:
-        return text_model(c, partial(mlp, c))
+        return text_model(c, partial(mlp, c), others)
 
     @architecture(f"{stem}ForCausalLM", text)
     def for_causal_lm(c: Config) -> Module:
@@ -229,7 +234,7 @@ QWEN3_5_MOE_TEXT = Family(
 QWEN3_5_MOE_VISION = replace(VISION, model_type="qwen3_5_moe_vision", base="Qwen3_5MoeVisionModel")
 QWEN3_5_MOE = replace(QWEN3_5, model_type="qwen3_5_moe", base="Qwen3_5MoeModel")
 
-register(QWEN3_5_MOE, QWEN3_5_MOE_TEXT, QWEN3_5_MOE_VISION, shared_and_sparse_mlp)
+register(QWEN3_5_MOE, QWEN3_5_MOE_TEXT, QWEN3_5_MOE_VISION, shared_and_sparse_mlp, others="neither")
 
 loads(
     "qwen3_5_moe",

@@ -22,6 +22,10 @@ FIT = Rule(("qkv",), ("q", "k", "v"), operations=(Operation("Split"),))
 TURN = Rule(("w",), ("w",), operations=(Operation("Transpose", axes=(0, 1)),))
 LOOK = Rule(("w",), ("w",), operations=(Operation("Transpose", axes=(0, 1), number=1),))
 ROTATE = Rule(("q",), ("q",), operations=(Operation("PermuteForRope", number=2),))
+EXPERTS = ("w", "scale", "amax", "denominator")
+WHOLE = Rule(EXPERTS, ("w",), operations=(Operation("Inkling2LoopDequantizeExperts"),))
+QUERIES = Rule(("a", "b"), ("q",), operations=(Operation("Inkling2LoopMergeMessageQueries"),))
+ROWS = Rule(("w",), ("w",), operations=(Operation("Inkling2UnpadVocab", number=6),))
 LAST = Rule(("a.*.w",), ("a.w",), operations=(Operation("Concatenate", axes=(-1,)),))
 MODEL = {"x.q": (4, 3), "x.k": (2, 3), "x.v": (2, 3), "x.w": (3, 5)}
 
@@ -46,6 +50,17 @@ def of(rule: Rule, **collected: list[tuple[int, ...]]) -> dict[str, tuple[int, .
         (LOOK, {"w": [(5, 3)]}, {"x.w": (3, 5)}),
         (ROTATE, {"q": [(8, 3)]}, {"x.q": (8, 3)}),
         (LAST, {"a": [(2, 3), (2, 4)]}, {"x.a.w": (2, 7)}),
+        (WHOLE, {"w": [(2, 4, 32)]}, {"x.w": (2, 4, 32)}),
+        (WHOLE, {"w": [(2, 4, 32)], "scale": [(2, 4, 1)]}, {"x.w": (2, 4, 32)}),
+        # two numbers of four bits in a byte, a scale for 16 of them: 2 * 32 = 4 * 16
+        (
+            WHOLE,
+            {"w": [(2, 4, 32)], "scale": [(2, 4, 4)], "amax": [(2,)], "denominator": [()]},
+            {"x.w": (2, 4, 64)},
+        ),
+        (QUERIES, {"a": [(6, 5)], "b": [(6, 5)]}, {"x.q": (3, 4, 5)}),
+        (ROWS, {"w": [(8, 3)]}, {"x.w": (6, 3)}),
+        (ROWS, {"w": [(5, 3)]}, {"x.w": (5, 3)}),
     ],
 )
 def test_shapes_follow_what_the_operation_does(rule, collected, made):
@@ -66,6 +81,8 @@ def test_shapes_follow_what_the_operation_does(rule, collected, made):
         (TURN, {"w": [(3,)]}, r"Transpose: \(3,\) has no axis 1"),
         (ROTATE, {"q": [(6, 3)]}, r"PermuteForRope: 6 rows are not pairs of 2 heads"),
         (CUT, {"qkv": [()]}, r"Chunk: \(\) has no axis 0"),
+        (QUERIES, {"a": [(6, 5)]}, r"Inkling2LoopMergeMessageQueries: \(6, 5\) is not beside one"),
+        (QUERIES, {"a": [(5, 5)], "b": [(5, 5)]}, r"\(5, 5\) is not even at axis 0"),
     ],
 )
 def test_what_cannot_be_converted_says_why_with_the_shapes(rule, collected, why):
@@ -106,6 +123,8 @@ def rules(draw: st.DrawFn) -> Rule:
         "ErnieFuseAndSplitTextVisionExperts": Operation(
             "ErnieFuseAndSplitTextVisionExperts", (0, 1)
         ),
+        "Inkling2LoopMergeMessageQueries": Operation("Inkling2LoopMergeMessageQueries"),
+        "Inkling2UnpadVocab": Operation("Inkling2UnpadVocab", number=draw(st.integers(0, 3))),
     }
     names = draw(
         st.sampled_from(
@@ -145,6 +164,9 @@ def _theirs(rule: Rule, collected: dict[str, Any], named: dict[str, Any]) -> Any
             (each.number for each in rule.operations if each.name == "PermuteForRope"), 1
         )
         parts = next((each.number for each in rule.operations if each.name == "Chunk"), None)
+        unpadded_vocab_size = next(
+            (each.number for each in rule.operations if each.name == "Inkling2UnpadVocab"), 0
+        )
 
         def get_text_config(self) -> "Config":
             return self
@@ -183,6 +205,8 @@ def _operation(core: Any, operation: Operation) -> Any:
             return kind(permute_layer_names=list(operation.only) if operation.only else None)
         case "ErnieFuseAndSplitTextVisionExperts":
             return kind(*operation.axes)
+        case "Inkling2LoopMergeMessageQueries" | "Inkling2UnpadVocab":
+            return kind()
         case _:
             return kind(operation.axes[0])
 

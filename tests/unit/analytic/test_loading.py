@@ -78,6 +78,7 @@ class Config:
 
     num_attention_heads = 2
     split_ngram_parts = 2
+    unpadded_vocab_size = 2
 
     def get_text_config(self) -> "Config":
         return self
@@ -93,11 +94,13 @@ def test_a_rule_of_the_library_makes_of_a_name_what_the_library_does(data):
     scope = data.draw(st.sampled_from([None, "", "b"]))
     if scope is not None:
         transform.scope_prefix, transform.base_model_prefix = scope, "a"
-    source = data.draw(st.sampled_from(transform.source_patterns)).replace("*.", r".*\.")
+    rule = rule_of(transform, Config())
+    sources = rule.sources if rule.halves else transform.source_patterns
+    source = data.draw(st.sampled_from(sources)).replace("*.", r".*\.")
     text = data.draw(st.from_regex(source, alphabet=st.characters(codec="ascii")))
     below = data.draw(st.sampled_from(["", "a.", "a.b.", "b.", "model."]))
     name = below + text + data.draw(st.sampled_from(["", ".bias", "_scale", "2"]))
-    found = rewritten_name(rule_of(transform, Config()), name)
+    found = rewritten_name(rule, name)
     ours = (name, None) if found is None else (found.name, transform.source_patterns[found.source])
     assert len(name) > 256 or ours == _theirs(transform, name)
 
