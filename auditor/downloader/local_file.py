@@ -12,7 +12,6 @@ import os
 import stat
 from collections.abc import Iterator
 from contextlib import contextmanager
-from io import FileIO
 from pathlib import Path
 from typing import NamedTuple
 
@@ -46,11 +45,10 @@ class RegularFile:
     Several threads may `read_into` at once: a pread moves no shared place.
     """
 
-    def __init__(self, path: Path, file: FileIO) -> None:
+    def __init__(self, path: Path, descriptor: int) -> None:
         self._path = path
-        self._file = file
-        self._descriptor = file.fileno()
-        before = os.fstat(self._descriptor)
+        self._descriptor = descriptor
+        before = os.fstat(descriptor)
         if fault := _kind_fault(before):
             raise unreadable_file(path, fault)
         self.size = before.st_size
@@ -58,9 +56,8 @@ class RegularFile:
 
     def read(self, span: Span) -> Received:
         """The span's bytes; the span ends at the file's end where it would pass it."""
-        self._file.seek(span.start)
         length = min(span.stop, self.size) - span.start
-        data = self._file.read(length)
+        data = os.pread(self._descriptor, max(length, 0), span.start)
         self.require_unchanged()
         if len(data) != length:
             raise unreadable_file(self._path, _CHANGED)
@@ -116,7 +113,7 @@ def open_regular_file(path: Path) -> Iterator[RegularFile]:
         if fault := _kind_fault(path.stat()):  # opening a device can have effects of its own
             raise unreadable_file(path, fault)
         with open(path, "rb", buffering=0, opener=_open) as file:
-            yield RegularFile(path, file)
+            yield RegularFile(path, file.fileno())
     except FileNotFoundError:
         raise unreadable_file(path, _absence(path)) from None
     except OSError as error:
