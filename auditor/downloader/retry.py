@@ -7,7 +7,7 @@ from threading import Event
 from typing import NamedTuple, TypeVar
 
 from auditor.downloader.transport import patience
-from auditor.downloader.waits import STOPPED, Rest, Talk, Wait
+from auditor.downloader.waits import STOPPED, Talk, Wait
 from auditor.errors import Reason, SourceError
 
 T = TypeVar("T")
@@ -55,7 +55,7 @@ class Patience:
         self._held = held
         self._silence = silence or max(MOST_SILENCE, _TIME_OUTS * patience())
         self._over = over or Event()
-        self._rest = Rest(talk.waits, self._over)
+        self._waits = talk.waits
 
     def end(self) -> None:
         """Ends every wait; what is tried after that fails at once."""
@@ -83,7 +83,7 @@ class Patience:
     def _wait(self, fault: PassingError, seconds: float) -> None:
         if fault.wait is not None:
             self._held(seconds)
-        self._rest.all_of(Wait(str(fault), seconds))
+        self._waits.rest_through(Wait(str(fault), seconds), self._over)
 
 
 def next_wait(fault: PassingError, tried: int, waited: float) -> float:

@@ -78,6 +78,20 @@ class Waits:
             self.longest = max(self._waits.values(), key=lambda one: one.seconds, default=None)
             self._show(self.longest)
 
+    def rest(self, wait: Wait | None, step: float, over: Event) -> None:
+        """Sleep for a step of a wait; None: it has ended. Raises SourceError once it is `over`."""
+        self.tell(get_ident(), wait)
+        if wait and over.wait(step):
+            self.tell(get_ident(), None)
+            raise SourceError(Reason.UNREACHABLE, STOPPED)
+
+    def rest_through(self, wait: Wait, over: Event) -> None:
+        """Sleep to the end of a wait, a step at a time."""
+        until = time.monotonic() + wait.seconds
+        while (left := until - time.monotonic()) > 0:
+            self.rest(wait._replace(seconds=left), min(left, STEP), over)
+        self.rest(None, 0.0, over)
+
 
 class Talk:
     """Receives the messages of an audit that goes on, in lines; waits among them.
@@ -105,27 +119,6 @@ class Talk:
         return say if isinstance(say, Talk) else cls(say)
 
 
-class Rest:
-    """Sleeps through the waits of several threads, a step at a time, until it is over."""
-
-    def __init__(self, waits: Waits, over: Event) -> None:
-        self._waits = waits
-        self._over = over
-
-    def __call__(self, wait: Wait | None, step: float) -> None:
-        """Sleep for a step of a wait; None: the wait has ended. Raises SourceError once over."""
-        self._waits.tell(get_ident(), wait)
-        if wait and self._over.wait(step):
-            self._waits.tell(get_ident(), None)
-            raise SourceError(Reason.UNREACHABLE, STOPPED)
-
-    def all_of(self, wait: Wait) -> None:
-        until = time.monotonic() + wait.seconds
-        while (left := until - time.monotonic()) > 0:
-            self(wait._replace(seconds=left), min(left, STEP))
-        self(None, 0.0)
-
-
 # --- progress -------------------------------------------------------------------------------------
 
 
@@ -133,57 +126,51 @@ _SOON = 1.0  # seconds that are not worth a word
 _STEP = 0.1  # seconds between two words
 
 
-class _ThrottledLine:
-    """Shows a line at most ten times a second, once reading takes more than a second."""
-
-    def __init__(self, show: Callable[[str | None], None], clock: Callable[[], float]) -> None:
-        """`show` gets a line, or None when there is nothing to show."""
-        self._show = show
-        self._clock = clock
-        self._since = clock()
-        self._told = self._since + _SOON - _STEP
-
-    def _taken(self, done: int) -> float | None:
-        """Seconds since the start, where it is time for a line."""
-        now = self._clock()
-        if not done or now - self._told < _STEP:
-            return None
-        self._told = now
-        return now - self._since
-
-
-class ReadingProgress(_ThrottledLine):
-    """Tells how many headers of how many are read; `received` counts their bytes."""
+class Progress:
+    """Shows a line at most ten times a second, once something takes more than a second."""
 
     def __init__(
         self,
         show: Callable[[str | None], None],
-        received: Callable[[], int],
+        line: Callable[[int, int, float], str],
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        super().__init__(show, clock)
-        self._received = received
+        """`show` gets a line, or None at the end; `line` makes it of (done, of, seconds)."""
+        self._show = show
+        self._line = line
+        self._clock = clock
+        self._since = clock()
+        self._told = self._since + _SOON - _STEP
 
     def __call__(self, done: int, of: int) -> None:
+        now = self._clock()
         if done == of:
             self._show(None)
-        elif taken := self._taken(done):
-            left = taken / done * (of - done)
-            size = f"{self._received() / 1e6:,.1f} MB"
-            self._show(f"{done:,} of {of:,} headers read, {size}; {left:.0f} s left")
+        elif done and now - self._told >= _STEP:
+            self._told, seconds = now, now - self._since
+            left = seconds / done * (of - done)
+            self._show(f"{self._line(done, of, seconds)}; {left:.0f} s left")
 
 
-class Pace(_ThrottledLine):
-    """Tells how many of how many bytes are read, and how fast."""
+def header_progress(
+    show: Callable[[str | None], None],
+    received: Callable[[], int],
+    clock: Callable[[], float] = time.monotonic,
+) -> Progress:
+    """How many headers of how many are read; `received` counts their bytes."""
+    return Progress(
+        show,
+        lambda done, of, _: f"{done:,} of {of:,} headers read, {received() / 1e6:,.1f} MB",
+        clock,
+    )
 
-    def __init__(self, show: Callable[[str | None], None], of: int) -> None:
-        super().__init__(show, time.monotonic)
-        self._of = of
 
-    def __call__(self, done: int) -> None:
-        if taken := self._taken(done):
-            speed = done / taken
-            self._show(
-                f"{done / 1e9:,.1f} of {self._of / 1e9:,.1f} GB of numbers read, "
-                f"{speed / 1e9:.1f} GB/s; {(self._of - done) / speed:.0f} s left"
-            )
+def number_progress(show: Callable[[str | None], None]) -> Progress:
+    """How many of how many bytes of numbers are read, and how fast."""
+    return Progress(
+        show,
+        lambda done, of, seconds: (
+            f"{done / 1e9:,.1f} of {of / 1e9:,.1f} GB of numbers read, "
+            f"{done / seconds / 1e9:.1f} GB/s"
+        ),
+    )

@@ -64,7 +64,7 @@ def test_an_address_where_nobody_listens_is_unreachable(model):
 def test_a_name_that_no_machine_has_is_not_asked_for_again(model, machine):
     del model
     waits = []
-    machine.setattr("auditor.downloader.waits.Rest.all_of", lambda _, wait: waits.append(wait))
+    machine.setattr("auditor.downloader.waits.Waits.rest_through", lambda *wait: waits.append(wait))
     session = Session(MODEL, None, ignore_message)
     with pytest.raises(SourceError, match=r"nowhere\.invalid cannot be found") as error:
         session.get("http://nowhere.invalid/", hub.whole_body(10, None))

@@ -1,12 +1,12 @@
 """How far reading has come is told after a second, ten times a second, and is gone at the end."""
 
-from auditor.downloader.waits import ReadingProgress
+from auditor.downloader.waits import header_progress, number_progress
 
 
 def told(*events):
     """What is shown of (seconds, done) of 10 headers."""
     shown, now = [], [0.0]
-    progress = ReadingProgress(shown.append, lambda: 2_500_000, lambda: now[0])
+    progress = header_progress(shown.append, lambda: 2_500_000, lambda: now[0])
     for seconds, done in events:
         now[0] = seconds
         progress(done, 10)
@@ -21,3 +21,12 @@ def test_after_a_second_each_tenth_of_one_is_told():
     line = "5 of 10 headers read, 2.5 MB; 2 s left"
     assert told((0.9, 4), (2.0, 5), (2.05, 6)) == [line]
     assert len(told((2.0, 5), (2.2, 6), (2.4, 7), (2.5, 10))) == 4
+
+
+def test_of_numbers_their_pace_is_told():
+    shown = []
+    progress = number_progress(shown.append)
+    progress(10**9, 4 * 10**9)
+    assert shown == []  # it has only begun
+    progress(4 * 10**9, 4 * 10**9)
+    assert shown == [None]
