@@ -28,7 +28,7 @@ from auditor.downloader.early_reads import EarlyReads
 from auditor.downloader.headers import FIRST_READ, Received, read_header
 from auditor.downloader.http import Governor, Session
 from auditor.downloader.http_errors import require_online
-from auditor.downloader.hub_settings import asked_origin, endpoint, usable_token
+from auditor.downloader.hub_settings import endpoint, endpoint_url, usable_token
 from auditor.downloader.model_argument import HubModel
 from auditor.downloader.parallel import AT_HAND, ByDistance, threads
 from auditor.downloader.waits import Talk, header_progress
@@ -173,9 +173,8 @@ class _HubFiles:
 
 
 def _origin(model: HubModel, listing: Listing) -> str:
-    scheme, netloc = asked_origin(constants.ENDPOINT)
     renamed = f"; {model.id} is now {listing.model_id}" if model.id != listing.model_id else ""
-    return f"read from {scheme}://{netloc}{renamed}"
+    return f"read from {endpoint_url().origin_ascii}{renamed}"
 
 
 # --- spans ----------------------------------------------------------------------------------------

@@ -3,17 +3,13 @@
 import re
 from collections.abc import Callable, Iterable, Iterator
 from hashlib import blake2b
-from typing import NamedTuple
 from urllib.parse import urlencode
 
-from huggingface_hub import constants
-
-from auditor.downloader.answers import Answer
+from auditor.downloader.answers import Answer, whole_body
 from auditor.downloader.http import Session
-from auditor.downloader.hub_settings import endpoint
-from auditor.downloader.model_list_page import Crowded, Entry, NotAListError, entries_in
-from auditor.downloader.retry import PassingError
-from auditor.downloader.transport import Address, BadAddressError
+from auditor.downloader.hub_settings import endpoint, endpoint_url
+from auditor.downloader.model_list_page import Crowded, Entry, entries_in
+from auditor.downloader.transport import plain_url
 from auditor.errors import Reason, SourceError
 from auditor.messages import quoted
 
@@ -85,39 +81,21 @@ def pages(
         if _EMPTY.fullmatch(content):
             return
         ids: list[str] = []
-        for part in _entries(content):
+        for part in entries_in(content):
             yield part
             ids += (_id_of(entry) for entry in part)
         if address is not None:
             walk.bring(ids)
 
 
-def _entries(content: bytes) -> Iterator[tuple[Entry, ...]]:
-    try:
-        yield from entries_in(content)
-    except NotAListError:
-        detail = f"the list of models is not a JSON list: is {quoted(constants.ENDPOINT)} a Hub?"
-        raise SourceError(Reason.BAD_RESPONSE, detail) from None
-
-
 def _id_of(entry: Entry) -> str:
     return entry.id if isinstance(entry, Crowded) else str(entry["id"])
 
 
-class _Page(NamedTuple):
-    content: bytes
-    following: str | None  # the address of the next one
-
-
-def _page(answer: Answer) -> _Page:
-    content = answer.body.upto(MAX_PAGE + 1)
-    if len(content) > MAX_PAGE:
-        detail = f"a page of the list of models has more than {MAX_PAGE:,} bytes"
-        raise SourceError(Reason.TOO_LARGE, detail)
-    if answer.length not in {None, len(content)}:
-        detail = f"{answer.host} sent {len(content):,} bytes of a page of {answer.length:,}"
-        raise PassingError(Reason.BAD_RESPONSE, detail)
-    return _Page(content, _following(answer))
+def _page(answer: Answer) -> tuple[bytes, str | None]:
+    """A page, and the address of the next one."""
+    whole = whole_body(MAX_PAGE, None, "a page of the list of models")
+    return whole(answer), _following(answer)
 
 
 def _following(answer: Answer) -> str | None:
@@ -133,8 +111,8 @@ def _following(answer: Answer) -> str | None:
 
 def _of_the_hub(address: str) -> bool:
     try:
-        return Address.of(address).origin == Address.of(endpoint()).origin
-    except BadAddressError:
+        return plain_url(address).origin_ascii == endpoint_url().origin_ascii
+    except ValueError:
         return False
 
 

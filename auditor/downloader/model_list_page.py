@@ -11,10 +11,12 @@ from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 
 import msgspec
+from huggingface_hub import constants
 
 from auditor.checkpoint.hub_listing import id_fault
 from auditor.containers.bounded_json import MAX_DEPTH, MAX_TEXT_VALUES, bounds_fault
 from auditor.errors import Reason, SourceError
+from auditor.messages import quoted
 
 # Of one model; the Hub recommends fewer for a repository, and 8 MB of its list hold that many.
 MAX_FILES = 100_000
@@ -27,10 +29,6 @@ _MOST_HELD = 100_000  # values of one group, unless a single entry has more; 12 
 _CUT_UP = msgspec.json.Decoder(list[msgspec.Raw]).decode
 _ID = re.compile(rb'"id"\s*+:\s*+"([^"\\]{1,200})"')
 _BEGINS = (b",", b"[", b"{")  # a value, nearly
-
-
-class NotAListError(ValueError):
-    """A page is not a JSON list."""
 
 
 class Crowded(NamedTuple):
@@ -46,12 +44,12 @@ Entry = Mapping[str, object] | Crowded  # a mapping has an "id" that is one; the
 def entries_in(content: bytes) -> Iterator[tuple[Entry, ...]]:
     """The entries of a page that name a model, in groups that are bounded.
 
-    Raises NotAListError for what is not a JSON list, SourceError for one that holds too much.
+    Raises SourceError for what is not a JSON list, and for one that holds too much.
     """
     if bounds_fault(content, MAX_DEPTH, MAX_TEXT_VALUES) is None:
         read = _value(content)
         if not isinstance(read, list):
-            raise NotAListError
+            raise _no_list()
         yield tuple(entry for one in read if (entry := _entry(one)))
     else:
         yield from _groups(content)
@@ -96,8 +94,13 @@ def _value(content: bytes) -> object:
     try:
         value: object = json.loads(content)
     except ValueError:
-        raise NotAListError from None
+        raise _no_list() from None
     return value
+
+
+def _no_list() -> SourceError:
+    detail = f"the list of models is not a JSON list: is {quoted(constants.ENDPOINT)} a Hub?"
+    return SourceError(Reason.BAD_RESPONSE, detail)
 
 
 def _pieces(content: bytes) -> Iterator[bytes]:
@@ -108,4 +111,4 @@ def _pieces(content: bytes) -> Iterator[bytes]:
     try:
         return map(bytes, _CUT_UP(content))
     except (msgspec.DecodeError, RecursionError):
-        raise NotAListError from None
+        raise _no_list() from None

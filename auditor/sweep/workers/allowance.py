@@ -14,7 +14,7 @@ from auditor.downloader.retry import WINDOW
 from auditor.downloader.waits import Talk
 from auditor.errors import Reason, SourceError
 from auditor.sweep.policy import Policy
-from auditor.sweep.workers.budget import NO_ANSWER, Budget
+from auditor.sweep.workers.budget import Budget
 
 
 class ByteGate:
@@ -106,9 +106,6 @@ class Allowance(Governor):
 
     def note(self, turn: Turn, status: int, headers: Mapping[str, str]) -> None:
         self._budget.note(turn, status, headers)
-
-    def lost(self, turn: Turn) -> None:
-        self._budget.note(turn, NO_ANSWER, {})
 
     def held(self, seconds: float) -> None:
         """Not the model's fault, unless it is asked for again and again."""

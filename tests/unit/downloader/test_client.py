@@ -11,7 +11,7 @@ from auditor.downloader.client import shared_client
 from auditor.downloader.fetching import ignore_message
 from auditor.downloader.http import Session
 from auditor.downloader.model_argument import HubModel
-from auditor.downloader.transport import Address, TransportError
+from auditor.downloader.transport import plain_url
 from auditor.errors import Reason, SourceError
 
 MODEL = HubModel(id="o/n")
@@ -72,7 +72,7 @@ def test_a_name_that_no_machine_has_is_not_asked_for_again(model, machine):
 
 
 def body_of(url):
-    reply = shared_client().ask(Address.of(url), {}, 10.0)
+    reply = shared_client().ask(plain_url(url), {}, 10.0)
     try:
         return b"".join(reply.pieces())
     finally:
@@ -88,7 +88,7 @@ def test_a_proxy_of_the_environment_is_asked(name, model, machine):
         assert body_of("http://model.invalid/x") == b"hello"
         assert [path for path, _ in proxy.asked] == ["http://model.invalid/x"]
         machine.setenv("NO_PROXY", "model.invalid")
-        with pytest.raises(TransportError):
+        with pytest.raises(SourceError):
             body_of("http://model.invalid/x")
 
 

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from auditor.containers.bounded_json import MAX_TEXT_VALUES
 from auditor.downloader import model_list_page
-from auditor.downloader.model_list_page import MAX_FILES, Crowded, NotAListError, entries_in
+from auditor.downloader.model_list_page import MAX_FILES, Crowded, entries_in
 from auditor.errors import Reason, SourceError
 
 WORDS = st.text("abcxyz", min_size=1, max_size=8)
@@ -43,17 +43,17 @@ def test_cut_up_or_at_once_a_page_has_the_same_entries(page, plain, indent):
 @given(PAGES.map(json.dumps), st.integers(0, 100))
 def test_a_page_that_breaks_off_is_no_list_either_way(text, share):
     content = text.encode()[: len(text) * share // 101]
-    with pytest.raises(NotAListError):
+    with pytest.raises(SourceError, match="is not a JSON list"):
         read(content)
-    with pytest.raises(NotAListError):
+    with pytest.raises(SourceError, match="is not a JSON list"):
         list(model_list_page._groups(content))  # noqa: SLF001 - as above
 
 
 @pytest.mark.parametrize("text", ["", "{}", '{"a": [{"id": "o/n"}]}', '"x"', "null", "<html>"])
 def test_what_is_no_list_is_told(text):
-    with pytest.raises(NotAListError):
+    with pytest.raises(SourceError, match="is not a JSON list"):
         read(text.encode())
-    with pytest.raises(NotAListError):
+    with pytest.raises(SourceError, match="is not a JSON list"):
         list(model_list_page._groups(text.encode()))  # noqa: SLF001 - as above
 
 
@@ -103,5 +103,5 @@ def test_a_page_of_too_many_values_is_too_large(monkeypatch):
 
 
 def test_a_page_that_is_nested_without_end_is_no_list():
-    with pytest.raises(NotAListError):
+    with pytest.raises(SourceError, match="is not a JSON list"):
         read(b"[" * 200_000)
