@@ -31,7 +31,7 @@ from auditor.downloader.http_errors import require_online
 from auditor.downloader.hub_settings import endpoint, endpoint_url, usable_token
 from auditor.downloader.model_argument import HubModel
 from auditor.downloader.parallel import AT_HAND, ByDistance, threads
-from auditor.downloader.waits import Talk, header_progress
+from auditor.downloader.waits import ReadingProgress, Talk, headers_read
 from auditor.errors import CheckpointError, Reason, SourceError
 from auditor.messages import quoted
 from auditor.tensors import Span
@@ -55,7 +55,7 @@ def read(
     require_online()
     talk = Talk.of(say)
     session = Session(model, usable_token(token), talk)
-    progress = header_progress(talk.progress, lambda: session.fetched.bytes)
+    progress = ReadingProgress(talk.progress, headers_read(lambda: session.fetched.bytes))
     with threads(_AT_ONCE, session.stop) as far, threads(AT_HAND, session.stop) as near:
         pool = ByDistance(near, far, lambda: session.distance)
         asked = pool.submit(fetch_listing, model, session)

@@ -126,7 +126,7 @@ _SOON = 1.0  # seconds that are not worth a word
 _STEP = 0.1  # seconds between two words
 
 
-class Progress:
+class ReadingProgress:
     """Shows a line at most ten times a second, once something takes more than a second."""
 
     def __init__(
@@ -152,25 +152,12 @@ class Progress:
             self._show(f"{self._line(done, of, seconds)}; {left:.0f} s left")
 
 
-def header_progress(
-    show: Callable[[str | None], None],
-    received: Callable[[], int],
-    clock: Callable[[], float] = time.monotonic,
-) -> Progress:
-    """How many headers of how many are read; `received` counts their bytes."""
-    return Progress(
-        show,
-        lambda done, of, _: f"{done:,} of {of:,} headers read, {received() / 1e6:,.1f} MB",
-        clock,
-    )
+def headers_read(received: Callable[[], int]) -> Callable[[int, int, float], str]:
+    """`5 of 10 headers read, 2.5 MB`; `received` counts the bytes."""
+    return lambda done, of, _: f"{done:,} of {of:,} headers read, {received() / 1e6:,.1f} MB"
 
 
-def number_progress(show: Callable[[str | None], None]) -> Progress:
-    """How many of how many bytes of numbers are read, and how fast."""
-    return Progress(
-        show,
-        lambda done, of, seconds: (
-            f"{done / 1e9:,.1f} of {of / 1e9:,.1f} GB of numbers read, "
-            f"{done / seconds / 1e9:.1f} GB/s"
-        ),
-    )
+def numbers_read(done: int, of: int, seconds: float) -> str:
+    """`0.5 of 1.2 GB of numbers read, 2.1 GB/s`, of numbers of bytes."""
+    speed = done / seconds / 1e9
+    return f"{done / 1e9:,.1f} of {of / 1e9:,.1f} GB of numbers read, {speed:.1f} GB/s"

@@ -16,7 +16,7 @@ from typing import NamedTuple
 import numpy as np
 
 from auditor.downloader.local_file import BLOCK, Extent, RegularFile, open_regular_file
-from auditor.downloader.waits import number_progress
+from auditor.downloader.waits import ReadingProgress, numbers_read
 from auditor.reconciler.tensor_values import TensorValues
 from auditor.tensors import Span
 from auditor.values.number_formats import Bytes
@@ -84,7 +84,7 @@ class NumbersReader:
     def _count(self, runs: list[_Run]) -> list[NumberTally]:
         tallies = [NumberTally() for _ in runs]
         work, size = iter(enumerate(runs)), sum(run.span.length for run in runs)
-        progress = number_progress(self._show)
+        progress = ReadingProgress(self._show, numbers_read)
         threads = [
             threading.Thread(target=self._work, args=(work, tallies), daemon=True)
             for _ in range(min(self._threads, len(runs)))

@@ -16,7 +16,7 @@ from auditor.downloader.fetching import fetch
 from auditor.downloader.local_file import read_all
 from auditor.downloader.model_argument import HubModel, parse_model
 from auditor.downloader.parallel import threads
-from auditor.downloader.waits import STOPPED, Talk, number_progress
+from auditor.downloader.waits import STOPPED, ReadingProgress, Talk, numbers_read
 from auditor.errors import Reason, SourceError, UsageError
 from auditor.messages import listed, quoted
 from auditor.reconciler.findings import BadDigest
@@ -136,7 +136,7 @@ class _Progress:
 
     def __init__(self, talk: Talk, pairs: Sequence[tuple[RepoFile, RepoFile]]) -> None:
         self._show = talk.progress
-        self._tell = number_progress(self._show)
+        self._tell = ReadingProgress(self._show, numbers_read)
         self._size = sum(file.size or 0 for file, _ in pairs)
         self._lock = Lock()
         self._done = 0
