@@ -107,11 +107,8 @@ _MOST_SKIPPED = MAX_HEADER + LENGTH_BYTES
 _CONTENT_RANGE = re.compile(r"bytes (\d{1,18})-(\d{1,18})/(\d{1,18}|\*)")
 
 
-def whole_body(
-    limit: int, file: RepoFile | None, what: str = "the listing"
-) -> Callable[[Answer], bytes]:
-    """Takes a whole body of at most `limit` bytes, as long as the listing says."""
-    name = file.name if file else what
+def whole_body(limit: int, name: str, size: int | None = None) -> Callable[[Answer], bytes]:
+    """Takes a whole body of at most `limit` bytes, and of `size`, if the listing says so."""
 
     def take(answer: Answer) -> bytes:
         if answer.partial:
@@ -119,9 +116,9 @@ def whole_body(
         content = answer.upto(limit + 1)
         if len(content) > limit:
             raise too_large(name, "more", limit)
-        if file and file.size not in {None, len(content)}:
+        if size not in {None, len(content)}:
             detail = f"{answer.host} sent {len(content):,} bytes of {quoted(name)}"
-            raise PassingError(Reason.BAD_RESPONSE, f"{detail}, which has {file.size:,}")
+            raise PassingError(Reason.BAD_RESPONSE, f"{detail}, which has {size:,}")
         return content
 
     return take
@@ -137,20 +134,18 @@ def part_of_file(
 
     def take(answer: Answer) -> Received:
         size = _size(answer, file, span)
-        if answer.partial:
-            stop = span.stop if size is None else min(span.stop, size)
-            data = answer.upto(stop - span.start)
-        else:
-            if end is None or span.stop > _MOST_SKIPPED:
+        begins = span.start if answer.partial else 0  # the body, in the file
+        stop = span.stop
+        if not answer.partial:
+            if end is None or stop > _MOST_SKIPPED:
                 whole = f"{answer.host} sends the whole of {quoted(file.name)}"
                 where = f"the part at byte {span.start:,} is too far from its start to wait for"
-                raise SourceError(
-                    Reason.BAD_RESPONSE, f"{whole} where a part is asked for: {where}"
-                )
-            data = answer.upto(span.stop)
-            stop = max(span.stop, end(data, size)) if span.start == 0 else span.stop
-            stop = stop if size is None else min(stop, size)
-            data = answer.upto(stop)[span.start :]
+                detail = f"{whole} where a part is asked for: {where}"
+                raise SourceError(Reason.BAD_RESPONSE, detail)
+            if span.start == 0:
+                stop = max(stop, end(answer.upto(stop), size))
+        stop = stop if size is None else min(stop, size)
+        data = answer.upto(stop - begins)[span.start - begins :]
         if len(data) != stop - span.start:
             detail = f"{answer.host} sent {len(data):,} bytes of {stop - span.start:,} asked for"
             raise PassingError(Reason.BAD_RESPONSE, detail)
@@ -161,11 +156,8 @@ def part_of_file(
 
 def _size(answer: Answer, file: RepoFile, span: Span) -> int | None:
     """The whole file's size, on which the listing and every header of the answer must agree."""
-    claims = {file.size, answer.linked_size}
-    if answer.partial:
-        claims.add(_total(answer, span))
-    else:
-        claims.add(answer.length)
+    told = _total(answer, span) if answer.partial else answer.length
+    claims = {file.size, answer.linked_size, told}
     sizes = sorted(size for size in claims if size is not None)
     if len(sizes) > 1:
         detail = f"{answer.host} and the Hub disagree on the size of {quoted(file.name)}"

@@ -161,9 +161,9 @@ def _framing_fault(status: int, headers: Mapping[str, str]) -> str | None:
 
     Parsers differ here, and a forged answer can make use of that.
     """
-    encoding = headers.get("transfer-encoding")
     if status == _SWITCHING:
         return "it changes to another protocol, which was not asked for"
+    encoding = headers.get("transfer-encoding")
     if encoding is not None and "content-length" in headers:
         return "it has both a Transfer-Encoding and a Content-Length"
     if encoding is not None and encoding.strip().lower() != "chunked":

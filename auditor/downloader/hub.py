@@ -69,7 +69,7 @@ def fetch_listing(model: HubModel, session: Session) -> Listing:
     """The commit and the files of a model, for one request."""
     revision = quote(model.revision or constants.DEFAULT_REVISION, safe="")
     address = f"{endpoint()}/api/models/{model.id}/revision/{revision}?blobs=true"
-    return parse_listing(session.get(address, whole_body(MAX_LISTING, None)), model.id)
+    return parse_listing(session.get(address, whole_body(MAX_LISTING, "the listing")), model.id)
 
 
 def read_listing(
@@ -138,7 +138,8 @@ class _HubFiles:
         return TextFile(name=file.name, content=content)
 
     def _whole(self, file: RepoFile, limit: int) -> bytes:
-        return self._session.get(self._url(file), whole_body(limit, file), commit=self._commit)
+        take = whole_body(limit, file.name, file.size)
+        return self._session.get(self._url(file), take, commit=self._commit)
 
     def header(self, file: RepoFile, first: int = FIRST_READ) -> WeightHeader:
         def read(span: Span, end: Callable[[bytes, int | None], int]) -> Received:

@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import suppress
 from hashlib import blake2b
 from urllib.parse import urlencode
 
@@ -94,8 +95,8 @@ def _id_of(entry: Entry) -> str:
 
 def _page(answer: Answer) -> tuple[bytes, str | None]:
     """A page, and the address of the next one."""
-    whole = whole_body(MAX_PAGE, None, "a page of the list of models")
-    return whole(answer), _following(answer)
+    content = whole_body(MAX_PAGE, "a page of the list of models")(answer)
+    return content, _following(answer)
 
 
 def _following(answer: Answer) -> str | None:
@@ -103,17 +104,11 @@ def _following(answer: Answer) -> str | None:
     found = _NEXT.search(answer.headers.get("link", ""))
     if not found:
         return None
-    if not _of_the_hub(found[1]):
-        detail = f"the list of models goes on at {quoted(found[1])}, which is not of the Hub"
-        raise SourceError(Reason.BAD_RESPONSE, detail)
-    return found[1]
-
-
-def _of_the_hub(address: str) -> bool:
-    try:
-        return plain_url(address).origin_ascii == endpoint_url().origin_ascii
-    except ValueError:
-        return False
+    with suppress(ValueError):
+        if plain_url(found[1]).origin_ascii == endpoint_url().origin_ascii:
+            return found[1]
+    detail = f"the list of models goes on at {quoted(found[1])}, which is not of the Hub"
+    raise SourceError(Reason.BAD_RESPONSE, detail)
 
 
 def _digest(*names: str) -> bytes:

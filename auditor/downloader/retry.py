@@ -77,13 +77,10 @@ class Patience:
                     raise _given_up(fault, tried) from fault
                 wait = next_wait(fault, tried, waited)
                 waited += wait
-                self._wait(fault, wait)
+                if fault.wait is not None:
+                    self._held(wait)
+                self._waits.rest_through(Wait(str(fault), wait), self._over)
         raise SourceError(Reason.UNREACHABLE, STOPPED)
-
-    def _wait(self, fault: PassingError, seconds: float) -> None:
-        if fault.wait is not None:
-            self._held(seconds)
-        self._waits.rest_through(Wait(str(fault), seconds), self._over)
 
 
 def next_wait(fault: PassingError, tried: int, waited: float) -> float:

@@ -25,9 +25,8 @@ class Wait(NamedTuple):
         return f"{self.why}; waiting {self.seconds:.0f} s"
 
 
-Show = Callable[
-    [Wait | None], None
-]  # called with a wait again and again, and with None when it is over
+# Called with a wait again and again, and with None when it is over.
+Show = Callable[[Wait | None], None]
 
 
 class InLines:
@@ -38,22 +37,19 @@ class InLines:
     ) -> None:
         self._say = say
         self._clock = clock
-        self._shown: tuple[str, float] | None = None  # what was waited for, and until when
-        self._said = 0.0  # when
+        self._why: str | None = None  # of the wait that was shown last
+        self._until = self._said = 0.0  # when that ends, and when it was shown
 
     def __call__(self, wait: Wait | None) -> None:
-        now = self._clock()
         if wait is None:
-            self._shown = None
-        elif not self._is_shown(wait, now) or now - self._said >= _EVERY:
-            self._shown, self._said = (wait.why, now + wait.seconds), now
+            self._why = None
+            return
+        now = self._clock()
+        until = now + wait.seconds
+        same = wait.why == self._why and abs(until - self._until) < _SAME
+        if not same or now - self._said >= _EVERY:
+            self._why, self._until, self._said = wait.why, until, now
             self._say(wait.shown)
-
-    def _is_shown(self, wait: Wait, now: float) -> bool:
-        if self._shown is None:
-            return False
-        why, until = self._shown
-        return why == wait.why and abs(now + wait.seconds - until) < _SAME
 
 
 class Waits:
