@@ -9,7 +9,7 @@ from urllib.parse import urlencode
 from auditor.downloader.answers import Answer, whole_body
 from auditor.downloader.http import Session
 from auditor.downloader.hub_settings import endpoint, endpoint_url
-from auditor.downloader.model_list_page import Crowded, Entry, entries_in
+from auditor.downloader.model_list_page import ListEntry, entries_in
 from auditor.downloader.transport import plain_url
 from auditor.errors import Reason, SourceError
 from auditor.messages import quoted
@@ -64,7 +64,7 @@ class ListWalk:
 
 def pages(
     session: Callable[[], Session], query: Iterable[tuple[str, str]]
-) -> Iterator[tuple[Entry, ...]]:
+) -> Iterator[tuple[ListEntry, ...]]:
     """The pages of /api/models; of each the entries whose id is a model's.
 
     Each page is asked for by a `session` of its own, with bounds of its own; one that holds very
@@ -84,13 +84,9 @@ def pages(
         ids: list[str] = []
         for part in entries_in(content):
             yield part
-            ids += (_id_of(entry) for entry in part)
+            ids += (entry.id for entry in part)
         if address is not None:
             walk.bring(ids)
-
-
-def _id_of(entry: Entry) -> str:
-    return entry.id if isinstance(entry, Crowded) else str(entry["id"])
 
 
 def _page(answer: Answer) -> tuple[bytes, str | None]:

@@ -22,7 +22,7 @@ _TIME_OUTS = 1.4  # times HF_HUB_DOWNLOAD_TIMEOUT, if that is longer
 _TOO_SHORT = 0.1  # of all these seconds: no attempt is made for less
 
 _TOO_MANY = 429
-_MOST_DIGITS = 9  # of a Retry-After: 30 years, which is as good as for ever
+_MOST_SECONDS = 10**9  # 30 years, which is as good as for ever
 _LONGEST_DATE = 64  # characters; an HTTP date has 29
 
 
@@ -111,7 +111,7 @@ def asked_wait(status: int, headers: Mapping[str, str]) -> float | None:
     """The seconds that a refusal asks to wait: Retry-After, else the end of the rate window."""
     after = headers.get("retry-after", "").strip()
     if after.isascii() and after.isdecimal():
-        return float(after) if len(after) <= _MOST_DIGITS else float(10**_MOST_DIGITS)
+        return min(float(after), float(_MOST_SECONDS))
     if (until := _date(after)) is not None:
         return max(0.0, (until - datetime.now(UTC)).total_seconds())
     limit = rate_limit(headers)
@@ -141,7 +141,6 @@ WINDOW = 300
 
 _MOST_CHARACTERS = 256  # of a header; the Hub's have 22 and 40
 _MOST_REQUESTS = 10**9  # ten thousand times what the Hub's largest plan allows in a window
-_MOST_SECONDS = 10**9  # 30 years
 
 _LIMIT = re.compile(
     r'(?:"(\w{1,32})"\s*;|(?:^|,))\s*r\s*=\s*(\d+)\s*;\s*t\s*=\s*(\d+)(?!\w)', re.ASCII
