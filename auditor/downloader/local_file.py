@@ -80,21 +80,20 @@ class RegularFile:
         """What is stored and what is a hole of a span, in order; all stored where none can tell."""
         at = span.start
         while at < span.stop:
-            data = min(self._seek(at, "SEEK_DATA", at, span.stop), span.stop)
+            data = self._next(os.SEEK_DATA, at, span.stop, otherwise=at)
             if data > at:
                 yield Extent(Span(at, data), hole=True)
-            hole = min(self._seek(data, "SEEK_HOLE", span.stop, span.stop), span.stop)
+            hole = self._next(os.SEEK_HOLE, data, span.stop, otherwise=span.stop)
             if hole > data:
                 yield Extent(Span(data, hole), hole=False)
-            at = max(hole, data)
+            at = hole
 
-    def _seek(self, at: int, whence: str, otherwise: int, no_more: int) -> int:
-        if at >= no_more or not hasattr(os, whence):
-            return otherwise
+    def _next(self, whence: int, at: int, stop: int, *, otherwise: int) -> int:
+        """Where data, or a hole, is next before `stop`; `otherwise` where none can tell."""
         try:
-            return max(os.lseek(self._descriptor, at, getattr(os, whence)), at)
+            return min(max(os.lseek(self._descriptor, at, whence), at), stop)
         except OSError as error:
-            return no_more if error.errno == errno.ENXIO else otherwise
+            return stop if error.errno == errno.ENXIO else otherwise
 
     def require_unchanged(self) -> None:
         """Raises SourceError where somebody wrote to the file since it was opened, or took it."""
@@ -136,7 +135,7 @@ def unreadable_file(path: Path, fault: str) -> SourceError:
 def _open(path: str, flags: int) -> int:
     # Between the stat and the open a FIFO may have taken the file's place: without this flag
     # the open would wait for a writer.
-    return os.open(path, flags | getattr(os, "O_NONBLOCK", 0))
+    return os.open(path, flags | os.O_NONBLOCK)
 
 
 def _kind_fault(status: os.stat_result) -> str | None:

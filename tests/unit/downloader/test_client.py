@@ -71,6 +71,13 @@ def test_a_name_that_no_machine_has_is_not_asked_for_again(model, machine):
     assert (error.value.reason, waits) == (Reason.UNREACHABLE, [])
 
 
+@pytest.mark.parametrize("text", ["http://u:p@a.b/x?y#z", "//u@a.b/x?y", "//a.b/x?y#u:p@c"])
+def test_an_address_is_asked_for_without_a_user_and_a_fragment(text):
+    base = plain_url("http://v:q@c.d/")
+    assert str(plain_url(text, base)) == "http://a.b/x?y"
+    assert str(base) == "http://c.d/"
+
+
 def body_of(url):
     reply = shared_client().ask(plain_url(url), {}, 10.0)
     try:
