@@ -183,8 +183,11 @@ def _translated(url: Url) -> Iterator[None]:
         raise PassingError(Reason.TIMED_OUT, f"{url.host_str} did not answer in time") from error
     except ConnectError as error:
         raise _unconnected(url, error) from error
-    except (BuilderError, ValueError) as error:  # a header, or an address, that cannot be sent
-        raise UsageError(f"{quoted(str(url))} cannot be asked for: {error}") from error
+    except BuilderError as error:
+        raise UsageError(f"{quoted(str(url))} cannot be asked for: {_said(error)}") from error
+    except ValueError:  # which tells the header's value, perhaps a token
+        detail = f"{quoted(str(url))} cannot be asked for: a header holds what cannot be sent"
+        raise UsageError(detail) from None
     except RequestError as error:
         raise _broken_off(url, _said(error)) from error
 

@@ -29,12 +29,11 @@ _LONGEST_DATE = 64  # characters; an HTTP date has 29
 class PassingError(SourceError):
     """A fault that may be gone at the next attempt."""
 
-    def __init__(
-        self, reason: Reason, message: str, wait: float | None = None, silence: float = 0.0
-    ) -> None:
+    silence = 0.0  # seconds for which there was no answer
+
+    def __init__(self, reason: Reason, message: str, wait: float | None = None) -> None:
         super().__init__(reason, message)
         self.wait = wait  # seconds that the server asked for
-        self.silence = silence  # seconds for which there was no answer
 
 
 class Patience:
