@@ -155,15 +155,17 @@ class Session:
     ) -> T:
         """The same of one attempt, which may go unanswered for so many seconds."""
         there, left = plain_url(url), silence or patience()
-        hub, before = there.origin_ascii, None
+        hub = there.origin_ascii
         headers = self._headers | self._authorization
         if span is not None:
             headers["range"] = span.http_range
+        answer: Answer | None = None
         for _ in range(_MOST_REDIRECTS + 1):
             by_hub = there.origin_ascii == hub
             if not by_hub:  # is not sent the token, nor is what it redirects to
                 headers.pop("authorization", None)
-            with self._answered(there, headers, left, before, by_hub=by_hub) as answer:
+            with self._replied(there, headers, left, by_hub=by_hub) as reply:
+                answer = Answer(reply, self._count, answer)
                 if not (answer.status in {_OK, _PARTIAL} or answer.redirects):
                     text = answer.upto(_MOST_OF_AN_ERROR)
                     raise refusal_error(self._model, answer, text, by_hub=by_hub)
@@ -175,27 +177,21 @@ class Session:
                 with self._lock:
                     self._redirects += 1
                 _drain(answer)
-                there, before = _redirected(answer), answer
+                there = _redirected(answer)
                 left = max(_LEAST_SILENCE, left - answer.age)
         detail = f"{plain_url(url).host_str} redirects more than {_MOST_REDIRECTS} times"
         raise SourceError(Reason.BAD_RESPONSE, detail)
 
     @contextmanager
-    def _answered(
-        self,
-        url: Url,
-        headers: Mapping[str, str],
-        silence: float,
-        before: Answer | None,
-        *,
-        by_hub: bool,
-    ) -> Iterator[Answer]:
-        """The answer to one request, until its body has been read as far as is wanted."""
+    def _replied(
+        self, url: Url, headers: Mapping[str, str], silence: float, *, by_hub: bool
+    ) -> Iterator[Reply]:
+        """The reply to one request, until its body has been read as far as is wanted."""
         turn = self._governor.admit(url.path) if by_hub else None
         since = time.monotonic()
         try:
             with closing(self._ask(url, headers, silence, turn)) as reply:
-                yield Answer(reply, self._count, before)
+                yield reply
         except PassingError as fault:
             if fault.reason is Reason.TIMED_OUT:
                 fault.silence = time.monotonic() - since
@@ -241,7 +237,7 @@ def _require_plain(answer: Answer) -> None:
 def _drain(answer: Answer) -> None:
     """Read the body of a redirect where it is short, so that its connection can be used again."""
     if answer.length is not None and answer.length <= _MOST_OF_A_REDIRECT:
-        answer.upto(answer.length + 1)  # one more than there is: the reading ends, and is seen to
+        answer.upto(answer.length + 1)  # one more than there is, so that its end is seen
 
 
 def _redirected(answer: Answer) -> Url:
