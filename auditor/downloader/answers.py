@@ -1,4 +1,4 @@
-"""Answers: a body, read as far as is asked, and what is taken of it: a file, or a part of one.
+"""Answers, whose bodies are read as far as is asked, and what is taken of one: a file, or a part.
 
 A body is left where it is slow or comes in crumbs, and taken within bounds and as announced alone.
 """
@@ -26,30 +26,58 @@ _SLOWEST = 4 * 1024
 _MOST_PIECES, _CRUMB = 10_000, 256
 
 _PARTIAL = 206
+_REDIRECTS = frozenset((301, 302, 303, 307, 308))
 
 
-class Body:
-    """An answer's body, read from the start as far as is asked."""
+class Answer:
+    """One answer on the way to a file: a redirect, a refusal, or the file itself."""
 
     def __init__(
-        self, reply: Reply, count: Callable[[int], None], within: float, since: float
+        self, reply: Reply, count: Callable[[int], None], before: "Answer | None" = None
     ) -> None:
-        """`count` gets numbers of bytes; the pace counts from `within` seconds after `since` on."""
-        self._host = reply.address.host
+        """`count` gets numbers of bytes as they are read; `before` redirected to this one."""
+        self.url = reply.url
+        self.host = reply.url.host_str
+        self.status = reply.status
+        self.partial = reply.status == _PARTIAL
+        self.redirects = reply.status in _REDIRECTS and "location" in reply.headers
+        self.headers: Mapping[str, str] = reply.headers
+        self.length = reply.length
+        # What all answers until this one say: of which commits the file is, and its whole size.
+        self.commits: frozenset[str] = before.commits if before else frozenset()
+        if "x-repo-commit" in reply.headers:  # of several answers, or several of one
+            commits = reply.headers["x-repo-commit"].split(",")
+            self.commits |= {one.strip() for one in commits}
+        self.linked_size: int | None = before.linked_size if before else None
+        if "x-linked-size" in reply.headers:
+            self.linked_size = whole_number(reply.headers["x-linked-size"])
+        self._since, self._within = reply.since, reply.within
         self._count = count
         self._pieces = reply.pieces()
         self._data = bytearray()
         self._read = 0  # pieces
-        self._within = within
-        self._since = since
 
     @property
     def age(self) -> float:
         """Seconds since the request went."""
         return time.monotonic() - self._since
 
+    @property
+    def commit(self) -> str | None:
+        """The commit that the file is of; None: the Hub names none, or several."""
+        return next(iter(self.commits)) if len(self.commits) == 1 else None
+
+    def require_commit(self, expected: str) -> None:
+        """Raises SourceError where it is of another commit, or is the file and names none."""
+        if others := sorted(self.commits - {expected}):
+            detail = f"the Hub answered with commit {quoted(others[0])}, not {expected}"
+            raise SourceError(Reason.COMMIT_MOVED, detail)
+        if not self.commits and not self.redirects:
+            detail = "the answer names no commit (X-Repo-Commit): is a proxy in the way?"
+            raise SourceError(Reason.BAD_RESPONSE, detail)
+
     def upto(self, stop: int) -> bytes:
-        """The first `stop` bytes; fewer where the body is shorter."""
+        """The first `stop` bytes of the body; fewer where it is shorter."""
         while len(self._data) < stop:
             piece = next(self._pieces, None)
             if piece is None:
@@ -65,26 +93,11 @@ class Body:
         self._read += 1
         size = len(self._data)
         if self.age > self._within + size / _SLOWEST:
-            detail = f"{self._host} sends too slowly: {size:,} bytes"
+            detail = f"{self.host} sends too slowly: {size:,} bytes"
             raise PassingError(Reason.TIMED_OUT, f"{detail} in {self._within:.0f} s and more")
         if self._read > _MOST_PIECES + size / _CRUMB:
-            detail = f"{self._host} sends {size:,} bytes in more than {self._read - 1:,} pieces"
+            detail = f"{self.host} sends {size:,} bytes in more than {self._read - 1:,} pieces"
             raise PassingError(Reason.BAD_RESPONSE, detail)
-
-
-class Answer:
-    """The file's answer: its status, its headers, and as much of its body as is asked for."""
-
-    def __init__(
-        self, reply: Reply, body: Body, linked_size: int | None, commit: str | None
-    ) -> None:
-        self.host = reply.address.host
-        self.partial = reply.status == _PARTIAL
-        self.headers: Mapping[str, str] = reply.headers
-        self.length = reply.length
-        self.body = body
-        self.linked_size = linked_size  # the whole file's, as the redirect to it said
-        self.commit = commit  # of which it is, as the Hub said
 
 
 # Bytes up to which a file is read from its start where the server does not know ranges: the
@@ -94,19 +107,18 @@ _MOST_SKIPPED = MAX_HEADER + LENGTH_BYTES
 _CONTENT_RANGE = re.compile(r"bytes (\d{1,18})-(\d{1,18})/(\d{1,18}|\*)")
 
 
-def whole_body(limit: int, file: RepoFile | None) -> Callable[[Answer], bytes]:
-    """Takes a whole body of at most `limit` bytes, as long as the listing says."""
+def whole_body(limit: int, name: str, size: int | None = None) -> Callable[[Answer], bytes]:
+    """Takes a whole body of at most `limit` bytes, and of `size`, if the listing says so."""
 
     def take(answer: Answer) -> bytes:
-        name = file.name if file else "the listing"
         if answer.partial:
             raise SourceError(Reason.BAD_RESPONSE, f"{answer.host} sent only a part of {name}")
-        content = answer.body.upto(limit + 1)
+        content = answer.upto(limit + 1)
         if len(content) > limit:
             raise too_large(name, "more", limit)
-        if file and file.size not in {None, len(content)}:
+        if size not in {None, len(content)}:
             detail = f"{answer.host} sent {len(content):,} bytes of {quoted(name)}"
-            raise PassingError(Reason.BAD_RESPONSE, f"{detail}, which has {file.size:,}")
+            raise PassingError(Reason.BAD_RESPONSE, f"{detail}, which has {size:,}")
         return content
 
     return take
@@ -122,20 +134,18 @@ def part_of_file(
 
     def take(answer: Answer) -> Received:
         size = _size(answer, file, span)
-        if answer.partial:
-            stop = span.stop if size is None else min(span.stop, size)
-            data = answer.body.upto(stop - span.start)
-        else:
-            if end is None or span.stop > _MOST_SKIPPED:
+        begins = span.start if answer.partial else 0  # the body, in the file
+        stop = span.stop
+        if not answer.partial:
+            if end is None or stop > _MOST_SKIPPED:
                 whole = f"{answer.host} sends the whole of {quoted(file.name)}"
                 where = f"the part at byte {span.start:,} is too far from its start to wait for"
-                raise SourceError(
-                    Reason.BAD_RESPONSE, f"{whole} where a part is asked for: {where}"
-                )
-            data = answer.body.upto(span.stop)
-            stop = max(span.stop, end(data, size)) if span.start == 0 else span.stop
-            stop = stop if size is None else min(stop, size)
-            data = answer.body.upto(stop)[span.start :]
+                detail = f"{whole} where a part is asked for: {where}"
+                raise SourceError(Reason.BAD_RESPONSE, detail)
+            if span.start == 0:
+                stop = max(stop, end(answer.upto(stop), size))
+        stop = stop if size is None else min(stop, size)
+        data = answer.upto(stop - begins)[span.start - begins :]
         if len(data) != stop - span.start:
             detail = f"{answer.host} sent {len(data):,} bytes of {stop - span.start:,} asked for"
             raise PassingError(Reason.BAD_RESPONSE, detail)
@@ -146,11 +156,8 @@ def part_of_file(
 
 def _size(answer: Answer, file: RepoFile, span: Span) -> int | None:
     """The whole file's size, on which the listing and every header of the answer must agree."""
-    claims = {file.size, answer.linked_size}
-    if answer.partial:
-        claims.add(_total(answer, span))
-    else:
-        claims.add(answer.length)
+    told = _total(answer, span) if answer.partial else answer.length
+    claims = {file.size, answer.linked_size, told}
     sizes = sorted(size for size in claims if size is not None)
     if len(sizes) > 1:
         detail = f"{answer.host} and the Hub disagree on the size of {quoted(file.name)}"

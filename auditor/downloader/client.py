@@ -5,6 +5,7 @@ certificates from the environment (HTTPS_PROXY, NO_PROXY, SSL_CERT_FILE and thei
 """
 
 import os
+import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from datetime import timedelta
@@ -20,20 +21,12 @@ from pyreqwest.exceptions import (
     RequestError,
     RequestTimeoutError,
 )
+from pyreqwest.http import Url
 from pyreqwest.request import SyncStreamRequest
 
-from auditor.downloader.transport import (
-    Address,
-    BadAddressError,
-    BrokenAnswerError,
-    TooLateError,
-    TransportError,
-    UnknownHostError,
-    UntrustedCertificateError,
-    patience,
-    whole_number,
-)
-from auditor.errors import UsageError
+from auditor.downloader.retry import PassingError
+from auditor.downloader.transport import patience, whole_number
+from auditor.errors import Reason, SourceError, UsageError
 from auditor.messages import quoted
 
 # Bytes of one stream, and of all of a connection, that may be under way over HTTP/2. With the
@@ -60,26 +53,30 @@ class Client:
         self._client = client
         self._seconds = seconds
 
-    def ask(self, address: Address, headers: Mapping[str, str], silence: float) -> "Reply":
-        """The answer to a GET, which may be a redirect; raises TransportError if no answer comes.
+    def ask(self, url: Url, headers: Mapping[str, str], silence: float) -> "Reply":
+        """The answer to a GET, which may be a redirect; raises SourceError if no answer comes.
 
         Its headers come within `patience`, and so does each piece of its body, or else there is a
         time-out; where `silence` is less, all of it within that many seconds.
         """
-        with _translated():
-            builder = self._client.get(address.url).headers(dict(headers))
+        since, within = time.monotonic(), min(silence, self._seconds)
+        with _translated(url):
+            builder = self._client.get(url).headers(dict(headers))
             if silence < self._seconds:
                 builder = builder.timeout(timedelta(seconds=silence))
             # Nothing is read ahead: the library would wait for 64 KiB before it shows the headers.
-            return Reply(address, builder.streamed_read_buffer_limit(0).build_streamed())
+            stream = builder.streamed_read_buffer_limit(0).build_streamed()
+            return Reply(url, stream, since, within)
 
 
 class Reply:
     """One answer: its status and headers are here, its body is still on the way."""
 
-    def __init__(self, address: Address, stream: SyncStreamRequest) -> None:
+    def __init__(self, url: Url, stream: SyncStreamRequest, since: float, within: float) -> None:
         response = stream.__enter__()
-        self.address = address
+        self.url = url
+        self.since = since  # when it was asked for
+        self.within = within  # seconds from then to its headers, at the most
         self.status = response.status
         self.headers = _headers(response.headers)
         self._stream = stream
@@ -90,13 +87,13 @@ class Reply:
         # wait for that resets the stream, which servers count.
         known = self.length is not None and response.version == _HTTP_1
         self._end = self.length if known else None
-        if self.status == _SWITCHING:
+        if fault := _framing_fault(self.status, self.headers):
             self.close()
-            raise BrokenAnswerError("it changes to another protocol, which was not asked for")
+            raise _broken_off(url, fault)
 
     def pieces(self) -> Iterator[memoryview]:
-        """The body as it comes; raises TransportError where it breaks off."""
-        with _translated():
+        """The body as it comes; raises SourceError where it breaks off."""
+        with _translated(self.url):
             read = 0
             while read != self._end and (piece := self._body.read_chunk()) is not None:
                 read += len(piece)
@@ -159,32 +156,61 @@ def _headers(given: Any) -> Mapping[str, str]:
     return found
 
 
+def _framing_fault(status: int, headers: Mapping[str, str]) -> str | None:
+    """What makes it doubtful where a body ends (RFC 9112, 6.3); None: nothing.
+
+    Parsers differ here, and a forged answer can make use of that.
+    """
+    if status == _SWITCHING:
+        return "it changes to another protocol, which was not asked for"
+    encoding = headers.get("transfer-encoding")
+    if encoding is not None and "content-length" in headers:
+        return "it has both a Transfer-Encoding and a Content-Length"
+    if encoding is not None and encoding.strip().lower() != "chunked":
+        return f"its Transfer-Encoding is {quoted(encoding)}, not chunked"
+    return None
+
+
+# --- errors ---------------------------------------------------------------------------------------
+
+
 @contextmanager
-def _translated() -> Iterator[None]:
-    """Errors of the library, as what they are to a Session."""
+def _translated(url: Url) -> Iterator[None]:
+    """Errors of the library, as what they mean to an audit."""
     try:
         yield
     except RequestTimeoutError as error:
-        raise TooLateError(_said(error)) from error
+        raise PassingError(Reason.TIMED_OUT, f"{url.host_str} did not answer in time") from error
     except ConnectError as error:
-        raise _unconnected(error) from error
+        raise _unconnected(url, error) from error
     except BuilderError as error:
-        raise BadAddressError(_said(error)) from error
+        raise UsageError(f"{quoted(str(url))} cannot be asked for: {_said(error)}") from error
+    except ValueError:  # which tells the header's value, perhaps a token
+        detail = f"{quoted(str(url))} cannot be asked for: a header holds what cannot be sent"
+        raise UsageError(detail) from None
     except RequestError as error:
-        raise BrokenAnswerError(_said(error)) from error
-    except ValueError as error:  # a header, or an address, that cannot be sent
-        raise BadAddressError(str(error)) from error
+        raise _broken_off(url, _said(error)) from error
 
 
-def _unconnected(error: ConnectError) -> TransportError:
+def _unconnected(url: Url, error: ConnectError) -> SourceError:
     """It is raised for a connection that ends before its answer, too."""
-    causes, said = " ".join(_causes(error)), _said(error)
+    host, causes, said = url.host_str, " ".join(_causes(error)), _said(error)
     if _NO_HOST in causes:
-        return UnknownHostError(said.removeprefix("failed to lookup address information: "))
+        said = said.removeprefix("failed to lookup address information: ")
+        detail = f"{host} cannot be found ({said}): is this machine on the network?"
+        return SourceError(Reason.UNREACHABLE, detail)
     if _CERTIFICATE in causes:
-        return UntrustedCertificateError(said.removeprefix(_CERTIFICATE))
-    lost = any(sign in causes for sign in _NO_CONNECTION)
-    return TransportError(said) if lost else BrokenAnswerError(said)
+        said = said.removeprefix(_CERTIFICATE)
+        detail = f"{host} shows a certificate that is not trusted: {said}"
+        return SourceError(Reason.UNREACHABLE, detail)
+    if any(sign in causes for sign in _NO_CONNECTION):
+        return PassingError(Reason.UNREACHABLE, f"no connection to {host}: {said}")
+    return _broken_off(url, said)
+
+
+def _broken_off(url: Url, said: str) -> PassingError:
+    """For what is not HTTP, or ends too early."""
+    return PassingError(Reason.BAD_RESPONSE, f"{url.host_str} broke off its answer: {said}")
 
 
 def _said(error: DetailedPyreqwestError) -> str:

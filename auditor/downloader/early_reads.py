@@ -85,7 +85,7 @@ def _tried(
 def _config(answer: Answer) -> Received:
     if answer.length is None or answer.length > _MOST:
         raise too_large(CONFIG, "more", _MOST)
-    content = whole_body(_MOST, RepoFile(name=CONFIG, size=None))(answer)
+    content = whole_body(_MOST, CONFIG)(answer)
     return Received(content, len(content))
 
 

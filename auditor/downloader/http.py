@@ -8,26 +8,19 @@ from functools import cache
 from math import inf
 from platform import python_version
 from threading import Event
-from typing import Generic, NamedTuple, TypeVar
+from typing import NamedTuple, TypeVar
 
 import huggingface_hub
+from pyreqwest.http import Url
 
 from auditor.checkpoint.snapshot import Fetched
-from auditor.downloader.answers import Answer, Body
+from auditor.downloader.answers import Answer
 from auditor.downloader.client import Reply, shared_client
-from auditor.downloader.http_errors import no_answer_error, refusal_error
+from auditor.downloader.http_errors import refusal_error
 from auditor.downloader.model_argument import HubModel
 from auditor.downloader.parallel import apart_from_signals
 from auditor.downloader.retry import PassingError, Patience
-from auditor.downloader.transport import (
-    Address,
-    BadAddressError,
-    BrokenAnswerError,
-    TransportError,
-    framing_fault,
-    patience,
-    whole_number,
-)
+from auditor.downloader.transport import patience, plain_url
 from auditor.downloader.waits import Talk
 from auditor.errors import Reason, SourceError
 from auditor.messages import quoted
@@ -43,6 +36,8 @@ class Turn(NamedTuple):
     waited: float = 0.0  # seconds
 
 
+NO_ANSWER = 0  # the status of a request that was not answered
+
 # Bytes of one model: headers of 48 MiB, for which twice as much may be asked, since first reads are
 # guesses; an index of 32, a config and a listing of 16 each.
 MOST_BYTES = 160 * 1024 * 1024
@@ -51,8 +46,8 @@ MOST_BYTES = 160 * 1024 * 1024
 class Governor:
     """Lets requests to the Hub through, and hears what came of them; called from several threads.
 
-    Every `admit` is followed by one `note`, or by one `lost`. This one is of an audit that stands
-    alone, for which Patience is enough: all requests go through, and the bytes are bounded.
+    Every `admit` is followed by one `note`. This one is of an audit that stands alone, for which
+    Patience is enough: all requests go through, and the bytes are bounded.
     """
 
     def __init__(self, most: float = MOST_BYTES, what: str = "one model") -> None:
@@ -63,10 +58,7 @@ class Governor:
         return Turn(path)
 
     def note(self, turn: Turn, status: int, headers: Mapping[str, str]) -> None:
-        """The answer has begun."""
-
-    def lost(self, turn: Turn) -> None:
-        """The request ended without an answer."""
+        """The answer has begun; NO_ANSWER: the request ended without one."""
 
     def held(self, seconds: float) -> None:
         """Before a wait that a server asked for: it is too busy, or has answered too often."""
@@ -89,7 +81,6 @@ _MOST_OF_A_REDIRECT = 4 * 1024
 
 _LEAST_SILENCE = 0.1  # seconds that are left for an answer, however long the way to it was
 _OK, _PARTIAL = 200, 206
-_REDIRECTS = frozenset((301, 302, 303, 307, 308))
 
 
 class Session:
@@ -147,10 +138,9 @@ class Session:
 
         With a commit, every answer must be of that commit.
         """
-        request = _FileRequest(url, span, take)
 
         def once(silence: float) -> T:
-            return self._once(request, _Trail(commit), silence)
+            return self.try_once(url, take, span=span, commit=commit, silence=silence)
 
         return apart_from_signals(lambda: self._patience.call(once))
 
@@ -160,67 +150,66 @@ class Session:
         take: Callable[[Answer], T],
         *,
         span: Span | None = None,
+        commit: str | None = None,
+        silence: float | None = None,
     ) -> T:
-        """The same of one attempt, at any commit, which the Answer tells."""
-        return self._once(_FileRequest(url, span, take), _Trail(None), patience())
-
-    def _once(self, request: "_FileRequest[T]", trail: "_Trail", silence: float) -> T:
-        url, span, take = request
-        with _translated(url, time.monotonic()):
-            address = Address.of(url)
-        hub = address.origin
+        """The same of one attempt, which may go unanswered for so many seconds."""
+        there, left = plain_url(url), silence or patience()
+        hub = there.origin_ascii
         headers = self._headers | self._authorization
         if span is not None:
             headers["range"] = span.http_range
+        answer: Answer | None = None
         for _ in range(_MOST_REDIRECTS + 1):
-            by_hub = address.origin == hub
+            by_hub = there.origin_ascii == hub
             if not by_hub:  # is not sent the token, nor is what it redirects to
                 headers.pop("authorization", None)
-            with self._answered(address, headers, silence, by_hub=by_hub) as (reply, body):
-                if not (reply.status in {_OK, _PARTIAL} or _redirects(reply)):
-                    text = body.upto(_MOST_OF_AN_ERROR)
-                    raise refusal_error(self._model, reply, text, by_hub=by_hub)
-                trail.note(reply)
-                if not _redirects(reply):
-                    trail.end()
-                    return take(_plain_answer(reply, body, trail))
+            with self._replied(there, headers, left, by_hub=by_hub) as reply:
+                answer = Answer(reply, self._count, answer)
+                if not (answer.status in {_OK, _PARTIAL} or answer.redirects):
+                    text = answer.upto(_MOST_OF_AN_ERROR)
+                    raise refusal_error(self._model, answer, text, by_hub=by_hub)
+                if commit is not None:
+                    answer.require_commit(commit)
+                if not answer.redirects:
+                    _require_plain(answer)
+                    return take(answer)
                 with self._lock:
                     self._redirects += 1
-                _drain(reply, body)
-                address = _redirected(reply)
-                silence = max(_LEAST_SILENCE, silence - body.age)
-        detail = f"{Address.of(url).host} redirects more than {_MOST_REDIRECTS} times"
+                _drain(answer)
+                there = _redirected(answer)
+                left = max(_LEAST_SILENCE, left - answer.age)
+        detail = f"{plain_url(url).host_str} redirects more than {_MOST_REDIRECTS} times"
         raise SourceError(Reason.BAD_RESPONSE, detail)
 
     @contextmanager
-    def _answered(
-        self, address: Address, headers: Mapping[str, str], silence: float, *, by_hub: bool
-    ) -> Iterator[tuple[Reply, Body]]:
-        """The answer to one request: a file, or a redirect to one."""
-        turn = self._governor.admit(address.target) if by_hub else None
+    def _replied(
+        self, url: Url, headers: Mapping[str, str], silence: float, *, by_hub: bool
+    ) -> Iterator[Reply]:
+        """The reply to one request, until its body has been read as far as is wanted."""
+        turn = self._governor.admit(url.path) if by_hub else None
         since = time.monotonic()
-        with (
-            _translated(address.url, since),
-            closing(self._ask(address, headers, silence, turn)) as reply,
-        ):
-            if fault := framing_fault(reply.headers):
-                raise BrokenAnswerError(fault)
-            yield reply, Body(reply, self._count, min(patience(), silence), since)
+        try:
+            with closing(self._ask(url, headers, silence, turn)) as reply:
+                yield reply
+        except PassingError as fault:
+            if fault.reason is Reason.TIMED_OUT:
+                fault.silence = time.monotonic() - since
+            raise
 
     def _ask(
-        self, address: Address, headers: Mapping[str, str], silence: float, turn: Turn | None
+        self, url: Url, headers: Mapping[str, str], silence: float, turn: Turn | None
     ) -> Reply:
         with self._lock:
             self._requests += 1
-        since = time.monotonic()
         try:
-            reply = self._client.ask(address, headers, silence)
+            reply = self._client.ask(url, headers, silence)
         except BaseException:
             if turn:
-                self._governor.lost(turn)
+                self._governor.note(turn, NO_ANSWER, {})
             raise
         with self._lock:
-            self.distance = min(self.distance, time.monotonic() - since)
+            self.distance = min(self.distance, time.monotonic() - reply.since)
         if turn:
             self._governor.note(turn, reply.status, reply.headers)
         return reply
@@ -231,14 +220,6 @@ class Session:
         self._governor.check(self._bytes)
 
 
-class _FileRequest(NamedTuple, Generic[T]):
-    """A request for a file or a part of one, and the function that reads its answer."""
-
-    url: str
-    span: Span | None
-    take: Callable[[Answer], T]
-
-
 @cache
 def _agent() -> str:
     # Not build_hf_headers: what it adds to a user agent can cost a request of its own.
@@ -246,84 +227,28 @@ def _agent() -> str:
     return f"{agent}; python/{python_version()}"
 
 
-class _Trail:
-    """What the answers on the way to a file say of it; all must be of the commit asked for."""
-
-    def __init__(self, commit: str | None) -> None:
-        self._commit = commit
-        self._commits: set[str] = set()
-        self.linked_size: int | None = None
-
-    def note(self, reply: Reply) -> None:
-        headers = reply.headers
-        if "x-repo-commit" in headers:  # of several answers, or several of one
-            self._commits |= {one.strip() for one in headers["x-repo-commit"].split(",")}
-        others = sorted(self._commits - {self._commit})
-        if self._commit is not None and others:
-            detail = f"the Hub answered with commit {quoted(others[0])}, not {self._commit}"
-            raise SourceError(Reason.COMMIT_MOVED, detail)
-        if "x-linked-size" in headers:
-            self.linked_size = whole_number(headers["x-linked-size"])
-
-    @property
-    def seen(self) -> str | None:
-        """The commit that the answers are of; None: they name none, or several."""
-        return next(iter(self._commits)) if len(self._commits) == 1 else None
-
-    def end(self) -> None:
-        if self._commit is not None and not self._commits:
-            detail = "the answer names no commit (X-Repo-Commit): is a proxy in the way?"
-            raise SourceError(Reason.BAD_RESPONSE, detail)
-
-
-def _plain_answer(reply: Reply, body: Body, trail: _Trail) -> Answer:
-    encoding = reply.headers.get("content-encoding", "identity")
+def _require_plain(answer: Answer) -> None:
+    encoding = answer.headers.get("content-encoding", "identity")
     if encoding != "identity":
-        detail = f"{reply.address.host} packs its answer ({quoted(encoding)}) though asked not to"
+        detail = f"{answer.host} packs its answer ({quoted(encoding)}) though asked not to"
         raise SourceError(Reason.BAD_RESPONSE, detail)
-    return Answer(reply, body, trail.linked_size, trail.seen)
 
 
-def _redirects(reply: Reply) -> bool:
-    return reply.status in _REDIRECTS and "location" in reply.headers
-
-
-def _drain(reply: Reply, body: Body) -> None:
+def _drain(answer: Answer) -> None:
     """Read the body of a redirect where it is short, so that its connection can be used again."""
-    if reply.length is not None and reply.length <= _MOST_OF_A_REDIRECT:
-        body.upto(reply.length + 1)  # one more than there is: the reading ends, and is seen to end
+    if answer.length is not None and answer.length <= _MOST_OF_A_REDIRECT:
+        answer.upto(answer.length + 1)  # one more than there is, so that its end is seen
 
 
-def _redirected(reply: Reply) -> Address:
+def _redirected(answer: Answer) -> Url:
     """Where a redirect leads."""
-    here = reply.address
-    detail = f"{here.host} redirects to what is not an address"
+    here = answer.url
     try:
-        there = here.joined(reply.headers["location"])
-    except BadAddressError:
+        there = plain_url(answer.headers["location"], here)
+    except ValueError:
+        detail = f"{answer.host} redirects to what is not an address"
         raise SourceError(Reason.BAD_RESPONSE, detail) from None
     if there.scheme not in {"http", "https"} or (here.scheme, there.scheme) == ("https", "http"):
-        detail = f"{here.host} redirects from {here.scheme} to {quoted(there.scheme)}"
-        raise SourceError(Reason.BAD_RESPONSE, detail)
-    if not there.host:
+        detail = f"{answer.host} redirects from {here.scheme} to {quoted(there.scheme)}"
         raise SourceError(Reason.BAD_RESPONSE, detail)
     return there
-
-
-@contextmanager
-def _translated(url: str, since: float) -> Iterator[None]:
-    """Errors of the wire, as what they mean to an audit that has asked since then."""
-    try:
-        yield
-    except TransportError as error:
-        found = no_answer_error(url, error)
-        _note_silence(found, since)
-        raise found from error
-    except PassingError as fault:
-        _note_silence(fault, since)
-        raise
-
-
-def _note_silence(error: Exception, since: float) -> None:
-    if isinstance(error, PassingError) and error.reason is Reason.TIMED_OUT:
-        error.silence = time.monotonic() - since

@@ -1,23 +1,14 @@
-"""What an error, or a missing answer, of a server means: one table from errors to Reasons."""
+"""What a refusal of a server means: one table from statuses and error codes to Reasons."""
 
 import json
 from http import HTTPStatus
-from urllib.parse import urlsplit
 
 from huggingface_hub import constants
 
-from auditor.downloader.client import Reply
+from auditor.downloader.answers import Answer
 from auditor.downloader.model_argument import HubModel
 from auditor.downloader.retry import WINDOW, PassingError, asked_wait
-from auditor.downloader.transport import (
-    BadAddressError,
-    BrokenAnswerError,
-    TooLateError,
-    TransportError,
-    UnknownHostError,
-    UntrustedCertificateError,
-)
-from auditor.errors import Reason, SourceError, UsageError
+from auditor.errors import Reason, SourceError
 from auditor.messages import quoted
 
 _UNAUTHORIZED, _TOO_MANY, _LEGAL = 401, 429, 451
@@ -62,21 +53,21 @@ def require_online() -> None:
         raise SourceError(Reason.OFFLINE, "the Hub is not asked while HF_HUB_OFFLINE is set")
 
 
-def refusal_error(model: HubModel, reply: Reply, body: bytes, *, by_hub: bool) -> SourceError:
+def refusal_error(model: HubModel, answer: Answer, body: bytes, *, by_hub: bool) -> SourceError:
     """The error for an answer that is neither the file nor a redirect to it."""
-    status = reply.status
+    status = answer.status
     if status in _PASSING:
-        return _passing(reply)
+        return _passing(answer)
     if not by_hub:  # a signed address that has run out, perhaps: the Hub signs another
-        detail = f"{reply.address.host}, to which the Hub redirects, answered {status}"
+        detail = f"{answer.host}, to which the Hub redirects, answered {status}"
         return PassingError(Reason.BAD_RESPONSE, detail)
     if status == _LEGAL:
         return SourceError(Reason.DISABLED, f"{model.id} is not available for legal reasons")
     if status < _LEAST_ERROR:
-        detail = f"{reply.address.host} answered {status}, expected 200 or 206"
+        detail = f"{answer.host} answered {status}, expected 200 or 206"
         return SourceError(Reason.BAD_RESPONSE, detail)
-    said = reply.headers.get("x-error-message", "")
-    reason, sentence = _refusal(status, reply.headers.get("x-error-code", ""), said)
+    said = answer.headers.get("x-error-message", "")
+    reason, sentence = _refusal(status, answer.headers.get("x-error-code", ""), said)
     told = said or _error_in(body)
     detail = sentence.format(
         id=model.id,
@@ -110,29 +101,9 @@ def _error_in(body: bytes) -> str:
     return error if isinstance(error, str) else ""
 
 
-def no_answer_error(url: str, error: TransportError) -> SourceError | UsageError:
-    """The error for a request that got no answer, or lost it half-way."""
-    if isinstance(error, BadAddressError):
-        return UsageError(f"{quoted(url)} cannot be asked for: {error}")
-    host = urlsplit(url).hostname
-    match error:
-        case UnknownHostError():
-            detail = f"{host} cannot be found ({error}): is this machine on the network?"
-            return SourceError(Reason.UNREACHABLE, detail)
-        case UntrustedCertificateError():
-            detail = f"{host} shows a certificate that is not trusted: {error}"
-            return SourceError(Reason.UNREACHABLE, detail)
-        case TooLateError():
-            return PassingError(Reason.TIMED_OUT, f"{host} did not answer in time")
-        case BrokenAnswerError():
-            return PassingError(Reason.BAD_RESPONSE, f"{host} broke off its answer: {error}")
-        case _:
-            return PassingError(Reason.UNREACHABLE, f"no connection to {host}: {error}")
-
-
-def _passing(reply: Reply) -> SourceError:
-    status, host = reply.status, reply.address.host
-    wait = asked_wait(status, reply.headers)
+def _passing(answer: Answer) -> SourceError:
+    status, host = answer.status, answer.host
+    wait = asked_wait(status, answer.headers)
     if status == _TOO_MANY:
         reason, detail = Reason.RATE_LIMITED, f"{host} answered 429, too many requests"
     else:

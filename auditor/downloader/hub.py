@@ -28,10 +28,10 @@ from auditor.downloader.early_reads import EarlyReads
 from auditor.downloader.headers import FIRST_READ, Received, read_header
 from auditor.downloader.http import Governor, Session
 from auditor.downloader.http_errors import require_online
-from auditor.downloader.hub_settings import asked_origin, endpoint, usable_token
+from auditor.downloader.hub_settings import endpoint, endpoint_url, usable_token
 from auditor.downloader.model_argument import HubModel
 from auditor.downloader.parallel import AT_HAND, ByDistance, threads
-from auditor.downloader.waits import ReadingProgress, Talk
+from auditor.downloader.waits import ReadingProgress, Talk, headers_read
 from auditor.errors import CheckpointError, Reason, SourceError
 from auditor.messages import quoted
 from auditor.tensors import Span
@@ -55,7 +55,7 @@ def read(
     require_online()
     talk = Talk.of(say)
     session = Session(model, usable_token(token), talk)
-    progress = ReadingProgress(talk.progress, lambda: session.fetched.bytes)
+    progress = ReadingProgress(talk.progress, headers_read(lambda: session.fetched.bytes))
     with threads(_AT_ONCE, session.stop) as far, threads(AT_HAND, session.stop) as near:
         pool = ByDistance(near, far, lambda: session.distance)
         asked = pool.submit(fetch_listing, model, session)
@@ -69,7 +69,7 @@ def fetch_listing(model: HubModel, session: Session) -> Listing:
     """The commit and the files of a model, for one request."""
     revision = quote(model.revision or constants.DEFAULT_REVISION, safe="")
     address = f"{endpoint()}/api/models/{model.id}/revision/{revision}?blobs=true"
-    return parse_listing(session.get(address, whole_body(MAX_LISTING, None)), model.id)
+    return parse_listing(session.get(address, whole_body(MAX_LISTING, "the listing")), model.id)
 
 
 def read_listing(
@@ -138,7 +138,8 @@ class _HubFiles:
         return TextFile(name=file.name, content=content)
 
     def _whole(self, file: RepoFile, limit: int) -> bytes:
-        return self._session.get(self._url(file), whole_body(limit, file), commit=self._commit)
+        take = whole_body(limit, file.name, file.size)
+        return self._session.get(self._url(file), take, commit=self._commit)
 
     def header(self, file: RepoFile, first: int = FIRST_READ) -> WeightHeader:
         def read(span: Span, end: Callable[[bytes, int | None], int]) -> Received:
@@ -173,9 +174,8 @@ class _HubFiles:
 
 
 def _origin(model: HubModel, listing: Listing) -> str:
-    scheme, netloc = asked_origin(constants.ENDPOINT)
     renamed = f"; {model.id} is now {listing.model_id}" if model.id != listing.model_id else ""
-    return f"read from {scheme}://{netloc}{renamed}"
+    return f"read from {endpoint_url().origin_ascii}{renamed}"
 
 
 # --- spans ----------------------------------------------------------------------------------------

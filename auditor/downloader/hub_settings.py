@@ -3,34 +3,33 @@
 import os
 import sys
 from contextlib import suppress
-from functools import cache
 from pathlib import Path
 
 from huggingface_hub import constants
+from pyreqwest.http import Url
 
-from auditor.downloader.transport import Address, BadAddressError
+from auditor.downloader.transport import plain_url
 from auditor.errors import Reason, SourceError, UsageError
 from auditor.messages import quoted
 
 
 def endpoint() -> str:
     """HF_ENDPOINT; raises UsageError where nothing can be asked for there."""
+    endpoint_url()
+    return constants.ENDPOINT
+
+
+def endpoint_url() -> Url:
+    """The same, read as an address."""
     given: str = constants.ENDPOINT
-    _ = asked_origin(given)
-    return given
-
-
-@cache
-def asked_origin(given: str) -> tuple[str, str]:
-    """Scheme and netloc of an endpoint; raises UsageError for what is not an address."""
     why = ""
     try:
-        address = Address.of(given)
-    except BadAddressError as error:
+        url = plain_url(given)
+    except ValueError as error:
         why = f" ({error})"
     else:
-        if address.scheme in {"http", "https"} and given.isprintable():
-            return address.scheme, address.netloc
+        if url.scheme in {"http", "https"} and given.isprintable():
+            return url
     raise UsageError(f"HF_ENDPOINT is {quoted(given)}, expected an http address{why}")
 
 

@@ -12,7 +12,6 @@ import os
 import stat
 from collections.abc import Iterator
 from contextlib import contextmanager
-from io import FileIO
 from pathlib import Path
 from typing import NamedTuple
 
@@ -46,11 +45,10 @@ class RegularFile:
     Several threads may `read_into` at once: a pread moves no shared place.
     """
 
-    def __init__(self, path: Path, file: FileIO) -> None:
+    def __init__(self, path: Path, descriptor: int) -> None:
         self._path = path
-        self._file = file
-        self._descriptor = file.fileno()
-        before = os.fstat(self._descriptor)
+        self._descriptor = descriptor
+        before = os.fstat(descriptor)
         if fault := _kind_fault(before):
             raise unreadable_file(path, fault)
         self.size = before.st_size
@@ -58,9 +56,8 @@ class RegularFile:
 
     def read(self, span: Span) -> Received:
         """The span's bytes; the span ends at the file's end where it would pass it."""
-        self._file.seek(span.start)
         length = min(span.stop, self.size) - span.start
-        data = self._file.read(length)
+        data = os.pread(self._descriptor, max(length, 0), span.start)
         self.require_unchanged()
         if len(data) != length:
             raise unreadable_file(self._path, _CHANGED)
@@ -83,21 +80,20 @@ class RegularFile:
         """What is stored and what is a hole of a span, in order; all stored where none can tell."""
         at = span.start
         while at < span.stop:
-            data = min(self._seek(at, "SEEK_DATA", at, span.stop), span.stop)
+            data = self._next(os.SEEK_DATA, at, span.stop, otherwise=at)
             if data > at:
                 yield Extent(Span(at, data), hole=True)
-            hole = min(self._seek(data, "SEEK_HOLE", span.stop, span.stop), span.stop)
+            hole = self._next(os.SEEK_HOLE, data, span.stop, otherwise=span.stop)
             if hole > data:
                 yield Extent(Span(data, hole), hole=False)
-            at = max(hole, data)
+            at = hole
 
-    def _seek(self, at: int, whence: str, otherwise: int, no_more: int) -> int:
-        if at >= no_more or not hasattr(os, whence):
-            return otherwise
+    def _next(self, whence: int, at: int, stop: int, *, otherwise: int) -> int:
+        """Where data, or a hole, is next before `stop`; `otherwise` where none can tell."""
         try:
-            return max(os.lseek(self._descriptor, at, getattr(os, whence)), at)
+            return min(max(os.lseek(self._descriptor, at, whence), at), stop)
         except OSError as error:
-            return no_more if error.errno == errno.ENXIO else otherwise
+            return stop if error.errno == errno.ENXIO else otherwise
 
     def require_unchanged(self) -> None:
         """Raises SourceError where somebody wrote to the file since it was opened, or took it."""
@@ -116,7 +112,7 @@ def open_regular_file(path: Path) -> Iterator[RegularFile]:
         if fault := _kind_fault(path.stat()):  # opening a device can have effects of its own
             raise unreadable_file(path, fault)
         with open(path, "rb", buffering=0, opener=_open) as file:
-            yield RegularFile(path, file)
+            yield RegularFile(path, file.fileno())
     except FileNotFoundError:
         raise unreadable_file(path, _absence(path)) from None
     except OSError as error:
@@ -139,7 +135,7 @@ def unreadable_file(path: Path, fault: str) -> SourceError:
 def _open(path: str, flags: int) -> int:
     # Between the stat and the open a FIFO may have taken the file's place: without this flag
     # the open would wait for a writer.
-    return os.open(path, flags | getattr(os, "O_NONBLOCK", 0))
+    return os.open(path, flags | os.O_NONBLOCK)
 
 
 def _kind_fault(status: os.stat_result) -> str | None:

@@ -205,6 +205,6 @@ def _of_a_model(parts: Sequence[str]) -> list[str]:
 
 
 def _asked_host() -> str:
-    from auditor.downloader.hub_settings import asked_origin, endpoint  # noqa: PLC0415 - 0.1 s
+    from auditor.downloader.hub_settings import endpoint_url  # noqa: PLC0415 - 0.1 s
 
-    return asked_origin(endpoint())[1]
+    return endpoint_url().authority

@@ -2,18 +2,15 @@
 
 import re
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import suppress
 from hashlib import blake2b
-from typing import NamedTuple
 from urllib.parse import urlencode
 
-from huggingface_hub import constants
-
-from auditor.downloader.answers import Answer
+from auditor.downloader.answers import Answer, whole_body
 from auditor.downloader.http import Session
-from auditor.downloader.hub_settings import endpoint
-from auditor.downloader.model_list_page import Crowded, Entry, NotAListError, entries_in
-from auditor.downloader.retry import PassingError
-from auditor.downloader.transport import Address, BadAddressError
+from auditor.downloader.hub_settings import endpoint, endpoint_url
+from auditor.downloader.model_list_page import ListEntry, entries_in
+from auditor.downloader.transport import plain_url
 from auditor.errors import Reason, SourceError
 from auditor.messages import quoted
 
@@ -67,7 +64,7 @@ class ListWalk:
 
 def pages(
     session: Callable[[], Session], query: Iterable[tuple[str, str]]
-) -> Iterator[tuple[Entry, ...]]:
+) -> Iterator[tuple[ListEntry, ...]]:
     """The pages of /api/models; of each the entries whose id is a model's.
 
     Each page is asked for by a `session` of its own, with bounds of its own; one that holds very
@@ -85,39 +82,17 @@ def pages(
         if _EMPTY.fullmatch(content):
             return
         ids: list[str] = []
-        for part in _entries(content):
+        for part in entries_in(content):
             yield part
-            ids += (_id_of(entry) for entry in part)
+            ids += (entry.id for entry in part)
         if address is not None:
             walk.bring(ids)
 
 
-def _entries(content: bytes) -> Iterator[tuple[Entry, ...]]:
-    try:
-        yield from entries_in(content)
-    except NotAListError:
-        detail = f"the list of models is not a JSON list: is {quoted(constants.ENDPOINT)} a Hub?"
-        raise SourceError(Reason.BAD_RESPONSE, detail) from None
-
-
-def _id_of(entry: Entry) -> str:
-    return entry.id if isinstance(entry, Crowded) else str(entry["id"])
-
-
-class _Page(NamedTuple):
-    content: bytes
-    following: str | None  # the address of the next one
-
-
-def _page(answer: Answer) -> _Page:
-    content = answer.body.upto(MAX_PAGE + 1)
-    if len(content) > MAX_PAGE:
-        detail = f"a page of the list of models has more than {MAX_PAGE:,} bytes"
-        raise SourceError(Reason.TOO_LARGE, detail)
-    if answer.length not in {None, len(content)}:
-        detail = f"{answer.host} sent {len(content):,} bytes of a page of {answer.length:,}"
-        raise PassingError(Reason.BAD_RESPONSE, detail)
-    return _Page(content, _following(answer))
+def _page(answer: Answer) -> tuple[bytes, str | None]:
+    """A page, and the address of the next one."""
+    content = whole_body(MAX_PAGE, "a page of the list of models")(answer)
+    return content, _following(answer)
 
 
 def _following(answer: Answer) -> str | None:
@@ -125,17 +100,11 @@ def _following(answer: Answer) -> str | None:
     found = _NEXT.search(answer.headers.get("link", ""))
     if not found:
         return None
-    if not _of_the_hub(found[1]):
-        detail = f"the list of models goes on at {quoted(found[1])}, which is not of the Hub"
-        raise SourceError(Reason.BAD_RESPONSE, detail)
-    return found[1]
-
-
-def _of_the_hub(address: str) -> bool:
-    try:
-        return Address.of(address).origin == Address.of(endpoint()).origin
-    except BadAddressError:
-        return False
+    with suppress(ValueError):
+        if plain_url(found[1]).origin_ascii == endpoint_url().origin_ascii:
+            return found[1]
+    detail = f"the list of models goes on at {quoted(found[1])}, which is not of the Hub"
+    raise SourceError(Reason.BAD_RESPONSE, detail)
 
 
 def _digest(*names: str) -> bytes:

@@ -7,14 +7,16 @@ bounded, and so that a model with millions of files is that model's trouble alon
 
 import json
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from typing import NamedTuple
 
 import msgspec
+from huggingface_hub import constants
 
 from auditor.checkpoint.hub_listing import id_fault
 from auditor.containers.bounded_json import MAX_DEPTH, MAX_TEXT_VALUES, bounds_fault
 from auditor.errors import Reason, SourceError
+from auditor.messages import quoted
 
 # Of one model; the Hub recommends fewer for a repository, and 8 MB of its list hold that many.
 MAX_FILES = 100_000
@@ -29,38 +31,32 @@ _ID = re.compile(rb'"id"\s*+:\s*+"([^"\\]{1,200})"')
 _BEGINS = (b",", b"[", b"{")  # a value, nearly
 
 
-class NotAListError(ValueError):
-    """A page is not a JSON list."""
-
-
-class Crowded(NamedTuple):
-    """A model of which the list has more than is read, and what of."""
+class ListEntry(NamedTuple):
+    """A model of the list: an id that is one, and the rest as the Hub has it."""
 
     id: str
-    detail: str
+    sha: object = None
+    siblings: object = None
+    excess: str | None = None  # of what it has more than is read; then the rest is not known
 
 
-Entry = Mapping[str, object] | Crowded  # a mapping has an "id" that is one; the rest is the Hub's
-
-
-def entries_in(content: bytes) -> Iterator[tuple[Entry, ...]]:
+def entries_in(content: bytes) -> Iterator[tuple[ListEntry, ...]]:
     """The entries of a page that name a model, in groups that are bounded.
 
-    Raises NotAListError for what is not a JSON list, SourceError for one that holds too much.
+    Raises SourceError for what is not a JSON list, and for one that holds too much.
     """
     if bounds_fault(content, MAX_DEPTH, MAX_TEXT_VALUES) is None:
         read = _value(content)
         if not isinstance(read, list):
-            raise NotAListError
+            raise _no_list()
         yield tuple(entry for one in read if (entry := _entry(one)))
     else:
         yield from _groups(content)
 
 
-def _groups(content: bytes) -> Iterator[tuple[Entry, ...]]:
-    group: list[Entry] = []
+def _groups(content: bytes) -> Iterator[tuple[ListEntry, ...]]:
+    group: list[ListEntry] = []
     held = 0
-    entry: Entry | None
     for piece in _pieces(content):
         if fault := bounds_fault(piece, MAX_DEPTH, MAX_TEXT_VALUES):
             entry, values = _crowded(piece, fault), 0
@@ -75,29 +71,37 @@ def _groups(content: bytes) -> Iterator[tuple[Entry, ...]]:
     yield tuple(group)
 
 
-def _entry(value: object) -> Entry | None:
+def _entry(value: object) -> ListEntry | None:
     """An entry as it is used; None: it names no model."""
-    name = value.get("id") if isinstance(value, dict) else None
-    if not isinstance(value, dict) or not isinstance(name, str) or id_fault(name):
+    if not isinstance(value, dict):
         return None
-    files = value.get("siblings")
+    name, files = value.get("id"), value.get("siblings")
+    if not isinstance(name, str) or id_fault(name):
+        return None
     if isinstance(files, list) and len(files) > MAX_FILES:
-        return Crowded(name, f"has {len(files):,} files; {MAX_FILES:,} are the most that are read")
-    return value
+        excess = f"has {len(files):,} files; {MAX_FILES:,} are the most that are read"
+        return ListEntry(name, excess=excess)
+    return ListEntry(name, value.get("sha"), files)
 
 
-def _crowded(piece: bytes, fault: str) -> Crowded | None:
+def _crowded(piece: bytes, excess: str) -> ListEntry | None:
+    """The same of one that is not read."""
     found = _ID.search(piece)
     name = found[1].decode("utf-8", "replace") if found else ""
-    return None if not name or id_fault(name) else Crowded(name, fault)
+    return None if id_fault(name) else ListEntry(name, excess=excess)
 
 
 def _value(content: bytes) -> object:
     try:
         value: object = json.loads(content)
     except ValueError:
-        raise NotAListError from None
+        raise _no_list() from None
     return value
+
+
+def _no_list() -> SourceError:
+    detail = f"the list of models is not a JSON list: is {quoted(constants.ENDPOINT)} a Hub?"
+    return SourceError(Reason.BAD_RESPONSE, detail)
 
 
 def _pieces(content: bytes) -> Iterator[bytes]:
@@ -108,4 +112,4 @@ def _pieces(content: bytes) -> Iterator[bytes]:
     try:
         return map(bytes, _CUT_UP(content))
     except (msgspec.DecodeError, RecursionError):
-        raise NotAListError from None
+        raise _no_list() from None

@@ -7,7 +7,7 @@ from threading import Event
 from typing import NamedTuple, TypeVar
 
 from auditor.downloader.transport import patience
-from auditor.downloader.waits import STOPPED, Rest, Talk, Wait
+from auditor.downloader.waits import STOPPED, Talk, Wait
 from auditor.errors import Reason, SourceError
 
 T = TypeVar("T")
@@ -22,19 +22,18 @@ _TIME_OUTS = 1.4  # times HF_HUB_DOWNLOAD_TIMEOUT, if that is longer
 _TOO_SHORT = 0.1  # of all these seconds: no attempt is made for less
 
 _TOO_MANY = 429
-_MOST_DIGITS = 9  # of a Retry-After: 30 years, which is as good as for ever
+_MOST_SECONDS = 10**9  # 30 years, which is as good as for ever
 _LONGEST_DATE = 64  # characters; an HTTP date has 29
 
 
 class PassingError(SourceError):
     """A fault that may be gone at the next attempt."""
 
-    def __init__(
-        self, reason: Reason, message: str, wait: float | None = None, silence: float = 0.0
-    ) -> None:
+    silence = 0.0  # seconds for which there was no answer
+
+    def __init__(self, reason: Reason, message: str, wait: float | None = None) -> None:
         super().__init__(reason, message)
         self.wait = wait  # seconds that the server asked for
-        self.silence = silence  # seconds for which there was no answer
 
 
 class Patience:
@@ -55,7 +54,7 @@ class Patience:
         self._held = held
         self._silence = silence or max(MOST_SILENCE, _TIME_OUTS * patience())
         self._over = over or Event()
-        self._rest = Rest(talk.waits, self._over)
+        self._waits = talk.waits
 
     def end(self) -> None:
         """Ends every wait; what is tried after that fails at once."""
@@ -77,13 +76,10 @@ class Patience:
                     raise _given_up(fault, tried) from fault
                 wait = next_wait(fault, tried, waited)
                 waited += wait
-                self._wait(fault, wait)
+                if fault.wait is not None:
+                    self._held(wait)
+                self._waits.rest_through(Wait(str(fault), wait), self._over)
         raise SourceError(Reason.UNREACHABLE, STOPPED)
-
-    def _wait(self, fault: PassingError, seconds: float) -> None:
-        if fault.wait is not None:
-            self._held(seconds)
-        self._rest.all_of(Wait(str(fault), seconds))
 
 
 def next_wait(fault: PassingError, tried: int, waited: float) -> float:
@@ -114,7 +110,7 @@ def asked_wait(status: int, headers: Mapping[str, str]) -> float | None:
     """The seconds that a refusal asks to wait: Retry-After, else the end of the rate window."""
     after = headers.get("retry-after", "").strip()
     if after.isascii() and after.isdecimal():
-        return float(after) if len(after) <= _MOST_DIGITS else float(10**_MOST_DIGITS)
+        return min(float(after), float(_MOST_SECONDS))
     if (until := _date(after)) is not None:
         return max(0.0, (until - datetime.now(UTC)).total_seconds())
     limit = rate_limit(headers)
@@ -144,7 +140,6 @@ WINDOW = 300
 
 _MOST_CHARACTERS = 256  # of a header; the Hub's have 22 and 40
 _MOST_REQUESTS = 10**9  # ten thousand times what the Hub's largest plan allows in a window
-_MOST_SECONDS = 10**9  # 30 years
 
 _LIMIT = re.compile(
     r'(?:"(\w{1,32})"\s*;|(?:^|,))\s*r\s*=\s*(\d+)\s*;\s*t\s*=\s*(\d+)(?!\w)', re.ASCII

@@ -25,9 +25,8 @@ class Wait(NamedTuple):
         return f"{self.why}; waiting {self.seconds:.0f} s"
 
 
-Show = Callable[
-    [Wait | None], None
-]  # called with a wait again and again, and with None when it is over
+# Called with a wait again and again, and with None when it is over.
+Show = Callable[[Wait | None], None]
 
 
 class InLines:
@@ -38,22 +37,19 @@ class InLines:
     ) -> None:
         self._say = say
         self._clock = clock
-        self._shown: tuple[str, float] | None = None  # what was waited for, and until when
-        self._said = 0.0  # when
+        self._why: str | None = None  # of the wait that was shown last
+        self._until = self._said = 0.0  # when that ends, and when it was shown
 
     def __call__(self, wait: Wait | None) -> None:
-        now = self._clock()
         if wait is None:
-            self._shown = None
-        elif not self._is_shown(wait, now) or now - self._said >= _EVERY:
-            self._shown, self._said = (wait.why, now + wait.seconds), now
+            self._why = None
+            return
+        now = self._clock()
+        until = now + wait.seconds
+        same = wait.why == self._why and abs(until - self._until) < _SAME
+        if not same or now - self._said >= _EVERY:
+            self._why, self._until, self._said = wait.why, until, now
             self._say(wait.shown)
-
-    def _is_shown(self, wait: Wait, now: float) -> bool:
-        if self._shown is None:
-            return False
-        why, until = self._shown
-        return why == wait.why and abs(now + wait.seconds - until) < _SAME
 
 
 class Waits:
@@ -77,6 +73,20 @@ class Waits:
                 return
             self.longest = max(self._waits.values(), key=lambda one: one.seconds, default=None)
             self._show(self.longest)
+
+    def rest(self, wait: Wait | None, step: float, over: Event) -> None:
+        """Sleep for a step of a wait; None: it has ended. Raises SourceError once it is `over`."""
+        self.tell(get_ident(), wait)
+        if wait and over.wait(step):
+            self.tell(get_ident(), None)
+            raise SourceError(Reason.UNREACHABLE, STOPPED)
+
+    def rest_through(self, wait: Wait, over: Event) -> None:
+        """Sleep to the end of a wait, a step at a time."""
+        until = time.monotonic() + wait.seconds
+        while (left := until - time.monotonic()) > 0:
+            self.rest(wait._replace(seconds=left), min(left, STEP), over)
+        self.rest(None, 0.0, over)
 
 
 class Talk:
@@ -105,27 +115,6 @@ class Talk:
         return say if isinstance(say, Talk) else cls(say)
 
 
-class Rest:
-    """Sleeps through the waits of several threads, a step at a time, until it is over."""
-
-    def __init__(self, waits: Waits, over: Event) -> None:
-        self._waits = waits
-        self._over = over
-
-    def __call__(self, wait: Wait | None, step: float) -> None:
-        """Sleep for a step of a wait; None: the wait has ended. Raises SourceError once over."""
-        self._waits.tell(get_ident(), wait)
-        if wait and self._over.wait(step):
-            self._waits.tell(get_ident(), None)
-            raise SourceError(Reason.UNREACHABLE, STOPPED)
-
-    def all_of(self, wait: Wait) -> None:
-        until = time.monotonic() + wait.seconds
-        while (left := until - time.monotonic()) > 0:
-            self(wait._replace(seconds=left), min(left, STEP))
-        self(None, 0.0)
-
-
 # --- progress -------------------------------------------------------------------------------------
 
 
@@ -133,57 +122,38 @@ _SOON = 1.0  # seconds that are not worth a word
 _STEP = 0.1  # seconds between two words
 
 
-class _ThrottledLine:
-    """Shows a line at most ten times a second, once reading takes more than a second."""
-
-    def __init__(self, show: Callable[[str | None], None], clock: Callable[[], float]) -> None:
-        """`show` gets a line, or None when there is nothing to show."""
-        self._show = show
-        self._clock = clock
-        self._since = clock()
-        self._told = self._since + _SOON - _STEP
-
-    def _taken(self, done: int) -> float | None:
-        """Seconds since the start, where it is time for a line."""
-        now = self._clock()
-        if not done or now - self._told < _STEP:
-            return None
-        self._told = now
-        return now - self._since
-
-
-class ReadingProgress(_ThrottledLine):
-    """Tells how many headers of how many are read; `received` counts their bytes."""
+class ReadingProgress:
+    """Shows a line at most ten times a second, once something takes more than a second."""
 
     def __init__(
         self,
         show: Callable[[str | None], None],
-        received: Callable[[], int],
+        line: Callable[[int, int, float], str],
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        super().__init__(show, clock)
-        self._received = received
+        """`show` gets a line, or None at the end; `line` makes it of (done, of, seconds)."""
+        self._show = show
+        self._line = line
+        self._clock = clock
+        self._since = clock()
+        self._told = self._since + _SOON - _STEP
 
     def __call__(self, done: int, of: int) -> None:
+        now = self._clock()
         if done == of:
             self._show(None)
-        elif taken := self._taken(done):
-            left = taken / done * (of - done)
-            size = f"{self._received() / 1e6:,.1f} MB"
-            self._show(f"{done:,} of {of:,} headers read, {size}; {left:.0f} s left")
+        elif done and now - self._told >= _STEP:
+            self._told, seconds = now, now - self._since
+            left = seconds / done * (of - done)
+            self._show(f"{self._line(done, of, seconds)}; {left:.0f} s left")
 
 
-class Pace(_ThrottledLine):
-    """Tells how many of how many bytes are read, and how fast."""
+def headers_read(received: Callable[[], int]) -> Callable[[int, int, float], str]:
+    """`5 of 10 headers read, 2.5 MB`; `received` counts the bytes."""
+    return lambda done, of, _: f"{done:,} of {of:,} headers read, {received() / 1e6:,.1f} MB"
 
-    def __init__(self, show: Callable[[str | None], None], of: int) -> None:
-        super().__init__(show, time.monotonic)
-        self._of = of
 
-    def __call__(self, done: int) -> None:
-        if taken := self._taken(done):
-            speed = done / taken
-            self._show(
-                f"{done / 1e9:,.1f} of {self._of / 1e9:,.1f} GB of numbers read, "
-                f"{speed / 1e9:.1f} GB/s; {(self._of - done) / speed:.0f} s left"
-            )
+def numbers_read(done: int, of: int, seconds: float) -> str:
+    """`0.5 of 1.2 GB of numbers read, 2.1 GB/s`, of numbers of bytes."""
+    speed = done / seconds / 1e9
+    return f"{done / 1e9:,.1f} of {of / 1e9:,.1f} GB of numbers read, {speed:.1f} GB/s"

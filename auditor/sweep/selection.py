@@ -18,7 +18,7 @@ from auditor.downloader.fetching import ignore_message
 from auditor.downloader.http import Session
 from auditor.downloader.model_argument import HubModel, parse_id
 from auditor.downloader.model_list import PAGE
-from auditor.downloader.model_list_page import Crowded, Entry
+from auditor.downloader.model_list_page import ListEntry
 from auditor.downloader.parallel import threads
 from auditor.downloader.waits import Talk, Waits
 from auditor.errors import Reason, SourceError, UsageError
@@ -125,15 +125,14 @@ class Selector:
                 if left <= 0:
                     return
 
-    def _of_entry(self, entry: Entry) -> SelectedModel:
+    def _of_entry(self, entry: ListEntry) -> SelectedModel:
         """A model as the list has it; one without a commit there is asked for by itself."""
-        if isinstance(entry, Crowded):
-            detail = f"{entry.id}, in the list of models, {entry.detail}"
+        if entry.excess:
+            detail = f"{entry.id}, in the list of models, {entry.excess}"
             return _refused(entry.id, Reason.TOO_LARGE, detail)
-        name, commit = str(entry["id"]), entry.get("sha")
-        if not isinstance(commit, str) or not _COMMIT.fullmatch(commit):
-            return self._one(name)
-        return SelectedModel(name, commit, name, entry.get("siblings"))
+        if not isinstance(entry.sha, str) or not _COMMIT.fullmatch(entry.sha):
+            return self._one(entry.id)
+        return SelectedModel(entry.id, entry.sha, entry.id, entry.siblings)
 
     def _one(self, requested: str) -> SelectedModel:
         """The commit and the files of one id, for one request."""

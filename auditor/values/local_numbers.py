@@ -16,7 +16,7 @@ from typing import NamedTuple
 import numpy as np
 
 from auditor.downloader.local_file import BLOCK, Extent, RegularFile, open_regular_file
-from auditor.downloader.waits import Pace
+from auditor.downloader.waits import ReadingProgress, numbers_read
 from auditor.reconciler.tensor_values import TensorValues
 from auditor.tensors import Span
 from auditor.values.number_formats import Bytes
@@ -83,7 +83,8 @@ class NumbersReader:
 
     def _count(self, runs: list[_Run]) -> list[NumberTally]:
         tallies = [NumberTally() for _ in runs]
-        work, pace = iter(enumerate(runs)), Pace(self._show, sum(run.span.length for run in runs))
+        work, size = iter(enumerate(runs)), sum(run.span.length for run in runs)
+        progress = ReadingProgress(self._show, numbers_read)
         threads = [
             threading.Thread(target=self._work, args=(work, tallies), daemon=True)
             for _ in range(min(self._threads, len(runs)))
@@ -94,7 +95,7 @@ class NumbersReader:
             for thread in threads:
                 while thread.is_alive():  # the main thread hears Ctrl-C between two waits
                     thread.join(0.1)
-                    pace(self._done)
+                    progress(self._done, size)
         finally:
             self._over.set()
             for thread in threads:  # which still use the files; a disk that hangs is not waited for

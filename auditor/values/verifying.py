@@ -16,7 +16,7 @@ from auditor.downloader.fetching import fetch
 from auditor.downloader.local_file import read_all
 from auditor.downloader.model_argument import HubModel, parse_model
 from auditor.downloader.parallel import threads
-from auditor.downloader.waits import STOPPED, Pace, Talk
+from auditor.downloader.waits import STOPPED, ReadingProgress, Talk, numbers_read
 from auditor.errors import Reason, SourceError, UsageError
 from auditor.messages import listed, quoted
 from auditor.reconciler.findings import BadDigest
@@ -136,14 +136,15 @@ class _Progress:
 
     def __init__(self, talk: Talk, pairs: Sequence[tuple[RepoFile, RepoFile]]) -> None:
         self._show = talk.progress
-        self._pace = Pace(self._show, sum(file.size or 0 for file, _ in pairs))
+        self._tell = ReadingProgress(self._show, numbers_read)
+        self._size = sum(file.size or 0 for file, _ in pairs)
         self._lock = Lock()
         self._done = 0
 
     def add(self, size: int) -> None:
         with self._lock:
             self._done += size
-            self._pace(self._done)
+            self._tell(self._done, self._size)
 
     def end(self) -> None:
         self._show(None)

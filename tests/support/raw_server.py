@@ -6,7 +6,7 @@ import threading
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
 
-from auditor.downloader.transport import Address
+from pyreqwest.http import Url
 
 
 class RawServer(socketserver.ThreadingTCPServer):
@@ -20,7 +20,7 @@ class RawServer(socketserver.ThreadingTCPServer):
         self.asked: list[tuple[str, int]] = []  # path, and the client's port
         self._numbers = itertools.count()
 
-    def address(self, *pieces: bytes | None) -> Address:
+    def address(self, *pieces: bytes | None) -> Url:
         """Where these will be the answer."""
         return self.endless(lambda: pieces)
 
@@ -28,11 +28,11 @@ class RawServer(socketserver.ThreadingTCPServer):
         """These are the answer wherever nothing else was left."""
         self.pieces[""] = lambda: pieces
 
-    def endless(self, pieces: Callable[[], Iterable[bytes | None]]) -> Address:
+    def endless(self, pieces: Callable[[], Iterable[bytes | None]]) -> Url:
         """Where these will be the answer, which need have no end."""
         number = next(self._numbers)
         self.pieces[f"/{number}"] = pieces
-        return Address("http", "127.0.0.1", self.server_address[1], f"/{number}")
+        return Url(f"http://127.0.0.1:{self.server_address[1]}/{number}")
 
 
 class _Handler(socketserver.StreamRequestHandler):

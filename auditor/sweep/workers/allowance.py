@@ -2,6 +2,7 @@
 
 import time
 from collections.abc import Mapping
+from functools import partial
 from threading import Condition, Event
 from typing import NamedTuple, Self
 
@@ -10,10 +11,10 @@ from auditor.downloader.http_errors import require_online
 from auditor.downloader.model_argument import HubModel
 from auditor.downloader.model_list import MAX_PAGE, PAGE_SECONDS
 from auditor.downloader.retry import WINDOW
-from auditor.downloader.waits import Rest, Talk
+from auditor.downloader.waits import Talk
 from auditor.errors import Reason, SourceError
 from auditor.sweep.policy import Policy
-from auditor.sweep.workers.budget import NO_ANSWER, Budget
+from auditor.sweep.workers.budget import Budget
 
 
 class ByteGate:
@@ -76,7 +77,7 @@ class Allowance(Governor):
         self._bounds = bounds
         self._budget = budget
         self._talk = talk
-        self._rest = Rest(talk.waits, over)
+        self._rest = partial(talk.waits.rest, over=over)
         self._gate = gate
         self._since = time.monotonic()  # later by all waits for which it is not to blame
         self._most_held = float(WINDOW)
@@ -105,9 +106,6 @@ class Allowance(Governor):
 
     def note(self, turn: Turn, status: int, headers: Mapping[str, str]) -> None:
         self._budget.note(turn, status, headers)
-
-    def lost(self, turn: Turn) -> None:
-        self._budget.note(turn, NO_ANSWER, {})
 
     def held(self, seconds: float) -> None:
         """Not the model's fault, unless it is asked for again and again."""

@@ -6,7 +6,7 @@ from math import inf
 from threading import Lock
 from typing import NamedTuple
 
-from auditor.downloader.http import Turn
+from auditor.downloader.http import NO_ANSWER, Turn
 from auditor.downloader.retry import WINDOW, RateLimit, rate_limit
 from auditor.downloader.waits import STEP, Wait
 
@@ -17,7 +17,6 @@ _ROUNDING = 1.0  # seconds: `t` is whole, so that the window may last so much lo
 _LOOK = 0.25  # seconds between looks at what came of the first request of a window
 _GIVEN_UP = 30.0  # seconds after which another request goes first: who sent that one has died
 
-NO_ANSWER = 0  # the status of a request that was not answered
 _REFUSED = frozenset((NO_ANSWER, 429, *range(500, 600)))  # after these no other request may go
 
 

@@ -11,7 +11,7 @@ from auditor.downloader.client import shared_client
 from auditor.downloader.fetching import ignore_message
 from auditor.downloader.http import Session
 from auditor.downloader.model_argument import HubModel
-from auditor.downloader.transport import Address, TransportError
+from auditor.downloader.transport import plain_url
 from auditor.errors import Reason, SourceError
 
 MODEL = HubModel(id="o/n")
@@ -64,15 +64,22 @@ def test_an_address_where_nobody_listens_is_unreachable(model):
 def test_a_name_that_no_machine_has_is_not_asked_for_again(model, machine):
     del model
     waits = []
-    machine.setattr("auditor.downloader.waits.Rest.all_of", lambda _, wait: waits.append(wait))
+    machine.setattr("auditor.downloader.waits.Waits.rest_through", lambda *wait: waits.append(wait))
     session = Session(MODEL, None, ignore_message)
     with pytest.raises(SourceError, match=r"nowhere\.invalid cannot be found") as error:
-        session.get("http://nowhere.invalid/", hub.whole_body(10, None))
+        session.get("http://nowhere.invalid/", hub.whole_body(10, "it"))
     assert (error.value.reason, waits) == (Reason.UNREACHABLE, [])
 
 
+@pytest.mark.parametrize("text", ["http://u:p@a.b/x?y#z", "//u@a.b/x?y", "//a.b/x?y#u:p@c"])
+def test_an_address_is_asked_for_without_a_user_and_a_fragment(text):
+    base = plain_url("http://v:q@c.d/")
+    assert str(plain_url(text, base)) == "http://a.b/x?y"
+    assert str(base) == "http://c.d/"
+
+
 def body_of(url):
-    reply = shared_client().ask(Address.of(url), {}, 10.0)
+    reply = shared_client().ask(plain_url(url), {}, 10.0)
     try:
         return b"".join(reply.pieces())
     finally:
@@ -88,7 +95,7 @@ def test_a_proxy_of_the_environment_is_asked(name, model, machine):
         assert body_of("http://model.invalid/x") == b"hello"
         assert [path for path, _ in proxy.asked] == ["http://model.invalid/x"]
         machine.setenv("NO_PROXY", "model.invalid")
-        with pytest.raises(TransportError):
+        with pytest.raises(SourceError):
             body_of("http://model.invalid/x")
 
 

@@ -18,7 +18,6 @@ from hypothesis import strategies as st
 
 from auditor.downloader.http_errors import refusal_error
 from auditor.downloader.model_argument import HubModel
-from auditor.downloader.transport import Address
 from auditor.errors import Reason
 
 URL = "https://huggingface.co/api/models/org/name/revision/main"
@@ -41,11 +40,11 @@ KINDS = (
 
 
 class Refusal(NamedTuple):
-    """What is looked at of a Reply."""
+    """What is looked at of an Answer."""
 
     status: int
     headers: dict[str, str]
-    address: Address = Address.of(URL)
+    host: str = "huggingface.co"
 
 
 def reason_of_the_library(refusal):

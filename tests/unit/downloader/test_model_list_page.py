@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from auditor.containers.bounded_json import MAX_TEXT_VALUES
 from auditor.downloader import model_list_page
-from auditor.downloader.model_list_page import MAX_FILES, Crowded, NotAListError, entries_in
+from auditor.downloader.model_list_page import MAX_FILES, ListEntry, entries_in
 from auditor.errors import Reason, SourceError
 
 WORDS = st.text("abcxyz", min_size=1, max_size=8)
@@ -28,7 +28,9 @@ def read(content):
 
 
 def named(page):
-    return [one for one in page if isinstance(one, dict) and one.get("id", "").count("/") == 1]
+    """What is read of the models of a page."""
+    models = [one for one in page if isinstance(one, dict) and one.get("id", "").count("/") == 1]
+    return [ListEntry(one["id"], one.get("sha"), one.get("siblings")) for one in models]
 
 
 @given(PAGES, st.booleans(), st.sampled_from([None, 1]))
@@ -43,17 +45,17 @@ def test_cut_up_or_at_once_a_page_has_the_same_entries(page, plain, indent):
 @given(PAGES.map(json.dumps), st.integers(0, 100))
 def test_a_page_that_breaks_off_is_no_list_either_way(text, share):
     content = text.encode()[: len(text) * share // 101]
-    with pytest.raises(NotAListError):
+    with pytest.raises(SourceError, match="is not a JSON list"):
         read(content)
-    with pytest.raises(NotAListError):
+    with pytest.raises(SourceError, match="is not a JSON list"):
         list(model_list_page._groups(content))  # noqa: SLF001 - as above
 
 
 @pytest.mark.parametrize("text", ["", "{}", '{"a": [{"id": "o/n"}]}', '"x"', "null", "<html>"])
 def test_what_is_no_list_is_told(text):
-    with pytest.raises(NotAListError):
+    with pytest.raises(SourceError, match="is not a JSON list"):
         read(text.encode())
-    with pytest.raises(NotAListError):
+    with pytest.raises(SourceError, match="is not a JSON list"):
         list(model_list_page._groups(text.encode()))  # noqa: SLF001 - as above
 
 
@@ -70,18 +72,18 @@ def page(*models):
 @pytest.mark.parametrize("files", [MAX_FILES + 1, 3 * MAX_TEXT_VALUES], ids=str)
 def test_a_model_with_too_many_files_is_told_and_the_others_are_read(files):
     before, crowded, after = read(page(model(1, 3), model(2, files), model(3, 3)))
-    assert before["id"] == "o/m1"
-    assert len(after["siblings"]) == 3
-    assert isinstance(crowded, Crowded)
-    assert crowded.id == "o/m2"
-    assert "are the most that are read" in crowded.detail
+    assert before.id == "o/m1"
+    assert len(after.siblings) == 3
+    assert (crowded.id, crowded.siblings) == ("o/m2", None)
+    assert "are the most that are read" in crowded.excess
 
 
 def test_a_model_that_is_too_deep_is_told_and_the_others_are_read():
     deep = f', "x": {"[" * 500}{"]" * 500}'
     found = read(page(model(1, 1), model(2, 1, deep), model(3, 1)))
-    assert found[1] == Crowded("o/m2", "is nested 501 levels deep; 128 are the most that are read")
-    assert [one["id"] for one in (found[0], found[2])] == ["o/m1", "o/m3"]
+    excess = "is nested 501 levels deep; 128 are the most that are read"
+    assert found[1] == ListEntry("o/m2", excess=excess)
+    assert [one.id for one in (found[0], found[2])] == ["o/m1", "o/m3"]
 
 
 @pytest.mark.slow
@@ -103,5 +105,5 @@ def test_a_page_of_too_many_values_is_too_large(monkeypatch):
 
 
 def test_a_page_that_is_nested_without_end_is_no_list():
-    with pytest.raises(NotAListError):
+    with pytest.raises(SourceError, match="is not a JSON list"):
         read(b"[" * 200_000)

@@ -123,7 +123,9 @@ def test_the_same_wait_asked_for_again_and_again_is_said_in_all():
 
 
 def silent(seconds):
-    return PassingError(Reason.TIMED_OUT, "slow", silence=seconds)
+    fault = PassingError(Reason.TIMED_OUT, "slow")
+    fault.silence = seconds
+    return fault
 
 
 @pytest.mark.parametrize(("seconds", "times"), [(3.0, 5), (9.0, 2), (13.0, 1), (60.0, 1)])

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from auditor.downloader.waits import InLines, Rest, Talk, Wait, Waits
+from auditor.downloader.waits import InLines, Talk, Wait, Waits
 from auditor.errors import SourceError
 
 
@@ -74,16 +74,16 @@ def test_of_several_waits_the_one_is_shown_that_ends_last(told):
 
 def test_a_short_wait_is_not_worth_a_word():
     shown = []
-    Rest(Waits(shown.append), threading.Event()).all_of(Wait("busy", 0.01))
+    Waits(shown.append).rest_through(Wait("busy", 0.01), threading.Event())
     assert shown == []
 
 
 def test_a_long_wait_is_shown_and_ends_as_soon_as_it_is_over():
     shown, over = [], threading.Event()
-    rest = Rest(Waits(lambda wait: (shown.append(wait), over.set())), over)
+    waits = Waits(lambda wait: (shown.append(wait), over.set()))
     since = time.monotonic()
     with pytest.raises(SourceError, match="stopped, because another request has failed"):
-        rest.all_of(Wait("busy", 250.0))
+        waits.rest_through(Wait("busy", 250.0), over)
     assert time.monotonic() - since < 100
     first, last = shown
     assert first.why == "busy"

@@ -1,15 +1,17 @@
 """How far reading has come is told after a second, ten times a second, and is gone at the end."""
 
-from auditor.downloader.waits import ReadingProgress
+from auditor.downloader.waits import ReadingProgress, headers_read, numbers_read
+
+HEADERS = headers_read(lambda: 2_500_000)
 
 
-def told(*events):
-    """What is shown of (seconds, done) of 10 headers."""
+def told(*events, of=10, line=HEADERS):
+    """What is shown of (seconds, done)."""
     shown, now = [], [0.0]
-    progress = ReadingProgress(shown.append, lambda: 2_500_000, lambda: now[0])
+    progress = ReadingProgress(shown.append, line, lambda: now[0])
     for seconds, done in events:
         now[0] = seconds
-        progress(done, 10)
+        progress(done, of)
     return shown
 
 
@@ -21,3 +23,8 @@ def test_after_a_second_each_tenth_of_one_is_told():
     line = "5 of 10 headers read, 2.5 MB; 2 s left"
     assert told((0.9, 4), (2.0, 5), (2.05, 6)) == [line]
     assert len(told((2.0, 5), (2.2, 6), (2.4, 7), (2.5, 10))) == 4
+
+
+def test_of_numbers_their_pace_is_told():
+    line = "3.0 of 12.0 GB of numbers read, 1.5 GB/s; 6 s left"
+    assert told((2.0, 3 * 10**9), of=12 * 10**9, line=numbers_read) == [line]
