@@ -1,12 +1,12 @@
 """generation_config.json: what transformers refuses to save of it, and warns of when it loads it.
 
-`GenerationConfig.validate(strict=True)` of transformers 5.23, imitated; a test holds this to it.
+`GenerationConfig.validate(strict=True)` of transformers 5.24, imitated; a test holds this to it.
 """
 
 from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
-LIBRARY = "transformers 5.23"
+LIBRARY = "transformers 5.24"
 
 # Settings of sampling, and the value at which each says nothing.
 _SAMPLING = {

@@ -6,7 +6,7 @@ from types import MappingProxyType
 from auditor.analytic.blocks import Embedding, LayerNorm, Linear, Module, module, repeat
 from auditor.analytic.catalogue import Family, architecture
 from auditor.analytic.config import Config
-from auditor.analytic.families._heads import answers, causal_mask, heads, language_model, score
+from auditor.analytic.families._heads import causal_mask, heads, language_model, score, span
 from auditor.analytic.family import LoadingFacts, loads
 from auditor.analytic.parts import activation, dropout, shares, unstored
 
@@ -68,7 +68,7 @@ heads(
     gptj_model,
     ForCausalLM=language_model("transformer.wte.weight", bias=True),
     ForSequenceClassification=score,
-    ForQuestionAnswering=answers,
+    ForQuestionAnswering=span,
 )
 
 loads("gptj", LoadingFacts(silent=("attn.bias", "attn.masked_bias")))

@@ -12,7 +12,7 @@ import auditor
 from auditor import Report, Unaudited
 from auditor.reconciler.findings import BadConfig, Missing, is_of_repository
 
-CANNOT = "transformers 5.23 cannot build BertModel"
+CANNOT = "transformers 5.24 cannot build BertModel"
 
 
 def says(folder: Path, **changes: object) -> str:
@@ -42,25 +42,25 @@ def reasons(outcome: Report | Unaudited) -> list[str]:
         ),
         (
             {"use_cache": "yes"},
-            "transformers 5.23 refuses it: use_cache is the string 'yes', expected true or false",
+            "transformers 5.24 refuses it: use_cache is the string 'yes', expected true or false",
         ),
         (
             {"dtype": "torch.float16"},
             (
-                "transformers 5.23 refuses it: dtype is the string 'torch.float16', "
+                "transformers 5.24 refuses it: dtype is the string 'torch.float16', "
                 'expected "float16"'
             ),
         ),
         (
             {"torch_dtype": "auto"},
             (
-                "transformers 5.23 refuses it: torch_dtype is the string 'auto', "
+                "transformers 5.24 refuses it: torch_dtype is the string 'auto', "
                 "expected the name of a dtype, or no such key"
             ),
         ),
         (
             {"layer_types": ["full_attention"] * 6},
-            "transformers 5.23 refuses it: layer_types has 6 entries, and num_hidden_layers is 2",
+            "transformers 5.24 refuses it: layer_types has 6 entries, and num_hidden_layers is 2",
         ),
     ],
 )
@@ -87,7 +87,7 @@ def test_all_faults_are_reported_where_nothing_follows_from_the_config_either(tm
     report = auditor.audit(says(folder, hidden_size=None, use_cache=1, is_decoder="no"))
     assert isinstance(report, Report)
     assert report.residual is None
-    found = {reason.removeprefix("transformers 5.23 refuses it: ") for reason in reasons(report)}
+    found = {reason.removeprefix("transformers 5.24 refuses it: ") for reason in reasons(report)}
     assert {reason.partition(" ")[0] for reason in found} == {
         "hidden_size",
         "use_cache",
