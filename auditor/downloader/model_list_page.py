@@ -8,6 +8,7 @@ bounded, and so that a model with millions of files is that model's trouble alon
 import json
 import re
 from collections.abc import Iterator
+from contextlib import suppress
 from typing import NamedTuple
 
 import msgspec
@@ -27,6 +28,7 @@ _MOST_VALUES = 2_000_000
 _MOST_HELD = 100_000  # values of one group, unless a single entry has more; 12 MB as files
 
 _CUT_UP = msgspec.json.Decoder(list[msgspec.Raw]).decode
+_SURROGATE = re.compile(rb"\\u[dD][89a-fA-F][0-9a-fA-F]{2}")  # msgspec refuses one alone
 _ID = re.compile(rb'"id"\s*+:\s*+"([^"\\]{1,200})"')
 _BEGINS = (b",", b"[", b"{")  # a value, nearly
 
@@ -109,7 +111,7 @@ def _pieces(content: bytes) -> Iterator[bytes]:
     if content.count(b",") > _MOST_VALUES:
         detail = f"a page of the list of models has more than {_MOST_VALUES:,} values"
         raise SourceError(Reason.TOO_LARGE, detail)
-    try:
-        return map(bytes, _CUT_UP(content))
-    except (msgspec.DecodeError, RecursionError):
-        raise _no_list() from None
+    for text in (content, _SURROGATE.sub(rb"\\ufffd", content)):
+        with suppress(msgspec.DecodeError, RecursionError):
+            return map(bytes, _CUT_UP(text))
+    raise _no_list()

@@ -1,5 +1,7 @@
 """wrapper-prefix: names behind the prefix of whatever the model was wrapped in when saved.
 
+So are those of a state dict below a key of a training checkpoint, which loaders take whole.
+
 To do: Strip the prefix from the names, or save the model that is inside the wrapper.
 """
 

@@ -87,10 +87,10 @@ class WrongTotal(OfFile, frozen=True):
 
 
 class BadConfig(OfFile, frozen=True):
-    """A config cannot be read, or no model can be built from it.
+    """A config cannot be read, no model can be built from it, or loading raises over it.
 
-    To do: Correct the key that the finding names, and check that `AutoConfig.from_pretrained` takes
-    it.
+    To do: Correct the key that the finding names, and check that `AutoConfig.from_pretrained` or
+    `GenerationConfig.from_pretrained` takes it.
     """
 
     kind: ClassVar = "bad-config"
@@ -123,7 +123,7 @@ class CopyDiffers(OfFile, frozen=True):
 class MissingComponent(NoParameters, Struct, frozen=True, kw_only=True):
     """A component that the repository declares is not there, or has no weights.
 
-    To do: Upload its folder, or remove it from the file that declares it.
+    To do: Upload its folder or its weights, or remove it from the file that declares it.
     """
 
     file: str  # that declares it

@@ -33,7 +33,8 @@ class NewlyInitialized(OfExpected, frozen=True):
 
     The declared class, or the repository's own loader, does without it.
 
-    To do: Fine-tune the model before you use what the tensor computes: its values are random.
+    To do: Fine-tune the model before you use what the tensor computes: its values are random. A
+    counter of batches computes nothing.
     """
 
     kind: ClassVar = "newly-initialized"

@@ -107,3 +107,10 @@ def test_a_page_of_too_many_values_is_too_large(monkeypatch):
 def test_a_page_that_is_nested_without_end_is_no_list():
     with pytest.raises(SourceError, match="is not a JSON list"):
         read(b"[" * 200_000)
+
+
+@pytest.mark.parametrize("files", [1, MAX_TEXT_VALUES], ids=["plain", "crowded"])
+def test_half_a_character_in_one_model_spoils_no_other(files):
+    half = ', "x": "\\ud83d \\ud83d\\ude00"'  # a half alone, and a whole one
+    found = read(page(model(1, 1), model(2, 1, half), model(3, 1), model(4, files)))
+    assert [one.id for one in found[:3]] == ["o/m1", "o/m2", "o/m3"]
