@@ -1,13 +1,12 @@
 """A model on the Hub: one request for its listing, then config and headers at that very commit."""
 
 import math
-import re
 from collections.abc import Callable, Sequence
 from concurrent.futures import Executor
 from urllib.parse import quote
 
 from huggingface_hub import constants
-from msgspec.structs import asdict
+from msgspec.structs import replace
 
 from auditor.checkpoint.filenames import Chooser
 from auditor.checkpoint.hub_listing import Listing, listing_of
@@ -43,9 +42,6 @@ MAX_LISTING = 16 * 1024 * 1024
 _AT_ONCE = 64
 
 _DEFAULTS = {None, constants.DEFAULT_REVISION}
-
-_COMMIT = re.compile(r"[0-9a-f]{40}")
-_SHA256 = re.compile(r"[0-9a-f]{64}")
 
 
 def read(
@@ -94,8 +90,7 @@ def read_from_listing(  # noqa: PLR0913 - what is read, how, and what of it is h
     """The snapshot of a model whose files are known; `pool`, `progress` as `assemble` has."""
     selection = choose({file.name for file in listing.files}, listing.model_id)
     files = _HubFiles(session, listing, early or EarlyReads())
-    contents = assemble(files, listing.files, selection, pool, progress)
-    return Snapshot(
+    listed = Snapshot(
         model=listing.model_id,
         commit=listing.commit,
         source=Source.HUB,
@@ -104,9 +99,8 @@ def read_from_listing(  # noqa: PLR0913 - what is read, how, and what of it is h
         # What the Hub counts is of the default branch, whatever revision was asked for.
         published=() if model.revision not in _DEFAULTS else listing.published,
         card_base=listing.base,
-        **asdict(contents),
-        fetched=session.fetched,
     )
+    return replace(assemble(listed, files, selection, pool, progress), fetched=session.fetched)
 
 
 def parse_listing(content: bytes, model_id: str) -> Listing:
