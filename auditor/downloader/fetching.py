@@ -81,10 +81,10 @@ def fetch(
 def _of_model(
     target: HubModel, *, source: str, token: str | None, say: Say, choose: Chooser
 ) -> Snapshot:
-    if target.tag is not None and choose is not select_config:
-        choose = partial(select_tagged, tag=target.tag)
-    if target.place is not None and choose is not select_config:
+    if choose is not select_config and target.place is not None:
         choose = partial(select_place, place=target.place)
+    elif choose is not select_config and target.tag is not None:
+        choose = partial(select_tagged, tag=target.tag)
     paper = bundled.read_paper(target)
     if paper is not None:
         say(f"{target.id}: {paper.origin}")
@@ -93,15 +93,16 @@ def _of_model(
         return huggingface_cache.read(target, choose)
     if source == "bundled":
         return bundled.read(target)
-    ask = _hub_alone if source == "hub" else _auto
-    return ask(target, token, say, choose)
-
-
-def _from_hub(model: HubModel, token: str | None, say: Say, choose: Chooser) -> Snapshot:
     with reading_variables():
         from auditor.downloader import hub  # noqa: PLC0415 - 0.1 s that a folder never needs
-
-    return hub.read(model, token, say, choose)
+    try:
+        return hub.read(target, token, say, choose)
+    except SourceError as error:
+        if error.reason not in _NO_ANSWER:
+            raise
+        if source == "auto":
+            return _stand_in(target, error, say, choose)
+        raise SourceError(error.reason, f"{error}; {_WAYS_OUT}") from error
 
 
 @contextmanager
@@ -112,24 +113,6 @@ def reading_variables() -> Iterator[None]:
     except ValueError as error:
         detail = "huggingface_hub cannot read an HF_ variable of this machine (HF_ENDPOINT, say)"
         raise UsageError(f"{detail}: {error}") from None
-
-
-def _hub_alone(model: HubModel, token: str | None, say: Say, choose: Chooser) -> Snapshot:
-    try:
-        return _from_hub(model, token, say, choose)
-    except SourceError as error:
-        if error.reason not in _NO_ANSWER:
-            raise
-        raise SourceError(error.reason, f"{error}; {_WAYS_OUT}") from error
-
-
-def _auto(model: HubModel, token: str | None, say: Say, choose: Chooser) -> Snapshot:
-    try:
-        return _from_hub(model, token, say, choose)
-    except SourceError as error:
-        if error.reason not in _NO_ANSWER:
-            raise
-        return _stand_in(model, error, say, choose)
 
 
 def _stand_in(model: HubModel, why: SourceError, say: Say, choose: Chooser) -> Snapshot:
@@ -175,11 +158,9 @@ def with_base_model(
         else:
             at = f"@{revision}" if revision else ""
             found = from_id(parse_id(f"{named}{at}"))
-    except SourceError as error:
-        base = BaseModel(model=named, reason=error.reason, detail=str(error))
-        return replace(snapshot, base=base)
-    except UsageError as error:
-        base = BaseModel(model=named, reason=Reason.NOT_FOUND, detail=str(error))
+    except (SourceError, UsageError) as error:
+        reason = error.reason if isinstance(error, SourceError) else Reason.NOT_FOUND
+        base = BaseModel(model=named, reason=reason, detail=str(error))
         return replace(snapshot, base=base)
     return replace(snapshot, base=_base(found), fetched=snapshot.fetched.plus(found.fetched))
 
