@@ -7,7 +7,7 @@ from functools import partial
 from pathlib import PurePosixPath
 from typing import Any, Protocol
 
-from msgspec import Struct
+from msgspec import Struct, field
 from msgspec.structs import asdict, replace
 
 from auditor.checkpoint.filenames import (
@@ -57,14 +57,13 @@ class FileReader(Protocol):
         """Another read has failed for good: end the waits of those under way."""
 
 
-class _Reads:
+class _Reads(Struct, frozen=True):
     """What is read of one checkpoint: by which threads and reader, and of which listing."""
 
-    def __init__(self, pool: Executor, reader: FileReader, listing: Mapping[str, RepoFile]) -> None:
-        self.pool = pool
-        self.reader = reader
-        self.listing = listing
-        self._texts: dict[str | None, Future[TextFile | None]] = {}
+    pool: Executor
+    reader: FileReader
+    listing: Mapping[str, RepoFile]
+    _texts: dict[str | None, Future[TextFile | None]] = field(default_factory=dict)
 
     def text(self, name: str | None, limit: int) -> Future[TextFile | None]:
         """A file that is read once, however often it is asked for; None of no name."""
@@ -173,11 +172,8 @@ def _meant(
 ) -> tuple[SelectedComponent, ...]:
     """The parts that the manifest names; all parts if there is no manifest that can be read."""
     if manifest is not None:
-        try:
+        with suppress(CheckpointError):  # the audit says what is wrong with it
             entries = parse_manifest(manifest.name, manifest.content).entries
-        except CheckpointError:
-            pass  # the audit says what is wrong with it
-        else:
             named = {entry.folder for entry in entries}
             parts = tuple(part for part in parts if part.folder in named)
     if len(parts) > MAX_COMPONENTS:
@@ -251,9 +247,9 @@ def _as_configured(
 ) -> FileSelection:
     """The file that the config itself names, instead of the usual one."""
     found = named_weights(config, names)
-    names_chosen = (selection.weights, selection.index, *selection.shards)
-    chosen = {name for name in names_chosen if name is not None}
-    if found is None or any(map(variant_of, chosen)) or {found.weights, found.index} & chosen:
+    chosen = {selection.weights, selection.index, *selection.shards}
+    of_variant = any(name and variant_of(name) for name in chosen)
+    if found is None or of_variant or (found.weights or found.index) in chosen:
         return selection
     return replace(selection, **asdict(found), shards=(), torch_copies=())
 
@@ -313,5 +309,4 @@ def _first_reads(index: TextFile) -> dict[str, int]:
     for tensor, shard in weight_map.items():
         entries[shard] += len(tensor) + ENTRY
     folder = PurePosixPath(index.name).parent
-    paths = {str(folder / shard): ROOM + length for shard, length in entries.items()}
-    return {path: paths[path] for path in sorted(paths)}
+    return {str(folder / shard): ROOM + entries[shard] for shard in sorted(entries)}

@@ -5,7 +5,6 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
-from typing import Literal, get_args
 
 from msgspec.structs import replace
 
@@ -24,7 +23,7 @@ from auditor.downloader.model_argument import HubModel, parse_id, parse_model
 from auditor.errors import CheckpointError, Reason, SourceError, UsageError
 from auditor.messages import quoted
 
-SourceName = Literal["auto", "hub", "cache", "bundled"]
+_SOURCES = ("auto", "hub", "cache", "bundled")
 Say = Callable[[str], None]
 
 # The Hub did not answer, or not well: a copy on this machine may be read instead. Where it
@@ -65,8 +64,8 @@ def fetch(
     stand-ins, `choose` picks the files of a listing that are read. Raises UsageError for a request
     that cannot be met anywhere, SourceError where the outside world did not give what it needs.
     """
-    if source not in get_args(SourceName):
-        known = ", ".join(get_args(SourceName))
+    if source not in _SOURCES:
+        known = ", ".join(_SOURCES)
         raise UsageError(f"the source {quoted(source)} does not exist; the sources are {known}")
     target = parse_model(requested)
     of_model = partial(_of_model, source=source, token=token, say=say)

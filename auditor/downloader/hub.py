@@ -133,12 +133,11 @@ class _HubFiles:
     def text(self, file: RepoFile, limit: int) -> TextFile:
         if file.size is not None and file.size > limit:
             raise too_large(file.name, f"{file.size:,}", limit)
-        early = self._early.take(file, self._commit)
-        content = early.data if early else self._whole(file, limit)
+        if early := self._early.take(file, self._commit):
+            return TextFile(name=file.name, content=early.data)
+        take = whole_body(limit, file)
+        content = self._session.get(self._url(file), take, commit=self._commit)
         return TextFile(name=file.name, content=content)
-
-    def _whole(self, file: RepoFile, limit: int) -> bytes:
-        return self._session.get(self._url(file), whole_body(limit, file), commit=self._commit)
 
     def header(self, file: RepoFile, first: int = FIRST_READ) -> WeightHeader:
         def read(span: Span, end: Callable[[bytes, int | None], int]) -> Received:

@@ -44,8 +44,8 @@ _MOST_FILES = 100_000
 
 _FOREIGN = {"node_modules", "__pycache__", "site-packages"}
 _SHARD = re.compile(r"-(\d+)-of-0*(\d+)\.\w+$", re.ASCII)
-_CACHE_FOLDER = re.compile(r"models--(.+)")
 _COMMIT = re.compile(r"[0-9a-f]{40}")
+_IN_CACHE = re.compile(rf"(?:.*/)?models--([^/]+)/snapshots/({_COMMIT.pattern})", re.DOTALL)
 _LONGEST_REF = 256  # bytes of refs/main: 40 digits, perhaps with an end of line
 
 
@@ -234,7 +234,7 @@ def _must_be_a_file(path: Path) -> None:
 def _in_cache(path: Path) -> Path:
     """The snapshot folder to read where `path` is a model's folder of the Hugging Face cache."""
     snapshots = path / "snapshots"
-    if not (_CACHE_FOLDER.fullmatch(path.absolute().name) and snapshots.is_dir()):
+    if not (path.absolute().name.startswith("models--") and snapshots.is_dir()):
         return path
     main = path / "refs" / "main"
     if main.is_file():
@@ -244,18 +244,13 @@ def _in_cache(path: Path) -> Path:
         return snapshots / commit
     commits = sorted(folder.name for folder in snapshots.iterdir() if folder.is_dir())
     if len(commits) != 1:
-        detail = (
-            f"has {len(commits)} snapshots and no refs/main: give one of its snapshots/ folders"
-        )
+        detail = f"has {len(commits)} snapshots and no refs/main: give the folder of one"
         raise UsageError(f"{quoted(str(path))} {detail}")
     return snapshots / commits[0]
 
 
 def _cached_as(folder: Path) -> tuple[str | None, str | None]:
     """Model id and commit, where the folder is .../models--org--name/snapshots/<commit>."""
-    commit, snapshots, model = (folder.absolute(), *folder.absolute().parents, Path(), Path())[:3]
-    cached = _CACHE_FOLDER.fullmatch(model.name)
-    if not (cached and snapshots.name == "snapshots" and _COMMIT.fullmatch(commit.name)):
-        return None, None
-    model_id = cached[1].replace("--", "/")
-    return (None, None) if id_fault(model_id) else (model_id, commit.name)
+    cached = _IN_CACHE.fullmatch(folder.absolute().as_posix())
+    model_id = cached[1].replace("--", "/") if cached else ""
+    return (model_id, cached[2]) if cached and not id_fault(model_id) else (None, None)

@@ -101,15 +101,12 @@ class ByDistance(Executor):
         self._slow = 0  # reads in a row
 
     def submit(self, fn: Callable[..., T], /, *args: Any, **kwargs: Any) -> Future[T]:
-        if self._is_far():
+        if self._slow >= AT_HAND or self._distance() >= _NEAR:
             return self._far.submit(fn, *args, **kwargs)
         future = Future[T]()
         self._waiting.append(partial(run_into, future, partial(fn, *args, **kwargs)))
         self._near.submit(self._first_of_the_waiting)
         return future
-
-    def _is_far(self) -> bool:
-        return self._slow >= AT_HAND or self._distance() >= _NEAR
 
     def _first_of_the_waiting(self) -> None:
         if work := self._taken():
