@@ -29,9 +29,8 @@ PAPERS = tuple(_PAPERS)
 
 def bundled_models() -> tuple[str, ...]:
     """The ids of the models that are shipped, sorted."""
-    files = (file.name for file in _DATA.iterdir())
-    ids = (name.removesuffix(_ENDING) for name in files if name.endswith(_ENDING))
-    return tuple(sorted(one.replace(_BETWEEN, "/") for one in ids if _BETWEEN in one))
+    files = _DATA.glob(f"*{_BETWEEN}*{_ENDING}")
+    return tuple(sorted(file.stem.replace(_BETWEEN, "/") for file in files))
 
 
 def file_name(model_id: str) -> str:

@@ -145,11 +145,11 @@ _OF_A_REVISION = "tree|blob|resolve|raw|blame|commits?|revision"
 _OTHER_PAGES = "discussions|community|settings|edit|upload"
 _REVISION = r"(?P<revision>refs/[^/]+/[^/]+|[^/]*)"
 _PLACE = r"(?:/(?P<place>.*))?"
-_HF_PATH = re.compile(rf"(?P<id>[^/@]*(?:/[^/@]*)?)(?:@{_REVISION})?{_PLACE}", re.DOTALL)
-_WEB_PATH = re.compile(
+# Compiled where they are first used; their groups are fields of a HubModel.
+_HF_PATH = rf"(?P<id>[^/@]*(?:/[^/@]*)?)(?:@{_REVISION})?{_PLACE}"
+_WEB_PATH = (
     rf"(?P<id>[^/]+(?:/(?!(?:{_OF_A_REVISION}|{_OTHER_PAGES})(?:/|\Z))[^/]+)?)"
-    rf"(?:/(?:{_OF_A_REVISION})(?:/{_REVISION}{_PLACE})?|/(?:{_OTHER_PAGES})(?:/.*)?)?",
-    re.DOTALL,
+    rf"(?:/(?:{_OF_A_REVISION})(?:/{_REVISION}{_PLACE})?|/(?:{_OTHER_PAGES})(?:/.*)?)?"
 )
 
 
@@ -186,14 +186,14 @@ def _web(requested: str) -> HubModel:
     return HubModel(**{key: text and unquote(text) for key, text in found.groupdict().items()})
 
 
-def _matched(pattern: re.Pattern[str], path: str) -> re.Match[str]:
+def _matched(pattern: str, path: str) -> re.Match[str]:
     """The parts of an address; raises ValueError where it is not that of a model."""
     kind, slash, _ = path.partition("/")
     if not kind:
         raise ValueError("it ends with the site")
     if slash and kind in _OTHERS:
         raise ValueError(f"it is the address of {_OTHERS[kind]}")
-    found = pattern.fullmatch(path)
+    found = re.fullmatch(pattern, path, re.DOTALL)
     if found is None:
         raise ValueError(f"{quoted(path)} is no page of a model")
     return found
