@@ -193,44 +193,36 @@ class EarlyReads:
     """
 
     def __init__(self) -> None:
-        self._asked: dict[str, Future[_Early | None]] = {}
+        self._asked: dict[str, Future[_Early]] = {}
 
     def begin(self, pool: Executor, session: Session, model: HubModel, choose: Chooser) -> None:
         """Ask for the config and the start of the weights, if `choose` takes them of a plain model.
 
         A repository that has no such file costs a request more.
         """
+
+        def ask(name: str, take: Callable[[Answer], Received], span: Span | None = None) -> None:
+            url = f"{endpoint()}/{model.id}/resolve/{_revision(model)}/{name}"
+            self._asked[name] = pool.submit(session.try_once, url, _with_commit(take), span=span)
+
         with suppress(SourceError):
             chosen = choose({CONFIG, WEIGHTS}, model.id)
             if chosen.config == CONFIG:
-                self._asked[CONFIG] = pool.submit(_tried, session, model, CONFIG, _config)
+                ask(CONFIG, _config)
             if chosen.weights == WEIGHTS:
                 file, span = RepoFile(name=WEIGHTS, size=None), Span(0, FIRST_READ)
-                take = part_of_file(file, span, safetensors_end(WEIGHTS))
-                self._asked[WEIGHTS] = pool.submit(_tried, session, model, WEIGHTS, take, span)
+                ask(WEIGHTS, part_of_file(file, span, safetensors_end(WEIGHTS)), span)
 
     def take(self, file: RepoFile, commit: str) -> Received | None:
         """What was sent of a file, if it is of that commit and of the size that is listed."""
         future = self._asked.pop(file.name, None)
-        early = future.result() if future else None
-        if early is None:
+        if future is None:
             return None
-        of, received = early
-        sizes = {file.size, received.size} - {None}
-        return received if of == commit and len(sizes) < 2 else None  # noqa: PLR2004 - two differ
-
-
-def _tried(
-    session: Session,
-    model: HubModel,
-    name: str,
-    take: Callable[[Answer], Received],
-    span: Span | None = None,
-) -> _Early | None:
-    url = f"{endpoint()}/{model.id}/resolve/{_revision(model)}/{name}"
-    with suppress(SourceError, UsageError):
-        return session.try_once(url, _with_commit(take), span=span)
-    return None
+        with suppress(SourceError, UsageError):
+            of, received = future.result()
+            if of == commit and (file.size == received.size or None in {file.size, received.size}):
+                return received
+        return None
 
 
 def _with_commit(take: Callable[[Answer], Received]) -> Callable[[Answer], _Early]:
