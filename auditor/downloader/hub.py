@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Callable, Sequence
-from concurrent.futures import Executor, Future
+from concurrent.futures import Executor, Future, wait
 from contextlib import suppress
 from urllib.parse import quote
 
@@ -41,6 +41,10 @@ MAX_LISTING = 16 * 1024 * 1024
 # Reads at a time: the 163 shards of DeepSeek-V3 are three round trips, or six with their redirects.
 _AT_ONCE = 64
 
+# Seconds after which a wait for a listing begins anew: a signal that came just before the wait
+# began does not end it, and is heard between two.
+_LISTENS = 1.0
+
 _DEFAULTS = {None, constants.DEFAULT_REVISION}
 
 
@@ -57,6 +61,8 @@ def read(
         asked = pool.submit(fetch_listing, model, session)
         early = EarlyReads()
         early.begin(pool, session, model, choose)
+        while not wait([asked], _LISTENS).done:
+            pass
         return read_from_listing(
             model, asked.result(), session, choose, pool=pool, early=early, progress=progress
         )
