@@ -1,11 +1,13 @@
 """Config, index and headers of one selection, read side by side from any reader."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Mapping
 from concurrent.futures import Executor, Future
+from contextlib import suppress
+from functools import partial
 from pathlib import PurePosixPath
 from typing import Any, Protocol
 
-from msgspec import Struct
+from msgspec import Struct, field
 from msgspec.structs import asdict, replace
 
 from auditor.checkpoint.filenames import (
@@ -15,7 +17,7 @@ from auditor.checkpoint.filenames import (
     named_weights,
     variant_of,
 )
-from auditor.checkpoint.snapshot import Component, RepoFile, TextFile, WeightHeader
+from auditor.checkpoint.snapshot import Component, RepoFile, Snapshot, TextFile, WeightHeader
 from auditor.checkpoint.unindexed_files import files_not_in_index, named_as_model
 from auditor.companions.companion_files import (
     TEMPLATE,
@@ -31,7 +33,7 @@ from auditor.companions.companion_files import (
 from auditor.containers.index import MAX_INDEX
 from auditor.containers.manifest import MAX_COMPONENTS, MAX_MANIFEST, parse_manifest
 from auditor.downloader.headers import ENTRY, FIRST_READ, ROOM, within_bound
-from auditor.downloader.parallel import AT_HAND, as_they_end, share_of_pool, threads
+from auditor.downloader.parallel import AT_HAND, as_they_end, threads
 from auditor.errors import CheckpointError, Reason, SourceError
 from auditor.tensors import Span
 
@@ -55,91 +57,104 @@ class FileReader(Protocol):
         """Another read has failed for good: end the waits of those under way."""
 
 
-class ReadFiles(Struct, frozen=True, kw_only=True):
-    """What was read: the middle of a Snapshot."""
+class _Reads(Struct, frozen=True):
+    """What is read of one checkpoint: by which threads and reader, and of which listing."""
 
-    config: TextFile | None
-    index: TextFile | None = None
-    headers: tuple[WeightHeader, ...] = ()
-    torch_copies: tuple[WeightHeader, ...] = ()
-    unopened: tuple[str, ...] = ()
-    packing: TextFile | None = None
-    settings: TextFile | None = None
-    manifest: TextFile | None = None
-    components: tuple[Component, ...] = ()
-    companions: tuple[CompanionFile, ...] | None = None
+    pool: Executor
+    reader: FileReader
+    listing: Mapping[str, RepoFile]
+    _texts: dict[str | None, Future[TextFile | None]] = field(default_factory=dict)
+
+    def text(self, name: str | None, limit: int) -> Future[TextFile | None]:
+        """A file that is read once, however often it is asked for; None of no name."""
+
+        def read() -> TextFile | None:
+            return None if name is None else self.reader.text(self.listing[name], limit)
+
+        if name not in self._texts:
+            self._texts[name] = self.pool.submit(read)
+        return self._texts[name]
+
+    def parsed(self, name: str, first: int = FIRST_READ) -> WeightHeader:
+        """A header, parsed while others are still on their way."""
+        [head] = within_bound([self.reader.header(self.listing[name], first)])
+        _ = head.parsed
+        return head
+
+    def torch_copy(self, name: str) -> WeightHeader | None:
+        """Of a file that is not audited; None where it cannot be had, which is no matter."""
+        with suppress(SourceError):
+            return self.parsed(name)
+        return None
 
 
 def assemble(
+    snapshot: Snapshot,
     reader: FileReader,
-    files: Sequence[RepoFile],
     selection: FileSelection,
     pool: Executor | None = None,
     progress: Callable[[int, int], None] = lambda _done, _of: None,
-) -> ReadFiles:
-    """Read the selection: config beside the weight file or the index, then all shards.
+) -> Snapshot:
+    """The snapshot, of which files are listed so far, with what is read of the selected ones.
 
-    Of several models that is done side by side, of those that the manifest names. The reads are of
-    the `pool`, which several checkpoints may share, or of threads of their own; `progress` gets
-    how many headers of how many are read. A broken index is handed on as it is, with no shards
-    opened: the audit says what is wrong.
+    Config is read beside the weight file or the index, then all shards. Of several models that is
+    done side by side, of those that the manifest names. The reads are of the `pool`, which several
+    checkpoints may share, or of threads of their own; `progress` gets how many headers of how many
+    are read. A broken index is handed on as it is, with no shards opened: the audit says what is
+    wrong.
     """
-    listing = {file.name: file for file in files}
-    with share_of_pool(pool, reader) if pool else threads(AT_HAND, reader.stop) as reads:
-        companions = _companions(reads, reader, listing, selection.companions)
-        if selection.hints:
-            reader = _Knowing(reader)
-            selection = _as_hinted(reads, reader, listing, selection)
-        begun = [_begin(reads, reader, listing, selection)]
-        packing = reads.submit(_text, reader, listing, selection.packing, MAX_CONFIG)
-        manifest = reads.submit(_text, reader, listing, selection.manifest, MAX_MANIFEST).result()
+    listing = {file.name: file for file in snapshot.files}
+    with threads(AT_HAND, reader.stop, share_of=pool) as executor:
+        reads = _Reads(executor, reader, listing)
+        companions = _companions(reads, selection.companions)
+        selection = _as_hinted(reads, selection)
+        begun = [_begin(reads, selection)]
+        packing = reads.text(selection.packing, MAX_CONFIG)
+        manifest = reads.text(selection.manifest, MAX_MANIFEST).result()
         parts = _meant(selection.parts, manifest)
-        begun += [_begin(reads, reader, listing, part.selection) for part in parts]
+        begun += [_begin(reads, part.selection) for part in parts]
         for future in as_they_end([future for one in begun for future in one.first]):
             future.result()  # the first to fail is raised, not the first in order
-        models = [_with_shards(reads, reader, listing, one) for one in begun]
+        models = [_with_shards(reads, one) for one in begun]
         heads = [future for one in models for future in one.headers]
         read = within_bound(future.result() for future in as_they_end(heads))
         for count, _ in enumerate(read, 1):
             progress(count, len(heads))
-        found = [_contents(one) for one in models]
-        components = (
-            Component(folder=part.folder, **fields)
-            for part, fields in zip(parts, found[1:], strict=True)
-        )
-        return ReadFiles(
-            **found[0],
+        found, *others = map(_contents, models)
+        return replace(
+            snapshot,
+            **found,
             packing=packing.result(),
             manifest=manifest,
-            components=tuple(components),
-            companions=None if companions is None else _in_order(companions),
+            components=tuple(
+                Component(folder=part.folder, **fields)
+                for part, fields in zip(parts, others, strict=True)
+            ),
+            companions=None
+            if companions is None
+            else tuple(sorted(future.result() for future in as_they_end(companions))),
         )
 
 
-def _companions(
-    reads: Executor,
-    reader: FileReader,
-    listing: dict[str, RepoFile],
-    names: tuple[str, ...] | None,
-) -> list[Future[CompanionFile]] | None:
+def _companions(reads: _Reads, names: tuple[str, ...] | None) -> list[Future[CompanionFile]] | None:
     """What stands beside the weights, asked for beside them; None: it is not asked for."""
     if names is None:
         return None
-    sizes = {name: listing[name].size for name in names}
-    plans = planned(names, sizes, reader.bounds)
+    sizes = {name: reads.listing[name].size for name in names}
+    plans = planned(names, sizes, reads.reader.bounds)
     if any(map(is_vocabulary, names)):
-        reads.submit(import_readers)
+        reads.pool.submit(import_readers)
     if TEMPLATE in names:
-        reads.submit(_import_parser)
-    return [reads.submit(_companion, reader, listing[plan.name], plan) for plan in plans]
+        reads.pool.submit(_import_parser)
+    return [reads.pool.submit(_companion, reads, plan) for plan in plans]
 
 
-def _companion(reader: FileReader, file: RepoFile, plan: PlannedRead) -> CompanionFile:
+def _companion(reads: _Reads, plan: PlannedRead) -> CompanionFile:
     """The file, or why it was not read, which is no reason to end the audit."""
     try:
-        found = read_companion(plan, lambda span: reader.part(file, span))
+        found = read_companion(plan, partial(reads.reader.part, reads.listing[plan.name]))
     except SourceError as error:
-        return CompanionFile(file.name, None, str(error))
+        return CompanionFile(plan.name, None, str(error))
     if has_template(found):
         _import_parser()
     return found
@@ -152,20 +167,13 @@ def _import_parser() -> None:
     import_parser()
 
 
-def _in_order(companions: list[Future[CompanionFile]]) -> tuple[CompanionFile, ...]:
-    return tuple(sorted(future.result() for future in as_they_end(companions)))
-
-
 def _meant(
     parts: tuple[SelectedComponent, ...], manifest: TextFile | None
 ) -> tuple[SelectedComponent, ...]:
     """The parts that the manifest names; all parts if there is no manifest that can be read."""
     if manifest is not None:
-        try:
+        with suppress(CheckpointError):  # the audit says what is wrong with it
             entries = parse_manifest(manifest.name, manifest.content).entries
-        except CheckpointError:
-            pass  # the audit says what is wrong with it
-        else:
             named = {entry.folder for entry in entries}
             parts = tuple(part for part in parts if part.folder in named)
     if len(parts) > MAX_COMPONENTS:
@@ -174,9 +182,10 @@ def _meant(
     return parts
 
 
-class _Begun(Struct, frozen=True, kw_only=True):
+class _Model(Struct, frozen=True, kw_only=True):
     """The reads of one model that are under way."""
 
+    selection: FileSelection
     config: Future[TextFile | None]
     index: Future[TextFile | None]
     settings: Future[TextFile | None]
@@ -184,7 +193,7 @@ class _Begun(Struct, frozen=True, kw_only=True):
     torch_copies: tuple[Future[WeightHeader | None], ...]
     absent: tuple[str, ...] = ()  # shards that are not in the listing
     # Files that only their names in the index show to be the model's.
-    doubtful: tuple[Future[WeightHeader], ...] = ()
+    doubtful: frozenset[str] = frozenset()
 
     @property
     def first(self) -> tuple[Future[Any], ...]:
@@ -192,84 +201,67 @@ class _Begun(Struct, frozen=True, kw_only=True):
         return (self.config, self.index, self.settings, *self.headers)
 
 
-def _begin(
-    reads: Executor, reader: FileReader, listing: dict[str, RepoFile], selection: FileSelection
-) -> _Begun:
+def _begin(reads: _Reads, selection: FileSelection) -> _Model:
     """Config, index, weight files, copies in torch files: whichever are selected, all at once."""
-    weights = () if selection.weights is None else (selection.weights,)
-    return _Begun(
-        torch_copies=tuple(
-            reads.submit(_torch_copy, reader, listing[name]) for name in selection.torch_copies
-        ),
-        config=reads.submit(_text, reader, listing, selection.config, MAX_CONFIG),
-        index=reads.submit(_text, reader, listing, selection.index, MAX_INDEX),
-        settings=reads.submit(_text, reader, listing, selection.settings, MAX_CONFIG),
+    submit, listing = reads.pool.submit, reads.listing
+    one = () if selection.weights is None else (listing[selection.weights],)
+    return _Model(
+        selection=selection,
+        torch_copies=tuple(submit(reads.torch_copy, name) for name in selection.torch_copies),
+        config=reads.text(selection.config, MAX_CONFIG),
+        index=reads.text(selection.index, MAX_INDEX),
+        settings=reads.text(selection.settings, MAX_CONFIG),
         headers=(
-            *(reads.submit(reader.header, listing[name]) for name in weights),
-            *(reads.submit(_head, reader, listing[name]) for name in selection.shards),
+            *(submit(reads.reader.header, file) for file in one),
+            *(submit(reads.parsed, name) for name in selection.shards),
         ),
     )
 
 
-def _text(
-    reader: FileReader, listing: dict[str, RepoFile], name: str | None, limit: int
-) -> TextFile | None:
-    return None if name is None else reader.text(listing[name], limit)
-
-
-def _with_shards(
-    reads: Executor, reader: FileReader, listing: dict[str, RepoFile], begun: _Begun
-) -> _Begun:
+def _with_shards(reads: _Reads, model: _Model) -> _Model:
     """The shards that an index names are read as well."""
-    begun = _as_configured(reads, reader, listing, begun)
-    index = begun.index.result()
+    selection = _as_configured(model.selection, model.config.result(), reads.listing)
+    if selection is not model.selection:
+        model = _begin(reads, selection)
+    index = model.index.result()
     if index is None:
-        return begun
+        return model
     first = _first_reads(index)
-    shards = (
-        reads.submit(_head, reader, listing[shard], length)
-        for shard, length in first.items()
-        if shard in listing
+    others = files_not_in_index(index.name, first, reads.listing)
+    wanted = {**first, **dict.fromkeys(others, FIRST_READ)}
+    headers = (
+        reads.pool.submit(reads.parsed, name, length)
+        for name, length in wanted.items()
+        if name in reads.listing
     )
-    absent = tuple(shard for shard in first if shard not in listing)
-    others = files_not_in_index(index.name, first, listing) if absent else ()
-    extra = {name: reads.submit(_head, reader, listing[name]) for name in others}
-    doubtful = (extra[name] for name in others if not named_as_model(index.name, first, name))
     return replace(
-        begun,
-        headers=(*begun.headers, *shards, *extra.values()),
-        absent=absent,
-        doubtful=tuple(doubtful),
+        model,
+        headers=(*model.headers, *headers),
+        absent=tuple(shard for shard in first if shard not in reads.listing),
+        doubtful=frozenset(name for name in others if not named_as_model(index.name, first, name)),
     )
 
 
 def _as_configured(
-    reads: Executor, reader: FileReader, listing: dict[str, RepoFile], begun: _Begun
-) -> _Begun:
-    """The file that the config itself names, instead of the usual one."""
-    found = named_weights(begun.config.result(), listing)
-    chosen = {future.result().name for future in begun.headers}
-    index = begun.index.result()
-    chosen |= {index.name} if index else set()
-    if found is None or any(map(variant_of, chosen)) or {found.weights, found.index} & chosen:
-        return begun
-    weights = () if found.weights is None else (found.weights,)
-    return replace(
-        begun,
-        index=reads.submit(_text, reader, listing, found.index, MAX_INDEX),
-        headers=tuple(reads.submit(_head, reader, listing[name]) for name in weights),
-        torch_copies=(),
-    )
-
-
-def _as_hinted(
-    reads: Executor, reader: FileReader, listing: dict[str, RepoFile], selection: FileSelection
+    selection: FileSelection, config: TextFile | None, names: Collection[str]
 ) -> FileSelection:
+    """The file that the config itself names, instead of the usual one."""
+    found = named_weights(config, names)
+    chosen = {selection.weights, selection.index, *selection.shards}
+    of_variant = any(name and variant_of(name) for name in chosen)
+    if found is None or of_variant or (found.weights or found.index) in chosen:
+        return selection
+    return replace(selection, **asdict(found), shards=(), torch_copies=())
+
+
+def _as_hinted(reads: _Reads, selection: FileSelection) -> FileSelection:
     """The selection that the hints come to; raises SourceError where there is nothing to read."""
-    read = [reads.submit(_text, reader, listing, name, MAX_CONFIG) for name in selection.hints]
-    names = frozenset(name for name in listing if "/" not in name)
-    for text in [future.result() for future in read]:  # all of them, so that none is read twice
-        found = text and (named_weights(text, listing) or based_weights(text, names))
+    if not selection.hints:
+        return selection
+    names = frozenset(name for name in reads.listing if "/" not in name)
+    for future in [reads.text(name, MAX_CONFIG) for name in selection.hints]:
+        text = future.result()
+        found = text and (named_weights(text, reads.listing) or based_weights(text, names))
         if found:
             return replace(selection, **asdict(found), hints=(), otherwise=None)
     if isinstance(selection.otherwise, FileSelection):
@@ -277,37 +269,22 @@ def _as_hinted(
     raise selection.otherwise or SourceError(Reason.NO_WEIGHTS, "no weights are there")
 
 
-class _Knowing:
-    """A reader that reads no text twice."""
-
-    def __init__(self, reader: FileReader) -> None:
-        self._reader = reader
-        self._texts: dict[str, TextFile] = {}
-        self.bounds = reader.bounds
-        self.header, self.part, self.stop = reader.header, reader.part, reader.stop
-
-    def text(self, file: RepoFile, limit: int) -> TextFile:
-        if file.name not in self._texts:
-            self._texts[file.name] = self._reader.text(file, limit)
-        return self._texts[file.name]
-
-
-def _contents(begun: _Begun) -> dict[str, Any]:
+def _contents(model: _Model) -> dict[str, Any]:
     """What came of the reads: the fields that a Snapshot and a Component share."""
-    index = begun.index.result()
-    strange = [future for future in begun.doubtful if not _shares(future.result(), index)]
-    heads = [future.result() for future in begun.headers if future not in strange]
-    torch_copies = (future.result() for future in begun.torch_copies)
+    index = model.index.result()
+    heads = [future.result() for future in model.headers]
+    heads = [head for head in heads if head.name not in model.doubtful or _shares(head, index)]
+    torch_copies = (future.result() for future in model.torch_copies)
     read = {head.name for head in heads}
     return {
-        "config": begun.config.result(),
+        "config": model.config.result(),
         "index": index,
-        "settings": begun.settings.result(),
+        "settings": model.settings.result(),
         "headers": tuple(sorted(heads, key=lambda head: head.name)),
         "torch_copies": tuple(
             head for head in torch_copies if head is not None and head.name not in read
         ),
-        "unopened": begun.absent,
+        "unopened": model.absent,
     }
 
 
@@ -332,20 +309,4 @@ def _first_reads(index: TextFile) -> dict[str, int]:
     for tensor, shard in weight_map.items():
         entries[shard] += len(tensor) + ENTRY
     folder = PurePosixPath(index.name).parent
-    paths = {str(folder / shard): ROOM + length for shard, length in entries.items()}
-    return {path: paths[path] for path in sorted(paths)}
-
-
-def _head(reader: FileReader, file: RepoFile, first: int = FIRST_READ) -> WeightHeader:
-    """A header, parsed while others are still on their way."""
-    [head] = within_bound([reader.header(file, first)])
-    _ = head.parsed
-    return head
-
-
-def _torch_copy(reader: FileReader, file: RepoFile) -> WeightHeader | None:
-    """The head of a file that is not audited; None where it cannot be had, which is no matter."""
-    try:
-        return _head(reader, file)
-    except SourceError:
-        return None
+    return {str(folder / shard): ROOM + entries[shard] for shard in sorted(entries)}

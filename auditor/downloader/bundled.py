@@ -5,15 +5,12 @@ and no repository has, for `audit explain`; their names have no namespace, as no
 the Hub may have.
 """
 
-import json
-from collections.abc import Mapping
 from pathlib import Path
 from types import MappingProxyType
-from typing import NamedTuple
 
 from msgspec.structs import replace
 
-from auditor.checkpoint.snapshot import RepoFile, Snapshot, Source, TextFile
+from auditor.checkpoint.snapshot import Snapshot, Source
 from auditor.checkpoint.snapshot_reader import load
 from auditor.downloader.model_argument import HubModel
 from auditor.errors import Reason, SourceError
@@ -22,12 +19,18 @@ _DATA = Path(__file__).parents[1] / "data"
 _ENDING = ".json"
 _BETWEEN = "--"  # stands for the "/" of an id, in which it cannot occur
 
+# Names -> the shipped config. Vaswani et al. 2017, table 3; vocabulary: section 5.1. No number of
+# words makes both counts good: the arithmetic is in
+# tests/unit/analytic/families/test_transformer_2017.py.
+_BASE, _BIG = "transformer-2017-base", "transformer-2017-big"
+_PAPERS = MappingProxyType({"transformer-2017": _BASE, _BASE: _BASE, _BIG: _BIG})
+PAPERS = tuple(_PAPERS)
+
 
 def bundled_models() -> tuple[str, ...]:
     """The ids of the models that are shipped, sorted."""
-    files = (file.name for file in _DATA.iterdir())
-    ids = (name.removesuffix(_ENDING) for name in files if name.endswith(_ENDING))
-    return tuple(sorted(one.replace(_BETWEEN, "/") for one in ids if _BETWEEN in one))
+    files = _DATA.glob(f"*{_BETWEEN}*{_ENDING}")
+    return tuple(sorted(file.stem.replace(_BETWEEN, "/") for file in files))
 
 
 def file_name(model_id: str) -> str:
@@ -42,56 +45,22 @@ def read(model: HubModel) -> Snapshot:
     if found is None:
         detail = f"{model.id} is not shipped with this package, which has {', '.join(shipped)}"
         raise SourceError(Reason.NOT_BUNDLED, detail)
-    name = file_name(found)
-    snapshot = load((_DATA / name).read_bytes(), name)
+    snapshot = _shipped(found)
     if model.revision not in {None, "main", snapshot.commit}:
         commit = f"commit {snapshot.commit}" if snapshot.commit else "an unknown commit of main"
         detail = f"the shipped snapshot of {found} is of {commit}, not of {model.revision}"
         raise SourceError(Reason.NOT_BUNDLED, detail)
-    return replace(snapshot, source=Source.BUNDLED)
-
-
-class _Paper(NamedTuple):
-    config: Mapping[str, object]
-    origin: str
-
-
-# Vaswani et al. 2017, table 3; vocabulary: section 5.1. No number of words makes both counts good:
-# the arithmetic is in tests/unit/analytic/families/test_transformer_2017.py.
-_VASWANI = "https://arxiv.org/abs/1706.03762, table 3"
-_BASE = _Paper(
-    {"vocab_size": 37000, "d_model": 512, "d_ff": 2048, "num_layers": 6, "num_heads": 8},
-    f"the config of the base model in {_VASWANI}, which counts 65 million: its layers and its "
-    '"about 37000" words make 63.0, and 41,100 words would make 65.1',
-)
-_BIG = _Paper(
-    {"vocab_size": 37000, "d_model": 1024, "d_ff": 4096, "num_layers": 6, "num_heads": 16},
-    f"the config of the big model in {_VASWANI}, which counts 213 million: its layers and its "
-    '"about 37000" words make 214.2, and 36,000 words would make 213.1',
-)
-_PAPERS: Mapping[str, _Paper] = MappingProxyType(
-    {
-        "transformer-2017": _BASE,
-        "transformer-2017-base": _BASE,
-        "transformer-2017-big": _BIG,
-    }
-)
-PAPERS = tuple(_PAPERS)
+    return snapshot
 
 
 def read_paper(model: HubModel) -> Snapshot | None:
     """A snapshot of a config alone; None where the name is of no such model."""
-    paper = _PAPERS.get(model.id)
-    if paper is None or model.revision is not None:
+    name = _PAPERS.get(model.id)
+    if name is None or model.revision is not None:
         return None
-    stated = {"architectures": ["Transformer2017"], "model_type": "transformer-2017"}
-    content = (json.dumps({**stated, **paper.config}, indent=2) + "\n").encode()
-    return Snapshot(
-        model=model.id,
-        commit=None,
-        source=Source.BUNDLED,
-        origin=paper.origin,
-        files=(RepoFile(name="config.json", size=len(content)),),
-        config=TextFile(name="config.json", content=content),
-        headers=(),
-    )
+    return replace(_shipped(name), model=model.id)
+
+
+def _shipped(model_id: str) -> Snapshot:
+    name = file_name(model_id)
+    return replace(load((_DATA / name).read_bytes(), name), source=Source.BUNDLED)

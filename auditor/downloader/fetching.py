@@ -5,7 +5,6 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
-from typing import Literal, get_args
 
 from msgspec.structs import replace
 
@@ -24,7 +23,7 @@ from auditor.downloader.model_argument import HubModel, parse_id, parse_model
 from auditor.errors import CheckpointError, Reason, SourceError, UsageError
 from auditor.messages import quoted
 
-SourceName = Literal["auto", "hub", "cache", "bundled"]
+_SOURCES = ("auto", "hub", "cache", "bundled")
 Say = Callable[[str], None]
 
 # The Hub did not answer, or not well: a copy on this machine may be read instead. Where it
@@ -65,8 +64,8 @@ def fetch(
     stand-ins, `choose` picks the files of a listing that are read. Raises UsageError for a request
     that cannot be met anywhere, SourceError where the outside world did not give what it needs.
     """
-    if source not in get_args(SourceName):
-        known = ", ".join(get_args(SourceName))
+    if source not in _SOURCES:
+        known = ", ".join(_SOURCES)
         raise UsageError(f"the source {quoted(source)} does not exist; the sources are {known}")
     target = parse_model(requested)
     of_model = partial(_of_model, source=source, token=token, say=say)
@@ -81,10 +80,10 @@ def fetch(
 def _of_model(
     target: HubModel, *, source: str, token: str | None, say: Say, choose: Chooser
 ) -> Snapshot:
-    if target.tag is not None and choose is not select_config:
-        choose = partial(select_tagged, tag=target.tag)
-    if target.place is not None and choose is not select_config:
+    if choose is not select_config and target.place is not None:
         choose = partial(select_place, place=target.place)
+    elif choose is not select_config and target.tag is not None:
+        choose = partial(select_tagged, tag=target.tag)
     paper = bundled.read_paper(target)
     if paper is not None:
         say(f"{target.id}: {paper.origin}")
@@ -93,15 +92,16 @@ def _of_model(
         return huggingface_cache.read(target, choose)
     if source == "bundled":
         return bundled.read(target)
-    ask = _hub_alone if source == "hub" else _auto
-    return ask(target, token, say, choose)
-
-
-def _from_hub(model: HubModel, token: str | None, say: Say, choose: Chooser) -> Snapshot:
     with reading_variables():
         from auditor.downloader import hub  # noqa: PLC0415 - 0.1 s that a folder never needs
-
-    return hub.read(model, token, say, choose)
+    try:
+        return hub.read(target, token, say, choose)
+    except SourceError as error:
+        if error.reason not in _NO_ANSWER:
+            raise
+        if source == "auto":
+            return _stand_in(target, error, say, choose)
+        raise SourceError(error.reason, f"{error}; {_WAYS_OUT}") from error
 
 
 @contextmanager
@@ -112,24 +112,6 @@ def reading_variables() -> Iterator[None]:
     except ValueError as error:
         detail = "huggingface_hub cannot read an HF_ variable of this machine (HF_ENDPOINT, say)"
         raise UsageError(f"{detail}: {error}") from None
-
-
-def _hub_alone(model: HubModel, token: str | None, say: Say, choose: Chooser) -> Snapshot:
-    try:
-        return _from_hub(model, token, say, choose)
-    except SourceError as error:
-        if error.reason not in _NO_ANSWER:
-            raise
-        raise SourceError(error.reason, f"{error}; {_WAYS_OUT}") from error
-
-
-def _auto(model: HubModel, token: str | None, say: Say, choose: Chooser) -> Snapshot:
-    try:
-        return _from_hub(model, token, say, choose)
-    except SourceError as error:
-        if error.reason not in _NO_ANSWER:
-            raise
-        return _stand_in(model, error, say, choose)
 
 
 def _stand_in(model: HubModel, why: SourceError, say: Say, choose: Chooser) -> Snapshot:
@@ -175,11 +157,9 @@ def with_base_model(
         else:
             at = f"@{revision}" if revision else ""
             found = from_id(parse_id(f"{named}{at}"))
-    except SourceError as error:
-        base = BaseModel(model=named, reason=error.reason, detail=str(error))
-        return replace(snapshot, base=base)
-    except UsageError as error:
-        base = BaseModel(model=named, reason=Reason.NOT_FOUND, detail=str(error))
+    except (SourceError, UsageError) as error:
+        reason = error.reason if isinstance(error, SourceError) else Reason.NOT_FOUND
+        base = BaseModel(model=named, reason=reason, detail=str(error))
         return replace(snapshot, base=base)
     return replace(snapshot, base=_base(found), fetched=snapshot.fetched.plus(found.fetched))
 

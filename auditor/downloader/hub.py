@@ -1,17 +1,17 @@
 """A model on the Hub: one request for its listing, then config and headers at that very commit."""
 
 import math
-import re
 from collections.abc import Callable, Sequence
-from concurrent.futures import Executor
+from concurrent.futures import Executor, Future, wait
+from contextlib import suppress
 from urllib.parse import quote
 
 from huggingface_hub import constants
-from msgspec.structs import asdict
+from msgspec.structs import replace
 
-from auditor.checkpoint.filenames import Chooser
+from auditor.checkpoint.filenames import CONFIG, Chooser
 from auditor.checkpoint.hub_listing import Listing, listing_of
-from auditor.checkpoint.selecting import select
+from auditor.checkpoint.selecting import WEIGHTS, select
 from auditor.checkpoint.snapshot import (
     Fetched,
     RepoFile,
@@ -24,15 +24,14 @@ from auditor.companions.companion_files import OF_HUB, CompanionBounds
 from auditor.containers.bounded_json import parse_object
 from auditor.downloader.answers import Answer, part_of_file, too_large, whole_body
 from auditor.downloader.assemble import assemble
-from auditor.downloader.early_reads import EarlyReads
-from auditor.downloader.headers import FIRST_READ, Received, read_header
+from auditor.downloader.headers import FIRST_READ, Received, read_header, safetensors_end
 from auditor.downloader.http import Governor, Session
 from auditor.downloader.http_errors import require_online
 from auditor.downloader.hub_settings import endpoint, endpoint_url, usable_token
 from auditor.downloader.model_argument import HubModel
 from auditor.downloader.parallel import AT_HAND, ByDistance, threads
 from auditor.downloader.waits import ReadingProgress, Talk, headers_read
-from auditor.errors import CheckpointError, Reason, SourceError
+from auditor.errors import CheckpointError, Reason, SourceError, UsageError
 from auditor.messages import quoted
 from auditor.tensors import Span
 
@@ -42,10 +41,11 @@ MAX_LISTING = 16 * 1024 * 1024
 # Reads at a time: the 163 shards of DeepSeek-V3 are three round trips, or six with their redirects.
 _AT_ONCE = 64
 
-_DEFAULTS = {None, constants.DEFAULT_REVISION}
+# Seconds after which a wait for a listing begins anew: a signal that came just before the wait
+# began does not end it, and is heard between two.
+_LISTENS = 1.0
 
-_COMMIT = re.compile(r"[0-9a-f]{40}")
-_SHA256 = re.compile(r"[0-9a-f]{64}")
+_DEFAULTS = {None, constants.DEFAULT_REVISION}
 
 
 def read(
@@ -59,7 +59,10 @@ def read(
     with threads(_AT_ONCE, session.stop) as far, threads(AT_HAND, session.stop) as near:
         pool = ByDistance(near, far, lambda: session.distance)
         asked = pool.submit(fetch_listing, model, session)
-        early = EarlyReads.begin(pool, session, model, choose)
+        early = EarlyReads()
+        early.begin(pool, session, model, choose)
+        while not wait([asked], _LISTENS).done:
+            pass
         return read_from_listing(
             model, asked.result(), session, choose, pool=pool, early=early, progress=progress
         )
@@ -67,9 +70,12 @@ def read(
 
 def fetch_listing(model: HubModel, session: Session) -> Listing:
     """The commit and the files of a model, for one request."""
-    revision = quote(model.revision or constants.DEFAULT_REVISION, safe="")
-    address = f"{endpoint()}/api/models/{model.id}/revision/{revision}?blobs=true"
+    address = f"{endpoint()}/api/models/{model.id}/revision/{_revision(model)}?blobs=true"
     return parse_listing(session.get(address, whole_body(MAX_LISTING, "the listing")), model.id)
+
+
+def _revision(model: HubModel) -> str:
+    return quote(model.revision or constants.DEFAULT_REVISION, safe="")
 
 
 def read_listing(
@@ -88,14 +94,13 @@ def read_from_listing(  # noqa: PLR0913 - what is read, how, and what of it is h
     choose: Chooser = select,
     *,
     pool: Executor | None = None,
-    early: EarlyReads | None = None,
+    early: "EarlyReads | None" = None,
     progress: Callable[[int, int], None] = lambda _done, _of: None,
 ) -> Snapshot:
     """The snapshot of a model whose files are known; `pool`, `progress` as `assemble` has."""
     selection = choose({file.name for file in listing.files}, listing.model_id)
-    files = _HubFiles(session, listing, early or EarlyReads())
-    contents = assemble(files, listing.files, selection, pool, progress)
-    return Snapshot(
+    files = _HubFiles(session, listing, early)
+    listed = Snapshot(
         model=listing.model_id,
         commit=listing.commit,
         source=Source.HUB,
@@ -104,9 +109,8 @@ def read_from_listing(  # noqa: PLR0913 - what is read, how, and what of it is h
         # What the Hub counts is of the default branch, whatever revision was asked for.
         published=() if model.revision not in _DEFAULTS else listing.published,
         card_base=listing.base,
-        **asdict(contents),
-        fetched=session.fetched,
     )
+    return replace(assemble(listed, files, selection, pool, progress), fetched=session.fetched)
 
 
 def parse_listing(content: bytes, model_id: str) -> Listing:
@@ -124,47 +128,43 @@ class _HubFiles:
 
     bounds: CompanionBounds | None = OF_HUB
 
-    def __init__(self, session: Session, listing: Listing, early: EarlyReads) -> None:
+    def __init__(
+        self, session: Session, listing: Listing, early: "EarlyReads | None" = None
+    ) -> None:
         self._session = session
         self._commit = listing.commit
         self._address = f"{endpoint()}/{listing.model_id}/resolve/{listing.commit}"
-        self._early = early
+        self._early = early or EarlyReads()
 
     def text(self, file: RepoFile, limit: int) -> TextFile:
         if file.size is not None and file.size > limit:
             raise too_large(file.name, f"{file.size:,}", limit)
-        early = self._early.take(file, self._commit)
-        content = early.data if early else self._whole(file, limit)
-        return TextFile(name=file.name, content=content)
-
-    def _whole(self, file: RepoFile, limit: int) -> bytes:
+        if early := self._early.take(file, self._commit):
+            return TextFile(name=file.name, content=early.data)
         take = whole_body(limit, file.name, file.size)
-        return self._session.get(self._url(file), take, commit=self._commit)
+        content = self._session.get(self._url(file), take, commit=self._commit)
+        return TextFile(name=file.name, content=content)
 
     def header(self, file: RepoFile, first: int = FIRST_READ) -> WeightHeader:
         def read(span: Span, end: Callable[[bytes, int | None], int]) -> Received:
             early = self._early.take(file, self._commit) if span.start == 0 else None
-            if early:
-                return early
-            # The redirect's target is asked for anew: its signature holds for this range alone.
-            return self._session.get(
-                self._url(file), part_of_file(file, span, end), span=span, commit=self._commit
-            )
+            return early or self.span(file, span, end)
 
         return read_header(file.name, file.size, read, first)
+
+    def span(
+        self, file: RepoFile, span: Span, end: Callable[[bytes, int | None], int] | None = None
+    ) -> Received:
+        # Of a redirect the target is asked for anew: its signature holds for this range alone.
+        take = part_of_file(file, span, end)
+        return self._session.get(self._url(file), take, span=span, commit=self._commit)
 
     def part(self, file: RepoFile, span: Span) -> bytes:
         """Of one attempt: what stands beside the weights is worth no wait."""
         take = part_of_file(file, span, lambda _data, _size: span.stop)
         ranged = span if file.size != span.length else None
-
-        def taken(answer: Answer) -> tuple[str | None, bytes]:
-            return answer.commit, take(answer).data
-
-        commit, data = self._session.try_once(self._url(file), taken, span=ranged)
-        if commit != self._commit:
-            raise SourceError(Reason.COMMIT_MOVED, f"{quoted(file.name)} is of another commit")
-        return data
+        found = self._session.try_once(self._url(file), take, span=ranged, commit=self._commit)
+        return found.data
 
     def stop(self) -> None:
         self._session.stop()
@@ -176,6 +176,67 @@ class _HubFiles:
 def _origin(model: HubModel, listing: Listing) -> str:
     renamed = f"; {model.id} is now {listing.model_id}" if model.id != listing.model_id else ""
     return f"read from {endpoint_url().origin_ascii}{renamed}"
+
+
+# --- early reads ----------------------------------------------------------------------------------
+
+
+# Bytes of a config whose size is not listed yet; a longer one waits for the listing.
+_MOST_EARLY = 1024 * 1024
+
+_Early = tuple[str | None, Received]  # what was sent of a file, and the commit of which that is
+
+
+class EarlyReads:
+    """What nearly every model has, asked for beside its listing instead of after it.
+
+    Files are asked for by name, at whatever commit the revision is now; each is taken once. What
+    went wrong, or is of another commit than the listing, counts for nothing: it is asked for
+    again, with the patience and the errors of any other read.
+    """
+
+    def __init__(self) -> None:
+        self._asked: dict[str, Future[_Early]] = {}
+
+    def begin(self, pool: Executor, session: Session, model: HubModel, choose: Chooser) -> None:
+        """Ask for the config and the start of the weights, if `choose` takes them of a plain model.
+
+        A repository that has no such file costs a request more.
+        """
+
+        def ask(name: str, take: Callable[[Answer], Received], span: Span | None = None) -> None:
+            url = f"{endpoint()}/{model.id}/resolve/{_revision(model)}/{name}"
+            self._asked[name] = pool.submit(session.try_once, url, _with_commit(take), span=span)
+
+        with suppress(SourceError):
+            chosen = choose({CONFIG, WEIGHTS}, model.id)
+            if chosen.config == CONFIG:
+                ask(CONFIG, _config)
+            if chosen.weights == WEIGHTS:
+                file, span = RepoFile(name=WEIGHTS, size=None), Span(0, FIRST_READ)
+                ask(WEIGHTS, part_of_file(file, span, safetensors_end(WEIGHTS)), span)
+
+    def take(self, file: RepoFile, commit: str) -> Received | None:
+        """What was sent of a file, if it is of that commit and of the size that is listed."""
+        future = self._asked.pop(file.name, None)
+        if future is None:
+            return None
+        with suppress(SourceError, UsageError):
+            of, received = future.result()
+            if of == commit and (file.size == received.size or None in {file.size, received.size}):
+                return received
+        return None
+
+
+def _with_commit(take: Callable[[Answer], Received]) -> Callable[[Answer], _Early]:
+    return lambda answer: (answer.commit, take(answer))
+
+
+def _config(answer: Answer) -> Received:
+    if answer.length is None or answer.length > _MOST_EARLY:
+        raise too_large(CONFIG, "more", _MOST_EARLY)
+    content = whole_body(_MOST_EARLY, CONFIG)(answer)
+    return Received(content, len(content))
 
 
 # --- spans ----------------------------------------------------------------------------------------
@@ -201,10 +262,10 @@ def read_spans(
     # The caller has chosen the spans, and so how many bytes there are.
     session = Session(target, usable_token(token), Talk.of(say), governor=Governor(math.inf))
 
+    files = _HubFiles(session, Listing(model, commit, ()))
+
     def read(file: RepoFile, span: Span) -> bytes:
-        url = f"{endpoint()}/{model}/resolve/{commit}/{quote(file.name)}"
-        # Of a redirect the target is asked for anew: its signature holds for this range alone.
-        found = session.get(url, part_of_file(file, span), span=span, commit=commit)
+        found = files.span(file, span)
         if len(found.data) < span.length:
             detail = f"{quoted(file.name)} has {found.size:,} bytes, and none at {span.stop - 1:,}"
             raise SourceError(Reason.BAD_RESPONSE, detail)

@@ -1,6 +1,7 @@
 """A Hub model in the Hugging Face cache of this machine: whatever other programs left there."""
 
 import os
+from itertools import product
 from pathlib import Path
 
 from auditor.checkpoint.filenames import CONFIG, Chooser
@@ -33,9 +34,14 @@ _KNOWN = (
 
 def read(model: HubModel, choose: Chooser = select) -> Snapshot:
     """The cached snapshot of a model; raises SourceError where the cache does not have it."""
-    from huggingface_hub import constants  # noqa: PLC0415 - 0.1 s, only where the cache is read
+    from huggingface_hub import (  # noqa: PLC0415 - 0.1 s, only where the cache is read
+        constants,
+        try_to_load_from_cache,
+    )
 
-    found = _snapshot_folder(model)
+    places = product(model.aliases, _KNOWN)
+    paths = (try_to_load_from_cache(*place, revision=model.revision) for place in places)
+    found = next((Path(path).parent for path in paths if isinstance(path, str)), None)
     if found is None:
         revision = f" at {quoted(model.revision)}" if model.revision else ""
         where = quoted(str(constants.HF_HUB_CACHE))
@@ -56,14 +62,3 @@ def is_in_cache(folder: Path) -> bool:
     caches = {constants.HF_HUB_CACHE, os.path.join(constants.HF_HOME, "hub")}  # noqa: PTH118 - text
     place = Path(os.path.realpath(folder))
     return any(place.is_relative_to(os.path.realpath(cache)) for cache in caches)
-
-
-def _snapshot_folder(model: HubModel) -> Path | None:
-    from huggingface_hub import try_to_load_from_cache  # noqa: PLC0415 - as above
-
-    for alias in model.aliases:
-        for name in _KNOWN:
-            path = try_to_load_from_cache(alias, name, revision=model.revision)
-            if isinstance(path, str):
-                return Path(path).parent
-    return None

@@ -3,13 +3,12 @@
 import os
 import re
 import stat
-from collections.abc import Collection
 from functools import partial
 from itertools import chain
 from pathlib import Path
 from typing import Never
 
-from msgspec.structs import asdict, replace
+from msgspec.structs import replace
 
 from auditor.checkpoint import gguf_sets
 from auditor.checkpoint.filenames import CONFIG, Chooser, FileSelection
@@ -21,6 +20,7 @@ from auditor.checkpoint.selecting import (
     WEIGHTS,
     is_weights,
     select,
+    select_place,
     with_torch_copies,
 )
 from auditor.checkpoint.snapshot import RepoFile, Snapshot, Source, TextFile, WeightHeader
@@ -44,8 +44,8 @@ _MOST_FILES = 100_000
 
 _FOREIGN = {"node_modules", "__pycache__", "site-packages"}
 _SHARD = re.compile(r"-(\d+)-of-0*(\d+)\.\w+$", re.ASCII)
-_CACHE_FOLDER = re.compile(r"models--(.+)")
 _COMMIT = re.compile(r"[0-9a-f]{40}")
+_IN_CACHE = re.compile(rf"(?:.*/)?models--([^/]+)/snapshots/({_COMMIT.pattern})", re.DOTALL)
 _LONGEST_REF = 256  # bytes of refs/main: 40 digits, perhaps with an end of line
 
 
@@ -71,19 +71,15 @@ def _is_folder(path: Path) -> bool:
 def _folder(folder: Path, choose: Chooser) -> Snapshot:
     files = _listing(folder)
     names, where = {file.name for file in files}, f"the folder {quoted(str(folder))}"
+    model, commit = _cached_as(folder)
     try:
         chosen = with_torch_copies(names, where, choose)  # on a disk they cost next to nothing
     except SourceError as error:
-        if error.reason is not Reason.NO_WEIGHTS or CONFIG not in names or _cached_as(folder)[0]:
+        if error.reason is not Reason.NO_WEIGHTS or CONFIG not in names or model:
             raise
         return _file(folder / CONFIG)  # which is as much as there is to say
-    contents = assemble(_Files(folder), files, chosen)
-    unopened = (one.unopened for one in contents.components)
-    for name in chain(contents.unopened, *unopened):
-        _must_be_a_file(folder / name)
-    model, commit = _cached_as(folder)
     place = "the Hugging Face cache" if model else "the folder"
-    return Snapshot(
+    listed = Snapshot(
         model=model or str(folder),
         commit=commit,
         source=Source.CACHE if model else Source.FOLDER,
@@ -91,8 +87,11 @@ def _folder(folder: Path, choose: Chooser) -> Snapshot:
         files=files,
         folder=folder,
         partial=True,
-        **asdict(contents),
     )
+    found = assemble(listed, _Files(folder), chosen)
+    for name in chain(found.unopened, *(one.unopened for one in found.components)):
+        _must_be_a_file(folder / name)
+    return found
 
 
 def _interrupted(folder: Path) -> str:
@@ -109,7 +108,9 @@ def _file(path: Path) -> Snapshot:
     if name.endswith(".safetensors") or parser(name) is not None:
         return _weight_file(path)
     if name.endswith(".index.json"):
-        return _by_index(path)
+        _must_be_a_file(path)
+        indexed = FileSelection(config=_beside(path, CONFIG), index=path.name)
+        return _folder(path.parent, lambda _names, _where: indexed)
     if is_weights(name):
         detail = f"{quoted(str(path))} is of a kind that is not read"
         raise SourceError(Reason.NO_SAFETENSORS, detail)
@@ -126,41 +127,31 @@ def _file(path: Path) -> Snapshot:
 def _weight_file(path: Path) -> Snapshot:
     shard = _SHARD.search(path.name)
     if shard and path.name.lower().endswith(gguf_sets.ENDING):
-        return _folder(path.parent, partial(_with_siblings, path.name))
+        return _folder(path.parent, partial(select_place, place=path.name))
     if shard and shard[2] != "1":
         detail = f"is one shard of {shard[2][:20]}: give the folder that holds them all"
         raise UsageError(f"{quoted(str(path))} {detail}")
-    name = ADAPTER_CONFIG if path.name in ADAPTERS else CONFIG
-    config = name if os.path.lexists(path.parent / name) else None
+    config = _beside(path, ADAPTER_CONFIG if path.name in ADAPTERS else CONFIG)
     return _alone(path, FileSelection(config=config, weights=path.name))
 
 
-def _with_siblings(name: str, names: Collection[str], _where: str) -> FileSelection:
-    """The GGUF model that one of its shards is of."""
-    config = CONFIG if CONFIG in names else None
-    return FileSelection(config=config, shards=gguf_sets.shards_of(name, names))
-
-
-def _by_index(path: Path) -> Snapshot:
-    _must_be_a_file(path)
-    config = CONFIG if os.path.lexists(path.parent / CONFIG) else None
-    selection = FileSelection(config=config, index=path.name)
-    return _folder(path.parent, lambda _names, _where: selection)
+def _beside(path: Path, name: str) -> str | None:
+    """The name, where the file's folder has such a one."""
+    return name if os.path.lexists(path.parent / name) else None
 
 
 def _alone(path: Path, selection: FileSelection) -> Snapshot:
     """The snapshot of one file, and of the config beside it where the selection has one."""
     names = sorted(name for name in (selection.config, selection.weights) if name)
-    files = tuple(_entry(path.parent, path.parent / name) for name in names)
-    return Snapshot(
+    listed = Snapshot(
         model=str(path),
         commit=None,
         source=Source.FILE,
         origin=f"read from the file {quoted(str(path))}",
-        files=files,
+        files=tuple(_entry(path.parent, path.parent / name) for name in names),
         folder=path.parent,
-        **asdict(assemble(_Files(path.parent), files, selection)),
     )
+    return assemble(listed, _Files(path.parent), selection)
 
 
 class _Files:
@@ -191,7 +182,7 @@ def _listing(folder: Path) -> tuple[RepoFile, ...]:
     for name in (CONFIG, WEIGHTS, INDEX):
         _must_be_a_file(folder / name)
     found: list[RepoFile] = []
-    for path, folders, names in os.walk(folder, onerror=_refuse):
+    for path, folders, names in os.walk(folder, onerror=_raise):
         folders[:] = [name for name in folders if not _is_foreign(path, name)]
         paths = (Path(path, name) for name in names)
         found.extend(_entry(folder, path) for path in paths if _is_file(path))
@@ -209,15 +200,15 @@ def _is_foreign(path: str, name: str) -> bool:
 
 
 def _is_file(path: Path) -> bool:
-    """Whether it is a regular file; raises SourceError without permission to look at it.
+    """Whether it is a regular file; raises PermissionError for a model's that it may not look at.
 
     That happens in a folder that may be listed but not entered, or behind a link into such a one.
     """
     try:
         return stat.S_ISREG(path.stat().st_mode)
-    except PermissionError as error:
+    except PermissionError:
         if is_weights(path.name) or path.name.endswith(".json"):
-            raise unreadable_file(path, f"cannot be read: {error.strerror}") from None
+            raise
         return False
     except OSError:  # a link to nothing, or to itself
         return False
@@ -225,16 +216,12 @@ def _is_file(path: Path) -> bool:
 
 def _entry(folder: Path, path: Path) -> RepoFile:
     name = path.relative_to(folder).as_posix()
-    try:
-        size = path.stat().st_size
-    except OSError as error:
-        raise unreadable_file(path, f"cannot be read: {error.strerror or error}") from None
     # A name that is not UTF-8 cannot be printed; it can only be of a file that is not opened.
-    return RepoFile(name=os.fsencode(name).decode(errors="replace"), size=size)
+    return RepoFile(name=os.fsencode(name).decode(errors="replace"), size=path.stat().st_size)
 
 
-def _refuse(error: OSError) -> Never:
-    raise unreadable_file(Path(error.filename), f"cannot be read: {error.strerror or error}")
+def _raise(error: OSError) -> Never:
+    raise error
 
 
 def _must_be_a_file(path: Path) -> None:
@@ -247,7 +234,7 @@ def _must_be_a_file(path: Path) -> None:
 def _in_cache(path: Path) -> Path:
     """The snapshot folder to read where `path` is a model's folder of the Hugging Face cache."""
     snapshots = path / "snapshots"
-    if not (_CACHE_FOLDER.fullmatch(path.absolute().name) and snapshots.is_dir()):
+    if not (path.absolute().name.startswith("models--") and snapshots.is_dir()):
         return path
     main = path / "refs" / "main"
     if main.is_file():
@@ -257,18 +244,13 @@ def _in_cache(path: Path) -> Path:
         return snapshots / commit
     commits = sorted(folder.name for folder in snapshots.iterdir() if folder.is_dir())
     if len(commits) != 1:
-        detail = (
-            f"has {len(commits)} snapshots and no refs/main: give one of its snapshots/ folders"
-        )
+        detail = f"has {len(commits)} snapshots and no refs/main: give the folder of one"
         raise UsageError(f"{quoted(str(path))} {detail}")
     return snapshots / commits[0]
 
 
 def _cached_as(folder: Path) -> tuple[str | None, str | None]:
     """Model id and commit, where the folder is .../models--org--name/snapshots/<commit>."""
-    commit, snapshots, model = (folder.absolute(), *folder.absolute().parents, Path(), Path())[:3]
-    cached = _CACHE_FOLDER.fullmatch(model.name)
-    if not (cached and snapshots.name == "snapshots" and _COMMIT.fullmatch(commit.name)):
-        return None, None
-    model_id = cached[1].replace("--", "/")
-    return (None, None) if id_fault(model_id) else (model_id, commit.name)
+    cached = _IN_CACHE.fullmatch(folder.absolute().as_posix())
+    model_id = cached[1].replace("--", "/") if cached else ""
+    return (model_id, cached[2]) if cached and not id_fault(model_id) else (None, None)

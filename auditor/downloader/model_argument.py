@@ -8,7 +8,6 @@ and hf://org/name[@REV][/FILE], as huggingface_hub's file system has it.
 import errno
 import os
 import re
-from collections.abc import Sequence
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
@@ -106,16 +105,19 @@ def parse_id(requested: str, otherwise: str = "no Hub id") -> HubModel:
     name, at, revision = requested.partition("@")
     found = _TAGGED.fullmatch(name)
     model_id, tag = found.groups() if found else (name, None)
-    fault = id_fault(model_id) or (_revision_fault(revision) if at else None)
+    model = HubModel(id=model_id, revision=revision if at else None, tag=tag)
+    fault = id_fault(model_id) or _revision_fault(model.revision)
     if fault is None and tag is not None and not _TAG.fullmatch(tag):
         fault = f"{quoted(tag)} after the ':' names no GGUF file; Q4_K_M would"
     if fault:
         raise UsageError(f"{quoted(requested)} is {otherwise}: {fault}")
-    return HubModel(id=model_id, revision=revision if at else None, tag=tag)
+    return model
 
 
-def _revision_fault(revision: str) -> str | None:
+def _revision_fault(revision: str | None) -> str | None:
     """What keeps a text from being a branch, tag or commit: the rules of git check-ref-format."""
+    if revision is None:
+        return None
     if not revision:
         return "nothing follows the '@'; give a branch, a tag or a commit"
     if len(revision.encode(errors="replace")) > _LONGEST_REVISION:
@@ -131,12 +133,24 @@ def _revision_fault(revision: str) -> str | None:
 _ADDRESS = re.compile(r"https?://|(?:www\.)?(?:huggingface\.co|hf\.co)/", re.IGNORECASE)
 _HF = "hf://"
 _HOSTS = frozenset(("huggingface.co", "www.huggingface.co", "hf.co", "www.hf.co"))
-_OF_A_REVISION = frozenset(
-    ("tree", "blob", "resolve", "raw", "blame", "commit", "commits", "revision")
+_OTHERS = {
+    "datasets": "a dataset",
+    "spaces": "a space",
+    "papers": "a paper",
+    "docs": "a document",
+    "api": "another part of the API",
+}
+
+_OF_A_REVISION = "tree|blob|resolve|raw|blame|commits?|revision"
+_OTHER_PAGES = "discussions|community|settings|edit|upload"
+_REVISION = r"(?P<revision>refs/[^/]+/[^/]+|[^/]*)"
+_PLACE = r"(?:/(?P<place>.*))?"
+# Compiled where they are first used; their groups are fields of a HubModel.
+_HF_PATH = rf"(?P<id>[^/@]*(?:/[^/@]*)?)(?:@{_REVISION})?{_PLACE}"
+_WEB_PATH = (
+    rf"(?P<id>[^/]+(?:/(?!(?:{_OF_A_REVISION}|{_OTHER_PAGES})(?:/|\Z))[^/]+)?)"
+    rf"(?:/(?:{_OF_A_REVISION})(?:/{_REVISION}{_PLACE})?|/(?:{_OTHER_PAGES})(?:/.*)?)?"
 )
-_OTHER_PAGES = frozenset(("discussions", "community", "settings", "edit", "upload"))
-_OTHERS = {"datasets": "a dataset", "spaces": "a space", "papers": "a paper", "docs": "a document"}
-_REFS = 3  # refs/pr/1: parts of a revision that is written out
 
 
 def is_address(requested: str) -> bool:
@@ -146,62 +160,43 @@ def is_address(requested: str) -> bool:
 def _of_address(requested: str) -> HubModel:
     """The model that the address names; raises UsageError if it names no model of the Hub."""
     try:
-        if requested.startswith(_HF):
-            found = _hf(requested)
-        else:
-            found = _web(requested if "://" in requested else f"https://{requested}")
+        found = _hf(requested) if requested.startswith(_HF) else _web(requested)
     except ValueError as error:
         raise UsageError(f"{quoted(requested)} names no model of the Hub: {error}") from None
     found = replace(found, id=found.id.removesuffix(".git"))
-    fault = id_fault(found.id) or (found.revision is not None and _revision_fault(found.revision))
-    if fault:
+    if fault := id_fault(found.id) or _revision_fault(found.revision):
         raise UsageError(f"{quoted(requested)} names no model of the Hub: {fault}")
     return found
 
 
 def _hf(requested: str) -> HubModel:
     path = requested.removeprefix(_HF).removeprefix("models/").rstrip("/")
-    parts = _of_a_model(path.split("/"))
-    if len(parts) < 2:  # noqa: PLR2004 - namespace and name
-        name, at, revision = parts[0].partition("@")
-        return HubModel(id=name, revision=unquote(revision) if at else None)
-    name, at, revision = parts[1].partition("@")
-    rest = parts[2:]
-    if at and revision == "refs" and len(rest) >= _REFS - 1:
-        revision, rest = "/".join((revision, *rest[: _REFS - 1])), rest[_REFS - 1 :]
-    place = "/".join(rest) or None
-    named = unquote(revision) if at else None
-    return HubModel(id=f"{parts[0]}/{name}", revision=named, place=place)
+    found = _matched(_HF_PATH, path)
+    revision = found["revision"] and unquote(found["revision"])
+    return HubModel(id=found["id"], revision=revision, place=found["place"])
 
 
-def _web(address: str) -> HubModel:
-    split = urlsplit(address)  # what follows a ? or a # says nothing about the model
+def _web(requested: str) -> HubModel:
+    # What follows a ? or a # says nothing about the model.
+    split = urlsplit(requested if "://" in requested else f"https://{requested}")
     if split.netloc.lower() not in _HOSTS and split.netloc != _asked_host():
         raise ValueError(f"{quoted(split.netloc)} is another site")
-    parts = [unquote(part) for part in split.path.split("/") if part]
-    if parts[:2] == ["api", "models"]:
-        parts = parts[2:]
-    parts = _of_a_model(parts)
-    known = _OF_A_REVISION | _OTHER_PAGES
-    length = 1 if parts[1:2] and parts[1] in known else 2
-    name, rest = "/".join(parts[:length]), parts[length:]
-    if not rest or rest[0] in _OTHER_PAGES:
-        return HubModel(id=name)
-    if rest[0] not in _OF_A_REVISION:
-        raise ValueError(f"{quoted(rest[0])} after {quoted(name)} is no page of a model")
-    rest = rest[1:]
-    if rest[:1] == ["refs"]:
-        rest = ["/".join(rest[:_REFS]), *rest[_REFS:]]
-    place = "/".join(rest[1:]) or None
-    return HubModel(id=name, revision=rest[0] if rest else None, place=place)
+    path = "/".join(part for part in split.path.split("/") if part)
+    found = _matched(_WEB_PATH, path.removeprefix("api/models/"))
+    return HubModel(**{key: text and unquote(text) for key, text in found.groupdict().items()})
 
 
-def _of_a_model(parts: Sequence[str]) -> list[str]:
-    if not parts or not parts[0]:
+def _matched(pattern: str, path: str) -> re.Match[str]:
+    """The parts of an address; raises ValueError where it is not that of a model."""
+    kind, slash, _ = path.partition("/")
+    if not kind:
         raise ValueError("it ends with the site")
-    if parts[0] in _OTHERS and len(parts) > 1:
-        raise ValueError(f"it is the address of {_OTHERS[parts[0]]}")
-    return list(parts)
+    if slash and kind in _OTHERS:
+        raise ValueError(f"it is the address of {_OTHERS[kind]}")
+    found = re.fullmatch(pattern, path, re.DOTALL)
+    if found is None:
+        raise ValueError(f"{quoted(path)} is no page of a model")
+    return found
 
 
 def _asked_host() -> str:

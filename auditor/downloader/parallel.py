@@ -4,10 +4,11 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from concurrent.futures import Executor, Future, ThreadPoolExecutor, as_completed, wait
+from concurrent.futures import Executor, Future, ThreadPoolExecutor, as_completed
+from concurrent.futures import wait as wait_for
 from contextlib import contextmanager, suppress
 from functools import partial
-from typing import Any, Protocol, TypeVar
+from typing import Any, TypeVar
 
 T = TypeVar("T")
 
@@ -16,32 +17,44 @@ _NEAR = 0.005  # seconds; the Hub is farther
 _SLOW = 0.05  # seconds for one read; a near disk or server needs a few thousandths
 
 
-class Stops(Protocol):
-    """What can end its waits."""
-
-    def stop(self) -> None: ...
-
-
 @contextmanager
-def threads(count: int, stop: Callable[[], None]) -> Iterator[ThreadPoolExecutor]:
-    """`count` threads, for as long as the block lasts; `stop` ends the waits of those at work.
+def threads(
+    count: int, stop: Callable[[], None], share_of: Executor | None = None
+) -> Iterator[Executor]:
+    """`count` threads, or a share of a pool, for as long as the block lasts.
 
-    Where the block fails they are waited for, but not where the user interrupts it: they may sit in
-    a read for seconds yet.
+    Where the block fails, what has not begun is given up, `stop` ends the waits of what has, and
+    that is waited for; but not where the user interrupts it: it may sit in a read for seconds yet.
     """
-    pool = ThreadPoolExecutor(count)
+    pool = _Share(share_of) if share_of else ThreadPoolExecutor(count)
     try:
         yield pool
     except BaseException as error:
         stop()
-        pool.shutdown(wait=_is_ours(error), cancel_futures=True)
+        by_itself = isinstance(error, (Exception, GeneratorExit))
+        pool.shutdown(wait=by_itself, cancel_futures=True)
         raise
     pool.shutdown()
 
 
-def _is_ours(error: BaseException) -> bool:
-    """Whether a block has failed by itself; it was not the user who ended it."""
-    return isinstance(error, (Exception, GeneratorExit))
+class _Share(Executor):
+    """One checkpoint's share of a pool, whose end is not the pool's."""
+
+    def __init__(self, pool: Executor) -> None:
+        self._pool = pool
+        self._asked: list[Future[Any]] = []
+
+    def submit(self, fn: Callable[..., T], /, *args: Any, **kwargs: Any) -> Future[T]:
+        future = self._pool.submit(fn, *args, **kwargs)
+        self._asked.append(future)
+        return future
+
+    def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:  # noqa: FBT001, FBT002 - as an Executor has it
+        if cancel_futures:
+            for future in self._asked:
+                future.cancel()
+        if wait:
+            wait_for(self._asked)
 
 
 def apart_from_signals(work: Callable[[], T]) -> T:
@@ -52,11 +65,11 @@ def apart_from_signals(work: Callable[[], T]) -> T:
     if threading.current_thread() is not threading.main_thread():
         return work()
     future = Future[T]()
-    threading.Thread(target=settle, args=(future, work), name="request").start()
+    threading.Thread(target=run_into, args=(future, work), name="request").start()
     return future.result()
 
 
-def settle(future: Future[T], work: Callable[[], T]) -> None:
+def run_into(future: Future[T], work: Callable[[], T]) -> None:
     """Give a future what `work` returns or raises, unless it was cancelled."""
     if not future.set_running_or_notify_cancel():
         return
@@ -84,65 +97,27 @@ class ByDistance(Executor):
 
     def __init__(self, near: Executor, far: Executor, distance: Callable[[], float]) -> None:
         self._near, self._far, self._distance = near, far, distance
-        self._waiting = deque[tuple[Future[Any], Callable[[], Any]]]()
+        self._waiting = deque[Callable[[], None]]()
         self._slow = 0  # reads in a row
 
     def submit(self, fn: Callable[..., T], /, *args: Any, **kwargs: Any) -> Future[T]:
-        if self._is_far():
+        if self._slow >= AT_HAND or self._distance() >= _NEAR:
             return self._far.submit(fn, *args, **kwargs)
         future = Future[T]()
-        self._waiting.append((future, partial(fn, *args, **kwargs)))
+        self._waiting.append(partial(run_into, future, partial(fn, *args, **kwargs)))
         self._near.submit(self._first_of_the_waiting)
         return future
 
-    def _is_far(self) -> bool:
-        return self._slow >= AT_HAND or self._distance() >= _NEAR
-
     def _first_of_the_waiting(self) -> None:
-        for future, work in self._taken(1):
+        if work := self._taken():
             since = time.monotonic()
-            settle(future, work)
+            work()
             self._slow = self._slow + 1 if time.monotonic() - since > _SLOW else 0
-        if self._slow >= AT_HAND:
-            for future, work in self._taken(len(self._waiting)):
-                self._far.submit(settle, future, work)
+        while self._slow >= AT_HAND and (work := self._taken()):
+            self._far.submit(work)
 
-    def _taken(self, count: int) -> Iterator[tuple[Future[Any], Callable[[], Any]]]:
-        """As many of the waiting as there are yet, for other threads take of them, too."""
+    def _taken(self) -> Callable[[], None] | None:
+        """The first that waits; None: the other threads have taken them all."""
         with suppress(IndexError):
-            for _ in range(count):
-                yield self._waiting.popleft()
-
-
-class _Part(Executor):
-    """One checkpoint's share of a pool: it can give up what it asked for, and nothing else."""
-
-    def __init__(self, pool: Executor) -> None:
-        self._pool = pool
-        self._asked: list[Future[Any]] = []
-
-    def submit(self, fn: Callable[..., T], /, *args: Any, **kwargs: Any) -> Future[T]:
-        future = self._pool.submit(fn, *args, **kwargs)
-        self._asked.append(future)
-        return future
-
-    def give_up(self) -> None:
-        """Cancel what has not begun."""
-        for future in self._asked:
-            future.cancel()
-
-    def wait(self) -> None:
-        wait(self._asked)
-
-
-@contextmanager
-def share_of_pool(pool: Executor, reader: Stops) -> Iterator[Executor]:
-    part = _Part(pool)
-    try:
-        yield part
-    except BaseException as error:
-        reader.stop()
-        part.give_up()
-        if _is_ours(error):
-            part.wait()
-        raise
+            return self._waiting.popleft()
+        return None

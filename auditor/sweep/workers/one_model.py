@@ -18,7 +18,7 @@ from auditor.checkpoint.snapshot_writer import dump_own, dump_shared, fingerprin
 from auditor.downloader import hub, local_folder
 from auditor.downloader.fetching import ignore_message, with_base_model
 from auditor.downloader.model_argument import HubModel
-from auditor.downloader.parallel import settle
+from auditor.downloader.parallel import run_into
 from auditor.downloader.waits import Talk, Waits
 from auditor.errors import Reason, SourceError, UsageError
 from auditor.report import Unaudited
@@ -199,5 +199,5 @@ class _FirstApart(Executor):
         if pool:
             return pool.submit(fn, *args, **kwargs)
         future = Future[T]()
-        settle(future, partial(fn, *args, **kwargs))
+        run_into(future, partial(fn, *args, **kwargs))
         return future

@@ -114,6 +114,8 @@ def test_what_is_neither_is_refused_by_name(text, fault):
             ("org/name", "refs/pr/7", "vae/model.safetensors"),
         ),
         ("hf://gpt2@main", ("gpt2", "main", None)),
+        ("hf://gpt2@main/config.json", ("gpt2", "main", "config.json")),
+        ("https://huggingface.co/org/name/tree/user%2Fb", ("org/name", "user/b", None)),
         ("org/name/model.safetensors", ("org/name", None, "model.safetensors")),
         (
             "org/name@v1/unet/model.fp16.safetensors",
@@ -134,6 +136,7 @@ def test_an_address_or_a_file_of_a_model_is_that_model(text, expected):
         ("https://github.com/org/name", "'github.com' is another site"),
         ("https://huggingface.co/datasets/org/name", "the address of a dataset"),
         ("hf://spaces/org/name", "the address of a space"),
+        ("https://huggingface.co/api/models", "the address of another part of the API"),
         ("https://huggingface.co/org/name/nowhere", "no page of a model"),
         ("https://huggingface.co/org/na%20me", "' ' is not a letter"),
         ("https://huggingface.co/org/name/tree/a%5Eb", "no '\\^'"),
