@@ -13,7 +13,7 @@ from msgspec.structs import replace
 
 from auditor.audit.options import Options
 from auditor.audit.pipeline import examine
-from auditor.checkpoint.selecting import is_weights
+from auditor.checkpoint.selecting import ADAPTER_CONFIG, is_weights
 from auditor.checkpoint.snapshot import Fetched, Snapshot
 from auditor.formats import as_json
 from auditor.reconciler.findings import Severity
@@ -114,13 +114,16 @@ def _key(snapshot: Snapshot, rest: bytes) -> bytes | None:
         return None
     values = {name: value for name, value in values.items() if name not in UNREAD}
     digest = sha256(f"{snapshot.source} {snapshot.config.name}\n".encode())
-    # Files whose being there says something: of one model, those that may be weights.
     several = snapshot.manifest or snapshot.components
-    telling = (file for file in snapshot.files if several or is_weights(file.name))
-    files = [(file.name, file.size) for file in telling]
+    files = [(file.name, file.size) for file in snapshot.files if several or _tells(file.name)]
     digest.update(json.dumps([values, files]).encode())
     digest.update(rest)
     return digest.digest()
+
+
+def _tells(name: str) -> bool:
+    """Whether it says something that the file is there: of weights, and of an adapter's config."""
+    return is_weights(name) or name.endswith(ADAPTER_CONFIG)
 
 
 class Recent(Generic[T]):
