@@ -67,11 +67,12 @@ def _known(transform: Any) -> bool:
 
 def rule_of(transform: Any, config: Any) -> Rule:
     operations = getattr(transform, "operations", ())
-    halved = type(transform).__name__ == _HALVED
+    halved = type(transform).__name__ == _HALVED  # which looks at no prefix
+    prefixes = [""] if halved else _prefixes(transform.scope_prefix, transform.base_model_prefix)
     return Rule(
         sources=(transform.pattern.pattern,) if halved else tuple(transform.source_patterns),
         targets=tuple(transform.target_patterns),
-        prefixes=tuple(_prefixes(transform.scope_prefix, transform.base_model_prefix)),
+        prefixes=tuple(prefixes),
         operations=tuple(_operation(operation, config) for operation in operations),
         paired=type(transform).__name__ == _PAIRED,
         offset=getattr(transform, "offset", 0),
