@@ -63,9 +63,9 @@ def refusals(of: Mapping[str, Any]) -> tuple[RefusedSetting, ...]:
 
 
 def stumble(of: Mapping[str, Any]) -> str | None:
-    """The setting of a type that transformers cannot compare, over which loading fails; "": some.
+    """The setting over which loading fails, for transformers cannot compare its type.
 
-    None: there is none.
+    Empty where several settings make it fail together, None where it does not fail.
     """
     if not _fails(of):
         return None

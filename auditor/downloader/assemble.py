@@ -95,7 +95,7 @@ def assemble(
     pool: Executor | None = None,
     progress: Callable[[int, int], None] = lambda _done, _of: None,
 ) -> Snapshot:
-    """The snapshot, of which files are listed so far, with what is read of the selected ones.
+    """Read the selected files of a snapshot that has its list of files; returns it with them.
 
     Config is read beside the weight file or the index, then all shards. Of several models that is
     done side by side, of those that the manifest names. The reads are of the `pool`, which several

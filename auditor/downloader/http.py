@@ -153,7 +153,7 @@ class Session:
         commit: str | None = None,
         silence: float | None = None,
     ) -> T:
-        """The same of one attempt, which may go unanswered for so many seconds."""
+        """One attempt of `get`; it fails after `silence` seconds without an answer."""
         there, left = plain_url(url), silence or patience()
         hub = there.origin_ascii
         headers = self._headers | self._authorization

@@ -134,7 +134,7 @@ def new_row(item: Mapping[str, Any], page: str | None = None) -> Sequence[Elemen
 
 
 def _counts(title: str, what: str, found: Mapping[str, Mapping[str, Any]]) -> Iterator[Element]:
-    """A section that says how many there are of each; nothing where there are none."""
+    """Yields a section with a table of counts, unless there is nothing to count."""
     if found:
         [counted, *_] = found.values()
         columns = {what: False, **{name: name != "severity" for name in counted}}

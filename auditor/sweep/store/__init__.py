@@ -14,9 +14,10 @@ outcomes   one row for each (model, commit, auditor version, catalogue version):
            columns. Of the same night or not: an outcome is a function of its key, so any night
            whose plan names the key shows it.
 contents   what snapshots or outcomes have in common, once, by its digest: fine-tunes have the
-           headers of their base byte for byte. A row's `content` is its own part, `shared` names
-           the rest (NULL: there is none), and the object is both (`packing.merged_object`). A row
-           is written in one transaction with what it shares, and that stays as long as one does.
+           headers of their base byte for byte. A row's `content` has its own part of the object,
+           `shared` names the part that others have too, and `packing.merged_object` joins them;
+           where `shared` is NULL, `content` has the whole object. One transaction writes a row and
+           what it shares, which stays as long as a row names it.
 failures   what one night could not see: `unaudited` for a reason that may pass (passing = 1:
            network, rate limits), or of a model that has no commit (not-found). They belong to
            their night, so that a later success does not rewrite an earlier night.
