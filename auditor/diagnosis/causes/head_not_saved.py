@@ -26,7 +26,7 @@ def undoings(case: Case) -> Iterator[Undoing]:
     if not case.missing or not all(_is_head(kind.pattern) for kind in case.missing_kinds):
         return
     declared = value_at(case.config, _KEY)
-    if declared is True or (holds_another_head(case)):
+    if declared is True or holds_another_head(case):
         return
     names = ", ".join(case.missing[:2])
     yield Undoing(
