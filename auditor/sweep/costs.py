@@ -79,7 +79,7 @@ def hours_of_requests(api: int, resolvers: int, quota: Quota) -> float:
 
 def cost_estimate(load: SweepLoad, most: int | None = None) -> str:
     """The estimate for people; `most` is --max-requests."""
-    rates = f"Rate limits as of {RATES_OF}; a sweep leaves up to a twentieth of each to others."
+    rates = f"Rate limits as of {RATES_OF}; up to a twentieth of each is left to others."
     notes = (rates, *dict.fromkeys(load.notes))
     return "\n".join((*_sums(load), "", *_table(load, most), "", *notes, ""))
 
