@@ -4,7 +4,8 @@ Whole processes against nginx on loopback, in turn: a cold sweep, which reads an
 model and keeps it, and get_safetensors_metadata from a pool of threads, which reads and counts the
 same headers; then a second night on which nothing has changed. Of models that are alike, of models
 that are not, and at the Hub's distance, where both wait for most of the time. Then memory by number
-of models. A bench and not a gate: it ends with 0 whatever the figures are.
+of models: of those that are alike, close by, and of those that are not, at the distance. A bench
+and not a gate: it ends with 0 whatever the figures are.
 """
 
 import argparse
@@ -27,7 +28,7 @@ from benching.sweep_server import NGINX, nginx
 from benching.sweep_tree import Run, peak, run
 
 MODELS = 2000
-SIZES = (200, 2000, 10_000, 20_000)
+SIZES, FAR_SIZES = (200, 2000, 10_000, 20_000), (2000, 10_000)
 LISTS, LONG_LISTS = (30_000, 300_000), (300_000, 3_000_000)
 BASES = 20  # of which the models are fine-tunes; and once as many bases as models
 
@@ -69,6 +70,7 @@ def arguments(given: Sequence[str] | None = None) -> argparse.Namespace:
     parser.add_argument("--runs", type=int, default=3, help="pairs, after one to warm up")
     parser.add_argument("--models", type=int, default=MODELS)
     parser.add_argument("--sizes", type=int, nargs="*", default=SIZES, help="for the memory")
+    parser.add_argument("--far-sizes", type=int, nargs="*", default=FAR_SIZES, help="at a distance")
     parser.add_argument("--lists", type=int, nargs="*", help="of so many entries")
     parser.add_argument("--full", action="store_true", help="lists as long as the Hub's, and more")
     parser.add_argument("--json", type=Path, metavar="FILE", help="write the figures there")
@@ -86,13 +88,16 @@ def main() -> None:
             _cold(setup, 1 if setup.distance else options.runs, Path(bytecode))
             for setup in _setups(options.models)
         ]
-        memory = {size: _memory(size, Path(bytecode)) for size in options.sizes}
+        memory = {size: _memory(size, BASES, 0.0, Path(bytecode)) for size in options.sizes}
+        far = {size: _memory(size, size, DISTANCE, Path(bytecode)) for size in options.far_sizes}
         lengths = options.lists if options.lists is not None else _lists(full=options.full)
         lists = {length: _listed(length, Path(bytecode)) for length in lengths}
     for one in cold:
         _say(_described(one, options.models))
     for size, most in memory.items():
         _say(f"memory, cold sweep of {size:>6,} models: {most / 1e6:,.1f} MB")
+    for size, most in far.items():
+        _say(f"memory, {size:>6,} models, none like another, far away: {most / 1e6:,.1f} MB")
     for length, one in lists.items():
         rate = length / one.wall
         most = one.peak / 1e6
@@ -105,7 +110,7 @@ def main() -> None:
         f"python {platform.python_version()}, {versions}"
     )
     if options.json:
-        figures = {"cold": [_figures(one) for one in cold], "memory": memory}
+        figures = {"cold": [_figures(one) for one in cold], "memory": memory, "far": far}
         figures["lists"] = {length: asdict(one) for length, one in lists.items()}
         options.json.write_text(json.dumps(figures, indent=1) + "\n", encoding="utf-8")
 
@@ -168,11 +173,11 @@ def _peer(models: int, threads: int) -> tuple[str, ...]:
     return sys.executable, "-c", code
 
 
-def _memory(models: int, bytecode: Path) -> int:
+def _memory(models: int, bases: int, distance: float, bytecode: Path) -> int:
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
-        write(folder, models, BASES)
-        with nginx(folder, models, PAGE) as server:
+        write(folder, models, bases)
+        with nginx(folder, models, PAGE, distance) as server:
             return peak(_sweep(folder / "sweep.sqlite", "n1"), bytecode, server.url)
 
 

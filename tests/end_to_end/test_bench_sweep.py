@@ -22,7 +22,7 @@ def ended(tmp_path_factory):
     """One small run: what it printed, and its figures."""
     figures = tmp_path_factory.mktemp("bench") / "figures.json"
     options = ["--runs", "1", "--models", str(MODELS), "--sizes", str(MODELS)]
-    options += ["--lists", "3000"]
+    options += ["--far-sizes", str(MODELS), "--lists", "3000"]
     done = subprocess.run(  # noqa: S603 - our own command
         [sys.executable, str(BENCH), *options, "--json", str(figures)],
         env=environment(),
@@ -39,6 +39,7 @@ def test_it_prints_both_kinds_of_models_and_the_memory(ended):
     assert f"{MODELS} models of 20 bases\n" in printed
     assert f"{MODELS} models, none like another\n" in printed
     assert f"cold sweep of     {MODELS} models: " in printed
+    assert f"memory,     {MODELS} models, none like another, far away: " in printed
     assert "list of     3,000 models: " in printed
 
 
@@ -59,5 +60,6 @@ def test_every_side_took_time_and_memory(ended):
     for cold in figures["cold"]:
         (ours,), (peer,), (second,) = (cold[side] for side in ("ours", "peer", "second"))
         assert min(one["cpu"] for one in (ours, peer, second)) > 0
-    assert figures["memory"][str(MODELS)] > 20e6  # of one interpreter
+    for sizes in ("memory", "far"):
+        assert figures[sizes][str(MODELS)] > 20e6  # of one interpreter
     assert figures["lists"]["3000"]["peak"] > 20e6  # of one

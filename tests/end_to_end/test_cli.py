@@ -236,11 +236,23 @@ def test_a_command_loads_no_other(hub_env) -> None:
     assert loaded(("architectures",), hub_env) & others == set()
 
 
+@pytest.mark.skipif(sys.platform != "linux", reason="the kernel of Linux has them")
+def test_an_audit_of_the_hub_takes_no_huge_pages(hub, hub_env):
+    hub.add("org/m", healthy(1))
+    state = at_its_end("*open('/proc/self/status')", ("org/m",), hub_env)
+    assert "THP_enabled: 0" in " ".join(state.split())
+
+
 def loaded(args: tuple[str, ...], env: dict[str, str]) -> set[str]:
     """The modules that a run of `audit` has loaded when it ends."""
+    return set(at_its_end("*sys.modules", args, env).splitlines()[-1].split())
+
+
+def at_its_end(shown: str, args: tuple[str, ...], env: dict[str, str]) -> str:
+    """What a run of `audit` says on standard error, where it prints what is `shown` as it ends."""
     code = (
         "import sys, atexit\n"
-        "atexit.register(lambda: print(*sys.modules, file=sys.stderr))\n"
+        f"atexit.register(lambda: print({shown}, file=sys.stderr))\n"
         "from auditor.cli import main\n"
         f"sys.argv = ['audit', *{args!r}]\n"
         "main()\n"
@@ -248,7 +260,7 @@ def loaded(args: tuple[str, ...], env: dict[str, str]) -> set[str]:
     done = subprocess.run(  # noqa: S603 - our own code
         [sys.executable, "-c", code], capture_output=True, text=True, check=False, env=env
     )
-    return set(done.stderr.splitlines()[-1].split())
+    return done.stderr
 
 
 def test_fail_on_decides_which_findings_exit_with_1(tmp_path: Path) -> None:
