@@ -53,12 +53,15 @@ def small_config(model_type: str, number: int = 0) -> dict[str, Any]:
 
 
 def _richness(model_type: str, values: dict[str, Any]) -> tuple[int, int] | None:
-    """Kinds of tensors, names without their numbers; then tensors. None: too large, or no model."""
+    """Kinds of tensors, names without their numbers; then tensors. None: too large, or no model.
+
+    A config that one class of the type cannot be built from is of no use, either.
+    """
     try:
         each = [expectation(model_type, values, name) for name in catalogue.siblings(model_type)]
     except AuditError:
         return None
-    if any(one.parameters > LARGEST or len(one.tensors) > MANY for one in each):
+    if any(one.faults or one.parameters > LARGEST or len(one.tensors) > MANY for one in each):
         return None
     names = [tensor.name for one in each for tensor in one.tensors]
     return len({re.sub(r"\d+", "#", name) for name in names}), len(names)
