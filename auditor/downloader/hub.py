@@ -178,7 +178,7 @@ def _origin(model: HubModel, listing: Listing) -> str:
 # Bytes of a config whose size is not listed yet; a longer one waits for the listing.
 _MOST_EARLY = 1024 * 1024
 
-_Early = tuple[str | None, Received]  # what was sent of a file, and the commit of which that is
+_Early = tuple[str | None, Received]  # the commit of a file, and what was sent of it
 
 
 class EarlyReads:
