@@ -26,6 +26,7 @@ _PATH_BYTES = 4096  # PATH_MAX of Linux
 _I64_MAX = 2**63 - 1  # what the largest file can have
 _KEY_QUOTES = 4  # of "metadata" and "weight_map"
 _SHOWN = 5  # names that a message shows
+_HERE = "./"  # before a name it changes nothing
 _SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:")
 _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
 
@@ -45,6 +46,7 @@ class Index(Struct, frozen=True, kw_only=True, dict=True):
     total_size: int | float | None  # bytes, as written; None: not there, or in `faults`
     total_parameters: int | float | None  # as written; None: not there, or in `faults`
     faults: tuple[str, ...] = ()  # a sentence each; what is wrong and yet leaves a weight_map
+    hub_fault: str | None = None  # a sentence: why its files are found in a folder alone
 
     @cached_property
     def shards(self) -> tuple[str, ...]:
@@ -61,14 +63,18 @@ def parse_index(file: str, content: bytes) -> Index:
     found = _plainly_written(file, content)
     index, repeated = found or load_object(content, file, values=_MAX_VALUES)
     weight_map = _weight_map(named(file), index)
+    paths = _paths(named(file), weight_map)
+    # One text for each shard: json makes one for each tensor, 8 MB for DeepSeek-V3.
+    each = map(paths.__getitem__, weight_map.values())
     metadata = index.get("metadata")
     totals = metadata if isinstance(metadata, dict) else {}
     return Index(
         file=file,
-        weight_map=weight_map,
+        weight_map=MappingProxyType(dict(zip(weight_map, each, strict=True))),
         total_size=_count(totals.get("total_size")),
         total_parameters=_count(totals.get("total_parameters")),
         faults=(*_repeated_faults(named(file), repeated), *_metadata_faults(named(file), metadata)),
+        hub_fault=_hub_fault(named(file), paths),
     )
 
 
@@ -106,14 +112,15 @@ def shard_fault(shard: str) -> str | None:
         (_SCHEME.match(shard), "is a URL or begins with a drive"),
         (shard.startswith("/"), "is an absolute path"),
         (".." in parts, "leaves the folder of the index"),
-        ("" in parts or "." in parts, "has an empty folder or file name"),
+        ("" in parts or "." in parts, "has a folder or file name that is empty or '.'"),
         (longest > _PART_BYTES, f"has a part of {longest:,} bytes; {_PART_BYTES} are the most"),
         (len(shard.encode(errors="surrogatepass")) > _PATH_BYTES, "is longer than any path"),
     )
     return next((fault for bad, fault in faults if bad), None)
 
 
-def _weight_map(subject: str, index: dict[str, object]) -> Mapping[str, str]:
+def _weight_map(subject: str, index: dict[str, object]) -> dict[str, str]:
+    """The files as they are written."""
     if "weight_map" not in index:
         keys = ", ".join(quoted(key) for key in list(index)[:_SHOWN]) or "no key at all"
         raise CheckpointError(f"{subject} has no weight_map, so it is not an index; it has {keys}")
@@ -133,17 +140,33 @@ def _weight_map(subject: str, index: dict[str, object]) -> Mapping[str, str]:
         )
     if fault := names_fault(weight_map):
         raise CheckpointError(f"{subject} {fault}")
-    shards = {shard: shard for shard in sorted(set(weight_map.values()))}
-    if len(shards) > MAX_SHARDS:
+    return weight_map
+
+
+def _paths(subject: str, weight_map: Mapping[str, str]) -> dict[str, str]:
+    """Where each file is, in or below the index's folder: `./a` is `a`."""
+    written = sorted(set(weight_map.values()))
+    if len(written) > MAX_SHARDS:
         raise CheckpointError(
-            f"{subject} names {len(shards):,} files; {MAX_SHARDS:,} are the most that are read"
+            f"{subject} names {len(written):,} files; {MAX_SHARDS:,} are the most that are read"
         )
-    for shard in shards:
-        if fault := shard_fault(shard):
+    paths = {shard: shard.removeprefix(_HERE) for shard in written}
+    for shard, path in paths.items():
+        if fault := shard_fault(path):
             raise CheckpointError(f"{subject}: the shard {quoted(shard)} {fault}")
-    # One text for each shard: json makes one for each tensor, 8 MB for DeepSeek-V3.
-    each = map(shards.__getitem__, weight_map.values())
-    return MappingProxyType(dict(zip(weight_map, each, strict=True)))
+    return paths
+
+
+def _hub_fault(subject: str, paths: Mapping[str, str]) -> str | None:
+    """Why the Hub has no such files: transformers asks for them by the names that are written.
+
+    A single file it finds there, too.
+    """
+    shard = next((shard for shard, path in paths.items() if shard != path), None)
+    if shard is None or len(paths) == 1:
+        return None
+    loads = "from_pretrained finds it in a folder, and not on the Hub"
+    return f"{subject} writes {quoted(shard)} for {quoted(paths[shard])}: {loads}"
 
 
 def _count(value: object) -> int | float | None:

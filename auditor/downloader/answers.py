@@ -127,9 +127,9 @@ def whole_body(limit: int, name: str, size: int | None = None) -> Callable[[Answ
 def part_of_file(
     file: RepoFile, span: Span, end: Callable[[bytes, int | None], int] | None = None
 ) -> Callable[[Answer], Received]:
-    """Takes the span of a 206, which ends where the file ends.
+    """Takes the span of a 206, or as much of it as the file has.
 
-    Of a 200, which ignores the range, no more than the header, to its `end`; without one, nothing.
+    A 200 ignores the range: the header is taken of it, up to its `end`, and nothing without an end.
     """
 
     def take(answer: Answer) -> Received:

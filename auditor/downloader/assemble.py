@@ -33,7 +33,7 @@ from auditor.companions.companion_files import (
 from auditor.containers.index import MAX_INDEX
 from auditor.containers.manifest import MAX_COMPONENTS, MAX_MANIFEST, parse_manifest
 from auditor.downloader.headers import ENTRY, FIRST_READ, ROOM, within_bound
-from auditor.downloader.parallel import AT_HAND, as_they_end, threads
+from auditor.downloader.parallel import AT_HAND, as_they_end, awaited, threads
 from auditor.errors import CheckpointError, Reason, SourceError
 from auditor.tensors import Span
 
@@ -110,7 +110,7 @@ def assemble(
         selection = _as_hinted(reads, selection)
         begun = [_begin(reads, selection)]
         packing = reads.text(selection.packing, MAX_CONFIG)
-        manifest = reads.text(selection.manifest, MAX_MANIFEST).result()
+        manifest = awaited(reads.text(selection.manifest, MAX_MANIFEST))
         parts = _meant(selection.parts, manifest)
         begun += [_begin(reads, part.selection) for part in parts]
         for future in as_they_end([future for one in begun for future in one.first]):
@@ -124,7 +124,7 @@ def assemble(
         return replace(
             snapshot,
             **found,
-            packing=packing.result(),
+            packing=awaited(packing),
             manifest=manifest,
             components=tuple(
                 Component(folder=part.folder, **fields)
@@ -223,7 +223,7 @@ def _with_shards(reads: _Reads, model: _Model) -> _Model:
     selection = _as_configured(model.selection, model.config.result(), reads.listing)
     if selection is not model.selection:
         model = _begin(reads, selection)
-    index = model.index.result()
+    index = awaited(model.index)
     if index is None:
         return model
     first = _first_reads(index)
@@ -259,8 +259,7 @@ def _as_hinted(reads: _Reads, selection: FileSelection) -> FileSelection:
     if not selection.hints:
         return selection
     names = frozenset(name for name in reads.listing if "/" not in name)
-    for future in [reads.text(name, MAX_CONFIG) for name in selection.hints]:
-        text = future.result()
+    for text in map(awaited, [reads.text(name, MAX_CONFIG) for name in selection.hints]):
         found = text and (named_weights(text, reads.listing) or based_weights(text, names))
         if found:
             return replace(selection, **asdict(found), hints=(), otherwise=None)
@@ -274,7 +273,7 @@ def _contents(model: _Model) -> dict[str, Any]:
     index = model.index.result()
     heads = [future.result() for future in model.headers]
     heads = [head for head in heads if head.name not in model.doubtful or _shares(head, index)]
-    torch_copies = (future.result() for future in model.torch_copies)
+    torch_copies = map(awaited, model.torch_copies)
     read = {head.name for head in heads}
     return {
         "config": model.config.result(),

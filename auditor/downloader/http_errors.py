@@ -45,6 +45,7 @@ _DENIED = (
 _OTHER = (Reason.BAD_RESPONSE, "the Hub answered {status} for {id}{told}")
 _DISABLED_MESSAGE = "Access to this resource is disabled."
 _BAD_TOKEN_MESSAGE = "Invalid credentials in Authorization header"  # noqa: S105 - a message
+_OF_A_MODEL = ("/api/models/", "/resolve/")  # in the path of what is asked of one
 
 
 def require_online() -> None:
@@ -67,7 +68,7 @@ def refusal_error(model: HubModel, answer: Answer, body: bytes, *, by_hub: bool)
         detail = f"{answer.host} answered {status}, expected 200 or 206"
         return SourceError(Reason.BAD_RESPONSE, detail)
     said = answer.headers.get("x-error-message", "")
-    reason, sentence = _refusal(status, answer.headers.get("x-error-code", ""), said)
+    reason, sentence = _refusal(answer, said)
     told = said or _error_in(body)
     detail = sentence.format(
         id=model.id,
@@ -79,14 +80,16 @@ def refusal_error(model: HubModel, answer: Answer, body: bytes, *, by_hub: bool)
     return SourceError(reason, detail)
 
 
-def _refusal(status: int, code: str, said: str) -> tuple[Reason, str]:
+def _refusal(answer: Answer, said: str) -> tuple[Reason, str]:
     """The reason of a refusal of the Hub, and a sentence for it."""
+    status, code = answer.status, answer.headers.get("x-error-code", "")
     if code in _BY_CODE:
         return _BY_CODE[code]
     if said == _DISABLED_MESSAGE:
         return _DISABLED
     unseen = status == _UNAUTHORIZED and said != _BAD_TOKEN_MESSAGE  # a private one, perhaps
-    if code == "RepoNotFound" or unseen:
+    of_model = any(part in answer.url.path for part in _OF_A_MODEL)  # and not the list of them
+    if code == "RepoNotFound" or (unseen and of_model):
         return _NOT_FOUND
     return _DENIED if status in _FORBIDDEN else _OTHER
 

@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Callable, Sequence
-from concurrent.futures import Executor, Future, wait
+from concurrent.futures import Executor, Future
 from contextlib import suppress
 from urllib.parse import quote
 
@@ -29,7 +29,7 @@ from auditor.downloader.http import Governor, Session
 from auditor.downloader.http_errors import require_online
 from auditor.downloader.hub_settings import endpoint, endpoint_url, usable_token
 from auditor.downloader.model_argument import HubModel
-from auditor.downloader.parallel import AT_HAND, ByDistance, threads
+from auditor.downloader.parallel import AT_HAND, ByDistance, awaited, threads
 from auditor.downloader.waits import ReadingProgress, Talk, headers_read
 from auditor.errors import CheckpointError, Reason, SourceError, UsageError
 from auditor.messages import quoted
@@ -40,10 +40,6 @@ MAX_LISTING = 16 * 1024 * 1024
 
 # Reads at a time: the 163 shards of DeepSeek-V3 are three round trips, or six with their redirects.
 _AT_ONCE = 64
-
-# Seconds after which a wait for a listing begins anew: a signal that came just before the wait
-# began does not end it, and is heard between two.
-_LISTENS = 1.0
 
 _DEFAULTS = {None, constants.DEFAULT_REVISION}
 
@@ -61,10 +57,8 @@ def read(
         asked = pool.submit(fetch_listing, model, session)
         early = EarlyReads()
         early.begin(pool, session, model, choose)
-        while not wait([asked], _LISTENS).done:
-            pass
         return read_from_listing(
-            model, asked.result(), session, choose, pool=pool, early=early, progress=progress
+            model, awaited(asked), session, choose, pool=pool, early=early, progress=progress
         )
 
 
@@ -184,7 +178,7 @@ def _origin(model: HubModel, listing: Listing) -> str:
 # Bytes of a config whose size is not listed yet; a longer one waits for the listing.
 _MOST_EARLY = 1024 * 1024
 
-_Early = tuple[str | None, Received]  # what was sent of a file, and the commit of which that is
+_Early = tuple[str | None, Received]  # the commit of a file, and what was sent of it
 
 
 class EarlyReads:
@@ -273,5 +267,5 @@ def read_spans(
 
     with threads(_SPANS_AT_ONCE, session.stop) as pool:
         asked = [pool.submit(read, file, span) for file, span in spans]
-        found = tuple(future.result() for future in asked)
+        found = tuple(map(awaited, asked))
     return found, session.fetched

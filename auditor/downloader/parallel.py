@@ -3,9 +3,8 @@
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Executor, Future, ThreadPoolExecutor, as_completed
-from concurrent.futures import wait as wait_for
 from contextlib import contextmanager, suppress
 from functools import partial
 from typing import Any, TypeVar
@@ -16,6 +15,10 @@ AT_HAND = 4  # reads at a time of what answers at once, as a disk does
 _NEAR = 0.005  # seconds; the Hub is farther
 _SLOW = 0.05  # seconds for one read; a near disk or server needs a few thousandths
 
+# Seconds after which a wait begins anew. Python handles a signal in the main thread, between two of
+# its steps: one that comes just before a wait begins does not end it.
+_LISTENS = 1.0
+
 
 @contextmanager
 def threads(
@@ -23,8 +26,8 @@ def threads(
 ) -> Iterator[Executor]:
     """`count` threads, or a share of a pool, for as long as the block lasts.
 
-    Where the block fails, what has not begun is given up, `stop` ends the waits of what has, and
-    that is waited for; but not where the user interrupts it: it may sit in a read for seconds yet.
+    Where the block fails, what has not begun is given up, and `stop` ends the waits of what has. It
+    is waited for, unless the user has interrupted the block: it may sit in a read for seconds yet.
     """
     pool = _Share(share_of) if share_of else ThreadPoolExecutor(count)
     try:
@@ -54,7 +57,8 @@ class _Share(Executor):
             for future in self._asked:
                 future.cancel()
         if wait:
-            wait_for(self._asked)
+            for _ in as_they_end(self._asked):
+                pass
 
 
 def apart_from_signals(work: Callable[[], T]) -> T:
@@ -66,7 +70,7 @@ def apart_from_signals(work: Callable[[], T]) -> T:
         return work()
     future = Future[T]()
     threading.Thread(target=run_into, args=(future, work), name="request").start()
-    return future.result()
+    return awaited(future)
 
 
 def run_into(future: Future[T], work: Callable[[], T]) -> None:
@@ -79,9 +83,23 @@ def run_into(future: Future[T], work: Callable[[], T]) -> None:
         future.set_exception(error)
 
 
-def as_they_end(futures: Sequence[Future[T]]) -> Iterable[Future[T]]:
-    """as_completed, which takes 17 us even where all have ended: of a pool that works at once."""
-    return futures if all(future.done() for future in futures) else as_completed(futures)
+def as_they_end(futures: Sequence[Future[T]]) -> Iterator[Future[T]]:
+    """as_completed, during which the main thread hears every signal within a second."""
+    if all(future.done() for future in futures):  # then as_completed would take 17 us and more
+        yield from futures
+        return
+    left = set(futures)
+    while left:
+        with suppress(TimeoutError):
+            for future in as_completed(left, _LISTENS):
+                left.remove(future)
+                yield future
+
+
+def awaited(future: Future[T]) -> T:
+    """What a future returns or raises; signals are heard likewise."""
+    [ended] = as_they_end([future])
+    return ended.result()
 
 
 class ByDistance(Executor):

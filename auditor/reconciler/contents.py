@@ -79,6 +79,7 @@ def contents(snapshot: Snapshot) -> Contents:
     placed = names_by_shard(index) if index and (broken or absent) else {}
     unread += [_broken(head, why, placed.get(head.name) if index else None) for head, why in broken]
     unnamed = _unnamed(snapshot, index) if index and absent else ()
+    fault = index.hub_fault if index else None
     if index and absent:
         unread.append(_absent(index, absent, placed, unnamed))
     return Contents(
@@ -94,12 +95,14 @@ def contents(snapshot: Snapshot) -> Contents:
             *_sizes(parsed),
             *chain.from_iterable(map(table_findings, tables)),
             *(_strange_shards(index, elsewhere) if index else ()),
+            *((BadIndex(file=chosen, reason=fault),) if fault and not snapshot.partial else ()),
         ),
         names_only=bool(elsewhere),
         unnamed=unnamed,
         variant=variant,
         notes=(
             *((f"the variant {variant} is audited, {named(chosen)}",) if variant else ()),
+            *((fault,) if fault and snapshot.partial else ()),
             *name_notes(snapshot),
             *chain.from_iterable(table.notes for table in tables),
         ),

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Mapping
 from auditor.analytic import Expectation
 from auditor.analytic.config_classes import fault_sentence
 from auditor.reconciler.contents import Contents
-from auditor.reconciler.findings import BadHeader, BadSize, Finding, Unsafe, is_of_tensors
+from auditor.reconciler.findings import BadHeader, BadIndex, BadSize, Finding, Unsafe, is_of_tensors
 from auditor.reconciler.load_report import LoadReport, Predicted
 from auditor.reconciler.matching import Fate, places
 from auditor.reconciler.reconcile import Reconciled
@@ -64,8 +64,9 @@ def _loaded(found: Contents, expectation: Expectation, reconciled: Reconciled) -
 
 def _untold(found: Contents) -> tuple[str, ...] | None:
     """Why no report can be told, where no finding says so; None: one can."""
-    refused = (isinstance(finding, BadHeader | BadSize | Unsafe) for finding in found.findings)
-    if found.names_only or found.unread or any(refused):
+    refusing = BadHeader | BadIndex | BadSize | Unsafe
+    refused = any(isinstance(finding, refusing) for finding in found.findings)
+    if found.names_only or found.unread or refused:
         return ()
     if found.index is None and len(found.opened) > 1:
         return ("the load report: transformers finds several files by an index, and none is here",)

@@ -19,7 +19,7 @@ from auditor.downloader.http import Session
 from auditor.downloader.model_argument import HubModel, parse_id
 from auditor.downloader.model_list import PAGE
 from auditor.downloader.model_list_page import ListEntry
-from auditor.downloader.parallel import threads
+from auditor.downloader.parallel import awaited, threads
 from auditor.downloader.waits import Talk, Waits
 from auditor.errors import Reason, SourceError, UsageError
 from auditor.sweep.policy import Policy
@@ -102,7 +102,8 @@ class Selector:
         rest = iter(left)
         with threads(_AT_ONCE, self._over.set) as pool:
             while batch := tuple(islice(rest, PAGE)):
-                yield tuple(pool.map(self._one, batch))
+                asked = [pool.submit(self._one, requested) for requested in batch]
+                yield tuple(map(awaited, asked))
 
     def _of_author(self, author: str, left: dict[str, None], count: int) -> Iterator[Page]:
         """Those of `left` that an author's first `count` pages tell, which leave it."""

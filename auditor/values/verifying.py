@@ -15,7 +15,7 @@ from auditor.downloader.digests import file_sha256, git_blob_id
 from auditor.downloader.fetching import fetch
 from auditor.downloader.local_file import read_all
 from auditor.downloader.model_argument import HubModel, parse_model
-from auditor.downloader.parallel import threads
+from auditor.downloader.parallel import awaited, threads
 from auditor.downloader.waits import STOPPED, ReadingProgress, Talk, numbers_read
 from auditor.errors import Reason, SourceError, UsageError
 from auditor.messages import listed, quoted
@@ -109,7 +109,7 @@ class Verifier:
 
         with threads(len(os.sched_getaffinity(0)), over.set) as pool:
             asked = [pool.submit(_fault, folder, *pair, count) for pair in pairs]
-            faults = tuple(future.result() for future in asked)
+            faults = tuple(map(awaited, asked))
         progress.end()
         names = {file.name for file, _ in pairs}
         return Verified(

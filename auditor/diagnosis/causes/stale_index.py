@@ -17,7 +17,8 @@ CAUSE = "stale-index"
 def undoings(case: Case) -> Iterator[Undoing]:
     """The files that are there, under an index that is made of them."""
     snapshot, index = case.snapshot, read_index(case.snapshot)
-    if index is None or not any(isinstance(one, BadIndex) for one in case.alarms):
+    reasons = [one.reason for one in case.alarms if isinstance(one, BadIndex)]
+    if index is None or not reasons:
         return
     folder = index.file[: index.file.rfind("/") + 1]
     shards = {f"{folder}{shard}" for shard in index.shards}
@@ -31,17 +32,21 @@ def undoings(case: Case) -> Iterator[Undoing]:
     moved = sum(f"{folder}{index.weight_map.get(one.name)}" != one.file for one in case.stored)
     if others and not (strange or moved or snapshot.unopened):
         return  # a total that follows from what else is wrong
-    how = (
-        f"{len(snapshot.unopened):,} of its {len(shards):,} files are not there, and others are"
-        if snapshot.unopened
-        else f"{strange:,} of its names are in no file, {moved:,} tensors are where it does not say"
-        if strange or moved
-        else "its total_size is not theirs"
-    )
+    stale = f"{named(index.file)} is of another save than the files beside it:"
+    if snapshot.unopened:
+        count = f"{len(snapshot.unopened):,} of its {len(shards):,}"
+        summary = f"{stale} {count} files are not there, and others are"
+    elif strange or moved:
+        places = f"{moved:,} tensors are where it does not say"
+        summary = f"{stale} {strange:,} of its names are in no file, {places}"
+    elif set(reasons) <= {*index.faults, index.hub_fault}:
+        summary = reasons[0]  # of this save, and wrong as it is written
+    else:
+        summary = f"{stale} its total_size is not theirs"
     yield Undoing(
         cause=CAUSE,
         snapshot=of_files(snapshot, snapshot.headers),
-        summary=f"{named(index.file)} is of another save than the files beside it: {how}",
+        summary=summary,
         fix=f"make {index.file} anew from the files (save_pretrained writes it), or upload its own",
         evidence=("with an index of the files that are there, nothing differs",),
     )

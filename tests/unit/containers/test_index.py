@@ -5,6 +5,7 @@ import json
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 from support.examples import examples
 
 from auditor.containers import index as index_module
@@ -128,9 +129,13 @@ SHARDS = {
     "m\n.safetensors": "has control characters",
     "m\x1b[31m": "has control characters",
     "m\u202egpj.safetensors": "has control characters",
-    "a//b": "has an empty folder or file name",
-    "a/": "has an empty folder or file name",
-    "./a": "has an empty folder or file name",
+    "a//b": "has a folder or file name that is empty or '.'",
+    "a/": "has a folder or file name that is empty or '.'",
+    "a/./b": "has a folder or file name that is empty or '.'",
+    "././a": "has a folder or file name that is empty or '.'",
+    "./../a": "leaves the folder",
+    ".//a": "is an absolute path",
+    "./": "is empty",
     "x" * 256: "has a part of 256 bytes; 255 are the most",
     "é" * 128: "has a part of 256 bytes; 255 are the most",
     "x/" * 2050 + "x": "is longer than any path",
@@ -145,9 +150,19 @@ def test_a_shard_is_a_file_in_or_below_the_folder_of_the_index(shard):
         assert shard_fault(shard) is None
         assert shard in parse_index(F, content).shards
     else:
-        assert fault in str(shard_fault(shard))
+        assert fault in str(shard_fault(shard.removeprefix("./")))
         with pytest.raises(CheckpointError, match=f"^{F}: the shard '.*{fault}"):
             parse_index(F, content)
+
+
+@given(st.dictionaries(names, st.tuples(st.sampled_from(["", "./"]), shards), min_size=1))
+def test_a_dot_before_a_shard_changes_nothing_but_that_the_hub_has_no_such_file(weight_map):
+    written = {name: f"{dot}{shard}" for name, (dot, shard) in weight_map.items()}
+    plain = {name: shard for name, (_, shard) in weight_map.items()}
+    index = parse_index(F, index_bytes(written))
+    assert replace(index, hub_fault=None) == parse_index(F, index_bytes(plain))
+    lost = any(shard.startswith("./") for shard in written.values())
+    assert bool(index.hub_fault) == (lost and len(set(written.values())) > 1)
 
 
 @given(st.text())

@@ -15,12 +15,15 @@ from huggingface_hub.errors import (
 )
 from hypothesis import given
 from hypothesis import strategies as st
+from pyreqwest.http import Url
 
 from auditor.downloader.http_errors import refusal_error
 from auditor.downloader.model_argument import HubModel
 from auditor.errors import Reason
 
-URL = "https://huggingface.co/api/models/org/name/revision/main"
+MODEL = "https://huggingface.co/api/models/org/name/revision/main"
+FILE = "https://huggingface.co/org/name/resolve/main/config.json"
+LIST = "https://huggingface.co/api/models?author=org"
 PASSING = {408, 429}
 LEGAL = 451
 CODES = ("GatedRepo", "RepoNotFound", "RevisionNotFound", "EntryNotFound", "SomethingNew")
@@ -44,12 +47,13 @@ class Refusal(NamedTuple):
 
     status: int
     headers: dict[str, str]
+    url: Url = Url(MODEL)
     host: str = "huggingface.co"
 
 
 def reason_of_the_library(refusal):
     """As huggingface_hub distinguishes the kinds; a plain error of some statuses is a denial."""
-    request = httpx2.Request("GET", URL)
+    request = httpx2.Request("GET", str(refusal.url))
     response = httpx2.Response(refusal.status, headers=refusal.headers, request=request)
     with pytest.raises(HfHubHTTPError) as raised:
         hf_raise_for_status(response)
@@ -67,9 +71,10 @@ def named(name, values):
     st.sampled_from(sorted({*range(400, 500)} - PASSING - {LEGAL})) | st.sampled_from([401, 403]),
     named("x-error-code", CODES),
     named("x-error-message", MESSAGES),
+    st.sampled_from([MODEL, FILE, LIST]),
 )
-def test_a_refusal_is_of_the_kind_that_huggingface_hub_raises(status, code, message):
-    refusal = Refusal(status, {**code, **message})
+def test_a_refusal_is_of_the_kind_that_huggingface_hub_raises(status, code, message, url):
+    refusal = Refusal(status, {**code, **message}, Url(url))
     error = refusal_error(HubModel(id="org/name"), refusal, b"", by_hub=True)
     assert error.reason is reason_of_the_library(refusal)
 

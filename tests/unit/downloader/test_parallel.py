@@ -1,14 +1,28 @@
-"""Which threads read: few of a near server, many of a far one and of one that turns out slow."""
+"""Few threads read of a near server, many of a far one; what waits for them hears signals."""
 
-from collections.abc import Callable
+import _thread
+import signal
+import threading
+import time
+from collections.abc import Callable, Iterator
 from concurrent.futures import Executor, Future
+from contextlib import contextmanager
 from functools import partial
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from support.running import PATIENCE
 
 from auditor.downloader import parallel
-from auditor.downloader.parallel import AT_HAND, ByDistance
+from auditor.downloader.parallel import (
+    AT_HAND,
+    ByDistance,
+    apart_from_signals,
+    as_they_end,
+    awaited,
+)
 
 QUICK, SLOW = 0.001, 0.1  # seconds
 NEAR, FAR = 0.0001, 0.1
@@ -88,3 +102,82 @@ def test_a_read_that_was_given_up_is_not_done_and_one_that_fails_says_so(pools: 
     assert pools.now == QUICK
     assert kept.result(timeout=0) == QUICK
     assert isinstance(failing.exception(timeout=0), ValueError)
+
+
+# --- waits ----------------------------------------------------------------------------------------
+
+
+class Heard(BaseException):
+    """The handler of a signal has run."""
+
+
+def hear(*_: object) -> None:
+    raise Heard
+
+
+@contextmanager
+def signalled(unending: Future[None]) -> Iterator[None]:
+    """The main thread has a signal to handle, which wakes it from no wait.
+
+    That is how one leaves it that comes just before a wait begins. If nothing else ends the wait,
+    the future ends after all.
+    """
+    before = signal.signal(signal.SIGUSR1, hear)
+    over = threading.Event()
+
+    def ring() -> None:
+        time.sleep(0.1)  # until the wait has begun; if it has not, the signal is handled before it
+        _thread.interrupt_main(signal.SIGUSR1)
+        over.wait(PATIENCE)
+        unending.set_result(None)
+
+    ringing = threading.Thread(target=ring)
+    ringing.start()
+    try:
+        yield
+    finally:
+        over.set()
+        ringing.join()
+        signal.signal(signal.SIGUSR1, before)
+
+
+def ended() -> Future[None]:
+    future = Future[None]()
+    future.set_result(None)
+    return future
+
+
+WAITS: dict[str, Callable[[Future[None]], object]] = {
+    "for one": awaited,
+    "for one of several": lambda future: list(as_they_end([ended(), future])),
+    "apart": lambda future: apart_from_signals(future.result),
+}
+
+
+@pytest.mark.parametrize("wait", WAITS.values(), ids=WAITS)
+def test_a_signal_that_comes_just_before_a_wait_is_handled(
+    wait: Callable[[Future[None]], object], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(parallel, "_LISTENS", 0.01)
+    unending = Future[None]()
+    with signalled(unending):
+        with pytest.raises(Heard):
+            wait(unending)
+        assert not unending.done()
+
+
+@given(st.integers(0, 5), st.integers(0, 5))
+def test_each_future_comes_once_and_none_before_its_end(done: int, late: int) -> None:
+    futures = [Future[None]() for _ in range(late)]
+    waited_for = [ended() for _ in range(done)] + futures
+
+    def end() -> None:
+        for future in futures:
+            future.set_result(None)
+
+    ending = threading.Thread(target=end)
+    ending.start()
+    found = [(future, future.done()) for future in as_they_end(waited_for)]
+    ending.join()
+    assert [is_done for _, is_done in found] == [True] * len(waited_for)
+    assert {future for future, _ in found} == set(waited_for)
