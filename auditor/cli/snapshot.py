@@ -49,9 +49,7 @@ def snapshot(
     tell = talk(quiet=quiet)
     with guarded():
         try:
-            found = fetch(
-                model, source=source.value, token=token, say=tell, choose=with_companions
-            )
+            found = fetch(model, source=source.value, token=token, say=tell, choose=with_companions)
             content = _recorded(found, output.name)
         except SourceError as error:
             fail(UNAUDITED, f"{printable(model)}: {error.reason}: {error}")
