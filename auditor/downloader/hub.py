@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Callable, Sequence
-from concurrent.futures import Executor, Future, wait
+from concurrent.futures import Executor, Future
 from contextlib import suppress
 from urllib.parse import quote
 
@@ -29,7 +29,7 @@ from auditor.downloader.http import Governor, Session
 from auditor.downloader.http_errors import require_online
 from auditor.downloader.hub_settings import endpoint, endpoint_url, usable_token
 from auditor.downloader.model_argument import HubModel
-from auditor.downloader.parallel import AT_HAND, ByDistance, threads
+from auditor.downloader.parallel import AT_HAND, ByDistance, have_ended, threads
 from auditor.downloader.waits import ReadingProgress, Talk, headers_read
 from auditor.errors import CheckpointError, Reason, SourceError, UsageError
 from auditor.messages import quoted
@@ -40,10 +40,6 @@ MAX_LISTING = 16 * 1024 * 1024
 
 # Reads at a time: the 163 shards of DeepSeek-V3 are three round trips, or six with their redirects.
 _AT_ONCE = 64
-
-# Seconds after which a wait for a listing begins anew: a signal that came just before the wait
-# began does not end it, and is heard between two.
-_LISTENS = 1.0
 
 _DEFAULTS = {None, constants.DEFAULT_REVISION}
 
@@ -61,8 +57,8 @@ def read(
         asked = pool.submit(fetch_listing, model, session)
         early = EarlyReads()
         early.begin(pool, session, model, choose)
-        while not wait([asked], _LISTENS).done:
-            pass
+        while not have_ended([asked]):
+            progress(0, 1)
         return read_from_listing(
             model, asked.result(), session, choose, pool=pool, early=early, progress=progress
         )
