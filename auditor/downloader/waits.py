@@ -154,7 +154,7 @@ class ReadingProgress:
 
 
 def headers_read(received: Callable[[], int]) -> Callable[[int, int, float], str]:
-    """`5 of 10 headers read, 2.5 MB`; `received` counts the bytes. Before the first: who is asked."""
+    """`5 of 10 headers read, 2.5 MB`, where `received` counts bytes; before: who is asked."""
 
     def line(done: int, of: int, _seconds: float) -> str:
         if not done:
