@@ -96,7 +96,11 @@ def audit(  # noqa: PLR0913 - one keyword for each choice a caller has
         choose = partial(with_torch_copies, choose=choose)
     if companions:
         choose = partial(with_companions, choose=choose)
-    fetched = partial(fetch, model, source=source, token=token, say=say, choose=choose)
+
+    def fetched() -> Snapshot:
+        found = fetch(model, source=source, token=token, say=say, choose=choose)
+        return found if companions else replace(found, companions=None)  # a snapshot may have them
+
     looked_at: LookAtValues | None = None
     if values or statistics or values_budget is not None or base is not None:
         from auditor.values.examination import values_reader  # noqa: PLC0415 - few read numbers

@@ -5,6 +5,7 @@ from typing import Annotated
 
 import typer
 
+from auditor.checkpoint.selecting import with_companions
 from auditor.checkpoint.snapshot import Snapshot
 from auditor.checkpoint.snapshot_reader import load
 from auditor.checkpoint.snapshot_writer import dump
@@ -48,7 +49,7 @@ def snapshot(
     tell = talk(quiet=quiet)
     with guarded():
         try:
-            found = fetch(model, source=source.value, token=token, say=tell)
+            found = fetch(model, source=source.value, token=token, say=tell, choose=with_companions)
             content = _recorded(found, output.name)
         except SourceError as error:
             fail(UNAUDITED, f"{printable(model)}: {error.reason}: {error}")

@@ -33,7 +33,7 @@ from auditor.companions.companion_files import (
 from auditor.containers.index import MAX_INDEX
 from auditor.containers.manifest import MAX_COMPONENTS, MAX_MANIFEST, parse_manifest
 from auditor.downloader.headers import ENTRY, FIRST_READ, ROOM, within_bound
-from auditor.downloader.parallel import AT_HAND, as_they_end, awaited, threads
+from auditor.downloader.parallel import AT_HAND, as_they_end, awaited, have_ended, threads
 from auditor.errors import CheckpointError, Reason, SourceError
 from auditor.tensors import Span
 
@@ -100,8 +100,8 @@ def assemble(
     Config is read beside the weight file or the index, then all shards. Of several models that is
     done side by side, of those that the manifest names. The reads are of the `pool`, which several
     checkpoints may share, or of threads of their own; `progress` gets how many headers of how many
-    are read. A broken index is handed on as it is, with no shards opened: the audit says what is
-    wrong.
+    are read, each second at least. A broken index is handed on as it is, with no shards opened: the
+    audit says what is wrong.
     """
     listing = {file.name: file for file in snapshot.files}
     with threads(AT_HAND, reader.stop, share_of=pool) as executor:
@@ -113,13 +113,16 @@ def assemble(
         manifest = awaited(reads.text(selection.manifest, MAX_MANIFEST))
         parts = _meant(selection.parts, manifest)
         begun += [_begin(reads, part.selection) for part in parts]
-        for future in as_they_end([future for one in begun for future in one.first]):
-            future.result()  # the first to fail is raised, not the first in order
+        while not have_ended([future for one in begun for future in one.first]):
+            progress(0, 1)
         models = [_with_shards(reads, one) for one in begun]
         heads = [future for one in models for future in one.headers]
         read = within_bound(future.result() for future in as_they_end(heads))
         for count, _ in enumerate(read, 1):
             progress(count, len(heads))
+        while not have_ended(companions or ()):
+            progress(0, 1)
+        progress(0, 0)
         found, *others = map(_contents, models)
         return replace(
             snapshot,
@@ -132,7 +135,7 @@ def assemble(
             ),
             companions=None
             if companions is None
-            else tuple(sorted(future.result() for future in as_they_end(companions))),
+            else tuple(sorted(future.result() for future in companions)),
         )
 
 

@@ -39,7 +39,7 @@ _PROXY_SCHEMES = ("http", "https", "socks4", "socks4a", "socks5", "socks5h")
 _CERTIFICATES = ("SSL_CERT_FILE", "SSL_CERT_DIR")
 
 # What the causes of an error say.
-_NO_HOST, _CERTIFICATE = "dns error", "invalid peer certificate: "
+_NO_HOST, _CERTIFICATE, _UNKNOWN = "dns error", "invalid peer certificate: ", "UnknownIssuer"
 _NO_CONNECTION = ("(Connect)", "(os error ")  # none was made, or this machine's system ended it
 
 
@@ -118,17 +118,26 @@ def shared_client() -> Client:
 def _known_client(seconds: float, environment: tuple[tuple[str, str], ...]) -> Client:
     for name, value in environment:
         if fault := _fault(name, value):
-            raise UsageError(f"no connection can be prepared: {name} is {quoted(value)}, {fault}")
-    return new_client(seconds)
+            raise UsageError(f"no connection can be prepared: {name} {fault}")
+    try:
+        return new_client(seconds)
+    except BuilderError as error:  # no certificate is to be had, on a bare system for instance
+        detail = f"no connection can be prepared: {_said(error)}"
+        ways = "install ca-certificates, or name a file of certificates by SSL_CERT_FILE"
+        raise UsageError(f"{detail}; {ways}") from None
 
 
 def _fault(name: str, value: str) -> str | None:
-    """What is wrong with a variable that the library would take as it is; None if it is good."""
+    """What is wrong with a variable that the library would take as it is; None if it is good.
+
+    Of the address of a proxy no more than its scheme is said: a password may follow.
+    """
     scheme, separator, _ = value.partition("://")
     if separator and name.upper() in _PROXIES and scheme.lower() not in _PROXY_SCHEMES:
-        return f"expected the address of a proxy ({', '.join(_PROXY_SCHEMES)})"
+        known = ", ".join(_PROXY_SCHEMES)
+        return f"begins with {quoted(scheme)}, expected the address of a proxy ({known})"
     if value and name in _CERTIFICATES and not Path(value).exists():
-        return "which does not exist"
+        return f"is {quoted(value)}, which does not exist"
     return None
 
 
@@ -201,7 +210,8 @@ def _unconnected(url: Url, error: ConnectError) -> SourceError:
         return SourceError(Reason.UNREACHABLE, detail)
     if _CERTIFICATE in causes:
         said = said.removeprefix(_CERTIFICATE)
-        detail = f"{host} shows a certificate that is not trusted: {said}"
+        ways = "; SSL_CERT_FILE names a file of authorities to trust" if said == _UNKNOWN else ""
+        detail = f"{host} shows a certificate that is not trusted: {said}{ways}"
         return SourceError(Reason.UNREACHABLE, detail)
     if any(sign in causes for sign in _NO_CONNECTION):
         return PassingError(Reason.UNREACHABLE, f"no connection to {host}: {said}")

@@ -11,8 +11,8 @@ from auditor.downloader.retry import WINDOW, PassingError, asked_wait
 from auditor.errors import Reason, SourceError
 from auditor.messages import quoted
 
-_UNAUTHORIZED, _TOO_MANY, _LEGAL = 401, 429, 451
-_FORBIDDEN = frozenset((_UNAUTHORIZED, 403, 407))
+_UNAUTHORIZED, _OF_A_PROXY, _TOO_MANY, _LEGAL = 401, 407, 429, 451
+_FORBIDDEN = frozenset((_UNAUTHORIZED, 403))
 _LEAST_ERROR = 400
 _SERVER_FAULTS = range(500, 600)
 _PASSING = frozenset((408, _TOO_MANY, *_SERVER_FAULTS))
@@ -41,6 +41,10 @@ _DENIED = (
         "the Hub refused access to {id} with {status}{told}: check the token (hf auth whoami); "
         "HF_HUB_DISABLE_IMPLICIT_TOKEN=1 asks without one"
     ),
+)
+_AT_A_PROXY = (
+    Reason.DENIED,
+    "a proxy asks who you are ({status}): put a user and a password into its address, HTTP_PROXY",
 )
 _OTHER = (Reason.BAD_RESPONSE, "the Hub answered {status} for {id}{told}")
 _DISABLED_MESSAGE = "Access to this resource is disabled."
@@ -91,6 +95,8 @@ def _refusal(answer: Answer, said: str) -> tuple[Reason, str]:
     of_model = any(part in answer.url.path for part in _OF_A_MODEL)  # and not the list of them
     if code == "RepoNotFound" or (unseen and of_model):
         return _NOT_FOUND
+    if status == _OF_A_PROXY:
+        return _AT_A_PROXY
     return _DENIED if status in _FORBIDDEN else _OTHER
 
 

@@ -29,7 +29,7 @@ from auditor.downloader.http import Governor, Session
 from auditor.downloader.http_errors import require_online
 from auditor.downloader.hub_settings import endpoint, endpoint_url, usable_token
 from auditor.downloader.model_argument import HubModel
-from auditor.downloader.parallel import AT_HAND, ByDistance, awaited, threads
+from auditor.downloader.parallel import AT_HAND, ByDistance, awaited, have_ended, threads
 from auditor.downloader.waits import ReadingProgress, Talk, headers_read
 from auditor.errors import CheckpointError, Reason, SourceError, UsageError
 from auditor.messages import quoted
@@ -57,8 +57,10 @@ def read(
         asked = pool.submit(fetch_listing, model, session)
         early = EarlyReads()
         early.begin(pool, session, model, choose)
+        while not have_ended([asked]):
+            progress(0, 1)
         return read_from_listing(
-            model, awaited(asked), session, choose, pool=pool, early=early, progress=progress
+            model, asked.result(), session, choose, pool=pool, early=early, progress=progress
         )
 
 

@@ -4,7 +4,8 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import Executor, Future, ThreadPoolExecutor, as_completed
+from concurrent.futures import FIRST_EXCEPTION, Executor, Future, ThreadPoolExecutor, as_completed
+from concurrent.futures import wait as wait_for
 from contextlib import contextmanager, suppress
 from functools import partial
 from typing import Any, TypeVar
@@ -96,10 +97,19 @@ def as_they_end(futures: Sequence[Future[T]]) -> Iterator[Future[T]]:
                 yield future
 
 
+def have_ended(futures: Sequence[Future[Any]]) -> bool:
+    """Whether all end within a second; raises what the first of them to fail raises."""
+    if not all(future.done() for future in futures):
+        wait_for(futures, _LISTENS, FIRST_EXCEPTION)
+    ended = [future.result() for future in futures if future.done()]
+    return len(ended) == len(futures)
+
+
 def awaited(future: Future[T]) -> T:
-    """What a future returns or raises; signals are heard likewise."""
-    [ended] = as_they_end([future])
-    return ended.result()
+    """What a future returns or raises; signals are heard within a second, too."""
+    while not have_ended([future]):
+        pass
+    return future.result()
 
 
 class ByDistance(Executor):

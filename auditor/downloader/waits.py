@@ -93,7 +93,8 @@ class Talk:
     """Receives the messages of an audit that goes on, in lines; waits among them.
 
     Called from several threads. Where a line can be written over, waits are shown otherwise, and
-    `progress` too, which is called with a line again and again, and with None at its end.
+    `progress` too, which is called with a line again and again, and with None at its end. A wait
+    says more, and is shown in its place.
     """
 
     def __init__(
@@ -104,10 +105,14 @@ class Talk:
     ) -> None:
         self._say = say
         self.waits = waits or Waits(InLines(say))
-        self.progress = progress
+        self._progress = progress
 
     def __call__(self, line: str) -> None:
         self._say(line)
+
+    def progress(self, line: str | None) -> None:
+        if self.waits.longest is None:
+            self._progress(line)
 
     @classmethod
     def of(cls, say: Callable[[str], None]) -> "Talk":
@@ -142,15 +147,21 @@ class ReadingProgress:
         now = self._clock()
         if done == of:
             self._show(None)
-        elif done and now - self._told >= _STEP:
+        elif now - self._told >= _STEP:
             self._told, seconds = now, now - self._since
-            left = seconds / done * (of - done)
-            self._show(f"{self._line(done, of, seconds)}; {left:.0f} s left")
+            left = f"; {seconds / done * (of - done):.0f} s left" if done else ""
+            self._show(self._line(done, of, seconds) + left)
 
 
 def headers_read(received: Callable[[], int]) -> Callable[[int, int, float], str]:
-    """`5 of 10 headers read, 2.5 MB`; `received` counts the bytes."""
-    return lambda done, of, _: f"{done:,} of {of:,} headers read, {received() / 1e6:,.1f} MB"
+    """`5 of 10 headers read, 2.5 MB`, where `received` counts bytes; before: who is asked."""
+
+    def line(done: int, of: int, _seconds: float) -> str:
+        if not done:
+            return "waiting for the Hub"
+        return f"{done:,} of {of:,} headers read, {received() / 1e6:,.1f} MB"
+
+    return line
 
 
 def numbers_read(done: int, of: int, seconds: float) -> str:

@@ -143,6 +143,15 @@ def test_a_snapshot_taken_from_the_hub_audits_offline_to_the_same_report(
         assert offline[key] == online[key]
 
 
+def test_a_snapshot_has_what_stands_beside_the_weights(hub: Hub, hub_env, tmp_path: Path) -> None:
+    hub.add("o/n", {**healthy(1), "generation_config.json": b'{"eos_token_id": 99999}'})
+    run("snapshot", "o/n", "-o", str(tmp_path / "s.json"), env=hub_env)
+    for more, kinds in ((), ["special-id-beyond-vocabulary"]), (("--no-companions",), []):
+        for model in ("o/n", str(tmp_path / "s.json")):
+            done = run(model, "--format", "json", *more, env=hub_env)
+            assert [one["kind"] for one in json.loads(done.stdout)["findings"]] == kinds, model
+
+
 def test_what_could_not_be_audited_again_is_not_recorded(hub_env, tmp_path: Path) -> None:
     """Each of the three is as long as it may be; together they are too long for a snapshot."""
     folder, file = tmp_path / "model", tmp_path / "s.json"

@@ -5,7 +5,7 @@ import re
 
 import pytest
 from support.builders import safetensors_bytes
-from support.hub import Drip, Quota, Says, TooMany
+from support.hub import Drip, Late, Quota, Says, TooMany
 from support.raw_server import raw_server
 from support.running import at_a_terminal, shown, started
 from support.sweep_models import healthy
@@ -145,3 +145,12 @@ def test_a_terminal_shows_how_many_headers_are_read(hub, hub_env):
     _, quiet = at_a_terminal("o/many", "--quiet", env=hub_env)
     assert "headers read" not in quiet
     assert "headers read" not in said("o/many", env=hub_env)[1]
+
+
+@pytest.mark.parametrize("slow", [API, "*/config.json", "*/model.safetensors", "*/generation_*"])
+def test_a_terminal_is_told_after_a_second_that_the_hub_is_waited_for(slow, hub, hub_env):
+    hub.add("o/n", {**healthy(1), "generation_config.json": b"{}"})
+    hub.misbehave(fault=Late(seconds=2.2), path=slow, times=1)
+    code, sent = at_a_terminal("o/n", env=hub_env)
+    assert (code, set(shown(sent))) == (0, {"audit: waiting for the Hub"})
+    assert sent.endswith("\r\x1b[K")

@@ -21,6 +21,7 @@ from support.torch_files import legacy_bytes, lengths, state, torch_bytes
 
 import auditor
 from auditor import Report, Unaudited
+from auditor.checkpoint.selecting import with_companions
 from auditor.checkpoint.snapshot import Source
 from auditor.checkpoint.snapshot_writer import dump
 from auditor.downloader.fetching import fetch
@@ -58,6 +59,9 @@ BROKEN = (b"", POINTER, b"\xff" * 30, b"\x09" + bytes(7) + b"not JSON!", b"\x80\
 # Beside the weights: what is listed, and what is read of it.
 BESIDE = {
     "README.md": b"",
+    "generation_config.json": b'{"eos_token_id": 99999}',
+    "tokenizer_config.json": b'{"auto_map": {"AutoTokenizer": ["code.Tokenizer", null]}}',
+    "chat_template.jinja": b"{{",
     "quantize_config.json": b'{"bits": 4, "group_size": 128}',
     "é\u2028.txt": b"x",
     "optimizer.pt": b"x",
@@ -138,7 +142,7 @@ def without_place(outcome: Report | Unaudited) -> dict[str, Any]:
 def recorded(folder: Path, file: Path) -> Report | Unaudited:
     """The outcome of a folder, which is that of its snapshot when the folder is gone."""
     first = auditor.audit(str(folder))
-    file.write_bytes(dump(fetch(str(folder)), file.name))
+    file.write_bytes(dump(fetch(str(folder), choose=with_companions), file.name))
     folder.rename(folder.with_name("gone"))
     again = auditor.audit(str(file))
     assert again.source == Source.SNAPSHOT

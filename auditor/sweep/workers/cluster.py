@@ -21,6 +21,7 @@ from concurrent.futures import CancelledError
 from contextlib import ExitStack, contextmanager, suppress
 from functools import lru_cache
 from hashlib import sha256
+from multiprocessing import resource_tracker
 from queue import Empty, SimpleQueue
 from threading import Lock
 from typing import Any, Self
@@ -231,7 +232,9 @@ def _local_workers(count: int, token: str | None) -> Iterator[str]:
     # A task, and so a token in it, would be seen by the scheduler; this is inherited.
     environment = {"HF_TOKEN": token, "HF_HUB_DISABLE_IMPLICIT_TOKEN": "0"} if token else {}
     # Ctrl-C and a hang-up go to a terminal's whole group. What is started here hears neither, nor
-    # do the threads that are: a signal is the sweep's main thread's.
+    # do the threads that are: a signal is the sweep's main thread's. Whichever thread starts the
+    # resource tracker lets Ctrl-C through again, in Python 3.11: not the one that starts workers.
+    resource_tracker.ensure_running()
     before = signal.pthread_sigmask(signal.SIG_BLOCK, (signal.SIGINT, signal.SIGHUP))
     try:
         cluster = distributed.LocalCluster(  # type: ignore[no-untyped-call]

@@ -12,7 +12,7 @@ from auditor.downloader.fetching import ignore_message
 from auditor.downloader.http import Session
 from auditor.downloader.model_argument import HubModel
 from auditor.downloader.transport import plain_url
-from auditor.errors import Reason, SourceError
+from auditor.errors import Reason, SourceError, UsageError
 
 MODEL = HubModel(id="o/n")
 OK = b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nhello"
@@ -105,3 +105,23 @@ def test_the_client_is_made_anew_where_settings_change(model, machine):
     assert shared_client() is first
     machine.setattr(constants, "HF_HUB_DOWNLOAD_TIMEOUT", 77)
     assert shared_client() is not first
+
+
+@pytest.mark.parametrize("content", [None, b"no certificate"])
+def test_a_system_without_certificates_is_told_what_to_do(content, model, machine, tmp_path):
+    del model
+    file = tmp_path / "certificates"
+    if content:
+        file.write_bytes(content)
+    machine.delenv("SSL_CERT_DIR", raising=False)
+    machine.setenv("SSL_CERT_FILE", str(file) if content else "")
+    with pytest.raises(UsageError, match=r"No CA certificates.*; install ca-certificates, or name"):
+        shared_client()
+
+
+def test_a_wrong_proxy_is_refused_without_its_password(model, machine):
+    del model
+    machine.setenv("HTTPS_PROXY", "ftp://user:secret@proxy.example:3128")
+    with pytest.raises(UsageError, match=r"HTTPS_PROXY begins with 'ftp', expected") as error:
+        shared_client()
+    assert "secret" not in str(error.value)

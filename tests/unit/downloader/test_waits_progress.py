@@ -1,6 +1,6 @@
 """How far reading has come is told after a second, ten times a second, and is gone at the end."""
 
-from auditor.downloader.waits import ReadingProgress, headers_read, numbers_read
+from auditor.downloader.waits import ReadingProgress, Talk, Wait, Waits, headers_read, numbers_read
 
 HEADERS = headers_read(lambda: 2_500_000)
 
@@ -28,3 +28,22 @@ def test_after_a_second_each_tenth_of_one_is_told():
 def test_of_numbers_their_pace_is_told():
     line = "3.0 of 12.0 GB of numbers read, 1.5 GB/s; 6 s left"
     assert told((2.0, 3 * 10**9), of=12 * 10**9, line=numbers_read) == [line]
+
+
+def test_before_the_first_header_the_hub_is_waited_for():
+    assert told((0.5, 0), (1.2, 0), (2.0, 5), (2.1, 10)) == [
+        "waiting for the Hub",
+        "5 of 10 headers read, 2.5 MB; 2 s left",
+        None,
+    ]
+
+
+def test_a_wait_is_shown_in_the_place_of_progress():
+    shown = []
+    talk = Talk(shown.append, Waits(lambda _wait: None), shown.append)
+    talk.progress("a")
+    talk.waits.tell("one", Wait("refused", 10.0))
+    talk.progress("b")
+    talk.waits.tell("one", None)
+    talk.progress("c")
+    assert shown == ["a", "c"]

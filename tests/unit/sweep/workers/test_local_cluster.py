@@ -1,9 +1,11 @@
 """Sweeps of several processes on this machine: workers that die, hang, or outlive nobody."""
 
 import os
+import re
 import signal
 import sys
 import threading
+from pathlib import Path
 
 import pytest
 from support.hub import After, TooMany
@@ -125,6 +127,17 @@ def test_a_signal_ends_a_sweep_and_its_workers_at_once(number, models, hub_env, 
     assert all(line.startswith("audit: ") for line in said.splitlines()), said
     assert len(others) == 2
     assert not [pid for pid in others if is_at_work(pid)]
+
+
+def test_workers_do_not_hear_what_a_terminal_sends_to_all(models, hub_env, tmp_path):
+    """Of a Ctrl-C while they start each would tell by a traceback."""
+    process, others = waiting(models, hub_env, tmp_path)
+    status = [Path(f"/proc/{pid}/status").read_text() for pid in others]
+    process.kill()
+    process.communicate(timeout=PATIENCE)
+    blocked = [int(re.search(r"^SigBlk:\s*(\w+)$", one, re.MULTILINE)[1], 16) for one in status]
+    assert [mask >> (signal.SIGINT - 1) & 1 for mask in blocked] == [1, 1]
+    assert [mask >> (signal.SIGHUP - 1) & 1 for mask in blocked] == [1, 1]
 
 
 def test_no_worker_outlives_a_sweep_that_is_killed(models, hub_env, tmp_path):
