@@ -126,7 +126,8 @@ def _notes(starts: dict[str, float], facts: dict[str, Any]) -> list[str]:
     versions = ", ".join(f"{name} {facts[name]}" for name in VERSIONS)
     return [
         f"Medians of {facts['runs']} runs in turn, each with an empty cache; ratios are of pairs.",
-        "One Hub on loopback answers all, without TLS and Xet; CPU time and the rest at 0 ms.",
+        "One Hub on loopback answers all, without TLS and Xet.",
+        "CPU time and the rest are those at the distance where they are larger.",
         "What a tool says: the parameters that it prints; hf-mem's fixed address is exchanged.",
         f"{facts['machine']}, {facts['cores']} cores, load {facts['load']}; {versions}.",
         f"The first read of a weight file has {facts['first_read']:,} bytes (headers.py).",

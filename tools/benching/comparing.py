@@ -58,9 +58,10 @@ class Compared:
         walls = (
             cell
             for at, runs in enumerate(side.runs)
-            for cell in (_median(WALL, runs), ratio(self._ratios(side, WALL, at)))
+            for cell in (WALL.shown(_median(WALL, runs)), ratio(self._ratios(side, WALL, at)))
         )
-        return side.name, f"{side.says:,}", *walls, *(_median(one, side.runs[0]) for one in FIGURES)
+        rest = (one.shown(max(_median(one, runs) for runs in side.runs)) for one in FIGURES)
+        return side.name, f"{side.says:,}", *walls, *rest
 
     def _ratios(self, side: Side, figure: Figure[Run], at: int) -> list[float]:
         """Audit's by the tool's, pair by pair, sorted; none for audit itself."""
@@ -158,8 +159,8 @@ def _side(tool: Peer, ends: Sequence[Run | str], runs: int) -> Side:
     return Side(name=tool.name, says=said.pop(), runs=by_distance)
 
 
-def _median(figure: Figure[Run], runs: Sequence[Run]) -> str:
-    return figure.shown(median(map(figure.of, runs)))
+def _median(figure: Figure[Run], runs: Sequence[Run]) -> float:
+    return median(map(figure.of, runs))
 
 
 def _audit_says(printed: str) -> int:
