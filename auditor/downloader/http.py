@@ -3,7 +3,7 @@
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import closing, contextmanager
+from contextlib import AbstractContextManager, closing, contextmanager, nullcontext
 from functools import cache
 from math import inf
 from platform import python_version
@@ -60,8 +60,9 @@ class Governor:
     def note(self, turn: Turn, status: int, headers: Mapping[str, str]) -> None:
         """The answer has begun; NO_ANSWER: the request ended without one."""
 
-    def held(self, seconds: float) -> None:
-        """Before a wait that a server asked for: it is too busy, or has answered too often."""
+    def held(self, seconds: float) -> AbstractContextManager[object]:
+        """Around a wait that a server asked for: it is too busy, or has answered too often."""
+        return nullcontext(seconds)
 
     def check(self, received: int) -> None:
         """After a piece of a body, with all bytes so far: raises SourceError for too many."""

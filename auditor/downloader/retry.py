@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager, nullcontext
 from datetime import UTC, datetime
 from threading import Event
 from typing import NamedTuple, TypeVar
@@ -40,14 +41,14 @@ class PassingError(SourceError):
 class Patience:
     """Tries again after passing faults, for all threads of one audit.
 
-    `held` is called before a wait that a server asked for; `silence` is how long a request may go
+    A wait that a server asked for lies within `held`; `silence` is how long a request may go
     unanswered in all. Once it is `over` nothing is waited for, and what is tried after that fails.
     """
 
     def __init__(
         self,
         talk: Talk,
-        held: Callable[[float], None] = lambda _seconds: None,
+        held: Callable[[float], AbstractContextManager[object]] = nullcontext,
         *,
         silence: float | None = None,
         over: Event | None = None,
@@ -77,9 +78,8 @@ class Patience:
                     raise _given_up(fault, tried) from fault
                 wait = next_wait(fault, tried, waited)
                 waited += wait
-                if fault.wait is not None:
-                    self._held(wait)
-                self._waits.rest_through(Wait(str(fault), wait), self._over)
+                with nullcontext() if fault.wait is None else self._held(wait):
+                    self._waits.rest_through(Wait(str(fault), wait), self._over)
         raise SourceError(Reason.UNREACHABLE, STOPPED)
 
 

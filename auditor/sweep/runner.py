@@ -17,7 +17,7 @@ from auditor.sweep.outcome_digest import current_versions
 from auditor.sweep.policy import Policy
 from auditor.sweep.progress import Progress, duration
 from auditor.sweep.selection import Selector
-from auditor.sweep.settings import SweepSettings
+from auditor.sweep.settings import SweepSettings, folder_of
 from auditor.sweep.store.ledger import StoreWriter
 from auditor.sweep.store.reading import Alarms, Night
 from auditor.sweep.workers.audit_threads import AuditThreads, Crew
@@ -60,6 +60,8 @@ def sweep(
     """
     endpoint()
     usable = usable_token(token)
+    name = night or datetime.now(UTC).date().isoformat()
+    folder_of(name)  # which its reports will have; said before there is anything to lose
     since = time.monotonic()
     budget = Budget(settings.policy.max_requests)
     shown = progress or Progress()
@@ -72,8 +74,7 @@ def sweep(
             with Selector(settings.policy, usable, budget, waits) as selector:
                 described = [dict(one.described) for one in settings.selections]
                 selections = json.dumps(described, sort_keys=True)
-                today = datetime.now(UTC).date().isoformat()
-                started = ledger.begin(night or today, selections, current_versions())
+                started = ledger.begin(name, selections, current_versions())
                 current = _planned(ledger, started, settings, selector, shown)
             first = ledger.somewhere(current) if started.plan is not None else ""
             audited = _audit(ledger, current, first, crew, shown)

@@ -9,8 +9,6 @@ from typing import Any
 
 from msgspec import Struct
 
-from auditor.errors import UsageError
-from auditor.messages import quoted
 from auditor.sweep.reporting.baseline import Baseline, read_baseline
 from auditor.sweep.reporting.files import TABLES, Csv, Parquet, Table, rows_by_table
 from auditor.sweep.reporting.heading import night_fragment
@@ -19,7 +17,7 @@ from auditor.sweep.reporting.model_pages import ModelPages, staged_pages
 from auditor.sweep.reporting.page import NightPage
 from auditor.sweep.reporting.sarif import Sarif
 from auditor.sweep.reporting.summary import NightSummary
-from auditor.sweep.settings import REPORTS
+from auditor.sweep.settings import folder_of
 from auditor.sweep.store.reading import Alarms, Night, Store
 from auditor.writing import replacing
 
@@ -66,15 +64,8 @@ def write_night(
         return _written(nights, shown, wanted, Baseline(entries=entries, day=_day(shown)))
 
 
-def _folder(night: Night) -> Path:
-    """The folder of a night's name; a name that would lead elsewhere needs one to be named."""
-    if not night.night.strip(".") or any(char in night.night for char in "/\\\0"):
-        raise UsageError(f"the night {quoted(night.night)} cannot be the name of a folder: use -o")
-    return REPORTS / night.night
-
-
 def _written(nights: Store, night: Night, wanted: Wanted, baseline: Baseline) -> WrittenReports:
-    folder = wanted.folder or _folder(night)
+    folder = wanted.folder or folder_of(night.night)
     previous = nights.previous(night.night)
     with ExitStack() as stack:
         forms: dict[str, type[Table]] = {"csv": Csv, "parquet": Parquet}

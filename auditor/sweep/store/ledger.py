@@ -59,6 +59,7 @@ class StoreWriter(Store):
                     ways = "finish it with the same selection, or name this one (--night)"
                     raise UsageError(f"{detail}, and not for {selection}: {ways}")
                 plan, started = known.plan, known.started
+            database.execute(_SEEN_SINCE, (night, *versions))
             begun = Night(night, selection, plan, *versions, started, None)
             database.execute("INSERT OR REPLACE INTO nights VALUES (?, ?, ?, ?, ?, ?, ?)", begun)
             self._forget_plans()
@@ -254,6 +255,14 @@ LEFT JOIN listings l ON l.model = p.model AND l.commit_sha = p.commit_sha
 WHERE {_IS_OPEN} AND p.model > :after AND (:last IS NULL OR p.model <= :last)
 ORDER BY p.model LIMIT {_BATCH}
 """  # noqa: S608 - a number of our own
+
+# What a night could not see, and another one has seen since at the same commit.
+_SEEN_SINCE = """
+DELETE FROM failures AS f WHERE night = ? AND EXISTS (
+    SELECT 1 FROM outcomes o WHERE o.model = f.model AND o.commit_sha = f.commit_sha
+        AND (o.auditor, o.catalogue) = (?, ?)
+)
+"""
 
 # What goes with a night is looked for in the whole store, and not in the plan of that night alone:
 # a night that was selected anew, or that a new version went on with, has left rows behind that no

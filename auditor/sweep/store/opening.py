@@ -49,7 +49,7 @@ def open_store_to_read(path: Path, stack: ExitStack) -> sqlite3.Connection:
     except sqlite3.Error as error:
         if _kind_of(error) not in _REFUSED:
             raise
-        wal = path.with_name(f"{path.name}-wal")
+        wal = Path(f"{path}-wal")
         if wal.exists() and wal.stat().st_size:
             folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="hf-audit-")))
             for file in (path, wal):
@@ -70,10 +70,11 @@ def _connected(file: Path, stack: ExitStack, options: str = "") -> sqlite3.Conne
 
 
 def _prepared(file: Path, path: Path, stack: ExitStack) -> sqlite3.Connection:
-    """A file with the tables of this version, which an empty one gets; `path` is its name."""
+    """A file with the tables of this version, which an empty one gets; `path` is its name.
+
+    Nothing is changed of a file that is refused.
+    """
     database = _connected(file, stack)
-    execute_patiently(database, "PRAGMA journal_mode = WAL")
-    database.execute("PRAGMA synchronous = NORMAL")
     execute_patiently(database, "BEGIN IMMEDIATE")
     with database:
         if database.execute(_MARKS).fetchone() == (0, 0, 0):
@@ -82,6 +83,8 @@ def _prepared(file: Path, path: Path, stack: ExitStack) -> sqlite3.Connection:
             database.execute(f"PRAGMA application_id = {APPLICATION}")
             database.execute(f"PRAGMA user_version = {VERSION}")
         _check(database, path)
+    execute_patiently(database, "PRAGMA journal_mode = WAL")
+    database.execute("PRAGMA synchronous = NORMAL")
     return database
 
 

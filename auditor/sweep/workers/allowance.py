@@ -1,9 +1,10 @@
 """What one model, or one page of the list of models, may take: time, bytes, turns at the Hub."""
 
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from functools import partial
-from threading import Condition, Event
+from threading import Condition, Event, Lock
 from typing import NamedTuple, Self
 
 from auditor.downloader.http import Governor, Session, Turn
@@ -25,13 +26,11 @@ class ByteGate:
         self._inside: dict[object, int] = {}
         self._changed = Condition()
 
-    def enter(self, who: object, size: int) -> float:
-        """Wait until it fits, unless `who` is inside; the seconds that took."""
-        since = time.monotonic()
+    def enter(self, who: object, size: int) -> None:
+        """Wait until it fits, unless `who` is inside."""
         with self._changed:
             self._changed.wait_for(lambda: self._fits(who, size))
             self._inside.setdefault(who, size)
-        return time.monotonic() - since
 
     def leave(self, who: object) -> None:
         """`who` need not be inside."""
@@ -79,9 +78,12 @@ class Allowance(Governor):
         self._talk = talk
         self._rest = partial(talk.waits.rest, over=over)
         self._gate = gate
+        self._lock = Lock()
         self._since = time.monotonic()  # later by all waits for which it is not to blame
+        self._waiting, self._stopped = 0, 0.0  # threads that wait so, and when the first began
         self._most_held = float(WINDOW)
         self.waited = False  # for the budget
+        self.asked = False  # for anything: what is stored, or has no weights, asks for nothing
 
     def session(self, model: HubModel, token: str | None) -> Session:
         """Requests within the bounds; raises SourceError where HF_HUB_OFFLINE forbids them.
@@ -95,29 +97,50 @@ class Allowance(Governor):
     @property
     def seconds(self) -> float:
         """For how long it is under way, without the waits for which it is not to blame."""
-        return time.monotonic() - self._since
+        with self._lock:
+            return (self._stopped if self._waiting else time.monotonic()) - self._since
+
+    @contextmanager
+    def _excused(self) -> Iterator[None]:
+        """Around a wait. Its threads may wait at the same time: that time is counted once."""
+        with self._lock:
+            self._stopped = self._stopped if self._waiting else time.monotonic()
+            self._waiting += 1
+        try:
+            yield
+        finally:
+            with self._lock:
+                self._waiting -= 1
+                if not self._waiting:
+                    self._since += time.monotonic() - self._stopped
 
     def admit(self, path: str) -> Turn:
         self._in_time()
-        turn = self._budget.take(path, self._rest)
-        self._since += turn.waited
+        with self._excused():
+            turn = self._budget.take(path, self._rest)
+        self.asked = True
         self.waited |= turn.waited > 0
         return turn
 
     def note(self, turn: Turn, status: int, headers: Mapping[str, str]) -> None:
         self._budget.note(turn, status, headers)
 
-    def held(self, seconds: float) -> None:
+    @contextmanager
+    def held(self, seconds: float) -> Iterator[None]:
         """Not the model's fault, unless it is asked for again and again."""
-        counted = min(seconds, self._most_held)
-        self._most_held -= counted
-        self._since += counted
+        if self._most_held <= 0:
+            yield
+            return
+        self._most_held -= seconds
+        with self._excused():
+            yield
 
     def check(self, received: int) -> None:
         super().check(received)
         self._in_time()
         if received > LARGE and self._gate:
-            self._since += self._gate.enter(self, received)
+            with self._excused():
+                self._gate.enter(self, received)
 
     def _in_time(self) -> None:
         bounds = self._bounds

@@ -22,7 +22,7 @@ class Concurrency:
     processor waits again. Models wait for each other elsewhere, too (a link that is full, a server,
     a disk), the longer the more there are: four times the quickest round is the most that is taken.
     Without that a server close by had 200 threads after twenty thousand models, and they took 320
-    MB.
+    MB. Models that ask the network for nothing say nothing of it.
     """
 
     def __init__(
@@ -41,28 +41,33 @@ class Concurrency:
     def begin(self) -> None:
         """A round begins: with the first of all models, and where none was under way."""
         self._begun = self._clock(), self._processor()
-        self._done, self._seconds, self._waited = 0, 0.0, False
+        self._done, self._fetched, self._seconds, self._waited = 0, 0, 0.0, False
 
-    def done(self, seconds: float, *, waited: bool) -> None:
+    def done(self, seconds: float | None, *, waited: bool) -> None:
         """Note a model that is done, and the seconds for which it was under way.
 
-        Those for which it `waited` for the budget of requests are not among them.
+        Those for which it `waited` for the budget of requests are not among them. None: it asked
+        for nothing, as what is stored, and what has no weights.
         """
         self._done += 1
-        self._seconds += seconds
         self._waited |= waited
+        if seconds is not None:
+            self._fetched += 1
+            self._seconds += seconds
         wall = self._clock() - self._begun[0]
         if self._done < self.models or wall < _ROUND:
             return
         processor = self._processor() - self._begun[1]
-        mean = self._seconds / self._done
+        needed = self._needed(wall, processor) if self._fetched else 0.0
+        self.models = min(max(LEAST, round(min(needed, self._most))), self._most)
+        self.begin()
+
+    def _needed(self, wall: float, processor: float) -> float:
+        """How many there should be by this round, of so many seconds of each clock."""
+        mean = self._seconds / self._fetched
         self._quickest = min(self._quickest, mean)
         mean = min(mean, _MOST_TIMES * self._quickest)
         busy = processor >= _BUSY * wall
         self._network = _LESS * min(self._network, mean) if busy else mean
-        models = self._done / processor if processor else inf
-        if self._waited:
-            models = self._done / wall
-        needed = min(models * self._network * _SPARE, self._most)
-        self.models = min(max(LEAST, round(needed)), self._most)
-        self.begin()
+        paid = wall if self._waited else processor
+        return self._fetched / paid * self._network * _SPARE if paid else inf

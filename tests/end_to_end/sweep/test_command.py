@@ -95,6 +95,8 @@ WRONG = {
     ("--author", "o", "--keep", "0"): "invalid value for '--keep'",
     ("--author", "o", "--keep", "two"): "invalid value for '--keep'",
     ("x.toml", "--author", "o"): "leave the options out",
+    ("--author", "o", "--night", "a/b"): "the night 'a/b' cannot be the name of a folder",
+    ("--author", "o", "--night", "\n"): "the night '\\n' cannot be the name of a folder",
 }
 
 

@@ -114,6 +114,16 @@ def test_a_failure_belongs_to_its_night_and_ends_with_an_outcome_of_the_same_nig
         assert shown(ledger, "n1") == [("o/a", "clean", None)]
 
 
+def test_what_another_night_has_seen_since_is_no_failure_of_a_night_that_goes_on(path):
+    with opened(path, found("o/a"), found("o/b")) as (ledger, night):
+        for model in ("o/a", "o/b"):
+            ledger.record(night, model, "a" * 40, recorded("unaudited", "timed-out"))
+    with opened(path, found("o/a"), night="n2") as (ledger, second):
+        ledger.record(second, "o/a", "a" * 40, recorded())
+    with opened(path) as (ledger, _):
+        assert shown(ledger) == [("o/a", "clean", None), ("o/b", "unaudited", "timed-out")]
+
+
 def test_a_failure_does_not_hide_what_another_sweep_has_found_out(path):
     with opened(path, found("o/a")) as (ledger, night):
         ledger.record(night, "o/a", "a" * 40, recorded())
@@ -229,12 +239,15 @@ def test_outcomes_of_two_sweeps_in_any_order_and_number_leave_one_row_each(steps
         assert database.execute("PRAGMA integrity_check").fetchone() == ("ok",)
 
 
-def test_a_database_of_something_else_is_refused(tmp_path):
+def test_a_database_of_something_else_is_refused_and_left_as_it_is(tmp_path):
     path = tmp_path / "other.sqlite"
     with closing(sqlite3.connect(path)) as database:
         database.execute("CREATE TABLE notes (text)")
-    with pytest.raises(UsageError, match=r"'.*other.sqlite' is a database of another program"):
-        StoreWriter.open(path).__enter__()
+    before = path.read_bytes()
+    for kind in (Store, StoreWriter):
+        with pytest.raises(UsageError, match=r"'.*other.sqlite' is a database of another program"):
+            kind.open(path).__enter__()
+    assert path.read_bytes() == before
 
 
 @pytest.mark.parametrize("content", [b"no database at all, but long enough to look at" * 20])

@@ -2,6 +2,7 @@
 
 import sqlite3
 from contextlib import closing
+from pathlib import Path
 
 import pytest
 from support.nightly_stores import plain, store_of
@@ -58,6 +59,13 @@ def test_one_with_a_damaged_outcome_shows_the_others(store):
     with pytest.raises(StoreError, match=r"is damaged: .* incomplete or truncated"):  # noqa: SIM117
         with Store.open(store) as opened:
             _ = opened.result("n1", "o/a").outcome
+
+
+def test_a_folder_is_none_though_it_has_no_name(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    for kind in (Store, StoreWriter):
+        with pytest.raises(StoreError, match=r"the store '\.' is a folder: name a file"):
+            kind.open(Path()).__enter__()
 
 
 def test_one_whose_folder_cannot_be_made_is_said_in_one_line(tmp_path):

@@ -113,3 +113,21 @@ def test_a_network_that_becomes_slower_has_more_under_way_and_a_busy_processor_h
     for number in range(401, 601):  # four times the time, and the processor does nothing else
         rule.done_at(8 + (number - 400) / 100, 0.01 * number, 0.4)
     assert 1.5 * before < rule.models <= 2 * before
+
+
+def test_models_that_ask_for_nothing_say_nothing_of_the_network():
+    """A stretch of repositories without weights, or of what is stored, before those to fetch."""
+    rule = Measured()
+    for number in range(1, 1001):
+        rule.done_at(number / 1000, 0.0005 * number, None)
+    assert rule.models == LEAST
+    for number in range(1, 1001):
+        rule.done_at(1 + number / 100, 0.5 + 0.005 * number, 0.3)
+    assert rule.models == pytest.approx(200 * 0.3 * 1.25, abs=2)
+
+
+def test_where_few_ask_the_network_there_are_as_many_as_those_need():
+    rule = Measured()
+    for number in range(1, 1001):
+        rule.done_at(number / 100, 0.005 * number, None if number % 10 else 0.3)
+    assert rule.models == pytest.approx(20 * 0.3 * 1.25, abs=2)
