@@ -14,6 +14,7 @@ Experts that are one tensor (E, out, in) have `gate_up_proj_scale_inv` and the l
 `gate_up_proj`. Those of DeepSeek-V4 are of 4 bits: I8 (out, in / 2), scales (out, in / 32).
 """
 
+from itertools import chain
 from typing import NamedTuple
 
 from auditor.layouts._left_plain import plain_among_packed, unlisted
@@ -323,9 +324,12 @@ def _left_plain(
     """A list that is given has to name the output layer, too: without one it is left plain."""
     if declared is None:
         return
-    packed = [one.name.removesuffix(".weight") for one in (*ledger.tensors, *ledger.whole)]
-    plain = {_HEAD: one for one in stored.tensors if keys and one.name == _HEAD}
-    odd = unlisted({**plain, **plain_among_packed(stored, packed)}, keys)
+    names = chain((one.name for one in ledger.tensors), (one.name for one in ledger.whole))
+    packed = [name.removesuffix(".weight") for name in names]
+    plain = dict(plain_among_packed(stored, packed))
+    if keys:
+        plain.update((one.name, one) for one in stored.tensors if one.name == _HEAD)
+    odd = unlisted(plain, keys)
     if known := [one for one in odd if one.dtype is not None and one.dtype not in FLOATS]:
         said = "plain, and modules_to_not_convert does not list it: loading would make up the scale"
         ledger.fault(said, *known)
