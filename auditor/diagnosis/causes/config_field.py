@@ -59,7 +59,8 @@ def undoings(case: Case) -> Iterator[Undoing]:
     for one in found:
         for change in one.changes if len(one.changes) > 1 else ():
             yield undoing_of(case, (change,), ())  # the others may be for what is left unused
-        others = () if one.differ else tuple(other.changes for other in found if other is not one)
+        alone = one.differ or all(map(_is_spelt, one.changes))
+        others = () if alone else tuple(other.changes for other in found if other is not one)
         yield undoing_of(case, one.changes, others)
 
 
@@ -177,6 +178,12 @@ def _is_misspelt(change: KeyChange) -> bool:
     if isinstance(declared, bool) or isinstance(held, bool):
         return type(declared) is not type(held)
     return isinstance(declared, str | float) and isinstance(held, int | list)
+
+
+def _is_spelt(change: KeyChange) -> bool:
+    """Whether the config has that value as a string: "false", "12"."""
+    declared = change.key.value
+    return isinstance(declared, str) and declared.lower() == str(change.value).lower()
 
 
 def _as_much(others: tuple[tuple[KeyChange, ...], ...]) -> str:

@@ -112,6 +112,15 @@ def with_null(shot, key, value):
     return replace(shot, config=replace(shot.config, content=content))
 
 
+def test_a_value_that_the_config_spells_as_a_string_has_no_alternative():
+    config, target = {**TINY, "model_type": "llama"}, "LlamaForCausalLM"
+    tensors = stored_by(expect(target, **config, tie_word_embeddings=False))
+    shot = snapshot_of(tensors, **config, architectures=[target], tie_word_embeddings="false")
+    [found] = examine(shot, Options(requested="tiny")).diagnosis
+    assert found.fields == (("tie_word_embeddings", "false", False),)
+    assert "would explain as much" not in found.summary
+
+
 @pytest.mark.parametrize("stated", [{"tie_word_embeddings": True}, {}])
 def test_a_head_beside_the_embeddings_is_not_said_to_differ_from_them(stated):
     """No header tells whether a copy has other values, and setting the key to false assumes so."""
