@@ -15,7 +15,7 @@ from auditor.audit.options import Options
 from auditor.audit.pipeline import examine
 from auditor.checkpoint.snapshot import Snapshot
 from auditor.diagnosis.causes import config_field
-from auditor.diagnosis.changes import with_values
+from auditor.diagnosis.changes import with_shapes, with_values
 from auditor.diagnosis.solving.search import KeySearch
 
 
@@ -50,6 +50,18 @@ def diagnosed(**values):
 )
 def test_a_key_is_solved_for(key, declared, held):
     assert diagnosed(**{key: declared}) == [("config-field", {key: (declared, held)})]
+
+
+@pytest.mark.parametrize("declared", [11, 13])
+def test_a_bias_for_each_token_that_was_not_resized_is_half_of_a_resize(declared):
+    words = "bert.embeddings.word_embeddings.weight"
+    resized = with_shapes(tiny(), {words: (13, 4)})
+    report = examine(with_values(resized, {"vocab_size": declared}), Options(requested="tiny"))
+    [found] = report.diagnosis
+    assert (found.cause, found.fields) == (
+        "half-resized",
+        (("vocab_size", declared, 24 - declared),),
+    )
 
 
 def test_two_keys_are_one_cause():
