@@ -80,6 +80,7 @@ CAUSES: tuple[Cause, ...] = (
     config_field.undoings,
     lost_part.undoings,
     other_class.undoings,
+    head_not_saved.of_classifier,
     other_architecture.undoings,
 )
 
