@@ -10,8 +10,8 @@ import re
 from collections.abc import Iterator
 
 from auditor.diagnosis.case import Case, Undoing
-from auditor.diagnosis.causes.other_class import holds_another_head
 from auditor.diagnosis.causes.lost_part import with_missing
+from auditor.diagnosis.causes.other_class import holds_another_head
 from auditor.diagnosis.changes import value_at, with_tensors, with_values
 
 CAUSE = "head-not-saved"
