@@ -67,6 +67,7 @@ CAUSES: tuple[Cause, ...] = (
     wrapper_prefix.undoings,
     layers_renumbered.undoings,
     head_not_saved.undoings,
+    config_field.of_adapter,
     config_field.certain,
     transposed.undoings,
     fused_names.undoings,
@@ -79,6 +80,7 @@ CAUSES: tuple[Cause, ...] = (
     config_field.undoings,
     lost_part.undoings,
     other_class.undoings,
+    head_not_saved.of_classifier,
     other_architecture.undoings,
 )
 

@@ -13,7 +13,11 @@ from auditor.tensors import StoredTensor
 
 _FLOATS = frozenset({None, "F32", "F16", "BF16"})  # None: only an index names it
 _NUMBER = re.compile(r"(?<![^.])[0-9]+(?![^.])")  # of a layer or an expert: a whole part of a name
+# Of a decoder's layer: linears that every writer packs if it packs another one beside them.
+_PROJECTIONS = frozenset(f"{one}_proj" for one in ("q", "k", "v", "o", "gate", "up", "down"))
 _NUMBERED = re.compile(r"\b\w+\.[0-9]")
+_DIGITS = tuple("0123456789")
+_WEIGHT = ".weight"
 _MATRIX = 2  # axes
 _LISTED = 20_000  # modules to skip, in 30 ms; real lists have some hundreds
 _COMPARED = 100_000_000  # characters of names times modules to skip, in 0.1 s
@@ -22,29 +26,49 @@ _COMPARED = 100_000_000  # characters of names times modules to skip, in 0.1 s
 def plain_among_packed(
     stored: Stored, packed: Collection[str], *, whole_layers: bool = False
 ) -> Mapping[str, StoredTensor]:
-    """Plain matrices of modules whose like is packed in another layer or expert, by module.
+    """Plain matrices of modules whose like is packed, by module.
 
-    Alike are names that differ in their numbers: one class of module made them. A layer without
-    anything packed says nothing, for some tools carry one for drafting along, which loading leaves
-    out; `whole_layers` counts it all the same, where the writer stores what it has loaded.
+    Alike are names that differ in their numbers: one class of module made them. So are projections
+    of one attention, or of one feed-forward part. A layer without anything packed says nothing, for
+    some tools carry one for drafting along, which loading leaves out; `whole_layers` counts it all
+    the same, where the writer stores what it has loaded.
     """
-    packed = frozenset(packed)
-    alike = {_NUMBER.sub("N", module) for module in packed}
-    layers = {_layer(module) for module in packed}
+    plain = {
+        tensor.name.removesuffix(_WEIGHT): tensor
+        for tensor in stored.tensors
+        if tensor[1] in _FLOATS and tensor[0].endswith(_WEIGHT) and _is_matrix(tensor.shape)
+    }
+    lasts = {module.rpartition(".")[2] for module in plain}
+    if not lasts.isdisjoint(_PROJECTIONS):
+        lasts |= _PROJECTIONS
+    ends = (*lasts, *(_DIGITS if any(map(str.isdecimal, lasts)) else ()))
+    # Of 45,000 names those are few, and numbers are looked for in them alone.
+    like = frozenset(module for module in packed if module.endswith(ends))
+    alike = {_NUMBER.sub("N", module) for module in like}
+    around = {module.rpartition(".")[0] for module in like if _is_projection(module)}
+    found = {
+        module: weight
+        for module, weight in plain.items()
+        if module not in like
+        and (
+            _NUMBER.sub("N", module) in alike
+            or (_is_projection(module) and module.rpartition(".")[0] in around)
+        )
+    }
+    layers = set(map(_layer, packed)) if found and not whole_layers else ()
     return {
         module: weight
-        for module, members in stored.modules.items()
-        if (weight := members.get("weight")) is not None
-        and module not in packed
-        and _is_plain(weight)
-        and _NUMBER.sub("N", module) in alike
-        and (whole_layers or _layer(module) in layers)
+        for module, weight in found.items()
+        if whole_layers or _layer(module) in layers
     }
 
 
-def _is_plain(weight: StoredTensor) -> bool:
-    matrix = weight.shape is None or len(weight.shape) == _MATRIX
-    return matrix and weight.dtype in _FLOATS
+def _is_projection(module: str) -> bool:
+    return module.rpartition(".")[2] in _PROJECTIONS
+
+
+def _is_matrix(shape: tuple[int, ...] | None) -> bool:
+    return shape is None or len(shape) == _MATRIX
 
 
 def _layer(module: str) -> str:

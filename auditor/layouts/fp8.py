@@ -14,8 +14,10 @@ Experts that are one tensor (E, out, in) have `gate_up_proj_scale_inv` and the l
 `gate_up_proj`. Those of DeepSeek-V4 are of 4 bits: I8 (out, in / 2), scales (out, in / 32).
 """
 
+from itertools import chain
 from typing import NamedTuple
 
+from auditor.layouts._left_plain import plain_among_packed, unlisted
 from auditor.layouts._patterns import names_in_skip_lists
 from auditor.layouts._scales import (
     CHANNEL,
@@ -55,6 +57,7 @@ _SCALES = ("weight_scale_inv", "weight_scale", "qscale_weight", "scale")  # of `
 _SHARED = frozenset({"scale", "weight_scale"})  # of other layouts and plain modules as well
 _ACTIVATIONS = frozenset({"input_scale", "activation_scale", "input_scale_ub", "output_scale"})
 _OF_EXPERTS = ("_activation_scale", "_input_scale")  # behind gate_up_proj and the like
+_HEAD = "lm_head.weight"
 _FOUR_GROUP = 32  # inputs that share a scale, of numbers of 4 bits
 _FOUR_GRAIN = group_grain(_FOUR_GROUP)
 _METHODS = ("fp8", "fbgemm_fp8")
@@ -101,7 +104,7 @@ def unpack(stored: Stored, declared: Declared | None, _implied: Implied) -> Unpa
         _loose(parts, weights, ledger)
 
     ledger.book_alike(stored, book, _is_expert if settings.experts else None)
-    _skipped(declared, ledger)
+    _skipped(stored, declared, ledger)
     if settings.static:
         _without_activations(stored, ledger)
     return ledger.close("; ".join(("fp8", *sorted(filter(None, words)))))
@@ -300,11 +303,12 @@ def _orphan(scale: StoredTensor, weight: StoredTensor | None, ledger: PackingLed
         ledger.fault(f"a scale beside a weight of {weight.dtype}, which needs none", scale)
 
 
-def _skipped(declared: Declared | None, ledger: PackingLedger) -> None:
+def _skipped(stored: Stored, declared: Declared | None, ledger: PackingLedger) -> None:
     """The weight of a module that loading skips is cast, and its scale left out."""
     keys = string_list(declared, "modules_to_not_convert") or string_list(
         declared, "ignored_layers"
     )
+    _left_plain(stored, keys, declared, ledger)
     if not keys:
         return
     modules = names_in_skip_lists(keys, set(map(_module_of, ledger.booked))) or frozenset()
@@ -312,6 +316,23 @@ def _skipped(declared: Declared | None, ledger: PackingLedger) -> None:
     if wrong:
         reason = "modules_to_not_convert lists it: loading would cast it and leave its scale out"
         ledger.fault(f"stored in 8 bits, but {reason}", *wrong)
+
+
+def _left_plain(
+    stored: Stored, keys: frozenset[str], declared: Declared | None, ledger: PackingLedger
+) -> None:
+    """A list that is given has to name the output layer, too: without one it is left plain."""
+    if declared is None:
+        return
+    names = chain((one.name for one in ledger.tensors), (one.name for one in ledger.whole))
+    packed = [name.removesuffix(".weight") for name in names]
+    plain = dict(plain_among_packed(stored, packed))
+    if keys:
+        plain.update((one.name, one) for one in stored.tensors if one.name == _HEAD)
+    odd = unlisted(plain, keys)
+    if known := [one for one in odd if one.dtype is not None and one.dtype not in FLOATS]:
+        said = "plain, and modules_to_not_convert does not list it: loading would make up the scale"
+        ledger.fault(said, *known)
 
 
 # --- what is stored under each name ---------------------------------------------------------------

@@ -175,7 +175,7 @@ def _half_resized(name: str, snapshot: Snapshot, config: dict[str, Any]) -> Iter
     names = {one.name: one for head in snapshot.headers for one in head.parsed.tensors}
     rows = value_at(config, "vocab_size")
     embedding = next((one for one in names if one.endswith(_EMBEDDINGS)), None)
-    if embedding is None or not {"lm_head.weight", "embed_out.weight"} & names.keys():
+    if embedding is None or _BY_TOKEN.isdisjoint(names):
         return
     width = names[embedding].shape[1]
     longer = packed_shape(snapshot, embedding, (rows + 8, width))
@@ -187,6 +187,9 @@ def _half_resized(name: str, snapshot: Snapshot, config: dict[str, Any]) -> Iter
         )
 
 
+_BY_TOKEN = frozenset(
+    ("lm_head.weight", "embed_out.weight", "cls.predictions.bias", "vocab_projector.bias")
+)
 _EMBEDDINGS = ("embed_tokens.weight", "wte.weight", "embed_in.weight", "word_embeddings.weight")
 
 

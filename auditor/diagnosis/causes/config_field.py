@@ -1,7 +1,8 @@
 """config-field: one value of the config (two at most) closes every shape and name.
 
 The keys are those of the closed form's formulas, which are solved for them, and others that its
-family reads. Where only the oracle knows the class, lengths are tried for the keys that have them.
+family reads; of an adapter those of its adapter_config.json that choose modules, layers and ranks.
+Where only the oracle knows the class, lengths are tried for the keys that have them.
 
 To do: Set the key to what the files hold, or upload the weights of the model that the config
 describes: one of the two is of another model.
@@ -15,8 +16,9 @@ from typing import Any
 
 from msgspec.structs import replace
 
+from auditor.analytic.adapters import FILE
 from auditor.diagnosis.case import Case, Undoing
-from auditor.diagnosis.causes import _of_totals
+from auditor.diagnosis.causes import _of_adapters, _of_totals
 from auditor.diagnosis.causes.other_class import holds_another_head
 from auditor.diagnosis.changes import value_at, with_values
 from auditor.diagnosis.name_kinds import kinds_of, name_pattern
@@ -57,8 +59,16 @@ def undoings(case: Case) -> Iterator[Undoing]:
     for one in found:
         for change in one.changes if len(one.changes) > 1 else ():
             yield undoing_of(case, (change,), ())  # the others may be for what is left unused
-        others = () if one.differ else tuple(other.changes for other in found if other is not one)
+        alone = one.differ or all(map(_is_spelt, one.changes))
+        others = () if alone else tuple(other.changes for other in found if other is not one)
         yield undoing_of(case, one.changes, others)
+
+
+def of_adapter(case: Case) -> Iterator[Undoing]:
+    """The keys of an adapter_config.json with the values that the adapter's file shows."""
+    if _of_adapters.is_adapter(case):
+        for changes in _of_adapters.changes_of_adapter(case):
+            yield undoing_of(case, changes)
 
 
 def certain(case: Case) -> Iterator[Undoing]:
@@ -143,13 +153,15 @@ def undoing_of(
     as_much = _as_much(others)
     names = " and ".join(f"{change.key.path} = {_shown(change.value)}" for change in changes)
     declared = " and ".join(_shown(change.key.value) for change in changes)
-    instead = f", or upload weights of a model with {declared}"
+    adapter = _of_adapters.is_adapter(case)
+    whose, file = ("an adapter", FILE) if adapter else ("a model", "config.json")
+    instead = f", or upload weights of {whose} with {declared}"
     return Undoing(
         cause=CAUSE,
         snapshot=with_values(case.snapshot, values),
         fields=tuple((change.key.path, change.key.value, change.value) for change in changes),
         summary="; ".join(map(_sentence, changes)) + as_much,
-        fix=f"set {names} in config.json{'' if all(map(_is_misspelt, changes)) else instead}",
+        fix=f"set {names} in {file}{'' if all(map(_is_misspelt, changes)) else instead}",
         evidence=(f"with {names}, what it concerns is expected as it is stored",),
     )
 
@@ -166,6 +178,12 @@ def _is_misspelt(change: KeyChange) -> bool:
     if isinstance(declared, bool) or isinstance(held, bool):
         return type(declared) is not type(held)
     return isinstance(declared, str | float) and isinstance(held, int | list)
+
+
+def _is_spelt(change: KeyChange) -> bool:
+    """Whether the config has that value as a string: "false", "12"."""
+    declared = change.key.value
+    return isinstance(declared, str) and declared.lower() == str(change.value).lower()
 
 
 def _as_much(others: tuple[tuple[KeyChange, ...], ...]) -> str:

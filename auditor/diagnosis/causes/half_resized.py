@@ -33,7 +33,7 @@ def undoings(case: Case) -> Iterator[Undoing]:
     if expected is None:
         return
     keys: dict[str, int] = {}
-    rows: dict[str, int] = {}  # stored ones, by name
+    of_key: dict[str, dict[str, int]] = {}  # stored rows, by name, of each vocabulary
     for name, shape in case.shapes.items():
         of = pairs[name].expected.name if name in pairs else case.on_disk(name)
         sizes = follow(expected.tree, of).shape if _may_be(of) else None
@@ -42,10 +42,11 @@ def undoings(case: Case) -> Iterator[Undoing]:
             of_rows = next((one for one in symbols if one.key.endswith(_VOCABULARY)), None)
             if of_rows is not None and sizes[0] == dim(of_rows):
                 keys[of_rows.key] = of_rows.value
-                rows[name] = shape[0]
-    if len(keys) != 1 or len(set(rows.values())) < 2:  # noqa: PLR2004 - they disagree
+                of_key.setdefault(of_rows.key, {})[name] = shape[0]
+    odd = [path for path, rows in of_key.items() if not pairs.keys().isdisjoint(rows)]
+    if len(odd) != 1 or len(set(of_key[odd[0]].values())) < 2:  # noqa: PLR2004 - they disagree
         return
-    [(path, declared)] = keys.items()
+    path, rows, declared = odd[0], of_key[odd[0]], keys[odd[0]]
     others = {name: count for name, count in rows.items() if count != declared}
     if not others or not others.keys() <= pairs.keys():
         return

@@ -1,5 +1,7 @@
 """head-not-saved: the output layer of an untied model is absent, and all else is there.
 
+So is that of a classifier whose base model is stored, and which no class without it fits.
+
 To do: Set `tie_word_embeddings` to true if the model shares its output layer with its input
 embeddings; else save it again, with its output layer.
 """
@@ -8,8 +10,9 @@ import re
 from collections.abc import Iterator
 
 from auditor.diagnosis.case import Case, Undoing
+from auditor.diagnosis.causes.lost_part import with_missing
 from auditor.diagnosis.causes.other_class import holds_another_head
-from auditor.diagnosis.changes import value_at, with_values
+from auditor.diagnosis.changes import value_at, with_tensors, with_values
 
 CAUSE = "head-not-saved"
 _KEY = "tie_word_embeddings"
@@ -29,16 +32,41 @@ def undoings(case: Case) -> Iterator[Undoing]:
     if declared is True or holds_another_head(case):
         return
     names = ", ".join(case.missing[:2])
-    yield Undoing(
-        cause=CAUSE,
-        snapshot=with_values(case.snapshot, {_KEY: True}),
-        fields=((_KEY, declared, True),),
-        summary=f"the output layer ({names}) is not stored, and the config does not tie it to the "
-        "input embeddings",
-        fix=f"set {_KEY} to true in config.json if the two share their values, or save the model "
-        "again with its output layer",
-        evidence=("tied, nothing is missing",),
-    )
+    tied = with_values(case.snapshot, {_KEY: True})
+    modules = {name.rpartition(".")[0] for name in case.missing}
+    beside = [name for name in case.shapes if name.rpartition(".")[0] in modules]
+    # A bias beside the head is one of its own, or the other name of one that is tied with it.
+    for snapshot in (tied, with_tensors(tied, dict.fromkeys(beside, ()))) if beside else (tied,):
+        yield Undoing(
+            cause=CAUSE,
+            snapshot=snapshot,
+            fields=((_KEY, declared, True),),
+            summary=f"the output layer ({names}) is not stored, and the config does not tie it to "
+            "the input embeddings",
+            fix=f"set {_KEY} to true in config.json if the two share their values, or save the "
+            "model again with its output layer",
+            evidence=("tied, nothing is missing",),
+        )
+
+
+def of_classifier(case: Case) -> Iterator[Undoing]:
+    """The head put back that stands beside the base model, of which nothing is missing."""
+    if {finding.kind for finding in case.alarms} != {"missing"} or case.target is not None:
+        return
+    if any(part.isdecimal() for kind in case.missing_kinds for part in kind.parts):
+        return
+    base = {name.partition(".")[0] for name in case.implied_shapes.keys() - case.missing_names}
+    heads = {name.partition(".")[0] for name in case.missing}
+    if len(base) == 1 and base.isdisjoint(heads):
+        yield Undoing(
+            cause=CAUSE,
+            snapshot=with_missing(case),
+            summary=f"the output layer ({', '.join(case.missing[:2])}) is not stored: loading "
+            "would make it up at random",
+            fix="save the model again with its output layer, or declare in architectures the "
+            "class of the base model alone",
+            evidence=("all else is stored",),
+        )
 
 
 def _is_head(name: str) -> bool:

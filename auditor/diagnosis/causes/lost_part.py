@@ -45,7 +45,7 @@ def undoings(case: Case) -> Iterator[Undoing]:
     verb = "is" if len(parts) == 1 else "are"
     yield Undoing(
         cause=CAUSE,
-        snapshot=_with_tensors(case),
+        snapshot=with_missing(case),
         summary=f"{names} {verb} declared, and nothing of it is stored",
         fix=f"save the whole model again, or upload the file that holds it; or {way_out}",
         evidence=(f"no stored name begins with {next(iter(parts))}", "all else is stored"),
@@ -88,7 +88,7 @@ def absent_parts(missing: Iterable[str], stored: Iterable[str]) -> dict[str, int
     return found
 
 
-def _with_tensors(case: Case) -> Snapshot:
+def with_missing(case: Case) -> Snapshot:
     """The checkpoint with what is missing, at the end of its first file."""
     heads = list(case.snapshot.headers)
     missing = [

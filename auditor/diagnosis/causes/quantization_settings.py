@@ -34,6 +34,7 @@ _LIST_OF = {
     "modelopt": "ignore",
 }
 _MOST_LISTED = 64
+_HEAD = "lm_head.weight"
 _SAID_OTHERWISE = {"bits": ("w_bit",), "group_size": ("q_group_size",)}  # by older AutoAWQ
 
 
@@ -88,6 +89,8 @@ def _lists(
     if not key or not isinstance(said, list | None):
         return
     listed = [item for item in said or [] if isinstance(item, str)]
+    if said is None and any(one.name == _HEAD for one in case.stored if is_float(one.dtype or "")):
+        listed = [_HEAD.removesuffix(".weight")]  # left plain of itself where there is no list
     plain = [name.removesuffix(".weight") for name in _named_plain(case)]
     lasts = list(dict.fromkeys(name.rpartition(".")[2] for name in plain))
     for more in (lasts, plain):

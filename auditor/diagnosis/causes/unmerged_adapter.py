@@ -1,5 +1,7 @@
 """unmerged-adapter: the layers of an adapter stand in what claims to be a whole model.
 
+Or the other way round: the model under an adapter stands in the adapter's own file.
+
 To do: Save what `merge_and_unload()` of PEFT returns, or publish the adapter alone, with its
 `adapter_config.json`.
 """
@@ -8,6 +10,7 @@ import re
 from collections.abc import Iterator
 
 from auditor.diagnosis.case import Case, Undoing
+from auditor.diagnosis.causes._of_adapters import is_adapter
 from auditor.diagnosis.changes import with_tensors
 from auditor.tensors import StoredTensor
 
@@ -30,6 +33,9 @@ _ROOT = "base_model.model."
 def undoings(case: Case) -> Iterator[Undoing]:
     """The model under the adapter: base layers by their own names, and the adapter left out."""
     if not any(_OWN.search(kind.pattern) or _wraps(kind.pattern) for kind in case.strange_kinds):
+        return
+    if is_adapter(case):
+        yield from _adapter_alone(case)
         return
     own = [one for one in case.strange if _OWN.search(one.name)]
     wrapped = [one for one in case.strange if _wraps(one.name)]
@@ -56,6 +62,27 @@ def undoings(case: Case) -> Iterator[Undoing]:
         "adapter alone, with its adapter_config.json",
         evidence=tuple(one.name for one in (*own[:2], *wrapped[:2])),
     )
+
+
+def _adapter_alone(case: Case) -> Iterator[Undoing]:
+    """The adapter's tensors by the names of its file, without its own name, and no others."""
+    instead: dict[str, tuple[StoredTensor, ...]] = {}
+    for tensor in case.strange:
+        *module, before, last = tensor.name.split(".")
+        names = (".".join((*module, last)), ".".join((*module, before)))
+        name = next((one for one in names if one in case.missing_names), None)
+        instead[tensor.name] = (tensor._replace(name=name),) if name else ()
+    beside = [name for name, made in instead.items() if not made]
+    if any(name.endswith(f"{_BASE}weight") for name in beside):  # biases may be the adapter's
+        yield Undoing(
+            cause=CAUSE,
+            snapshot=with_tensors(case.snapshot, instead),
+            renames={name: made[0].name for name, made in instead.items() if made},
+            summary=f"the state dict of a PeftModel was saved as its adapter: {len(beside):,} "
+            "tensors are those of the model under it",
+            fix="save the adapter by PeftModel.save_pretrained",
+            evidence=tuple(beside[:2]),
+        )
 
 
 def _wraps(name: str) -> bool:

@@ -13,6 +13,7 @@ from operator import add, methodcaller
 from typing import NamedTuple
 
 from auditor.diagnosis.case import Case, Undoing
+from auditor.diagnosis.causes import _of_adapters
 from auditor.diagnosis.changes import with_names
 from auditor.diagnosis.name_kinds import NameKind, name_pattern
 from auditor.messages import quoted
@@ -174,6 +175,11 @@ def _undoing(case: Case, way: _Way, renames: Mapping[str, str]) -> Undoing:
         whose = f"every name {one}" if count == every else f"{count:,} of {every:,} names {many}"
         summary = f"{whose} {prefix} ({why})"
         fix = f"strip {prefix} from the {count:,} names, or save the model that is inside"
+        if inside and why == _WRAPPED and _of_adapters.is_adapter(case):
+            name = quoted(prefix.removesuffix("."))
+            summary = f"{whose} {prefix} (as a PeftModel has them in memory: PEFT takes the file "
+            summary += f"for an adapter called {name} at most, and transformers for none)"
+            fix = f"strip {prefix} from the {count:,} names, or save by PeftModel.save_pretrained"
     return Undoing(
         cause=CAUSE,
         snapshot=with_names(case.snapshot, renames),

@@ -195,8 +195,11 @@ def is_of_tensors(finding: Finding) -> bool:
 
 
 def is_of_repository(finding: Finding) -> bool:
-    """Whether it is about what stands beside the weights, keys of the config, published counts."""
-    return isinstance(finding, OfKeys | OfCount)
+    """Whether it is about what stands beside the weights, keys of the config, published counts.
+
+    So is an adapter that is declared beside a model and not there.
+    """
+    return isinstance(finding, OfKeys | OfCount | MissingComponent)
 
 
 def count_of(finding: Finding) -> int:

@@ -15,7 +15,7 @@ from auditor.audit.options import Options
 from auditor.audit.pipeline import examine
 from auditor.checkpoint.snapshot import Snapshot
 from auditor.diagnosis.causes import config_field
-from auditor.diagnosis.changes import with_values
+from auditor.diagnosis.changes import with_shapes, with_values
 from auditor.diagnosis.solving.search import KeySearch
 
 
@@ -50,6 +50,18 @@ def diagnosed(**values):
 )
 def test_a_key_is_solved_for(key, declared, held):
     assert diagnosed(**{key: declared}) == [("config-field", {key: (declared, held)})]
+
+
+@pytest.mark.parametrize("declared", [11, 13])
+def test_a_bias_for_each_token_that_was_not_resized_is_half_of_a_resize(declared):
+    words = "bert.embeddings.word_embeddings.weight"
+    resized = with_shapes(tiny(), {words: (13, 4)})
+    report = examine(with_values(resized, {"vocab_size": declared}), Options(requested="tiny"))
+    [found] = report.diagnosis
+    assert (found.cause, found.fields) == (
+        "half-resized",
+        (("vocab_size", declared, 24 - declared),),
+    )
 
 
 def test_two_keys_are_one_cause():
@@ -110,6 +122,15 @@ def with_null(shot, key, value):
     """The config with that value, which may be null."""
     content = json.dumps(json.loads(shot.config.content) | {key: value}).encode()
     return replace(shot, config=replace(shot.config, content=content))
+
+
+def test_a_value_that_the_config_spells_as_a_string_has_no_alternative():
+    config, target = {**TINY, "model_type": "llama"}, "LlamaForCausalLM"
+    tensors = stored_by(expect(target, **config, tie_word_embeddings=False))
+    shot = snapshot_of(tensors, **config, architectures=[target], tie_word_embeddings="false")
+    [found] = examine(shot, Options(requested="tiny")).diagnosis
+    assert found.fields == (("tie_word_embeddings", "false", False),)
+    assert "would explain as much" not in found.summary
 
 
 @pytest.mark.parametrize("stated", [{"tie_word_embeddings": True}, {}])

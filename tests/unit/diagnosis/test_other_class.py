@@ -1,11 +1,13 @@
 """other-class is said of a head in the place of another, and no tie of what is not stored."""
 
 import pytest
+from msgspec.structs import replace
 from support.checkpoints import TINY, expect, stored_by
 from support.small_snapshots import snapshot_of
 
 from auditor.audit.options import Options
 from auditor.audit.pipeline import examine
+from auditor.checkpoint.snapshot import RepoFile
 
 LLAMA = {
     "model_type": "llama",
@@ -49,3 +51,12 @@ def test_without_a_head_of_any_kind_the_head_was_not_saved():
     tensors = [one for one in stored_by(expect("LlamaForCausalLM", **LLAMA)) if one[0][:2] != "lm"]
     [(cause, _)] = diagnosed(tensors, architectures=["LlamaForCausalLM"], **LLAMA)
     assert cause == "head-not-saved"
+
+
+def test_an_adapter_that_is_not_there_hides_no_cause_of_the_weights():
+    config, declared = {**TINY, "model_type": "bert"}, ["BertForSequenceClassification"]
+    shot = snapshot_of(stored_by(expect("BertModel")), **config, architectures=declared)
+    shot = replace(shot, files=(*shot.files, RepoFile(name="adapter_config.json", size=2)))
+    report = examine(shot, Options(requested="saved"))
+    assert [one.cause for one in report.diagnosis] == ["other-class"]
+    assert {"missing", "missing-component"} <= {one.kind for one in report.findings}

@@ -45,6 +45,15 @@ def mlx():
             yield stored(f"{module}.{last}", (rows, columns // 64), dtype="F16")
 
 
+def fp8(plain):
+    for one in stored_by(expect(CLASS, **LLAMA)):
+        if "_proj" not in one.name or plain in one.name:
+            yield one
+            continue
+        yield stored(one.name, one.shape, dtype="F8_E4M3")
+        yield stored(f"{one.name}_scale_inv", tuple(side // 64 for side in one.shape))
+
+
 def diagnosed(tensors, **settings):
     shot = snapshot_of(list(tensors), **LLAMA, architectures=[CLASS], **settings)
     report = examine(shot, Options(requested="packed"))
@@ -91,3 +100,13 @@ def test_bits_are_set_wherever_the_config_says_them(places):
     assert (cause, path.rpartition(".")[2], was, held) == ("quantization-settings", "bits", 8, 4)
     [found] = report.diagnosis
     assert all(place in found.fix for place in places)
+
+
+@pytest.mark.parametrize("declared", [None, ["lm_head"]])
+def test_linears_that_are_plain_belong_into_the_list_and_so_does_the_output_layer(declared):
+    method = {"quant_method": "fp8", "weight_block_size": [64, 64]}
+    if declared is not None:
+        method["modules_to_not_convert"] = declared
+    said, _ = diagnosed(fp8("o_proj"), quantization_config=method)
+    field = ("quantization_config.modules_to_not_convert", declared, ["lm_head", "o_proj"])
+    assert said == [("quantization-settings", (field,), 1)]

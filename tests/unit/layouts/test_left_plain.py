@@ -25,6 +25,9 @@ def odd(plain, packed, *, described=HALF, **options):
         ("model.layers.1.experts.5", {"model.layers.1.experts.4"}, True),
         ("vit2.layers.1.fc", {"vit2.layers.0.fc", "vit2.layers.0.q"}, False),
         ("lm_head", {"model.layers.0.mlp.fc"}, False),
+        ("model.layers.1.self_attn.o_proj", {LAYER}, True),  # beside the other projections
+        ("model.layers.1.self_attn.o_proj", {"model.layers.1.mlp.up_proj"}, False),
+        ("model.layers.1.self_attn.weights_proj", {LAYER}, False),  # an indexer's, or a gate's
         ("model.layers.1.mlp.fc", {"model.layers.1.mlp.fc", "model.layers.0.mlp.fc"}, False),
     ],
 )

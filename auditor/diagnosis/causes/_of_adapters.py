@@ -1,0 +1,74 @@
+"""Values of an adapter_config.json by what the adapter's file holds: ranks, modules, layers.
+
+The names of the stored tensors say which modules have an adapter, and their shapes its rank.
+"""
+
+import re
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from functools import partial
+from typing import Any
+
+from auditor.diagnosis.case import Case
+from auditor.diagnosis.solving.candidates import KeyChange
+from auditor.diagnosis.solving.keys import Key
+
+Changes = tuple[KeyChange, ...]
+
+_OWN = re.compile(r"\.(?:lora_|ia3_|hada_|vera_|fourierft_)")  # between a module and its adapter
+_RANK = 8  # peft's default
+_LAYER = re.compile(r"\.(\d+)\.")
+_MAGNITUDE = ".lora_magnitude_vector"
+
+
+def is_adapter(case: Case) -> bool:
+    return "peft_type" in case.config
+
+
+def changes_of_adapter(case: Case) -> Iterator[Changes]:
+    """The keys and values by which other tensors would be expected, the likeliest first."""
+    for changes in _changes(case):
+        found = tuple(one for one in changes if one.value != one.key.value)
+        if found:
+            yield found
+
+
+def _changes(case: Case) -> Iterator[Changes]:
+    change = partial(_change, case.config)
+    yield from _ranks(case)
+    own = [name for name in case.shapes if _OWN.search(name)]
+    modules = [_OWN.split(name)[0] for name in own]
+    if any(name.endswith(_MAGNITUDE) for name in (*case.missing, *case.unexpected)):
+        yield (change("use_dora", any(name.endswith(_MAGNITUDE) for name in own)),)
+    targets = change("target_modules", sorted({module.rpartition(".")[2] for module in modules}))
+    yield (targets,)
+    numbers = sorted({int(found[1]) for module in modules if (found := _LAYER.search(module))})
+    for layers in (None, numbers):
+        yield (change("layers_to_transform", layers),)
+    for bias in ("none", "all", "lora_only"):
+        yield (change("bias", bias),)
+    whole = {name.rpartition(".")[0] for name in case.shapes if not _OWN.search(name)}
+    saved = change("modules_to_save", sorted({one.rpartition(".")[2] for one in whole}) or None)
+    yield (saved,)
+    yield (saved, targets)
+
+
+def _ranks(case: Case) -> Iterator[Changes]:
+    """The commonest stored rank as `r`; of modules of another one, a rank_pattern beside it."""
+    ranks = {
+        name.partition(".lora_")[0]: shape[0]
+        for name, shape in case.shapes.items()
+        if name.endswith((".lora_A.weight", ".lora_embedding_A")) and shape
+    }
+    if ranks and case.mismatched:
+        usual = Counter(ranks.values()).most_common(1)[0][0]
+        others = {one.rpartition(".")[2]: rank for one, rank in ranks.items() if rank != usual}
+        r = _change(case.config, "r", usual)
+        yield (r,)
+        yield (_change(case.config, "rank_pattern", others),)
+        yield (r, _change(case.config, "rank_pattern", others))
+
+
+def _change(config: Mapping[str, Any], key: str, value: Any) -> KeyChange:
+    declared = config.get(key, _RANK if key == "r" else None)
+    return KeyChange(Key(key, declared, default=key not in config), value)

@@ -1,0 +1,97 @@
+"""Adapters whose settings, names or files are not what PEFT would have written."""
+
+import pytest
+from support.small_adapters import (
+    BELOW,
+    CONFIG,
+    GPT2,
+    LORA,
+    TENSORS,
+    coded,
+    files,
+    folder_of,
+)
+
+import auditor
+from auditor.reconciler.findings import Severity
+
+
+@pytest.fixture
+def diagnosed(at_hub, tmp_path):
+    at_hub.add("org/base", {CONFIG: coded(GPT2)})
+
+    def of(tensors=TENSORS, **settings):
+        return auditor.audit(folder_of(tmp_path / "a", files({**LORA, **settings}, tensors)))
+
+    return of
+
+
+def other_rank(layer, last, rank):
+    """Layers of another rank in another module."""
+    return {
+        f"{BELOW}.{layer}.{last}.lora_A.weight": ("F32", (rank, 8)),
+        f"{BELOW}.{layer}.{last}.lora_B.weight": ("F32", (8, rank)),
+    }
+
+
+MAGNITUDES = {f"{BELOW}.{layer}.attn.c_attn.lora_magnitude_vector": (24,) for layer in (0, 1)}
+BIASES = {f"{BELOW}.{layer}.attn.c_attn.base_layer.bias": (24,) for layer in (0, 1)}
+HEAD = {"base_model.model.lm_head.weight": (40, 8)}
+
+
+def beside(shapes):
+    return TENSORS | {name: ("F32", shape) for name, shape in shapes.items()}
+
+
+@pytest.mark.parametrize(
+    ("tensors", "declared", "held"),
+    [
+        (TENSORS, {"r": 4}, {"r": 2}),
+        (TENSORS, {"rank_pattern": {"c_attn": 4}}, {"rank_pattern": {}}),
+        (TENSORS, {"target_modules": ["c_attn", "c_fc"]}, {"target_modules": ["c_attn"]}),
+        (TENSORS, {"target_modules": ["c_fc"]}, {"target_modules": ["c_attn"]}),
+        (TENSORS, {"layers_to_transform": [1]}, {"layers_to_transform": None}),
+        (TENSORS, {"use_dora": True}, {"use_dora": False}),
+        (beside(MAGNITUDES), {"use_dora": False}, {"use_dora": True}),
+        (TENSORS, {"bias": "lora_only"}, {"bias": "none"}),
+        (beside(BIASES), {"bias": "none"}, {"bias": "lora_only"}),
+        (TENSORS, {"modules_to_save": ["lm_head"]}, {"modules_to_save": None}),
+        (beside(HEAD), {"modules_to_save": ["wte"]}, {"modules_to_save": ["lm_head"]}),
+        (
+            TENSORS | other_rank(0, "attn.c_proj", 4) | other_rank(1, "attn.c_proj", 4),
+            {"r": 16, "target_modules": ["c_attn", "attn.c_proj"]},
+            {"r": 2, "rank_pattern": {"c_proj": 4}},
+        ),
+    ],
+)
+def test_a_key_of_the_settings_is_named_with_the_value_that_the_file_holds(
+    tensors, declared, held, diagnosed
+):
+    report = diagnosed(tensors, **declared)
+    [found] = report.diagnosis
+    assert found.cause == "config-field"
+    assert {key: value for key, _, value in found.fields} == held
+    alarms = [one for one in report.findings if one.severity is not Severity.INFO]
+    assert len(found.findings) == len(alarms)
+    assert " in adapter_config.json" in found.fix
+
+
+def test_names_as_in_memory_are_said_to_be_those_of_an_adapter(diagnosed):
+    tensors = {name.replace(".weight", ".sft.weight"): what for name, what in TENSORS.items()}
+    [found] = diagnosed(tensors).diagnosis
+    assert found.cause == "wrapper-prefix"
+    assert "an adapter called 'sft'" in found.summary
+    assert "save by PeftModel.save_pretrained" in found.fix
+
+
+def test_the_model_under_it_is_told_from_the_adapter(diagnosed):
+    tensors = {name.replace(".weight", ".default.weight"): what for name, what in TENSORS.items()}
+    tensors |= {
+        f"{BELOW}.{layer}.attn.c_attn.base_layer.{last}": ("F32", shape)
+        for layer in (0, 1)
+        for last, shape in (("weight", (8, 24)), ("bias", (24,)))
+    }
+    report = diagnosed(tensors)
+    [found] = report.diagnosis
+    assert (found.cause, len(found.findings)) == ("unmerged-adapter", len(report.findings))
+    assert found.summary.startswith("the state dict of a PeftModel was saved as its adapter: 4")
