@@ -101,7 +101,7 @@ def contents(snapshot: Snapshot) -> Contents:
         unnamed=unnamed,
         variant=variant,
         notes=(
-            *((f"the variant {variant} is audited, {named(chosen)}",) if variant else ()),
+            *_variant_notes(variant, chosen),
             *((fault,) if fault and snapshot.partial else ()),
             *name_notes(snapshot),
             *chain.from_iterable(table.notes for table in tables),
@@ -110,6 +110,13 @@ def contents(snapshot: Snapshot) -> Contents:
             dict(chain.from_iterable(table.shared.items() for table in tables))
         ),
     )
+
+
+def _variant_notes(variant: str | None, file: str) -> Iterator[str]:
+    """Who loads a model without naming a variant gets other files, or none."""
+    if variant:
+        told = f'from_pretrained takes it where it is told variant="{variant}"'
+        yield f"the variant {variant} is audited, {named(file)}: {told}"
 
 
 def table_findings(table: Table) -> Iterator[Finding]:

@@ -201,7 +201,9 @@ def test_the_default_is_audited_and_a_variant_where_it_is_asked_for(tmp_path: Pa
     assert dict(half.observed.by_dtype) == {"F16": 448}
     assert (half.verdict, half.findings[0].names) == ("clean", ("model.safetensors",))
     assert half.findings[0].reason.startswith("what is loaded by default")
-    assert half.notes == ("the variant fp16 is audited, model.fp16.safetensors",)
+    [note] = half.notes
+    assert note.startswith("the variant fp16 is audited, model.fp16.safetensors: ")
+    assert note.endswith(' told variant="fp16"')
     assert default.observed.parameters == half.observed.parameters == half.expected.parameters
 
 
