@@ -37,7 +37,7 @@ _ENTRY, _TEXT, _HEADER = 1_000, 1_500, FIRST_READ + 1_000
 # `PYTHONPATH=tests python tools/measure_store.py` measures them anew.
 ALIKE, UNLIKE, NIGHT = 1_980, 11_700, 121
 
-# Seconds of one core for a model that is like no other: 8.4 s for 2,000 (docs/speed.md), and more
+# Seconds of one core for a model that is like no other: 7 s for 2,000 (docs/speed.md), and more
 # on a slower machine.
 _PROCESSOR = 0.005
 
