@@ -1,13 +1,15 @@
 """The `audit sweep` command: options in, exit code out; auditor.sweep does the work."""
 
 import gc
+import shlex
 import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
-from msgspec.structs import replace
+from msgspec import ValidationError, convert
+from msgspec.structs import asdict, replace
 
 from auditor.cli.console import (
     CLEAN,
@@ -183,8 +185,8 @@ def sweep(  # noqa: PLR0913 - one parameter for each option
     if crashed := runner.crash_notice(swept):
         say(crashed)
     if not settings.output.reports:
-        night_option = f" --night {night}" if night else ""
-        tell(f"next: audit report {settings.output.store}{night_option}")
+        chosen = ("--night", night) if night else ()
+        tell(f"next: {shlex.join(('audit', 'report', str(settings.output.store), *chosen))}")
     if settings.output.reports:
         tell(_reported(settings.output.store, settings.output.reports, swept.night.night))
     alarm = fail_on or FailOn(settings.policy.fail_on or FailOn.WARNING)
@@ -257,11 +259,11 @@ def _bounded(
         {name: value for name, value in asked.items() if value is not None}
         for asked in (output, bounds)
     )
-    return replace(
-        settings,
-        policy=replace(settings.policy, **given),
-        output=replace(settings.output, **kept),
-    )
+    try:
+        policy = convert(asdict(settings.policy) | given, type(settings.policy))
+    except ValidationError as error:  # nan is in any range that an option has
+        raise UsageError(str(error)) from None
+    return replace(settings, policy=policy, output=replace(settings.output, **kept))
 
 
 def _progress(say: Callable[[str], None], quiet: bool) -> "Progress":  # noqa: FBT001 - as given

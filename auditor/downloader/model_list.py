@@ -74,7 +74,8 @@ def pages(
     Not huggingface_hub's list_models: that hides the headers, of which the budget is made, does
     not try the first page twice, and reads bodies of any length.
     """
-    address: str | None = f"{endpoint()}/api/models?{urlencode(list(query))}"
+    asked = urlencode(list(query), errors="surrogateescape")  # as bytes that are no UTF-8 come here
+    address: str | None = f"{endpoint()}/api/models?{asked}"
     walk = ListWalk()
     while address is not None:
         walk.turn(address)

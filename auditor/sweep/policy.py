@@ -7,7 +7,8 @@ from msgspec import Meta, Struct
 from auditor.errors import Reason
 from auditor.sweep.settings_file import Count
 
-# Worth another attempt the next night: the fault was the network's, the Hub's, or our own.
+# Worth another attempt the next night: the fault was the network's, the Hub's, or our own, or the
+# model's licence may have been accepted since.
 PASSING = frozenset(
     {
         Reason.OFFLINE,
@@ -18,6 +19,7 @@ PASSING = frozenset(
         Reason.BAD_RESPONSE,
         Reason.COMMIT_MOVED,
         Reason.DENIED,
+        Reason.GATED,
         Reason.NOT_FOUND,
         Reason.NO_REVISION,
         Reason.UNREADABLE,

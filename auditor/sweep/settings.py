@@ -65,16 +65,16 @@ def read_sweep_settings(path: Path) -> SweepSettings:
     return SweepSettings(selections=selections, policy=file.policy, output=file.output)
 
 
-def folder_of(night: str, within: Path = REPORTS) -> Path:
+def folder_of(night: str) -> Path:
     """The folder of a night's reports; raises UsageError for a name that cannot be a folder's."""
     if not night.strip(".") or not night.isprintable() or any(char in night for char in "/\\"):
         raise UsageError(f"the night {quoted(night)} cannot be the name of a folder")
-    return within / night
+    return REPORTS / night
 
 
 def ids_of(lines: Iterable[str]) -> tuple[str, ...]:
-    """The ids of a list: one a line; blank lines and # comments are passed over."""
-    found = (line.partition("#")[0].strip() for line in lines)
+    """The ids of a list: one a line; blank lines, # comments and a byte order mark do not count."""
+    found = (line.partition("#")[0].strip().removeprefix("\ufeff") for line in lines)
     return tuple(dict.fromkeys(filter(None, found)))
 
 

@@ -25,7 +25,7 @@ def read_settings_file(path: Path, form: type[Form], *, most_bytes: int) -> Form
     name = quoted(str(path))
 
     def beside(_: type, value: object) -> Path:
-        if not value or not isinstance(value, str):
+        if not value or not isinstance(value, str) or "\0" in value:
             raise TypeError("Expected a path")
         return path.parent / value
 
@@ -35,7 +35,7 @@ def read_settings_file(path: Path, form: type[Form], *, most_bytes: int) -> Form
         if len(content) > most_bytes:
             raise UsageError(f"{name} has more than {most_bytes:,} bytes")
         parse = json.loads if path.suffix == ".json" else tomllib.loads
-        return convert(parse(content.decode()), form, dec_hook=beside)
+        return convert(parse(content.decode("utf-8-sig")), form, dec_hook=beside)
     except OSError as error:
         raise UsageError(f"{name} cannot be read: {error.strerror}") from None
     except ValidationError as error:
@@ -50,7 +50,8 @@ def _said(error: str, form: Any) -> str:
     said = cut_middle(printable(error), _LONGEST)
     if not error.startswith("Object contains unknown field"):
         return said
-    for key in re.findall(r"\.(\w+)", error.rpartition(" - at `$")[2]):
+    _, at, path = error.rpartition(" - at `$")  # no path stands behind a key of the whole file
+    for key in re.findall(r"\.(\w+)", path if at else ""):
         hint = get_type_hints(form).get(key, form)
         form = next(iter(get_args(hint)), hint)  # of a list of tables, that of one
     return f"{said}; known are {', '.join(getattr(form, '__struct_fields__', ()))}"

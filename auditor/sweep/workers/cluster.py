@@ -79,7 +79,7 @@ class Cluster:
         self._alone: Any = None  # the future of a suspect, while nothing else is under way
         self._arrived: SimpleQueue[Any] = SimpleQueue()  # futures
         self._workers, self._threads = 0, 0  # and threads of all workers
-        self._until = 0.0  # when the first of those that have work goes on
+        self._told: dict[str, tuple[float, float]] = {}  # by worker: its wait, and when that ends
         self._looked = self._seen = 0.0  # when that was, and when there last was a worker
         self.under_way = 0
 
@@ -129,8 +129,9 @@ class Cluster:
             self._start()
         self._look()
         self._send()
-        wait = Wait("every worker's budget of requests is spent", self._until - time.monotonic())
-        self._waits.tell(self, wait if wait.seconds > 0 else None)
+        first = min((end for _, end in self._told.values()), default=0.0) - time.monotonic()
+        wait = Wait("every worker's budget of requests is spent", first)
+        self._waits.tell(self, wait if first > 0 else None)
         with suppress(Empty):
             future = self._arrived.get(timeout=seconds)
             while True:
@@ -189,14 +190,20 @@ class Cluster:
         if self._threads and now - self._looked < _LOOK:
             return
         try:
-            workers = self._client.sync(self._client.scheduler.identity)["workers"].values()
+            workers = self._client.sync(self._client.scheduler.identity)["workers"]
         except (OSError, CancelledError) as error:
             raise self._gone(f"is gone ({type(error).__name__})") from None
-        self._threads = sum(worker["nthreads"] for worker in workers)
+        self._threads = sum(worker["nthreads"] for worker in workers.values())
         self._workers, self._looked = len(workers), now
-        told = [worker["metrics"].get(_METRIC, {}).get(self._client.id) for worker in workers]
-        waits = (seconds for seconds in told if seconds is not None)  # None: it has no work of ours
-        self._until = now + min(waits, default=0.0)
+        told: dict[str, tuple[float, float]] = {}
+        for name, worker in workers.items():
+            seconds = worker["metrics"].get(_METRIC, {}).get(self._client.id)
+            before = self._told.get(name)
+            if before and before[0] == seconds:  # it has not been heard of since
+                told[name] = before
+            elif seconds is not None:  # None: it has no work of ours
+                told[name] = seconds, now + seconds
+        self._told = told
         if workers:
             self._seen = now
         elif now - self._seen > _ALONE:

@@ -51,6 +51,20 @@ def test_the_worst_model_decides_how_it_ends(at_hub, sweep):
     assert sweep("-", "--night", "n3", "--processes", "1", "-q", stdin=f"{ids}o/c\n") == (3, "", "")
 
 
+def test_a_gated_model_is_audited_the_night_after_its_licence_was_accepted(at_hub, sweep):
+    at_hub.add("o/c", healthy(3), gated="auto")
+    asked = ("--author", "o", "--token", "a-token", "--night")
+    at_hub.grant("a-token")
+    assert sweep(*asked, "n1")[0] == 3
+    at_hub.grant("a-token", "o/c")
+    assert sweep(*asked, "n2")[0] == 0
+
+
+def test_an_author_that_is_not_utf_8_is_asked_for_and_has_no_models(sweep):
+    code, _, said = sweep("--author", "\udcff", "--night", "n 1", "--store", "a store")
+    assert (code, said.splitlines()[-1]) == (0, "audit: next: audit report 'a store' --night 'n 1'")
+
+
 def test_a_sweep_toml_names_it_all(at_hub, sweep, tmp_path):
     at_hub.add("o/a", FAULTS["missing"](1))
     (tmp_path / "ids.txt").write_text("o/a\n")
@@ -94,6 +108,7 @@ WRONG = {
     ("--top", "0"): "invalid value for '--top'",
     ("--author", "o", "--keep", "0"): "invalid value for '--keep'",
     ("--author", "o", "--keep", "two"): "invalid value for '--keep'",
+    ("--author", "o", "--deadline", "nan"): "expected `float` > 0.0 - at `$.deadline`",
     ("x.toml", "--author", "o"): "leave the options out",
     ("--author", "o", "--night", "a/b"): "the night 'a/b' cannot be the name of a folder",
     ("--author", "o", "--night", "\n"): "the night '\\n' cannot be the name of a folder",

@@ -25,6 +25,8 @@ from auditor.sweep.store.reading import Store
 from auditor.sweep.workers.one_model import Auditor
 
 OURS = ModelSelection(author="sweep")
+_START = (90_000_000).to_bytes(8, "little") + b'{"' + b"a" * 100_000
+HUGE = {"config.json": b"{}", "model.safetensors": Sparse(_START, 10**9)}  # a header of 90 MB
 
 
 def add(hub, count):
@@ -163,8 +165,7 @@ def test_one_slow_huge_gated_or_hostile_model_never_stops_the_others(at_hub, set
     at_hub.add("sweep/torch-alone", {"config.json": b"{}", "pytorch_model.bin": b"x"})
     for name in ("slow", "stalls", "endless", "moves"):
         at_hub.add(f"sweep/{name}", healthy(1))
-    huge = Sparse((90_000_000).to_bytes(8, "little") + b'{"' + b"a" * 100_000, 10**9)
-    at_hub.add("sweep/huge", {"config.json": b"{}", "model.safetensors": huge})
+    at_hub.add("sweep/huge", HUGE)
     at_hub.misbehave(path="/sweep/slow/*", fault=Drip(seconds=0.2))
     at_hub.misbehave(path="/sweep/stalls/*", fault=Stall())
     at_hub.misbehave(path="/sweep/endless/*", fault=EndlessBody())
@@ -190,17 +191,20 @@ def test_reasons_that_pass_are_tried_again_and_others_are_not(at_hub, settings):
     add(at_hub, 2)
     at_hub.add("sweep/gated", healthy(1), gated="manual")
     at_hub.add("sweep/away", healthy(1))
+    at_hub.add("sweep/huge", HUGE)
     at_hub.misbehave(path="/sweep/away/*", fault=Stall())
     runner.sweep(settings(OURS, deadline=1.0), night="n1")
     at_hub.behave()
     at_hub.reset_log()
     runner.sweep(settings(OURS), night="n2")
     assert {record.path.split("/")[2] for record in at_hub.log if "resolve" in record.path} == {
-        "away"
+        "away",
+        "gated",
     }
     first, second = (results(settings(OURS), night) for night in ("n1", "n2"))
     assert (first["sweep/away"].reason, second["sweep/away"].reason) == ("timed-out", None)
-    assert first["sweep/gated"].outcome == second["sweep/gated"].outcome
+    assert first["sweep/huge"].reason == "too-large"
+    assert first["sweep/huge"].outcome == second["sweep/huge"].outcome
 
 
 @pytest.mark.parametrize("quota", [Quota(api=50, resolvers=25, window=2)])

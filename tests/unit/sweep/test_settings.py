@@ -79,9 +79,11 @@ WRONG = {
     "[[selection]]\ntop = 0": rf"{NUMBER}`\$.selection\[0\].top`",
     "[[selection]]\ntop = true": r"Expected `int.*`, got `bool` - at `\$.selection\[0\].top`",
     "[[selection]]\nids = 'none.txt'": "'.*none.txt', a list of ids, cannot be read",
+    '[[selection]]\nids = "a\\u0000b"': r"Expected a path - at `\$.selection\[0\].ids`",
     "[[selection]]\nids = 3": r"Expected a path - at `\$.selection\[0\].ids`",
     "[[selection]]\nids = 'ours.txt'\nauthor = 'x'": "ids are taken as they are",
     "[policy\n": "is not TOML",
+    '"a.policy" = 1': "unknown field `a.policy`; known are selection, policy, output",
     "surprise = 1": "unknown field `surprise`; known are selection, policy, output",
     '"sur\\nprise" = 1': r"unknown field `sur\\nprise`; known are selection",
     '"x - at `$.policy.top.x" = 1': r"unknown field `x - at `\$.policy.top.x`; known are ",
@@ -112,6 +114,12 @@ def test_what_is_wrong_is_said_in_one_line_with_the_file(text, message, file):
         read_sweep_settings(file(text))
     assert "\n" not in str(caught.value)
     assert ".t" in str(caught.value) or "ids are" in str(caught.value)
+
+
+def test_a_byte_order_mark_is_no_part_of_a_file(file, tmp_path):
+    (tmp_path / "marked.txt").write_text("\ufeffa/b\n")
+    settings = read_sweep_settings(file("\ufeff[[selection]]\nids = 'marked.txt'\n"))
+    assert settings.selections[0].ids == ("a/b",)
 
 
 def test_a_file_that_is_not_there_is_said_so(tmp_path):

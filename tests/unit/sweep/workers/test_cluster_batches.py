@@ -136,29 +136,45 @@ def test_the_shortest_wait_is_said_where_every_worker_with_work_waits(
 ):
     """And it is counted down until the workers are asked again, after two seconds."""
     del at_hub
+    workers = {str(number): worker(one) for number, one in enumerate(told)}
+    wait_at = waits_of(workers, monkeypatch)
+    said = [wait_at(now) for now in (1000.0, 1001.5, 1001.75)]
+    assert said == [max(0.0, seconds - passed) for passed in (0.0, 1.5, 1.75)]
+    workers |= dict.fromkeys(workers, worker({"ours": 0.0}))
+    assert wait_at(1002.0) == 0.0
+
+
+def test_a_worker_that_hangs_is_not_waited_for_beyond_what_it_told_last(at_hub, monkeypatch):
+    del at_hub
+    workers = {"hangs": worker({"ours": 30.0}), "works": worker({"ours": 30.0})}
+    wait_at = waits_of(workers, monkeypatch)
+    assert wait_at(1000.0) == 30.0
+    workers["works"] = worker({"ours": 27.0})
+    assert wait_at(1003.0) == 27.0
+    workers["works"] = worker({"ours": 290.0})
+    assert [wait_at(now) for now in (1010.0, 1029.0, 1031.0)] == [20.0, 1.0, 0.0]
+
+
+def worker(told):
+    return {"nthreads": 2, "metrics": {} if told is None else {cluster._METRIC: told}}  # noqa: SLF001 - Dask's side
+
+
+def waits_of(workers, monkeypatch):
+    """What a sweep says at a time, in seconds, of workers that tell these metrics."""
     clock = SimpleNamespace(now=1000.0, monotonic=lambda: clock.now)
     monkeypatch.setattr(cluster, "time", clock)
-    workers = {
-        str(number): {"nthreads": 2, "metrics": {} if one is None else {cluster._METRIC: one}}  # noqa: SLF001 - Dask's side
-        for number, one in enumerate(told)
-    }
-    client = SimpleNamespace(
-        id="ours", scheduler=SimpleNamespace(identity=lambda: {"workers": workers})
-    )
-    client.sync = lambda asked: asked()
+    scheduler = SimpleNamespace(identity=lambda: {"workers": workers})
+    client = SimpleNamespace(id="ours", scheduler=scheduler, sync=lambda asked: asked())
     waits = Waits(lambda _wait: None)
     ours = cluster.Cluster(Policy(), None, waits)
     ours._client, ours._seen = client, clock.now  # noqa: SLF001 - as if it were connected
-    said = []
-    for clock.now in (1000.0, 1001.5, 1001.75):
+
+    def wait_at(now):
+        clock.now = now
         assert not list(ours.finished(0.0))
-        said.append(waits.longest.seconds if waits.longest else 0.0)
-    assert said == [max(0.0, seconds - passed) for passed in (0.0, 1.5, 1.75)]
-    clock.now = 1002.0
-    for worker in workers.values():
-        worker["metrics"] = {cluster._METRIC: {"ours": 0.0}}  # noqa: SLF001 - Dask's side
-    assert not list(ours.finished(0.0))
-    assert waits.longest is None
+        return waits.longest.seconds if waits.longest else 0.0
+
+    return wait_at
 
 
 class Future:
