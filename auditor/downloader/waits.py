@@ -155,13 +155,11 @@ class ReadingProgress:
 
 def headers_read(received: Callable[[], int]) -> Callable[[int, int, float], str]:
     """`5 of 10 headers read, 2.5 MB`, where `received` counts bytes; before: who is asked."""
-
-    def line(done: int, of: int, _seconds: float) -> str:
-        if not done:
-            return "waiting for the Hub"
-        return f"{done:,} of {of:,} headers read, {received() / 1e6:,.1f} MB"
-
-    return line
+    return lambda done, of, _: (
+        f"{done:,} of {of:,} headers read, {received() / 1e6:,.1f} MB"
+        if done
+        else "waiting for the Hub"
+    )
 
 
 def numbers_read(done: int, of: int, seconds: float) -> str:

@@ -2,7 +2,7 @@
 
 import time
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from functools import partial
 from threading import Condition, Event, Lock
 from typing import NamedTuple, Self
@@ -125,15 +125,10 @@ class Allowance(Governor):
     def note(self, turn: Turn, status: int, headers: Mapping[str, str]) -> None:
         self._budget.note(turn, status, headers)
 
-    @contextmanager
-    def held(self, seconds: float) -> Iterator[None]:
+    def held(self, seconds: float) -> AbstractContextManager[object]:
         """Not the model's fault, unless it is asked for again and again."""
-        if self._most_held <= 0:
-            yield
-            return
-        self._most_held -= seconds
-        with self._excused():
-            yield
+        left, self._most_held = self._most_held, self._most_held - seconds
+        return self._excused() if left > 0 else nullcontext()
 
     def check(self, received: int) -> None:
         super().check(received)

@@ -101,7 +101,8 @@ def test_a_model_that_ends_every_worker_is_the_only_one_that_is_not_audited(at_h
     for name, files, _ in planted(6):
         at_hub.add(name, files)
     at_hub.misbehave(fault=Kills(), path="*m00003/*config.json")
-    with distributed.dask.config.set({"distributed.scheduler.allowed-failures": 0}):
+    # Once is no proof: the scheduler may hear late of a worker that died, and give it the next one.
+    with distributed.dask.config.set({"distributed.scheduler.allowed-failures": 1}):
         runner.sweep(settings(OURS, processes=2), night="n1")
     found = reasons(settings(OURS))
     assert {name for name, reason in found.items() if reason} == {"sweep/m00003"}
