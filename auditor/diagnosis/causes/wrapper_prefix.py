@@ -169,7 +169,7 @@ def _undoing(case: Case, way: _Way, renames: Mapping[str, str]) -> Undoing:
         summary += "that was saved alone"
         fix = f"put {prefix} before the {count:,} names"
     else:
-        why = _SAVED_FROM.get(prefix.partition(" ")[0].removesuffix("."), _WRAPPED)
+        why = _saved_from(prefix.partition(" ")[0].removesuffix("."))
         inside = not all(name.startswith(prefix) for name in renames)
         one, many = ("contains", "contain") if inside else ("begins with", "begin with")
         whose = f"every name {one}" if count == every else f"{count:,} of {every:,} names {many}"
@@ -188,6 +188,13 @@ def _undoing(case: Case, way: _Way, renames: Mapping[str, str]) -> Undoing:
         fix=fix,
         evidence=(f"{count:,} of {every:,} names",),
     )
+
+
+def _saved_from(wrappers: str) -> str:
+    """What was saved: of several wrappers in each other each is named, if all are known."""
+    parts = (wrappers,) if wrappers in _SAVED_FROM else wrappers.split(".")
+    known = [_SAVED_FROM[part] for part in parts if part in _SAVED_FROM]
+    return " and ".join(known) if len(known) == len(parts) else _WRAPPED
 
 
 def _inner(prefix: str) -> str:
