@@ -4,9 +4,12 @@ import os
 import resource
 import shutil
 import sqlite3
+import subprocess
+import sys
 from contextlib import closing
 
 import pytest
+from support.hub import Stall
 from support.mounts import mounted, remount
 from support.nightly_stores import THIRD, plain, store_of
 from support.running import started
@@ -134,6 +137,24 @@ def test_a_limit_on_the_size_of_files_is_a_full_disk(models, hub_env, tmp_path):
     assert "): make room; what was audited is kept, and the same command goes on" in said
     assert swept(store, hub_env)[0] == 1
     assert contents(store) == contents(undisturbed)
+
+
+def test_a_sweep_that_fails_ends_without_what_its_threads_still_read(models, hub_env, tmp_path):
+    """Compiled code that comes back after the interpreter has ended calls what is not there."""
+    models.misbehave(fault=Stall(), path="*/m00000/resolve/*")
+    code = (
+        "import atexit, resource, sys\n"
+        "resource.setrlimit(resource.RLIMIT_FSIZE, (150_000, 150_000))\n"
+        "atexit.register(print, 'the interpreter has ended', file=sys.stderr)\n"
+        "from auditor.cli import main\n"
+        f"sys.argv = ['audit', *{SWEEP!r}, '--store', {str(tmp_path / 's.sqlite')!r}, '--quiet']\n"
+        "main()\n"
+    )
+    done = subprocess.run(  # noqa: S603 - our own code
+        [sys.executable, "-c", code], env=hub_env, capture_output=True, text=True, check=False
+    )
+    assert (done.returncode, done.stderr.count("\n")) == (3, 1)
+    assert "cannot be written, the disk is full or unsound (" in done.stderr
 
 
 def leave_a_log(path):
