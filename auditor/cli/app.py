@@ -197,7 +197,8 @@ def main() -> None:
         say(crash(error))
         code = UNAUDITED
     if args[:1] == ["sweep"] and any(one.name == "audit" for one in threading.enumerate()):
-        # One that still reads would call an interpreter that has gone, which ends in a crash.
+        # Threads of audit_threads.py still read. Ending in order, Python would go before the HTTP
+        # library's own thread, which then calls it and crashes.
         os._exit(code)
     gc.freeze()  # the interpreter's last collection would take 25 ms to find nothing either
     sys.exit(code)

@@ -50,7 +50,7 @@ def undoings(case: Case) -> Iterator[Undoing]:
 
 
 def of_classifier(case: Case) -> Iterator[Undoing]:
-    """The head put back that stands beside the base model, of which nothing is missing."""
+    """Put the missing head back beside a base model that is stored whole."""
     if {finding.kind for finding in case.alarms} != {"missing"} or case.target is not None:
         return
     if any(part.isdecimal() for kind in case.missing_kinds for part in kind.parts):

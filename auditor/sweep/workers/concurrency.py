@@ -63,7 +63,7 @@ class Concurrency:
         self.begin()
 
     def _needed(self, wall: float, processor: float) -> float:
-        """How many there should be by this round, of so many seconds of each clock."""
+        """Little's law gives this number of models for a round of these seconds, by each clock."""
         mean = self._seconds / self._fetched
         self._quickest = min(self._quickest, mean)
         mean = min(mean, _MOST_TIMES * self._quickest)

@@ -75,19 +75,19 @@ def test_a_wait_that_a_server_asks_for_counts_against_nobody_but_once_a_window(m
 @given(waits=st.lists(st.tuples(st.integers(0, 50), st.integers(1, 20)), max_size=8))
 def test_waits_of_its_threads_at_the_same_time_count_once(waits):
     """A model that waited for its config and its weights was never under way for less than none."""
-    now = 0.0
+    waited = {at for since, seconds in waits for at in range(since, since + seconds)}
+    second = 0
     with pytest.MonkeyPatch.context() as patched:
-        patched.setattr(workers.allowance.time, "monotonic", lambda: now)
+        patched.setattr(workers.allowance.time, "monotonic", lambda: second)
         model = allowance()
         held = {one: model.held(0.0) for one in enumerate(waits)}
-        for now in range(75):
+        for second in range(75):
             for (_, (since, seconds)), wait in held.items():
-                if since == now:
+                if since == second:
                     wait.__enter__()
-                if since + seconds == now:
+                if since + seconds == second:
                     wait.__exit__(None, None, None)
-            waited = {at for since, seconds in waits for at in range(since, since + seconds)}
-            assert model.seconds == sum(at not in waited for at in range(now))
+            assert model.seconds == sum(at not in waited for at in range(second))
 
 
 @examples(30)

@@ -138,7 +138,7 @@ def test_the_shortest_wait_is_said_where_every_worker_with_work_waits(
     del at_hub
     workers = {str(number): worker(one) for number, one in enumerate(told)}
     wait_at = waits_of(workers, monkeypatch)
-    said = [wait_at(now) for now in (1000.0, 1001.5, 1001.75)]
+    said = [*map(wait_at, (1000.0, 1001.5, 1001.75))]
     assert said == [max(0.0, seconds - passed) for passed in (0.0, 1.5, 1.75)]
     workers |= dict.fromkeys(workers, worker({"ours": 0.0}))
     assert wait_at(1002.0) == 0.0
@@ -152,7 +152,7 @@ def test_a_worker_that_hangs_is_not_waited_for_beyond_what_it_told_last(at_hub, 
     workers["works"] = worker({"ours": 27.0})
     assert wait_at(1003.0) == 27.0
     workers["works"] = worker({"ours": 290.0})
-    assert [wait_at(now) for now in (1010.0, 1029.0, 1031.0)] == [20.0, 1.0, 0.0]
+    assert [*map(wait_at, (1010.0, 1029.0, 1031.0))] == [20.0, 1.0, 0.0]
 
 
 def worker(told):
