@@ -28,19 +28,19 @@ def test_contributing_is_read_in_one_sitting():
     assert len(CONTRIBUTING.read_bytes()) <= MOST_BYTES
 
 
-@pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: path.name)
+@pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: str(path.relative_to(ROOT)))
 def test_every_path_that_a_document_names_exists(document):
     named = {path for path in PATH.findall(document.read_text()) if not PLACEHOLDER.search(path)}
     assert {path for path in named if not (ROOT / path).exists()} == set()
 
 
-@pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: path.name)
+@pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: str(path.relative_to(ROOT)))
 def test_every_relative_link_of_a_document_leads_to_a_file(document):
     links = {link for link in LINK.findall(prose(document)) if "://" not in link}
     assert {link for link in links if not (document.parent / link).exists()} == set()
 
 
-@pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: path.name)
+@pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: str(path.relative_to(ROOT)))
 def test_every_make_target_that_a_document_names_is_in_the_makefile(document):
     assert set(TARGET.findall(document.read_text())) <= TARGETS
 
