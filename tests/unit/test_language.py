@@ -11,7 +11,6 @@ CEILINGS = {
     "__init__.py": 1,
     "analytic": 116,
     "audit": 42,
-    "checkpoint": 24,
     "claims": 29,
     "cli": 8,
     "companions": 20,
@@ -28,7 +27,6 @@ CEILINGS = {
     "sweep": 55,
     "tensors.py": 1,
     "values": 36,
-    "walker": 1,
 }
 
 
