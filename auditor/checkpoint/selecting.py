@@ -74,7 +74,7 @@ _LONGEST_NAME = 4096  # characters; PATH_MAX of Linux
 
 
 def select(names: Collection[str], where: str, variant: str | None = None) -> FileSelection:
-    """Select the files that `from_pretrained` loads: safetensors, else torch; one file, else shards.
+    """Select the files that `from_pretrained` loads: safetensors, else torch; a file, else shards.
 
     For a pipeline these are the files of every component; otherwise those of the repository's root
     and of the modules after a sentence transformer. If none of these exist, the order is: the
