@@ -166,7 +166,7 @@ class Snapshot(Observation, frozen=True, kw_only=True):
     packing: TextFile | None = None  # declares the packing of the weights: quantize_config.json
     settings: TextFile | None = None  # declares how to load the model: sentence_bert_config.json
     headers: tuple[WeightHeader, ...] = ()  # sorted by name; the weight files that were opened
-    torch_copies: tuple[WeightHeader, ...] = ()  # sorted by name; torch files with these weights
+    torch_copies: tuple[WeightHeader, ...] = ()  # sorted by name; the same weights again
     unopened: tuple[str, ...] = ()  # shards that the index names and the source does not have
     base: BaseModel | None = None  # only of an adapter
     manifest: TextFile | None = None  # declares the components

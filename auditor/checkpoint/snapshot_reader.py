@@ -1,22 +1,23 @@
-"""The reader of snapshot files: one JSON file with everything that an audit reads. Pure.
+"""Snapshot files, read: one JSON file that holds all an audit reads of a checkpoint. Pure.
 
-Version 2, with sorted keys and lists sorted by name:
+Version 2, whose keys are sorted, and lists by name:
 
     format, version     "hf-audit-snapshot", 2
     model, commit       the Hub id or the path; 40 hex digits or null
-    origin, partial     where it comes from; whether the source may be incomplete
-    files               {name, size} of every listed file
+    origin, partial     how it came to be here; whether the source need not be whole
+    files               {name, size} of every file that is listed there
     config, index       null, or {name, text}, or {name, deflated}
     heads               {name, size, deflated}: the length and the header of a safetensors file;
-                        {name, size, parts}: {start, deflated} for each part of another format
-    unopened            names of missing shards
+                        {name, size, parts}: of another format {start, deflated} for each part
+    unopened            names of shards that are not there
 
-Optional keys: packing, settings and manifest (like config), torch_copies (like heads), base (of an
-adapter), components (models in folders), companions (like config, or {name, unread} for a
-companion file that could not be read; for a vocabulary its ids, companions/vocabulary.py), and
-published ({name, text} of the sizes in its listing). `deflated` is zlib's format in base64
-(snapshot_fields.py). Version 1 has headers as text (`length` and `header`) and other bytes as
-`base64`; it is read too.
+and where there is something to say: packing, settings, manifest (as config), torch_copies (as
+heads), base (an adapter's), components (the models in folders), companions (as config, or {name,
+unread}, where a file beside the weights could not be read; of a vocabulary what it says of its
+ids, companions/vocabulary.py), published ({name, text} of what its listing says of its size).
+`deflated` is zlib's format in
+base64 (snapshot_fields.py). Version 1 had headers as text (`length` and `header`), and what is no
+text as `base64`; it is read as well.
 """
 
 from auditor.checkpoint.snapshot import (

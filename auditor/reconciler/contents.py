@@ -120,7 +120,7 @@ def _variant_notes(variant: str | None, file: str) -> Iterator[str]:
 
 
 def table_findings(table: Table) -> Iterator[Finding]:
-    """Yield the faults of a file, and what a file of weights should not contain."""
+    """Yield what is wrong with a file, or should not be in a file of weights."""
     for names, reason in table.faults:
         yield BadHeader(file=table.file, reason=reason, tensors=names)
     if table.imports:
@@ -128,7 +128,7 @@ def table_findings(table: Table) -> Iterator[Finding]:
 
 
 def _unsafe(table: Table) -> str:
-    """The reason for an unsafe pickle, which the audit follows and never runs."""
+    """Nothing of it was run: the audit follows the pickle and does not load it."""
     shown, more = table.imports[:_SHOWN_IMPORTS], len(table.imports) - _SHOWN_IMPORTS
     rest = f"; and {more:,} more" if more > 0 else ""
     return (
@@ -184,7 +184,7 @@ def _from_root(index: Index) -> Index:
 
 
 def _header(head: WeightHeader) -> Header | Table | str:
-    """Return the header, or a sentence why it cannot be read."""
+    """Return the header, or why it cannot be read."""
     parsed = head.parsed
     if isinstance(parsed, CheckpointError):
         return str(parsed)

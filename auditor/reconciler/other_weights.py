@@ -53,10 +53,9 @@ def other_weights(snapshot: Snapshot) -> Iterator[OtherWeights]:
 def other_weights_by_kind(
     names: Iterable[str], inside: str = "", *, lacking: bool = False
 ) -> Iterator[OtherWeights]:
-    """Yield a finding for each kind of these weight files.
+    """The same of any weight files; `inside` is the folder of the audited set, "unet/".
 
-    `inside` is the folder of the audited set, "unet/". If that set is `lacking` files, no other
-    file is called a copy of it.
+    Where that set is `lacking` some of its files, nothing else is the same once more.
     """
     kinds: dict[str, list[str]] = {}
     for name in names:
@@ -122,10 +121,10 @@ def embedded_adapter(snapshot: Snapshot) -> str | MissingComponent | None:
 
 
 def torch_copy_findings(snapshot: Snapshot, found: Contents) -> Iterator[Finding]:
-    """Yield the faults of torch copies, and their differences from the audited weights.
+    """Yield what is wrong with the torch copies, and how they differ from the audited files.
 
-    A tensor that only they have is not a difference if it shares its bytes with a common tensor,
-    because safetensors stores those once, or if it is not learned.
+    A tensor that only they have is not a difference if it shares its bytes with one that both have,
+    because safetensors stores those once, or if nothing of it is learned.
     """
     if not snapshot.torch_copies:
         return
