@@ -69,7 +69,7 @@ _Found = tuple[_Base, tuple[PossibleSlip, ...]]
 def explanations(
     question: Question,
 ) -> tuple[Explanation, ...]:
-    """Return the shortest combinations of slips, the commonest first; () if none gives the claim."""
+    """Return the fewest slips that give the claim, the commonest first; () if none do."""
     bases = _Bases(question)
     found: dict[tuple[Slip, ...], tuple[int, float]] = {}
     figure = question.figure

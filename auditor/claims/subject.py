@@ -29,9 +29,9 @@ class Counterpart(Struct, frozen=True, kw_only=True):
 class StoredNumbers(Struct, frozen=True, kw_only=True):
     """The stored elements: packed tensors have fewer elements than parameters."""
 
-    elements: int  # with those of scales and zero points
+    elements: int  # with scales and zero points
     parameters: int | None = None
-    packed: bool = False  # several parameters in an element
+    packed: bool = False  # whether an element contains several parameters
     bytes: int | None = None
 
 

@@ -11,7 +11,6 @@ CEILINGS = {
     "__init__.py": 1,
     "analytic": 116,
     "audit": 42,
-    "claims": 29,
     "cli": 8,
     "companions": 20,
     "containers": 49,
