@@ -18,6 +18,7 @@ from auditor.cli.console import (
     VerboseOption,
     exit_code,
     guarded,
+    print_requests,
     requested,
     talk,
 )
@@ -180,7 +181,7 @@ def check(  # noqa: PLR0913 - one parameter for each option
     ] = None,
     source: SourceOption = SourceChoice.HUB,
     token: TokenOption = None,
-    verbose: VerboseOption = False,
+    verbose: VerboseOption = 0,
     quiet: QuietOption = False,
 ) -> None:
     """Audit checkpoints: what their files store against what their configs imply."""
@@ -194,9 +195,11 @@ def check(  # noqa: PLR0913 - one parameter for each option
         rows = counted_depth(chosen, depth)
         if tensors:
             require_format_of_tensors(chosen)
-        show = Shown(depth=depth, verbose=verbose, tensors=tensors)
+        show = Shown(depth=depth, verbose=verbose > 0, tensors=tensors)
         if not quiet and (chosen == TERMINAL or output is not None):
             _import_meanwhile("auditor.formats.terminal")
+        if verbose > 1 and not quiet:
+            print_requests()
         tell = talk(quiet=quiet)
         outcomes: list[Report | Unaudited] = []
         for model in requested(models):
