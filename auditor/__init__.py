@@ -18,6 +18,7 @@ from auditor.audit.pipeline import audit, diff, examine, explain
 from auditor.errors import AuditError, CheckpointError, Reason, SourceError, UsageError
 from auditor.reconciler import Finding, ModuleRow, Severity
 from auditor.report import Expected, Observed, Report, Unaudited
+from auditor.request import AuditRequest
 
 if TYPE_CHECKING:
     from auditor.audit.claiming import Claim, claim
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "AuditError",
+    "AuditRequest",
     "CheckpointError",
     "Claim",
     "Comparison",

@@ -6,6 +6,7 @@ from threading import Thread
 from typing import Annotated
 
 import typer
+from msgspec.structs import replace
 
 from auditor.audit.expected import require_known_class, require_oracle
 from auditor.audit.pipeline import audit
@@ -18,6 +19,7 @@ from auditor.cli.console import (
     VerboseOption,
     exit_code,
     guarded,
+    print_requests,
     requested,
     talk,
 )
@@ -35,6 +37,7 @@ from auditor.errors import Reason, UsageError
 from auditor.formats.registry import FORMATS, TERMINAL
 from auditor.reconciler.ignore import KINDS, Ignore
 from auditor.report import Report, Unaudited
+from auditor.request import AuditRequest
 
 
 def check(  # noqa: PLR0913 - one parameter for each option
@@ -180,7 +183,7 @@ def check(  # noqa: PLR0913 - one parameter for each option
     ] = None,
     source: SourceOption = SourceChoice.HUB,
     token: TokenOption = None,
-    verbose: VerboseOption = False,
+    verbose: VerboseOption = 0,
     quiet: QuietOption = False,
 ) -> None:
     """Audit checkpoints: what their files store against what their configs imply."""
@@ -194,33 +197,35 @@ def check(  # noqa: PLR0913 - one parameter for each option
         rows = counted_depth(chosen, depth)
         if tensors:
             require_format_of_tensors(chosen)
-        show = Shown(depth=depth, verbose=verbose, tensors=tensors)
+        show = Shown(depth=depth, verbose=verbose > 0, tensors=tensors)
         if not quiet and (chosen == TERMINAL or output is not None):
             _import_meanwhile("auditor.formats.terminal")
+        if verbose > 1 and not quiet:
+            print_requests()
+        request = AuditRequest(
+            model="",
+            target=target,
+            source=source.value,
+            token=token,
+            depth=rows,
+            ignore=ignored,
+            oracle=oracle,
+            torch_copies=torch_copies,
+            variant=variant,
+            companions=companions,
+            values=values,
+            statistics=statistics,
+            values_budget=values_budget,
+            base=base,
+            verify=verify,
+            verify_against=verify_against,
+            config=config,
+        )
         tell = talk(quiet=quiet)
         outcomes: list[Report | Unaudited] = []
         for model in requested(models):
             try:
-                outcome = audit(
-                    model,
-                    target=target,
-                    source=source.value,
-                    token=token,
-                    depth=rows,
-                    ignore=ignored,
-                    oracle=oracle,
-                    torch_copies=torch_copies,
-                    variant=variant,
-                    companions=companions,
-                    values=values,
-                    statistics=statistics,
-                    values_budget=values_budget,
-                    base=base,
-                    verify=verify,
-                    verify_against=verify_against,
-                    config=config,
-                    say=tell,
-                )
+                outcome = audit(replace(request, model=model), say=tell)
             except UsageError as error:
                 outcome = Unaudited(requested=model, reason=Reason.BAD_REQUEST, detail=str(error))
             form_now = chosen if output is None else TERMINAL

@@ -62,8 +62,15 @@ FileOption = Annotated[
     typer.Option("--output", "-o", metavar="FILE", show_default=False, help="Write it there."),
 ]
 VerboseOption = Annotated[
-    bool,
-    typer.Option("--verbose", "-v", help="Every name of each finding, and every row of the table."),
+    int,
+    typer.Option(
+        "--verbose",
+        "-v",
+        count=True,
+        show_default=False,
+        help="Every name of each finding, and every row of the table; -vv: each request as well, "
+        "on standard error.",
+    ),
 ]
 
 
@@ -85,6 +92,20 @@ def talk(*, quiet: bool) -> Callable[[str], None]:
     from auditor.downloader.waits import Talk, Waits  # noqa: PLC0415 - --help needs neither
 
     return Talk(say, Waits(_stderr.count_down), _stderr.show)
+
+
+def print_requests() -> None:
+    """Print each HTTP request as it ends: path, range, status, bytes, milliseconds and purpose."""
+    import logging  # noqa: PLC0415 - --help needs none
+
+    class Printer(logging.Handler):
+        def emit(self, record: logging.LogRecord) -> None:
+            say(record.getMessage())
+
+    log = logging.getLogger("auditor.requests")
+    log.propagate = False
+    log.setLevel(logging.DEBUG)
+    log.handlers = [Printer()]
 
 
 class _Stderr:

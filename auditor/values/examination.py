@@ -16,6 +16,7 @@ from auditor.messages import listed
 from auditor.reconciler.ignore import Ignore
 from auditor.reconciler.tensor_values import ValuesRead
 from auditor.report import Report, Unaudited
+from auditor.request import AuditRequest
 from auditor.tensors import StoredTensor
 from auditor.values.adding import without_headers_alone
 from auditor.values.base_files import BaseReader
@@ -32,32 +33,26 @@ def require_numpy() -> None:
         raise UsageError(f"--values needs numpy: {INSTALL}")
 
 
-def values_reader(  # noqa: PLR0913 - one keyword for each choice a caller has
-    *,
-    numbers: bool,
-    statistics: bool,
-    budget: str | None,
-    base: str | None,
-    source: str,
-    token: str | None,
-    say: Callable[[str], None],
-) -> "ValuesReader":
-    """What looks at numbers, and at files beside a base's.
+def values_reader(request: AuditRequest, say: Callable[[str], None]) -> "ValuesReader":
+    """Return what reads numbers, and compares files with a base's.
 
-    Raises UsageError without numpy where numbers are asked for, and for a budget that is not one.
+    Raises UsageError if numbers are asked for and numpy is not installed, or if the budget is not
+    a budget.
     """
+    base, source, token = request.base, request.source, request.token
     files = BaseReader(base, source=source, token=token, say=say)
-    if not numbers:
+    if not request.reads_values:
         return ValuesReader(files, None)
     require_numpy()
     beside: LookBeside | None = None
+    budget = request.values_budget
     if base is not None:
         from auditor.values.base_numbers import BaseNumbersReader  # noqa: PLC0415 - needs numpy
 
         of_base = BaseNumbersReader(base, parse_budget(budget), source=source, token=token, say=say)
         beside = of_base.beside
     of_models = NumbersOfModels(
-        statistics=statistics, budget=budget, token=token, say=say, beside=beside
+        statistics=request.statistics, budget=budget, token=token, say=say, beside=beside
     )
     return ValuesReader(files, of_models)
 

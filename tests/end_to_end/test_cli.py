@@ -63,6 +63,20 @@ def test_the_first_command_of_the_readme_is_clean_and_costs_three_requests(
     assert [r for r in hub.log if r.origin == "hub" and r.authorization]
 
 
+@pytest.mark.usefixtures("chinese")
+def test_vv_prints_a_line_for_each_request_and_no_secret(hub: Hub, hub_env) -> None:
+    hub.grant(TOKEN)
+    done = run(CHINESE, "-vv", "--format", "json", env=hub_env | {"HF_TOKEN": TOKEN})
+    lines = [line for line in done.stderr.splitlines() if line.startswith("audit: GET http://")]
+    assert len(lines) == len(hub.log) == json.loads(done.stdout)["fetched"]["requests"]
+    assert {record.path.partition("?")[0] in " ".join(lines) for record in hub.log} == {True}
+    assert any("bytes=0-40959 206," in line and "model.safetensors" in line for line in lines)
+    assert any("the listing" in line for line in lines)
+    assert all("?" not in line and TOKEN not in line for line in lines)
+    done = run(CHINESE, "-v", "--format", "json", env=hub_env)
+    assert "GET" not in done.stderr
+
+
 def _schema() -> dict:
     folder = Path(auditor.formats.__file__).parent
     return json.loads((folder / "report.schema.json").read_text())
