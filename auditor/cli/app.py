@@ -7,6 +7,7 @@ import sys
 import threading
 from collections.abc import Callable
 from importlib import import_module
+from types import ModuleType
 from typing import Annotated, Any, NamedTuple
 
 import typer
@@ -117,15 +118,25 @@ def _app(args: list[str]) -> typer.Typer:
     made.callback()(_audit)
     called = args[:1] if args and args[0] in COMMANDS else ()
     for name in called or COMMANDS:
-        function = function_of(name) if called or completing else _listed
-        made.command(name, help=COMMANDS[name].help if function is _listed else None)(function)
+        if called or completing:
+            made.command(name, epilog=_epilog_of(name))(function_of(name))
+        else:
+            made.command(name, help=COMMANDS[name].help)(_listed)
     return made
 
 
 def function_of(command: str) -> Callable[..., None]:
-    module = import_module(f"auditor.cli.{COMMANDS[command].module}")
-    function: Callable[..., None] = getattr(module, command.replace("-", "_"))
+    function: Callable[..., None] = getattr(_module_of(command), command.replace("-", "_"))
     return function
+
+
+def _epilog_of(command: str) -> str | None:
+    """The text below the options in a command's help; None if its module has no EPILOG."""
+    return getattr(_module_of(command), "EPILOG", None)
+
+
+def _module_of(command: str) -> ModuleType:
+    return import_module(f"auditor.cli.{COMMANDS[command].module}")
 
 
 def _listed() -> None:
