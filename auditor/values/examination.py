@@ -4,12 +4,11 @@ import importlib.util
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from functools import partial
-from pathlib import Path
 
 from msgspec.structs import replace
 
 from auditor.checkpoint.snapshot import Fetched, Snapshot, Source
-from auditor.downloader.local_file import open_regular_file, read_all
+from auditor.downloader.local_file import open_regular_file
 from auditor.downloader.waits import Talk
 from auditor.errors import SourceError, UsageError
 from auditor.messages import listed
@@ -21,7 +20,7 @@ from auditor.values.adding import without_headers_alone
 from auditor.values.base_files import BaseReader
 from auditor.values.placing import place_tensors
 from auditor.values.sampling import LookBeside, Sampler, parse_budget
-from auditor.values.tokens import Tokens, read_tokens
+from auditor.values.tokens import known_tokens, unchecked_rows
 
 INSTALL = 'pip install "hf-audit[values]"'
 
@@ -133,9 +132,6 @@ class NumbersOfModels:
         return replace(outcome, unchecked=(*without_headers_alone(outcome), why))
 
 
-_LARGEST_TOKENIZER = 64 * 1024 * 1024  # bytes; that of Gemma 3 has 33 million
-
-
 def with_numbers(  # noqa: PLR0913 - what is read, how, and beside what
     outcome: Report | Unaudited,
     snapshot: Snapshot,
@@ -157,6 +153,7 @@ def with_numbers(  # noqa: PLR0913 - what is read, how, and beside what
         from auditor.values.findings import with_findings  # noqa: PLC0415 - likewise
         from auditor.values.local_numbers import NumbersReader  # noqa: PLC0415 - likewise
 
+        tokens = known_tokens(snapshot.companions)
         reader = NumbersReader(statistics=statistics, show=show)
         tensors = reader.read(placed)
         known = {one.name for one in tensors}
@@ -174,6 +171,7 @@ def with_numbers(  # noqa: PLR0913 - what is read, how, and beside what
                 *without_headers_alone(outcome),
                 *_unread_dtypes(unread),
                 *left_out,
+                *unchecked_rows(tokens, (one.tensor.name for one in placed)),
             ),
         )
         with ExitStack() as stack:
@@ -187,21 +185,9 @@ def with_numbers(  # noqa: PLR0913 - what is read, how, and beside what
                 bytes=LocalBytes(files),
             )
             evidence, new = beside(evidence) if beside else (evidence, ())
-            return with_findings(evidence, local_tokens(snapshot.folder), ignore, new)
+            return with_findings(evidence, tokens, ignore, new)
     except SourceError as error:
         return outcome.as_unaudited(error.reason, str(error))
-
-
-def local_tokens(folder: Path) -> Tokens:
-    """What the tokenizer in the folder has; files that are too large or not there say nothing."""
-
-    def content(name: str) -> bytes | None:
-        try:
-            return read_all(folder / name, _LARGEST_TOKENIZER)
-        except SourceError:
-            return None
-
-    return read_tokens(content)
 
 
 def _unread_dtypes(tensors: list[StoredTensor]) -> Iterator[str]:
