@@ -12,14 +12,19 @@ from pathlib import Path
 _FIELD = 36  # of /proc/thread-self/stat after the name: field 39 of proc(5), the CPU of a thread
 
 
+def cpu_count() -> int:
+    """The CPUs that this process may run on; all of the machine's if the system cannot tell."""
+    return len(_allowed()) or os.cpu_count() or 1
+
+
 def _allowed() -> set[int]:
-    """The CPUs that the calling thread may run on; none where the system does not say."""
-    with suppress(AttributeError, OSError):
+    """The CPUs that the calling thread may run on; empty if the system cannot tell."""
+    with suppress(AttributeError, OSError):  # Linux alone has the function
         return os.sched_getaffinity(0)
     return set()
 
 
-_ALL = _allowed()  # as this process was started
+_ALL = _allowed()  # at the start of this process
 
 
 @contextmanager
@@ -52,7 +57,7 @@ def _on(cpus: set[int]) -> Iterator[None]:
 
 def _move(cpus: set[int]) -> None:
     if cpus:
-        with suppress(OSError):
+        with suppress(AttributeError, OSError):
             os.sched_setaffinity(0, cpus)
 
 

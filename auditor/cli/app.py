@@ -13,7 +13,7 @@ from typing import Annotated, Any, NamedTuple
 import typer
 from typer.core import TyperGroup
 
-from auditor.audit.guard import crash
+from auditor.audit.guard import TOO_LITTLE_MEMORY, crash, is_lack_of_memory
 from auditor.cli.console import UNAUDITED, USAGE, guarded, say
 from auditor.errors import UsageError
 from auditor.formats.text import printable
@@ -189,6 +189,10 @@ def main() -> None:
     # The allocator of the HTTP library, which reads this when it is loaded, takes pages of 2 MiB
     # otherwise: 380 MB in place of 200 for a sweep at the Hub's distance, with its 220 threads.
     os.environ.setdefault("MIMALLOC_ALLOW_THP", "0")
+    # It would reserve 1 GiB of address space, or so much of a limit that nothing else has room.
+    os.environ.setdefault("MIMALLOC_ARENA_RESERVE", "16M")
+    # numpy's linear algebra, of which nothing large is asked: each of its threads reserves 40 MiB.
+    os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     prepare_streams()
     args = sys.argv[1:]
     try:
@@ -201,11 +205,8 @@ def main() -> None:
     except typer.TyperException as error:
         say(_in_a_line(error, args[0] if args and args[0] in COMMANDS else "check"))
         code = error.exit_code
-    except MemoryError:
-        say("out of memory: nothing more could be audited")
-        code = UNAUDITED
     except Exception as error:  # noqa: BLE001 - a model has its own guard; this is around the rest
-        say(crash(error))
+        say(f"too little memory: {TOO_LITTLE_MEMORY}" if is_lack_of_memory(error) else crash(error))
         code = UNAUDITED
     if args[:1] == ["sweep"] and any(one.name == "audit" for one in threading.enumerate()):
         # Threads of audit_threads.py still read. Ending in order, Python would go before the HTTP

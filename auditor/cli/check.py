@@ -1,5 +1,7 @@
 """The `audit check` command, which plain `audit MODEL` is short for."""
 
+import os
+from contextlib import suppress
 from functools import partial
 from importlib import import_module
 from pathlib import Path
@@ -204,7 +206,8 @@ def check(  # noqa: PLR0913 - one parameter for each option
         if tensors:
             require_format_of_tensors(chosen)
         show = Shown(depth=depth, verbose=verbose, tensors=tensors)
-        if not quiet and (chosen == TERMINAL or output is not None):
+        is_table_shown = not quiet and (chosen == TERMINAL or output is not None)
+        if is_table_shown and not all(map(os.path.lexists, models)):
             _import_meanwhile("auditor.formats.terminal")
         audited = partial(
             audit,
@@ -242,6 +245,7 @@ def check(  # noqa: PLR0913 - one parameter for each option
 
 
 def _import_meanwhile(name: str) -> None:
-    """Import what the end will need while the beginning waits for the network."""
-    # No daemon: an interpreter that ends in the middle of an import may crash.
-    Thread(target=import_module, args=(name,)).start()
+    """Import a module that the end needs while the beginning waits for the network."""
+    with suppress(RuntimeError):  # no thread can be started; the module is imported in the end
+        # No daemon: an interpreter that ends in the middle of an import may crash.
+        Thread(target=import_module, args=(name,)).start()

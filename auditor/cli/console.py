@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Annotated, BinaryIO, NoReturn, TextIO
 
 import typer
 
+from auditor.audit.guard import TOO_LITTLE_MEMORY
 from auditor.cli.signals import Stopped
 from auditor.errors import FixError, Reason, StoreError, UsageError
 from auditor.formats.text import printable
@@ -126,9 +127,14 @@ def outcomes_of(
     for name, fault in _requested(models):
         is_empty = False
         try:
-            yield _bad_request(name, fault) if fault else audited(name)
+            outcome = _bad_request(name, fault) if fault else audited(name)
         except UsageError as error:
-            yield _bad_request(name, str(error))
+            outcome = _bad_request(name, str(error))
+        except MemoryError:
+            outcome = Unaudited(
+                requested=name, reason=Reason.TOO_LITTLE_MEMORY, detail=TOO_LITTLE_MEMORY
+            )
+        yield outcome
     if is_empty:
         raise UsageError("standard input holds no model")
 
