@@ -5,8 +5,10 @@ import signal
 import time
 from types import FrameType
 
-# What a terminal, a service manager and a hang-up send.
-_ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+# Sent by a terminal, a service manager and a hang-up; Windows has no hang-up.
+_ENDING = tuple(
+    getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGHUP") if hasattr(signal, name)
+)
 _INSISTS = 1.0  # seconds after which a second Ctrl-C is a person's, and not the first one's echo
 
 
