@@ -221,7 +221,7 @@ def exit_code(outcome: Report | Unaudited, fail_on: FailOn) -> int:
 
 @contextmanager
 def guarded() -> Iterator[None]:
-    """What ends a run early ends it with one line and the right code."""
+    """End the command with one line and the right exit code if an error or a signal ends it."""
     try:
         yield
     except UsageError as error:
