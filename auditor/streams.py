@@ -15,6 +15,7 @@ WRITE_FAULTS = frozenset(
 
 # Characters of a line that names a model: a path on Linux has 4,096 bytes at most.
 LONGEST_LINE = 4096
+_EXPECTED = "expected one model on each line; separate the models by line breaks"
 
 
 class Line(NamedTuple):
@@ -36,10 +37,9 @@ def lines_of(stream: TextIO) -> Iterator[Line]:
             return
         fault = ""
         if len(piece) > LONGEST_LINE:
-            fault = (
-                f"line {number:,} has more than {LONGEST_LINE:,} characters, expected one model "
-                "on each line; separate the models by line breaks"
-            )
+            fault = f"line {number:,} has more than {LONGEST_LINE:,} characters, {_EXPECTED}"
+        elif "\0" in piece:
+            fault = f"line {number:,} has a zero byte, {_EXPECTED}"
         yield Line(number, piece.strip(), fault)
         while piece and not piece.endswith("\n"):
             piece = stream.readline(LONGEST_LINE)

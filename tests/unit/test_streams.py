@@ -22,7 +22,7 @@ class CountedStream(io.StringIO):
 
 LINES = st.lists(
     st.one_of(
-        st.text(st.characters(exclude_characters="\r\n"), max_size=20),
+        st.text(st.characters(exclude_characters="\r\n\0"), max_size=20),
         st.integers(LONGEST_LINE - 2, 3 * LONGEST_LINE).map(lambda length: "x" * length),
     )
 )
@@ -56,3 +56,8 @@ def test_a_line_without_an_end_is_refused_before_more_of_it_arrives():
     with os.fdopen(reading) as stream, os.fdopen(writing, "w") as pipe:
         print("\0" * (2 * LONGEST_LINE), end="", file=pipe, flush=True)
         assert "more than 4,096 characters" in next(lines_of(stream)).fault
+
+
+def test_a_list_that_is_separated_by_zero_bytes_is_refused():
+    [line] = lines_of(io.StringIO("a/b\0c/d\0"))
+    assert line.fault.startswith("line 1 has a zero byte, expected one model on each line")
