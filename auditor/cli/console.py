@@ -12,13 +12,14 @@ from typing import TYPE_CHECKING, Annotated, BinaryIO, NoReturn, TextIO
 
 import typer
 
+from auditor.audit.guard import TOO_LITTLE_MEMORY
 from auditor.cli.signals import Stopped
 from auditor.errors import FixError, Reason, StoreError, UsageError
 from auditor.formats.text import printable
 from auditor.messages import quoted
 from auditor.reconciler.findings import Severity
 from auditor.report import Report, Unaudited
-from auditor.streams import WRITE_FAULTS, discard
+from auditor.streams import WRITE_FAULTS, discard, lines_of
 from auditor.writing import replacing
 
 if TYPE_CHECKING:
@@ -136,18 +137,45 @@ class _Stderr:
 _stderr = _Stderr()
 
 
-def requested(models: Sequence[str]) -> Iterator[str]:
-    """The models as the user named them; `-` stands for the lines of standard input.
+def outcomes_of(
+    models: Sequence[str], audited: Callable[[str], Report | Unaudited]
+) -> Iterator[Report | Unaudited]:
+    """Audit each model in the order given; `-` stands for the lines of standard input.
 
-    Raises UsageError at the end where there was none.
+    A model that cannot be requested has an outcome too. Raises UsageError if there is no model.
     """
-    found = 0
-    for model in models:
-        for one in filter(None, map(str.strip, sys.stdin)) if model == "-" else (model,):
-            found += 1
-            yield one
-    if not found:
+    is_empty = True
+    for name, fault in _requested(models):
+        is_empty = False
+        try:
+            outcome = _bad_request(name, fault) if fault else audited(name)
+        except UsageError as error:
+            outcome = _bad_request(name, str(error))
+        except MemoryError:
+            outcome = Unaudited(
+                requested=name, reason=Reason.TOO_LITTLE_MEMORY, detail=TOO_LITTLE_MEMORY
+            )
+        yield outcome
+    if is_empty:
         raise UsageError("standard input holds no model")
+
+
+def _bad_request(name: str, detail: str) -> Unaudited:
+    return Unaudited(requested=name, reason=Reason.BAD_REQUEST, detail=detail)
+
+
+def _requested(models: Sequence[str]) -> Iterator[tuple[str, str]]:
+    """Yield each model's name, and why it cannot be audited ("" if it can)."""
+    for model in models:
+        if model != "-":
+            yield model, ""
+            continue
+        try:
+            for line in lines_of(sys.stdin):
+                if line.fault or line.text:
+                    yield ("standard input", line.fault) if line.fault else (line.text, "")
+        except OSError as error:
+            yield "standard input", f"it cannot be read: {error.strerror or error}"
 
 
 def terminal() -> tuple[int, bool]:
@@ -214,7 +242,7 @@ def exit_code(outcome: Report | Unaudited, fail_on: FailOn) -> int:
 
 @contextmanager
 def guarded() -> Iterator[None]:
-    """What ends a run early ends it with one line and the right code."""
+    """End the command with one line and the right exit code if an error or a signal ends it."""
     try:
         yield
     except UsageError as error:

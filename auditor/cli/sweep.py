@@ -26,6 +26,7 @@ from auditor.cli.signals import Stopped
 from auditor.downloader.fetching import reading_variables
 from auditor.errors import SourceError, UsageError
 from auditor.messages import quoted
+from auditor.streams import lines_of
 
 if TYPE_CHECKING:
     from auditor.sweep.progress import Progress
@@ -242,9 +243,7 @@ def _settings(source: str | None, asked: dict[str, Any]) -> "SweepSettings":
         return settings.read_sweep_settings(Path(source))
     ids: tuple[str, ...] = ()
     if source == "-":
-        ids = settings.ids_of(sys.stdin)
-        if not ids:
-            raise UsageError("standard input holds no model")
+        ids = settings.ids_of(lines_of(sys.stdin), "standard input")
     elif source:
         ids = settings.ids_in(Path(source))
     found = settings.selection_of(settings.AskedModels(**asked), ids)

@@ -3,12 +3,14 @@
 import csv
 import json
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
 
 import jsonschema
 import pytest
+from support import running
 from support.hub import Hub, Sparse
 from support.running import AUDIT
 from support.running import run_installed as run
@@ -18,7 +20,11 @@ from support.sweep_models import healthy
 import auditor.formats
 from auditor.checkpoint.selecting import CONFIG, WEIGHTS
 from auditor.checkpoint.snapshot import Snapshot
+from auditor.cli.app import COMMANDS
+from auditor.cli.console import FailOn
 from auditor.downloader.fetching import fetch
+from auditor.formats.registry import FORMATS
+from auditor.reconciler.ignore import KINDS
 
 CHINESE = "google-bert/bert-base-chinese"
 TOKEN = "hf_" + "t" * 34
@@ -221,6 +227,22 @@ def test_help_says_which_extra_an_option_needs(command: str, extra: str) -> None
 
 
 COMMAND_LINE = {"typer", "annotated_doc", "shellingham", "msgspec", "typing_extensions"}
+
+
+@pytest.mark.parametrize("columns", ["80", "100"])
+@pytest.mark.parametrize("command", COMMANDS)
+def test_the_help_of_a_command_cuts_no_word(command, columns):
+    shown = running.run(command, "--help", env={**os.environ, "COLUMNS": columns}).stdout
+    assert "--help" in shown
+    assert "\N{HORIZONTAL ELLIPSIS}" not in shown
+
+
+@pytest.mark.parametrize("columns", ["80", "100"])
+def test_the_help_of_check_has_the_whole_name_of_each_kind_and_format(columns):
+    shown = run("check", "--help", env={**os.environ, "COLUMNS": columns}).stdout
+    assert {*KINDS, *FORMATS, *FailOn} <= set(re.findall(r"[a-z]+(?:-[a-z]+)*", shown))
+
+
 RICH_HELP = {"rich", "markdown_it", "mdurl", "pygments", "attr", "attrs"}  # the panels of --help
 HUB = {"huggingface_hub", "pyreqwest"}
 
