@@ -15,8 +15,7 @@ from typer.core import TyperGroup
 from auditor.audit.guard import crash
 from auditor.cli.console import UNAUDITED, USAGE, guarded, say
 from auditor.errors import UsageError
-from auditor.formats.text import printable
-from auditor.messages import meant, quoted
+from auditor.messages import meant, printable, quoted
 from auditor.streams import prepare_streams
 from auditor.version import VERSION
 

@@ -14,8 +14,7 @@ import typer
 
 from auditor.cli.signals import Stopped
 from auditor.errors import FixError, Reason, StoreError, UsageError
-from auditor.formats.text import printable
-from auditor.messages import quoted
+from auditor.messages import printable, quoted
 from auditor.reconciler.findings import Severity
 from auditor.report import Report, Unaudited
 from auditor.streams import WRITE_FAULTS, discard
@@ -68,7 +67,7 @@ VerboseOption = Annotated[
 
 
 def say(line: str) -> None:
-    """A line on standard error; parts of it may come from strangers."""
+    """Write a line on standard error, escaped as one: no caller escapes parts of it."""
     _stderr.put(f"audit: {printable(line)}\n")
 
 
@@ -154,10 +153,11 @@ def write(path: Path, content: bytes) -> None:
         file.write(content)
 
 
-def put(text: str, output: Path | None) -> None:
-    """To standard output, or into a file."""
+def put(text: str, output: Path | None = None) -> None:
+    """Write what a format made, and escaped, to standard output or into a file."""
     if output is None:
         sys.stdout.write(text)
+        sys.stdout.flush()
     else:
         write(output, text.encode())
 

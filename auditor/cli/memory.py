@@ -1,6 +1,5 @@
 """The `audit memory` command: what a model takes loaded, with its cache, and in training."""
 
-import sys
 from enum import StrEnum
 from typing import Annotated
 
@@ -15,6 +14,7 @@ from auditor.cli.console import (
     TokenOption,
     exit_code,
     guarded,
+    put,
     requested,
     say,
     talk,
@@ -23,7 +23,6 @@ from auditor.cli.console import (
 from auditor.errors import Reason, UsageError
 from auditor.formats import memory as shown
 from auditor.formats.memory import COMMON_DTYPES
-from auditor.formats.text import printable
 from auditor.messages import meant, quoted
 from auditor.report import Report, Unaudited
 from auditor.tensors import DTYPE_BITS, FOUR_BIT, SPELT_DTYPES, dtype_as_stored
@@ -100,7 +99,7 @@ def memory(  # noqa: PLR0913 - one parameter for each option
                 text = shown.as_json(
                     outcome, dtypes=dtypes_shown, context=context, batch=batch, cache_dtype=cache
                 )
-                sys.stdout.write(text)
+                put(text)
             elif outcome.observed or outcome.expected:
                 text = shown.render(
                     outcome,
@@ -111,9 +110,9 @@ def memory(  # noqa: PLR0913 - one parameter for each option
                     width=width,
                     color=color,
                 )
-                sys.stdout.write(text)
+                put(text)
             if isinstance(outcome, Unaudited):
-                say(f"{printable(outcome.requested)}: {outcome.reason}: {outcome.detail}")
+                say(f"{outcome.requested}: {outcome.reason}: {outcome.detail}")
     raise typer.Exit(max(exit_code(outcome, FailOn.NEVER) for outcome in outcomes))
 
 

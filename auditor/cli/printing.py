@@ -10,11 +10,10 @@ import typer
 from msgspec import Struct
 
 from auditor.audit.guard import outcome_of
-from auditor.cli.console import only_ascii, say, terminal, write, writing
+from auditor.cli.console import only_ascii, put, say, terminal, write, writing
 from auditor.errors import Reason, UsageError
 from auditor.formats import View
 from auditor.formats.registry import FORMATS, TERMINAL, by_ending
-from auditor.formats.text import printable
 from auditor.messages import quoted
 from auditor.report import Report, Unaudited
 from auditor.tensors import Depth
@@ -83,13 +82,13 @@ def print_outcome(
             lambda detail: _crashed_text(outcome, detail, form, shown),
         )
         if not (shown.tensors and form == CSV):
-            sys.stdout.write(text)
+            put(text)
         if shown.tensors:
             outcome = _print_tensors(outcome, form)
         sys.stdout.flush()
         told = form == TERMINAL and bool(text)  # in the verdict
     if isinstance(outcome, Unaudited) and not told:
-        say(f"{printable(outcome.requested)}: {outcome.reason}: {printable(outcome.detail)}")
+        say(f"{outcome.requested}: {outcome.reason}: {outcome.detail}")
     return outcome
 
 
@@ -192,7 +191,7 @@ def _without_crashes(
     for outcome in outcomes:
         found = outcome_of(partial(_if_rendered, outcome, form, shown), partial(_crashed, outcome))
         if found is not outcome and isinstance(found, Unaudited):
-            say(f"{printable(found.requested)}: {found.reason}: {found.detail}")
+            say(f"{found.requested}: {found.reason}: {found.detail}")
         sound.append(found)
     return sound, rendered(sound, form, shown)
 

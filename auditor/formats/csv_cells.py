@@ -9,7 +9,7 @@ import io
 import re
 from collections.abc import Iterable, Mapping, Sequence
 
-from auditor.formats.text import printable
+from auditor.messages import printable
 
 Cell = str | int | float | None
 

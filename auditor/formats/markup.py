@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Mapping
 from xml.etree.ElementTree import Element, tostring
 
-from auditor.formats.text import printable
+from auditor.messages import printable
 
 Child = Element | str | None
 Attributes = Mapping[str, str | float | None]

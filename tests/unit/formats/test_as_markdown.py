@@ -11,7 +11,7 @@ from support.outcomes.examples import EXAMPLES, HOSTILE
 from auditor.formats import View
 from auditor.formats.as_markdown import as_it_is, code_span
 from auditor.formats.registry import FORMATS
-from auditor.formats.text import printable
+from auditor.messages import printable
 
 READER = MarkdownIt("commonmark", {"html": True}).enable(["table", "strikethrough"])
 NASTY = st.sampled_from(

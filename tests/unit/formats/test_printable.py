@@ -6,7 +6,8 @@ from hypothesis import strategies as st
 from rich.cells import cell_len
 from support.outcomes.examples import HOSTILE
 
-from auditor.formats.text import cut_middle, printable
+from auditor.formats.text import cut_middle
+from auditor.messages import printable
 
 TEXT = st.text(st.characters(exclude_categories=()))  # lone surrogates too
 
