@@ -117,3 +117,34 @@ def test_no_name_is_more_than_text_in_any_output(command, form, folders, env, tm
 def test_json_has_the_names_as_they_are(folders, env):
     done = run("check", "--format", "json", str(folders["tensors"]), env=env)
     assert set(HOSTILE_NAMES) <= names_in_json(done.stdout)
+
+
+ON_A_HUB = ("tensors", "config", "adapter", "pickle", "gguf", "type", "prefix")
+
+
+def test_no_name_is_more_than_text_in_the_reports_of_a_night(folders, hub, hub_env, tmp_path):
+    for kind in ON_A_HUB:
+        hub.add(f"org/{kind}", {one.name: one.read_bytes() for one in folders[kind].iterdir()})
+    ids = "".join(f"org/{kind}\n" for kind in (*ON_A_HUB, FOLDER_NAME))
+    swept = run("sweep", "-", "--store", "s.sqlite", env=hub_env, stdin=ids, cwd=tmp_path)
+    options = ("--night", swept.stderr.split("night ")[1][:10], "--sarif", "r.sarif", "-o", "out")
+    reported = run("report", "s.sqlite", *options, env=hub_env, cwd=tmp_path)
+    for done in (swept, reported):
+        assert (done.returncode in {1, 2, 3}, done.stdout) == (True, ""), done.stderr
+        assert_harmless_text(done.stderr)
+        assert "crashed" not in done.stderr
+    paths = [one for one in (tmp_path / "out").rglob("*") if one.is_file()]
+    assert {one.stem for one in paths} >= {"index", "models", "findings", "changes", "summary"}
+    assert sum(one.parent.name == "models" for one in paths) >= len(ON_A_HUB)
+    for path in (*paths, tmp_path / "r.sarif"):
+        READERS[path.suffix.removeprefix(".")](path.read_text("utf-8"))
+
+
+@pytest.mark.parametrize("form", ["terminal", "json"])
+def test_no_line_of_standard_input_is_more_than_text(form, env, tmp_path):
+    lines = "".join(f"{name}\n" for name in HOSTILE_NAMES)
+    for command in ("check", "memory"):
+        done = run(command, "--format", form, "-", env=env, stdin=lines, cwd=tmp_path)
+        assert done.returncode in {2, 3}
+        assert_harmless_text(done.stderr)
+        READERS[form](done.stdout)
