@@ -17,7 +17,7 @@ _MOST_PATTERNS = 30
 
 
 def files(outcomes: Sequence[Report | Unaudited], view: View) -> Mapping[str, str]:
-    """One text of all models."""
+    """Write all models into one text."""
     return {"report.md": "\n".join("\n".join(_model(outcome, view)) for outcome in outcomes)}
 
 

@@ -1,4 +1,4 @@
-"""Verdicts on claims, for people and as JSON: a line for each claim, and why it is wrong."""
+"""The verdicts on claims for people and as JSON: a line for each claim, and why it is wrong."""
 
 from collections.abc import Iterator, Sequence
 from typing import Any
@@ -82,7 +82,7 @@ def verdicts_as_json(model: str, verdicts: Sequence[Verdict]) -> str:
 
 
 def fields(model: str, verdict: Verdict) -> dict[str, Any]:
-    """A verdict as JSON has it."""
+    """Return a verdict as an object of JSON."""
     near = verdict.nearest
     return {
         "model": model,
