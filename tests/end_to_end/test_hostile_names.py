@@ -11,10 +11,12 @@ from itertools import product
 from typing import get_type_hints
 
 import pytest
+import typer
 from support.hostile_checkpoints import FOLDER_NAME, HOSTILE_NAMES, hostile_folders
-from support.output_readers import READERS, assert_harmless_text, names_in_json
+from support.output_readers import COMMAND, READERS, assert_harmless_text, names_in_json
 from support.running import run
 
+import auditor
 from auditor.cli.app import COMMANDS, function_of
 from auditor.formats.count_tables import TABLE_FORMATS
 from auditor.formats.registry import FORMATS
@@ -117,6 +119,36 @@ def test_no_name_is_more_than_text_in_any_output(command, form, folders, env, tm
 def test_json_has_the_names_as_they_are(folders, env):
     done = run("check", "--format", "json", str(folders["tensors"]), env=env)
     assert set(HOSTILE_NAMES) <= names_in_json(done.stdout)
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_no_value_of_an_option_is_more_than_text(command, folders, env, tmp_path):
+    folder = shutil.copytree(folders["prefix"], tmp_path / "model")
+    function = click_command(command)
+    options = [one for one in function.params if one.param_type_name == "option"]
+    models = [folder.name] if command not in {"architectures", "explain-finding", "sweep"} else []
+    models *= 2 if command == "diff" else 1
+    for option in (one for one in options if not one.is_flag):
+        given = (option.opts[0], FOLDER_NAME)
+        done = run(command, *given, "--", *models, env=env, cwd=tmp_path)
+        assert_harmless_text(done.stderr)
+        assert "crashed" not in done.stderr
+        assert_harmless_text(done.stdout)
+
+
+def click_command(name):
+    """The command as its library sees it, with all of its options."""
+    app = typer.Typer()
+    app.command(name)(function_of(name))
+    return typer.main.get_command(app)
+
+
+def test_the_objects_of_the_library_are_shown_as_one_harmless_line(folders):
+    for folder in folders.values():
+        assert repr(auditor.audit(str(folder))).isprintable()
+    compared = auditor.diff(str(folders["tensors"]), str(folders["config"]))
+    assert repr(compared).isprintable()
+    assert not COMMAND.search(repr(compared))
 
 
 ON_A_HUB = ("tensors", "config", "adapter", "pickle", "gguf", "type", "prefix")
