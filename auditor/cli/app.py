@@ -16,8 +16,7 @@ from typer.core import TyperGroup
 from auditor.audit.guard import TOO_LITTLE_MEMORY, crash, is_lack_of_memory
 from auditor.cli.console import UNAUDITED, USAGE, guarded, say
 from auditor.errors import UsageError
-from auditor.formats.text import printable
-from auditor.messages import meant, quoted
+from auditor.messages import meant, printable, quoted
 from auditor.streams import prepare_streams
 from auditor.version import VERSION
 

@@ -1,6 +1,5 @@
 """The `audit memory` command: what a model takes loaded, with its cache, and in training."""
 
-import sys
 from enum import StrEnum
 from functools import partial
 from typing import Annotated
@@ -18,6 +17,7 @@ from auditor.cli.console import (
     exit_code,
     guarded,
     outcomes_of,
+    put,
     say,
     talk,
     terminal,
@@ -25,7 +25,6 @@ from auditor.cli.console import (
 from auditor.errors import UsageError
 from auditor.formats import memory as shown
 from auditor.formats.memory import COMMON_DTYPES
-from auditor.formats.text import printable
 from auditor.messages import meant, quoted
 from auditor.report import Unaudited
 from auditor.tensors import DTYPE_BITS, FOUR_BIT, SPELT_DTYPES, dtype_as_stored
@@ -102,7 +101,7 @@ def memory(  # noqa: PLR0913 - one parameter for each option
                 text = shown.as_json(
                     outcome, dtypes=dtypes_shown, context=context, batch=batch, cache_dtype=cache
                 )
-                sys.stdout.write(text)
+                put(text)
             elif outcome.observed or outcome.expected:
                 text = shown.render(
                     outcome,
@@ -113,10 +112,9 @@ def memory(  # noqa: PLR0913 - one parameter for each option
                     width=width,
                     color=color,
                 )
-                sys.stdout.write(text)
+                put(text)
             if isinstance(outcome, Unaudited):
-                say(f"{printable(outcome.requested)}: {outcome.reason}: {outcome.detail}")
-            sys.stdout.flush()
+                say(f"{outcome.requested}: {outcome.reason}: {outcome.detail}")
     raise typer.Exit(code)
 
 

@@ -20,6 +20,7 @@ from auditor.cli.console import (
     TokenOption,
     is_terminal,
     keep_quiet,
+    put,
     say,
 )
 from auditor.cli.signals import Stopped
@@ -166,7 +167,7 @@ def sweep(  # noqa: PLR0913 - one parameter for each option
     )
     tell = keep_quiet if quiet else say
     if plan:
-        sys.stdout.write(_planned(settings, token, _progress(tell, quiet)))
+        put(_planned(settings, token, _progress(tell, quiet)))
         raise typer.Exit(CLEAN)
     try:
         swept = runner.sweep(
