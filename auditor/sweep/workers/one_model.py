@@ -28,7 +28,8 @@ from auditor.sweep.store.packing import Kept, Shared, compress_text, decompress_
 from auditor.sweep.store.reading import Recorded
 from auditor.sweep.workers.allowance import LARGE, Allowance, Bounds, ByteGate
 from auditor.sweep.workers.budget import Budget
-from auditor.sweep.workers.same_headers import Recent, audited, recorded
+from auditor.sweep.workers.recent import Recent
+from auditor.sweep.workers.same_headers import RememberedOutcome, audited, recorded
 
 T = TypeVar("T")
 
@@ -58,7 +59,7 @@ class Auditor:
         self._budget = budget
         self._shards = ThreadPoolExecutor(policy.shards)
         self._reads = ThreadPoolExecutor(policy.at_once)
-        self._outcomes, self._packed = Recent[Recorded](), Recent[Shared]()
+        self._outcomes, self._packed = Recent[RememberedOutcome](), Recent[Shared]()
         self._large, self._examining = ByteGate(0), ByteGate(LARGE)
         self._turn = Lock()
 
@@ -106,7 +107,7 @@ class Auditor:
         mine = self._turn.acquire(timeout=_TURN)  # else the one before takes too long
         try:
             shared = self._shared(snapshot)
-            record = audited(snapshot, shared.digest, self._outcomes)
+            record = audited(snapshot, self._outcomes)
             own = compress_text(dump_own(snapshot)) if fetched else None
         finally:
             if mine:

@@ -28,7 +28,7 @@ from auditor.sweep.store.packing import (
     merged_object,
 )
 from auditor.sweep.store.reading import SelectedModel
-from auditor.sweep.workers.same_headers import Recent
+from auditor.sweep.workers.recent import Recent
 
 OURS = ModelSelection(author="sweep")
 JSON = st.recursive(
