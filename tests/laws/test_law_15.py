@@ -123,8 +123,14 @@ def added(hub: Hub, models: list[Model]) -> tuple[str, dict[str, str]]:
 
 
 def compared(outcome: dict[str, Any]) -> dict[str, Any]:
-    """An outcome without what it cost, and without the spelling of the request."""
-    return {key: value for key, value in outcome.items() if key not in {"fetched", "requested"}}
+    """An outcome without what it cost, and without the spelling of the request.
+
+    Of a model that cannot be read, an audit does not know the id after renames and the commit.
+    """
+    left_out = {"fetched", "requested"}
+    if outcome["origin"] is None:
+        left_out |= {"model", "commit", "source"}
+    return {key: value for key, value in outcome.items() if key not in left_out}
 
 
 def audited(model: str, commit: str, *, companions: bool) -> dict[str, Any]:
