@@ -3,6 +3,7 @@
 import json
 from collections.abc import Mapping
 from itertools import count
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -138,19 +139,21 @@ def audited(model: str, commit: str, *, companions: bool) -> dict[str, Any]:
     return compared(json.loads(as_json.render(outcome)))
 
 
-def swept(store, selection: ModelSelection, *, companions: bool) -> dict[str, dict[str, Any]]:
+def swept(
+    store: Path, selection: ModelSelection, night: str, *, companions: bool
+) -> dict[str, dict[str, Any]]:
     policy = Policy(at_once=1, companions=companions)
-    runner.sweep(SweepSettings(selections=(selection,), policy=policy, output=Output(store=store)))
+    asked = SweepSettings(selections=(selection,), policy=policy, output=Output(store=store))
+    runner.sweep(asked, night=night)
     with Store.open(store) as opened:
-        night = opened.chosen(None)
-        return {one.model: compared(one.outcome) for one in opened.results(night.night)}
+        return {one.model: compared(one.outcome) for one in opened.results(night)}
 
 
-@settings(max_examples=30, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
     models=st.lists(MODELS, min_size=2, max_size=5),
     listed=st.booleans(),
-    companions=st.booleans(),
+    companions=st.lists(st.booleans(), min_size=1, max_size=3),
 )
 def test_a_sweep_and_audits_of_the_same_commits_agree(
     quick_hub, tmp_path_factory, models, listed, companions
@@ -158,7 +161,8 @@ def test_a_sweep_and_audits_of_the_same_commits_agree(
     author, commits = added(quick_hub, models)
     chosen = ModelSelection(author=author) if listed else ModelSelection(ids=tuple(commits))
     store = tmp_path_factory.mktemp("law") / "sweep.sqlite"
-    outcomes = swept(store, chosen, companions=companions)
-    assert outcomes.keys() == commits.keys()
-    for model, commit in commits.items():
-        assert outcomes[model] == audited(model, commit, companions=companions)
+    for night, beside in enumerate(companions):
+        outcomes = swept(store, chosen, f"n{night}", companions=beside)
+        assert outcomes.keys() == commits.keys()
+        for model, commit in commits.items():
+            assert outcomes[model] == audited(model, commit, companions=beside)
