@@ -3,6 +3,7 @@
 from enum import StrEnum
 from functools import cached_property
 from pathlib import Path
+from typing import NamedTuple
 
 from msgspec import Struct, field
 
@@ -40,6 +41,16 @@ class RepoFile(Observation, frozen=True, kw_only=True):
     blob_id: str | None = None
 
 
+class FileState(NamedTuple):
+    """A local file at one moment: equal at two moments if nobody replaced it or wrote to it."""
+
+    device: int
+    inode: int
+    size: int
+    modified: int  # ns
+    changed: int  # ns; unlike `modified`, no program can set it
+
+
 class WeightHeader(Observation, frozen=True, kw_only=True, dict=True):
     """What is read of one weight file: its header, and nothing of the data.
 
@@ -48,7 +59,7 @@ class WeightHeader(Observation, frozen=True, kw_only=True, dict=True):
     pointer, it holds only what shows it. Of another format `parts` has what its parser read.
     """
 
-    _aside = ("known",)
+    _aside = ("known", "state")
 
     name: str
     size: int | None  # of the whole file, in bytes
@@ -56,6 +67,7 @@ class WeightHeader(Observation, frozen=True, kw_only=True, dict=True):
     parts: tuple[FilePart, ...] = ()  # sorted, none touching another; no safetensors file has any
     # What `parsed` is, where the reader had to find it out; a torch file takes long to parse twice.
     known: Header | Table | CheckpointError | None = None
+    state: FileState | None = None  # of a local file, when the header was read
 
     @property
     def length(self) -> int:

@@ -15,6 +15,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import NamedTuple
 
+from auditor.checkpoint.snapshot import FileState
 from auditor.downloader.headers import Received
 from auditor.errors import Reason, SourceError
 from auditor.messages import quoted
@@ -28,6 +29,7 @@ _KINDS = (
     (stat.S_ISBLK, "a device"),
 )
 _CHANGED = "changed while it was read; try again"
+_REPLACED = "was replaced or changed since its header was read; run it again"
 
 BLOCK = 256 * 1024
 
@@ -40,7 +42,7 @@ class Extent(NamedTuple):
 
 
 class RegularFile:
-    """One open file, held to the size and the time of change that it had when it was opened.
+    """One open file, which must stay as it was when it was opened.
 
     Several threads may `read_into` at once: a pread moves no shared place.
     """
@@ -52,7 +54,7 @@ class RegularFile:
         if fault := _kind_fault(before):
             raise unreadable_file(path, fault)
         self.size = before.st_size
-        self._before = _identity(before)
+        self.state = _state(before)
 
     def read(self, span: Span) -> Received:
         """The span's bytes; the span ends at the file's end where it would pass it."""
@@ -96,23 +98,36 @@ class RegularFile:
             return stop if error.errno == errno.ENXIO else otherwise
 
     def require_unchanged(self) -> None:
-        """Raises SourceError where somebody wrote to the file since it was opened, or took it."""
-        if _identity(os.fstat(self._descriptor)) != self._before:
+        """Raise SourceError if somebody wrote to the file, or replaced it, since it was opened."""
+        if _state(os.fstat(self._descriptor)) != self.state:
             raise unreadable_file(self._path, _CHANGED)
 
 
-def _identity(status: os.stat_result) -> tuple[int, int]:
-    return status.st_size, status.st_mtime_ns
+def _state(status: os.stat_result) -> FileState:
+    return FileState(
+        device=status.st_dev,
+        inode=status.st_ino,
+        size=status.st_size,
+        modified=status.st_mtime_ns,
+        changed=status.st_ctime_ns,
+    )
 
 
 @contextmanager
-def open_regular_file(path: Path) -> Iterator[RegularFile]:
-    """The file, open; raises SourceError where it is not a regular file that may be read."""
+def open_regular_file(path: Path, expected: FileState | None = None) -> Iterator[RegularFile]:
+    """Open a file to read.
+
+    Raise SourceError if it is not a regular file that may be read, or if its state is not the
+    `expected` one.
+    """
     try:
         if fault := _kind_fault(path.stat()):  # opening a device can have effects of its own
             raise unreadable_file(path, fault)
         with open(path, "rb", buffering=0, opener=_open) as file:
-            yield RegularFile(path, file.fileno())
+            regular = RegularFile(path, file.fileno())
+            if expected is not None and regular.state != expected:
+                raise unreadable_file(path, _REPLACED)
+            yield regular
     except FileNotFoundError:
         raise unreadable_file(path, _absence(path)) from None
     except OSError as error:

@@ -167,7 +167,8 @@ class _Files:
 
     def header(self, file: RepoFile, first: int = FIRST_READ) -> WeightHeader:
         with open_regular_file(self._folder / file.name) as part:
-            return read_header(file.name, part.size, lambda span, _: part.read(span), first)
+            head = read_header(file.name, part.size, lambda span, _: part.read(span), first)
+            return replace(head, state=part.state)
 
     def part(self, file: RepoFile, span: Span) -> bytes:
         with open_regular_file(self._folder / file.name) as part:

@@ -1,13 +1,15 @@
-"""Where the bytes of each tensor are in the files of a folder. Pure."""
+"""Where the bytes of each tensor are in the files of a folder."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import NamedTuple
 
-from auditor.checkpoint.snapshot import Snapshot, WeightHeader
+from auditor.checkpoint.snapshot import FileState, Snapshot, WeightHeader
 from auditor.containers.gguf import GgufHeader
 from auditor.containers.safetensors import LENGTH_BYTES, Header
 from auditor.containers.weight_formats import Table
+from auditor.downloader.local_file import RegularFile, open_regular_file
 from auditor.errors import CheckpointError
 from auditor.messages import named
 from auditor.tensors import Span, StoredTensor
@@ -24,6 +26,7 @@ class Placed(NamedTuple):
     path: Path  # of the file; on the Hub relative to the repository
     span: Span  # of the file
     exponents: bool = False  # U8 whose bytes are exponents of scales, F8_E8M0
+    state: FileState | None = None  # of a local file, when its header was read
 
     @property
     def dtype(self) -> str | None:
@@ -44,7 +47,12 @@ def place_tensors(snapshot: Snapshot, folder: Path) -> tuple[tuple[Placed, ...],
             left_out.append(start)
             continue
         found = [
-            Placed(one, folder / head.name, Span(start + one.span.start, start + one.span.stop))
+            Placed(
+                one,
+                folder / head.name,
+                Span(start + one.span.start, start + one.span.stop),
+                state=head.state,
+            )
             for one in _tensors(head)
             if one.span is not None
         ]
@@ -54,6 +62,24 @@ def place_tensors(snapshot: Snapshot, folder: Path) -> tuple[tuple[Placed, ...],
             left_out.append(f"values of {beyond:,} tensors: {named(head.name)} ends before them")
         placed += sorted(inside, key=lambda one: (one.span, one.tensor.name))
     return tuple(_with_exponents(placed)), tuple(left_out)
+
+
+@contextmanager
+def open_files(placed: Iterable[Placed]) -> Iterator[Mapping[Path, RegularFile]]:
+    """Open the local files that hold the tensors.
+
+    Raise SourceError if a file is not the one whose header was read, or if it changes until it is
+    closed.
+    """
+    states = {one.path: one.state for one in placed}
+    with ExitStack() as stack:
+        files = {
+            path: stack.enter_context(open_regular_file(path, state))
+            for path, state in sorted(states.items())
+        }
+        yield files
+        for file in files.values():
+            file.require_unchanged()
 
 
 def _with_exponents(placed: list[Placed]) -> Iterator[Placed]:

@@ -93,7 +93,7 @@ _READ: Mapping[type[Struct], Mapping[str, Callable[[Any], object]]] = {
     },
     # Only --base, --values and --verify read digests.
     RepoFile: {"sha256": _nothing, "blob_id": _nothing},
-    # What the bytes of the record contain, parsed.
-    WeightHeader: {"known": _nothing},
+    # `known` is parsed from the bytes of the record; only --values reads the state of a file.
+    WeightHeader: {"known": _nothing, "state": _nothing},
     TextFile: {"known": _nothing},
 }
