@@ -15,7 +15,6 @@ from auditor.checkpoint.selecting import INDEX, WEIGHTS, select, select_config, 
 from auditor.checkpoint.snapshot import Snapshot, Source
 from auditor.checkpoint.snapshot_reader import load, load_own_and_shared
 from auditor.checkpoint.snapshot_writer import dump_own, dump_shared, fingerprint
-from auditor.companions.companion_files import companions_of
 from auditor.downloader import hub, local_folder
 from auditor.downloader.fetching import ignore_message, with_base_model
 from auditor.downloader.model_argument import HubModel
@@ -175,7 +174,7 @@ def unaudited_model(model: str, commit: str, reason: Reason, detail: str) -> Una
 
 
 def _stored(waiting: Waiting, *, companions: bool) -> Snapshot | None:
-    """Return the stored snapshot; None if there is none, or if it lacks the companions.
+    """Return the stored snapshot; None if there is none, or if it lacks companion files.
 
     An earlier audit read it from the Hub, so it costs nothing now.
     """
@@ -186,10 +185,14 @@ def _stored(waiting: Waiting, *, companions: bool) -> Snapshot | None:
         snapshot = load(content, name)
     else:
         snapshot = load_own_and_shared(content, decompress_text(waiting.shared), name)
-    if companions and snapshot.companions is None:
-        return None
-    beside = snapshot.companions if companions else None
-    return replace(snapshot, source=Source.HUB, companions=beside)
+    snapshot = replace(snapshot, source=Source.HUB)
+    if not companions:
+        return replace(snapshot, companions=None)
+    if snapshot.companions is not None:
+        return snapshot
+    names = {file.name for file in snapshot.files}
+    selected = with_companions(names, snapshot.model).companions
+    return None if selected else replace(snapshot, companions=selected)
 
 
 def _listing(waiting: Waiting) -> Listing | None:
@@ -204,7 +207,8 @@ def _listing(waiting: Waiting) -> Listing | None:
 def lacks_companion_sizes(listing: Listing) -> bool:
     """Whether companion files have no size, as in the list API; how much is read depends on it."""
     sizes = {file.name: file.size for file in listing.files}
-    return any(sizes[name] is None for name in companions_of(sizes))
+    selected = with_companions(sizes, listing.model_id).companions or ()
+    return any(sizes[name] is None for name in selected)
 
 
 class _FirstApart(Executor):
