@@ -131,7 +131,7 @@ def test_a_new_version_audits_what_is_stored_and_fetches_nothing(at_hub, setting
     faults = add(at_hub, 30)
     runner.sweep(settings(OURS), night="n1")
     newer = current_versions()._replace(catalogue="another")
-    monkeypatch.setattr(runner, "current_versions", lambda: newer)
+    monkeypatch.setattr(runner, "current_versions", lambda **_: newer)
     at_hub.reset_log()
     swept = runner.sweep(settings(OURS), night="n2")
     assert asked(at_hub) == {"/api/models"}
