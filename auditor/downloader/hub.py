@@ -92,10 +92,15 @@ def read_from_listing(  # noqa: PLR0913 - what is read, how, and what of it is h
     pool: Executor | None = None,
     early: "EarlyReads | None" = None,
     progress: Callable[[int, int], None] = lambda _done, _of: None,
+    patient: bool = False,
 ) -> Snapshot:
-    """The snapshot of a model whose files are known; `pool`, `progress` as `assemble` has."""
+    """Return the snapshot of a model whose files are known.
+
+    `pool` and `progress` are as in `assemble`. If `patient`, companion files are requested as often
+    as other files, and not once: nobody waits for the snapshot, but it is kept.
+    """
     selection = choose({file.name for file in listing.files}, listing.model_id)
-    files = _HubFiles(session, listing, early)
+    files = _HubFiles(session, listing, early, patient=patient)
     listed = Snapshot(
         model=listing.model_id,
         commit=listing.commit,
@@ -125,8 +130,14 @@ class _HubFiles:
     bounds: CompanionBounds | None = OF_HUB
 
     def __init__(
-        self, session: Session, listing: Listing, early: "EarlyReads | None" = None
+        self,
+        session: Session,
+        listing: Listing,
+        early: "EarlyReads | None" = None,
+        *,
+        patient: bool = False,
     ) -> None:
+        self.patient = patient
         self._session = session
         self._commit = listing.commit
         self._address = f"{endpoint()}/{listing.model_id}/resolve/{listing.commit}"
@@ -156,11 +167,11 @@ class _HubFiles:
         return self._session.get(self._url(file), take, span=span, commit=self._commit)
 
     def part(self, file: RepoFile, span: Span) -> bytes:
-        """Of one attempt: what stands beside the weights is worth no wait."""
+        """Read some of a companion file, in one attempt unless the reader is patient."""
         take = part_of_file(file, span, lambda _data, _size: span.stop)
         ranged = span if file.size != span.length else None
-        found = self._session.try_once(self._url(file), take, span=ranged, commit=self._commit)
-        return found.data
+        read = self._session.get if self.patient else self._session.try_once
+        return read(self._url(file), take, span=ranged, commit=self._commit).data
 
     def stop(self) -> None:
         self._session.stop()

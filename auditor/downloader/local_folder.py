@@ -158,6 +158,7 @@ class _Files:
     """Reads the files of one folder."""
 
     bounds: CompanionBounds | None = None
+    patient = False
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder

@@ -12,9 +12,10 @@ from hypothesis import strategies as st
 from msgspec import Struct
 from support.builders import safetensors_bytes
 from support.checkpoints import TINY, expect, stored_by
-from support.hub import Hub, Sparse
+from support.hub import Hub, ServerError, Sparse, TooMany
 
 from auditor import audit
+from auditor.downloader import retry
 from auditor.formats import as_json
 from auditor.sweep import runner
 from auditor.sweep.policy import Policy
@@ -166,3 +167,33 @@ def test_a_sweep_and_audits_of_the_same_commits_agree(
         assert outcomes.keys() == commits.keys()
         for model, commit in commits.items():
             assert outcomes[model] == audited(model, commit, companions=beside)
+
+
+@pytest.mark.parametrize("fault", [ServerError(), TooMany(reset=0)])
+def test_a_companion_file_that_fails_once_is_read_again(quick_hub, tmp_path, fault):
+    beside = frozenset(["generation_config.json"])
+    model = Model("plain", {}, 0, None, beside, gated=False)
+    author, commits = added(quick_hub, [model])
+    quick_hub.misbehave(path="*generation_config.json", fault=fault, times=1)
+    chosen = ModelSelection(author=author)
+    outcomes = swept(tmp_path / "sweep.sqlite", chosen, "n0", companions=True)
+    for name, commit in commits.items():
+        assert outcomes[name] == audited(name, commit, companions=True)
+        assert not any("generation_config" in line for line in outcomes[name]["unchecked"])
+
+
+def test_a_companion_file_that_always_fails_is_no_outcome_that_is_kept(
+    quick_hub, tmp_path, monkeypatch
+):
+    monkeypatch.setattr(retry, "FIRST_WAIT", 0.001)
+    beside = frozenset(["generation_config.json"])
+    model = Model("plain", {}, 0, None, beside, gated=False)
+    author, commits = added(quick_hub, [model])
+    quick_hub.misbehave(path="*generation_config.json", fault=ServerError())
+    chosen, store = ModelSelection(author=author), tmp_path / "sweep.sqlite"
+    [failed] = swept(store, chosen, "n0", companions=True).values()
+    assert failed["reason"] == "server-error"
+    quick_hub.behave()
+    for name, commit in commits.items():
+        outcomes = swept(store, chosen, "n1", companions=True)
+        assert outcomes[name] == audited(name, commit, companions=True)

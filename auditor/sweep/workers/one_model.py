@@ -139,7 +139,7 @@ class Auditor:
         if INDEX in names and WEIGHTS not in names:
             pool = self._shards
         choose = with_companions if companions else select
-        snapshot = hub.read_from_listing(model, listing, session, choose, pool=pool)
+        snapshot = hub.read_from_listing(model, listing, session, choose, pool=pool, patient=True)
 
         def config_of(base: HubModel) -> Snapshot:
             """Read the config of an adapter's base, within the allowance of the adapter."""

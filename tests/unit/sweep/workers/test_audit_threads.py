@@ -193,7 +193,8 @@ def test_the_config_of_a_model_is_read_beside_its_weights(companions, monkeypatc
     """In turn the first of the two reads would never see the second begin."""
     header, seen = threading.Event(), []
 
-    def read(model, _listing, _session, _choose, *, pool):
+    def read(model, _listing, _session, _choose, *, pool, patient):
+        assert patient
         if companions:
             pool.submit(header.wait, 10)
         config = pool.submit(header.wait, 10)
