@@ -1,4 +1,4 @@
-"""Reads of regular files: never blocks on a FIFO or a device, and notices a file that changes.
+"""Reads of regular files that never wait for a FIFO or a device, and notice a file that changes.
 
 Whole files are read block by block into memory that is used again, by pread and not by a memory
 map: a file that shrinks while it is mapped kills the process (SIGBUS), and a map that is read once
@@ -57,7 +57,7 @@ class RegularFile:
         self.state = _state(before)
 
     def read(self, span: Span) -> Received:
-        """The span's bytes; the span ends at the file's end where it would pass it."""
+        """Return the bytes of the span, up to the end of the file."""
         length = min(span.stop, self.size) - span.start
         data = os.pread(self._descriptor, max(length, 0), span.start)
         self.require_unchanged()
@@ -66,7 +66,7 @@ class RegularFile:
         return Received(data, self.size)
 
     def read_into(self, block: memoryview, at: int) -> None:
-        """Fill the block; raises SourceError where the file ends before, or fails to be read."""
+        """Fill the block; raise SourceError if the file ends before, or cannot be read."""
         try:
             done = 0
             while done < len(block):
@@ -79,7 +79,10 @@ class RegularFile:
             raise unreadable_file(self._path, detail) from None
 
     def extents(self, span: Span) -> Iterator[Extent]:
-        """What is stored and what is a hole of a span, in order; all stored where none can tell."""
+        """Yield the stored runs and the holes of a span, in order.
+
+        All of it counts as stored if the file system does not know its holes.
+        """
         at = span.start
         while at < span.stop:
             data = self._next(os.SEEK_DATA, at, span.stop, otherwise=at)
@@ -91,7 +94,7 @@ class RegularFile:
             at = hole
 
     def _next(self, whence: int, at: int, stop: int, *, otherwise: int) -> int:
-        """Where data, or a hole, is next before `stop`; `otherwise` where none can tell."""
+        """Return where data, or a hole, begins next before `stop`; `otherwise` if unknown."""
         try:
             return min(max(os.lseek(self._descriptor, at, whence), at), stop)
         except OSError as error:
@@ -135,7 +138,7 @@ def open_regular_file(path: Path, expected: FileState | None = None) -> Iterator
 
 
 def read_all(path: Path, limit: int) -> bytes:
-    """The whole file; raises SourceError where it has more than `limit` bytes."""
+    """Return the whole file; raise SourceError if it has more than `limit` bytes."""
     with open_regular_file(path) as file:
         if file.size > limit:
             detail = f"{quoted(str(path))} has {file.size:,} bytes; {limit:,} are the most read"

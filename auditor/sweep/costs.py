@@ -11,7 +11,7 @@ from auditor.sweep.workers.budget import spared
 
 
 class Quota(Struct, frozen=True, kw_only=True):
-    """What the Hub allows in five minutes."""
+    """The requests that one plan of the Hub allows in five minutes."""
 
     plan: str
     api: int  # requests
@@ -29,8 +29,8 @@ QUOTAS = (
     Quota(plan="Enterprise Plus", api=10_000, resolvers=100_000),
 )
 
-# Bytes that each thing takes. An entry of the list: a model of twenty files. A text: the mean of
-# 54 real config.json. A header: the first read of a weight file, and the redirect to it.
+# Bytes. An entry of the list: a model of twenty files. A text: the mean of 54 real config.json. A
+# header: the first read of a weight file, and the redirect to it.
 _ENTRY, _TEXT, _HEADER = 1_000, 1_500, FIRST_READ + 1_000
 
 # Bytes of a store for each model, its first night included: of 50 fine-tunes each of 19 usual types

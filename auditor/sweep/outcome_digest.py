@@ -55,7 +55,7 @@ def pipeline_files(package: Path = _PACKAGE) -> tuple[Path, ...]:
 
 
 def _modules(package: Path) -> dict[str, Path]:
-    """Each source of the package, by the name under which it is imported."""
+    """Return each source of the package by the name of its module."""
     found = {}
     for path in package.rglob("*.py"):
         parts = path.relative_to(package).with_suffix("").parts
@@ -64,7 +64,7 @@ def _modules(package: Path) -> dict[str, Path]:
 
 
 def _imported(source: str, modules: Iterable[str]) -> Iterator[str]:
-    """The names of modules of ours that a source may import; some are of no module but in one."""
+    """Yield names that a source may import: of modules, and of what modules define."""
     for base, names in _IMPORT.findall(source):
         yield base
         yield from (f"{base}.{name}" for name in re.findall(r"\w+", names))

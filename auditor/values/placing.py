@@ -1,4 +1,4 @@
-"""Where the bytes of each tensor are in the files of a folder."""
+"""The place of each tensor's bytes in the files of a folder."""
 
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
@@ -35,9 +35,9 @@ class Placed(NamedTuple):
 
 
 def place_tensors(snapshot: Snapshot, folder: Path) -> tuple[tuple[Placed, ...], tuple[str, ...]]:
-    """Every tensor of the audited files, by file and place; and what cannot be read, a line each.
+    """Return every tensor of the audited files, by file and place, and a line for each gap.
 
-    A tensor that ends behind its file is left out: the header is broken, and a finding says so.
+    A tensor that ends behind its file is left out: the header is broken, which is a finding.
     """
     placed: list[Placed] = []
     left_out: list[str] = []
@@ -83,10 +83,11 @@ def open_files(placed: Iterable[Placed]) -> Iterator[Mapping[Path, RegularFile]]
 
 
 def _with_exponents(placed: list[Placed]) -> Iterator[Placed]:
-    """The same, with scales of the microscaling formats told from other bytes: by what is beside.
+    """Yield the tensors, and mark U8 tensors that are scales of microscaling formats.
 
-    gpt-oss has X_scales beside X_blocks, compressed-tensors X.weight_scale beside X.weight_packed
-    of 4 or 6 bits, or beside an X.weight of 8.
+    The tensors beside a scale show what it is: gpt-oss has X_scales beside X_blocks,
+    compressed-tensors X.weight_scale beside X.weight_packed of 4 or 6 bits, or beside an X.weight
+    of 8.
     """
     dtypes = {one.tensor.name: one.tensor.dtype for one in placed}
     for one in placed:
@@ -106,7 +107,7 @@ def _tensors(head: WeightHeader) -> Iterable[StoredTensor]:
 
 
 def _data_start(head: WeightHeader) -> int | str:
-    """The byte that a file's spans count from, or why its numbers are not read."""
+    """Return the byte that a file's spans count from, or why its numbers are not read."""
     parsed, what = head.parsed, f"values of {named(head.name)}"
     match parsed:
         case Header():
