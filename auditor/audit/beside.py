@@ -14,7 +14,7 @@ from auditor.reconciler.repository_rules.repository_case import RepositoryCase
 if TYPE_CHECKING:
     from auditor.audit.outcome import ModelAudit
 
-_UNREAD = "companion files (tokenizer, generation config, chat template, processor): not read"
+_UNREAD = "companion files: tokenizer, generation config, chat template and processor are not read"
 
 # Files that show a folder to be a repository, and not weights alone that were fetched from one.
 _SHOW = ("README.md", "tokenizer", "vocab", "preprocessor_config", "processor_config")
