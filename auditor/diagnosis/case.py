@@ -50,6 +50,7 @@ class Undoing(Struct, frozen=True, kw_only=True):
     target: str | None = None  # another class to audit for
     renames: Mapping[str, str] = field(default_factory=dict)  # stored names, before and after
     fields: tuple[tuple[str, Any, Any], ...] = ()  # (key, declared, what the files hold)
+    undetermined: tuple[tuple[str, Any], ...] = ()  # (key, declared); no shape gives its value
     summary: str  # what is wrong, with numbers; `engine` adds how much it explains
     fix: str
     evidence: tuple[str, ...] = ()
