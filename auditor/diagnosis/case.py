@@ -72,6 +72,14 @@ class Case(Struct, frozen=True, kw_only=True, dict=True):
     tree: Callable[..., ClassTree | None]  # the closed form's, of a snapshot's config
     forms: Callable[[Snapshot], NameForms]  # of the names that its config implies
 
+    def once(self, key: str, make: Callable[[], _Kind]) -> _Kind:
+        """Return what `make` returns, which is computed once for a case."""
+        known: dict[str, Any] = vars(self).setdefault("_once", {})
+        if key not in known:
+            known[key] = make()
+        found: _Kind = known[key]
+        return found
+
     @cached_property
     def alarms(self) -> tuple[Finding, ...]:
         """But for those about a repository, which no change of names or sizes closes."""

@@ -26,17 +26,23 @@ _MOST_SHOWN = 12  # keys of a summary
 
 def undoings(case: Case) -> Iterator[Undoing]:
     """Yield the values of all keys with which no tensor differs."""
-    if case.report.expected is None or case.report.expected.by == "oracle" or case.is_strange:
-        return
-    if _of_adapters.is_adapter(case) or config_field.no_symptom(case):
-        return
-    solution = _solution(case)
+    solution = case.once(CAUSE, lambda: _solution(case))
     if solution is None or solution.remains.differ or _is_divided(case.config, solution.values):
         return
     yield from _undoing(case, solution)
 
 
+def fits(case: Case) -> bool:
+    """Whether the declared class fits with other values of its keys."""
+    solution = case.once(CAUSE, lambda: _solution(case))
+    return solution is not None and not solution.remains.differ
+
+
 def _solution(case: Case) -> JointSolution | None:
+    if case.report.expected is None or case.report.expected.by == "oracle" or case.is_strange:
+        return None
+    if _of_adapters.is_adapter(case) or config_field.no_symptom(case):
+        return None
     trials = config_field.trials_of(case)
     if as_it_is := config_field.tree_with(case, {}):
         trials.excuse(as_it_is)

@@ -38,7 +38,7 @@ Trees = Callable[[Mapping[str, Any]], ClassTree | None]  # of the config with th
 _MOST_ROUNDS = 12  # of plain lengths and of single changes, taken together
 _MOST_CANDIDATES = 120  # single changes that one round tries
 _MOST_INSTEAD = 2  # keys in the place of one: heads and groups for the width of a head
-_MOST_SECONDS = 1.5  # of processor time
+MOST_SECONDS = 1.0  # of processor time
 _MOST_NAMES = 20_000  # stored names up to which layers are compared one by one
 _HEAD_DIM = "head_dim"
 _LAYERS = re.compile(r"layers?$")
@@ -53,18 +53,25 @@ class JointSolution(NamedTuple):
     ambiguous: frozenset[str] = frozenset()  # paths in whose place another key could change
 
 
-def solve(config: Mapping[str, Any], trees: Trees, trials: Trials) -> JointSolution | None:
-    """Return the values that leave least; None if nothing follows from the config."""
-    return _Solver(config, trees, trials).solution()
+def solve(
+    config: Mapping[str, Any], trees: Trees, trials: Trials, seconds: float = MOST_SECONDS
+) -> JointSolution | None:
+    """Return the values that leave least; None if nothing follows from the config.
+
+    No single change is tried after so many seconds of processor time.
+    """
+    return _Solver(config, trees, trials, seconds).solution()
 
 
 class _Solver:
-    def __init__(self, config: Mapping[str, Any], trees: Trees, trials: Trials) -> None:
+    def __init__(
+        self, config: Mapping[str, Any], trees: Trees, trials: Trials, seconds: float
+    ) -> None:
         self._config = config
         self._trees = trees
         self._trials = trials
         self._votes: dict[str, int] = {}  # by path, the tensors that asked for its plain value
-        self._until = time.thread_time() + _MOST_SECONDS
+        self._until = time.thread_time() + seconds
 
     def solution(self) -> JointSolution | None:
         now = self._with({})
