@@ -166,7 +166,13 @@ def _diagnosis(one: Diagnosis) -> dict[str, Any]:
         "level": one.level,
         "summary": one.summary,
         "fix": one.fix,
-        "fields": {key: [finite(said), finite(found)] for key, said, found in one.fields},
+        "fields": {
+            **{key: [finite(declared), finite(held)] for key, declared, held in one.fields},
+            **{
+                key: {"declared": finite(declared), "determined": False}
+                for key, declared in one.undetermined
+            },
+        },
         "findings": one.findings,
         "evidence": one.evidence,
     }
