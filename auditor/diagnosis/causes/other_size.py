@@ -16,7 +16,13 @@ from auditor.diagnosis.case import Case, Undoing
 from auditor.diagnosis.causes import _of_adapters, config_field
 from auditor.diagnosis.changes import NULL, value_at, with_values
 from auditor.diagnosis.solving.candidates import WIDTHS, KeyChange
-from auditor.diagnosis.solving.joint import JointSolution, solve, stated_keys, undetermined
+from auditor.diagnosis.solving.joint import (
+    JointSolution,
+    is_heads,
+    solve,
+    stated_keys,
+    undetermined,
+)
 
 CAUSE = "other-size"
 _FEWEST = 3  # keys; fewer are a slip in the config, which config-field names
@@ -69,7 +75,8 @@ def _undoing(case: Case, solution: JointSolution) -> Iterator[Undoing]:
         if path not in open_keys and value != keys[path].value
     )
     lists = any(isinstance(change.value, list) for change in changes)
-    if len(changes) < (2 if open_keys else _FEWEST):
+    heads = any(is_heads(path.rpartition(".")[2]) for path in open_keys)
+    if len(changes) < (2 if heads else _FEWEST):
         if changes and (lists or case.is_large):  # else config_field names what fits as well
             yield config_field.undoing_of(case, changes)
         return

@@ -41,7 +41,7 @@ _MOST_INSTEAD = 2  # keys in the place of one: heads and groups for the width of
 MOST_SECONDS = 1.0  # of processor time
 _MOST_NAMES = 20_000  # stored names up to which layers are compared one by one
 _HEAD_DIM = "head_dim"
-_LAYERS = re.compile(r"layers?$")
+_LAYERS = re.compile(r"layers?$")  # of a key that is a number of layers
 
 
 class JointSolution(NamedTuple):
@@ -325,9 +325,12 @@ def _fitted_lists(
         declared = value_at(config, path)
         if type(declared) is not int or type(depth) is not int or not 1 < declared < 2**16:
             continue
+        if not _LAYERS.search(path):
+            continue
         within = value_at(config, path.rpartition(".")[0]) if "." in path else config
         for name, items in within.items() if isinstance(within, Mapping) else ():
-            if isinstance(items, list) and len(items) == declared and 0 < depth < 2**16:
+            by_layer = isinstance(items, list) and len(items) == declared and "layer" in name
+            if by_layer and 0 < depth < 2**16:
                 yield f"{path.rpartition('.')[0]}.{name}".lstrip("."), _of_length(items, depth)
 
 
