@@ -5,6 +5,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from auditor.fixing.json_edits import ABSENT, Edit
+from auditor.fixing.permissions import Need
 from auditor.fixing.plan import FileChange, Plan
 from auditor.formats.text import printable
 from auditor.messages import described, named, quoted
@@ -29,16 +30,27 @@ def _lines(plan: Plan) -> Iterator[str]:
     yield f"{model} · {plan.before.target}" if plan.before.target else model
     yield ""
     for cause in plan.causes:
-        yield f"{cause.cause}: {cause.summary}"
-        yield f"  to do: {cause.fix}"
+        yield f"{cause.undoing.cause}: {cause.undoing.summary}"
+        yield f"  to do: {cause.undoing.fix}"
+        yield from _needs(cause.needs, "allowed by")
     yield from _files(plan.changes)
     for left in plan.left:
-        yield (
-            f"cannot be fixed here: {left.cause}: {left.summary} ({left.why}); do: {left.instead}"
-        )
+        if left.needs:
+            yield f"needs your word: {left.cause}: {left.summary}"
+            yield from _needs(left.needs, "allow it with")
+        else:
+            yield (
+                f"cannot be fixed here: {left.cause}: {left.summary} ({left.why}); "
+                f"do: {left.instead}"
+            )
     if plan.causes or plan.changes or plan.left:
         yield ""
     yield from _verdict(plan)
+
+
+def _needs(needs: tuple[Need, ...], option: str) -> Iterator[str]:
+    for need in needs:
+        yield f"  {option} --allow {need.allow}: {need.consequence}"
 
 
 def _files(changes: tuple[FileChange, ...]) -> Iterator[str]:
@@ -132,15 +144,36 @@ def plan_as_json(plan: Plan, kept: tuple[str, ...] | None) -> dict[str, Any]:
         "applied": kept is not None,
         "kept": list(kept or ()),
         "causes": [
-            {"cause": one.cause, "summary": one.summary, "fix": one.fix} for one in plan.causes
+            {
+                "cause": one.undoing.cause,
+                "summary": one.undoing.summary,
+                "fix": one.undoing.fix,
+                **_needs_as_json(one.needs),
+            }
+            for one in plan.causes
         ],
         "left": [
-            {"cause": one.cause, "summary": one.summary, "why": one.why, "fix": one.instead}
+            {
+                "cause": one.cause,
+                "summary": one.summary,
+                "why": one.why,
+                "fix": one.instead,
+                **_needs_as_json(one.needs),
+            }
             for one in plan.left
         ],
         "files": [_file_as_json(change) for change in plan.changes],
         "before": {"verdict": plan.before.verdict, "findings": len(_alarms(plan.before))},
         "after": {"verdict": after.verdict, "findings": len(_alarms(after))},
+    }
+
+
+def _needs_as_json(needs: tuple[Need, ...]) -> dict[str, Any]:
+    """The tier of a cause; the options that allow its changes; and what the model would be then."""
+    return {
+        "tier": "needs-your-word" if needs else "safe",
+        "allow": [need.allow for need in needs],
+        "consequences": [need.consequence for need in needs],
     }
 
 
