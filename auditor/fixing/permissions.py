@@ -10,6 +10,8 @@ too, and no tensor shows it. So the tables here list what may be written; everyt
   size of a head or a tensor that has that size (a norm over each head).
 - `_DEPTHS`: more layers than declared are written, with the lists that have an entry for each
   layer. Fewer layers may be a part of a model, so they need the user's word.
+- A vocabulary of less than half or more than twice the size is that of another tokenizer, so the
+  config is that of another model.
 - A width (`hidden_size`) is in no table: head sizes and more follow from it.
 - Two lengths at once are the mark of a config of another size, and are not written either.
 """
@@ -54,6 +56,8 @@ _LENGTHS = frozenset(
         "shared_expert_intermediate_size", "relative_attention_num_buckets",
     }
 )  # fmt: skip
+_VOCABULARIES = frozenset({"vocab_size", "n_vocab"})
+_FACTOR = 2  # by which resized embeddings may differ
 _HEADS = frozenset(
     {
         "num_attention_heads", "num_key_value_heads", "n_head", "n_heads", "num_heads",
@@ -137,6 +141,8 @@ def needs_of_edits(
         name, path = edit.path[-1], ".".join(edit.path)
         if name in _SIZES:
             _require_determined(edit, determined)
+            if name in _VOCABULARIES:
+                _require_same_vocabulary(edit)
         elif name in _PLAIN_MODULES or _is_safe(edit) or _goes_with(edit, depths):
             continue
         elif name == _TIE and edit.after is True:
@@ -199,6 +205,15 @@ def _require_determined(edit: Edit, determined: Mapping[str, int]) -> None:
     path = ".".join(edit.path)
     if type(edit.after) is not int or determined.get(path) != edit.after:
         raise Unwritten(f"no stored shape determines {quoted(path)}: several values would fit")
+
+
+def _require_same_vocabulary(edit: Edit) -> None:
+    before, after = edit.before, edit.after
+    if type(before) is int and not before <= _FACTOR * after <= _FACTOR**2 * before:
+        raise Unwritten(
+            f"a vocabulary of {after:,} is not one of {before:,} with tokens added or taken away: "
+            "the config is that of another model"
+        )
 
 
 def _needs_of_sizes(changed: tuple[Edit, ...], config: Mapping[str, Any]) -> Iterator[Need]:

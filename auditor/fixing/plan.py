@@ -298,9 +298,14 @@ def _require_sound(after: Report | Unaudited) -> None:
 
 def _may_stay(finding: Finding) -> bool:
     """Whether a finding casts no doubt on names, numbers of layers and sizes."""
-    if isinstance(finding, ConfigContradiction):
-        return False
-    return is_of_repository(finding) or isinstance(finding, WrongDtype | Duplicate)
+    match finding:
+        case ConfigContradiction():
+            return False
+        case Duplicate(tensors=copies, of=others):  # else two files have a tensor of one name
+            return all(copy.name != other for copy, other in zip(copies, others, strict=True))
+        case WrongDtype():
+            return True
+    return is_of_repository(finding)
 
 
 # --- a config of another size ------------------------------------------------------------------
