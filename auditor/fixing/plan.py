@@ -24,7 +24,7 @@ from auditor.checkpoint.snapshot import Snapshot, TextFile
 from auditor.containers.manifest import ManifestEntry
 from auditor.containers.safetensors import LENGTH_BYTES, Header
 from auditor.diagnosis.case import UNCHANGED, Undoing, alarm_keys, composed
-from auditor.diagnosis.causes import config_field
+from auditor.diagnosis.causes import config_field, other_architecture
 from auditor.errors import CheckpointError
 from auditor.fixing.json_edits import Edit, json_edits
 from auditor.fixing.new_files import json_values, rebuilt_index
@@ -326,11 +326,11 @@ def _with_other_size(plan: Plan, audits: _Audits) -> Plan:
     left = Left(
         cause=_FIELD,
         summary="this is the config of another size",
-        why=f"the files determine that {each}; the other settings of a model of that size are in "
-        "no weight file",
+        why=f"in the files {each}; what else a model of that size has is in no weight file",
         instead="take the whole config.json of the model whose weights these are",
     )
-    return replace(plan, left=(left, *(one for one in plan.left if one.cause != _FIELD)))
+    others = (one for one in plan.left if one.cause not in {_FIELD, other_architecture.CAUSE})
+    return replace(plan, left=(left, *others))
 
 
 # --- files -------------------------------------------------------------------------------------

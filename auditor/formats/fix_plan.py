@@ -6,7 +6,7 @@ from typing import Any
 
 from auditor.fixing.json_edits import ABSENT, Edit
 from auditor.fixing.permissions import Need
-from auditor.fixing.plan import FileChange, Plan
+from auditor.fixing.plan import FileChange, Left, Plan
 from auditor.formats.text import printable
 from auditor.messages import described, named, quoted
 from auditor.reconciler.findings import Finding, Severity
@@ -35,17 +35,20 @@ def _lines(plan: Plan) -> Iterator[str]:
         yield from _needs(cause.needs, "allowed by")
     yield from _files(plan.changes)
     for left in plan.left:
-        if left.needs:
-            yield f"needs your word: {left.cause}: {left.summary}"
-            yield from _needs(left.needs, "allow it with")
-        else:
-            yield (
-                f"cannot be fixed here: {left.cause}: {left.summary} ({left.why}); "
-                f"do: {left.instead}"
-            )
+        yield from _left(left)
     if plan.causes or plan.changes or plan.left:
         yield ""
     yield from _verdict(plan)
+
+
+def _left(left: Left) -> Iterator[str]:
+    kind = "needs your word" if left.needs else "cannot be fixed here"
+    yield f"{kind}: {left.cause}: {left.summary}"
+    if left.needs:
+        yield from _needs(left.needs, "allow it with")
+        return
+    yield f"  why: {left.why}"
+    yield f"  to do: {left.instead}"
 
 
 def _needs(needs: tuple[Need, ...], option: str) -> Iterator[str]:
@@ -80,7 +83,12 @@ def _verdict(plan: Plan) -> Iterator[str]:
         yield f"{then}it audits clean" if plan.changes else "nothing to fix: it audits clean"
         return
     count = f"{len(alarms):,} finding{'' if len(alarms) == 1 else 's'}"
-    yield f"{then}{count} would be left:" if plan.changes else f"nothing here mends {count}:"
+    if plan.changes:
+        yield f"then {count} would be left:"
+    elif any(left.needs for left in plan.left):
+        yield f"{count} would stay without your word:"
+    else:
+        yield f"nothing here mends {count}:"
     for finding in alarms[:_SHOWN]:
         yield f"  {finding.kind}: {finding.reason}"
     if len(alarms) > _SHOWN:

@@ -3,7 +3,8 @@
 An axis of `V` rows, or a list of `N` layers, has one unknown key, and its length says its value.
 An axis of `H*d` rows has two: a model of twice the heads, half as wide, stores the same tensors.
 It determines `H` only after another axis has determined `d`. A length that several values of the
-key give, such as `floor(I/P)`, determines nothing.
+key give, such as `floor(I/P)`, determines nothing; where the declared image is a whole number of
+patches, `I/P`, so is the stored one.
 """
 
 from collections.abc import Iterator, Mapping
