@@ -13,7 +13,8 @@ too, and no tensor shows it. So the tables here list what may be written; everyt
 - A vocabulary of less than half or more than twice the size is that of another tokenizer, so the
   config is that of another model.
 - A width (`hidden_size`) is in no table: head sizes and more follow from it.
-- Two lengths at once are the mark of a config of another size, and are not written either.
+- Two sizes at once, a number of labels among them, are the mark of the config of another model,
+  and are not written either.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -153,8 +154,10 @@ def needs_of_edits(
             raise Unwritten(_COPIES)
         elif _LABELS.isdisjoint(edit.path) and name != _CLASSES:
             raise Unwritten(f"no stored shape determines {quoted(path)}")
-    if len(changed) > 1:
-        raise Unwritten(f"{listed([edit.path[-1] for edit in changed])} differ at once")
+    labels = ["num_labels"] if any(not _LABELS.isdisjoint(edit.path) for edit in edits) else []
+    differ = [*(edit.path[-1] for edit in changed), *labels]
+    if len(differ) > 1:
+        raise Unwritten(f"{listed(differ)} differ at once")
     yield from _needs_of_sizes(changed, config)
     yield from _needs_of_labels(edits, determined)
     yield from _needs_of_class(edits)

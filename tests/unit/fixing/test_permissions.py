@@ -89,10 +89,12 @@ def test_a_tie_is_removed_from_equal_copies():
     assert needs(flag("tie_word_embeddings", after=False), equal_copies=True) == []
 
 
-def test_two_sizes_at_once_are_those_of_another_model():
-    sizes = (Edit(("vocab_size",), 100, 90), Edit(("num_hidden_layers",), 4, 6))
+@pytest.mark.parametrize(
+    "other", [Edit(("num_hidden_layers",), 4, 6), Edit(("num_labels",), 2, 3)], ids=str
+)
+def test_two_sizes_at_once_are_those_of_another_model(other):
     with pytest.raises(Unwritten, match="differ at once"):
-        needs(*sizes)
+        needs(Edit(("vocab_size",), 100, 90), other)
 
 
 def test_lists_of_layers_go_with_the_number_of_layers():
