@@ -1,6 +1,6 @@
 """One model: what its config implies, what its files hold, and both compared."""
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
@@ -47,7 +47,7 @@ from auditor.reconciler.findings import BadConfig, BadIndex
 from auditor.reconciler.matching import shapes_of
 from auditor.reconciler.other_model import drafting_notes, listed_size_rule
 from auditor.reconciler.stored_form import expected_as_stored
-from auditor.report import Report, Unaudited, expected_side
+from auditor.report import Outcome, Report, Unaudited, expected_side
 from auditor.tensors import StoredTensor
 
 if TYPE_CHECKING:
@@ -108,6 +108,47 @@ def _implied_shapes(
     if found is None:
         return None
     return {one.name: one.shape for one in found.tensors if one.role is Role.PARAMETER}
+
+
+class SizeRead(NamedTuple):
+    """A size of the config, as it declares it, and as the stored shapes determine it."""
+
+    declared: int
+    stored: int
+
+
+def sizes_determined(
+    snapshot: Snapshot, options: Options, entry: ManifestEntry | None, given: Mapping[str, int]
+) -> dict[str, SizeRead]:
+    """The sizes in the config that the stored shapes leave no choice of, by path; some are `given`.
+
+    Return nothing if no closed form of the class is known, or nothing follows from the config.
+    """
+    from auditor.diagnosis.case import Case  # noqa: PLC0415 - with `diagnose`
+    from auditor.diagnosis.solving.determined import determined_sizes  # noqa: PLC0415 - likewise
+    from auditor.diagnosis.solving.keys import key_at  # noqa: PLC0415 - likewise
+
+    target = options.target
+    case = Case(
+        snapshot=snapshot,
+        report=Outcome.begin(snapshot, options.requested).as_report(None),
+        target=target,
+        classes=classes_of_type,
+        implied=partial(_implied_shapes, target=target, entry=entry),
+        tree=partial(_class_tree, target=target, entry=entry),
+        forms=partial(_name_forms, target=target, entry=entry),
+    )
+    try:
+        expected = case.tree(snapshot)
+        if expected is None:
+            return {}
+        found = determined_sizes(expected, case.holdings, given)
+    except CheckpointError:
+        return {}
+    return {
+        key_at(case.config, symbol.key, value).path: SizeRead(symbol.value, value)
+        for symbol, value in found.items()
+    }
 
 
 def _name_forms(snapshot: Snapshot, target: str | None, entry: ManifestEntry | None) -> "NameForms":

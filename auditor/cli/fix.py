@@ -23,6 +23,7 @@ from auditor.cli.console import (
 from auditor.errors import FixError, SourceError
 from auditor.fixing.carrying_out import finish_interrupted, is_interrupted
 from auditor.fixing.of_folder import FolderPlan, fix_folder, plan_for_folder
+from auditor.fixing.permissions import Allow
 from auditor.fixing.plan import Plan
 from auditor.formats import fix_plan
 from auditor.formats.json_values import json_text
@@ -60,6 +61,15 @@ def fix(  # noqa: PLR0913 - one parameter for each option
         str | None,
         typer.Option("--as", metavar="CLASS", show_default=False, help="The class to fix it for."),
     ] = None,
+    allow: Annotated[
+        list[Allow] | None,
+        typer.Option(
+            "--allow",
+            show_default=False,
+            help="Allow a change that needs your word; the plan names the option for each, and "
+            "says what the model would then be. May be given several times.",
+        ),
+    ] = None,
     form: Annotated[
         PlanFormat, typer.Option("--format", help="How to print the plan.")
     ] = PlanFormat.TERMINAL,
@@ -67,7 +77,8 @@ def fix(  # noqa: PLR0913 - one parameter for each option
 ) -> None:
     """Mend what is wrong in names, config and index of a checkpoint, never in its weights.
 
-    Prints what it would do, and does it with --apply. Never writes to the Hugging Face cache, to a
+    Prints what it would do, and does it with --apply. Writes only what the files determine, and
+    either closes all that it says or changes nothing. Never writes to the Hugging Face cache, to a
     link or to a file that has another name. Exit codes: 0 it is clean, or is now; 1 findings
     remain; 2 usage; 3 it cannot be done, and nothing has changed.
     """
@@ -77,7 +88,7 @@ def fix(  # noqa: PLR0913 - one parameter for each option
         place, tell = Path(folder), talk(quiet=quiet)
         _finish_earlier(place, apply=apply)
         try:
-            made = plan_for_folder(folder, target, tell)
+            made = plan_for_folder(folder, target, allow or (), tell)
         except SourceError as error:
             fail(UNAUDITED, f"{quoted(folder)}: {error.reason}: {error}")
         except OSError as error:

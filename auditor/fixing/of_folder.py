@@ -1,7 +1,8 @@
 """The fix of one folder: read it, plan, see if its files may be replaced, do it, read it again."""
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Collection
+from functools import partial
 from pathlib import Path
 
 from msgspec import Struct
@@ -10,6 +11,7 @@ from msgspec.structs import replace
 from auditor.audit.options import Options
 from auditor.audit.repository import only_model
 from auditor.checkpoint.filenames import FileSelection
+from auditor.checkpoint.selecting import with_companions
 from auditor.checkpoint.snapshot import Snapshot
 from auditor.containers.index import MAX_SHARDS
 from auditor.downloader import local_folder
@@ -17,7 +19,9 @@ from auditor.downloader.fetching import fetch
 from auditor.errors import FixError, UsageError
 from auditor.fixing.carrying_out import carry_out, is_interrupted
 from auditor.fixing.local_files import FileState, require_replaceable, states_in
+from auditor.fixing.permissions import Allow
 from auditor.fixing.plan import Plan, plan_fix
+from auditor.fixing.tied_copies import copies_are_equal
 from auditor.messages import quoted
 
 Say = Callable[[str], None]
@@ -33,15 +37,20 @@ class FolderPlan(Struct, frozen=True, kw_only=True):
     refused: str | None  # why its files are not to be replaced, whatever the plan
 
 
-def plan_for_folder(requested: str, target: str | None, say: Say) -> FolderPlan:
-    """What would be done. Raises UsageError for what is no folder, SourceError and OSError."""
+def plan_for_folder(
+    requested: str, target: str | None, allowed: Collection[Allow], say: Say
+) -> FolderPlan:
+    """Plan the fix of a folder; `allowed` has the changes that the user allows.
+
+    Raises UsageError if it is not a folder, SourceError and OSError if it cannot be read.
+    """
     folder = Path(requested)
     if not folder.is_dir():
         raise UsageError(
             f"audit fix takes a folder on this machine, and {quoted(requested)} is none"
         )
     seen = states_in(folder)  # before anything is read: what changes from now on is refused
-    snapshot = fetch(requested, say=say)
+    snapshot = _read(requested, say)
     entry = None
     if snapshot.manifest or snapshot.components:
         only = only_model(snapshot)
@@ -50,11 +59,23 @@ def plan_for_folder(requested: str, target: str | None, say: Say) -> FolderPlan:
             raise FixError(f"{quoted(requested)} {detail}")
         snapshot, entry = only.snapshot, only.entry
     options = Options(requested=requested, target=target)
-    plan = plan_fix(snapshot, options, entry)
+    planned = partial(
+        plan_fix,
+        options=options,
+        entry=entry,
+        allowed=allowed,
+        equal_copies=partial(copies_are_equal, snapshot, folder),
+    )
+    plan = planned(snapshot)
     if plan.after.verdict != "clean" and (others := _shards_beside(snapshot)):
-        wider = plan_fix(_with_shards(requested, snapshot, others), options, entry)
-        plan = wider if wider.after.verdict == "clean" else plan
+        wider = planned(_with_shards(requested, snapshot, others))
+        plan = wider if wider.changes else plan
     return FolderPlan(folder=folder, plan=plan, seen=seen, refused=_refused(folder, plan, seen))
+
+
+def _read(requested: str, say: Say) -> Snapshot:
+    """The folder as `audit` reads it: the weights, and the files beside them."""
+    return fetch(requested, say=say, choose=with_companions)
 
 
 def _shards_beside(snapshot: Snapshot) -> tuple[str, ...]:
@@ -81,7 +102,13 @@ def _with_shards(requested: str, snapshot: Snapshot, others: tuple[str, ...]) ->
         packing=snapshot.packing.name if snapshot.packing else None,
     )
     found = local_folder.read(Path(requested), requested, lambda _names, _where: selection)
-    return replace(found, index=snapshot.index, base=snapshot.base)
+    return replace(
+        found,
+        index=snapshot.index,
+        base=snapshot.base,
+        settings=snapshot.settings,
+        companions=snapshot.companions,
+    )
 
 
 def _refused(folder: Path, plan: Plan, seen: dict[str, FileState]) -> str | None:
@@ -109,7 +136,7 @@ def fix_folder(made: FolderPlan, *, in_place: bool, say: Say) -> tuple[str, ...]
         raise FixError(
             f"cannot write in {quoted(str(made.folder))}: {error.strerror or error}; {left}"
         ) from None
-    _require_as_planned(made.plan.planned, fetch(made.plan.before.requested, say=say))
+    _require_as_planned(made.plan.planned, _read(made.plan.before.requested, say))
     return kept
 
 

@@ -1,28 +1,62 @@
 """The plan of a fix: which files change, from what to what, and what an audit says afterwards.
 
 It is made in memory. Each round audits the checkpoint as it would be written, so what is written is
-what was audited; where that does not close findings, or opens any, nothing is planned.
+what was audited. The plan is all or nothing: unless the files determine each value, the user
+allows what needs a word, and nothing is missing, unexpected or of another shape afterwards,
+nothing is planned.
 """
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from functools import partial
+from typing import NamedTuple
 
 from msgspec import Struct
 from msgspec.structs import replace
 
-from auditor.audit.model import examine_model, examine_undiagnosed
+from auditor.audit.model import (
+    SizeRead,
+    examine_model,
+    examine_undiagnosed,
+    sizes_determined,
+)
 from auditor.audit.options import Options
 from auditor.checkpoint.snapshot import Snapshot, TextFile
 from auditor.containers.manifest import ManifestEntry
 from auditor.containers.safetensors import LENGTH_BYTES, Header
 from auditor.diagnosis.case import UNCHANGED, Undoing, alarm_keys, composed
+from auditor.diagnosis.causes import config_field, other_architecture
+from auditor.errors import CheckpointError
 from auditor.fixing.json_edits import Edit, json_edits
 from auditor.fixing.new_files import json_values, rebuilt_index
+from auditor.fixing.permissions import (
+    Allow,
+    Need,
+    Unwritten,
+    head_sizes,
+    is_width,
+    needs_of_edits,
+    needs_of_renames,
+)
 from auditor.fixing.steps import FixStep, Unfixable, step_of, taken
-from auditor.reconciler.findings import BadIndex, Finding, Severity, WrongTotal
+from auditor.messages import listed, named
+from auditor.reconciler.findings import (
+    BadIndex,
+    ConfigContradiction,
+    Duplicate,
+    Finding,
+    Severity,
+    WrongDtype,
+    WrongTotal,
+    is_of_repository,
+)
 from auditor.report import Report, Unaudited
 
+_FIELD = config_field.CAUSE
+_SEVERAL = 2  # sizes that differ at once
 _ROUNDS = 3  # a diagnosis names two causes at most; what is left may have another
+
+EqualCopies = Callable[[tuple[Duplicate, ...]], bool]
+"""Whether all tensors that are stored twice have the same bytes in both places."""
 
 
 class FileChange(Struct, frozen=True, kw_only=True):
@@ -36,13 +70,21 @@ class FileChange(Struct, frozen=True, kw_only=True):
     edits: tuple[Edit, ...] = ()  # of a JSON file; weights, whose data stays, have none
 
 
+class Mended(Struct, frozen=True, kw_only=True):
+    """A cause that the plan closes."""
+
+    undoing: Undoing
+    needs: tuple[Need, ...] = ()  # what the user allowed for it
+
+
 class Left(Struct, frozen=True, kw_only=True):
-    """A cause that headers, index and config cannot mend."""
+    """A cause that the plan leaves as it is."""
 
     cause: str
     summary: str
     why: str
     instead: str
+    needs: tuple[Need, ...] = ()  # with these options the plan would close it
 
 
 class Plan(Struct, frozen=True, kw_only=True):
@@ -51,51 +93,119 @@ class Plan(Struct, frozen=True, kw_only=True):
     before: Report | Unaudited
     after: Report | Unaudited  # of the checkpoint as it will be written
     planned: Snapshot  # likewise
-    causes: tuple[Undoing, ...]  # that are mended
-    left: tuple[Left, ...]  # that are not
+    causes: tuple[Mended, ...]
+    left: tuple[Left, ...]
     changes: tuple[FileChange, ...]  # sorted by file
 
 
-def plan_fix(snapshot: Snapshot, options: Options, entry: ManifestEntry | None = None) -> Plan:
+class _Reached(Struct, frozen=True, kw_only=True):
+    """What the steps come to, before anybody has asked whether they may be taken."""
+
+    state: Snapshot
+    outcome: Report | Unaudited
+    renames: Mapping[str, str]
+    steps: tuple[FixStep, ...]
+    left: tuple[Left, ...]  # causes without a step
+
+
+def plan_fix(
+    snapshot: Snapshot,
+    options: Options,
+    entry: ManifestEntry | None = None,
+    *,
+    allowed: Collection[Allow] = (),
+    equal_copies: EqualCopies = lambda _: False,
+) -> Plan:
     """What to change of a folder's only model so that an audit finds less, or nothing.
 
-    `entry` is what a manifest says of the model.
+    `entry` is what a manifest says of the model; `allowed` has the changes that the user allows.
     """
-    state, renames = snapshot, UNCHANGED
-    causes, found = list[Undoing](), list[Undoing]()
-    before = now = examine_model(state, options, entry, keep=found.append)
-    left: tuple[Left, ...] = ()
-    for _ in range(_ROUNDS):
-        steps, left, reached = _steps(state, found)
-        together = UNCHANGED
-        for step in steps:
-            together = composed(together, step.renames)
-        after, then = _with_index(
-            reached, partial(examine_undiagnosed, options=options, entry=entry)
-        )
-        if not _better(now, then, together):
-            break
-        state, now, renames = after, then, composed(renames, together)
-        causes += [step.undoing for step in steps]
-        if not _alarms(now):
-            left = ()
-            break
-        found = []
-        now = examine_model(state, options, entry, keep=found.append)
-    changes = _changes(snapshot, state, renames)
+    audits = _Audits(options, entry)
+    before, found = audits.diagnosed(snapshot)
+    reached = _reached(snapshot, before, found, audits)
+    nothing = Plan(
+        before=before, after=before, planned=snapshot, causes=(), left=reached.left, changes=()
+    )
+    if reached.state is snapshot:
+        return _with_other_size(nothing, audits)
+    try:
+        _require_tensors(snapshot)
+        causes = tuple(_mended(snapshot, before, reached, audits, equal_copies))
+        _require_sound(reached.outcome)
+    except Unwritten as why:
+        left = tuple(_left(step.undoing, str(why)) for step in reached.steps)
+        return _with_other_size(replace(nothing, left=(*left, *reached.left)), audits)
+    if {need.allow for cause in causes for need in cause.needs}.difference(allowed):
+        left = tuple(_left(one.undoing, _TOGETHER, one.needs) for one in causes)
+        return replace(nothing, left=(*left, *reached.left))
+    changes = _changes(snapshot, reached.state, reached.renames)
     return Plan(
         before=before,
-        after=now,
-        planned=state,
-        causes=tuple(causes),
-        left=left,
+        after=reached.outcome,
+        planned=reached.state,
+        causes=causes,
+        left=reached.left,
         changes=tuple(sorted(changes, key=lambda one: one.file)),
     )
 
 
-def _steps(
-    state: Snapshot, found: list[Undoing]
-) -> tuple[list[FixStep], tuple[Left, ...], Snapshot]:
+_TOGETHER = "it is not done before all of the changes are allowed"
+
+
+def _left(undoing: Undoing, why: str, needs: tuple[Need, ...] = ()) -> Left:
+    return Left(
+        cause=undoing.cause, summary=undoing.summary, why=why, instead=undoing.fix, needs=needs
+    )
+
+
+# --- how far steps lead ------------------------------------------------------------------------
+
+
+class _Audits(NamedTuple):
+    """Audits of one model and of what may become of it."""
+
+    options: Options
+    entry: ManifestEntry | None
+
+    def diagnosed(self, state: Snapshot) -> tuple[Report | Unaudited, list[Undoing]]:
+        """The outcome, and a change that would undo each of its causes."""
+        found = list[Undoing]()
+        return examine_model(state, self.options, self.entry, keep=found.append), found
+
+    def undiagnosed(self, state: Snapshot) -> Report | Unaudited:
+        return examine_undiagnosed(state, self.options, self.entry)
+
+    def sizes(self, state: Snapshot, given: Mapping[str, int]) -> dict[str, SizeRead]:
+        return sizes_determined(state, self.options, self.entry, given)
+
+
+def _reached(
+    state: Snapshot, now: Report | Unaudited, found: list[Undoing], audits: _Audits
+) -> _Reached:
+    """Take the steps that can be written, and the steps for what is found after them."""
+    renames, steps, left = UNCHANGED, list[FixStep](), list[Left]()
+    for _ in range(_ROUNDS):
+        more, left, after = _steps(state, found)
+        together = UNCHANGED
+        for step in more:
+            together = composed(together, step.renames)
+        after, then = _with_index(after, audits)
+        if not _better(now, then, together):
+            left = [*(_left(step.undoing, _NO_BETTER) for step in more), *left]
+            break
+        state, now, renames = after, then, composed(renames, together)
+        steps += more
+        if not _alarms(now):
+            left = []
+            break
+        now, found = audits.diagnosed(state)
+    return _Reached(state=state, outcome=now, renames=renames, steps=tuple(steps), left=tuple(left))
+
+
+_NO_BETTER = "an audit would find as much afterwards, or something else"
+
+
+def _steps(state: Snapshot, found: list[Undoing]) -> tuple[list[FixStep], list[Left], Snapshot]:
     """The undoings that can be written, those that cannot, and what the former come to."""
     steps, left = list[FixStep](), list[Left]()
     base, reached = state, state
@@ -105,31 +215,23 @@ def _steps(
             reached = taken(reached, step)
             steps.append(step)
         except Unfixable as why:
-            left.append(
-                Left(
-                    cause=undoing.cause,
-                    summary=undoing.summary,
-                    why=str(why),
-                    instead=undoing.fix,
-                )
-            )
+            left.append(_left(undoing, str(why)))
         base = undoing.snapshot
-    return steps, tuple(left), reached
+    return steps, left, reached
 
 
-def _with_index(
-    state: Snapshot, audited: Callable[[Snapshot], Report | Unaudited]
-) -> tuple[Snapshot, Report | Unaudited]:
-    """The same with an index made from the headers, where the audit finds fault with it."""
-    report = audited(state)
+def _with_index(state: Snapshot, audits: _Audits) -> tuple[Snapshot, Report | Unaudited]:
+    """The checkpoint with an index made of the headers, if the audit finds fault with the index."""
+    report = audits.undiagnosed(state)
     if not any(isinstance(one, BadIndex | WrongTotal) for one in _alarms(report)):
         return state, report
     index = rebuilt_index(state, report.observed)
     if index is None or index == state.index:
         return state, report
     rebuilt = replace(state, index=index, unopened=())
-    after = audited(rebuilt)
-    return (rebuilt, after) if _better(report, after, {}) else (state, report)
+    after = audits.undiagnosed(rebuilt)
+    is_better = _better(report, after, UNCHANGED)
+    return (rebuilt, after) if is_better else (state, report)
 
 
 def _better(now: Report | Unaudited, then: Report | Unaudited, renames: Mapping[str, str]) -> bool:
@@ -143,6 +245,95 @@ def _better(now: Report | Unaudited, then: Report | Unaudited, renames: Mapping[
 
 def _alarms(outcome: Report | Unaudited) -> list[Finding]:
     return [one for one in outcome.findings if one.severity is not Severity.INFO]
+
+
+# --- whether they may be taken -----------------------------------------------------------------
+
+
+def _mended(
+    snapshot: Snapshot,
+    before: Report | Unaudited,
+    reached: _Reached,
+    audits: _Audits,
+    equal_copies: EqualCopies,
+) -> Iterator[Mended]:
+    """Each cause with what it needs. Raises Unwritten if a value is not determined."""
+    config = json_values(snapshot.config)
+    edits = tuple(json_edits(config, json_values(reached.state.config)))
+    edited = {".".join(edit.path) for edit in edits}
+    given = {path: size for path, size in head_sizes(config).items() if path not in edited}
+    sizes = audits.sizes(reached.state, given) if edits else {}
+    twice = tuple(one for one in before.findings if isinstance(one, Duplicate))
+    needed = partial(
+        needs_of_edits,
+        determined={path: size.stored for path, size in sizes.items()},
+        config=config,
+        equal_copies=bool(twice) and equal_copies(twice),
+    )
+    list(needed(edits))  # of all steps together, for an edit may be safe only by itself
+    for step in reached.steps:
+        if step.packing:
+            raise Unwritten("no stored shape determines the settings of packed weights")
+        yield Mended(
+            undoing=step.undoing, needs=(*needs_of_renames(step.renames), *needed(step.config))
+        )
+
+
+def _require_tensors(snapshot: Snapshot) -> None:
+    """Raise Unwritten if a weight file has no tensors: what it should hold is not known."""
+    for head in snapshot.headers:
+        if not isinstance(head.parsed, CheckpointError) and not head.parsed.tensors:
+            raise Unwritten(f"{named(head.name)} has no tensors: its weights were not saved")
+
+
+def _require_sound(after: Report | Unaudited) -> None:
+    """Raise Unwritten if tensors are missing afterwards, unexpected, or of another shape."""
+    if isinstance(after, Unaudited):
+        raise Unwritten("the checkpoint could not be audited afterwards")
+    rest = [one for one in _alarms(after) if not _may_stay(one)]
+    if rest:
+        kinds = listed(list(dict.fromkeys(one.kind for one in rest)))
+        raise Unwritten(f"it would not be the whole model afterwards: {kinds} would be left")
+
+
+def _may_stay(finding: Finding) -> bool:
+    """Whether a finding casts no doubt on names, numbers of layers and sizes."""
+    match finding:
+        case ConfigContradiction():
+            return False
+        case Duplicate(tensors=copies, of=others):  # else two files have a tensor of one name
+            return all(copy.name != other for copy, other in zip(copies, others, strict=True))
+        case WrongDtype():
+            return True
+    return is_of_repository(finding)
+
+
+# --- a config of another size ------------------------------------------------------------------
+
+
+def _with_other_size(plan: Plan, audits: _Audits) -> Plan:
+    """The plan, with what the files say of the sizes if the config is that of another size."""
+    if all(map(_may_stay, _alarms(plan.before))):
+        return plan
+    read = audits.sizes(plan.planned, {})
+    differ = {path: size for path, size in sorted(read.items()) if size.stored != size.declared}
+    if len(differ) < _SEVERAL and not any(map(is_width, differ)):
+        return plan
+    each = ", ".join(
+        f"{named(path)} is {size.stored:,} (declared: {size.declared:,})"
+        for path, size in differ.items()
+    )
+    left = Left(
+        cause=_FIELD,
+        summary="this is the config of another size",
+        why=f"in the files {each}; what else a model of that size has is in no weight file",
+        instead="take the whole config.json of the model whose weights these are",
+    )
+    others = (one for one in plan.left if one.cause not in {_FIELD, other_architecture.CAUSE})
+    return replace(plan, left=(left, *others))
+
+
+# --- files -------------------------------------------------------------------------------------
 
 
 def _changes(before: Snapshot, after: Snapshot, renames: Mapping[str, str]) -> Iterator[FileChange]:

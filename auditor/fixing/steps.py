@@ -7,7 +7,8 @@ cause can be fixed as soon as its undoing is no more than that.
 
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from typing import Any
 
 from msgspec import Struct, field
 from msgspec.structs import replace
@@ -17,12 +18,20 @@ from auditor.diagnosis.case import Undoing
 from auditor.errors import CheckpointError
 from auditor.fixing.json_edits import ABSENT, Edit, edited_json, json_edits
 from auditor.fixing.new_files import index_with_names, renamed_header
+from auditor.fixing.permissions import DEPTHS
+from auditor.messages import named
 
 _WEIGHTS = "it needs other weights than are stored"
 # Meta's files and llama.cpp's have the rows of q and k in another order than transformers rotates
 # them in. Under transformers' names they would load without a word, and talk nonsense.
 _ROTATED = re.compile(r"(?:^|\.)(?:attention\.w[qk]|attn_[qk])\.(?:weight|bias)")
 _ROWS = "the rows of q and k lie in another order there: names alone would load and be wrong"
+# The rows of q, k and v in one tensor: by head or one after the other, as each library has them.
+_FUSED = re.compile(
+    r"(?:query_key_value|qkv|c_attn|in_proj|w_?pack|att_proj)[^.]*\.?(?:weight|bias)?$",
+    re.IGNORECASE,
+)
+_FUSED_ROWS = "q, k and v are one tensor there, and each library orders its rows in its own way"
 
 
 class Unfixable(Exception):  # noqa: N818 - a fact about the step, no error
@@ -55,12 +64,51 @@ def step_of(before: Snapshot, undoing: Undoing) -> FixStep:
         _ROTATED.search(name) and not _ROTATED.search(new) for name, new in undoing.renames.items()
     ):
         raise Unfixable(_ROWS)
+    if any(_is_another_fusion(name, new) for name, new in undoing.renames.items()):
+        raise Unfixable(_FUSED_ROWS)
     config = _edits(before.config, after.config)
     if undoing.target is not None:
         declared = _object(before.config).get("architectures", ABSENT)
         config = (*config, Edit(("architectures",), declared, [undoing.target]))
+    if config:
+        config = (*config, *_layer_lists(_object(before.config), config))
     packing = _edits(before.packing, after.packing)
     return FixStep(undoing=undoing, renames=undoing.renames, config=config, packing=packing)
+
+
+def _is_another_fusion(name: str, new: str) -> bool:
+    """Whether a tensor of q, k and v gets the name that another library has for it."""
+    ends = (
+        one.removesuffix(".weight").removesuffix(".bias").rpartition(".")[2] for one in (name, new)
+    )
+    return bool(_FUSED.search(name)) and len(set(ends)) > 1
+
+
+def _layer_lists(config: Mapping[str, Any], edits: tuple[Edit, ...]) -> Iterator[Edit]:
+    """The lists with an entry for each layer, for another number of layers.
+
+    Fewer layers keep the first entries. More layers get the entry that all layers have; raises
+    Unfixable if the entries differ.
+    """
+    edited = {edit.path for edit in edits}
+    for depth in edits:
+        if depth.path[-1] not in DEPTHS or type(depth.before) is not int:
+            continue
+        within: Any = config
+        for folder in depth.path[:-1]:
+            within = within[folder]
+        for name, entries in within.items():
+            path = (*depth.path[:-1], name)
+            if path in edited or "layer" not in name or not isinstance(entries, list):
+                continue
+            if len(entries) != depth.before:
+                continue
+            if depth.after > depth.before and any(one != entries[0] for one in entries):
+                raise Unfixable(
+                    f"{named(name)} says of each layer what it is, and not of the others"
+                )
+            more = depth.after - depth.before
+            yield Edit(path, entries, [*entries[: depth.after], *entries[:1] * more])
 
 
 def taken(snapshot: Snapshot, step: FixStep) -> Snapshot:

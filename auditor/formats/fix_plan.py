@@ -5,7 +5,8 @@ from collections.abc import Iterator
 from typing import Any
 
 from auditor.fixing.json_edits import ABSENT, Edit
-from auditor.fixing.plan import FileChange, Plan
+from auditor.fixing.permissions import Need
+from auditor.fixing.plan import FileChange, Left, Plan
 from auditor.formats.text import plain_line
 from auditor.messages import described, named, quoted
 from auditor.reconciler.findings import Finding, Severity
@@ -29,16 +30,30 @@ def _lines(plan: Plan) -> Iterator[str]:
     yield f"{model} · {plan.before.target}" if plan.before.target else model
     yield ""
     for cause in plan.causes:
-        yield f"{cause.cause}: {cause.summary}"
-        yield f"  to do: {cause.fix}"
+        yield f"{cause.undoing.cause}: {cause.undoing.summary}"
+        yield f"  to do: {cause.undoing.fix}"
+        yield from _needs(cause.needs, "allowed by")
     yield from _files(plan.changes)
     for left in plan.left:
-        yield (
-            f"cannot be fixed here: {left.cause}: {left.summary} ({left.why}); do: {left.instead}"
-        )
+        yield from _left(left)
     if plan.causes or plan.changes or plan.left:
         yield ""
     yield from _verdict(plan)
+
+
+def _left(left: Left) -> Iterator[str]:
+    kind = "needs your word" if left.needs else "cannot be fixed here"
+    yield f"{kind}: {left.cause}: {left.summary}"
+    if left.needs:
+        yield from _needs(left.needs, "allow it with")
+        return
+    yield f"  why: {left.why}"
+    yield f"  to do: {left.instead}"
+
+
+def _needs(needs: tuple[Need, ...], option: str) -> Iterator[str]:
+    for need in needs:
+        yield f"  {option} --allow {need.allow}: {need.consequence}"
 
 
 def _files(changes: tuple[FileChange, ...]) -> Iterator[str]:
@@ -68,7 +83,12 @@ def _verdict(plan: Plan) -> Iterator[str]:
         yield f"{then}it audits clean" if plan.changes else "nothing to fix: it audits clean"
         return
     count = f"{len(alarms):,} finding{'' if len(alarms) == 1 else 's'}"
-    yield f"{then}{count} would be left:" if plan.changes else f"nothing here mends {count}:"
+    if plan.changes:
+        yield f"then {count} would be left:"
+    elif any(left.needs for left in plan.left):
+        yield f"{count} would stay without your word:"
+    else:
+        yield f"nothing here mends {count}:"
     for finding in alarms[:_SHOWN]:
         yield f"  {finding.kind}: {finding.reason}"
     if len(alarms) > _SHOWN:
@@ -132,15 +152,36 @@ def plan_as_json(plan: Plan, kept: tuple[str, ...] | None) -> dict[str, Any]:
         "applied": kept is not None,
         "kept": list(kept or ()),
         "causes": [
-            {"cause": one.cause, "summary": one.summary, "fix": one.fix} for one in plan.causes
+            {
+                "cause": one.undoing.cause,
+                "summary": one.undoing.summary,
+                "fix": one.undoing.fix,
+                **_needs_as_json(one.needs),
+            }
+            for one in plan.causes
         ],
         "left": [
-            {"cause": one.cause, "summary": one.summary, "why": one.why, "fix": one.instead}
+            {
+                "cause": one.cause,
+                "summary": one.summary,
+                "why": one.why,
+                "fix": one.instead,
+                **_needs_as_json(one.needs),
+            }
             for one in plan.left
         ],
         "files": [_file_as_json(change) for change in plan.changes],
         "before": {"verdict": plan.before.verdict, "findings": len(_alarms(plan.before))},
         "after": {"verdict": after.verdict, "findings": len(_alarms(after))},
+    }
+
+
+def _needs_as_json(needs: tuple[Need, ...]) -> dict[str, Any]:
+    """The tier of a cause; the options that allow its changes; and what the model would be then."""
+    return {
+        "tier": "needs-your-word" if needs else "safe",
+        "allow": [need.allow for need in needs],
+        "consequences": [need.consequence for need in needs],
     }
 
 

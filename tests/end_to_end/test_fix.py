@@ -42,14 +42,15 @@ def spoiled(sound, tmp_path):
 def test_a_fix_is_planned_then_done_then_loads_without_a_word(name, spoiled):
     way = WAYS[name]
     folder = spoiled(way)
+    allowed = ("--allow", way.allow) if way.allow else ()
     before, data = all_bytes(folder), data_digests(folder)
-    planned = run("fix", str(folder))
+    planned = run("fix", str(folder), *allowed)
     assert (planned.returncode, all_bytes(folder)) == (1, before), planned.stdout + planned.stderr
     assert way.says in planned.stdout
-    done = run("fix", str(folder), "--apply", "--format", "json")
+    done = run("fix", str(folder), "--apply", "--format", "json", *allowed)
     assert done.returncode == 0, done.stdout + done.stderr
-    said = json.loads(done.stdout)
-    assert (said["applied"], said["after"]) == (True, {"verdict": "clean", "findings": 0})
+    plan = json.loads(done.stdout)
+    assert (plan["applied"], plan["after"]) == (True, {"verdict": "clean", "findings": 0})
     assert run(str(folder), "--quiet").returncode == 0
     assert loading_faults(way.family, folder) == {}
     assert data_digests(folder) == data
@@ -58,6 +59,24 @@ def test_a_fix_is_planned_then_done_then_loads_without_a_word(name, spoiled):
     assert kept == {name: before[name] for name in before if after[name] != before[name]}
     assert run("fix", str(folder), "--apply").returncode == 0
     assert all_bytes(folder) == after
+
+
+@pytest.mark.parametrize("name", [name for name, way in WAYS.items() if way.allow])
+def test_a_change_that_needs_a_word_waits_for_it(name, spoiled):
+    way = WAYS[name]
+    folder = spoiled(way)
+    before = all_bytes(folder)
+    done = run("fix", str(folder), "--apply")
+    assert (done.returncode, all_bytes(folder)) == (1, before), done.stdout + done.stderr
+    assert f"--allow {way.allow}" in done.stdout
+    done = run("fix", str(folder), "--apply", "--format", "json")
+    [cause] = json.loads(done.stdout)["left"]
+    assert (cause["tier"], cause["allow"]) == ("needs-your-word", [way.allow])
+    assert all(cause["consequences"])
+    others = ("tie-head", "labels", "layers", "experts", "class")
+    other = [part for one in others if one != way.allow for part in ("--allow", one)]
+    assert run("fix", str(folder), "--apply", *other).returncode == 1
+    assert all_bytes(folder) == before
 
 
 @pytest.mark.parametrize("name", [name for name, way in WAYS.items() if "wrapper" in way.says])

@@ -37,7 +37,7 @@ def test_the_plan_alone_changes_nothing_and_exits_with_1(folder):
     done = run("fix", str(folder))
     assert (done.returncode, contents_of(folder)) == (1, before)
     assert "wrapper-prefix" in done.stdout
-    assert "num_hidden_layers: 3 -> 2" in done.stdout
+    assert "num_hidden_layers: 1 -> 2" in done.stdout
     assert done.stderr == "audit: nothing was changed: with --apply it is done\n"
 
 
@@ -48,7 +48,7 @@ def test_the_plan_is_to_be_had_as_json(folder):
     assert (said["applied"], said["kept"], said["after"]["verdict"]) == (False, [], "clean")
     files = {one["file"]: one for one in said["files"]}
     assert files["config.json"]["values"] == [
-        {"path": ["num_hidden_layers"], "before": 3, "after": 2}
+        {"path": ["num_hidden_layers"], "before": 1, "after": 2}
     ]
     assert all(old == f"module.{new}" for old, new in files[SHARD]["renames"])
 
@@ -90,11 +90,9 @@ def test_a_torch_file_is_not_rewritten(tmp_path):
     torch.save(load_file(shard), folder / "pytorch_model.bin")
     shard.unlink()
     (folder / INDEX).unlink()
-    weights = (folder / "pytorch_model.bin").read_bytes()
+    before = contents_of(folder)
     done = run("fix", str(folder), "--apply")
-    assert done.returncode == 1
-    assert "num_hidden_layers: 3 -> 2" in done.stdout  # the config can be mended all the same
-    assert (folder / "pytorch_model.bin").read_bytes() == weights
+    assert (done.returncode, contents_of(folder)) == (1, before)  # the config is not mended alone
     assert "cannot be fixed here: wrapper-prefix" in done.stdout
     assert "pytorch_model.bin is not a safetensors file" in done.stdout
 

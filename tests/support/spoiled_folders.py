@@ -24,6 +24,7 @@ class Spoiled(NamedTuple):
     spoil: Spoil
     says: str
     sharded: bool = False
+    allow: str = ""  # the option without which nothing is changed
 
 
 def saved(family: str, folder: Path, *, sharded: bool = False) -> Path:
@@ -194,11 +195,14 @@ WAYS: Mapping[str, Spoiled] = {
         renamed(lambda name: name.replace(".mlp.", "._checkpoint_wrapped_module.mlp.")),
         "wrapper-prefix",
     ),
-    "layers from 5": Spoiled("BertForMaskedLM", renumbered(5), "layers-renumbered"),
+    "layers from 5": Spoiled("BertForMaskedLM", renumbered(5), "layers-renumbered", allow="layers"),
     "layers from 9, in shards": Spoiled(
-        "LlamaForCausalLM", renumbered(9), "layers-renumbered", sharded=True
+        "LlamaForCausalLM", renumbered(9), "layers-renumbered", sharded=True, allow="layers"
     ),
     "a layer too many": Spoiled(
+        "LlamaForCausalLM", configured(num_hidden_layers=13), "num_hidden_layers", allow="layers"
+    ),
+    "layers that are not declared": Spoiled(
         "LlamaForCausalLM", configured(num_hidden_layers=4), "num_hidden_layers"
     ),
     "a smaller vocabulary": Spoiled("GPT2LMHeadModel", configured(vocab_size=80), "vocab_size"),
@@ -209,13 +213,18 @@ WAYS: Mapping[str, Spoiled] = {
     "another size of images": Spoiled(
         "ViTForImageClassification", configured(image_size=24), "image_size"
     ),
-    "no head": Spoiled("LlamaForCausalLM", without("lm_head.weight"), "tie_word_embeddings"),
+    "no head": Spoiled(
+        "LlamaForCausalLM", without("lm_head.weight"), "tie_word_embeddings", allow="tie-head"
+    ),
     "16 bits declared": Spoiled("Qwen2ForCausalLM", configured(dtype="bfloat16"), "dtype"),
     "packed, it says": Spoiled(
         "MistralForCausalLM", configured(quantization_config=GPTQ), "quantization_config"
     ),
     "another class": Spoiled(
-        "BertForMaskedLM", configured(architectures=["BertForQuestionAnswering"]), "architectures"
+        "BertForMaskedLM",
+        configured(architectures=["BertForQuestionAnswering"]),
+        "architectures",
+        allow="class",
     ),
     "no index": Spoiled("LlamaForCausalLM", unindexed, INDEX, sharded=True),
     "a stale index": Spoiled("LlamaForCausalLM", indexed(_misplaced), INDEX, sharded=True),

@@ -187,10 +187,10 @@ def data_of(content: bytes, old: bytes) -> bytes:
 
 
 def spoiled_folder(folder: Path, shards: int) -> Path:
-    """A small BERT saved behind a prefix, in shards, under a config with a layer too many."""
+    """A small BERT saved behind a prefix, in shards, under a config with a layer too few."""
     folder.mkdir(parents=True)
     draw, names = random.Random(7), shard_names(shards)  # noqa: S311 - no secret
-    config = {**TINY, "num_hidden_layers": 3, "architectures": ["BertForMaskedLM"]}
+    config = {**TINY, "num_hidden_layers": 1, "architectures": ["BertForMaskedLM"]}
     (folder / "config.json").write_text(json.dumps({**config, "dtype": "float32"}, indent=2))
     placed: dict[str, str] = {}
     tensors = stored_by(expect("BertForMaskedLM"))

@@ -1,8 +1,9 @@
 """A Dim solved for one of its keys: which values of `H` make `K*D/H` 64."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from fractions import Fraction
 from math import ceil, floor
+from types import MappingProxyType
 
 from auditor.analytic.dims import Count, Dim, Rounded
 from auditor.analytic.expectation import Symbol
@@ -11,6 +12,7 @@ MOST = 2**31  # the largest value of a key that is looked for
 _ENUMERATED = 1024  # values that are tried one by one where a formula is neither linear nor rising
 
 Values = Mapping[Symbol, int]
+_SizeAt = Callable[[int], Fraction | int | None]  # a Dim, by the value of one symbol
 
 
 def size_with(size: Dim, values: Values) -> Fraction | int | None:
@@ -41,11 +43,17 @@ def _atom(atom: Symbol | Count | Rounded, values: Values) -> Fraction | int | No
             return floor(quotient) if how == "floor" else ceil(quotient)
 
 
-def solutions(size: Dim, symbol: Symbol, wanted: int) -> Iterator[int]:
-    """The values of the symbol with which the Dim is `wanted`, all others as they are."""
+def solutions(
+    size: Dim, symbol: Symbol, wanted: int, others: Values = MappingProxyType({})
+) -> Iterator[int]:
+    """The values of the symbol with which the Dim is `wanted`; other symbols may have `others`."""
+
+    def at(value: int) -> Fraction | int | None:
+        return size_with(size, {**others, symbol: value})
+
     rises, linear = _course(size, symbol)
     if linear:
-        start, step = _at(size, symbol, 0), _at(size, symbol, 1)
+        start, step = at(0), at(1)
         if start is None or step is None or start == step:
             return
         straight = Fraction(wanted - start) / (step - start)
@@ -53,21 +61,17 @@ def solutions(size: Dim, symbol: Symbol, wanted: int) -> Iterator[int]:
             yield straight.numerator
         return
     if rises:
-        yield from _bisected(size, symbol, wanted)
+        yield from _bisected(at, wanted)
         return
     for value in range(1, _ENUMERATED):
-        if _at(size, symbol, value) == wanted:
+        if at(value) == wanted:
             yield value
     # K*D/H for large numbers: what the quotient would have to be divided by.
-    one = _at(size, symbol, 1)
+    one = at(1)
     if one is not None and wanted and one >= _ENUMERATED * wanted:
         exact = Fraction(one) / wanted
-        if exact.denominator == 1 and _at(size, symbol, exact.numerator) == wanted:
+        if exact.denominator == 1 and at(exact.numerator) == wanted:
             yield exact.numerator
-
-
-def _at(size: Dim, symbol: Symbol, value: int) -> Fraction | int | None:
-    return size_with(size, {symbol: value})
 
 
 def _course(size: Dim, symbol: Symbol) -> tuple[bool, bool]:
@@ -100,25 +104,25 @@ def _falls_within(size: Dim, symbol: Symbol) -> bool:
     return False
 
 
-def _bisected(size: Dim, symbol: Symbol, wanted: int) -> Iterator[int]:
+def _bisected(at: _SizeAt, wanted: int) -> Iterator[int]:
     """The roundest of the values, where a quotient that is rounded lets several through."""
-    low = _first_at_least(size, symbol, wanted)
-    if _at(size, symbol, low) != wanted:
+    low = _first_at_least(at, wanted)
+    if at(low) != wanted:
         return
-    high = _first_at_least(size, symbol, wanted + 1) - 1
+    high = _first_at_least(at, wanted + 1) - 1
     step, first = 1, low
     low = max(low, 1)
     while -(-low // (2 * step)) * 2 * step <= high:
         step *= 2
     round_one = -(-low // step) * step
-    yield round_one if _at(size, symbol, round_one) == wanted else first
+    yield round_one if at(round_one) == wanted else first
 
 
-def _first_at_least(size: Dim, symbol: Symbol, wanted: int) -> int:
+def _first_at_least(at: _SizeAt, wanted: int) -> int:
     low, high = 0, MOST
     while low < high:
         middle = (low + high) // 2
-        if (_at(size, symbol, middle) or 0) < wanted:
+        if (at(middle) or 0) < wanted:
             low = middle + 1
         else:
             high = middle

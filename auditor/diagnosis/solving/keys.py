@@ -99,11 +99,19 @@ def indexed(path: str) -> tuple[str, int] | None:
 
 
 def config_with(values: Mapping[str, Any], path: str, value: Any) -> dict[str, Any]:
-    """What is to be set for a key to have that value: of labels, their names."""
+    """What is to be set for a key to have that value; labels keep the names that they have."""
     folders, _, name = path.rpartition(".")
     if name == _LABELS:
         dot = f"{folders}." if folders else ""
-        if value_at(values, f"{dot}id2label") and not value_at(values, path):
-            names = {str(number): f"LABEL_{number}" for number in range(value)}
-            return {f"{dot}id2label": names, f"{dot}label2id": None}
+        if names := value_at(values, f"{dot}id2label"):
+            stated = {path: value} if value_at(values, path) is not None else {}
+            return {**stated, **_with_labels(dot, names, value)}
     return {path: value}
+
+
+def _with_labels(dot: str, names: Any, count: int) -> dict[str, Any]:
+    """That many labels: the first ones by their names, further ones as transformers names them."""
+    known = names if isinstance(names, Mapping) else {}
+    labels = {str(number): known.get(str(number), f"LABEL_{number}") for number in range(count)}
+    numbers = {str(label): number for number, label in enumerate(labels.values())}
+    return {f"{dot}id2label": labels, f"{dot}label2id": numbers}

@@ -78,7 +78,7 @@ class Trials:
         for leaf in leaves(expected.tree):
             sizes = tuple(map(dim, leaf.shape))
             shape = tuple(size.value for size in sizes)
-            stored = map(self._holdings.shapes.get, _spellings(leaf.name, expected.prefix))
+            stored = map(self._holdings.shapes.get, spellings(leaf.name, expected.prefix))
             if shape in stored:
                 found.update(symbol.key for size in sizes for symbol in size.symbols)
         return frozenset(found)
@@ -105,7 +105,7 @@ class Trials:
 
     def _expected(self, leaf: Leaf, prefix: str, found: "_Differences") -> None:
         shapes = self._holdings.shapes
-        for name in _spellings(leaf.name, prefix):
+        for name in spellings(leaf.name, prefix):
             if name in shapes:
                 if (stored := shapes[name]) is not None:
                     found.shapes(leaf.name, leaf.shape, stored, leaf.number)
@@ -113,7 +113,8 @@ class Trials:
         found.missing(leaf, self._holdings.counts, prefix)
 
 
-def _spellings(name: str, prefix: str) -> Iterator[str]:
+def spellings(name: str, prefix: str) -> Iterator[str]:
+    """The name, and the name with the base model's prefix put before it or taken away."""
     yield name
     if prefix:
         yield name[len(prefix) + 1 :] if name.startswith(f"{prefix}.") else f"{prefix}.{name}"
@@ -122,7 +123,7 @@ def _spellings(name: str, prefix: str) -> Iterator[str]:
 def _step(expected: ClassTree, stored: str) -> NamePath:
     """Where the name leads, with or without the prefix; else as far as either goes."""
     best: NamePath | None = None
-    for name in _spellings(stored, expected.prefix):
+    for name in spellings(stored, expected.prefix):
         step = follow(expected.tree, name)
         if step.shape is not None or step.other:
             return step
@@ -216,7 +217,7 @@ class _Differences:
         name: str = "",
     ) -> None:
         for place in lists:
-            spelt = _spellings(place.name, prefix) if prefix else (place.name,)
+            spelt = spellings(place.name, prefix) if prefix else (place.name,)
             stored = next((counts[one] for one in spelt if one in counts), None)
             if stored is None and name:  # the tree spells it with a prefix that the file lacks
                 stored = next(

@@ -1,0 +1,266 @@
+"""What a fix may write: by itself, with the user's word, or not at all.
+
+Shapes show lengths. What a model computes depends on more: into how many heads it splits a width,
+how many experts a token uses, how far attention looks. A config of another size differs in those
+too, and no tensor shows it. So the tables here list what may be written; everything else stays.
+
+- `_LENGTHS`: rows of a table, or the inside of a feed-forward layer. Nothing else follows from
+  them. They are written if the stored shapes determine them.
+- `_HEADS` and `_HEAD_SIZES`: written if the stored shapes determine them, which takes a declared
+  size of a head or a tensor that has that size (a norm over each head).
+- `_DEPTHS`: more layers than declared are written, with the lists that have an entry for each
+  layer. Fewer layers may be a part of a model, so they need the user's word.
+- A vocabulary of less than half or more than twice the size is that of another tokenizer, so the
+  config is that of another model.
+- A width (`hidden_size`) is in no table: head sizes and more follow from it.
+- Two sizes at once, a number of labels among them, are the mark of the config of another model,
+  and are not written either.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping
+from enum import StrEnum
+from typing import Any, NamedTuple
+
+from auditor.diagnosis.name_kinds import numbers_in
+from auditor.fixing.json_edits import ABSENT, Edit
+from auditor.messages import listed, quoted
+
+
+class Allow(StrEnum):
+    """A change that is made only if the user allows it."""
+
+    TIE_HEAD = "tie-head"
+    LABELS = "labels"
+    LAYERS = "layers"
+    EXPERTS = "experts"
+    CLASS = "class"
+
+
+class Need(NamedTuple):
+    """An option that allows a change, and what the model would then be."""
+
+    allow: Allow
+    consequence: str
+
+
+class Unwritten(Exception):  # noqa: N818 - a fact about an edit, not an error
+    """The files do not determine the value; the message says why."""
+
+
+_LENGTHS = frozenset(
+    {
+        "vocab_size", "type_vocab_size", "n_vocab",
+        "max_position_embeddings", "n_positions", "n_ctx", "max_source_positions",
+        "max_target_positions", "image_size", "num_mel_bins",
+        "intermediate_size", "ffn_dim", "d_ff", "n_inner", "hidden_dim", "ffn_hidden_size",
+        "encoder_ffn_dim", "decoder_ffn_dim", "mlp_dim", "moe_intermediate_size",
+        "shared_expert_intermediate_size", "relative_attention_num_buckets",
+    }
+)  # fmt: skip
+_VOCABULARIES = frozenset({"vocab_size", "n_vocab"})
+_FACTOR = 2  # by which resized embeddings may differ
+_HEADS = frozenset(
+    {
+        "num_attention_heads", "num_key_value_heads", "n_head", "n_heads", "num_heads",
+        "num_kv_heads", "n_head_kv", "encoder_attention_heads", "decoder_attention_heads",
+    }
+)  # fmt: skip
+_HEAD_SIZES = frozenset({"head_dim", "d_kv", "kv_channels"})
+DEPTHS = frozenset(
+    {
+        "num_hidden_layers", "n_layer", "n_layers", "num_layers", "num_decoder_layers",
+        "encoder_layers", "decoder_layers",
+    }
+)  # fmt: skip
+_EXPERTS = frozenset({"num_local_experts", "num_experts", "n_routed_experts", "moe_num_experts"})
+_SIZES = _LENGTHS | _HEADS | _HEAD_SIZES | DEPTHS | _EXPERTS
+_CHOSEN = ("num_experts_per_tok", "moe_k", "num_experts_per_token", "moe_top_k")
+_LABELS = frozenset({"num_labels", "id2label", "label2id"})
+_DTYPES = frozenset({"dtype", "torch_dtype"})
+_PACKED = frozenset({"quantization_config", "compression_config", "quantization"})
+_PLAIN_MODULES = frozenset(
+    {
+        "modules_to_not_convert", "ignore", "llm_int8_skip_modules", "ignored_layers",
+        "exclude_modules",
+    }
+)  # fmt: skip
+_TIE = "tie_word_embeddings"
+_CLASSES = "architectures"
+
+
+def head_sizes(config: Mapping[str, Any], within: str = "") -> dict[str, int]:
+    """The sizes of heads that a config declares, by their paths."""
+    found: dict[str, int] = {}
+    for name, value in config.items():
+        if isinstance(value, Mapping):
+            found |= head_sizes(value, f"{within}{name}.")
+        elif name in _HEAD_SIZES and type(value) is int:
+            found[f"{within}{name}"] = value
+    return found
+
+
+def is_width(path: str) -> bool:
+    """Whether a size is none of those that may be written: more than lengths follows from it."""
+    return path.rpartition(".")[2] not in _SIZES | _LABELS
+
+
+def needs_of_renames(renames: Mapping[str, str]) -> tuple[Need, ...]:
+    """Renamed tensors are safe while each keeps the numbers of its layer and its expert."""
+    moved = sorted(name for name, new in renames.items() if not _keeps_numbers(name, new))
+    if not moved:
+        return ()
+    example = f"{quoted(moved[0])} would be {quoted(renames[moved[0]])}"
+    consequence = f"{len(moved):,} tensors would be those of layers with other numbers: {example}"
+    return (Need(Allow.LAYERS, consequence),)
+
+
+def _keeps_numbers(name: str, new: str) -> bool:
+    """Whether the numbers of one name are those of the other, but for some that are left out."""
+    one, other = numbers_in(name), numbers_in(new)
+    longer, shorter = (one, other) if len(one) >= len(other) else (other, one)
+    rest = iter(longer)
+    return all(number in rest for number in shorter)
+
+
+def needs_of_edits(
+    edits: Iterable[Edit],
+    determined: Mapping[str, int],
+    config: Mapping[str, Any],
+    *,
+    equal_copies: bool,
+) -> Iterator[Need]:
+    """What the edits of a config need; raises Unwritten for a value that may not be written.
+
+    `determined` has the values that the stored shapes leave no choice of, by path; `config` is
+    the config before; `equal_copies` says whether each tensor that is stored under two names has
+    the same bytes under both.
+    """
+    edits = tuple(edit for edit in edits if not _is_respelt(edit))
+    changed = tuple(edit for edit in edits if edit.path[-1] in _SIZES)
+    depths = tuple(edit for edit in changed if edit.path[-1] in DEPTHS)
+    for edit in edits:
+        name, path = edit.path[-1], ".".join(edit.path)
+        if name in _SIZES:
+            _require_determined(edit, determined)
+            if name in _VOCABULARIES:
+                _require_same_vocabulary(edit)
+        elif name in _PLAIN_MODULES or _is_safe(edit) or _goes_with(edit, depths):
+            continue
+        elif name == _TIE and edit.after is True:
+            yield Need(Allow.TIE_HEAD, _TIED)
+        elif name == _TIE and equal_copies:
+            continue
+        elif name == _TIE:
+            raise Unwritten(_COPIES)
+        elif _LABELS.isdisjoint(edit.path) and name != _CLASSES:
+            raise Unwritten(f"no stored shape determines {quoted(path)}")
+    labels = ["num_labels"] if any(not _LABELS.isdisjoint(edit.path) for edit in edits) else []
+    differ = [*(edit.path[-1] for edit in changed), *labels]
+    if len(differ) > 1:
+        raise Unwritten(f"{listed(differ)} differ at once")
+    yield from _needs_of_sizes(changed, config)
+    yield from _needs_of_labels(edits, determined)
+    yield from _needs_of_class(edits)
+
+
+_TIED = (
+    "its output layer would be its input embeddings; an output layer with values of its own "
+    "would stay lost"
+)
+_COPIES = (
+    "the output layer and the input embeddings are both stored, and were not found to have the "
+    "same values"
+)
+
+
+def _is_respelt(edit: Edit) -> bool:
+    """Whether the value stays what it was: "12" becomes 12, and 12.0 becomes 12."""
+    before, after = edit.before, edit.after
+    if isinstance(before, str) and type(after) in {int, bool}:
+        return before.lower() == str(after).lower()
+    return type(before) is float and type(after) is int and before == after
+
+
+def _is_safe(edit: Edit) -> bool:
+    """Whether what is stored says this by itself: a dtype, plain weights, a bias."""
+    name = edit.path[-1]
+    if name in _DTYPES:
+        return True
+    if name in _PACKED:
+        return edit.after is ABSENT or edit.after is None
+    adds = edit.after is True and edit.before in (False, None, ABSENT)
+    return adds and ("bias" in name or "qk_norm" in name or "qk_layernorm" in name)
+
+
+def _goes_with(edit: Edit, depths: tuple[Edit, ...]) -> bool:
+    """Whether it is a list that has an entry for each layer, and another number of layers."""
+    before, after = edit.before, edit.after
+    if edit.path[-1] in {"stage_names", "out_features", "out_indices"}:
+        return bool(depths) and after is ABSENT
+    return (
+        isinstance(before, list)
+        and isinstance(after, list)
+        and any((len(before), len(after)) == (one.before, one.after) for one in depths)
+    )
+
+
+def _require_determined(edit: Edit, determined: Mapping[str, int]) -> None:
+    path = ".".join(edit.path)
+    if type(edit.after) is not int or determined.get(path) != edit.after:
+        raise Unwritten(f"no stored shape determines {quoted(path)}: several values would fit")
+
+
+def _require_same_vocabulary(edit: Edit) -> None:
+    before, after = edit.before, edit.after
+    if type(before) is int and not before <= _FACTOR * after <= _FACTOR**2 * before:
+        raise Unwritten(
+            f"a vocabulary of {after:,} is not one of {before:,} with tokens added or taken away: "
+            "the config is that of another model"
+        )
+
+
+def _needs_of_sizes(changed: tuple[Edit, ...], config: Mapping[str, Any]) -> Iterator[Need]:
+    for edit in changed:
+        name, before, after = edit.path[-1], edit.before, edit.after
+        if name in DEPTHS and (type(before) is not int or after < before):
+            declared = "no number is" if before is ABSENT else f"{before} are"
+            consequence = f"the model would have {after:,} layers ({name}), and {declared} declared"
+            yield Need(Allow.LAYERS, consequence)
+        if name in _EXPERTS:
+            chosen = _beside(config, edit, _CHOSEN)
+            more = f", of which a token still uses {chosen:,}" if chosen else ""
+            yield Need(Allow.EXPERTS, f"each layer would have {after:,} experts{more}")
+
+
+def _beside(config: Mapping[str, Any], edit: Edit, names: Iterable[str]) -> int | None:
+    """The first number that the object around an edited key has under one of the names."""
+    within: Any = config
+    for folder in edit.path[:-1]:
+        within = within.get(folder) if isinstance(within, Mapping) else None
+    values = within if isinstance(within, Mapping) else {}
+    return next((values[name] for name in names if type(values.get(name)) is int), None)
+
+
+def _needs_of_labels(edits: tuple[Edit, ...], determined: Mapping[str, int]) -> Iterator[Need]:
+    edited = [edit for edit in edits if not _LABELS.isdisjoint(edit.path)]
+    if not edited:
+        return
+    count = next((value for path, value in determined.items() if path.endswith("num_labels")), None)
+    if count is None:
+        raise Unwritten("no stored shape determines the number of labels")
+    gone = [str(one.before) for one in edited if "id2label" in one.path and one.after is ABSENT]
+    new = [str(one.after) for one in edited if "id2label" in one.path and one.before is ABSENT]
+    consequence = f"the classifier would have {count:,} labels"
+    if gone:
+        consequence += f", without {listed(gone)}"
+    if new:
+        consequence += f", with {listed(new)} for those that have no name"
+    yield Need(Allow.LABELS, f"{consequence}; other labels keep their names")
+
+
+def _needs_of_class(edits: tuple[Edit, ...]) -> Iterator[Need]:
+    for edit in edits:
+        if edit.path == (_CLASSES,):
+            after = edit.after[0] if isinstance(edit.after, list) and edit.after else edit.after
+            before = edit.before[0] if isinstance(edit.before, list) and edit.before else "no class"
+            yield Need(Allow.CLASS, f"the model would be a {after}, and {before} is declared")

@@ -1,0 +1,231 @@
+"""Law 13: after `audit fix --apply` a model computes what it computed, or no byte has changed."""
+
+import json
+
+import pytest
+import typer
+from support.sibling_folders import SIBLINGS, Siblings, folder_of, logits_of
+from support.spoiled_folders import (
+    all_bytes,
+    both,
+    configured,
+    edit,
+    prefixed,
+    renamed,
+    saved,
+    without,
+)
+from typer.testing import CliRunner
+
+from auditor.audit.pipeline import audit
+from auditor.cli.console import FailOn, exit_code
+from auditor.cli.fix import fix
+
+pytestmark = pytest.mark.oracle
+pytest.importorskip("transformers")
+
+ALL = tuple(f"--allow={name}" for name in ("tie-head", "labels", "layers", "experts", "class"))
+
+
+def fixed(folder, *options):
+    """The exit code and the output of `audit fix --apply`."""
+    app = typer.Typer()
+    app.command()(fix)
+    done = CliRunner().invoke(app, [str(folder), "--apply", *options])
+    assert done.exception is None or isinstance(done.exception, SystemExit), done.output
+    return done.exit_code, done.output
+
+
+def left_alone(folder, *options):
+    """The output of a fix that changes nothing, and whose exit code is that of the audit."""
+    before = all_bytes(folder)
+    code, output = fixed(folder, *options)
+    assert all_bytes(folder) == before
+    assert code == exit_code(audit(str(folder)), FailOn.WARNING) == 1, output
+    assert "audits clean" not in output
+    return output
+
+
+# --- configs of siblings -------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", SIBLINGS)
+def test_the_config_of_a_sibling_is_left_alone_or_mended_to_the_bit(name, tmp_path):
+    pair = SIBLINGS[name]
+    logits = folder_of(pair, tmp_path / "model")
+    before = all_bytes(tmp_path / "model")
+    code, output = fixed(tmp_path / "model")
+    if code == 0:
+        assert logits_of(pair.family, tmp_path / "model").equal(logits)
+    else:
+        assert (code, all_bytes(tmp_path / "model")) == (1, before), output
+
+
+@pytest.mark.parametrize(
+    "name", ["a turbo Whisper", "a ViT of larger images"], ids=lambda name: name[2:]
+)
+def test_a_single_size_that_the_shapes_determine_is_mended(name, tmp_path):
+    folder_of(SIBLINGS[name], tmp_path / "model")
+    assert fixed(tmp_path / "model")[0] == 0
+
+
+@pytest.mark.parametrize("name", ["a wider BERT", "a wider GPT-2", "a wider Gemma"])
+def test_of_a_config_of_another_size_the_plan_says_what_the_files_determine(name, tmp_path):
+    pair = SIBLINGS[name]
+    folder_of(pair, tmp_path / "model")
+    output = left_alone(tmp_path / "model", *ALL)
+    assert "take the whole config.json" in output
+    for key in pair.declared.keys() & {"hidden_size", "n_embd", "intermediate_size"}:
+        assert f"{key} is {pair.trained[key]} (declared: {pair.declared[key]})" in output
+    assert "heads is" not in output
+
+
+def test_labels_keep_their_names(tmp_path):
+    trained = {**SIBLINGS["a wider ViT"].trained, "id2label": dict(enumerate("abcde"))}
+    del trained["num_labels"]
+    pair = Siblings("ViTForImageClassification", trained, {"id2label": dict(enumerate("abc"))})
+    logits = folder_of(pair, tmp_path / "model")
+    assert "--allow labels" in left_alone(tmp_path / "model")
+    assert fixed(tmp_path / "model", "--allow=labels")[0] == 0
+    config = json.loads((tmp_path / "model" / "config.json").read_text())
+    assert [*config["id2label"].values()] == ["a", "b", "c", "LABEL_3", "LABEL_4"]
+    assert config["label2id"] == {name: at for at, name in enumerate(config["id2label"].values())}
+    assert logits_of(pair.family, tmp_path / "model").equal(logits)
+
+
+# --- what was lost -------------------------------------------------------------------------------
+
+GPT2, BERT, LLAMA = "GPT2LMHeadModel", "BertForMaskedLM", "LlamaForCausalLM"
+MISTRAL, NEOX, QWEN = "MistralForCausalLM", "GPTNeoXForCausalLM", "Qwen2ForCausalLM"
+
+
+def without_layers(*numbers):
+    """Tensors of some layers that were not saved."""
+
+    def spoil(folder):
+        from safetensors.torch import load_file  # noqa: PLC0415 - imports torch
+
+        names = load_file(folder / "model.safetensors")
+        parts = tuple(f".{number}." for number in numbers)
+        without(*(name for name in names if any(part in name for part in parts)))(folder)
+
+    return spoil
+
+
+@pytest.mark.parametrize("family", [LLAMA, MISTRAL, NEOX])
+def test_a_head_that_was_lost_is_not_tied_without_a_word(family, tmp_path):
+    folder = saved(family, tmp_path / "model")
+    without("lm_head.weight", "embed_out.weight")(folder)
+    assert "--allow tie-head" in left_alone(folder)
+
+
+@pytest.mark.parametrize(
+    ("family", "spoil"),
+    [
+        (LLAMA, both(without_layers(1, 3, 5), without("model.norm.weight"))),
+        (BERT, both(without_layers(1), without("bert.embeddings.LayerNorm.bias"))),
+        (MISTRAL, both(prefixed("module."), without("module.model.norm.weight"))),
+        (QWEN, both(without("model.layers.2.mlp.up_proj.weight"), prefixed("_orig_mod."))),
+        (GPT2, both(without_layers(2), without("transformer.h.0.mlp.c_fc.bias"))),
+        (NEOX, both(without("gpt_neox.final_layer_norm.bias"), without_layers(2))),
+        (LLAMA, both(without("model.norm.weight"), configured(vocab_size=88))),
+        (QWEN, without("model.layers.0.self_attn.q_proj.bias")),
+    ],
+    ids=[
+        "half the layers and a norm", "a layer and a bias", "behind a prefix, without a norm",
+        "compiled, without a matrix", "a layer and a bias of GPT-2", "layers and a norm of NeoX",
+        "a norm, and another vocabulary", "one bias",
+    ],
+)  # fmt: skip
+def test_what_is_not_all_there_is_left_alone_whatever_is_allowed(family, spoil, tmp_path):
+    folder = saved(family, tmp_path / "model")
+    spoil(folder)
+    left_alone(folder, *ALL)
+
+
+def test_an_adapter_without_a_tensor_is_left_alone(tmp_path):
+    from safetensors.torch import save_file  # noqa: PLC0415 - imports torch
+
+    folder = tmp_path / "model"
+    folder.mkdir()
+    settings = {
+        "peft_type": "LORA",
+        "task_type": "CAUSAL_LM",
+        "base_model_name_or_path": str(saved(LLAMA, tmp_path / "base")),
+        "r": 4,
+        "lora_alpha": 8,
+        "target_modules": ["q_proj", "v_proj"],
+    }
+    (folder / "adapter_config.json").write_text(json.dumps(settings))
+    save_file({}, folder / "adapter_model.safetensors", metadata={"format": "pt"})
+    left_alone(folder, *ALL)
+
+
+def test_two_copies_of_a_tied_tensor_are_compared_first(tmp_path):
+    from safetensors.torch import load_file, save_file  # noqa: PLC0415 - imports torch
+
+    folder = saved(LLAMA, tmp_path / "model")
+    weights = folder / "model.safetensors"
+    configured(tie_word_embeddings=True)(folder)
+    assert "same values" in left_alone(folder)
+    tensors = load_file(weights)
+    tensors["lm_head.weight"] = tensors["model.embed_tokens.weight"].clone()
+    save_file(tensors, weights, metadata={"format": "pt"})
+    logits = logits_of(LLAMA, folder)
+    assert fixed(folder)[0] == 0
+    assert logits_of(LLAMA, folder).equal(logits)
+
+
+# --- files beside the weights --------------------------------------------------------------------
+
+
+def generation(**values):
+    def spoil(folder):
+        file = folder / "generation_config.json"
+        if not file.exists():
+            file.write_text("{}")
+        edit(file, lambda config: config.update(values))
+
+    return spoil
+
+
+def tokenizer(**values):
+    def spoil(folder):
+        (folder / "tokenizer_config.json").write_text(json.dumps(values))
+
+    return spoil
+
+
+BESIDE = {
+    "a generation config that cannot be saved": generation(do_sample=False, temperature=0.2),
+    "an end beyond the vocabulary": generation(eos_token_id=500),
+    "an end that is another": both(
+        generation(eos_token_id=3),
+        configured(eos_token_id=2),
+        tokenizer(eos_token="</s>"),  # noqa: S106 - a token of text
+    ),
+    "a chat template that does not parse": tokenizer(chat_template="{% for m in messages %}"),
+}
+
+
+@pytest.mark.parametrize("name", BESIDE)
+def test_a_fault_beside_the_weights_is_not_clean(name, tmp_path):
+    folder = saved(LLAMA, tmp_path / "model")
+    (folder / "README.md").write_text("# A model\n")
+    BESIDE[name](folder)
+    code = exit_code(audit(str(folder)), FailOn.WARNING)
+    before = all_bytes(folder)
+    assert fixed(folder)[0] == code, name
+    assert all_bytes(folder) == before
+
+
+def test_names_are_mended_though_a_fault_beside_the_weights_stays(tmp_path):
+    folder = saved(LLAMA, tmp_path / "model")
+    logits = logits_of(LLAMA, folder)
+    both(renamed(lambda name: f"module.{name}"), generation(do_sample=False, temperature=0.2))(
+        folder
+    )
+    code, output = fixed(folder)
+    assert (code, exit_code(audit(str(folder)), FailOn.WARNING)) == (1, 1)
+    assert "generation-config-invalid" in output
+    assert logits_of(LLAMA, folder).equal(logits)

@@ -1,0 +1,132 @@
+"""What a fix may write by itself, with the user's word, or not at all."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from auditor.fixing.json_edits import ABSENT, Edit
+from auditor.fixing.permissions import Allow, Unwritten, needs_of_edits, needs_of_renames
+
+DETERMINED = {
+    "vocab_size": 90,
+    "hidden_size": 64,
+    "num_hidden_layers": 6,
+    "num_local_experts": 4,
+    "num_attention_heads": 8,
+    "num_labels": 3,
+}
+
+
+def needs(*edits, equal_copies=False, config=None):
+    """The options that edits of a config need."""
+    found = needs_of_edits(edits, DETERMINED, config or {}, equal_copies=equal_copies)
+    return [need.allow for need in found]
+
+
+def flag(key, *, after):
+    return Edit((key,), not after, after)
+
+
+@pytest.mark.parametrize(
+    "edit",
+    [
+        Edit(("vocab_size",), 100, 90),
+        Edit(("num_hidden_layers",), 4, 6),
+        Edit(("num_attention_heads",), 4, 8),
+        Edit(("dtype",), "bfloat16", "float32"),
+        Edit(("quantization_config",), {"bits": 4}, ABSENT),
+        flag("attention_bias", after=True),
+        Edit(("hidden_size",), "64", 64),
+        Edit(("num_experts_per_tok",), 2.0, 2),
+    ],
+    ids=str,
+)
+def test_what_the_files_determine_needs_no_word(edit):
+    assert needs(edit) == []
+
+
+@pytest.mark.parametrize(
+    ("edit", "allow"),
+    [
+        (flag("tie_word_embeddings", after=True), Allow.TIE_HEAD),
+        (Edit(("num_labels",), 2, 3), Allow.LABELS),
+        (Edit(("id2label", "2"), ABSENT, "LABEL_2"), Allow.LABELS),
+        (Edit(("num_hidden_layers",), 12, 6), Allow.LAYERS),
+        (Edit(("num_local_experts",), 8, 4), Allow.EXPERTS),
+        (Edit(("architectures",), ["BertModel"], ["BertForMaskedLM"]), Allow.CLASS),
+    ],
+    ids=str,
+)
+def test_what_may_be_a_loss_needs_a_word(edit, allow):
+    assert needs(edit) == [allow]
+
+
+@pytest.mark.parametrize(
+    "edit",
+    [
+        Edit(("hidden_size",), 32, 64),
+        Edit(("vocab_size",), 100, 91),  # the shapes say 90
+        Edit(("vocab_size",), 30, 90),
+        Edit(("num_key_value_heads",), 4, 2),
+        Edit(("head_dim",), 4, 8),
+        Edit(("num_experts_per_tok",), 2, 1),
+        Edit(("sliding_window",), 8, 16),
+        Edit(("rope_theta",), 1e4, 1e6),
+        Edit(("model_type",), "bert", "roberta"),
+        flag("attention_bias", after=False),  # biases that may be lost
+        flag("tie_word_embeddings", after=False),  # of copies that differ
+        Edit(("target_modules",), ["q_proj", "k_proj"], ["q_proj"]),
+        Edit(("layer_types",), ["a", "b"], ["a"]),  # beside no other number of layers
+    ],
+    ids=str,
+)
+def test_what_no_shape_determines_is_not_written(edit):
+    with pytest.raises(Unwritten):
+        needs(edit)
+
+
+def test_a_tie_is_removed_from_equal_copies():
+    assert needs(flag("tie_word_embeddings", after=False), equal_copies=True) == []
+
+
+@pytest.mark.parametrize(
+    "other", [Edit(("num_hidden_layers",), 4, 6), Edit(("num_labels",), 2, 3)], ids=str
+)
+def test_two_sizes_at_once_are_those_of_another_model(other):
+    with pytest.raises(Unwritten, match="differ at once"):
+        needs(Edit(("vocab_size",), 100, 90), other)
+
+
+def test_lists_of_layers_go_with_the_number_of_layers():
+    depth = Edit(("num_hidden_layers",), 7, 6)
+    assert needs(depth, Edit(("layer_types",), ["a"] * 7, ["a"] * 6)) == [Allow.LAYERS]
+
+
+paths = st.lists(st.text("abc_", min_size=1, max_size=6), min_size=1, max_size=3).map(tuple)
+
+
+@given(paths, st.integers() | st.text() | st.none(), st.integers() | st.booleans())
+def test_an_unknown_key_is_never_written(path, before, after):
+    edit = Edit(path, before, after)
+    is_respelt = isinstance(before, str) and before.lower() == str(after).lower()
+    if is_respelt:
+        assert needs(edit) == []
+    else:
+        with pytest.raises(Unwritten):
+            needs(edit)
+
+
+numbers = st.integers(0, 99)
+
+
+@given(numbers, numbers, st.sampled_from(["module.", "_orig_mod.", "a.b.", ""]))
+def test_names_that_keep_the_numbers_of_their_layers_need_no_word(layer, expert, prefix):
+    name = f"layers.{layer}.experts.{expert}.up.weight"
+    assert needs_of_renames({f"{prefix}{name}": name}) == ()
+    assert needs_of_renames({name: f"{prefix}{name}"}) == ()
+
+
+@given(numbers, numbers, st.sampled_from(["module.", ""]))
+def test_layers_with_other_numbers_need_a_word(layer, other, prefix):
+    renames = {f"{prefix}layers.{layer}.up.weight": f"layers.{other}.up.weight"}
+    assert [need.allow for need in needs_of_renames(renames)] == [Allow.LAYERS] * (layer != other)
