@@ -5,10 +5,10 @@ import os
 import struct
 
 import pytest
+from support.folder_fixes import fix
 from support.stopped_fixes import spoiled_folder
 
 from auditor.errors import FixError
-from auditor.fixing.of_folder import fix_folder, plan_for_folder
 from auditor.fixing.undo import undo_fix
 
 SHARD = "model-00001-of-00002.safetensors"
@@ -46,11 +46,6 @@ def attributes_of(folder):
         )
         for path in folder.iterdir()
     }
-
-
-def fix(folder, *, in_place=False):
-    plan = plan_for_folder(str(folder), None, lambda _: None)
-    return fix_folder(plan, in_place=in_place, say=lambda _: None)
 
 
 @pytest.mark.parametrize("in_place", [False, True])

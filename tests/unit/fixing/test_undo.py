@@ -6,11 +6,12 @@ import shutil
 import stat
 
 import pytest
+from support.folder_fixes import LAYERS, fix
 from support.stopped_fixes import spoiled_folder
 
 from auditor.errors import FixError
 from auditor.fixing import journal
-from auditor.fixing.of_folder import fix_folder, plan_for_folder
+from auditor.fixing.json_edits import Edit, edited_json
 from auditor.fixing.record import RECORD
 from auditor.fixing.undo import undo_fix
 
@@ -24,11 +25,6 @@ def folder(tmp_path):
     (folder / "config.json").chmod(0o640)
     (folder / SHARD).chmod(0o604)
     return folder
-
-
-def fix(folder, *, in_place=False):
-    plan = plan_for_folder(str(folder), None, lambda _: None)
-    return fix_folder(plan, in_place=in_place, say=lambda _: None)
 
 
 def files_of(folder):
@@ -69,7 +65,7 @@ def test_the_last_of_two_fixes_is_undone_first(folder):
     states = [files_of(folder)]
     fix(folder)
     states.append(files_of(folder))
-    edit_json(folder / "config.json", num_hidden_layers=4)
+    edit_json(folder / "config.json", **{LAYERS: 4})
     states.append(files_of(folder))
     assert fix(folder) == ("config.json.orig.1",)
     undo_fix(folder)
@@ -79,16 +75,15 @@ def test_the_last_of_two_fixes_is_undone_first(folder):
     assert files_of(folder) == states[2]
 
 
-def test_fixes_of_separate_files_are_all_undone(folder):
-    edit_json(folder / INDEX, metadata={"total_size": 1})
+def test_two_fixes_are_undone_if_the_edit_between_them_is_taken_back(folder):
     states = [files_of(folder)]
     fix(folder)
     config = (folder / "config.json").stat()
-    edit_json(folder / "config.json", num_hidden_layers=4)
+    edit_json(folder / "config.json", **{LAYERS: 4})
     fix(folder)
-    undo_fix(folder)  # and the user takes back the edit, as a tool does that keeps times
-    content = states[0]["config.json"][0].replace(b'layers": 3', b'layers": 2')
-    (folder / "config.json").write_bytes(content)
+    undo_fix(folder)
+    edit = Edit((LAYERS,), None, 2)
+    (folder / "config.json").write_bytes(edited_json(states[0]["config.json"][0], (edit,)))
     os.utime(folder / "config.json", ns=(config.st_atime_ns, config.st_mtime_ns))
     undo_fix(folder)
     assert files_of(folder) == states[0]
@@ -184,7 +179,7 @@ def test_an_undo_finishes_a_fix_that_was_interrupted_and_undoes_it(
     before = files_of(folder)
     with monkeypatch.context() as patch:
         patch.setattr(journal, "_take", interrupted(steps))
-        with pytest.raises(FixError, match="begun"):
+        with pytest.raises(OSError, match="Input/output error"):
             fix(folder, in_place=in_place)
     undo_fix(folder)
     assert files_of(folder) == before
