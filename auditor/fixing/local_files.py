@@ -91,9 +91,12 @@ def current_state(path: Path) -> FileState | None:
 
 
 def states_in(folder: Path) -> dict[str, FileState]:
-    """Map the names in a folder to their states; folders below are not entered."""
-    with os.scandir(folder) as entries:
-        return {one.name: state_of(one.stat(follow_symlinks=False)) for one in entries}
+    """Map the names in a folder to their states; folders below are not entered.
+
+    Each file is asked for: on Windows the entries of os.scandir have no inode and no links.
+    """
+    states = {path.name: current_state(path) for path in folder.iterdir()}
+    return {name: state for name, state in states.items() if state is not None}
 
 
 def require_replaceable(
