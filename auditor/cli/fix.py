@@ -87,7 +87,7 @@ def fix(  # noqa: PLR0913 - one parameter for each option
             if apply or in_place or target is not None:
                 raise UsageError("--undo goes with --format and --quiet alone")
             _undo(folder, form, quiet=quiet)
-            return
+            raise typer.Exit(CLEAN)
         if target is not None:
             require_known_class(target)
         place, tell = Path(folder), talk(quiet=quiet)
