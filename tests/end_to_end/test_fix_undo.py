@@ -1,6 +1,7 @@
-"""`audit fix FOLDER --undo`: what the command prints, and with which code it ends."""
+"""What `audit fix` leaves as it was: the rest of a config, and after `--undo` everything."""
 
 import json
+import re
 
 import pytest
 from support.running import run
@@ -10,6 +11,17 @@ from support.stopped_fixes import contents_of, spoiled_folder
 @pytest.fixture
 def folder(tmp_path):
     return spoiled_folder(tmp_path / "model", 2)
+
+
+def test_a_config_changes_where_the_plan_says_so_and_nowhere_else(folder):
+    config = (folder / "config.json").read_bytes().replace(b"\n", b"\r\n")
+    odd = b'{\r\n\t"big" : 1234567890123456789012345678901, "inf":1e400,"two":1,"two": 2.50,\r\n'
+    config = odd + config.removeprefix(b"{\r\n")
+    (folder / "config.json").write_bytes(config)
+    done = run("fix", str(folder), "--apply")
+    assert done.returncode == 0, done.stderr
+    layers = re.compile(rb'(?<="num_hidden_layers": )\d+')
+    assert (folder / "config.json").read_bytes() == layers.sub(b"2", config) != config
 
 
 def test_an_undo_puts_back_the_old_files_and_a_second_one_has_nothing_to_do(folder):
