@@ -117,8 +117,8 @@ def _finish_earlier(folder: Path, *, apply: bool) -> None:
         if is_interrupted(folder):
             fail(
                 FINDINGS,
-                f"an audit fix of {quoted(str(folder))} was interrupted: run it again, with --apply "
-                f"or --undo",
+                f"an audit fix of {quoted(str(folder))} was interrupted: run it again, with "
+                f"--apply or --undo",
             )
         return
     with _writing(folder):

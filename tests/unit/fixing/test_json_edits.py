@@ -96,6 +96,18 @@ def test_a_new_key_stands_in_the_alphabet_if_the_keys_do_and_last_otherwise(writ
     assert after == (sorted([*before, key]) if is_sorted else [*before, key])
 
 
+@given(written=json_texts(), data=st.data())
+def test_several_new_values_change_the_text_as_one_after_the_other_does(written, data):
+    paths = [path for path in written.spans if path not in written.objects]
+    assume(paths)
+    chosen = data.draw(st.lists(st.sampled_from(sorted(paths)), unique=True))
+    edits = [Edit(path, None, data.draw(values)) for path in chosen]
+    one_by_one = written
+    for edit in edits:
+        one_by_one = one_by_one._replace(text=edited(one_by_one, edit))
+    assert edited(written, *edits) == one_by_one.text
+
+
 @given(written=json_texts())
 def test_edits_to_the_values_that_stand_there_change_no_byte(written):
     values = json.loads(written.text)

@@ -109,11 +109,3 @@ def test_a_link_is_not_followed(tmp_path):
             b"HEADER",
             tmp_path / "target",
         )
-
-
-def test_the_new_file_is_open_to_whom_the_old_one_was(tmp_path):
-    source = tmp_path / "source"
-    source.write_bytes(b"header")
-    source.chmod(0o640)
-    stage_replacement(source, state_of(source.stat()), b"header", b"HEADER", tmp_path / "target")
-    assert (tmp_path / "target").stat().st_mode & 0o777 == 0o640
