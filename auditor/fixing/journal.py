@@ -22,7 +22,14 @@ from auditor.containers.index import shard_fault
 from auditor.downloader.local_file import read_all
 from auditor.downloader.local_folder import FIX_FOLDER, FIX_JOURNAL
 from auditor.errors import FixError, SourceError
-from auditor.fixing.local_files import FileState, Written, current_state, no_follow
+from auditor.fixing.local_files import (
+    MAX_START,
+    FileState,
+    Written,
+    current_state,
+    no_follow,
+    open_to_read,
+)
 from auditor.fixing.staging import stage_text, write_all
 from auditor.fixing.work_folder import NEW_JOURNAL, discard_work, sync_folder
 from auditor.messages import quoted
@@ -174,7 +181,8 @@ def _keep(folder: Path, entry: Entry) -> None:
 
 def _write_header(path: Path, staged: Path, before: FileState | None) -> None:
     """Write the new header over the old one, or over what an interrupted run left of both."""
-    content = staged.read_bytes()
+    with open_to_read(staged) as both:
+        content = both.read(2 * MAX_START)
     new, old = content[: len(content) // 2], content[len(content) // 2 :]
     with open(path, "r+b", buffering=0, opener=no_follow) as file:
         now = file.read(len(new))
@@ -192,4 +200,4 @@ def _write_header(path: Path, staged: Path, before: FileState | None) -> None:
 
 def _is_of_both(now: bytes, new: bytes, old: bytes) -> bool:
     """Whether each byte is that of the new header or of the old one."""
-    return now in {old, new} or all(byte in pair for byte, *pair in zip(now, new, old, strict=True))
+    return now in {old, new} or all(byte in pair for byte, *pair in zip(now, new, old, strict=False))

@@ -9,9 +9,12 @@ from typing import BinaryIO
 
 from msgspec import Struct
 
+from auditor.containers.safetensors import LENGTH_BYTES, MAX_HEADER
 from auditor.downloader.huggingface_cache import is_in_cache
 from auditor.errors import FixError
 from auditor.messages import quoted
+
+MAX_START = LENGTH_BYTES + MAX_HEADER  # bytes of a header; a config or an index is shorter
 
 _COPY = "copy the folder (cp -rL FOLDER COPY) and fix the copy"
 
@@ -41,6 +44,11 @@ class Written(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     modified: int | None  # nanoseconds; None if only the header was written: data may change
     length: int  # of the header or the text that the fix wrote, in bytes
     sha256: str  # of this header or text
+
+    def __post_init__(self) -> None:
+        """Raise ValueError for a length that no header and no text has: a record is untrusted."""
+        if not 0 <= self.length <= MAX_START:
+            raise ValueError(f"{self.length} bytes")
 
     def is_still_in(self, path: Path, state: FileState) -> bool:
         """Whether the path, whose state this is, still holds what was written."""

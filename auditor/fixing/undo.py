@@ -79,10 +79,10 @@ def _unchanged_state(folder: Path, entry: Entry) -> FileState:
 
 def _opposite(folder: Path, work: Path, entry: Entry, before: FileState) -> Entry:
     """The step that undoes one step of a fix."""
-    if entry.how == "header":
+    if entry.how == "header" and entry.written:
+        length = entry.written.length
         with open_to_read(folder / entry.kept) as kept, open_to_read(folder / entry.file) as file:
-            old = kept.read()
-            new = file.read(len(old))
+            old, new = kept.read(length), file.read(length)
         stage_text(work / entry.staged, old + new)
         return Entry(file=entry.file, how="header", staged=entry.staged, before=before)
     if entry.before:

@@ -197,6 +197,16 @@ def interrupted(steps):
     return take
 
 
+@pytest.mark.parametrize("length", [-1, 10**12])
+def test_a_record_cannot_have_a_whole_weight_file_read(folder, length):
+    fix(folder)
+    record = json.loads((folder / RECORD).read_text())
+    record["fixes"][0][1]["written"]["length"] = length
+    (folder / RECORD).write_text(json.dumps(record))
+    with pytest.raises(FixError, match="was not written by this version of audit fix"):
+        undo_fix(folder)
+
+
 def test_the_record_is_no_more_open_than_a_new_file(folder):
     fix(folder)
     mask = os.umask(0)
