@@ -200,4 +200,6 @@ def _write_header(path: Path, staged: Path, before: FileState | None) -> None:
 
 def _is_of_both(now: bytes, new: bytes, old: bytes) -> bool:
     """Whether each byte is that of the new header or of the old one."""
-    return now in {old, new} or all(byte in pair for byte, *pair in zip(now, new, old, strict=False))
+    return now in {old, new} or all(
+        byte in pair for byte, *pair in zip(now, new, old, strict=False)
+    )

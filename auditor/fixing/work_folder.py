@@ -78,7 +78,10 @@ def _locked_by_file(work: Path) -> Iterator[None]:
     try:
         yield
     finally:
-        lock.unlink(missing_ok=True)
+        try:
+            lock.unlink(missing_ok=True)
+        finally:  # a signal may interrupt the first one
+            lock.unlink(missing_ok=True)
 
 
 def discard_work(work: Path) -> None:
