@@ -1,7 +1,7 @@
 """A fix does what its plan says: what was audited in memory is what is written, and it is clean."""
 
 import pytest
-from support.fault_bench import FAMILIES, faults, written
+from support.fault_bench import FAMILIES, faults, stored, written
 from support.stopped_fixes import WAYS, Stopping
 
 from auditor.audit.options import Options
@@ -34,7 +34,7 @@ def test_every_fault_of_names_and_config_has_a_plan_that_ends_clean(name, place)
     weights = {one.file: one.span for head in sound.headers for one in head.parsed.tensors}
     assert plan_fix(sound, Options(requested=name)).changes == ()
     mended = 0
-    for fault in faults(name, sound):
+    for fault in stored(faults(name, sound)):
         options = Options(requested=name)
         plan = plan_fix(fault.snapshot, options)
         after = examine(plan.planned, options)
