@@ -1,10 +1,13 @@
 """The `audit fix` command."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated
 
 import typer
+from msgspec import to_builtins
 
 from auditor.audit.expected import require_known_class
 from auditor.cli.console import (
@@ -20,11 +23,12 @@ from auditor.cli.console import (
     say,
     talk,
 )
-from auditor.errors import FixError, SourceError
+from auditor.errors import FixError, SourceError, UsageError
 from auditor.fixing.carrying_out import finish_interrupted, is_interrupted
 from auditor.fixing.of_folder import FolderPlan, fix_folder, plan_for_folder
 from auditor.fixing.permissions import Allow
 from auditor.fixing.plan import Plan
+from auditor.fixing.undo import undo_fix
 from auditor.formats import fix_plan
 from auditor.formats.json_values import json_text
 from auditor.messages import quoted
@@ -57,6 +61,13 @@ def fix(  # noqa: PLR0913 - one parameter for each option
             "header stays as FILE.header.orig. Cut short, the next audit fix finishes it.",
         ),
     ] = False,
+    undo: Annotated[
+        bool,
+        typer.Option(
+            "--undo",
+            help="Put back the files that the last fix replaced, and remove those that it added.",
+        ),
+    ] = False,
     target: Annotated[
         str | None,
         typer.Option("--as", metavar="CLASS", show_default=False, help="The class to fix it for."),
@@ -83,6 +94,11 @@ def fix(  # noqa: PLR0913 - one parameter for each option
     remain; 2 usage; 3 it cannot be done, and nothing has changed.
     """
     with guarded():
+        if undo:
+            if apply or in_place or allow or target is not None:
+                raise UsageError("--undo goes with --format and --quiet alone")
+            _undo(folder, form, quiet=quiet)
+            raise typer.Exit(CLEAN)
         if target is not None:
             require_known_class(target)
         place, tell = Path(folder), talk(quiet=quiet)
@@ -106,21 +122,43 @@ def fix(  # noqa: PLR0913 - one parameter for each option
 
 
 def _finish_earlier(folder: Path, *, apply: bool) -> None:
-    """An interrupted run goes to its end first: until then some files are new and others old."""
+    """Finish an interrupted run: until then some files are new and others old."""
     if not apply:
         if is_interrupted(folder):
             fail(
                 FINDINGS,
-                f"an audit fix of {quoted(str(folder))} was interrupted: with --apply it goes on",
+                f"an audit fix of {quoted(str(folder))} was interrupted: run it again, with "
+                f"--apply or --undo",
             )
         return
-    try:
+    with _writing(folder):
         if finish_interrupted(folder):
             say("an earlier audit fix was interrupted, and is finished now")
+
+
+@contextmanager
+def _writing(folder: Path) -> Iterator[None]:
+    """Raise FixError for an OSError."""
+    try:
+        yield
     except OSError as error:
         raise FixError(
             f"cannot write in {quoted(str(folder))}: {error.strerror or error}"
         ) from None
+
+
+def _undo(requested: str, form: PlanFormat, *, quiet: bool) -> None:
+    """Undo the last fix, and print which files are the old ones again."""
+    folder = Path(requested)
+    if not folder.is_dir():
+        raise UsageError(f"{quoted(requested)} is not a folder on this machine")
+    with _writing(folder):
+        undone = undo_fix(folder)
+    if form is PlanFormat.JSON and not quiet:
+        put(json_text(to_builtins(undone), indent=2) + "\n")
+    for what, names in (("put back", undone.restored), ("removed", undone.removed)):
+        if names and not quiet:
+            say(f"{what}: {', '.join(map(quoted, names))}")
 
 
 def _is_to_do(made: FolderPlan, *, apply: bool) -> bool:

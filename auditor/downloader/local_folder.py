@@ -101,7 +101,7 @@ def _interrupted(folder: Path) -> str:
     """A clause for a folder in which some files may be new and others old."""
     if not os.path.lexists(folder / FIX_FOLDER / FIX_JOURNAL):
         return ""
-    return ", in which an audit fix was interrupted: audit fix FOLDER --apply brings it to its end"
+    return ", in which an audit fix was interrupted: run it again, with --apply or --undo"
 
 
 def _file(path: Path) -> Snapshot:

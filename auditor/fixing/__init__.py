@@ -1,5 +1,6 @@
-"""`audit fix`: does what a diagnosis says where headers, index or config are wrong, no weights.
+"""`audit fix`: carries out what a diagnosis says about headers, index and config, never weights.
 
-A plan is made in memory (`plan.py`: steps on a snapshot, audited after each round), shown, and only
-then carried out (`carrying_out.py`, by way of a journal): each file is replaced whole, or not.
+A plan is made in memory (`plan.py`: steps on a snapshot, audited after each round), printed, and
+then carried out (`carrying_out.py`, by a journal): each file is replaced as a whole, or not at all.
+A record of it is left in the folder, by which `undo.py` puts the old files back.
 """

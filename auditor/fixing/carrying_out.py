@@ -1,38 +1,38 @@
-"""Carries out a plan: stages the new files, writes the journal, lets them take their places.
+"""Carry out a plan: stage the new files, write the journal, put the new files in their places.
 
-A new weight file is written beside the old one, also where the new header has the old one's room:
-writing over a header in place can be cut short in the middle of it, and then the file is neither
-the old one nor the new one until the journal is read. `in_place` does it all the same, for who has
-not the space: then the journal holds both headers, and the next run writes the new one whole.
+A new weight file is written beside the old one, also if the new header fits into the old one's
+place: a write over a header can be interrupted in the middle, and then the file is neither the old
+one nor the new one until the journal is read. `in_place` does it all the same, for those who do not
+have the space: then the journal's folder holds both headers, and the next run writes the new one.
 """
 
-import fcntl
 import os
-import stat
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from itertools import count
 from pathlib import Path
 
 from auditor.downloader.local_folder import FIX_FOLDER, FIX_JOURNAL
 from auditor.errors import FixError
 from auditor.fixing.journal import (
     Entry,
-    discard_work,
+    Journal,
     finish_entries,
+    is_pending,
     read_journal,
     require_as_seen,
     write_journal,
 )
-from auditor.fixing.local_files import FileState
+from auditor.fixing.local_files import FileState, state_of, written
 from auditor.fixing.plan import FileChange
-from auditor.fixing.staging import require_space, stage_text, stage_weights, unchanged_file
-from auditor.messages import quoted
+from auditor.fixing.record import RECORD, read_record, record_entry
+from auditor.fixing.staging import require_space, stage_header, stage_replacement, stage_text
+from auditor.fixing.work_folder import discard_work, work_folder
 
 _KEPT, _KEPT_HEADER = ".orig", ".header.orig"
 
 
 def is_interrupted(folder: Path) -> bool:
-    """Whether an earlier run came as far as its journal and not to its end."""
+    """Whether an earlier run wrote its journal and was not finished."""
     return os.path.lexists(folder / FIX_FOLDER / FIX_JOURNAL)
 
 
@@ -43,75 +43,54 @@ def carry_out(
     *,
     in_place: bool = False,
 ) -> tuple[str, ...]:
-    """Replace the files; the names under which the old ones stay. Raises FixError and OSError.
+    """Replace the files; return the names under which the old ones are kept.
 
-    `seen` is what the files were before they were audited. Whatever is raised before the journal
-    stands, nothing has changed.
+    `seen` is the state of each file before it was audited. Raise FixError or OSError; nothing has
+    changed if there is no journal then.
     """
-    with _work_folder(folder) as work:
+    earlier = read_record(folder).fixes
+
+    def stage(work: Path) -> Iterator[Entry]:
+        fix = tuple(_staged(folder, work, changes, seen, in_place=in_place))
+        yield from fix
+        yield record_entry(work, len(fix), (*earlier, fix), seen.get(RECORD))
+
+    journal = take_steps(folder, stage, is_undo=False)
+    return tuple(entry.kept for entry in journal.entries if entry.kept)
+
+
+def take_steps(folder: Path, stage: Callable[[Path], Iterable[Entry]], *, is_undo: bool) -> Journal:
+    """Stage the new files in the work folder, write the journal of these steps, and take them."""
+    with work_folder(folder) as work:
         try:
-            entries = tuple(_staged(folder, work, changes, seen, in_place=in_place))
-            require_as_seen(folder, entries)
-            write_journal(work, entries)
+            journal = Journal(is_undo=is_undo, entries=tuple(stage(work)))
+            require_as_seen(folder, journal.entries)
+            write_journal(work, journal)
         except BaseException:
             discard_work(work)
             raise
-        finish_entries(folder, work, entries)
-    return tuple(entry.kept for entry in entries if entry.kept)
+        finish_entries(folder, work, journal.entries)
+    return journal
 
 
-def finish_interrupted(folder: Path) -> bool:
-    """Bring an earlier run to its end, or clear away what it staged; whether it was at its end."""
+def finish_interrupted(folder: Path) -> Journal | None:
+    """Finish an earlier run and return its journal; clear its files away if it wrote none."""
     if not os.path.lexists(folder / FIX_FOLDER):
-        return False
-    with _work_folder(folder, found=True) as work:
-        entries = read_journal(work)
-        if entries is None:
+        return None
+    with work_folder(folder, exists=True) as work:
+        journal = read_journal(work)
+        if journal is None:
             discard_work(work)
-            return False
-        pending = tuple(one for one in entries if os.path.lexists(work / one.staged))
+            return None
+        pending = tuple(one for one in journal.entries if is_pending(folder, work, one))
         try:
             require_as_seen(folder, pending)
         except FixError:
-            if pending == entries:  # nothing has taken its place yet
+            if pending == journal.entries:  # no step was taken
                 discard_work(work)
             raise
-        finish_entries(folder, work, entries)
-        return True
-
-
-@contextmanager
-def _work_folder(folder: Path, *, found: bool = False) -> Iterator[Path]:
-    """The folder for what is staged, while no other run has it; gone at the end if it is empty."""
-    work = folder / FIX_FOLDER
-    at_work = FixError(f"another audit fix is at work in {quoted(str(folder))}")
-    if not found:
-        try:
-            work.mkdir(mode=0o700)
-        except FileExistsError:
-            raise at_work from None
-    try:
-        if not stat.S_ISDIR(work.lstat().st_mode):
-            raise FixError(f"{quoted(str(work))} is not a folder: remove it")
-        with _locked(work, at_work):
-            yield work
-    finally:
-        with suppress(OSError):  # it is not empty: a journal is in it
-            work.rmdir()
-
-
-@contextmanager
-def _locked(work: Path, otherwise: FixError) -> Iterator[None]:
-    """The folder is this process's, until it ends, however it ends."""
-    lock = os.open(work, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
-    try:
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            raise otherwise from None
-        yield
-    finally:
-        os.close(lock)
+        finish_entries(folder, work, journal.entries)
+        return journal
 
 
 def _staged(
@@ -129,33 +108,44 @@ def _staged(
     ]
     if copies:
         require_space(work, copies)
-    number = 0
+    numbers = count()
     for change in changes:
-        path, state = folder / change.file, seen.get(change.file)
-        staged = work / str(number)
-        number += 1
+        path, state, staged = folder / change.file, seen.get(change.file), work / str(next(numbers))
         if change.before is None or state is None:
             stage_text(staged, change.after)
-            yield Entry(file=change.file, staged=staged.name, how="file", before=None)
-        elif change.edits or not change.renames:
-            with unchanged_file(path, state, change.before) as old:
-                stage_text(staged, change.after, os.fstat(old))
-            kept = _free_name(folder, change.file + _KEPT)
-            yield Entry(file=change.file, staged=staged.name, how="file", before=state, kept=kept)
-        elif in_place and _fits(change):
-            with unchanged_file(path, state, change.before):
-                kept = _free_name(folder, change.file + _KEPT_HEADER)
-                stage_text(staged, change.before)
-                yield Entry(file=kept, staged=staged.name, how="file", before=None)
-                stage_text(work / str(number), change.after)
-                yield Entry(
-                    file=change.file, staged=str(number), how="header", before=state, kept=kept
-                )
-                number += 1
+            yield _replacement(change.file, staged, change.after, before=None)
+        elif change.renames and in_place and _fits(change):
+            kept = _free_name(folder, change.file + _KEPT_HEADER)
+            stage_header(path, state, change.before, staged)
+            yield _replacement(kept, staged, change.before, before=None)
+            headers = work / str(next(numbers))
+            stage_text(headers, change.after + change.before)
+            yield Entry(
+                file=change.file,
+                how="header",
+                staged=headers.name,
+                before=state,
+                kept=kept,
+                written=written(state, change.after, is_header=True),
+            )
         else:
-            stage_weights(path, state, change.before, change.after, staged)
             kept = _free_name(folder, change.file + _KEPT)
-            yield Entry(file=change.file, staged=staged.name, how="file", before=state, kept=kept)
+            stage_replacement(path, state, change.before, change.after, staged)
+            yield _replacement(change.file, staged, change.after, before=state, kept=kept)
+
+
+def _replacement(
+    file: str, staged: Path, start: bytes, *, before: FileState | None, kept: str = ""
+) -> Entry:
+    """The step by which a staged file, which begins with `start`, gets its name."""
+    return Entry(
+        file=file,
+        how="replace",
+        staged=staged.name,
+        before=before,
+        kept=kept,
+        written=written(state_of(staged.lstat()), start, is_header=False),
+    )
 
 
 def _fits(change: FileChange) -> bool:
@@ -163,7 +153,7 @@ def _fits(change: FileChange) -> bool:
 
 
 def _free_name(folder: Path, name: str) -> str:
-    """The name, or with a number behind it, that nothing has yet."""
+    """The name, or the name and a number if it is taken."""
     number, free = 0, name
     while os.path.lexists(folder / free):
         number += 1

@@ -1,120 +1,133 @@
-"""The journal of a fix: what is staged, and what it replaces. From it on, there is no way back.
+"""The journal of a fix or an undo: its steps. Once it is written, the run is finished, not undone.
 
-All that is new lies in `FOLDER/.audit-fix/`, on the disk, before `journal.json` has its name:
-until then a run that dies has changed nothing, and the next one clears it away. After it the files
-take their places one after the other, each by one rename, and a run that dies is finished by the
-next one from the journal. So each file is the old one or the new one, whole, at every moment.
+All new files lie on the disk, in the work folder, before `journal.json` has its name: a run that
+ends before that has changed nothing, and the next one clears its files away. After it the steps
+are taken in order, each by one rename, and the next run takes the steps that a killed one did not.
+So each file is the old one or the new one, complete, at every moment.
 
-A journal may be a stranger's, as all of a folder may: names are held to the folder, and a file
-whose inode, size and time are not those that the journal has is not replaced.
+A journal is untrusted, as any file of the folder is: its names must lie in the folder, and a file
+is replaced only if its inode, size and time are those in the journal.
 """
 
 import json
 import os
 from contextlib import suppress
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal, TypeVar
 
-from msgspec import Struct, to_builtins
+from msgspec import DecodeError, Struct, to_builtins
+from msgspec.json import decode
 
-from auditor.containers.bounded_json import parse_object
 from auditor.containers.index import shard_fault
 from auditor.downloader.local_file import read_all
 from auditor.downloader.local_folder import FIX_FOLDER, FIX_JOURNAL
-from auditor.errors import CheckpointError, FixError, SourceError
-from auditor.fixing.local_files import FileState, current_state
-from auditor.fixing.staging import stage_text
+from auditor.errors import FixError, SourceError
+from auditor.fixing.local_files import (
+    MAX_START,
+    FileState,
+    Written,
+    current_state,
+    no_follow,
+    open_to_read,
+)
+from auditor.fixing.staging import stage_text, write_all
+from auditor.fixing.work_folder import NEW_JOURNAL, discard_work, sync_folder
 from auditor.messages import quoted
 
-_BEGUN = f"{FIX_JOURNAL}.new"
-_VERSION = 1
-_LARGEST = 16 * 1024 * 1024  # bytes
+_LARGEST = 16 * 1024 * 1024  # bytes of a journal or a record
+
+T = TypeVar("T")
 
 
-class Entry(Struct, frozen=True, kw_only=True):
-    """One file that takes the place of another, or a header that is written over another."""
+class Entry(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """One step, and the state of its file before it.
+
+    - replace: a staged file takes the place of `file`, which stays under the name `kept` if it has
+      one;
+    - header: the first half of a staged file is written over the second half, in place;
+    - restore: the file `kept` takes the place of `file`;
+    - remove: `file` is removed.
+    """
 
     file: str
-    staged: str  # its name in the journal's folder, a number
-    how: Literal["file", "header"]
-    before: FileState | None  # None: there was no such file
-    kept: str | None = None  # under which name the old one stays; of a header: its old bytes
+    how: Literal["replace", "header", "restore", "remove"]
+    before: FileState | None  # None: the file does not exist
+    staged: str = ""  # its name in the work folder, a number
+    kept: str = ""
+    written: Written | None = None  # the new file, for an undo
+
+    def __post_init__(self) -> None:
+        """Raise ValueError if a name leads out of the folder, or a field is missing."""
+        for name in filter(None, (self.file, self.kept)):
+            if "/" in name or shard_fault(name):
+                raise ValueError(f"{quoted(name)} is not a file's name")
+        if (self.how in {"replace", "header"}) != self.staged.isdecimal():
+            raise ValueError("a staged file has no number")
+        if not self.file or (self.how == "restore" and not self.kept):
+            raise ValueError("a name is missing")
+        if self.before is None and self.how != "replace":
+            raise ValueError("a state is missing")
 
 
-def write_journal(work: Path, entries: tuple[Entry, ...]) -> None:
-    """From here on the fix is finished, by this run or by the next one."""
-    values = {"version": _VERSION, "entries": [to_builtins(one) for one in entries]}
-    stage_text(work / _BEGUN, json.dumps(values).encode())
+class Journal(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """The steps of one run."""
+
+    version: Literal[2] = 2
+    is_undo: bool
+    entries: tuple[Entry, ...]
+
+
+def write_journal(work: Path, journal: Journal) -> None:
+    """Write the journal: from now on this run or the next one takes all of its steps."""
+    stage_text(work / NEW_JOURNAL, encoded(journal))
     sync_folder(work)
-    (work / _BEGUN).replace(work / FIX_JOURNAL)
+    (work / NEW_JOURNAL).replace(work / FIX_JOURNAL)
     sync_folder(work)
 
 
-def read_journal(work: Path) -> tuple[Entry, ...] | None:
-    """What is to be done yet; None: there is no journal. FixError for one that is not ours."""
-    path = work / FIX_JOURNAL
-    if not os.path.lexists(path):
+def read_journal(work: Path) -> Journal | None:
+    """Return the journal of an interrupted run, or None. Raise FixError if it is not one."""
+    if not os.path.lexists(work / FIX_JOURNAL):
         return None
+    return decoded(work / FIX_JOURNAL, Journal, f"look at what is in {FIX_FOLDER}, and remove it")
+
+
+def encoded(values: Struct) -> bytes:
+    return json.dumps(to_builtins(values)).encode()
+
+
+def decoded(path: Path, kind: type[T], remedy: str) -> T:
+    """Read a file that `encoded` wrote. Raise FixError if it is something else."""
     try:
-        values = parse_object(read_all(path, _LARGEST), FIX_JOURNAL)
-        entries = values["entries"]
-        if values["version"] == _VERSION and isinstance(entries, list):
-            return tuple(map(_entry, entries))
-    except (SourceError, CheckpointError, ValueError, TypeError, KeyError):
-        pass
-    raise FixError(
-        f"{quoted(str(path))} is not a journal of this audit fix: look at what is in "
-        f"{FIX_FOLDER}, and remove that folder"
-    )
-
-
-def _entry(values: Any) -> Entry:
-    before = values["before"]
-    entry = Entry(**{**values, "before": None if before is None else FileState(**before)})
-    names = [entry.file, *([entry.kept] if entry.kept is not None else [])]
-    if any("/" in name or shard_fault(name) for name in names) or not entry.staged.isdecimal():
-        raise ValueError(entry.file)
-    if entry.how not in {"file", "header"} or (
-        entry.how == "header" and None in {entry.before, entry.kept}
-    ):
-        raise ValueError(entry.how)
-    return entry
-
-
-def sync_folder(folder: Path) -> None:
-    """Have the names in a folder on the disk."""
-    handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)
-
-
-def discard_work(work: Path) -> None:
-    """Remove what was staged, the journal first; FixError where something else lies there."""
-    names = os.listdir(work)  # noqa: PTH208 - names, not paths
-    if strange := [one for one in names if not (one.isdecimal() or one in {FIX_JOURNAL, _BEGUN})]:
+        return decode(read_all(path, _LARGEST), type=kind)
+    except (SourceError, DecodeError, UnicodeDecodeError, RecursionError):
         raise FixError(
-            f"{quoted(str(work))} holds {quoted(strange[0])}, which audit fix never made"
-        )
-    for name in sorted(names, reverse=True):  # letters before digits
-        (work / name).unlink()
-    work.rmdir()
+            f"{quoted(str(path))} was not written by this version of audit fix: {remedy}"
+        ) from None
 
 
-# --- what is staged takes its place; each step can be done twice, so that any run can end it ----
+# --- the steps; each can be taken twice, so that any run can finish another's --------------------
+
+
+def is_pending(folder: Path, work: Path, entry: Entry) -> bool:
+    """Whether a step has not been taken."""
+    if entry.how == "restore":
+        return os.path.lexists(folder / entry.kept)
+    if entry.how == "remove":
+        return os.path.lexists(folder / entry.file)
+    return os.path.lexists(work / entry.staged)
 
 
 def require_as_seen(folder: Path, entries: tuple[Entry, ...]) -> None:
-    """Raises FixError where a file that is to be replaced is not the one that was audited."""
+    """Raise FixError if a file that is to be replaced is not the one that was audited."""
     for entry in entries:
         now, before = current_state(folder / entry.file), entry.before
         if entry.how == "header" and before and now and now.inode == before.inode:
-            continue  # perhaps written to by the run that was interrupted: `_write_header` looks
-        if now is None and before is not None and entry.kept:  # moved there, for want of links
-            now = current_state(folder / entry.kept)
-        same = now is None if before is None else before.is_same(now)
-        if not same:
+            continue  # an interrupted run may have written to it: `_write_header` checks
+        if now is None and before is not None and entry.how == "replace" and entry.kept:
+            now = current_state(folder / entry.kept)  # moved there: no hard links here
+        is_same = now is None if before is None else before.is_same(now)
+        if not is_same:
             raise FixError(
                 f"{quoted(str(folder / entry.file))} has changed since it was audited, and is "
                 f"left as it is: try again"
@@ -122,7 +135,7 @@ def require_as_seen(folder: Path, entries: tuple[Entry, ...]) -> None:
 
 
 def finish_entries(folder: Path, work: Path, entries: tuple[Entry, ...]) -> None:
-    """Finish, and where a signal interrupts that, finish once more: it takes milliseconds."""
+    """Take all steps; if a signal interrupts that, take the rest all the same: milliseconds."""
     try:
         _finish(folder, work, entries)
     except Exception:
@@ -133,56 +146,60 @@ def finish_entries(folder: Path, work: Path, entries: tuple[Entry, ...]) -> None
 
 
 def _finish(folder: Path, work: Path, entries: tuple[Entry, ...]) -> None:
-    """Let what is staged take its place; what has done so already is not staged any more."""
     for entry in entries:
-        staged = work / entry.staged
-        if os.path.lexists(staged):
-            if entry.how == "header":
-                _write_header(folder, staged, entry)
-            else:
-                _keep(folder, entry)
-                staged.replace(folder / entry.file)
+        if is_pending(folder, work, entry):
+            _take(folder, work, entry)
     sync_folder(folder)
     if work.exists():
         discard_work(work)
 
 
+def _take(folder: Path, work: Path, entry: Entry) -> None:
+    path = folder / entry.file
+    match entry.how:
+        case "replace":
+            _keep(folder, entry)
+            (work / entry.staged).replace(path)
+        case "header":
+            _write_header(path, work / entry.staged, entry.before)
+        case "restore":
+            (folder / entry.kept).replace(path)
+        case "remove":
+            path.unlink(missing_ok=True)
+
+
 def _keep(folder: Path, entry: Entry) -> None:
-    """Give the old file its second name, while it has its first."""
-    if entry.kept is None or os.path.lexists(folder / entry.kept):
+    """Give the old file its second name, while it still has its first."""
+    if not entry.kept or os.path.lexists(folder / entry.kept):
         return
-    if os.link in os.supports_follow_symlinks:
+    if getattr(os, "link", None) in os.supports_follow_symlinks:
         with suppress(OSError):  # FAT has no hard links
             os.link(folder / entry.file, folder / entry.kept, follow_symlinks=False)
             return
     (folder / entry.file).replace(folder / entry.kept)
 
 
-def _common(one: bytes, other: bytes) -> int:
-    """How many bytes at the start are the same."""
-    pairs = enumerate(zip(one, other, strict=False))
-    return next((at for at, (left, right) in pairs if left != right), min(len(one), len(other)))
-
-
-def _write_header(folder: Path, staged: Path, entry: Entry) -> None:
-    """Write the new header over the old one, or over as much of both as an earlier run left."""
-    path = folder / entry.file
-    new, old = staged.read_bytes(), (folder / (entry.kept or "")).read_bytes()
-    file = os.open(path, os.O_RDWR | os.O_NOFOLLOW | os.O_CLOEXEC)
-    try:
-        now = os.pread(file, len(new), 0)
-        begun = _common(now, new)
-        before = entry.before
-        same = before is not None and os.fstat(file).st_ino == before.inode
-        if not same or len(old) != len(new) or now[begun:] != old[begun:]:
+def _write_header(path: Path, staged: Path, before: FileState | None) -> None:
+    """Write the new header over the old one, or over what an interrupted run left of both."""
+    with open_to_read(staged) as both:
+        content = both.read(2 * MAX_START)
+    new, old = content[: len(content) // 2], content[len(content) // 2 :]
+    with open(path, "r+b", buffering=0, opener=no_follow) as file:
+        now = file.read(len(new))
+        is_same = before is not None and os.fstat(file.fileno()).st_ino == before.inode
+        if not is_same or len(now) != len(new) or not _is_of_both(now, new, old):
             raise FixError(
                 f"{quoted(str(path))} has changed since it was audited: if it is as it should be, "
                 f"remove {FIX_FOLDER}"
             )
-        done = 0
-        while done < len(new):
-            done += os.pwrite(file, new[done:], done)
-        os.fsync(file)
-    finally:
-        os.close(file)
+        os.lseek(file.fileno(), 0, os.SEEK_SET)
+        write_all(file.fileno(), new)
+        os.fsync(file.fileno())
     staged.unlink()
+
+
+def _is_of_both(now: bytes, new: bytes, old: bytes) -> bool:
+    """Whether each byte is that of the new header or of the old one."""
+    return now in {old, new} or all(
+        byte in pair for byte, *pair in zip(now, new, old, strict=False)
+    )

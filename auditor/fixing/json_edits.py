@@ -1,15 +1,28 @@
-"""Edits of a JSON file that leave the rest of it as its author wrote it: order, indent, newline."""
+"""Edits of a JSON text: whatever an edit does not name stays byte for byte.
+
+An object is cut into its members, each as it is written: an edit changes the text of one value, and
+a new member is written as its neighbours are. The text was checked before it is cut, so that the
+cutting needs no checks of its own.
+"""
 
 import json
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from itertools import groupby, pairwise
 from typing import Any, Final, NamedTuple
 
-_INDENT = re.compile(rb'\A\s*\{\s*?\n([ \t]+)"')
+from auditor.containers.bounded_json import MAX_DEPTH, MAX_VALUES, bounds_fault
+from auditor.messages import named
+
+# Finds where a value ends; numbers stay text, whatever their length.
+_DECODER = json.JSONDecoder(parse_int=str, parse_float=str)
+_COLON = re.compile(r"[ \t\r\n]*:[ \t\r\n]*")
+_LINE = re.compile(r"\r?\n[ \t]*")
+_INDENT = re.compile(r"\{[ \t\r]*\n([ \t]+)\"")
 
 
 class _Absent:
-    """Stands for a key that is not there; null is a value."""
+    """The value of a key that does not exist; null is a value."""
 
     def __repr__(self) -> str:
         return "absent"
@@ -19,7 +32,7 @@ ABSENT: Final = _Absent()
 
 
 class Edit(NamedTuple):
-    """One value of a JSON object, before and after; ABSENT on the side where it is not there."""
+    """One value of a JSON object, before and after; ABSENT if the key does not exist."""
 
     path: tuple[str, ...]
     before: Any
@@ -29,52 +42,192 @@ class Edit(NamedTuple):
 def json_edits(
     before: Mapping[str, Any], after: Mapping[str, Any], path: tuple[str, ...] = ()
 ) -> Iterator[Edit]:
-    """What makes one object the other, objects within them key by key."""
+    """Yield the edits that turn one object into the other; nested objects key by key."""
     for key in dict.fromkeys((*before, *after)):
-        one, other = before.get(key, ABSENT), after.get(key, ABSENT)
-        if isinstance(one, Mapping) and isinstance(other, Mapping):
-            yield from json_edits(one, other, (*path, key))
-        elif repr(one) != repr(other):  # NaN is NaN, and true is not 1
-            yield Edit((*path, key), one, other)
+        old, new = before.get(key, ABSENT), after.get(key, ABSENT)
+        if isinstance(old, Mapping) and isinstance(new, Mapping):
+            yield from json_edits(old, new, (*path, key))
+        elif not _is_equal(old, new):
+            yield Edit((*path, key), old, new)
+
+
+def _is_equal(old: Any, new: Any) -> bool:
+    return repr(old) == repr(new)  # NaN equals NaN, and true is not 1
 
 
 def edited_json(content: bytes, edits: Sequence[Edit]) -> bytes:
-    """The file with these values. Raises ValueError where it is no object, or has no such place."""
-    values = json.loads(content)
-    if not isinstance(values, dict):
+    """Apply edits to the text of a JSON object.
+
+    If a key is written twice, its last value is edited, which is the one that readers return, and
+    a removal removes both. Raise ValueError or TypeError if the text is not a JSON object, or an
+    edit's path leads through something that is not an object.
+    """
+
+    def edit(text: str, style: _Style) -> str:
+        return _edited(text, edits, style, "", ": ")
+
+    return _with_object(content, edit)
+
+
+def renamed_keys(content: bytes, renames: Mapping[str, str], within: str | None = None) -> bytes:
+    """Rename keys of a JSON object, or of the object that is its value `within`, in place.
+
+    Raise ValueError or TypeError if there is no such object.
+    """
+
+    def rename(text: str, style: _Style) -> str:
+        members, tail = _members(text)
+        for at, member in enumerate(members):
+            if member.name in renames:
+                members[at] = member._replace(key=style.text(renames[member.name]))
+        return _joined(members, tail)
+
+    def rename_within(text: str, style: _Style) -> str:
+        members, tail = _members(text)
+        at = max((at for at, one in enumerate(members) if one.name == within), default=None)
+        if at is None or not members[at].value.startswith("{"):
+            raise TypeError(f"{within} is not an object")
+        members[at] = members[at]._replace(value=rename(members[at].value, style))
+        return _joined(members, tail)
+
+    return _with_object(content, rename if within is None else rename_within)
+
+
+# --- the text of an object ---------------------------------------------------------------------
+
+
+class _Member(NamedTuple):
+    """A key and its value as they are written."""
+
+    lead: str  # from the end of the member before, or from the brace, to the key
+    name: str  # the key without quotes and escapes
+    key: str
+    colon: str  # with the white space around it
+    value: str  # "" if there is none yet
+
+
+class _Style(NamedTuple):
+    """How a text prints its values."""
+
+    is_ascii: bool
+    unit: str  # of indentation; "" if the text is not indented
+
+    def text(self, name: str) -> str:
+        return json.dumps(name, ensure_ascii=self.is_ascii)
+
+
+def _with_object(content: bytes, change: Callable[[str, _Style], str]) -> bytes:
+    """Change the text of the JSON object that `content` is."""
+    if fault := bounds_fault(content, MAX_DEPTH, MAX_VALUES):
+        raise ValueError(f"the JSON {fault}")
+    text = content.decode()
+    if not isinstance(_DECODER.decode(text), dict):
         raise TypeError("not a JSON object")
+    start, stop = text.index("{"), text.rindex("}") + 1
+    indent = _INDENT.match(text, start)
+    style = _Style(is_ascii=text.isascii(), unit=indent[1] if indent else "")
+    return (text[:start] + change(text[start:stop], style) + text[stop:]).encode()
+
+
+def _members(text: str) -> tuple[list[_Member], str]:
+    """The members of a JSON object, and the white space before its closing brace."""
+    members, end = list[_Member](), 1
+    while (start := text.find('"', end)) != -1:
+        name, key_end = _DECODER.raw_decode(text, start)
+        value_start = _COLON.match(text, key_end).end()  # type: ignore[union-attr]
+        _, value_end = _DECODER.raw_decode(text, value_start)
+        members.append(
+            _Member(
+                lead=text[end:start],
+                name=name,
+                key=text[start:key_end],
+                colon=text[key_end:value_start],
+                value=text[value_start:value_end],
+            )
+        )
+        end = value_end
+    return members, text[end:-1]
+
+
+def _joined(members: Sequence[_Member], tail: str) -> str:
+    inside = "".join(f"{one.lead}{one.key}{one.colon}{one.value}" for one in members)
+    return f"{{{inside}{tail}}}"
+
+
+def _edited(text: str, edits: Sequence[Edit], style: _Style, line: str, colon: str) -> str:
+    """Edit an object; `line` is the line break and the indentation of its own line, if it has one.
+
+    A new member takes its place in the alphabet if the members are sorted, else the last place.
+    """
+    members, tail = _members(text)
+    if members:
+        first_lead, colon = members[0].lead, members[0].colon
+    else:
+        first_lead, tail = (f"{line}{style.unit}", line) if line and style.unit else ("", "")
+    space = first_lead if "\n" in first_lead else colon.partition(":")[2]
+    separator = members[1].lead if len(members) > 1 else f",{space}"
+    members[:1] = [one._replace(lead=separator) for one in members[:1]]
+    is_sorted = all(one.name <= other.name for one, other in pairwise(members))
+
+    last = {member.name: at for at, member in enumerate(members)}  # of two with one name
+    for key, own in _by_key(edits).items():
+        at = last.setdefault(key, len(members))
+        if at == len(members):
+            members.append(_Member(separator, key, style.text(key), colon, ""))
+        members[at] = members[at]._replace(value=_edited_value(members[at], own, style))
+    result = [member for member in members if members[last[member.name]].value]
+    if not result:
+        return "{}" if '"' in text else text
+    if is_sorted:
+        result.sort(key=lambda member: member.name)
+    result[0] = result[0]._replace(lead=first_lead)
+    return _joined(result, tail)
+
+
+def _by_key(edits: Sequence[Edit]) -> dict[str, list[Edit]]:
+    """The edits of each member of an object, in order."""
+    edits_by_key: dict[str, list[Edit]] = {}
     for edit in edits:
-        *folders, key = edit.path
-        within = values
-        for folder in folders:
-            within = within.setdefault(folder, {})
-            if not isinstance(within, dict):
-                raise TypeError(f"{folder} is not an object")
-        _put(within, key, edit.after)
-    return as_written(content, values)
+        edits_by_key.setdefault(edit.path[0], []).append(edit)
+    return edits_by_key
 
 
-def _put(values: dict[str, Any], key: str, value: Any) -> None:
-    """Set or take out one key; a new one takes its place in the alphabet where the others do."""
+def _edited_value(member: _Member, edits: Sequence[Edit], style: _Style) -> str:
+    """The text of a member's value after the edits; "" if they remove it."""
+    for is_whole, group in groupby(edits, lambda edit: len(edit.path) == 1):
+        value = member.value
+        if is_whole:
+            *_, last = group
+            value = _new_value(member, last.after, style)
+        elif value.startswith("{"):
+            inner = [edit._replace(path=edit.path[1:]) for edit in group]
+            value = _edited(value, inner, style, _line(member.lead), member.colon)
+        else:
+            raise TypeError(f"{named(member.name)} is not an object")
+        member = member._replace(value=value)
+    return member.value
+
+
+def _new_value(member: _Member, value: Any, style: _Style) -> str:
+    """Print the member's new value: on one line if the old one is a list or object on one."""
+    old, line = member.value, _line(member.lead)
     if value is ABSENT:
-        values.pop(key, None)
-        return
-    in_order = key not in values and list(values) == sorted(values)
-    values[key] = value
-    if in_order:
-        ordered = sorted(values.items())
-        values.clear()
-        values.update(ordered)
-
-
-def as_written(content: bytes, values: Mapping[str, Any]) -> bytes:
-    """The values as JSON in the style of `content`."""
-    indent = _INDENT.match(content)
-    compact = indent is None and b'": ' not in content
+        return ""
+    if old and _is_equal(json.loads(old), value):
+        return old
+    space = member.colon.partition(":")[2]
+    is_on_one_line = len(old) > len("[]") and old[0] in "[{" and "\n" not in old
+    is_indented = bool(line and style.unit) and not is_on_one_line
     text = json.dumps(
-        values,
-        indent=indent[1].decode() if indent else None,
-        separators=(",", ":") if compact else None,
-        ensure_ascii=content.isascii(),
+        value,
+        ensure_ascii=style.is_ascii,
+        separators=("," if is_indented else f",{space}", f":{space}"),
+        indent=style.unit if is_indented else None,
     )
-    return text.encode() + (b"\n" if content.endswith(b"\n") else b"")
+    return text.replace("\n", line) if is_indented else text
+
+
+def _line(lead: str) -> str:
+    """The line break before a key and the key's indentation; "" if there is no break."""
+    found = _LINE.search(lead)
+    return found[0] if found else ""

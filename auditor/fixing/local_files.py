@@ -3,35 +3,81 @@
 import os
 import stat
 from collections.abc import Mapping
+from hashlib import sha256
 from pathlib import Path
+from typing import BinaryIO
 
 from msgspec import Struct
 
+from auditor.containers.safetensors import LENGTH_BYTES, MAX_HEADER
 from auditor.downloader.huggingface_cache import is_in_cache
 from auditor.errors import FixError
 from auditor.messages import quoted
 
+MAX_START = LENGTH_BYTES + MAX_HEADER  # bytes of a header; a config or an index is shorter
+
 _COPY = "copy the folder (cp -rL FOLDER COPY) and fix the copy"
 
 
-class FileState(Struct, frozen=True, kw_only=True):
-    """What tells one file, as it is now, from any other and from itself after a change."""
+class FileState(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A file's identity and time of change: a file that is replaced or written to has another."""
 
     inode: int
     size: int  # bytes
     modified: int  # nanoseconds
     links: int = 1
-    regular: bool = True  # no link to a file, and no device
+    is_regular: bool = True  # not a link to a file, and not a device
 
     def is_same(self, other: "FileState | None") -> bool:
-        """Whether nobody has replaced it, or written to it."""
-        if other is None:
+        """Whether nobody has replaced the file or written to it."""
+        return other is not None and self.has_same_content(other) and self.inode == other.inode
+
+    def has_same_content(self, other: "FileState") -> bool:
+        """Whether size and time of change are equal: a copied folder's files have other inodes."""
+        return (self.size, self.modified) == (other.size, other.modified)
+
+
+class Written(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A file as a fix wrote it: how to see later that nobody has written to it since."""
+
+    size: int  # of the whole file, in bytes
+    modified: int | None  # nanoseconds; None if only the header was written: data may change
+    length: int  # of the header or the text that the fix wrote, in bytes
+    sha256: str  # of this header or text
+
+    def __post_init__(self) -> None:
+        """Raise ValueError for a length that no header and no text has: a record is untrusted."""
+        if not 0 <= self.length <= MAX_START:
+            raise ValueError(f"{self.length} bytes")
+
+    def is_still_in(self, path: Path, state: FileState) -> bool:
+        """Whether the path, whose state this is, still holds what was written."""
+        if not state.is_regular or state.size != self.size:
             return False
-        mine, theirs = (
-            (self.inode, self.size, self.modified),
-            (other.inode, other.size, other.modified),
-        )
-        return mine == theirs
+        if self.modified not in {None, state.modified}:
+            return False
+        with open_to_read(path) as file:
+            return sha256(file.read(self.length)).hexdigest() == self.sha256
+
+
+def written(state: FileState, start: bytes, *, is_header: bool) -> Written:
+    """Describe a file that a fix wrote: `start` is the header or the text."""
+    return Written(
+        size=state.size,
+        modified=None if is_header else state.modified,
+        length=len(start),
+        sha256=sha256(start).hexdigest(),
+    )
+
+
+def open_to_read(path: Path) -> BinaryIO:
+    """Open a file; raise OSError if it is a link, where the platform can tell."""
+    return open(path, "rb", opener=no_follow)
+
+
+def no_follow(path: str, flags: int) -> int:
+    """Open a file that is not a link; a new file gets the usual mode."""
+    return os.open(path, flags | getattr(os, "O_NOFOLLOW", 0), 0o666)
 
 
 def state_of(status: os.stat_result) -> FileState:
@@ -40,12 +86,12 @@ def state_of(status: os.stat_result) -> FileState:
         size=status.st_size,
         modified=status.st_mtime_ns,
         links=status.st_nlink,
-        regular=stat.S_ISREG(status.st_mode),
+        is_regular=stat.S_ISREG(status.st_mode),
     )
 
 
 def current_state(path: Path) -> FileState | None:
-    """That of whatever has the name, links not followed; None: nothing has it."""
+    """Return the state of the file, or of the link itself; None if the path does not exist."""
     try:
         return state_of(path.lstat())
     except FileNotFoundError:
@@ -53,31 +99,35 @@ def current_state(path: Path) -> FileState | None:
 
 
 def states_in(folder: Path) -> dict[str, FileState]:
-    """Those of all that is in a folder, and not in folders below."""
-    with os.scandir(folder) as entries:
-        return {one.name: state_of(one.stat(follow_symlinks=False)) for one in entries}
+    """Map the names in a folder to their states; folders below are not entered.
+
+    Each file is asked for: on Windows the entries of os.scandir have no inode and no links.
+    """
+    states = {path.name: current_state(path) for path in folder.iterdir()}
+    return {name: state for name, state in states.items() if state is not None}
 
 
 def require_replaceable(
-    folder: Path, names: Mapping[str, bool], seen: Mapping[str, FileState]
+    folder: Path, existed_by_name: Mapping[str, bool], seen: Mapping[str, FileState]
 ) -> None:
-    """Raises FixError where a file is not the folder's own; `names` says which were there."""
+    """Raise FixError if a file that is to be replaced does not belong to the folder alone."""
     if is_in_cache(folder):
         raise FixError(
             f"{quoted(str(folder))} is in the Hugging Face cache, whose files are shared: {_COPY}"
         )
-    for name, there in names.items():
-        where, state = quoted(str(folder / name)), seen.get(name)
+    for name, existed in existed_by_name.items():
+        path, state = quoted(str(folder / name)), seen.get(name)
         if "/" in name or "\\" in name or name in {"", ".", ".."}:
-            raise FixError(f"{where} is in a folder of its own: audit fix that folder")
+            raise FixError(f"{path} is in a folder of its own: audit fix that folder")
         if state is None:
-            if there:
-                raise FixError(f"{where} is not there any more: try again")
+            if existed:
+                raise FixError(f"{path} was removed while the folder was read: try again")
             continue
-        if not there:
-            raise FixError(f"{where} has come since the folder was read: try again")
-        if not state.regular:
-            raise FixError(f"{where} is a link, and what it leads to may be shared: {_COPY}")
+        if not existed:
+            raise FixError(f"{path} was added while the folder was read: try again")
+        if not state.is_regular:
+            raise FixError(f"{path} is a link, and the file behind it may be shared: {_COPY}")
         if state.links > 1:
-            others = f"{state.links} hard links"
-            raise FixError(f"{where} has {others}: it is another's file, too; {_COPY}")
+            raise FixError(
+                f"{path} has {state.links} hard links, so it is another folder's file too: {_COPY}"
+            )

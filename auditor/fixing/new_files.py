@@ -1,9 +1,9 @@
-"""New headers and indexes: with tensors under other names, or an index anew from the headers.
+"""New headers and indexes: tensors under other names, or an index rebuilt from the headers.
 
-The header of a safetensors file stays as long as it was wherever it fits, and then the data stays
-where it is. A longer one grows by whole blocks of 4,096 bytes, so that a file system that shares
-blocks between files (btrfs, XFS) can still share all of the data's: what is shared has to lie at
-the same place within its block.
+The header of a safetensors file keeps its length if the new names fit, and then the data keeps its
+place. A longer header grows by whole blocks of 4,096 bytes, so that a file system that shares
+blocks between files (btrfs, XFS) can still share the data's blocks: a shared block has to lie at
+the same place in both files.
 """
 
 import json
@@ -14,11 +14,11 @@ from msgspec.structs import replace
 
 from auditor.checkpoint.selecting import INDEX
 from auditor.checkpoint.snapshot import Snapshot, TextFile, WeightHeader
-from auditor.containers.bounded_json import load_object
+from auditor.containers.bounded_json import Loaded, load_object
 from auditor.containers.index import MAX_NAMES
 from auditor.containers.safetensors import LENGTH_BYTES, MAX_HEADER, Header, size_fault
 from auditor.errors import CheckpointError
-from auditor.fixing.json_edits import as_written
+from auditor.fixing.json_edits import edited_json, json_edits, renamed_keys
 from auditor.messages import named
 from auditor.report import Observed
 from auditor.tensors import StoredTensor
@@ -31,17 +31,21 @@ BLOCK = 4096  # bytes; of ext4, XFS and btrfs
 
 
 def renamed_header(head: WeightHeader, renames: Mapping[str, str]) -> WeightHeader:
-    """The file with its tensors under other names. Raises ValueError with why it cannot be."""
+    """Rename the tensors of a weight file. Raise ValueError if its header cannot be rewritten."""
     header = head.parsed
     if isinstance(header, CheckpointError):
-        raise ValueError(str(header))  # noqa: TRY004 - of the file
+        raise ValueError(str(header))  # noqa: TRY004 - the file is wrong, not its type
     if not isinstance(header, Header):
         raise ValueError(_OTHER_FORMAT.format(named(head.name)))  # noqa: TRY004 - likewise
     if fault := size_fault(header, head.size):
         raise ValueError(fault)
-    if not any(tensor.name in renames for tensor in header.tensors):
+    names = [tensor.name for tensor in header.tensors]
+    if renames.keys().isdisjoint(names):
         return head
-    body = _json(header, renames)
+    if len({renames.get(name, name) for name in names}) < len(names):
+        raise ValueError(f"two tensors of {named(head.name)} would have one name")
+    text = head.prefix[LENGTH_BYTES : LENGTH_BYTES + header.header_length]
+    body = renamed_keys(text, renames).rstrip()
     length = header.header_length
     if len(body) > length:
         length += -(-(len(body) - length) // BLOCK) * BLOCK
@@ -53,80 +57,66 @@ def renamed_header(head: WeightHeader, renames: Mapping[str, str]) -> WeightHead
     return replace(head, prefix=prefix, size=size, known=None)
 
 
-def _json(header: Header, renames: Mapping[str, str]) -> bytes:
-    """As the library writes it: metadata first, then the tensors as their data lies."""
-    entries: dict[str, object] = {}
-    if header.metadata:
-        entries["__metadata__"] = dict(header.metadata)
-    for tensor in sorted(header.tensors, key=lambda one: (one.span or (0, 0), one.name)):
-        name = renames.get(tensor.name, tensor.name)
-        if name in entries:
-            raise ValueError(f"two tensors of {named(header.file)} would have one name")
-        entries[name] = {
-            "dtype": tensor.dtype,
-            "shape": tensor.shape,
-            "data_offsets": tensor.span,
-        }
-    return json.dumps(entries, separators=(",", ":"), ensure_ascii=False).encode()
-
-
-_AS_TRANSFORMERS = b'{\n  "metadata": {}\n}\n'  # whose style a new one has
+_AS_TRANSFORMERS = b'{\n  "metadata": {},\n  "weight_map": {}\n}\n'  # its style
 
 
 def index_with_names(index: TextFile | None, renames: Mapping[str, str]) -> TextFile | None:
-    """The index with tensors under other names; one that cannot be read stays as it is."""
-    values = json_values(index)
-    placed = values.get("weight_map")
-    if index is None or not isinstance(placed, dict):
+    """Rename tensors in an index; an index that cannot be read is returned as it is."""
+    if index is None or not isinstance(json_values(index).get("weight_map"), dict):
         return index
-    values["weight_map"] = {renames.get(name, name): file for name, file in placed.items()}
-    return TextFile(name=index.name, content=as_written(index.content, values))
+    content = renamed_keys(index.content, renames, "weight_map")
+    return TextFile(name=index.name, content=content)
 
 
 def rebuilt_index(snapshot: Snapshot, observed: Observed | None) -> TextFile | None:
-    """What the headers say, and their sums; None where they do not say it all.
+    """Correct the index by the headers, or write a new one; None if they do not determine it.
 
     A tensor that two files hold stays where the old index has it. `total_parameters` is corrected
-    where there is one, and not added.
+    where there is one, and not added. An index in which a key is written twice is written anew.
     """
-    tables = [head.parsed for head in snapshot.headers]
-    if observed is None or observed.bytes is None or not tables:
+    headers = [head.parsed for head in snapshot.headers]
+    if observed is None or observed.bytes is None or not headers:
         return None
-    if not all(isinstance(table, Header) and "/" not in table.file for table in tables):
+    if not all(isinstance(header, Header) and "/" not in header.file for header in headers):
         return None
-    old = snapshot.index or TextFile(name=INDEX, content=_AS_TRANSFORMERS)
-    values = json_values(old)
-    before, metadata = values.get("weight_map"), values.get("metadata")
-    metadata = dict(metadata) if isinstance(metadata, dict) else {}
+    values, repeated = _loaded(snapshot.index)
+    old_map, old_metadata = values.get("weight_map"), values.get("metadata")
+    metadata = dict(old_metadata) if isinstance(old_metadata, dict) else {}
     metadata["total_size"] = observed.bytes
     if metadata.pop("total_parameters", None) is not None and observed.parameters is not None:
         metadata["total_parameters"] = observed.parameters
-    tensors = [one for table in tables if isinstance(table, Header) for one in table.tensors]
-    new = {
-        **values,
-        "metadata": metadata,
-        "weight_map": _placed(tensors, before if isinstance(before, dict) else {}),
-    }
-    content = as_written(old.content if values else _AS_TRANSFORMERS, new)
-    return TextFile(name=old.name, content=content)
+    tensors = [one for header in headers if isinstance(header, Header) for one in header.tensors]
+    weight_map = _weight_map(tensors, old_map if isinstance(old_map, dict) else {})
+    new = {**values, "metadata": metadata, "weight_map": weight_map}
+    name, text = INDEX, _AS_TRANSFORMERS
+    if snapshot.index is not None:
+        name = snapshot.index.name
+        text = snapshot.index.content if values and not repeated else text
+    edits = tuple(json_edits(json.loads(text), new))
+    return TextFile(name=name, content=edited_json(text, edits))
 
 
-def _placed(tensors: list[StoredTensor], before: Mapping[str, Any]) -> dict[str, str]:
-    """Tensor -> file, in the order of the old index, then by name."""
-    files: dict[str, list[str]] = {}
+def _weight_map(tensors: list[StoredTensor], old_map: Mapping[str, Any]) -> dict[str, str]:
+    """Map tensors to files, in the order of the old index, then by name."""
+    files_by_name: dict[str, list[str]] = {}
     for one in tensors:
-        files.setdefault(one.name, []).append(one.file)
-    names = (*(name for name in before if name in files), *sorted(files.keys() - before.keys()))
+        files_by_name.setdefault(one.name, []).append(one.file)
+    old_names = [name for name in old_map if name in files_by_name]
     return {
-        name: before[name] if before.get(name) in files[name] else files[name][0] for name in names
+        name: old_map[name] if old_map.get(name) in files_by_name[name] else files_by_name[name][0]
+        for name in (*old_names, *sorted(files_by_name.keys() - old_map.keys()))
     }
 
 
 def json_values(index: TextFile | None) -> dict[str, Any]:
-    """The index's object; empty where there is none that can be read."""
+    """The index's object; empty if there is no index that can be read."""
+    return _loaded(index).value
+
+
+def _loaded(index: TextFile | None) -> Loaded:
     if index is None:
-        return {}
+        return Loaded({}, ())
     try:
-        return load_object(index.content, index.name, values=2 * MAX_NAMES).value
+        return load_object(index.content, index.name, values=2 * MAX_NAMES)
     except CheckpointError:
-        return {}
+        return Loaded({}, ())

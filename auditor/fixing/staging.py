@@ -1,35 +1,34 @@
-"""New files, written whole beside the old ones before anything is replaced.
+"""New files, written beside the old ones before anything is replaced.
 
-The data of a weight file is copied by the kernel (copy_file_range; sendfile where that is not to be
-had) and never comes into this process. Where the file system shares blocks (btrfs, XFS), the kernel
-shares the data's: it takes no time and no space. Elsewhere a copy takes the space of the file.
+The kernel copies the data of a weight file (copy_file_range): it does not pass through this
+process, and on a file system that shares blocks (btrfs, XFS) the copy shares the blocks of the
+data, which takes no time and no space. Elsewhere a copy takes the space of the file. Where the
+kernel has no such call the data is read and written.
 """
 
 import errno
-import fcntl
 import os
-import stat
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+import shutil
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 
 from auditor.errors import FixError
-from auditor.fixing.local_files import FileState, state_of
+from auditor.fixing.attributes import copy_attributes
+from auditor.fixing.local_files import FileState, no_follow, open_to_read, state_of
 from auditor.fixing.new_files import BLOCK
 from auditor.messages import quoted
 
-_AT_ONCE = 256 * 1024 * 1024  # bytes of one call: between two of them Ctrl-C is heard
-_NOT_HERE = {errno.ENOSYS, errno.EOPNOTSUPP, errno.EXDEV, errno.EINVAL, errno.EPERM}
+_AT_ONCE = 256 * 1024 * 1024  # bytes of one call: Ctrl-C has to wait for its end
+_READ_AT_ONCE = 4 * 1024 * 1024
+_UNSUPPORTED = {errno.ENOSYS, errno.EOPNOTSUPP, errno.EXDEV, errno.EINVAL, errno.EPERM}
 
 _FICLONE = 0x40049409  # of linux/fs.h: share all blocks of a file
 
-_Copy = Callable[[int, int, int, int, int], int]
-
 
 def require_space(work: Path, sources: Sequence[tuple[Path, int]]) -> None:
-    """Raises FixError, before hours are spent, where copies of files of that size find no room."""
-    disk = os.statvfs(work)
-    free, needed = disk.f_bavail * disk.f_frsize, sum(size for _, size in sources)
+    """Raise FixError, before hours are spent, if copies of files of these sizes do not fit."""
+    free, needed = shutil.disk_usage(work).free, sum(size for _, size in sources)
     if needed > free and not _shares_blocks(sources[0][0], work / "0"):
         raise FixError(
             f"copies of the weight files take {needed:,} bytes, and the disk has {free:,}: "
@@ -38,10 +37,14 @@ def require_space(work: Path, sources: Sequence[tuple[Path, int]]) -> None:
 
 
 def _shares_blocks(source: Path, target: Path) -> bool:
-    """Whether a copy there takes no room: one is made, and removed."""
+    """Whether a copy takes no space: one is made, and removed."""
+    try:
+        from fcntl import ioctl  # noqa: PLC0415 - Windows has no such module
+    except ImportError:
+        return False
     try:
         with source.open("rb") as old, target.open("xb") as new:
-            fcntl.ioctl(new.fileno(), _FICLONE, old.fileno())
+            ioctl(new.fileno(), _FICLONE, old.fileno())
     except OSError:
         return False
     else:
@@ -50,84 +53,90 @@ def _shares_blocks(source: Path, target: Path) -> bool:
         target.unlink(missing_ok=True)
 
 
-def stage_text(target: Path, content: bytes, like: os.stat_result | None = None) -> None:
-    """A small file, on the disk when this returns, as open as the one that it is like."""
-    with _new_file(target, like) as file:
-        _write(file, content)
+def stage_text(target: Path, content: bytes) -> None:
+    """Write a new file; it is on the disk when this returns."""
+    with _new_file(target) as file:
+        write_all(file, content)
 
 
-def stage_weights(source: Path, seen: FileState, before: bytes, after: bytes, target: Path) -> None:
-    """The weight file with another header; FixError where it is not the one that was read."""
-    with unchanged_file(source, seen, before) as old, _new_file(target, os.fstat(old)) as new:
-        _write(new, after)
+def stage_replacement(
+    source: Path, seen: FileState, before: bytes, after: bytes, target: Path
+) -> None:
+    """Write a file that starts with `after` where `source` starts with `before`, and is equal else.
+
+    The new file has the attributes of the old one. Raise FixError if the old one has changed since
+    it was audited.
+    """
+    with unchanged_file(source, seen, before) as old, _new_file(target) as new:
+        write_all(new, after)
         _copy(old, new, len(before), len(after), seen.size - len(before))
+        copy_attributes(source, old, new)
+
+
+def stage_header(source: Path, seen: FileState, header: bytes, target: Path) -> None:
+    """Copy a file's header into a file of its own, with the attributes of the whole."""
+    with unchanged_file(source, seen, header) as old, _new_file(target) as new:
+        write_all(new, header)
+        copy_attributes(source, old, new)
 
 
 @contextmanager
-def unchanged_file(path: Path, seen: FileState, before: bytes) -> Iterator[int]:
-    """The open file that was audited, with that header; it is looked at again at the end."""
-    file = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
-    try:
-        _require_unchanged(path, file, seen)
-        if os.pread(file, len(before), 0) != before:
-            raise FixError(f"{quoted(str(path))} has changed since it was audited: try again")
-        yield file
-        _require_unchanged(path, file, seen)
-    finally:
-        os.close(file)
+def unchanged_file(path: Path, seen: FileState, start: bytes) -> Iterator[int]:
+    """Open the file that was audited, which begins with `start`; check it again at the end."""
+    with open_to_read(path) as file:
+        _require_unchanged(path, file.fileno(), seen)
+        if file.read(len(start)) != start:
+            raise _changed(path)
+        yield file.fileno()
+        _require_unchanged(path, file.fileno(), seen)
 
 
 def _require_unchanged(path: Path, file: int, seen: FileState) -> None:
     if not seen.is_same(state_of(os.fstat(file))):
-        raise FixError(f"{quoted(str(path))} has changed since it was audited: try again")
+        raise _changed(path)
+
+
+def _changed(path: Path) -> FixError:
+    return FixError(f"{quoted(str(path))} has changed since it was audited: try again")
 
 
 @contextmanager
-def _new_file(target: Path, like: os.stat_result | None) -> Iterator[int]:
-    file = os.open(target, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o666)
-    try:
-        if like is not None:
-            with suppress(PermissionError):  # only root gives files to others
-                os.fchown(file, like.st_uid, like.st_gid)
-            os.fchmod(file, stat.S_IMODE(like.st_mode))
-        yield file
-        os.fsync(file)
-    finally:
-        os.close(file)
+def _new_file(target: Path) -> Iterator[int]:
+    with open(target, "xb", buffering=0, opener=no_follow) as file:
+        yield file.fileno()
+        os.fsync(file.fileno())
 
 
-def _write(file: int, content: bytes) -> None:
+def write_all(file: int, content: bytes) -> None:
     view = memoryview(content)
     while view:
         view = view[os.write(file, view) :]
 
 
 def _copy(source: int, target: int, start: int, to: int, length: int) -> None:
-    """Bytes from `start` on, to `to` on: to the end of a block first, then whole blocks."""
-    ways: list[_Copy] = [_by_sendfile]
-    if hasattr(os, "copy_file_range"):
-        ways.insert(0, _by_copy_file_range)
+    """Copy bytes from `start` to `to`: to the end of a block first, then whole blocks."""
+    copy = _by_kernel if hasattr(os, "copy_file_range") else _by_reading
     first = min(-start % BLOCK, length)
     for offset, end in ((0, first), (first, length)):
         done = offset
         while done < end:
-            count = min(_AT_ONCE, end - done)
             try:
-                copied = ways[0](source, target, start + done, to + done, count)
+                copied = copy(source, target, start + done, to + done, end - done)
             except OSError as error:
-                if error.errno not in _NOT_HERE or len(ways) == 1:
+                if error.errno not in _UNSUPPORTED or copy is _by_reading:
                     raise
-                del ways[0]
+                copy = _by_reading
                 continue
             if copied == 0:
-                raise OSError(errno.EIO, "the file ends before its size says")
+                raise OSError(errno.EIO, "the file is shorter than its size")
             done += copied
 
 
-def _by_copy_file_range(source: int, target: int, start: int, to: int, count: int) -> int:
-    return os.copy_file_range(source, target, count, start, to)
+def _by_kernel(source: int, target: int, start: int, to: int, count: int) -> int:
+    return os.copy_file_range(source, target, min(count, _AT_ONCE), start, to)
 
 
-def _by_sendfile(source: int, target: int, start: int, to: int, count: int) -> int:
+def _by_reading(source: int, target: int, start: int, to: int, count: int) -> int:
+    os.lseek(source, start, os.SEEK_SET)
     os.lseek(target, to, os.SEEK_SET)
-    return os.sendfile(target, source, start, count)
+    return os.write(target, os.read(source, min(count, _READ_AT_ONCE)))

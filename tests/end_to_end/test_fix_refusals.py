@@ -157,14 +157,16 @@ def journal(folder, **changes):
     entry = {
         "file": "config.json",
         "staged": "0",
-        "how": "file",
-        "before": {"inode": 1, "size": 2, "modified": 3, "links": 1, "regular": True},
+        "how": "replace",
+        "before": {"inode": 1, "size": 2, "modified": 3, "links": 1, "is_regular": True},
         "kept": "config.json.orig",
     }
     work = folder / ".audit-fix"
     work.mkdir()
     (work / "0").write_text("{}")
-    (work / "journal.json").write_text(json.dumps({"version": 1, "entries": [entry | changes]}))
+    (work / "journal.json").write_text(
+        json.dumps({"version": 2, "is_undo": False, "entries": [entry | changes]})
+    )
 
 
 @pytest.mark.parametrize(
@@ -187,7 +189,7 @@ def test_a_strange_journal_is_not_followed(folder, changes):
     before = contents_of(folder)
     done = run("fix", str(folder), "--apply")
     assert (done.returncode, contents_of(folder)) == (3, before)
-    assert "is not a journal of this audit fix" in done.stderr
+    assert "was not written by this version of audit fix" in done.stderr
     assert (folder / ".audit-fix" / "journal.json").exists()
 
 

@@ -1,17 +1,19 @@
 """Checkpoints of many families that transformers writes, and single faults planted in them."""
 
+import dataclasses
 import json
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from functools import cache
 from pathlib import Path
 from typing import Any
 
 from msgspec.structs import replace
+from support.builders import safetensors_bytes
 from support.faults.families import MORE
 from support.faults.fault import Fault
 
-from auditor.checkpoint.snapshot import Snapshot
+from auditor.checkpoint.snapshot import Snapshot, WeightHeader
 from auditor.diagnosis.changes import value_at, with_names, with_values
 from auditor.downloader import local_folder
 
@@ -175,6 +177,20 @@ def faults(name: str, snapshot: Snapshot) -> Iterator[Fault]:
             yield _field(name, snapshot, config, key, change)
 
     yield from _others(name, snapshot, config, names)
+
+
+def stored(planted: Iterable[Fault]) -> Iterator[Fault]:
+    """The faults with headers as a writer stores them: those of `faults` are known, not written."""
+    for fault in planted:
+        headers = tuple(map(_stored_header, fault.snapshot.headers))
+        yield dataclasses.replace(fault, snapshot=replace(fault.snapshot, headers=headers))
+
+
+def _stored_header(head: WeightHeader) -> WeightHeader:
+    tensors = sorted(head.parsed.tensors, key=lambda tensor: tensor.span)
+    table = {tensor.name: (tensor.dtype, tensor.shape) for tensor in tensors}
+    content = safetensors_bytes(table, metadata=dict(head.parsed.metadata))
+    return WeightHeader(name=head.name, size=len(content), prefix=content)
 
 
 def _others(name: str, snapshot: Snapshot, config: dict, names: list[str]) -> Iterator[Fault]:

@@ -1,7 +1,7 @@
-"""Stops `audit fix --apply` before each of its system calls that write, and looks at what is left.
+"""Stops `audit fix` before each of its system calls that write, and checks the files it leaves.
 
 A child of this process runs the real command with os's functions counted: before the call of a
-given number, or in the middle of it where it writes, the child gets a signal.
+given number, or in the middle of it if it writes bytes, the child gets a signal.
 """
 
 import atexit
@@ -28,27 +28,34 @@ from auditor.cli import main
 from auditor.downloader.fetching import fetch
 from auditor.downloader.local_folder import FIX_FOLDER
 from auditor.fixing.plan import plan_fix
+from auditor.fixing.record import RECORD
 from auditor.formats import terminal
 
 PREFIX = "module."
 _COUNTED = ("open", "fchown", "fchmod", "fsync", "link", "replace", "unlink", "mkdir", "rmdir")
-_CUT_IN_TWO = ("write", "pwrite", "copy_file_range")  # each has a length, or something of a length
+_CUT_IN_TWO = ("write", "copy_file_range")  # each has a length, or something of a length
 _CODES = {signal.SIGINT: 130, signal.SIGTERM: 143}
-_DONE = 0
+_DONE, _REFUSED = 0, 3
 
 
 class Stopping:
-    """One spoiled folder, what an undisturbed fix makes of it, and fixes that are stopped."""
+    """A folder, the folder that an undisturbed run makes of it, and runs that are stopped.
 
-    def __init__(self, place: Path, *options: str, shards: int = 2) -> None:
-        self._place, self._options = place, options
-        self._spoiled = spoiled_folder(place / "spoiled", shards)
-        self._old = contents_of(self._spoiled)
-        fixed = shutil.copytree(self._spoiled, place / "fixed")
-        _load(self._spoiled)
-        assert self._run(fixed) == _DONE
-        self._new = contents_of(fixed)
+    The run is a fix of a spoiled folder, or the undo of such a fix.
+    """
+
+    def __init__(self, place: Path, command: str, *options: str, shards: int = 2) -> None:
+        self._place, self._is_in_place = place, "--in-place" in options
+        spoiled = spoiled_folder(place / "spoiled", shards)
+        _load(spoiled)
+        fixed = shutil.copytree(spoiled, place / "fixed")
+        fix = ("fix", "--apply", *options)
+        assert self._run(fixed, fix) == _DONE
         assert not (fixed / FIX_FOLDER).exists()
+        is_undo = command == "--undo"
+        self._command = ("fix", "--undo") if is_undo else fix
+        self._start, end = (fixed, spoiled) if is_undo else (spoiled, fixed)
+        self._old, self._new = contents_of(self._start), contents_of(end)
 
     def every_point(self, number: signal.Signals, *, first: int = 1, step: int = 1) -> int:
         """Stop it before its first call, its second, ... until one comes to its end; how many.
@@ -57,8 +64,8 @@ class Stopping:
         next run does not make of them what an undisturbed one makes.
         """
         for stops, point in enumerate(range(first, 10_000, step)):
-            folder = shutil.copytree(self._spoiled, self._place / "stopped")
-            code = self._run(folder, stopped=(point, number))
+            folder = shutil.copytree(self._start, self._place / "stopped")
+            code = self._run(folder, self._command, stopped=(point, number))
             if code == _DONE and not (self._place / "hit").exists():
                 shutil.rmtree(folder)
                 return stops
@@ -67,39 +74,38 @@ class Stopping:
         raise AssertionError("it never ends")
 
     def _judge(self, folder: Path, code: int, number: signal.Signals, point: int) -> None:
-        found = contents_of(folder)
-        where = (self._options, number.name, point, code)
+        left = contents_of(folder)
+        where = (self._command, number.name, point, code)
         if number is signal.SIGKILL:
             assert code == -number, where
         else:
             assert code == _CODES[number], where
-            assert found in (self._old, self._new), where
+            assert left in (self._old, self._new), where
             assert not (folder / FIX_FOLDER).exists(), where
-        for name, old in self._old.items():
-            torn = "--in-place" in self._options and name.endswith(".safetensors")
-            if torn and found[name] not in {old, self._new[name]}:
-                assert data_of(found[name], old) == data_of(old, old), where
+        for name in {*self._old, *self._new, *left}:
+            old, new, content = (one.get(name) for one in (self._old, self._new, left))
+            if self._is_in_place and name.endswith(".safetensors") and content not in {old, new}:
+                assert data_of(content, old) == data_of(old, old), where
             else:
-                assert found[name] in {old, self._new[name]}, (name, where)
+                assert content in {old, new}, (name, where)
         if not (folder / FIX_FOLDER / "journal.json").exists():
-            assert found in (self._old, self._new), where
-        assert self._run(folder, command=("check",)) in {0, 1}, where
-        assert contents_of(folder) == found, where
-        assert self._run(folder, command=("fix",)) in {0, 1}, where
-        assert contents_of(folder) == found, where
-        assert self._run(folder) == _DONE, where
+            assert left in (self._old, self._new), where
+        for command in (("check",), ("fix",)):
+            assert self._run(folder, command) in {0, 1}, where
+            assert contents_of(folder) == left, where
+        code = self._run(folder, self._command)
+        is_finished = left == self._new and "--undo" in self._command
+        assert code == _DONE or (code == _REFUSED and is_finished), where
         assert contents_of(folder) == self._new, where
         assert not (folder / FIX_FOLDER).exists(), where
 
     def _run(
         self,
         folder: Path,
-        *,
-        command: tuple[str, ...] = (),
+        command: tuple[str, ...],
         stopped: tuple[int, signal.Signals] | None = None,
     ) -> int:
         """The exit code of `audit` in a child of this process; minus a signal's number."""
-        command = command or ("fix", "--apply", *self._options)
         hit = self._place / "hit"
         hit.unlink(missing_ok=True)
         child = os.fork()
@@ -178,7 +184,9 @@ def _half(name: str, args: tuple[Any, ...]) -> tuple[Any, ...]:
 
 
 def contents_of(folder: Path) -> Mapping[str, bytes]:
-    return {path.name: path.read_bytes() for path in sorted(folder.iterdir()) if path.is_file()}
+    """The files of a folder; a record of fixes, which has times in it, is the same as any other."""
+    paths = (path for path in sorted(folder.iterdir()) if path.is_file())
+    return {path.name: b"" if path.name == RECORD else path.read_bytes() for path in paths}
 
 
 def data_of(content: bytes, old: bytes) -> bytes:
@@ -207,4 +215,9 @@ def spoiled_folder(folder: Path, shards: int) -> Path:
     return folder
 
 
-WAYS = tuple(product(((), ("--in-place",)), (signal.SIGKILL, *_CODES)))
+WAYS = tuple(
+    ((command, *options), number)
+    for command, options, number in product(
+        ("--apply", "--undo"), ((), ("--in-place",)), (signal.SIGKILL, *_CODES)
+    )
+)

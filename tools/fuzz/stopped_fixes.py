@@ -1,9 +1,9 @@
 """A fix is done or not: `PYTHONPATH=tests python tools/fuzz/stopped_fixes.py [--shards N]`.
 
-`audit fix --apply` is stopped before each of its system calls that write, and in the middle of
-those that write bytes, by kill -9, Ctrl-C and SIGTERM: the files are the old ones or the new ones,
-each whole, and the next run makes of them what an undisturbed one makes. Prints how many points
-there were; ends with 1 where the law is broken.
+`audit fix --apply`, and the `--undo` of it, is stopped before each of its system calls that write,
+and in the middle of those that write bytes, by kill -9, Ctrl-C and SIGTERM: each file is the old
+one or the new one, complete, and the next run makes of them what an undisturbed run makes. Prints
+how many points there were; exits with 1 if the law is broken.
 """
 
 import argparse
@@ -26,8 +26,7 @@ def main() -> int:
             except AssertionError as error:
                 sys.stdout.write(f"broken: {error}\n")
                 return 1
-        said = " ".join(("audit fix --apply", *given))
-        sys.stdout.write(f"{said}: {points} points of {number.name}\n")
+        sys.stdout.write(f"audit fix {' '.join(given)}: {points} points of {number.name}\n")
     return 0
 
 

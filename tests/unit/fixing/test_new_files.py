@@ -7,9 +7,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from support.builders import framed, safetensors_bytes
 
-from auditor.checkpoint.snapshot import WeightHeader
+from auditor.checkpoint.selecting import INDEX
+from auditor.checkpoint.snapshot import Snapshot, Source, TextFile, WeightHeader
 from auditor.containers.safetensors import Header, parse_header, size_fault
-from auditor.fixing.new_files import BLOCK, renamed_header
+from auditor.fixing.new_files import BLOCK, index_with_names, rebuilt_index, renamed_header
+from auditor.report import Observed
 
 names = st.text(st.characters(codec="utf-8"), min_size=1, max_size=30).filter(
     lambda name: name != "__metadata__"
@@ -79,3 +81,79 @@ def test_the_header_is_what_the_library_reads(tmp_path):
         assert file.metadata() == {"format": "pt"}
     assert json.loads(made.prefix[8:])["b"]["data_offsets"] == [8, 11]
     assert parse_header("m", made.prefix).data_length == 11
+
+
+def test_a_renamed_header_keeps_the_order_and_spacing_of_its_author():
+    header = b'{ "z":{"dtype":"U8", "shape":[2],"data_offsets":[0,2]},\n"__metadata__":{"x":"z"} }'
+    content = framed(header, bytes(2))
+    made = renamed_header(WeightHeader(name="m", size=len(content), prefix=content), {"z": "y"})
+    assert made.prefix[8:] == header.replace(b'"z":{', b'"y":{')
+
+
+# --- the index ---------------------------------------------------------------------------------
+
+ODD = b'{\r\n "note" : 1e400,\r\n "metadata":{"total_size": 7, "by":"me"},\r\n "weight_map":{%b}}'
+
+
+def folder_of(index: bytes | None, **names_by_file: str) -> Snapshot:
+    """Weight files of one-byte tensors whose names are letters."""
+    contents = {
+        f"{file}.safetensors": safetensors_bytes(dict.fromkeys(names, ("U8", (1,))))
+        for file, names in names_by_file.items()
+    }
+    return Snapshot(
+        model="small",
+        commit=None,
+        source=Source.FOLDER,
+        origin="",
+        files=(),
+        index=None if index is None else TextFile(name=INDEX, content=index),
+        headers=tuple(
+            WeightHeader(name=name, size=len(content), prefix=content)
+            for name, content in contents.items()
+        ),
+    )
+
+
+def rebuilt(snapshot: Snapshot) -> bytes:
+    count = sum(len(head.parsed.tensors) for head in snapshot.headers)
+    observed = Observed(
+        files=1, bytes=count, tensors=count, elements=count, parameters=count, trainable=count
+    )
+    return rebuilt_index(snapshot, observed).content
+
+
+def test_a_corrected_index_changes_where_the_headers_contradict_it_and_nowhere_else():
+    old = ODD % b'"b":"one.safetensors" , "gone":"one.safetensors","a":"one.safetensors"'
+    new = ODD.replace(b"7", b"3") % (
+        b'"b":"one.safetensors","a":"two.safetensors" , "c":"two.safetensors"'
+    )
+    assert rebuilt(folder_of(old, one="b", two="ac")) == new
+
+
+def test_an_index_that_is_right_stays_byte_for_byte():
+    index = ODD.replace(b"7", b"1") % b'"b" :"one.safetensors"'
+    assert rebuilt(folder_of(index, one="b")) == index
+
+
+@pytest.mark.parametrize(
+    "index", [None, b"not JSON", b'{"metadata": {}, "weight_map": {"a": "x", "a": "y"}}']
+)
+def test_an_index_without_a_sound_one_before_it_is_what_save_pretrained_writes(index):
+    expected = {
+        "metadata": {"total_size": 3},
+        "weight_map": {"a": "two.safetensors", "b": "one.safetensors", "c": "two.safetensors"},
+    }
+    made = rebuilt(folder_of(index, one="b", two="ac"))
+    assert made.decode() == json.dumps(expected, indent=2, sort_keys=True) + "\n"
+
+
+def test_an_index_is_renamed_key_by_key():
+    index = TextFile(name=INDEX, content=ODD % b'"m.b":"one.safetensors" , "a":"m.b"')
+    renamed = index_with_names(index, {"m.b": "b"})
+    assert renamed.content == ODD % b'"b":"one.safetensors" , "a":"m.b"'
+
+
+def test_an_index_that_cannot_be_read_is_not_renamed():
+    index = TextFile(name=INDEX, content=b'{"weight_map": 5}')
+    assert index_with_names(index, {"a": "b"}) is index

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from auditor.errors import FixError
 from auditor.fixing.local_files import state_of
 from auditor.fixing.new_files import BLOCK
-from auditor.fixing.staging import stage_weights
+from auditor.fixing.staging import stage_replacement
 
 # A test for each example would be slow, and each writes files of its own.
 shared = settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
@@ -20,7 +20,7 @@ def copied(folder, before, after, data):
     source, target = folder / "source", folder / "target"
     target.unlink(missing_ok=True)
     source.write_bytes(before + data)
-    stage_weights(source, state_of(source.stat()), before, after, target)
+    stage_replacement(source, state_of(source.stat()), before, after, target)
     return target.read_bytes()
 
 
@@ -28,14 +28,14 @@ def numbers(length):
     return bytes(at * 7 % 251 for at in range(length))
 
 
-@pytest.fixture(params=["copy_file_range", "sendfile", "refused"])
+@pytest.fixture(params=["copy_file_range", "missing", "refused"])
 def way(request, monkeypatch):
-    """How the kernel copies: as it should, as an older one does, or where the first is refused."""
+    """What the platform does about copies: the kernel makes them, cannot, or refuses to."""
 
     def refuse(*_):
         raise OSError(errno.EOPNOTSUPP, "not here")
 
-    if request.param == "sendfile":
+    if request.param == "missing":
         monkeypatch.delattr(os, "copy_file_range")
     elif request.param == "refused":
         monkeypatch.setattr(os, "copy_file_range", refuse)
@@ -95,25 +95,17 @@ def test_a_file_that_changed_is_refused(change, tmp_path):
         source.write_bytes(b"HEADER" + numbers(50))
         os.utime(source, ns=(seen.modified, seen.modified))
     with pytest.raises(FixError, match="changed since it was audited"):
-        stage_weights(source, seen, b"header", b"HEADER", tmp_path / "target")
+        stage_replacement(source, seen, b"header", b"HEADER", tmp_path / "target")
 
 
 def test_a_link_is_not_followed(tmp_path):
     (tmp_path / "file").write_bytes(b"header")
     (tmp_path / "source").symlink_to(tmp_path / "file")
     with pytest.raises(OSError, match="symbolic links"):
-        stage_weights(
+        stage_replacement(
             tmp_path / "source",
             state_of((tmp_path / "file").stat()),
             b"header",
             b"HEADER",
             tmp_path / "target",
         )
-
-
-def test_the_new_file_is_open_to_whom_the_old_one_was(tmp_path):
-    source = tmp_path / "source"
-    source.write_bytes(b"header")
-    source.chmod(0o640)
-    stage_weights(source, state_of(source.stat()), b"header", b"HEADER", tmp_path / "target")
-    assert (tmp_path / "target").stat().st_mode & 0o777 == 0o640
