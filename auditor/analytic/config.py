@@ -11,7 +11,7 @@ from typing import Any, NamedTuple, Self, TypeVar
 from msgspec import Struct, field
 from msgspec.structs import replace
 
-from auditor.analytic.config_classes import Settled
+from auditor.analytic.config_classes import CompletedConfig
 from auditor.analytic.dims import Dim, dim
 from auditor.analytic.expectation import Symbol
 from auditor.analytic.family import Family
@@ -97,9 +97,8 @@ class Config(Struct, frozen=True, kw_only=True, eq=False, dict=True):
     apart: bool = False  # a head that the config says is not tied is a tensor of its own
     # What the class is given beside it, add_pooling_layer and its like: `constructor_arguments`.
     arguments: Mapping[str, bool] = MappingProxyType({})
-    checked: bool = True  # whether it is a fault what its class in transformers refuses of it
-    # The same as its config class in transformers completes it, where that is known.
-    settled: Settled | None = None
+    checked: bool = True  # whether faults of its class in transformers are reported
+    completed: CompletedConfig | None = None  # by its class in transformers, if that is known
     # The one thing that changes: which defaults were asked for, so that a report can say what an
     # expectation rests on. A nested config shares it with the one around it.
     _defaulted: set[str] = field(default_factory=set)
@@ -137,7 +136,7 @@ class Config(Struct, frozen=True, kw_only=True, eq=False, dict=True):
 
     def has(self, key: str) -> bool:
         """Whether the config has something under that key in transformers, if only null."""
-        return key in self.values if self.settled is None else key in self.settled
+        return key in (self.values if self.completed is None else self.completed)
 
     def truth(self, key: str) -> bool:
         """Whether Python takes what transformers reads under that key for true."""
@@ -159,8 +158,8 @@ class Config(Struct, frozen=True, kw_only=True, eq=False, dict=True):
 
     def attribute(self, key: str) -> Any:
         """What transformers reads under that key: any JSON value, completed; null where absent."""
-        if self.settled is not None:
-            return self.settled.get(key)
+        if self.completed is not None:
+            return self.completed.get(key)
         name = self._name(key)
         stated = (
             self.values[spelt] for spelt in (*self._aliases(name), name) if spelt in self.values
@@ -265,7 +264,7 @@ class Config(Struct, frozen=True, kw_only=True, eq=False, dict=True):
             family=family,
             path=f"{self.path}{name}.",
             assumed=self.assumed or stated is None,
-            settled=self.settled.part(name) if self.settled else None,
+            completed=self.completed.part(name) if self.completed else None,
         )
 
     @property
@@ -345,8 +344,8 @@ class Config(Struct, frozen=True, kw_only=True, eq=False, dict=True):
                 return _Found(name, self.path + spelt, self.values[spelt], self.assumed)
         if self.family is not None and name in self.family.defaults:
             default: object = self.family.defaults[name]
-        elif self.settled is not None and name in self.settled:
-            default = self.settled[name]
+        elif self.completed is not None and name in self.completed:
+            default = self.completed[name]
         else:
             spelt = self.path + name
             message = f"{spelt} is not in the config, and its class has no default for it"
@@ -365,7 +364,7 @@ class Config(Struct, frozen=True, kw_only=True, eq=False, dict=True):
 
     def _taken(self, found: "_Found") -> bool:
         """Whether transformers takes the value, which is of a type that is not checked there."""
-        return self.settled is not None and found.name not in self.settled.refused
+        return self.completed is not None and found.name not in self.completed.mistyped
 
     def _typed(self, key: str, kind: type[_T], need: str) -> _T:
         found = self._find(key)

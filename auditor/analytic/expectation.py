@@ -9,7 +9,7 @@ from typing import Literal, NamedTuple, Protocol
 
 from msgspec import Struct
 
-from auditor.analytic.config_classes.completed import ConfigFault
+from auditor.analytic.config_classes.faults import ConfigFault
 from auditor.analytic.loading import PLAIN, Loading
 from auditor.tensors import Depth
 
@@ -196,9 +196,7 @@ class Expectation(Struct, frozen=True, kw_only=True, dict=True):
     active: ModuleFormula | None = None  # what one token uses, of a mixture of experts
     loading: Loading = PLAIN  # what is the class's own in how it is loaded
     defaults: tuple[str, ...] = ()  # config keys left out, for which the class's default stands
-    faults: tuple[
-        ConfigFault, ...
-    ] = ()  # why the class cannot be built, though its shapes are known
+    faults: tuple[ConfigFault, ...] = ()  # why transformers cannot build it; the shapes are known
 
     @property
     def tensors(self) -> tuple[ExpectedTensor, ...]:

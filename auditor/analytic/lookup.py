@@ -23,7 +23,6 @@ from auditor.analytic.blocks import (
     Stack,
     Submodel,
     Tied,
-    Unbuildable,
 )
 from auditor.analytic.dims import dim
 from auditor.analytic.expectation import ExpectedTensor, Role
@@ -64,7 +63,7 @@ class _Found(Struct, frozen=True):
     tied_to: str | None = None
 
 
-def _find(  # noqa: C901, PLR0911 - one for each kind of block
+def _find(  # noqa: PLR0911 - one for each kind of block
     block: Block, name: str, at: int, within: str
 ) -> _Found | None:
     """What the rest of the name, from `at` on, leads to below the block: behind its end, itself.
@@ -91,8 +90,6 @@ def _find(  # noqa: C901, PLR0911 - one for each kind of block
             return _Found(Role.LEGACY, shape)
         case Tied(to):
             return _Found(Role.TIED, tied_to=f"{within}{to}")
-        case Unbuildable():
-            return None
 
 
 def _optional(found: _Found | None) -> _Found | None:

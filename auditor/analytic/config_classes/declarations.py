@@ -44,10 +44,6 @@ class ConfigClass(NamedTuple):
     attribute_map: Mapping[str, str]  # the name that other classes use -> this one's own
     parts: Mapping[str, SubConfig]  # by key
     read_only: frozenset[str]  # properties that a config cannot set
-    checks: Mapping[str, Mapping[str, float]]  # of single fields, beside their types
-    theta: Any  # the default base of the rotation: a number, or one for each kind of layer
-    rope_type: str
-    unchecked_rope: frozenset[str]  # keys of rope_parameters that the checks leave out
 
 
 class ConfigClassLibrary(NamedTuple):
@@ -55,7 +51,6 @@ class ConfigClassLibrary(NamedTuple):
 
     name: str  # "transformers 5.23.0"
     activations: frozenset[str]
-    rope_types: frozenset[str]  # those that are scaled, without "default"
     layer_types: frozenset[str]
     mlp_layer_types: frozenset[str]
     older_layer_types: Mapping[str, str]
@@ -77,7 +72,7 @@ def _lines() -> tuple[str, ...]:
 @cache
 def library() -> ConfigClassLibrary:
     found = json.loads(_lines()[0])
-    sets = ("activations", "rope_types", "layer_types", "mlp_layer_types", "generation")
+    sets = ("activations", "layer_types", "mlp_layer_types", "generation")
     return ConfigClassLibrary(
         name=found["library"],
         **{name: frozenset(found[name]) for name in sets},
@@ -126,8 +121,4 @@ def _read(name: str, said: Mapping[str, Any]) -> ConfigClass:
             for key, part in said.get("sub_configs", {}).items()
         },
         read_only=frozenset(said.get("read_only", ())),
-        checks=said.get("checks", {}),
-        theta=said.get("default_theta", base.theta if base else None),
-        rope_type=said.get("default_rope_type", base.rope_type if base else ""),
-        unchecked_rope=frozenset(said.get("ignore_keys_at_rope_validation", ())),
     )

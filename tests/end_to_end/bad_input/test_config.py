@@ -102,8 +102,11 @@ VALUES = (
         r"would have a negative size: \(.*, hidden_size -4\)",
         hidden_size=-4,
     ),
-    refused(
-        "hidden_size zero", "^hidden_size 0 is shared by .* cannot be scaled by", hidden_size=0
+    found(
+        "hidden_size zero",
+        saying(hidden_size=0),
+        "mismatched",
+        r"^stored as \(\d.*\), the config implies \(.*0.*\)",
     ),
     refused("hidden_size true", "^hidden_size is true; an integer", hidden_size=True),
     refused("hidden_size null", "^hidden_size is null; an integer", hidden_size=None),
@@ -135,9 +138,7 @@ TIES = refused("ties that are no flag", "^tie_word_embeddings is the str", tie_w
 LABELS = (
     refused("id2label a list", "^id2label is a list; an object", id2label=["a", "b"]),
     refused("id2label of words", "^a key of id2label is the string 'a'", id2label={"a": "b"}),
-    refused(
-        "num_labels a float", r"refuses it: num_labels is 2\.5, expected an integer", num_labels=2.5
-    ),
+    refused("num_labels a float", r"^num_labels is 2\.5; an integer is needed", num_labels=2.5),
 )
 REFUSALS = (
     unaudited("an unknown class", "unknown-architecture", "'NoSuch'", architectures=["NoSuch"]),

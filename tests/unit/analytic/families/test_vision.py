@@ -98,10 +98,6 @@ def test_a_detector_whose_backbone_is_not_known_is_not_audited(values, message):
             {"backbone_config": {"model_type": "resnet"}},
             r"^backbone_config\.out_features hands on 1 stages; 3 are needed$",
         ),
-        (
-            {"encoder_attention_heads": 4},
-            r"^H \+ D = 260 channels cannot be normed in groups of 8$",
-        ),
         ({"position_embedding_type": "none"}, r"^position_embedding_type is neither sine nor"),
     ],
 )
