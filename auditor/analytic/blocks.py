@@ -163,7 +163,7 @@ def ConvTranspose(inputs: Dim | int, outputs: Dim | int, kernel: Sequence[Dim | 
 
 
 def FrozenBatchNorm(width: Dim | int) -> Module:
-    """What detectors put in place of a BatchNorm: the same names, and nothing of it is learned."""
+    """A BatchNorm as detectors have it: the same names, and no tensor is learned."""
     return module(
         weight=Buffer((width,)),
         bias=Buffer((width,)),
@@ -235,7 +235,7 @@ def distinct(layers: tuple[Module, ...]) -> tuple[Module, ...]:
 
 
 def bounded_tensor_count(block: Block) -> int:
-    """How many tensors the block lists; CheckpointError, before any is made, where too many."""
+    """Count the block's tensors without making them; CheckpointError if there are too many."""
     match block:
         case Param():
             return 1

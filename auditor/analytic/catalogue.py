@@ -151,7 +151,7 @@ def current_type(model_type: str) -> str:
 
 
 def family(model_type: str) -> Family:
-    """What the classes of a known model type share."""
+    """Return the Family of a known model type."""
     return _ARCHITECTURES[current_type(model_type), siblings(model_type)[0]].family
 
 
@@ -161,21 +161,21 @@ def base_class(model_type: str) -> str:
 
 
 def auto_class(name: str, model_type: str) -> str | None:
-    """What an auto class builds of a model type; None: nothing that is known here."""
+    """Return the class that an auto class builds of a model type, None if it is not known here."""
     if not siblings(model_type):
         return None
     return auto_classes.resolve_auto_class(name, base_class(model_type), siblings(model_type))
 
 
 def takes(target: str, argument: str) -> bool:
-    """Whether the constructor of a known class takes this argument beside its config."""
+    """Return whether a known class's constructor takes this argument beside its config."""
     builders = (_ARCHITECTURES[each, current(target)].build for each in types(target))
     own = any(takes_option(build, argument) for build in builders)
     return own or (current(target), argument) in WITHOUT_TENSORS
 
 
 def is_taken_over(name: str, model_type: str) -> bool:
-    """Whether a class of a repository's own code is the one that transformers has by its name."""
+    """Return whether transformers took over the class of that name from repositories' code."""
     known = siblings(model_type)
     return bool(known) and current(name) in known and family(model_type).taken_over
 
@@ -271,7 +271,7 @@ class Sibling(NamedTuple):
 
 
 def sibling(config: Config, target: str) -> Sibling:
-    """What a class of the family would make of the config, as far as names go."""
+    """Return a class of the target's family with the names that the config implies for it."""
     family, completed, tree, _ = _built(config, target, shared=True)
     rules = _loading(family, completed, target)
     names: NameLookup | Mapping[str, ExpectedTensor] = NameLookup(tree)

@@ -105,11 +105,11 @@ class Config(Struct, frozen=True, kw_only=True, eq=False, dict=True):
 
     @cached_property
     def known(self) -> dict[Hashable, Any]:
-        """What was worked out of this very object: a builder asks for hidden_size a dozen times."""
+        """Cache values derived from this object: a builder reads hidden_size a dozen times."""
         return {}
 
     def once(self, key: Hashable, work_out: Callable[[], _V]) -> _V:
-        """What is worked out of this config under that key, the first time that it is asked for."""
+        """Return the cached value under that key; derive it on the first call."""
         if key not in self.known:
             self.known[key] = work_out()
         value: _V = self.known[key]
@@ -131,33 +131,33 @@ class Config(Struct, frozen=True, kw_only=True, eq=False, dict=True):
         """True or false; whatever else transformers takes is what Python takes it for."""
         found = self._find(key)
         if type(found.value) is not bool and not self._taken(found):
-            raise _refusal(found.spelt, found.value, "true or false is needed")
+            raise _refusal(found.spelt, found.value, "true or false")
         return bool(found.value)
 
     def has(self, key: str) -> bool:
-        """Whether the config has something under that key in transformers, if only null."""
+        """Return whether the config object in transformers has the key, even if it is null."""
         return key in (self.values if self.completed is None else self.completed)
 
     def truth(self, key: str) -> bool:
-        """Whether Python takes what transformers reads under that key for true."""
+        """Return whether the value that transformers reads under that key is true in Python."""
         return bool(self.attribute(key))
 
     def text(self, key: str) -> str:
-        return self._typed(key, str, "a string is needed")
+        return self._typed(key, str, "a string")
 
     def real(self, key: str) -> float:
         """A number that need not be whole."""
         found = self._find(key)
         if isinstance(found.value, bool) or not isinstance(found.value, int | float):
-            raise _refusal(found.spelt, found.value, "a number is needed")
+            raise _refusal(found.spelt, found.value, "a number")
         return float(found.value)
 
     def present(self, key: str) -> bool:
-        """Whether the key, or its default, is something else than null."""
+        """Return whether the key's value, or its default, is not null."""
         return self._find(key).value is not None
 
     def attribute(self, key: str) -> Any:
-        """What transformers reads under that key: any JSON value, completed; null where absent."""
+        """Return transformers' value of that key, None if it is absent."""
         if self.completed is not None:
             return self.completed.get(key)
         name = self._name(key)
@@ -167,13 +167,13 @@ class Config(Struct, frozen=True, kw_only=True, eq=False, dict=True):
         return next(stated, self.family.defaults.get(name) if self.family else None)
 
     def states(self, key: str) -> bool:
-        """Whether the config itself has the key, and not as null."""
+        """Return whether the config itself states the key, with a value other than null."""
         name = self._name(key)
         return any(self.values.get(spelt) is not None for spelt in (*self._aliases(name), name))
 
     @property
     def denies_ties(self) -> bool:
-        """Whether the config says that embeddings and head are not tied.
+        """Return whether the config states that embeddings and head are not tied.
 
         Some classes (T5's) tie them whatever it says. Loading keeps them apart all the same where
         both are stored, as published checkpoints of T5 v1.1 do; a fresh model has one of them.
@@ -181,7 +181,7 @@ class Config(Struct, frozen=True, kw_only=True, eq=False, dict=True):
         return self.values.get("tie_word_embeddings") is False
 
     def length(self, key: str) -> int:
-        """How many integers a list has; one that stands alone, which may be negative, is one."""
+        """Return the length of a list of integers; a single integer counts as a list of one."""
         found = self._find(key)
         return 1 if type(found.value) is int else len(_items(found))
 
@@ -214,7 +214,7 @@ class Config(Struct, frozen=True, kw_only=True, eq=False, dict=True):
         """`int(ratio * size)` by a ratio that need not be whole: `4*D` for a ratio of 4.0."""
         ratio = self.real(key)
         if not isfinite(ratio):
-            raise _refusal(self._find(key).spelt, ratio, "a number is needed")
+            raise _refusal(self._find(key).spelt, ratio, "a number")
         exact = Fraction(str(ratio))
         quotient = (exact.numerator * size).floor(exact.denominator)
         value = int(ratio * size.value)  # floats round, so that 0.29 * 100 is 28
@@ -228,7 +228,7 @@ class Config(Struct, frozen=True, kw_only=True, eq=False, dict=True):
         match self.dims(key):
             case (height, width, *_):  # torch takes what comes after them, and does without
                 return height, width
-        raise _refusal(found.spelt, found.value, "one size or two are needed")
+        raise _refusal(found.spelt, found.value, "one size or two")
 
     def integers(self, key: str) -> tuple[int, ...]:
         found = self._find(key)
@@ -244,7 +244,7 @@ class Config(Struct, frozen=True, kw_only=True, eq=False, dict=True):
         texts: list[str] = []
         for item in _items(found, length):
             if not isinstance(item, str):
-                raise _refusal(f"an item of {found.spelt}", item, "a string is needed")
+                raise _refusal(f"an item of {found.spelt}", item, "a string")
             texts.append(item)
         return tuple(texts)
 
@@ -257,7 +257,7 @@ class Config(Struct, frozen=True, kw_only=True, eq=False, dict=True):
         if value is None:
             value = {}
         if not isinstance(value, Mapping):
-            raise _refusal(self.path + name, value, "an object is needed")
+            raise _refusal(self.path + name, value, "an object")
         return replace(
             self,
             values=value,
@@ -269,7 +269,7 @@ class Config(Struct, frozen=True, kw_only=True, eq=False, dict=True):
 
     @property
     def num_labels(self) -> Dim:
-        """How many labels a head has: `num_labels`, else one for each key of `id2label`.
+        """The number of labels of a head: `num_labels`, else one for each key of `id2label`.
 
         Without either it is the family's default, 2 where it has none.
         transformers 5 lets `num_labels` win where both are there; 4 let `id2label` win.
@@ -291,17 +291,17 @@ class Config(Struct, frozen=True, kw_only=True, eq=False, dict=True):
         if names is None:
             return ()
         if not isinstance(names, list):
-            raise _refusal("architectures", names, "a list of class names is needed")
+            raise _refusal("architectures", names, "a list of class names")
         for name in names:
             if not isinstance(name, str):
-                raise _refusal("a name in architectures", name, "a string is needed")
+                raise _refusal("a name in architectures", name, "a string")
         return tuple(names)
 
     @property
     def model_type(self) -> str | None:
         value = self.values.get("model_type")
         if value is not None and not isinstance(value, str):
-            raise _refusal("model_type", value, "a string is needed")
+            raise _refusal("model_type", value, "a string")
         return value
 
     @property
@@ -320,7 +320,7 @@ class Config(Struct, frozen=True, kw_only=True, eq=False, dict=True):
             inner = {part.dtype for part in self._parts()} - {None}
             return inner.pop() if len(inner) == 1 else None
         if not isinstance(value, str) or value.removeprefix("torch.") not in DTYPES:
-            raise _refusal(self.path + key, value, "a dtype of torch is needed")
+            raise _refusal(self.path + key, value, "a dtype of torch")
         return DTYPES[value.removeprefix("torch.")]
 
     def _parts(self) -> Iterator[Self]:
@@ -359,11 +359,11 @@ class Config(Struct, frozen=True, kw_only=True, eq=False, dict=True):
             detail = f"{found.spelt} is {described(value)}: what a class makes of it is not known"
             raise SourceError(Reason.UNKNOWN_ARCHITECTURE, detail)
         if type(value) is not int:
-            raise _refusal(found.spelt, value, "an integer is needed")
+            raise _refusal(found.spelt, value, "an integer")
         return value
 
     def _taken(self, found: "_Found") -> bool:
-        """Whether transformers takes the value, which is of a type that is not checked there."""
+        """Return whether transformers accepts the value: it does not check every field's type."""
         return self.completed is not None and found.name not in self.completed.mistyped
 
     def _typed(self, key: str, kind: type[_T], need: str) -> _T:
@@ -393,7 +393,7 @@ class Config(Struct, frozen=True, kw_only=True, eq=False, dict=True):
         if labels is None:
             return None
         if not isinstance(labels, dict):
-            raise _refusal("id2label", labels, "an object from label number to name is needed")
+            raise _refusal("id2label", labels, "an object from label number to name")
         return len({_label(number) for number in labels})
 
 
@@ -419,9 +419,9 @@ def read_config(file: str, content: bytes) -> Config:
 
 def _items(found: _Found, length: int | None = None) -> Sequence[object]:
     if not isinstance(found.value, list | tuple):
-        raise _refusal(found.spelt, found.value, "a list is needed")
+        raise _refusal(found.spelt, found.value, "a list")
     if length is not None and len(found.value) != length:
-        message = f"{found.spelt} has {len(found.value)} items; {length} are needed"
+        message = f"{found.spelt} has {len(found.value)} items, expected {length}"
         raise CheckpointError(message, found.spelt)
     return found.value
 
@@ -430,8 +430,9 @@ def _label(number: str) -> int:
     try:
         return int(number)
     except ValueError:
-        raise _refusal("a key of id2label", number, "a label's number is needed") from None
+        raise _refusal("a key of id2label", number, "a label's number") from None
 
 
-def _refusal(key: str, value: object, need: str) -> CheckpointError:
-    return CheckpointError(f"{key} is {described(value)}; {need}", key.removeprefix("an item of "))
+def _refusal(key: str, value: object, expected: str) -> CheckpointError:
+    message = f"{key} is {described(value)}, expected {expected}"
+    return CheckpointError(message, key.removeprefix("an item of "))

@@ -1,4 +1,4 @@
-"""What transformers' config classes declare: fields, types, defaults, other names.
+"""The declarations of transformers' config classes: fields, types, defaults, other names.
 
 Read from auditor/data/config_classes.jsonl, which tools/rebuild_config_classes.py writes and a
 test holds to the installed library. The file is read when a class is needed, and of it only the
@@ -47,7 +47,7 @@ class ConfigClass(NamedTuple):
 
 
 class ConfigClassLibrary(NamedTuple):
-    """What holds for all config classes of one version of transformers."""
+    """The facts that all config classes of one version of transformers share."""
 
     name: str  # "transformers 5.23.0"
     activations: frozenset[str]
@@ -60,7 +60,7 @@ class ConfigClassLibrary(NamedTuple):
 
     @property
     def short(self) -> str:
-        """As people call it: "transformers 5.23"."""
+        """The short name of the library: "transformers 5.23"."""
         return self.name.rpartition(".")[0]
 
 
@@ -83,13 +83,13 @@ def library() -> ConfigClassLibrary:
 
 
 def of_model_type(model_type: str) -> ConfigClass | None:
-    """The config class of a model type; None: the file has none."""
+    """Return the config class of a model type, None if the file does not have it."""
     name = library().class_names.get(model_type)
     return None if name is None else of_name(name)
 
 
 def of_family(model_type: str) -> ConfigClass | None:
-    """The same, also of a type that stands only inside other configs: blip_text_model."""
+    """Return the config class of a type that may exist only inside others: blip_text_model."""
     stated = f'"model_type": "{model_type}"'
     inside = (line for line in _lines()[1:] if model_type and line.split(", ", 2)[1] == stated)
     return of_model_type(model_type) or next(
@@ -99,7 +99,7 @@ def of_family(model_type: str) -> ConfigClass | None:
 
 @cache
 def of_name(name: str) -> ConfigClass | None:
-    """The config class of that name; None: the file has none."""
+    """Return the config class of that name, None if the file does not have it."""
     beginning = f'{{"class": "{name}", '
     line = next((line for line in _lines() if line.startswith(beginning)), None)
     return None if line is None else _read(name, json.loads(line))

@@ -1,4 +1,4 @@
-"""What people get wrong in a config: one short table of rules.
+"""The mistakes that people make in configs: one short table of rules.
 
 A rule fires only where transformers cannot load the config or build its model; a test asks the
 library. What else the library refuses is not imitated: the oracle answers that.
@@ -43,7 +43,7 @@ def layer_lists(config: CompletedConfig) -> Iterator[ConfigFault]:
         types = config.get(key)
         if not isinstance(types, list) or type(depth) is not int:
             return  # the library does not look at the next list either
-        unknown = [each for each in types if each not in known]
+        unknown = [each for each in types if not isinstance(each, str) or each not in known]
         if unknown:
             observed = f"{config.named(key)} has {described(unknown[0])}"
             yield _fault(config, f"{observed}, which is not a layer type", key)
@@ -90,19 +90,16 @@ def stages_of_backbone(config: CompletedConfig) -> Iterator[ConfigFault]:
     depths = config.get("depths")
     if config.kind.model_type not in _BACKBONES or not isinstance(depths, list):
         return
-    indices, names = config.get("out_indices"), config.get("out_features")
     count = len(depths) + 1  # the stem is number 0
-    beyond: list[Any] = []
-    if isinstance(indices, list):
-        beyond += [n for n in indices if type(n) is int and not -count <= n < count]
-        keys = ("out_indices", "depths")
-    if isinstance(names, list) and not beyond:
-        stages = {"stem", *(f"stage{number}" for number in range(1, count))}
-        beyond += [name for name in names if isinstance(name, str) and name not in stages]
-        keys = ("out_features", "depths")
-    if beyond:
-        observed = f"{config.named(keys[0])} has {described(beyond[0])}"
-        yield _fault(config, f"{observed}, and there are {len(depths)} stages", *keys)
+    stages = {"stem", *(f"stage{number}" for number in range(1, count)), *range(-count, count)}
+    for key in ("out_indices", "out_features"):
+        stated = config.get(key)
+        named = stated if isinstance(stated, list) else []
+        beyond = [one for one in named if isinstance(one, int | str) and one not in stages]
+        if beyond:
+            observed = f"{config.named(key)} has {described(beyond[0])}"
+            reason = f"{observed}, and there are {len(depths)} stages"
+            yield _fault(config, reason, key, "depths")
 
 
 _BACKBONES = frozenset({"convnext", "resnet", "swin"})
@@ -110,7 +107,7 @@ _BACKBONES = frozenset({"convnext", "resnet", "swin"})
 
 def _wrong_length(config: CompletedConfig, key: str, length: int, depth_key: str) -> ConfigFault:
     depth = f"{config.named(depth_key)} is {described(config[depth_key])}"
-    reason = f"{config.named(key)} has {length} entries, and {depth}"
+    reason = f"{config.named(key)} has {described(length)} entries, and {depth}"
     return _fault(config, reason, key, depth_key)
 
 
@@ -150,10 +147,10 @@ def undivided_width(config: CompletedConfig) -> Iterator[ConfigFault]:
         return
     if type(width) is int and type(heads) is int and heads > 0 and width % heads:
         keys = config.own("hidden_size"), config.own("num_attention_heads")
-        of_width, of_heads = f"{config.named(keys[0])} {width}", f"{config.named(keys[1])} {heads}"
-        arithmetic = f"{width} = {width // heads} * {heads} + {width % heads}"
-        reason = f"{of_width} is not a multiple of {of_heads}: {arithmetic}"
-        yield _fault(config, reason, *keys, origin=FaultOrigin.MODEL)
+        D, each, H, rest = map(described, (width, width // heads, heads, width % heads))
+        reason = f"{config.named(keys[0])} {D} is not a multiple of {config.named(keys[1])} {H}"
+        arithmetic = f"{D} = {each} * {H} + {rest}"
+        yield _fault(config, f"{reason}: {arithmetic}", *keys, origin=FaultOrigin.MODEL)
 
 
 # Model types that raise for such a width, in their config class or in their attention. Not those

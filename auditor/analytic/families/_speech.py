@@ -68,7 +68,7 @@ def features(c: Config) -> tuple[tuple[Dim | int, Dim, Dim], ...]:
     """Inputs, outputs and kernel of each convolution; the waveform is one channel."""
     outputs = c.dims("conv_dim")
     if not outputs:
-        raise CheckpointError("conv_dim is empty; one convolution at least is needed")
+        raise CheckpointError("conv_dim is empty, expected one convolution or more")
     kernels = c.dims("conv_kernel")
     if len(kernels) < len(outputs) or len(c.integers("conv_stride")) < len(outputs):
         keys = [f"{c.path}{key}" for key in ("conv_dim", "conv_kernel", "conv_stride")]
@@ -108,7 +108,7 @@ def _width_of_a_group(c: Config, width: Dim, groups: Dim) -> Dim:
     """Of a convolution in groups, which there have to be, and which share the width evenly."""
     if groups.value < 1:
         key = f"{c.path}num_conv_pos_embedding_groups"
-        raise CheckpointError(f"{key} is {groups.value}; one group at least is needed", key)
+        raise CheckpointError(f"{key} is {groups.value}, expected 1 or more", key)
     return width // groups
 
 

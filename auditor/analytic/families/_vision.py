@@ -41,8 +41,8 @@ def by_stage(c: Config, key: str, stages: int = 1, *, most: int | None = None) -
     """
     found = c.dims(key, most=most)
     if not max(stages, 1) <= len(found) <= _MOST_STAGES:
-        need = f"{max(stages, 1)} to {_MOST_STAGES} are needed"
-        raise CheckpointError(f"{c.path}{key} has {len(found)} items; {need}", c.path + key)
+        expected = f"expected {max(stages, 1)} to {_MOST_STAGES}"
+        raise CheckpointError(f"{c.path}{key} has {len(found)} items, {expected}", c.path + key)
     return found
 
 

@@ -127,7 +127,7 @@ def detr_model(c: Config) -> Module:
     tree, channels = backbone(c)
     if not channels:
         key = f"{c.path}backbone_config.out_features"
-        raise CheckpointError(f"{key} hands on no stage; one is needed", key)
+        raise CheckpointError(f"{key} hands on no stage, expected one or more", key)
     return module(
         backbone=module(conv_encoder=module(model=tree)),
         position_embedding=positions(c),
@@ -207,7 +207,7 @@ def mask_head(c: Config) -> Module:
     if len(stages) < _MASK_STAGES:
         key = f"{c.path}backbone_config.out_features"
         count = f"{key} hands on {len(stages)} stages"
-        raise CheckpointError(f"{count}; {_MASK_STAGES} are needed", key)
+        raise CheckpointError(f"{count}, expected {_MASK_STAGES}", key)
     widths = [seen, seen, D.floor(2), D.floor(4), D.floor(8), D.floor(16)]
     children: dict[str, Module] = {}
     for number, (before, width) in enumerate(pairwise(widths), start=1):

@@ -181,7 +181,7 @@ def subsampling(c: Config) -> Module:
     channels = c.dims("subsampling_conv_channels")
     if len(channels) < 2:  # noqa: PLR2004 - one for each convolution
         key = f"{c.path}subsampling_conv_channels"
-        raise CheckpointError(f"{key} has {len(channels)} items; 2 are needed", key)
+        raise CheckpointError(f"{key} has {len(channels)} items, expected 2", key)
     first, second = channels[:2]
     wide = first.floor(4) * second
     kernel = (3, 3)

@@ -96,9 +96,9 @@ def test_a_falcon_of_today_does_not_read_the_keys_of_the_first_code():
         (
             {"time_step_rank": "automatic"},
             "MambaModel",
-            r"^time_step_rank is the string 'automatic'; an integer",
+            r"^time_step_rank is the string 'automatic', expected an integer",
         ),
-        ({"multi_query": 1}, "FalconModel", r"^multi_query is 1; true or false is needed$"),
+        ({"multi_query": 1}, "FalconModel", r"^multi_query is 1, expected true or false$"),
     ],
 )
 def test_what_no_class_can_be_built_from_is_refused(values, target, message):
