@@ -357,7 +357,8 @@ def _faults(config: Config) -> tuple[ConfigFault, ...]:
 def _require_even_layers(config: Config) -> None:
     """Raise SourceError if layers differ by a `per_layer_config` that the family does not read."""
     for part in config.completed.uneven if config.completed else ():
-        if PER_LAYER not in family(part.kind.model_type).defaults:
+        model_type = part.kind.model_type
+        if not siblings(model_type) or PER_LAYER not in family(model_type).defaults:
             detail = f"{unknown} {part.path}{PER_LAYER}, whose layers are of several shapes"
             raise SourceError(Reason.UNKNOWN_ARCHITECTURE, detail)
 

@@ -206,9 +206,12 @@ def label_names(config: CompletedConfig) -> Iterator[ConfigFault]:
     if not isinstance(names, Mapping):
         observed = f"{config.named('id2label')} is {described(names)}"
         yield _fault(config, f"{observed}, expected an object from number to name", "id2label")
-    elif words := [key for key in names if not re.fullmatch(r"\s*[+-]?\d+\s*", key)]:
+    elif words := [key for key in names if not _NUMBER.fullmatch(str(key))]:
         observed = f"{config.named('id2label')} has the key {described(words[0])}"
         yield _fault(config, f"{observed}, expected the number of a label", "id2label")
+
+
+_NUMBER = re.compile(r"\s*[+-]?\d+\s*")
 
 
 def dtypes(config: CompletedConfig) -> Iterator[ConfigFault]:

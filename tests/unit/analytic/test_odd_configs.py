@@ -2,6 +2,7 @@
 
 from contextlib import suppress
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from support.bert_configs import config_of
@@ -52,3 +53,12 @@ def test_an_odd_config_has_an_expectation_or_a_reason(drawn):
     with suppress(CheckpointError, SourceError):  # the reason
         expected = catalogue.expect(config_of(**values, model_type=model_type), target)
         assert all(size >= 0 for tensor in expected.tensors for size in tensor.shape)
+
+
+def test_layers_that_differ_in_a_config_inside_are_not_known():
+    uneven = {"per_layer_config": {"0": {"hidden_size": 4}}}
+    for target, key in (("SamModel", "prompt_encoder_config"), ("BlipModel", "text_config")):
+        with pytest.raises(
+            SourceError, match=rf"^no closed form is known for {key}\.per_layer_con"
+        ):
+            catalogue.expect(config_of(**{key: uneven}), target)
