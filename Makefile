@@ -16,7 +16,7 @@ PROGRAM := PYTHONPATH=tools:tests $(BIN)/python
 export AUDITOR_PACKERS = $(CURDIR)/$(PACKERS)
 
 .DEFAULT_GOAL := help
-.PHONY: help audit test quick oracle parity refusals lint format rewrite fuzz fuzz-stops hostile bench bench-sweep bench-companions bench-values pictures diagnose diagnose-speed diagnose-values corpus claims claim-speed explain-speed first-hour clean
+.PHONY: help audit test quick oracle parity lint format rewrite fuzz fuzz-stops hostile bench bench-sweep bench-companions bench-values pictures diagnose diagnose-speed diagnose-values corpus claims claim-speed explain-speed first-hour clean
 
 help: ## print the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-11s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -37,9 +37,6 @@ oracle: $(VENV)/.test ## closed forms against EXAMPLES (20) random configs, and 
 
 parity: $(VENV)/.test ## our load report beside from_pretrained's, for every type: reports/parity.csv
 	@$(PROGRAM) tools/parity.py $(ARGS)
-
-refusals: $(VENV)/.test ## spoilt configs of every type: what the library and we refuse of them
-	@$(PROGRAM) tools/refusals.py $(ARGS)
 
 lint: $(VENV)/.test ## ruff with everything on, mypy strict, the import contract
 	@$(BIN)/ruff check .

@@ -1,15 +1,14 @@
 """Rebuild auditor/data/config_classes.jsonl: `python tools/rebuild_config_classes.py`.
 
-What the config classes of the installed transformers check by machine, for every model type of the
-catalogue and the configs inside them: the type and the default of each field, the attribute maps,
-the sub-configs. A test holds the file to the library.
+The file holds what the config classes of the installed transformers declare, for every model type
+of the catalogue and the configs inside them: the type and the default of each field, the attribute
+maps, the sub-configs. A test compares the file with the library.
 """
 
 import json
 import sys
 from collections.abc import Iterator
 from dataclasses import MISSING, Field, fields
-from math import inf
 from pathlib import Path
 from types import NoneType, UnionType
 from typing import Any, ForwardRef, Literal, Union, get_args, get_origin, is_typeddict
@@ -23,7 +22,6 @@ from transformers.configuration_utils import (
     ALLOWED_MLP_LAYER_TYPES,
     PreTrainedConfig,
 )
-from transformers.modeling_rope_utils import ROPE_INIT_FUNCTIONS
 
 from auditor.analytic import catalogue
 
@@ -41,7 +39,6 @@ def rebuilt() -> dict[str, Any]:
     return {
         "library": f"transformers {transformers.__version__}",
         "activations": sorted(ACT2FN),
-        "rope_types": sorted(ROPE_INIT_FUNCTIONS),
         "layer_types": sorted(ALLOWED_ATTN_LAYER_TYPES),
         "mlp_layer_types": sorted(ALLOWED_MLP_LAYER_TYPES),
         "older_layer_types": _LEGACY_LAYER_TYPE_REMAP,
@@ -107,12 +104,6 @@ def _class(found: type[PreTrainedConfig], kinds: dict[str, Any]) -> dict[str, An
         "attribute_map": found.attribute_map,
         "sub_configs": {key: _sub(spec) for key, spec in found.sub_configs_defaults.items()},
         "read_only": sorted(_read_only(found)),
-        "checks": {field.name: _checks(field) for field in fields(found) if field.metadata},
-        **{
-            key: sorted(own) if isinstance(own := getattr(found, key), set) else own
-            for key in ("default_theta", "default_rope_type", "ignore_keys_at_rope_validation")
-            if found is PreTrainedConfig or getattr(found, key) != getattr(PreTrainedConfig, key)
-        },
     }
     return {key: value for key, value in said.items() if value not in ({}, [])}
 
@@ -133,14 +124,6 @@ def _default(field: Field[Any]) -> Any:
     if field.default_factory is not MISSING:
         return field.default_factory()
     return None if field.default is MISSING else field.default
-
-
-def _checks(field: Field[Any]) -> dict[str, Any]:
-    """What transformers' `interval` or `is_divisible_by` was given: checks beside the types."""
-    (check,) = field.metadata["validator"]
-    cells = zip(check.__code__.co_freevars, check.__closure__, strict=True)
-    held = {name: cell.cell_contents for name, cell in cells if name != "error_message"}
-    return {name: value for name, value in held.items() if abs(value) != inf}
 
 
 def _kind(field: Field[Any], kinds: dict[str, Any]) -> str:

@@ -1,4 +1,4 @@
-"""What a config implies: names, shapes, counts and formulas, without looking at any file."""
+"""The tensors that a config implies: names, shapes, counts and formulas; no file is read."""
 
 from auditor.analytic import catalogue
 from auditor.analytic.config import Config, read_config

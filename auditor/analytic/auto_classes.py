@@ -69,12 +69,12 @@ _OTHERS = frozenset(
 
 
 def is_auto(name: str) -> bool:
-    """Whether a class name is an auto class's: AutoModel, AutoModelForCausalLM."""
+    """Return whether the name is an auto class's: AutoModel, AutoModelForCausalLM."""
     return name == AUTO_MODEL or name.startswith(f"{AUTO_MODEL}For")
 
 
 def resolve_auto_class(auto: str, base: str, siblings: Sequence[str]) -> str | None:
-    """What the auto class builds of a model type with that base class and those classes, if any."""
+    """Return the class of a model type that the auto class builds, if any."""
     if auto == AUTO_MODEL:
         return base
     own = _BUILDS.get(auto, "").split()

@@ -9,7 +9,6 @@ from typing import TypeVar
 
 from msgspec import Struct
 
-from auditor.analytic.config_classes.completed import ConfigFault
 from auditor.analytic.dims import Dim, dim
 from auditor.analytic.expectation import Symbol
 from auditor.errors import CheckpointError
@@ -61,12 +60,6 @@ class Tied(Struct, frozen=True):
     to: str
 
 
-class Unbuildable(Struct, frozen=True):
-    """Nothing: the config asks here for what cannot be built. In no tree that a family hands on."""
-
-    fault: ConfigFault
-
-
 class Module(Struct, frozen=True):
     """Named blocks, in the order of the model's state dict. `module(...)` makes one."""
 
@@ -106,19 +99,7 @@ class Experts(Struct, frozen=True):
     active: Dim
 
 
-Block = (
-    Param
-    | Buffer
-    | Legacy
-    | Extra
-    | Tied
-    | Unbuildable
-    | Module
-    | Submodel
-    | Repeat
-    | Stack
-    | Experts
-)
+Block = Param | Buffer | Legacy | Extra | Tied | Module | Submodel | Repeat | Stack | Experts
 
 _Kind = TypeVar("_Kind", bound=Hashable)
 
@@ -182,7 +163,7 @@ def ConvTranspose(inputs: Dim | int, outputs: Dim | int, kernel: Sequence[Dim | 
 
 
 def FrozenBatchNorm(width: Dim | int) -> Module:
-    """What detectors put in place of a BatchNorm: the same names, and nothing of it is learned."""
+    """A BatchNorm as detectors have it: the same names, and no tensor is learned."""
     return module(
         weight=Buffer((width,)),
         bias=Buffer((width,)),
@@ -191,9 +172,9 @@ def FrozenBatchNorm(width: Dim | int) -> Module:
     )
 
 
-def Embedding(rows: Dim | int, width: Dim | int, *, padding: Unbuildable | None = None) -> Module:
-    """`weight` of shape (rows, width); `padding`: what `parts.padding` says of the row for it."""
-    return module(weight=Param((rows, width), Layer.EMBEDDING), padding=padding)
+def Embedding(rows: Dim | int, width: Dim | int) -> Module:
+    """`weight` of shape (rows, width)."""
+    return module(weight=Param((rows, width), Layer.EMBEDDING))
 
 
 def LayerNorm(width: Dim | int, *, bias: bool = True) -> Module:
@@ -244,7 +225,7 @@ def _gather(block: Block, sizes: dict[int, Dim]) -> None:
             _gather(body, sizes)
         case Extra(body) | Submodel(body):
             _gather(body, sizes)
-        case Tied() | Unbuildable():
+        case Tied():
             pass
 
 
@@ -254,7 +235,7 @@ def distinct(layers: tuple[Module, ...]) -> tuple[Module, ...]:
 
 
 def bounded_tensor_count(block: Block) -> int:
-    """How many tensors the block lists; CheckpointError, before any is made, where too many."""
+    """Count the block's tensors without making them; CheckpointError if there are too many."""
     match block:
         case Param():
             return 1

@@ -12,8 +12,18 @@ from msgspec.structs import replace
 from auditor.analytic import auto_classes
 from auditor.analytic.blocks import Module, bounded_tensor_count, symbols
 from auditor.analytic.config import Config
-from auditor.analytic.config_classes import Blame, ConfigFault, Settled, of_model_type, settle
-from auditor.analytic.config_classes.completed import WRONG, FaultyConfigError, one_per_cause
+from auditor.analytic.config_classes import (
+    VALUE_ERRORS,
+    CompletedConfig,
+    ConfigFault,
+    FaultOrigin,
+    FaultyConfigError,
+    complete,
+    of_model_type,
+    one_per_cause,
+)
+from auditor.analytic.config_classes.completion import PER_LAYER
+from auditor.analytic.config_classes.rules import faults_by_rules
 from auditor.analytic.constructor_arguments import (
     WITHOUT_TENSORS,
     takes_option,
@@ -26,7 +36,6 @@ from auditor.analytic.family import Family, Inside, loading_facts, loading_of_cl
 from auditor.analytic.listing import Inventory, inventory
 from auditor.analytic.loading import PLAIN, Loading
 from auditor.analytic.lookup import NameLookup
-from auditor.analytic.parts import unbuildable_faults, without_unbuildable
 from auditor.errors import CheckpointError, Reason, SourceError
 from auditor.messages import meant, quoted
 
@@ -142,7 +151,7 @@ def current_type(model_type: str) -> str:
 
 
 def family(model_type: str) -> Family:
-    """What the classes of a known model type share."""
+    """Return the Family of a known model type."""
     return _ARCHITECTURES[current_type(model_type), siblings(model_type)[0]].family
 
 
@@ -152,21 +161,21 @@ def base_class(model_type: str) -> str:
 
 
 def auto_class(name: str, model_type: str) -> str | None:
-    """What an auto class builds of a model type; None: nothing that is known here."""
+    """Return the class that an auto class builds of a model type, None if it is not known here."""
     if not siblings(model_type):
         return None
     return auto_classes.resolve_auto_class(name, base_class(model_type), siblings(model_type))
 
 
 def takes(target: str, argument: str) -> bool:
-    """Whether the constructor of a known class takes this argument beside its config."""
+    """Return whether a known class's constructor takes this argument beside its config."""
     builders = (_ARCHITECTURES[each, current(target)].build for each in types(target))
     own = any(takes_option(build, argument) for build in builders)
     return own or (current(target), argument) in WITHOUT_TENSORS
 
 
 def is_taken_over(name: str, model_type: str) -> bool:
-    """Whether a class of a repository's own code is the one that transformers has by its name."""
+    """Return whether transformers took over the class of that name from repositories' code."""
     known = siblings(model_type)
     return bool(known) and current(name) in known and family(model_type).taken_over
 
@@ -207,7 +216,7 @@ def expect(config: Config, target: str) -> Expectation:
     """
     target = current(target)
     family, completed, tree, faults = _built(config, target)
-    with _blaming(faults, target):
+    with _with_faults(faults, target):
         write = _written if bounded_tensor_count(tree) <= _MOST_KEPT else _written.__wrapped__
         written = write(tree)
     return Expectation(
@@ -262,7 +271,7 @@ class Sibling(NamedTuple):
 
 
 def sibling(config: Config, target: str) -> Sibling:
-    """What a class of the family would make of the config, as far as names go."""
+    """Return a class of the target's family with the names that the config implies for it."""
     family, completed, tree, _ = _built(config, target, shared=True)
     rules = _loading(family, completed, target)
     names: NameLookup | Mapping[str, ExpectedTensor] = NameLookup(tree)
@@ -293,19 +302,19 @@ def _inside(path: str, config: Config, otherwise: str) -> Inside:
 
 
 class _Built(NamedTuple):
-    """What a class makes of a config."""
+    """A class's tree of blocks, and the config that it was built from."""
 
     family: Family
-    completed: Config  # as the family completes it
+    config: Config  # as the family completes it
     tree: Module
-    faults: tuple[ConfigFault, ...]  # why it cannot be built all the same
+    faults: tuple[ConfigFault, ...]  # why transformers cannot build the class
 
 
 def _built(config: Config, target: str, *, shared: bool = False) -> _Built:
-    """The tree of blocks of a class, and all that keeps it from being built.
+    """Build the tree of a class.
 
-    Where classes share the completed config, it does not record which of them asked for a default,
-    and no caller asks for faults.
+    If it is `shared`, several classes use one completed config. That config does not record which
+    of them read a default, and the faults are left out.
     """
     having = types(target)
     declared = current_type(config.model_type or "")
@@ -314,50 +323,58 @@ def _built(config: Config, target: str, *, shared: bool = False) -> _Built:
         build = with_arguments(build, config.arguments)
     if shared:
         completed = config.once(family, lambda: _completed(config, family))
-        return _Built(family, completed, without_unbuildable(build(completed)), ())
+        return _Built(family, completed, build(completed), ())
     completed = _completed(config, family)
-    faults = one_per_cause(completed.settled.faults) if completed.settled and config.checked else ()
-    with _blaming(faults, target):
-        if completed.settled and (apart := completed.settled.apart):
-            detail = f"{unknown} {apart[0]}per_layer_config, whose layers are of several shapes"
-            raise SourceError(Reason.UNKNOWN_ARCHITECTURE, detail)
+    faults = _faults(completed)
+    with _with_faults(faults, target):
+        _require_even_layers(completed)
         tree = build(completed)
-    if more := unbuildable_faults(tree):
-        tree, faults = (
-            without_unbuildable(tree),
-            one_per_cause((*faults, *more)) if config.checked else (),
-        )
     return _Built(family, completed, tree, faults)
 
 
 def _completed(config: Config, family: Family) -> Config:
-    return replace(config.of(family), settled=_settled(config, family))
+    return replace(config.of(family), completed=_by_class(config, family))
 
 
-def _settled(config: Config, family: Family) -> Settled | None:
-    """The config as its class in transformers completes it; None where that is not known.
+def _by_class(config: Config, family: Family) -> CompletedConfig | None:
+    """Return the config as its class in transformers completes it, None if that is not known.
 
-    transformers has no config class by an older name of a type: its code is beside the weights.
+    transformers has no config class for an older name of a type: the repository has its code.
     """
     today = config.model_type is None or current_type(config.model_type) == config.model_type
     kind = of_model_type(family.model_type) if today else None
     if kind is None:
         return None
-    return config.once((kind.name, settle), lambda: settle(kind, config.values, config.path))
+    return config.once((kind.name, complete), lambda: complete(kind, config.values, config.path))
+
+
+def _faults(config: Config) -> tuple[ConfigFault, ...]:
+    if config.completed is None or not config.checked:
+        return ()
+    return one_per_cause((*config.completed.faults, *faults_by_rules(config.completed)))
+
+
+def _require_even_layers(config: Config) -> None:
+    """Raise SourceError if layers differ by a `per_layer_config` that the family does not read."""
+    for part in config.completed.uneven if config.completed else ():
+        model_type = part.kind.model_type
+        if not siblings(model_type) or PER_LAYER not in family(model_type).defaults:
+            detail = f"{unknown} {part.path}{PER_LAYER}, whose layers are of several shapes"
+            raise SourceError(Reason.UNKNOWN_ARCHITECTURE, detail)
 
 
 @contextmanager
-def _blaming(faults: tuple[ConfigFault, ...], target: str) -> Iterator[None]:
-    """Where nothing follows from a config after all, its faults are why."""
+def _with_faults(faults: tuple[ConfigFault, ...], target: str) -> Iterator[None]:
+    """Raise FaultyConfigError for a config from which the block fails to build a tree."""
     try:
         yield
     except CheckpointError as error:
-        last = ConfigFault(str(error), error.keys, Blame.CONFIG)  # the most precise of all
-        said = set(last.keys)
-        others = (fault for fault in faults if not said or not said <= set(fault.keys))
+        last = ConfigFault(str(error), error.keys, FaultOrigin.SHAPES)  # the most precise of all
+        keys = set(last.keys)
+        others = (fault for fault in faults if not keys or not keys <= set(fault.keys))
         raise FaultyConfigError(one_per_cause((last, *others)), target) from None
-    except (SourceError, *WRONG):
-        if faults:  # a builder may stumble over what is refused already
+    except (SourceError, *VALUE_ERRORS):
+        if faults:  # they explain the failure
             raise FaultyConfigError(faults, target) from None
         raise
 

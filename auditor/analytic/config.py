@@ -11,7 +11,7 @@ from typing import Any, NamedTuple, Self, TypeVar
 from msgspec import Struct, field
 from msgspec.structs import replace
 
-from auditor.analytic.config_classes import Settled
+from auditor.analytic.config_classes import CompletedConfig
 from auditor.analytic.dims import Dim, dim
 from auditor.analytic.expectation import Symbol
 from auditor.analytic.family import Family
@@ -82,12 +82,11 @@ _V = TypeVar("_V")
 
 
 class Config(Struct, frozen=True, kw_only=True, eq=False, dict=True):
-    """One config.json. Whatever reads a value raises CheckpointError, with key and value.
+    """One config.json. Methods that read a value raise CheckpointError with key and value.
 
-    Keys may be the config class's own or a synonym of it (`n_embd` or `hidden_size`), in the
-    config as in the code that asks.
-    Values are as strict as transformers 5 has them: 768 is a size; "768", 768.0 and null are not.
-    A key that no builder asks for is not looked at.
+    The config and the calling code may use the config class's own keys or synonyms of them
+    (`n_embd` or `hidden_size`). Values are as strict as in transformers 5: 768 is a size; "768",
+    768.0 and null are not. A key that no builder reads is ignored.
     """
 
     values: Mapping[str, object]
@@ -97,22 +96,21 @@ class Config(Struct, frozen=True, kw_only=True, eq=False, dict=True):
     apart: bool = False  # a head that the config says is not tied is a tensor of its own
     # What the class is given beside it, add_pooling_layer and its like: `constructor_arguments`.
     arguments: Mapping[str, bool] = MappingProxyType({})
-    checked: bool = True  # whether it is a fault what its class in transformers refuses of it
-    # The same as its config class in transformers completes it, where that is known.
-    settled: Settled | None = None
-    # The one thing that changes: which defaults were asked for, so that a report can say what an
-    # expectation rests on. A nested config shares it with the one around it.
+    checked: bool = True  # whether faults of its class in transformers are reported
+    completed: CompletedConfig | None = None  # by its class in transformers, if that is known
+    # The only thing that changes: the defaults that were read, so that a report can list what an
+    # expectation rests on. A nested config shares it with the outer one.
     _defaulted: set[str] = field(default_factory=set)
 
     @cached_property
     def known(self) -> dict[Hashable, Any]:
-        """What was worked out of this very object: a builder asks for hidden_size a dozen times."""
+        """The values derived from this object: a builder reads hidden_size a dozen times."""
         return {}
 
-    def once(self, key: Hashable, work_out: Callable[[], _V]) -> _V:
-        """What is worked out of this config under that key, the first time that it is asked for."""
+    def once(self, key: Hashable, derive: Callable[[], _V]) -> _V:
+        """Return the cached value under that key; derive it on the first call."""
         if key not in self.known:
-            self.known[key] = work_out()
+            self.known[key] = derive()
         value: _V = self.known[key]
         return value
 
@@ -122,76 +120,80 @@ class Config(Struct, frozen=True, kw_only=True, eq=False, dict=True):
 
     @property
     def defaulted(self) -> tuple[str, ...]:
-        """The keys asked for so far that the config leaves out, sorted."""
+        """The keys read so far that the config leaves out, sorted."""
         return tuple(sorted(self._defaulted))
 
     def integer(self, key: str) -> int:
         return self._integer(self._find(key))
 
     def flag(self, key: str) -> bool:
-        """True or false; whatever else transformers takes is what Python takes it for."""
-        found = self._find(key)
-        if type(found.value) is not bool and not self._taken(found):
-            raise _refusal(found.spelt, found.value, "true or false is needed")
-        return bool(found.value)
+        """Return a flag; of another accepted value return whether it is true in Python."""
+        entry = self._find(key)
+        if type(entry.value) is not bool and not self._is_accepted(entry):
+            raise _unexpected(entry.spelling, entry.value, "true or false")
+        return bool(entry.value)
 
     def has(self, key: str) -> bool:
-        """Whether the config has something under that key in transformers, if only null."""
-        return key in self.values if self.settled is None else key in self.settled
+        """Return whether the config object in transformers has the key, even if it is null."""
+        return key in (self.values if self.completed is None else self.completed)
 
     def truth(self, key: str) -> bool:
-        """Whether Python takes what transformers reads under that key for true."""
+        """Return whether the value that transformers reads under that key is true in Python."""
         return bool(self.attribute(key))
 
     def text(self, key: str) -> str:
-        return self._typed(key, str, "a string is needed")
+        return self._typed(key, str, "a string")
 
     def real(self, key: str) -> float:
         """A number that need not be whole."""
-        found = self._find(key)
-        if isinstance(found.value, bool) or not isinstance(found.value, int | float):
-            raise _refusal(found.spelt, found.value, "a number is needed")
-        return float(found.value)
+        entry = self._find(key)
+        if isinstance(entry.value, bool) or not isinstance(entry.value, int | float):
+            raise _unexpected(entry.spelling, entry.value, "a number")
+        return float(entry.value)
 
     def present(self, key: str) -> bool:
-        """Whether the key, or its default, is something else than null."""
+        """Return whether the key's value, or its default, is not null."""
         return self._find(key).value is not None
 
     def attribute(self, key: str) -> Any:
-        """What transformers reads under that key: any JSON value, completed; null where absent."""
-        if self.settled is not None:
-            return self.settled.get(key)
+        """Return transformers' value of that key, None if it is absent."""
+        if self.completed is not None:
+            return self.completed.get(key)
         name = self._name(key)
         stated = (
-            self.values[spelt] for spelt in (*self._aliases(name), name) if spelt in self.values
+            self.values[spelling]
+            for spelling in (*self._aliases(name), name)
+            if spelling in self.values
         )
         return next(stated, self.family.defaults.get(name) if self.family else None)
 
     def states(self, key: str) -> bool:
-        """Whether the config itself has the key, and not as null."""
+        """Return whether the config itself states the key, with a value other than null."""
         name = self._name(key)
-        return any(self.values.get(spelt) is not None for spelt in (*self._aliases(name), name))
+        return any(
+            self.values.get(spelling) is not None for spelling in (*self._aliases(name), name)
+        )
 
     @property
     def denies_ties(self) -> bool:
-        """Whether the config says that embeddings and head are not tied.
+        """True if the config states that embeddings and head are not tied.
 
-        Some classes (T5's) tie them whatever it says. Loading keeps them apart all the same where
-        both are stored, as published checkpoints of T5 v1.1 do; a fresh model has one of them.
+        T5's classes tie them all the same. But loading keeps both if both are stored, as in
+        published checkpoints of T5 v1.1; a fresh model has one of them.
         """
         return self.values.get("tie_word_embeddings") is False
 
     def length(self, key: str) -> int:
-        """How many integers a list has; one that stands alone, which may be negative, is one."""
-        found = self._find(key)
-        return 1 if type(found.value) is int else len(_items(found))
+        """Return the length of a list of integers; a single integer counts as a list of one."""
+        entry = self._find(key)
+        return 1 if type(entry.value) is int else len(_items(entry))
 
     def dim(self, key: str) -> Dim:
         return self.once(key, lambda: self._sized(key))
 
     def _sized(self, key: str) -> Dim:
-        found = self._find(key)
-        return self._dim(found.name, self._integer(found), default=found.default)
+        entry = self._find(key)
+        return self._dim(entry.name, self._integer(entry), default=entry.default)
 
     def optional(self, key: str) -> Dim | None:
         """A size that may be null, for `c.optional("head_dim") or D // H`: no Dim is false."""
@@ -204,10 +206,10 @@ class Config(Struct, frozen=True, kw_only=True, eq=False, dict=True):
 
     def dims(self, key: str, *, most: int | None = None) -> tuple[Dim, ...]:
         """A list of sizes, or `most` of them, each a letter of its own: `hidden_sizes[0]`."""
-        found = self._find(key)
-        sizes = (self._integer(found._replace(value=item)) for item in _items(found)[:most])
+        entry = self._find(key)
+        sizes = (self._integer(entry._replace(value=item)) for item in _items(entry)[:most])
         return tuple(
-            self._dim(found.name, value, default=found.default, index=f"[{place}]")
+            self._dim(entry.name, value, default=entry.default, index=f"[{place}]")
             for place, value in enumerate(sizes)
         )
 
@@ -215,7 +217,7 @@ class Config(Struct, frozen=True, kw_only=True, eq=False, dict=True):
         """`int(ratio * size)` by a ratio that need not be whole: `4*D` for a ratio of 4.0."""
         ratio = self.real(key)
         if not isfinite(ratio):
-            raise _refusal(self._find(key).spelt, ratio, "a number is needed")
+            raise _unexpected(self._find(key).spelling, ratio, "a number")
         exact = Fraction(str(ratio))
         quotient = (exact.numerator * size).floor(exact.denominator)
         value = int(ratio * size.value)  # floats round, so that 0.29 * 100 is 28
@@ -223,29 +225,29 @@ class Config(Struct, frozen=True, kw_only=True, eq=False, dict=True):
 
     def pair(self, key: str) -> tuple[Dim, Dim]:
         """A height and a width: two sizes in a list, or one that is both."""
-        found = self._find(key)
-        if type(found.value) is int:
+        entry = self._find(key)
+        if type(entry.value) is int:
             return self.dim(key), self.dim(key)
         match self.dims(key):
             case (height, width, *_):  # torch takes what comes after them, and does without
                 return height, width
-        raise _refusal(found.spelt, found.value, "one size or two are needed")
+        raise _unexpected(entry.spelling, entry.value, "one size or two")
 
     def integers(self, key: str) -> tuple[int, ...]:
-        found = self._find(key)
-        return tuple(self._integer(found._replace(value=item)) for item in _items(found))
+        entry = self._find(key)
+        return tuple(self._integer(entry._replace(value=item)) for item in _items(entry))
 
     def texts(
         self, key: str, *, length: int | None = None, separator: str | None = None
     ) -> tuple[str, ...]:
         """A list of strings; with a separator also one string that holds them: `p2c|c2p`."""
-        found = self._find(key)
-        if separator is not None and isinstance(found.value, str):
-            found = found._replace(value=[text.strip() for text in found.value.split(separator)])
+        entry = self._find(key)
+        if separator is not None and isinstance(entry.value, str):
+            entry = entry._replace(value=[text.strip() for text in entry.value.split(separator)])
         texts: list[str] = []
-        for item in _items(found, length):
+        for item in _items(entry, length):
             if not isinstance(item, str):
-                raise _refusal(f"an item of {found.spelt}", item, "a string is needed")
+                raise _unexpected(f"an item of {entry.spelling}", item, "a string")
             texts.append(item)
         return tuple(texts)
 
@@ -258,22 +260,22 @@ class Config(Struct, frozen=True, kw_only=True, eq=False, dict=True):
         if value is None:
             value = {}
         if not isinstance(value, Mapping):
-            raise _refusal(self.path + name, value, "an object is needed")
+            raise _unexpected(self.path + name, value, "an object")
         return replace(
             self,
             values=value,
             family=family,
             path=f"{self.path}{name}.",
             assumed=self.assumed or stated is None,
-            settled=self.settled.part(name) if self.settled else None,
+            completed=self.completed.part(name) if self.completed else None,
         )
 
     @property
     def num_labels(self) -> Dim:
-        """How many labels a head has: `num_labels`, else one for each key of `id2label`.
+        """The number of labels of a head: `num_labels`, else one for each key of `id2label`.
 
-        Without either it is the family's default, 2 where it has none.
-        transformers 5 lets `num_labels` win where both are there; 4 let `id2label` win.
+        Without either it is the family's default, else 2. If both are stated, `num_labels` wins
+        in transformers 5, and `id2label` in 4.
         """
         labels = self._labels()
         if "num_labels" in self.values:
@@ -292,26 +294,25 @@ class Config(Struct, frozen=True, kw_only=True, eq=False, dict=True):
         if names is None:
             return ()
         if not isinstance(names, list):
-            raise _refusal("architectures", names, "a list of class names is needed")
+            raise _unexpected("architectures", names, "a list of class names")
         for name in names:
             if not isinstance(name, str):
-                raise _refusal("a name in architectures", name, "a string is needed")
+                raise _unexpected("a name in architectures", name, "a string")
         return tuple(names)
 
     @property
     def model_type(self) -> str | None:
         value = self.values.get("model_type")
         if value is not None and not isinstance(value, str):
-            raise _refusal("model_type", value, "a string is needed")
+            raise _unexpected("model_type", value, "a string")
         return value
 
     @property
     def dtype(self) -> str | None:
-        """The declared dtype in the safetensors format's words, e.g. "BF16"; None: none declared.
+        """The declared dtype as safetensors spells it, e.g. "BF16"; None if none is declared.
 
-        `dtype` beats its older name `torch_dtype`; a "torch." in front is ignored. A config that
-        says nothing has the dtype that all configs inside it agree on: Qwen3-VL's is that of its
-        text_config.
+        `dtype` beats its older name `torch_dtype`; a "torch." in front is ignored. A config
+        without a dtype has the one that all configs inside it share: Qwen3-VL's is in text_config.
         """
         key = "torch_dtype" if self.values.get("dtype") is None else "dtype"
         value = self.values.get(key)
@@ -321,11 +322,11 @@ class Config(Struct, frozen=True, kw_only=True, eq=False, dict=True):
             inner = {part.dtype for part in self._parts()} - {None}
             return inner.pop() if len(inner) == 1 else None
         if not isinstance(value, str) or value.removeprefix("torch.") not in DTYPES:
-            raise _refusal(self.path + key, value, "a dtype of torch is needed")
+            raise _unexpected(self.path + key, value, "a dtype of torch")
         return DTYPES[value.removeprefix("torch.")]
 
     def _parts(self) -> Iterator[Self]:
-        """The configs inside this one, of whatever models."""
+        """Yield the configs inside this one, of known and unknown model types."""
         for key, value in self.values.items():
             if isinstance(value, Mapping) and _PART.search(key) and not _PACKING.search(key):
                 yield replace(self, values=value, family=None, path=f"{self.path}{key}.")
@@ -337,41 +338,43 @@ class Config(Struct, frozen=True, kw_only=True, eq=False, dict=True):
     def _aliases(self, name: str) -> tuple[str, ...]:
         return self.family.aliases.get(name, ()) if self.family else ()
 
-    def _find(self, key: str) -> "_Found":
+    def _find(self, key: str) -> "_Entry":
         """A value or its default. A synonym beats the class's own key, as in transformers."""
         name = self._name(key)
-        for spelt in (*self._aliases(name), name):
-            if spelt in self.values:
-                return _Found(name, self.path + spelt, self.values[spelt], self.assumed)
+        for spelling in (*self._aliases(name), name):
+            if spelling in self.values:
+                return _Entry(name, self.path + spelling, self.values[spelling], self.assumed)
         if self.family is not None and name in self.family.defaults:
             default: object = self.family.defaults[name]
-        elif self.settled is not None and name in self.settled:
-            default = self.settled[name]
+        elif self.completed is not None and name in self.completed:
+            default = self.completed[name]
         else:
-            spelt = self.path + name
-            message = f"{spelt} is not in the config, and its class has no default for it"
-            raise CheckpointError(message, spelt)
+            spelling = self.path + name
+            message = f"{spelling} is not in the config, and its class has no default for it"
+            raise CheckpointError(message, spelling)
         self._defaulted.add(self.path + name)
-        return _Found(name, self.path + name, default, default=True)
+        return _Entry(name, self.path + name, default, default=True)
 
-    def _integer(self, found: "_Found") -> int:
-        value = found.value
-        if isinstance(value, bool | float) and self._taken(found):
-            detail = f"{found.spelt} is {described(value)}: what a class makes of it is not known"
+    def _integer(self, entry: "_Entry") -> int:
+        value = entry.value
+        if isinstance(value, bool | float) and self._is_accepted(entry):
+            detail = (
+                f"{entry.spelling} is {described(value)}: what a class makes of it is not known"
+            )
             raise SourceError(Reason.UNKNOWN_ARCHITECTURE, detail)
         if type(value) is not int:
-            raise _refusal(found.spelt, value, "an integer is needed")
+            raise _unexpected(entry.spelling, value, "an integer")
         return value
 
-    def _taken(self, found: "_Found") -> bool:
-        """Whether transformers takes the value, which is of a type that is not checked there."""
-        return self.settled is not None and found.name not in self.settled.refused
+    def _is_accepted(self, entry: "_Entry") -> bool:
+        """Return whether transformers accepts the value: it does not check every field's type."""
+        return self.completed is not None and entry.name not in self.completed.mistyped
 
-    def _typed(self, key: str, kind: type[_T], need: str) -> _T:
-        found = self._find(key)
-        if type(found.value) is not kind:
-            raise _refusal(found.spelt, found.value, need)
-        return found.value
+    def _typed(self, key: str, kind: type[_T], expected: str) -> _T:
+        entry = self._find(key)
+        if type(entry.value) is not kind:
+            raise _unexpected(entry.spelling, entry.value, expected)
+        return entry.value
 
     def _dim(self, name: str, value: int, *, default: bool, index: str = "") -> Dim:
         subscript = re.sub(r"(_config(_dict)?)?\.", "_", self.path).strip("_")
@@ -394,23 +397,23 @@ class Config(Struct, frozen=True, kw_only=True, eq=False, dict=True):
         if labels is None:
             return None
         if not isinstance(labels, dict):
-            raise _refusal("id2label", labels, "an object from label number to name is needed")
+            raise _unexpected("id2label", labels, "an object from label number to name")
         return len({_label(number) for number in labels})
 
 
-class _Found(NamedTuple):
-    """A value that a key led to."""
+class _Entry(NamedTuple):
+    """The value of a key, stated or default."""
 
     name: str  # the config class's own key
-    spelt: str  # as the config has it, with the path to it
+    spelling: str  # as the config has it, with the path to it
     value: object
     default: bool
 
 
 def read_config(file: str, content: bytes) -> Config:
-    """The config in a config.json's bytes; CheckpointError where they are not a JSON object.
+    """Parse a config.json; raise CheckpointError if it is not a JSON object.
 
-    What stands for a float, as transformers writes it, is that float.
+    The objects that transformers writes for infinite floats become floats.
     """
     values = parse_object(content, file)
     if FLOAT in content:
@@ -418,21 +421,22 @@ def read_config(file: str, content: bytes) -> Config:
     return Config(values=MappingProxyType(values))
 
 
-def _items(found: _Found, length: int | None = None) -> Sequence[object]:
-    if not isinstance(found.value, list | tuple):
-        raise _refusal(found.spelt, found.value, "a list is needed")
-    if length is not None and len(found.value) != length:
-        message = f"{found.spelt} has {len(found.value)} items; {length} are needed"
-        raise CheckpointError(message, found.spelt)
-    return found.value
+def _items(entry: _Entry, length: int | None = None) -> Sequence[object]:
+    if not isinstance(entry.value, list | tuple):
+        raise _unexpected(entry.spelling, entry.value, "a list")
+    if length is not None and len(entry.value) != length:
+        message = f"{entry.spelling} has {len(entry.value)} items, expected {length}"
+        raise CheckpointError(message, entry.spelling)
+    return entry.value
 
 
 def _label(number: str) -> int:
     try:
         return int(number)
     except ValueError:
-        raise _refusal("a key of id2label", number, "a label's number is needed") from None
+        raise _unexpected("a key of id2label", number, "a label's number") from None
 
 
-def _refusal(key: str, value: object, need: str) -> CheckpointError:
-    return CheckpointError(f"{key} is {described(value)}; {need}", key.removeprefix("an item of "))
+def _unexpected(key: str, value: object, expected: str) -> CheckpointError:
+    message = f"{key} is {described(value)}, expected {expected}"
+    return CheckpointError(message, key.removeprefix("an item of "))

@@ -1,4 +1,4 @@
-"""What transformers makes of the tensors that a conversion takes: their names and shapes.
+"""The tensors that transformers' conversions make of stored ones: their names and shapes.
 
 Mixtures of experts are stored a tensor an expert and held in memory as one; fused projections are
 cut, some weights turned. An operation takes the shapes that were collected for each source of a
@@ -27,7 +27,7 @@ class UnknownOperationError(Exception):
 
 
 class Shapes(Protocol):
-    """Those of a model, by names in memory."""
+    """The shapes of a model's tensors, by in-memory name."""
 
     def __contains__(self, name: str, /) -> bool: ...
 
@@ -293,7 +293,7 @@ class ConvertedGroup(NamedTuple):
 
     @property
     def tensors(self) -> tuple[ExpectedTensor, ...]:
-        """Those in memory, as expected ones."""
+        """Return the tensors in memory as expected tensors."""
         role = self.on_disk[0].role
         return tuple(
             ExpectedTensor(name, shape, prod(shape), role) for name, shape in self.in_memory.items()
@@ -301,7 +301,7 @@ class ConvertedGroup(NamedTuple):
 
 
 def class_memory(expectation: Expectation) -> Memory:
-    """As the oracle has it from the library itself; else as the rules imply it."""
+    """Return a class's Memory: from the oracle if it answered, else from the loading rules."""
     loading = expectation.loading
     if loading.memory is not None:
         return loading.memory
@@ -325,7 +325,7 @@ def tied_pairs(expectation: Expectation) -> tuple[tuple[str, str], ...]:
 
 
 def tensors_before_conversion(expectation: Expectation) -> dict[str, ExpectedTensor]:
-    """What the model has, by the names that they have before they are converted."""
+    """Return the model's tensors under the names that they have before conversion."""
     tensors = expectation.loaded_of(expectation.tensors)
     names = expectation.loading.looked_for([tensor.name for tensor in tensors])
     return dict(zip(names, tensors, strict=True))
@@ -353,7 +353,7 @@ def converted_groups(
 def _made(
     first: str, rule: Rule, tensors: Iterable[tuple[ExpectedTensor, str]], loading: Loading
 ) -> Iterator[tuple[str, Shape]]:
-    """What a group is made into; nothing where no checkpoint of this config can be loaded."""
+    """Return the tensors made of a group; empty if no checkpoint of this config can be loaded."""
     model = loading.memory.shapes if loading.memory else {}
     collected: dict[str, list[Shape]] = {}
     for tensor, source in tensors:

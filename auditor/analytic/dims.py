@@ -20,7 +20,7 @@ _COUNTS = frozenset("NEk")
 
 
 class Count(Struct, frozen=True):
-    """How many layers of an uneven stack are alike: a number that formulas keep in front."""
+    """The number of equal layers in an uneven stack; formulas keep it in front."""
 
     value: int
 
@@ -119,7 +119,7 @@ class Dim(Struct, frozen=True):
 
     @property
     def named(self) -> str:
-        """How an error names it: by key and value where it is one key, e.g. `hidden_size 768`."""
+        """The text for error messages: key and value of a single key, e.g. `hidden_size 768`."""
         match self.terms:
             case ((((Symbol() as symbol, 1),), 1),):
                 return f"{symbol.key} {described(self.value)}"
@@ -128,7 +128,7 @@ class Dim(Struct, frozen=True):
         return f"{self} = {described(self.value)}"
 
     def substitute(self, replacements: Mapping[Symbol, "Dim"]) -> "Dim":
-        """The same value without the symbols replaced, each by a product of the same value."""
+        """Return an equal Dim with symbols replaced, each by a product of the same value."""
         if not replacements:
             return self
         for symbol, other in replacements.items():

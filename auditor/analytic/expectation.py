@@ -9,13 +9,13 @@ from typing import Literal, NamedTuple, Protocol
 
 from msgspec import Struct
 
-from auditor.analytic.config_classes.completed import ConfigFault
+from auditor.analytic.config_classes.faults import ConfigFault
 from auditor.analytic.loading import PLAIN, Loading
 from auditor.tensors import Depth
 
 
 class Role(StrEnum):
-    """What an expected tensor is to the model."""
+    """The role of an expected tensor in the model."""
 
     PARAMETER = "parameter"  # learned, and stored by save_pretrained
     BUFFER = "buffer"  # not learned, and stored by save_pretrained all the same: running_mean
@@ -29,7 +29,7 @@ class Role(StrEnum):
 
     @property
     def optional(self) -> bool:
-        """Nothing lacks it: nothing is said of one that is not stored."""
+        """True if a checkpoint may lack the tensor without a finding."""
         return self in _OPTIONAL
 
 
@@ -52,7 +52,7 @@ def _is_parameter(tensor: ExpectedTensor) -> bool:
 
 
 def shapes_of_parameters(tensors: Iterable[ExpectedTensor]) -> dict[str, tuple[int, ...]]:
-    """By name; of what is not learned, none."""
+    """Return the shapes of the parameters, by name."""
     return {tensor.name: tensor.shape for tensor in tensors if _is_parameter(tensor)}
 
 
@@ -64,25 +64,25 @@ class ModuleFormula(NamedTuple):
 
 
 class Outline(NamedTuple):
-    """What is expected with layers of one kind listed once, under folded names."""
+    """The expected tensors and modules, with layers of one kind listed once under folded names."""
 
     tensors: tuple[ExpectedTensor, ...]  # a tied one has no shape here
     modules: Mapping[str, ModuleFormula]  # each with the parameters of one of its modules
 
 
 class Listed(Protocol):
-    """What is expected: every tensor and every module."""
+    """Every expected tensor and module."""
 
     @property
     def tensors(self) -> tuple[ExpectedTensor, ...]: ...
     @property
     def modules(self) -> Mapping[str, ModuleFormula]: ...
     def modules_to(self, depth: Depth | None, /) -> Mapping[str, ModuleFormula]:
-        """Those of the modules that `depth` lists; None: all."""
+        """Return the modules that `depth` lists, all modules if it is None."""
 
     @property
     def learned(self) -> int:
-        """How many of the tensors are parameters."""
+        """The number of tensors that are parameters."""
 
     @property
     def shapes(self) -> Mapping[str, tuple[int, ...]]:
@@ -99,11 +99,11 @@ class Listed(Protocol):
 
     @property
     def in_order(self) -> bool:
-        """Whether the modules are in natural order of their names."""
+        """True if the modules are in natural order of their names."""
 
     @property
     def outline(self) -> Outline | None:
-        """None: there is no tree of blocks that would say which layers are alike."""
+        """Tensors and modules with equal layers folded, None if equal layers are not known."""
 
 
 class Written(Struct, frozen=True, kw_only=True, dict=True):
@@ -196,13 +196,11 @@ class Expectation(Struct, frozen=True, kw_only=True, dict=True):
     active: ModuleFormula | None = None  # what one token uses, of a mixture of experts
     loading: Loading = PLAIN  # what is the class's own in how it is loaded
     defaults: tuple[str, ...] = ()  # config keys left out, for which the class's default stands
-    faults: tuple[
-        ConfigFault, ...
-    ] = ()  # why the class cannot be built, though its shapes are known
+    faults: tuple[ConfigFault, ...] = ()  # why transformers cannot build it; the shapes are known
 
     @property
     def tensors(self) -> tuple[ExpectedTensor, ...]:
-        """In the model's order; of every role."""
+        """The tensors of every role, in the model's order."""
         return self.listed.tensors
 
     @property
@@ -211,7 +209,7 @@ class Expectation(Struct, frozen=True, kw_only=True, dict=True):
         return self.listed.modules
 
     def modules_to(self, depth: Depth | None) -> Mapping[str, ModuleFormula]:
-        """Those of the modules that `depth` lists; None: all."""
+        """Return the modules that `depth` lists, all modules if it is None."""
         return self.listed.modules_to(depth)
 
     @property
@@ -233,7 +231,7 @@ class Expectation(Struct, frozen=True, kw_only=True, dict=True):
         return tuple(tensor for tensor in self.tensors if tensor.role not in _OPTIONAL)
 
     def loaded_of(self, tensors: Iterable[ExpectedTensor]) -> tuple[ExpectedTensor, ...]:
-        """Those of its tensors that the class has in memory: the optional ones hardly ever."""
+        """Return the tensors that the class has in memory; it has few of the optional ones."""
         takes = self.loading.takes
         return tuple(
             one

@@ -21,7 +21,7 @@ Default = bool | int | float | str | None | tuple[object, ...] | Mapping[str, ob
 
 
 class Family(Struct, frozen=True, kw_only=True, eq=False, dict=True):
-    """What the classes of one model type share; there is one object of each, its own key."""
+    """The facts that the classes of one model type share; compared by identity."""
 
     model_type: str  # e.g. "bert"
     prefix: str  # base_model_prefix, e.g. "bert"; "" where the family has none
@@ -42,7 +42,7 @@ class Family(Struct, frozen=True, kw_only=True, eq=False, dict=True):
 
     @cached_property
     def defaults(self) -> Mapping[str, Default]:
-        """Of the keys that shape tensors."""
+        """The defaults of the keys that shape tensors."""
         fields = self._declared.fields if self._declared else {}
         named = {key: fields[key].default if key in fields else None for key in self.keys.split()}
         return MappingProxyType({**named, **self.own})
@@ -74,7 +74,7 @@ _OF_FAMILY = "\0"
 
 
 class LoadingFacts(Struct, frozen=True, kw_only=True):
-    """Of one class, or of all classes of one model type; None: this key states nothing of it."""
+    """Loading facts of one class or one model type; None where they state nothing."""
 
     rules: Rules | None = None
     base_path: str | None = _OF_FAMILY  # of its base model, if not the prefix; None: it has none
@@ -103,7 +103,7 @@ def loads(key: str, facts: LoadingFacts) -> None:
 
 
 def loading_facts(key: str) -> LoadingFacts:
-    """What the files of families that are imported state of a class or a model type."""
+    """Return the facts that imported family files state about a class or a model type."""
     return _FACTS.get(key, _NONE)
 
 
@@ -177,7 +177,7 @@ def _scoped(rules: Rules, prefixes: tuple[str, ...]) -> Iterator[Rule]:
 
 
 def _prefixes(path: str, prefix: str) -> tuple[str, ...]:
-    """How names below a path begin, which the file may have with the base model's prefix or not."""
+    """Return the beginnings of names below a path, with the base model's prefix and without it."""
     scope = path.removeprefix(prefix).removeprefix(".")
     below = f"{scope}." if scope else ""
     return (f"{prefix}.{below}" if prefix else below, below)

@@ -34,7 +34,7 @@ class Facts(NamedTuple):
         return tuple(item for item in numbers if type(item) is int)
 
     def has(self, *names: str) -> bool:
-        """Whether any block has a tensor of one of these names: "attn_q.bias"."""
+        """Return whether any block has a tensor of one of these names: "attn_q.bias"."""
         endings = tuple(f".{name}" for name in names)
         return any(tensor.endswith(endings) for tensor in self.shapes)
 
@@ -47,7 +47,7 @@ class Facts(NamedTuple):
 
 
 class Architecture(NamedTuple):
-    """What llama.cpp calls an architecture, in transformers' words."""
+    """An architecture of llama.cpp in transformers' terms."""
 
     model_type: str
     name: str  # the class
@@ -62,7 +62,7 @@ def _experts(facts: Facts) -> Values:
 
 
 def _mixtral(facts: Facts) -> Values:
-    """Of experts if the metadata count any: Mixtral is a llama to llama.cpp."""
+    """Return Mixtral's keys if the metadata count experts: to llama.cpp Mixtral is a llama."""
     count = facts.number("expert_count")
     if not count:
         return {}

@@ -16,7 +16,7 @@ from auditor.messages import named, quoted
 
 
 class Reconstructed(NamedTuple):
-    """What a GGUF file says in place of a config.json."""
+    """The config that a GGUF file's metadata imply."""
 
     values: Values
     target: str | None  # the class to audit for, where it is not the declared one
@@ -84,7 +84,7 @@ def _common(facts: Facts, *, tied: bool) -> Values:
 
 
 def _vocabulary(facts: Facts) -> int | None:
-    """As the metadata say, else as many as the tokenizer has, else the rows of the embedding."""
+    """Return the vocabulary size: from the metadata, the tokenizer, or the embedding's rows."""
     rows = facts.shapes.get("token_embd.weight", ())
     stated = facts.number("vocab_size") or facts.header.length("tokenizer.ggml.tokens")
     return stated or (rows[0] if rows else None)

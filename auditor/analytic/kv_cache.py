@@ -1,4 +1,4 @@
-"""What a decoder keeps of every token: keys and values, read off the shapes of its projections.
+"""The key-value cache of a decoder, computed from the shapes of its projections.
 
 A layer's cache is as wide as what comes out of its key and its value projection:
 2 x num_key_value_heads x head_dim where the heads are even. Reading it off the tensors counts
@@ -39,7 +39,7 @@ _SLIDING = frozenset({"sliding_attention", "chunked_attention"})
 
 
 class LayerCache(NamedTuple):
-    """What one layer keeps of a token, in elements."""
+    """The elements that one layer keeps of each token."""
 
     layer: int
     elements: int
@@ -157,7 +157,7 @@ def _kept(widths: Mapping[str, tuple[int, int]]) -> tuple[int, int] | None:
 
 
 def _windows(values: Mapping[str, Any]) -> tuple[int | None, ...]:
-    """For each layer the tokens that it looks back over, where the config lists layer_types."""
+    """Return each layer's window in tokens; empty if the config does not list layer_types."""
     inner = values.get("text_config")
     level = inner if isinstance(inner, Mapping) else values
     types, window = level.get("layer_types"), level.get("sliding_window")

@@ -17,7 +17,7 @@ _expected: Callable[[tuple[object, ...]], ExpectedTensor] = partial(tuple.__new_
 
 
 class Layers(NamedTuple):
-    """What a list of layers has below its name."""
+    """The tensors and modules of one list of layers."""
 
     name: str
     each: tuple["LayerKind", ...]  # by number; those of one kind are one object
@@ -47,7 +47,7 @@ ListedModules = Iterable[ListedModule | Layers]
 
 
 class LayerKind:
-    """What was listed once, to be listed below other names."""
+    """The tensors and modules of one layer, to be listed under several names."""
 
     def __init__(self, tensors: ListedTensors, modules: ListedModules) -> None:
         self._listed = tuple(tensors), tuple(modules)
@@ -115,7 +115,7 @@ def roles_in(listed: ListedTensors) -> frozenset[Role]:
 
 
 def count_learned(listed: ListedTensors) -> int:
-    """How many tensors are learned, those in layers among them."""
+    """Count the learned tensors, those in layers included."""
     return sum(
         sum(kind.learned for kind in one.each)
         if isinstance(one, Layers)
@@ -255,7 +255,7 @@ def _modules(layers: Layers, depth: Depth | None) -> Mapping[str, ModuleFormula]
 
 
 def folded_tensors(listed: ListedTensors) -> Iterator[ExpectedTensor]:
-    """The same under folded names, those in layers of one kind once."""
+    """Yield the tensors under folded names, with layers of one kind once."""
     for one in listed:
         if isinstance(one, Layers):
             for here, kind in one.kinds():
@@ -266,7 +266,7 @@ def folded_tensors(listed: ListedTensors) -> Iterator[ExpectedTensor]:
 
 
 def folded_modules(listed: ListedModules) -> dict[str, ModuleFormula]:
-    """The same of modules."""
+    """Return the modules under folded names, with layers of one kind once."""
     found: dict[str, ModuleFormula] = {}
     for one in listed:
         if isinstance(one, Layers):

@@ -237,7 +237,7 @@ def _join(prefix: str, name: str) -> str:
 
 
 class Inventory(Struct, frozen=True, kw_only=True, eq=False, dict=True):
-    """What a tree of blocks comes to: its tensors, their parameters, and those of each module.
+    """The tensors of a tree of blocks, and the parameters of each module.
 
     What its layers have is written out when somebody asks for it.
     """
@@ -248,14 +248,14 @@ class Inventory(Struct, frozen=True, kw_only=True, eq=False, dict=True):
 
     @cached_property
     def tensors(self) -> tuple[ExpectedTensor, ...]:
-        """In the order of the tree."""
+        """The tensors in the order of the tree."""
         tied = {tensor.name: tensor for tensor in self.others if tensor.tied_to}  # needs all names
         found = every_tensor(self.listing.tensors)
         return tuple([tied[one.name] if one.tied_to else one for one in found] if tied else found)
 
     @property
     def shapes(self) -> Mapping[str, tuple[int, ...]]:
-        """Of the parameters, by name."""
+        """The shapes of the parameters, by name."""
         if "tensors" in self.__dict__:  # then the names are there: 95,000 take 9 MB
             return shapes_of_parameters(self.tensors)
         return every_shape(self.listing.tensors)
@@ -268,7 +268,7 @@ class Inventory(Struct, frozen=True, kw_only=True, eq=False, dict=True):
 
     @cached_property
     def others(self) -> tuple[ExpectedTensor, ...]:
-        """What is no parameter; a tied tensor has the shape of the one whose values it shares."""
+        """The tensors that are not parameters; a tied tensor has the shape of its source."""
         found = tuple(every_other(self.listing.tensors))
         if not any(tensor.tied_to for tensor in found):
             return found
@@ -286,11 +286,11 @@ class Inventory(Struct, frozen=True, kw_only=True, eq=False, dict=True):
 
     @cached_property
     def modules(self) -> Mapping[str, ModuleFormula]:
-        """By prefix; "" is the tree."""
+        """The modules by prefix; "" is the whole tree."""
         return MappingProxyType(every_module(self.listing.modules))
 
     def modules_to(self, depth: Depth | None) -> Mapping[str, ModuleFormula]:
-        """Those that `depth` lists (None: all): who shows few needs not those of 5,000 layers."""
+        """Return the modules that `depth` lists, all modules if it is None."""
         return self.modules if depth is None else every_module(self.listing.modules, depth)
 
     @cached_property

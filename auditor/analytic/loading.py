@@ -74,7 +74,7 @@ class ChangedName(NamedTuple):
 def renamed_by(
     rules: tuple[Rule, ...], names: Iterable[str], *, in_turn: bool = False
 ) -> dict[str, ChangedName]:
-    """Those of the names that the rules change, each rule what the rules before it made.
+    """Return the names that the rules change; each rule gets the result of the one before.
 
     `in_turn`: a paired rule counts from the name on that has its first source; else for all.
     """
@@ -103,7 +103,7 @@ def renamed_by(
 
 
 def conversions_by(rules: tuple[Rule, ...], names: Iterable[str]) -> dict[str, Rewritten]:
-    """Those of the names that a conversion takes; of several conversions the first one does."""
+    """Return the names that a conversion takes, each with the first conversion that takes it."""
     taken: dict[str, Rewritten] = {}
     for name in names:
         for rule in rules:
@@ -209,7 +209,7 @@ LEGACY = (
 
 
 class Memory(NamedTuple):
-    """What a class has in memory before its weights are loaded, names in the model's order."""
+    """The tensors of a class in memory before weights are loaded, in the model's order."""
 
     shapes: Mapping[str, tuple[int, ...]]  # of all that from_pretrained looks for, tied ones too
     ties: tuple[tuple[str, str], ...] = ()  # (name, the name whose values it shares), in order
@@ -217,7 +217,7 @@ class Memory(NamedTuple):
 
 
 class UnknownName(NamedTuple):
-    """What loading makes of a stored name that a class does not have."""
+    """The treatment of a stored name that a class does not have."""
 
     silent: bool  # it is left out and not reported
     buffer: bool  # it is the name of a tensor that is not learned
@@ -245,7 +245,7 @@ class Loading(Struct, frozen=True, kw_only=True):
         return [changed[name].name if name in changed else name for name in names]
 
     def of_old(self, names: Iterable[str]) -> dict[str, ChangedName]:
-        """Those of the names that the rules of all classes change."""
+        """Return the names that the rules of all classes change."""
         return renamed_by(self.legacy, names)
 
     def looked_for(self, names: Collection[str]) -> list[str]:
@@ -255,7 +255,7 @@ class Loading(Struct, frozen=True, kw_only=True):
         return [changed[name].name if name in changed else name for name in renamed]
 
     def conversions(self, names: Iterable[str]) -> dict[str, Rewritten]:
-        """Those of the renamed names that a conversion takes: other tensors are made of them."""
+        """Return the renamed names that a conversion takes to make other tensors."""
         return conversions_by(self.converters, names) if self.converters else {}
 
     def converted(self, names: Collection[str]) -> list[tuple[str, ...]]:
@@ -264,7 +264,7 @@ class Loading(Struct, frozen=True, kw_only=True):
         return [taken[name].made if name in taken else (name,) for name in names]
 
     def reported(self, stored: Collection[str]) -> list[tuple[str, ...]]:
-        """How loading reports each stored name, should it not find it."""
+        """Return the names under which loading reports each stored name that it does not use."""
         return self.converted(self.looked_for(stored))
 
     def seeing(self, stored: Iterable[str]) -> "Loading":
@@ -281,7 +281,7 @@ class Loading(Struct, frozen=True, kw_only=True):
         return replace(self, renames=tuple(rule for rule in self.renames if rule not in asleep))
 
     def unknown(self, stored: Collection[str]) -> list[UnknownName]:
-        """What loading makes of each stored name, if the class does not have it."""
+        """Return the treatment of each stored name if the class does not have it."""
         return [
             UnknownName(
                 silent=all(_any(self.silent, name) or _any(self.buffers, name) for name in names),
@@ -291,7 +291,7 @@ class Loading(Struct, frozen=True, kw_only=True):
         ]
 
     def takes(self, name: str) -> bool:
-        """Whether an optional buffer of the class is one that it still has."""
+        """Return whether the class loads this optional buffer if it is stored."""
         return _any(self.taken, name)
 
 

@@ -23,7 +23,6 @@ from auditor.analytic.blocks import (
     Stack,
     Submodel,
     Tied,
-    Unbuildable,
 )
 from auditor.analytic.dims import dim
 from auditor.analytic.expectation import ExpectedTensor, Role
@@ -42,7 +41,7 @@ class NameLookup(Struct, frozen=True):
         return self.tensors((name,)).get(name)
 
     def tensors(self, names: Iterable[str]) -> dict[str, ExpectedTensor]:
-        """Those of the names that the tree has, and their tensors."""
+        """Return the tensors of the names that the tree has."""
         found = {name: one for name in names if (one := self._found(name))}
         shapes = [tuple(dim(size).value for size in one.shape) for one in found.values()]
         return {
@@ -51,7 +50,7 @@ class NameLookup(Struct, frozen=True):
         }
 
     def _found(self, name: str) -> "_Found | None":
-        """What has the name; a tied tensor has the shape of the one whose values it shares."""
+        """Return the tensor of that name; a tied tensor has the shape of its source."""
         found = _find(self.tree, name, 0, "")
         if found and found.role is Role.TIED and (source := self._found(found.tied_to or "")):
             return replace(found, shape=source.shape)
@@ -64,10 +63,10 @@ class _Found(Struct, frozen=True):
     tied_to: str | None = None
 
 
-def _find(  # noqa: C901, PLR0911 - one for each kind of block
+def _find(  # noqa: PLR0911 - one for each kind of block
     block: Block, name: str, at: int, within: str
 ) -> _Found | None:
-    """What the rest of the name, from `at` on, leads to below the block: behind its end, itself.
+    """Return the tensor that the rest of the name, from `at` on, leads to below the block.
 
     The block's ties are relative to `within`, the name's beginning with its dot: "bert.encoder.".
     """
@@ -91,8 +90,6 @@ def _find(  # noqa: C901, PLR0911 - one for each kind of block
             return _Found(Role.LEGACY, shape)
         case Tied(to):
             return _Found(Role.TIED, tied_to=f"{within}{to}")
-        case Unbuildable():
-            return None
 
 
 def _optional(found: _Found | None) -> _Found | None:
@@ -177,7 +174,7 @@ class _State:
         self.leaf = any(not isinstance(one, Module | Repeat | Stack) for one in self._blocks)
 
     def step(self, part: str) -> "_State | None":
-        """Where that part of a name leads; None: no class has such a name."""
+        """Return the state after that part of a name, None if no class has such a name."""
         if part in self._steps:
             return self._steps[part]
         if part not in self._children and index_in_list(part, self._counts) is None:

@@ -1,4 +1,4 @@
-"""What builds the model of a repository, where that is not its config's architectures[0].
+"""The loaders of repositories whose model is not their config's architectures[0].
 
 Facts of sentence-transformers 6.2: base/modules/transformer.py, and the modules derived from it.
 """
@@ -16,7 +16,7 @@ from auditor.analytic.listing import inventory
 
 
 class Loader(NamedTuple):
-    """What loads a model, and which class of transformers it asks for."""
+    """A library that loads a model, and the class of transformers that it builds."""
 
     name: str  # "sentence-transformers"
     asks: str  # a class, or an auto class: "CLIPTextModel", "AutoModelForMaskedLM"
@@ -62,7 +62,7 @@ _POOLER = "pooler"
 def of_sentence_transformers(
     kind: str, model_type: str | None, settings: Mapping[str, object]
 ) -> Loader | None:
-    """How a module that wraps a transformer loads it; None: as the config's architectures say.
+    """Return the loader of a transformer module, None if it builds architectures[0].
 
     `kind` is the module's class, `settings` its sentence_bert_config.json. Its Pooling pools token
     embeddings itself: a pooler is of use only where the settings name its output.
@@ -79,7 +79,7 @@ def of_sentence_transformers(
 
 
 def of_pipeline(kind: str) -> Loader:
-    """How diffusers loads a part that model_index.json says is a class of transformers."""
+    """Return the loader of a pipeline's part whose class in model_index.json is transformers'."""
     return Loader("diffusers", kind)
 
 
@@ -110,7 +110,7 @@ MODULES = tuple(_BUILDERS)
 
 
 def expect_module(config: Config, kind: str) -> Expectation:
-    """What a module of one of the MODULES stores; CheckpointError where its config says none."""
+    """Return the Expectation of one of the MODULES; CheckpointError if its config implies none."""
     completed = config.of(_FAMILY)
     tree = _BUILDERS[kind](completed)
     listed = inventory(tree, {})

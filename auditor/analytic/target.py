@@ -1,4 +1,4 @@
-"""Which class an audit is for, which one the config declares, and which is the repository's own."""
+"""The choice of the class that an audit is for: the target, the declared, the repository's."""
 
 import re
 from collections.abc import Iterator, Mapping
@@ -67,7 +67,7 @@ class TargetChoice(NamedTuple):
 
 
 class Refusal(NamedTuple):
-    """Why no class can be chosen as the target."""
+    """The reason why no class can be chosen as the target."""
 
     reason: Reason
     detail: str
@@ -184,7 +184,7 @@ def _within(config: Config, having: tuple[str, ...], classes: Classes) -> TypeAn
 
 
 def _language_model(model_type: str, classes: Classes) -> str:
-    """What AutoModelForCausalLM builds of a model type, else its base class."""
+    """Return the class that AutoModelForCausalLM builds of a model type, else its base class."""
     names = classes.siblings(model_type)
     return next((name for name in names if name.endswith("ForCausalLM")), names[0])
 

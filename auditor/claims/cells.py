@@ -29,7 +29,6 @@ from auditor.analytic.blocks import (
     Stack,
     Submodel,
     Tied,
-    Unbuildable,
 )
 from auditor.analytic.dims import dim
 
@@ -162,8 +161,6 @@ def _collect(  # noqa: C901, PLR0912 - one for each kind of block
                 _collect(found, body, below, (*axes, axis), within)
         case Stack(_, layers):
             found += _stack(layers, name, axes, within)
-        case Unbuildable():
-            pass
 
 
 def _stack(

@@ -9,13 +9,13 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from auditor.analytic import Config, Expectation, ExpectedTensor, catalogue
-from auditor.analytic.config_classes.completed import WRONG
+from auditor.analytic.config_classes import VALUE_ERRORS
 from auditor.claims.cells import FoldedTensor, cells_of_tensors, cells_of_tree, total_of
 from auditor.errors import CheckpointError, SourceError
 from auditor.tensors import DTYPE_BITS
 
 Cells = tuple[FoldedTensor, ...]
-_FAULTS = (CheckpointError, SourceError, *WRONG)
+_FAULTS = (CheckpointError, SourceError, *VALUE_ERRORS)
 
 
 class Counterpart(Struct, frozen=True, kw_only=True):
@@ -172,7 +172,7 @@ def changed_config(config: Config, key: str, value: Any, target: str = "") -> Co
     """Return the config with another value of a key, which may be in a nested config."""
     *path, last = key.split(".")
     values = _changed(config.values, tuple(path), last, value, _aliases(config, last, target))
-    return replace(config, values=MappingProxyType(values), settled=None, _defaulted=set())
+    return replace(config, values=MappingProxyType(values), completed=None, _defaulted=set())
 
 
 def _aliases(config: Config, key: str, target: str) -> tuple[str, ...]:

@@ -58,14 +58,13 @@ def test_the_closed_form_equals_the_oracle_over_random_configs(target, values):
 
 
 @settings(deadline=None)  # the first example imports torch
-@given(st.integers(1, 24), st.integers(1, 12), st.booleans(), st.booleans())
-def test_the_closed_form_refuses_what_transformers_cannot_build(width, heads, decoder, cross):
+@given(st.integers(1, 24), st.integers(1, 12))
+def test_a_width_that_the_heads_do_not_divide_is_named(width, heads):
     values = {"hidden_size": width, "num_attention_heads": heads, "num_hidden_layers": 1}
-    values |= {"is_decoder": decoder, "add_cross_attention": cross}
     try:
         build.build_expectation(values, "BertModel")
     except CheckpointError:
-        assert re.match(r"hidden_size|add_cross_attention", refusal("BertModel", **values))
+        assert refusal("BertModel", **values).startswith(f"hidden_size {width} is not a multiple")
     else:
         assert not refusal("BertModel", **values)
 

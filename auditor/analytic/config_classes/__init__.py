@@ -1,24 +1,31 @@
-"""transformers' config classes, imitated: how they complete a config, and what they refuse."""
+"""transformers' config classes: what they declare, how they complete a config, common mistakes."""
 
-from auditor.analytic.config_classes.base import config_rules, settle
-from auditor.analytic.config_classes.completed import (
-    Blame,
-    ConfigFault,
-    FaultyConfigError,
-    Settled,
-    fault_sentence,
+from auditor.analytic.config_classes.completion import (
+    VALUE_ERRORS,
+    CompletedConfig,
+    complete,
+    derived_defaults,
 )
 from auditor.analytic.config_classes.declarations import ConfigClass, library, of_model_type
+from auditor.analytic.config_classes.faults import (
+    ConfigFault,
+    FaultOrigin,
+    FaultyConfigError,
+    fault_sentence,
+    one_per_cause,
+)
 
 __all__ = [
-    "Blame",
+    "VALUE_ERRORS",
+    "CompletedConfig",
     "ConfigClass",
     "ConfigFault",
+    "FaultOrigin",
     "FaultyConfigError",
-    "Settled",
-    "config_rules",
+    "complete",
+    "derived_defaults",
     "fault_sentence",
     "library",
     "of_model_type",
-    "settle",
+    "one_per_cause",
 ]

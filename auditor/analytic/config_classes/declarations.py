@@ -1,4 +1,4 @@
-"""What transformers' config classes declare: fields, types, defaults, other names.
+"""The declarations of transformers' config classes: fields, types, defaults, other names.
 
 Read from auditor/data/config_classes.jsonl, which tools/rebuild_config_classes.py writes and a
 test holds to the installed library. The file is read when a class is needed, and of it only the
@@ -44,18 +44,13 @@ class ConfigClass(NamedTuple):
     attribute_map: Mapping[str, str]  # the name that other classes use -> this one's own
     parts: Mapping[str, SubConfig]  # by key
     read_only: frozenset[str]  # properties that a config cannot set
-    checks: Mapping[str, Mapping[str, float]]  # of single fields, beside their types
-    theta: Any  # the default base of the rotation: a number, or one for each kind of layer
-    rope_type: str
-    unchecked_rope: frozenset[str]  # keys of rope_parameters that the checks leave out
 
 
 class ConfigClassLibrary(NamedTuple):
-    """What holds for all config classes of one version of transformers."""
+    """The facts that all config classes of one version of transformers share."""
 
     name: str  # "transformers 5.23.0"
     activations: frozenset[str]
-    rope_types: frozenset[str]  # those that are scaled, without "default"
     layer_types: frozenset[str]
     mlp_layer_types: frozenset[str]
     older_layer_types: Mapping[str, str]
@@ -65,7 +60,7 @@ class ConfigClassLibrary(NamedTuple):
 
     @property
     def short(self) -> str:
-        """As people call it: "transformers 5.23"."""
+        """The short name of the library: "transformers 5.23"."""
         return self.name.rpartition(".")[0]
 
 
@@ -77,7 +72,7 @@ def _lines() -> tuple[str, ...]:
 @cache
 def library() -> ConfigClassLibrary:
     found = json.loads(_lines()[0])
-    sets = ("activations", "rope_types", "layer_types", "mlp_layer_types", "generation")
+    sets = ("activations", "layer_types", "mlp_layer_types", "generation")
     return ConfigClassLibrary(
         name=found["library"],
         **{name: frozenset(found[name]) for name in sets},
@@ -88,13 +83,13 @@ def library() -> ConfigClassLibrary:
 
 
 def of_model_type(model_type: str) -> ConfigClass | None:
-    """The config class of a model type; None: the file has none."""
+    """Return the config class of a model type, None if the file does not have it."""
     name = library().class_names.get(model_type)
     return None if name is None else of_name(name)
 
 
 def of_family(model_type: str) -> ConfigClass | None:
-    """The same, also of a type that stands only inside other configs: blip_text_model."""
+    """Return the config class of a type that may exist only inside others: blip_text_model."""
     stated = f'"model_type": "{model_type}"'
     inside = (line for line in _lines()[1:] if model_type and line.split(", ", 2)[1] == stated)
     return of_model_type(model_type) or next(
@@ -104,7 +99,7 @@ def of_family(model_type: str) -> ConfigClass | None:
 
 @cache
 def of_name(name: str) -> ConfigClass | None:
-    """The config class of that name; None: the file has none."""
+    """Return the config class of that name, None if the file does not have it."""
     beginning = f'{{"class": "{name}", '
     line = next((line for line in _lines() if line.startswith(beginning)), None)
     return None if line is None else _read(name, json.loads(line))
@@ -126,8 +121,4 @@ def _read(name: str, said: Mapping[str, Any]) -> ConfigClass:
             for key, part in said.get("sub_configs", {}).items()
         },
         read_only=frozenset(said.get("read_only", ())),
-        checks=said.get("checks", {}),
-        theta=said.get("default_theta", base.theta if base else None),
-        rope_type=said.get("default_rope_type", base.rope_type if base else ""),
-        unchecked_rope=frozenset(said.get("ignore_keys_at_rope_validation", ())),
     )

@@ -3,10 +3,11 @@
 `embed_tokens`, `layers` and `norm`; each layer a norm, attention, a norm, a gated feed-forward.
 """
 
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from functools import partial
 from types import MappingProxyType
 
+from auditor.analytic.activations import activation
 from auditor.analytic.blocks import (
     Block,
     Embedding,
@@ -19,7 +20,6 @@ from auditor.analytic.blocks import (
     RMSNorm,
     Stack,
     Tied,
-    Unbuildable,
     list_indices,
     module,
     repeat,
@@ -27,11 +27,8 @@ from auditor.analytic.blocks import (
 from auditor.analytic.catalogue import Builder, Family, architecture
 from auditor.analytic.config import Config
 from auditor.analytic.dims import Dim
-from auditor.analytic.families._heads import behind_any
 from auditor.analytic.family import Conversions
 from auditor.analytic.loading import Operation, Rule
-from auditor.analytic.parts import activation, groups, padding
-from auditor.analytic.rotation import Frequencies, plain_frequencies, rotation
 from auditor.errors import CheckpointError
 
 # The keys that shape the tensors of most decoders.
@@ -50,32 +47,23 @@ def decoder(
     layers: Repeat | Stack | Callable[[], Module],
     *,
     norm: Norm = RMSNorm,
-    turns: Frequencies | None = plain_frequencies,
-    kinds: Iterable[str] | None = None,
 ) -> Module:
-    """A decoder of these layers, or of as many of one kind as the config says.
-
-    `turns`: the frequencies of the rotation, unless they are checked elsewhere; `kinds`: those of
-    layers that each have their own.
-    """
+    """A decoder of these layers, or of as many layers of one kind as the config says."""
     D, V = c.dim("hidden_size"), c.dim("vocab_size")
     if not isinstance(layers, Repeat | Stack):
         layers = repeat(c.dim("num_hidden_layers"), layers)
     return module(
-        embed_tokens=Embedding(V, D, padding=padding(c, V)),
+        embed_tokens=Embedding(V, D),
         layers=layers,
         norm=norm(D),
-        rotary_emb=rotation(c, turns, kinds=kinds) if turns else None,
     )
 
 
-def decoder_of(
-    block: Builder, *, norm: Norm = RMSNorm, turns: Frequencies | None = plain_frequencies
-) -> Builder:
-    """What builds a decoder of such layers, as many as the config says."""
+def decoder_of(block: Builder, *, norm: Norm = RMSNorm) -> Builder:
+    """Return a builder of a decoder with such layers, as many as the config says."""
 
     def build(c: Config, /) -> Module:
-        return decoder(c, partial(block, c), norm=norm, turns=turns)
+        return decoder(c, partial(block, c), norm=norm)
 
     return build
 
@@ -101,14 +89,12 @@ def attention(  # noqa: PLR0913 - the options in which the relatives differ
     out_bias: bool = False,
     qk_norm: bool = False,
     frequencies: bool = False,
-    scale: Unbuildable | None = None,
     norms: Mapping[str, Module] = MappingProxyType({}),
 ) -> Module:
     """Grouped-query attention: H query heads share K pairs of key and value heads.
 
-    `scale`: what is wrong with the number that attention is scaled by. `qk_norm`: a norm of a
-    head's width for all queries, and one for all keys; `norms`: those of another kind.
-    `frequencies`: versions up to transformers 4.31 stored those of the rotation.
+    `qk_norm`: a norm of a head's width for all queries, and one for all keys; `norms`: norms of
+    another kind. `frequencies`: versions up to transformers 4.31 stored those of the rotation.
     """
     D, H, K = c.dim("hidden_size"), c.dim("num_attention_heads"), key_value_heads(c)
     if qk_norm:
@@ -119,22 +105,17 @@ def attention(  # noqa: PLR0913 - the options in which the relatives differ
         v_proj=Linear(D, K * head_dim, bias=qkv_bias),
         o_proj=Linear(H * head_dim, D, bias=out_bias),
         **norms,
-        groups=groups(c, H, K),
-        scale=scale,
         rotary_emb=module(inv_freq=Legacy((head_dim.ceil(2),))) if frequencies else None,
     )
 
 
 def key_value_heads(c: Config) -> Dim:
-    """How many pairs of key and value heads there are; where it is null, one for each query."""
-    own = "num_key_value_heads"
-    if c.settled is not None and c.attribute(own) is None:
-        return c.dim(own)  # the class has not worked it out, and null is not a number
-    return c.optional(own) or c.dim("num_attention_heads")
+    """The number of key and value heads; one for each query head if the config has null."""
+    return c.optional("num_key_value_heads") or c.dim("num_attention_heads")
 
 
 def layer_types(c: Config, otherwise: Callable[[int], str]) -> tuple[str, ...]:
-    """What each layer is: as `layer_types` says, or where it is null by the layer's number."""
+    """The type of each layer: from `layer_types`, or from the layer's number if that is null."""
     count = list_indices(c.dim("num_hidden_layers"))
     if c.present("layer_types"):
         return c.texts("layer_types", length=len(count))
@@ -153,15 +134,9 @@ def types_of_layers(c: Config) -> tuple[str, ...]:
 
 
 def head_dim(c: Config) -> Dim:
-    """The width of a head: `head_dim`, or D/H rounded down if the config class has no such key."""
+    """The width of a head: `head_dim`, or D/H rounded down if it is null or absent."""
     shared = c.dim("hidden_size").floor(c.dim("num_attention_heads"))
-    if c.settled is None:
-        return c.optional("head_dim") or shared
-    if "head_dim" not in c.settled:
-        return shared
-    # The class may have put a number there. If it has not, null is an error.
-    worked_out = c.settled["head_dim"] is not None and not c.present("head_dim")
-    return shared if worked_out else c.dim("head_dim")
+    return (c.optional("head_dim") if c.has("head_dim") else None) or shared
 
 
 def either_head_dim(c: Config) -> Dim:
@@ -175,7 +150,7 @@ def either_head_dim(c: Config) -> Dim:
 def gated_mlp(
     c: Config, *, width: Dim | None = None, bias: bool = False, act: str | None = "hidden_act"
 ) -> Module:
-    """`act`: the key of the activation; None: that of all experts is checked elsewhere."""
+    """A gated feed-forward; `act` is the key of its activation, None for one of many experts."""
     D, F = c.dim("hidden_size"), width or c.dim("intermediate_size")
     return module(
         gate_proj=Linear(D, F, bias=bias),
@@ -218,19 +193,12 @@ def score(c: Config, *, bias: bool = False) -> Module:
     return Linear(c.dim("hidden_size"), c.num_labels, bias=bias)
 
 
-def _scored_tokens(c: Config) -> Module:
-    head = behind_any(
-        lambda c: module(score=score(c, bias=True)), "classifier_dropout", "hidden_dropout"
-    )
-    return head(c)
-
-
 # What a class has beside the model, by its name after `For`.
 _BESIDE: Mapping[str, Callable[[Config], Mapping[str, Block]]] = MappingProxyType(
     {
         "CausalLM": lambda c: {"lm_head": lm_head(c)},
         "SequenceClassification": lambda c: {"score": score(c)},
-        "TokenClassification": lambda c: dict(_scored_tokens(c).children),
+        "TokenClassification": lambda c: {"score": score(c, bias=True)},
         "QuestionAnswering": lambda c: {"qa_outputs": Linear(c.dim("hidden_size"), 2)},
     }
 )

@@ -16,7 +16,6 @@ from auditor.analytic.blocks import (
     module,
 )
 from auditor.analytic.config import Config
-from auditor.analytic.parts import without_unbuildable
 from auditor.errors import CheckpointError
 
 
@@ -31,7 +30,7 @@ def drafting(c: Config, layer: Callable[[], Module]) -> tuple[tuple[str, Extra],
     if count is None or count.value < 1:
         return ()
     try:
-        children = dict(without_unbuildable(layer()).children)
+        children = dict(layer().children)
     except CheckpointError:
         return ()  # no version could store such layers
     drafter = module(
@@ -54,7 +53,7 @@ def drafting_aside(c: Config, layer: Callable[[], Module]) -> dict[str, Extra]:
     if count.value < 1:
         return {}
     try:
-        each = without_unbuildable(layer())
+        each = layer()
     except CheckpointError:
         return {}  # no version could store such layers
     drafter = module(

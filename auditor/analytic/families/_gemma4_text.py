@@ -4,8 +4,9 @@ A layer can also have an embedding of its own of every token, and experts beside
 """
 
 from types import MappingProxyType
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
+from auditor.analytic.activations import activation
 from auditor.analytic.blocks import (
     Block,
     Buffer,
@@ -16,21 +17,14 @@ from auditor.analytic.blocks import (
     Module,
     Param,
     RMSNorm,
-    Unbuildable,
     module,
     stack,
 )
 from auditor.analytic.catalogue import Family, architecture
 from auditor.analytic.config import Config
-from auditor.analytic.config_classes import Settled, config_rules, layers
-from auditor.analytic.config_classes.completed import WRONG, error_text
-from auditor.analytic.config_classes.rope import KEY
 from auditor.analytic.dims import Dim, dim
-from auditor.analytic.families import _configs
 from auditor.analytic.families._decoder import KEYS, decoder, gated_mlp, headed, layer_types
 from auditor.analytic.families.gemma import NORMS
-from auditor.analytic.parts import activation, groups, padding, refused, scaled
-from auditor.analytic.rotation import plain_frequencies, work_out
 from auditor.errors import CheckpointError
 
 # --- how the layers differ: in their heads, and in having keys and values of their own ------------
@@ -99,7 +93,6 @@ def attention(c: Config, kind: Kind) -> Module:
     # A layer that shares has no keys, but google/gemma-4-E2B and -E4B store some, which are unused.
     unread = {name: Extra(block) for name, block in pairs.items()}
     return module(
-        groups=groups(c, H, kind.pairs),
         q_proj=Linear(D, H * kind.width, bias=bias),
         q_norm=norm,
         **(unread if kind.shared else pairs),
@@ -129,7 +122,7 @@ TEXT = Family(
         f"{KEYS} head_dim attention_bias attention_k_eq_v layer_types num_kv_shared_layers "
         "use_double_wide_mlp vocab_size_per_layer_input hidden_size_per_layer_input "
         "enable_moe_block num_experts top_k_experts moe_intermediate_size "
-        "num_global_key_value_heads"
+        "num_global_key_value_heads per_layer_config"
     ),
     own=MappingProxyType({"global_head_dim": 512}),
     letters=MappingProxyType(
@@ -176,7 +169,6 @@ def experts(c: Config) -> dict[str, Block]:
     active = c.optional("top_k_experts")
     return {
         "router": module(
-            rooted=scaled(c, D),
             proj=Linear(D, E, bias=False),
             scale=Param((D,)),
             per_expert_scale=Param((E,)),
@@ -193,14 +185,12 @@ def text_model(c: Config) -> Module:
     D, narrow = c.dim("hidden_size"), c.dim("hidden_size_per_layer_input")
     count, each = c.dim("num_hidden_layers"), kinds(c)
     layers = stack(count, each.__getitem__, lambda kind: decoder_layer(c, kind))
-    model = decoder(c, layers, turns=None)
-    model = Module((*model.children, *module(rotary_emb=rotations(c)).children))
+    model = decoder(c, layers)
     if not narrow.value:
         return model
     V = c.dim("vocab_size_per_layer_input")
     per_layer = module(
-        scale=scaled(c, D),
-        embed_tokens_per_layer=Embedding(V, count * narrow, padding=padding(c, V)),
+        embed_tokens_per_layer=Embedding(V, count * narrow),
         per_layer_model_projection=Linear(D, count * narrow, bias=False),
         per_layer_projection_norm=RMSNorm(narrow),
     )
@@ -208,60 +198,3 @@ def text_model(c: Config) -> Module:
 
 
 architecture("Gemma4ForCausalLM", TEXT)(headed(text_model, "CausalLM"))
-
-
-# --- the config --------------------------------------------------------------------------------
-
-_FULL, _SLIDING = _configs.FULL, _configs.SLIDING
-
-
-def rotations(c: Config) -> Unbuildable | None:
-    """Each kind of layer has frequencies of its own, for heads that are as wide in all of them."""
-    if c.settled is None:
-        return None
-    try:
-        types = c.settled["layer_types"]
-        for kind in sorted(set(types)):
-            parameters = c.settled[KEY][kind]
-            if parameters is not None:
-                work_out(_of_kind(c.settled, types, kind), parameters, plain_frequencies)
-    except WRONG as error:
-        return refused(c, f"{c.settled.named(KEY)} gives no frequencies: {error_text(error)}", KEY)
-    return None
-
-
-def _of_kind(config: Settled, types: list[str], kind: str) -> Settled:
-    single = config.by_layer or {}
-    first = single.get(types.index(kind), {})
-    if any(single.get(n, {}) != first for n, each in enumerate(types) if each == kind):
-        raise ValueError(f"layers of the type {kind} are not alike")
-    return config.of_layer(types.index(kind))
-
-
-def first(config: Settled, others: dict[str, Any]) -> None:
-    """The last layer sees all, and layers that do have heads of their own."""
-    if config["use_bidirectional_attention"] == "all":
-        config.set("sliding_window", config["sliding_window"] // 2 + 1)
-    layers.fill_layer_types(config, lambda n: _SLIDING if (n + 1) % 6 else _FULL)
-    types = config["layer_types"]
-    if types and types[-1] != _FULL:
-        config.values["layer_types"] = types = [*types[:-1], _FULL]
-    if config[KEY] is None:
-        far = {"rope_type": "proportional", "partial_rotary_factor": 0.25, "rope_theta": 1e6}
-        config.set(KEY, {_SLIDING: {"rope_type": "default", "rope_theta": 1e4}, _FULL: far})
-    wide, fewer = others.pop("global_head_dim", 512), others.pop("num_global_key_value_heads", None)
-    if "per_layer_config" in others:
-        return
-    own = {"head_dim": wide}
-    if config["attention_k_eq_v"] and fewer is not None:
-        own["num_key_value_heads"] = fewer
-    each = {n: dict(own) for n, kind in enumerate(types) if kind == _FULL}
-    others["per_layer_config"] = each
-
-
-def as_it_is(config: Settled, others: dict[str, Any]) -> None:
-    """The settings of the rotation are not completed."""
-    del config, others
-
-
-config_rules("Gemma4TextConfig", first=first, rotation=as_it_is, uneven=True)

@@ -2,11 +2,11 @@
 
 from collections.abc import Callable, Mapping
 
-from auditor.analytic.blocks import Legacy, Linear, Module, Param, Tied, Unbuildable, module
+from auditor.analytic.activations import activation
+from auditor.analytic.blocks import Legacy, Linear, Module, Param, Tied, module
 from auditor.analytic.catalogue import Builder, Family, architecture
 from auditor.analytic.config import Config
 from auditor.analytic.dims import Dim
-from auditor.analytic.parts import activation, dropout, refused
 
 Head = Callable[[Config], Module]
 
@@ -37,52 +37,18 @@ def choice(c: Config) -> Module:
     return module(classifier=Linear(c.dim("hidden_size"), 1))
 
 
-def dropped(head: Head, key: str, *others: str) -> Head:
-    """The head behind a dropout by that key, or by the next one if it is null."""
-
-    def build(c: Config) -> Module:
-        stated = (each for each in (key, *others) if c.attribute(each) is not None)
-        share = module(dropout=dropout(c, next(stated, (key, *others)[-1])))
-        return Module((*share.children, *head(c).children))
-
-    return build
-
-
-def behind_any(head: Head, *keys: str) -> Head:
-    """The same for keys that may all be null or absent: then the head has no dropout."""
-    behind = dropped(head, *keys)
-
-    def build(c: Config) -> Module:
-        stated = any(c.attribute(key) is not None for key in keys)
-        return behind(c) if stated else head(c)
-
-    return build
-
-
 def answers(c: Config) -> Module:
     return module(qa_outputs=Linear(c.dim("hidden_size"), c.num_labels))
 
 
 def summary(c: Config) -> Module:
-    """What makes one vector of all those of a text; attention was never written."""
+    """The layer that makes one vector of all vectors of a text."""
     D, labels = c.dim("hidden_size"), c.num_labels
     width = labels if c.truth("summary_proj_to_labels") and labels.value else D
-    attends = c.attribute("summary_type") == "attn"
-    reason = f'{c.path}summary_type is "attn", which no version has'
     return module(
-        type=refused(c, reason, "summary_type") if attends else None,
         summary=Linear(D, width) if c.truth("summary_use_proj") else None,
         activation=activation(c, "summary_activation") if c.truth("summary_activation") else None,
-        first_dropout=_summary_dropout(c, "summary_first_dropout"),
-        last_dropout=_summary_dropout(c, "summary_last_dropout"),
     )
-
-
-def _summary_dropout(c: Config, key: str) -> Unbuildable | None:
-    """A dropout that zero or less leaves out."""
-    share = c.attribute(key)
-    none = isinstance(share, int | float) and not share > 0
-    return None if none or not c.has(key) else dropout(c, key)
 
 
 # --- What GPT and its many relatives share --------------------------------------------------------

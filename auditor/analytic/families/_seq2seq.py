@@ -10,6 +10,7 @@ from typing import Literal
 
 from msgspec import Struct
 
+from auditor.analytic.activations import activation
 from auditor.analytic.blocks import (
     Block,
     Embedding,
@@ -26,7 +27,6 @@ from auditor.analytic.catalogue import Family, architecture
 from auditor.analytic.config import Config
 from auditor.analytic.dims import Dim
 from auditor.analytic.family import LoadingFacts, loads
-from auditor.analytic.parts import activation, dropout, padding, shares
 
 Side = Literal["encoder", "decoder"]
 
@@ -56,7 +56,6 @@ class Style(Struct, frozen=True, kw_only=True):
     final_norm: bool = False  # after the last layer, where the layers have theirs in front
     key_bias: bool = True
     versioned: bool = False  # the first checkpoints store fairseq's number of the format
-    even: bool = True  # the heads have to share the width without a rest
 
 
 def learned_positions(c: Config) -> Module:
@@ -85,7 +84,7 @@ def tower(c: Config, side: Side, style: Style, **embeddings: Block) -> Module:
 def layer(c: Config, side: Side, style: Style) -> Module:
     D, F = c.dim("d_model"), c.dim(f"{side}_ffn_dim")
     decoder = side == "decoder"
-    attend = attention(c, side, style)
+    attend = attention(c, style)
     return module(
         self_attn=attend,
         self_attn_layer_norm=LayerNorm(D),
@@ -98,10 +97,9 @@ def layer(c: Config, side: Side, style: Style) -> Module:
     )
 
 
-def attention(c: Config, side: Side, style: Style) -> Module:
-    D, H = c.dim("d_model"), c.dim(f"{side}_attention_heads")
+def attention(c: Config, style: Style) -> Module:
+    D = c.dim("d_model")
     return module(
-        heads=shares(c, D, H, even=style.even),
         k_proj=Linear(D, D, bias=style.key_bias),
         v_proj=Linear(D, D),
         q_proj=Linear(D, D),
@@ -123,11 +121,8 @@ def encoder_decoder(
 
 
 def words(c: Config, vocab: Dim, *, tied: bool = False) -> Module:
-    """The embedding of words, which is built before it is tied to the shared one."""
-    wrong = padding(c, vocab)
-    if tied:
-        return module(weight=Tied(SHARED), padding=wrong)
-    return Embedding(vocab, c.dim("d_model"), padding=wrong)
+    """The embedding of words, tied to the shared one or not."""
+    return module(weight=Tied(SHARED)) if tied else Embedding(vocab, c.dim("d_model"))
 
 
 def generation(
@@ -185,7 +180,6 @@ def register_classifiers(family: Family, stem: str, style: Style) -> None:
         D = c.dim("d_model")
         head = module(
             dense=Linear(D, D),
-            dropout=dropout(c, "classifier_dropout"),
             out_proj=Linear(D, c.num_labels),
         )
         return module(model=Submodel(encoder_decoder(c, style)), classification_head=head)

@@ -4,8 +4,8 @@ The position's convolution is stored as a magnitude and a direction, whose produ
 """
 
 from collections.abc import Callable
-from typing import Any
 
+from auditor.analytic.activations import activation
 from auditor.analytic.blocks import (
     BatchNorm,
     Block,
@@ -22,10 +22,8 @@ from auditor.analytic.blocks import (
     sequential,
 )
 from auditor.analytic.config import Config
-from auditor.analytic.config_classes import Settled, config_rules
 from auditor.analytic.dims import Dim
 from auditor.analytic.families._towers import attention
-from auditor.analytic.parts import activation, depthwise, dropout, refused
 from auditor.errors import CheckpointError
 
 KEYS = (
@@ -56,12 +54,10 @@ def model(
         feature_projection=module(
             layer_norm=LayerNorm(width) if projection_norm else None,
             projection=Linear(width, D),
-            dropout=dropout(c, "feat_proj_dropout"),
         ),
         encoder=module(
             pos_conv_embed=positions(c, batch_norm=batch_norm),
             layer_norm=LayerNorm(D),
-            dropout=dropout(c, "hidden_dropout"),
             layers=layers,
         ),
         adapter=adapter,
@@ -72,7 +68,7 @@ def features(c: Config) -> tuple[tuple[Dim | int, Dim, Dim], ...]:
     """Inputs, outputs and kernel of each convolution; the waveform is one channel."""
     outputs = c.dims("conv_dim")
     if not outputs:
-        raise CheckpointError("conv_dim is empty; one convolution at least is needed")
+        raise CheckpointError("conv_dim is empty, expected one convolution or more")
     kernels = c.dims("conv_kernel")
     if len(kernels) < len(outputs) or len(c.integers("conv_stride")) < len(outputs):
         keys = [f"{c.path}{key}" for key in ("conv_dim", "conv_kernel", "conv_stride")]
@@ -90,7 +86,6 @@ def convolutions(c: Config) -> list[Module]:
             conv=Conv(inputs, outputs, kernel=(kernel,), bias=bias),
             activation=activation(c, "feat_extract_activation"),
             layer_norm=LayerNorm(outputs) if norm == "layer" or not number else None,
-            groups=depthwise(c, outputs) if norm == "group" and not number else None,
         )
         for number, (inputs, outputs, kernel) in enumerate(features(c))
     ]
@@ -106,20 +101,14 @@ def positions(c: Config, *, batch_norm: bool) -> Module:
         return module(conv=conv, batch_norm=BatchNorm(D), activation=learned)
     norm = module(original0=Param((1, 1, kernel)), original1=Param((D, each, kernel)))
     conv = module(bias=Param((D,)), parametrizations=module(weight=norm))
-    key, none = "num_conv_pos_embeddings", not kernel.value and c.settled is not None
-    wrong = (
-        refused(c, f"{c.path}{key} is 0: weights of no width cannot be normed", key)
-        if none
-        else None
-    )
-    return module(conv=conv, activation=learned, kernel=wrong)
+    return module(conv=conv, activation=learned)
 
 
 def _width_of_a_group(c: Config, width: Dim, groups: Dim) -> Dim:
     """Of a convolution in groups, which there have to be, and which share the width evenly."""
     if groups.value < 1:
         key = f"{c.path}num_conv_pos_embedding_groups"
-        raise CheckpointError(f"{key} is {groups.value}; one group at least is needed", key)
+        raise CheckpointError(f"{key} is {groups.value}, expected 1 or more", key)
     return width // groups
 
 
@@ -127,17 +116,13 @@ def layer(c: Config, *, adapters: bool = True, **relative: Block | None) -> Modu
     """`adapters`: has room for those of one language. `relative`: what attention has beside."""
     D, F = c.dim("hidden_size"), c.dim("intermediate_size")
     adapted = adapters and c.flag("do_stable_layer_norm") and c.present("adapter_attn_dim")
-    share = dropout(c, "hidden_dropout")
     return module(
-        attention=Module((*attention(c, even=True).children, *module(**relative).children)),
+        attention=Module((*attention(c).children, *module(**relative).children)),
         layer_norm=LayerNorm(D),
-        dropout=share,
         feed_forward=module(
-            intermediate_dropout=dropout(c, "activation_dropout"),
             intermediate_dense=Linear(D, F),
             intermediate_act_fn=activation(c),
             output_dense=Linear(F, D),
-            output_dropout=share,
         ),
         final_layer_norm=LayerNorm(D),
         adapter_layer=attention_adapter(c) if adapted else None,
@@ -153,8 +138,7 @@ def attention_adapter(c: Config) -> Module:
 
 
 def ctc(c: Config) -> Module:
-    share = dropout(c, "final_dropout")
-    return module(dropout=share, lm_head=Linear(c.dim("hidden_size"), c.dim("vocab_size")))
+    return module(lm_head=Linear(c.dim("hidden_size"), c.dim("vocab_size")))
 
 
 def weights(c: Config) -> Param | None:
@@ -168,29 +152,3 @@ def sequence(c: Config) -> Module:
     return module(
         layer_weights=weights(c), projector=Linear(D, width), classifier=Linear(width, c.num_labels)
     )
-
-
-# --- the config --------------------------------------------------------------------------------
-
-_LISTS = ("conv_dim", "conv_stride", "conv_kernel")
-
-
-def first(config: Settled, others: dict[str, Any]) -> None:
-    del others
-    config.values["num_feat_extract_layers"] = len(config["conv_dim"])
-    if "output_hidden_size" in config:
-        config.set("output_hidden_size", config["output_hidden_size"] or config["hidden_size"])
-
-
-def equally_long(config: Settled, others: dict[str, Any]) -> None:
-    del others
-    lengths = [len(config[key]) for key in _LISTS]
-    if set(lengths) != {config["num_feat_extract_layers"]}:
-        said = ", ".join(f"{config.named(key)} {n}" for key, n in zip(_LISTS, lengths, strict=True))
-        layers = config.shown("num_feat_extract_layers")
-        config.refuse(f"{layers}, and the lengths are {said}", *_LISTS, "num_feat_extract_layers")
-
-
-config_rules(
-    "Wav2Vec2Config", "HubertConfig", "WavLMConfig", first=first, architecture=equally_long
-)

@@ -2,6 +2,7 @@
 
 from functools import partial
 
+from auditor.analytic.activations import activation
 from auditor.analytic.blocks import (
     Embedding,
     LayerNorm,
@@ -14,7 +15,6 @@ from auditor.analytic.blocks import (
 from auditor.analytic.config import Config
 from auditor.analytic.dims import Dim
 from auditor.analytic.family import LoadingFacts, loads
-from auditor.analytic.parts import activation, shares
 
 
 def text_embeddings(c: Config, *, position_ids: Legacy | None = None) -> Module:
@@ -32,25 +32,23 @@ def patches(c: Config) -> Dim:
     return side * side
 
 
-def encoder(c: Config, *, even: bool) -> Module:
-    """`even`: the heads have to share the width without a rest."""
-    return module(layers=repeat(c.dim("num_hidden_layers"), partial(layer, c, even=even)))
+def encoder(c: Config) -> Module:
+    return module(layers=repeat(c.dim("num_hidden_layers"), partial(layer, c)))
 
 
-def layer(c: Config, *, even: bool) -> Module:
+def layer(c: Config) -> Module:
     D = c.dim("hidden_size")
     return module(
-        self_attn=attention(c, even=even),
+        self_attn=attention(c),
         layer_norm1=LayerNorm(D),
         mlp=mlp(c),
         layer_norm2=LayerNorm(D),
     )
 
 
-def attention(c: Config, *, even: bool) -> Module:
-    D, H = c.dim("hidden_size"), c.dim("num_attention_heads")
+def attention(c: Config) -> Module:
+    D = c.dim("hidden_size")
     return module(
-        heads=shares(c, D, H, even=even),
         k_proj=Linear(D, D),
         v_proj=Linear(D, D),
         q_proj=Linear(D, D),

@@ -1,9 +1,8 @@
 """What image models have in common: patches, labels, and the stages that a backbone hands on."""
 
-from auditor.analytic.blocks import Conv, Linear, Module, Unbuildable, sequential
+from auditor.analytic.blocks import Conv, Linear, Module, sequential
 from auditor.analytic.config import Config
 from auditor.analytic.dims import Dim
-from auditor.analytic.parts import refused
 from auditor.errors import CheckpointError
 from auditor.messages import quoted
 
@@ -42,8 +41,8 @@ def by_stage(c: Config, key: str, stages: int = 1, *, most: int | None = None) -
     """
     found = c.dims(key, most=most)
     if not max(stages, 1) <= len(found) <= _MOST_STAGES:
-        need = f"{max(stages, 1)} to {_MOST_STAGES} are needed"
-        raise CheckpointError(f"{c.path}{key} has {len(found)} items; {need}", c.path + key)
+        expected = f"expected {max(stages, 1)} to {_MOST_STAGES}"
+        raise CheckpointError(f"{c.path}{key} has {len(found)} items, {expected}", c.path + key)
     return found
 
 
@@ -69,20 +68,3 @@ def handed_on(c: Config, stages: int) -> dict[str, int]:
         has = f"{c.path}out_features has {quoted(unknown[0])}"
         raise CheckpointError(f"{has}; there are {stages} stages", f"{c.path}out_features")
     return {name: numbers[name] for name in names}
-
-
-def dropped_paths(c: Config) -> Unbuildable | None:
-    """Each layer of each stage has a rate at which it is dropped, by its number among all.
-
-    There are as many rates as the depths add up to, which is too few where one is negative.
-    """
-    depths = c.attribute("depths") if c.settled else None
-    if not isinstance(depths, list) or min(depths, default=0) >= 0:
-        return None
-    total = sum(depths)
-    for stage, depth in enumerate(depths):
-        first = sum(depths[:stage])
-        rates = range(max(total, 0))[first : first + depth] if depth > 0 else ()
-        if len(rates) < depth:
-            return refused(c, f"{c.path}depths has {min(depths)}: stages lack layers", "depths")
-    return None

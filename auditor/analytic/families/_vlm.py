@@ -1,6 +1,6 @@
 """What models share that show images to a language model: their head, and Llava's names on disk."""
 
-from auditor.analytic.blocks import Linear, Module, Submodel, Tied, Unbuildable, module
+from auditor.analytic.blocks import Linear, Module, Submodel, Tied, module
 from auditor.analytic.config import Config
 from auditor.analytic.family import Renames
 from auditor.errors import CheckpointError
@@ -18,14 +18,12 @@ def llava(
     projector: Module,
     text: Module,
     lm_head: Module | None = None,
-    generation: Unbuildable | None = None,
 ) -> Module:
     """Any two towers. On disk the language model keeps its `model.`, and the head is beside it."""
     return module(
         vision_tower=Submodel(vision),
         multi_modal_projector=projector,
         language_model=module(model=Submodel(text), lm_head=lm_head),
-        generation=generation,
     )
 
 

@@ -3,13 +3,13 @@
 from functools import partial
 from types import MappingProxyType
 
+from auditor.analytic.activations import activation
 from auditor.analytic.blocks import LayerNorm, Linear, Module, Param, Tied, module, repeat
 from auditor.analytic.catalogue import Family, architecture
 from auditor.analytic.config import Config
-from auditor.analytic.families._heads import answers, choice, dropped, heads, labelled
+from auditor.analytic.families._heads import answers, choice, heads, labelled
 from auditor.analytic.families.bert import embeddings
 from auditor.analytic.family import LoadingFacts, loads
-from auditor.analytic.parts import activation, dropout, shares
 
 ALBERT = Family(
     model_type="albert",
@@ -55,21 +55,17 @@ def layer(c: Config) -> Module:
         ffn=Linear(D, F),
         ffn_output=Linear(F, D),
         activation=activation(c),
-        dropout=dropout(c, "hidden_dropout_prob"),
     )
 
 
 def attention(c: Config) -> Module:
-    """As wide as the model, where the heads share its width evenly."""
+    """Attention as wide as the model if the heads divide its width."""
     D, H = c.dim("hidden_size"), c.dim("num_attention_heads")
     width = H * D.floor(H)
     return module(
         query=Linear(D, width),
         key=Linear(D, width),
         value=Linear(D, width),
-        heads=shares(c, D, H, even=False),
-        attention_dropout=dropout(c, "attention_probs_dropout_prob"),
-        output_dropout=dropout(c, "hidden_dropout_prob"),
         dense=Linear(width, D),
         LayerNorm=LayerNorm(D),
     )
@@ -92,11 +88,8 @@ def language_modelling(c: Config) -> Module:
 
 
 def pre_training(c: Config) -> Module:
-    order = module(sop_classifier=classified(c))
+    order = module(sop_classifier=labelled(c))
     return Module((*language_modelling(c).children, *order.children))
-
-
-classified = dropped(labelled, "classifier_dropout_prob")
 
 
 heads(
@@ -104,15 +97,15 @@ heads(
     "AlbertFor",
     albert_model,
     PreTraining=pre_training,
-    SequenceClassification=classified,
-    MultipleChoice=dropped(choice, "classifier_dropout_prob"),
+    SequenceClassification=labelled,
+    MultipleChoice=choice,
 )
 heads(
     ALBERT,
     "AlbertFor",
     partial(albert_model, pooler=False),
     MaskedLM=language_modelling,
-    TokenClassification=dropped(labelled, "classifier_dropout_prob", "hidden_dropout_prob"),
+    TokenClassification=labelled,
     QuestionAnswering=answers,
 )
 

@@ -4,11 +4,10 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from auditor.analytic.blocks import Legacy, Module, Unbuildable, module
+from auditor.analytic.blocks import Legacy, Module, module
 from auditor.analytic.catalogue import architecture
 from auditor.analytic.config import Config
-from auditor.analytic.config_classes import Settled, config_rules
-from auditor.analytic.config_classes.base import set_num_labels
+from auditor.analytic.config_classes import CompletedConfig, derived_defaults
 from auditor.analytic.dims import Dim
 from auditor.analytic.families._seq2seq import (
     SHARED,
@@ -25,19 +24,11 @@ from auditor.analytic.families._seq2seq import (
     words,
 )
 from auditor.analytic.family import LoadingFacts, loads
-from auditor.analytic.parts import padding, refused, unstored
 
 BART = family("bart", "BartModel", num_labels=3)
 
 STYLE = Style(positions=learned_positions, embedding_norm=True, versioned=True)
 
-
-def first(config: Settled, others: dict[str, Any]) -> None:
-    if config["id2label"] is None:
-        set_num_labels(config, others.pop("num_labels", 3))
-
-
-config_rules("BartConfig", first=first)
 
 register(BART, "Bart", STYLE)
 register_classifiers(BART, "Bart", STYLE)
@@ -74,16 +65,7 @@ M2M100 = family("m2m_100", "M2M100Model")
 def positions(c: Config) -> Module:
     """Computed; the first versions kept them as a parameter, which the base class stored."""
     L, D = c.dim("max_position_embeddings") + 2, c.dim("d_model")
-    wrong = padding(c, L) or m2m_100_sinusoids(c, L, D) or unstored(c, L, D)
-    return module(weights=Legacy((L, D)), sinusoids=wrong)
-
-
-def m2m_100_sinusoids(c: Config, places: Dim, width: Dim) -> Unbuildable | None:
-    """Frequencies from 1 down to 1/10000 in even steps: of one alone there is no step."""
-    if c.settled is None or (places.value and width.value >= 0 and width.value // 2 != 1):
-        return None
-    size, key = (width, "d_model") if places.value else (places, "max_position_embeddings")
-    return refused(c, f"{size.named} is too little for sines and cosines of places", key)
+    return module(weights=Legacy((L, D)))
 
 
 @architecture("M2M100Model", M2M100)
@@ -112,7 +94,7 @@ MARIAN_STYLE = Style(positions=sinusoids)
 def unsaved(c: Config) -> Module:
     """What save_pretrained leaves out of a MarianMTModel since transformers 4, and not before."""
     L, D = c.dim("max_position_embeddings"), c.dim("d_model")
-    return module(weight=Legacy((L, D)), places=unstored(c, L, D))
+    return module(weight=Legacy((L, D)))
 
 
 def decoder_vocab(c: Config) -> Dim:
@@ -139,12 +121,12 @@ def for_causal_lm(c: Config) -> Module:
     return causal(c, tower(c, "decoder", MARIAN_STYLE, embed_tokens=embeddings))
 
 
-def marian_first(config: Settled, others: dict[str, Any]) -> None:
+@derived_defaults("MarianConfig")
+def two_vocabularies(config: CompletedConfig, others: dict[str, Any]) -> None:
+    """Set one vocabulary for both sides, if the decoder has none of its own."""
     del others
     config.set("decoder_vocab_size", config["decoder_vocab_size"] or config["vocab_size"])
 
-
-config_rules("MarianConfig", first=marian_first)
 
 _SINUSOIDS = ("model.encoder.embed_positions.weight", "model.decoder.embed_positions.weight")
 loads(

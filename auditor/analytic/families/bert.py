@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from functools import partial
 
+from auditor.analytic.activations import activation
 from auditor.analytic.blocks import (
     Embedding,
     LayerNorm,
@@ -11,16 +12,14 @@ from auditor.analytic.blocks import (
     Module,
     Param,
     Tied,
-    Unbuildable,
     module,
     repeat,
 )
 from auditor.analytic.catalogue import Family, architecture
 from auditor.analytic.config import Config
 from auditor.analytic.dims import Dim
-from auditor.analytic.families._heads import Head, answers, choice, dropped, heads, labelled
+from auditor.analytic.families._heads import answers, choice, heads, labelled
 from auditor.analytic.family import LoadingFacts, loads
-from auditor.analytic.parts import Scale, activation, dropout, padding, refused, shares, unstored
 
 BERT = Family(
     model_type="bert",
@@ -35,9 +34,9 @@ BERT = Family(
 
 
 @architecture("BertModel", BERT)
-def bert_model(c: Config, *, pooler: bool = True, padded: bool = False) -> Module:
+def bert_model(c: Config, *, pooler: bool = True) -> Module:
     return module(
-        embeddings=embeddings(c, padded=padded),
+        embeddings=embeddings(c),
         encoder=encoder(c, partial(encoder_layer, c)),
         pooler=pooled(c) if pooler else None,
     )
@@ -51,25 +50,17 @@ def embeddings(
     width: Dim | None = None,
     *,
     types: bool = True,
-    padded: bool = False,
-    row: int | None = None,
     **more: Module,
 ) -> Module:
-    """Words, places and types of tokens; `width` where it is not that of the layers.
-
-    `padded`: a place is kept for padding, too; `row`: the one for padding, if it never changes.
-    """
-    V, L = c.dim("vocab_size"), c.dim("max_position_embeddings")
-    D = width or c.dim("hidden_size")
+    """Words, positions and token types; `width` if the layers have another width."""
+    L, D = c.dim("max_position_embeddings"), width or c.dim("hidden_size")
     return module(
         position_ids=Legacy((1, L)),  # stored up to transformers 4.30
-        word_embeddings=Embedding(V, D, padding=padding(c, V, row=row)),
-        places=unstored(c, L, width=8),
-        position_embeddings=Embedding(L, D, padding=padding(c, L, row=row) if padded else None),
+        word_embeddings=Embedding(c.dim("vocab_size"), D),
+        position_embeddings=Embedding(L, D),
         **more,
         token_type_embeddings=Embedding(c.dim("type_vocab_size"), D) if types else None,
         LayerNorm=LayerNorm(D),
-        dropout=dropout(c, "hidden_dropout_prob"),
     )
 
 
@@ -82,52 +73,34 @@ def pooled(c: Config) -> Module:
     return module(dense=Linear(D, D))
 
 
-def crossing(c: Config) -> Unbuildable | None:
-    """Layers that attend to those of another model, too: only a decoder's may."""
-    if c.flag("is_decoder"):
-        return None
-    reason = f"{c.path}add_cross_attention is true, and {c.path}is_decoder is not"
-    return refused(c, reason, "add_cross_attention", "is_decoder")
-
-
-def encoder_layer(
-    c: Config,
-    *,
-    crosses: bool | None = None,
-    across: Dim | None = None,
-    scale: Scale = "power",
-) -> Module:
-    """One layer; `across` is the width of what it attends to, where that is not its own."""
+def encoder_layer(c: Config, *, crosses: bool | None = None, across: Dim | None = None) -> Module:
+    """One layer; `across` is the width of what it attends to, if that is not its own width."""
     D, F = c.dim("hidden_size"), c.dim("intermediate_size")
     crosses = c.flag("add_cross_attention") if crosses is None else crosses
     return module(
-        attention=attention(c, scale=scale),
-        crossattention=attention(c, across, scale=scale) if crosses else None,
-        crossing=crossing(c) if crosses else None,
+        attention=attention(c),
+        crossattention=attention(c, across) if crosses else None,
         intermediate=module(dense=Linear(D, F), intermediate_act_fn=activation(c)),
         output=dense_output(c, F),
     )
 
 
-def attention(c: Config, across: Dim | None = None, *, scale: Scale = "power") -> Module:
+def attention(c: Config, across: Dim | None = None) -> Module:
     D, H = c.dim("hidden_size"), c.dim("num_attention_heads")
-    width, to = H * D.floor(H), across or D  # D again, where the heads share it evenly
-    even = not c.has("embedding_size")  # as ELECTRA has it, whose heads may leave a rest
+    width, to = H * D.floor(H), across or D  # D again if the heads divide it
     return module(
         self=module(
             query=Linear(D, width),
             key=Linear(to, width),
             value=Linear(to, width),
-            heads=shares(c, D, H, even=even, scale=scale),
-            dropout=dropout(c, "attention_probs_dropout_prob"),
         ),
         output=dense_output(c, D),
     )
 
 
 def dense_output(c: Config, width: Dim) -> Module:
-    D, share = c.dim("hidden_size"), dropout(c, "hidden_dropout_prob")
-    return module(dense=Linear(width, D), LayerNorm=LayerNorm(D), dropout=share)
+    D = c.dim("hidden_size")
+    return module(dense=Linear(width, D), LayerNorm=LayerNorm(D))
 
 
 def predictions(
@@ -172,24 +145,7 @@ def for_next_sentence_prediction(c: Config) -> Module:
     return module(bert=bert_model(c), cls=module(seq_relationship=next_sentence(c)))
 
 
-def own_dropout(head: Head) -> Head:
-    """The head behind a dropout of its own, or where that is null the layers'."""
-    return dropped(head, "classifier_dropout", "hidden_dropout_prob")
-
-
-heads(
-    BERT,
-    "BertFor",
-    bert_model,
-    SequenceClassification=own_dropout(labelled),
-    MultipleChoice=own_dropout(choice),
-)
-heads(
-    BERT,
-    "BertFor",
-    bare,
-    TokenClassification=own_dropout(labelled),
-    QuestionAnswering=answers,
-)
+heads(BERT, "BertFor", bert_model, SequenceClassification=labelled, MultipleChoice=choice)
+heads(BERT, "BertFor", bare, TokenClassification=labelled, QuestionAnswering=answers)
 
 loads("bert", LoadingFacts(positions=True))

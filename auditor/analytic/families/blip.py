@@ -17,7 +17,6 @@ from auditor.analytic.config import Config
 from auditor.analytic.families import bert
 from auditor.analytic.families._towers import mlp, patches
 from auditor.analytic.family import LoadingFacts, loads
-from auditor.analytic.parts import dropout, generates, shares
 
 TEXT = Family(
     model_type="blip_text_model",
@@ -66,7 +65,7 @@ def for_conditional_generation(c: Config) -> Module:
     text, vision = parts(c)
     decoder = text_decoder(c, text, vision)
     tower = vision_model(vision)
-    return module(vision_model=tower, text_decoder=decoder, generation=generates(c))
+    return module(vision_model=tower, text_decoder=decoder)
 
 
 @architecture("BlipForQuestionAnswering", BLIP)
@@ -76,7 +75,6 @@ def for_question_answering(c: Config) -> Module:
         vision_model=vision_model(vision),
         text_encoder=text_model(text, vision),
         text_decoder=text_decoder(c, text, vision),
-        generation=generates(c),
     )
 
 
@@ -107,15 +105,9 @@ def vision_model(c: Config) -> Module:
 
 
 def vision_layer(c: Config) -> Module:
-    D, H = c.dim("hidden_size"), c.dim("num_attention_heads")
-    attention = module(
-        heads=shares(c, D, H),
-        dropout=dropout(c, "attention_dropout"),
-        qkv=Linear(D, 3 * D),
-        projection=Linear(D, D),
-    )
+    D = c.dim("hidden_size")
     return module(
-        self_attn=attention,
+        self_attn=module(qkv=Linear(D, 3 * D), projection=Linear(D, D)),
         layer_norm1=LayerNorm(D),
         mlp=mlp(c),
         layer_norm2=LayerNorm(D),
@@ -125,9 +117,7 @@ def vision_layer(c: Config) -> Module:
 def text_model(c: Config, vision: Config, *, pooler: bool = False) -> Module:
     """A BERT without types of tokens, whose layers also attend to the image."""
     across = vision.dim("hidden_size")
-    layer = partial(
-        bert.encoder_layer, c, crosses=c.flag("is_decoder"), across=across, scale="none"
-    )
+    layer = partial(bert.encoder_layer, c, crosses=c.flag("is_decoder"), across=across)
     return module(
         embeddings=bert.embeddings(c, types=False),
         encoder=bert.encoder(c, layer),

@@ -7,16 +7,14 @@ from typing import Any
 from auditor.analytic.blocks import Embedding, LayerNorm, Linear, Module, module, repeat
 from auditor.analytic.catalogue import Family, architecture
 from auditor.analytic.config import Config
-from auditor.analytic.config_classes import Settled, config_rules
+from auditor.analytic.config_classes import CompletedConfig, derived_defaults
 from auditor.analytic.families._heads import (
-    behind_any,
     heads,
     labelled,
     language_model,
     score,
     span,
 )
-from auditor.analytic.parts import dropout, shares
 
 BLOOM = Family(
     model_type="bloom",
@@ -39,28 +37,22 @@ def bloom_model(c: Config) -> Module:
 
 
 def block(c: Config) -> Module:
-    D, H = c.dim("hidden_size"), c.dim("n_head")
-    attention = module(
-        heads=shares(c, D, H, scale="inverse"),
-        query_key_value=Linear(D, 3 * D),
-        dense=Linear(D, D),
-        attention_dropout=dropout(c, "attention_dropout"),
-    )
+    D = c.dim("hidden_size")
     return module(
         input_layernorm=LayerNorm(D),
-        self_attention=attention,
+        self_attention=module(query_key_value=Linear(D, 3 * D), dense=Linear(D, D)),
         post_attention_layernorm=LayerNorm(D),
         mlp=module(dense_h_to_4h=Linear(D, 4 * D), dense_4h_to_h=Linear(4 * D, D)),
     )
 
 
-def first(config: Settled, others: dict[str, Any]) -> None:
+@derived_defaults("BloomConfig")
+def from_older_key(config: CompletedConfig, others: dict[str, Any]) -> None:
+    """Set the width from `n_embed`, its older name."""
     width = others.pop("n_embed", None)
     if width is not None:
         config.set("hidden_size", width)
 
-
-config_rules("BloomConfig", first=first)
 
 heads(
     BLOOM,
@@ -68,6 +60,6 @@ heads(
     bloom_model,
     ForCausalLM=language_model("transformer.word_embeddings.weight"),
     ForSequenceClassification=score,
-    ForTokenClassification=behind_any(labelled, "classifier_dropout", "hidden_dropout"),
+    ForTokenClassification=labelled,
     ForQuestionAnswering=span,
 )

@@ -19,10 +19,8 @@ from auditor.analytic.blocks import (
 )
 from auditor.analytic.catalogue import Family, architecture
 from auditor.analytic.config import Config
-from auditor.analytic.config_classes import Settled, config_rules
-from auditor.analytic.config_classes.base import settled_part
-from auditor.analytic.config_classes.declarations import of_name
-from auditor.analytic.families import _configs
+from auditor.analytic.config_classes import CompletedConfig, derived_defaults
+from auditor.analytic.config_classes.completion import completed_part
 from auditor.analytic.families._towers import (
     classifier,
     encoder,
@@ -57,29 +55,21 @@ CLIP = Family(
 )
 
 
-def towers(config: Settled, others: dict[str, Any]) -> None:
-    """An older key of a tower's config beats the newer, whatever that has."""
+@derived_defaults("CLIPConfig")
+def older_towers(config: CompletedConfig, others: dict[str, Any]) -> None:
+    """Set a tower's config from its older key, which beats the newer one."""
     for name in ("text", "vision"):
         key, older = f"{name}_config", others.pop(f"{name}_config_dict", None)
         if older is None:
             continue
-        part = config.kind.parts[key]
-        stated = config.values[key] or {}
-        with config.working_with(key):
-            known = of_name(part.class_name or "")
-            kept = {k: v for k, v in stated.items() if known is None or k not in known.fields}
-            config.values[key] = settled_part(config, key, part, {**kept, **older})
-
-
-config_rules("CLIPConfig", first=towers)
-config_rules("CLIPTextConfig", "CLIPVisionConfig", architecture=_configs.even_heads)
+        config.values[key] = completed_part(config, key, config.kind.parts[key], older)
 
 
 def part(c: Config, name: str, family: Family) -> Config:
-    """The config of one tower; an older `text_config_dict` beats `text_config` altogether."""
+    """The config of one tower; an older `text_config_dict` replaces `text_config`."""
     key, older = f"{name}_config", f"{name}_config_dict"
     found = c.nested(older if c.states(older) else key, family)
-    return replace(found, settled=c.settled.part(key) if c.settled else None)
+    return replace(found, completed=c.completed.part(key) if c.completed else None)
 
 
 @architecture("CLIPModel", CLIP)
@@ -105,7 +95,7 @@ def text_model(c: Config) -> Module:
     positions = Legacy((1, c.dim("max_position_embeddings")))  # stored up to transformers 4.30
     return module(
         embeddings=text_embeddings(c, position_ids=positions),
-        encoder=encoder(c, even=False),
+        encoder=encoder(c),
         final_layer_norm=LayerNorm(c.dim("hidden_size")),
     )
 
@@ -122,7 +112,7 @@ def vision_model(c: Config) -> Module:
             position_embedding=Embedding(positions, D),
         ),
         pre_layrnorm=LayerNorm(D),  # spelt so
-        encoder=encoder(c, even=False),
+        encoder=encoder(c),
         post_layernorm=LayerNorm(D),
     )
 

@@ -2,14 +2,13 @@
 
 from functools import partial
 from types import MappingProxyType
-from typing import Any
 
 from msgspec.structs import replace
 
 from auditor.analytic.blocks import Module, Param, module
 from auditor.analytic.catalogue import Family
 from auditor.analytic.config import Config
-from auditor.analytic.config_classes import Settled, config_rules
+from auditor.analytic.config_classes import derived_defaults
 from auditor.analytic.families import _configs
 from auditor.analytic.families._decoder import (
     HEADS,
@@ -23,7 +22,6 @@ from auditor.analytic.families._decoder import (
     register,
 )
 from auditor.analytic.family import LoadingFacts, loads
-from auditor.analytic.parts import scaled
 
 COHERE = Family(
     model_type="cohere",
@@ -48,8 +46,7 @@ def cohere_attention(c: Config, *, qk_norm: bool) -> Module:
             "q_norm": module(weight=Param((c.dim("num_attention_heads"), width))),
             "k_norm": module(weight=Param((key_value_heads(c), width))),
         }
-    scale = scaled(c, width)
-    return attention(c, width, qkv_bias=bias, out_bias=bias, norms=norms, scale=scale)
+    return attention(c, width, qkv_bias=bias, out_bias=bias, norms=norms)
 
 
 def cohere2_model(c: Config, *, qk_norm: bool = False) -> Module:
@@ -65,20 +62,8 @@ def cohere_model(c: Config) -> Module:
     return cohere2_model(c, qk_norm=c.present("use_qk_norm") and c.flag("use_qk_norm"))
 
 
-def own_width(config: Settled, others: dict[str, Any]) -> None:
-    """A head's width is worked out, whatever the config says."""
-    del others
-    with config.working_with("hidden_size", "num_attention_heads"):
-        config.set("head_dim", config["hidden_size"] // config["num_attention_heads"])
+derived_defaults("CohereConfig", "Cohere2Config")(_configs.key_value_heads)
 
-
-config_rules("CohereConfig", first=_configs.key_value_heads)
-config_rules(
-    "Cohere2Config",
-    first=_configs.each(
-        _configs.key_value_heads, own_width, _configs.every(4, "sliding_window_pattern")
-    ),
-)
 
 register(COHERE, "Cohere", cohere_model, heads=HEADS[:1])
 register(COHERE2, "Cohere2", cohere2_model, heads=HEADS[:1])

@@ -3,24 +3,21 @@
 from functools import partial
 from types import MappingProxyType
 
+from auditor.analytic.activations import activation
 from auditor.analytic.blocks import (
     Conv,
     LayerNorm,
     Linear,
     Module,
     Param,
-    Unbuildable,
     module,
     repeat,
     sequential,
 )
 from auditor.analytic.catalogue import Family, architecture
 from auditor.analytic.config import Config
-from auditor.analytic.config_classes import config_rules
-from auditor.analytic.config_classes.layers import stages_by_depths
 from auditor.analytic.dims import Dim
 from auditor.analytic.families._vision import by_stage, classifier, handed_on, projection
-from auditor.analytic.parts import activation, depthwise, refused
 
 CONVNEXT = Family(
     model_type="convnext",
@@ -58,14 +55,7 @@ def encoder(c: Config) -> Module:
         )
         for before, width, layers in zip((None, *widths), widths, counts[:count], strict=False)
     ]
-    return module(stages=sequential(*stages), rates=rates(c))
-
-
-def rates(c: Config) -> Unbuildable | None:
-    """Each layer is dropped at a rate of its own; for a negative number of layers that fails."""
-    if c.settled is None or all(depth.value >= 0 for depth in c.dims("depths")):
-        return None
-    return refused(c, f"{c.path}depths has a negative number of layers", "depths")
+    return module(stages=sequential(*stages))
 
 
 def downsample(before: Dim, width: Dim) -> Module:
@@ -76,7 +66,6 @@ def block(c: Config, width: Dim) -> Module:
     scaled = c.real("layer_scale_init_value") > 0
     return module(
         layer_scale_parameter=Param((width,)) if scaled else None,
-        groups=depthwise(c, width),
         dwconv=Conv(width, width, kernel=(7, 7), groups=width),
         act=activation(c),
         layernorm=LayerNorm(width),
@@ -102,17 +91,5 @@ def convnext_backbone(c: Config) -> Module:
     return module(
         embeddings=embeddings(c),
         encoder=encoder(c),
-        num_features=joined(c),
         hidden_states_norms=module(**handed),
     )
-
-
-def joined(c: Config) -> Unbuildable | None:
-    """The library joins a list to `hidden_sizes`, whose default is a tuple: then it raises."""
-    key = "hidden_sizes"
-    if c.settled is None or key in c.values:
-        return None
-    return refused(c, f"{c.path}{key} is not in the config, and its default is not a list", key)
-
-
-config_rules("ConvNextConfig", first=stages_by_depths)

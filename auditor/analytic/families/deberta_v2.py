@@ -4,6 +4,7 @@ from functools import partial
 from types import MappingProxyType
 from typing import Any
 
+from auditor.analytic.activations import activation
 from auditor.analytic.blocks import (
     Conv,
     Embedding,
@@ -18,12 +19,11 @@ from auditor.analytic.blocks import (
 )
 from auditor.analytic.catalogue import Family, architecture
 from auditor.analytic.config import Config
-from auditor.analytic.config_classes import Settled, config_rules
+from auditor.analytic.config_classes import CompletedConfig, derived_defaults
 from auditor.analytic.dims import Dim
-from auditor.analytic.families._heads import Head, answers, choice, dropped, heads, labelled
+from auditor.analytic.families._heads import Head, answers, choice, heads, labelled
 from auditor.analytic.families.bert import dense_output, predictions
 from auditor.analytic.family import LoadingFacts, loads
-from auditor.analytic.parts import activation, dropout, padding, shares
 
 DEBERTA_V2 = Family(
     model_type="deberta-v2",
@@ -75,13 +75,12 @@ def embeddings(c: Config) -> Module:
     places = Embedding(L, E)
     return module(
         position_ids=Legacy((1, L)),  # stored up to transformers 4.30
-        word_embeddings=Embedding(V, E, padding=padding(c, V)),
+        word_embeddings=Embedding(V, E),
         # Stored by some all the same; the class lists them as keys that loading ignores.
         position_embeddings=places if c.flag("position_biased_input") else Extra(places),
         token_type_embeddings=Embedding(T, E) if T.value > 0 else None,
         embed_proj=Linear(E, D, bias=False) if E.value != D.value else None,
         LayerNorm=LayerNorm(D),
-        dropout=dropout(c, "hidden_dropout_prob"),
     )
 
 
@@ -96,7 +95,7 @@ def layer(c: Config) -> Module:
 
 def attention(c: Config) -> Module:
     D, H = c.dim("hidden_size"), c.dim("num_attention_heads")
-    own_width = c.has("attention_head_size")  # and the heads share the width evenly all the same
+    own_width = c.has("attention_head_size")
     project = Linear(D, H * (c.dim("attention_head_size") if own_width else D.floor(H)))
     own = c.flag("relative_attention") and not c.flag("share_att_key")
     kinds = _words(c, "pos_att_type") if own and c.present("pos_att_type") else ()
@@ -106,8 +105,6 @@ def attention(c: Config) -> Module:
         value_proj=project,
         pos_key_proj=project if "c2p" in kinds else None,
         pos_query_proj=project if "p2c" in kinds else None,
-        heads=shares(c, D, H, scale="none"),
-        dropout=dropout(c, "attention_probs_dropout_prob"),
     )
 
 
@@ -116,7 +113,7 @@ def convolution(c: Config) -> Module | None:
     if kernel is None:
         return None
     conv = Conv(D, D, kernel=(kernel,), groups=c.dim("conv_groups"))
-    return module(conv=conv, LayerNorm=LayerNorm(D), dropout=dropout(c, "hidden_dropout_prob"))
+    return module(conv=conv, LayerNorm=LayerNorm(D))
 
 
 def _words(c: Config, key: str) -> tuple[str, ...]:
@@ -138,37 +135,30 @@ def language_modelling(c: Config) -> Module:
 
 
 def pooled(head: Head) -> Head:
-    """Behind a pooler, whose width is not read from the layers."""
+    """Return the head behind a pooler, which has a width of its own."""
 
     def behind(c: Config) -> Module:
         D = c.optional("pooler_hidden_size") or c.dim("hidden_size")
-        pooler = module(dense=Linear(D, D), dropout=dropout(c, "pooler_dropout"))
+        pooler = module(dense=Linear(D, D))
         return Module((("pooler", pooler), *head(c).children))
 
     return behind
 
 
-def behind_dropout(head: Head) -> Head:
-    return dropped(head, "cls_dropout", "hidden_dropout_prob")
-
-
-def first(config: Settled, others: dict[str, Any]) -> None:
-    kinds = config["pos_att_type"]
-    if isinstance(kinds, str):
-        config.set("pos_att_type", [kind.strip() for kind in kinds.lower().split("|")])
+@derived_defaults("DebertaV2Config")
+def pooler_width(config: CompletedConfig, others: dict[str, Any]) -> None:
+    """Set a pooler as wide as the model, unless the config says how wide it is."""
     config.set("pooler_hidden_size", others.get("pooler_hidden_size", config["hidden_size"]))
 
-
-config_rules("DebertaV2Config", first=first)
 
 heads(
     DEBERTA_V2,
     "DebertaV2For",
     deberta_model,
     MaskedLM=language_modelling,
-    SequenceClassification=pooled(behind_dropout(labelled)),
-    MultipleChoice=pooled(behind_dropout(choice)),
-    TokenClassification=dropped(labelled, "hidden_dropout_prob"),
+    SequenceClassification=pooled(labelled),
+    MultipleChoice=pooled(choice),
+    TokenClassification=labelled,
     QuestionAnswering=answers,
 )
 

@@ -5,7 +5,6 @@ The first layers are dense, the others have experts of which one or a few serve 
 
 from functools import partial
 from types import MappingProxyType
-from typing import Any
 
 from auditor.analytic.blocks import (
     Buffer,
@@ -14,16 +13,13 @@ from auditor.analytic.blocks import (
     Module,
     Param,
     RMSNorm,
-    Unbuildable,
     module,
     repeat,
     stack,
 )
 from auditor.analytic.catalogue import Family
 from auditor.analytic.config import Config
-from auditor.analytic.config_classes import Settled, config_rules
-from auditor.analytic.config_classes.completed import WRONG, error_text
-from auditor.analytic.config_classes.rope import KEY
+from auditor.analytic.config_classes import derived_defaults
 from auditor.analytic.families import _configs
 from auditor.analytic.families._decoder import (
     FUSED_EXPERTS,
@@ -35,8 +31,6 @@ from auditor.analytic.families._decoder import (
 )
 from auditor.analytic.families._drafting import drafting
 from auditor.analytic.family import LoadingFacts, loads
-from auditor.analytic.parts import groups, known_activation, refused, scaled
-from auditor.analytic.rotation import mscale
 
 DEEPSEEK_V2 = Family(
     model_type="deepseek_v2",
@@ -77,26 +71,7 @@ def latent_attention(c: Config) -> Module:
         kv_a_layernorm=RMSNorm(narrow),
         kv_b_proj=Linear(narrow, H * (nope + values), bias=False),
         o_proj=Linear(H * values, D, bias=bias),
-        groups=groups(c, H, c.dim("num_key_value_heads")) if states_groups(c) else None,
-        scale=scaled(c, nope + rope) or mscaled(c),
     )
-
-
-def states_groups(c: Config) -> bool:
-    return c.present("num_key_value_heads")
-
-
-def mscaled(c: Config) -> Unbuildable | None:
-    """What attention is scaled by, where the rotation is stretched and asks for more."""
-    parameters = c.attribute(KEY) if c.settled else None
-    if not isinstance(parameters, dict) or parameters.get("rope_type", "default") == "default":
-        return None
-    try:
-        if scale := parameters.get("mscale_all_dim", 0):
-            mscale(parameters["factor"], scale)
-    except WRONG as error:
-        return refused(c, f"{c.path}{KEY}.mscale_all_dim: {error_text(error)}", KEY)
-    return None
 
 
 def queries(c: Config) -> dict[str, Module]:
@@ -117,7 +92,6 @@ def sparse_mlp(c: Config, *, bias: bool, correction: bool) -> Module:
     experts = repeat(E, partial(gated_mlp, c, width=width, act=None))
     active = c.optional("num_experts_per_tok") if E.value > 0 else None
     return module(
-        act_fn=known_activation(c),
         experts=experts if active is None else Experts(experts, count=E, active=active),
         gate=module(
             weight=Param((E, D)),
@@ -148,21 +122,7 @@ def deepseek_v3_model(c: Config) -> Module:
     return Module((*decoder(c, layers).children, *drafting(c, partial(block, dense=False))))
 
 
-# --- the configs -------------------------------------------------------------------------------
-
-
-def latent(config: Settled, others: dict[str, Any]) -> None:
-    """Only some of a head turns, and has a width of its own."""
-    del others
-    turning = config["qk_rope_head_dim"]
-    with config.working_with("qk_nope_head_dim", "qk_rope_head_dim"):
-        config.values["qk_head_dim"] = config["qk_nope_head_dim"] + turning
-    config.set("head_dim", turning)
-
-
-first = _configs.each(latent, _configs.key_value_heads)
-config_rules("DeepseekV2Config", first=first, architecture=_configs.even_heads)
-config_rules("DeepseekV3Config", first=first)
+derived_defaults("DeepseekV2Config", "DeepseekV3Config")(_configs.key_value_heads)
 
 register(DEEPSEEK_V2, "DeepseekV2", deepseek_v2_model, heads=HEADS[:2])
 register(DEEPSEEK_V3, "DeepseekV3", deepseek_v3_model, heads=HEADS[:3])

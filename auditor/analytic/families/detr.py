@@ -4,8 +4,8 @@ from collections.abc import Mapping
 from functools import partial
 from itertools import pairwise
 from types import MappingProxyType
-from typing import Any
 
+from auditor.analytic.activations import activation
 from auditor.analytic.blocks import (
     Conv,
     Embedding,
@@ -15,20 +15,17 @@ from auditor.analytic.blocks import (
     Linear,
     Module,
     Repeat,
-    Unbuildable,
     module,
     repeat,
     sequential,
 )
 from auditor.analytic.catalogue import Family, architecture
 from auditor.analytic.config import Config
-from auditor.analytic.config_classes import Settled, config_rules
 from auditor.analytic.dims import Dim, dim
 from auditor.analytic.families._seq2seq import Side, Style, layer, learned_positions
 from auditor.analytic.families._vision import by_stage, handed_on
 from auditor.analytic.families.resnet import RESNET, resnet_model
 from auditor.analytic.family import LoadingFacts, Renames, loads
-from auditor.analytic.parts import activation, refused, shares
 from auditor.errors import CheckpointError, Reason, SourceError
 from auditor.messages import quoted
 
@@ -119,7 +116,7 @@ TIMM = Family(
     own=MappingProxyType({"backbone": "resnet50", "num_channels": 3}),
 )
 
-_STYLE = Style(positions=learned_positions, even=False)  # a layer has no positions
+_STYLE = Style(positions=learned_positions)  # a layer has no positions
 _POSITIONS = 50  # along one side of the image, where they are learned
 _MASK_STAGES = 3  # of the backbone's, which the mask head is given
 
@@ -130,7 +127,7 @@ def detr_model(c: Config) -> Module:
     tree, channels = backbone(c)
     if not channels:
         key = f"{c.path}backbone_config.out_features"
-        raise CheckpointError(f"{key} hands on no stage; one is needed", key)
+        raise CheckpointError(f"{key} hands on no stage, expected one or more", key)
     return module(
         backbone=module(conv_encoder=module(model=tree)),
         position_embedding=positions(c),
@@ -198,11 +195,7 @@ def for_segmentation(c: Config) -> Module:
     return module(
         detr=for_object_detection(c),
         mask_head=mask_head(c),
-        bbox_attention=module(
-            heads=shares(c, D, c.dim("encoder_attention_heads"), even=False),
-            q_linear=Linear(D, D),
-            k_linear=Linear(D, D),
-        ),
+        bbox_attention=module(q_linear=Linear(D, D), k_linear=Linear(D, D)),
     )
 
 
@@ -214,45 +207,17 @@ def mask_head(c: Config) -> Module:
     if len(stages) < _MASK_STAGES:
         key = f"{c.path}backbone_config.out_features"
         count = f"{key} hands on {len(stages)} stages"
-        raise CheckpointError(f"{count}; {_MASK_STAGES} are needed", key)
+        raise CheckpointError(f"{count}, expected {_MASK_STAGES}", key)
     widths = [seen, seen, D.floor(2), D.floor(4), D.floor(8), D.floor(16)]
     children: dict[str, Module] = {}
     for number, (before, width) in enumerate(pairwise(widths), start=1):
         children[f"lay{number}"] = Conv(before, width, kernel=(3, 3))
         children[f"gn{number}"] = LayerNorm(width)
-        children[f"groups{number}"] = module(each=normed(c, width, first=number == 1))
     for number, width in enumerate(reversed(stages), start=1):
         children[f"adapter{number}"] = Conv(width, widths[number + 1], kernel=(1, 1))
     act = activation(c, "activation_function")
     return module(**children, activation=act, out_lay=Conv(widths[-1], 1, kernel=(3, 3)))
 
-
-def normed(c: Config, width: Dim, *, first: bool) -> Unbuildable | None:
-    """Norms are over groups of eight, or of as many as there are; the first one has no choice."""
-    groups = _GROUPS if first else min(_GROUPS, width.value)
-    if c.settled is None or (groups > 0 and not width.value % groups):
-        return None
-    keys = tuple(symbol.key.removeprefix(c.path) for symbol in width.symbols)
-    return refused(c, f"{width.named} channels cannot be normed in groups of {_GROUPS}", *keys)
-
-
-_GROUPS = 8
-
-
-# --- the config --------------------------------------------------------------------------------
-
-
-def first(config: Settled, others: dict[str, Any]) -> None:
-    """Of timm, unless it says so itself, or says that it is not."""
-    if config["backbone_config"] is not None:
-        return
-    if others.pop("use_timm_backbone", True) and not others.get("backbone_kwargs"):
-        backbone = others.pop("backbone", None) or "resnet50"
-        timm = {"model_type": "timm_backbone", "backbone": backbone}
-        config.set("backbone_config", {**timm, "num_channels": config["num_channels"]})
-
-
-config_rules("DetrConfig", first=first)
 
 _RENAMES: Renames = (
     ("backbone.conv_encoder", "backbone"),

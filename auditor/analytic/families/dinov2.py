@@ -2,16 +2,14 @@
 
 from functools import partial
 
+from auditor.analytic.activations import activation
 from auditor.analytic.blocks import LayerNorm, Linear, Module, Param, module, repeat
 from auditor.analytic.catalogue import Family, architecture
 from auditor.analytic.config import Config
-from auditor.analytic.config_classes import config_rules
-from auditor.analytic.config_classes.layers import stages_by_layers
 from auditor.analytic.families._vision import classifier, patches, projection
 from auditor.analytic.families.vit import attention
 from auditor.analytic.family import LoadingFacts, Renames, loads
 from auditor.analytic.loading import Operation, Rule
-from auditor.analytic.parts import activation, dropout
 
 DINOV2 = Family(
     model_type="dinov2",
@@ -34,7 +32,6 @@ def dinov2_model(c: Config) -> Module:
             mask_token=Param((1, D)) if c.flag("use_mask_token") else None,
             position_embeddings=Param((1, patches(c) + 1, D), drawn=True),
             patch_embeddings=module(projection=projection(c, D)),
-            dropout=dropout(c, "hidden_dropout_prob"),
         ),
         encoder=module(layer=repeat(c.dim("num_hidden_layers"), partial(encoder_layer, c))),
         layernorm=LayerNorm(D),
@@ -72,8 +69,6 @@ def for_image_classification(c: Config) -> Module:
     head = classifier(c, 2 * c.dim("hidden_size"))  # the class token beside the mean of the rest
     return module(dinov2=dinov2_model(c), classifier=head)
 
-
-config_rules("Dinov2Config", first=stages_by_layers)
 
 _RENAMES: Renames = (
     ("attention.attention.query", "attention.q_proj"),

@@ -3,6 +3,7 @@
 from functools import partial
 from types import MappingProxyType
 
+from auditor.analytic.activations import activation
 from auditor.analytic.blocks import (
     Embedding,
     LayerNorm,
@@ -15,9 +16,8 @@ from auditor.analytic.blocks import (
 )
 from auditor.analytic.catalogue import Family, architecture
 from auditor.analytic.config import Config
-from auditor.analytic.families._heads import answers, dropped, heads, labelled
+from auditor.analytic.families._heads import answers, heads, labelled
 from auditor.analytic.family import LoadingFacts, loads
-from auditor.analytic.parts import activation, dropout, padding, refused, shares
 
 DISTILBERT = Family(
     model_type="distilbert",
@@ -33,10 +33,9 @@ def distilbert_model(c: Config) -> Module:
     D, V = c.dim("dim"), c.dim("vocab_size")
     return module(
         embeddings=module(
-            word_embeddings=Embedding(V, D, padding=padding(c, V)),
+            word_embeddings=Embedding(V, D),
             position_embeddings=Embedding(c.dim("max_position_embeddings"), D),
             LayerNorm=LayerNorm(D),
-            dropout=dropout(c, "dropout"),
         ),
         transformer=module(layer=repeat(c.dim("n_layers"), partial(block, c))),
     )
@@ -45,17 +44,9 @@ def distilbert_model(c: Config) -> Module:
 def block(c: Config) -> Module:
     D, F, linear = c.dim("dim"), c.dim("hidden_dim"), Linear(c.dim("dim"), c.dim("dim"))
     return module(
-        attention=module(
-            q_lin=linear,
-            k_lin=linear,
-            v_lin=linear,
-            out_lin=linear,
-            heads=shares(c, D, c.dim("n_heads")),
-            dropout=dropout(c, "attention_dropout"),
-        ),
+        attention=module(q_lin=linear, k_lin=linear, v_lin=linear, out_lin=linear),
         sa_layer_norm=LayerNorm(D),
         ffn=module(
-            dropout=dropout(c, "dropout"),
             lin1=Linear(D, F),
             lin2=Linear(F, D),
             activation=activation(c, "activation"),
@@ -86,23 +77,15 @@ def multiple_choice(c: Config) -> Module:
     return module(pre_classifier=Linear(D, D), classifier=Linear(D, 1))
 
 
-def question_answering(c: Config) -> Module:
-    """A head of as many labels as an answer needs: where it begins, and where it ends."""
-    two = c.num_labels.value == 2  # noqa: PLR2004 - see above
-    reason = f"{c.num_labels.named}, and an answer of DistilBERT needs 2"
-    labels = None if two else refused(c, reason, "num_labels", "id2label")
-    return module(labels=labels, **dict(answers(c).children))
-
-
 heads(
     DISTILBERT,
     "DistilBertFor",
     distilbert_model,
     MaskedLM=language_modelling,
-    SequenceClassification=dropped(sequence_classification, "seq_classif_dropout"),
-    TokenClassification=dropped(labelled, "dropout"),
-    QuestionAnswering=dropped(question_answering, "qa_dropout"),
-    MultipleChoice=dropped(multiple_choice, "seq_classif_dropout"),
+    SequenceClassification=sequence_classification,
+    TokenClassification=labelled,
+    QuestionAnswering=answers,
+    MultipleChoice=multiple_choice,
 )
 
 loads("distilbert", LoadingFacts(positions=True))

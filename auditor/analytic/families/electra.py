@@ -3,6 +3,7 @@
 from functools import partial
 from types import MappingProxyType
 
+from auditor.analytic.activations import activation
 from auditor.analytic.blocks import LayerNorm, Linear, Module, Param, Tied, module
 from auditor.analytic.catalogue import Family, architecture
 from auditor.analytic.config import Config
@@ -14,9 +15,8 @@ from auditor.analytic.families._heads import (
     labelled,
     summary,
 )
-from auditor.analytic.families.bert import BERT, embeddings, encoder, encoder_layer, own_dropout
+from auditor.analytic.families.bert import BERT, embeddings, encoder, encoder_layer
 from auditor.analytic.family import LoadingFacts, loads
-from auditor.analytic.parts import activation
 
 ELECTRA = Family(
     model_type="electra",
@@ -67,8 +67,8 @@ heads(
     PreTraining=discriminator,
     MaskedLM=generator,
     CausalLM=generator,
-    SequenceClassification=own_dropout(dense_labelled),
-    TokenClassification=own_dropout(labelled),
+    SequenceClassification=dense_labelled,
+    TokenClassification=labelled,
     QuestionAnswering=answers,
     MultipleChoice=summarized_choice,
 )

@@ -15,10 +15,9 @@ from auditor.analytic.blocks import (
 from auditor.analytic.catalogue import Family, architecture
 from auditor.analytic.config import Config
 from auditor.analytic.families._heads import dense_labelled, heads, labelled
-from auditor.analytic.families.bert import crossing, pooled
-from auditor.analytic.families.roberta import layers_dropout, lm_head
+from auditor.analytic.families.bert import pooled
+from auditor.analytic.families.roberta import lm_head
 from auditor.analytic.family import LoadingFacts, loads
-from auditor.analytic.parts import dropout, padding, shares
 
 ESM = Family(
     model_type="esm",
@@ -62,27 +61,23 @@ def position_type(c: Config) -> str | None:
 
 def embeddings(c: Config) -> Module:
     D, L = c.dim("hidden_size"), c.dim("max_position_embeddings")
-    places = Embedding(L, D, padding=padding(c, L))
-    V = c.dim("vocab_size")
+    places = Embedding(L, D)
     return module(
         position_ids=Legacy((1, L)),  # stored up to transformers 4.30
-        word_embeddings=Embedding(V, D, padding=padding(c, V)),
+        word_embeddings=Embedding(c.dim("vocab_size"), D),
         layer_norm=LayerNorm(D) if _true(c, "emb_layer_norm_before") else None,
         # transformers 4.30 stored them whatever the type, and read them for this one.
-        position_embeddings=places if position_type(c) == "absolute" else Extra(Embedding(L, D)),
-        dropout=dropout(c, "hidden_dropout_prob"),
+        position_embeddings=places if position_type(c) == "absolute" else Extra(places),
     )
 
 
 def layer(c: Config) -> Module:
     D, F = c.dim("hidden_size"), c.dim("intermediate_size")
-    crosses, share = _true(c, "add_cross_attention"), dropout(c, "hidden_dropout_prob")
     return module(
         attention=attention(c),
-        crossattention=attention(c) if crosses else None,
-        crossing=crossing(c) if crosses else None,
+        crossattention=attention(c) if _true(c, "add_cross_attention") else None,
         intermediate=module(dense=Linear(D, F)),
-        output=module(dense=Linear(F, D), dropout=share),
+        output=module(dense=Linear(F, D)),
         LayerNorm=LayerNorm(D),
     )
 
@@ -90,17 +85,16 @@ def layer(c: Config) -> Module:
 def attention(c: Config) -> Module:
     D, H = c.dim("hidden_size"), c.dim("num_attention_heads")
     head_dim = D.floor(H)
-    width = H * head_dim  # D again, where the heads share it evenly
+    width = H * head_dim  # D again if the heads divide it
     frequencies = module(inv_freq=Legacy((head_dim.ceil(2),))) if rotary(c) else None
     return module(
         self=module(
             query=Linear(D, width),
             key=Linear(D, width),
             value=Linear(D, width),
-            heads=shares(c, D, H, even=not c.has("embedding_size"), scale="none"),
             rotary_embeddings=frequencies,  # stored up to transformers 4, one a layer
         ),
-        output=module(dense=Linear(D, D), dropout=dropout(c, "hidden_dropout_prob")),
+        output=module(dense=Linear(D, D)),
         LayerNorm=LayerNorm(D),
     )
 
@@ -115,8 +109,8 @@ heads(
     "EsmFor",
     bare,
     MaskedLM=lm_head(ESM.prefix, decoder_bias=False),
-    SequenceClassification=layers_dropout(dense_labelled),
-    TokenClassification=layers_dropout(labelled),
+    SequenceClassification=dense_labelled,
+    TokenClassification=labelled,
 )
 
 loads(

@@ -6,13 +6,13 @@ from typing import Any
 
 from msgspec.structs import replace
 
+from auditor.analytic.activations import activation
 from auditor.analytic.blocks import Embedding, LayerNorm, Linear, Module, module, repeat
 from auditor.analytic.catalogue import Family, architecture
 from auditor.analytic.config import Config
-from auditor.analytic.config_classes import Settled, config_rules
+from auditor.analytic.config_classes import CompletedConfig, derived_defaults
 from auditor.analytic.dims import Dim
 from auditor.analytic.families._heads import (
-    behind_any,
     heads,
     labelled,
     language_model,
@@ -20,8 +20,6 @@ from auditor.analytic.families._heads import (
     span,
 )
 from auditor.analytic.family import LoadingFacts, loads
-from auditor.analytic.parts import activation, dropout, shares
-from auditor.analytic.rotation import plain_frequencies, rotation
 
 FALCON = Family(
     model_type="falcon",
@@ -62,7 +60,6 @@ def falcon_model(c: Config) -> Module:
         word_embeddings=Embedding(c.dim("vocab_size"), D),
         h=repeat(c.dim("num_hidden_layers"), partial(block, c)),
         ln_f=LayerNorm(D),
-        rotary_emb=rotation(c, plain_frequencies),
     )
 
 
@@ -71,10 +68,8 @@ def block(c: Config) -> Module:
     F = c.optional("ffn_hidden_size") or 4 * D
     return module(
         self_attention=module(
-            heads=shares(c, D, c.dim("num_attention_heads"), scale="inverse"),
             query_key_value=Linear(D, queries_keys_values(c), bias=bias),
             dense=Linear(D, D, bias=bias),
-            attention_dropout=dropout(c, "attention_dropout"),
         ),
         mlp=module(
             dense_h_to_4h=Linear(D, F, bias=bias),
@@ -115,7 +110,9 @@ def flag(c: Config, key: str) -> bool:
     return c.present(key) and c.flag(key)
 
 
-def first(config: Settled, others: dict[str, Any]) -> None:
+@derived_defaults("FalconConfig")
+def sizes(config: CompletedConfig, others: dict[str, Any]) -> None:
+    """Set the width from its older key, and two sizes that depend on others if they are null."""
     width = others.pop("n_embed", None)
     if width is not None:
         config.set("hidden_size", width)
@@ -123,11 +120,7 @@ def first(config: Settled, others: dict[str, Any]) -> None:
         config.set("num_kv_heads", config["num_attention_heads"])
     if config["ffn_hidden_size"] is None:
         config.set("ffn_hidden_size", 4 * config["hidden_size"])
-    with config.working_with("hidden_size", "num_attention_heads"):
-        config.values["head_dim"] = config["hidden_size"] // config["num_attention_heads"]
 
-
-config_rules("FalconConfig", first=first)
 
 heads(
     FALCON,
@@ -135,7 +128,7 @@ heads(
     falcon_model,
     ForCausalLM=language_model("transformer.word_embeddings.weight"),
     ForSequenceClassification=score,
-    ForTokenClassification=behind_any(labelled, "classifier_dropout", "hidden_dropout"),
+    ForTokenClassification=labelled,
     ForQuestionAnswering=span,
 )
 

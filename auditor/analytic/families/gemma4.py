@@ -3,6 +3,7 @@
 from functools import partial
 from types import MappingProxyType
 
+from auditor.analytic.activations import activation
 from auditor.analytic.blocks import (
     Buffer,
     Conv,
@@ -22,8 +23,6 @@ from auditor.analytic.families._gemma4_text import TEXT, text_model
 from auditor.analytic.families._vlm import lm_head
 from auditor.analytic.families.gemma import NORMS
 from auditor.analytic.family import LoadingFacts, loads
-from auditor.analytic.parts import activation, depthwise, generates, groups, shares
-from auditor.analytic.rotation import axial_rotation
 from auditor.errors import CheckpointError
 
 GEMMA4 = Family(
@@ -56,7 +55,7 @@ def embedder(inputs: Dim, outputs: Dim) -> Module:
 def for_conditional_generation(c: Config) -> Module:
     tied = "model.language_model.embed_tokens.weight" if c.flag("tie_word_embeddings") else None
     head = lm_head(c.nested("text_config", TEXT), tied=tied)
-    return module(model=gemma4_model(c), lm_head=head, generation=generates(c))
+    return module(model=gemma4_model(c), lm_head=head)
 
 
 loads(
@@ -107,10 +106,7 @@ def vision_model(c: Config) -> Module:
             input_proj=Linear(3 * P * P, D, bias=False),
             position_embedding_table=Param((2, c.dim("position_embedding_size"), D)),
         ),
-        encoder=module(
-            layers=repeat(c.dim("num_hidden_layers"), partial(vision_layer, c)),
-            rotary_emb=axial_rotation(c),
-        ),
+        encoder=module(layers=repeat(c.dim("num_hidden_layers"), partial(vision_layer, c))),
         std_bias=scale,
         std_scale=scale,
     )
@@ -124,7 +120,6 @@ def vision_attention(c: Config) -> Module:
     D, H, K = c.dim("hidden_size"), c.dim("num_attention_heads"), c.dim("num_key_value_heads")
     width = head_dim(c)
     return module(
-        groups=groups(c, H, K),
         q_proj=clipped(c, D, H * width),
         k_proj=clipped(c, D, K * width),
         v_proj=clipped(c, D, K * width),
@@ -186,7 +181,7 @@ def subsampling(c: Config) -> Module:
     channels = c.dims("subsampling_conv_channels")
     if len(channels) < 2:  # noqa: PLR2004 - one for each convolution
         key = f"{c.path}subsampling_conv_channels"
-        raise CheckpointError(f"{key} has {len(channels)} items; 2 are needed", key)
+        raise CheckpointError(f"{key} has {len(channels)} items, expected 2", key)
     first, second = channels[:2]
     wide = first.floor(4) * second
     kernel = (3, 3)
@@ -203,7 +198,6 @@ def audio_attention(c: Config) -> Module:
     D, H = c.dim("hidden_size"), c.dim("num_attention_heads")
     width = D.floor(H)
     return module(
-        heads=shares(c, D, H, even=False),
         q_proj=clipped(c, D, H * width),
         k_proj=clipped(c, D, H * width),
         v_proj=clipped(c, D, H * width),
@@ -229,7 +223,6 @@ def convolution(c: Config) -> Module:
     return module(
         linear_start=clipped(c, D, 2 * D),
         linear_end=clipped(c, D, D),
-        groups=depthwise(c, D),
         act_fn=activation(c),
         depthwise_conv1d=Conv(D, D, (c.dim("conv_kernel_size"),), groups=D, bias=False),
         pre_layer_norm=RMSNorm(D),

@@ -6,8 +6,6 @@ from types import MappingProxyType
 from auditor.analytic.blocks import Module, stack
 from auditor.analytic.catalogue import Family
 from auditor.analytic.config import Config
-from auditor.analytic.config_classes import config_rules
-from auditor.analytic.families import _configs
 from auditor.analytic.families._decoder import (
     FUSED_EXPERTS,
     HEADS,
@@ -24,8 +22,6 @@ from auditor.analytic.families._decoder import (
 from auditor.analytic.families._drafting import drafting
 from auditor.analytic.families.deepseek import sparse_mlp
 from auditor.analytic.family import LoadingFacts, loads
-from auditor.analytic.parts import scaled
-from auditor.analytic.rotation import partial_frequencies
 
 GLM4 = Family(
     model_type="glm4",
@@ -45,14 +41,11 @@ NORMS = (
 
 def block(c: Config) -> Module:
     bias, width = c.flag("attention_bias"), head_dim(c)
-    self_attn = attention(c, width, qkv_bias=bias, scale=scaled(c, width))
+    self_attn = attention(c, width, qkv_bias=bias)
     return layer(c, norms=NORMS, self_attn=self_attn, mlp=fused_mlp(c))
 
 
-config_rules("Glm4Config", first=_configs.partly_turned(0.5))
-
-
-register(GLM4, "Glm4", decoder_of(block, turns=partial_frequencies), heads=HEADS[:3])
+register(GLM4, "Glm4", decoder_of(block), heads=HEADS[:3])
 
 loads("glm4", LoadingFacts(rotary=True))
 
@@ -77,7 +70,7 @@ def glm4_moe_model(c: Config) -> Module:
     dense_layers = c.integer("first_k_dense_replace")
     block = partial(glm4_moe_layer, c)
     layers = stack(c.dim("num_hidden_layers"), lambda n: n < dense_layers, block)
-    model = decoder(c, layers, turns=partial_frequencies)
+    model = decoder(c, layers)
     return Module((*model.children, *drafting(c, partial(block, dense=False))))
 
 
@@ -85,12 +78,9 @@ def glm4_moe_layer(c: Config, dense: bool) -> Module:  # noqa: FBT001 - where la
     width, bias, norm = head_dim(c), c.flag("attention_bias"), c.flag("use_qk_norm")
     return layer(
         c,
-        self_attn=attention(c, width, qkv_bias=bias, qk_norm=norm, scale=scaled(c, width)),
+        self_attn=attention(c, width, qkv_bias=bias, qk_norm=norm),
         mlp=gated_mlp(c) if dense else sparse_mlp(c, bias=False, correction=True),
     )
-
-
-config_rules("Glm4MoeConfig", first=_configs.partly_turned(0.5))
 
 
 register(GLM4_MOE, "Glm4Moe", glm4_moe_model, heads=HEADS[:1])

@@ -3,6 +3,7 @@
 from functools import partial
 from types import MappingProxyType
 
+from auditor.analytic.activations import activation
 from auditor.analytic.blocks import (
     Conv1D,
     Embedding,
@@ -14,7 +15,6 @@ from auditor.analytic.blocks import (
 from auditor.analytic.catalogue import Family, architecture
 from auditor.analytic.config import Config
 from auditor.analytic.families._heads import (
-    behind_any,
     causal_mask,
     heads,
     labelled,
@@ -23,7 +23,6 @@ from auditor.analytic.families._heads import (
     span,
 )
 from auditor.analytic.family import LoadingFacts, loads
-from auditor.analytic.parts import activation, dropout, shares
 
 GPT2 = Family(
     model_type="gpt2",
@@ -43,7 +42,6 @@ def gpt2_model(c: Config) -> Module:
     return module(
         wte=Embedding(c.dim("vocab_size"), D),
         wpe=Embedding(c.dim("n_positions"), D),
-        drop=dropout(c, "embd_pdrop"),
         h=repeat(c.dim("n_layer"), partial(block, c)),
         ln_f=LayerNorm(D),
     )
@@ -63,21 +61,17 @@ def block(c: Config) -> Module:
             c_fc=Conv1D(D, F),
             c_proj=Conv1D(F, D),
             act=activation(c, "activation_function"),
-            dropout=dropout(c, "resid_pdrop"),
         ),
     )
 
 
 def attention(c: Config, *, cross: bool = False) -> Module:
-    D, H, L = c.dim("n_embd"), c.dim("n_head"), c.dim("n_positions")
+    D, L = c.dim("n_embd"), c.dim("n_positions")
     return module(
         **causal_mask(L),  # up to transformers 4.30
-        heads=shares(c, D, H, scale="power" if c.truth("scale_attn_weights") else "none"),
         c_attn=Conv1D(D, (2 if cross else 3) * D),
         q_attn=Conv1D(D, D) if cross else None,
         c_proj=Conv1D(D, D),
-        attn_dropout=dropout(c, "attn_pdrop"),
-        resid_dropout=dropout(c, "resid_pdrop"),
     )
 
 
@@ -87,7 +81,7 @@ heads(
     gpt2_model,
     LMHeadModel=language_model("transformer.wte.weight"),
     ForSequenceClassification=score,
-    ForTokenClassification=behind_any(labelled, "classifier_dropout", "hidden_dropout"),
+    ForTokenClassification=labelled,
     ForQuestionAnswering=span,
 )
 

@@ -3,19 +3,18 @@
 from functools import partial
 from types import MappingProxyType
 
+from auditor.analytic.activations import activation
 from auditor.analytic.blocks import (
     Embedding,
     LayerNorm,
     Linear,
     Module,
-    Unbuildable,
     module,
     repeat,
 )
 from auditor.analytic.catalogue import Family, architecture
 from auditor.analytic.config import Config
-from auditor.analytic.families._heads import behind_any, heads, labelled, language_model, score
-from auditor.analytic.parts import activation, dropout, refused, shares, unstored
+from auditor.analytic.families._heads import heads, labelled, language_model, score
 
 GPT_BIGCODE = Family(
     model_type="gpt_bigcode",
@@ -35,9 +34,7 @@ def gpt_bigcode_model(c: Config) -> Module:
     return module(
         wte=Embedding(c.dim("vocab_size"), D),
         wpe=Embedding(c.dim("n_positions"), D),
-        drop=dropout(c, "embd_pdrop"),
         h=repeat(c.dim("n_layer"), partial(block, c)),
-        mask=unstored(c, c.dim("n_positions"), c.dim("n_positions"), width=1),
         ln_f=LayerNorm(D),
     )
 
@@ -47,7 +44,6 @@ def block(c: Config) -> Module:
     F = c.optional("n_inner") or 4 * D
     cross = c.flag("add_cross_attention")
     return module(
-        crossing=one_query(c) if cross else None,
         ln_1=LayerNorm(D),
         attn=attention(c),
         ln_2=LayerNorm(D),
@@ -57,7 +53,6 @@ def block(c: Config) -> Module:
             c_fc=Linear(D, F),
             c_proj=Linear(F, D),
             act=activation(c, "activation_function"),
-            dropout=dropout(c, "resid_pdrop"),
         ),
     )
 
@@ -66,10 +61,8 @@ def attention(c: Config) -> Module:
     D, H = c.dim("n_embd"), c.dim("n_head")
     keys = D.floor(H) if c.flag("multi_query") else D
     return module(
-        heads=shares(c, D, H, scale="power" if c.truth("scale_attn_weights") else "none"),
         c_attn=Linear(D, D + 2 * keys),
         c_proj=Linear(D, D),
-        resid_dropout=dropout(c, "resid_pdrop"),
     )
 
 
@@ -78,19 +71,11 @@ def cross_attention(c: Config) -> Module:
     return module(c_attn=Linear(D, 2 * D), q_attn=Linear(D, D), c_proj=Linear(D, D))
 
 
-def one_query(c: Config) -> Unbuildable | None:
-    """Attention to another model, which was never written for keys that all queries share."""
-    if not c.truth("multi_query"):
-        return None
-    reason = f"{c.path}add_cross_attention and {c.path}multi_query are both true"
-    return refused(c, reason, "add_cross_attention", "multi_query")
-
-
 heads(
     GPT_BIGCODE,
     "GPTBigCode",
     gpt_bigcode_model,
     ForCausalLM=language_model("transformer.wte.weight"),
     ForSequenceClassification=score,
-    ForTokenClassification=behind_any(labelled, "classifier_dropout", "hidden_dropout"),
+    ForTokenClassification=labelled,
 )

@@ -2,8 +2,8 @@
 
 from functools import partial
 from types import MappingProxyType
-from typing import Any
 
+from auditor.analytic.activations import activation
 from auditor.analytic.blocks import (
     Embedding,
     LayerNorm,
@@ -15,10 +15,8 @@ from auditor.analytic.blocks import (
 )
 from auditor.analytic.catalogue import Family, architecture
 from auditor.analytic.config import Config
-from auditor.analytic.config_classes import Settled, config_rules, rope
 from auditor.analytic.families._heads import (
     causal_mask,
-    dropped,
     heads,
     labelled,
     language_model,
@@ -26,8 +24,6 @@ from auditor.analytic.families._heads import (
     span,
 )
 from auditor.analytic.family import LoadingFacts, loads
-from auditor.analytic.parts import activation, dropout, shares
-from auditor.analytic.rotation import rotation, turning
 
 GPT_NEOX = Family(
     model_type="gpt_neox",
@@ -46,10 +42,8 @@ def gpt_neox_model(c: Config) -> Module:
     D = c.dim("hidden_size")
     return module(
         embed_in=Embedding(c.dim("vocab_size"), D),
-        emb_dropout=dropout(c, "hidden_dropout"),
         layers=repeat(c.dim("num_hidden_layers"), partial(layer, c)),
         final_layer_norm=LayerNorm(D),
-        rotary_emb=rotation(c),
     )
 
 
@@ -62,7 +56,6 @@ def layer(c: Config) -> Module:
         mlp=module(
             dense_h_to_4h=Linear(D, F), dense_4h_to_h=Linear(F, D), act=activation(c, "hidden_act")
         ),
-        post_attention_dropout=dropout(c, "hidden_dropout"),
     )
 
 
@@ -72,8 +65,6 @@ def attention(c: Config) -> Module:
     return module(
         **causal_mask(c.dim("max_position_embeddings")),  # up to transformers 4.30
         rotary_emb=module(inv_freq=Legacy((frequencies(c, width.value),))),  # up to 4.31
-        heads=shares(c, D, H, even=False),
-        turning=turning(c, width.value),
         query_key_value=Linear(D, 3 * D, bias=bias),
         dense=Linear(D, D, bias=bias),
     )
@@ -85,30 +76,6 @@ def frequencies(c: Config, width: int) -> int:
     return max((int(width * turning) + 1) // 2, 0)
 
 
-# --- the config --------------------------------------------------------------------------------
-
-
-def divides(config: Settled, others: dict[str, Any]) -> None:
-    del others
-    if config["hidden_size"] % config["num_attention_heads"]:
-        shown = config.shown("num_attention_heads")
-        reason = f"{config.shown('hidden_size')} is not a multiple of {shown}"
-        config.refuse(reason, "hidden_size", "num_attention_heads")
-
-
-def older_names(config: Settled, others: dict[str, Any]) -> None:
-    """`rotary_emb_base` and `rotary_pct`, as GPT-NeoX calls base and share of the rotation."""
-    scaling = others.pop("rope_scaling", None)
-    if rope.set_rope_parameters(config, scaling or config[rope.KEY] or {}):
-        parameters = config[rope.KEY]
-        parameters.setdefault("rope_theta", others.pop("rotary_emb_base", config.kind.theta))
-        parameters.setdefault("partial_rotary_factor", others.pop("rotary_pct", 0.25))
-        rope.standardize_rope(config)
-
-
-config_rules("GPTNeoXConfig", rotation=older_names, architecture=divides)
-
-
 # transformers 5 calls the head lm_head, and stores it as embed_out like all before it.
 heads(
     GPT_NEOX,
@@ -116,7 +83,7 @@ heads(
     gpt_neox_model,
     ForCausalLM=language_model("gpt_neox.embed_in.weight", name="embed_out"),
     ForSequenceClassification=score,
-    ForTokenClassification=dropped(labelled, "classifier_dropout"),
+    ForTokenClassification=labelled,
     ForQuestionAnswering=span,
 )
 

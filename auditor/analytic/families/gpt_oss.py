@@ -3,12 +3,10 @@
 These are the names and shapes of its weights unpacked; published files hold them in MXFP4.
 """
 
-from typing import Any
-
 from auditor.analytic.blocks import Experts, Linear, Module, Param, module
 from auditor.analytic.catalogue import Family
 from auditor.analytic.config import Config
-from auditor.analytic.config_classes import Settled, config_rules, rope
+from auditor.analytic.config_classes import derived_defaults
 from auditor.analytic.families import _configs
 from auditor.analytic.families._decoder import (
     HEADS,
@@ -20,7 +18,6 @@ from auditor.analytic.families._decoder import (
     register,
 )
 from auditor.analytic.family import LoadingFacts, loads
-from auditor.analytic.parts import scaled
 
 GPT_OSS = Family(
     model_type="gpt_oss",
@@ -48,21 +45,11 @@ def sparse_mlp(c: Config) -> Module:
 def block(c: Config) -> Module:
     bias, width = c.flag("attention_bias"), head_dim(c)
     sinks = Param((c.dim("num_attention_heads"),))
-    heads = attention(c, width, qkv_bias=bias, out_bias=bias, scale=scaled(c, width))
+    heads = attention(c, width, qkv_bias=bias, out_bias=bias)
     return layer(c, self_attn=Module((*heads.children, ("sinks", sinks))), mlp=sparse_mlp(c))
 
 
-def first(config: Settled, others: dict[str, Any]) -> None:
-    for hook in (_configs.key_value_heads, _configs.head_dim, _configs.every(2)):
-        hook(config, others)
-    if config[rope.KEY] is None:
-        stretched = {"beta_fast": 32.0, "beta_slow": 1.0, "truncate": False}
-        length = {"original_max_position_embeddings": 4096}
-        config.set(rope.KEY, {"rope_type": "yarn", "factor": 32.0, **stretched, **length})
-
-
-config_rules("GptOssConfig", first=first)
-
+derived_defaults("GptOssConfig")(_configs.head_dim)
 
 register(GPT_OSS, "GptOss", decoder_of(block), heads=HEADS[:3])
 

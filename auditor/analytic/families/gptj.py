@@ -3,12 +3,12 @@
 from functools import partial
 from types import MappingProxyType
 
+from auditor.analytic.activations import activation
 from auditor.analytic.blocks import Embedding, LayerNorm, Linear, Module, module, repeat
 from auditor.analytic.catalogue import Family, architecture
 from auditor.analytic.config import Config
 from auditor.analytic.families._heads import causal_mask, heads, language_model, score, span
 from auditor.analytic.family import LoadingFacts, loads
-from auditor.analytic.parts import activation, dropout, shares, unstored
 
 GPTJ = Family(
     model_type="gptj",
@@ -24,7 +24,6 @@ def gptj_model(c: Config) -> Module:
     D = c.dim("n_embd")
     return module(
         wte=Embedding(c.dim("vocab_size"), D),
-        drop=dropout(c, "embd_pdrop"),
         h=repeat(c.dim("n_layer"), partial(block, c)),
         ln_f=LayerNorm(D),
     )
@@ -41,24 +40,18 @@ def block(c: Config) -> Module:
             fc_in=Linear(D, F),
             fc_out=Linear(F, D),
             act=activation(c, "activation_function"),
-            dropout=dropout(c, "resid_pdrop"),
         ),
     )
 
 
 def attention(c: Config) -> Module:
-    D, H = c.dim("n_embd"), c.dim("n_head")
-    L, turning = c.dim("n_positions"), c.attribute("rotary_dim")
+    D = c.dim("n_embd")
     return module(
-        **causal_mask(L),  # up to transformers 4.30
-        attn_dropout=dropout(c, "attn_pdrop"),
-        resid_dropout=dropout(c, "resid_pdrop"),
-        heads=shares(c, D, H, scale="root"),
+        **causal_mask(c.dim("n_positions")),  # up to transformers 4.30
         k_proj=Linear(D, D, bias=False),
         v_proj=Linear(D, D, bias=False),
         q_proj=Linear(D, D, bias=False),
         out_proj=Linear(D, D, bias=False),
-        embed_positions=unstored(c, L, c.dim("rotary_dim") if turning else D),
     )
 
 

@@ -1,9 +1,9 @@
 """Granite 3, a Llama with constant factors that no checkpoint stores; dense and of experts."""
 
-from auditor.analytic.blocks import Experts, Linear, Module, Param, Unbuildable, module
+from auditor.analytic.blocks import Experts, Linear, Module, Param, module
 from auditor.analytic.catalogue import Family
 from auditor.analytic.config import Config
-from auditor.analytic.config_classes import config_rules
+from auditor.analytic.config_classes import derived_defaults
 from auditor.analytic.families import _configs
 from auditor.analytic.families._decoder import (
     HEADS,
@@ -16,7 +16,6 @@ from auditor.analytic.families._decoder import (
     register,
 )
 from auditor.analytic.family import LoadingFacts, loads
-from auditor.analytic.parts import known_activation
 
 GRANITE = Family(
     model_type="granite",
@@ -26,9 +25,9 @@ GRANITE = Family(
 )
 
 
-def granite_attention(c: Config, *, scale: Unbuildable | None = None) -> Module:
+def granite_attention(c: Config) -> Module:
     bias = c.flag("attention_bias")
-    return attention(c, head_dim(c), qkv_bias=bias, out_bias=bias, scale=scale)
+    return attention(c, head_dim(c), qkv_bias=bias, out_bias=bias)
 
 
 def block(c: Config) -> Module:
@@ -36,8 +35,7 @@ def block(c: Config) -> Module:
     return layer(c, self_attn=granite_attention(c), mlp=mlp)
 
 
-config_rules("GraniteConfig", "GraniteMoeConfig", first=_configs.key_value_heads)
-
+derived_defaults("GraniteConfig", "GraniteMoeConfig")(_configs.key_value_heads)
 
 register(GRANITE, "Granite", decoder_of(block), heads=HEADS[:1])
 
@@ -64,7 +62,6 @@ def sparse_mlp(c: Config) -> Module:
         input_linear=module(weight=Experts(gate_and_up, count=E, active=k)),
         output_linear=module(weight=Experts(down, count=E, active=k)),
         router=module(layer=Linear(D, E, bias=False)),
-        activation=known_activation(c),
     )
 
 

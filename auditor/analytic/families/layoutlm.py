@@ -14,7 +14,6 @@ from auditor.analytic.families.bert import (
     pooled,
     predictions,
 )
-from auditor.analytic.families.roberta import layers_dropout
 from auditor.analytic.family import LoadingFacts, loads
 
 LAYOUTLM = Family(
@@ -56,8 +55,8 @@ heads(
     "LayoutLMFor",
     layoutlm_model,
     MaskedLM=language_modelling,
-    SequenceClassification=layers_dropout(labelled),
-    TokenClassification=layers_dropout(labelled),
+    SequenceClassification=labelled,
+    TokenClassification=labelled,
     QuestionAnswering=answers,
 )
 

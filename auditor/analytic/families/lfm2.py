@@ -21,8 +21,8 @@ from auditor.analytic.blocks import (
 )
 from auditor.analytic.catalogue import Family
 from auditor.analytic.config import Config
-from auditor.analytic.config_classes import Settled, config_rules, layers
-from auditor.analytic.dims import Dim, dim
+from auditor.analytic.config_classes import CompletedConfig, derived_defaults
+from auditor.analytic.dims import Dim
 from auditor.analytic.families._decoder import (
     HEADS,
     KEYS,
@@ -34,8 +34,6 @@ from auditor.analytic.families._decoder import (
     types_of_layers,
 )
 from auditor.analytic.family import LoadingFacts, loads
-from auditor.analytic.parts import depthwise, groups, padding, scaled
-from auditor.analytic.rotation import plain_frequencies, rotation
 
 LFM2 = Family(
     model_type="lfm2",
@@ -54,7 +52,6 @@ LFM2 = Family(
 def short_convolution(c: Config) -> Module:
     D, bias = c.dim("hidden_size"), c.flag("conv_bias")
     return module(
-        groups=depthwise(c, D),
         conv=Conv(D, D, kernel=(c.dim("conv_L_cache"),), groups=D, bias=bias),
         in_proj=Linear(D, 3 * D, bias=bias),
         out_proj=Linear(D, D, bias=bias),
@@ -65,8 +62,6 @@ def attention(c: Config) -> Module:
     D, H, K = c.dim("hidden_size"), c.dim("num_attention_heads"), c.dim("num_key_value_heads")
     width = head_dim(c)
     return module(
-        groups=groups(c, H, K),
-        scale=scaled(c, width),
         q_proj=Linear(D, H * width, bias=False),
         k_proj=Linear(D, K * width, bias=False),
         v_proj=Linear(D, K * width, bias=False),
@@ -94,19 +89,15 @@ def adjusted_width(c: Config) -> Dim:
     if not c.present("block_ffn_dim_multiplier"):
         return F
     multiple, scaled = c.dim("block_multiple_of"), c.scaled("block_ffn_dim_multiplier", F)
-    if multiple.value < 0:
-        return dim(multiple.value * ((scaled.value + multiple.value - 1) // multiple.value))
     return multiple * scaled.ceil(multiple)
 
 
 def decoder(c: Config, layers: Repeat | Stack) -> Module:
     D = c.dim("hidden_size")
-    V = c.dim("vocab_size")
     return module(
-        embed_tokens=Embedding(V, D, padding=padding(c, V)),
+        embed_tokens=Embedding(c.dim("vocab_size"), D),
         layers=layers,
         embedding_norm=RMSNorm(D),
-        rotary_emb=rotation(c, plain_frequencies),
     )
 
 
@@ -133,7 +124,9 @@ def lfm2_model(c: Config) -> Module:
     return decoder(c, stack(c.dim("num_hidden_layers"), lambda n: types[n] != "conv", block))
 
 
-def older_keys(config: Settled, others: dict[str, Any]) -> None:
+@derived_defaults("Lfm2Config", "Lfm2MoeConfig")
+def from_older_keys(config: CompletedConfig, others: dict[str, Any]) -> None:
+    """Set keys from their older names."""
     for older, key in (
         ("tie_embedding", "tie_word_embeddings"),
         ("block_ff_dim", "intermediate_size"),
@@ -141,18 +134,6 @@ def older_keys(config: Settled, others: dict[str, Any]) -> None:
         if older in others and key in config.kind.fields:
             config.set(key, others.pop(older))
 
-
-def first(config: Settled, others: dict[str, Any]) -> None:
-    """Layers attend where `full_attn_idxs` says so, or all of them."""
-    if config["layer_types"] is None:
-        attending = config["full_attn_idxs"]
-        layers.fill_layer_types(
-            config, lambda n: "full_attention" if attending is None or n in attending else "conv"
-        )
-    older_keys(config, others)
-
-
-config_rules("Lfm2Config", first=first)
 
 register(LFM2, "Lfm2", lfm2_model, heads=HEADS[:1])
 
@@ -196,8 +177,6 @@ def lfm2_moe_model(c: Config) -> Module:
 
     return decoder(c, stack(count, lambda n: (types[n] != "conv", n < dense_layers), block))
 
-
-config_rules("Lfm2MoeConfig", first=older_keys)
 
 register(LFM2_MOE, "Lfm2Moe", lfm2_moe_model, heads=HEADS[:1])
 

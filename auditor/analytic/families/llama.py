@@ -5,7 +5,7 @@ from msgspec.structs import replace
 from auditor.analytic.blocks import Module
 from auditor.analytic.catalogue import Family
 from auditor.analytic.config import Config
-from auditor.analytic.config_classes import config_rules
+from auditor.analytic.config_classes import derived_defaults
 from auditor.analytic.families import _configs
 from auditor.analytic.families._decoder import (
     KEYS,
@@ -17,7 +17,6 @@ from auditor.analytic.families._decoder import (
     register,
 )
 from auditor.analytic.family import LoadingFacts, loads
-from auditor.analytic.parts import scaled
 
 LLAMA = Family(
     model_type="llama",
@@ -31,18 +30,12 @@ def block(c: Config) -> Module:
     bias, width = c.flag("attention_bias"), head_dim(c)
     return layer(
         c,
-        self_attn=attention(
-            c, width, qkv_bias=bias, out_bias=bias, frequencies=True, scale=scaled(c, width)
-        ),
+        self_attn=attention(c, width, qkv_bias=bias, out_bias=bias, frequencies=True),
         mlp=gated_mlp(c, bias=c.flag("mlp_bias")),
     )
 
 
-config_rules(
-    "LlamaConfig",
-    first=_configs.each(_configs.head_dim, _configs.key_value_heads),
-    architecture=_configs.even_heads,
-)
+derived_defaults("LlamaConfig")(_configs.head_dim)
 
 register(LLAMA, "Llama", decoder_of(block), qa=replace(LLAMA, prefix="transformer"))
 

@@ -1,15 +1,13 @@
 """Llava, https://arxiv.org/abs/2304.08485: any vision tower, and any language model beside it."""
 
 from types import MappingProxyType
-from typing import Any
 
+from auditor.analytic.activations import activation
 from auditor.analytic.blocks import Linear, Module, module
 from auditor.analytic.catalogue import Family, architecture, base_model, completed_config
 from auditor.analytic.config import Config
-from auditor.analytic.config_classes import Settled, config_rules
 from auditor.analytic.families._vlm import LLAVA_MODEL_RENAMES, LLAVA_RENAMES, llava, llava_head
 from auditor.analytic.family import LoadingFacts, loads
-from auditor.analytic.parts import activation, generates
 
 LLAVA = Family(
     model_type="llava",
@@ -50,7 +48,7 @@ def for_conditional_generation(c: Config) -> Module:
     model = base_model(text)
     tied = c.flag("tie_word_embeddings") or text.flag("tie_word_embeddings")
     head = llava_head(text, model, tied=tied)
-    return llava(base_model(vision), projector(c, vision, text), model, head, generates(c))
+    return llava(base_model(vision), projector(c, vision, text), model, head)
 
 
 def projector(c: Config, vision: Config, text: Config) -> Module:
@@ -63,16 +61,6 @@ def projector(c: Config, vision: Config, text: Config) -> Module:
         linear_2=Linear(D, D, bias=bias),
     )
 
-
-def last(config: Settled, others: dict[str, Any]) -> None:
-    """The head is tied, too, where the language model's own config says so."""
-    del others
-    text = config.part("text_config")
-    if text is not None and not config["tie_word_embeddings"] and text.get("tie_word_embeddings"):
-        config.set("tie_word_embeddings", text["tie_word_embeddings"])
-
-
-config_rules("LlavaConfig", last=last)
 
 loads(
     "llava",

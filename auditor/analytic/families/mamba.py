@@ -4,6 +4,7 @@ from collections.abc import Callable
 from types import MappingProxyType
 from typing import Any
 
+from auditor.analytic.activations import activation
 from auditor.analytic.blocks import (
     Conv,
     Embedding,
@@ -16,12 +17,9 @@ from auditor.analytic.blocks import (
 )
 from auditor.analytic.catalogue import Family, architecture
 from auditor.analytic.config import Config
-from auditor.analytic.config_classes import Settled, config_rules, layers
-from auditor.analytic.dims import Dim, dim
+from auditor.analytic.config_classes import CompletedConfig, derived_defaults
+from auditor.analytic.dims import Dim
 from auditor.analytic.families._heads import heads, language_model
-from auditor.analytic.parts import activation, depthwise, refused
-from auditor.errors import CheckpointError
-from auditor.messages import described
 
 MAMBA = Family(
     model_type="mamba",
@@ -70,7 +68,6 @@ def mixer(c: Config) -> Module:
     F = c.optional("intermediate_size") or c.dim("expand") * D  # which every saved config states
     R = rank(c) or D.ceil(16)
     return module(
-        groups=depthwise(c, F),
         act=activation(c),
         A_log=Param((F, S)),
         D=Param((F,)),
@@ -87,12 +84,7 @@ def mixer2(c: Config) -> Module:
     F = inner_width(c)
     G = c.dim("n_groups")
     convolved = F + 2 * G * c.dim("state_size")
-    none = G.value == 0 and c.settled is not None
-    reason = f"{F.named} cannot be divided by {G.named}"
-    _ = rank(c)
     return module(
-        normed=refused(c, reason, "n_groups") if none else None,
-        groups=depthwise(c, convolved),
         act=activation(c),
         dt_bias=Param((H,)),
         A_log=Param((H,)),
@@ -109,18 +101,9 @@ def inner_width(c: Config) -> Dim:
 
 
 def rank(c: Config) -> Dim | None:
-    """How narrow the steps in time are, maybe as a string; None: it follows from the width."""
+    """The rank of the steps in time, None if it follows from the width of the model."""
     key = "time_step_rank"
-    stated = c.attribute(key)
-    if not isinstance(stated, str):
-        return c.optional(key)
-    if stated == "auto" or c.settled is None:
-        return None
-    try:
-        return dim(int(stated))
-    except ValueError:
-        message = f'{c.path}{key} is {described(stated)}; an integer or "auto" is needed'
-        raise CheckpointError(message, c.path + key) from None
+    return None if c.attribute(key) == "auto" else c.optional(key)
 
 
 def convolution(c: Config, channels: Dim) -> Module:
@@ -128,35 +111,12 @@ def convolution(c: Config, channels: Dim) -> Module:
     return Conv(1, channels, kernel=(c.dim("conv_kernel"),), bias=c.flag("use_conv_bias"))
 
 
-# --- the configs -------------------------------------------------------------------------------
-
-
-def one_type(config: Settled, others: dict[str, Any]) -> None:
-    """All layers are of one type, as the class itself says."""
+@derived_defaults("MambaConfig")
+def inner_size(config: CompletedConfig, others: dict[str, Any]) -> None:
+    """Set `intermediate_size`, which configs of older versions do not have."""
     del others
-    config.values["layer_types"] = ["linear_attention" for _ in layers.layer_numbers(config)]
+    config.values["intermediate_size"] = int(config["expand"] * config["hidden_size"])
 
-
-def first(config: Settled, others: dict[str, Any]) -> None:
-    one_type(config, others)
-    width = config["expand"] * config["hidden_size"]
-    config.values["intermediate_size"] = int(width)
-
-
-def filled(config: Settled, others: dict[str, Any]) -> None:
-    """As wide as its heads are together."""
-    del others
-    keys = ("hidden_size", "expand", "num_heads", "head_dim")
-    D, expand, H, width = (config[key] for key in keys)
-    with config.working_with(*keys):
-        if D * expand != H * width:
-            inner, together = config.shown("hidden_size", "expand"), config.shown(*keys[2:])
-            reason = f"{inner} make {D * expand}, {together} make {H * width}"
-            config.refuse(f"{reason}: they have to be equal", *keys)
-
-
-config_rules("MambaConfig", first=first)
-config_rules("Mamba2Config", first=one_type, architecture=filled)
 
 heads(MAMBA, "Mamba", mamba_model, ForCausalLM=language_model("backbone.embeddings.weight"))
 heads(MAMBA2, "Mamba2", mamba2_model, ForCausalLM=language_model("backbone.embeddings.weight"))

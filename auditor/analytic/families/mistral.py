@@ -5,7 +5,7 @@ from functools import partial
 from auditor.analytic.blocks import Linear, Module, module
 from auditor.analytic.catalogue import Family
 from auditor.analytic.config import Config
-from auditor.analytic.config_classes import config_rules
+from auditor.analytic.config_classes import derived_defaults
 from auditor.analytic.families import _configs
 from auditor.analytic.families._decoder import (
     KEYS,
@@ -19,7 +19,6 @@ from auditor.analytic.families._decoder import (
     register,
 )
 from auditor.analytic.family import LoadingFacts, loads
-from auditor.analytic.parts import known_activation, scaled
 
 MISTRAL = Family(
     model_type="mistral",
@@ -30,12 +29,10 @@ MISTRAL = Family(
 
 
 def block(c: Config) -> Module:
-    width = either_head_dim(c)
-    return layer(c, self_attn=attention(c, width, scale=scaled(c, width)), mlp=gated_mlp(c))
+    return layer(c, self_attn=attention(c, either_head_dim(c)), mlp=gated_mlp(c))
 
 
-config_rules("MistralConfig", first=_configs.each(_configs.head_dim, _configs.key_value_heads))
-
+derived_defaults("MistralConfig")(_configs.head_dim)
 
 register(MISTRAL, "Mistral", decoder_of(block))
 
@@ -59,7 +56,6 @@ def sparse_mlp(c: Config) -> Module:
     return module(
         gate=Linear(c.dim("hidden_size"), E, bias=False),
         experts=experts(c, E, partial(expert, c)),
-        act_fn=known_activation(c),
     )
 
 
@@ -71,13 +67,11 @@ def expert(c: Config) -> Module:
 
 
 def mixtral_block(c: Config) -> Module:
-    width = either_head_dim(c)
-    self_attn = attention(c, width, scale=scaled(c, width))
+    self_attn = attention(c, either_head_dim(c))
     return layer(c, self_attn=self_attn, block_sparse_moe=sparse_mlp(c))
 
 
-config_rules("MixtralConfig", first=_configs.key_value_heads)
-
+derived_defaults("MixtralConfig")(_configs.key_value_heads)
 
 register(MIXTRAL, "Mixtral", decoder_of(mixtral_block))
 

@@ -1,7 +1,6 @@
 """ModernBERT, https://arxiv.org/abs/2412.13663: gated, rotary, and without most of the biases."""
 
-from typing import Any
-
+from auditor.analytic.activations import activation
 from auditor.analytic.blocks import (
     Embedding,
     LayerNorm,
@@ -14,10 +13,7 @@ from auditor.analytic.blocks import (
 )
 from auditor.analytic.catalogue import Family, architecture
 from auditor.analytic.config import Config
-from auditor.analytic.config_classes import Settled, config_rules, layers, rope
-from auditor.analytic.families._heads import Head, choice, dropped, heads, labelled
-from auditor.analytic.parts import activation, dropout, padding, shares
-from auditor.analytic.rotation import kinds_of_layers, plain_frequencies, rotation
+from auditor.analytic.families._heads import Head, choice, heads, labelled
 
 MODERNBERT = Family(
     model_type="modernbert",
@@ -39,14 +35,9 @@ def modernbert_model(c: Config) -> Module:
         lambda first: layer(c, first=first),
     )
     return module(
-        embeddings=module(
-            tok_embeddings=Embedding(V, c.dim("hidden_size"), padding=padding(c, V)),
-            norm=norm(c),
-            drop=dropout(c, "embedding_dropout"),
-        ),
+        embeddings=module(tok_embeddings=Embedding(V, c.dim("hidden_size")), norm=norm(c)),
         layers=layers,
         final_norm=norm(c),
-        rotary_emb=rotation(c, plain_frequencies, kinds=kinds_of_layers(c)),
     )
 
 
@@ -66,12 +57,9 @@ def layer(c: Config, *, first: bool) -> Module:
 
 def attention(c: Config) -> Module:
     D, H, bias = c.dim("hidden_size"), c.dim("num_attention_heads"), c.flag("attention_bias")
-    share = c.attribute("attention_dropout")
     return module(
-        heads=shares(c, D, H, scale="none"),
         Wqkv=Linear(D, 3 * H * D.floor(H), bias=bias),
         Wo=Linear(D, D, bias=bias),
-        out_drop=dropout(c, "attention_dropout") if share is None or share > 0 else None,
     )
 
 
@@ -80,7 +68,6 @@ def mlp(c: Config) -> Module:
     return module(
         Wi=Linear(D, 2 * F, bias=bias),
         act=activation(c, "hidden_activation"),
-        drop=dropout(c, "mlp_dropout"),
         Wo=Linear(F, D, bias=bias),
     )
 
@@ -109,32 +96,13 @@ def behind_dense(last: Head) -> Head:
     return head
 
 
-classified = dropped(labelled, "classifier_dropout")
-
-
-# --- the config --------------------------------------------------------------------------------
-
-_BASES = {"full_attention": "global_rope_theta", "sliding_attention": "local_rope_theta"}
-
-
-def first(config: Settled, others: dict[str, Any]) -> None:
-    every = others.get("global_attn_every_n_layers", 3)
-    layers.fill_layer_types(
-        config, lambda n: "sliding_attention" if n % every else "full_attention"
-    )
-
-
-rotation_of = rope.rope_by_layer_kind(_BASES, scaled=_BASES)
-
-config_rules("ModernBertConfig", first=first, rotation=rotation_of)
-
 heads(
     MODERNBERT,
     "ModernBertFor",
     modernbert_model,
     MaskedLM=behind_dense(language_modelling),
-    SequenceClassification=behind_dense(classified),
-    TokenClassification=behind_dense(classified),
-    QuestionAnswering=behind_dense(classified),
-    MultipleChoice=behind_dense(dropped(choice, "classifier_dropout")),
+    SequenceClassification=behind_dense(labelled),
+    TokenClassification=behind_dense(labelled),
+    QuestionAnswering=behind_dense(labelled),
+    MultipleChoice=behind_dense(choice),
 )

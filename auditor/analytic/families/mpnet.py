@@ -2,6 +2,7 @@
 
 from functools import partial
 
+from auditor.analytic.activations import activation
 from auditor.analytic.blocks import (
     Embedding,
     LayerNorm,
@@ -14,9 +15,8 @@ from auditor.analytic.catalogue import Family, architecture
 from auditor.analytic.config import Config
 from auditor.analytic.families._heads import choice, heads
 from auditor.analytic.families.bert import dense_output, embeddings, pooled
-from auditor.analytic.families.roberta import beside, layers_dropout
+from auditor.analytic.families.roberta import beside
 from auditor.analytic.family import LoadingFacts, loads
-from auditor.analytic.parts import activation, dropout, shares
 
 MPNET = Family(
     model_type="mpnet",
@@ -28,13 +28,11 @@ MPNET = Family(
     ),
 )
 
-_PADDING = 1  # of words and of places, whatever pad_token_id says
-
 
 def bare(c: Config) -> Module:
     H, buckets = c.dim("num_attention_heads"), c.dim("relative_attention_num_buckets")
     return module(
-        embeddings=embeddings(c, types=False, padded=True, row=_PADDING),
+        embeddings=embeddings(c, types=False),
         encoder=module(
             layer=repeat(c.dim("num_hidden_layers"), partial(layer, c)),
             relative_attention_bias=Embedding(buckets, H),
@@ -44,17 +42,10 @@ def bare(c: Config) -> Module:
 
 def layer(c: Config) -> Module:
     D, F, H = c.dim("hidden_size"), c.dim("intermediate_size"), c.dim("num_attention_heads")
-    width = H * D.floor(H)  # D again, where the heads share it evenly
+    width = H * D.floor(H)  # D again if the heads divide it
     return module(
         attention=module(
-            attn=module(
-                q=Linear(D, width),
-                k=Linear(D, width),
-                v=Linear(D, width),
-                o=Linear(D, D),
-                heads=shares(c, D, H, even=not c.has("embedding_size"), scale="none"),
-                dropout=dropout(c, "attention_probs_dropout_prob"),
-            ),
+            attn=module(q=Linear(D, width), k=Linear(D, width), v=Linear(D, width), o=Linear(D, D)),
             LayerNorm=LayerNorm(D),
         ),
         intermediate=module(dense=Linear(D, F), intermediate_act_fn=activation(c)),
@@ -67,7 +58,7 @@ def mpnet_model(c: Config, *, pooler: bool = True) -> Module:
     return Module((*bare(c).children, ("pooler", pooled(c)))) if pooler else bare(c)
 
 
-heads(MPNET, "MPNet", bare, **beside(MPNET.prefix, layers_dropout))
-heads(MPNET, "MPNet", mpnet_model, ForMultipleChoice=layers_dropout(choice))
+heads(MPNET, "MPNet", bare, **beside(MPNET.prefix))
+heads(MPNET, "MPNet", mpnet_model, ForMultipleChoice=choice)
 
 loads("mpnet", LoadingFacts(positions=True))

@@ -3,7 +3,7 @@
 from auditor.analytic.blocks import Linear, Module, RMSNorm, module
 from auditor.analytic.catalogue import Family
 from auditor.analytic.config import Config
-from auditor.analytic.config_classes import config_rules
+from auditor.analytic.config_classes import derived_defaults
 from auditor.analytic.families import _configs
 from auditor.analytic.families._decoder import (
     FUSED_EXPERTS,
@@ -19,7 +19,6 @@ from auditor.analytic.families._decoder import (
     register,
 )
 from auditor.analytic.family import LoadingFacts, loads
-from auditor.analytic.parts import known_activation, scaled
 
 OLMO2 = Family(
     model_type="olmo2",
@@ -40,7 +39,6 @@ def olmo2_attention(c: Config) -> Module:
         width,
         qkv_bias=bias,
         out_bias=bias,
-        scale=scaled(c, width),
         norms={
             "q_norm": RMSNorm(c.dim("num_attention_heads") * width),
             "k_norm": RMSNorm(key_value_heads(c) * width),
@@ -52,8 +50,7 @@ def block(c: Config) -> Module:
     return layer(c, norms=NORMS, self_attn=olmo2_attention(c), mlp=gated_mlp(c))
 
 
-config_rules("Olmo2Config", first=_configs.key_value_heads)
-
+derived_defaults("Olmo2Config", "OlmoeConfig")(_configs.key_value_heads)
 
 register(OLMO2, "Olmo2", decoder_of(block), heads=HEADS[:2])
 
@@ -81,7 +78,6 @@ def olmoe_attention(c: Config) -> Module:
         width,
         qkv_bias=bias,
         out_bias=bias,
-        scale=scaled(c, width),
         norms={"q_norm": RMSNorm(D), "k_norm": RMSNorm(keys)},
     )
 
@@ -91,12 +87,8 @@ def olmoe_block(c: Config) -> Module:
     mlp = module(
         gate=Linear(c.dim("hidden_size"), E, bias=False),
         experts=gated_experts(c, E),
-        act_fn=known_activation(c),
     )
     return layer(c, self_attn=olmoe_attention(c), mlp=mlp)
-
-
-config_rules("OlmoeConfig", first=_configs.key_value_heads)
 
 
 register(OLMOE, "Olmoe", decoder_of(olmoe_block), heads=HEADS[:1])

@@ -4,6 +4,7 @@ from functools import partial
 from types import MappingProxyType
 from typing import Any
 
+from auditor.analytic.activations import activation
 from auditor.analytic.blocks import (
     Embedding,
     LayerNorm,
@@ -15,10 +16,9 @@ from auditor.analytic.blocks import (
 )
 from auditor.analytic.catalogue import Family, architecture
 from auditor.analytic.config import Config
-from auditor.analytic.config_classes import Settled, config_rules
+from auditor.analytic.config_classes import CompletedConfig, derived_defaults
 from auditor.analytic.dims import Dim
 from auditor.analytic.families._heads import heads
-from auditor.analytic.parts import activation, padding, shares
 
 OPT = Family(
     model_type="opt",
@@ -42,7 +42,7 @@ def opt_model(c: Config) -> Module:
     final_norm = c.flag("do_layer_norm_before") and not c.flag("_remove_final_layer_norm")
     projected = W.value != D.value
     decoder = module(
-        embed_tokens=Embedding(V, W, padding=padding(c, V)),
+        embed_tokens=Embedding(V, W),
         embed_positions=Embedding(c.dim("max_position_embeddings") + PADDING, D),
         project_out=Linear(D, W, bias=False) if projected else None,
         project_in=Linear(W, D, bias=False) if projected else None,
@@ -74,9 +74,8 @@ def layer(c: Config) -> Module:
 
 
 def attention(c: Config) -> Module:
-    D, H, bias = c.dim("hidden_size"), c.dim("num_attention_heads"), c.flag("enable_bias")
+    D, bias = c.dim("hidden_size"), c.flag("enable_bias")
     return module(
-        heads=shares(c, D, H),
         k_proj=Linear(D, D, bias=bias),
         v_proj=Linear(D, D, bias=bias),
         q_proj=Linear(D, D, bias=bias),
@@ -98,13 +97,13 @@ def span(c: Config) -> Module:
     return module(qa_outputs=Linear(outer_width(c), 2))
 
 
-def first(config: Settled, others: dict[str, Any]) -> None:
+@derived_defaults("OPTConfig")
+def outer_size(config: CompletedConfig, others: dict[str, Any]) -> None:
+    """Set embeddings as wide as the layers, if the config has null."""
     del others
     if config["word_embed_proj_dim"] is None:
         config.set("word_embed_proj_dim", config["hidden_size"])
 
-
-config_rules("OPTConfig", first=first)
 
 heads(
     OPT,

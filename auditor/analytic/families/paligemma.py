@@ -1,15 +1,12 @@
 """PaliGemma, https://arxiv.org/abs/2407.07726: SigLIP before a Gemma, with one layer between."""
 
 from types import MappingProxyType
-from typing import Any
 
 from auditor.analytic.blocks import Linear, Module, module
 from auditor.analytic.catalogue import Family, architecture, base_model, completed_config
 from auditor.analytic.config import Config
-from auditor.analytic.config_classes import Settled, config_rules
 from auditor.analytic.families._vlm import LLAVA_MODEL_RENAMES, LLAVA_RENAMES, llava, llava_head
 from auditor.analytic.family import LoadingFacts, loads
-from auditor.analytic.parts import generates
 
 PALIGEMMA = Family(
     model_type="paligemma",
@@ -65,24 +62,8 @@ def for_conditional_generation(c: Config) -> Module:
     vision, text = parts(c)
     model = base_model(text)
     head = llava_head(text, model, tied=c.flag("tie_word_embeddings"))
-    return llava(base_model(vision), projector(c, vision), model, head, generates(c))
+    return llava(base_model(vision), projector(c, vision), model, head)
 
-
-def last(config: Settled, others: dict[str, Any]) -> None:
-    """What the language model is told of the images, which only Gemma's config has room for."""
-    del others
-    key, text, vision = "use_bidirectional_attention", *map(config.part, _TOWERS)
-    if text is not None and key not in text:
-        what = f"{config.path}text_config is of {text.kind.model_type}"
-        config.refuse(f"{what}, which has no {key}", "text_config.model_type")
-    if vision is not None:
-        with vision.working_with("image_size", "patch_size"):
-            _ = (vision["image_size"] // vision["patch_size"]) ** 2
-
-
-_TOWERS = ("text_config", "vision_config")
-
-config_rules("PaliGemmaConfig", last=last)
 
 loads(
     "paligemma",

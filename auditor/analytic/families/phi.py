@@ -5,10 +5,11 @@ The first is https://arxiv.org/abs/2306.11644.
 
 from functools import partial
 
+from auditor.analytic.activations import activation
 from auditor.analytic.blocks import Embedding, LayerNorm, Linear, Module, module, repeat
 from auditor.analytic.catalogue import Family, architecture
 from auditor.analytic.config import Config
-from auditor.analytic.config_classes import config_rules
+from auditor.analytic.config_classes import derived_defaults
 from auditor.analytic.families import _configs
 from auditor.analytic.families._decoder import (
     HEADS,
@@ -20,8 +21,6 @@ from auditor.analytic.families._decoder import (
     register,
 )
 from auditor.analytic.family import LoadingFacts, loads
-from auditor.analytic.parts import activation, dropout, groups, padding, scaled
-from auditor.analytic.rotation import rotation, turning
 
 PHI = Family(
     model_type="phi",
@@ -35,11 +34,9 @@ PHI = Family(
 def phi_model(c: Config) -> Module:
     D, V = c.dim("hidden_size"), c.dim("vocab_size")
     return module(
-        embed_tokens=Embedding(V, D, padding=padding(c, V)),
+        embed_tokens=Embedding(V, D),
         layers=repeat(c.dim("num_hidden_layers"), partial(block, c)),
         final_layernorm=LayerNorm(D),
-        rotary_emb=rotation(c),
-        embed_dropout=dropout(c, "embd_pdrop"),
     )
 
 
@@ -50,7 +47,6 @@ def block(c: Config) -> Module:
         norms=("input_layernorm",),
         self_attn=phi_attention(c),
         mlp=mlp(c),
-        resid_dropout=module(share=dropout(c, "resid_pdrop")),
     )
 
 
@@ -65,9 +61,6 @@ def phi_attention(c: Config) -> Module:
         dense=Linear(H * width, D),
         q_layernorm=norm,
         k_layernorm=norm,
-        groups=groups(c, H, K),
-        scale=scaled(c, width),
-        turning=turning(c, width.value),
     )
 
 
@@ -76,10 +69,7 @@ def mlp(c: Config) -> Module:
     return module(fc1=Linear(D, F), fc2=Linear(F, D), activation_fn=activation(c))
 
 
-config_rules(
-    "PhiConfig", first=_configs.each(_configs.key_value_heads, _configs.partly_turned(0.5))
-)
-
+derived_defaults("PhiConfig")(_configs.key_value_heads)
 
 register(PHI, "Phi", phi_model, heads=HEADS[1:3])
 

@@ -8,7 +8,7 @@ from msgspec.structs import replace
 from auditor.analytic.blocks import Module
 from auditor.analytic.catalogue import Family
 from auditor.analytic.config import Config
-from auditor.analytic.config_classes import config_rules
+from auditor.analytic.config_classes import derived_defaults
 from auditor.analytic.families import _configs
 from auditor.analytic.families._decoder import (
     KEYS,
@@ -20,7 +20,6 @@ from auditor.analytic.families._decoder import (
     register,
 )
 from auditor.analytic.family import LoadingFacts, loads
-from auditor.analytic.parts import scaled
 
 QWEN2 = Family(
     model_type="qwen2",
@@ -31,17 +30,11 @@ QWEN2 = Family(
 
 
 def block(c: Config) -> Module:
-    width = head_dim(c)
-    self_attn = attention(c, width, qkv_bias=True, scale=scaled(c, width))
+    self_attn = attention(c, head_dim(c), qkv_bias=True)
     return layer(c, self_attn=self_attn, mlp=gated_mlp(c))
 
 
-config_rules(
-    "Qwen2Config",
-    "Qwen3Config",
-    first=_configs.each(_configs.key_value_heads, _configs.windows_from_above),
-)
-
+derived_defaults("Qwen2Config", "Qwen3Config")(_configs.key_value_heads)
 
 register(QWEN2, "Qwen2", decoder_of(block), qa=replace(QWEN2, prefix="transformer"))
 
@@ -64,9 +57,7 @@ def qwen3_block(c: Config) -> Module:
     bias, width = c.flag("attention_bias"), head_dim(c)
     return layer(
         c,
-        self_attn=attention(
-            c, width, qkv_bias=bias, out_bias=bias, qk_norm=True, scale=scaled(c, width)
-        ),
+        self_attn=attention(c, width, qkv_bias=bias, out_bias=bias, qk_norm=True),
         mlp=gated_mlp(c),
     )
 

@@ -12,6 +12,7 @@ from typing import Any
 
 from msgspec.structs import replace
 
+from auditor.analytic.activations import activation
 from auditor.analytic.blocks import (
     Block,
     Conv,
@@ -25,16 +26,14 @@ from auditor.analytic.blocks import (
 )
 from auditor.analytic.catalogue import Builder, Family, architecture
 from auditor.analytic.config import Config
-from auditor.analytic.config_classes import Settled, config_rules, rope
-from auditor.analytic.config_classes.base import settled_beside
+from auditor.analytic.config_classes import CompletedConfig, derived_defaults
+from auditor.analytic.config_classes.completion import completed_beside
 from auditor.analytic.config_classes.declarations import of_name
 from auditor.analytic.dims import Dim
 from auditor.analytic.families import _configs
 from auditor.analytic.families._decoder import attention, decoder, gated_mlp, layer
 from auditor.analytic.families._vlm import lm_head
 from auditor.analytic.family import LoadingFacts, Renames, loads
-from auditor.analytic.parts import activation, generates, shares
-from auditor.analytic.rotation import axial_rotation
 
 TEXT = Family(
     model_type="qwen2_vl_text",
@@ -71,8 +70,8 @@ def register(family: Family, text: Family, vision: Family, visual: Builder) -> N
     def language(c: Config) -> Config:
         if c.states("text_config"):
             return c.nested("text_config", text)
-        # Its keys stand beside the others, and are settled as if they did not.
-        return replace(c, family=text, settled=c.settled.part(_TEXT) if c.settled else None)
+        # Its keys are among those of `c`, and completed as if they were in an object of their own.
+        return replace(c, family=text, completed=c.completed.part(_TEXT) if c.completed else None)
 
     @architecture(f"{stem}Model", family)
     def model(c: Config) -> Module:
@@ -87,48 +86,40 @@ def register(family: Family, text: Family, vision: Family, visual: Builder) -> N
             visual=visual(c.nested("vision_config", vision)),
             model=text_model(inner),
             lm_head=lm_head(inner, tied="model.embed_tokens.weight" if tied else None),
-            generation=generates(c),
         )
 
     architecture(f"{stem}TextModel", text)(text_model)
 
 
 def text_model(c: Config) -> Module:
-    """Qwen 2, with heads that share the width evenly."""
+    """Qwen 2, whose heads divide the width."""
     return decoder(c, partial(text_block, c))
 
 
 def text_block(c: Config) -> Module:
     D, H = c.dim("hidden_size"), c.dim("num_attention_heads")
-    self_attn = attention(c, D.floor(H), qkv_bias=True, scale=shares(c, D, H))
+    self_attn = attention(c, D.floor(H), qkv_bias=True)
     return layer(c, self_attn=self_attn, mlp=gated_mlp(c))
 
 
-def tower(  # noqa: PLR0913 - the options in which the relatives differ
+def tower(
     c: Config,
     width: Dim,
     *,
     norm: Callable[[Dim], Module],
     mlp: Callable[[], Module],
     bias: bool = False,
-    key: str = "hidden_size",
-) -> dict[str, Block | None]:
-    """Patches of a few frames each, in three axes, and the blocks of the tower.
-
-    `key`: that of its width.
-    """
+) -> dict[str, Block]:
+    """Patches of a few frames each, in three axes, and the blocks of the tower."""
 
     def block() -> Module:
-        heads = shares(c, width, c.dim("num_heads"), even=False)
-        qkv, proj = Linear(width, 3 * width), Linear(width, width)
-        attn = module(heads=heads, qkv=qkv, proj=proj)
+        attn = module(qkv=Linear(width, 3 * width), proj=Linear(width, width))
         return module(norm1=norm(width), norm2=norm(width), attn=attn, mlp=mlp())
 
     kernel = (c.dim("temporal_patch_size"), c.dim("patch_size"), c.dim("patch_size"))
     patches = Conv(c.dim("in_channels"), width, kernel, bias=bias)
     return {
         "patch_embed": module(proj=patches),
-        "rotary_pos_emb": axial_rotation(c, key),
         "blocks": repeat(c.dim("depth"), block),
     }
 
@@ -145,7 +136,7 @@ def merger(norm: Module, wide: Dim, out: Dim) -> Module:
 def visual(c: Config) -> Module:
     D = c.dim("embed_dim")
     return module(
-        **tower(c, D, norm=LayerNorm, mlp=partial(vision_mlp, c), key="embed_dim"),
+        **tower(c, D, norm=LayerNorm, mlp=partial(vision_mlp, c)),
         merger=merger(LayerNorm(D), merged(c, D), c.dim("hidden_size")),
     )
 
@@ -158,47 +149,22 @@ def vision_mlp(c: Config) -> Module:
 # --- the configs -------------------------------------------------------------------------------
 
 
-def multimodal(config: Settled, others: dict[str, Any]) -> None:
-    """Older settings, which turn by time, height and width, are the usual ones today."""
-    scaling = others.pop("rope_scaling", None)
-    if not rope.set_rope_parameters(config, scaling or config[rope.KEY] or {}):
-        return
-    parameters = config[rope.KEY]
-    parameters.setdefault("rope_theta", others.pop("rope_theta", config.kind.theta))
-    if parameters.get("rope_type", parameters.get("type")) == "mrope":
-        parameters["rope_type"] = "default"
-    rope.standardize_rope(config)
-
-
 _TEXT = "text_config"
 
 
-def gather(config: Settled, others: dict[str, Any]) -> None:
-    """Where the language model has no config of its own, its keys stand beside it."""
+@derived_defaults("Qwen2VLConfig", "Qwen2_5_VLConfig")
+def gather(config: CompletedConfig, others: dict[str, Any]) -> None:
+    """Complete the language model from the outer keys, if it has no config of its own."""
     if config[_TEXT] is not None:
         return
     kind = of_name(config.kind.parts[_TEXT].class_name or "")
-    known = set(kind.fields) if kind else set()
-    known |= {"rope_parameters", "rope_scaling", "rope_theta"}
+    known = kind.fields if kind else {}
     stated = {key: others.pop(key) for key in list(others) if key in known}
-    config.values[_TEXT] = settled_beside(config, _TEXT, stated)
+    config.values[_TEXT] = completed_beside(config, _TEXT, stated)
 
 
-def tie(config: Settled, others: dict[str, Any]) -> None:
-    """The head is tied, too, where the language model's own config says so."""
-    del others
-    text = config.part(_TEXT)
-    if text is not None and not config["tie_word_embeddings"] and text.get("tie_word_embeddings"):
-        config.set("tie_word_embeddings", True)  # noqa: FBT003 - a value of the config
+derived_defaults("Qwen2VLTextConfig", "Qwen2_5_VLTextConfig")(_configs.key_value_heads)
 
-
-config_rules("Qwen2VLConfig", "Qwen2_5_VLConfig", first=gather, last=tie)
-config_rules(
-    "Qwen2VLTextConfig",
-    "Qwen2_5_VLTextConfig",
-    first=_configs.each(_configs.key_value_heads, _configs.windows_from_above),
-    rotation=multimodal,
-)
 
 register(QWEN2_VL, TEXT, VISION, visual)
 

@@ -7,7 +7,6 @@ JevForDecision, which transformers lists for this type, is built from a config o
 from collections.abc import Callable
 from functools import partial
 from types import MappingProxyType
-from typing import Any
 
 from msgspec.structs import replace
 
@@ -24,8 +23,7 @@ from auditor.analytic.blocks import (
 )
 from auditor.analytic.catalogue import Builder, Family, architecture
 from auditor.analytic.config import Config
-from auditor.analytic.config_classes import Settled, config_rules
-from auditor.analytic.families import _configs, qwen3_vl
+from auditor.analytic.families import qwen3_vl
 from auditor.analytic.families._decoder import (
     FUSED_EXPERTS,
     KEYS,
@@ -40,8 +38,6 @@ from auditor.analytic.families._vlm import lm_head
 from auditor.analytic.families.qwen2_vl import tower
 from auditor.analytic.families.qwen_moe import QWEN2_MOE, shared_and_sparse_mlp
 from auditor.analytic.family import LoadingFacts, Renames, loads
-from auditor.analytic.parts import depthwise, generates, scaled
-from auditor.analytic.rotation import partial_frequencies
 from auditor.errors import CheckpointError
 
 
@@ -59,8 +55,8 @@ def text_layer(c: Config, kind: str, mlp: Callable[[], Module]) -> Module:
 def full_attention(c: Config) -> Module:
     """Qwen 3's, but that a query brings a gate for what comes out of its head."""
     D, H, width = c.dim("hidden_size"), c.dim("num_attention_heads"), head_dim(c)
-    bias, scale = c.flag("attention_bias"), scaled(c, width)
-    heads = attention(c, width, qkv_bias=bias, out_bias=bias, qk_norm=True, scale=scale)
+    bias = c.flag("attention_bias")
+    heads = attention(c, width, qkv_bias=bias, out_bias=bias, qk_norm=True)
     return module(**{**dict(heads.children), "q_proj": Linear(D, 2 * H * width, bias=bias)})
 
 
@@ -74,7 +70,6 @@ def delta_net(c: Config) -> Module:
     values = heads * width
     qkv = 2 * c.dim("linear_num_key_heads") * c.dim("linear_key_head_dim") + values
     return module(
-        groups=depthwise(c, qkv),
         dt_bias=Param((heads,)),
         A_log=Param((heads,)),
         conv1d=module(weight=Param((qkv, 1, c.dim("linear_conv_kernel_dim")))),
@@ -101,7 +96,7 @@ def text_model(c: Config, mlp: Callable[[], Module], others: str = "full_attenti
     types = [one if one in known else others for one in layer_types(c, kind)]
     count = c.dim("num_hidden_layers")
     layers = stack(count, types.__getitem__, lambda kind: text_layer(c, kind, mlp))
-    return decoder(c, layers, turns=partial_frequencies)
+    return decoder(c, layers)
 
 
 def visual(c: Config) -> Module:
@@ -143,20 +138,13 @@ def register(
             "model.language_model.embed_tokens.weight",
         )
         head = lm_head(inner, tied=embeddings if c.flag("tie_word_embeddings") else None)
-        return module(model=model(c), lm_head=head, **drafters(inner), generation=generates(c))
+        return module(model=model(c), lm_head=head, **drafters(inner))
 
     def drafters(c: Config) -> dict[str, Extra]:
         return drafting_aside(c, partial(text_layer, c, "full_attention", partial(mlp, c)))
 
     return model
 
-
-def first(config: Settled, others: dict[str, Any]) -> None:
-    _configs.partly_turned(0.25)(config, others)
-    _configs.every(4, "full_attention_interval", "linear_attention")(config, others)
-
-
-config_rules("Qwen3_5TextConfig", "Qwen3_5MoeTextConfig", first=first)
 
 TEXT_RENAMES: Renames = ((r"^model\.language_model\.(.+)", r"model.\1"),)
 

@@ -8,10 +8,11 @@ from types import MappingProxyType
 
 from msgspec.structs import replace
 
+from auditor.analytic.activations import activation
 from auditor.analytic.blocks import Embedding, LayerNorm, Linear, Module, module, repeat
 from auditor.analytic.catalogue import Family, architecture
 from auditor.analytic.config import Config
-from auditor.analytic.config_classes import config_rules
+from auditor.analytic.config_classes import derived_defaults
 from auditor.analytic.dims import Dim, dim
 from auditor.analytic.families import _configs
 from auditor.analytic.families._vlm import lm_head
@@ -19,7 +20,6 @@ from auditor.analytic.families.qwen import QWEN3, qwen3_model
 from auditor.analytic.families.qwen2_vl import QWEN2_5_VL_VISION as OLDER
 from auditor.analytic.families.qwen2_vl import merged, tower
 from auditor.analytic.family import LoadingFacts, loads
-from auditor.analytic.parts import activation, generates
 
 TEXT = replace(
     QWEN3,
@@ -42,6 +42,9 @@ QWEN3_VL = Family(
 )
 
 
+derived_defaults("Qwen3VLTextConfig")(_configs.key_value_heads)
+
+
 @architecture("Qwen3VLModel", QWEN3_VL)
 def qwen3_vl_model(c: Config) -> Module:
     return module(
@@ -54,7 +57,7 @@ def qwen3_vl_model(c: Config) -> Module:
 def for_conditional_generation(c: Config) -> Module:
     tied = "model.language_model.embed_tokens.weight" if c.flag("tie_word_embeddings") else None
     head = lm_head(c.nested("text_config", TEXT), tied=tied)
-    return module(model=qwen3_vl_model(c), lm_head=head, generation=generates(c))
+    return module(model=qwen3_vl_model(c), lm_head=head)
 
 
 architecture("Qwen3VLTextModel", TEXT)(qwen3_model)
@@ -75,9 +78,6 @@ def visual(c: Config) -> Module:
 def vision_mlp(c: Config) -> Module:
     D, F = c.dim("hidden_size"), c.dim("intermediate_size")
     return module(linear_fc1=Linear(D, F), linear_fc2=Linear(F, D), act_fn=activation(c))
-
-
-config_rules("Qwen3VLTextConfig", first=_configs.key_value_heads)
 
 
 def merger(c: Config, norm: Module) -> Module:

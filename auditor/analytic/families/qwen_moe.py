@@ -2,15 +2,12 @@
 
 from collections.abc import Callable
 from types import MappingProxyType
-from typing import Any
 
 from msgspec.structs import replace
 
 from auditor.analytic.blocks import Linear, Module, Repeat, Stack, module, stack
 from auditor.analytic.catalogue import Family
 from auditor.analytic.config import Config
-from auditor.analytic.config_classes import Settled, config_rules, layers
-from auditor.analytic.families import _configs
 from auditor.analytic.families._decoder import (
     FUSED_EXPERTS,
     KEYS,
@@ -23,7 +20,6 @@ from auditor.analytic.families._decoder import (
     register,
 )
 from auditor.analytic.family import LoadingFacts, loads
-from auditor.analytic.parts import known_activation, scaled
 from auditor.errors import CheckpointError
 
 QWEN2_MOE = Family(
@@ -68,7 +64,6 @@ def shared_and_sparse_mlp(c: Config) -> Module:
         experts=gated_experts(c, E, width=c.dim("moe_intermediate_size")),
         shared_expert=gated_mlp(c, width=c.dim("shared_expert_intermediate_size")),
         shared_expert_gate=Linear(D, 1, bias=False),
-        act_fn=known_activation(c),
     )
 
 
@@ -77,25 +72,7 @@ def qwen2_moe_model(c: Config) -> Module:
 
 
 def biased_attention(c: Config) -> Module:
-    width = head_dim(c)
-    return attention(c, width, qkv_bias=c.flag("qkv_bias"), scale=scaled(c, width))
-
-
-def first(config: Settled, others: dict[str, Any]) -> None:
-    """Windows, where they are used, are those of every other layer below `max_window_layers`."""
-    del others
-    if config["mlp_only_layers"] is None:
-        config.set("mlp_only_layers", [])
-    used, last = config["use_sliding_window"], config["max_window_layers"]
-    if not used:
-        config.set("sliding_window", 0)
-    sliding = _configs.SLIDING
-    layers.fill_layer_types(
-        config, lambda n: sliding if (n + 1) % 2 and n < last and used else _configs.FULL
-    )
-
-
-config_rules("Qwen2MoeConfig", first=first)
+    return attention(c, head_dim(c), qkv_bias=c.flag("qkv_bias"))
 
 
 register(QWEN2_MOE, "Qwen2Moe", qwen2_moe_model)
@@ -124,7 +101,6 @@ def sparse_mlp(c: Config) -> Module:
     return module(
         gate=Linear(c.dim("hidden_size"), E, bias=False),
         experts=gated_experts(c, E, width=c.dim("moe_intermediate_size")),
-        act_fn=known_activation(c),
     )
 
 
@@ -134,18 +110,7 @@ def qwen3_moe_model(c: Config) -> Module:
 
 def normed_attention(c: Config) -> Module:
     bias, width = c.flag("attention_bias"), head_dim(c)
-    return attention(c, width, qkv_bias=bias, out_bias=bias, qk_norm=True, scale=scaled(c, width))
-
-
-def qwen3_moe_first(config: Settled, others: dict[str, Any]) -> None:
-    del others
-    if not config["use_sliding_window"]:
-        config.set("sliding_window", None)
-    if config["mlp_only_layers"] is None:
-        config.set("mlp_only_layers", [])
-
-
-config_rules("Qwen3MoeConfig", first=qwen3_moe_first)
+    return attention(c, width, qkv_bias=bias, out_bias=bias, qk_norm=True)
 
 
 register(QWEN3_MOE, "Qwen3Moe", qwen3_moe_model, qa=replace(QWEN3_MOE, prefix="transformer"))

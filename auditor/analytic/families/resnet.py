@@ -2,8 +2,8 @@
 
 from collections.abc import Callable
 from types import MappingProxyType
-from typing import Any
 
+from auditor.analytic.activations import activation
 from auditor.analytic.blocks import (
     BatchNorm,
     Conv,
@@ -16,11 +16,9 @@ from auditor.analytic.blocks import (
 )
 from auditor.analytic.catalogue import Family, architecture
 from auditor.analytic.config import Config
-from auditor.analytic.config_classes import Settled, config_rules
-from auditor.analytic.config_classes.layers import stages_by_depths
 from auditor.analytic.dims import Dim, dim
 from auditor.analytic.families._vision import by_stage, classifier
-from auditor.analytic.parts import activation
+from auditor.errors import CheckpointError
 from auditor.messages import described
 
 RESNET = Family(
@@ -73,7 +71,11 @@ def stage(c: Config, number: int, norm: Norm) -> Repeat | Stack:
 
 
 def layer(c: Config, before: Dim, width: Dim, norm: Norm) -> Module:
-    if c.text("layer_type") != "bottleneck":
+    kind = c.text("layer_type")
+    if kind not in ("basic", "bottleneck"):
+        what = f"{c.path}layer_type is {described(kind)}"
+        raise CheckpointError(f'{what}, expected "basic" or "bottleneck"', f"{c.path}layer_type")
+    if kind == "basic":
         return sequential(convolution(before, width, 3, norm), convolution(width, width, 3, norm))
     inner = width.floor(4)
     return sequential(
@@ -87,13 +89,3 @@ def layer(c: Config, before: Dim, width: Dim, norm: Norm) -> Module:
 def for_image_classification(c: Config) -> Module:
     head = sequential(None, classifier(c, by_stage(c, "hidden_sizes")[-1]))
     return module(resnet=resnet_model(c), classifier=head)
-
-
-def known_layers(config: Settled, others: dict[str, Any]) -> None:
-    del others
-    if config["layer_type"] not in config.get("layer_types", ("basic", "bottleneck")):
-        what = f"{config.named('layer_type')} is {described(config['layer_type'])}"
-        config.refuse(f'{what}, expected "basic" or "bottleneck"', "layer_type")
-
-
-config_rules("ResNetConfig", first=stages_by_depths, layer_types=known_layers)

@@ -3,8 +3,7 @@
 BERT's tensors, and places that are counted from behind the padding: 514 of them for 512 tokens.
 """
 
-from collections.abc import Callable, Mapping
-from functools import partial
+from collections.abc import Mapping
 
 from msgspec.structs import replace
 
@@ -16,11 +15,10 @@ from auditor.analytic.families._heads import (
     answers,
     choice,
     dense_labelled,
-    dropped,
     heads,
     labelled,
 )
-from auditor.analytic.families.bert import BERT, bert_model, own_dropout
+from auditor.analytic.families.bert import BERT, bare, bert_model
 from auditor.analytic.family import LoadingFacts, loads
 
 ROBERTA = Family(
@@ -55,29 +53,21 @@ def lm_head(prefix: str, *, decoder_bias: bool = True) -> Head:
     return head
 
 
-def beside(prefix: str, drop: Callable[[Head], Head]) -> Mapping[str, Head]:
-    """The heads of RoBERTa and MPNet on a model without a pooler; `drop`: behind their dropout."""
+def beside(prefix: str) -> Mapping[str, Head]:
+    """The heads of RoBERTa and MPNet on a model without a pooler."""
     return {
         "ForMaskedLM": lm_head(prefix),
-        "ForSequenceClassification": drop(dense_labelled),
-        "ForTokenClassification": drop(labelled),
+        "ForSequenceClassification": dense_labelled,
+        "ForTokenClassification": labelled,
         "ForQuestionAnswering": answers,
     }
 
 
-def layers_dropout(head: Head) -> Head:
-    """The head behind the dropout that the layers have."""
-    return dropped(head, "hidden_dropout_prob")
-
-
-roberta_model = partial(bert_model, padded=True)
-bare = partial(roberta_model, pooler=False)
-
 for family, stem in ((ROBERTA, "Roberta"), (XLM_ROBERTA, "XLMRoberta"), (CAMEMBERT, "Camembert")):
-    own = beside(family.prefix, own_dropout)
-    architecture(family.base, family)(roberta_model)
+    own = beside(family.prefix)
+    architecture(family.base, family)(bert_model)
     heads(family, stem, bare, ForCausalLM=lm_head(family.prefix), **own)
-    heads(family, stem, roberta_model, ForMultipleChoice=layers_dropout(choice))
+    heads(family, stem, bert_model, ForMultipleChoice=choice)
 
 loads("camembert", LoadingFacts(positions=True))
 loads("roberta", LoadingFacts(positions=True))

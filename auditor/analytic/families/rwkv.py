@@ -6,9 +6,8 @@ from typing import Any
 from auditor.analytic.blocks import Embedding, LayerNorm, Linear, Module, Param, module, stack
 from auditor.analytic.catalogue import Family, architecture
 from auditor.analytic.config import Config
-from auditor.analytic.config_classes import Settled, config_rules
+from auditor.analytic.config_classes import CompletedConfig, derived_defaults
 from auditor.analytic.families._heads import heads, language_model
-from auditor.analytic.parts import generates
 
 RWKV = Family(
     model_type="rwkv",
@@ -71,12 +70,9 @@ def feed_forward(c: Config) -> Module:
     )
 
 
-def head(c: Config) -> Module:
-    output = language_model("rwkv.embeddings.weight", name="head")(c)
-    return module(generation=generates(c), **dict(output.children))
-
-
-def first(config: Settled, others: dict[str, Any]) -> None:
+@derived_defaults("RwkvConfig")
+def inner_sizes(config: CompletedConfig, others: dict[str, Any]) -> None:
+    """Set two sizes that depend on the width, if the config has null."""
     del others
     if config["attention_hidden_size"] is None:
         config.set("attention_hidden_size", config["hidden_size"])
@@ -84,6 +80,9 @@ def first(config: Settled, others: dict[str, Any]) -> None:
         config.set("intermediate_size", 4 * config["hidden_size"])
 
 
-config_rules("RwkvConfig", first=first)
-
-heads(RWKV, "Rwkv", rwkv_model, ForCausalLM=head)
+heads(
+    RWKV,
+    "Rwkv",
+    rwkv_model,
+    ForCausalLM=language_model("rwkv.embeddings.weight", name="head"),
+)

@@ -4,6 +4,7 @@ from functools import partial
 from types import MappingProxyType
 from typing import Any
 
+from auditor.analytic.activations import activation
 from auditor.analytic.blocks import (
     Conv,
     ConvTranspose,
@@ -20,10 +21,9 @@ from auditor.analytic.blocks import (
 )
 from auditor.analytic.catalogue import Family, architecture
 from auditor.analytic.config import Config
-from auditor.analytic.config_classes import Settled, config_rules
+from auditor.analytic.config_classes import CompletedConfig, derived_defaults
 from auditor.analytic.dims import Dim, dim
-from auditor.analytic.families._vision import patches, projection
-from auditor.analytic.parts import activation, shares
+from auditor.analytic.families._vision import projection
 
 SAM = Family(
     model_type="sam",
@@ -117,9 +117,9 @@ def two_way_layer(c: Config) -> Module:
 
 
 def attention(c: Config, inner: Dim) -> Module:
-    D, H = c.dim("hidden_size"), c.dim("num_attention_heads")
+    D = c.dim("hidden_size")
     towards = {name: Linear(D, inner) for name in ("q_proj", "k_proj", "v_proj")}
-    return module(heads=shares(c, inner, H), **towards, out_proj=Linear(inner, D))
+    return module(**towards, out_proj=Linear(inner, D))
 
 
 def head(inputs: Dim, hidden: Dim, outputs: Dim, depth: Dim) -> Module:
@@ -131,16 +131,6 @@ def head(inputs: Dim, hidden: Dim, outputs: Dim, depth: Dim) -> Module:
         proj_out=Linear(hidden, outputs),
         layers=repeat(between, lambda: Linear(hidden, hidden)),
     )
-
-
-def first(config: Settled, others: dict[str, Any]) -> None:
-    del others
-    keys = ("image_size", "patch_size")
-    with config.working_with(*keys):
-        config.values["image_embedding_size"] = config[keys[0]] // config[keys[1]]
-
-
-config_rules("SamPromptEncoderConfig", first=first)
 
 
 # --- SAM's image encoder --------------------------------------------------------------------------
@@ -176,7 +166,7 @@ def vision_encoder(c: Config) -> Module:
 
     return module(
         pos_embed=Param((1, side(), side(), D)) if c.flag("use_abs_pos") else None,
-        patch_embed=patch_embedding(c, D),
+        patch_embed=module(projection=projection(c, D)),
         layers=stack(c.dim("num_hidden_layers"), lambda number: number in whole, layer),
         neck=module(
             conv1=Conv(D, O, kernel=(1, 1), bias=False),
@@ -191,11 +181,6 @@ def patches_of_a_side(c: Config) -> Dim:
     return c.dim("image_size").floor(c.dim("patch_size"))
 
 
-def patch_embedding(c: Config, width: Dim) -> Module:
-    _ = patches(c)  # which are counted, whatever comes of it
-    return module(projection=projection(c, width))
-
-
 def vision_layer(c: Config, side: Dim) -> Module:
     D, H = c.dim("hidden_size"), c.dim("num_attention_heads")
     distances = Param((2 * side - 1, D.floor(H)))
@@ -203,7 +188,6 @@ def vision_layer(c: Config, side: Dim) -> Module:
     return module(
         layer_norm1=LayerNorm(D),
         attn=module(
-            heads=shares(c, D, H, even=False),
             rel_pos_h=distances if relative else None,
             rel_pos_w=distances if relative else None,
             qkv=Linear(D, 3 * D, bias=c.flag("qkv_bias")),
@@ -218,12 +202,9 @@ def mlp(c: Config, width: Dim, inner: Dim) -> Module:
     return module(lin1=Linear(width, inner), lin2=Linear(inner, width), act=activation(c))
 
 
-def sam_vision_first(config: Settled, others: dict[str, Any]) -> None:
+@derived_defaults("SamVisionConfig")
+def inner_size(config: CompletedConfig, others: dict[str, Any]) -> None:
+    """Set the width of the feed-forward, if the config has null."""
     del others
-    with config.working_with("hidden_size", "mlp_ratio"):
-        if config["mlp_dim"] is None:
-            config.set("mlp_dim", int(config["hidden_size"] * config["mlp_ratio"]))
-    config.values["scale"] = config["hidden_size"] // 2
-
-
-config_rules("SamVisionConfig", first=sam_vision_first)
+    if config["mlp_dim"] is None:
+        config.set("mlp_dim", int(config["hidden_size"] * config["mlp_ratio"]))

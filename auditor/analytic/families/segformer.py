@@ -3,6 +3,7 @@
 from functools import partial
 from types import MappingProxyType
 
+from auditor.analytic.activations import activation
 from auditor.analytic.blocks import (
     BatchNorm,
     Conv,
@@ -16,9 +17,8 @@ from auditor.analytic.blocks import (
 from auditor.analytic.catalogue import Family, architecture
 from auditor.analytic.config import Config
 from auditor.analytic.dims import Dim
-from auditor.analytic.families._vision import by_stage, dropped_paths
+from auditor.analytic.families._vision import by_stage
 from auditor.analytic.family import LoadingFacts, Renames, loads
-from auditor.analytic.parts import activation, depthwise, dropout, shares
 
 SEGFORMER = Family(
     model_type="segformer",
@@ -42,7 +42,6 @@ SEGFORMER = Family(
 @architecture("SegformerModel", SEGFORMER)
 def segformer_model(c: Config) -> Module:
     count = max(c.integer("num_encoder_blocks"), 0)
-    _ = by_stage(c, "strides", count)
     widths = by_stage(c, "hidden_sizes", count)[:count]
     befores = (c.dim("num_channels"), *widths)
     kernels, counts = by_stage(c, "patch_sizes", count), by_stage(c, "depths", count)
@@ -56,7 +55,6 @@ def segformer_model(c: Config) -> Module:
                 )
             ),
             layer_norm=sequential(*map(LayerNorm, widths)),
-            drop_path=dropped_paths(c),
         )
     )
 
@@ -79,18 +77,17 @@ def attention(c: Config, width: Dim, stage: int) -> Module:
     """Keys and values come from a sequence that a convolution shortens, in most stages."""
     H = by_stage(c, "num_attention_heads", stage + 1)[stage]
     ratio = by_stage(c, "sr_ratios", stage + 1)[stage]
-    inner = H * width.floor(H)  # the width again, where the heads share it evenly
+    inner = H * width.floor(H)  # the width again if the heads divide it
     shortened = ratio.value > 1
     return module(
         self=module(
-            heads=shares(c, width, H, even=False),
             query=Linear(width, inner),
             key=Linear(width, inner),
             value=Linear(width, inner),
             sr=Conv(width, width, kernel=(ratio, ratio)) if shortened else None,
             layer_norm=LayerNorm(width) if shortened else None,
         ),
-        output=module(dense=Linear(inner, width), dropout=dropout(c, "hidden_dropout_prob")),
+        output=module(dense=Linear(inner, width)),
     )
 
 
@@ -98,9 +95,7 @@ def feed_forward(c: Config, width: Dim, stage: int) -> Module:
     inner = width * by_stage(c, "mlp_ratios", stage + 1)[stage].value
     return module(
         dense1=Linear(width, inner),
-        groups=depthwise(c, inner),
         activation_fn=activation(c),
-        dropout=dropout(c, "hidden_dropout_prob"),
         dwconv=module(dwconv=Conv(inner, inner, kernel=(3, 3), groups=inner)),
         dense2=Linear(inner, width),
     )
@@ -121,7 +116,6 @@ def for_semantic_segmentation(c: Config) -> Module:
         linear_c=sequential(*(module(proj=Linear(width, D)) for width in widths)),
         linear_fuse=Conv(count * D, D, kernel=(1, 1), bias=False),
         batch_norm=BatchNorm(D),
-        dropout=dropout(c, "classifier_dropout_prob"),
         classifier=Conv(D, c.num_labels, kernel=(1, 1)),
     )
     return module(segformer=segformer_model(c), decode_head=head)

@@ -9,13 +9,11 @@ from auditor.analytic.blocks import (
     Linear,
     Module,
     Param,
-    Unbuildable,
     module,
 )
 from auditor.analytic.catalogue import Family, architecture
 from auditor.analytic.config import Config
-from auditor.analytic.config_classes import Settled, config_rules
-from auditor.analytic.dims import Dim
+from auditor.analytic.config_classes import CompletedConfig, derived_defaults
 from auditor.analytic.families._towers import (
     classifier,
     encoder,
@@ -24,7 +22,6 @@ from auditor.analytic.families._towers import (
     patches,
     text_embeddings,
 )
-from auditor.analytic.parts import refused, shares
 
 TEXT = Family(
     model_type="siglip_text_model",
@@ -72,7 +69,7 @@ def text_model(c: Config) -> Module:
     D = c.dim("hidden_size")
     return module(
         embeddings=text_embeddings(c),
-        encoder=encoder(c, even=True),
+        encoder=encoder(c),
         final_layer_norm=LayerNorm(D),
         head=Linear(D, c.optional("projection_size") or D),
     )
@@ -86,7 +83,7 @@ def vision_model(c: Config) -> Module:
             patch_embedding=Conv(c.dim("num_channels"), D, kernel=(P, P)),
             position_embedding=Embedding(patches(c), D),
         ),
-        encoder=encoder(c, even=True),
+        encoder=encoder(c),
         post_layernorm=LayerNorm(D),
         head=pooling_head(c) if c.flag("vision_use_head") else None,
     )
@@ -94,9 +91,8 @@ def vision_model(c: Config) -> Module:
 
 def pooling_head(c: Config) -> Module:
     """One learned question to all patches, by torch's own attention with its fused weights."""
-    D, H = c.dim("hidden_size"), c.dim("num_attention_heads")
+    D = c.dim("hidden_size")
     return module(
-        heads=shares(c, D, H, scale="none") or some_heads(c, D, H),
         probe=Param((1, 1, D)),
         attention=module(
             in_proj_weight=Param((3 * D, D)), in_proj_bias=Param((3 * D,)), out_proj=Linear(D, D)
@@ -106,20 +102,12 @@ def pooling_head(c: Config) -> Module:
     )
 
 
-def some_heads(c: Config, width: Dim, by: Dim) -> Unbuildable | None:
-    """What torch's own attention asks for."""
-    if c.settled is None or (width.value > 0 and by.value > 0):
-        return None
-    reason = f"{width.named} and {by.named}: attention needs one of each at least"
-    return refused(c, reason, "hidden_size", "num_attention_heads")
-
-
-def first(config: Settled, others: dict[str, Any]) -> None:
+@derived_defaults("SiglipTextConfig")
+def projection_width(config: CompletedConfig, others: dict[str, Any]) -> None:
+    """Set a projection as wide as the model, if the config has null."""
     del others
     if config["projection_size"] is None:
         config.set("projection_size", config["hidden_size"])
 
-
-config_rules("SiglipTextConfig", first=first)
 
 load_two_towers("siglip", "Siglip")

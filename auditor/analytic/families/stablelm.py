@@ -5,8 +5,6 @@ from functools import partial
 from auditor.analytic.blocks import LayerNorm, Module, module, repeat
 from auditor.analytic.catalogue import Family
 from auditor.analytic.config import Config
-from auditor.analytic.config_classes import config_rules
-from auditor.analytic.families import _configs
 from auditor.analytic.families._decoder import (
     HEADS,
     KEYS,
@@ -18,8 +16,6 @@ from auditor.analytic.families._decoder import (
     register,
 )
 from auditor.analytic.family import LoadingFacts, loads
-from auditor.analytic.parts import dropout, shares
-from auditor.analytic.rotation import partial_frequencies
 
 STABLELM = Family(
     model_type="stablelm",
@@ -40,8 +36,7 @@ def stablelm_attention(c: Config) -> Module:
             "q_layernorm": module(norms=repeat(H, norm)),
             "k_layernorm": module(norms=repeat(key_value_heads(c), norm)),
         }
-    shared = shares(c, D, H)
-    return attention(c, width, qkv_bias=c.flag("use_qkv_bias"), norms=norms, scale=shared)
+    return attention(c, width, qkv_bias=c.flag("use_qkv_bias"), norms=norms)
 
 
 def block(c: Config) -> Module:
@@ -52,18 +47,9 @@ def block(c: Config) -> Module:
         norms=("input_layernorm", *(() if parallel else ("post_attention_layernorm",))),
         self_attn=stablelm_attention(c),
         mlp=gated_mlp(c),
-        dropout=module(share=dropout(c, "hidden_dropout")),
     )
 
 
-config_rules("StableLmConfig", first=_configs.partly_turned(0.25))
-
-
-register(
-    STABLELM,
-    "StableLm",
-    decoder_of(block, norm=LayerNorm, turns=partial_frequencies),
-    heads=HEADS[:3],
-)
+register(STABLELM, "StableLm", decoder_of(block, norm=LayerNorm), heads=HEADS[:3])
 
 loads("stablelm", LoadingFacts(rotary=True))

@@ -1,5 +1,6 @@
 """StarCoder 2, https://arxiv.org/abs/2402.19173: layer norms, and biases everywhere."""
 
+from auditor.analytic.activations import activation
 from auditor.analytic.blocks import LayerNorm, Linear, Module, module
 from auditor.analytic.catalogue import Family
 from auditor.analytic.config import Config
@@ -13,7 +14,6 @@ from auditor.analytic.families._decoder import (
     register,
 )
 from auditor.analytic.family import LoadingFacts, loads
-from auditor.analytic.parts import activation, scaled
 
 STARCODER2 = Family(
     model_type="starcoder2",
@@ -34,7 +34,7 @@ def block(c: Config) -> Module:
     return layer(
         c,
         norm=LayerNorm,
-        self_attn=attention(c, width, qkv_bias=bias, out_bias=bias, scale=scaled(c, width)),
+        self_attn=attention(c, width, qkv_bias=bias, out_bias=bias),
         mlp=mlp(c, bias=bias),
     )
 

@@ -2,8 +2,8 @@
 
 from functools import partial
 from types import MappingProxyType
-from typing import Any
 
+from auditor.analytic.activations import activation
 from auditor.analytic.blocks import (
     LayerNorm,
     Legacy,
@@ -16,22 +16,16 @@ from auditor.analytic.blocks import (
 )
 from auditor.analytic.catalogue import Family, architecture
 from auditor.analytic.config import Config
-from auditor.analytic.config_classes import Settled, config_rules
-from auditor.analytic.config_classes.layers import stages_by_depths
 from auditor.analytic.dims import Dim
 from auditor.analytic.families._vision import (
     by_stage,
     classifier,
-    dropped_paths,
     handed_on,
     patches,
     pixels,
     projection,
 )
 from auditor.analytic.family import LoadingFacts, Renames, loads
-from auditor.analytic.parts import activation, dropout, shares, unstored
-from auditor.errors import CheckpointError, Reason, SourceError
-from auditor.messages import described
 
 SWIN = Family(
     model_type="swin",
@@ -54,13 +48,7 @@ def swin_model(c: Config, *, mask: bool = False) -> Module:
     )
 
 
-_MOST = 64  # stages, each twice as wide as the one before: more than torch can count
-
-
 def widths(c: Config) -> tuple[Dim, ...]:
-    if c.settled is not None and c.attribute("depths") == []:
-        detail = f"{c.path}depths is empty: what a class makes of that is not known"
-        raise SourceError(Reason.UNKNOWN_ARCHITECTURE, detail)
     return tuple(c.dim("embed_dim") * 2**number for number in range(len(by_stage(c, "depths"))))
 
 
@@ -72,7 +60,6 @@ def embeddings(c: Config, *, mask: bool) -> Module:
         mask_token=Param((1, 1, D)) if mask else None,
         position_embeddings=Param((1, places, D)) if absolute else None,
         norm=LayerNorm(D),
-        dropout=dropout(c, "hidden_dropout_prob"),
     )
 
 
@@ -88,7 +75,7 @@ def encoder(c: Config) -> Module:
         )
         for number, (count, width, heads) in enumerate(stages, start=1)
     ]
-    return module(layers=sequential(*layers), drop_path=dropped_paths(c))
+    return module(layers=sequential(*layers))
 
 
 def downsample(width: Dim) -> Module:
@@ -103,7 +90,6 @@ def block(c: Config, width: Dim, heads: Dim) -> Module:
         attention=attention(c, width, heads),
         layernorm_after=LayerNorm(width),
         intermediate=module(dense=Linear(width, inner), activation_fn=activation(c)),
-        dropout=dropout(c, "hidden_dropout_prob"),
         output=module(dense=Linear(inner, width)),
     )
 
@@ -113,8 +99,6 @@ def attention(c: Config, width: Dim, heads: Dim) -> Module:
     distances = 2 * W - 1  # along one side of the window
     return module(
         self=module(
-            heads=shares(c, width, heads, even=False),
-            window=unstored(c, W, W, W, W, width=8),
             relative_position_bias_table=Param((distances * distances, heads)),
             relative_position_index=Legacy((W * W, W * W)),  # stored by transformers 4
             query=Linear(width, width, bias=bias),
@@ -132,20 +116,7 @@ def for_image_classification(c: Config) -> Module:
 
 @architecture("SwinForMaskedImageModeling", SWIN)
 def for_masked_image_modelling(c: Config) -> Module:
-    return module(swin=swin_model(c, mask=True), decoder=pixels(c, decoded(c)))
-
-
-def decoded(c: Config) -> Dim:
-    """The width of the last stage, by a number of stages that a config may state beside them."""
-    stated = c.attribute("num_layers")
-    if c.settled is None or stated == len(widths(c)):
-        return widths(c)[-1]
-    if isinstance(stated, int) and 0 < stated <= _MOST:
-        return c.dim("embed_dim") * (1 << (stated - 1))
-    message = f"{c.path}num_layers is {described(stated)}; the number of depths is needed"
-    if isinstance(stated, float | bool):
-        raise SourceError(Reason.UNKNOWN_ARCHITECTURE, message)
-    raise CheckpointError(message, f"{c.path}num_layers")
+    return module(swin=swin_model(c, mask=True), decoder=pixels(c, widths(c)[-1]))
 
 
 @architecture("SwinBackbone", SWIN)
@@ -162,17 +133,6 @@ def swin_backbone(c: Config) -> Module:
         hidden_states_norms=module(**handed),
     )
 
-
-def first(config: Settled, others: dict[str, Any]) -> None:
-    """The last stage is as wide as the stem, doubled from each stage to the next."""
-    with config.working_with("depths", "embed_dim"):
-        count = len(config["depths"])
-        config.values["num_layers"] = count
-        config.set("hidden_size", int(config["embed_dim"] * 2 ** (count - 1)))
-    stages_by_depths(config, others)
-
-
-config_rules("SwinConfig", first=first)
 
 _RENAMES: Renames = (
     ("attention.self.query", "attention.q_proj"),

@@ -4,6 +4,7 @@ from typing import Any
 
 from msgspec.structs import replace
 
+from auditor.analytic.activations import activation
 from auditor.analytic.blocks import (
     Embedding,
     Extra,
@@ -22,12 +23,10 @@ from auditor.analytic.blocks import (
 )
 from auditor.analytic.catalogue import Family, architecture
 from auditor.analytic.config import Config
-from auditor.analytic.config_classes import Settled, config_rules
+from auditor.analytic.config_classes import CompletedConfig, derived_defaults
 from auditor.analytic.dims import Dim
-from auditor.analytic.families._heads import answers, dropped, labelled
+from auditor.analytic.families._heads import answers, labelled
 from auditor.analytic.family import LoadingFacts, loads
-from auditor.analytic.parts import activation, dropout
-from auditor.messages import described
 
 T5 = Family(
     model_type="t5",
@@ -60,7 +59,6 @@ def t5_encoder(c: Config) -> Module:
 def tower(c: Config, block: Repeat | Stack) -> Module:
     return module(
         embed_tokens=module(weight=Tied(EMBEDDING)),
-        dropout=dropout(c, "dropout_rate"),
         block=block,
         final_layer_norm=RMSNorm(c.dim("d_model")),
     )
@@ -75,9 +73,8 @@ def blocks(c: Config, count: Dim, *, decoder: bool = False) -> Repeat | Stack:
 
     def block(first: bool) -> Module:  # noqa: FBT001 - the one thing in which blocks differ
         norm = RMSNorm(c.dim("d_model"))
-        share = dropout(c, "dropout_rate")
         own, across = attention(c, biased=first), attention(c, unused=first)
-        layers = [module(SelfAttention=own, layer_norm=norm, dropout=share)]
+        layers = [module(SelfAttention=own, layer_norm=norm)]
         if decoder:
             layers.append(module(EncDecAttention=across, layer_norm=norm))
         layers.append(module(DenseReluDense=feed_forward(c), layer_norm=norm))
@@ -110,36 +107,21 @@ def feed_forward(c: Config) -> Module:
 
 
 def gated(c: Config) -> bool:
-    """As `is_gated_act` says, which newer configs have beside the older key."""
+    """Whether the feed-forward has a gate: `is_gated_act` in newer configs."""
     if c.has("is_gated_act"):
         return c.truth("is_gated_act")
     return c.text("feed_forward_proj").split("-")[0] == "gated"
 
 
-classified = dropped(labelled, "classifier_dropout")
-
-
-# --- the config --------------------------------------------------------------------------------
-
-
-def first(config: Settled, others: dict[str, Any]) -> None:
+@derived_defaults("T5Config", "MT5Config")
+def from_older_keys(config: CompletedConfig, others: dict[str, Any]) -> None:
+    """Set as many decoder as encoder layers, and split `feed_forward_proj`: "gated-gelu"."""
+    del others
     if config["num_decoder_layers"] is None:
         config.set("num_decoder_layers", config["num_layers"])
     words = config["feed_forward_proj"].split("-")
     config.values["is_gated_act"] = words[0] == "gated"
-    config.values["dense_act_fn"] = "gelu_new" if words == ["gated", "gelu"] else words[-1]
-    others.pop("tie_word_embeddings", None)
-
-
-def activated(config: Settled, others: dict[str, Any]) -> None:
-    del others
-    words = config["feed_forward_proj"].split("-")
-    if len(words) > 2 or (len(words) > 1 and words[0] != "gated"):  # noqa: PLR2004 - see below
-        what = f"{config.named('feed_forward_proj')} is {described('-'.join(words))}"
-        config.refuse(f"{what}, expected ACTIVATION or gated-ACTIVATION", "feed_forward_proj")
-
-
-config_rules("T5Config", "MT5Config", first=first, architecture=activated)
+    config.values["dense_act_fn"] = words[-1]
 
 
 CROSS_BIAS = ("decoder.block.0.layer.1.EncDecAttention.relative_attention_bias.weight",)
@@ -166,14 +148,13 @@ def register(family: Family, stem: str) -> None:
         D = c.dim("d_model")
         head = module(
             dense=Linear(D, D),
-            dropout=dropout(c, "classifier_dropout"),
             out_proj=Linear(D, c.num_labels),
         )
         return module(transformer=Submodel(t5_model(c)), classification_head=head)
 
     @architecture(f"{stem}ForTokenClassification", family)
     def for_token_classification(c: Config) -> Module:
-        return module(transformer=Submodel(t5_encoder(c)), **dict(classified(c).children))
+        return module(transformer=Submodel(t5_encoder(c)), **dict(labelled(c).children))
 
     crossed = LoadingFacts(silent=CROSS_BIAS)
     loads(family.base, crossed)

@@ -15,8 +15,6 @@ from auditor.analytic.catalogue import (
 )
 from auditor.analytic.config import Config
 from auditor.analytic.family import LoadingFacts, loads
-from auditor.analytic.parts import generates, refused
-from auditor.messages import described
 
 VISION_ENCODER_DECODER = Family(
     model_type="vision-encoder-decoder",
@@ -38,21 +36,15 @@ def vision_encoder_decoder(c: Config) -> Module:
         encoder=Submodel(base_model(encoder)),
         decoder=Submodel(causal_model(decoder)),
         enc_to_dec_proj=bridge(encoder, decoder),
-        generation=generates(c),
     )
 
 
 def bridge(encoder: Config, decoder: Config) -> Module | None:
-    """A layer between two widths, unless the decoder attends to the encoder's own."""
-    seen, D, key = encoder.dim("hidden_size"), decoder.dim("hidden_size"), _ACROSS
-    across = decoder.values.get(key)
-    if across is None:
-        return Linear(seen, D) if seen.value != D.value else None
-    what = f"{decoder.path}{key} is {described(across)}, and {seen.named} is what it attends to"
-    return module(across=refused(decoder, what, key) if across != seen.value else None)
+    """A layer between two widths, unless the decoder attends to the encoder's width."""
+    seen, D = encoder.dim("hidden_size"), decoder.dim("hidden_size")
+    bridged = seen.value != D.value and not decoder.states("cross_attention_hidden_size")
+    return Linear(seen, D) if bridged else None
 
-
-_ACROSS = "cross_attention_hidden_size"
 
 loads(
     "vision-encoder-decoder",

@@ -3,14 +3,14 @@
 from functools import partial
 from typing import Any
 
+from auditor.analytic.activations import activation
 from auditor.analytic.blocks import LayerNorm, Linear, Module, Param, module, repeat
 from auditor.analytic.catalogue import Family, architecture
 from auditor.analytic.config import Config
-from auditor.analytic.config_classes import Settled, config_rules
+from auditor.analytic.config_classes import CompletedConfig, derived_defaults
 from auditor.analytic.families._decoder import head_dim
 from auditor.analytic.families._vision import classifier, patches, pixels, projection
 from auditor.analytic.family import LoadingFacts, Renames, loads
-from auditor.analytic.parts import activation, dropout, scaled
 
 VIT = Family(
     model_type="vit",
@@ -50,7 +50,6 @@ def embeddings(c: Config, *, mask: bool, distilled: bool) -> Module:
         mask_token=token if mask else None,
         position_embeddings=Param(places, drawn=not distilled),
         patch_embeddings=module(projection=projection(c, D)),
-        dropout=dropout(c, "hidden_dropout_prob"),
     )
 
 
@@ -59,7 +58,6 @@ def encoder_layer(c: Config) -> Module:
     return module(
         attention=attention(c),
         intermediate=module(dense=Linear(D, F), activation_fn=activation(c)),
-        dropout=dropout(c, "hidden_dropout_prob"),
         output=module(dense=Linear(F, D)),
         layernorm_before=LayerNorm(D),
         layernorm_after=LayerNorm(D),
@@ -69,9 +67,8 @@ def encoder_layer(c: Config) -> Module:
 def attention(c: Config) -> Module:
     D, H, bias = c.dim("hidden_size"), c.dim("num_attention_heads"), c.flag("qkv_bias")
     width = head_dim(c)
-    inner = H * width  # D again, where the heads share it evenly
+    inner = H * width  # D again if the heads divide it
     return module(
-        scale=scaled(c, width),
         attention=module(
             query=Linear(D, inner, bias=bias),
             key=Linear(D, inner, bias=bias),
@@ -93,12 +90,12 @@ def for_masked_image_modelling(c: Config) -> Module:
     return module(vit=vit_model(c, pooler=False, mask=True), decoder=decoder)
 
 
-def first(config: Settled, others: dict[str, Any]) -> None:
+@derived_defaults("ViTConfig", "DeiTConfig")
+def pooler_width(config: CompletedConfig, others: dict[str, Any]) -> None:
+    """Set a pooler as wide as the model, if the config has null."""
     del others
     config.set("pooler_output_size", config["pooler_output_size"] or config["hidden_size"])
 
-
-config_rules("ViTConfig", "DeiTConfig", first=first)
 
 VIT_RENAMES: Renames = (
     (r"encoder\.layer\.", "layers."),

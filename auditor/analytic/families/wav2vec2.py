@@ -19,7 +19,6 @@ from auditor.analytic.config import Config
 from auditor.analytic.dims import Dim
 from auditor.analytic.families._heads import heads, labelled
 from auditor.analytic.families._speech import KEYS, ctc, features, layer, model, sequence, weights
-from auditor.analytic.parts import dropout, refused
 from auditor.errors import CheckpointError
 
 ADAPTED_KEYS = (
@@ -71,7 +70,6 @@ def pre_training(c: Config) -> Module:
     )
     vectors = groups * c.dim("num_codevectors_per_group")
     return module(
-        dropout_features=dropout(c, "feat_quantizer_dropout"),
         quantizer=module(
             codevectors=Param((1, vectors, width // groups)),
             weight_proj=Linear(features(c)[-1][1], vectors),
@@ -82,22 +80,11 @@ def pre_training(c: Config) -> Module:
 
 
 def adapted_ctc(c: Config) -> Module:
-    share = dropout(c, "final_dropout")
-    return module(dropout=share, lm_head=Linear(output_width(c), c.dim("vocab_size")))
-
-
-def sequence_or_refusal(c: Config) -> Module:
-    return Module((("no_adapter", no_adapter(c)), *sequence(c).children))
+    return module(lm_head=Linear(output_width(c), c.dim("vocab_size")))
 
 
 def frames(c: Config) -> Module:
-    return module(no_adapter=no_adapter(c), layer_weights=weights(c), **dict(labelled(c).children))
-
-
-def no_adapter(c: Config) -> Module:
-    adapted = c.truth("add_adapter") and c.settled is not None
-    reason = f"{c.path}add_adapter is true, with which no class of labels can be built"
-    return module(wrong=refused(c, reason, "add_adapter") if adapted else None)
+    return module(layer_weights=weights(c), **dict(labelled(c).children))
 
 
 def x_vector(c: Config) -> Module:
@@ -122,7 +109,7 @@ def x_vector(c: Config) -> Module:
 
 LABELLING = {
     "ForCTC": adapted_ctc,
-    "ForSequenceClassification": sequence_or_refusal,
+    "ForSequenceClassification": sequence,
     "ForAudioFrameClassification": frames,
     "ForXVector": x_vector,
 }

@@ -5,7 +5,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
 from auditor.analytic import catalogue
-from auditor.analytic.config_classes import Settled, of_model_type, settle
+from auditor.analytic.config_classes import CompletedConfig, complete, of_model_type
 from auditor.diagnosis.changes import value_at
 
 _INDEXED = re.compile(r"(.*)\[(\d+)\]")
@@ -24,11 +24,11 @@ class Key(NamedTuple):
     default: bool  # the config leaves it out
 
 
-def completed(values: Mapping[str, Any]) -> Settled | None:
+def completed(values: Mapping[str, Any]) -> CompletedConfig | None:
     """The config as its class in transformers completes it, where that is known."""
     model_type = values.get("model_type")
     kind = of_model_type(model_type) if isinstance(model_type, str) else None
-    return None if kind is None else settle(kind, values, "")
+    return None if kind is None else complete(kind, values)
 
 
 def every_key(values: Mapping[str, Any]) -> tuple[Key, ...]:
@@ -41,7 +41,7 @@ def every_key(values: Mapping[str, Any]) -> tuple[Key, ...]:
     return tuple(found.values())
 
 
-def _keys(values: Mapping[str, Any], whole: Settled | None, within: str) -> Iterator[Key]:
+def _keys(values: Mapping[str, Any], whole: CompletedConfig | None, within: str) -> Iterator[Key]:
     shaping = _shaping(whole)
     for name, value in values.items():
         if isinstance(value, Mapping):
@@ -51,14 +51,14 @@ def _keys(values: Mapping[str, Any], whole: Settled | None, within: str) -> Iter
             yield Key(f"{within}{name}", value, default=False)
     for name, value in whole.values.items() if whole else ():
         stated = name in values or any(alias in values for alias in _aliases(whole, name))
-        if isinstance(value, Settled):
+        if isinstance(value, CompletedConfig):
             if not isinstance(values.get(name), Mapping):
                 yield from _keys({}, value, f"{within}{name}.")
         elif not stated and (shaping is None or name in shaping):
             yield Key(f"{within}{name}", value, default=True)
 
 
-def _shaping(whole: Settled | None) -> frozenset[str] | None:
+def _shaping(whole: CompletedConfig | None) -> frozenset[str] | None:
     """The keys that the closed forms of that model type read; None: there are none."""
     model_type = whole.kind.model_type if whole else ""
     if not catalogue.siblings(model_type):
@@ -66,11 +66,11 @@ def _shaping(whole: Settled | None) -> frozenset[str] | None:
     return frozenset(catalogue.family(model_type).defaults) | {"tie_word_embeddings", _LABELS}
 
 
-def _own(whole: Settled | None, name: str) -> str:
+def _own(whole: CompletedConfig | None, name: str) -> str:
     return whole.own(name) if whole else name
 
 
-def _aliases(whole: Settled | None, name: str) -> tuple[str, ...]:
+def _aliases(whole: CompletedConfig | None, name: str) -> tuple[str, ...]:
     """The other names of a key, by its config class."""
     aliases = whole.kind.attribute_map.items() if whole else ()
     return tuple(alias for alias, own in aliases if own == name)

@@ -34,7 +34,7 @@ _MOST_SECOND = 80  # changes that are looked at beside each of them
 _STRANGE = 0.5  # of what is stored: above, it is hardly this class that is stored
 _FEWER_SECONDS = 0.15  # for a class that it hardly is
 _MOST_IDLE = 3  # values of one key with which nothing was otherwise, before it is left alone
-_FLAG_NEEDED = "true or false is needed"  # of a fault
+_FLAG_NEEDED = "expected true or false"  # of a fault
 _PROBES = (1, 2, 8, 16, 64, 128, 3, 5, 12, 60, 240)
 
 Trees = Callable[[Mapping[str, Any]], ClassTree | None]  # of the config with these values

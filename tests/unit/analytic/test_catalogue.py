@@ -85,7 +85,6 @@ def test_defaults_are_listed_only_where_the_expectation_rests_on_them():
             {"num_attention_heads": 0},
             r"^hidden_size 768 cannot be divided by num_attention_heads 0$",
         ),
-        ({"add_cross_attention": True}, r"^add_cross_attention is true, and is_decoder is not$"),
         (
             {"num_hidden_layers": 10**9},
             r"^num_hidden_layers 1000000000 would imply 16,000,000,000 tensors; 100,000 are",

@@ -82,15 +82,17 @@ def test_the_defaults_are_those_of_the_config_class():
 @pytest.mark.parametrize(
     ("value", "shown"),
     [
-        ("768", "the string '768'; an integer is needed"),
-        (768.0, "768.0; an integer is needed"),
-        (float("nan"), "nan; an integer is needed"),
-        (float("inf"), "inf; an integer is needed"),
-        (True, "true; an integer is needed"),
-        (None, "null; an integer is needed"),
-        ([768], "a list; an integer is needed"),
-        ({}, "an object; an integer is needed"),
-        pytest.param("7" * 999, f"the string '{'7' * 50}...{'7' * 50}'; an", id="999 characters"),
+        ("768", "the string '768', expected an integer"),
+        (768.0, "768.0, expected an integer"),
+        (float("nan"), "nan, expected an integer"),
+        (float("inf"), "inf, expected an integer"),
+        (True, "true, expected an integer"),
+        (None, "null, expected an integer"),
+        ([768], "a list, expected an integer"),
+        ({}, "an object, expected an integer"),
+        pytest.param(
+            "7" * 999, f"the string '{'7' * 50}...{'7' * 50}', expected an", id="999 characters"
+        ),
     ],
 )
 def test_a_size_that_is_none_is_named_with_its_value(value, shown):
@@ -121,7 +123,7 @@ def test_a_negative_number_of_layers_is_none_of_them():
 @pytest.mark.parametrize("value", [0, 1, "false", None, []])
 def test_a_flag_is_true_or_false(value):
     assert bert(is_decoder=True).flag("is_decoder") is True
-    with pytest.raises(CheckpointError, match=r"^is_decoder is .*; true or false is needed$"):
+    with pytest.raises(CheckpointError, match=r"^is_decoder is .*, expected true or false$"):
         bert(is_decoder=value).flag("is_decoder")
 
 

@@ -39,7 +39,7 @@ def test_a_dtype_is_read_under_both_its_keys(values, dtype):
 @pytest.mark.parametrize("key", ["dtype", "torch_dtype"])
 @pytest.mark.parametrize("value", ["fp16", 16, [], "torch.nn"])
 def test_a_dtype_that_torch_does_not_have_is_named(key, value):
-    with pytest.raises(CheckpointError, match=f"^{key} is .*; a dtype of torch is needed$"):
+    with pytest.raises(CheckpointError, match=f"^{key} is .*, expected a dtype of torch$"):
         _ = config_of(**{key: value}).dtype
 
 
@@ -70,9 +70,9 @@ def test_what_a_config_says_of_itself(values, architectures, model_type):
 @pytest.mark.parametrize(
     ("key", "value", "message"),
     [
-        ("architectures", "BertModel", "^architectures is the string 'BertModel'; a list"),
-        ("architectures", [1], "^a name in architectures is 1; a string is needed$"),
-        ("model_type", ["bert"], "^model_type is a list; a string is needed$"),
+        ("architectures", "BertModel", "^architectures is the string 'BertModel', expected a list"),
+        ("architectures", [1], "^a name in architectures is 1, expected a string$"),
+        ("model_type", ["bert"], "^model_type is a list, expected a string$"),
     ],
 )
 def test_a_config_that_misnames_itself_is_refused(key, value, message):

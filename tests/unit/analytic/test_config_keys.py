@@ -64,9 +64,11 @@ def test_a_synonym_is_the_same_symbol_under_the_classs_own_key(asked, values, si
 
 
 def test_an_error_names_the_key_as_the_config_spells_it():
-    with pytest.raises(CheckpointError, match=r"^hidden_size is null; an integer is needed"):
+    with pytest.raises(CheckpointError, match=r"^hidden_size is null, expected an integer"):
         named(hidden_size=None).dim("n_embd")
-    with pytest.raises(CheckpointError, match=r"^text_config\.hidden_size is null; an integer"):
+    with pytest.raises(
+        CheckpointError, match=r"^text_config\.hidden_size is null, expected an integer"
+    ):
         named(text_config={"hidden_size": None}).nested("text_config", NAMED).dim("n_embd")
 
 
@@ -75,7 +77,7 @@ def test_a_null_is_no_size_and_a_zero_is_one():
     assert named(n_inner=None).optional("n_inner") is None
     assert named().defaulted == ()
     assert str(named(n_inner=0).optional("n_inner") or "never") == "F"
-    with pytest.raises(CheckpointError, match=r"^n_inner is null; an integer is needed$"):
+    with pytest.raises(CheckpointError, match=r"^n_inner is null, expected an integer$"):
         named().dim("n_inner")
 
 
@@ -83,14 +85,14 @@ def test_a_null_is_no_size_and_a_zero_is_one():
 def test_zero_or_less_may_say_that_there_is_none(value):
     assert named(n_inner=value).positive("n_inner") is None
     assert str(named(n_inner=1).positive("n_inner")) == "F"
-    with pytest.raises(CheckpointError, match=r"^n_inner is null; an integer is needed$"):
+    with pytest.raises(CheckpointError, match=r"^n_inner is null, expected an integer$"):
         named().positive("n_inner")
 
 
 @pytest.mark.parametrize("value", ["p2c|c2p", "p2c | c2p ", ["p2c", "c2p"]])
 def test_strings_may_stand_in_one_with_a_separator(value):
     assert named(kinds=value).texts("kinds", separator="|") == ("p2c", "c2p")
-    with pytest.raises(CheckpointError, match=r"^kinds is the string 'p2c\|c2p'; a list is needed"):
+    with pytest.raises(CheckpointError, match=r"^kinds is the string 'p2c\|c2p', expected a list"):
         named(kinds="p2c|c2p").texts("kinds")
 
 
@@ -129,15 +131,15 @@ def test_an_image_has_one_size_or_two(value, pair):
 @pytest.mark.parametrize(
     ("read", "value", "message"),
     [
-        (lambda c: c.dims("widths"), 7, r"^widths is 7; a list is needed$"),
-        (lambda c: c.dims("widths"), [1, "2"], r"^widths is the string '2'; an integer is needed$"),
-        (lambda c: c.texts("widths"), [1], r"^an item of widths is 1; a string is needed$"),
-        (lambda c: c.texts("widths", length=3), [1], r"^widths has 1 items; 3 are needed$"),
-        (lambda c: c.pair("widths"), [1], r"^widths is a list; one size or two are needed$"),
-        (lambda c: c.text("widths"), 1, r"^widths is 1; a string is needed$"),
-        (lambda c: c.real("widths"), True, r"^widths is true; a number is needed$"),
-        (lambda c: c.scaled("widths", dim(2)), float("nan"), r"^widths is nan; a number is needed"),
-        (lambda c: c.nested("widths"), [], r"^widths is a list; an object is needed$"),
+        (lambda c: c.dims("widths"), 7, r"^widths is 7, expected a list$"),
+        (lambda c: c.dims("widths"), [1, "2"], r"^widths is the string '2', expected an integer$"),
+        (lambda c: c.texts("widths"), [1], r"^an item of widths is 1, expected a string$"),
+        (lambda c: c.texts("widths", length=3), [1], r"^widths has 1 items, expected 3$"),
+        (lambda c: c.pair("widths"), [1], r"^widths is a list, expected one size or two$"),
+        (lambda c: c.text("widths"), 1, r"^widths is 1, expected a string$"),
+        (lambda c: c.real("widths"), True, r"^widths is true, expected a number$"),
+        (lambda c: c.scaled("widths", dim(2)), float("nan"), r"^widths is nan, expected a number"),
+        (lambda c: c.nested("widths"), [], r"^widths is a list, expected an object$"),
     ],
 )
 def test_a_value_of_another_kind_is_named(read, value, message):
@@ -191,7 +193,7 @@ def test_a_config_states_a_key_that_it_has_and_not_as_null(values, states):
 )
 def test_one_integer_is_as_long_as_a_list_of_one(value, length):
     assert named(widths=value).length("widths") == length
-    with pytest.raises(CheckpointError, match=r"^widths is the string '3'; a list is needed$"):
+    with pytest.raises(CheckpointError, match=r"^widths is the string '3', expected a list$"):
         named(widths="3").length("widths")
 
 

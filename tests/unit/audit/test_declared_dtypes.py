@@ -78,4 +78,4 @@ def test_headers_of_another_dtype_than_a_config_inside_declares_are_found(tmp_pa
 def test_a_dtype_inside_that_torch_does_not_have_is_named_with_its_path(tmp_path: Path):
     report = auditor.audit(written(tmp_path, model(declaring(text_config="bf16"), {})))
     (finding,) = report.findings
-    assert "text_config.dtype is the string 'bf16'; a dtype of torch is needed" in finding.reason
+    assert "text_config.dtype is the string 'bf16', expected a dtype of torch" in finding.reason

@@ -37,10 +37,6 @@ def reasons(outcome: Report | Unaudited) -> list[str]:
             f"hidden_act is the string 'gleu', which is not an activation: {CANNOT}",
         ),
         (
-            {"hidden_dropout_prob": 7},
-            f"hidden_dropout_prob is 7, and a dropout is a number from 0 to 1: {CANNOT}",
-        ),
-        (
             {"use_cache": "yes"},
             "transformers 5.24 refuses it: use_cache is the string 'yes', expected true or false",
         ),

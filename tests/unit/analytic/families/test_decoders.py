@@ -31,9 +31,9 @@ def test_stablelm_epoch_is_stablelm():
     ("target", "values", "message"),
     [
         ("Qwen3MoeModel", {"decoder_sparse_step": 0}, "decoder_sparse_step is 0; it has to be 1"),
-        ("Qwen2MoeModel", {"mlp_only_layers": 3}, "mlp_only_layers is 3; a list is needed"),
+        ("Qwen2MoeModel", {"mlp_only_layers": 3}, "mlp_only_layers is 3, expected a list"),
         ("Gemma2Model", {"hidden_size": 100}, "hidden_size 100 is not a multiple of num_att"),
-        ("GemmaModel", {"head_dim": None}, "head_dim is null; an integer is needed"),
+        ("GemmaModel", {"head_dim": None}, "head_dim is null, expected an integer"),
     ],
 )
 def test_what_transformers_cannot_build_is_refused(target, values, message):

@@ -44,20 +44,6 @@ def test_distilbert_base_uncased_is_published_as_its_class_has_it():
     assert not [tensor for tensor in expected.tensors if tensor.role.optional]
 
 
-def test_distilbert_answers_with_two_labels_only():
-    assert catalogue.expect(config_of(num_labels=2), "DistilBertForQuestionAnswering")
-    said = refusal("DistilBertForQuestionAnswering", num_labels=3)
-    assert said == "num_labels 3, and an answer of DistilBERT needs 2"
-
-
-@pytest.mark.parametrize("model_type", ["roberta", "electra", "esm"])
-def test_only_a_decoder_attends_to_another_model(model_type):
-    base = catalogue.base_class(model_type)
-    alone = {"model_type": model_type, "vocab_size": 8, "add_cross_attention": True}
-    assert not refusal(base, **alone, is_decoder=True)
-    assert refusal(base, **alone) == "add_cross_attention is true, and is_decoder is not"
-
-
 @pytest.mark.parametrize(
     "target", ["AlbertModel", "DebertaV2Model", "EsmModel", "LayoutLMModel", "MPNetModel"]
 )

@@ -92,26 +92,13 @@ def test_a_falcon_of_today_does_not_read_the_keys_of_the_first_code():
 @pytest.mark.parametrize(
     ("values", "target", "message"),
     [
-        (
-            {"add_cross_attention": True},
-            "GPTBigCodeModel",
-            r"^add_cross_attention and multi_query are both true$",
-        ),
         ({"n_embd": 10, "n_head": 4}, "GPTJModel", r"^n_embd 10 is not a multiple of n_head 4"),
-        ({"n_heads": 0}, "MptModel", r"^d_model 2048 cannot be divided by n_heads 0$"),
-        ({"n_embed": 0}, "BloomModel", r"^hidden_size 0 is shared by n_head 8: attention cannot"),
-        ({"n_groups": 0}, "Mamba2Model", r"cannot be divided by n_groups 0$"),
-        (
-            {"hidden_size": 6, "num_heads": 2, "head_dim": 5},
-            "Mamba2Model",
-            r"^hidden_size 6 and expand 2 make 12, num_heads 2 and head_dim 5 make 10: they ",
-        ),
         (
             {"time_step_rank": "automatic"},
             "MambaModel",
-            r"^time_step_rank is the string 'automatic'; an integer",
+            r"^time_step_rank is the string 'automatic', expected an integer",
         ),
-        ({"multi_query": 1}, "FalconModel", r"^multi_query is 1; true or false is needed$"),
+        ({"multi_query": 1}, "FalconModel", r"^multi_query is 1, expected true or false$"),
     ],
 )
 def test_what_no_class_can_be_built_from_is_refused(values, target, message):

@@ -1,7 +1,7 @@
 """Images and text together: how the configs of two towers are read."""
 
 import pytest
-from support.bert_configs import config_of, refusal
+from support.bert_configs import config_of
 from support.published_configs import published
 
 from auditor.analytic import Role, catalogue
@@ -89,11 +89,3 @@ def test_a_head_cannot_share_what_a_language_model_calls_otherwise():
 def test_a_part_without_a_closed_form_is_named(target, values, message):
     with pytest.raises(SourceError, match=message):
         catalogue.expect(config_of(**values), target)
-
-
-def test_a_decoder_attends_to_a_width_that_the_encoder_has():
-    decoder = {"cross_attention_hidden_size": 24, "is_decoder": True, "add_cross_attention": True}
-    values = {"encoder": {"hidden_size": 48}, "decoder": decoder}
-    said = refusal("VisionEncoderDecoderModel", **values)
-    seen = "encoder.hidden_size 48 is what it attends to"
-    assert said == f"decoder.cross_attention_hidden_size is 24, and {seen}"

@@ -86,12 +86,12 @@ def test_qwen_3_5_keeps_its_drafting_layers_beside_the_model(target, config):
         (
             "Lfm2MoeForCausalLM",
             {"num_hidden_layers": 2},
-            r"^layer_types is null; a list is needed$",
+            r"^layer_types is null, expected a list$",
         ),
         (
             "Lfm2ForCausalLM",
             {"num_hidden_layers": 2, "layer_types": ["conv"]},
-            r"^layer_types has 1 items; 2 are needed$",
+            r"^layer_types has 1 items, expected 2$",
         ),
         (
             "Qwen3_5ForCausalLM",
@@ -106,12 +106,12 @@ def test_qwen_3_5_keeps_its_drafting_layers_beside_the_model(target, config):
         (
             "Gemma4ForCausalLM",
             {"num_hidden_layers": 1, "per_layer_config": {"0": {"head_dim": "4"}}},
-            r"^per_layer_config\.0\.head_dim is the string '4'; an integer is needed$",
+            r"^per_layer_config\.0\.head_dim is the string '4', expected an integer$",
         ),
         (
             "Gemma4AudioModel",
             {"subsampling_conv_channels": [8]},
-            r"^subsampling_conv_channels has 1 items; 2 are needed$",
+            r"^subsampling_conv_channels has 1 items, expected 2$",
         ),
     ],
 )

@@ -51,11 +51,11 @@ def test_a_backbone_is_told_what_to_hand_on_in_three_ways(missing, chosen):
 @pytest.mark.parametrize(
     ("values", "message"),
     [
-        ({"depths": MANY}, r"^depths has 33 items; 1 to 32 are needed$"),
-        ({"num_heads": [3, 6]}, r"^num_heads has 2 items; 4 to 32 are needed$"),
+        ({"depths": MANY}, r"^depths has 33 items, expected 1 to 32$"),
+        ({"num_heads": [3, 6]}, r"^num_heads has 2 items, expected 4 to 32$"),
         ({"mlp_ratio": -1.0}, r"^intermediate\.dense\.weight would have a negative size: "),
         ({"out_features": ["stage5"]}, r"^out_features has 'stage5'; there are 4 stages$"),
-        ({"out_features": "stage1"}, r"^out_features is .*a list is needed$"),
+        ({"out_features": "stage1"}, r"^out_features is .*, expected a list$"),
         ({"out_indices": [1, 5]}, r"^out_indices goes to 5; there are 4 stages$"),
         ({"out_indices": [-6]}, r"^out_indices goes to -6; there are 4 stages$"),
     ],
@@ -96,11 +96,7 @@ def test_a_detector_whose_backbone_is_not_known_is_not_audited(values, message):
     [
         (
             {"backbone_config": {"model_type": "resnet"}},
-            r"^backbone_config\.out_features hands on 1 stages; 3 are needed$",
-        ),
-        (
-            {"encoder_attention_heads": 4},
-            r"^H \+ D = 260 channels cannot be normed in groups of 8$",
+            r"^backbone_config\.out_features hands on 1 stages, expected 3$",
         ),
         ({"position_embedding_type": "none"}, r"^position_embedding_type is neither sine nor"),
     ],

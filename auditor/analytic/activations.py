@@ -1,0 +1,19 @@
+"""Activations that have numbers of their own; most activations have none."""
+
+from types import MappingProxyType
+
+from auditor.analytic.blocks import Buffer, Module, Param, module
+from auditor.analytic.config import Config
+
+_LEARNED = MappingProxyType(
+    {
+        "prelu": module(weight=Param((1,))),
+        "xielu": module(alpha_p=Param((1,)), alpha_n=Param((1,)), beta=Buffer(()), eps=Buffer(())),
+    }
+)
+
+
+def activation(c: Config, key: str = "hidden_act") -> Module | None:
+    """Return the tensors of the activation that the key names, None if it has no tensors."""
+    name = c.attribute(key)
+    return _LEARNED.get(name) if isinstance(name, str) else None

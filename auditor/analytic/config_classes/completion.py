@@ -1,0 +1,188 @@
+"""CompletedConfig: a config with the defaults of its class in transformers.
+
+Each field has the value that the config states, or the default of the class. A value of the wrong
+type is a fault, and the default replaces it. Some defaults depend on other keys: a family
+registers a function for them with `derived_defaults`.
+"""
+
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from importlib import import_module
+from typing import Any, TypeVar
+
+from auditor.analytic.config_classes.declarations import (
+    ConfigClass,
+    Field,
+    SubConfig,
+    of_model_type,
+    of_name,
+)
+from auditor.analytic.config_classes.faults import MOST_FAULTS, ConfigFault, FaultOrigin
+from auditor.analytic.config_classes.field_types import is_of_kind, kind_in_words
+from auditor.analytic.families import FILES
+from auditor.messages import described, named
+
+# What Python raises when code computes with a value of the wrong type or size.
+VALUE_ERRORS = (ArithmeticError, AttributeError, LookupError, TypeError, ValueError)
+
+# Keys that every class accepts without a field: num_labels is a property with a setter.
+_SETTERS = {"num_labels": Field("int", None)}
+PER_LAYER = "per_layer_config"
+
+
+class CompletedConfig:
+    """The attributes of a config object in transformers, under the class's own keys."""
+
+    def __init__(
+        self, kind: ConfigClass, path: str, outer: "CompletedConfig | None" = None
+    ) -> None:
+        self.kind = kind
+        self.path = path  # of a config inside a config: "text_config."
+        self.values: dict[str, Any] = {}
+        self.mistyped: set[str] = set()  # keys whose stated value has the wrong type
+        # Shared with the configs inside: faults, and the configs with per_layer_config.
+        self.faults: list[ConfigFault] = outer.faults if outer else []
+        self.uneven: list[CompletedConfig] = outer.uneven if outer else []
+
+    def own(self, key: str) -> str:
+        """Return the class's own name of the key: n_embd for hidden_size in GPT-2."""
+        return self.kind.attribute_map.get(key, key)
+
+    def __getitem__(self, key: str) -> Any:
+        return self.values[self.own(key)]
+
+    def __contains__(self, key: str) -> bool:
+        return self.own(key) in self.values
+
+    def get(self, key: str) -> Any:
+        return self.values.get(self.own(key))
+
+    def part(self, key: str) -> "CompletedConfig | None":
+        """Return the config inside this one under that key, if its class is known."""
+        inner = self.values.get(key)
+        return inner if isinstance(inner, CompletedConfig) else None
+
+    def set(self, key: str, value: Any) -> None:
+        """Set a key; a value that the field's type forbids is a fault instead.
+
+        transformers does not check a value under another name than the class's own.
+        """
+        if key in self.kind.read_only:
+            return
+        field = self.kind.fields.get(key) or _SETTERS.get(key)
+        if field is None or is_of_kind(field.kind, value):
+            self.values[self.own(key)] = value
+            return
+        self.mistyped.add(key)
+        observed = f"{self.named(key)} is {described(value)}"
+        self.add_fault(f"{observed}, expected {kind_in_words(field.kind)}", key)
+
+    def named(self, key: str) -> str:
+        """Return the key with its path."""
+        return named(self.path + key)
+
+    def add_fault(self, reason: str, *keys: str, origin: FaultOrigin = FaultOrigin.CLASS) -> None:
+        if len(self.faults) < MOST_FAULTS:
+            paths = tuple(self.path + key for key in keys)
+            self.faults.append(ConfigFault(reason, paths, origin))
+
+
+# --- defaults that depend on other keys ---------------------------------------------------------
+
+# Called with the config, and with the stated keys that are not fields of its class.
+Derivation = Callable[[CompletedConfig, dict[str, Any]], None]
+_Registered = TypeVar("_Registered", bound=Derivation)
+_DERIVATIONS: dict[str, Derivation] = {}
+
+
+def derived_defaults(*class_names: str) -> Callable[[_Registered], _Registered]:
+    """Register the function below, which completes configs of these classes in place.
+
+    It sets only keys that shape tensors. It may fail: then the key keeps its default, and the
+    builder of the model reports the value that it cannot use.
+    """
+
+    def register(derive: _Registered) -> _Registered:
+        for name in class_names:
+            if name in _DERIVATIONS:
+                raise ValueError(f"{name} has derived defaults already")
+            _DERIVATIONS[name] = derive
+        return derive
+
+    return register
+
+
+def _derivation(kind: ConfigClass) -> Derivation | None:
+    if kind.model_type in FILES:
+        import_module(f"auditor.analytic.families.{FILES[kind.model_type]}")
+    return _DERIVATIONS.get(kind.name)
+
+
+# --- completing ---------------------------------------------------------------------------------
+
+
+def complete(
+    kind: ConfigClass,
+    values: Mapping[str, Any],
+    path: str = "",
+    outer: CompletedConfig | None = None,
+) -> CompletedConfig:
+    """Return the config as its class completes it, with a fault for each value of a wrong type."""
+    config = CompletedConfig(kind, path, outer)
+    for key, field in kind.fields.items():
+        config.values[key] = field.default
+        if key in values:
+            config.set(key, values[key])
+    others = {key: value for key, value in values.items() if key not in kind.fields}
+    if derive := _derivation(kind):
+        with suppress(*VALUE_ERRORS):
+            derive(config, others)
+    for key, part in kind.parts.items():
+        value = config.values.get(key)
+        if not isinstance(value, CompletedConfig) and not (value is None and part.optional):
+            config.values[key] = completed_part(config, key, part, value)
+    overrides = others.pop(PER_LAYER, None)
+    for key, value in others.items():
+        config.set(key, value)
+    if _has_uneven_layers(config, overrides):
+        config.uneven.append(config)
+    return config
+
+
+def completed_part(
+    outer: CompletedConfig, key: str, part: SubConfig, value: Any
+) -> CompletedConfig | Any:
+    """Return the config inside `outer` under that key; its values if its class is not known."""
+    if value is not None and not isinstance(value, Mapping):
+        observed = f"{outer.named(key)} is {described(value)}"
+        outer.add_fault(f"{observed}, expected an object", key)
+        value = None
+    kind = _class_of_part(part, value or {})
+    stated = part.values if value is None else value
+    return stated if kind is None else complete(kind, stated, f"{outer.path}{key}.", outer)
+
+
+def completed_beside(
+    outer: CompletedConfig, key: str, values: Mapping[str, Any]
+) -> CompletedConfig | Any:
+    """Return the config inside `outer` whose keys stand among those of `outer`."""
+    kind = _class_of_part(outer.kind.parts[key], values)
+    return values if kind is None else complete(kind, values, outer.path, outer)
+
+
+def _class_of_part(part: SubConfig, values: Mapping[str, Any]) -> ConfigClass | None:
+    if part.class_name is not None:
+        return of_name(part.class_name)
+    model_type = values.get("model_type", part.model_type)
+    return of_model_type(model_type) if isinstance(model_type, str) else None
+
+
+def _has_uneven_layers(config: CompletedConfig, overrides: Any) -> bool:
+    """Return whether per_layer_config gives some layer a value that the config does not have."""
+    if not isinstance(overrides, Mapping):
+        return overrides is not None
+    return any(
+        not isinstance(own, Mapping)
+        or any(key not in config or config[key] != value for key, value in own.items())
+        for own in overrides.values()
+    )
