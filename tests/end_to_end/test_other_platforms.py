@@ -25,13 +25,13 @@ COMMAND_LINES = {
     "help": ("--help",),
     "usage error": ("check", "--bogus"),
 }
-# Imports every module but those of `audit fix`, and of the cluster, whose library is not ours.
+# Imports every module but that of the cluster, whose library is not ours.
 IMPORT_ALL = """
 import importlib, pkgutil, sys
 from support.other_platform import take_away
 take_away(sys.argv[1])
 import auditor
-others = ("auditor.fixing", "auditor.cli.fix", "auditor.sweep.workers.cluster")
+others = ("auditor.sweep.workers.cluster",)
 for found in pkgutil.walk_packages(auditor.__path__, "auditor."):
     if not found.name.startswith(others):
         importlib.import_module(found.name)
