@@ -45,7 +45,9 @@ from auditor.reconciler.other_weights import (
     other_weights,
     torch_copy_findings,
     uncompared_torch_copies,
+    unread_pickles,
     unread_torch_copies,
+    unsafe_pickles,
 )
 from auditor.reconciler.predicted_load import predict
 from auditor.reconciler.reconcile import Reconciled, reconcile
@@ -188,6 +190,7 @@ def compared_outcome(
         *_other_model(case, reconciled, expectation),
         *torch_copy_findings(case.snapshot, found),
         *other_weights(case.snapshot),
+        *unsafe_pickles(case.snapshot),
         *refuted_claims(published),
     )
     stand, left_out = split(findings, case.options.ignore)
@@ -313,8 +316,9 @@ def _unchecked(
 
 def _torch_copies(snapshot: Snapshot, found: Contents) -> Iterator[str]:
     if files := unread_torch_copies(snapshot):
-        how = "not compared with the audited files (audit with --torch-copies to do so)"
+        how = "neither compared with the audited files nor followed (--torch-copies does both)"
         yield f"{listed(files)}: {how}"
+    yield from unread_pickles(snapshot)
     if files := uncompared_torch_copies(snapshot, found):
         yield f"{listed(files)}: not compared, for the audited files are not all there"
 
@@ -363,6 +367,7 @@ def _of_files(case: ModelAudit, walked: Walk) -> Iterator[Finding]:
     yield from by_files(found, snapshot, walked.total)
     yield from torch_copy_findings(snapshot, found)
     yield from other_weights(snapshot)
+    yield from unsafe_pickles(snapshot)
 
 
 def _add_stored(case: ModelAudit) -> Walk:

@@ -169,6 +169,7 @@ class Snapshot(Observation, frozen=True, kw_only=True):
     settings: TextFile | None = None  # says how it is loaded: sentence_bert_config.json
     headers: tuple[WeightHeader, ...] = ()  # sorted by name; the weight files that were opened
     torch_copies: tuple[WeightHeader, ...] = ()  # sorted by name; the same weights again
+    pickles: tuple[WeightHeader, ...] = ()  # sorted by name; other local files that may run code
     unopened: tuple[str, ...] = ()  # shards that the index names and the source does not have
     base: BaseModel | None = None  # of an adapter
     manifest: TextFile | None = None  # says which components there are, or should be

@@ -16,7 +16,7 @@ _PACKAGE = Path(__file__).parent.parent
 # What makes an outcome is what these import: a checkpoint is read, examined and written down.
 # The command line, the sweep and its reports are not among it: they change no outcome.
 _PIPELINE = ("auditor.audit.pipeline", "auditor.formats.as_json")
-_DATA = ("data/config_classes.jsonl",)  # beside the sources
+_DATA = ("data/config_classes.jsonl", "data/pickle_names.json")  # beside the sources
 
 _IMPORT = re.compile(r"^[ \t]*from (auditor[\w.]*) import (\([^)]*\)|.*)", re.MULTILINE)
 _BY_NAME = re.compile(r'import_module\(\s*f"(auditor[\w.]*)\.\{')  # any module of a package

@@ -133,7 +133,9 @@ def _write_entry(file: BinaryIO, name: bytes, content: bytes, hole: int) -> byte
     file.write(name + b"FB" + struct.pack("<H", padding) + bytes(padding) + content)
     file.seek(hole, io.SEEK_CUR)
     wide = struct.pack("<2HQ", 1, 8, start)
-    fields = (45, 45, *[0] * 5, *lengths_of, len(wide), *[0] * 4, U32)
+    if not start:  # as torch's writer does, for an offset that fits into 32 bits
+        wide = b""
+    fields = (45, 45, *[0] * 5, *lengths_of, len(wide), *[0] * 4, U32 if wide else 0)
     return struct.pack("<4s6H3I5H2I", b"PK\1\2", *fields) + name + wide
 
 

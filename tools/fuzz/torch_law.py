@@ -5,6 +5,7 @@ from random import Random
 
 from auditor.containers.pickle_imports import KNOWN
 from auditor.containers.pickle_interpreter import follow_pickle
+
 from auditor.containers.pickle_values import Global, Ran
 from auditor.containers.torch_file import parse
 from auditor.containers.weight_formats import FilePart, PartialFile, Table

@@ -9,12 +9,12 @@ import struct
 import zipfile
 
 import pytest
+from auditor.containers.pickle_imports import KNOWN, unknown_imports
+from auditor.containers.pickle_interpreter import follow_pickle
 from hypothesis import given
 from hypothesis import strategies as st
 from support.torch_files import parsed
 
-from auditor.containers.pickle_imports import KNOWN, unknown_imports
-from auditor.containers.pickle_interpreter import follow_pickle
 from auditor.containers.pickle_values import Call, Global, PickledDict
 
 PROTOCOLS = range(6)

@@ -5,11 +5,11 @@ import struct
 import zipfile
 
 import pytest
+from auditor.containers.zip_directory import entry_content, read_directory
 from hypothesis import given
 from hypothesis import strategies as st
 from support.torch_files import parsed, state, whole, zipped
 
-from auditor.containers.zip_directory import entry_content, read_directory
 from auditor.errors import CheckpointError
 
 WORDS = st.text("abczé", min_size=1, max_size=3)
