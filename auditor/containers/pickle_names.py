@@ -274,4 +274,4 @@ _TAKES: Mapping[str, _Takes] = MappingProxyType(
 _FACTORIES = frozenset(
     f"builtins.{name}" for name in ("dict", "float", "int", "list", "set", "str")
 )
-_REFERENCES = _FACTORIES | {"numpy.ndarray", "torch.nn.parameter.Buffer"}  # imported, never called
+_REFERENCES = _FACTORIES | {"numpy.ndarray"}  # imported, never called

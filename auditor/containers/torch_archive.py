@@ -32,17 +32,20 @@ _END = struct.Struct("<4s4H2IH")
 _LOCATOR = struct.Struct("<4sIQI")
 _END64 = struct.Struct("<4sQ2H2I4Q")
 _LOCAL = struct.Struct("<4s5H3I2H")
+_CENTRAL, _CENTRAL_LENGTHS = 46, 28  # bytes of an entry, and before the lengths of its fields
+_LENGTHS = struct.Struct("<3H")  # of its name, extra fields and comment
 _FIELD = struct.Struct("<2H")
 _COMMENT = 0xFFFF  # bytes of the longest comment
 _U16_MAX, _U32_MAX = 0xFFFF, 0xFFFFFFFF
 _END64_LENGTH = 44  # bytes of the zip64 record behind its own length
 _ZIP64 = 1  # the extra field with 64-bit sizes
 _UTF8 = 0x800
+_FOLDER = 0x10  # an attribute of DOS; torch reads nothing of such an entry and does not fail
 _ENCRYPTED = 0x1 | 0x20 | 0x40 | 0x2000
 _INFLATED = 1032  # bytes that one byte can inflate to: deflate has two bits at least for 258
 _ALIGNED = 64  # bytes; torch's writer begins the data of an entry at a multiple of it
 
-_DATA, _CONSTANTS = "data.pkl", "constants.pkl"
+_DATA, _CONSTANTS = "data.pkl", "/constants.pkl"
 _VERSIONS = ("version", ".data/version")  # torch opens no archive without one of them
 _WRITTEN = re.compile(
     r"data\.pkl|byteorder|version|\.format_version|\.storage_alignment|(\.data/)?"
@@ -198,7 +201,12 @@ def _directory(file: str, sparse: PartialFile) -> tuple[int, int, int]:
 
 
 def _entries(directory: bytes) -> Iterator[_Entry]:
-    """Yield the entries of a directory, read by zipfile."""
+    """Yield the entries of a directory, read by zipfile, which cuts a name that leaves it."""
+    at = 0
+    while at < len(directory):
+        at += _CENTRAL + sum(_LENGTHS.unpack_from(directory, at + _CENTRAL_LENGTHS))
+    if at != len(directory):
+        raise zipfile.BadZipFile("an entry reaches past its end")
     count = directory.count(b"PK\x01\x02") & _U16_MAX  # zipfile does not use it
     end = _END.pack(_MARK, 0, 0, count, count, len(directory), 0, 0)
     for info in zipfile.ZipFile(BytesIO(directory + end)).infolist():
@@ -206,6 +214,8 @@ def _entries(directory: bytes) -> Iterator[_Entry]:
         is_deflated = info.compress_type == zipfile.ZIP_DEFLATED
         if info.flag_bits & _ENCRYPTED or not (is_deflated or info.compress_type == 0):
             raise zipfile.BadZipFile(f"{quoted(name)} is encrypted or packed in an unusual way")
+        if info.external_attr & _FOLDER and not name.endswith("/"):
+            raise zipfile.BadZipFile(f"{quoted(name)} is a folder by its attributes")
         if size != packed and (not is_deflated or size > _INFLATED * packed):
             raise zipfile.BadZipFile(f"{quoted(name)} has {packed:,} bytes for {size:,}")
         if name.endswith(_DATA) and _ZIP64 in _field_kinds(info.extra):
@@ -224,17 +234,17 @@ def _field_kinds(extra: bytes) -> Iterator[int]:
 
 def _names_below_folder(file: str, entries: list[_Entry]) -> dict[str, _Entry]:
     """Return the entries by their names below the one folder, in lower case."""
+    if any(entry.name.lower().endswith(_CONSTANTS) for entry in entries):
+        raise not_followed(file, "is a TorchScript archive, a program with its tensors")
     folder = entries[0].name.partition("/")[0] + "/" if entries else "/"
     names: dict[str, _Entry] = {}
     for entry in entries:
-        name = entry.name.removeprefix(folder)
-        if name.lower() == _CONSTANTS:
-            raise not_followed(file, "is a TorchScript archive, a program with its tensors")
+        name = entry.name.removeprefix(folder).lower()
         if not entry.name.startswith(folder) or not _WRITTEN.fullmatch(name):
             raise not_followed(file, f"has {quoted(entry.name)}, which torch.save does not write")
-        if name.lower() in names:
+        if name in names:
             raise not_followed(file, f"has {quoted(entry.name)} twice, whatever the case")
-        names[name.lower()] = entry
+        names[name] = entry
     if _DATA not in names:
         raise not_followed(file, f"is a zip archive without {_DATA}: torch.save did not write it")
     return names
@@ -244,7 +254,7 @@ def _stops(file: str, entries: list[_Entry], directory_start: int) -> dict[int, 
     """Return where each entry ends at the latest; raise UnsafeFileError if two overlap."""
     starts = sorted([*(entry.header for entry in entries), directory_start])
     stops = dict(pairwise(starts))
-    if starts[0] != 0 or len(stops) != len(entries):
+    if starts[0] != 0 or len(set(starts)) < len(starts) or starts[-1] != directory_start:
         raise not_followed(file, "has a zip directory whose entries are not in a row from byte 0")
     for entry in entries:
         if entry.least + entry.packed > stops[entry.header]:

@@ -12,6 +12,8 @@ from auditor.messages import quoted
 _LARGEST = 2**63
 _MOST_DIMENSIONS = 64  # torch's own bound
 _UTILS = "torch._utils."
+_FIRST = 4  # arguments: storage, offset, size and stride
+_WITH_DTYPE = 7  # arguments up to the dtype
 _DEEPEST = 8  # wrappers around one tensor: a Parameter, a subclass, its state
 
 
@@ -31,6 +33,7 @@ class TensorView(NamedTuple):
         return self.storage.key, self.start, self.length, self.stop
 
 
+_ODD = Unreadable("is not built as torch builds tensors")
 _CHANGED = Unreadable("is given a state that may change its shape once it is built")
 
 
@@ -102,39 +105,48 @@ def _attributes(state: object) -> list[tuple[object, object]] | None:
             return None
 
 
-def _strided(args: tuple[object, ...]) -> TensorView | Unreadable:
-    """(storage, offset, size, stride, ...); the dtype is the storage's."""
+def _tensor(args: tuple[object, ...]) -> TensorView | Unreadable:
+    """(storage, offset, size, stride)"""
     match args:
-        case (Persistent() as persistent, int(offset), size, stride, *_):
-            held = storage(persistent)
+        case (Persistent() as key, int(offset), size, stride):
+            held = storage(key)
             if isinstance(held, Unreadable):
                 return held
             if held.dtype is None:
                 return Unreadable("is a view of bytes without a dtype")
             return _view(held, held.dtype, offset, size, stride)
         case _:
-            return Unreadable("is not built as torch builds tensors")
+            return _ODD
 
 
-def _typed(args: tuple[object, ...]) -> TensorView | Unreadable:
-    """(storage, offset, size, stride, requires_grad, hooks, dtype, ...); the storage is bytes."""
+def _tensor_v2(args: tuple[object, ...]) -> TensorView | Unreadable:
+    """(storage, offset, size, stride, requires_grad, hooks[, metadata])"""
     match args:
-        case (
-            Persistent() as persistent,
-            int(offset),
-            size,
-            stride,
-            _,
-            _,
-            Global("torch", dtype),
-            *_,
-        ):
-            held = storage(persistent)
+        case (*first, bool(), _) | (*first, bool(), _, PickledDict()) if len(first) == _FIRST:
+            return _tensor(tuple(first))
+        case _:
+            return _ODD
+
+
+def _quantized(args: tuple[object, ...]) -> TensorView | Unreadable:
+    """(storage, offset, size, stride, quantizer, requires_grad, hooks)"""
+    match args:
+        case (*first, tuple(), bool(), _) if len(first) == _FIRST:
+            return _tensor(tuple(first))
+        case _:
+            return _ODD
+
+
+def _tensor_v3(args: tuple[object, ...]) -> TensorView | Unreadable:
+    """(storage, offset, size, stride, requires_grad, hooks, dtype[, metadata]); bytes are stored"""
+    match args[:_WITH_DTYPE]:
+        case (Persistent() as key, int(offset), size, stride, bool(), _, Global("torch", dtype)):
+            held = storage(key)
             if isinstance(held, Unreadable):
                 return held
             return _view(held, dtype, offset, size, stride)
         case _:
-            return Unreadable("is not built as torch builds tensors")
+            return _ODD
 
 
 def _sparse(_args: tuple[object, ...]) -> Unreadable:
@@ -156,6 +168,8 @@ def _view(
     name, width = DTYPES[dtype]
     reach = sum((length - 1) * step for length, step in zip(shape, steps, strict=True))
     count = prod(shape)
+    if count >= _LARGEST:
+        return Unreadable("has more numbers than a tensor can have")
     start = offset * width
     stop = start + (reach + 1) * width if count else 0  # an empty view may begin anywhere
     if name == "F4" and shape:
@@ -175,10 +189,10 @@ def _whole_numbers(value: object) -> tuple[int, ...] | None:
 
 _READERS: Mapping[str, Callable[[tuple[object, ...]], TensorView | Unreadable]] = MappingProxyType(
     {
-        "torch._utils._rebuild_tensor": _strided,
-        "torch._utils._rebuild_tensor_v2": _strided,
-        "torch._utils._rebuild_tensor_v3": _typed,
-        "torch._utils._rebuild_qtensor": _strided,
+        "torch._utils._rebuild_tensor": _tensor,
+        "torch._utils._rebuild_tensor_v2": _tensor_v2,
+        "torch._utils._rebuild_tensor_v3": _tensor_v3,
+        "torch._utils._rebuild_qtensor": _quantized,
         "torch._utils._rebuild_sparse_tensor": _sparse,
         "torch._utils._rebuild_meta_tensor_no_storage": _meta,
     }

@@ -30,13 +30,14 @@ _NAMED = {
 
 
 def table_fault(table: Table, content: bytes) -> str | None:
-    """Against torch.load itself, which refuses by `weights_only` whatever is no plain value."""
+    """Compare a table without faults with what torch.load(weights_only=True) loads."""
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             loaded = torch.load(io.BytesIO(content), weights_only=True)
-    except Exception:  # noqa: BLE001 - its Unpickler reads fewer opcodes, and calls can fail
-        return None
+    except Exception as error:  # noqa: BLE001 - whatever hostile bytes make of torch
+        reason = str(error).partition("\n")[0]
+        return f"is called sound, and torch refuses it: {type(error).__name__}: {reason}"
     theirs = _by_name(_tensors(_wrapped(loaded, table)))
     ours = _by_name((one.name, (one.dtype, one.shape)) for one in table.tensors)
     if any(found - theirs.get(name, set()) for name, found in ours.items()):
