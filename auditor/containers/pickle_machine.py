@@ -60,8 +60,12 @@ def follow_pickle(data: bytes, start: int = 0) -> FollowedPickle:
     try:
         value = machine.run(stream)
     except EOFError:
-        reason = f"is cut off: it has not ended at byte {len(data):,}"
-        fault = PickleFault(reason=reason, may_go_on=False, truncated=True)
+        if machine.frame and machine.frame < len(data):  # an unpickler drops the rest of the frame
+            reason = f"has a frame that ends inside an opcode at byte {machine.at:,}"
+            fault = PickleFault(reason=reason, may_go_on=True)
+        else:
+            reason = f"is cut off: it has not ended at byte {len(data):,}"
+            fault = PickleFault(reason=reason, may_go_on=False, truncated=True)
     except (_ImpossibleError, IndexError, KeyError) as error:
         reason = str(error) if isinstance(error, _ImpossibleError) else "uses what it did not make"
         fault = PickleFault(reason=f"{reason} at byte {machine.at:,}", may_go_on=False)

@@ -179,7 +179,7 @@ def _directory(file: str, sparse: PartialFile) -> tuple[int, int, int]:
     tail = sparse.read(Span(at, size))
     if not (tail[-_END.size :].startswith(_MARK) and tail.endswith(bytes(2))):
         tail = sparse.read(Span(max(0, size - _END.size - _COMMENT), size))
-        if _MARK in tail:
+        if tail.find(_MARK, 0, len(tail) - _END.size + len(_MARK)) >= 0:
             raise not_followed(file, "has bytes behind the end of its zip directory")
         raise CheckpointError(
             f"{named(file)} begins as a zip archive and does not end as one: it is truncated, or "
@@ -212,7 +212,11 @@ def _entries(directory: bytes) -> Iterator[_Entry]:
     for info in zipfile.ZipFile(BytesIO(directory + end)).infolist():
         name, packed, size = info.orig_filename, info.compress_size, info.file_size
         is_deflated = info.compress_type == zipfile.ZIP_DEFLATED
-        if info.flag_bits & _ENCRYPTED or not (is_deflated or info.compress_type == 0):
+        if (
+            info.volume
+            or info.flag_bits & _ENCRYPTED
+            or not (is_deflated or info.compress_type == 0)
+        ):
             raise zipfile.BadZipFile(f"{quoted(name)} is encrypted or packed in an unusual way")
         if info.external_attr & _FOLDER and not name.endswith("/"):
             raise zipfile.BadZipFile(f"{quoted(name)} is a folder by its attributes")

@@ -1,6 +1,6 @@
 """The tensors of a torch pickle: which numbers of which storage, in which shape."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from math import prod
 from types import MappingProxyType
 from typing import NamedTuple
@@ -47,16 +47,18 @@ def tensor_view(value: object) -> TensorView | Unreadable | None:
             changed = _CHANGED
         args = value.args
         match (value.callee.path, args):
-            case ("torch._utils._rebuild_parameter" | "torch.nn.parameter.Parameter", (inner, *_)):
+            case ("torch.nn.parameter.Parameter", (inner, *_)):
                 value = inner
-            case ("torch._utils._rebuild_parameter_with_state", (inner, _, _, *states)):
-                changed = changed or _by_attributes(states)
+            case ("torch._utils._rebuild_parameter", (inner, _, _)):
+                value = inner
+            case ("torch._utils._rebuild_parameter_with_state", (inner, _, _, state)):
+                changed = changed or _by_attributes(state)
                 value = inner
             case (
                 "torch._tensor._rebuild_from_type_v2",
-                (Global() as function, _, tuple(inner_args), *states),
+                (Global() as function, _, tuple(inner_args), state),
             ):
-                changed = changed or _by_attributes(states)
+                changed = changed or _by_attributes(state)
                 value = Call(function, inner_args)
             case (str(path), _) if path in _READERS:
                 return changed or _READERS[path](args)
@@ -76,15 +78,14 @@ def _is_of_variable(state: object) -> bool:
             return False
 
 
-def _by_attributes(states: Sequence[object]) -> Unreadable | None:
+def _by_attributes(state: object) -> Unreadable | None:
     """Return the fault of a state that gives a tensor other numbers; each key is an attribute."""
-    for state in states:
-        for part in state if isinstance(state, tuple) else (state,):
-            if part is None:
-                continue
-            pairs = _attributes(part)
-            if pairs is None or any(not isinstance(key, str) or _rules(key) for key, _ in pairs):
-                return _CHANGED
+    for part in state if isinstance(state, tuple) else (state,):
+        if part is None:
+            continue
+        pairs = _attributes(part)
+        if pairs is None or any(not isinstance(key, str) or _rules(key) for key, _ in pairs):
+            return _CHANGED
     return None
 
 
@@ -106,7 +107,7 @@ def _attributes(state: object) -> list[tuple[object, object]] | None:
 
 
 def _tensor(args: tuple[object, ...]) -> TensorView | Unreadable:
-    """(storage, offset, size, stride)"""
+    """Read (storage, offset, size, stride)."""
     match args:
         case (Persistent() as key, int(offset), size, stride):
             held = storage(key)
@@ -120,7 +121,7 @@ def _tensor(args: tuple[object, ...]) -> TensorView | Unreadable:
 
 
 def _tensor_v2(args: tuple[object, ...]) -> TensorView | Unreadable:
-    """(storage, offset, size, stride, requires_grad, hooks[, metadata])"""
+    """Read (storage, offset, size, stride, requires_grad, hooks[, metadata])."""
     match args:
         case (*first, bool(), _) | (*first, bool(), _, PickledDict()) if len(first) == _FIRST:
             return _tensor(tuple(first))
@@ -129,7 +130,7 @@ def _tensor_v2(args: tuple[object, ...]) -> TensorView | Unreadable:
 
 
 def _quantized(args: tuple[object, ...]) -> TensorView | Unreadable:
-    """(storage, offset, size, stride, quantizer, requires_grad, hooks)"""
+    """Read (storage, offset, size, stride, quantizer, requires_grad, hooks)."""
     match args:
         case (*first, tuple(), bool(), _) if len(first) == _FIRST:
             return _tensor(tuple(first))
@@ -138,9 +139,18 @@ def _quantized(args: tuple[object, ...]) -> TensorView | Unreadable:
 
 
 def _tensor_v3(args: tuple[object, ...]) -> TensorView | Unreadable:
-    """(storage, offset, size, stride, requires_grad, hooks, dtype[, metadata]); bytes are stored"""
-    match args[:_WITH_DTYPE]:
-        case (Persistent() as key, int(offset), size, stride, bool(), _, Global("torch", dtype)):
+    """Read (storage, offset, size, stride, requires_grad, hooks, dtype[, metadata])."""
+    *first, metadata = args if len(args) > _WITH_DTYPE else (*args, PickledDict([]))
+    match first:
+        case (
+            Persistent() as key,
+            int(offset),
+            size,
+            stride,
+            bool(),
+            _,
+            Global("torch", dtype),
+        ) if isinstance(metadata, PickledDict):
             held = storage(key)
             if isinstance(held, Unreadable):
                 return held
@@ -163,18 +173,18 @@ def _view(
     shape, steps = _whole_numbers(size), _whole_numbers(stride)
     if dtype not in DTYPES:
         return Unreadable(f"has the unknown dtype {quoted(dtype)}")
-    if shape is None or steps is None or len(shape) != len(steps) or not 0 <= offset < _LARGEST:
+    start = _whole_numbers((offset,))
+    if shape is None or steps is None or len(shape) != len(steps) or start is None:
         return Unreadable("has no shape, stride and offset that a tensor can have")
     name, width = DTYPES[dtype]
     reach = sum((length - 1) * step for length, step in zip(shape, steps, strict=True))
     count = prod(shape)
     if count >= _LARGEST:
         return Unreadable("has more numbers than a tensor can have")
-    start = offset * width
-    stop = start + (reach + 1) * width if count else 0  # an empty view may begin anywhere
+    stop = offset * width + (reach + 1) * width if count else 0  # an empty view may begin anywhere
     if name == "F4" and shape:
         shape = (*shape[:-1], 2 * shape[-1])
-    return TensorView(held, name, shape, start, count * width, stop)
+    return TensorView(held, name, shape, offset * width, count * width, stop)
 
 
 def _whole_numbers(value: object) -> tuple[int, ...] | None:

@@ -34,7 +34,7 @@ def table_fault(table: Table, content: bytes) -> str | None:
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            loaded = torch.load(io.BytesIO(content), weights_only=True)
+            loaded = torch.load(io.BytesIO(content), weights_only=True, map_location="cpu")
     except Exception as error:  # noqa: BLE001 - whatever hostile bytes make of torch
         reason = str(error).partition("\n")[0]
         return f"is called sound, and torch refuses it: {type(error).__name__}: {reason}"
