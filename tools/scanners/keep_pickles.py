@@ -10,17 +10,16 @@ from functools import wraps
 from hashlib import sha256
 from pathlib import Path
 
-_FOLDER = Path(os.environ["KEEP_PICKLES"])
+
+def pytest_configure() -> None:
+    pickle.dumps = _keeping(pickle.dumps, Path(os.environ["KEEP_PICKLES"]))
 
 
-def _keeping(dumps: Callable[..., bytes]) -> Callable[..., bytes]:
+def _keeping(dumps: Callable[..., bytes], folder: Path) -> Callable[..., bytes]:
     @wraps(dumps)
     def kept(*args: object, **options: object) -> bytes:
         content = dumps(*args, **options)
-        (_FOLDER / f"{sha256(content).hexdigest()[:16]}.pkl").write_bytes(content)
+        (folder / f"{sha256(content).hexdigest()[:16]}.pkl").write_bytes(content)
         return content
 
     return kept
-
-
-pickle.dumps = _keeping(pickle.dumps)
