@@ -46,8 +46,6 @@ from auditor.reconciler.other_weights import (
     torch_copy_findings,
     uncompared_torch_copies,
     unread_pickles,
-    unread_torch_copies,
-    unsafe_pickles,
 )
 from auditor.reconciler.predicted_load import predict
 from auditor.reconciler.reconcile import Reconciled, reconcile
@@ -190,7 +188,6 @@ def compared_outcome(
         *_other_model(case, reconciled, expectation),
         *torch_copy_findings(case.snapshot, found),
         *other_weights(case.snapshot),
-        *unsafe_pickles(case.snapshot),
         *refuted_claims(published),
     )
     stand, left_out = split(findings, case.options.ignore)
@@ -315,9 +312,6 @@ def _unchecked(
 
 
 def _torch_copies(snapshot: Snapshot, found: Contents) -> Iterator[str]:
-    if files := unread_torch_copies(snapshot):
-        how = "neither compared with the audited files nor followed (--torch-copies does both)"
-        yield f"{listed(files)}: {how}"
     yield from unread_pickles(snapshot)
     if files := uncompared_torch_copies(snapshot, found):
         yield f"{listed(files)}: not compared, for the audited files are not all there"
@@ -367,7 +361,6 @@ def _of_files(case: ModelAudit, walked: Walk) -> Iterator[Finding]:
     yield from by_files(found, snapshot, walked.total)
     yield from torch_copy_findings(snapshot, found)
     yield from other_weights(snapshot)
-    yield from unsafe_pickles(snapshot)
 
 
 def _add_stored(case: ModelAudit) -> Walk:

@@ -93,7 +93,9 @@ MODULES: Mapping[str, str] = MappingProxyType(
     | {".gguf": "gguf"}
 )
 # Endings of other pickles, which hold no weights that an audit counts.
-_PICKLES = frozenset({".pkl", ".pickle", ".joblib"})
+_PICKLES = (".pkl", ".pickle", ".joblib")
+# Endings of all files that torch.load or pickle reads.
+PICKLED = (*_PICKLES, *(ending for ending, module in MODULES.items() if module == "torch_file"))
 
 
 class TensorFault(NamedTuple):
@@ -132,9 +134,3 @@ def parser(file: str) -> Parse | None:
         return None
     parse: Parse = import_module(f"auditor.containers.{module}").parse
     return parse
-
-
-def may_be_pickle(file: str) -> bool:
-    """Whether torch.load or pickle reads files of this ending."""
-    ending = PurePosixPath(file).suffix.lower()
-    return ending in _PICKLES or MODULES.get(ending) == "torch_file"

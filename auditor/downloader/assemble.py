@@ -32,7 +32,7 @@ from auditor.companions.companion_files import (
 )
 from auditor.containers.index import MAX_INDEX
 from auditor.containers.manifest import MAX_COMPONENTS, MAX_MANIFEST, parse_manifest
-from auditor.containers.weight_formats import may_be_pickle
+from auditor.containers.weight_formats import PICKLED
 from auditor.downloader.headers import ENTRY, FIRST_READ, ROOM, within_bound
 from auditor.downloader.parallel import AT_HAND, as_they_end, awaited, have_ended, threads
 from auditor.errors import CheckpointError, Reason, SourceError
@@ -301,8 +301,9 @@ def _pickles(reads: _Reads, models: list[dict[str, Any]]) -> tuple[WeightHeader,
     if reads.reader.bounds is not None:
         return ()
     read = {head.name for one in models for head in (*one["headers"], *one["torch_copies"])}
-    names = sorted(name for name in reads.listing if may_be_pickle(name) and name not in read)
-    heads = reads.pool.map(reads.torch_copy, names[:_MOST_PICKLES])
+    names = sorted(name for name in reads.listing if name.lower().endswith(PICKLED))
+    others = [name for name in names if name not in read]
+    heads = reads.pool.map(reads.torch_copy, others[:_MOST_PICKLES])
     return tuple(head for head in heads if head is not None)
 
 

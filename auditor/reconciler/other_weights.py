@@ -11,7 +11,7 @@ from pathlib import PurePosixPath
 from auditor.checkpoint.filenames import torch_model_files, variant_of
 from auditor.checkpoint.selecting import ADAPTER_CONFIG, ADAPTERS, other_weight_files
 from auditor.checkpoint.snapshot import Snapshot
-from auditor.containers.weight_formats import Table, may_be_pickle
+from auditor.containers.weight_formats import PICKLED, Table
 from auditor.errors import CheckpointError
 from auditor.messages import listed, named
 from auditor.reconciler.contents import Contents, table_findings, unsafe_finding
@@ -45,14 +45,15 @@ _INDEX = "an index of other weights than the audited ones"
 _ORIGINAL = "the original format, of which the audited files were made"
 
 
-def other_weights(snapshot: Snapshot) -> Iterator[OtherWeights]:
-    """One finding for each kind of what is not part of the audited set."""
+def other_weights(snapshot: Snapshot) -> Iterator[OtherWeights | Unsafe]:
+    """Yield what is not part of the audited set: what may run code, and a finding for each kind."""
+    yield from unsafe_pickles(snapshot)
     audited = [head.name for head in snapshot.headers]
     audited += [snapshot.index.name] if snapshot.index else []
     first = min(audited, default="")
     lacking = snapshot.index is not None and bool(snapshot.unopened or not snapshot.headers)
     opened = frozenset(head.name for head in snapshot.pickles)
-    return other_weights_by_kind(
+    yield from other_weights_by_kind(
         other_weight_files(snapshot),
         first[: first.rfind("/") + 1],
         lacking=lacking,
@@ -166,11 +167,15 @@ def unsafe_pickles(snapshot: Snapshot) -> Iterator[Unsafe]:
 
 
 def unread_pickles(snapshot: Snapshot) -> Iterator[str]:
-    """Yield a line for the files that may run code and were not read, but for torch copies."""
+    """Yield a line for the torch copies and one for the other pickles that were not read."""
+    copies = _unread_torch_copies(snapshot)
+    if copies:
+        how = "neither compared with the audited files nor followed (--torch-copies does both)"
+        yield f"{listed(copies)}: {how}"
     heads = (*snapshot.headers, *snapshot.torch_copies, *snapshot.pickles)
-    known = {*(head.name for head in heads), *unread_torch_copies(snapshot), *snapshot.unopened}
+    known = {*(head.name for head in heads), *copies, *snapshot.unopened}
     names = (file.name for file in snapshot.files)
-    unread = [name for name in names if may_be_pickle(name) and name not in known]
+    unread = [name for name in names if name not in known and name.lower().endswith(PICKLED)]
     if unread:
         yield f"{listed(unread)}: not read, and a pickle may run code when it is loaded"
 
@@ -181,8 +186,8 @@ def uncompared_torch_copies(snapshot: Snapshot, found: Contents) -> tuple[str, .
     return tuple(head.name for head in snapshot.torch_copies) if lacking else ()
 
 
-def unread_torch_copies(snapshot: Snapshot) -> tuple[str, ...]:
-    """Torch files that hold a copy of the audited safetensors, and that were not read."""
+def _unread_torch_copies(snapshot: Snapshot) -> tuple[str, ...]:
+    """Return the torch files that hold a copy of the audited safetensors and were not read."""
     name = next((head.name for head in snapshot.headers), "")
     if not name.endswith(".safetensors") or variant_of(name):
         return ()

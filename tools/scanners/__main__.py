@@ -18,7 +18,7 @@ from fuzz.hostile_files import legacy
 from fuzz.target import UNSAFE, Verdict
 from fuzz.torch_law import judge_file, judge_pickle
 
-from auditor.containers.weight_formats import may_be_pickle
+from auditor.containers.weight_formats import PICKLED
 
 PACKAGES = ("picklescan", "fickling", "modelscan", "modelaudit")
 HELPERS = ("pytest", "pytest-asyncio", "dill", "joblib", "py7zr", "numpy")
@@ -145,7 +145,7 @@ def _is_sample(path: Path) -> bool:
         return False
     with path.open("rb") as file:
         start = file.read(4)
-    return may_be_pickle(path.name) or start[:1] == b"\x80" or start == b"PK\x03\x04"
+    return path.name.endswith(PICKLED) or start[:1] == b"\x80" or start == b"PK\x03\x04"
 
 
 def calling(module: str, name: str) -> Iterator[bytes]:
