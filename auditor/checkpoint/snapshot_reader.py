@@ -165,7 +165,7 @@ class _Reader:
             index=self._text(document["index"], "index"),
             headers=self._heads(document["heads"]),
             torch_copies=self._torch_files(document.get(TORCH_COPIES, []), TORCH_COPIES),
-            pickles=self._torch_files(document.get(PICKLES, []), PICKLES),
+            pickles=self._torch_files(document[PICKLES], PICKLES) if PICKLES in document else (),
             base=self._base(document[BASE]) if BASE in document else None,
             unopened=_names(document["unopened"]),
             packing=self._text(document.get(PACKING), PACKING),
