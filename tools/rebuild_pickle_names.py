@@ -23,11 +23,29 @@ MODULES = (
     "transformers.training_args_seq2seq",
 )
 STATE = "PartialState"  # not a dataclass, and saved by older versions of transformers
-# Enums of older versions of transformers. A newer version cannot import them, and runs nothing.
-FORMER = (
+# Enums of older versions of transformers, and of sentence-transformers 5 and 6. A version that does
+# not have a name cannot import it, and runs nothing.
+OTHER_ENUMS = (
+    "sentence_transformers.base.sampler.BatchSamplers",
+    "sentence_transformers.base.sampler.MultiDatasetBatchSamplers",
+    "sentence_transformers.training_args.BatchSamplers",
+    "sentence_transformers.training_args.MultiDatasetBatchSamplers",
     "transformers.trainer_utils.EvaluationStrategy",
     "transformers.trainer_utils.FSDPOption",
     "transformers.trainer_utils.ShardedDDPOption",
+)
+# Dataclasses of trl 1.16 and sentence-transformers 5 and 6, which derive from TrainingArguments.
+OTHER_OBJECTS = (
+    "sentence_transformers.cross_encoder.training_args.CrossEncoderTrainingArguments",
+    "sentence_transformers.sentence_transformer.training_args.SentenceTransformerTrainingArguments",
+    "sentence_transformers.sparse_encoder.training_args.SparseEncoderTrainingArguments",
+    "sentence_transformers.training_args.SentenceTransformerTrainingArguments",
+    "trl.trainer.dpo_config.DPOConfig",
+    "trl.trainer.grpo_config.GRPOConfig",
+    "trl.trainer.kto_config.KTOConfig",
+    "trl.trainer.reward_config.RewardConfig",
+    "trl.trainer.rloo_config.RLOOConfig",
+    "trl.trainer.sft_config.SFTConfig",
 )
 
 
@@ -38,14 +56,15 @@ def weights_only_names() -> list[str]:
 
 
 def enum_names() -> list[str]:
-    return sorted({*FORMER, *(path(kind) for kind in own_classes() if issubclass(kind, Enum))})
+    return sorted({*OTHER_ENUMS, *(path(kind) for kind in own_classes() if issubclass(kind, Enum))})
 
 
 def plain_object_names() -> list[str]:
     """The dataclasses, of which unpickling calls no method."""
     plain = (kind for kind in own_classes() if is_dataclass(kind) or kind.__name__ == STATE)
     own = ("__setstate__", "__setattr__", "__new__")
-    return sorted(path(kind) for kind in plain if not any(name in vars(kind) for name in own))
+    names = (path(kind) for kind in plain if not any(name in vars(kind) for name in own))
+    return sorted({*OTHER_OBJECTS, *names})
 
 
 def own_classes() -> Iterator[type]:

@@ -120,8 +120,8 @@ def _is_written(path: str, args: tuple[object, ...]) -> bool:  # noqa: C901, PLR
             | ("collections.defaultdict", None)
             | ("torch.device", str())
             | ("torch.device", str(), int())
-            | ("torch.nn.parameter.Parameter", _)
-            | ("torch.nn.parameter.Parameter", _, bool())
+            | ("torch.nn.parameter.Parameter", Call())
+            | ("torch.nn.parameter.Parameter", Call(), bool())
             | ("torch.serialization._get_layout", str())
         ):
             return True

@@ -1,5 +1,6 @@
 """Torch files that are broken or hostile: each ends in a finding, and nothing in it is run."""
 
+import json
 import struct
 import tarfile
 import zipfile
@@ -262,3 +263,34 @@ def test_a_harmless_pickle_beside_sound_safetensors_is_clean(place, audit, tmp_p
     (folder / place).parent.mkdir(parents=True, exist_ok=True)
     (folder / place).write_bytes(b"\x80\x02" + SLICE + b".")
     assert audit(str(folder), "--fail-on", "error").code == CLEAN
+
+
+NOT_FOLLOWED = FORMS["not followed"]
+INDEX = {"metadata": {"total_size": 1}, "weight_map": dict.fromkeys(TENSORS, "a.bin")}
+# What is audited, in each way of finding it: the files, and the one that is hostile
+AUDITED = {
+    "the weights": ({}, WEIGHTS),
+    "a shard": ({f"{WEIGHTS}.index.json": json.dumps(INDEX).encode()}, "a.bin"),
+    "the only variant": ({}, "pytorch_model.fp16.bin"),
+    "an adapter": ({"adapter_config.json": b'{"peft_type": "LORA"}'}, "adapter_model.bin"),
+    "a component": (
+        {"model_index.json": b'{"_class_name": "P", "unet": ["diffusers", "UNet2DModel"]}'},
+        "unet/diffusion_pytorch_model.bin",
+    ),
+}
+
+
+@pytest.mark.parametrize("content", [FORMS["a call"], NOT_FOLLOWED], ids=["call", "not followed"])
+@pytest.mark.parametrize("name", AUDITED)
+def test_audited_weights_that_may_run_code_are_an_error(name, content, audit, tmp_path):
+    files, hostile = AUDITED[name]
+    folder = tmp_path / "input"
+    config = {} if "adapter_config.json" in files else {CONFIG: GOOD_CONFIG}
+    for file, data in {**config, **files, hostile: content}.items():
+        (folder / file).parent.mkdir(parents=True, exist_ok=True)
+        (folder / file).write_bytes(data)
+    ran = audit(str(folder), "--format", "json", "--fail-on", "error")
+    assert ran.code == FINDINGS
+    outcomes = [ran.outcome, *ran.outcome["parts"]]
+    unsafe = [one for each in outcomes for one in each["findings"] if one["kind"] == "unsafe"]
+    assert [one["file"] for one in unsafe] == [hostile]
