@@ -10,21 +10,24 @@ kind, see auditor.reconciler.findings) and `modules_frame()`, a pandas DataFrame
 a published count is worth, `diff` what one checkpoint has otherwise than another.
 """
 
+import sys
 from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from types import ModuleType
 
-from auditor.audit.options import Options
-from auditor.audit.pipeline import audit, diff, examine, explain
-from auditor.errors import AuditError, CheckpointError, Reason, SourceError, UsageError
-from auditor.reconciler import Finding, ModuleRow, Severity
-from auditor.report import Expected, Observed, Report, Unaudited
-
+TYPE_CHECKING = False  # as in typing, whose import would take more time than the rest here
 if TYPE_CHECKING:
     from auditor.audit.claiming import Claim, claim
+    from auditor.audit.options import Options
+    from auditor.audit.pipeline import audit, diff, examine, explain
     from auditor.comparing import Comparison
+    from auditor.errors import AuditError, CheckpointError, Reason, SourceError, UsageError
+    from auditor.reconciler import Finding, ModuleRow, Severity
+    from auditor.report import Expected, Observed, Report, Unaudited
+    from auditor.request import AuditRequest
 
 __all__ = [
     "AuditError",
+    "AuditRequest",
     "CheckpointError",
     "Claim",
     "Comparison",
@@ -46,16 +49,40 @@ __all__ = [
     "explain",
 ]
 
-
-_ON_DEMAND = {
-    "Claim": "auditor.audit.claiming",
-    "claim": "auditor.audit.claiming",
-    "Comparison": "auditor.comparing",
+# The module of each name, imported at the first use: the command line has to handle signals before
+# it imports anything that takes time.
+_MODULES = {
+    "auditor.audit.claiming": ("Claim", "claim"),
+    "auditor.audit.options": ("Options",),
+    "auditor.audit.pipeline": ("audit", "diff", "examine", "explain"),
+    "auditor.comparing": ("Comparison",),
+    "auditor.errors": ("AuditError", "CheckpointError", "Reason", "SourceError", "UsageError"),
+    "auditor.reconciler": ("Finding", "ModuleRow", "Severity"),
+    "auditor.report": ("Expected", "Observed", "Report", "Unaudited"),
+    "auditor.request": ("AuditRequest",),
 }
+_MODULE_BY_NAME = {name: module for module, names in _MODULES.items() for name in names}
 
 
-def __getattr__(name: str) -> Any:
-    """What no audit needs is imported when it is asked for."""
-    if name not in _ON_DEMAND:
+def __getattr__(name: str) -> object:
+    """Import a public name at its first use."""
+    if name not in _MODULE_BY_NAME:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(import_module(_ON_DEMAND[name]), name)
+    value: object = getattr(import_module(_MODULE_BY_NAME[name]), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})
+
+
+class _Package(ModuleType):
+    """The package, whose `audit` is the function and never the subpackage `auditor.audit`."""
+
+    def __setattr__(self, name: str, value: object) -> None:
+        if not (name == "audit" and isinstance(value, ModuleType)):  # set where it is imported
+            super().__setattr__(name, value)
+
+
+sys.modules[__name__].__class__ = _Package

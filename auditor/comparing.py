@@ -135,9 +135,9 @@ class Comparison(Struct, frozen=True, kw_only=True):
         return not (any(tensors) or self.keys or self.renamed)
 
     def __repr__(self) -> str:
-        """One line: a comparison names every tensor that differs."""
+        """Return one line of counts: a comparison names every tensor that differs."""
         said = [quoted(model) for model in self.models]
-        said += [f"lost {one.what or one.module}" for one in self.lost[:_NAMED]]
+        said += [f"lost {one.what or quoted(one.module)}" for one in self.lost[:_NAMED]]
         counts = {
             "removed": self.removed,
             "added": self.added,

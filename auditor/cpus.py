@@ -1,7 +1,7 @@
-"""The CPUs that a process runs on: one, for threads of which the interpreter runs one at a time.
+"""The CPUs that a process runs on: a sweep stays on one, because Python runs one thread at a time.
 
-Threads on several CPUs hand the interpreter, and all that it works on, from one CPU to another: a
-sixth of the processor time of a sweep behind 150 ms, and a fifth of one close by.
+Threads on several CPUs move the interpreter and its data from one CPU to another. That takes a
+sixth of the processor time of a sweep whose Hub is 150 ms away, and a fifth of one close by.
 """
 
 import os
@@ -9,25 +9,30 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-_FIELD = 36  # of /proc/thread-self/stat after the name: field 39 of proc(5), the CPU of a thread
+_FIELD = 36  # of /proc/thread-self/stat after the name: a thread's CPU, field 39 of proc(5)
+
+
+def cpu_count() -> int:
+    """The CPUs that this process may run on; all of the machine's if the system cannot tell."""
+    return len(_allowed()) or os.cpu_count() or 1
 
 
 def _allowed() -> set[int]:
-    """The CPUs that the calling thread may run on; none where the system does not say."""
-    with suppress(AttributeError, OSError):
+    """The CPUs that the calling thread may run on; empty if the system cannot tell."""
+    with suppress(AttributeError, OSError):  # Linux alone has the function
         return os.sched_getaffinity(0)
     return set()
 
 
-_ALL = _allowed()  # as this process was started
+_ALL = _allowed()  # at the start of this process
 
 
 @contextmanager
 def one_cpu() -> Iterator[None]:
-    """Within, the calling thread stays on the CPU that it is on; so do the threads that it starts.
+    """Keep the calling thread, and threads that it starts inside the block, on its present CPU.
 
-    It is one that had room: the system has chosen it. Where the system does not tell it, or allows
-    no such thing, threads go where they are sent, as they would without.
+    The system chose that CPU because it had room. If the system cannot tell or set the CPU, the
+    block changes nothing.
     """
     with _on({_current()} & _ALL):
         yield
@@ -35,7 +40,7 @@ def one_cpu() -> Iterator[None]:
 
 @contextmanager
 def every_cpu() -> Iterator[None]:
-    """Within, what the calling thread starts may run wherever this process might at its start."""
+    """Let threads and processes started inside the block use every CPU of this process."""
     with _on(_ALL):
         yield
 
@@ -52,13 +57,13 @@ def _on(cpus: set[int]) -> Iterator[None]:
 
 def _move(cpus: set[int]) -> None:
     if cpus:
-        with suppress(OSError):
+        with suppress(AttributeError, OSError):
             os.sched_setaffinity(0, cpus)
 
 
 def _current() -> int:
     try:
-        said = Path("/proc/thread-self/stat").read_text(encoding="utf-8", errors="replace")
-        return int(said.rpartition(")")[2].split()[_FIELD])
+        status = Path("/proc/thread-self/stat").read_text(encoding="utf-8", errors="replace")
+        return int(status.rpartition(")")[2].split()[_FIELD])
     except (OSError, ValueError, IndexError):
         return -1

@@ -31,6 +31,7 @@ class Reason(StrEnum):
     NOT_BUNDLED = "not-bundled"
     UNREADABLE = "unreadable"
     TOO_LARGE = "too-large"
+    TOO_LITTLE_MEMORY = "too-little-memory"
     CRASHED = "crashed"  # the auditor's own fault: a sweep goes on without the model
 
 

@@ -1,12 +1,11 @@
-"""Folded names: one pattern stands for many names, as `reconciler.fold` makes them.
+"""Folded names: patterns for many names, which `reconciler.fold` makes.
 
-A pattern is a name with groups in braces. A group lists items between commas and stands for each of
-them: `{bias,weight}`. An item `a-b` of two numbers stands for every number from a to b: `{0-11}`,
-`{0-5,20-25}`; with ends of one length for all numbers of that length, so that zeros in front
-survive: `{00001-00163}`. Several groups stand for every combination.
+A pattern is a name with groups in braces. A group lists items between commas and means each of
+them: `{bias,weight}`. An item `a-b` of two numbers means every number from a to b: `{0-11}`,
+`{0-5,20-25}`. If both ends have one length, it means the numbers of that length, with leading
+zeros: `{00001-00163}`. Several groups mean every combination.
 
-What would be read as part of a pattern is escaped where a name itself contains it: a backslash
-stands before `{`, `}` and the backslash.
+A backslash escapes `{`, `}` and the backslash in a name.
 """
 
 import re
@@ -20,33 +19,33 @@ _TOKEN = re.compile(r"\\(?P<special>[{}\\])|\{(?P<group>[^{}\\]+)\}|(?P<text>[^{
 
 
 def escaped_name(name: str) -> str:
-    """The pattern that stands for this name alone."""
+    """Return the pattern of this name alone."""
     return _SPECIAL.sub(r"\\\g<0>", name)
 
 
 def numbered(places: Iterable[int]) -> str:
-    """The group of these numbers: `{0-11}`; of one number the number itself."""
+    """Return the group of these numbers, `{0-11}`, or a single number itself."""
     names = [str(place) for place in places]
     return names[0] if len(names) == 1 else f"{{{','.join(ranges_of(names))}}}"
 
 
 def expand(folded: str) -> tuple[str, ...]:
-    """The names that a pattern of `fold` stands for; ValueError for what `fold` never makes."""
+    """Return the names of a pattern; raise ValueError for a pattern that `fold` never makes."""
     return tuple(_names(folded))
 
 
 def first(folded: str) -> str:
-    """The first of those names; ValueError as for `expand`."""
+    """Return the first name of a pattern; raise ValueError like `expand`."""
     return next(_names(folded))
 
 
 def how_many(folded: str) -> int:
-    """The number of those names; ValueError as for `expand`."""
+    """Return the number of names of a pattern; raise ValueError like `expand`."""
     return prod(map(len, _choices(folded)))
 
 
 def pieces(folded: str) -> Iterator[str | tuple[str, ...]]:
-    """Text and the items of groups, in their order; ValueError as for `expand`."""
+    """Yield text and the items of groups in order; raise ValueError like `expand`."""
     at = 0
     while at < len(folded):
         token = _TOKEN.match(folded, at)
@@ -57,9 +56,9 @@ def pieces(folded: str) -> Iterator[str | tuple[str, ...]]:
 
 
 def ranges_of(numbers: Collection[str]) -> Iterator[str]:
-    """Runs of successive numbers. "09" and "10" succeed each other, and so do "9" and "10"."""
+    """Yield runs of successive numbers: "10" succeeds "09", and also "9"."""
     padded = {len(n) for n in numbers if n[0] == "0" and len(n) > 1}
-    widths = {n: len(n) if len(n) in padded else 0 for n in numbers}  # 0: no zeros in front
+    widths = {n: len(n) if len(n) in padded else 0 for n in numbers}  # 0 without leading zeros
     run: list[str] = []
     for number in sorted(numbers, key=lambda n: (widths[n], int(n))):
         if run and (widths[number], int(number)) != (widths[run[-1]], int(run[-1]) + 1):

@@ -1,4 +1,4 @@
-"""How untrusted names and values are shown in a message: quoted, escaped and cut."""
+"""The one way in which untrusted names and values become text: escaped, quoted, described, cut."""
 
 import re
 from collections.abc import Iterable, Sequence
@@ -7,22 +7,52 @@ _CUT = 100  # characters of a name or a value that a message shows
 _NEARLY = 0.75  # of the letters: one slip in four, two in eight
 _LISTED = 5  # names of one list
 _PLAIN = re.compile(r"[\w./+-]{1,200}", re.ASCII)
+# Fillers, joiners and variation selectors: nothing is drawn of them, and str.isprintable is true.
+_INVISIBLE = re.compile(
+    "[\u034f\u115f\u1160\u17b4\u17b5\u180b-\u180f\u2800\u3164\ufe00-\ufe0f\uffa0"
+    "\U000e0100-\U000e01ef]"
+)
+
+
+def printable(text: str) -> str:
+    r"""Escape whatever a terminal or a log would act upon, and whatever nobody sees: ESC as \x1b.
+
+    Three kinds of characters are escaped: those that str.isprintable denies (controls, line ends,
+    bidi overrides, lone surrogates, spaces other than the space), invisible letters, and the second
+    of two colons or two number signs. With these a line of a log becomes a command of the workflow
+    that prints it: `::error::` on GitHub, `##[error]` and `##vso[...]` on GitHub and Azure.
+
+    Every writer escapes the lines that it writes, and escaping twice changes nothing. A backslash
+    stays one, so that paths of Windows stay readable: JSON alone tells ESC from the text \x1b.
+    """
+    if text.isprintable() and (text.isascii() or not _INVISIBLE.search(text)):
+        shown = text
+    else:
+        shown = "".join(
+            char if char.isprintable() and not _INVISIBLE.match(char) else _code(char)
+            for char in text
+        )
+    return shown.replace("::", r":\x3a").replace("##", r"#\x23")
+
+
+def _code(char: str) -> str:
+    return char.encode("unicode_escape").decode("ascii")
 
 
 def quoted(text: str) -> str:
-    """`'model.weight'`: what a terminal would act upon is escaped, the middle of a long one cut."""
+    """Return `'model.weight'`: a name as Python's repr, with the middle of a long one left out."""
     if len(text) > _CUT:
         text = f"{text[: _CUT // 2]}...{text[-_CUT // 2 :]}"
-    return repr(text)
+    return printable(repr(text))
 
 
 def named(file: str) -> str:
-    """A file's name as the subject of a sentence: quoted only where it is not plain."""
+    """Return a file's name as the subject of a sentence: in quotes only if it is not plain."""
     return file if _PLAIN.fullmatch(file) else quoted(file)
 
 
 def described(value: object) -> str:
-    """A JSON value in a few words: a scalar as written, `a list`, `an object`."""
+    """Describe a JSON value in a few words: a scalar as it is written, `a list`, `an object`."""
     match value:
         case None:
             return "null"
@@ -40,15 +70,15 @@ def described(value: object) -> str:
 
 
 def listed(names: Sequence[str]) -> str:
-    """The first five names, quoted, and how many more there are."""
+    """Quote the first five names, and add how many more there are."""
     more = len(names) - _LISTED
     shown = ", ".join(quoted(name) for name in names[:_LISTED])
     return f"{shown} and {more} more" if more > 0 else shown
 
 
 def meant(word: str, known: Iterable[str]) -> str:
-    """` (did you mean X?)` where a known word is nearly the same; else nothing."""
-    from difflib import get_close_matches  # noqa: PLC0415 - only where something is wrong
+    """Return ` (did you mean X?)` if a known word is nearly equal, else an empty string."""
+    from difflib import get_close_matches  # noqa: PLC0415 - only after a slip
 
     by_case = {one.casefold(): one for one in known}
     close = get_close_matches(word[:_CUT].casefold(), by_case, n=1, cutoff=_NEARLY)

@@ -1,4 +1,4 @@
-"""Records that are compared by what was found, and not by where it was found."""
+"""Records that are compared without some of their fields, such as the place of a file."""
 
 from typing import ClassVar
 

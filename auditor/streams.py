@@ -1,22 +1,55 @@
-"""The standard streams as they may be: closed, full, or of a terminal that has only ASCII."""
+"""The standard streams in any state: closed, full, endless, or with few characters."""
 
 import errno
 import os
 import sys
+from collections.abc import Iterator
 from io import TextIOWrapper
-from typing import TextIO
+from itertools import count
+from typing import NamedTuple, TextIO
 
-# What write(2) says of a stream that takes no more; its errors name no file, as those of open do.
+# Errors of write(2) to a stream that takes no more. They name no file, unlike errors of open(2).
 WRITE_FAULTS = frozenset(
     (errno.EBADF, errno.EDQUOT, errno.EFBIG, errno.EINVAL, errno.EIO, errno.ENOSPC)
 )
+
+# Characters of a line that names a model: a path on Linux has 4,096 bytes at most.
+LONGEST_LINE = 4096
+_EXPECTED = "expected one model on each line; separate the models by line breaks"
+
+
+class Line(NamedTuple):
+    """One line of a list, without the space around it; of a line that is too long its start."""
+
+    number: int  # counted from 1
+    text: str
+    fault: str = ""  # why the line cannot name a model; "": it may
+
+
+def lines_of(stream: TextIO) -> Iterator[Line]:
+    """Yield each line as soon as it has arrived; at most LONGEST_LINE characters are in memory.
+
+    A line that is longer is yielded before the rest of it is passed over: it may have no end.
+    """
+    for number in count(1):
+        piece = stream.readline(LONGEST_LINE + 1)
+        if not piece:
+            return
+        fault = ""
+        if len(piece) > LONGEST_LINE:
+            fault = f"line {number:,} has more than {LONGEST_LINE:,} characters, {_EXPECTED}"
+        elif "\0" in piece:
+            fault = f"line {number:,} has a zero byte, {_EXPECTED}"
+        yield Line(number, piece.strip(), fault)
+        while piece and not piece.endswith("\n"):
+            piece = stream.readline(LONGEST_LINE)
 
 
 def prepare_streams() -> None:
     r"""Make stdin, stdout and stderr usable, each under its own number.
 
-    One that the caller has closed (`>&-`) is None to Python; it becomes one that has nothing to
-    read and cannot be written to. What a terminal's encoding lacks is shown as \u2026.
+    A stream that the caller closed (`>&-`) is None in Python; it becomes one that has nothing to
+    read and cannot be written to. A character that the encoding lacks is written as \u2026.
     """
     for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
         stream = getattr(sys, name)
@@ -27,5 +60,5 @@ def prepare_streams() -> None:
 
 
 def discard(stream: TextIO) -> None:
-    """Send what is left in a stream nowhere: Python writes it out at exit, and would fail again."""
+    """Discard what a stream still buffers: Python flushes it at exit, which would fail again."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())

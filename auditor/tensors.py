@@ -35,8 +35,8 @@ DTYPE_BITS: Mapping[str, int] = MappingProxyType(
     }
 )
 
-# How people write dtypes, in torch, in quantization and in file names -> how safetensors has them.
-FOUR_BIT = "4-bit"  # of several layouts, none of which safetensors has a dtype for
+# Spellings of dtypes in torch, in quantization and in file names -> the dtypes of safetensors.
+FOUR_BIT = "4-bit"  # of several layouts, for which safetensors has no dtype
 SPELT_DTYPES: Mapping[str, str] = MappingProxyType(
     {
         **dict.fromkeys(("fp16", "float16", "half"), "F16"),
@@ -53,13 +53,13 @@ SPELT_DTYPES: Mapping[str, str] = MappingProxyType(
 
 
 def dtype_as_stored(spelt: str) -> str:
-    """`torch.bfloat16` -> `BF16`; what nobody writes so stays as it is, in capitals."""
+    """Return `BF16` for `torch.bfloat16`; an unknown spelling in capitals."""
     plain = spelt.strip().lower().removeprefix("torch.")
     return SPELT_DTYPES.get(plain, plain.upper())
 
 
 class Span(NamedTuple):
-    """Bytes start to stop of a file, stop not included."""
+    """The bytes from start to stop of a file, without stop."""
 
     start: int
     stop: int
@@ -70,7 +70,7 @@ class Span(NamedTuple):
 
     @property
     def http_range(self) -> str:
-        """The Range header's value; HTTP counts the last byte in: `bytes=0-7` is eight bytes."""
+        """The Range header's value; HTTP includes the last byte: `bytes=0-7` is eight bytes."""
         return f"bytes={self.start}-{self.stop - 1}"
 
 
@@ -89,7 +89,7 @@ class StoredTensor(NamedTuple):
     span: Span | None  # bytes of the file's data section; None: only an index names it
 
 
-_FLOATS = ("F", "BF", "C")  # how the names of the format's learnable dtypes begin
+_FLOATS = ("F", "BF", "C")  # the starts of the format's learnable dtypes
 
 
 def is_float(dtype: str) -> bool:
@@ -98,10 +98,10 @@ def is_float(dtype: str) -> bool:
 
 
 def learned(tensor: StoredTensor) -> int:
-    """The parameters that a tensor holds when nothing but its header is known.
+    """Return the number of parameters in a tensor, by its header alone.
 
-    Integers and booleans are not trained: 0. So is a tensor that only an index names. A dtype that
-    the safetensors format does not have (INT4, Q4_K) is what a packed parameter is made of.
+    Integers and booleans are not trained: 0. A tensor that only an index names counts 0 too. A
+    dtype that safetensors does not have (INT4, Q4_K) is that of a packed parameter.
     """
     if tensor.elements is None or tensor.dtype is None:
         return 0
@@ -109,34 +109,34 @@ def learned(tensor: StoredTensor) -> int:
     return tensor.elements if packed or is_float(tensor.dtype) else 0
 
 
-# Characters of all names of a file: 5 million, or 80 a name where there are many. Each costs up to
-# ten bytes. The 92,000 names of DeepSeek-V3 have 52 on average, the 208,000 of Kimi K2 Thinking 65.
+# Characters of all names of a file: 5 million, or 80 a name if there are many. Each costs up to ten
+# bytes. The 92,000 names of DeepSeek-V3 have 52 on average, the 208,000 of Kimi K2 Thinking 65.
 MAX_CHARACTERS = 5 * 1024 * 1024
 MAX_AVERAGE = 80
 _DIGITS = re.compile(r"[0-9]+")
-_LONG = 512  # characters that are sorted as numbers; four times those of the longest true name
-_SHORT = 256  # longer names are hostile, and not kept in any cache
+_LONG = 512  # characters that are sorted as numbers; four times those of the longest real name
+_SHORT = 256  # longer names are hostile and not cached
 
 
 def natural_key(name: str) -> tuple[str, str]:
-    """Sorts as people count and as trees grow: layer.2, layer.2.x, layer.10, layer-a.
+    """Return a sort key for natural order: layer.2, layer.2.x, layer.10, layer-a.
 
     Numbers are padded to 20 digits, which u64 needs; the name itself breaks ties ("01" and "1").
     Padding text instead of comparing tuples of integers cannot fail on a name of 5,000 digits
-    (int() refuses those), and sorts 90,000 names in 0.11 s. Of a name of megabytes the first
-    characters are: padded, eight million numbers of one digit would take 160 MB.
+    (int() refuses those), and sorts 90,000 names in 0.11 s. Only the first characters of a name are
+    padded, because eight million numbers of one digit would take 160 MB.
     """
     pad = _padded if len(name) <= _SHORT else _padded.__wrapped__
     return "\0".join(map(pad, name[:_LONG].split("."))), name
 
 
 def naturally_sorted(items: Iterable[_T], name: Callable[[_T], str]) -> list[_T]:
-    """Sorted by their names, those of one name as they came."""
+    """Sort items naturally by their names; items with one name keep their order."""
     return sorted(items, key=lambda item: natural_key(name(item)))
 
 
 def names_fault(names: Collection[str]) -> str | None:
-    """Why tensors' names are too long to be read; None: they are not. The verb comes first."""
+    """Return why tensor names exceed the length limits, starting with a verb; else None."""
     characters, most = sum(map(len, names)), max(MAX_CHARACTERS, MAX_AVERAGE * len(names))
     if characters <= most:
         return None
@@ -144,15 +144,15 @@ def names_fault(names: Collection[str]) -> str | None:
 
 
 class Depth(NamedTuple):
-    """How deep modules are listed: `bert.encoder` is at depth 2, the whole model at depth 0."""
+    """The depth of a module listing: `bert.encoder` is at depth 2, the complete model at 0."""
 
     most: int
-    # A layer below this depth is listed without its modules; None: with them. `encoder.layer.0` is
-    # at depth 3, and a BERT of 5,625 layers has modules in each.
+    # A layer below this depth is listed without its modules; None lists them. `encoder.layer.0` is
+    # at depth 3, and each of the 5,625 layers of a BERT has modules.
     layers: int | None = None
 
     def cut(self, prefix: str) -> str:
-        """The prefix itself if it is listed, else the deepest listed module around it."""
+        """Return the prefix if it is listed, else the deepest listed module that contains it."""
         parts = prefix.split(".", self.most)[: self.most]
         if self.layers is not None:
             for place in range(self.layers, len(parts)):
@@ -171,7 +171,7 @@ class Depth(NamedTuple):
         return Depth(self.most + 1, None if self.layers is None else self.layers + 1)
 
     def inside(self, layer: int) -> "Depth | None":
-        """The depth for names relative to a layer at that depth; None: the layer is not listed."""
+        """Return the depth relative to a layer at that depth; None if the layer is not listed."""
         if layer > self.most:
             return None
         if self.layers is None:
@@ -179,6 +179,6 @@ class Depth(NamedTuple):
         return Depth(0) if layer > self.layers else Depth(self.most - layer, self.layers - layer)
 
 
-@lru_cache(maxsize=4096)  # a model's names are made of few parts
+@lru_cache(maxsize=4096)  # a model's names consist of few parts
 def _padded(part: str) -> str:
     return _DIGITS.sub(lambda digits: digits[0].zfill(20), part)

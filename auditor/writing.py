@@ -1,4 +1,4 @@
-"""Files are written beside and renamed: a reader sees the old file or the new one, whole."""
+"""Atomic writes: a reader sees the complete old file or the complete new one."""
 
 import errno
 import os
@@ -9,17 +9,17 @@ from typing import BinaryIO
 
 
 def write_atomically(path: Path, content: bytes) -> None:
-    """Write a file as `replacing` does. Raises OSError."""
+    """Write a file with `replacing`; raises OSError."""
     with replacing(path) as file:
         file.write(content)
 
 
 @contextmanager
 def replacing(path: Path) -> Iterator[BinaryIO]:
-    """A file to write, which takes its place when all is written; raises OSError.
+    """Open a file to write, which replaces `path` when it is complete; raises OSError.
 
-    Where that fails (a full disk, no permission) the old one stays as it was. A link stays a link,
-    and what is not a file (/dev/stdout, a pipe) is written to, not replaced.
+    If that fails (a full disk, no permission), the old file stays unchanged. A link stays a link,
+    and a path that is not a file (/dev/stdout, a pipe) is written to, not replaced.
     """
     if path.exists() and not (path.is_file() or path.is_dir()):
         with path.open("wb") as file:
@@ -30,7 +30,7 @@ def replacing(path: Path) -> Iterator[BinaryIO]:
         raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(path))
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-    except FileExistsError:  # what is in the way is not a folder
+    except FileExistsError:  # a path in the way is not a folder
         message = os.strerror(errno.ENOTDIR)
         raise NotADirectoryError(errno.ENOTDIR, message, str(path.parent)) from None
     import tempfile  # noqa: PLC0415 - 3 ms, only where a file is written

@@ -97,7 +97,7 @@ def main() -> None:
     for size, most in memory.items():
         _say(f"memory, cold sweep of {size:>6,} models: {most / 1e6:,.1f} MB")
     for size, most in far.items():
-        _say(f"memory, {size:>6,} models, none like another, far away: {most / 1e6:,.1f} MB")
+        _say(f"memory, {size:>6,} models, all different, far away: {most / 1e6:,.1f} MB")
     for length, one in lists.items():
         rate = length / one.wall
         most = one.peak / 1e6
@@ -117,7 +117,7 @@ def main() -> None:
 
 def _setups(models: int) -> Iterator[Setup]:
     title = f"{models:,} models of {BASES} bases"
-    unlike = f"{models:,} models, none like another"
+    unlike = f"{models:,} models, all different"
     far = {"models": models, "distance": DISTANCE, "threads": PEER_FAR}
     later = f"every answer {DISTANCE * 1000:.0f} ms later"
     yield Setup(title=title, models=models, bases=BASES)

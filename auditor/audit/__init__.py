@@ -1,1 +1,1 @@
-"""A snapshot -> Report | Unaudited: one model, an adapter, or several models in one repository."""
+"""The audit of a snapshot: one model, an adapter, or several models in one repository."""

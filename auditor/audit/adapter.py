@@ -1,7 +1,8 @@
-"""An adapter under audit: its settings and its base's config -> what its file should hold.
+"""The audit of an adapter: its settings and its base's config give the expected tensors.
 
-An adapter does not say which class its base was, how the modules were called in memory at the time,
-or how many labels the head got. The possible answers are few; the one that fits the file counts.
+An adapter does not declare the class of its base, the names of its modules in memory at the time of
+training, or the number of labels of the head. There are few possible answers; the one that fits the
+file counts.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -33,7 +34,7 @@ from auditor.tensors import StoredTensor
 
 
 class Adapted(NamedTuple):
-    """What an adapter's file should hold, and what the reader should know of it."""
+    """The expected tensors of an adapter's file, with notes for the reader."""
 
     implied: Implied
     notes: tuple[str, ...]
@@ -41,20 +42,20 @@ class Adapted(NamedTuple):
 
 
 class _Answer(NamedTuple):
-    """One way to read the settings, and how far the file is from it."""
+    """One reading of the settings, and its distance from the file."""
 
     expectation: Expectation
     base: AdaptedModel
-    labels: int | None  # of the head, where the file has another number than the base's config
-    off: int  # tensors that either side lacks, or has in another shape
+    labels: int | None  # of the head, if the file has another number than the base's config
+    off: int  # tensors that one side lacks, or has in another shape
 
 
 def adapted(
     snapshot: Snapshot, tensors: Iterable[StoredTensor], target: str | None
 ) -> Adapted | Refusal:
-    """What the adapter and its base imply; `target` is the base's class if the user names it.
+    """Return what the adapter and its base imply; `target` is the base's class, if given.
 
-    Raises CheckpointError for settings from which no adapter of this base can be built.
+    Raise CheckpointError for settings from which no adapter of this base can be built.
     """
     if snapshot.config is None:
         raise ValueError("an adapter without its config")
@@ -76,7 +77,7 @@ def adapted(
 
 
 def _base_config(settings: AdapterSettings, base: BaseModel | None) -> Config:
-    """The config of the base; SourceError if it cannot be had, or does not describe a base."""
+    """Return the base's config; raise SourceError if it is not available or not of a base."""
     if settings.base is None:
         detail = f"{FILE} names no base model: nothing says what its layers are"
         raise SourceError(Reason.NO_CONFIG, detail)
@@ -88,14 +89,14 @@ def _base_config(settings: AdapterSettings, base: BaseModel | None) -> Config:
         raise SourceError(base.reason or Reason.NO_CONFIG, detail)
     try:
         found = read_config(base.config.name, base.config.content)
-        _ = found.architectures, found.model_type, found.num_labels  # or else say what is wrong
+        _ = found.architectures, found.model_type, found.num_labels  # raises if one is wrong
     except CheckpointError as error:
         detail = f"the base of this adapter, {quoted(base.model)}, is broken: {error}"
         raise SourceError(Reason.UNREADABLE, detail) from None
     return found
 
 
-# --- the answers there are --------------------------------------------------------------------
+# --- the possible answers ---------------------------------------------------------------------
 
 
 def _answers(
@@ -121,9 +122,9 @@ def _answers(
 
 
 def _classes(settings: AdapterSettings, config: Config, target: str | None) -> Iterator[str | None]:
-    """The classes that the base may have been, the likeliest first; None: the one it declares.
+    """Yield the possible classes of the base, the likeliest first; None is the declared class.
 
-    Last what AutoModel builds: encoders of sentences are trained without the head of their base.
+    AutoModel's class comes last: sentence encoders are trained without the head of their base.
     """
     if target is not None:
         yield target
@@ -139,7 +140,7 @@ def _classes(settings: AdapterSettings, config: Config, target: str | None) -> I
 
 
 def _forms(config: Config, target: str | None) -> tuple[AdaptedModel, ...]:
-    """The base's modules by any of their names; SourceError where the class is not known."""
+    """Return the base's modules in each naming; raise SourceError for an unknown class."""
     chosen: list[TargetChoice] = []
     try:
         found = expectation_of(config, target, chosen.append)
@@ -173,7 +174,7 @@ def _labels(
     config: Config,
     stored: Mapping[str, tuple[int, ...] | None],
 ) -> int | None:
-    """How many labels the stored head has, where that is the one thing in which it is another."""
+    """Return the stored head's number of labels if it differs only in that, else None."""
     found: set[int] = set()
     declared = config.num_labels.value
     for name, shape in shapes_of_saved_modules(settings, base).items():
@@ -199,7 +200,7 @@ def _relabelled(
 
 
 def _best(answers: Iterable[_Answer | CheckpointError | SourceError]) -> _Answer:
-    """The answer that is least off, the first of several; else the first doubt, or the fault."""
+    """Return the answer nearest to the file, the first of several; else raise the first error."""
     best: _Answer | None = None
     doubts: list[SourceError] = []
     faults: list[CheckpointError] = []
@@ -218,7 +219,7 @@ def _best(answers: Iterable[_Answer | CheckpointError | SourceError]) -> _Answer
     raise (*doubts, *faults)[0]
 
 
-# --- its notes, and what was not checked ------------------------------------------------------
+# --- notes and unchecked aspects --------------------------------------------------------------
 
 
 def _notes(answer: _Answer, base: BaseModel) -> Iterator[str]:

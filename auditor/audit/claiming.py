@@ -1,4 +1,4 @@
-"""Claims about a model as it was fetched: its config's count, and what its files hold."""
+"""Claims about a fetched model: the count of its config, and the numbers in its files."""
 
 from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
@@ -23,7 +23,7 @@ from auditor.report import Report, Unaudited
 
 
 class Claim(NamedTuple):
-    """A number as it was written, and the part of the model that it is about."""
+    """A number as written, and the part of the model that it counts."""
 
     text: str
     part: str = ""
@@ -38,9 +38,9 @@ def claim(  # noqa: PLR0913 - one keyword for each choice a caller has
     token: str | None = None,
     say: Callable[[str], None] = lambda _line: None,
 ) -> tuple[Verdict, ...]:
-    """What claims about a model are worth; arguments as those of `audit`.
+    """Judge claims about a model; the arguments are those of `audit`.
 
-    Raises SourceError where nothing can be compared with, UsageError for what cannot be asked.
+    Raise SourceError if there is nothing to compare with, UsageError for an impossible request.
     """
     if target is not None:
         require_known_class(target)
@@ -54,7 +54,7 @@ def claim(  # noqa: PLR0913 - one keyword for each choice a caller has
 
 
 def subject_of_snapshot(snapshot: Snapshot, target: str | None = None) -> Subject:
-    """The model that a snapshot is of; SourceError where nothing says what it should hold."""
+    """Return the model of a snapshot; raise SourceError if nothing implies its tensors."""
     expectation, config = implied_by(snapshot, target)
     return subject_of(snapshot.model, expectation, config, _stored(snapshot, target))
 
@@ -66,10 +66,10 @@ def implied_by(
     checked: bool = False,
     arguments: Mapping[str, bool] = MappingProxyType({}),
 ) -> tuple[Expectation, Config | None]:
-    """What a config implies, and the config where there is a closed form; SourceError as above.
+    """Return what a config implies, and the config if there is a closed form; else SourceError.
 
-    `checked`: what transformers refuses of the config is among the expectation's faults;
-    `arguments` are those of the class's constructor.
+    With `checked`, the expectation includes faults of the config; `arguments` are those of the
+    class's constructor.
     """
     chosen: list[TargetChoice] = []
     try:
@@ -97,7 +97,7 @@ def implied_by(
 
 
 def _stored(snapshot: Snapshot, target: str | None) -> StoredNumbers | None:
-    """The counts of what the files hold; None if there is no file, or one could not be read."""
+    """Return the counts of the stored tensors; None without files, or if one cannot be read."""
     if not snapshot.headers:
         return None
     outcome: Report | Unaudited = examine(

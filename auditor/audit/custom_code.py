@@ -1,8 +1,8 @@
 """Models whose class is the repository's own code, which is never run: compared only if it fits.
 
-transformers has a class for the same model type, and the repository's may be that one, or another
-one of the same name. The kinds of names tell: `encoder.layer.#.attention.self.Wqkv.weight` is no
-tensor of any BERT of transformers.
+transformers has a class for the model type, and the repository's class may be that one or another
+one with this name. The kinds of names show it: `encoder.layer.#.attention.self.Wqkv.weight` is not
+a tensor of any BERT of transformers.
 """
 
 import re
@@ -23,9 +23,9 @@ _NUMBER = re.compile(r"(?<![^.])\d+(?![^.])")
 def if_comparable(
     case: ModelAudit, outcome: Report | Unaudited, expectation: Expectation, custom: str
 ) -> Report | Unaudited:
-    """The outcome, where the names are those of transformers' class; else that it is not compared.
+    """Return the outcome if the names are those of transformers' class, else an Unaudited one.
 
-    `custom` is the class as auto_map names it.
+    `custom` is the name of the class in auto_map.
     """
     target = expectation.target
     if isinstance(outcome, Report) and (why := _misfit(outcome, expectation)):
@@ -38,7 +38,7 @@ def if_comparable(
 def custom_code(
     case: ModelAudit, custom: str, why: str, reason: Reason = Reason.CUSTOM_CODE
 ) -> Unaudited:
-    """The expectation of a repository's own class is not known: what is stored is tallied."""
+    """Return the outcome of a repository's own class: stored tensors are only counted."""
     target = custom.rpartition(".")[2]
     case.known = replace(case.known, target=target, expected=None, kv_cache=None)
     detail = f"its class is the repository's own code ({quoted(custom)} in auto_map), which is not"
@@ -46,7 +46,7 @@ def custom_code(
 
 
 def _misfit(outcome: Report, expectation: Expectation) -> str | None:
-    """A kind of names that only one side has; None: both have the same kinds."""
+    """Return a kind of names that only one side has; None if both have the same kinds."""
     needed = {
         tensor.name for tensor in expectation.tensors if tensor.role in {Role.PARAMETER, Role.TIED}
     }
@@ -67,7 +67,7 @@ def _names(kind: type[Missing | Unexpected], findings: Iterable[Finding]) -> lis
 
 
 def _kinds(names: Iterable[str]) -> frozenset[str]:
-    """`layer.#.q.weight` of layer.0.q.weight: a layer too many is no other architecture."""
+    """Return kinds such as `layer.#.q.weight`: an extra layer is not another architecture."""
     return frozenset(_NUMBER.sub("#", name) for name in names)
 
 

@@ -1,4 +1,4 @@
-"""What a checkpoint declares that it holds: by its config.json. Of GGUF: `gguf_declaration`."""
+"""The declaration of a checkpoint by its config.json; for GGUF see `gguf_declaration`."""
 
 from collections.abc import Mapping
 from types import MappingProxyType
@@ -19,15 +19,15 @@ from auditor.reconciler.findings import BadConfig, Finding
 
 
 class Declaration(NamedTuple):
-    """A config, and what was declared together with it."""
+    """A config, with the declarations that accompany it."""
 
     config: Config
-    target: str | None = None  # the class to audit for, where it is not the declared one
-    quantization: Declared | None = None  # the layout, where the config itself does not say it
+    target: str | None = None  # the class to audit for, if it is not the declared one
+    quantization: Declared | None = None  # the layout, if the config does not declare it
     notes: tuple[str, ...] = ()
-    findings: tuple[Finding, ...] = ()  # about the files that say it
-    loader: Loader | None = None  # what builds the model, if not the config's architectures
-    custom_class: str | None = None  # of the repository's own code, which its auto_map names
+    findings: tuple[Finding, ...] = ()  # about the declaring files
+    loader: Loader | None = None  # builds the model, if not the config's architectures
+    custom_class: str | None = None  # a class of the repository's code in auto_map
 
 
 def is_gguf(snapshot: Snapshot) -> bool:
@@ -36,23 +36,23 @@ def is_gguf(snapshot: Snapshot) -> bool:
 
 
 def where(snapshot: Snapshot) -> str:
-    """The file that declares it, or should."""
+    """Return the file that declares the tensors, or should."""
     if snapshot.config is not None and not is_gguf(snapshot):
         return snapshot.config.name
     return min((head.name for head in snapshot.headers), default="config.json")
 
 
 def module_of(entry: ManifestEntry | None) -> str | None:
-    """The class of a module of sentence-transformers; None: it is a model of transformers."""
+    """Return the class of a sentence-transformers module; None for a model of transformers."""
     if entry is None or entry.library != SENTENCE or entry.kind in TRANSFORMERS:
         return None
     return entry.kind
 
 
 def declared_by_config(snapshot: Snapshot, entry: ManifestEntry | None) -> Declaration | None:
-    """What config.json says; None: the snapshot has none.
+    """Return the declaration of config.json; None if the snapshot has none.
 
-    `entry` is what the manifest of a repository of several models says of this one. Raises
+    `entry` is the entry of this model in the manifest of a repository of several models. Raise
     CheckpointError for a file that is not a config.
     """
     if snapshot.config is None:
@@ -65,7 +65,7 @@ def declared_by_config(snapshot: Snapshot, entry: ManifestEntry | None) -> Decla
 
 
 def _with_custom_class(declared: Declaration) -> Declaration:
-    """The declaration with the class of the repository's own code, if auto_map names one."""
+    """Add the class of the repository's own code, if auto_map names one."""
     config = declared.config
     asked = declared.loader.asks if declared.loader else next(iter(config.architectures), None)
     custom = custom_class(config, asked)
@@ -78,7 +78,7 @@ def _with_custom_class(declared: Declaration) -> Declaration:
 
 
 def _under(config: Config, entry: ManifestEntry | None, settings: TextFile | None) -> Declaration:
-    """The config as the software reads it that the manifest is of, and what that loads."""
+    """Return the config as the manifest's software reads it, and what that software loads."""
     match entry:
         case ManifestEntry(library="transformers", kind=kind):
             return Declaration(config, loader=of_pipeline(kind))
@@ -94,7 +94,7 @@ def _under(config: Config, entry: ManifestEntry | None, settings: TextFile | Non
 
 
 def _overlaid(config: Config, settings: Mapping[str, object]) -> Config:
-    """sentence-transformers passes these on to AutoConfig.from_pretrained."""
+    """Add the settings that sentence-transformers passes to AutoConfig.from_pretrained."""
     for key in ("config_kwargs", "config_args"):
         given = settings.get(key)
         if isinstance(given, Mapping) and given:

@@ -1,4 +1,4 @@
-"""A model type alone, for `audit explain`: a config of which every key is its class's default."""
+"""A model type alone, for `audit explain`: a config whose keys all have their defaults."""
 
 import json
 from collections.abc import Mapping
@@ -16,13 +16,13 @@ from auditor.messages import quoted
 
 
 def is_model_type(requested: str) -> bool:
-    """Whether it names a model type, and neither a paper's model nor anything on this machine."""
+    """Whether an argument is a model type, and neither a paper's model nor a path."""
     known = requested in catalogue.model_types() and requested not in PAPERS
     return known and not Path(requested).exists()
 
 
 def snapshot_of_type(model_type: str) -> Snapshot:
-    """A config that says nothing but its model type and the class that the type stands for."""
+    """Return a config with nothing but its model type and the type's class."""
     values = {"architectures": [catalogue.base_class(model_type)], "model_type": model_type}
     file = _written(values)
     return Snapshot(
@@ -36,7 +36,7 @@ def snapshot_of_type(model_type: str) -> Snapshot:
 
 
 def with_settings(snapshot: Snapshot, settings: Mapping[str, Any]) -> Snapshot:
-    """The snapshot with other values in its config; UsageError where it has none that is read."""
+    """Change values in a snapshot's config; raise UsageError if it has no readable config."""
     if not settings:
         return snapshot
     if snapshot.config is None:
@@ -65,7 +65,7 @@ def is_key_of_config(snapshot: Snapshot, key: str) -> bool:
 
 
 def _aliases(values: Mapping[str, Any]) -> dict[str, tuple[str, ...]]:
-    """The other names under which a key may stand: n_embd is hidden_size."""
+    """Return the other names of each key: n_embd is hidden_size."""
     model_type = values.get("model_type")
     if not isinstance(model_type, str) or not catalogue.siblings(model_type):
         return {}
@@ -89,7 +89,7 @@ def _set(values: dict[str, Any], path: list[str], value: Any, others: tuple[str,
 
 
 def parsed_setting(text: str) -> tuple[str, Any]:
-    """`hidden_size=1024` as key and value; UsageError for anything else."""
+    """Split `hidden_size=1024` into key and value; raise UsageError for anything else."""
     key, equals, value = text.partition("=")
     if not equals or not key.strip():
         raise UsageError(f"--set {quoted(text)}: say it as hidden_size=1024")

@@ -1,6 +1,6 @@
-"""Where an expectation comes from: the closed form; without a closed form, the oracle.
+"""The source of an expectation: the closed form; without a closed form, the oracle.
 
-Only this module knows both; a third one would be another ExpectationSource.
+Only this module uses both; a third source would be another ExpectationSource.
 """
 
 import re
@@ -32,19 +32,19 @@ _EXTRA = "pip install 'hf-audit[oracle]'"
 
 
 def config_faults(expectation: Expectation) -> tuple[str, ...]:
-    """Why the class cannot be built, though its shapes follow: a sentence each."""
+    """Return sentences why the class cannot be built although its shapes follow."""
     return tuple(fault_sentence(fault, expectation.target) for fault in expectation.faults)
 
 
 def config_reasons(error: CheckpointError) -> tuple[str, ...]:
-    """Why nothing follows from a config: a sentence each."""
+    """Return sentences why nothing follows from a config."""
     if isinstance(error, FaultyConfigError):
         return tuple(fault_sentence(fault, error.target) for fault in error.faults)
     return (str(error),)
 
 
 class ExpectationSource(Classes, Protocol):
-    """What implies the tensors of the classes that it knows, from a config."""
+    """A source of expected tensors, from a config, for the classes that it knows."""
 
     def expect(self, config: Config, target: str, /) -> Expectation: ...
 
@@ -52,21 +52,21 @@ class ExpectationSource(Classes, Protocol):
 
 
 class Implied(NamedTuple):
-    """What a config implies for the class that the audit is for."""
+    """The expectation of a config for the target class."""
 
     expectation: Expectation
     family: FamilyExpectations
 
 
 def _oracle() -> "Oracle | None":
-    """Transformers, if it is installed."""
+    """Return the oracle if transformers is installed."""
     from auditor.oracle import client  # noqa: PLC0415 - 10 ms, and most audits have a closed form
 
     return client.available_oracle()
 
 
 def classes_of_type(model_type: str) -> tuple[str, ...]:
-    """The classes of a model type: the closed forms', else the oracle's."""
+    """Return the classes of a model type: those of closed forms, else those of the oracle."""
     oracle = _oracle() if not catalogue.siblings(model_type) else None
     return oracle.siblings(model_type) if oracle else catalogue.siblings(model_type)
 
@@ -79,10 +79,10 @@ def expectation_of(
     loader: Loader | None = None,
     stored: Callable[[], Collection[str] | None] = tuple,
 ) -> Implied | Refusal:
-    """The expectation of the first source that knows the architecture.
+    """Return the expectation of the first source that knows the architecture.
 
     `chosen` is called with the class as soon as it is chosen. `stored` returns the names in the
-    files, which decide on a head that the config does not tie; None: there are no files. Raises
+    files, or None without files; they decide about a head that the config does not tie. Raise
     CheckpointError for a config from which no model can be built.
     """
     found = _first(config, partial(choose, target=target, loader=loader), chosen)
@@ -101,7 +101,7 @@ def _first(
     choosing: Callable[..., TargetChoice | Refusal],
     chosen: Callable[[TargetChoice], None],
 ) -> Implied | Refusal:
-    """By the closed form; without a closed form, by the oracle."""
+    """Return the closed form's expectation; without a closed form, the oracle's."""
 
     def asked(classes: ExpectationSource) -> TargetChoice | Refusal:
         return choosing(config, classes=classes)
@@ -116,7 +116,7 @@ def _first(
 
 
 def expectation_of_module(config: Config, kind: str) -> Implied | Refusal:
-    """The same of a module of sentence-transformers, whose class modules.json names."""
+    """Return the expectation of a sentence-transformers module, whose class modules.json names."""
     if kind not in MODULES:
         detail = f"no closed form is known for {quoted(kind)} of sentence-transformers"
         return Refusal(Reason.UNKNOWN_ARCHITECTURE, detail)
@@ -125,7 +125,7 @@ def expectation_of_module(config: Config, kind: str) -> Implied | Refusal:
 
 
 def refusal_of_diffusers(config: Config) -> Refusal | None:
-    """Why nothing is expected of a config that is of diffusers; None: it is of none of its classes.
+    """Return why a config of a diffusers class has no expectation; None for other configs.
 
     transformers writes no `_class_name`, and diffusers neither model_type nor architectures.
     """
@@ -150,11 +150,11 @@ def _by(
         declared = expectation
         if choice.declared != choice.target:
             declared = source.expect(choice.of_declared.config, choice.declared)
-    except SourceError as error:  # a tower may be of a model type that is not known here
+    except SourceError as error:  # a tower may have an unknown model type
         return Refusal(error.reason, str(error))
 
     def siblings() -> tuple[Sibling, ...]:
-        """Built only when a tensor asks for them."""
+        """Return the sibling classes, built only if a tensor needs them."""
         each = (_siblings(source, kind.config, kind.model_type) for kind in choice.kin)
         return tuple(chain.from_iterable(each))
 
@@ -167,13 +167,13 @@ def _siblings(source: ExpectationSource, config: Config, model_type: str) -> Ite
         try:
             yield source.sibling(config, name)
         except CheckpointError:
-            continue  # of this config there is no such model
+            continue  # this config builds no such model
         except SourceError as error:
             if error.reason is Reason.TOO_LARGE:
-                return  # the next one would take as long
+                return  # the next class would take as long
 
 
-# --- what is asked for by name ----------------------------------------------------------------
+# --- requests by name -------------------------------------------------------------------------
 
 
 def require_known_class(target: str) -> None:
@@ -193,7 +193,7 @@ def require_known_class(target: str) -> None:
 
 
 def _class_names(oracle: "Oracle | None") -> set[str]:
-    """Every class that could have been meant; it takes a second to know."""
+    """Return every class that the user may have meant, which takes a second."""
     of_library = oracle.class_names() if oracle else ()
     return {*catalogue.class_names(), *of_library}
 
@@ -205,14 +205,14 @@ def require_oracle() -> None:
 
 
 class Opinion(NamedTuple):
-    """What a second opinion came to."""
+    """The result of a second opinion."""
 
     findings: tuple[FormulaDisputed, ...] = ()
     unchecked: tuple[str, ...] = ()  # why there is no second opinion, a sentence each
 
 
 def second_opinion(config: Config, expectation: Expectation) -> Opinion:
-    """The oracle's, of a closed form."""
+    """Compare a closed form with the oracle."""
     oracle = _oracle()
     if oracle is None or expectation.by == "oracle":
         return Opinion(unchecked=("a second opinion: there is only one to be had",))
@@ -225,20 +225,20 @@ def second_opinion(config: Config, expectation: Expectation) -> Opinion:
     return Opinion(findings=tuple(formula_disputes(expectation, second)))
 
 
-# --- heads that are stored, though the class ties them --------------------------------------------
+# --- stored heads that the class ties -------------------------------------------------------------
 
-# T5's config class and its relatives' force tie_word_embeddings to true. Checkpoints of T5 v1.1 say
-# false and store both matrices, and loading keeps both; where one is stored, it ties the other.
-_INPUTS = re.compile(r"(embed\w*|shared|wte)\.weight$")  # of a tower, which shares them always
+# The config classes of T5 and its relatives force tie_word_embeddings to true. Checkpoints of T5
+# v1.1 have false and store both matrices, and loading keeps both; if one is stored, it ties the
+# other.
+_INPUTS = re.compile(r"(embed\w*|shared|wte)\.weight$")  # a tower always shares these
 
 
 def untied_heads(
     config: Config, expectation: Expectation, stored: Callable[[], Collection[str] | None]
 ) -> tuple[str, ...]:
-    """The tied heads that are tensors of their own: both they and their sources are `stored`.
+    """Return the tied heads that are separate tensors: they and their sources are `stored`.
 
-    It is asked for where there is such a head; None: nothing is known of what is stored, and the
-    config's word stands.
+    `stored` is called only if there is such a head. If it returns None, the config decides.
     """
     if not config.denies_ties:
         return ()
@@ -253,7 +253,7 @@ def untied_heads(
 
 
 def with_untied(expectation: Expectation, names: Collection[str]) -> Expectation:
-    """The expectation with tied tensors counted as tensors of their own."""
+    """Return the expectation with these tied tensors counted as separate tensors."""
     apart = [tensor for tensor in expectation.tensors if tensor.name in names]
     more = sum(tensor.elements for tensor in apart)
     tensors = tuple(
@@ -277,7 +277,7 @@ def with_untied(expectation: Expectation, names: Collection[str]) -> Expectation
 
 
 def _plus(formula: ModuleFormula, elements: int) -> ModuleFormula:
-    """A count without letters stays one."""
+    """Add elements to a formula; a formula without letters stays one."""
     total = formula.parameters + elements
     if formula.formula == str(formula.parameters):
         return ModuleFormula(total, str(total))

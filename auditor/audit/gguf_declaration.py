@@ -1,8 +1,8 @@
-"""What the metadata of GGUF files declare in place of a config.json; whether the shards agree.
+"""The declaration in the metadata of GGUF files, instead of a config.json, and its shards.
 
-llama.cpp splits a model into files that name each other: split.no counts from 0, split.count is how
-many there are, split.tensors.count how many tensors are in all of them. The first has the metadata
-of the model, the others those three keys alone.
+llama.cpp splits a model into files with three keys: split.no counts from 0, split.count is the
+number of files, split.tensors.count the number of tensors in all of them. Only the first file also
+has the metadata of the model.
 """
 
 import re
@@ -23,16 +23,16 @@ _METHOD = "gguf"
 
 
 def declared_by_gguf(snapshot: Snapshot) -> Declaration | None:
-    """None: the snapshot has no GGUF file that can be read.
+    """Return the declaration of GGUF files; None if the snapshot has no readable one.
 
-    Raises CheckpointError and SourceError as `reconstructed` does.
+    Raise CheckpointError and SourceError like `reconstructed`.
     """
     headers = [head.parsed for head in snapshot.headers if isinstance(head.parsed, GgufHeader)]
     if not headers:
         return None
     first = min(headers, key=lambda header: (header.integer("split.no") or 0, header.file))
     if len(headers) < len(snapshot.headers) and first.text("general.architecture") is None:
-        return None  # it is in one of those that cannot be read
+        return None  # it is in an unreadable file
     shapes = {one.name: one.shape or () for header in headers for one in header.tensors}
     values, target = reconstructed_config(first, shapes)
     settings = MappingProxyType({"model_type": values["model_type"]})
@@ -49,7 +49,7 @@ def declared_by_gguf(snapshot: Snapshot) -> Declaration | None:
 
 
 def _shard_findings(headers: list[GgufHeader], there: int) -> Iterator[Finding]:
-    """`there`: the number of files, some of which may have no header that can be read."""
+    """Check the shards; `there` is the number of files, with or without a readable header."""
     tensors = sum(len(header.tensors) for header in headers)
     numbers: dict[int, str] = {}
     for header in headers:
@@ -66,7 +66,7 @@ def _shard_findings(headers: list[GgufHeader], there: int) -> Iterator[Finding]:
 
 
 def _faults(file: str, number: int | None, count: int | None, there: int) -> Iterator[str]:
-    """What keeps a file from being the shard that its name and its place say."""
+    """Yield the faults of a file as the shard of its name and place."""
     name = _SHARD.search(file)
     if count is None:
         if there > 1:

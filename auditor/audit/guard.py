@@ -1,6 +1,7 @@
 """The one guard around a model: an unforeseen error becomes its outcome, and the others go on."""
 
-from collections.abc import Callable
+import errno
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from traceback import walk_tb
 from typing import TypeVar
@@ -9,26 +10,64 @@ T = TypeVar("T")
 
 _PACKAGE = Path(__file__).parent.parent
 
+TOO_LITTLE_MEMORY = (
+    "the audit needs more memory than this process may use; close other programs or raise its limit"
+)
+
+# Errors without a class or number of their own: of a thread's start, and of a library's loading.
+_NO_THREAD = "can't start new thread"
+_NOT_LOADED = ("failed to map segment", "annot allocate memory")
+
 
 def outcome_of(
     work: Callable[[], T], otherwise: Callable[[str], T], *passing: type[Exception]
 ) -> T:
-    """What `work` returns; where it fails by a fault of our own, `otherwise` of what to say of it.
+    """Return what `work` returns; if it fails by a bug of ours, `otherwise` of the bug's sentence.
 
-    Memory that has run out passes, as Ctrl-C does, and so does what is `passing`.
+    Raises MemoryError if memory ran out, and the `passing` errors as they are.
     """
     try:
         return work()
     except Exception as error:
         if isinstance(error, (MemoryError, *passing)):
             raise
+        if is_lack_of_memory(error):
+            raise MemoryError from error
         return otherwise(crash(error))
+
+
+def is_lack_of_memory(error: BaseException) -> bool:
+    """Whether the error, or one that led to it, says that memory ran out."""
+    return any(map(_says_lack_of_memory, _with_causes(error)))
+
+
+def _with_causes(error: BaseException) -> Iterator[BaseException]:
+    seen: set[int] = set()
+    each: BaseException | None = error
+    while each is not None and id(each) not in seen:
+        yield each
+        seen.add(id(each))
+        each = each.__cause__ or each.__context__
+
+
+def _says_lack_of_memory(error: BaseException) -> bool:
+    match error:
+        case MemoryError():
+            return True
+        case OSError(errno=errno.ENOMEM):
+            return True
+        case ImportError():
+            return any(text in str(error) for text in _NOT_LOADED)
+        case RuntimeError():
+            return _NO_THREAD in str(error)
+        case _:
+            return False
 
 
 def crash(error: BaseException) -> str:
     """The class of the error, and the last line of this package that it passed; not its text.
 
-    An exception's own text may hold anything: what a stranger wrote, or a header with a token.
+    An exception's own text may hold anything: untrusted names, or a header with a token.
     """
     return (
         f"the audit failed with {type(error).__name__} at {_place(error)}: a bug of hf-audit, "

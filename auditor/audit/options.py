@@ -1,4 +1,4 @@
-"""Options: what a caller chooses about an audit, beside the checkpoint."""
+"""Options: the choices of a caller about an audit, beside the checkpoint."""
 
 from collections.abc import Mapping
 from types import MappingProxyType
@@ -13,10 +13,10 @@ from auditor.tensors import Depth
 
 
 class LookAtValues(Protocol):
-    """Reads numbers of what was audited, and adds what they say.
+    """Reads the numbers of an audited model and adds their findings.
 
-    Of several `models` in one repository each gets its share of what may be asked of the Hub;
-    `redirected` says whether the files are on another host, None: the snapshot tells.
+    Each of several `models` in one repository gets its share of the Hub requests. `redirected`
+    says whether the files are on another host; None leaves that to the snapshot.
     """
 
     def __call__(
@@ -31,14 +31,14 @@ class LookAtValues(Protocol):
 
 
 class Options(Struct, frozen=True, kw_only=True):
-    """The same for every model of a repository, but for `target`, which is for its own model."""
+    """The options for every model of a repository; `target` is for its root model only."""
 
     requested: str  # the model as the user wrote it
-    target: str | None = None  # the class to audit for; None: what the checkpoint declares
-    depth: int | Depth | None = None  # how deep module rows go; None: all the way
+    target: str | None = None  # the class to audit for; None for the declared one
+    depth: int | Depth | None = None  # the depth of module rows; None for all
     ignore: tuple[Ignore, ...] = ()  # findings to leave out of the verdict
     oracle: bool = False  # ask transformers for a second opinion of the closed form
-    values: LookAtValues | None = None  # None: numbers are nobody's business
-    # What the class is given beside its config: add_pooling_layer and its like.
+    values: LookAtValues | None = None  # None if no numbers are read
+    # Arguments of the class beside its config, such as add_pooling_layer.
     arguments: Mapping[str, bool] = MappingProxyType({})
-    weights: bool = True  # compare what is stored; else the config alone is read
+    weights: bool = True  # compare stored tensors; else only read the config

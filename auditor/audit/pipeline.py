@@ -30,106 +30,83 @@ from auditor.checkpoint.selecting import (
 from auditor.checkpoint.snapshot import Snapshot
 from auditor.errors import Reason, SourceError, UsageError
 from auditor.messages import described, quoted
-from auditor.reconciler.ignore import Ignore
 from auditor.report import Outcome, Report, Unaudited
-from auditor.tensors import Depth
+from auditor.request import AuditRequest
 
 if TYPE_CHECKING:
     from auditor.comparing import Comparison
 
 
-def audit(  # noqa: PLR0913 - one keyword for each choice a caller has
-    model: str,
+def audit(
+    model: str | AuditRequest,
     *,
-    target: str | None = None,
-    source: str = "hub",
-    token: str | None = None,
-    depth: int | Depth | None = None,
-    ignore: tuple[Ignore, ...] = (),
-    oracle: bool = False,
-    torch_copies: bool = False,
-    variant: str | None = None,
-    companions: bool = True,
-    values: bool = False,
-    statistics: bool = False,
-    values_budget: str | None = None,
-    base: str | None = None,
-    verify: bool = False,
-    verify_against: str | None = None,
-    config: str | None = None,
     say: Callable[[str], None] = lambda _line: None,
+    **choices: Any,
 ) -> Report | Unaudited:
     """Account for every tensor of a checkpoint, from its config and headers alone.
 
-    `model` is a Hub id (with `@revision`), a folder, a file, or a snapshot; `target` the class to
-    audit for, config.architectures[0] if None; `source` one of "auto", "hub", "cache" and "bundled"
-    (a local path is read where it is); `token` a Hugging Face access token, the stored one if None;
-    `depth` how deep the report's module rows go, all the way if None (a `Depth` can leave out
-    what is inside layers); `oracle` asks transformers for a second opinion of the closed form;
-    `torch_copies` compares safetensors with their copy in torch files on the Hub too, as is always
-    done in a folder; `variant` ("fp16") the weights that from_pretrained loads where it is given
-    one; `config` is a file, a folder or a model whose config is taken instead of the model's own;
-    `companions` reads what stands beside the weights, too (tokenizer, generation config, chat
-    template, processor), for at most three requests more; `values` reads all numbers of local files
-    as well, and a sample of a model on the Hub, of at most `values_budget` ("8,600kB": requests and
-    bytes); `statistics` adds their mean and its kin, which takes longer; `base` is a model whose
-    weight files may be the very same, by their sha256 (so may be those of one that the card names
-    where `values` are read), and with whose numbers those of `values` are compared; `verify`
-    compares the sha256 of local files with what their repository lists, `verify_against` with a
-    model of the Hub or a snapshot; `say` gets a line where the work waits or falls back.
+    `model` is a request, or the checkpoint's name or path; then `choices` are the other fields of
+    AuditRequest. `say` gets a line when the work waits or falls back.
 
-    A repository of several models has an outcome with `parts`, one for each of them, whose counts
+    A repository of several models has an outcome with `parts`, one for each model, whose counts
     are their sums. Counts are in elements and parameters, sizes in bytes. Raises UsageError for a
-    model or a class that cannot be asked for; all else, a network that fails and a bug of our own
-    included, is an outcome.
+    model or a class that cannot be audited, TypeError for a choice that does not exist; anything
+    else that goes wrong, a network failure or a bug of our own, is an outcome.
     """
-    if target is not None:
+    request = AuditRequest(model=model, **choices) if isinstance(model, str) else model
+    if target := request.target:
         require_known_class(target)
-    if oracle:
+    if request.oracle:
         require_oracle()
+    options = Options(
+        requested=request.model,
+        target=target,
+        depth=request.depth,
+        ignore=request.ignore,
+        oracle=request.oracle,
+        values=_values_reader(request, say),
+    )
+    fetched = partial(_fetched, request, say)
+    examined: Callable[[Snapshot, Options], Report | Unaudited] = examine
+    if request.verify or request.verify_against is not None:
+        examined = _verified(request.verify_against, token=request.token, say=say)
+    outcome = _outcome(options, fetched, examined)
+    if request.config is None:
+        return outcome
+    note = f"the config is that of {quoted(request.config)}"
+    return replace(outcome, notes=(note, *outcome.notes))
+
+
+def _fetched(request: AuditRequest, say: Callable[[str], None]) -> Snapshot:
+    """Read the checkpoint, and the other config if one was given. Raises SourceError."""
     from auditor.downloader.fetching import fetch  # noqa: PLC0415 - not for what a model type implies
 
+    fetch_as_asked = partial(fetch, source=request.source, token=request.token, say=say)
+    snapshot = fetch_as_asked(request.model, choose=_chooser(request))
+    if not request.companions:  # a snapshot may have them
+        snapshot = replace(snapshot, companions=None)
+    if request.config is None:
+        return snapshot
+    return _with_config(snapshot, fetch_as_asked(request.config, choose=select_config))
+
+
+def _chooser(request: AuditRequest) -> Chooser:
+    """Return what selects the files to read."""
     choose: Chooser = select
-    if variant is not None:
-        choose = partial(select, variant=checked_variant(variant))
-    if torch_copies:
+    if request.variant is not None:
+        choose = partial(select, variant=checked_variant(request.variant))
+    if request.torch_copies:
         choose = partial(with_torch_copies, choose=choose)
-    if companions:
-        choose = partial(with_companions, choose=choose)
+    return partial(with_companions, choose=choose) if request.companions else choose
 
-    def fetched() -> Snapshot:
-        found = fetch(model, source=source, token=token, say=say, choose=choose)
-        return found if companions else replace(found, companions=None)  # a snapshot may have them
 
-    looked_at: LookAtValues | None = None
-    if values or statistics or values_budget is not None or base is not None:
-        from auditor.values.examination import values_reader  # noqa: PLC0415 - few read numbers
+def _values_reader(request: AuditRequest, say: Callable[[str], None]) -> LookAtValues | None:
+    """Return the reader of numbers and of the base's files, None if neither is asked for."""
+    if not request.reads_values and request.base is None:
+        return None
+    from auditor.values.examination import values_reader  # noqa: PLC0415 - few read numbers
 
-        looked_at = values_reader(
-            numbers=values or statistics or values_budget is not None,
-            statistics=statistics,
-            budget=values_budget,
-            base=base,
-            source=source,
-            token=token,
-            say=say,
-        )
-    options = Options(
-        requested=model,
-        target=target,
-        depth=depth,
-        ignore=ignore,
-        oracle=oracle,
-        values=looked_at,
-    )
-    examined: Callable[[Snapshot, Options], Report | Unaudited] = examine
-    if verify or verify_against is not None:
-        examined = _verified(verify_against, token=token, say=say)
-    if config is None:
-        return _outcome(options, fetched, examined)
-    other = partial(fetch, config, source=source, token=token, say=say, choose=select_config)
-    outcome = _outcome(options, lambda: _with_config(fetched(), other()), examined)
-    return replace(outcome, notes=(f"the config is that of {quoted(config)}", *outcome.notes))
+    return values_reader(request, say)
 
 
 def _with_config(snapshot: Snapshot, other: Snapshot) -> Snapshot:

@@ -1,4 +1,4 @@
-"""What is published of a model's size beside it: in its name, by the Hub, in its model card."""
+"""The published sizes of a model: in its name, by the Hub, in its model card."""
 
 from functools import partial
 
@@ -19,15 +19,15 @@ _NAMED = frozenset({Source.HUB, Source.CACHE, Source.BUNDLED})
 _EMBEDDING = ("embed", "wte", "wpe", "lm_head", "embed_out", "shared")
 _CARD = "cardData."
 _LEVELS = 2  # of modules: model.language_model
-_LANGUAGE = 0.3  # of the whole, for a module that may be what the name is about
+_LANGUAGE = 0.3  # the least share of the model, for a module that the name may mean
 
 
 def published_counts(
     snapshot: Snapshot, expectation: Expectation, observed: Observed, *, whole: bool
 ) -> tuple[PublishedCount, ...]:
-    """What became of them; `whole`: all weight files were read.
+    """Judge the published sizes; `whole` if all weight files were read.
 
-    A folder's name is whoever's downloaded it; that of a model on the Hub was published.
+    The name of a folder is chosen by its user; that of a model on the Hub was published.
     """
     named = snapshot.source in _NAMED or snapshot.commit is not None
     if not (named or snapshot.published):
@@ -54,7 +54,7 @@ def _counts(expectation: Expectation, observed: Observed, *, whole: bool) -> Mod
 
 
 def _others(expectation: Expectation, parameters: int) -> OtherCounts:
-    """The whole without embeddings, with what is tied counted twice, and its large modules."""
+    """Count the model without embeddings, with ties counted twice, and its large modules."""
     tied = embeddings = 0
     experts = expectation.active is not None
     for one in expectation.tensors:
@@ -71,7 +71,7 @@ def _others(expectation: Expectation, parameters: int) -> OtherCounts:
 
 
 def _other_sets(snapshot: Snapshot) -> bool:
-    """Whether there are safetensors that were not audited: the Hub may have counted those."""
+    """Whether there are other safetensors, which the Hub may have counted."""
     read = {head.name for head in snapshot.headers}
     listed = (file.name for file in snapshot.files if file.name.endswith(".safetensors"))
     return any(name not in read for name in listed) or not any(

@@ -1,4 +1,4 @@
-"""The outcome of a repository that holds several models, made of the outcomes of each."""
+"""The outcome of a repository of several models, from the outcomes of its models."""
 
 from collections.abc import Iterable, Iterator
 from functools import partial
@@ -18,10 +18,10 @@ from auditor.report import Expected, Observed, Outcome, Report, Unaudited, in_or
 
 
 def examine_repository(snapshot: Snapshot, options: Options) -> Report | Unaudited:
-    """Audit each model of a snapshot, and say what they come to.
+    """Audit each model of a snapshot and return the outcome of all.
 
-    The `target` is for the repository's own model; UsageError if the repository has no model of its
-    own. If that is the only model, its outcome is the repository's.
+    The `target` is for the root model; raise UsageError if the repository has none. If the root
+    model is the only model, its outcome is the repository's.
     """
     of = split_components(snapshot)
     root = next((piece for piece in of.pieces if not piece.folder), None)
@@ -40,7 +40,7 @@ def examine_repository(snapshot: Snapshot, options: Options) -> Report | Unaudit
 
 
 def only_model(snapshot: Snapshot) -> ComponentAudit | None:
-    """The repository's own model, where no other one is beside it; None: there are several."""
+    """Return the root model if it is the only one, else None."""
     return _only(snapshot, split_components(snapshot))
 
 
@@ -72,7 +72,7 @@ def _part(piece: ComponentAudit, options: Options) -> Report | Unaudited:
     return examine_model(snapshot, own, entry)
 
 
-# --- the whole --------------------------------------------------------------------------------
+# --- the repository as a whole ----------------------------------------------------------------
 
 
 def whole_outcome(
@@ -81,9 +81,9 @@ def whole_outcome(
     parts: tuple[Report | Unaudited, ...],
     options: Options,
 ) -> Report | Unaudited:
-    """What all parts come to: a Report where one has a finding or all could be reconciled.
+    """Return the outcome of all parts: a Report if one has a finding or all were reconciled.
 
-    Counts are sums over the parts, and known where they are known of each.
+    Counts are sums over the parts, and known if they are known for each part.
     """
     stand, left_out = split(of.findings, options.ignore)
     observed = _observed(parts)
@@ -107,7 +107,7 @@ def whole_outcome(
         return known.as_unaudited(Reason.NO_WEIGHTS, detail)
     unaudited = [part for part in parts if isinstance(part, Unaudited)]
     crashed = next((part for part in unaudited if part.reason is Reason.CRASHED), None)
-    if crashed:  # whatever the others hold: nothing that we failed at passes for seen
+    if crashed:  # whatever the others are: a part that crashed was not audited
         return known.as_unaudited(Reason.CRASHED, crashed.detail)
     if report.verdict == "findings" or not unaudited:
         return report
@@ -118,7 +118,7 @@ def whole_outcome(
 
 
 def _fetched(snapshot: Snapshot, parts: Iterable[Report | Unaudited]) -> Fetched:
-    """What the whole cost, samples of its models' numbers included."""
+    """Sum up the network traffic, including samples of numbers."""
     found = snapshot.fetched
     for part in parts:
         found = found.plus(part.values.fetched) if part.values else found
@@ -181,7 +181,7 @@ def _weights(held: Iterable[Observed]) -> Iterator[Weights]:
 
 
 def _rows(parts: tuple[Report | Unaudited, ...], observed: Observed | None) -> Iterator[ModuleRow]:
-    """A row for the whole, and one for each part: that of its root, under its folder."""
+    """Yield a row for the repository, and the root row of each part under its folder."""
     roots = [(part.component or ROOT, part.modules[0]) for part in parts if part.modules]
     if not roots:
         return
@@ -217,7 +217,7 @@ def _share(parameters: int | None, of: int | None) -> float | None:
 
 
 def _unchecked(parts: Iterable[Report | Unaudited]) -> Iterator[str]:
-    """What the parts have in common once, and what one of them alone has with its folder."""
+    """Yield unchecked aspects: common ones once, those of a single part with its folder."""
     every = list(parts)
     sets = [set(part.unchecked) for part in every if isinstance(part, Report)]
     common = set.intersection(*sets) if sets else set()

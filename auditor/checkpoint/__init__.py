@@ -1,1 +1,1 @@
-"""What is read of a checkpoint, and which files of a listing belong together. Pure."""
+"""The snapshot of a checkpoint, and the files of a listing that belong together. Pure."""

@@ -1,12 +1,12 @@
-"""The names under which weights are saved and looked for, and what is selected of a listing. Pure.
+"""The names of weight files, and the selection of files from a listing. Pure.
 
-`from_pretrained(..., variant="fp16")` of transformers and of diffusers asks for
-`model.fp16.safetensors`, or for `model.safetensors.index.fp16.json` and its shards.
+`from_pretrained(..., variant="fp16")` of transformers and of diffusers loads
+`model.fp16.safetensors`, or `model.safetensors.index.fp16.json` and its shards.
 
-`transformers_weights` of config.json is the file that transformers loads, whatever else is there.
-AutoGPTQ loads the base name that its own config gives (`model_file_base_name`), and else
-`gptq_model-4bit-128g` for 4 bits in groups of 128, as GPTQModel does. The names are a stranger's:
-a base name is that of a file in the same folder, never a path.
+transformers loads the file that `transformers_weights` of config.json names, whatever other files
+there are. AutoGPTQ loads the base name in its own config (`model_file_base_name`), else
+`gptq_model-4bit-128g` for 4 bits in groups of 128, as GPTQModel does. The names are untrusted: a
+base name is a file in the config's folder, never a path.
 """
 
 import re
@@ -21,7 +21,7 @@ from auditor.containers.index import shard_fault
 from auditor.errors import CheckpointError, SourceError, UsageError
 from auditor.messages import quoted
 
-# In the order in which they are looked for: safetensors first, transformers' names first.
+# The usual names in search order: safetensors first, transformers' names first.
 _WEIGHTS = (
     "model.safetensors",
     "diffusion_pytorch_model.safetensors",
@@ -50,17 +50,17 @@ class FileSelection(Struct, frozen=True, kw_only=True):
     config: str | None
     weights: str | None = None  # the one weight file
     index: str | None = None
-    packing: str | None = None  # says how the weights are packed, where the config may not
-    settings: str | None = None  # says how sentence-transformers loads it
-    shards: tuple[str, ...] = ()  # of one model, named by no index, sorted: GGUF files
-    # Of no usual name, and perhaps of one that these files give, which are read first: config.json,
-    # quantize_config.json. Where they give none, `otherwise` holds: what else is read, or why not.
+    packing: str | None = None  # the file that declares the packing, beside the config
+    settings: str | None = None  # the file that says how sentence-transformers loads the model
+    shards: tuple[str, ...] = ()  # of one model without an index, sorted: GGUF files
+    # Files that may name the weights if these have no usual name; they are read first: config.json,
+    # quantize_config.json. If they name none, `otherwise` is read; an error says why nothing is.
     hints: tuple[str, ...] = ()
     otherwise: "FileSelection | SourceError | None" = None
-    torch_copies: tuple[str, ...] = ()  # files that hold the same weights in another format, sorted
-    manifest: str | None = None  # says which of the parts are read; None: all of them
-    parts: tuple["SelectedComponent", ...] = ()  # models in folders of their own, sorted by folder
-    # Files beside the weights, the most telling first; None: they were not asked for.
+    torch_copies: tuple[str, ...] = ()  # the torch files that repeat the weights, sorted
+    manifest: str | None = None  # the file that names the parts to read; None: read all of them
+    parts: tuple["SelectedComponent", ...] = ()  # models in separate folders, sorted by folder
+    # The companion files, the most informative first; None: they are not read.
     companions: tuple[str, ...] | None = None
 
 
@@ -68,21 +68,21 @@ class SelectedComponent(NamedTuple):
     """One model of several in a repository."""
 
     folder: str
-    selection: FileSelection  # of names in that folder
+    selection: FileSelection  # of names in this folder
 
 
-Chooser = Callable[[Collection[str], str], FileSelection]  # of the names, and where they are
+Chooser = Callable[[Collection[str], str], FileSelection]  # takes the names and their place
 
 
 class FoundWeights(Struct, frozen=True, kw_only=True):
-    """The weights of one folder: never both a file and an index."""
+    """The weights of one folder: a file or an index, never both."""
 
     weights: str | None = None
     index: str | None = None
 
 
 def standard_weights(names: Collection[str], variant: str | None = None) -> FoundWeights | None:
-    """What is loaded of the names in one folder; None: nothing of that variant is there."""
+    """Return the weights that loading takes from one folder; None if it has none of the variant."""
     for weights in _WEIGHTS:
         one, index = _varied(weights, variant), _varied(f"{weights}{_INDEX}", variant)
         if one in names:
@@ -93,45 +93,45 @@ def standard_weights(names: Collection[str], variant: str | None = None) -> Foun
 
 
 def variants(names: Iterable[str]) -> tuple[str, ...]:
-    """The variants that can be asked for among the names in one folder, sorted."""
+    """The variants that can be loaded from one folder, sorted."""
     found = set(names)
     every = {variant for name in found if (variant := variant_of(name))}
     return tuple(sorted(variant for variant in every if standard_weights(found, variant)))
 
 
 def variant_of(path: str) -> str | None:
-    """`fp16` of `unet/diffusion_pytorch_model.fp16.safetensors`; None: it is of no variant."""
+    """Return the variant in a path, `fp16` in `unet/model.fp16.safetensors`; None without one."""
     match = _VARIANT.fullmatch(path.rpartition("/")[2])
     return match and (match["one"] or match["other"] or match["index"])
 
 
 def dtype_of(variant: str) -> str | None:
-    """The dtype that a variant's name stands for, as safetensors has it; None: it names none."""
+    """Return the safetensors dtype that a variant's name means; None if it means no dtype."""
     return {"fp16": "F16", "bf16": "BF16", "fp32": "F32"}.get(variant)
 
 
 def checked_variant(variant: str) -> str:
-    """The variant; UsageError for what can be none."""
+    """Return the variant; raise UsageError if it cannot be one."""
     if not re.fullmatch(r"\w{1,64}", variant, re.ASCII):
         raise UsageError(f"{quoted(variant)} is not a variant: a variant is a word such as fp16")
     return variant
 
 
 def _varied(name: str, variant: str | None) -> str:
-    """The variant stands before the last ending: `model.fp16.safetensors`."""
+    """Put the variant before the last ending: `model.fp16.safetensors`."""
     if variant is None:
         return name
     stem, _, ending = name.rpartition(".")
     return f"{stem}.{variant}.{ending}"
 
 
-# Compiled where it is first used: few repositories hold shards of torch.
+# This pattern is compiled on first use: few repositories have torch shards.
 _TORCH = ("pytorch_model.bin", "diffusion_pytorch_model.bin")
 _TORCH_SHARD = r"(?:diffusion_)?pytorch_model-[0-9]{5}-of-[0-9]{5}\.bin"
 
 
 def torch_model_files(names: Iterable[str]) -> tuple[str, ...]:
-    """The torch files of a folder that hold a whole model: the one, or else all its shards."""
+    """The torch files of a folder that form a complete model: one file, else all shards."""
     found = set(names)
     for one in _TORCH:
         if one in found:
@@ -140,22 +140,22 @@ def torch_model_files(names: Iterable[str]) -> tuple[str, ...]:
 
 
 def is_in_folder(name: str, folder: str) -> bool:
-    """Whether a file is in a folder, however deep; all are in ""."""
+    """Whether a file is in a folder, at any depth; every file is in ""."""
     return not folder or name.startswith(f"{folder}/")
 
 
 _NAMED = "transformers_weights"
-_SAFE = (".safetensors", ".safetensors.index.json")  # what transformers takes there
+_SAFE = (".safetensors", ".safetensors.index.json")  # the endings that transformers accepts there
 _BASENAMES = ("model_file_base_name", "model_basename")
 _GROUP = "group_size"
-_ENDINGS = (".safetensors", ".bin", ".pt")  # in the order in which they are looked for
+_ENDINGS = (".safetensors", ".bin", ".pt")  # in search order
 _LONGEST = 200  # characters of a base name
 
 
 def named_weights(config: TextFile | None, names: Collection[str]) -> FoundWeights | None:
-    """The file that transformers would load by the config's own word, where it is there.
+    """Return the file that the config names for transformers; None if it is not there.
 
-    The config stands in its own folder, and names files from there.
+    The config names files relative to its own folder.
     """
     if config is None or _NAMED.encode() not in config.content:
         return None
@@ -169,7 +169,7 @@ def named_weights(config: TextFile | None, names: Collection[str]) -> FoundWeigh
 
 
 def based_weights(config: TextFile, names: Collection[str]) -> FoundWeights | None:
-    """The file whose base name a config of AutoGPTQ gives, or implies, where it is there."""
+    """Return the file whose base name a config of AutoGPTQ states or implies; None without one."""
     if not any(key.encode() in config.content for key in (*_BASENAMES, _GROUP)):
         return None
     for base in _bases(_values(config)):
@@ -188,7 +188,7 @@ def _bases(values: Mapping[str, Any]) -> Iterator[str]:
         base = settings.get(key)
         if isinstance(base, str) and 0 < len(base) <= _LONGEST and not ({"/", "\\"} & set(base)):
             yield base
-            for ending in _ENDINGS:  # some write the whole name
+            for ending in _ENDINGS:  # some configs contain the complete name
                 if base.endswith(ending):
                     yield base.removesuffix(ending)
     bits, group = settings.get("bits"), settings.get(_GROUP)
@@ -197,7 +197,7 @@ def _bases(values: Mapping[str, Any]) -> Iterator[str]:
 
 
 def _values(config: TextFile) -> Mapping[str, Any]:
-    """Those of the file; none of one that is broken, which the audit says."""
+    """The values of a config; a broken one has none, which the audit reports."""
     try:
         return parse_object(config.content, config.name)
     except CheckpointError:

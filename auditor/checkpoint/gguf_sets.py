@@ -1,8 +1,8 @@
-"""Which GGUF files of a listing are one model, and which model is meant. Pure.
+"""GGUF files of a listing: grouped into models, and the model that a tag names. Pure.
 
-A repository of GGUF files mostly holds one model in a dozen quantizations, each a file or a set of
-shards. llama.cpp takes `namespace/name:Q4_K_M`, and without a tag a default of its own; here the
-one that is there is taken, and where there are several the user has to say which.
+A repository of GGUF files usually has one model in a dozen quantizations, each a file or a set of
+shards. llama.cpp takes `namespace/name:Q4_K_M`, and a default of its own without a tag. Here the
+only model is taken; if there are several, the user has to name one.
 """
 
 import re
@@ -14,7 +14,7 @@ from auditor.messages import listed, quoted
 ENDING = ".gguf"
 
 _SHARD = re.compile(r"(.*)-\d{5}-of-(\d{5})\.gguf", re.ASCII | re.IGNORECASE | re.DOTALL)
-# Files that serve a model: the tower that sees, and what quantizing was guided by.
+# Files that belong to a model: its vision tower, and the importance matrix of its quantization.
 _NO_MODELS = ("mmproj", "imatrix")
 
 Files = tuple[str, ...]  # one file, or the shards of one model, sorted
@@ -32,7 +32,7 @@ def gguf_sets(names: Iterable[str]) -> tuple[Files, ...]:
 
 
 def only_gguf_set(names: Iterable[str], where: str) -> Files:
-    """The only model of the set; () if it has no model. Raises SourceError if it has several."""
+    """Return the only model among the names, () without one; raise SourceError for several."""
     sets = gguf_sets(names)
     if len(sets) > 1:
         raise _unclear(f"{where} holds {len(sets)} GGUF models", sets)
@@ -40,7 +40,7 @@ def only_gguf_set(names: Iterable[str], where: str) -> Files:
 
 
 def tagged_gguf_set(names: Iterable[str], where: str, tag: str) -> Files:
-    """The model that a tag means: the name of a file, or a part of just one, such as Q4_K_M."""
+    """The model that a tag names: a file name, or a part of just one, such as Q4_K_M."""
     sets = gguf_sets(names)
     if not sets:
         detail = f"{where} holds no GGUF model, so none is {quoted(tag)}"
@@ -57,7 +57,7 @@ def tagged_gguf_set(names: Iterable[str], where: str, tag: str) -> Files:
 
 
 def shards_of(name: str, names: Iterable[str]) -> Files:
-    """The shards of the model that a shard is of, itself among them."""
+    """The shards of the model to which a shard belongs, including this one."""
     return next(files for files in gguf_sets({name, *names}) if name in files)
 
 

@@ -1,4 +1,4 @@
-"""What the Hub says of a model: its id, its commit, its files, the sizes that it publishes."""
+"""The Hub's listing of a model: its id, commit, files and published sizes."""
 
 import re
 from collections.abc import Iterator, Mapping
@@ -16,17 +16,17 @@ _LONGEST_PART = 96  # characters of an id, as huggingface_hub.utils.validate_rep
 
 
 class Listing(NamedTuple):
-    """A model at one commit: its id after renames, and every file."""
+    """A model at one commit: its id after renames, and all files."""
 
     model_id: str
     commit: str
     files: tuple[RepoFile, ...]  # sorted by name
-    published: tuple[PublishedText, ...] = ()  # what it says of the model's size, sorted by name
-    base: str | None = None  # the model that its card says it was made from
+    published: tuple[PublishedText, ...] = ()  # sizes that it states, sorted by name
+    base: str | None = None  # the base model in the model card
 
 
 def listing_of(answer: Mapping[str, object], model_id: str) -> Listing:
-    """The Hub's answer about a model, or an entry of its list; SourceError for any other object."""
+    """Read the Hub's answer about a model or an entry of its list; raise SourceError for others."""
     found, commit, siblings = (answer.get(key) for key in ("id", "sha", "siblings"))
     if not isinstance(found, str) or id_fault(found):
         raise _odd(model_id, f"as its id {described(found)}")
@@ -45,7 +45,7 @@ def listing_of(answer: Mapping[str, object], model_id: str) -> Listing:
 
 
 def _base(answer: Mapping[str, object]) -> str | None:
-    """What the card says the model was made from; None: nothing, or several models."""
+    """Return the base model in the model card; None without one or with several."""
     card = answer.get("cardData")
     said = card.get("base_model") if isinstance(card, dict) else None
     if isinstance(said, list) and len(said) == 1:
@@ -66,7 +66,7 @@ def _repo_file(model_id: str, entry: object) -> RepoFile:
 
 
 def _digests(entry: object) -> tuple[str | None, str | None]:
-    """What the listing says that a file's bytes come to; of a file in LFS git has a pointer."""
+    """Return the sha256 and the git blob id of a file; git's blob of an LFS file is a pointer."""
     known = entry if isinstance(entry, dict) else {}
     lfs, blob = known.get("lfs"), known.get("blobId")
     if isinstance(lfs, dict):
@@ -83,7 +83,7 @@ def _odd(model_id: str, what: str) -> SourceError:
 
 
 def id_fault(model_id: str) -> str | None:
-    """What is wrong with a Hub id; None exactly when `validate_repo_id` accepts it."""
+    """Return what is wrong with a Hub id; None exactly if `validate_repo_id` accepts it."""
     parts = model_id.split("/")
     if len(parts) > 2:  # noqa: PLR2004 - namespace and name
         return f"an id has one '/' at most (namespace/name), this one has {len(parts) - 1}"
@@ -111,7 +111,7 @@ def _part_fault(part: str) -> str | None:
 # --- published sizes ------------------------------------------------------------------------------
 
 
-# Keys of a card's front matter under which people give a size; the Hub has none for it.
+# Keys of a model card's front matter that contain a size; the Hub defines no such key.
 _OF_CARDS = (
     *("parameters", "params", "num_parameters", "n_parameters", "total_parameters"),
     *("parameter_count", "model_size", "model-size", "size"),
@@ -120,13 +120,13 @@ _LONGEST = 40  # characters of a number with its unit
 
 
 def published_in(answer: Mapping[str, object]) -> tuple[PublishedText, ...]:
-    """Sorted by key; what is not such a number is left out, for nothing else depends on it."""
+    """The published sizes, sorted by key; anything else under these keys is left out."""
     found = (*_counted_by_hub(answer.get("safetensors")), *_said_by_card(answer.get("cardData")))
     return tuple(sorted(found, key=lambda one: one.name))
 
 
 def _counted_by_hub(of_files: object) -> Iterator[PublishedText]:
-    """The sum over all dtypes, which older answers leave to the reader."""
+    """Yield the Hub's count of parameters; older answers have a count for each dtype only."""
     if not isinstance(of_files, dict):
         return
     total, by_dtype = of_files.get("total"), of_files.get("parameters")

@@ -1,4 +1,4 @@
-"""Repositories that hold a model in each of several folders: what is read of each. Pure."""
+"""Repositories with a model in each of several folders: the files to read of each. Pure."""
 
 import re
 from collections.abc import Iterable, Iterator
@@ -16,15 +16,15 @@ from auditor.checkpoint.filenames import (
 )
 from auditor.containers.manifest import LEARNING, PIPELINE, SETTINGS
 
-# Compiled where they are first used: most repositories hold one model.
-_MODULE = rf"[0-9]+_(?:{'|'.join(LEARNING)})"  # as sentence-transformers names folders: 2_Dense
+# These patterns are compiled on first use: most repositories have one model.
+_MODULE = rf"[0-9]+_(?:{'|'.join(LEARNING)})"  # a folder of sentence-transformers: 2_Dense
 _SAFE = r"(?:diffusion_pytorch_)?model\.safetensors(?:\.index\.json)?"
 
 
 def components(
     names: Iterable[str], manifest: str, variant: str | None
 ) -> tuple[SelectedComponent, ...]:
-    """The folders that a manifest may name and that hold a model, judged by names alone."""
+    """The folders with a model that a manifest may name, judged by file names alone."""
     every = _parts(names, variant)
     if manifest == PIPELINE:
         return tuple(every)
@@ -37,12 +37,12 @@ def components(
 
 
 def models(names: Iterable[str], variant: str | None) -> tuple[SelectedComponent, ...]:
-    """The folders that hold a whole model each: a config and weights."""
+    """The folders with a complete model each: a config and weights."""
     return tuple(part for part in _parts(names, variant) if part.selection.config and _weighs(part))
 
 
 def found_in(names: set[str], variant: str | None) -> FoundWeights | None:
-    """The weights of one folder: of the variant, else without, else the only variant there is."""
+    """The weights of one folder: of the variant, else of none, else of the only variant."""
     found = standard_weights(names, variant) or standard_weights(names)
     if found is None and len(only := variants(names)) == 1:
         found = standard_weights(names, only[0])
@@ -50,13 +50,13 @@ def found_in(names: set[str], variant: str | None) -> FoundWeights | None:
 
 
 def torch_copies_in(names: Iterable[str], found: FoundWeights) -> tuple[str, ...]:
-    """The copy in torch files of the folder's safetensors; () where torch files are audited."""
+    """Return the torch files that repeat a folder's safetensors; () if torch files are audited."""
     name = found.weights or found.index or ""
     return torch_model_files(names) if re.fullmatch(_SAFE, name) else ()
 
 
 def with_part_torch_copies(selection: FileSelection, names: Iterable[str]) -> FileSelection:
-    """The selection, whose parts are compared with the torch files in their folders."""
+    """Add to each part of a selection the torch files of its folder, to compare them."""
     inside = _by_folder(names)
     parts = (_with_torch_copies(part, inside[part.folder]) for part in selection.parts)
     return replace(selection, parts=tuple(parts))
@@ -84,7 +84,7 @@ def _selection(folder: str, inside: set[str], found: FoundWeights) -> FileSelect
 
 
 def _with_settings(part: SelectedComponent, inside: set[str]) -> SelectedComponent:
-    """The part with what says how sentence-transformers loads it, where that is there."""
+    """Add the file that says how sentence-transformers loads the part, if there is one."""
     name = next((f"{part.folder}/{name}" for name in SETTINGS if name in inside), None)
     return part._replace(selection=replace(part.selection, settings=name))
 

@@ -1,4 +1,4 @@
-"""Which files of a listing are audited, and which weight files are other weights. Pure."""
+"""The selection of the files of a listing that are audited, and of other weights. Pure."""
 
 import re
 from collections.abc import Collection, Iterable
@@ -36,8 +36,8 @@ INDEX = "model.safetensors.index.json"
 TORCH_WEIGHTS = "pytorch_model.bin"
 TORCH_INDEX = "pytorch_model.bin.index.json"
 ADAPTER_CONFIG = "adapter_config.json"
-ADAPTERS = ("adapter_model.safetensors", "adapter_model.bin")  # the first is loaded
-# What diffusers loads into a pipeline that nothing here names: LoRA, attention, words.
+ADAPTERS = ("adapter_model.safetensors", "adapter_model.bin")  # the first one there is loaded
+# Files that diffusers loads into a pipeline without a manifest: LoRA, attention, words.
 PIECES = (
     "pytorch_lora_weights.safetensors",
     "pytorch_lora_weights.bin",
@@ -63,7 +63,7 @@ _WEIGHT_ENDINGS = (
     ".ot",
     ".distcp",
 )
-# What a trainer writes beside the model under the same endings.
+# Files of a trainer beside the model that have the endings of weights.
 _NOT_WEIGHTS = ("training_args", "optimizer", "scheduler", "scaler", "rng_state", "tokenizer")
 _PACKED_BY_NAME = ("quantize_config.json", "quant_config.json")
 _HINTED = (".safetensors", ".bin", ".pt", ".index.json")
@@ -74,13 +74,13 @@ _LONGEST_NAME = 4096  # characters; PATH_MAX of Linux
 
 
 def select(names: Collection[str], where: str, variant: str | None = None) -> FileSelection:
-    """What `from_pretrained` would load: safetensors, else torch files; alone, else by an index.
+    """Select the files that `from_pretrained` loads: safetensors, else torch; a file, else shards.
 
-    Of a pipeline every component's; otherwise the repository's own, and those of the modules that
-    come after a sentence transformer. If none of these exist: the adapter, else what a config
-    names, else the GGUF model, else the models in folders, else what some loaders find.
-    Raises SourceError where there is no such file, naming what is there instead, or where there
-    are several and the user has to say which.
+    For a pipeline these are the files of every component; otherwise those of the repository's root
+    and of the modules after a sentence transformer. If none of these exist, the order is: the
+    adapter, the file that a config names, the GGUF model, the models in folders, the files that
+    only some loaders find. Raise SourceError if there is no such file, with the files that there
+    are, or if there are several and the user has to name one.
     """
     if PIPELINE in names and (parts := components(names, PIPELINE, variant)):
         return _of_parts(parts, PIPELINE, where, variant)
@@ -129,7 +129,7 @@ def select(names: Collection[str], where: str, variant: str | None = None) -> Fi
 
 
 def _hints(names: Collection[str], config: str | None) -> tuple[str, ...]:
-    """The files that may say which of the unusual names is the model's, the more telling first."""
+    """The files that may name weights with an unusual name, the more specific file first."""
     if not any("/" not in name and name.endswith(_HINTED) and is_weights(name) for name in names):
         return ()
     packing = (name for name in _PACKED_BY_NAME if name in names)
@@ -137,7 +137,7 @@ def _hints(names: Collection[str], config: str | None) -> tuple[str, ...]:
 
 
 def _unusual(names: Collection[str], where: str, config: str | None) -> FileSelection:
-    """What only some loaders find: accelerate a lone index, mlx_lm all of model*.safetensors."""
+    """Select what only some loaders find: accelerate a single index, mlx_lm model*.safetensors."""
     inside = {name for name in names if "/" not in name}
     indexes = [name for name in inside if name.endswith(_INDEXES)]
     if len(indexes) == 1:
@@ -149,7 +149,7 @@ def _unusual(names: Collection[str], where: str, config: str | None) -> FileSele
 
 
 def _root(names: set[str], where: str, variant: str | None) -> FoundWeights | None:
-    """The weights beside the folders; the only variant, where there is nothing else."""
+    """The weights outside all folders; the only variant if there are no others."""
     if found := standard_weights(names, variant):
         return found
     several = variants(names)
@@ -167,7 +167,7 @@ def _root(names: set[str], where: str, variant: str | None) -> FoundWeights | No
 def _of_parts(
     parts: tuple[SelectedComponent, ...], manifest: str | None, where: str, variant: str | None
 ) -> FileSelection:
-    """A component without the variant is taken as it is; one of them at least has to have it."""
+    """Select the parts; raise SourceError if none of them has weights of the variant."""
     if variant is not None:
         chosen = (part.selection.weights or part.selection.index for part in parts)
         if variant not in {variant_of(name) for name in chosen if name}:
@@ -181,7 +181,7 @@ def _no_variant(where: str, variant: str, others: tuple[str, ...]) -> str:
 
 
 def select_tagged(names: Collection[str], where: str, tag: str) -> FileSelection:
-    """The GGUF model that a tag means, whatever other weights there are."""
+    """Select the GGUF model that a tag names, whatever other weights there are."""
     config = CONFIG if CONFIG in names else None
     return FileSelection(config=config, shards=tagged_gguf_set(names, where, tag))
 
@@ -189,7 +189,7 @@ def select_tagged(names: Collection[str], where: str, tag: str) -> FileSelection
 def with_torch_copies(
     names: Collection[str], where: str, choose: Chooser = select
 ) -> FileSelection:
-    """What `choose` chooses; and where that is safetensors, its copy in torch files."""
+    """Add to the selection of `choose` the torch files that repeat its safetensors."""
     return _with_torch_copies(choose(names, where), names)
 
 
@@ -203,7 +203,7 @@ def _with_torch_copies(selection: FileSelection, names: Collection[str]) -> File
 
 
 def with_companions(names: Collection[str], where: str, choose: Chooser = select) -> FileSelection:
-    """What `choose` chooses, and what stands beside a model of a repository's own."""
+    """Add to the selection of `choose` the companion files of a model in a repository's root."""
     selection = choose(names, where)
     if selection.config != CONFIG or PIPELINE in names:
         return selection
@@ -211,7 +211,7 @@ def with_companions(names: Collection[str], where: str, choose: Chooser = select
 
 
 def select_config(names: Collection[str], where: str) -> FileSelection:
-    """The config, whatever weights there are, if any; of a repository without one an adapter's."""
+    """Select the config alone, whatever weights there are; without one, that of an adapter."""
     for config in (CONFIG, ADAPTER_CONFIG):
         if config in names:
             return FileSelection(config=config)
@@ -222,14 +222,14 @@ def select_config(names: Collection[str], where: str) -> FileSelection:
 
 
 def select_describing(names: Collection[str], where: str) -> FileSelection:
-    """What says what a model is: its config, or else the GGUF files whose metadata do."""
+    """Select what describes a model: its config, else the GGUF files with their metadata."""
     if {CONFIG, ADAPTER_CONFIG}.isdisjoint(names) and (shards := only_gguf_set(names, where)):
         return FileSelection(config=None, shards=shards)
     return select_config(names, where)
 
 
 def is_weights(name: str) -> bool:
-    """Whether a file holds (or indexes) weights, judged by its name alone."""
+    """Whether a file contains or indexes weights, judged by its name alone."""
     last = name.rpartition("/")[2].lower()
     if last.startswith(_NOT_WEIGHTS):
         return False
@@ -237,16 +237,16 @@ def is_weights(name: str) -> bool:
 
 
 def is_readable(name: str) -> bool:
-    """Whether it is a weight file of a format that is read here, judged by its name alone."""
+    """Whether a name is that of a weight file in a format that this package reads."""
     return is_weights(name) and name.lower().endswith((".safetensors", *FORMATS))
 
 
 def other_weight_files(snapshot: Snapshot) -> tuple[str, ...]:
     """The weight files of the repository that are not part of the audited set, sorted."""
     if snapshot.index is None and not snapshot.headers:
-        return ()  # a bare config: no set to differ from
+        return ()  # a config alone: there is no set to differ from
     audited = {head.name for head in snapshot.headers} | set(snapshot.unopened)
-    audited |= {head.name for head in snapshot.torch_copies}  # which are compared, see torch_copies
+    audited |= {head.name for head in snapshot.torch_copies}  # these are compared
     if snapshot.index is not None:
         audited.add(snapshot.index.name)
     names = (file.name for file in snapshot.files)
@@ -254,7 +254,7 @@ def other_weight_files(snapshot: Snapshot) -> tuple[str, ...]:
 
 
 def name_fault(name: str) -> str | None:
-    """Why a name cannot be a file of a repository; the rule for listings from elsewhere."""
+    """Return why a name from a listing cannot be a file of a repository, else None."""
     if not name or len(name) > _LONGEST_NAME or "\0" in name:
         return f"{quoted(name)} is not a file's name"
     if any(part in {"", ".", ".."} for part in name.split("/")):
@@ -280,7 +280,7 @@ def _is_paperwork(name: str) -> bool:
     return last.startswith((".git", *_PAPERWORK))
 
 
-# --- a file or a folder that is named -------------------------------------------------------------
+# --- a file or a folder that the user names -------------------------------------------------------
 
 
 _SHARD = re.compile(r"-\d+-of-0*(?P<of>\d+)\.\w+$", re.ASCII)
@@ -288,9 +288,9 @@ _INDEX = ".index.json"
 
 
 def select_place(names: Collection[str], where: str, place: str) -> FileSelection:
-    """The weight file or the folder that is named; of any other file the model that it is of.
+    """Select the weight file or the folder at a place; for any other file the model it belongs to.
 
-    Of a shard it is the model that it is a part of. Raises SourceError where nothing is there.
+    A shard belongs to the model of all its shards. Raise SourceError if the place does not exist.
     """
     place = place.rstrip("/")
     if place not in names:
@@ -309,13 +309,13 @@ def select_place(names: Collection[str], where: str, place: str) -> FileSelectio
 
 
 def _config(names: Collection[str], folder: str, name: str) -> str | None:
-    """The config beside a file; else that of the repository."""
+    """The config in a file's folder, else the config of the repository."""
     beside = f"{folder}/{name}" if folder else name
     return next((one for one in (beside, name) if one in names), None)
 
 
 def _folder(names: Collection[str], where: str, folder: str) -> FileSelection:
-    """The model in a folder of the repository."""
+    """Select the model in a folder of the repository."""
     inside = {name for name in names if name.startswith(f"{folder}/")}
     if not inside:
         raise SourceError(Reason.NOT_FOUND, f"{where} has no file or folder {quoted(folder)}")

@@ -1,4 +1,4 @@
-"""Snapshot: the few kilobytes of a checkpoint that an audit reads, wherever they came from."""
+"""Snapshot: the few kilobytes of a checkpoint that an audit reads, from any source."""
 
 from enum import StrEnum
 from functools import cached_property
@@ -17,7 +17,7 @@ from auditor.observation import Observation
 
 
 class Source(StrEnum):
-    """Where a snapshot's bytes were read."""
+    """The place from which a snapshot's bytes were read."""
 
     HUB = "hub"
     CACHE = "cache"
@@ -28,49 +28,50 @@ class Source(StrEnum):
 
 
 class RepoFile(Observation, frozen=True, kw_only=True):
-    """One file of the repository, as its listing shows it."""
+    """One file of the repository, as its listing describes it."""
 
     _aside = ("sha256", "blob_id")
 
     name: str  # path inside the repo, "/" between folders
     size: int | None  # bytes; None: the listing does not say
-    # What its bytes come to, in hex: of a file in LFS sha256, of another its git blob id (SHA-1).
-    # None: the listing does not say. Two listings of the same files are the same without them.
+    # Digests in hex: sha256 for a file in LFS, the git blob id (SHA-1) for others; None: the
+    # listing does not say. Two listings of identical files are equal without them.
     sha256: str | None = None
     blob_id: str | None = None
 
 
 class WeightHeader(Observation, frozen=True, kw_only=True, dict=True):
-    """What is read of one weight file: its header, and nothing of the data.
+    """The part of one weight file that is read: its header, and none of its data.
 
-    Of a safetensors file `prefix` has the 8-byte length and the header. Where the declared length
-    cannot be true (it passes the file's end or the format's limit), or the file is a Git LFS
-    pointer, it holds only what shows it. Of another format `parts` has what its parser read.
+    For a safetensors file `prefix` contains the 8-byte length and the header. If the declared
+    length cannot be true (it passes the file's end or the format's limit), or the file is a Git LFS
+    pointer, `prefix` contains only the bytes that show this. For other formats `parts` contains
+    the bytes that the parser read.
     """
 
     _aside = ("known",)
 
     name: str
-    size: int | None  # of the whole file, in bytes
+    size: int | None  # of the complete file, in bytes
     prefix: bytes = b""
     parts: tuple[FilePart, ...] = ()  # sorted, none touching another; no safetensors file has any
-    # What `parsed` is, where the reader had to find it out; a torch file takes long to parse twice.
+    # `parsed`, if the reader has computed it: to parse a torch file twice takes long.
     known: Header | Table | CheckpointError | None = None
 
     @property
     def length(self) -> int:
-        """Bytes that are kept."""
+        """The number of bytes that are kept."""
         return len(self.prefix) + sum(len(part.data) for part in self.parts)
 
     @property
     def pointed(self) -> int | None:
-        """The size of the file that this Git LFS pointer stands for; None: it is not a pointer."""
+        """The size of the file to which this Git LFS pointer points; None if it is no pointer."""
         begins = self.parts and self.parts[0].start == 0
         return lfs_pointer_size(self.parts[0].data if begins else self.prefix)
 
     @cached_property
     def parsed(self) -> Header | Table | CheckpointError:
-        """The header, or what is wrong with it; the work is done once, where it is first asked."""
+        """The header, or the error in it; parsed once, on first use."""
         if self.known is not None:
             return self.known
         try:
@@ -94,37 +95,34 @@ class TextFile(Observation, frozen=True, kw_only=True, dict=True):
 
     name: str
     content: bytes
-    known: Index | None = None  # what `as_index` is, where the content was made of it
+    known: Index | None = None  # the index from which the content was made, if there was one
 
     @cached_property
     def as_index(self) -> Index:
-        """The content, parsed as an index when somebody first asks for it, and then kept.
-
-        Raises CheckpointError if the content is not an index.
-        """
+        """The content, parsed as an index on first use; raises CheckpointError if it is not one."""
         return self.known or parse_index(self.name, self.content)
 
 
 class PublishedText(Struct, frozen=True, kw_only=True):
-    """What the listing says of the number of parameters, as it was written."""
+    """A number of parameters that the listing states, as it was written."""
 
     name: str  # the key: "safetensors.total", "cardData.parameters"
     text: str
 
 
 class BaseModel(Struct, frozen=True, kw_only=True):
-    """The model that an adapter is for: its config, or why that is not to be had."""
+    """The base model of an adapter: its config, or why the config is not available."""
 
-    model: str  # the Hub id after renames, or as the adapter names it
+    model: str  # the Hub id after renames, or the name in the adapter
     commit: str | None = None
     origin: str = ""
     config: TextFile | None = None
-    reason: Reason | None = None  # where there is no config
-    detail: str = ""  # likewise
+    reason: Reason | None = None  # why there is no config
+    detail: str = ""  # the sentence to the reason
 
 
 class Fetched(Struct, frozen=True, kw_only=True):
-    """What an audit truly asked of the network: redirects and retries are counted."""
+    """The network traffic of an audit, with redirects and retries."""
 
     requests: int = 0
     bytes: int = 0  # of response bodies
@@ -132,7 +130,7 @@ class Fetched(Struct, frozen=True, kw_only=True):
     redirects: int = 0  # among the requests
 
     def plus(self, other: "Fetched") -> "Fetched":
-        """Both, one after the other."""
+        """Add two amounts of traffic."""
         return Fetched(
             requests=self.requests + other.requests,
             bytes=self.bytes + other.bytes,
@@ -142,7 +140,7 @@ class Fetched(Struct, frozen=True, kw_only=True):
 
 
 class Component(Struct, frozen=True, kw_only=True):
-    """What is read of one of several models in a repository; as in a Snapshot."""
+    """The files of one of several models in a repository; the fields are those of a Snapshot."""
 
     folder: str
     config: TextFile | None = None
@@ -159,25 +157,25 @@ class Snapshot(Observation, frozen=True, kw_only=True):
     _aside = ("folder", "card_base")
 
     model: str  # the Hub id after renames, or the path as the user wrote it
-    commit: str | None  # 40 hex digits; None: a folder has none
+    commit: str | None  # 40 hex digits; None for a folder
     source: Source
-    origin: str  # one sentence: how these bytes came to be here
+    origin: str  # one sentence about where these bytes come from
     files: tuple[RepoFile, ...]  # sorted by name; every file of the repo, weights or not
     config: TextFile | None = None
     index: TextFile | None = None
-    packing: TextFile | None = None  # says how the weights are packed: quantize_config.json
-    settings: TextFile | None = None  # says how it is loaded: sentence_bert_config.json
+    packing: TextFile | None = None  # declares the packing of the weights: quantize_config.json
+    settings: TextFile | None = None  # declares how to load the model: sentence_bert_config.json
     headers: tuple[WeightHeader, ...] = ()  # sorted by name; the weight files that were opened
     torch_copies: tuple[WeightHeader, ...] = ()  # sorted by name; the same weights again
     pickles: tuple[WeightHeader, ...] = ()  # sorted by name; other local files that may run code
     unopened: tuple[str, ...] = ()  # shards that the index names and the source does not have
-    base: BaseModel | None = None  # of an adapter
-    manifest: TextFile | None = None  # says which components there are, or should be
-    components: tuple[Component, ...] = ()  # sorted by folder; models in folders of their own
-    companions: tuple[CompanionFile, ...] | None = None  # sorted by name; None: not asked for
-    published: tuple[PublishedText, ...] = ()  # sorted by name; of the default revision alone
-    # Where the files lie on this machine; None: they do not. It is no part of what was found.
+    base: BaseModel | None = None  # only of an adapter
+    manifest: TextFile | None = None  # declares the components
+    components: tuple[Component, ...] = ()  # sorted by folder; models in separate folders
+    companions: tuple[CompanionFile, ...] | None = None  # sorted by name; None: not read
+    published: tuple[PublishedText, ...] = ()  # sorted by name; only of the default revision
+    # The folder of the files on this machine, else None; snapshots are compared without it.
     folder: Path | None = None
-    card_base: str | None = None  # that its card names
-    partial: bool = False  # a copy that need not be whole (a folder, a cache), not the repo itself
+    card_base: str | None = None  # the base model in its model card
+    partial: bool = False  # a copy that may be incomplete (a folder, a cache), not the repository
     fetched: Fetched = field(default_factory=Fetched)

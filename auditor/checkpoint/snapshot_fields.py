@@ -1,7 +1,7 @@
-"""The fields of a snapshot file's JSON, each held to what it may be; bytes are deflated. Pure.
+"""The fields of a snapshot file's JSON, each checked for its type; bytes are deflated. Pure.
 
-A file of a few kilobytes can say that it holds gigabytes, so that unpacking stops at what an audit
-reads of a checkpoint anyway: `downloader/headers.py` and its neighbours have the same bounds.
+A file of a few kilobytes can unpack to gigabytes, so unpacking stops at the bounds that
+`downloader/headers.py` and its neighbours set for reading a checkpoint.
 """
 
 import base64
@@ -21,7 +21,7 @@ _LARGEST = 2**64 - 1
 
 
 def object_of(entry: object, what: str, *shapes: str) -> dict[str, object]:
-    """An object with exactly the keys of one of the shapes."""
+    """Check that an entry is an object with exactly the keys of one of the shapes."""
     if not isinstance(entry, dict):
         raise SnapshotFaultError(f"{what}: expected an object, found {described(entry)}")
     if " ".join(sorted(entry)) not in shapes:
@@ -31,7 +31,7 @@ def object_of(entry: object, what: str, *shapes: str) -> dict[str, object]:
 
 
 def list_of(entry: object, what: str, *, twice: bool = False) -> Sequence[object]:
-    """A list whose entries are in the order of their names, none of them `twice`."""
+    """Check that an entry is a list sorted by names, without repeated ones unless `twice`."""
     if not isinstance(entry, list):
         raise SnapshotFaultError(f"{what}: expected a list, found {described(entry)}")
     names = [one.get("name") if isinstance(one, dict) else one for one in entry]
@@ -72,7 +72,7 @@ def size_of(entry: object) -> int | None:
 
 
 def hex_digits_of(entry: object, what: str, digits: int) -> str | None:
-    """So many hex digits."""
+    """Check that an entry is this number of hex digits, or null."""
     if entry is None:
         return None
     if not isinstance(entry, str) or len(entry) != digits or not _HEX.fullmatch(entry):
@@ -82,29 +82,29 @@ def hex_digits_of(entry: object, what: str, digits: int) -> str | None:
 
 _MIB = 1024 * 1024
 
-# Bytes of one file: the header of a safetensors file, what is read of a torch file or GGUF, a text.
+# Bytes of one file: a safetensors header, the parts of a torch file or GGUF, a text.
 MAX_HEADER, MAX_PARTS, MAX_TEXT = 12 * _MIB, 24 * _MIB, 32 * _MIB
-MAX_TENSORS = 100_000  # that the header of one file declares
-# Of the headers of one model; and of all else that a snapshot holds: an index, a config.
+MAX_TENSORS = 100_000  # in the header of one file
+# Bytes and tensors of all headers of one model, and bytes of the rest: an index, a config.
 MAX_HEADERS, MAX_ALL_TENSORS, MAX_OTHERS = 48 * _MIB, 250_000, 48 * _MIB
 
 # zlib's level. DeepSeek-V3's headers and index, 20.4 MB, become 1.99 MB of base64 in 0.08 s; 1.80
 # in 0.22 s at level 6, and 1.77 in 0.30 at level 9.
 _LEVEL = 3
-_PIECE = 1 * _MIB  # bytes that are unpacked at a time to see how many they are
-# A file of version 1, gzipped, is some fourteenth of it (Kimi K2 Thinking's: 50 MB and 3.7); beyond
-# this size, what unpacks to a hundred times as much is not a snapshot.
+_PIECE = 1 * _MIB  # bytes that are unpacked at a time to count them
+# gzip shrinks a file of version 1 to a fourteenth (Kimi K2 Thinking's: 50 MB to 3.7). Above this
+# size, a file that unpacks to a hundred times its size is not a snapshot.
 _SURE, _RATIO = 32 * _MIB, 100
 GZIP = b"\x1f\x8b"
 _TENSOR = b'"data_offsets"'  # no name contains it unescaped
 
 
 class SnapshotFaultError(Exception):
-    """What is wrong with a snapshot file, in words."""
+    """A fault of a snapshot file, in words."""
 
 
 class BoundedTotal:
-    """How much of one kind a snapshot may hold, and how much of it is taken."""
+    """The most that a snapshot may contain of one kind, and the sum so far."""
 
     def __init__(self, has: str, unit: str, most: int) -> None:
         self._has, self._unit, self._most = has, unit, most
@@ -116,18 +116,18 @@ class BoundedTotal:
 
 
 def require(has: str, count: int, unit: str, most: int) -> None:
-    """Raise SnapshotFaultError for more than is read."""
+    """Raise SnapshotFaultError if the count is above the bound."""
     if count > most:
         raise SnapshotFaultError(f"{has} {count:,} {unit}; {most:,} are the most that are read")
 
 
 def packed(content: bytes) -> str:
-    """The text that `unpacked` makes the same bytes of."""
+    """Deflate bytes into text, which `unpacked` reads."""
     return base64.b64encode(zlib.compress(content, _LEVEL)).decode()
 
 
 def unpacked(text: str, what: str, most: int, total: BoundedTotal) -> bytes:
-    """The bytes that `packed` was given; they are counted before they take memory."""
+    """Inflate the text of `packed`; its bytes are counted before they take memory."""
     content = decoded(text, what)
     size = _unpacked_size(content, what, most)
     total.add(size)
@@ -135,14 +135,14 @@ def unpacked(text: str, what: str, most: int, total: BoundedTotal) -> bytes:
 
 
 def plain(content: bytes, what: str, most: int, total: BoundedTotal) -> bytes:
-    """Bytes that stand in the file as they are, within the same bounds."""
+    """Check that bytes which the file contains unpacked are within the bounds."""
     require(f"{what}: it has", len(content), "bytes", most)
     total.add(len(content))
     return content
 
 
 def unzipped(content: bytes, most: int) -> bytes:
-    """A whole file, whose name may have ended in .gz when it was written."""
+    """Return the content of a file, which may be gzipped."""
     if not content.startswith(GZIP):
         return content
     most = min(most, max(_SURE, _RATIO * len(content)))
@@ -164,7 +164,7 @@ def decoded(text: str, what: str) -> bytes:
 
 
 def tensors_in(header: bytes) -> int:
-    """At least as many tensors as the header of a safetensors file declares."""
+    """Return an upper bound of the number of tensors in a safetensors header."""
     return header.count(_TENSOR)
 
 

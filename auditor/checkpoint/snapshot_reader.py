@@ -66,14 +66,14 @@ FORMAT = "hf-audit-snapshot"
 VERSION = 2
 _VERSIONS = (1, VERSION)
 
-# Bytes of the file; in version 1 that was all that it held.
+# Bytes of the file; a file of version 1 contains nothing packed.
 MAX_SNAPSHOT = MAX_HEADERS + MAX_OTHERS
-# Of its JSON: three for each of the 100,000 files that a folder may have, five for a header.
+# JSON values: three for each of the 100,000 files that a folder may have, five for a header.
 MAX_VALUES = 500_000
 
 _LENGTH = 8  # bytes of the length that a safetensors file begins with
 _KEYS = "commit config files format heads index model origin partial unopened version"
-# Keys that are there where they say anything: older snapshots are without them.
+# Optional keys, which older snapshots do not have.
 TORCH_COPIES, BASE, MANIFEST, COMPONENTS = "torch_copies", "base", "manifest", "components"
 PACKING, SETTINGS, COMPANIONS = "packing", "settings", "companions"
 PUBLISHED, PICKLES = "published", "pickles"
@@ -99,12 +99,12 @@ _COMPANION_KEYS = (*_TEXT_KEYS, "name unread")
 
 
 def is_snapshot(content: bytes) -> bool:
-    """Whether a file's bytes mean to be a snapshot; `load` says whether they are one."""
+    """Whether a file's bytes look like a snapshot; `load` checks whether they are one."""
     return content.startswith(GZIP) or f'"{FORMAT}"'.encode() in content
 
 
 def load(content: bytes, path: str) -> Snapshot:
-    """The snapshot that `dump` wrote; raises UsageError, naming the fault, for anything else."""
+    """Read a snapshot that `dump` wrote; raise UsageError with the fault for anything else."""
     try:
         return _snapshot(_loaded(unzipped(content, MAX_SNAPSHOT), path))
     except (CheckpointError, SnapshotFaultError) as fault:
@@ -112,7 +112,7 @@ def load(content: bytes, path: str) -> Snapshot:
 
 
 def load_own_and_shared(own: bytes, shared: bytes, path: str) -> Snapshot:
-    """The snapshot that `dump_own` and `dump_shared` wrote; raises UsageError for anything else."""
+    """Read a snapshot of `dump_own` and `dump_shared`; raise UsageError for anything else."""
     try:
         parts = [_loaded(part, path) for part in (own, shared)]
         document = {**parts[1].value, **parts[0].value}
@@ -146,7 +146,7 @@ def _snapshot(loaded: Loaded) -> Snapshot:
 
 
 class _Reader:
-    """Reads the fields of one document, and counts what they hold."""
+    """Reads the fields of one document and counts their bytes and tensors."""
 
     def __init__(self) -> None:
         self._headers = BoundedTotal("its headers have", "bytes", MAX_HEADERS)
@@ -253,7 +253,7 @@ def _weight_file(entry: object, what: str, total: BoundedTotal) -> WeightHeader:
 
 
 def _parts(entries: object, total: BoundedTotal) -> tuple[FilePart, ...]:
-    """Parts of a file as PartialFile has them: in order, none empty, none touching another."""
+    """The parts of a file for a PartialFile: in order, none empty, none touching another."""
     found: list[FilePart] = []
     for entry in list_of(entries, "parts"):
         fields = object_of(entry, "parts", *_PART_KEYS)
@@ -268,7 +268,7 @@ def _parts(entries: object, total: BoundedTotal) -> tuple[FilePart, ...]:
 
 
 def _bytes(fields: dict[str, object], what: str, most: int, total: BoundedTotal) -> bytes:
-    """What a field holds, in any of its forms."""
+    """The bytes of an entry, in any of its forms."""
     if "deflated" in fields:
         return unpacked(string_of(fields["deflated"], what), what, most, total)
     if "text" in fields:
@@ -277,7 +277,7 @@ def _bytes(fields: dict[str, object], what: str, most: int, total: BoundedTotal)
 
 
 def _files(entries: object) -> tuple[RepoFile, ...]:
-    """A folder's; two names that are not UTF-8 may read the same there."""
+    """The listed files; two names of a folder that are not UTF-8 may be equal here."""
     return tuple(map(_file, list_of(entries, "files", twice=True)))
 
 

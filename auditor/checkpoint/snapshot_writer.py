@@ -1,4 +1,4 @@
-"""Snapshot files, written: what snapshot_reader.py reads. Pure; the same in, the same out."""
+"""The writer of snapshot files, which snapshot_reader.py reads. Pure and deterministic."""
 
 import gzip
 import json
@@ -24,34 +24,35 @@ from auditor.checkpoint.snapshot_reader import (
 )
 from auditor.companions.companion_files import CompanionFile
 
-# Bytes of a text that stands as such: nearly every config.json, and no index of a large model.
+# Bytes of a text that stays text: nearly every config.json, and no index of a large model.
 _LONGEST_TEXT = 16 * 1024
 
 
 def dump(snapshot: Snapshot, path: str = "") -> bytes:
-    """The snapshot as a file, without `source` and `fetched`; packed where the path ends in .gz."""
+    """Write a snapshot as bytes, without `source` and `fetched`; gzip them for a path in .gz."""
     document = {**_own(snapshot), **_shared(snapshot)}
     content = (json.dumps(document, indent=1, sort_keys=True) + "\n").encode()
     return gzip.compress(content, mtime=0) if path.endswith(".gz") else content
 
 
 def dump_own(snapshot: Snapshot) -> bytes:
-    """What a fine-tune need not have in common with its base, of what `dump` writes.
+    """Write the part of a snapshot that a fine-tune need not share with its base.
 
-    The list of files is in it: logs and checkpoints of the training have names of their own.
+    The list of files belongs to it: logs and checkpoints of a training have their own names.
     """
     return json.dumps(_own(snapshot), sort_keys=True).encode()
 
 
 def dump_shared(snapshot: Snapshot) -> bytes:
-    """The rest of what `dump` writes: `load_own_and_shared` puts the two together."""
+    """Write the rest of a snapshot; `load_own_and_shared` joins the two."""
     return json.dumps(_shared(snapshot), sort_keys=True).encode()
 
 
 def fingerprint(snapshot: Snapshot) -> bytes | None:
-    """The same for two snapshots if and only if `dump_shared` is; None: only the dump shows it.
+    """Return a key that two snapshots share exactly if they share `dump_shared`, or None.
 
-    Of a usual checkpoint: 15 us for a header of 22 kB, where the text and its digest take 50.
+    None means that only the dumps can be compared. The key of a usual checkpoint takes 15 us for a
+    header of 22 kB; the text and its digest take 50.
     """
     parts = (snapshot.index, snapshot.packing, snapshot.settings, snapshot.manifest, snapshot.base)
     if any(parts) or snapshot.torch_copies or snapshot.pickles or snapshot.components:
@@ -136,7 +137,7 @@ def _component(component: Component) -> dict[str, object]:
 
 
 def _text(file: TextFile | None) -> dict[str, object] | None:
-    """A config as text, for people and for diffs; what is long or no text deflated."""
+    """Keep a config as text, for people and for diffs; deflate it if it is long or not text."""
     if file is None:
         return None
     if len(file.content) <= _LONGEST_TEXT:

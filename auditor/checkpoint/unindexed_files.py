@@ -1,8 +1,8 @@
-"""What is read where an index names shards that are not there, and other weights are. Pure.
+"""Weight files to read if an index names shards that are missing and there are others. Pure.
 
-A model that was pushed again in more shards, under an index of fewer, cannot be loaded, and yet its
-weights are there. So they are read, as far as names tell that they are the model's: never a
-variant, an adapter, an optimizer, or what stands for the same weights in another form.
+A model that was pushed again in more shards, under an index of fewer, cannot be loaded, although
+its weights are there. They are read if their names show that they belong to the model: never a
+variant, an adapter, an optimizer, or a copy of the weights in another form.
 """
 
 import re
@@ -14,19 +14,19 @@ from auditor.checkpoint.selecting import is_readable
 _SPLIT = re.compile(r"(?P<stem>.+?)[-_](?P<number>\d+)-of-(?P<count>\w+)(?P<ending>(?:\.\w+)+)")
 _SAFETENSORS = ".safetensors"
 _TORCH = (".bin", ".pt", ".pth", ".ckpt")
-# Beside a model, and not the model itself.
+# Names of files that lie beside a model and do not belong to it.
 _OTHERS = ("adapter_", "consolidated.", "ema.", "ema_")
 
-_Split = tuple[str, str, str]  # stem, count, ending: what the shards of one model share
+_Split = tuple[str, str, str]  # stem, count and ending, which the shards of one model share
 
 
 def files_not_in_index(
     index: str, shards: Collection[str], names: Collection[str]
 ) -> tuple[str, ...]:
-    """The weight files to read though the index does not name them, sorted; () where all is there.
+    """Return the weight files to read that the index does not name; () if its shards are complete.
 
-    First of all the shards of another split: `model-00001-of-00003` for `-of-00002`. Where none of
-    the index's own is there at all, whatever else is the one model in its folder.
+    The shards of another split come first: `model-00001-of-00003` instead of `-of-00002`. If no
+    shard of the index is there, it is the only other model in the folder.
     """
     if not set(shards).difference(names):
         return ()
@@ -40,9 +40,9 @@ def files_not_in_index(
 
 
 def named_as_model(index: str, shards: Iterable[str], name: str) -> bool:
-    """Whether the name alone tells that an unnamed file is the model's, not only that it is alone.
+    """Whether the name shows that a file which no index names belongs to the model.
 
-    It is a shard of another split, or torch's file under its usual name.
+    It is then a shard of another split, or torch's file under its usual name.
     """
     folder = index[: index.rfind("/") + 1]
     last = name.removeprefix(folder)
@@ -52,34 +52,34 @@ def named_as_model(index: str, shards: Iterable[str], name: str) -> bool:
 
 
 def _inside(index: str, names: Iterable[str]) -> tuple[str, list[str]]:
-    """The index's folder, with its slash, and the names of the files in it."""
+    """The folder of the index, with its slash, and the names of its files."""
     folder = index[: index.rfind("/") + 1]
     below = (name.removeprefix(folder) for name in names if name.startswith(folder))
     return folder, sorted(name for name in below if "/" not in name)
 
 
 def _may_be(name: str, index: str) -> bool:
-    """Whether a file may hold the index's model: of its variant, and nothing that stands by."""
+    """Whether a file may contain the model of the index: of its variant, and not a companion."""
     own = variant_of(index)
     return (
         is_readable(name)
         and not name.lower().startswith(_OTHERS)
-        and not name.lower().endswith(".gguf")  # of other names, and a config of its own
+        and not name.lower().endswith(".gguf")  # other tensor names, and its own config
         and (variant_of(name) == own or own in name.split("."))
     )
 
 
 def _stems(index: str, shards: Iterable[str]) -> frozenset[str]:
-    """What the names of the index's own shards begin with: `model`."""
+    """The words with which the names of the index's shards begin: `model`."""
     last = index.rpartition("/")[2].partition(".")[0]
     split = (_SPLIT.fullmatch(shard) for shard in shards)
     return frozenset((last, *(found["stem"] for found in split if found)))
 
 
 def _whole(names: Iterable[str], stems: frozenset[str] | None = None) -> Sequence[str]:
-    """The shards of one model: of several splits the complete one, or else the one with the most.
+    """The shards of one model: of the complete split, else of the split with the most shards.
 
-    `stems` are those that count; any where it is None.
+    Only names that begin with one of `stems` count; all names if it is None.
     """
     splits: dict[_Split, list[str]] = {}
     for name in names:
@@ -90,14 +90,14 @@ def _whole(names: Iterable[str], stems: frozenset[str] | None = None) -> Sequenc
 
 
 def _weight(shards: Sequence[str]) -> tuple[bool, int]:
-    """Whether all shards of a split are there, and how many are."""
+    """Whether all shards of a split are there, and the number of those that are."""
     found = _SPLIT.fullmatch(shards[0])
     count = found["count"] if found else ""
     return (count.isdecimal() and len(count) < 10 and len(shards) >= int(count), len(shards))  # noqa: PLR2004 - digits
 
 
 def _any(index: str, inside: Iterable[str], others: Sequence[str]) -> Sequence[str]:
-    """The one model that there is, in the format of the index first."""
+    """The only model in the folder, preferably in the format of the index."""
     safe = [name for name in others if name.endswith(_SAFETENSORS)]
     torch = [name for name in others if name.lower().endswith(_TORCH)]
     usual = [name for name in torch_model_files(inside) if name in torch]

@@ -1,1 +1,1 @@
-"""Claims: a count that somebody published, confirmed, or refuted with the slip that explains it."""
+"""Claims: a published count is confirmed, or refuted with the slips that explain it."""

@@ -1,4 +1,4 @@
-"""Candidates: the slips that can be made in counting these cells, the commoner ones first."""
+"""Candidates: the possible slips in a count of these cells, the commoner ones first."""
 
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -20,7 +20,7 @@ from auditor.claims.parts import (
 
 Masks = tuple[tuple[int, int], ...]  # (number of a cell, its mask), in order
 
-# The slips in the order in which their differences are taken: what is left out as a whole first.
+# The slips in the order in which their differences are taken: complete parts left out come first.
 _ORDER = (
     "part-in-another",
     "tied-twice",
@@ -33,7 +33,7 @@ _ORDER = (
     "active-only",
     "all-experts",
 )
-_MOST = 600  # candidates; DETR has the most cells (356), and pairs are looked at
+_MOST = 600  # candidates; DETR has the most cells (356), and pairs are tried
 _ALL = "all"
 
 
@@ -43,8 +43,8 @@ class PossibleSlip(Struct, frozen=True, kw_only=True, dict=True):
     slip: str
     fields: tuple[tuple[str, object], ...]
     masks: Masks
-    rarity: float  # the less, the commoner
-    difference: int  # that it makes alone
+    rarity: float  # a smaller number is commoner
+    difference: int  # that the slip alone makes
 
     @property
     def order(self) -> int:
@@ -56,10 +56,10 @@ class PossibleSlip(Struct, frozen=True, kw_only=True, dict=True):
 
 
 class CountedCells(Struct, frozen=True, kw_only=True, dict=True):
-    """The cells of a count: those of the part, and behind them those of the rest of the model."""
+    """The cells of a count: those of the part, followed by those of the rest of the model."""
 
     cells: tuple[FoldedTensor, ...]
-    inside: int  # how many of them are the part's
+    inside: int  # the number of cells of the part
     prefix: str  # of the base model
     part: str = ""
 
@@ -68,7 +68,7 @@ class CountedCells(Struct, frozen=True, kw_only=True, dict=True):
         return sum(cell.count() for cell in self.cells)
 
     def value(self, chosen: Iterable[PossibleSlip]) -> int:
-        """What is counted under these slips together."""
+        """Return the count with all of these slips."""
         masks: dict[int, int] = defaultdict(int)
         for one in chosen:
             for number, mask in one.masks:
@@ -80,7 +80,7 @@ class CountedCells(Struct, frozen=True, kw_only=True, dict=True):
 
 
 def candidates(counted: CountedCells) -> tuple[PossibleSlip, ...]:
-    """Every slip that changes the count, each way of it once."""
+    """Return every slip that changes the count, each variant once."""
     found: dict[tuple[str, Masks], PossibleSlip] = {}
     for one in _all(counted):
         if not one.difference:
@@ -92,7 +92,7 @@ def candidates(counted: CountedCells) -> tuple[PossibleSlip, ...]:
 
 
 class _Scopes:
-    """The modules of some cells, and the groups that people have names for."""
+    """The modules of some cells, and the groups for which people have names."""
 
     def __init__(self, counted: CountedCells) -> None:
         self.cells = counted.cells
@@ -105,13 +105,13 @@ class _Scopes:
         self._learned = frozenset(n for n in self.inside if not counted.cells[n].optional)
 
     def named(self, numbers: Iterable[int]) -> str:
-        """The narrowest module around cells."""
+        """Return the narrowest module that contains the cells."""
         names = [self.cells[number].module.split(".") for number in numbers]
         shared = takewhile(lambda parts: len(set(parts)) == 1, zip(*names, strict=False))
         return ".".join(parts[0] for parts in shared)
 
     def module(self, scope: str, numbers: Sequence[int]) -> str:
-        """The scope, or the narrowest module in it where not all of it belongs to the part."""
+        """Return the scope, or the narrowest module in it if the part has only some of it."""
         begin = f"{scope}."
         rest = self.cells[self.inside.stop :]
         outside = any(cell.name.startswith(begin) for cell in rest)
@@ -125,7 +125,7 @@ class _Scopes:
         return tuple(self._groups())
 
     def _groups(self) -> Iterator[tuple[str, tuple[int, ...]]]:
-        """What people count together though it is not one module."""
+        """Yield the groups that people count together although they are not one module."""
         tests: Mapping[str, Callable[[FoldedTensor], bool]] = {
             "embeddings": is_embedding,
             "attention": is_attention,
@@ -188,7 +188,7 @@ class _Maker:
         )
 
 
-# --- what is left out ---------------------------------------------------------------------------
+# --- omissions ----------------------------------------------------------------------------------
 
 
 def _left_out(scopes: _Scopes, make: _Maker) -> Iterator[PossibleSlip]:
@@ -206,7 +206,7 @@ def _left_out(scopes: _Scopes, make: _Maker) -> Iterator[PossibleSlip]:
 
 
 def _rarity_of_part(module: str, scopes: _Scopes, learned: Sequence[int]) -> float:
-    """The pooler is left out most, then heads and what stands on top; single matrices seldom."""
+    """Rate an omission: most often the pooler, then heads and top modules, seldom a matrix."""
     below = module.removeprefix(scopes.prefix).strip(".")
     depth = below.count(".")
     cells = [scopes.cells[number] for number in learned]
@@ -219,7 +219,7 @@ def _rarity_of_part(module: str, scopes: _Scopes, learned: Sequence[int]) -> flo
 
 
 def _left_out_of_kind(scopes: _Scopes, make: _Maker) -> Iterator[PossibleSlip]:
-    """Biases and norms that are not counted: of all, or of a module."""
+    """Yield the omission of biases or norms, of all modules or of one."""
     cells = scopes.cells
     tests: tuple[tuple[str, Callable[[FoldedTensor], bool], float], ...] = (
         ("no-bias", lambda cell: cell.kind is CellKind.BIAS, 1.0),
@@ -245,7 +245,7 @@ def _left_out_of_kind(scopes: _Scopes, make: _Maker) -> Iterator[PossibleSlip]:
 
 
 def _rarity_of_scope(scopes: _Scopes, chosen: Sequence[int]) -> float:
-    """The layers as a whole come next to everything; a single matrix's bias is seldom forgotten."""
+    """Rate a scope: first all modules, then all layers; a single matrix's bias comes last."""
     cells = [scopes.cells[number] for number in chosen]
     if len(cells) == 1:
         return 2.0
@@ -282,7 +282,7 @@ def _one_of_n(scopes: _Scopes, make: _Maker) -> Iterator[PossibleSlip]:
 
 
 def _one_of_numbered(scopes: _Scopes, make: _Maker) -> Iterator[PossibleSlip]:
-    """One of modules that have numbers and are of several shapes: a stage, a convolution."""
+    """Yield one of several numbered modules of different shapes: a stage, a convolution."""
     lists: dict[str, dict[str, list[int]]] = defaultdict(lambda: defaultdict(list))
     for number in scopes.learned(scopes.inside):
         parts = scopes.cells[number].name.split(".")
@@ -309,7 +309,7 @@ def _one(  # noqa: PLR0913, PLR0917 - a list, cells in it, and what to say of th
     scope: str,
     rarity: float,
 ) -> Iterator[PossibleSlip]:
-    """One module of the list stands for all: of a list of several kinds, one of any."""
+    """Yield the count of one module for all of a list, in each kind of the list."""
     axes = {}
     for number in numbers:
         at = _position(scopes.cells[number], module)
@@ -328,7 +328,7 @@ def _one(  # noqa: PLR0913, PLR0917 - a list, cells in it, and what to say of th
 
 
 def _one_head(scopes: _Scopes, make: _Maker) -> Iterator[PossibleSlip]:
-    """The projection of one attention head for all of them."""
+    """Yield the projection of one attention head for all heads."""
     within: dict[str, list[int]] = defaultdict(list)
     for number in scopes.learned(scopes.inside):
         cell = scopes.cells[number]
@@ -396,7 +396,7 @@ def _experts(scopes: _Scopes, make: _Maker) -> Iterator[PossibleSlip]:
 
 
 def _in_another(counted: CountedCells, make: _Maker) -> Iterator[PossibleSlip]:
-    """A module of the rest of the model that is counted with this part."""
+    """Yield the modules outside the part that may be counted with it."""
     if not counted.part:
         return
     modules: dict[str, list[int]] = defaultdict(list)

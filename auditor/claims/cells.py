@@ -1,7 +1,7 @@
-"""Cells: the tensors of a model with its layers folded, each with how often it occurs and why.
+"""Cells: the tensors of a model with its layers folded, each with its number and its lists.
 
 `encoder.layer.*.attention.self.query.weight` of BERT is one cell of 589,824 parameters, twelve
-times. A count that is wrong counts a cell too seldom, too often or not at all: a mask says how.
+times. A wrong count counts a cell too seldom, too often or not at all, as a mask describes.
 """
 
 import re
@@ -35,16 +35,16 @@ from auditor.analytic.dims import dim
 
 # The bits of a mask. Below them, bit i reduces the axis i of a cell to one.
 LEFT_OUT = 1 << 8
-COUNTED = 1 << 9  # though it does not belong to the count
+COUNTED = 1 << 9  # count a cell that does not belong to the count
 ACTIVE = 1 << 10  # as many experts as one token uses
 ONE_HEAD = 1 << 11  # one attention head of all
 
 
-MOST_NAMES = 4096  # of cells that are kept with what they mean; a mixture of two towers has 300
+MOST_NAMES = 4096  # names of cells in a cache; a mixture of two towers has 300
 
 
 class CellKind(StrEnum):
-    """What a tensor is to whoever counts by hand."""
+    """The kind of a tensor in a count by hand."""
 
     WEIGHT = "weight"
     BIAS = "bias"
@@ -55,11 +55,11 @@ class Axis(NamedTuple):
     """Modules of one kind in a list: layers, experts."""
 
     module: str  # of one of them: "encoder.layer.*"
-    size: int  # how many there are of this kind
-    of: int  # how many there are in the list, of all kinds
-    kind: int = 0  # which kind, of a list of several
-    places: tuple[int, ...] | None = None  # the numbers of this kind; None: all
-    active: int | None = None  # of experts: how many one token uses
+    size: int  # the number of modules of this kind
+    of: int  # the number of modules in the list, of all kinds
+    kind: int = 0  # the number of the kind in a list of several kinds
+    places: tuple[int, ...] | None = None  # the places of this kind; None means all
+    active: int | None = None  # the number of experts that one token uses
 
 
 class FoldedTensor(Struct, frozen=True, kw_only=True, dict=True):
@@ -67,13 +67,13 @@ class FoldedTensor(Struct, frozen=True, kw_only=True, dict=True):
 
     name: str  # "encoder.layer.*.output.dense.weight"
     shape: tuple[int, ...]  # of one
-    elements: int  # of one; of one expert, where a tensor holds them all
+    elements: int  # of one tensor; of one expert if a tensor contains all experts
     axes: tuple[Axis, ...] = ()  # the lists around it, the outermost first
     role: Role = Role.PARAMETER
     kind: CellKind = CellKind.WEIGHT
     embedding: bool = False
     tied_to: str | None = None  # the name of a cell
-    heads: int | None = None  # of a projection: how many attention heads it is for
+    heads: int | None = None  # the number of attention heads of a projection
 
     @cached_property
     def module(self) -> str:
@@ -81,7 +81,7 @@ class FoldedTensor(Struct, frozen=True, kw_only=True, dict=True):
 
     @cached_property
     def optional(self) -> bool:
-        """It counts only where a mask says so."""
+        """Whether the cell counts only if a mask counts it."""
         return self.role is not Role.PARAMETER
 
     @cached_property
@@ -89,7 +89,7 @@ class FoldedTensor(Struct, frozen=True, kw_only=True, dict=True):
         return {}
 
     def count(self, mask: int = 0) -> int:
-        """The numbers that are counted of the cell under a mask."""
+        """Return the numbers that a mask counts of the cell."""
         if mask not in self._counts:
             self._counts[mask] = self._count(mask)
         return self._counts[mask]
@@ -110,16 +110,16 @@ def total_of(cells: Iterable[FoldedTensor]) -> int:
     return sum(cell.count() for cell in cells)
 
 
-# --- of a closed form ---------------------------------------------------------------------------
+# --- cells of a closed form ---------------------------------------------------------------------
 
 
 def cells_of_tree(tree: Module, heads: Mapping[str, int] | None = None) -> tuple[FoldedTensor, ...]:
-    """The cells of a tree of blocks; `heads`: attention heads by the key that has their number."""
+    """Return the cells of a tree of blocks; `heads` are attention heads by their config key."""
     return _with_ties(_cells(tree, "", (), ""), heads or {})
 
 
 def _cells(block: Block, name: str, axes: tuple[Axis, ...], within: str) -> list[FoldedTensor]:
-    """What is below a block; `within` is the name that its ties are relative to."""
+    """Return the cells below a block; its ties are relative to the name `within`."""
     found: list[FoldedTensor] = []
     _collect(found, block, name, axes, within)
     return found
@@ -128,7 +128,7 @@ def _cells(block: Block, name: str, axes: tuple[Axis, ...], within: str) -> list
 def _collect(  # noqa: C901, PLR0912 - one for each kind of block
     found: list[FoldedTensor], block: Block, name: str, axes: tuple[Axis, ...], within: str
 ) -> None:
-    """Models of other values are made by the hundred: a list takes half of generators' time."""
+    """Append the cells to a list, which takes half the time of generators for many models."""
     match block:
         case Param(shape, layer=layer):
             embedding = layer is Layer.EMBEDDING
@@ -220,7 +220,7 @@ def _sized(
 
 
 def changed(cell: FoldedTensor, **fields: Any) -> FoldedTensor:
-    """The cell with other values of some fields."""
+    """Return the cell with other values of some fields."""
     return replace(cell, **fields)
 
 
@@ -261,7 +261,7 @@ _BIAS = re.compile(r"(^|_)bias$|^b$")
 
 
 def kind_of(name: str, shape: tuple[int, ...]) -> CellKind:
-    """What a tensor of that name and shape is: of a norm, a bias, or a weight."""
+    """Return the kind of a tensor by name and shape: of a norm, a bias, or a weight."""
     return _kind_by_name(name, len(shape))
 
 
@@ -274,11 +274,11 @@ def _kind_by_name(name: str, dimensions: int) -> CellKind:
     return CellKind.BIAS if _BIAS.search(leaf) else CellKind.WEIGHT
 
 
-# --- of tensors that are listed -----------------------------------------------------------------
+# --- cells of listed tensors --------------------------------------------------------------------
 
 
 def cells_of_tensors(tensors: Iterable[ExpectedTensor]) -> tuple[FoldedTensor, ...]:
-    """The same of names and shapes: numbers in a name are lists, and layers of a shape a kind."""
+    """Return the cells of tensors: numbers in names are lists, layers of one shape are a kind."""
     alike: dict[tuple[str, tuple[int, ...], Role], list[ExpectedTensor]] = {}
     for tensor in tensors:
         pattern = re.sub(r"(?<=\.)\d+(?=\.|$)", "*", tensor.name)
@@ -293,7 +293,7 @@ def cells_of_tensors(tensors: Iterable[ExpectedTensor]) -> tuple[FoldedTensor, .
 
 
 def _axes(pattern: str, same: list[ExpectedTensor]) -> tuple[Axis, ...]:
-    """One list for each number in the names, where they are all there; else one for all."""
+    """Return a list for each number in the names if none is missing, else one list for all."""
     if "*" not in pattern:
         return ()
     places = [place for place, part in enumerate(pattern.split(".")) if part == "*"]

@@ -1,9 +1,9 @@
-"""Curves: what a count would be for other values of one config key, without building each.
+"""Curves: the count for other values of one config key, without building a model for each.
 
-A count is a polynomial in each key, of the second degree at the most: V*D + N*(12*D^2 + 13*D).
-Three models tell it, and what each slip makes of it. Where a key rounds or decides on shapes, it is
-none: whatever a curve finds is built, and counted, before it is said. Values are likely that
-published models have.
+A count is a polynomial in each key, of degree two at most: V*D + N*(12*D^2 + 13*D). Three models
+determine it, with and without slips. If a key rounds or decides about shapes, the count is not a
+polynomial, so each value that a curve finds is built and counted before it is reported. The likely
+values are those of published models.
 """
 
 import re
@@ -14,13 +14,13 @@ from msgspec import Struct
 
 from auditor.claims.candidates import CountedCells, PossibleSlip
 
-_TRIED = 8  # values of a key, to find three of which models can be built
+_TRIED = 8  # values of a key that are tried, to build three models
 
 Build = Callable[[int], CountedCells | None]
 
 
 class ValueHit(Struct, frozen=True, kw_only=True):
-    """A value of the key for which the count comes out, with at most one slip beside it."""
+    """A value of the key that gives the count, with at most one slip."""
 
     value: int
     counted: CountedCells
@@ -28,7 +28,7 @@ class ValueHit(Struct, frozen=True, kw_only=True):
 
 
 class Curve:
-    """The count of a part by the values of one key."""
+    """The count of a part as a function of one key."""
 
     def __init__(
         self, counted: CountedCells, found: Sequence[PossibleSlip], value: int, build: Build
@@ -39,7 +39,7 @@ class Curve:
         self._value = value
 
     def measure(self, likely: Sequence[int]) -> bool:
-        """Build models of two more values; False where none can be built in the same form."""
+        """Build models of two more values; return False if that fails or changes the form."""
         own = self._value
         alike = {own * 2, own * 4, own // 2, own // 4}  # heads share them evenly, layers alternate
         near = sorted(likely, key=lambda other: (other not in alike, abs(other - own)))
@@ -55,7 +55,7 @@ class Curve:
     def hits(
         self, low: int, high: int, values: Sequence[int], *, slips: bool
     ) -> Iterator[ValueHit]:
-        """Those among the values for which the count lies between the two."""
+        """Yield the values for which the count lies between `low` and `high`."""
         for chosen in ((), *(((one,) for one in self._candidates) if slips else ())):
             a, b, c, d = self._polynomial(chosen)
             for value in values:
@@ -63,7 +63,7 @@ class Curve:
                     yield from self._verified(value, chosen, low, high)
 
     def roots(self, target: int) -> Iterator[ValueHit]:
-        """Any value for which the count comes out without a slip."""
+        """Yield every value that gives the count without a slip."""
         a, b, c, d = self._polynomial(())
         for value in _roots(a, b, c - target * d):
             yield from self._verified(value, (), target, target)
@@ -78,7 +78,7 @@ class Curve:
             yield ValueHit(value=value, counted=made, chosen=chosen)
 
     def _polynomial(self, chosen: tuple[PossibleSlip, ...]) -> tuple[int, int, int, int]:
-        """(a*x^2 + b*x + c) / d through the three points, by Lagrange."""
+        """Return a, b, c, d of (a*x^2 + b*x + c) / d through the three points, by Lagrange."""
         (x, p), (y, q), (z, r) = ((at, counted.value(chosen)) for at, counted in self._points)
         below = ((x - y) * (x - z), (y - x) * (y - z), (z - x) * (z - y))
         d = lcm(*below)
@@ -103,10 +103,10 @@ def _roots(a: int, b: int, c: int) -> Iterator[int]:
             yield (root - b) // (2 * a)
 
 
-# --- values that are likely -----------------------------------------------------------------------
+# --- likely values --------------------------------------------------------------------------------
 
 # A count by another vocabulary is the commonest slip of this kind: 21128 for 30522.
-# Vocabularies of published models: BERT, GPT-2, RoBERTa, T5, Llama, Qwen, Gemma, DeepSeek and kin.
+# Vocabularies of published models: BERT, GPT-2, RoBERTa, T5, Llama, Qwen, Gemma, DeepSeek, others.
 _VOCABULARIES = (
     *(21128, 28996, 30000, 30522, 31002, 31090, 32000, 32001, 32003, 32064, 32100, 32102, 32128),
     *(32768, 32256, 35000, 40478, 42384, 49152, 49408, 50005, 50257, 50264, 50265, 50272, 50280),
@@ -136,7 +136,7 @@ _MOST = 100  # values of one key that are tried
 
 
 def likely_values(key: str, value: int, sizes: Mapping[str, int]) -> tuple[int, ...]:
-    """Other values for a key, in order; `sizes` are those of the other keys beside it."""
+    """Other values for a key, the likeliest first; `sizes` are the values of the other keys."""
     last = key.rpartition(".")[2]
     near = {value * 2, value // 2, value * 4, value // 4}
     found = {*_of_kind(last, value, sizes), *(number for number in near if number > 0)}

@@ -1,4 +1,4 @@
-"""Explanations of a claim that is wrong: the shortest slips that make the number come out."""
+"""Explanations of a wrong claim: the fewest slips that give its number."""
 
 from collections.abc import Iterator, Sequence
 from functools import cached_property
@@ -15,16 +15,16 @@ from auditor.claims.subject import Counterpart, Subject
 from auditor.claims.verdict import Explanation, Slip
 
 SHOWN = 3  # explanations of one claim
-# Cells of models of other values that are built where nothing else explains a claim: 69 of BERT,
-# which has 29. A cell takes 60 microseconds.
+# The most cells of models with other values that are built if nothing else explains a claim: 69
+# models of BERT, which has 29 cells. A cell takes 60 microseconds.
 _BUILT = 2000
-_LONGEST = 5  # slips: those of the count (three) and of how the number is read
-_COMMON = 2.3  # the rarest slip that may explain a rounded figure, which hundreds would hit
-_COMMON_OF_SEVERAL = 1.85  # and each of several
+_LONGEST = 5  # slips: three of the count, the others of how the number is read
+_COMMON = 2.3  # the rarest slip that may explain a rounded figure, which hundreds of slips hit
+_COMMON_OF_SEVERAL = 1.85  # the rarest slip if there are several
 
 
 class Question(Struct, frozen=True, kw_only=True):
-    """A claim that is wrong."""
+    """A wrong claim."""
 
     subject: Subject
     figure: Figure
@@ -42,13 +42,13 @@ class Question(Struct, frozen=True, kw_only=True):
         )
 
     def counted_in(self, of: Counterpart) -> CountedCells | None:
-        """The same part of another class or config; None if that has no such part."""
+        """Count this part of another class or config; None if that has no such part."""
         found = readings(self.part, of.cells, of.prefix)
         return self.counted(of, found[0]) if found else None
 
 
 class _Base(Struct, frozen=True, kw_only=True, dict=True):
-    """A count to begin with, and the slips that led to it."""
+    """A count to start from, and the slips that lead to it."""
 
     counted: CountedCells
     steps: tuple[tuple[str, tuple[tuple[str, Any], ...]], ...] = ()
@@ -69,7 +69,7 @@ _Found = tuple[_Base, tuple[PossibleSlip, ...]]
 def explanations(
     question: Question,
 ) -> tuple[Explanation, ...]:
-    """The shortest combinations of slips, the commonest first; () where none comes out."""
+    """Return the fewest slips that give the claim, the commonest first; () if none do."""
     bases = _Bases(question)
     found: dict[tuple[Slip, ...], tuple[int, float]] = {}
     figure = question.figure
@@ -93,7 +93,7 @@ def explanations(
 
 
 def _of_different_kinds(ranked: Sequence[tuple[Slip, ...]]) -> Sequence[tuple[Slip, ...]]:
-    """The first of all, and then those that tell something else: matrices of one size are many."""
+    """Keep one combination of each kind, because there are many matrices of one size."""
     first: dict[tuple[str, ...], tuple[Slip, ...]] = {}
     for slips in ranked:
         first.setdefault(tuple(slip.slip for slip in slips), slips)
@@ -103,7 +103,7 @@ def _of_different_kinds(ranked: Sequence[tuple[Slip, ...]]) -> Sequence[tuple[Sl
 
 
 def _of_stored(question: Question) -> Iterator[tuple[Slip, ...]]:
-    """The elements of packed tensors, which hold several parameters each."""
+    """Yield the count of the elements of packed tensors, with several parameters each."""
     stored, figure = question.subject.stored, question.figure
     if stored is None or not stored.packed or question.part or figure.unit == "bytes":
         return
@@ -135,11 +135,11 @@ def _ordered(slips: Sequence[Slip], total: int) -> Explanation:
     return Explanation(slips=tuple(order), total=total)
 
 
-# --- where a count may begin --------------------------------------------------------------------
+# --- the start of a count -----------------------------------------------------------------------
 
 
 class _Bases:
-    """The counts that a wrong one may be right for, and the slips on top of them."""
+    """The counts for which a wrong one may be right, and the slips on top of them."""
 
     def __init__(self, question: Question) -> None:
         self._question = question
@@ -148,7 +148,7 @@ class _Bases:
         self._own = _Base(counted=question.counted(question.whose, question.reading))
 
     def of_length(self, slips: int, way: Way, *, alone: bool) -> Iterator[_Found]:
-        """The combinations of that many slips; `alone` says that no shorter one was found."""
+        """Yield the combinations of this many slips; `alone` if no shorter one was found."""
         low, high = way.low, way.high
         if slips == 0:
             if way.slips and low <= self._own.counted.total <= high:
@@ -168,7 +168,7 @@ class _Bases:
                     yield from self._configs_of(base, low, high)
 
     def _on(self, base: _Base, low: int, high: int, slips: int) -> Iterator[_Found]:
-        """The slips of cells on top of a base."""
+        """Yield the slips of cells on top of a base."""
         if slips > 3 or (base.steps and slips > 2):  # noqa: PLR2004 - then anything comes out
             return
         if not slips:
@@ -203,7 +203,7 @@ class _Bases:
             yield from self._on(base, low, high, 1 if slips else 0)
 
     def _configs_of(self, sibling: _Base, low: int, high: int) -> Iterator[_Found]:
-        """Of another class and another config."""
+        """Yield the counts of another class with another config."""
         target = str(dict(sibling.steps[0][1])["class"])
         for key in self._subject.sizes:
             curve = self._curve(key, sibling.counted, (), target)
@@ -215,7 +215,7 @@ class _Bases:
                 yield _Base(counted=hit.counted, steps=steps, rarity=5.3), ()
 
     def built_values(self, target: int) -> Iterator[_Found]:
-        """The values of keys in which the count is no polynomial, each built and looked at."""
+        """Yield values of keys in which the count is not a polynomial; each model is built."""
         own = self._own.counted
         budget = _BUILT
         for key in sorted(self._subject.sizes, key=lambda key: key in self._curves):
@@ -233,7 +233,7 @@ class _Bases:
                         yield self._of_value(key, value, counted), chosen
 
     def odd_values(self, target: int) -> Iterator[_Found]:
-        """A value that no published model has."""
+        """Yield values that no published model has."""
         for key, curve in self._curves.items():
             for hit in curve.roots(target):
                 yield self._of_value(key, hit.value, hit.counted), hit.chosen
@@ -279,13 +279,13 @@ class _Bases:
         return _Base(counted=counted, steps=(("other-config", fields),), rarity=rarity)
 
 
-# --- how it is told -----------------------------------------------------------------------------
+# --- the report of slips ------------------------------------------------------------------------
 
 
 def _told(
     question: Question, base: _Base, way: Way, chosen: Sequence[PossibleSlip]
 ) -> tuple[Slip, ...] | None:
-    """Each slip with what it adds to the count before it; None where one adds nothing."""
+    """Return each slip with its difference to the count before it; None if one has none."""
     figure, subject = question.figure, question.subject
     slips: list[Slip] = []
     before = question.actual
@@ -298,11 +298,11 @@ def _told(
     bits, reads = 8, way.slips
     if figure.unit == "bytes":
         bits = subject.bits if not reads else 8
-        if reads:  # the count begins in parameters
+        if reads:  # the count starts in parameters
             add(*reads[0], question.actual * 8 // subject.bits)
             reads = reads[1:]
     for slip, fields in base.steps:
-        # Of a class and a config, the class is said with what both make together.
+        # For a class with a config, the class is reported with the difference of both.
         add(slip, fields, _after(question, base, slip) * bits // 8)
     taken: list[PossibleSlip] = []
     for one in sorted(chosen, key=lambda one: one.order):
@@ -325,7 +325,7 @@ def _told(
 
 
 def _after(question: Question, base: _Base, slip: str) -> int:
-    """The count after a step of a base of one step or two."""
+    """Return the count after a step of a base with one step or two."""
     if slip == base.steps[-1][0]:
         return base.counted.total
     name = dict(base.steps[0][1])["class"]

@@ -1,4 +1,4 @@
-"""Figures as people write them, 110M, 8x7B, 72.1 MB, 3.8亿, 30B-A3B, and ways to read them."""
+"""Figures in people's notation, 110M, 8x7B, 72.1 MB, 3.8亿, 30B-A3B, and ways to read them."""
 
 import re
 from collections.abc import Iterator
@@ -61,20 +61,20 @@ _FIGURE = re.compile(
         \s*(?:params?|parameters?|elements?|个?参数)?\.?""",
     re.IGNORECASE | re.VERBOSE,
 )
-_WIDEST = 10  # of a figure that ends in zeros a tenth is its rounding: 100M is 90 to 110
-_ROUND = 6  # zeros at the end of a number that nobody counted
+_WIDEST = 10  # a figure that ends in zeros is rounded to a tenth: 100M is 90 to 110
+_ROUND = 6  # zeros at the end of a number that was not counted
 
 
 class Figure(Struct, frozen=True, kw_only=True):
-    """A number as somebody wrote it, and what rounds to it."""
+    """A number as written, and the numbers that round to it."""
 
     text: str
     value: int
     low: int  # the least number that rounds to it
-    high: int  # and the greatest
+    high: int  # the greatest number that rounds to it
     scale: int = 1  # a million for 110M
     unit: Literal["parameters", "bytes"] = "parameters"
-    experts: int | None = None  # 8 of 8x7B, where 7B is the model with one of them
+    experts: int | None = None  # 8 of 8x7B; 7B is the model with one expert
     active: "Figure | None" = None  # of 30B-A3B
 
     @property
@@ -82,7 +82,7 @@ class Figure(Struct, frozen=True, kw_only=True):
         return self.low == self.high
 
     def binary(self, base: int) -> tuple[int, int]:
-        """What rounds to it where 2^20 or 2^30 stands for its million or billion."""
+        """Return the numbers that round to it if its million or billion is 2^20 or 2^30."""
         more = Fraction(base, 10**6 if base == 2**20 else 10**9)
         if self.exact:
             half = Fraction(1, 2)
@@ -92,7 +92,7 @@ class Figure(Struct, frozen=True, kw_only=True):
 
 
 def parse_figure(text: str) -> Figure | None:
-    """The figure in a text; None: it is not one."""
+    """Return the figure in a text; None if it is not one."""
     found = _FIGURE.fullmatch(text.strip())
     if found is None:
         return None
@@ -119,7 +119,7 @@ def parse_figure(text: str) -> Figure | None:
 
 
 def _rounding(value: Fraction, digits: str, fraction: str, scale: int) -> tuple[int, int]:
-    """The numbers that round to a value: half a unit of the last digit that says anything."""
+    """Return the numbers that round to a value: within half a unit of its last digit."""
     zeros = 0 if fraction else len(digits) - len(digits.rstrip("0"))
     if scale == 1 and not fraction and zeros < _ROUND:
         return int(value), int(value)
@@ -139,17 +139,17 @@ Fields = tuple[tuple[str, Any], ...]
 
 
 class Way(Struct, frozen=True, kw_only=True):
-    """A way to read the number, and which counts of parameters it then stands for."""
+    """A way to read the number, with the counts of parameters that it then means."""
 
     low: int
     high: int
-    slips: tuple[tuple[str, Fields], ...] = ()  # that read it so
-    bits: int = 8  # of a parameter, in bytes; 8 where parameters are counted
-    base: int | None = None  # what stands for a million or a billion
+    slips: tuple[tuple[str, Fields], ...] = ()  # the slips that read it so
+    bits: int = 8  # of a parameter if bytes are counted; 8 if parameters are
+    base: int | None = None  # the value of its million or billion
     rarity: float = 0.0
 
     def read(self, slip: str, count: int) -> int:
-        """What becomes of a count under one of the slips."""
+        """Return the count under one of the slips."""
         if slip == "bytes-for-parameters":
             return count * self.bits // 8
         decimal = 10**6 if self.base == MILLION else 10**9

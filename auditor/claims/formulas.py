@@ -1,13 +1,13 @@
-"""Formulas as people write them, with numbers for their letters: V·D + N·(12·D² + 13·D)."""
+"""Formulas in people's notation, with numbers for letters: V·D + N·(12·D² + 13·D)."""
 
 import re
 from collections.abc import Mapping
 
 _LONGEST = 2000  # characters of a formula
 _DEEPEST = 50  # brackets
-_LARGEST = 10**40  # of a value on the way: a power of a power is no count
+_LARGEST = 10**40  # of an intermediate value: a power of a power is not a count
 _TOKEN = re.compile(r"\s*(?:(\d[\d,_]*)|([A-Za-z_][\w.]*(?:\[\d+\])?)|(\*\*|.))", re.DOTALL)
-# As they are typed, for how they are printed: dots, crosses, full-width brackets, a minus sign.
+# Printed signs -> typed ones: dots, crosses, full-width brackets, a minus sign.
 _SIGNS = str.maketrans("\u00b7\u00d7\u2217\uff08\uff09\u2212", "***()-")
 
 
@@ -16,7 +16,7 @@ class FormulaError(ValueError):
 
 
 def evaluate(text: str, letters: Mapping[str, int]) -> int:
-    """The value of a formula; FormulaError, naming the token, where it has none."""
+    """Return the value of a formula; raise FormulaError with the token if it has none."""
     if len(text) > _LONGEST:
         raise FormulaError("the formula is too long")
     plain = text.translate(_SIGNS)

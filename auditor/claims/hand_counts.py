@@ -1,4 +1,4 @@
-"""The tables that people make when they count by hand: tensors, kinds, classes, config keys."""
+"""The tables of a count by hand: tensors, kinds, classes, config keys."""
 
 from collections.abc import Iterator, Mapping
 from typing import Any
@@ -36,7 +36,7 @@ def tensor_table(expectation: Expectation) -> CountTable:
 
 
 def kind_table(subject: Subject) -> CountTable:
-    """Parameters by what they do: in one layer, and in all of the model."""
+    """Parameters by kind: in one layer, and in the model."""
     one: dict[str, int] = {}
     every: dict[str, int] = {}
     for cell in subject.own.cells:
@@ -68,7 +68,7 @@ _KINDS = (
 
 
 def _kind(cell: FoldedTensor, prefix: str) -> str:
-    """Each tensor is of one kind; biases and norms of the head and of the pooler are theirs."""
+    """Return the kind of a tensor; biases and norms of head and pooler belong to these."""
     kinds = (
         ("pooler", is_pooler(cell)),
         ("head", is_head(cell, prefix)),
@@ -123,7 +123,7 @@ def _keys(subject: Subject, config: Config) -> Iterator[tuple[str, str, str]]:
 
 
 def _changes(subject: Subject, key: str, value: object) -> bool:
-    """Whether a model of another value counts otherwise, or cannot be built."""
+    """Whether a model with another value has another count, or cannot be built."""
     if isinstance(value, bool):
         made = subject.with_value(key, not value)
     elif isinstance(value, int):

@@ -1,4 +1,4 @@
-"""judge: a claim about a subject, confirmed, or refuted with the shortest slips that explain it."""
+"""judge: confirm a claim about a subject, or refute it with the fewest slips that explain it."""
 
 from collections.abc import Mapping, Sequence
 
@@ -14,7 +14,7 @@ from auditor.claims.verdict import Explanation, Nearest, Slip, Verdict
 
 
 def judge(subject: Subject, text: str, part: str = "") -> Verdict:
-    """What a claim is worth."""
+    """Judge one claim."""
     figure = parse_figure(text)
     note = ""
     if figure is None:
@@ -30,7 +30,7 @@ def judge(subject: Subject, text: str, part: str = "") -> Verdict:
 
 
 def judge_all(subject: Subject, claims: Sequence[tuple[str, str]]) -> tuple[Verdict, ...]:
-    """Claims of one write-up: a part that one of them counts elsewhere is missing in another."""
+    """Judge claims of one write-up: a part that one claim includes may be missing in another."""
     verdicts = [judge(subject, text, part) for text, part in claims]
     moved = {
         dict(slip.fields).get("module"): slip
@@ -43,7 +43,7 @@ def judge_all(subject: Subject, claims: Sequence[tuple[str, str]]) -> tuple[Verd
 
 
 def _moved(verdict: Verdict, moved: Mapping[object, Slip]) -> Verdict:
-    """A part that was left out of its own sum because it is in that of another."""
+    """Report a part that its own sum omits because another sum includes it."""
     if len(verdict.explanations[:1]) != 1 or len(verdict.explanations[0].slips) != 1:
         return verdict
     (slip,) = verdict.explanations[0].slips
@@ -70,7 +70,7 @@ def _nothing(text: str, claim: int | None, part: str, note: str) -> Verdict:
 
 
 def _readings(subject: Subject, part: str) -> tuple[tuple[Counterpart, PartReading], ...]:
-    """What the part may stand for: of the class itself, else of a class that has such a part."""
+    """Return the readings of a part: of the class, else of a sibling that has such a part."""
     if part.strip().lower() in {"active", "activated"}:
         active = tuple(_active(cell) for cell in subject.own.cells)
         return ((subject.own, PartReading("active", active, ())),)
@@ -85,7 +85,7 @@ def _readings(subject: Subject, part: str) -> tuple[tuple[Counterpart, PartReadi
 
 
 def _active(cell: FoldedTensor) -> FoldedTensor:
-    """The cell as one token uses it; all experts are then the slip."""
+    """Return the cell that one token uses; to count all experts is then the slip."""
     axes = (
         axis if axis.active is None else axis._replace(size=axis.active, active=axis.size)
         for axis in cell.axes
@@ -130,7 +130,7 @@ def _judged(
 
 
 def _actual(subject: Subject, figure: Figure, parameters: int) -> int | None:
-    """The true count in the figure's unit."""
+    """Return the true count in the figure's unit, or None if it has none."""
     if figure.unit == "parameters":
         return parameters
     return parameters * subject.bits // 8
@@ -170,7 +170,7 @@ def _rounding_alone(figure: Figure, actual: int) -> tuple[Explanation, ...]:
 
 
 def _of_experts(figure: Figure, verdict: Verdict, reading: PartReading) -> Verdict:
-    """A claim like 8x7B: eight experts, and a model with one of them has seven billion."""
+    """Judge a claim like 8x7B: eight experts, and seven billion for a model with one."""
     experts = {axis.size: axis for cell in reading.cells for axis in cell.axes if axis.active}
     if not experts or figure.experts is None:
         return replace(verdict, note="it is no mixture of experts")
@@ -188,11 +188,11 @@ def _of_one_expert(cell: FoldedTensor) -> int:
     return cell.count(mask)
 
 
-# --- nothing explains it ------------------------------------------------------------------------
+# --- claims without an explanation --------------------------------------------------------------
 
 
 def _modules(cells: Sequence[FoldedTensor]) -> Mapping[str, int]:
-    """What each module comes to, all of its layers together."""
+    """Return the parameters of each module, with all of its layers."""
     counts: dict[str, int] = {}
     for cell in cells:
         parts = cell.module.split(".")
@@ -205,7 +205,7 @@ def _modules(cells: Sequence[FoldedTensor]) -> Mapping[str, int]:
 def _nearest(
     subject: Subject, figure: Figure, part: str, whose: Counterpart, reading: PartReading
 ) -> Nearest | None:
-    """The nearest count that exists: of a class, or of a module where a part was claimed."""
+    """Return the nearest existing count: of a class, or of a module for a claimed part."""
     counts = dict(_modules(reading.cells)) if part else {}
     for each in (whose, *subject.siblings):
         for found in readings(part, each.cells, each.prefix)[:1]:
@@ -220,7 +220,7 @@ def _nearest(
 
 
 def _by_value(subject: Subject, figure: Figure, part: str) -> Verdict:
-    """A part by a name that is not known here: what has just as many parameters."""
+    """Judge a part with an unknown name by the modules with exactly this count."""
     note = f"no part of {subject.own.target} is called {part!r}"
     same = [
         name

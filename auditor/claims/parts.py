@@ -1,6 +1,6 @@
-"""Parts of a model as people name them: by a module prefix, or attention, ffn, norm, head.
+"""Parts of a model under people's names: a module prefix, or attention, ffn, norm, head.
 
-A name may have a second reading: embeddings with their norm, or as the sum of the tables alone.
+A name may have a second reading: embeddings with their norm, or the sum of the tables only.
 """
 
 import re
@@ -15,7 +15,7 @@ Cells = tuple[FoldedTensor, ...]
 
 
 class PartReading(NamedTuple):
-    """What a name may stand for: the cells that it counts, and those of the rest of the model."""
+    """A possible reading of a name: the cells that it counts, and those of the rest."""
 
     label: str
     cells: Cells
@@ -34,7 +34,7 @@ def is_attention(cell: FoldedTensor) -> bool:
 
 
 def is_feed_forward(cell: FoldedTensor) -> bool:
-    """The rest of a layer, which is neither attention nor a norm nor another way to mix tokens."""
+    """Whether a cell of a layer is neither attention, a norm nor another mixer of tokens."""
     if "*" not in cell.name or cell.kind is CellKind.NORM or is_embedding(cell):
         return False
     return not (_has(cell, _ATTENTION) or _has(cell, _MIXER))
@@ -49,7 +49,7 @@ def is_pooler(cell: FoldedTensor) -> bool:
 
 
 def is_head(cell: FoldedTensor, prefix: str) -> bool:
-    """Beside the base model, whose prefix this is."""
+    """Whether a cell is outside the base model with this prefix."""
     return bool(prefix) and not cell.name.startswith(f"{prefix}.")
 
 
@@ -62,7 +62,7 @@ def _has_part(name: str, pattern: re.Pattern[str]) -> bool:
     return any(map(pattern.search, name.split(".")))
 
 
-# --- what a name stands for ---------------------------------------------------------------------
+# --- readings of a name -------------------------------------------------------------------------
 
 _NAMES = {
     "attention": "attention",
@@ -117,13 +117,13 @@ _WORDS = re.compile(r"(one|each|per|without|self|lm|mlm|feed)[\s_-]+(?=\w)", re.
 
 
 _LONGEST_NAME = 400  # characters of a part's name
-_MOST_TERMS = 8  # of a sum: each may have two readings, and all combinations are looked at
+_MOST_TERMS = 8  # of a sum: each may have two readings, and all combinations are tried
 
 
 def readings(name: str, cells: Cells, prefix: str) -> tuple[PartReading, ...]:
-    """What a part's name may stand for, the likeliest first; () where it stands for nothing here.
+    """Return the readings of a part's name, the likeliest first; () if it has none here.
 
-    Terms are added by `+`; the words of a term restrict each other: `encoder.layer.0 attention`.
+    `+` adds terms; the words of a term restrict each other: `encoder.layer.0 attention`.
     """
     if _plain(name) == "" or _NAMES.get(_plain(name)) == "":
         return (PartReading("", cells, ()),)
@@ -147,7 +147,7 @@ def _plain(name: str) -> str:
 
 
 def _term(term: str, cells: Cells, prefix: str) -> Iterator[tuple[str, Cells]]:
-    """The readings of one term."""
+    """Yield the readings of one term."""
     if not term:
         return
     stored = at_prefix(term, cells)
@@ -175,7 +175,7 @@ def _term(term: str, cells: Cells, prefix: str) -> Iterator[tuple[str, Cells]]:
 def _people(
     meaning: str, term: str, cells: Cells, prefix: str, stored: Cells
 ) -> Iterator[tuple[str, Cells]]:
-    """What people call so: the readings that hold anything."""
+    """Yield the readings of a common name that contain any cells."""
     learned = tuple(cell for cell in cells if not cell.optional)
     for label, found in _people_choices(meaning, term, learned, prefix, stored):
         if found:
@@ -235,7 +235,7 @@ def has_bias_name(cell: FoldedTensor) -> bool:
 
 
 def _one(cells: Cells, *, last: bool) -> Cells:
-    """One layer, or one expert: of each list the first module."""
+    """Reduce each list to its first module: one layer, or one expert."""
     within = [cell for cell in cells if (len(cell.axes) > 1 if last else cell.axes)]
     found: list[FoldedTensor] = []
     for cell in within:
@@ -250,9 +250,9 @@ def _one(cells: Cells, *, last: bool) -> Cells:
 
 
 def at_prefix(name: str, cells: Cells) -> Cells:
-    """The cells below a prefix as it is stored, or below modules whose names end or begin so.
+    """Return the cells below a stored prefix, or below modules with such an end or start.
 
-    `encoder.layer.0` is one layer, `encoder.layer.*.attention` that of all.
+    `encoder.layer.0` is one layer, `encoder.layer.*.attention` the attention of all layers.
     """
     asked = name.split(".")
     matched = [(cell, at) for cell in cells if (at := _place(asked, cell.name)) is not None]
@@ -265,8 +265,8 @@ def at_prefix(name: str, cells: Cells) -> Cells:
 
 
 def _place(asked: Sequence[str], name: str) -> int | None:
-    """Where in a cell's name the parts that were asked for stand; None: nowhere."""
-    if asked[0] not in name and not asked[0].isdecimal():  # which is so of most
+    """Return the place of the requested parts in a cell's name; None if they are not in it."""
+    if asked[0] not in name and not asked[0].isdecimal():  # true for most names
         return None
     parts = name.split(".")
     for at in range(len(parts) - len(asked) + 1):
@@ -279,7 +279,7 @@ def _place(asked: Sequence[str], name: str) -> int | None:
 
 
 def _numbered(cell: FoldedTensor, asked: Sequence[str], at: int) -> FoldedTensor | None:
-    """The cell in the layer whose number was asked for; None: that layer has no such tensor."""
+    """Return the cell in the requested layer; None if that layer has no such tensor."""
     axes = list(cell.axes)
     parts = cell.name.split(".")
     for place, want in enumerate(asked, start=at):
@@ -301,7 +301,7 @@ def _added(chosen: Cells, extra: Cells) -> Cells:
 
 
 def _rest(cells: Cells, chosen: Cells) -> Cells:
-    """What the part leaves out, as cells that count where a slip says so."""
+    """Return the cells outside the part, which count only with a slip."""
     names = {(cell.name, cell.shape, cell.axes[:1]) for cell in chosen}
     whole = {(cell.name, cell.shape) for cell in chosen}
     return tuple(

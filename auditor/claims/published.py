@@ -1,9 +1,9 @@
-"""Counts that somebody published beside a model: in its name, on the Hub, in the model card.
+"""Published counts of a model: in its name, on the Hub, in the model card.
 
-They are taken for what people mean by them. Sizes are rounded, and not always to the nearest
-(gemma-7b has 8.5B parameters, gemma-2-2b 2.6B); some leave embeddings out (Llama-Guard-3-1B), name
-the language model of a larger whole (blip2-opt-2.7b), or what a token uses (OLMoE-1B-7B). What
-else stands in a name is told by its letter: contexts are in k, data is in T, versions have none.
+They are read as people mean them. Sizes are rounded, and not always to the nearest (gemma-7b has
+8.5B parameters, gemma-2-2b 2.6B). Some omit embeddings (Llama-Guard-3-1B), count the language
+model of a larger model (blip2-opt-2.7b), or what a token uses (OLMoE-1B-7B). The letter shows other
+numbers in a name: contexts are in k, data is in T, versions have no letter.
 """
 
 import re
@@ -15,28 +15,28 @@ from msgspec import Struct
 from auditor.claims.figures import parse_figure
 from auditor.claims.verdict import PublishedCount
 
-# Of a size in a name the share that a model may have: opt-350m has 0.95 of it, gemma-2-2b 1.31,
-# codegen-2B 1.39, btlm-3b 0.88; an 8B that the files store as 2B, or a 7B that is a 13B, has not.
+# The share of a size in a name that a model may have: opt-350m has 0.95 of it, gemma-2-2b 1.31,
+# codegen-2B 1.39, btlm-3b 0.88. An 8B that is stored as 2B, or a 7B that is a 13B, is outside.
 _LEAST, _MOST = 0.68, 1.45
-_NEAR = 0.05  # by which a number that was counted may differ: biases that a packer added
-_SHARED = 0.5  # of experts times a size, at the least: 8x7B has 0.83 of it, 8x1.1B 0.73
+_NEAR = 0.05  # by which a counted number may differ: biases that a packer added
+_SHARED = 0.5  # the least share of experts times a size: 8x7B has 0.83 of it, 8x1.1B 0.73
 
 
 class OtherCounts(NamedTuple):
-    """What else may be meant by the size of a model."""
+    """Other counts that the size of a model may mean."""
 
     counts: tuple[int, ...] = ()  # of parts of it
-    experts: bool = False  # a token uses some of the parameters alone
+    experts: bool = False  # whether a token uses only some of the parameters
 
 
 class ModelCounts(Struct, frozen=True, kw_only=True):
-    """What there is to count of a model."""
+    """The counts of a model."""
 
-    parameters: int  # that are stored or, where files are not at hand, implied
+    parameters: int  # stored parameters, or implied ones without the files
     expected: int
-    elements: int | None  # that the files hold; None: not all of them were read
-    packed: bool  # several parameters in an element
-    others: Callable[[], OtherCounts] = OtherCounts  # asked for where those above do not fit
+    elements: int | None  # stored elements; None if not all files were read
+    packed: bool  # whether an element contains several parameters
+    others: Callable[[], OtherCounts] = OtherCounts  # called if the counts above do not fit
 
 
 # --- names --------------------------------------------------------------------------------------
@@ -47,15 +47,15 @@ _SIZE = re.compile(
 )
 _BEFORE = re.compile(r"(?<![a-z0-9.])(\d{1,3})[-_]$", re.IGNORECASE)  # 1_8b, opt-1-3b
 _WORDS = re.compile(r"[a-z0-9.]+", re.IGNORECASE)
-# Beside such a word a number counts data, or says how long a text may be: 10B-tokens.
+# Beside such a word a number counts data, or is the length of a text: 10B-tokens.
 _OF_DATA = frozenset(
     {
         *("token", "tokens", "tok", "word", "words", "step", "steps", "samples", "pairs"),
         *("images", "hours", "context", "ctx", "seqlen", "len"),
     }
 )
-_DATA = frozenset({"laion", "metaclip", "babylm", "datacomp"})  # whose sizes are in M
-# What has such a word in its name is named after the model that it was made for, or is no model.
+_DATA = frozenset({"laion", "metaclip", "babylm", "datacomp"})  # their sizes are in M
+# A name with such a word contains the name of another model, or is not a model's.
 _MADE_FOR = frozenset(
     {
         *("tiny", "random", "dummy", "test", "tests", "testing", "toy", "debug"),
@@ -64,7 +64,7 @@ _MADE_FOR = frozenset(
         *("sae", "saes", "pruned", "layers"),
     }
 )
-_SMALLEST = 2_000_000  # below it a number in M is a context
+_SMALLEST = 2_000_000  # a smaller number in M is a context
 
 
 class NamedSize(Struct, frozen=True, kw_only=True):
@@ -76,7 +76,7 @@ class NamedSize(Struct, frozen=True, kw_only=True):
 
 
 def sizes_in(name: str) -> tuple[NamedSize, ...]:
-    """The sizes that the name of a repository gives; nothing where the name may be another's."""
+    """Return the sizes in a repository's name; none if the name may be another model's."""
     name = name.rpartition("/")[2]
     words = [word.lower() for word in _WORDS.findall(name)]
     if _MADE_FOR.intersection(words):
@@ -110,7 +110,7 @@ def _first(text: str) -> Iterator[str]:
 
 
 def count_in_name(name: str, counts: ModelCounts) -> PublishedCount | None:
-    """What the name says of the size; one number that is right is enough. None: it says nothing."""
+    """Judge the size in a name, of which one number has to be right; None without a size."""
     sizes = sizes_in(name)
     if not sizes or not counts.parameters:
         return None
@@ -140,7 +140,7 @@ def _fits(size: NamedSize, counts: ModelCounts) -> bool:
         return True
     others = counts.others()
     most = max(counts.parameters, counts.expected)
-    if others.experts and size.readings[0] <= most:  # it may be what a token uses
+    if others.experts and size.readings[0] <= most:  # the size may be that of a token
         return not size.experts
     return any(_rounds(size, count) for count in others.counts)
 
@@ -148,25 +148,25 @@ def _fits(size: NamedSize, counts: ModelCounts) -> bool:
 def _rounds(size: NamedSize, count: int) -> bool:
     for reading in size.readings:
         low, high = reading * _LEAST, reading * _MOST
-        if size.experts > 1:  # 8x7B has 47: all but the experts is there once
+        if size.experts > 1:  # 8x7B has 47: only the experts are repeated
             low, high = reading * size.experts * _SHARED, reading * size.experts * _MOST
         if low <= count <= high:
             return True
     return False
 
 
-# --- what the Hub counted, and what a card says ---------------------------------------------------
+# --- the Hub's count and the card's ---------------------------------------------------------------
 
 
 def count_of_hub(key: str, text: str, counts: ModelCounts) -> PublishedCount | None:
-    """What the Hub made of the files; None: the files are not all known."""
+    """Judge the Hub's count; None if not all files are known."""
     figure = parse_figure(text)
     if figure is None or counts.elements is None:
         return None
     claim = figure.value
     right = _near(claim, (counts.parameters, counts.expected))
     if not counts.packed:
-        right |= _near(claim, (counts.elements,))  # masks and copies are counted there, too
+        right |= _near(claim, (counts.elements,))  # the Hub counts masks and copies too
     reason = ""
     usual = not right and counts.packed and _near(claim, (counts.elements,))
     if not right:
@@ -188,7 +188,7 @@ def count_of_hub(key: str, text: str, counts: ModelCounts) -> PublishedCount | N
 
 
 def count_in_card(key: str, text: str, counts: ModelCounts) -> PublishedCount | None:
-    """What the front matter of the model card says; None: it is no number of parameters."""
+    """Judge a number in the card's front matter; None if it is not a number of parameters."""
     figure = parse_figure(text)
     if figure is None or figure.unit == "bytes" or figure.value < _SMALLEST:
         return None

@@ -1,8 +1,8 @@
-"""The search: which combinations of slips make a count come out exactly, the shortest first.
+"""The search for combinations of slips that give a count exactly, the shortest first.
 
-Slips multiply what they leave of a cell, so that their order does not matter, and slips of
-different cells add up. A sum of two is one look into a table; only slips that share cells, a layer
-and something inside it, are tried one by one. How many slips are looked at is bounded.
+Slips multiply what they leave of a cell, so their order does not matter, and slips of different
+cells add up. A sum of two is one look into a table; only slips that share cells, such as a layer
+and a module in it, are tried one by one. The number of slips is bounded.
 """
 
 from bisect import bisect_left, bisect_right
@@ -14,13 +14,13 @@ from auditor.claims.cells import LEFT_OUT
 
 Combination = tuple[PossibleSlip, ...]
 
-_PAIRED = 200  # candidates that pairs are made of
-_TRIPLED = 140  # and triples
-_FOUND = 400  # combinations that are kept of one length: for ranking
+_PAIRED = 200  # candidates for pairs
+_TRIPLED = 140  # candidates for triples
+_FOUND = 400  # combinations of one length that are kept for ranking
 
 
 class Search:
-    """The combinations of a count's candidates, by what they come to."""
+    """The combinations of a count's candidates, by their difference."""
 
     def __init__(self, counted: CountedCells, found: Sequence[PossibleSlip]) -> None:
         self._counted = counted
@@ -28,7 +28,7 @@ class Search:
         self._joint: dict[int, tuple[tuple[PossibleSlip, PossibleSlip, int], ...]] = {}
 
     def combinations(self, low: int, high: int, length: int) -> Iterator[Combination]:
-        """Those of that length whose count is between low and high, none with an idle slip."""
+        """Yield combinations of a length with a count from low to high, without idle slips."""
         target = (low - self._counted.total, high - self._counted.total)
         match length:
             case 0:
@@ -44,7 +44,7 @@ class Search:
                 yield from self._effective(self._triples(*target))
 
     def _effective(self, found: Iterator[Combination]) -> Iterator[Combination]:
-        """Those in which every slip changes the count."""
+        """Yield the combinations in which every slip changes the count."""
         kept = 0
         for chosen in found:
             value = self._counted.value(chosen)
@@ -83,7 +83,7 @@ class Search:
     def _overlapping(
         self, chosen: Sequence[PossibleSlip]
     ) -> tuple[tuple[PossibleSlip, PossibleSlip, int], ...]:
-        """The pairs that share cells, and what they come to together; worked out once."""
+        """Return the pairs that share cells, with their joint difference; computed once."""
         if len(chosen) not in self._joint:
             self._joint[len(chosen)] = tuple(self._shared_pairs(chosen))
         return self._joint[len(chosen)]
@@ -98,7 +98,7 @@ class Search:
             both = spans[first] & spans[second]
             if not both:
                 continue
-            # What is left out as a whole leaves nothing for a slip inside it: most pairs are so.
+            # A module that is left out leaves nothing for a slip inside it: true for most pairs.
             if both == spans[second] and erasing[first]:
                 yield one, other, one.difference
                 continue

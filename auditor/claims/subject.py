@@ -1,4 +1,4 @@
-"""Subject: the model that a claim is about, with what it would count as another class or config."""
+"""Subject: the model of a claim, with its counts as another class or with another config."""
 
 from collections.abc import Iterator, Mapping
 from functools import cached_property
@@ -23,36 +23,36 @@ class Counterpart(Struct, frozen=True, kw_only=True):
 
     target: str
     cells: Cells
-    prefix: str  # of the base model in its names; "" of the base model itself
+    prefix: str  # of the base model in its names; "" for the base model
 
 
 class StoredNumbers(Struct, frozen=True, kw_only=True):
-    """What the files hold, in numbers: packed tensors have fewer elements than parameters."""
+    """The stored elements: packed tensors have fewer elements than parameters."""
 
-    elements: int  # with those of scales and zero points
+    elements: int  # with scales and zero points
     parameters: int | None = None
-    packed: bool = False  # several parameters in an element
+    packed: bool = False  # whether an element contains several parameters
     bytes: int | None = None
 
 
 class Subject(Struct, frozen=True, kw_only=True, dict=True):
-    """One model, and what a wrong count of it may be right for."""
+    """One model, with the counts for which a wrong one may be right."""
 
     model: str
     own: Counterpart
     letters: Mapping[str, int] = MappingProxyType({})
-    dtype: str | None = None  # "BF16"; None: the config declares none
-    config: Config | None = None  # None: there is no closed form
+    dtype: str | None = None  # "BF16"; None if the config declares none
+    config: Config | None = None  # None without a closed form
     stored: StoredNumbers | None = None
 
     @property
     def bits(self) -> int:
-        """The width of a number."""
+        """The bits of a number."""
         return DTYPE_BITS[self.dtype or "F32"]
 
     @cached_property
     def siblings(self) -> tuple[Counterpart, ...]:
-        """The other classes of its family, as far as this config has them."""
+        """The other classes of its family that this config allows."""
         if self.config is None:
             return ()
         family = _family(self.config, self.own.target)
@@ -85,7 +85,7 @@ class Subject(Struct, frozen=True, kw_only=True, dict=True):
                     yield key, value
 
     def defaults(self) -> Mapping[str, int]:
-        """The numbers that the config class has where the config says nothing."""
+        """The numeric defaults of the config class."""
         if self.config is None:
             return {}
         family = catalogue.family(_family(self.config, self.own.target))
@@ -107,7 +107,7 @@ def subject_of(
     config: Config | None,
     stored: StoredNumbers | None = None,
 ) -> Subject:
-    """A subject by its closed form; where that counts something else, by its tensors alone."""
+    """Make a subject from its closed form, or from its tensors if the form's count differs."""
     own = counterpart(config, expectation.target) if config is not None else None
     if own is None or total_of(own.cells) != expectation.parameters:
         config, own = None, of_tensors(expectation.target, expectation.prefix, expectation.tensors)
@@ -135,7 +135,7 @@ def of_tensors(target: str, prefix: str, tensors: tuple[ExpectedTensor, ...]) ->
 
 
 def counterpart(config: Config, target: str) -> Counterpart | None:
-    """The cells of a class; None: it cannot be built of the config."""
+    """Return the cells of a class; None if the config cannot build it."""
     try:
         family = catalogue.family(_family(config, target))
         tree = catalogue.block_tree(replace(config, checked=False), target)
@@ -146,7 +146,7 @@ def counterpart(config: Config, target: str) -> Counterpart | None:
 
 
 def _beside(prefix: str, cells: Cells) -> str:
-    """The base model's prefix, where the names have it."""
+    """Return the base model's prefix if the names have it, else ""."""
     return prefix if prefix and any(cell.name.startswith(f"{prefix}.") for cell in cells) else ""
 
 
@@ -157,7 +157,7 @@ def _family(config: Config, target: str) -> str:
 
 
 def _heads(config: Config) -> dict[str, int]:
-    """Attention heads, of queries and of keys and values."""
+    """Return the attention heads of queries, and of keys and values."""
     found = {}
     for name, key in (("q", "num_attention_heads"), ("kv", "num_key_value_heads")):
         value = config.attribute(key)
@@ -169,7 +169,7 @@ def _heads(config: Config) -> dict[str, int]:
 
 
 def changed_config(config: Config, key: str, value: Any, target: str = "") -> Config:
-    """The config with another value of a key, which may be one of a config inside it."""
+    """Return the config with another value of a key, which may be in a nested config."""
     *path, last = key.split(".")
     values = _changed(config.values, tuple(path), last, value, _aliases(config, last, target))
     return replace(config, values=MappingProxyType(values), settled=None, _defaulted=set())

@@ -1,4 +1,4 @@
-"""What became of a claim, or of a published count: confirmed, or refuted; and why."""
+"""The verdict on a claim or a published count: confirmed, or refuted with the reason."""
 
 from typing import Any, Literal
 
@@ -6,23 +6,23 @@ from msgspec import Struct
 
 
 class PublishedCount(Struct, frozen=True, kw_only=True):
-    """A number that stands beside a model, and what became of it."""
+    """A published number and the verdict on it."""
 
     where: Literal["name", "hub", "card"]
-    key: str  # the repository's name, or the key that says it
+    key: str  # the repository's name, or the key with the number
     text: str
     claim: int
     verdict: Literal["confirmed", "confirmed to its rounding", "refuted"]
     actual: int
-    reason: str = ""  # of one that is refuted
-    usual: bool = False  # refuted, as the Hub's own way of counting is for all such files
+    reason: str = ""  # of a refuted number
+    usual: bool = False  # whether the Hub's way to count refutes it for all such files
 
 
 Judgement = Literal["confirmed", "confirmed to its rounding", "refuted", "nothing to compare with"]
 
 
 class Slip(Struct, frozen=True, kw_only=True):
-    """One thing that was counted wrongly, and what it adds to the count."""
+    """One mistake in a count, and its difference to the count."""
 
     slip: str  # of a closed list: part-left-out, one-of-n, no-bias, ...
     difference: int
@@ -33,11 +33,11 @@ class Explanation(Struct, frozen=True, kw_only=True):
     """Slips whose differences add up to the claim minus the true count."""
 
     slips: tuple[Slip, ...]
-    total: int  # what they make of the true count: the claim
+    total: int  # the count with all slips: the claim
 
 
 class Nearest(Struct, frozen=True, kw_only=True):
-    """The count that exists and is nearest to a claim that nothing explains."""
+    """The existing count that is nearest to a claim without an explanation."""
 
     module: str  # a module, or a class
     count: int
@@ -45,15 +45,15 @@ class Nearest(Struct, frozen=True, kw_only=True):
 
 
 class Verdict(Struct, frozen=True, kw_only=True):
-    """A claim and what it is worth."""
+    """A claim and the verdict on it."""
 
-    text: str  # as it was written
-    claim: int | None  # None: it is not a number
+    text: str  # as written
+    claim: int | None  # None if it is not a number
     part: str  # "" is the whole model
     verdict: Judgement
     actual: int | None  # in the claim's unit
     unit: Literal["parameters", "bytes"] = "parameters"
-    reading: str = ""  # what the part was taken for, where it may be several things
+    reading: str = ""  # the reading of the part, if it has several
     explanations: tuple[Explanation, ...] = ()
     nearest: Nearest | None = None
     note: str = ""

@@ -7,16 +7,16 @@ import sys
 import threading
 from collections.abc import Callable
 from importlib import import_module
+from types import ModuleType
 from typing import Annotated, Any, NamedTuple
 
 import typer
 from typer.core import TyperGroup
 
-from auditor.audit.guard import crash
+from auditor.audit.guard import TOO_LITTLE_MEMORY, crash, is_lack_of_memory
 from auditor.cli.console import UNAUDITED, USAGE, guarded, say
 from auditor.errors import UsageError
-from auditor.formats.text import printable
-from auditor.messages import meant, quoted
+from auditor.messages import meant, printable, quoted
 from auditor.streams import prepare_streams
 from auditor.version import VERSION
 
@@ -117,15 +117,25 @@ def _app(args: list[str]) -> typer.Typer:
     made.callback()(_audit)
     called = args[:1] if args and args[0] in COMMANDS else ()
     for name in called or COMMANDS:
-        function = function_of(name) if called or completing else _listed
-        made.command(name, help=COMMANDS[name].help if function is _listed else None)(function)
+        if called or completing:
+            made.command(name, epilog=_epilog_of(name))(function_of(name))
+        else:
+            made.command(name, help=COMMANDS[name].help)(_listed)
     return made
 
 
 def function_of(command: str) -> Callable[..., None]:
-    module = import_module(f"auditor.cli.{COMMANDS[command].module}")
-    function: Callable[..., None] = getattr(module, command.replace("-", "_"))
+    function: Callable[..., None] = getattr(_module_of(command), command.replace("-", "_"))
     return function
+
+
+def _epilog_of(command: str) -> str | None:
+    """The text below the options in a command's help; None if its module has no EPILOG."""
+    return getattr(_module_of(command), "EPILOG", None)
+
+
+def _module_of(command: str) -> ModuleType:
+    return import_module(f"auditor.cli.{COMMANDS[command].module}")
 
 
 def _listed() -> None:
@@ -178,6 +188,10 @@ def main() -> None:
     # The allocator of the HTTP library, which reads this when it is loaded, takes pages of 2 MiB
     # otherwise: 380 MB in place of 200 for a sweep at the Hub's distance, with its 220 threads.
     os.environ.setdefault("MIMALLOC_ALLOW_THP", "0")
+    # It would reserve 1 GiB of address space, or so much of a limit that nothing else has room.
+    os.environ.setdefault("MIMALLOC_ARENA_RESERVE", "16M")
+    # numpy's linear algebra, of which nothing large is asked: each of its threads reserves 40 MiB.
+    os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     prepare_streams()
     args = sys.argv[1:]
     try:
@@ -190,11 +204,8 @@ def main() -> None:
     except typer.TyperException as error:
         say(_in_a_line(error, args[0] if args and args[0] in COMMANDS else "check"))
         code = error.exit_code
-    except MemoryError:
-        say("out of memory: nothing more could be audited")
-        code = UNAUDITED
     except Exception as error:  # noqa: BLE001 - a model has its own guard; this is around the rest
-        say(crash(error))
+        say(f"too little memory: {TOO_LITTLE_MEMORY}" if is_lack_of_memory(error) else crash(error))
         code = UNAUDITED
     if args[:1] == ["sweep"] and any(one.name == "audit" for one in threading.enumerate()):
         # Threads of audit_threads.py still read. Ending in order, Python would go before the HTTP

@@ -1,15 +1,19 @@
 """The `audit check` command, which plain `audit MODEL` is short for."""
 
+import os
+from contextlib import suppress
 from importlib import import_module
 from pathlib import Path
 from threading import Thread
 from typing import Annotated
 
 import typer
+from msgspec.structs import replace
 
 from auditor.audit.expected import require_known_class, require_oracle
 from auditor.audit.pipeline import audit
 from auditor.cli.console import (
+    CLEAN,
     FailOn,
     QuietOption,
     SourceChoice,
@@ -18,7 +22,8 @@ from auditor.cli.console import (
     VerboseOption,
     exit_code,
     guarded,
-    requested,
+    outcomes_of,
+    print_requests,
     talk,
 )
 from auditor.cli.printing import (
@@ -31,10 +36,13 @@ from auditor.cli.printing import (
     require_format_of_tensors,
     write_reports,
 )
-from auditor.errors import Reason, UsageError
-from auditor.formats.registry import FORMATS, TERMINAL
+from auditor.formats.registry import TERMINAL
 from auditor.reconciler.ignore import KINDS, Ignore
 from auditor.report import Report, Unaudited
+from auditor.request import AuditRequest
+
+# Printed below the options, across the page: a column beside them is narrower than some names.
+EPILOG = f"Kinds of findings: {', '.join(KINDS)}."
 
 
 def check(  # noqa: PLR0913 - one parameter for each option
@@ -55,7 +63,7 @@ def check(  # noqa: PLR0913 - one parameter for each option
         str | None,
         typer.Option(
             "--format",
-            metavar=f"[{'|'.join(FORMATS)}]",
+            metavar="FORMAT",
             callback=known_format,
             show_default=TERMINAL,
             help=f"What to print, or to write with -o. {meanings()}",
@@ -82,7 +90,12 @@ def check(  # noqa: PLR0913 - one parameter for each option
         ),
     ] = None,
     fail_on: Annotated[
-        FailOn, typer.Option("--fail-on", help="The least severity that exits with 1.")
+        FailOn,
+        typer.Option(
+            "--fail-on",
+            metavar="SEVERITY",
+            help=f"The least severity that exits with 1: {', '.join(FailOn)}.",
+        ),
     ] = FailOn.WARNING,
     ignore: Annotated[
         list[str] | None,
@@ -90,7 +103,7 @@ def check(  # noqa: PLR0913 - one parameter for each option
             "--ignore",
             metavar="KIND[:GLOB]",
             show_default=False,
-            help=f"Leave findings out of the verdict, by tensor name. Kinds: {', '.join(KINDS)}.",
+            help="Leave findings out of the verdict, by tensor name. The kinds are listed below.",
         ),
     ] = None,
     oracle: Annotated[
@@ -116,13 +129,13 @@ def check(  # noqa: PLR0913 - one parameter for each option
             help="Audit this variant of the weights: fp16 for model.fp16.safetensors.",
         ),
     ] = None,
-    companions: Annotated[
+    no_companions: Annotated[
         bool,
         typer.Option(
-            " /--no-companions",
+            "--no-companions",
             help="Leave out tokenizer, generation config, chat template and processor.",
         ),
-    ] = True,
+    ] = False,
     values: Annotated[
         bool,
         typer.Option(
@@ -180,7 +193,7 @@ def check(  # noqa: PLR0913 - one parameter for each option
     ] = None,
     source: SourceOption = SourceChoice.HUB,
     token: TokenOption = None,
-    verbose: VerboseOption = False,
+    verbose: VerboseOption = 0,
     quiet: QuietOption = False,
 ) -> None:
     """Audit checkpoints: what their files store against what their configs imply."""
@@ -194,44 +207,51 @@ def check(  # noqa: PLR0913 - one parameter for each option
         rows = counted_depth(chosen, depth)
         if tensors:
             require_format_of_tensors(chosen)
-        show = Shown(depth=depth, verbose=verbose, tensors=tensors)
-        if not quiet and (chosen == TERMINAL or output is not None):
+        show = Shown(depth=depth, verbose=verbose > 0, tensors=tensors)
+        is_table_shown = not quiet and (chosen == TERMINAL or output is not None)
+        if is_table_shown and not all(map(os.path.lexists, models)):
             _import_meanwhile("auditor.formats.terminal")
+        if verbose > 1 and not quiet:
+            print_requests()
+        request = AuditRequest(
+            model="",
+            target=target,
+            source=source.value,
+            token=token,
+            depth=rows,
+            ignore=ignored,
+            oracle=oracle,
+            torch_copies=torch_copies,
+            variant=variant,
+            companions=not no_companions,
+            values=values,
+            statistics=statistics,
+            values_budget=values_budget,
+            base=base,
+            verify=verify,
+            verify_against=verify_against,
+            config=config,
+        )
         tell = talk(quiet=quiet)
-        outcomes: list[Report | Unaudited] = []
-        for model in requested(models):
-            try:
-                outcome = audit(
-                    model,
-                    target=target,
-                    source=source.value,
-                    token=token,
-                    depth=rows,
-                    ignore=ignored,
-                    oracle=oracle,
-                    torch_copies=torch_copies,
-                    variant=variant,
-                    companions=companions,
-                    values=values,
-                    statistics=statistics,
-                    values_budget=values_budget,
-                    base=base,
-                    verify=verify,
-                    verify_against=verify_against,
-                    config=config,
-                    say=tell,
-                )
-            except UsageError as error:
-                outcome = Unaudited(requested=model, reason=Reason.BAD_REQUEST, detail=str(error))
-            form_now = chosen if output is None else TERMINAL
-            hushed = quiet and form_now == TERMINAL
-            outcomes.append(print_outcome(outcome, form_now, show, quiet=hushed))
+        code = CLEAN
+        printed_form = chosen if output is None else TERMINAL
+        is_silent = quiet and printed_form == TERMINAL
+        outcomes: list[Report | Unaudited] = []  # kept only if they are written in the end
+        for outcome in outcomes_of(
+            models, lambda model: audit(replace(request, model=model), say=tell)
+        ):
+            printed = print_outcome(outcome, printed_form, show, quiet=is_silent)
+            code = max(code, exit_code(printed, fail_on))
+            if output is not None:
+                outcomes.append(printed)
         if output is not None:
-            outcomes = [*write_reports(outcomes, chosen, output, show)]
-    raise typer.Exit(max(exit_code(outcome, fail_on) for outcome in outcomes))
+            written = write_reports(outcomes, chosen, output, show)
+            code = max(exit_code(outcome, fail_on) for outcome in written)
+    raise typer.Exit(code)
 
 
 def _import_meanwhile(name: str) -> None:
-    """Import what the end will need while the beginning waits for the network."""
-    # No daemon: an interpreter that ends in the middle of an import may crash.
-    Thread(target=import_module, args=(name,)).start()
+    """Import a module that the end needs while the beginning waits for the network."""
+    with suppress(RuntimeError):  # no thread can be started; the module is imported in the end
+        # No daemon: an interpreter that ends in the middle of an import may crash.
+        Thread(target=import_module, args=(name,)).start()

@@ -2,7 +2,6 @@
 
 import csv
 import io
-import sys
 from collections.abc import Iterator, Sequence
 from enum import StrEnum
 from pathlib import Path
@@ -22,11 +21,11 @@ from auditor.cli.console import (
     SourceOption,
     TokenOption,
     guarded,
+    put,
     say,
     talk,
 )
 from auditor.errors import SourceError, UsageError
-from auditor.formats.text import printable
 from auditor.messages import quoted
 
 _LARGEST_FILE = 4 * 1024 * 1024  # bytes of claims.csv
@@ -91,11 +90,11 @@ def claim(  # noqa: PLR0913 - one parameter for each option
                     name, some, target=target, source=source.value, token=token, say=tell
                 )
             except SourceError as error:
-                say(f"{printable(name)}: {error.reason}: {printable(str(error))}")
+                say(f"{name}: {error.reason}: {error}")
                 codes.append(UNAUDITED)
                 continue
             if not quiet:
-                sys.stdout.write(_text(name, verdicts, form))
+                put(_text(name, verdicts, form))
             codes.append(_code(verdicts))
     raise typer.Exit(FINDINGS if FINDINGS in codes else max(codes))
 

@@ -1,4 +1,4 @@
-"""What all commands share: options, exit codes, what is said, and how a run ends early."""
+"""The parts that all commands share: options, output, exit codes, and how a run ends early."""
 
 import atexit
 import os
@@ -12,13 +12,13 @@ from typing import TYPE_CHECKING, Annotated, BinaryIO, NoReturn, TextIO
 
 import typer
 
+from auditor.audit.guard import TOO_LITTLE_MEMORY
 from auditor.cli.signals import Stopped
 from auditor.errors import FixError, Reason, StoreError, UsageError
-from auditor.formats.text import printable
-from auditor.messages import quoted
+from auditor.messages import printable, quoted
 from auditor.reconciler.findings import Severity
 from auditor.report import Report, Unaudited
-from auditor.streams import WRITE_FAULTS, discard
+from auditor.streams import WRITE_FAULTS, discard, lines_of
 from auditor.writing import replacing
 
 if TYPE_CHECKING:
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 CLEAN, FINDINGS, USAGE, UNAUDITED = 0, 1, 2, 3
 _PIPE_WIDTH = 80  # columns where stdout is not a terminal
-_LEAST_WIDTH = 40  # of which a report makes use; a terminal that has fewer wraps its lines
+_LEAST_WIDTH = 40  # of a report; a narrower terminal wraps its lines
 
 
 class FailOn(StrEnum):
@@ -62,13 +62,20 @@ FileOption = Annotated[
     typer.Option("--output", "-o", metavar="FILE", show_default=False, help="Write it there."),
 ]
 VerboseOption = Annotated[
-    bool,
-    typer.Option("--verbose", "-v", help="Every name of each finding, and every row of the table."),
+    int,
+    typer.Option(
+        "--verbose",
+        "-v",
+        count=True,
+        show_default=False,
+        help="Every name of each finding, and every row of the table; -vv: each request as well, "
+        "on standard error.",
+    ),
 ]
 
 
 def say(line: str) -> None:
-    """A line on standard error; parts of it may come from strangers."""
+    """Write a line on standard error, escaped as one: no caller escapes parts of it."""
     _stderr.put(f"audit: {printable(line)}\n")
 
 
@@ -77,7 +84,7 @@ def keep_quiet(_line: str) -> None:
 
 
 def talk(*, quiet: bool) -> Callable[[str], None]:
-    """The function that prints messages and waits while an audit goes on."""
+    """Return the function that prints messages and waits during an audit."""
     if quiet:
         return keep_quiet
     if not is_terminal(sys.stderr):
@@ -87,8 +94,22 @@ def talk(*, quiet: bool) -> Callable[[str], None]:
     return Talk(say, Waits(_stderr.count_down), _stderr.show)
 
 
+def print_requests() -> None:
+    """Print each HTTP request as it ends: path, range, status, bytes, milliseconds and purpose."""
+    import logging  # noqa: PLC0415 - --help needs none
+
+    class Printer(logging.Handler):
+        def emit(self, record: logging.LogRecord) -> None:
+            say(record.getMessage())
+
+    log = logging.getLogger("auditor.requests")
+    log.propagate = False
+    log.setLevel(logging.DEBUG)
+    log.handlers = [Printer()]
+
+
 class _Stderr:
-    """Standard error, and the wait or the progress that a terminal's last line shows."""
+    """Standard error, and the wait or the progress in the last line of a terminal."""
 
     _OVER = "\r\x1b[K"  # back to the start of the line, and nothing after it
 
@@ -99,14 +120,14 @@ class _Stderr:
         over, self._showing = self._OVER if self._showing else "", False
         try:
             typer.echo(over + text, err=True, nl=False)
-        except OSError:  # stderr is closed too; the exit code says it all the same
+        except OSError:  # stderr is closed too; the exit code is left
             discard(sys.stderr)
 
     def count_down(self, wait: "Wait | None") -> None:
         self.show(wait.shown if wait else None)
 
     def show(self, line: str | None) -> None:
-        """A line that the next one is written over; None: no more of it."""
+        """Show a line that the next output replaces; None removes it."""
         columns = shutil.get_terminal_size((_PIPE_WIDTH, 24)).columns
         self.put(printable(f"audit: {line}")[: columns - 1] if line else "")
         self._showing = line is not None
@@ -115,33 +136,60 @@ class _Stderr:
 _stderr = _Stderr()
 
 
-def requested(models: Sequence[str]) -> Iterator[str]:
-    """The models as the user named them; `-` stands for the lines of standard input.
+def outcomes_of(
+    models: Sequence[str], audited: Callable[[str], Report | Unaudited]
+) -> Iterator[Report | Unaudited]:
+    """Audit each model in the order given; `-` stands for the lines of standard input.
 
-    Raises UsageError at the end where there was none.
+    A model that cannot be requested has an outcome too. Raises UsageError if there is no model.
     """
-    found = 0
-    for model in models:
-        for one in filter(None, map(str.strip, sys.stdin)) if model == "-" else (model,):
-            found += 1
-            yield one
-    if not found:
+    is_empty = True
+    for name, fault in _requested(models):
+        is_empty = False
+        try:
+            outcome = _bad_request(name, fault) if fault else audited(name)
+        except UsageError as error:
+            outcome = _bad_request(name, str(error))
+        except MemoryError:
+            outcome = Unaudited(
+                requested=name, reason=Reason.TOO_LITTLE_MEMORY, detail=TOO_LITTLE_MEMORY
+            )
+        yield outcome
+    if is_empty:
         raise UsageError("standard input holds no model")
 
 
+def _bad_request(name: str, detail: str) -> Unaudited:
+    return Unaudited(requested=name, reason=Reason.BAD_REQUEST, detail=detail)
+
+
+def _requested(models: Sequence[str]) -> Iterator[tuple[str, str]]:
+    """Yield each model's name, and why it cannot be audited ("" if it can)."""
+    for model in models:
+        if model != "-":
+            yield model, ""
+            continue
+        try:
+            for line in lines_of(sys.stdin):
+                if line.fault or line.text:
+                    yield ("standard input", line.fault) if line.fault else (line.text, "")
+        except OSError as error:
+            yield "standard input", f"it cannot be read: {error.strerror or error}"
+
+
 def terminal() -> tuple[int, bool]:
-    """How many columns standard output has, and whether it shows colours."""
+    """Return the number of columns of standard output, and whether it shows colours."""
     width = max(_LEAST_WIDTH, shutil.get_terminal_size((_PIPE_WIDTH, 24)).columns)
     return width, is_terminal(sys.stdout) and not os.environ.get("NO_COLOR")
 
 
 def is_terminal(stream: TextIO) -> bool:
-    """Whether escape codes do on a stream what they should."""
+    """Return whether a stream is a terminal that obeys escape codes."""
     return stream.isatty() and os.environ.get("TERM") != "dumb"
 
 
 def only_ascii(stream: TextIO) -> bool:
-    """Whether a stream has no characters to draw bars with."""
+    """Return whether a stream cannot encode the characters that bars are drawn with."""
     try:
         "\N{FULL BLOCK}\N{MIDDLE DOT}".encode(stream.encoding or "utf-8")
     except (UnicodeEncodeError, LookupError):
@@ -154,17 +202,18 @@ def write(path: Path, content: bytes) -> None:
         file.write(content)
 
 
-def put(text: str, output: Path | None) -> None:
-    """To standard output, or into a file."""
+def put(text: str, output: Path | None = None) -> None:
+    """Write the text of a format, which has escaped it, to standard output or into a file."""
     if output is None:
         sys.stdout.write(text)
+        sys.stdout.flush()
     else:
         write(output, text.encode())
 
 
 @contextmanager
 def writing(path: Path) -> Iterator[BinaryIO]:
-    """A file that is there whole, or the end of the command."""
+    """Open a file that replaces the old one when it is complete; end the command on an error."""
     try:
         with replacing(path) as file:
             yield file
@@ -176,7 +225,7 @@ def writing(path: Path) -> Iterator[BinaryIO]:
 
 
 def exit_code(outcome: Report | Unaudited, fail_on: FailOn) -> int:
-    """What is found, of the files or of a component, comes before what could not be audited."""
+    """Return the exit code of an outcome: findings take precedence over parts not audited."""
     if isinstance(outcome, Report):
         otherwise = max((exit_code(part, FailOn.NEVER) for part in outcome.parts), default=CLEAN)
     elif outcome.reason is Reason.BAD_REQUEST:
@@ -193,7 +242,7 @@ def exit_code(outcome: Report | Unaudited, fail_on: FailOn) -> int:
 
 @contextmanager
 def guarded() -> Iterator[None]:
-    """What ends a run early ends it with one line and the right code."""
+    """End the command with one line and the right exit code if an error or a signal ends it."""
     try:
         yield
     except UsageError as error:
@@ -201,10 +250,10 @@ def guarded() -> Iterator[None]:
     except (StoreError, FixError) as error:
         fail(UNAUDITED, str(error))
     except Stopped as signal:
-        # Threads may sit in a read for seconds yet. Nothing of theirs is worth waiting for, and
-        # whatever was written stands whole; processes that were started end.
+        # Threads may wait in a read for seconds. Their results are not needed, and every file that
+        # was written is complete; processes that were started end.
         say("interrupted")
-        atexit._run_exitfuncs()  # noqa: SLF001 - nothing else runs them without the threads
+        atexit._run_exitfuncs()  # noqa: SLF001 - only this runs them without waiting for threads
         os._exit(signal.code)
     except BrokenPipeError:
         # The reader has gone (`audit ... | head`); Python would complain while flushing at exit.
@@ -212,7 +261,7 @@ def guarded() -> Iterator[None]:
         raise typer.Exit(UNAUDITED) from None
     except OSError as error:
         if error.filename is not None or error.errno not in WRITE_FAULTS:
-            raise  # it is about something else: our own fault, and no one-line matter
+            raise  # the error is not about standard output: it is a bug
         discard(sys.stdout)
         fail(UNAUDITED, f"cannot write to standard output: {error.strerror or error}")
 

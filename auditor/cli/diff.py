@@ -1,4 +1,4 @@
-"""The `audit diff` command: two checkpoints beside each other."""
+"""The `audit diff` command, which compares two checkpoints."""
 
 from typing import Annotated
 

@@ -1,11 +1,10 @@
 """The `audit explain-finding` command: what a kind or a cause means, from the package alone."""
 
-import sys
 from typing import Annotated
 
 import typer
 
-from auditor.cli.console import guarded, terminal
+from auditor.cli.console import guarded, put, terminal
 from auditor.errors import UsageError
 from auditor.formats import meanings
 from auditor.messages import meant, quoted
@@ -32,7 +31,7 @@ def explain_finding(
         width, color = terminal()
         if names:
             asked = [known[name] for name in names]
-            sys.stdout.write(meanings.render(asked, width=width, color=color))
+            put(meanings.render(asked, width=width, color=color))
         else:
             everything = [*known.values()]
-            sys.stdout.write(meanings.overview(everything, width=width, color=color))
+            put(meanings.overview(everything, width=width, color=color))

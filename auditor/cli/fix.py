@@ -1,7 +1,5 @@
 """The `audit fix` command."""
 
-import json
-import sys
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated
@@ -18,6 +16,7 @@ from auditor.cli.console import (
     exit_code,
     fail,
     guarded,
+    put,
     say,
     talk,
 )
@@ -26,6 +25,7 @@ from auditor.fixing.carrying_out import finish_interrupted, is_interrupted
 from auditor.fixing.of_folder import FolderPlan, fix_folder, plan_for_folder
 from auditor.fixing.plan import Plan
 from auditor.formats import fix_plan
+from auditor.formats.json_values import json_text
 from auditor.messages import quoted
 
 
@@ -84,12 +84,11 @@ def fix(  # noqa: PLR0913 - one parameter for each option
             fail(UNAUDITED, f"{quoted(folder)} cannot be read: {error.strerror or error}")
         plan = made.plan
         if form is PlanFormat.TERMINAL and not quiet:
-            sys.stdout.write(fix_plan.render(plan))
-            sys.stdout.flush()
+            put(fix_plan.render(plan))
         todo = _is_to_do(made, apply=apply)
         kept = fix_folder(made, in_place=in_place, say=tell) if todo else None
         if form is PlanFormat.JSON and not quiet:
-            sys.stdout.write(f"{json.dumps(fix_plan.plan_as_json(plan, kept), indent=2)}\n")
+            put(json_text(fix_plan.plan_as_json(plan, kept), indent=2) + "\n")
         elif kept is not None:
             tell(f"done; the old files are kept: {', '.join(map(quoted, kept)) or 'none'}")
     raise typer.Exit(_code(plan, made.refused, applied=kept is not None))

@@ -1,13 +1,14 @@
 """The `audit memory` command: what a model takes loaded, with its cache, and in training."""
 
-import sys
 from enum import StrEnum
+from functools import partial
 from typing import Annotated
 
 import typer
 
 from auditor.audit.pipeline import audit
 from auditor.cli.console import (
+    CLEAN,
     FailOn,
     QuietOption,
     SourceChoice,
@@ -15,17 +16,17 @@ from auditor.cli.console import (
     TokenOption,
     exit_code,
     guarded,
-    requested,
+    outcomes_of,
+    put,
     say,
     talk,
     terminal,
 )
-from auditor.errors import Reason, UsageError
+from auditor.errors import UsageError
 from auditor.formats import memory as shown
 from auditor.formats.memory import COMMON_DTYPES
-from auditor.formats.text import printable
 from auditor.messages import meant, quoted
-from auditor.report import Report, Unaudited
+from auditor.report import Unaudited
 from auditor.tensors import DTYPE_BITS, FOUR_BIT, SPELT_DTYPES, dtype_as_stored
 
 
@@ -83,24 +84,24 @@ def memory(  # noqa: PLR0913 - one parameter for each option
     with guarded():
         chosen = tuple(_dtype("--dtype", spelt) for spelt in dtypes or ())
         cache = None if cache_dtype is None else _dtype("--cache-dtype", cache_dtype)
-        tell = talk(quiet=quiet)
-        outcomes: list[Report | Unaudited] = []
-        for model in requested(models):
-            try:
-                found = audit(
-                    model, target=target, source=source.value, token=token, depth=0, say=tell
-                )
-            except UsageError as error:
-                found = Unaudited(requested=model, reason=Reason.BAD_REQUEST, detail=str(error))
-            outcomes.append(found)
+        audited = partial(
+            audit,
+            target=target,
+            source=source.value,
+            token=token,
+            depth=0,
+            say=talk(quiet=quiet),
+        )
         dtypes_shown = tuple(dict.fromkeys(chosen)) or COMMON_DTYPES
         width, color = terminal()
-        for outcome in outcomes:
+        code = CLEAN
+        for outcome in outcomes_of(models, audited):
+            code = max(code, exit_code(outcome, FailOn.NEVER))
             if form is MemoryFormat.JSON:
                 text = shown.as_json(
                     outcome, dtypes=dtypes_shown, context=context, batch=batch, cache_dtype=cache
                 )
-                sys.stdout.write(text)
+                put(text)
             elif outcome.observed or outcome.expected:
                 text = shown.render(
                     outcome,
@@ -111,10 +112,10 @@ def memory(  # noqa: PLR0913 - one parameter for each option
                     width=width,
                     color=color,
                 )
-                sys.stdout.write(text)
+                put(text)
             if isinstance(outcome, Unaudited):
-                say(f"{printable(outcome.requested)}: {outcome.reason}: {outcome.detail}")
-    raise typer.Exit(max(exit_code(outcome, FailOn.NEVER) for outcome in outcomes))
+                say(f"{outcome.requested}: {outcome.reason}: {outcome.detail}")
+    raise typer.Exit(code)
 
 
 def _dtype(option: str, spelt: str) -> str:

@@ -1,4 +1,4 @@
-"""Reports on standard output, or in files, in the format that was asked for."""
+"""Reports on standard output or in files, in the requested format."""
 
 import sys
 from collections.abc import Mapping, Sequence
@@ -10,11 +10,10 @@ import typer
 from msgspec import Struct
 
 from auditor.audit.guard import outcome_of
-from auditor.cli.console import only_ascii, say, terminal, write, writing
+from auditor.cli.console import only_ascii, put, say, terminal, write, writing
 from auditor.errors import Reason, UsageError
 from auditor.formats import View
 from auditor.formats.registry import FORMATS, TERMINAL, by_ending
-from auditor.formats.text import printable
 from auditor.messages import quoted
 from auditor.report import Report, Unaudited
 from auditor.tensors import Depth
@@ -22,43 +21,43 @@ from auditor.tensors import Depth
 _TABLE_DEPTH = 2
 CSV = "csv"
 _TENSORS_CSV = "tensors.csv"
-_DEEPER = 2  # so that the layers of a module can be told: `encoder` has `encoder.layer.0`
+_DEEPER = 2  # so that the layers of a module are counted: `encoder` has `encoder.layer.0`
 
 
 class Shown(Struct, frozen=True, kw_only=True):
-    """How much of a report was asked for."""
+    """The amount of a report that the user requested."""
 
-    depth: int | None = None  # of the module rows; None: as the format has it
+    depth: int | None = None  # of the module rows; None: the default of the format
     verbose: bool = False
-    tensors: bool = False  # each of them
+    tensors: bool = False  # whether each tensor is listed
 
 
 def known_format(form: str | None) -> str | None:
-    """The name as it is; raises typer.BadParameter if no format has it."""
+    """Return the name; raise typer.BadParameter if no format has it."""
     if form is None or form in FORMATS:
         return form
     raise typer.BadParameter(f"{quoted(form)} is not one of {', '.join(map(quoted, FORMATS))}.")
 
 
 def meanings() -> str:
-    """What each format is, for the help text."""
+    """Describe each format, for the help text."""
     return "; ".join(f"{name}: {form.meaning}" for name, form in FORMATS.items()) + "."
 
 
 def chosen_format(form: str | None, output: Path | None) -> str:
-    """The format by its name, else by the ending of the file, else the terminal's."""
+    """Return the format by its name, else by the ending of the file, else the terminal's."""
     if form is not None:
         return form
     if output is None:
         return TERMINAL
-    if found := by_ending(output.suffix):
-        return found
+    if form_of_file := by_ending(output.suffix):
+        return form_of_file
     endings = ", ".join(ending for each in FORMATS.values() for ending in each.endings)
     raise UsageError(f"-o {quoted(str(output))}: say --format, or end the name in {endings}")
 
 
 def counted_depth(form: str, depth: int | None) -> int | Depth | None:
-    """How deep modules are counted: the terminal counts layers below those that it shows."""
+    """Return the depth to which modules are counted: the terminal counts deeper than it shows."""
     if form != TERMINAL:
         return depth
     shown = _TABLE_DEPTH if depth is None else depth
@@ -66,15 +65,15 @@ def counted_depth(form: str, depth: int | None) -> int | Depth | None:
 
 
 def require_format_of_tensors(form: str) -> None:
-    """UsageError where a format has no table of tensors."""
+    """Raise UsageError if a format has no table of tensors."""
     if form not in {TERMINAL, CSV}:
-        raise UsageError(f"--tensors: of tensors there are tables for {TERMINAL} and {CSV} alone")
+        raise UsageError(f"--tensors: only {TERMINAL} and {CSV} have a table of tensors")
 
 
 def print_outcome(
     outcome: Report | Unaudited, form: str, shown: Shown, *, quiet: bool
 ) -> Report | Unaudited:
-    """A report to stdout, or one line to stderr if there is no report; what was printed."""
+    """Print a report to stdout, or a line to stderr if there is none; return what was printed."""
     said = (outcome.observed, outcome.expected, outcome.findings)
     known, told = isinstance(outcome, Report) or any(said), False
     if not quiet and (known or form != TERMINAL):
@@ -83,19 +82,19 @@ def print_outcome(
             lambda detail: _crashed_text(outcome, detail, form, shown),
         )
         if not (shown.tensors and form == CSV):
-            sys.stdout.write(text)
+            put(text)
         if shown.tensors:
             outcome = _print_tensors(outcome, form)
         sys.stdout.flush()
         told = form == TERMINAL and bool(text)  # in the verdict
     if isinstance(outcome, Unaudited) and not told:
-        say(f"{printable(outcome.requested)}: {outcome.reason}: {printable(outcome.detail)}")
+        say(f"{outcome.requested}: {outcome.reason}: {outcome.detail}")
     return outcome
 
 
 def _print_tensors(outcome: Report | Unaudited, form: str) -> Report | Unaudited:
-    """Line by line, for there may be a hundred thousand."""
-    from auditor.formats import tensor_table  # noqa: PLC0415 - where it is asked for
+    """Print the tensors line by line, because a model may have a hundred thousand."""
+    from auditor.formats import tensor_table  # noqa: PLC0415 - only for --tensors
 
     def work() -> Report | Unaudited:
         if form == CSV:
@@ -124,7 +123,7 @@ def _crashed_text(
 
 
 def _crashed(outcome: Report | Unaudited, detail: str) -> Unaudited:
-    """In the place of an outcome that cannot be shown."""
+    """Return the outcome that replaces one that cannot be shown."""
     return Unaudited(
         requested=outcome.requested,
         model=outcome.model,
@@ -154,7 +153,7 @@ def rendered(
 def write_reports(
     outcomes: Sequence[Report | Unaudited], form: str, output: Path, shown: Shown
 ) -> Sequence[Report | Unaudited]:
-    """The reports in files; what was written, where one of them could not be rendered."""
+    """Write the reports into files; return the outcomes, with crashes for those not rendered."""
     if form == CSV:
         outcomes = _write_tensors(outcomes, output / _TENSORS_CSV)
     outcomes, texts = outcome_of(
@@ -169,8 +168,8 @@ def write_reports(
 def _write_tensors(
     outcomes: Sequence[Report | Unaudited], path: Path
 ) -> Sequence[Report | Unaudited]:
-    """tensors.csv, line by line; what was written, as above."""
-    from auditor.formats import tensor_table  # noqa: PLC0415 - as above
+    """Write tensors.csv line by line; return the outcomes, as `write_reports` does."""
+    from auditor.formats import tensor_table  # noqa: PLC0415 - only for CSV
 
     columns = tensor_table.columns_of(outcomes)
 
@@ -192,7 +191,7 @@ def _without_crashes(
     for outcome in outcomes:
         found = outcome_of(partial(_if_rendered, outcome, form, shown), partial(_crashed, outcome))
         if found is not outcome and isinstance(found, Unaudited):
-            say(f"{printable(found.requested)}: {found.reason}: {found.detail}")
+            say(f"{found.requested}: {found.reason}: {found.detail}")
         sound.append(found)
     return sound, rendered(sound, form, shown)
 

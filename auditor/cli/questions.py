@@ -1,6 +1,5 @@
 """The commands that say what a config implies, and what is known."""
 
-import sys
 from collections.abc import Callable, Mapping
 from typing import Annotated, Any, NamedTuple
 
@@ -31,7 +30,6 @@ from auditor.cli.printing import Shown, print_outcome
 from auditor.downloader.bundled import PAPERS
 from auditor.errors import SourceError, UsageError
 from auditor.formats.registry import TERMINAL
-from auditor.formats.text import printable
 from auditor.messages import quoted
 from auditor.reconciler.findings import BadConfig
 from auditor.report import Unaudited
@@ -106,7 +104,7 @@ def explain(  # noqa: PLR0913 - one parameter for each option
             raise typer.Exit(exit_code(outcome, FailOn.WARNING))
         for finding in outcome.findings:
             if isinstance(finding, BadConfig):
-                tell(f"{finding.kind}: {printable(finding.reason)}")
+                tell(f"{finding.kind}: {finding.reason}")
         from auditor.formats import explanation  # noqa: PLC0415 - for this alone
 
         width, color = terminal()
@@ -156,10 +154,10 @@ def _tables(  # noqa: PLR0913, PLR0917 - what was asked for, and of what
         )
         expectation, config = implied_by(found, target, checked=True, arguments=arguments)
     except SourceError as error:
-        fail(UNAUDITED, f"{printable(model)}: {error.reason}: {error}")
+        fail(UNAUDITED, f"{model}: {error.reason}: {error}")
     require_taken(arguments, expectation.target)
     for fault in config_faults(expectation):
-        say(f"{BadConfig.kind}: {printable(fault)}")
+        say(f"{BadConfig.kind}: {fault}")
     subject = subject_of(found.model, expectation, config)
     tables = []
     if wanted.tensors or not wanted.any:
@@ -190,4 +188,4 @@ def architectures(
             if markdown
             else architectures.render(types, PAPERS, width, color=color)
         )
-        sys.stdout.write(text)
+        put(text)

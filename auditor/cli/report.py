@@ -9,7 +9,6 @@ import typer
 
 from auditor.cli.console import UNAUDITED, FailOn, say
 from auditor.cli.sweep import sweep_exit_code
-from auditor.formats.text import printable
 from auditor.messages import quoted
 
 _MOST_NEWS = 10  # lines of what is new
@@ -84,7 +83,7 @@ def report(  # noqa: PLR0913 - one parameter for each option
 def _said(folder: Path, summary: Mapping[str, Any]) -> Iterator[str]:
     """What the baseline has to say, what is new, and the night in one line."""
     for note in (summary["baseline"] or {}).get("notes", ()):
-        yield f"baseline: {printable(note)}"
+        yield f"baseline: {note}"
     news = summary["news"]
     for item in news["listed"][:_MOST_NEWS]:
         inside = f" ({item['component']})" if item["component"] else ""

@@ -1,17 +1,19 @@
-"""How a signal ends a run: the first one at once and in order, whatever is waited for."""
+"""The end of a run by a signal: the first signal ends it at once and in order."""
 
 import os
 import signal
 import time
 from types import FrameType
 
-# What a terminal, a service manager and a hang-up send.
-_ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
-_INSISTS = 1.0  # seconds after which a second Ctrl-C is a person's, and not the first one's echo
+# Sent by a terminal, by a service manager and at a hang-up. Windows has no SIGHUP.
+_ENDING = tuple(
+    getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGHUP") if hasattr(signal, name)
+)
+_INSISTS = 1.0  # seconds; an earlier second Ctrl-C may be an echo of the first one
 
 
 class Stopped(BaseException):
-    """A signal has asked the program to end; not an error to be handled."""
+    """A signal that ends the program; it is not an error to handle."""
 
     def __init__(self, number: int) -> None:
         super().__init__(number)
@@ -24,7 +26,7 @@ class Stopped(BaseException):
 
 
 def heed() -> None:
-    """Have the signals that end a program raise Stopped, once; those that are ignored stay so."""
+    """Make the first ending signal raise Stopped; signals that are ignored stay ignored."""
     for number in _ENDING:
         if signal.getsignal(number) is not signal.SIG_IGN:  # nohup, or a job in the background
             signal.signal(number, _stop)

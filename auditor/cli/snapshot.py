@@ -22,7 +22,6 @@ from auditor.cli.console import (
 )
 from auditor.downloader.fetching import fetch
 from auditor.errors import Reason, SourceError, UsageError
-from auditor.formats.text import printable
 from auditor.messages import quoted
 
 
@@ -52,7 +51,7 @@ def snapshot(
             found = fetch(model, source=source.value, token=token, say=tell, choose=with_companions)
             content = _recorded(found, output.name)
         except SourceError as error:
-            fail(UNAUDITED, f"{printable(model)}: {error.reason}: {error}")
+            fail(UNAUDITED, f"{model}: {error.reason}: {error}")
         write(output, content)
         tell(f"wrote {quoted(str(output))}, {len(content):,} bytes")
 

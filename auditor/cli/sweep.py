@@ -20,12 +20,14 @@ from auditor.cli.console import (
     TokenOption,
     is_terminal,
     keep_quiet,
+    put,
     say,
 )
 from auditor.cli.signals import Stopped
 from auditor.downloader.fetching import reading_variables
 from auditor.errors import SourceError, UsageError
 from auditor.messages import quoted
+from auditor.streams import lines_of
 
 if TYPE_CHECKING:
     from auditor.sweep.progress import Progress
@@ -165,7 +167,7 @@ def sweep(  # noqa: PLR0913 - one parameter for each option
     )
     tell = keep_quiet if quiet else say
     if plan:
-        sys.stdout.write(_planned(settings, token, _progress(tell, quiet)))
+        put(_planned(settings, token, _progress(tell, quiet)))
         raise typer.Exit(CLEAN)
     try:
         swept = runner.sweep(
@@ -242,9 +244,7 @@ def _settings(source: str | None, asked: dict[str, Any]) -> "SweepSettings":
         return settings.read_sweep_settings(Path(source))
     ids: tuple[str, ...] = ()
     if source == "-":
-        ids = settings.ids_of(sys.stdin)
-        if not ids:
-            raise UsageError("standard input holds no model")
+        ids = settings.ids_of(lines_of(sys.stdin), "standard input")
     elif source:
         ids = settings.ids_in(Path(source))
     found = settings.selection_of(settings.AskedModels(**asked), ids)

@@ -22,7 +22,9 @@ _SPACE = re.compile(rb"[ \t\r\n]*+")
 _KEY = re.compile(rb"(" + _STRING + rb")[ \t\r\n]*+:[ \t\r\n]*+", re.DOTALL)
 _TEXT = re.compile(_STRING, re.DOTALL)
 _PLAIN = re.compile(rb"[^,\]}\s\"\[{]++")
-_STEP = re.compile(_STRING + rb"|[\[\]{}]", re.DOTALL)
+# A quote alone is the start of a string that does not end, or has too many escapes. Nothing after
+# it is searched: each quote in it would be taken for the start of another string.
+_STEP = re.compile(_STRING + rb"|[\[\]{}\"]", re.DOTALL)
 _NEXT = re.compile(rb"[ \t\r\n]*+,[ \t\r\n]*+")
 _ENTRY = rb"(" + _STRING + rb")[ \t\r\n]*+:[ \t\r\n]*+(-?\d++)[ \t\r\n]*+(?:,|(?=\}))[ \t\r\n]*+"
 _ONE_ENTRY = re.compile(_ENTRY, re.DOTALL)
@@ -116,6 +118,8 @@ def skip(data: bytes, at: int) -> int:
                 depth += 1
             case 0x7D | 0x5D:
                 depth -= 1
+            case 0x22 if step.end() == step.start() + 1:
+                raise _fault(data, step.start(), "a string")
         if depth > MAX_DEPTH:
             raise ScanError(f"is nested deeper than {MAX_DEPTH} levels")
         if not depth:

@@ -1,4 +1,4 @@
-"""Bounded JSON: the bytes of a config or an index -> an object, or an error that says where."""
+"""Bounded JSON: from the bytes of a config or an index to an object, or an error with a place."""
 
 import json
 import re
@@ -38,17 +38,17 @@ _CONFLICT = re.compile(r"^<{7}(?: |$)", re.MULTILINE)
 
 
 class Loaded(NamedTuple):
-    """A JSON object, and the keys that one of its objects holds twice (the last value stands)."""
+    """A JSON object, and the keys that an object in it repeats (the last value counts)."""
 
     value: dict[str, object]
     repeated: tuple[str, ...]  # sorted
 
 
 def parse_object(content: bytes, what: str) -> dict[str, object]:
-    """The JSON object that `content` is; `what` names the file in the error.
+    """Parse a JSON object; `what` names the file in the error.
 
-    NaN and Infinity pass, as they do in transformers: state space models have
-    `"time_step_limit": [0.0, Infinity]`. A byte order mark does not: transformers opens its files
+    NaN and Infinity are accepted, as in transformers: state space models have
+    `"time_step_limit": [0.0, Infinity]`. A byte order mark is refused: transformers opens its files
     as utf-8, and json.loads then refuses the mark.
     """
     return load_object(content, what).value
@@ -57,7 +57,7 @@ def parse_object(content: bytes, what: str) -> dict[str, object]:
 def load_object(
     content: bytes, what: str, *, size: int = MAX_TEXT, values: int = MAX_TEXT_VALUES
 ) -> Loaded:
-    """As `parse_object`, and which keys were written twice; of `size` bytes at the most."""
+    """Parse a JSON object of at most `size` bytes, with its repeated keys."""
     subject = named(what)
     text = _decoded(content, subject, size)
     if fault := bounds_fault(content, MAX_DEPTH, values):
@@ -88,7 +88,7 @@ def load_object(
 
 
 def with_floats(value: object) -> object:
-    """The value, and each object in it that stands for a float as that float."""
+    """Return the value with each object that means a float replaced by the float."""
     match value:
         case {"__float__": str(name), **others} if not others and name in _FLOATS:
             return _FLOATS[name]
@@ -101,7 +101,7 @@ def with_floats(value: object) -> object:
 
 
 def lfs_pointer_size(prefix: bytes) -> int | None:
-    """The size of the file that a Git LFS pointer stands for; None: this is not a pointer."""
+    """Return the size of the file of a Git LFS pointer; None if the bytes are not a pointer."""
     if not prefix.startswith(_POINTER):
         return None
     size = _POINTER_SIZE.search(prefix, 0, 1024)  # the specification's limit for a pointer
@@ -109,7 +109,7 @@ def lfs_pointer_size(prefix: bytes) -> int | None:
 
 
 def lfs_fault(subject: str, prefix: bytes) -> str | None:
-    """The sentence for a Git LFS pointer where a file should be; None: it is not a pointer."""
+    """Return the sentence for a Git LFS pointer instead of a file; None if it is not one."""
     size = lfs_pointer_size(prefix)
     if size is None:
         return None
@@ -120,7 +120,7 @@ def lfs_fault(subject: str, prefix: bytes) -> str | None:
 
 
 def _decoded(content: bytes, subject: str, most: int) -> str:
-    """UTF-8 text that may be JSON: not empty, no Git LFS pointer, no byte order mark."""
+    """Decode UTF-8 text that may be JSON: not empty, no Git LFS pointer, no byte order mark."""
     if len(content) > most:
         raise CheckpointError(
             f"{subject} has {len(content):,} bytes; {most:,} are the most that are read"
@@ -172,7 +172,7 @@ def syntax_fault(subject: str, error: json.JSONDecodeError) -> str:
 
 
 def bounds_fault(content: bytes, depth: int, most: int = MAX_VALUES) -> str | None:
-    """What makes a JSON text too deep or too large to read; None: nothing. The verb comes first."""
+    """Return why a JSON text is too deep or too large, starting with a verb, else None."""
     marks = _marks(content)
     brackets = marks.translate(_STEPS, b",")
     values = len(marks) - len(brackets) // 2  # each comma, and each pair of brackets
@@ -186,7 +186,7 @@ def bounds_fault(content: bytes, depth: int, most: int = MAX_VALUES) -> str | No
 
 
 def escape_fault(value: object) -> str | None:
-    """What makes a string unfit to be written anywhere; None: nothing. The verb comes first.
+    """Return why a string cannot be written, starting with a verb, else None.
 
     json.loads lets half a surrogate pair through; UTF-8 and Rust have no such strings.
     """

@@ -28,7 +28,7 @@ from auditor.tensors import Span, StoredTensor
 
 
 class GgmlType(NamedTuple):
-    """One way of storing a row of numbers, block by block."""
+    """One way to store a row of numbers, block by block."""
 
     name: str  # "F32", "Q4_K"
     block: int  # numbers in a block; a row is a whole number of blocks
@@ -115,7 +115,7 @@ _MOST_PAIRS = 10_000
 
 
 class GgufHeader(Table, frozen=True, kw_only=True):
-    """What one GGUF file declares. Its tensors are of ggml's dtypes, shaped as PyTorch has them."""
+    """The declarations of one GGUF file; its tensors have ggml's dtypes and PyTorch's shapes."""
 
     version: int
     big_endian: bool
@@ -125,17 +125,17 @@ class GgufHeader(Table, frozen=True, kw_only=True):
     data_length: int  # bytes up to the end of the last tensor, without the padding after it
 
     def text(self, key: str) -> str | None:
-        """A string of the metadata; None: the key is absent, or its value is not a string."""
+        """Return a string of the metadata; None if the key is absent or not a string."""
         value = self.metadata.get(key)
         return value if isinstance(value, str) else None
 
     def integer(self, key: str) -> int | None:
-        """An integer of the metadata; None: the key is absent, or its value is not an integer."""
+        """Return an integer of the metadata; None if the key is absent or not an integer."""
         value = self.metadata.get(key)
         return value if type(value) is int else None
 
     def length(self, key: str) -> int | None:
-        """How many items an array of the metadata has; None: it has no such array."""
+        """Return the number of items in an array of the metadata; None without such an array."""
         value = self.metadata.get(key)
         if isinstance(value, Skipped):
             return value.length
@@ -143,7 +143,7 @@ class GgufHeader(Table, frozen=True, kw_only=True):
 
 
 class _Entry(NamedTuple):
-    """One line of the table of tensors, as it stands."""
+    """One entry of the table of tensors, as stored."""
 
     name: str
     shape: tuple[int, ...]  # the slowest first
@@ -156,7 +156,7 @@ class _Entry(NamedTuple):
 
 
 def parse(file: str, sparse: PartialFile) -> GgufHeader:
-    """The header that a file begins with; NeedsBytes where more of it is needed."""
+    """Parse the header at the start of a file; raise NeedsBytes if more bytes are needed."""
     try:
         return _parse(file, sparse)
     except CheckpointError as error:
@@ -191,7 +191,7 @@ def _parse(file: str, sparse: PartialFile) -> GgufHeader:
 
 
 def _begin(cursor: Cursor) -> int:
-    """The version; the byte order follows from which of its halves is zero."""
+    """Read the version; the half of it that is zero shows the byte order."""
     if not cursor.size:
         raise CheckpointError("is empty: 0 bytes")
     prefix = cursor.peek(min(cursor.size, 1024))
@@ -300,7 +300,7 @@ def _type(number: int, tensor: str) -> GgmlType:
 
 
 def _contiguous(entries: list[_Entry], alignment: int) -> int:
-    """The end of the last tensor. Each begins where the one before it ends, aligned."""
+    """Check that each tensor starts at the aligned end of the last one; return the last end."""
     due = end = 0
     before = "the data begins at 0"
     for entry in entries:
@@ -318,7 +318,7 @@ def _contiguous(entries: list[_Entry], alignment: int) -> int:
 def _sizes(
     size: int, start: int, length: int, entries: list[_Entry], alignment: int
 ) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """What is wrong with the file's size, and what is strange about it."""
+    """Return the faults and the oddities of the file's size."""
     needed = start + length if entries else 0
     sum_ = f"{start:,} + {length:,} = {start + length:,} bytes (header, data)"
     if size < needed:
@@ -335,7 +335,7 @@ def _sizes(
 
 
 def _oddities(cursor: Cursor, entries: list[_Entry]) -> Iterator[str]:
-    """What keeps programs from reading the file, though the file is not at fault."""
+    """Yield what keeps programs from reading the file although it is sound."""
     if cursor.big_endian:
         yield "is big-endian; most programs read little-endian alone"
     long = [entry.name for entry in entries if len(entry.name.encode()) > _LONGEST_NAME]

@@ -1,4 +1,4 @@
-"""Reads the values of a GGUF header one after another; NeedsBytes names what is missing."""
+"""The reader of the values of a GGUF header, one by one; NeedsBytes names missing bytes."""
 
 import struct
 from collections.abc import Mapping
@@ -12,7 +12,7 @@ from auditor.tensors import Span
 
 
 class Skipped(NamedTuple):
-    """A value too long to be kept: counting tensors does not need the tokens."""
+    """A value that is too long to keep, such as the tokens of a vocabulary."""
 
     kind: str  # of its items: "string", "f32"; of a string: "byte"
     length: int
@@ -65,7 +65,7 @@ NAMES = {**{number: name for number, (name, *_) in _SCALARS.items()}, 8: "string
 
 
 class Cursor:
-    """A place in a file, from its start on. Whatever passes the end raises CheckpointError."""
+    """A position in a file; to read past its end raises CheckpointError."""
 
     def __init__(self, sparse: PartialFile) -> None:
         self.big_endian = False
@@ -80,11 +80,11 @@ class Cursor:
 
     @property
     def place(self) -> int:
-        """How far into the file."""
+        """The position in the file, in bytes."""
         return self._base + self._at
 
     def peek(self, count: int) -> bytes:
-        """The next bytes, which come again."""
+        """Return the next bytes without moving on."""
         self._fill(count, "it")
         return self._window[self._at : self._at + count]
 
@@ -94,7 +94,7 @@ class Cursor:
         return self._window[self._at - count : self._at]
 
     def skip(self, count: int, what: str) -> None:
-        """Skip bytes without a look; they need not have been fetched."""
+        """Skip bytes unread; they need not have been fetched."""
         self._room(count, what)
         self._at += count
         if self._at > len(self._window):
@@ -107,7 +107,7 @@ class Cursor:
         return int.from_bytes(self.take(8, what), self._order)
 
     def name(self, what: str) -> str:
-        """A string that has to be text: a key, or a tensor's name."""
+        """Read a string that has to be text: a key, or a tensor's name."""
         length = self.u64(what)
         if length > _LONGEST_KEY:
             self._room(length, what)
@@ -120,7 +120,7 @@ class Cursor:
             raise CheckpointError(f"has {shown} for {what}, which is not UTF-8") from None
 
     def value(self, kind: int, key: str, depth: int = 0) -> Value:
-        """The value of a key; what is longer than anybody reads is stepped over."""
+        """Read the value of a key, or skip it if it is too long to keep."""
         if kind == _STRING:
             return self._string(key)
         if kind == _ARRAY:
@@ -173,9 +173,9 @@ class Cursor:
         return tuple(map(bool, values)) if kind == _BOOL else values
 
     def _skip_strings(self, count: int, key: str) -> None:
-        """Step over the strings of a vocabulary, as far as the window goes without a call each.
+        """Skip the strings of a vocabulary, within the window without a call for each.
 
-        Lengths of a tenth of a million strings take 15 ms so, and 70 ms by `u64` and `skip`.
+        The lengths of 100,000 strings take 15 ms so, and 70 ms with `u64` and `skip`.
         """
         unpack = struct.Struct(">Q" if self.big_endian else "<Q").unpack_from
         while count:
@@ -197,7 +197,7 @@ class Cursor:
             )
 
     def _fill(self, count: int, what: str) -> None:
-        """Have that many bytes from here on in the window."""
+        """Fill the window with this many bytes from the position on."""
         if self._at + count <= len(self._window):
             return
         self._room(count, what)

@@ -1,4 +1,4 @@
-"""The index of a sharded checkpoint: which file holds which tensor, and what it says of sizes."""
+"""The index of a sharded checkpoint: the file of each tensor, and the stated sizes."""
 
 import re
 from collections.abc import Iterator, Mapping
@@ -39,7 +39,7 @@ class _PlainIndex(Struct, forbid_unknown_fields=True):
 
 
 class Index(Struct, frozen=True, kw_only=True, dict=True):
-    """What an index says. None of it is checked against the files."""
+    """The contents of an index, not compared with the files."""
 
     file: str  # path inside the repo, "/" between folders
     weight_map: Mapping[str, str]  # tensor -> shard; read-only
@@ -55,10 +55,10 @@ class Index(Struct, frozen=True, kw_only=True, dict=True):
 
 
 def parse_index(file: str, content: bytes) -> Index:
-    """The index that `content` is. Of a name that is written twice, the last shard stands.
+    """Parse an index; for a repeated name, the last shard counts, as in transformers.
 
-    That is what transformers would load; `faults` says so, as it does of impossible totals. An
-    error is what leaves no weight_map, or one that points out of the index's own folder.
+    `faults` reports repeated names and impossible totals. An index without a usable weight_map, or
+    with one that leaves the index's folder, is an error.
     """
     found = _plainly_written(file, content)
     index, repeated = found or load_object(content, file, values=_MAX_VALUES)
@@ -79,10 +79,10 @@ def parse_index(file: str, content: bytes) -> Index:
 
 
 def _plainly_written(file: str, content: bytes) -> Loaded | None:
-    """An index as writers write it, in a quarter of the time; None: `load_object` has to read it.
+    """Parse an index in the usual form, in a quarter of the time; None for `load_object`.
 
-    Where nothing is escaped a name and its file have four quotes: if there are more, some key was
-    written twice. They bound how many names there can be, too.
+    Without escapes a name and its file have four quotes; with more quotes, a key is repeated. The
+    quotes also bound the number of names.
     """
     quotes = content.count(b'"')
     if b"\\" in content or len(content) > MAX_INDEX or quotes > _MOST_QUOTES:
@@ -99,9 +99,9 @@ def _plainly_written(file: str, content: bytes) -> Loaded | None:
 
 
 def shard_fault(shard: str) -> str | None:
-    """Why a name cannot be that of a file in or below the index's folder; None: it can.
+    """Return why a name cannot be a file in or below the index's folder, else None.
 
-    The name becomes part of a path and of a URL, and it comes from a stranger.
+    The name becomes part of a path and of a URL, and it is untrusted.
     """
     parts = shard.split("/")
     longest = max(len(part.encode(errors="surrogatepass")) for part in parts)
@@ -120,7 +120,7 @@ def shard_fault(shard: str) -> str | None:
 
 
 def _weight_map(subject: str, index: dict[str, object]) -> dict[str, str]:
-    """The files as they are written."""
+    """Return the files as written."""
     if "weight_map" not in index:
         keys = ", ".join(quoted(key) for key in list(index)[:_SHOWN]) or "no key at all"
         raise CheckpointError(f"{subject} has no weight_map, so it is not an index; it has {keys}")
@@ -144,7 +144,7 @@ def _weight_map(subject: str, index: dict[str, object]) -> dict[str, str]:
 
 
 def _paths(subject: str, weight_map: Mapping[str, str]) -> dict[str, str]:
-    """Where each file is, in or below the index's folder: `./a` is `a`."""
+    """Map each file to its path in or below the index's folder: `./a` is `a`."""
     written = sorted(set(weight_map.values()))
     if len(written) > MAX_SHARDS:
         raise CheckpointError(
@@ -158,9 +158,9 @@ def _paths(subject: str, weight_map: Mapping[str, str]) -> dict[str, str]:
 
 
 def _hub_fault(subject: str, paths: Mapping[str, str]) -> str | None:
-    """Why the Hub has no such files: transformers asks for them by the names that are written.
+    """Return why transformers cannot find the files on the Hub, where it uses the written names.
 
-    A single file it finds there, too.
+    It finds a single file there too.
     """
     shard = next((shard for shard, path in paths.items() if shard != path), None)
     if shard is None or len(paths) == 1:
@@ -170,7 +170,7 @@ def _hub_fault(subject: str, paths: Mapping[str, str]) -> str | None:
 
 
 def _count(value: object) -> int | float | None:
-    """The value, if it is a possible number of bytes or parameters; a float will do, too."""
+    """Return a value that is a possible number of bytes or parameters, also as a float."""
     if isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value <= _I64_MAX:
         return value
     return None

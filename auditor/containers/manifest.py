@@ -1,4 +1,4 @@
-"""The file that says which models a repository holds, a folder each, and of which classes."""
+"""The manifest of a repository of several models: a folder and a class for each."""
 
 from collections.abc import Iterator, Mapping
 from typing import NamedTuple
@@ -45,7 +45,7 @@ class ManifestEntry(NamedTuple):
 
 
 class Manifest(NamedTuple):
-    """What a manifest says. None of it is checked against the files."""
+    """The contents of a manifest, not compared with the files."""
 
     file: str
     target: str | None  # the class of the whole
@@ -53,7 +53,7 @@ class Manifest(NamedTuple):
 
 
 def parse_manifest(file: str, content: bytes) -> Manifest:
-    """The manifest that `content` is; CheckpointError where a folder of it can be no folder."""
+    """Parse a manifest; raise CheckpointError for an impossible folder."""
     parse = _modules if file == MODULES else _pipeline
     manifest = parse(file, content)
     if len(manifest.entries) > MAX_COMPONENTS:
@@ -114,7 +114,7 @@ def _modules(file: str, content: bytes) -> Manifest:
 
 
 def _weighs(entry: ManifestEntry) -> bool:
-    """Whether a module has weights, as far as its class is known."""
+    """Whether a module has weights, by its class."""
     return entry.library != SENTENCE or entry.kind in LEARNING
 
 

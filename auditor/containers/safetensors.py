@@ -1,9 +1,8 @@
 """The header of a safetensors file: eight bytes of length, then JSON. Its data is never read.
 
-A file is accepted exactly when the `safetensors` library (0.8) accepts it, oddities included:
-white space before the `{`, a tensor written as a list, a name written twice (the last one
-stands). The bounds that the library does not have are `jsons.MAX_VALUES` and
-`tensors.MAX_CHARACTERS`.
+A file is accepted exactly if the `safetensors` library (0.8) accepts it, with all oddities: white
+space before the `{`, a tensor written as a list, a repeated name (the last one counts). The library
+does not have the bounds `bounded_json.MAX_VALUES` and `tensors.MAX_CHARACTERS`.
 """
 
 import re
@@ -57,7 +56,7 @@ class _Entry(Struct, forbid_unknown_fields=True, gc=False):
 
 
 class Header(Struct, frozen=True, kw_only=True):
-    """What one safetensors file declares. Its tensors cover the data section without a gap."""
+    """The declarations of one safetensors file; its tensors cover the data without a gap."""
 
     file: str  # path inside the repo, "/" between folders
     metadata: tuple[tuple[str, str], ...]  # sorted by key
@@ -73,10 +72,10 @@ class _Parsed(NamedTuple):
 
 
 def header_span(file: str, prefix: bytes, size: int | None) -> Span:
-    """The bytes of the JSON header, as the first bytes of the file and its size allow.
+    """Return the span of the JSON header, from the first bytes of the file and its size.
 
-    Needs the first eight bytes; if more bytes are given, they must look like a header. So a file of
-    another format is refused before anything is fetched or allocated for it.
+    The first eight bytes are needed; further bytes must look like a header. So a file of another
+    format is refused before anything is fetched or allocated for it.
     """
     if fault := lfs_fault(named(file), prefix):
         raise CheckpointError(fault)
@@ -97,7 +96,7 @@ def header_span(file: str, prefix: bytes, size: int | None) -> Span:
 
 
 def parse_header(file: str, prefix: bytes) -> Header:
-    """The header that a file begins with; `prefix` may go on into the data."""
+    """Parse the header at the start of a file; `prefix` may extend into the data."""
     span = header_span(file, prefix, None)
     if len(prefix) < span.stop:
         raise CheckpointError(f"{named(file)} {_length_fault(span.length, len(prefix))}")
@@ -120,7 +119,7 @@ def parse_header(file: str, prefix: bytes) -> Header:
 
 
 def size_fault(header: Header, size: int | None) -> str | None:
-    """Why the file cannot have the `size` it has; None: it can, or the size is not known."""
+    """Return why a file cannot have its `size`; None if it can, or if the size is unknown."""
     if size is None:
         return None
     expected = LENGTH_BYTES + header.header_length + header.data_length
@@ -151,7 +150,7 @@ def _length_fault(length: int, size: int | None) -> str | None:
 
 
 def _start_fault(start: bytes) -> str | None:
-    """Why the bytes after the length cannot begin a JSON object."""
+    """Return why the bytes after the length cannot start a JSON object, else None."""
     body = start.lstrip(_WHITE)
     if body and not body.startswith(b"{"):
         return (
@@ -163,7 +162,7 @@ def _start_fault(start: bytes) -> str | None:
 
 
 def _canonical(file: str, prefix: bytes, span: Span) -> _Parsed | None:
-    """A header as the library and its kin write them, fast. None: `_exact` has to read it."""
+    """Parse a header in the usual form, fast; None if `_exact` has to read it."""
     try:
         return _plainly_written(file, prefix, span.start, _end_of_json(prefix, span))
     except (DecodeError, ValueError, KeyError, CheckpointError):
@@ -171,7 +170,7 @@ def _canonical(file: str, prefix: bytes, span: Span) -> _Parsed | None:
 
 
 def _end_of_json(prefix: bytes, span: Span) -> int:
-    """Where the white space begins that fills a header up."""
+    """Return the start of the white space that pads a header."""
     end = span.stop
     while end > span.start:
         start = max(end - _LOOKED_AT, span.start)
@@ -182,10 +181,10 @@ def _end_of_json(prefix: bytes, span: Span) -> int:
 
 
 def _plainly_written(file: str, prefix: bytes, start: int, stop: int) -> _Parsed:
-    """Read compact JSON; raise one of the errors that `_canonical` catches if it is anything else.
+    """Read compact JSON; raise one of the errors that `_canonical` catches for anything else.
 
-    msgspec is as strict as serde but for what is asked here: where nothing is escaped, the quotes
-    show that nothing is written twice. 90,000 tensors in one header take 0.1 s.
+    msgspec is as strict as serde except for what is checked here: without escapes, the number of
+    quotes shows that no name is repeated. 90,000 tensors in one header take 0.1 s.
     """
     opening, end = _OPENING.match(prefix, start, stop), stop - 1
     if opening is None or not prefix.endswith(b"}", opening.end(), stop):  # not the metadata's
@@ -213,7 +212,7 @@ def _plainly_written(file: str, prefix: bytes, start: int, stop: int) -> _Parsed
 
 
 def _entries(content: bytes, at: int, end: int) -> Iterator[Iterable[tuple[str, _Entry]]]:
-    """The tensors from `at` to `end`, some thousand at a time, for all at once take more room."""
+    """Yield the tensors from `at` to `end` in batches of some thousands, to save memory."""
     view = memoryview(content)
     while end - at > _AT_ONCE:
         stop = content.find(_TENSOR_END, at + _AT_ONCE, end)
@@ -235,7 +234,7 @@ def _decoded(tensors: memoryview) -> Iterable[tuple[str, _Entry]]:
 
 
 def _exact(file: str, content: bytes) -> _Parsed:
-    """Any header, field by field as serde reads it: the judge, and the source of the messages."""
+    """Parse any header field by field like serde; this decides, and its errors are reported."""
     if fault := bounds_fault(content, safetensors_json.MAX_DEPTH, _MAX_EXACT_VALUES):
         raise CheckpointError(f"the header of {named(file)} {fault}")
     metadata, entries = safetensors_json.parse_fields(file, content)
@@ -250,7 +249,7 @@ def _exact(file: str, content: bytes) -> _Parsed:
 
 
 def _parsed(file: str, metadata: dict[str, str], found: Iterable[tuple[str, _Entry]]) -> _Parsed:
-    """Each of the tensors' shapes is measured once, and kept once."""
+    """Make the tensors; each shape is measured once and stored once."""
     tensors: list[StoredTensor] = []
     sizes: dict[tuple[str, tuple[int, ...]], tuple[str, tuple[int, ...], int, int]] = {}
     in_order, end = True, 0
@@ -275,7 +274,7 @@ def _parsed(file: str, metadata: dict[str, str], found: Iterable[tuple[str, _Ent
 
 
 def _measured(file: str, name: str, dtype: str, dimensions: tuple[int, ...]) -> tuple[int, int]:
-    """Elements and bytes of a shape."""
+    """Return elements and bytes of a shape."""
     elements = 1
     for dimension in dimensions:
         elements *= dimension
@@ -293,7 +292,7 @@ def _measured(file: str, name: str, dtype: str, dimensions: tuple[int, ...]) -> 
 
 
 def _covered(file: str, tensors: list[StoredTensor]) -> int:
-    """The length of the data section, which the tensors cover from 0 on, each byte once."""
+    """Check that the tensors cover the data, each byte once; return its length."""
     end, before = 0, None
     for tensor in sorted(tensors, key=_SPAN):
         start, stop = _SPAN(tensor)

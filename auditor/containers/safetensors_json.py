@@ -1,9 +1,8 @@
-"""A safetensors header as the library's own reader (Rust's serde and serde_json) takes it.
+"""The JSON of a safetensors header, by the rules of the library's reader (Rust's serde_json).
 
-The rules that json.loads does not have: repeated fields are refused, repeated names are not but
-every one of them must be well formed, a tensor may be a list of three, a dtype an object of one,
-numbers beyond an f64 are refused even where they are not used, escapes must make up whole
-characters.
+These differ from json.loads: repeated fields are refused, repeated names are accepted but each has
+to be well formed, a tensor may be a list of three, a dtype an object of one, unused numbers beyond
+an f64 are refused too, and escapes have to form complete characters.
 """
 
 import json
@@ -26,11 +25,11 @@ _POWERS = tuple(float(f"1e{power}") for power in range(_LARGEST + 1))
 
 
 class JsonObject(list[tuple[str, Any]]):
-    """A JSON object as written: every key with its value, in order, repeated ones too."""
+    """A JSON object as written: every key with its value, in order, with repeated ones."""
 
 
 def parse_fields(file: str, content: bytes) -> tuple[dict[str, str], dict[str, dict[str, Any]]]:
-    """The metadata and, by name, each tensor's three fields: known dtypes, integers in range."""
+    """Return the metadata and each tensor's three fields: known dtypes, integers in range."""
     top = _load(file, content)
     metadata = [value for key, value in top if key == METADATA]
     if len(metadata) > 1:
@@ -112,7 +111,7 @@ def _fields(tensor: str, value: JsonObject) -> dict[str, Any]:
 
 
 def _dtype(tensor: str, value: object) -> str:
-    """The dtype's name, which serde also takes as `{"F32": null}`."""
+    """Return the dtype's name, which serde also accepts as `{"F32": null}`."""
     name = value
     if isinstance(value, JsonObject) and len(value) == 1 and value[0][1] is None:
         name = value[0][0]
@@ -144,7 +143,7 @@ class _NumberError(ValueError):
 
 
 def _integer(digits: str) -> int | float:
-    """An int where serde_json has one (u64 or i64), else its f64."""
+    """Return an int if serde_json has one (u64 or i64), else its f64."""
     if digits == "-0":
         return -0.0
     if len(digits) <= len(str(-(2**63))) and -(2**63) <= (value := int(digits)) <= U64_MAX:
@@ -153,9 +152,9 @@ def _integer(digits: str) -> int | float:
 
 
 def _float(text: str) -> float:
-    """The f64 that serde_json makes, by its own arithmetic, because that decides what overflows.
+    """Return serde_json's f64, by its own arithmetic, which decides about overflows.
 
-    Twenty digits at most go into a u64, the others only move the point; then one multiplication
+    At most twenty digits go into a u64, further digits only move the point; then it multiplies once
     by a power of ten.
     """
     mantissa, _, exponent = text.lower().partition("e")
@@ -174,7 +173,7 @@ def _float(text: str) -> float:
 
 
 def _take(significand: int, digits: str) -> tuple[int, int]:
-    """The significand grown by as many digits as a u64 holds, and how many those are."""
+    """Add digits to the significand up to a u64; return it and the number of digits used."""
     zeros = 0 if significand else len(digits) - len(digits.lstrip("0"))
     taken = zeros
     for digit in digits[zeros : zeros + 20]:  # 2^64 - 1 has twenty digits
@@ -186,7 +185,7 @@ def _take(significand: int, digits: str) -> tuple[int, int]:
 
 
 def _scaled(value: float, power: int) -> float:
-    """`value` times a power of ten in serde_json's steps, or infinity."""
+    """Multiply a value by a power of ten in serde_json's steps; the result may be infinity."""
     while value and power < -_LARGEST:
         value, power = value / 1e308, power + _LARGEST
     if not value:

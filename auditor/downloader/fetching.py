@@ -8,6 +8,7 @@ from pathlib import Path
 
 from msgspec.structs import replace
 
+from auditor.address_space import require_address_space
 from auditor.checkpoint.filenames import CONFIG, Chooser
 from auditor.checkpoint.selecting import (
     ADAPTER_CONFIG,
@@ -39,6 +40,10 @@ _NO_ANSWER = frozenset(
     )
 )
 
+
+# Bytes of address space that an audit of the Hub needs beside Python. The HTTP library, which is
+# written in Rust, ends the process if memory is refused to it.
+_HTTP_SPACE = 64 * 1024 * 1024
 
 _WAYS_OUT = "without it, --source cache, --source bundled or --source auto may have the model"
 
@@ -92,6 +97,7 @@ def _of_model(
         return huggingface_cache.read(target, choose)
     if source == "bundled":
         return bundled.read(target)
+    require_address_space(_HTTP_SPACE)
     with reading_variables():
         from auditor.downloader import hub  # noqa: PLC0415 - 0.1 s that a folder never needs
     try:

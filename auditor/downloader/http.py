@@ -1,5 +1,6 @@
 """One audit's HTTP: redirects followed by hand, bodies bounded, every request counted."""
 
+import logging
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
@@ -83,6 +84,9 @@ _MOST_OF_A_REDIRECT = 4 * 1024
 _LEAST_SILENCE = 0.1  # seconds that are left for an answer, however long the way to it was
 _OK, _PARTIAL = 200, 206
 
+# One DEBUG record a request, redirects and failed attempts included; `audit -vv` prints them.
+requests_log = logging.getLogger("auditor.requests")
+
 
 class Session:
     """The requests of one audit of one model; used from several threads.
@@ -132,29 +136,34 @@ class Session:
         url: str,
         take: Callable[[Answer], T],
         *,
+        purpose: str,
         span: Span | None = None,
         commit: str | None = None,
     ) -> T:
-        """What `take` makes of the answer; tried again after faults that pass.
+        """Return what `take` makes of the answer; try again after passing faults.
 
-        With a commit, every answer must be of that commit.
+        With a commit, every answer must be of that commit. `purpose` names what is read, for the
+        log of requests.
         """
 
         def once(silence: float) -> T:
-            return self.try_once(url, take, span=span, commit=commit, silence=silence)
+            return self.try_once(
+                url, take, purpose=purpose, span=span, commit=commit, silence=silence
+            )
 
         return apart_from_signals(lambda: self._patience.call(once))
 
-    def try_once(
+    def try_once(  # noqa: PLR0913 - one keyword for each bound of an attempt
         self,
         url: str,
         take: Callable[[Answer], T],
         *,
+        purpose: str,
         span: Span | None = None,
         commit: str | None = None,
         silence: float | None = None,
     ) -> T:
-        """One attempt of `get`; it fails after `silence` seconds without an answer."""
+        """Make one attempt of `get`; it fails after `silence` seconds without an answer."""
         there, left = plain_url(url), silence or patience()
         hub = there.origin_ascii
         headers = self._headers | self._authorization
@@ -165,8 +174,12 @@ class Session:
             by_hub = there.origin_ascii == hub
             if not by_hub:  # is not sent the token, nor is what it redirects to
                 headers.pop("authorization", None)
-            with self._replied(there, headers, left, by_hub=by_hub) as reply:
-                answer = Answer(reply, self._count, answer)
+            with (
+                _logged(there, headers, purpose) as trace,
+                self._replied(there, headers, left, by_hub=by_hub) as reply,
+            ):
+                trace.status = reply.status
+                answer = Answer(reply, trace.counted(self._count), answer)
                 if not (answer.status in {_OK, _PARTIAL} or answer.redirects):
                     text = answer.upto(_MOST_OF_AN_ERROR)
                     raise refusal_error(self._model, answer, text, by_hub=by_hub)
@@ -219,6 +232,45 @@ class Session:
         with self._lock:
             self._bytes += received
         self._governor.check(self._bytes)
+
+
+class _Trace:
+    """One request's status and bytes, for the log."""
+
+    def __init__(self) -> None:
+        self.status = NO_ANSWER
+        self.bytes = 0  # of the body, as far as it was read
+
+    def counted(self, count: Callable[[int], None]) -> Callable[[int], None]:
+        """Return `count`, with the bytes added up here as well."""
+
+        def both(received: int) -> None:
+            self.bytes += received
+            count(received)
+
+        return both
+
+
+@contextmanager
+def _logged(url: Url, headers: Mapping[str, str], purpose: str) -> Iterator[_Trace]:
+    """Log one request when it has ended: method, path, range, status, bytes, time, purpose.
+
+    The query is left out: a storage's address has its signature there.
+    """
+    trace, start = _Trace(), time.monotonic()
+    try:
+        yield trace
+    finally:
+        requests_log.debug(
+            "GET %s%s %s %s, %s bytes, %.0f ms: %s",
+            url.origin_ascii,
+            url.path,
+            headers.get("range", "whole"),
+            trace.status or "no answer",
+            f"{trace.bytes:,}",
+            1000 * (time.monotonic() - start),
+            purpose,
+        )
 
 
 @cache

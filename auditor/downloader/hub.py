@@ -67,7 +67,8 @@ def read(
 def fetch_listing(model: HubModel, session: Session) -> Listing:
     """The commit and the files of a model, for one request."""
     address = f"{endpoint()}/api/models/{model.id}/revision/{_revision(model)}?blobs=true"
-    return parse_listing(session.get(address, whole_body(MAX_LISTING, "the listing")), model.id)
+    take = whole_body(MAX_LISTING, "the listing")
+    return parse_listing(session.get(address, take, purpose="the listing"), model.id)
 
 
 def _revision(model: HubModel) -> str:
@@ -138,7 +139,9 @@ class _HubFiles:
         if early := self._early.take(file, self._commit):
             return TextFile(name=file.name, content=early.data)
         take = whole_body(limit, file.name, file.size)
-        content = self._session.get(self._url(file), take, commit=self._commit)
+        content = self._session.get(
+            self._url(file), take, purpose=f"the whole of {file.name}", commit=self._commit
+        )
         return TextFile(name=file.name, content=content)
 
     def header(self, file: RepoFile, first: int = FIRST_READ) -> WeightHeader:
@@ -149,18 +152,32 @@ class _HubFiles:
         return read_header(file.name, file.size, read, first)
 
     def span(
-        self, file: RepoFile, span: Span, end: Callable[[bytes, int | None], int] | None = None
+        self,
+        file: RepoFile,
+        span: Span,
+        end: Callable[[bytes, int | None], int] | None = None,
+        *,
+        purpose: str = "the header of",
     ) -> Received:
-        # Of a redirect the target is asked for anew: its signature holds for this range alone.
-        take = part_of_file(file, span, end)
-        return self._session.get(self._url(file), take, span=span, commit=self._commit)
+        # A redirect's target is asked for anew: its signature holds for this range alone.
+        return self._session.get(
+            self._url(file),
+            part_of_file(file, span, end),
+            purpose=f"{purpose} {file.name}",
+            span=span,
+            commit=self._commit,
+        )
 
     def part(self, file: RepoFile, span: Span) -> bytes:
-        """Of one attempt: what stands beside the weights is worth no wait."""
-        take = part_of_file(file, span, lambda _data, _size: span.stop)
-        ranged = span if file.size != span.length else None
-        found = self._session.try_once(self._url(file), take, span=ranged, commit=self._commit)
-        return found.data
+        """Read a companion file in one attempt: no companion is worth a wait."""
+        received = self._session.try_once(
+            self._url(file),
+            part_of_file(file, span, lambda _data, _size: span.stop),
+            purpose=f"the companion {file.name}",
+            span=span if file.size != span.length else None,
+            commit=self._commit,
+        )
+        return received.data
 
     def stop(self) -> None:
         self._session.stop()
@@ -202,7 +219,10 @@ class EarlyReads:
 
         def ask(name: str, take: Callable[[Answer], Received], span: Span | None = None) -> None:
             url = f"{endpoint()}/{model.id}/resolve/{_revision(model)}/{name}"
-            self._asked[name] = pool.submit(session.try_once, url, _with_commit(take), span=span)
+            purpose = f"{name}, before the listing is here"
+            self._asked[name] = pool.submit(
+                session.try_once, url, _with_commit(take), purpose=purpose, span=span
+            )
 
         with suppress(SourceError):
             chosen = choose({CONFIG, WEIGHTS}, model.id)
@@ -261,7 +281,7 @@ def read_spans(
     files = _HubFiles(session, Listing(model, commit, ()))
 
     def read(file: RepoFile, span: Span) -> bytes:
-        found = files.span(file, span)
+        found = files.span(file, span, purpose="numbers of")
         if len(found.data) < span.length:
             detail = f"{quoted(file.name)} has {found.size:,} bytes, and none at {span.stop - 1:,}"
             raise SourceError(Reason.BAD_RESPONSE, detail)

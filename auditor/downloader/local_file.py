@@ -13,6 +13,7 @@ import stat
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from threading import Lock
 from typing import NamedTuple
 
 from auditor.downloader.headers import Received
@@ -42,12 +43,13 @@ class Extent(NamedTuple):
 class RegularFile:
     """One open file, held to the size and the time of change that it had when it was opened.
 
-    Several threads may `read_into` at once: a pread moves no shared place.
+    Several threads may read at once: a pread does not move the file's position.
     """
 
     def __init__(self, path: Path, descriptor: int) -> None:
         self._path = path
         self._descriptor = descriptor
+        self._turn = Lock()
         before = os.fstat(descriptor)
         if fault := _kind_fault(before):
             raise unreadable_file(path, fault)
@@ -57,7 +59,7 @@ class RegularFile:
     def read(self, span: Span) -> Received:
         """The span's bytes; the span ends at the file's end where it would pass it."""
         length = min(span.stop, self.size) - span.start
-        data = os.pread(self._descriptor, max(length, 0), span.start)
+        data = self._read_at(max(length, 0), span.start)
         self.require_unchanged()
         if len(data) != length:
             raise unreadable_file(self._path, _CHANGED)
@@ -68,7 +70,7 @@ class RegularFile:
         try:
             done = 0
             while done < len(block):
-                count = os.preadv(self._descriptor, [block[done:]], at + done)
+                count = self._read_block(block[done:], at + done)
                 if not count:
                     raise unreadable_file(self._path, "became shorter while it was read; try again")
                 done += count
@@ -76,8 +78,28 @@ class RegularFile:
             detail = f"cannot be read at byte {at:,}: {error.strerror or error}"
             raise unreadable_file(self._path, detail) from None
 
+    def _read_at(self, length: int, at: int) -> bytes:
+        """Read at most `length` bytes; Windows has no pread, so threads take turns there."""
+        if hasattr(os, "pread"):
+            return os.pread(self._descriptor, length, at)
+        with self._turn:
+            os.lseek(self._descriptor, at, os.SEEK_SET)
+            return os.read(self._descriptor, length)
+
+    def _read_block(self, block: memoryview, at: int) -> int:
+        """Read into a block, and return how many bytes; macOS and Windows have no preadv."""
+        if hasattr(os, "preadv"):
+            return os.preadv(self._descriptor, [block], at)
+        data = self._read_at(len(block), at)
+        block[: len(data)] = data
+        return len(data)
+
     def extents(self, span: Span) -> Iterator[Extent]:
         """What is stored and what is a hole of a span, in order; all stored where none can tell."""
+        if not (hasattr(os, "SEEK_DATA") and hasattr(os, "SEEK_HOLE")):  # Windows
+            if span.length:
+                yield Extent(span, hole=False)
+            return
         at = span.start
         while at < span.stop:
             data = self._next(os.SEEK_DATA, at, span.stop, otherwise=at)
@@ -134,8 +156,8 @@ def unreadable_file(path: Path, fault: str) -> SourceError:
 
 def _open(path: str, flags: int) -> int:
     # Between the stat and the open a FIFO may have taken the file's place: without this flag
-    # the open would wait for a writer.
-    return os.open(path, flags | os.O_NONBLOCK)
+    # the open would wait for a writer. Windows has neither.
+    return os.open(path, flags | getattr(os, "O_NONBLOCK", 0))
 
 
 def _kind_fault(status: os.stat_result) -> str | None:

@@ -31,6 +31,7 @@ from auditor.containers.weight_formats import parser
 from auditor.downloader.assemble import assemble
 from auditor.downloader.headers import FIRST_READ, read_header
 from auditor.downloader.local_file import open_regular_file, read_all, unreadable_file
+from auditor.downloader.parallel import AT_HAND, CallingThread
 from auditor.errors import Reason, SourceError, UsageError
 from auditor.messages import quoted
 from auditor.tensors import Span
@@ -88,7 +89,9 @@ def _folder(folder: Path, choose: Chooser) -> Snapshot:
         folder=folder,
         partial=True,
     )
-    found = assemble(listed, _Files(folder), chosen)
+    count = sum(is_weights(file.name) for file in files)
+    pool = CallingThread() if count <= AT_HAND else None
+    found = assemble(listed, _Files(folder), chosen, pool)
     for name in chain(found.unopened, *(one.unopened for one in found.components)):
         _must_be_a_file(folder / name)
     return found
@@ -151,7 +154,7 @@ def _alone(path: Path, selection: FileSelection) -> Snapshot:
         files=tuple(_entry(path.parent, path.parent / name) for name in names),
         folder=path.parent,
     )
-    return assemble(listed, _Files(path.parent), selection)
+    return assemble(listed, _Files(path.parent), selection, CallingThread())
 
 
 class _Files:

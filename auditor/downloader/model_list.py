@@ -79,7 +79,7 @@ def pages(
     walk = ListWalk()
     while address is not None:
         walk.turn(address)
-        content, address = session().get(address, _page)
+        content, address = session().get(address, _page, purpose="a page of the list")
         if _EMPTY.fullmatch(content):
             return
         ids: list[str] = []

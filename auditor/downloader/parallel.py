@@ -41,6 +41,18 @@ def threads(
     pool.shutdown()
 
 
+class CallingThread(Executor):
+    """Runs each call at once in the thread that submits it: small work needs no other thread."""
+
+    def submit(self, fn: Callable[..., T], /, *args: Any, **kwargs: Any) -> Future[T]:
+        future = Future[T]()
+        try:
+            future.set_result(fn(*args, **kwargs))
+        except Exception as error:  # noqa: BLE001 - raised again by future.result()
+            future.set_exception(error)
+        return future
+
+
 class _Share(Executor):
     """One checkpoint's share of a pool, whose end is not the pool's."""
 

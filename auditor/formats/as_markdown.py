@@ -1,12 +1,12 @@
 """--format markdown: for a comment on a pull request, or a model card."""
 
-import re
 from collections.abc import Iterator, Mapping, Sequence
 
 from auditor.formats import View, verdict
 from auditor.formats.finding_text import file_of
+from auditor.formats.markdown_text import code_cell, code_span, escaped_markdown
 from auditor.formats.module_table import lines
-from auditor.formats.text import counted, printable
+from auditor.formats.text import counted
 from auditor.formats.verdict import address
 from auditor.reconciler.findings import Finding, Severity, count_of
 from auditor.reconciler.fold import fold
@@ -14,31 +14,11 @@ from auditor.report import Diagnosis, Report, Unaudited
 
 _MOST_ROWS = 40
 _MOST_PATTERNS = 30
-_MARKED = re.compile(r"[\\`*_{}\[\]()#+!|~$]")
-_ENTITIES = {"&": "&amp;", "<": "&lt;", ">": "&gt;"}
-_CUT = "<!-- -->"  # between characters that would make a mention or a link
-_LINKED = re.compile(r"(?<=@)|(?<=:)(?=//)|(?<=www)(?=\.)", re.IGNORECASE)
-_TICKS = re.compile("`+")
 
 
 def files(outcomes: Sequence[Report | Unaudited], view: View) -> Mapping[str, str]:
-    """One text of all models."""
+    """Write all models into one text."""
     return {"report.md": "\n".join("\n".join(_model(outcome, view)) for outcome in outcomes)}
-
-
-def as_it_is(text: str) -> str:
-    """Text that Markdown shows as it is: no markup, no HTML, no link, nobody mentioned."""
-    shown = _LINKED.sub("\0", printable(text))
-    shown = "".join(_ENTITIES.get(char, char) for char in shown)
-    return _MARKED.sub(r"\\\g<0>", shown).replace("\0", _CUT)
-
-
-def code_span(text: str) -> str:
-    """A name as it is, between backticks of which it has no such run."""
-    shown = printable(text)
-    fence = "`" * (1 + max((len(run) for run in _TICKS.findall(shown)), default=0))
-    space = " " if not shown.strip() or shown[0] in "` " or shown[-1] in "` " else ""
-    return f"{fence}{space}{shown}{space}{fence}"
 
 
 def _model(outcome: Report | Unaudited, view: View) -> Iterator[str]:
@@ -47,8 +27,8 @@ def _model(outcome: Report | Unaudited, view: View) -> Iterator[str]:
     commit = f" @ {code_span(outcome.commit[:12])}" if outcome.commit else ""
     yield f"### {f'[{name}]({link})' if link else name}{commit}\n"
     word, _ = verdict.word(outcome)
-    yield f"**{word}** {as_it_is(verdict.sentence(outcome))}  "
-    yield f"{as_it_is(verdict.account(outcome))}\n"
+    yield f"**{word}** {escaped_markdown(verdict.sentence(outcome))}  "
+    yield f"{escaped_markdown(verdict.account(outcome))}\n"
     for one in outcome.diagnosis:
         yield from _cause(one)
     yield from _modules(outcome, view)
@@ -57,12 +37,12 @@ def _model(outcome: Report | Unaudited, view: View) -> Iterator[str]:
         for finding in ordered:
             yield from _finding(finding)
     if outcome.unchecked:
-        yield f"Not checked: {as_it_is('; '.join(outcome.unchecked))}\n"
+        yield f"Not checked: {escaped_markdown('; '.join(outcome.unchecked))}\n"
 
 
 def _cause(one: Diagnosis) -> Iterator[str]:
-    yield f"> **{one.cause}** {as_it_is(one.summary)}  "
-    yield f"> Fix: {as_it_is(one.fix)}\n"
+    yield f"> **{one.cause}** {escaped_markdown(one.summary)}  "
+    yield f"> Fix: {escaped_markdown(one.fix)}\n"
 
 
 def _modules(outcome: Report | Unaudited, view: View) -> Iterator[str]:
@@ -76,7 +56,7 @@ def _modules(outcome: Report | Unaudited, view: View) -> Iterator[str]:
             for figure in (one.row.parameters, one.row.expected)
         )
         share = "" if one.row.share is None else f"{one.modules * one.row.share:.1%}"
-        name = code_span(one.pattern).replace("|", r"\|") if one.row.depth else "(whole model)"
+        name = code_cell(one.pattern) if one.row.depth else "(whole model)"
         yield f"| {name} | {' | '.join(figures)} | {share} | {one.row.status} |"
     if len(rows) > _MOST_ROWS:
         yield f"| and {len(rows) - _MOST_ROWS:,} more | | | | |"
@@ -90,8 +70,8 @@ def _finding(finding: Finding) -> Iterator[str]:
     shown = "" if finding.severity is Severity.INFO else " open"
     heading = f"<b>{finding.severity}: {finding.kind}</b>"
     yield f"<details{shown}><summary>{heading}</summary>\n"
-    said = ", ".join(about)
-    yield f"{said}: {as_it_is(finding.reason)}\n" if said else f"{as_it_is(finding.reason)}\n"
+    subject = f"{', '.join(about)}: " if about else ""
+    yield f"{subject}{escaped_markdown(finding.reason)}\n"
     folded = fold(finding.names)
     for pattern in folded[:_MOST_PATTERNS]:
         yield f"- {code_span(pattern)}"

@@ -4,7 +4,6 @@ A finding's place is a path, `MODEL/FILE`, or the model's where no file is named
 old results from new ones by the fingerprint, which is the finding's identity.
 """
 
-import json
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from hashlib import sha256
@@ -13,9 +12,10 @@ from urllib.parse import quote
 
 from auditor.formats import View
 from auditor.formats.as_json import as_object
-from auditor.formats.json_values import identity
+from auditor.formats.json_values import identity, json_text
 from auditor.formats.meanings import kind_meanings
-from auditor.formats.text import counted, printable
+from auditor.formats.text import counted
+from auditor.messages import printable
 from auditor.reconciler.findings import Severity
 from auditor.report import Report, Unaudited
 from auditor.version import VERSION
@@ -93,7 +93,7 @@ def files(outcomes: Sequence[Report | Unaudited], _view: View) -> Mapping[str, s
     run: dict[str, Any] = {"automationDetails": {"id": "audit/"}, "results": results}
     if sampled := [one for outcome in outcomes for one in _sampled(outcome)]:
         run["properties"] = {"sampled": sampled}
-    return {"report.sarif": json.dumps(log_of(run, VERSION), indent=1) + "\n"}
+    return {"report.sarif": json_text(log_of(run, VERSION), indent=1) + "\n"}
 
 
 def log_of(run: Mapping[str, Any], version: str, **driver: Any) -> Mapping[str, Any]:

@@ -1,11 +1,11 @@
-"""Verdicts on claims, for people and as JSON: a line for each claim, and why it is wrong."""
+"""The verdicts on claims for people and as JSON: a line for each claim, and why it is wrong."""
 
-import json
 from collections.abc import Iterator, Sequence
 from typing import Any
 
 from auditor.claims.verdict import Explanation, Slip, Verdict
-from auditor.formats.text import printable
+from auditor.formats.json_values import json_text
+from auditor.formats.text import plain_line
 
 _WORDS = {
     "part-left-out": "without {module}",
@@ -28,7 +28,7 @@ _WORDS = {
 
 
 def slip_sentence(slip: Slip) -> str:
-    """The slip in words; names may come from strangers."""
+    """Describe a slip in words."""
     words = {key: _value(value) for key, value in slip.fields}
     if slip.slip == "binary-million":
         words["base"] = "2^20" if words.get("base") == f"{2**20:,}" else "2^30"
@@ -38,24 +38,23 @@ def slip_sentence(slip: Slip) -> str:
 
 
 def _value(value: object) -> str:
-    return f"{value:,}" if type(value) is int else printable(str(value))
+    return f"{value:,}" if type(value) is int else str(value)
 
 
 def render(model: str, verdicts: Sequence[Verdict]) -> str:
-    """What became of each claim, as text."""
-    lines = [line for one in verdicts for line in _lines(printable(model), one)]
-    return "".join(f"{line}\n" for line in lines)
+    """Describe what became of each claim."""
+    return "".join(plain_line(line) for one in verdicts for line in _lines(model, one))
 
 
 def _lines(model: str, verdict: Verdict) -> Iterator[str]:
-    what = f"{printable(verdict.part)} of {model}" if verdict.part else model
-    yield f"{verdict.verdict}: {printable(verdict.text)} for {what}"
+    what = f"{verdict.part} of {model}" if verdict.part else model
+    yield f"{verdict.verdict}: {verdict.text} for {what}"
     if verdict.actual is not None:
         unit = verdict.unit
-        of = f" ({printable(verdict.reading)})" if verdict.reading not in {"", verdict.part} else ""
+        of = f" ({verdict.reading})" if verdict.reading not in {"", verdict.part} else ""
         yield f"  {verdict.actual:,} {unit}{of}"
     if verdict.note:
-        yield f"  {printable(verdict.note)}"
+        yield f"  {verdict.note}"
     for number, one in enumerate(verdict.explanations):
         short = len(one.slips) == len(verdict.explanations[0].slips)
         if verdict.verdict == "refuted" and short:
@@ -64,7 +63,7 @@ def _lines(model: str, verdict: Verdict) -> Iterator[str]:
     if verdict.nearest:
         near = verdict.nearest
         more = f"{abs(near.difference):,} {'less' if near.difference > 0 else 'more'}"
-        where = f"{printable(near.module)}: {near.count:,}, {more}"
+        where = f"{near.module}: {near.count:,}, {more}"
         yield f"  no slip explains it; the nearest is {where}"
 
 
@@ -78,12 +77,12 @@ def _table(verdict: Verdict, explanation: Explanation) -> Iterator[str]:
 
 
 def verdicts_as_json(model: str, verdicts: Sequence[Verdict]) -> str:
-    """One object a claim, each on a line."""
-    return "".join(f"{json.dumps(fields(model, one), ensure_ascii=False)}\n" for one in verdicts)
+    """Encode each claim as one object on a line of its own."""
+    return "".join(f"{json_text(fields(model, one))}\n" for one in verdicts)
 
 
 def fields(model: str, verdict: Verdict) -> dict[str, Any]:
-    """A verdict as JSON has it."""
+    """Return a verdict as an object of JSON."""
     near = verdict.nearest
     return {
         "model": model,

@@ -1,4 +1,4 @@
-"""What differs between two checkpoints, as tables: what was lost comes first."""
+"""The differences of two checkpoints as tables; modules that were lost come first."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -12,7 +12,7 @@ _SHOWN = 40  # rows of one kind for people; JSON and CSV have all
 
 
 def comparison_tables(found: Comparison, *, most: int | None = _SHOWN) -> tuple[CountTable, ...]:
-    """The tables that have rows; modules are always there."""
+    """Return the tables that have rows; the one of modules always has."""
     tables = (
         _table("lost", ("lost", "what", "tensors", "parameters"), _whole(found.lost)),
         _table("gained", ("gained", "what", "tensors", "parameters"), _whole(found.gained)),
@@ -25,7 +25,7 @@ def comparison_tables(found: Comparison, *, most: int | None = _SHOWN) -> tuple[
 
 
 def as_tables_of_rows(found: Comparison) -> dict[str, Any]:
-    """Title of each table -> its rows, each an object by column."""
+    """Return the rows of each table by its title; a row is an object by column."""
     return as_objects(comparison_tables(found, most=None))
 
 
@@ -49,7 +49,7 @@ def _names(found: Comparison) -> tuple[str, str]:
 
 
 def _whole(found: tuple[Lost, ...]) -> _Rows:
-    """Modules that are one as the other are folded: `layers.{10-11}`."""
+    """Yield the modules; those with equal figures fold into one row: `layers.{10-11}`."""
     alike: dict[tuple[str, int, int], list[str]] = {}
     for one in found:
         alike.setdefault((one.what, one.tensors, one.parameters), []).append(one.module)

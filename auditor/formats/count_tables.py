@@ -1,13 +1,13 @@
 """Tables of counts as text, Markdown, CSV, JSON or LaTeX."""
 
-import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any
 
 from auditor.claims.hand_counts import CountTable
 from auditor.formats.csv_cells import Cell, csv_text, guarded_value, safe
-from auditor.formats.text import printable
+from auditor.formats.json_values import json_text
+from auditor.formats.text import columns, lines_text
 
 _CellText = str | int | None
 
@@ -15,11 +15,11 @@ _CellText = str | int | None
 def _shown(cell: _CellText) -> str:
     if cell is None:
         return ""
-    return f"{cell:,}" if type(cell) is int else printable(str(cell))
+    return f"{cell:,}" if type(cell) is int else str(cell)
 
 
 def _figures(table: CountTable) -> tuple[bool, ...]:
-    """Which columns hold figures, and are aligned to the right."""
+    """Return which columns hold figures, and are aligned to the right."""
     return tuple(
         any(type(row[at]) is int for row in table.rows) for at in range(len(table.columns))
     )
@@ -30,17 +30,9 @@ def as_text(tables: Sequence[CountTable]) -> str:
 
 
 def _text_of(table: CountTable) -> str:
-    rows = [table.columns, *([_shown(cell) for cell in row] for row in table.rows)]
-    widths = [max(len(row[at]) for row in rows) for at in range(len(table.columns))]
-    right = _figures(table)
-    lines = (
-        "  ".join(
-            cell.rjust(width) if figure else cell.ljust(width)
-            for cell, width, figure in zip(row, widths, right, strict=True)
-        ).rstrip()
-        for row in rows
-    )
-    return "".join(f"{line}\n" for line in lines)
+    rows = [table.columns, *(tuple(map(_shown, row)) for row in table.rows)]
+    right = {at for at, figure in enumerate(_figures(table)) if figure}
+    return lines_text(columns(rows, right=right, gap=2))
 
 
 def as_markdown(tables: Sequence[CountTable]) -> str:
@@ -48,17 +40,20 @@ def as_markdown(tables: Sequence[CountTable]) -> str:
 
 
 def _markdown_of(table: CountTable) -> str:
-    rules = ("---:" if figure else "---" for figure in _figures(table))
-    rows = (table.columns, tuple(rules), *(tuple(map(_shown, row)) for row in table.rows))
-    return "".join(
-        f"| {' | '.join(cell.replace('|', '&#124;') for cell in row)} |\n" for row in rows
+    from auditor.formats.markdown_text import table_cell  # noqa: PLC0415 - only for this format
+
+    rules = ["---:" if figure else "---" for figure in _figures(table)]
+    heading, *rows = (
+        [table_cell(cell) if isinstance(cell, str) else _shown(cell) for cell in row]
+        for row in (table.columns, *table.rows)
     )
+    return "".join(f"| {' | '.join(row)} |\n" for row in (heading, rules, *rows))
 
 
 def as_csv_text(tables: Sequence[CountTable]) -> str:
-    """One table, as it is; of several one long one, whose first column says which a row is of.
+    """Write one table, or several as one table whose column `table` names the table of each row.
 
-    The first column of each is its names; what another table has a column for is empty.
+    The first column of each table holds names; a column that only other tables have is empty.
     """
     if len(tables) == 1:
         [table] = tables
@@ -78,12 +73,12 @@ def _csv(columns: Sequence[str], rows: Iterable[Sequence[_CellText]]) -> str:
 
 
 def _readable(cell: _CellText) -> Cell:
-    """As `safe`, but for text that may be a number or a flag: a shape, a value of the config."""
+    """Guard a cell as `safe` does, but leave numbers and flags: shapes, values of the config."""
     return guarded_value(cell) if isinstance(cell, str) else safe(cell)
 
 
 def as_objects(tables: Sequence[CountTable]) -> dict[str, Any]:
-    """Title -> rows, each an object by column."""
+    """Return the rows of each table by its title; a row is an object by column."""
     return {
         table.title: [dict(zip(table.columns, row, strict=True)) for row in table.rows]
         for table in tables
@@ -91,18 +86,18 @@ def as_objects(tables: Sequence[CountTable]) -> dict[str, Any]:
 
 
 def as_json_text(tables: Sequence[CountTable]) -> str:
-    return json.dumps(as_objects(tables), ensure_ascii=False) + "\n"
+    return json_text(as_objects(tables)) + "\n"
 
 
 def as_latex(tables: Sequence[CountTable]) -> str:
-    from auditor.formats.explanation import escaped_latex  # noqa: PLC0415 - for this alone
+    from auditor.formats.explanation import escaped_latex  # noqa: PLC0415 - only for this format
 
     parts = []
     for table in tables:
-        columns = "".join("r" if figure else "l" for figure in _figures(table))
+        sides = "".join("r" if figure else "l" for figure in _figures(table))
         rows = (table.columns, *(tuple(map(_shown, row)) for row in table.rows))
         body = "".join(f"{' & '.join(map(escaped_latex, row))} \\\\\n" for row in rows)
-        parts.append(f"\\begin{{tabular}}{{{columns}}}\n{body}\\end{{tabular}}\n")
+        parts.append(f"\\begin{{tabular}}{{{sides}}}\n{body}\\end{{tabular}}\n")
     return "\n".join(parts)
 
 

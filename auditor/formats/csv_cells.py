@@ -1,4 +1,4 @@
-"""What stands in one cell of CSV, so that spreadsheets and pandas read what was written.
+"""The cells of CSV, written so that spreadsheets and pandas read back the same text.
 
 Text that a reader would take for something else (a formula, a number, "no value") gets an
 apostrophe in front, which makes it text to a spreadsheet, too.
@@ -9,17 +9,17 @@ import io
 import re
 from collections.abc import Iterable, Mapping, Sequence
 
-from auditor.formats.text import printable
+from auditor.messages import printable
 
 Cell = str | int | float | None
 
 WHOLE = "(whole model)"  # the prefix of the root: no name, and an empty cell is read as NaN
 
-# With these a spreadsheet takes a cell for a formula; the last four are the wide forms of the first
-# four, which East Asian versions take for the same.
+# A spreadsheet runs a cell that begins with one of these as a formula. The last four are the wide
+# forms of the first four, which East Asian versions treat alike.
 _FORMULA = ("=", "+", "-", "@", "\t", "\r", "\n", "\uff1d", "\uff0b", "\uff0d", "\uff20")
 
-# What `pandas.read_csv` takes for "no value" unless told otherwise, and for truth values.
+# Texts that `pandas.read_csv` reads as "no value" by default, and those that it reads as flags.
 _NO_VALUES = frozenset(
     {
         *("#N/A", "#N/A N/A", "#NA", "-1.#IND", "-1.#QNAN", "-NaN", "-nan", "1.#IND", "1.#QNAN"),
@@ -34,7 +34,7 @@ _INT64 = 1 << 63
 
 
 def safe(cell: Cell) -> Cell:
-    """A cell that is read as what it is; None for a count that takes more than 64 bits."""
+    """Guard a cell against being read as something else; None for a count of more than 64 bits."""
     if isinstance(cell, int) and not -_INT64 <= cell < _INT64:
         return None
     if not isinstance(cell, str):
@@ -44,7 +44,7 @@ def safe(cell: Cell) -> Cell:
 
 
 def csv_row(row: Mapping[str, Cell], columns: Sequence[str]) -> list[Cell]:
-    """The cells of a row; a formula may be a number, which is what the oracle gives."""
+    """Return the cells of a row; a formula may be a number, because the oracle's is."""
     found = [safe(row[column]) for column in columns]
     if "formula" in columns and isinstance(formula := row["formula"], str):
         found[columns.index("formula")] = guarded_value(formula)
@@ -52,14 +52,14 @@ def csv_row(row: Mapping[str, Cell], columns: Sequence[str]) -> list[Cell]:
 
 
 def guarded_value(cell: str) -> str:
-    """Text that may be a number or a flag as well: a shape, the value of a config key."""
+    """Guard a text that may be a number or a flag: a shape, the value of a config key."""
     text = printable(cell)
     guarded = cell.lstrip(" ").startswith(_FORMULA) or text in _NO_VALUES
     return f"'{text}" if guarded else text
 
 
 def csv_text(rows: Iterable[Iterable[Cell]]) -> str:
-    """Rows as they are: headings, one of which is `nan`, or cells that are safe."""
+    """Write rows without guarding them: headings, one of which is `nan`, or guarded cells."""
     text = io.StringIO(newline="")
     csv.writer(text, lineterminator="\n").writerows(rows)
     return text.getvalue()

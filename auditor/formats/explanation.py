@@ -10,10 +10,11 @@ from auditor.formats.text import (
     cut_name,
     header_row,
     lines_text,
-    printable,
+    plain_line,
     styled,
     wrapped,
 )
+from auditor.messages import printable
 from auditor.report import Expected, Report, Symbol, Unaudited
 
 _ALL_THE_WAY = 64  # deeper than any model
@@ -35,7 +36,7 @@ def render(
     if expected is None:
         return ""
     found = lines(outcome.modules, _ALL_THE_WAY if depth is None else depth)
-    title = f"{printable(outcome.model or outcome.requested)}: {outcome.target}"
+    title = f"{outcome.model or outcome.requested}: {outcome.target}"
     table = list(_table(found, expected, width, symbolic=symbolic))
     figures = range(1, len(table[0]) - 1)
     shown = [styled(f"{title} ({outcome.model_type})", "bold"), ()]
@@ -64,7 +65,7 @@ def _name(line: Line) -> str:
     """The last part of the prefix, which the indent puts in its place."""
     if not line.row.depth:
         return "(whole model)"
-    return printable(line.pattern) if line.row.depth == 1 else printable(_last(line.pattern))
+    return line.pattern if line.row.depth == 1 else _last(line.pattern)
 
 
 def _last(pattern: str) -> str:
@@ -75,7 +76,7 @@ def _last(pattern: str) -> str:
 
 
 def _times(line: Line) -> str:
-    formula = printable(line.row.formula or "0")
+    formula = line.row.formula or "0"
     return formula if line.modules == 1 else f"{line.modules} x ({formula})"
 
 
@@ -84,7 +85,7 @@ def _legend(legend: Sequence[Symbol], *, symbolic: bool) -> Iterator[str]:
         value = "" if symbolic else f" = {symbol.value:,}"
         formula = f" = {symbol.formula}" if symbol.formula else ""
         default = ", the class's default" if symbol.default and not symbolic else ""
-        yield f"{symbol.letter}{formula}{value}  {printable(symbol.key)}{default}"
+        yield f"{symbol.letter}{formula}{value}  {symbol.key}{default}"
 
 
 def _totals(expected: Expected) -> Iterator[str]:
@@ -106,16 +107,13 @@ def latex(outcome: Report | Unaudited, *, depth: int | None = None) -> str:
     if expected is None:
         return ""
     rows = [
-        f"\\texttt{{{escaped_latex(_shown(line))}}} &= {_math(_times(line))}"
+        f"\\texttt{{{escaped_latex(line.pattern if line.row.depth else 'total')}}}"
+        f" &= {_math(printable(_times(line)))}"
         for line in lines(outcome.modules, _ALL_THE_WAY if depth is None else depth)
     ]
-    legend = (f"% {line}\n" for line in _legend(expected.legend, symbolic=False))
-    body = " \\\\\n".join(rows)
-    return f"{''.join(legend)}\\begin{{align*}}\n{body}\n\\end{{align*}}\n"
-
-
-def _shown(line: Line) -> str:
-    return printable(line.pattern) if line.row.depth else "total"
+    legend = (f"% {line}" for line in _legend(expected.legend, symbolic=False))
+    body = [*(f"{row} \\\\" for row in rows[:-1]), *rows[-1:]]
+    return "".join(map(plain_line, (*legend, r"\begin{align*}", *body, r"\end{align*}")))
 
 
 def _math(formula: str) -> str:
@@ -138,6 +136,6 @@ def _math(formula: str) -> str:
 
 
 def escaped_latex(text: str) -> str:
-    """Text that TeX prints as it is."""
+    """Escape a text so that TeX prints it as it is."""
     special = {"\\": r"\textbackslash{}", "~": r"\textasciitilde{}", "^": r"\textasciicircum{}"}
-    return "".join(special.get(c, f"\\{c}" if c in "{}_%&#$" else c) for c in text)
+    return "".join(special.get(c, f"\\{c}" if c in "{}_%&#$" else c) for c in printable(text))

@@ -1,8 +1,7 @@
 """What a config implies, as JSON: the tree that `audit explain` prints, with its legend."""
 
-import json
-
 from auditor.formats.as_json import SCHEMA, as_object
+from auditor.formats.json_values import json_text
 from auditor.report import Report, Unaudited
 
 _OF_THE_MODEL = ("requested", "model", "commit", "source", "target", "model_type")
@@ -33,4 +32,4 @@ def render(outcome: Report | Unaudited, *, depth: int | None = None) -> str:
         "reason": known["reason"] if unknown else None,
         "detail": known["detail"] if unknown else None,
     }
-    return json.dumps(found, allow_nan=False, check_circular=False) + "\n"
+    return json_text(found) + "\n"

@@ -10,7 +10,6 @@ from auditor.formats.text import (
     columns,
     counted,
     cut_name,
-    printable,
     shown,
     styled,
     wrapped,
@@ -69,7 +68,7 @@ def finding_text(
     folded = _names(finding)
     named = folded if verbose else folded[:_MAX_NAMES]
     for name in named:
-        yield from wrapped(cut_name(printable(name), width - 4), width, 4)
+        yield from wrapped(cut_name(name, width - 4), width, 4)
     if len(folded) > len(named):
         yield from wrapped(f"and {len(folded) - len(named):,} more of such names", width, 4)
     yield from wrapped(shown(finding.reason), width, 2)
@@ -162,7 +161,7 @@ def _listed(
         for each, classes in found[:_MAX_LISTED]
     ]
     counts = max(len(count) for _, count, _ in rows)
-    names = [cut_name(printable(name), width - counts - 2 * _LEAST_ROOM) for name, _, _ in rows]
+    names = [cut_name(name, width - counts - 2 * _LEAST_ROOM) for name, _, _ in rows]
     room = width - 2 - max(map(len, names)) - counts - 4
     cells = [
         (f"  {name}", count, _users(classes, max(room, _LEAST_ROOM)))
@@ -194,5 +193,5 @@ def _users(classes: tuple[str, ...], room: int) -> str:
         more = f" +{len(classes) - count}" if count < len(classes) else ""
         said = f"used by {', '.join(classes[:count])}{more}"
         if len(said) <= room:
-            return printable(said)
-    return printable(said)
+            return said
+    return said

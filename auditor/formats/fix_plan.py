@@ -6,7 +6,7 @@ from typing import Any
 
 from auditor.fixing.json_edits import ABSENT, Edit
 from auditor.fixing.plan import FileChange, Plan
-from auditor.formats.text import printable
+from auditor.formats.text import plain_line
 from auditor.messages import described, named, quoted
 from auditor.reconciler.findings import Finding, Severity
 from auditor.report import Report, Unaudited
@@ -20,8 +20,8 @@ _MAP = "weight_map"
 
 
 def render(plan: Plan) -> str:
-    """A few lines for each cause and each file. Names and values may come from strangers."""
-    return "".join(f"{printable(line)}\n" for line in _lines(plan))
+    """Describe each cause and each file in a few lines."""
+    return "".join(map(plain_line, _lines(plan)))
 
 
 def _lines(plan: Plan) -> Iterator[str]:

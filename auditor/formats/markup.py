@@ -1,9 +1,9 @@
-"""Elements of HTML and SVG whose text may come from strangers: all of it is escaped."""
+"""The elements of HTML and SVG, in which all text and every attribute is escaped."""
 
 from collections.abc import Iterable, Mapping
 from xml.etree.ElementTree import Element, tostring
 
-from auditor.formats.text import printable
+from auditor.messages import printable
 
 Child = Element | str | None
 Attributes = Mapping[str, str | float | None]
@@ -11,9 +11,9 @@ _DOCTYPE = "<!doctype html>\n"
 
 
 def element(tag: str, attributes: Attributes | None = None, /, *children: Child) -> Element:
-    """An element with its children in order; what is None is left out.
+    """Make an element with its children in order; a child or an attribute that is None is left out.
 
-    Characters that are not plainly visible are written out, in texts as in attributes.
+    Each text and each attribute is escaped as for a terminal; writing the element escapes markup.
     """
     made = Element(tag, _given(attributes or {}))
     last: Element | None = None
@@ -37,12 +37,12 @@ def _given(attributes: Attributes) -> dict[str, str]:
 
 
 def code(text: str) -> Element:
-    """A name as it is written; in quotes if it would not be seen."""
+    """Make an element of code; a name without visible characters gets quotes."""
     return element("code", {}, text if text.strip() else f'"{text}"')
 
 
 def verbatim(tag: str, text: str) -> Element:
-    """A style or a script of our own, whose line ends stay."""
+    """Make an element of our own style or script, whose line ends stay."""
     made = Element(tag)
     made.text = text
     return made
@@ -51,7 +51,7 @@ def verbatim(tag: str, text: str) -> Element:
 def table(
     columns: Mapping[str, bool], rows: Iterable[Iterable[Child]], /, **attributes: str
 ) -> Element:
-    """A table; each column is a name and whether it holds figures. The first cell heads its row."""
+    """Make a table of named columns that hold figures or text; the first cell heads its row."""
     figures = list(columns.values())
     head = (
         element("th", {"scope": "col", "class": _side(figure)}, name)
@@ -73,7 +73,7 @@ def table(
 
 
 def scrolled(label: str, inner: Element) -> Element:
-    """A table that may be wider than a phone, and that a keyboard scrolls."""
+    """Put a table that may be wider than a phone into a region that a keyboard scrolls."""
     region: Attributes = {"class": "scroll", "tabindex": 0, "role": "region", "aria-label": label}
     return element("div", region, inner)
 
@@ -83,17 +83,17 @@ def _side(figure: bool) -> str | None:  # noqa: FBT001 - of a column
 
 
 def html(root: Element) -> str:
-    """A whole page, in ASCII."""
+    """Write a complete page, in ASCII."""
     return f"{_DOCTYPE}{html_fragment(root)}\n"
 
 
 def html_fragment(root: Element) -> str:
-    """A part of a page, in ASCII."""
+    """Write a part of a page, in ASCII."""
     part: bytes = tostring(root, encoding="us-ascii", method="html")
     return part.decode("ascii")
 
 
 def svg(root: Element) -> str:
-    """A whole drawing, in ASCII."""
+    """Write a complete drawing, in ASCII."""
     drawn: bytes = tostring(root, encoding="us-ascii")
     return drawn.decode("ascii") + "\n"

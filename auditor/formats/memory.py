@@ -3,20 +3,19 @@
 Activations, workspaces of kernels and the program itself come on top of all of them.
 """
 
-import json
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 from msgspec import Struct
 from msgspec.structs import asdict
 
+from auditor.formats.json_values import json_text
 from auditor.formats.text import (
     Styled,
     StyledLine,
     columns,
     header_row,
     lines_text,
-    printable,
     size,
     styled,
     wrapped,
@@ -154,7 +153,7 @@ def render(  # noqa: PLR0913 - one keyword for each choice a caller has
 
     A few lines at the most where no header was read: what the config implies alone.
     """
-    title = printable(outcome.model or outcome.requested)
+    title = outcome.model or outcome.requested
     lines = [styled(f"{title}: {outcome.target}" if outcome.target else title, "bold"), ()]
     if outcome.observed and outcome.observed.weights:
         lines += (*_stored(outcome.observed), ())
@@ -178,7 +177,7 @@ def _stored(observed: Observed) -> Iterator[StyledLine]:
     for one in observed.weights:
         each = "" if one.bits_per_parameter is None else f"{one.bits_per_parameter:.2f}"
         counts = (f"{one.tensors:,}", f"{one.parameters:,}", f"{one.bytes:,}", size(one.bytes))
-        rows.append((printable(one.dtype), *counts, each))
+        rows.append((one.dtype, *counts, each))
     parameters = sum(one.parameters for one in observed.weights)
     stored = sum(one.bytes for one in observed.weights)
     counts = (f"{observed.tensors:,}", f"{parameters:,}", f"{stored:,}", size(stored))
@@ -213,7 +212,7 @@ def _parameters(outcome: Report | Unaudited, rows: Sequence[LoadingNeed]) -> Ite
         yield f"{stored:,} parameters are stored"
     else:
         others = "" if stored in {None, expected.parameters} else f"; {stored:,} are stored"
-        yield f"{expected.parameters:,} parameters of {printable(outcome.target or '')}{others}"
+        yield f"{expected.parameters:,} parameters of {outcome.target or ''}{others}"
     if any(row.bits <= _BYTE for row in rows):
         yield "quantized weights take more: scales come with them, and some tensors stay wider"
 
@@ -289,7 +288,7 @@ def as_json(
         "loaded": [asdict(row) | {"total": row.total} for row in rows],
         "training_estimate": [] if count is None else _training_objects(count),
     }
-    return json.dumps(found) + "\n"
+    return json_text(found) + "\n"
 
 
 def _training_objects(parameters: int) -> list[dict[str, Any]]:

@@ -8,7 +8,7 @@ from typing import NamedTuple
 from msgspec.structs import replace
 
 from auditor.folded_names import first, how_many
-from auditor.formats.text import Style, Styled, StyledLine, columns, cut_name, header_row, printable
+from auditor.formats.text import Style, Styled, StyledLine, columns, cut_name, header_row
 from auditor.reconciler.fold import fold, refold
 from auditor.reconciler.module_rows import ExpectedRows, ModuleRow, ModuleStatus
 from auditor.tensors import natural_key
@@ -77,7 +77,7 @@ def expected_table(found: Sequence[Line], width: int) -> Iterator[StyledLine]:
     """The expected side alone, with the formula of each module."""
     rows: list[Sequence[Styled | str]] = [header_row("module", "expected", "formula")]
     for line in found:
-        formula = printable(line.row.formula or _UNKNOWN)
+        formula = line.row.formula or _UNKNOWN
         text = formula if line.modules == 1 else f"{line.modules} x ({formula})"
         prefix = cut_name(_prefix(line), width // 2)
         rows.append((prefix, _count(line, line.row.expected), text))
@@ -85,7 +85,7 @@ def expected_table(found: Sequence[Line], width: int) -> Iterator[StyledLine]:
 
 
 def _prefix(line: Line) -> str:
-    return printable(line.pattern) if line.row.depth else "(whole model)"
+    return line.pattern if line.row.depth else "(whole model)"
 
 
 def _count(line: Line, figure: int | None) -> str:
@@ -210,7 +210,7 @@ def _part(line: Line, below: Mapping[str, Sequence[ModuleRow]]) -> _Part:
     else:
         note = _layers(line.pattern, row, below)
     share = None if row.share is None else times * row.share
-    name = printable(line.pattern) or "(whole model)"
+    name = line.pattern or "(whole model)"
     return _Part(name, stored, expected, share, note, row.status)
 
 

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from auditor.folded_names import expand
-from auditor.formats.text import printable
+from auditor.messages import printable
 from auditor.reconciler.fold import fold
 
 Node = list[Any]

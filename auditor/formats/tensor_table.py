@@ -7,7 +7,8 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from auditor.formats.as_csv import yes_or_no
 from auditor.formats.csv_cells import Cell, csv_text, safe
-from auditor.formats.text import counted, cut_middle, printable
+from auditor.formats.text import counted, cut_middle, plain_line
+from auditor.messages import printable
 from auditor.reconciler.tensor_rows import TensorRow
 from auditor.reconciler.tensor_values import TensorValues
 from auditor.report import VALUES, Report, Unaudited
@@ -36,7 +37,7 @@ def tensor_lines(outcome: Report | Unaudited) -> Iterator[str]:
             continue
         yield "\n"
         if one.component is not None:
-            yield f"in {printable(one.component)}\n"
+            yield plain_line(f"in {one.component}")
         widths = [0] * len(_HEADING)
         for line in _table(one.tensors.rows()):
             widths = list(map(max, widths, map(len, line)))
@@ -73,7 +74,7 @@ def _place(row: TensorRow) -> str:
 
 def _name(name: str) -> str:
     short = name.isascii() and len(name) <= _WIDEST  # nearly all: to measure cells takes longer
-    return printable(name) if short else cut_middle(printable(name), _WIDEST)
+    return printable(name) if short else cut_middle(name, _WIDEST)
 
 
 def _shape(shape: tuple[int, ...] | None) -> str:
@@ -93,7 +94,7 @@ def _aligned(line: _Line, widths: Sequence[int]) -> str:
         cell.rjust(width) if at == _FIGURES else cell.ljust(width)
         for at, (cell, width) in enumerate(zip(line, widths, strict=True))
     )
-    return f"{'  '.join(cells).rstrip()}\n"
+    return plain_line("  ".join(cells))
 
 
 # --- as CSV -------------------------------------------------------------------------------------

@@ -16,7 +16,6 @@ from auditor.formats.text import (
     cut_middle,
     header_row,
     lines_text,
-    printable,
     shown,
     size,
     styled,
@@ -166,7 +165,7 @@ def _last(outcome: Report | Unaudited, width: int) -> Iterator[StyledLine]:
     if outcome.expected and outcome.expected.library:
         said.append(f"Expected by the oracle, {outcome.expected.library}.")
     sampled = [one for one in outcome.unchecked if one.startswith(_SAMPLED)]
-    said += [f"{one[:1].upper()}{one[1:]}." for one in map(printable, sampled)]
+    said += [f"{one[:1].upper()}{one[1:]}." for one in sampled]
     if topics := dict.fromkeys(_topic(one) for one in outcome.unchecked if one not in sampled):
         said.append(f"Not checked: {', '.join(topics)}.")
     if said:
@@ -175,7 +174,7 @@ def _last(outcome: Report | Unaudited, width: int) -> Iterator[StyledLine]:
 
 def _topic(sentence: str) -> str:
     """What a sentence of what was not checked is about: it stands before the colon."""
-    return cut_middle(printable(sentence.partition(": ")[0]), _TOPIC)
+    return cut_middle(sentence.partition(": ")[0], _TOPIC)
 
 
 def _unchecked(outcome: Report | Unaudited, width: int) -> Iterator[StyledLine]:
@@ -198,7 +197,7 @@ _STYLES: Mapping[str, Style] = {"clean": "green", "findings": "bold red", "unaud
 def component_table(outcome: Report | Unaudited, width: int) -> Iterator[StyledLine]:
     """Folder, class, parameters stored and expected, and how it ended; classes are cut to fit."""
     parts = outcome.every[1:]
-    folders = [cut_middle(printable(one.component or _UNKNOWN), _LONGEST_FOLDER) for one in parts]
+    folders = [cut_middle(one.component or _UNKNOWN, _LONGEST_FOLDER) for one in parts]
     stored = [_count(one.observed.parameters if one.observed else None) for one in outcome.every]
     expected = [_count(one.expected.parameters if one.expected else None) for one in outcome.every]
     statuses = [str(one.reason if isinstance(one, Unaudited) else one.verdict) for one in parts]
@@ -206,7 +205,7 @@ def component_table(outcome: Report | Unaudited, width: int) -> Iterator[StyledL
     headings = (_HEADINGS[0], *_HEADINGS[2:])
     taken = (max(map(len, (name, *cells))) for name, cells in zip(headings, known, strict=True))
     room = max(_CLASS_ROOM, width - sum(taken) - len(known))
-    kinds = [cut_middle(printable(one.target or _UNKNOWN), room) for one in parts]
+    kinds = [cut_middle(one.target or _UNKNOWN, room) for one in parts]
     told = [(status, _STYLES[one.verdict]) for status, one in zip(statuses, parts, strict=True)]
     rows: list[Sequence[Styled | str]] = [header_row(*_HEADINGS)]
     rows += zip(folders, kinds, stored[1:], expected[1:], told, strict=True)

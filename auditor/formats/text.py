@@ -1,11 +1,14 @@
-"""Text of reports: untrusted made safe to show, cut, styled, wrapped, and lined up in columns.
+"""The text of reports: cut, styled, wrapped, and lined up in columns, with all of it escaped.
 
-Without rich, whose import takes 40 of the 250 ms of an audit; tests hold the wrapping to it.
+Rich is not used here because its import takes 40 of the 250 ms of an audit; tests compare the
+wrapping with rich's.
 """
 
 import re
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Literal
+
+from auditor.messages import printable
 
 _ELLIPSIS = "\N{HORIZONTAL ELLIPSIS}"
 _LONGEST = 900  # characters of a folded name that is never cut
@@ -20,27 +23,13 @@ _ASCII = str.maketrans(
 )
 
 
-def printable(text: str) -> str:
-    r"""The text with every character that is not plainly visible written out: ESC as \x1b.
-
-    That is all that str.isprintable denies: control characters, line ends, bidi overrides, zero
-    widths, lone surrogates, spaces other than the space. A backslash stays one, for the sake of
-    Windows paths; the JSON output is the one to tell a real ESC from these four characters.
-    """
-    if text.isprintable():
-        return text
-    return "".join(
-        char if char.isprintable() else char.encode("unicode_escape").decode("ascii")
-        for char in text
-    )
-
-
 def cut_middle(text: str, room: int) -> str:
-    """At most `room` terminal cells of a text: both its ends, where it is longer.
+    """Escape a text, and leave out its middle if it takes more than `room` terminal cells.
 
-    A character counts for one cell at least: a thousand combining marks take no cell, and yet they
-    must not all be shown.
+    Each character counts as one cell at least, so that a thousand combining marks, which take no
+    cell, are cut too.
     """
+    text = printable(text)
     if _fits(text, room):
         return text
 
@@ -59,11 +48,12 @@ def cut_middle(text: str, room: int) -> str:
 
 
 def cut_name(name: str, room: int) -> str:
-    """At most `room` cells of a folded name: whole parts at both its ends, and none within braces.
+    """Escape a folded name, and leave out whole parts in its middle if it takes too many cells.
 
-    A name of one part is cut in its middle, unless it has braces: then it stays whole, but for
-    those that nobody reads.
+    A name of one part is cut in its middle. If that part has braces it stays complete, unless it
+    has more than 900 characters.
     """
+    name = printable(name)
     if _fits(name, room):
         return name
     parts = _PARTS.findall(name)
@@ -81,7 +71,7 @@ def _fits(text: str, room: int) -> bool:
 
 
 def cells_of(text: str) -> int:
-    """How many cells of a terminal a printable text takes."""
+    """Count the terminal cells of an escaped text."""
     if text.isascii() or text.translate(_ASCII).isascii():
         return len(text)
     from rich.cells import cell_len  # noqa: PLC0415 - nearly all names are ASCII
@@ -90,12 +80,12 @@ def cells_of(text: str) -> int:
 
 
 def as_ascii(text: str) -> str:
-    """The signs that reports are drawn with, for terminals that have only ASCII."""
+    """Replace the signs that reports are drawn with, for terminals that have only ASCII."""
     return text.translate(_ASCII)
 
 
 def counted(count: int, noun: str) -> str:
-    """`1 name`, `1,024 names`."""
+    """Return `1 name` or `1,024 names`."""
     return f"{count:,} {noun}" if count == 1 else f"{count:,} {noun}s"
 
 
@@ -137,39 +127,50 @@ _CODES: Mapping[Style, str] = {
     "bold green": "1;32",
 }
 _WORD = re.compile(r"\s*\S+\s*")
-_MAX_TEXT = 1000  # characters of a sentence or a formula: more is a stranger's name in it
+_MAX_TEXT = 1000  # characters of a sentence or a formula; a longer one has untrusted names in it
 _LEAST_ROOM = 16  # cells in which text wraps, on however narrow a terminal
 
 
 def lines_text(lines: Iterable[StyledLine], *, color: bool = False) -> str:
-    """The lines as one text, without the spaces at their ends."""
-    return "".join(f"{_painted(line, color=color)}\n" for line in lines)
+    """Join the lines, escaped, with their colours and without the spaces at their ends.
 
-
-def _painted(line: StyledLine, *, color: bool) -> str:
-    if not color:
-        return "".join(text for text, _ in line).rstrip()
+    Every text for people is written here, or one line at a time by `plain_line`.
+    """
     return "".join(
-        f"\x1b[{_CODES[style]}m{text}\x1b[0m" if style and text else text for text, style in line
-    ).rstrip()
+        f"{_painted(line).rstrip()}\n" if color else plain_line("".join(text for text, _ in line))
+        for line in lines
+    )
+
+
+def plain_line(text: str) -> str:
+    """Return the text as one escaped line."""
+    return f"{printable(text).rstrip()}\n"
+
+
+def _painted(line: StyledLine) -> str:
+    parts = ((printable(text), style) for text, style in line)
+    return "".join(
+        f"\x1b[{_CODES[style]}m{text}\x1b[0m" if style and text else text for text, style in parts
+    )
 
 
 def styled(text: str, style: Style = "") -> StyledLine:
-    """A line in one style."""
+    """Return a line in one style."""
     return ((text, style),)
 
 
 def shown(text: str) -> str:
-    """Make untrusted text safe to show, and cut it."""
-    return cut_middle(printable(text), _MAX_TEXT)
+    """Escape a sentence or a formula, and leave out its middle if it is longer than any of ours."""
+    return cut_middle(text, _MAX_TEXT)
 
 
 # --- wrapping ----------------------------------------------------------------------------------
 
 
 def wrapped(line: StyledLine | str, width: int, indent: int = 0) -> Iterator[StyledLine]:
-    """Indent the line and wrap it between words; a word that is longer than a line is cut."""
-    whole = styled(line) if isinstance(line, str) else line
+    """Indent the line and wrap it between words; split a word that is longer than a line."""
+    parts = styled(line) if isinstance(line, str) else line
+    whole = tuple((printable(text), style) for text, style in parts)
     text = "".join(part for part, _ in whole)
     starts = [0, *_breaks(text, max(width - indent, _LEAST_ROOM))]
     for start, end in zip(starts, [*starts[1:], None], strict=True):
@@ -220,9 +221,7 @@ def columns(
 
     No cell is cut. With a width, the text of the last column wraps within its column.
     """
-    cells: list[list[Styled]] = [
-        [(cell, "") if isinstance(cell, str) else cell for cell in row] for row in rows
-    ]
+    cells = [[_cell(cell) for cell in row] for row in rows]
     widths = [max(cells_of(text) for text, _ in column) for column in zip(*cells, strict=True)]
     indent = sum(widths[:-1]) + gap * (len(widths) - 1)
     for row in cells:
@@ -243,6 +242,13 @@ def columns(
             yield (*line, (fill, ""), (last, style))
 
 
+def _cell(cell: Styled | str) -> Styled:
+    if isinstance(cell, str):
+        return printable(cell), ""
+    text, style = cell
+    return printable(text), style
+
+
 def header_row(*names: str) -> Sequence[Styled]:
-    """The first row of a table."""
+    """Return the first row of a table."""
     return [(name, "bold") for name in names]

@@ -1,10 +1,10 @@
-"""Stored tensors -> parameters, one file for each layout, or a folder where it takes several.
+"""Layouts: from stored tensors to tensors of the model, a file or a folder for each layout.
 
-What layouts share begins with an underscore, and no layout reads another. `packing` is what a
-layout is, `declared` what a config says; `fused` is about stacked experts, and comes after all.
+Modules that layouts share begin with an underscore, and no layout imports another. `packing`
+defines a layout, `declared` reads the config, `fused` handles stacked experts after all layouts.
 
-`unpack_tensors` looks for a layout where a checkpoint declares one, or holds dtypes that one uses.
-All other checkpoints are plain, and cost nothing here.
+`unpack_tensors` looks for a layout if a checkpoint declares one or stores dtypes that one uses. All
+other checkpoints are plain and cost nothing here.
 """
 
 from collections.abc import Mapping
@@ -29,13 +29,13 @@ from auditor.tensors import StoredTensor
 
 __all__ = ["unknown_quantization", "unpack_tensors", "written_tensors"]
 
-# The value of quant_method -> the module of its layout, which is imported when it is needed.
+# The value of quant_method -> the module of its layout, which is imported on use.
 METHODS: Mapping[str, str] = MappingProxyType(
     {
         "gptq": "gptq",
         "marlin": "gptq",
         "awq": "awq",
-        "auto-round": "auto_round",  # behind those whose marks it has: undeclared, it is theirs
+        "auto-round": "auto_round",  # the last layout with its marks: undeclared ones are not its
         "intel/auto-round": "auto_round",
         "bitsandbytes": "bitsandbytes",
         "bitsandbytes_4bit": "bitsandbytes",
@@ -58,11 +58,11 @@ METHODS: Mapping[str, str] = MappingProxyType(
     }
 )
 
-# Dtypes that no plain checkpoint of floats stores; I64 is of position_ids, BOOL of masks.
+# Dtypes that no plain checkpoint of floats stores; position_ids are I64, masks BOOL.
 _PACKED = frozenset({"U8", "I8", "U16", "I16", "U32", "I32", "F4", "F8_E4M3", "F8_E5M2"})
 _NOTHING: Mapping[str, WrittenTensor] = MappingProxyType({})
 
-# How names end that no plain checkpoint has.
+# Endings of names that no plain checkpoint has.
 _MARKS = (
     *(".qweight", ".weight_packed", ".W_q", ".SCB", ".quant_map", ".weight_scale_inv", "._data"),
     *("_qdata", ":qdata", "_proj_blocks", ".codebooks"),
@@ -70,7 +70,7 @@ _MARKS = (
 
 
 def unknown_quantization(declared: Declared) -> str | None:
-    """What a config says that no layout here unpacks: a quant_method, or a mode of one."""
+    """Return the quant_method, or its mode, that no layout here unpacks; None if one does."""
     if declared.method not in METHODS:
         return named(declared.method)
     return _layout(METHODS[declared.method]).unread(declared)
@@ -79,10 +79,10 @@ def unknown_quantization(declared: Declared) -> str | None:
 def unpack_tensors(
     tensors: tuple[StoredTensor, ...], declared: Declared | None, implied: Implied
 ) -> Unpacked:
-    """What the packed tensors are; PLAIN where neither a config nor the tensors show any packing.
+    """Unpack the packed tensors; PLAIN if neither the config nor the tensors show any packing.
 
-    The layout is the declared one, whose method has to be known; where its marks are not to be
-    found, or none is declared, the one whose marks are there. Then the two disagree: a fault.
+    The declared layout unpacks them; its method has to be known. If its marks are missing, or no
+    layout is declared, the layout whose marks are there unpacks them and reports the contradiction.
     """
     if declared is None and not _looks_packed(tensors):
         return PLAIN
@@ -92,7 +92,7 @@ def unpack_tensors(
         return PLAIN
     if layout is not None and (layout.recognises(stored) or not tensors):
         return layout.unpack(stored, declared, implied)
-    # Of two that share a mark the first in the table is asked first.
+    # If two layouts share a mark, the first in the table counts.
     every = map(_layout, dict.fromkeys(METHODS.values()))
     found = next((other for other in every if other.recognises(stored)), None)
     if found is None:
@@ -106,10 +106,10 @@ def unpack_tensors(
 def written_tensors(
     tensors: tuple[StoredTensor, ...], declared: Declared | None, implied: Implied
 ) -> Mapping[str, WrittenTensor]:
-    """What the declared layout stores under the names that it packs, and those that serve them.
+    """Return dtype and shape of the packed tensors and their scales, by the declared layout.
 
-    For tensors that only an index names. A name that is not in it is plain, or its size is not
-    known: `unpack_tensors` says which.
+    This serves tensors that only an index names. A name that is left out is plain or of unknown
+    size; `unpack_tensors` tells which.
     """
     if declared is None or all(tensor.dtype is not None for tensor in tensors):
         return _NOTHING
@@ -122,7 +122,7 @@ def written_tensors(
 
 
 def _looks_packed(tensors: tuple[StoredTensor, ...]) -> bool:
-    """By dtypes; by names, where only an index has them."""
+    """Whether dtypes show packing, or names if only an index names the tensors."""
     dtypes = {tensor.dtype for tensor in tensors}
     if not _PACKED.isdisjoint(dtypes):
         return True

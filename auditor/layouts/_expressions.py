@@ -1,6 +1,6 @@
-"""Expressions of module names as trees: the syntax that configs use, and no more of it.
+"""Regular expressions of module names as trees, in the syntax that configs use.
 
-Literals, `.`, classes, groups, `|`, quantifiers, `^` first and `$` last. What is not read here
+It has literals, `.`, classes, groups, `|`, quantifiers, `^` first and `$` last. Other syntax
 (lookaround, back-references, flags) is refused, never guessed.
 """
 
@@ -13,7 +13,7 @@ _COUNTED = re.compile(r"\{([0-9]{1,3})(?:(,)([0-9]{0,3}))?\}")
 
 
 class Chars(NamedTuple):
-    """One character: of the ranges, or of none of them."""
+    """One character: in one of the ranges, or in none of them."""
 
     ranges: tuple[tuple[str, str], ...]
     negated: bool = False
@@ -23,19 +23,19 @@ class Chars(NamedTuple):
 
 
 class Sequence(NamedTuple):
-    """One after the other."""
+    """Items in this order."""
 
     items: tuple["Node", ...]
 
 
 class Alternation(NamedTuple):
-    """One of them."""
+    """One of the items."""
 
     items: tuple["Node", ...]
 
 
 class Repetition(NamedTuple):
-    """Some times over; most None: without end."""
+    """A repeated item; `most` is None if there is no upper bound."""
 
     item: "Node"
     least: int
@@ -48,11 +48,11 @@ DOT = Chars((("\n", "\n"),), negated=True)
 
 
 class UnreadError(Exception):
-    """The expression uses syntax that is not read here."""
+    """The expression uses syntax that this module does not read."""
 
 
 def parse_expression(expression: str) -> tuple[Node, bool]:
-    """The tree of an expression, and whether it ends in `$`; a `^` changes nothing."""
+    """Return the tree of an expression and whether it ends in `$`; a `^` changes nothing."""
     return _Parser(expression).parse()
 
 
@@ -66,7 +66,7 @@ class _Parser:
         self._depth = 0
 
     def parse(self) -> tuple[Node, bool]:
-        """The tree, and whether the expression ends in `$`."""
+        """Return the tree and whether the expression ends in `$`."""
         node = self._choice()
         at_end = self._next() == "$"
         self._at += at_end

@@ -1,8 +1,8 @@
-"""Modules that are stored plain while their like is packed, and lists of modules to leave plain.
+"""Modules that are stored plain among similar packed ones, and lists of modules to leave plain.
 
-Whether loading looks for packed weights there is what the config says: each layout reads that for
-itself, in the syntax that its loaders have. For lists that are read in other ways by every version
-of a loader, `unlisted` finds what no reading of the list covers.
+The config decides whether loading expects packed weights there; each layout reads it in the syntax
+of its loaders. If versions of a loader read a list in different ways, `unlisted` finds the modules
+that no reading of the list covers.
 """
 
 import re
@@ -11,9 +11,9 @@ from collections.abc import Collection, Mapping
 from auditor.layouts.packing import Stored
 from auditor.tensors import StoredTensor
 
-_FLOATS = frozenset({None, "F32", "F16", "BF16"})  # None: only an index names it
-_NUMBER = re.compile(r"(?<![^.])[0-9]+(?![^.])")  # of a layer or an expert: a whole part of a name
-# Of a decoder's layer: linears that every writer packs if it packs another one beside them.
+_FLOATS = frozenset({None, "F32", "F16", "BF16"})  # None if only an index names the tensor
+_NUMBER = re.compile(r"(?<![^.])[0-9]+(?![^.])")  # of a layer or expert: a full part of a name
+# Linears of a decoder's layer: a writer that packs one of them packs all of them.
 _PROJECTIONS = frozenset(f"{one}_proj" for one in ("q", "k", "v", "o", "gate", "up", "down"))
 _NUMBERED = re.compile(r"\b\w+\.[0-9]")
 _DIGITS = tuple("0123456789")
@@ -26,12 +26,12 @@ _COMPARED = 100_000_000  # characters of names times modules to skip, in 0.1 s
 def plain_among_packed(
     stored: Stored, packed: Collection[str], *, whole_layers: bool = False
 ) -> Mapping[str, StoredTensor]:
-    """Plain matrices of modules whose like is packed, by module.
+    """Plain matrices of modules that are similar to packed modules, by module.
 
-    Alike are names that differ in their numbers: one class of module made them. So are projections
-    of one attention, or of one feed-forward part. A layer without anything packed says nothing, for
-    some tools carry one for drafting along, which loading leaves out; `whole_layers` counts it all
-    the same, where the writer stores what it has loaded.
+    Modules are similar if their names differ only in numbers, because one class made them, or if
+    they are projections of one attention or feed-forward block. A layer without any packed module
+    does not count, because some tools copy a layer for drafting that loading ignores;
+    `whole_layers` counts it, for writers that store only what they have loaded.
     """
     plain = {
         tensor.name.removesuffix(_WEIGHT): tensor
@@ -42,7 +42,7 @@ def plain_among_packed(
     if not lasts.isdisjoint(_PROJECTIONS):
         lasts |= _PROJECTIONS
     ends = (*lasts, *(_DIGITS if any(map(str.isdecimal, lasts)) else ()))
-    # Of 45,000 names those are few, and numbers are looked for in them alone.
+    # These are few of 45,000 names, and only they are searched for numbers.
     like = frozenset(module for module in packed if module.endswith(ends))
     alike = {_NUMBER.sub("N", module) for module in like}
     around = {module.rpartition(".")[0] for module in like if _is_projection(module)}
@@ -72,16 +72,16 @@ def _is_matrix(shape: tuple[int, ...] | None) -> bool:
 
 
 def _layer(module: str) -> str:
-    """`model.layers.3.mlp.experts.5` -> `model.layers.3`; "" for a name without a number."""
+    """Return `model.layers.3` for `model.layers.3.mlp.experts.5`; "" if the name has no number."""
     found = _NUMBER.search(module)
     return module[: found.end()] if found else ""
 
 
 def unlisted(plain: Mapping[str, StoredTensor], listed: frozenset[str]) -> tuple[StoredTensor, ...]:
-    """Those that nothing in a list of modules to leave plain may be meant for.
+    """The plain weights that no entry in a list of modules to leave plain can mean.
 
-    Whatever may be meant for one counts as said: a part of its name, or of its number's on. None
-    where the list is too long to be matched.
+    An entry can mean a module if it is a part of its name, or if the part from its number on is. No
+    weight is returned if the list is too long to be matched.
     """
     characters = sum(len(item.name) for item in plain.values())
     if len(listed) > _LISTED or characters * len(listed) > _COMPARED:
@@ -91,9 +91,9 @@ def unlisted(plain: Mapping[str, StoredTensor], listed: frozenset[str]) -> tuple
 
 
 def _tail(said: str) -> str:
-    """`language_model.model.layers.1.mlp` -> `layers.1.mlp`: what is before it is often renamed.
+    """Return `layers.1.mlp` for `language_model.model.layers.1.mlp`, whose start is often renamed.
 
-    A pattern that is not a plain name may mean any module: the empty tail is part of every name.
+    A pattern that is not a plain name may mean any module: its tail is "", a part of every name.
     """
     if not re.fullmatch(r"[\w.]+", said):
         return ""

@@ -1,8 +1,8 @@
-"""Which module names the patterns of a config match, in a time that no pattern can stretch.
+"""Matching of module names with the patterns of a config, in linear time.
 
-Python's `re` takes exponential time for some patterns, and a config is a stranger's. Here a
-pattern becomes an automaton that reads a name once, a part between dots at a time; what a part
-does is remembered, so that 45,000 names of a few hundred different parts take 0.1 s.
+Python's `re` takes exponential time for some patterns, and patterns come from untrusted configs.
+Here a pattern becomes an automaton that reads a name once, one part between dots at a time; the
+effect of each part is cached, so 45,000 names of a few hundred different parts take 0.1 s.
 """
 
 import re
@@ -23,15 +23,15 @@ from auditor.layouts._expressions import (
 _BUDGET = 2_000_000  # states times characters: about a second; a real config takes a hundredth
 _NODES = 20_000  # of all patterns together; 300 long names have 15,000
 _REPEATS = 64  # copies of what a counted quantifier repeats
-_PLAIN = re.compile(r"[\w.-]+")  # a key that is a name; its dots are taken for dots
-_DEEP = 100  # modules in modules that are looked at; each takes time by the name's length
+_PLAIN = re.compile(r"[\w.-]+")  # a key that is a name, in which a dot means a dot
+_DEEP = 100  # levels of modules that are compared; each takes time by the name's length
 _ANY = Repetition(Chars((("\0", "\U0010ffff"),)), 0, None)
 
 
 def match_tree(expression: str) -> Node | None:
-    """What `re.match` accepts: a name that begins as the expression says.
+    """Return a tree that accepts what `re.match` accepts: names that begin with the expression.
 
-    None where the expression uses syntax that is not read here.
+    Return None if the expression uses syntax that is not read here.
     """
     try:
         node, at_end = parse_expression(expression)
@@ -41,19 +41,19 @@ def match_tree(expression: str) -> Node | None:
 
 
 def search_tree(expression: str) -> Node | None:
-    """What `re.search` accepts: a name that has the expression somewhere in it.
+    """Return a tree that accepts what `re.search` accepts: names that contain the expression.
 
-    None where the expression uses syntax that is not read here.
+    Return None if the expression uses syntax that is not read here.
     """
     node = match_tree(expression)
     return node if node is None or expression.startswith("^") else Sequence((_ANY, node))
 
 
 def names_in_skip_lists(keys: Iterable[str], names: Iterable[str]) -> frozenset[str] | None:
-    """The names that transformers' skip lists (modules_to_not_convert) stand for.
+    """Return the names that transformers' skip lists (modules_to_not_convert) cover.
 
-    A key is an expression up to a dot or the end of the name, or the end itself, letter by letter.
-    None where it cannot be decided.
+    A key is an expression for the start of a name up to a dot or its end, or literally its end.
+    Return None if this cannot be decided.
     """
     names, keys = tuple(names), frozenset(keys)
     plain = frozenset(filter(_PLAIN.fullmatch, keys))
@@ -66,9 +66,9 @@ def names_in_skip_lists(keys: Iterable[str], names: Iterable[str]) -> frozenset[
 def names_matching_globs(
     patterns: Iterable[str], names: Iterable[str], *, below: bool = False
 ) -> frozenset[str] | None:
-    """The names that `model.layers.0*` and the like match: a star is any characters.
+    """Return the names that globs such as `model.layers.0*` match; None if undecided.
 
-    `below`: also what is below a match, `lm_head.x` for `lm_head`. None where it cannot be decided.
+    `below` adds the names below a match: `lm_head.x` for `lm_head`.
     """
     names, patterns = tuple(names), frozenset(patterns)
     plain = frozenset(one for one in patterns if "*" not in one and "?" not in one)
@@ -80,9 +80,9 @@ def names_matching_globs(
 
 
 def at_or_below(name: str, modules: frozenset[str]) -> bool:
-    """Whether the name or a module above it is among the modules, letter by letter.
+    """Whether the name or a module above it is literally among the modules.
 
-    Loaders match skip lists in wider ways as well, which differ by version; all match this.
+    Loaders also match skip lists in other ways, which differ by version; all of them match this.
     """
     if name.count(".") > _DEEP:
         name = ".".join(name.split(".", _DEEP)[:_DEEP])
@@ -94,7 +94,7 @@ def at_or_below(name: str, modules: frozenset[str]) -> bool:
 
 
 def _ends(name: str, plain: frozenset[str], lengths: list[int]) -> bool:
-    """Whether the name ends as one of them: 100,000 keys take no longer than their lengths do."""
+    """Whether the name ends with a plain key; the time depends on the number of lengths only."""
     for length in lengths:
         if length > len(name):
             return False
@@ -104,7 +104,7 @@ def _ends(name: str, plain: frozenset[str], lengths: list[int]) -> bool:
 
 
 def matching_names(nodes: Iterable[Node | None], names: Iterable[str]) -> frozenset[str] | None:
-    """The names that one of the patterns matches; None where matching takes too long."""
+    """Return the names that one of the patterns matches; None if matching takes too long."""
     nodes = tuple(nodes)
     if not nodes:
         return frozenset()
@@ -146,7 +146,7 @@ class _TooMuchError(Exception):
 
 
 class _State(Struct, eq=False):
-    """The places that a name may have led to, and where its next part leads."""
+    """The places that a name may have reached, and the states after its next part."""
 
     places: frozenset[int]
     after: dict[str, "_State"] = field(default_factory=dict)

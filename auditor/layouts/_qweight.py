@@ -1,7 +1,7 @@
-"""What GPTQ and AWQ share: modules of `qweight`, `scales` and `qzeros`, told apart by their shapes.
+"""Modules of `qweight`, `scales` and `qzeros`, which GPTQ and AWQ share and shapes distinguish.
 
-Both pack several small integers into a word (I32 as a rule) and give each group of inputs a scale
-and a zero point. Which side of the matrix is packed, and which side comes first, is the form.
+Both pack several small integers into a word (usually I32) and give each group of inputs a scale and
+a zero point. The form says which side of the matrix is packed and which side comes first.
 """
 
 from collections.abc import Collection, Iterable, Mapping
@@ -23,12 +23,12 @@ GEMM, GEMV, GEMV_FAST = "gemm", "gemv", "gemv_fast"
 TILE = 16  # rows of inputs that Marlin keeps in one row of words
 _MARLIN_BITS = (4, 8)
 _WORDS = frozenset({"I8", "I16", "I32", "I64", "U8", "U16", "U32"})
-# Linears of GPT-2 and its like, which a plain checkpoint stores as (in, out).
+# Linears of GPT-2 and similar models, which a plain checkpoint stores as (in, out).
 CONV1D = frozenset({"c_attn", "c_fc", "c_proj", "q_attn"})
 
 
 class Parts(NamedTuple):
-    """The shapes in one module; None where a tensor is not stored or only an index names it."""
+    """The shapes in one module; None if a tensor is not stored or only an index names it."""
 
     qweight: tuple[int, int]
     word: int  # bits of an element of qweight
@@ -38,16 +38,16 @@ class Parts(NamedTuple):
 
 
 class Reading(NamedTuple):
-    """What a module holds if it is packed in one form, with one number of bits."""
+    """The content of a module if it is packed in one form with one number of bits."""
 
     form: str
     bits: int
     shape: Shape  # (out, in)
     group: int  # inputs that share a scale
-    complaints: tuple[tuple[str, str], ...]  # a member's last name, and what does not fit
+    complaints: tuple[tuple[str, str], ...]  # the last part of a member's name, and the misfit
 
     def beside(self, declared: Mapping[str, object]) -> "Reading":
-        """With a complaint for each declaration that the shapes are not those of."""
+        """Add a complaint for each declaration that the shapes contradict."""
         doubts = (
             ("qweight", f"{declares}, the shapes are those of {found}")
             for declares, found in declared.items()
@@ -56,13 +56,13 @@ class Reading(NamedTuple):
 
 
 def lacks_headers(members: Members) -> bool:
-    """Whether only an index names some of the tensors that show the form of a module."""
+    """Whether only an index names some of the tensors whose shapes show a module's form."""
     told = (members.get(last) for last in (*_THREE, "scaled_zeros"))
     return any(one is not None and one.shape is None for one in told)
 
 
 def qweight_form(members: Members, gemm: Collection[int] = (4, 8, 2, 3)) -> str | None:
-    """The form that the shapes of a module have; None where they have none, or say too little.
+    """Return the form that the shapes of a module show; None if they show none, or too little.
 
     (rows, columns) of qweight, (r, c) of scales: GPTQ has columns = c and packs the rows; GEMM has
     columns * 32/bits = c; GEMV has rows = r, as qzeros have, and GEMV_FAST zeros that are floats.
@@ -99,7 +99,7 @@ def _rows_columns(members: Members, part: str) -> tuple[int, int] | None:
 
 
 def parts_of(members: Members, weight: str, scales: str, zeros: str) -> Parts | str | None:
-    """The shapes; None where only an index names qweight, text where it can hold nothing packed."""
+    """Return the shapes; None if only an index names qweight, a text if it cannot be packed."""
     packed = members[weight]
     if packed.shape is None:
         return None
@@ -115,7 +115,7 @@ def _shape(members: Members, part: str) -> Shape | None:
 
 
 def best_reading(readings: Iterable[Reading], expected: Shape | None) -> Reading:
-    """The one with the fewest complaints, a shape that is not `expected` among them."""
+    """Return the reading with the fewest complaints; a shape that is not `expected` is one."""
     return min(readings, key=lambda one: len(one.complaints) + _is_strange(one.shape, expected))
 
 
@@ -140,14 +140,14 @@ def rows_packed(parts: Parts, bits: int, group: int | None, expected: Shape | No
 
 
 def _groups(parts: Parts, inputs: int, size: int, group: int | None) -> int:
-    """As many as there are scales; of scales that only an index names, what the config makes."""
+    """The number of groups: that of the scales; without their shape, that of the config."""
     if parts.scales:
         return parts.scales[0]
     return parts.zeros[0] if group is None and parts.zeros else -(-inputs // size)
 
 
 def _inputs(parts: Parts, bits: int, expected: Shape | None) -> int:
-    """Rows * word / bits; where the last word is not full, as g_idx or the architecture says."""
+    """The number of inputs: rows * word / bits, or as g_idx or the architecture limits it."""
     rows = parts.qweight[0]
     told = [shape[-1] for shape in (parts.g_idx, expected) if shape]
     fit = (inputs for inputs in told if -(-inputs * bits // parts.word) == rows)
@@ -190,10 +190,10 @@ def marlin(parts: Parts, bits: int, group: int | None) -> Reading:
 def checked_group_size(
     scales: Shape | None, last: str, shape: tuple[int, int], group: int | None
 ) -> tuple[int, tuple[tuple[str, str], ...]]:
-    """The group size, and what of scales (groups, out) does not fit `shape`, which is (out, in).
+    """Return the group size, and the misfits of scales (groups, out) with `shape`, (out, in).
 
-    `group` is the declared size, -1 for all inputs together; None: the scales alone say it.
-    Each side has a complaint of its own, because `best_reading` counts them; `_scales` makes one.
+    `group` is the declared size, -1 for all inputs together, None if only the scales show it. Each
+    side has its own complaint, because `best_reading` counts them.
     """
     outputs, inputs = shape
     declared = inputs if group is None or group < 1 or group > inputs else group
@@ -217,13 +217,13 @@ _MATRIX = 2
 _HALVES = ("F16", "BF16")
 
 
-# --- what a module of words takes, in each form of GPTQ and AWQ: the inverse --------------------
+# --- the inverse: what each form of GPTQ and AWQ stores for a module ------------------------------
 #
-# Of a linear (out, in) in b bits and groups of g inputs, as the docstrings of gptq and awq have it.
+# For a linear (out, in) in b bits and groups of g inputs; see the docstrings of gptq and awq.
 
 
 class PackedLinear(NamedTuple):
-    """A linear, and how its numbers are packed."""
+    """A linear and the packing of its numbers."""
 
     outputs: int
     inputs: int
@@ -239,9 +239,9 @@ class PackedLinear(NamedTuple):
 def packed_linear(
     module: str, implied: Implied, bits: int | None, group: int | None, word: int = 32
 ) -> PackedLinear | None:
-    """What the architecture has there; None where it has no matrix, or the config says too little.
+    """Return the architecture's linear; None without a matrix there, or without settings.
 
-    `group` is -1 where all inputs are together.
+    `group` is -1 if all inputs form one group.
     """
     shape = implied(tensor_name(module))
     if shape is None or len(shape) != _MATRIX or 0 in shape or bits is None or group is None:
@@ -253,12 +253,12 @@ def packed_linear(
 def under_full_names(
     module: str, members: Members, parts: Mapping[str, WrittenTensor]
 ) -> dict[str, WrittenTensor]:
-    """Those parts that the module has, by their whole names."""
+    """The parts that the module has, by their full names."""
     return {tensor_name(module, last): one for last, one in parts.items() if last in members}
 
 
 def gptq_tensors(one: PackedLinear) -> dict[str, WrittenTensor]:
-    """GPTQ: the inputs are packed, and the zero points along the outputs."""
+    """The tensors of GPTQ, which packs the inputs, and the zero points along the outputs."""
     word = (f"I{one.word}",)
     return {
         "qweight": WrittenTensor((_words(one.inputs, one), one.outputs), word),
@@ -269,7 +269,7 @@ def gptq_tensors(one: PackedLinear) -> dict[str, WrittenTensor]:
 
 
 def awq_tensors(one: PackedLinear) -> dict[str, WrittenTensor]:
-    """AWQ's gemm: the outputs are packed."""
+    """The tensors of AWQ's gemm, which packs the outputs."""
     word, width = (f"I{one.word}",), _words(one.outputs, one)
     return {
         "qweight": WrittenTensor((one.inputs, width), word),
@@ -279,7 +279,7 @@ def awq_tensors(one: PackedLinear) -> dict[str, WrittenTensor]:
 
 
 def marlin_tensors(one: PackedLinear, weight: str, scales: str) -> dict[str, WrittenTensor]:
-    """Marlin: 16 inputs in a row of words. What else stands there may be empty."""
+    """The tensors of Marlin, with 16 inputs in a row of words; its other tensors may be empty."""
     packed: Shape = (one.inputs // TILE, one.outputs * TILE * one.bits // one.word)
     return {
         weight: WrittenTensor(packed, (f"I{one.word}",)),

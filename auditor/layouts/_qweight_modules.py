@@ -1,4 +1,4 @@
-"""The modules of words in a checkpoint, read one after the other: see `_qweight`."""
+"""The reader of the modules of words in a checkpoint: see `_qweight`."""
 
 from collections.abc import Callable, Collection, Hashable, Iterable, Mapping
 from functools import cache
@@ -22,9 +22,9 @@ USUAL = ("qweight", "scales", "qzeros")
 
 
 class ModuleReader(Generic[How]):
-    """Reads modules; those of the same shapes, and read by the same settings, once.
+    """Reads modules; modules with equal shapes and equal settings are read once.
 
-    `readings` are what the shapes of one may be, and `How` what that depends on beside them.
+    `readings` yields the possible readings of the shapes; they also depend on the settings `How`.
     """
 
     def __init__(
@@ -33,7 +33,7 @@ class ModuleReader(Generic[How]):
         implied: Implied,
         *,
         conv1d: bool = True,  # a Conv1D is (in, out) in a plain checkpoint
-        rows: bool = False,  # it is rows alone that are packed, whose last word may not be full
+        rows: bool = False,  # only rows are packed, and their last word may be incomplete
     ) -> None:
         self._implied = implied
         self._conv1d, self._rows = conv1d, rows
@@ -45,7 +45,7 @@ class ModuleReader(Generic[How]):
         self._read = read
 
     def _of(self, module: str, parts: Parts, how: How) -> Reading:
-        """The architecture is asked only where the module does not explain itself."""
+        """Read one module, with the architecture's shape only if the module does not suffice."""
         reading = self._read(parts, how, None)
         conv = self._conv1d and module.rpartition(".")[2] in CONV1D
         partial = self._rows and parts.qweight[0] * parts.word % reading.bits
@@ -66,9 +66,9 @@ class ModuleReader(Generic[How]):
         names: tuple[str, str, str] = USUAL,
         notes: Mapping[str, str],
     ) -> Reading | None:
-        """Enter a module in the ledger, with `notes` of what stands beside its weight and scales.
+        """Record a module in the ledger, with `notes` for the tensors beside weight and scales.
 
-        None: its weight can hold nothing packed, or only an index names it.
+        Return None if its weight cannot be packed, or only an index names it.
         """
         weight, scales, _ = names
         parts = parts_of(members, *names)
@@ -93,7 +93,7 @@ class ModuleReader(Generic[How]):
 def note_lacking(
     members: Members, weight: str, needed: Iterable[str], ledger: PackingLedger
 ) -> None:
-    """What a packed weight cannot be unpacked without."""
+    """Report the tensors that are missing to unpack a packed weight."""
     for last in needed:
         if last not in members:
             ledger.lack(f"packed without its {last}", members[weight])
@@ -105,9 +105,9 @@ def note_left_plain(
     asked: Callable[[Mapping[str, StoredTensor]], Collection[StoredTensor]],
     ledger: PackingLedger,
 ) -> None:
-    """A fault for modules that are plain while their like is packed: loading looks for a qweight.
+    """Report plain modules among similar packed ones, because loading looks for a qweight.
 
-    `asked` says of modules and their weights for which the config does not say so itself.
+    `asked` selects the plain weights that the config does not declare as plain.
     """
     found = asked(plain_among_packed(stored, packed))
     if found:
@@ -118,7 +118,7 @@ def note_left_plain(
 def note_orphans(
     members: Members, lasts: Iterable[str], implied: Implied, ledger: PackingLedger
 ) -> None:
-    """What serves a qweight that is not stored, unless the architecture has it by that name."""
+    """Report tensors for a qweight that is not stored, unless the architecture has that name."""
     for last in lasts:
         if last in members and implied(members[last].name) is None:
             ledger.note(f"{last} of no stored qweight", members[last])
@@ -126,19 +126,19 @@ def note_orphans(
 
 
 def telling_modules(stored: Stored) -> Iterable[Members]:
-    """The modules that show which layout this is: those with shapes; all, where none has them."""
+    """The modules that show the layout: those with shapes, or all if none has shapes."""
     packed = [members for members in stored.modules.values() if "qweight" in members]
     return [members for members in packed if not lacks_headers(members)] or packed
 
 
 def title_of(name: str, packed: Mapping[str, Reading | None]) -> str:
-    """The name, the forms, and what the modules have in common."""
+    """The name, the forms, and the settings that the modules share."""
     forms = sorted({reading.form for reading in packed.values() if reading is not None})
     return ", ".join((" ".join((name, *forms)), *settings_text(packed)))
 
 
 def settings_text(packed: Mapping[str, Reading | None], *, whole: bool = False) -> list[str]:
-    """`4 bits`, `groups of 64/128`; `whole`: the config says that all inputs are one group."""
+    """Return `4 bits`, `groups of 64/128`; `whole` if the config makes all inputs one group."""
     readings = [reading for reading in packed.values() if reading is not None]
     if not readings:
         return []

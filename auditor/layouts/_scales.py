@@ -1,12 +1,12 @@
-"""Scales beside a quantized weight: the shape that they need, and the one that they have.
+"""Scales of a quantized weight: the shape that they need and the shape that they have.
 
-A scale serves a piece of a weight (..., out, in): the whole of it, an output, a group of g inputs
-of an output, or a block of b x c. Their grid is the weight's shape divided by that piece and
+A scale applies to a piece of a weight (..., out, in): to all of it, an output, a group of g inputs
+of an output, or a block of b x c. The grid of scales is the weight's shape divided by the piece and
 rounded up: (1, 1), (out, 1), (out, ceil(in / g)), (ceil(out / b), ceil(in / c)); axes before the
-last two, the experts of a fused weight, are kept. One number is written as (), (1,) or (1, 1), a
+last two, the experts of a fused weight, stay. One number is written as (), (1,) or (1, 1), a
 column of (out, 1) also as (out,).
 
-The scales of a KV cache are one number, or one a head.
+The scales of a KV cache are one number, or one for each head.
 """
 
 from functools import lru_cache
@@ -17,11 +17,11 @@ from auditor.layouts.packing import Members, PackingLedger, Shape
 from auditor.tensors import StoredTensor
 
 _MATRIX = 2  # axes of a weight, below those of the experts
-_BLOCK = 128  # of fp8 in blocks, where nothing says their size
+_BLOCK = 128  # sides of a block of fp8, if nothing declares them
 
 
 class Grain(NamedTuple):
-    """The part of a weight that one scale serves; None: all along that axis."""
+    """The part of a weight to which one scale applies; None means all of that axis."""
 
     outputs: int | None
     inputs: int | None
@@ -60,7 +60,7 @@ def _parts(size: int, step: int | None) -> int:
 
 @lru_cache(maxsize=4096)
 def scales_fit(weight: Shape, grain: Grain, scales: Shape) -> bool:
-    """Whether scales of that shape are one for each grain of the weight."""
+    """Whether scales of this shape are one for each grain of the weight."""
     if len(weight) < _MATRIX:
         return prod(scales) == 1
     whole = scales_shape(weight, grain)
@@ -74,7 +74,7 @@ def scales_fit(weight: Shape, grain: Grain, scales: Shape) -> bool:
 
 @lru_cache(maxsize=4096)
 def scales_misfit(what: str, weight: Shape, grain: Grain, scales: Shape) -> str | None:
-    """The sentence for scales that do not fit, with the arithmetic; None: they do."""
+    """Return a sentence with the arithmetic for scales that do not fit; None if they fit."""
     if scales_fit(weight, grain, scales):
         return None
     need = (1,) if len(weight) < _MATRIX else scales_shape(weight, grain)
@@ -83,7 +83,7 @@ def scales_misfit(what: str, weight: Shape, grain: Grain, scales: Shape) -> str 
 
 @lru_cache(maxsize=4096)
 def grain_of_shapes(weight: Shape, scales: Shape) -> Grain | None:
-    """The grain that fits the shape of the scales, where no config says it; None: none fits."""
+    """Return the grain that fits the shape of the scales, without a config; None if none fits."""
     block = Grain(_BLOCK, _BLOCK)
     for grain in (TENSOR, CHANNEL, block):
         if scales_fit(weight, grain, scales):
@@ -94,7 +94,7 @@ def grain_of_shapes(weight: Shape, scales: Shape) -> Grain | None:
     return grain if all(grain) and scales == scales_shape(weight, grain) else None
 
 
-# Below an attention module, or below its k_proj and v_proj.
+# Names below an attention module, or below its k_proj and v_proj.
 CACHE = frozenset(
     {"kv_scale", "k_scale", "v_scale", "q_scale", "k_zero_point", "v_zero_point", "q_zero_point"}
     | {"k_global_scale", "v_global_scale", "q_global_scale"}
@@ -102,7 +102,7 @@ CACHE = frozenset(
 
 
 def note_kv_scales(parts: Members, ledger: PackingLedger) -> None:
-    """Scales of queries, keys and values: one for the tensor, or (heads, 1, 1)."""
+    """Record scales of queries, keys and values: one for the tensor, or (heads, 1, 1)."""
     found = [parts[key] for key in sorted(CACHE & parts.keys())]
     if not found:
         return
@@ -116,6 +116,6 @@ def note_kv_scales(parts: Members, ledger: PackingLedger) -> None:
 
 
 def require_one_element(what: str, tensor: StoredTensor | None, ledger: PackingLedger) -> None:
-    """A fault where a tensor that serves all of a weight has more or fewer than one element."""
+    """Report a tensor that applies to all of a weight and does not have exactly one element."""
     if tensor is not None and tensor.elements not in {None, 1}:
         ledger.fault(f"{what} is {tensor.shape}; one number is needed", tensor)

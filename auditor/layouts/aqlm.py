@@ -1,6 +1,6 @@
-"""AQLM, https://arxiv.org/abs/2401.06118: a weight is a sum of vectors out of codebooks.
+"""AQLM, https://arxiv.org/abs/2401.06118: a weight is a sum of vectors from codebooks.
 
-As `aqlm.QuantizedLinear` saves it, for vectors of og outputs by ig inputs, K codebooks of B bits:
+`aqlm.QuantizedLinear` saves, for vectors of og outputs by ig inputs and K codebooks of B bits:
 
     X.codes      I8 where B <= 8, I16 where B <= 16, I32: (out / og, in / ig, K)
     X.codebooks  float (K, 2^B, og, ig)
@@ -35,12 +35,12 @@ _MOST_BITS = 32  # of a code
 
 
 def recognises(stored: Stored) -> bool:
-    """Codes beside codebooks."""
+    """Whether a module stores codes and codebooks."""
     return any("codes" in members and "codebooks" in members for members in stored.modules.values())
 
 
 def unpack(stored: Stored, declared: Declared | None, _implied: Implied) -> Unpacked:
-    """`X.codes` becomes `X.weight`."""
+    """Unpack `X.codes` as `X.weight`."""
     ledger = PackingLedger()
     settings = _settings(declared, ledger)
     for module, members in stored.modules.items():
@@ -51,7 +51,7 @@ def unpack(stored: Stored, declared: Declared | None, _implied: Implied) -> Unpa
 
 
 def writes(stored: Stored, declared: Declared | None, implied: Implied) -> dict[str, WrittenTensor]:
-    """Of vectors and codebooks whose sizes the config has: loading builds modules of it."""
+    """Return dtypes and shapes for the sizes in the config, from which loading builds modules."""
     found: dict[str, WrittenTensor] = {}
     settings = _settings(declared, PackingLedger())
     keys = ("out_group_size", "in_group_size", "num_codebooks", "nbits_per_codebook")
@@ -140,7 +140,7 @@ def _check(
 def _check_settings(
     codebooks: StoredTensor, settings: Mapping[str, int], ledger: PackingLedger
 ) -> None:
-    """Loading makes the module from the settings, and refuses codebooks of another shape."""
+    """Report codebooks of another shape than the settings give, which loading refuses."""
     count, size, outputs, inputs = codebooks.shape or ()
     declared = {
         "num_codebooks": count,

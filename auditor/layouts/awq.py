@@ -1,6 +1,6 @@
-"""AWQ, https://arxiv.org/abs/2306.00978, as AutoAWQ and GPTQModel store it, 4 bits as a rule.
+"""AWQ, https://arxiv.org/abs/2306.00978, as AutoAWQ and GPTQModel store it, usually in 4 bits.
 
-A linear of (out, in) in b bits, groups of g inputs, in one of the forms that `version` declares:
+A linear of (out, in) in b bits and groups of g inputs is in one of the forms of `version`:
 
     gemm       X.qweight I32 (in, out * b/32)   X.qzeros I32 (in/g, out * b/32)
                X.scales F16 (in/g, out)
@@ -8,10 +8,10 @@ A linear of (out, in) in b bits, groups of g inputs, in one of the forms that `v
     gemv_fast  X.qweight I16 (out/4, in)        X.qzeros F16 (8z, out)   X.scales F16 (8z, out)
     marlin     X.qweight I32 (in/16, out * 16 * b/32)                    X.scales F16 (in/g, out)
 
-z is the number of words that in/g zero points take, ceil(in/g / 8), rounded up to a multiple of 2
-for groups of 64 and of 4 for groups of 32. llm-awq names the zeros of gemv_fast `scaled_zeros`.
-The activation before a scaled layer keeps its divisors: `act.scales` (features,).
-From awq/modules of AutoAWQ 0.2.9 and gptqmodel/nn_modules/qlinear of GPTQModel 7.7.0.
+z is the number of words for in/g zero points, ceil(in/g / 8), rounded up to a multiple of 2 for
+groups of 64 and of 4 for groups of 32. llm-awq names the zeros of gemv_fast `scaled_zeros`. The
+activation before a scaled layer stores its divisors: `act.scales` (features,). Sources: awq/modules
+of AutoAWQ 0.2.9 and gptqmodel/nn_modules/qlinear of GPTQModel 7.7.0.
 """
 
 from collections.abc import Iterator, Mapping
@@ -71,7 +71,7 @@ _PER_WORD = 8  # zero points in a word, whatever the bits: the kernels take only
 
 
 def recognises(stored: Stored) -> bool:
-    """Some qweight has a shape of AWQ's, and no g_idx."""
+    """Whether a qweight without g_idx has a shape of AWQ."""
     return any(map(_is_awq, telling_modules(stored)))
 
 
@@ -86,14 +86,14 @@ def _is_awq(members: Members) -> bool:
 class _Settings(NamedTuple):
     form: str | None
     bits: int | None
-    group: int | None  # -1: all inputs together; None: the scales alone say it
+    group: int | None  # -1: all inputs together; None: only the scales show it
     zeros: bool
     where: str
     left: frozenset[str]  # patterns of modules that are not packed
 
 
 def unpack(stored: Stored, declared: Declared | None, implied: Implied) -> Unpacked:
-    """A `qweight` becomes `weight`, (out, in)."""
+    """Unpack each `qweight` as `weight`, (out, in)."""
     ledger = PackingLedger()
     settings = _settings(declared, ledger)
     reader = ModuleReader(partial(_readings, settings), implied, conv1d=False)
@@ -109,7 +109,7 @@ def unpack(stored: Stored, declared: Declared | None, implied: Implied) -> Unpac
 
 
 def writes(stored: Stored, declared: Declared | None, implied: Implied) -> dict[str, WrittenTensor]:
-    """All but the divisors of activations, whose number does not follow. gemm is the usual form."""
+    """Return all but the divisors of activations, of unknown number; gemm is the usual form."""
     settings, found = _settings(declared, PackingLedger()), dict[str, WrittenTensor]()
     for module, members in stored.modules.items():
         one = packed_linear(module, implied, settings.bits, settings.group)
@@ -162,7 +162,7 @@ def _packed_all_the_same(
     listed: frozenset[str],
     ledger: PackingLedger,
 ) -> None:
-    """Modules that the config leaves plain, as transformers reads its list."""
+    """Report packed modules that the config leaves plain, as transformers reads its list."""
     wrong = sorted(names_in_skip_lists(listed, packed) or ())
     if wrong:
         reason = "packed, though modules_to_not_convert lists it: loading looks for a weight"
@@ -190,7 +190,7 @@ def _unpack(
 
 
 def _floats(zeros: StoredTensor | None) -> bool | None:
-    """Zeros that are floats are gemv_fast's, whatever their shape; None: only an index has them."""
+    """Whether the zeros are floats, as in gemv_fast only; None if only an index names them."""
     if zeros is None or zeros.dtype is not None:
         return zeros is not None and (zeros.dtype or "").startswith(("F", "BF"))
     return None
@@ -212,7 +212,7 @@ def _readings(
     floats: bool | None,  # noqa: FBT001 - the zeros are
     _expected: Shape | None,
 ) -> Iterator[Reading]:
-    """One for each form and number of bits, what is declared first."""
+    """Yield a reading for each form and number of bits, the declared ones first."""
     first = settings.form or (GEMV_FAST if floats else GEMM)
     forms = sorted(_FORMS, key=lambda form: form != first)  # stable
     order = sorted(_BITS, key=lambda bits: bits != settings.bits)
@@ -251,7 +251,7 @@ def _gemv(parts: Parts, bits: int, group: int | None) -> Reading:
 
 
 def _gemv_fast(parts: Parts, bits: int, group: int | None) -> Reading:
-    """Four outputs to a row, four numbers to an I16: in * 4 / 4 columns."""
+    """Read gemv_fast: four outputs in a row, four numbers in an I16, in * 4 / 4 columns."""
     rows, inputs = parts.qweight
     outputs = rows * 4
     size = _group(inputs, group)
@@ -269,7 +269,7 @@ _READERS = {GEMM: columns_packed, GEMV: _gemv, GEMV_FAST: _gemv_fast, MARLIN: ma
 
 
 def _group(inputs: int, group: int | None) -> int:
-    """Padded zeros do not show the group's size: 128 is usual."""
+    """Return the group size; padded zeros do not show it, and 128 is usual."""
     size = 128 if group is None or group == 0 else group
     return inputs if size < 0 else min(size, inputs)
 

@@ -1,10 +1,10 @@
 """BitNet, https://arxiv.org/abs/2402.17764: ternary weights, four to a byte.
 
-As transformers' integrations/bitnet.py saves it: `X.weight` U8 (out / 4, in) holds rows r,
-r + out/4, r + 2*out/4 and r + 3*out/4 in two bits each, `X.weight_scale` float (1,) is the scale
-of the whole. Weights for training (quantization_mode "online") are plain and have no scale; saved
-after loading (linear_class "autobitlinear") they are plain floats beside their scale. Where
-`use_rms_norm` is set each of these linears has a norm of its inputs, `X.rms_norm.weight` (in,).
+transformers' integrations/bitnet.py saves `X.weight` U8 (out / 4, in) with rows r, r + out/4,
+r + 2*out/4 and r + 3*out/4 in two bits each, and `X.weight_scale` float (1,) for the tensor.
+Weights for training (quantization_mode "online") are plain and have no scale; saved after loading
+(linear_class "autobitlinear") they are plain floats beside their scale. With `use_rms_norm` each
+of these linears has a norm of its inputs, `X.rms_norm.weight` (in,).
 """
 
 from auditor.layouts._left_plain import plain_among_packed, unlisted
@@ -33,7 +33,7 @@ _WEIGHTS = frozenset({None, "U8", "F16", "BF16", "F32"})
 
 
 def recognises(stored: Stored) -> bool:
-    """A weight_scale of one number beside bytes, and nothing that other layouts have there."""
+    """Whether a module stores bytes with a single weight_scale and no mark of other layouts."""
     return any(_is_bitnet(members) for members in stored.modules.values())
 
 
@@ -50,7 +50,7 @@ def _is_bitnet(members: Members) -> bool:
 
 
 def unpack(stored: Stored, declared: Declared | None, _implied: Implied) -> Unpacked:
-    """Pieces are named as they are stored: `X.weight`."""
+    """Unpack each `X.weight` under its stored name."""
     ledger = PackingLedger()
     normed = declared is not None and declared.settings.get("use_rms_norm") is True
     for module, members in stored.modules.items():
@@ -69,7 +69,7 @@ def unpack(stored: Stored, declared: Declared | None, _implied: Implied) -> Unpa
 
 
 def writes(stored: Stored, declared: Declared | None, implied: Implied) -> dict[str, WrittenTensor]:
-    """Of the class bitlinear; weights of autobitlinear may have been saved as floats."""
+    """Return those of the class bitlinear; autobitlinear may save weights as floats."""
     found: dict[str, WrittenTensor] = {}
     settings = declared.settings if declared else {}
     for module, members in stored.modules.items():
@@ -108,9 +108,9 @@ def _unpack(weight: StoredTensor, scale: StoredTensor | None, ledger: PackingLed
 
 
 def _contradictions(stored: Stored, declared: Declared | None, ledger: PackingLedger) -> None:
-    """Loading makes ternary modules of all but those that the config says to leave.
+    """Report modules that contradict the config, by which loading builds ternary modules.
 
-    Those of the class autobitlinear take plain weights as well.
+    Modules of the class autobitlinear also accept plain weights.
     """
     if declared is None:
         return

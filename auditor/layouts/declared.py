@@ -1,6 +1,6 @@
-"""Which packed layout a checkpoint declares: in config.json, or in a file of its own.
+"""The packed layout that a checkpoint declares, in config.json or in a separate file.
 
-What else it declares for its layout is read with distrust.
+All settings are untrusted.
 """
 
 from collections.abc import Collection, Iterator, Mapping
@@ -11,7 +11,7 @@ from auditor.errors import CheckpointError
 from auditor.layouts.packing import Declared, PackingLedger
 from auditor.messages import described
 
-# Files beside config.json that say how the weights are packed; the first that is there counts.
+# Files beside config.json that declare the packing of the weights; the first one there counts.
 FILES = ("quantize_config.json", "quant_config.json", "hf_quant_config.json")
 
 _UNNAMED = "an unnamed method"
@@ -19,10 +19,10 @@ _MLX = frozenset({"bits", "group_size"})
 
 
 def declaration(values: Mapping[str, Any], files: Mapping[str, bytes]) -> Declared | None:
-    """The layout that the config's values name, else one of the `files`, by name; None: none does.
+    """Return the layout that the config declares, else that of one of the `files`, else None.
 
-    Looked for in the config, in its text_config, and in MLX's own key. Raises CheckpointError
-    where it is there and is not an object that names a method.
+    The config, its text_config and MLX's own key may declare it. Raise CheckpointError if the
+    declaration is not an object that names a method.
     """
     for where, key, found in _declarations(values):
         if not isinstance(found, Mapping):
@@ -37,7 +37,7 @@ def declaration(values: Mapping[str, Any], files: Mapping[str, bytes]) -> Declar
 def _declarations(values: Mapping[str, Any]) -> Iterator[tuple[str, str, object]]:
     inner, own = values.get("text_config"), values.get("quantization")
     if isinstance(own, Mapping) and _MLX.issubset(own):
-        yield "quantization", "quantization", own  # as mlx_lm has it, whatever stands beside it
+        yield "quantization", "quantization", own  # as in mlx_lm, whatever other keys there are
     for path, level in (("", values), ("text_config.", inner)):
         if not isinstance(level, Mapping):
             continue
@@ -56,7 +56,7 @@ def _method(where: str, key: str, settings: Mapping[str, Any]) -> str:
 
 
 def _implied(key: str, settings: Mapping[str, Any]) -> str:
-    """Older bitsandbytes configs name no method, and MLX never does."""
+    """The method of a declaration without one: older bitsandbytes configs, and MLX."""
     if settings.get("load_in_8bit") or settings.get("load_in_4bit"):
         return "bitsandbytes"
     if key == "compression_config":
@@ -65,7 +65,7 @@ def _implied(key: str, settings: Mapping[str, Any]) -> str:
 
 
 def _in_file(name: str, found: Mapping[str, Any]) -> Declared:
-    """AutoGPTQ and AutoAWQ wrote the settings bare, modelopt in an object of their own."""
+    """Read a separate file: AutoGPTQ and AutoAWQ write bare settings, modelopt an object."""
     if name == "hf_quant_config.json":
         inner = found.get("quantization")
         if not isinstance(inner, Mapping):
@@ -85,7 +85,7 @@ def _refusal(
 
 
 _SIDES = 2
-_LONGEST = 1 << 24  # of a block or a group: above all layers there are
+_LONGEST = 1 << 24  # of a block or a group: longer than any layer
 
 
 # --- settings -------------------------------------------------------------------------------------
@@ -99,7 +99,7 @@ def integer_setting(
     *,
     default: int | None = None,
 ) -> int | None:
-    """An integer among `allowed`; the default if the key is absent; otherwise None, a fault."""
+    """Return an integer among `allowed`, or the default without the key; else report a fault."""
     value = declared.settings.get(key)
     if value is None:
         return default
@@ -111,19 +111,19 @@ def integer_setting(
 
 
 def string_list(declared: Declared | None, key: str) -> frozenset[str]:
-    """The strings of a list; empty where the value is not a list."""
+    """Return the strings of a list; none if the value is not a list."""
     value = declared.settings.get(key) if declared else None
     items = value if isinstance(value, list) else []
     return frozenset(item for item in items if isinstance(item, str))
 
 
 def object_or_empty(value: object) -> Mapping[str, Any]:
-    """The value if it is an object, else one without keys."""
+    """Return the value if it is an object, else an empty one."""
     return value if isinstance(value, Mapping) else {}
 
 
 def block_sides(value: object) -> tuple[int, int] | None:
-    """The two sides of a block, as `[128, 128]` has them; None: the value says no such thing."""
+    """Return the two sides of a block such as `[128, 128]`; None for any other value."""
     if not isinstance(value, list) or len(value) != _SIDES:
         return None
     rows, columns = value

@@ -1,8 +1,8 @@
 """EETQ, https://github.com/NetEase-FuXi/EETQ: int8, laid out for its kernel.
 
-As transformers' integrations/eetq.py saves a linear of (out, in):
+transformers' integrations/eetq.py saves a linear of (out, in) as:
 
-    X.weight         I8 (in, out), the transpose of what a plain checkpoint stores
+    X.weight         I8 (in, out), the transpose of a plain checkpoint's weight
     X.weight_scales  F16 (out,), one for each output
 """
 
@@ -23,7 +23,7 @@ from auditor.tensors import StoredTensor
 
 
 def recognises(stored: Stored) -> bool:
-    """A weight_scales beside a weight of int8."""
+    """Whether a module stores a weight_scales and a weight of int8."""
     return any(
         "weight_scales" in members
         and "weight" in members
@@ -33,7 +33,7 @@ def recognises(stored: Stored) -> bool:
 
 
 def unpack(stored: Stored, declared: Declared | None, _implied: Implied) -> Unpacked:
-    """Pieces are named as they are stored: `X.weight`."""
+    """Unpack each `X.weight` under its stored name."""
     ledger, packed = PackingLedger(), dict[str, StoredTensor]()
     for module, members in stored.modules.items():
         weight, scales = members.get("weight"), members.get("weight_scales")
@@ -57,7 +57,7 @@ def unpack(stored: Stored, declared: Declared | None, _implied: Implied) -> Unpa
 def writes(
     stored: Stored, _declared: Declared | None, implied: Implied
 ) -> dict[str, WrittenTensor]:
-    """Both tensors of each linear."""
+    """Return dtype and shape of both tensors of each linear."""
     found: dict[str, WrittenTensor] = {}
     for members in stored.modules.values():
         weight, scales = members.get("weight"), members.get("weight_scales")

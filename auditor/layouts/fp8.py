@@ -1,17 +1,17 @@
-"""fp8: weights of 8-bit floats in the model's own shape, with scales beside them.
+"""fp8: weights of 8-bit floats in the model's own shape, each with scales.
 
-After transformers' finegrained_fp8 and fbgemm_fp8 integrations (5.23) and DeepSeek-V3's files:
+Sources: transformers' finegrained_fp8 and fbgemm_fp8 integrations (5.23), DeepSeek-V3's files:
 
     weight            F8_E4M3 (out, in)
     weight_scale_inv  F32, or F8_E8M0 or U8 exponents: (ceil(out / 128), ceil(in / 128)), for the
-                      weight_block_size that the config has; () where it has null
+                      weight_block_size of the config; () if that is null
     weight_scale      () or (1,), of fbgemm (out, 1); of DeepSeek-V4 `scale`, of Mistral
                       `qscale_weight` stand for weight_scale_inv
-    activation_scale, input_scale     one number, where activations are static
+    activation_scale, input_scale     one number, if activations are static
     input_scale_ub                    fbgemm's bound for the scales of activations
 
-Experts that are one tensor (E, out, in) have `gate_up_proj_scale_inv` and the like beside
-`gate_up_proj`. Those of DeepSeek-V4 are of 4 bits: I8 (out, in / 2), scales (out, in / 32).
+Experts in one tensor (E, out, in) have `gate_up_proj_scale_inv` and similar names beside
+`gate_up_proj`. Experts of DeepSeek-V4 have 4 bits: I8 (out, in / 2), scales (out, in / 32).
 """
 
 from itertools import chain
@@ -47,16 +47,16 @@ from auditor.layouts.packing import (
 from auditor.messages import described
 from auditor.tensors import StoredTensor
 
-# As transformers and DeepSeek write them, as Qwen does, and exponents alone.
+# Names by transformers and DeepSeek, by Qwen, and of exponents.
 _SCALE_DTYPES = ("F32", "BF16", "F16", "F8_E8M0", "U8")
 _MATRIX = 2
 FLOATS = frozenset({"F8_E4M3", "F8_E5M2", "F8_E4M3FNUZ", "F8_E5M2FNUZ"})
 _FOURS = frozenset({"I8", "F4"})
 _INVERSE = "_scale_inv"
 _SCALES = ("weight_scale_inv", "weight_scale", "qscale_weight", "scale")  # of `weight`
-_SHARED = frozenset({"scale", "weight_scale"})  # of other layouts and plain modules as well
+_SHARED = frozenset({"scale", "weight_scale"})  # other layouts and plain modules have them too
 _ACTIVATIONS = frozenset({"input_scale", "activation_scale", "input_scale_ub", "output_scale"})
-_OF_EXPERTS = ("_activation_scale", "_input_scale")  # behind gate_up_proj and the like
+_OF_EXPERTS = ("_activation_scale", "_input_scale")  # after gate_up_proj and similar names
 _HEAD = "lm_head.weight"
 _FOUR_GROUP = 32  # inputs that share a scale, of numbers of 4 bits
 _FOUR_GRAIN = group_grain(_FOUR_GROUP)
@@ -64,26 +64,26 @@ _METHODS = ("fp8", "fbgemm_fp8")
 
 
 class _Weight(NamedTuple):
-    """A weight, its scales, and what the names around it begin with."""
+    """A weight, its scales, and the start of the names around it."""
 
     module: str
     stem: str  # weight, gate_up_proj
     weight: StoredTensor
     scale: StoredTensor
-    shared: bool  # the scale's name says nothing of blocks
+    shared: bool  # whether the scale's name does not show that it is of blocks
 
 
 class _Settings(NamedTuple):
-    """What the config says, as far as it can be understood."""
+    """The settings of the config that can be read."""
 
-    block: Grain | None  # None: nothing
+    block: Grain | None  # None if the config declares no block
     static: bool
     experts: str | None
     rows: bool  # fbgemm: one scale for each output
 
 
 def recognises(stored: Stored) -> bool:
-    """A scale_inv, or a float of 8 bits with a scale."""
+    """Whether a module stores a scale_inv, or an 8-bit float with a scale."""
     return any(
         _weights(module, parts) or any(key.endswith(_INVERSE) for key in parts)
         for module, parts in stored.modules.items()
@@ -91,7 +91,7 @@ def recognises(stored: Stored) -> bool:
 
 
 def unpack(stored: Stored, declared: Declared | None, _implied: Implied) -> Unpacked:
-    """Pieces have the names and, but for those of 4 bits, the shapes that are stored."""
+    """Unpack weights under their stored names and, except for 4 bits, in their stored shapes."""
     ledger = PackingLedger()
     settings = _read(declared, ledger)
     words: set[str | None] = set()
@@ -111,7 +111,7 @@ def unpack(stored: Stored, declared: Declared | None, _implied: Implied) -> Unpa
 
 
 def writes(stored: Stored, declared: Declared | None, implied: Implied) -> dict[str, WrittenTensor]:
-    """Of weights and of their scales, and of activations where one number is stored."""
+    """Return weights, their scales, and the scales of activations that are one number."""
     settings, found = _read(declared, PackingLedger()), dict[str, WrittenTensor]()
     usual = CHANNEL if settings.rows else settings.block or TENSOR
     for module, parts in stored.modules.items():
@@ -126,7 +126,7 @@ def writes(stored: Stored, declared: Declared | None, implied: Implied) -> dict[
 
 
 def _weights(module: str, parts: Members) -> list[_Weight]:
-    """The weights of a module that have scales, if they are of 8 bits or 4."""
+    """The weights of a module that have scales, of 8 or 4 bits."""
     found: list[_Weight] = []
     for key, scale in parts.items():
         if key in _SCALES:
@@ -147,7 +147,7 @@ def _weights(module: str, parts: Members) -> list[_Weight]:
 
 
 def _one_scale_each(weights: list[_Weight], ledger: PackingLedger) -> list[_Weight]:
-    """Of several scales of a weight fp8's own counts, and the others are a fault."""
+    """Keep fp8's own scale of each weight, and report the others."""
     found: dict[str, _Weight] = {}
     for weight in sorted(weights, key=lambda one: (one.shared, one.scale.name)):
         if found.setdefault(weight.stem, weight) is not weight:
@@ -187,7 +187,7 @@ def _block(declared: Declared | None, ledger: PackingLedger) -> Grain | None:
 
 
 def _book(found: _Weight, settings: _Settings, ledger: PackingLedger) -> str | None:
-    """The piece and its scales; what the scales are, in words."""
+    """Record a weight and its scales; return a description of the scales."""
     weight, scale = found.weight, found.scale
     name = tensor_name(found.module, found.stem)
     fours = weight.dtype in _FOURS
@@ -211,7 +211,7 @@ def _book(found: _Weight, settings: _Settings, ledger: PackingLedger) -> str | N
 
 
 def _unpacked(weight: StoredTensor) -> Shape | None:
-    """Two numbers of 4 bits are in a byte; F4 counts numbers."""
+    """The shape of the numbers: two of 4 bits are in a byte, while F4 counts numbers."""
     if weight.dtype != "I8" or not weight.shape:
         return weight.shape
     return (*weight.shape[:-1], 2 * weight.shape[-1])
@@ -226,7 +226,7 @@ def _grain(found: _Weight, shape: Shape, scales: Shape, settings: _Settings) -> 
 
 
 def _rows_of_experts(weight: Shape, scales: Shape) -> bool:
-    """Scales of fbgemm for experts (E, in, out): (E, 1, out), of down_proj (E, out, 1)."""
+    """Whether scales are fbgemm's for experts (E, in, out): (E, 1, out), or (E, out, 1)."""
     if len(weight) != AXES:
         return False
     experts, _, outputs = weight
@@ -234,7 +234,7 @@ def _rows_of_experts(weight: Shape, scales: Shape) -> bool:
 
 
 def _expert(found: _Weight, *, fours: bool, settings: _Settings, ledger: PackingLedger) -> None:
-    """Loading makes room for experts of the declared width, and for no other."""
+    """Report experts of another width than the declared one, for which loading has no room."""
     if settings.experts is None or found.weight.dtype is None or not _is_expert(found.module):
         return
     if fours != (settings.experts == "fp4"):
@@ -263,7 +263,7 @@ def _activations(parts: Members, ledger: PackingLedger) -> None:
 
 
 def _without_activations(stored: Stored, ledger: PackingLedger) -> None:
-    """Static activations have a scale: beside the weight, or where all experts have theirs."""
+    """Report static activations without a scale, beside the weight or for all experts."""
     scaled = {
         module
         for module, parts in stored.modules.items()
@@ -284,7 +284,7 @@ def _module_of(piece: LogicalTensor) -> str:
 
 
 def _loose(parts: Members, weights: list[_Weight], ledger: PackingLedger) -> None:
-    """Scales without a weight that needs them, and weights without the scale that they need."""
+    """Report scales without a weight, and weights without the scale that they need."""
     scaled = {found.stem for found in weights}
     for key, tensor in parts.items():
         stem = "weight" if key in _SCALES else key.removesuffix(_INVERSE)
@@ -304,7 +304,7 @@ def _orphan(scale: StoredTensor, weight: StoredTensor | None, ledger: PackingLed
 
 
 def _skipped(stored: Stored, declared: Declared | None, ledger: PackingLedger) -> None:
-    """The weight of a module that loading skips is cast, and its scale left out."""
+    """Report packed modules that loading skips: it casts the weight and ignores the scale."""
     keys = string_list(declared, "modules_to_not_convert") or string_list(
         declared, "ignored_layers"
     )
@@ -321,7 +321,7 @@ def _skipped(stored: Stored, declared: Declared | None, ledger: PackingLedger) -
 def _left_plain(
     stored: Stored, keys: frozenset[str], declared: Declared | None, ledger: PackingLedger
 ) -> None:
-    """A list that is given has to name the output layer, too: without one it is left plain."""
+    """Report plain modules; a list of exceptions also has to name the output layer."""
     if declared is None:
         return
     names = chain((one.name for one in ledger.tensors), (one.name for one in ledger.whole))
@@ -341,7 +341,7 @@ def _left_plain(
 def _weight_and_scale(
     name: str, scale: StoredTensor, grain: Grain, implied: Implied, *, fours: bool
 ) -> dict[str, WrittenTensor]:
-    """Those of one weight, whose scales are of that grain; {} where the architecture has none."""
+    """The tensors of one weight with scales of that grain; {} if the architecture lacks it."""
     shape = _shape_of(name, implied)
     if shape is None or len(shape) < _MATRIX:
         return {}
@@ -351,7 +351,7 @@ def _weight_and_scale(
             name: WrittenTensor((*rows, inputs // 2), ("I8",)),
             scale.name: WrittenTensor((*rows, inputs // _FOUR_GROUP), ("F8_E8M0", "U8", "F32")),
         }
-    one = (shape[0], 1, 1) if len(shape) == AXES else ()  # of experts in one tensor, one for each
+    one = (shape[0], 1, 1) if len(shape) == AXES else ()  # one for each expert in one tensor
     grains = one if grain == TENSOR else scales_shape(shape, grain)
     return {
         name: WrittenTensor(shape, ("F8_E4M3",)),
@@ -360,14 +360,14 @@ def _weight_and_scale(
 
 
 def _of_activations(tensor: StoredTensor, implied: Implied) -> dict[str, WrittenTensor]:
-    """A scale of activations: a single number, or one for each of the experts it is named by."""
+    """The scale of activations: one number, or one for each expert that its name covers."""
     stem = tensor.name.removesuffix("_activation_scale").removesuffix("_input_scale")
     shape = _shape_of(stem, implied)
     return {tensor.name: WrittenTensor(shape[:1] if shape else (), ("F32", "BF16", "F16"))}
 
 
 def _shape_of(name: str, implied: Implied) -> Shape | None:
-    """The architecture's, of stacked experts too."""
+    """The architecture's shape under a name, also of stacked experts."""
     experts = stacked_experts(name, implied)
     return experts.shape if experts else implied(name)
 

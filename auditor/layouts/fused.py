@@ -1,16 +1,16 @@
-"""Experts that are stacked in one tensor, where the architecture names a tensor for each.
+"""Experts that are stacked in one tensor, while the architecture has a tensor for each.
 
-transformers 5 holds the experts of a layer as two tensors, and some checkpoints store them so
-(Qwen3.5-MoE's on the Hub), though save_pretrained writes each by itself; loading takes both forms.
-For E experts of widths D and F, with the names of Qwen and of Mixtral:
+transformers 5 keeps the experts of a layer in two tensors, and some checkpoints store them so
+(Qwen3.5-MoE's on the Hub), although save_pretrained writes each expert separately; loading accepts
+both forms. For E experts of widths D and F, with the names of Qwen and of Mixtral:
 
     experts.gate_up_proj  (E, 2F, D)   E times two halves, gate_proj or w1 (F, D) above
                                        up_proj or w3 (F, D)
     experts.down_proj     (E, D, F)    E times down_proj or w2 (D, F)
 
-The packed layouts come first: what they find in a fused tensor is cut up here as well.
+The packed layouts come first: pieces that they find in a fused tensor are cut here too.
 
-Stacked is (E, out, in), an expert after the other. Others who stack are gguf and mlx.
+A stack is (E, out, in), one expert after the other. gguf and mlx also stack experts.
 """
 
 from bisect import bisect_left
@@ -24,10 +24,10 @@ from auditor.layouts.packing import PLAIN, Implied, LogicalTensor, PackingFault,
 from auditor.tensors import StoredTensor
 
 _NAME = "all experts of a layer in one tensor"
-_MOST = 1 << 20  # experts that are looked for; an expectation lists no more tensors
+_MOST = 1 << 20  # the most experts; an expectation lists no more tensors
 AXES = 3  # (E, out, in)
 
-# The last part of a stacked tensor's name -> the names of an expert's parts in it, by either style.
+# The last part of a stacked tensor's name -> the names of an expert's parts in it, in each style.
 _PARTS = {
     "gate_up_proj": (("gate_proj", "up_proj"), ("w1", "w3")),
     "down_proj": (("down_proj",), ("w2",)),
@@ -36,12 +36,12 @@ ENDS = tuple(f".experts.{last}" for last in _PARTS)
 
 
 class Stacked(NamedTuple):
-    """The experts that the architecture has where one tensor is stored."""
+    """The experts of the architecture that one stored tensor contains."""
 
     module: str  # "model.layers.0.mlp.experts"
     parts: tuple[str, ...]  # "gate_proj", "up_proj"
     experts: int
-    each: Shape  # of one part of one expert, (out, in)
+    each: Shape  # the shape of one part of one expert, (out, in)
 
     @property
     def shape(self) -> Shape:
@@ -50,7 +50,7 @@ class Stacked(NamedTuple):
 
 
 def separated(unpacked: Unpacked, tensors: Iterable[StoredTensor], implied: Implied) -> Unpacked:
-    """The same with fused experts in pieces; the same object if no experts are fused."""
+    """Cut fused experts into pieces; return the object itself if no experts are fused."""
     packed = unpacked.tensors
     fused = [piece for piece in packed if piece.name.endswith(ENDS)]
     taken = {(piece.stored.name, piece.stored.file) for piece in packed}
@@ -85,7 +85,7 @@ def separated(unpacked: Unpacked, tensors: Iterable[StoredTensor], implied: Impl
 
 
 def _fault(piece: LogicalTensor, expected: Stacked) -> str | None:
-    """Why it cannot be cut, if it cannot; None as well where only an index names it."""
+    """Return why a tensor cannot be cut; None if it can, or if only an index names it."""
     if piece.shape is None:
         return None
     if len(piece.shape) != AXES:
@@ -99,7 +99,7 @@ def _fault(piece: LogicalTensor, expected: Stacked) -> str | None:
 
 
 def _pieces(piece: LogicalTensor, expected: Stacked) -> Iterator[LogicalTensor]:
-    """Of fewer experts than there should be, those that are there."""
+    """Yield the pieces of the experts in a stack, which may be fewer than expected."""
     experts, shape = expected.experts, None
     if piece.shape is not None:
         experts, rows, columns = piece.shape
@@ -111,7 +111,7 @@ def _pieces(piece: LogicalTensor, expected: Stacked) -> Iterator[LogicalTensor]:
 
 
 def stacked_experts(name: str, implied: Implied) -> Stacked | None:
-    """None where the architecture has a tensor of that name itself, or no experts there."""
+    """Return the experts under a name; None if the name is a tensor's own or has no experts."""
     if not name.endswith(ENDS) or implied(name) is not None:
         return None
     module, _, last = name.rpartition(".")
@@ -124,14 +124,14 @@ def stacked_experts(name: str, implied: Implied) -> Stacked | None:
 
 
 def too_many_experts(stored: int, known: int) -> str:
-    """What is wrong with a stack that is higher than the architecture's."""
+    """Return the fault of a stack with more experts than the architecture has."""
     return f"holds {stored:,} experts, the architecture has {known:,}"
 
 
 def count_experts(before: str, after: str, implied: Implied, *, stored: int | None = None) -> int:
-    """How many of `before + "0" + after`, `before + "1" + after`, ... the architecture has.
+    """Count the names `before + "0" + after`, `before + "1" + after`, ... of the architecture.
 
-    No more than are `stored`. Found by halves: a file can say that it holds 2**40.
+    The count is at most `stored`, and found by bisection: a file may declare 2**40 experts.
     """
 
     def absent(number: int) -> bool:

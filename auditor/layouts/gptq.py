@@ -1,6 +1,6 @@
 """GPTQ, https://arxiv.org/abs/2210.17323, as AutoGPTQ and GPTQModel store it.
 
-A linear of (out, in) in b bits, packed into words of w bits (32 as a rule), groups of g inputs:
+A linear of (out, in) in b bits, packed into words of w bits (usually 32), in groups of g inputs:
 
     X.qweight  I32 (ceil(in * b/w), out)      at 4 bits eight inputs to a word, at 3 bits 32 in 3
     X.qzeros   I32 (ceil(in/g), ceil(out * b/w))
@@ -12,9 +12,9 @@ and other values. Marlin, for its kernel, repacks 4 or 8 bits in tiles of 16 inp
 
     X.B, X.qweight  I32 (in/16, out * 16 * b/32)    X.s, X.scales  F16 (in/g, out)
 
-Some writers store a bias of zeros beside every qweight; where the architecture has none it is left
-plain, to be told as the unexpected tensor that it is. From gptqmodel/nn_modules/qlinear of
-GPTQModel 7.7.0 and qlinear_marlin.py of AutoGPTQ 0.7.1.
+Some writers store a bias of zeros beside every qweight; if the architecture has no bias, it stays
+plain and is reported as unexpected. Sources: gptqmodel/nn_modules/qlinear of GPTQModel 7.7.0 and
+qlinear_marlin.py of AutoGPTQ 0.7.1.
 """
 
 from collections.abc import Iterator, Mapping
@@ -59,7 +59,7 @@ from auditor.layouts.packing import (
     tensor_name,
 )
 
-_BITS = (4, 8, 3, 2, 5, 6, 7)  # the likeliest first: the order decides where shapes do not
+_BITS = (4, 8, 3, 2, 5, 6, 7)  # the likeliest first: the order decides if shapes do not
 _GROUPS = range(-1, 2**31)
 _FORMATS = (GPTQ, "gptq_v2", "gptq_p", MARLIN)
 _PARTS = ("g_idx", "qzeros", "scales")  # beside a qweight
@@ -74,7 +74,7 @@ _NOTES: Mapping[str, str] = {
 
 
 def recognises(stored: Stored) -> bool:
-    """Some qweight has GPTQ's shape or a g_idx, or a B stands beside its s."""
+    """Whether a qweight has GPTQ's shape or a g_idx, or a module stores B and s."""
     return any(map(_is_gptq, telling_modules(stored))) or any(
         map(_is_marlin, stored.modules.values())
     )
@@ -92,7 +92,7 @@ def _is_marlin(members: Members) -> bool:
 
 class _Settings(NamedTuple):
     bits: int | None
-    group: int | None  # -1: all inputs together; None: the scales alone say it
+    group: int | None  # -1: all inputs together; None: only the scales show it
     act_order: bool
     uneven: bool  # some modules have settings of their own
     format: str
@@ -100,7 +100,7 @@ class _Settings(NamedTuple):
 
 
 def unpack(stored: Stored, declared: Declared | None, implied: Implied) -> Unpacked:
-    """A `qweight` becomes `weight`, (out, in); a Conv1D of GPT-2 (in, out)."""
+    """Unpack each `qweight` as `weight`, (out, in); a Conv1D of GPT-2 is (in, out)."""
     ledger = PackingLedger()
     settings = _settings(declared, ledger)
     reader = ModuleReader(partial(_readings, settings), implied, rows=True)
@@ -116,7 +116,7 @@ def unpack(stored: Stored, declared: Declared | None, implied: Implied) -> Unpac
 
 
 def writes(stored: Stored, declared: Declared | None, implied: Implied) -> dict[str, WrittenTensor]:
-    """Without the modules that have settings of their own (GPTQModel's `dynamic`)."""
+    """Return all modules except those with their own settings (GPTQModel's `dynamic`)."""
     settings, found = _settings(declared, PackingLedger()), dict[str, WrittenTensor]()
     word = _WORDS.get(str(declared.settings.get("pack_dtype", "int32")) if declared else "")
     if settings.uneven or word is None:
@@ -130,7 +130,7 @@ def writes(stored: Stored, declared: Declared | None, implied: Implied) -> dict[
         elif settings.format == MARLIN:
             found |= under_full_names(module, members, marlin_tensors(one, "qweight", "scales"))
         else:
-            # Some writers store a bias of zeros where the architecture has none.
+            # Some writers store a bias of zeros that the architecture does not have.
             has_own = implied(tensor_name(module, "bias"))
             zeros = {} if has_own else {"bias": WrittenTensor((one.outputs,), FLOATS)}
             found |= under_full_names(module, members, gptq_tensors(one) | zeros)
@@ -188,7 +188,7 @@ def _readings(
     tiled: bool,  # noqa: FBT001 - a B beside its s
     expected: Shape | None,
 ) -> Iterator[Reading]:
-    """One for each number of bits, that which is declared first."""
+    """Yield a reading for each number of bits, the declared one first."""
     order = sorted(_BITS, key=lambda bits: bits != settings.bits)  # stable
     group = None if settings.uneven else settings.group
     rows = [rows_packed(parts, bits, group, expected) for bits in order]

@@ -1,16 +1,16 @@
 """HQQ, https://mobiusml.github.io/hqq_blog/, as hqq and transformers save it to safetensors.
 
 The n = out * in numbers of a linear are reshaped into groups of g, (n/g, g) for axis 1 and
-(g, n/g) for axis 0, and packed along the first side R of that matrix (R, C):
+(g, n/g) for axis 0. This matrix (R, C) is packed along its first side R:
 
     X.W_q    8 bits U8 (R, C), 4 bits U8 (R/2, C), 2 bits U8 (R/4, C), 1 bit U8 (R/8, C),
-             3 bits I32 (ceil(R/10), C): ten numbers to a word
+             3 bits I32 (ceil(R/10), C): ten numbers in a word
     X.scale  float (n/g, 1) or (1, n/g), X.zero likewise; or both in X.zero_scale (2, ...)
-    X.shape  I64 (2,), and more settings of the module, each in a tensor of its own
+    X.shape  I64 (2,), and more settings of the module, each in a separate tensor
 
-With view_as_float the bytes are seen as the compute dtype: BF16 (R, C/2) for U8, (R, 2C) for I32.
-5 and 6 bits take a byte, 1.58 bits two bits. The shape is a value, which is not in a header: the
-architecture does. From hqq/core/quantize.py and bitpack.py of hqq 0.2.8.
+With view_as_float the bytes are viewed as the compute dtype: BF16 (R, C/2) for U8, (R, 2C) for I32.
+5 and 6 bits take a byte, 1.58 bits two bits. The shape is a value, so no header shows it; the
+architecture does. Sources: hqq/core/quantize.py and bitpack.py of hqq 0.2.8.
 """
 
 from collections.abc import Iterable, Mapping
@@ -32,7 +32,7 @@ from auditor.layouts.packing import (
 )
 from auditor.tensors import DTYPE_BITS, StoredTensor
 
-# Bits a number -> bits of a word, numbers in a word.
+# Bits of a number -> bits of a word, numbers in a word.
 _PACKINGS: Mapping[int, tuple[int, int]] = {8: (8, 1), 4: (8, 2), 2: (8, 4), 1: (8, 8), 3: (32, 10)}
 _STORED_AS = {6: 8, 5: 8, 1.58: 2}
 _NEEDED = ("nbits", "group_size", "axis", "shape", "packing")
@@ -57,12 +57,12 @@ _TAGLESS = frozenset({"model", "layers"})
 
 
 def recognises(stored: Stored) -> bool:
-    """A W_q: nothing else is called that."""
+    """Whether a module stores a W_q, a name of HQQ alone."""
     return any("W_q" in members for members in stored.modules.values())
 
 
 def unpack(stored: Stored, declared: Declared | None, implied: Implied) -> Unpacked:
-    """A `W_q` becomes `weight`, in the architecture's shape where as many numbers are stored."""
+    """Unpack each `W_q` as `weight`, in the architecture's shape if it has as many numbers."""
     ledger, kinds = PackingLedger(), set()
     reader = _Reader(declared, implied, ledger)
     for module, members in stored.modules.items():
@@ -80,7 +80,7 @@ def _orphans(members: Members, ledger: PackingLedger) -> None:
 
 
 class _Matrix(NamedTuple):
-    """What W_q holds if it is packed in `bits`."""
+    """The content of W_q if it is packed in `bits`."""
 
     bits: int
     numbers: int
@@ -88,7 +88,7 @@ class _Matrix(NamedTuple):
 
 
 class _Reader:
-    """Reads modules, each as the config declares its kind."""
+    """Reads modules, each with the settings that the config declares for its kind."""
 
     def __init__(self, declared: Declared | None, implied: Implied, ledger: PackingLedger) -> None:
         self._settings = object_or_empty(
@@ -98,7 +98,7 @@ class _Reader:
         self._ledger = ledger
 
     def unpack(self, module: str, members: Members) -> str:
-        """Books the module; its kind in words."""
+        """Record the module's packed tensors; return a description of its packing."""
         ledger, packed = self._ledger, members["W_q"]
         _note(members, ledger)
         has_scales = "zero_scale" in members or {"scale", "zero"} <= members.keys()
@@ -127,7 +127,7 @@ class _Reader:
         return f"{matrix.bits} bits in groups of {matrix.group:,}"
 
     def _declared(self, module: str) -> Mapping[str, Any]:
-        """One setting for all, or one for each kind of linear: `self_attn.k_proj`."""
+        """The settings of a module: those of all, or of its kind of linear: `self_attn.k_proj`."""
         kinds = (part for part in module.split(".") if part not in _TAGLESS and not part.isdigit())
         found = self._settings.get(".".join(kinds), self._settings)
         return object_or_empty(object_or_empty(found).get("weight_quant_params"))
@@ -152,7 +152,7 @@ def _note(members: Members, ledger: PackingLedger) -> None:
 def _matrix(
     members: Members, bits: int | None, group: object, expected: Shape | None, ledger: PackingLedger
 ) -> _Matrix | None:
-    """The numbers in W_q, from its shape and that of its scales; None where it can hold none."""
+    """Return the matrix in W_q, from its shape and its scales' shape; None if neither fits."""
     packed = members["W_q"]
     width = DTYPE_BITS.get(packed.dtype or "", 0)
     shape = packed.shape or ()
@@ -173,7 +173,7 @@ def _matrix(
 
 
 def _unscaled(packed: StoredTensor, bits: int | None, expected: Shape | None) -> _Matrix:
-    """Of as many numbers as the architecture has, where the last word of a column may lack some."""
+    """The matrix with the architecture's numbers; the last word of a column may be incomplete."""
     word, many = _PACKINGS[bits or 4]
     words = (packed.elements or 0) * DTYPE_BITS[packed.dtype or ""] // word
     columns = (packed.shape or (0, 0))[1] * DTYPE_BITS[packed.dtype or ""] // word
@@ -184,13 +184,13 @@ def _unscaled(packed: StoredTensor, bits: int | None, expected: Shape | None) ->
 
 
 def _order(packed: StoredTensor, bits: int | None) -> Iterable[int]:
-    """What is declared first; bytes are not of 3 bits, nor words of 32 bits of any other."""
+    """The numbers of bits to try, the declared one first; only words of 32 bits pack 3 bits."""
     whole = {"U8": (4, 8, 2, 1), "I32": (3,)}.get(packed.dtype or "", (4, 8, 2, 1, 3))
     return sorted(whole, key=lambda one: one != bits)
 
 
 def _scales(members: Members, ledger: PackingLedger) -> Shape | None:
-    """(n/g, 1) or (1, n/g), or () for the whole tensor; scale and zero have to be of one shape."""
+    """The shape of the scales: (n/g, 1), (1, n/g) or (); report a zero of another shape."""
     both = members.get("zero_scale")
     if both is not None:
         return both.shape[1:] if both.shape else None
@@ -204,7 +204,7 @@ def _scales(members: Members, ledger: PackingLedger) -> Shape | None:
 def _held(
     packed: StoredTensor, scales: Shape, bits: int, group: object, expected: Shape | None
 ) -> _Matrix | None:
-    """What W_q (rows, columns) holds in `bits`; None where the scales are not of such a matrix."""
+    """Return the matrix in W_q (rows, columns) for `bits`; None if the scales do not fit it."""
     word, many = _PACKINGS[bits]
     rows, columns = packed.shape or (0, 0)
     width = DTYPE_BITS[packed.dtype or ""]
@@ -224,7 +224,7 @@ def _held(
 def _along_rows(  # noqa: PLR0913, PLR0917 - the six sizes of one matrix
     bits: int, many: int, rows: int, groups: int, group: object, expected: Shape | None
 ) -> _Matrix:
-    """Axis 0, (g, n/g): of 3 bits the last word may not be full, so g is not what it holds."""
+    """Read axis 0, (g, n/g); with 3 bits the last word may be incomplete, so g is smaller."""
     sizes = [group] if type(group) is int else []
     if expected is not None:
         sizes.insert(0, prod(expected) // groups)

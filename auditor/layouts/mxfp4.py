@@ -1,12 +1,12 @@
-"""MXFP4 as gpt-oss stores it: the experts in blocks of 32 numbers of 4 bits.
+"""MXFP4 as gpt-oss stores it: experts in blocks of 32 numbers of 4 bits.
 
-After transformers' integrations/mxfp4.py (5.23) and the OCP microscaling formats 1.0:
+Sources: transformers' integrations/mxfp4.py (5.23) and the OCP microscaling formats 1.0:
 
     X_blocks  U8 (E, out, in / 32, 16)  16 bytes are 32 numbers
     X_scales  U8 (E, out, in / 32)      an exponent for each block
-    X         (E, in, out) unpacked: transposed, as gpt-oss has its experts
+    X         (E, in, out) unpacked, the transpose that gpt-oss uses for its experts
 
-X is `gate_up_proj` or `down_proj` of a layer's experts. Their biases are stored as they are.
+X is `gate_up_proj` or `down_proj` of a layer's experts. Their biases are plain.
 """
 
 from collections.abc import Iterator
@@ -37,7 +37,7 @@ _AXES = 4  # experts, outputs, blocks, bytes
 
 
 class _Packed(NamedTuple):
-    """One tensor of experts; at least one of the two is there."""
+    """The blocks and scales of one tensor of experts; at least one of the two is stored."""
 
     module: str
     name: str
@@ -46,12 +46,12 @@ class _Packed(NamedTuple):
 
 
 def recognises(stored: Stored) -> bool:
-    """A pair of X_blocks and X_scales."""
+    """Whether a module stores a pair of X_blocks and X_scales."""
     return any(packed.blocks and packed.scales for packed in _packed(stored))
 
 
 def unpack(stored: Stored, declared: Declared | None, _implied: Implied) -> Unpacked:
-    """A piece for each X_blocks, named X."""
+    """Unpack each X_blocks as X."""
     ledger = PackingLedger()
     modules = {packed.module: packed.blocks for packed in _packed(stored) if _book(packed, ledger)}
     alone = names_in_skip_lists(string_list(declared, "modules_to_not_convert"), modules)
@@ -65,7 +65,7 @@ def unpack(stored: Stored, declared: Declared | None, _implied: Implied) -> Unpa
 def writes(
     stored: Stored, _declared: Declared | None, implied: Implied
 ) -> dict[str, WrittenTensor]:
-    """Blocks and their scales, in bytes."""
+    """Return dtype and shape of the blocks and of their scales, in bytes."""
     found: dict[str, WrittenTensor] = {}
     for packed in _packed(stored):
         shape = implied(packed.name)
@@ -94,7 +94,7 @@ def _packed(stored: Stored) -> Iterator[_Packed]:
 
 
 def _book(packed: _Packed, ledger: PackingLedger) -> bool:
-    """Whether there is a piece."""
+    """Record one tensor of experts; return whether it has a piece."""
     blocks, scales = packed.blocks, packed.scales
     if scales is not None:
         ledger.note("scales, one exponent for each block of 32 inputs", scales)
@@ -117,7 +117,7 @@ def _book(packed: _Packed, ledger: PackingLedger) -> bool:
 
 
 def _transposed(blocks: Shape | None) -> Shape | None:
-    """(E, out, in / 32, 16) -> (E, in, out)."""
+    """Turn (E, out, in / 32, 16) into (E, in, out)."""
     if blocks is None:
         return None
     experts, outputs, count, _ = blocks

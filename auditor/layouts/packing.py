@@ -1,8 +1,8 @@
-"""What a packed layout makes of stored tensors: pieces of the model, quantization data, and faults.
+"""The result of a packed layout: pieces of the model, quantization data, and faults.
 
-A layout is a pure function `unpack(stored, declared, implied) -> Unpacked`. It looks at names,
-dtypes and shapes, never at values. What it does not mention is plain: one stored tensor is one
-tensor of the model.
+A layout is a pure function `unpack(stored, declared, implied) -> Unpacked`. It reads names, dtypes
+and shapes, never values. A stored tensor that it does not mention is plain: it is one tensor of the
+model.
 """
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
@@ -20,17 +20,17 @@ from msgspec.structs import replace
 from auditor.tensors import StoredTensor
 
 Shape = tuple[int, ...]
-Members = Mapping[str, StoredTensor]  # of a module, by the last part of their names
+Members = Mapping[str, StoredTensor]  # the tensors of a module, by the last part of their names
 
-# The shape (out, in) that the architecture has under a name; None: it has no such tensor. For
-# layouts whose packed shape does not say it (bitsandbytes stores 4-bit weights as one column).
+# Returns the architecture's shape (out, in) under a name; None if it has no such tensor. Layouts
+# need it if their packed shape does not show it (bitsandbytes stores 4-bit weights as one column).
 Implied = Callable[[str], Shape | None]
 
 
 class Declared(Struct, frozen=True, kw_only=True):
-    """What a config says of the layout. The settings are as the checkpoint has them: untrusted."""
+    """The layout that a config declares; its settings are untrusted."""
 
-    method: str  # quant_method in lower case; "mlx" where a config has MLX's own key
+    method: str  # quant_method in lower case; "mlx" if a config has MLX's own key
     settings: Mapping[str, Any]
     where: str  # "quantization_config of config.json", for messages
 
@@ -38,13 +38,13 @@ class Declared(Struct, frozen=True, kw_only=True):
 class LogicalTensor(NamedTuple):
     """A tensor of the model inside a stored one; several pieces may share a stored tensor."""
 
-    stored: StoredTensor  # as the file has it
-    name: str  # as an unpacked checkpoint names it
-    shape: Shape | None  # likewise; None: only an index names the stored tensor
+    stored: StoredTensor  # the tensor in the file
+    name: str  # in an unpacked checkpoint
+    shape: Shape | None  # in an unpacked checkpoint; None if only an index names the stored tensor
     dtype: str  # of a number inside: "INT4", "NF4", "F8_E4M3", "Q4_K"
 
     def is_whole(self) -> bool:
-        """Whether the stored tensor is this very one, and not only holds it."""
+        """Whether the stored tensor is this tensor, and not only contains it."""
         stored, name, shape, dtype = self
         return stored[:3] == (name, dtype, shape)
 
@@ -53,48 +53,48 @@ class Notes(NamedTuple):
     """Tensors that serve the packed ones: scales, zero points, g_idx, absmax."""
 
     tensors: tuple[StoredTensor, ...]
-    reason: str  # what they are, in one line: "scales, one for each 128 inputs of an output"
+    reason: str  # a description in one line: "scales, one for each 128 inputs of an output"
 
 
 class PackingFault(NamedTuple):
-    """Packed tensors that cannot be what the layout, the config or the architecture say."""
+    """Packed tensors that contradict the layout, the config or the architecture."""
 
     tensors: tuple[StoredTensor, ...]
     reason: str  # with the arithmetic
-    lacks: bool = False  # it is one only where all files were read: another may hold what it lacks
+    lacks: bool = False  # whether an unread file may contain what is missing: then it is no fault
 
 
 class WrittenTensor(NamedTuple):
-    """What a writer stores under a name, as the layout and the architecture's shapes imply it."""
+    """The tensor that a writer stores under a name, by the layout and the architecture's shapes."""
 
     shape: Shape
-    dtypes: tuple[str, ...]  # one; of scales those that occur, the usual one first
-    fewer: int = 0  # elements that it may have less: text in a tensor has no fixed length
+    dtypes: tuple[str, ...]  # one; for scales all that occur, the usual one first
+    fewer: int = 0  # elements that may be missing: text in a tensor has no fixed length
 
 
-FLOATS = ("F16", "BF16", "F32")  # dtypes of scales that are as the model's
+FLOATS = ("F16", "BF16", "F32")  # dtypes of scales that have the model's dtype
 
-# Dtypes of pieces that are cut out of a larger tensor, experts of their layer's, and no more than
-# that; "" of those that only an index names.
+# Dtypes of pieces that are cut out of a larger tensor and not packed otherwise, such as experts of
+# a layer; "" if only an index names the tensor.
 UNPACKED = frozenset({"F64", "F32", "BF16", "F16", ""})
 
 
 class Unpacked(Struct, frozen=True, kw_only=True):
-    """Each stored tensor is in pieces, whole, in quantization_data, or in none: then it is plain.
+    """The stored tensors, each in pieces, whole, in quantization_data, or in none if it is plain.
 
-    Faults may be about any of them. A stored tensor that cannot be unpacked at all is left plain
-    and has a fault.
+    Faults may be about any of them. A stored tensor that cannot be unpacked stays plain and has a
+    fault.
     """
 
-    layout: str  # in one line, for people: "gptq, 4 bits, groups of 128, act-order"
+    layout: str  # a line for people: "gptq, 4 bits, groups of 128, act-order"
     pieces: tuple[LogicalTensor, ...] = ()
-    whole: tuple[StoredTensor, ...] = ()  # each its only piece, as it is: a weight of 8 bits
+    whole: tuple[StoredTensor, ...] = ()  # each is its only piece, unchanged: a weight of 8 bits
     quantization_data: tuple[Notes, ...] = ()
     faults: tuple[PackingFault, ...] = ()
 
     @property
     def tensors(self) -> tuple[LogicalTensor, ...]:
-        """What is packed: the pieces, and what is whole."""
+        """The packed tensors: the pieces and the whole ones."""
         return (*self.pieces, *map(_as_piece, self.whole))
 
 
@@ -114,12 +114,12 @@ class Stored(Struct, frozen=True, dict=True):
 
     @cached_property
     def modules(self) -> Mapping[str, Members]:
-        """`a.q_proj` -> {"qweight": ..., "scales": ...}; of one name in two shards, the first."""
+        """`a.q_proj` -> {"qweight": ..., "scales": ...}; for a name in two shards, the first."""
         found: dict[str, dict[str, StoredTensor]] = {}
         before, parts = None, {}
         for tensor in self.tensors:
             module, _, last = tensor[0].rpartition(".")
-            if module != before:  # neighbours are mostly of one module
+            if module != before:  # neighbours usually belong to one module
                 before, parts = module, found.setdefault(module, {})
             last = intern(last)  # one string for all modules
             if last not in parts:
@@ -127,47 +127,47 @@ class Stored(Struct, frozen=True, dict=True):
         return found
 
     def forget_modules(self) -> None:
-        """Let go of what was grouped, 300 bytes a module; `modules` groups anew."""
+        """Free the groups of `modules`, 300 bytes a module; it computes them again on use."""
         self.__dict__.pop("modules", None)
 
     def members(self, module: str) -> Members:
-        """Those of one module; none where nothing is stored below that name."""
+        """The tensors of one module; none if nothing is stored below its name."""
         return self.modules.get(module, _NOTHING)
 
 
 class Layout(Struct, frozen=True, kw_only=True):
-    """One way of storing weights.
+    """One way to store weights.
 
-    The module of a layout has functions of the names of these fields: `recognises` and `unpack`
-    always, `stores_plain`, `unread` and `writes` where it needs them. No other module has.
+    The module of a layout, and no other module, defines functions with the names of these fields:
+    always `recognises` and `unpack`; `stores_plain`, `unread` and `writes` if it needs them.
     """
 
     name: str  # for people
-    methods: tuple[str, ...]  # values of quant_method (Declared.method) that stand for it
-    recognises: Callable[[Stored], bool]  # by marks that no other layout leaves
+    methods: tuple[str, ...]  # the values of quant_method (Declared.method) for it
+    recognises: Callable[[Stored], bool]  # by marks of this layout alone
     unpack: Callable[[Stored, Declared | None, Implied], Unpacked]
-    # Whether a declaration asks for a mode that keeps plain weights in the file, packed on loading.
+    # Whether a declaration names a mode with plain weights in the file, which loading packs.
     stores_plain: Callable[[Declared], bool] = lambda _declared: False
-    # What a declaration says that its weights are packed as, where that is not read here.
+    # The packing that a declaration names, if it is not read here.
     unread: Callable[[Declared], str | None] = lambda _declared: None
-    # Whether its writer says so in the config; where it does not, no declaration is required.
+    # Whether its writer declares it in the config; if not, no declaration is required.
     declares: bool = True
-    # What stands under the names that it packs and those that serve them, of shapes that the
-    # architecture has: the inverse of `unpack`. A name that is left out: its size is not known.
+    # The inverse of `unpack`: the tensors under the names that it packs and those of their scales,
+    # by the architecture's shapes. The size of a name that is left out is unknown.
     writes: Callable[[Stored, Declared | None, Implied], Mapping[str, WrittenTensor]] = (
         lambda _stored, _declared, _implied: MappingProxyType({})
     )
 
 
 class HiddenContent(NamedTuple):
-    """What a name stands for whose tensor cannot be seen."""
+    """The content of a stored name whose tensor cannot be seen."""
 
-    tensors: tuple[str, ...]  # tensors of the model; () of quantization data
-    packed: bool  # or served: its bytes are not those of its pieces
+    tensors: tuple[str, ...]  # tensors of the model; () for quantization data
+    packed: bool  # whether its bytes are not those of its pieces; also true for quantization data
 
 
 class ReadAndHidden(NamedTuple):
-    """What is packed of the tensors with a header, and what of those without one is a piece."""
+    """The packed tensors with a header, and the contents of those without one."""
 
     read: Unpacked
     behind: Mapping[str, HiddenContent]  # by stored name
@@ -176,10 +176,10 @@ class ReadAndHidden(NamedTuple):
 def split_off_unread(
     unpacked: Unpacked, unread: Collection[StoredTensor], *, holds_unknown: bool = False
 ) -> ReadAndHidden:
-    """The same without the tensors of files that could not be read, and what these would hold.
+    """Separate the tensors of files that could not be read from the others.
 
-    They were unpacked together, for a weight may be in one file and its scales in another.
-    `holds_unknown` means that some files hold tensors that are not known.
+    All were unpacked together, because a weight may be in one file and its scales in another.
+    `holds_unknown` means that some files contain tensors whose names are not known.
     """
     if holds_unknown:
         faults = tuple(fault for fault in unpacked.faults if not fault.lacks)
@@ -213,22 +213,22 @@ def _place(tensor: StoredTensor) -> tuple[str, str]:
 
 
 def tensor_name(module: str, last: str = "weight") -> str:
-    """The name of what a module calls `last`; the module "" is the model itself."""
+    """The full name of a module's tensor `last`; the module "" is the model itself."""
     return f"{module}.{last}" if module else last
 
 
 def as_stored_tensor(piece: LogicalTensor) -> StoredTensor:
-    """The piece as a stored tensor of the model's shape, under the name that the file has."""
+    """The piece as a stored tensor in the model's shape, under its stored name."""
     stored = piece.stored
     count = None if piece.shape is None else prod(piece.shape)
     return StoredTensor(stored.name, piece.dtype, piece.shape, count, stored.file, stored.span)
 
 
 class PackingLedger(Struct):
-    """Collects what a layout finds, reasons first: equal reasons become one finding."""
+    """Collects the results of a layout by reason: equal reasons become one finding."""
 
     tensors: list[LogicalTensor] = field(default_factory=list)
-    whole: list[StoredTensor] = field(default_factory=list)  # of modules that are alike
+    whole: list[StoredTensor] = field(default_factory=list)  # of identical modules
     notes: dict[str, list[StoredTensor]] = field(default_factory=dict)
     faults: dict[str, list[StoredTensor]] = field(default_factory=dict)
     lacking: set[str] = field(default_factory=set)
@@ -238,14 +238,14 @@ class PackingLedger(Struct):
 
     @property
     def booked(self) -> Iterator[LogicalTensor]:
-        """Every packed tensor that the layout has found so far."""
+        """Every packed tensor that the layout has recorded so far."""
         return chain(self.tensors, map(_as_piece, self.whole))
 
     def fault(self, reason: str, *tensors: StoredTensor) -> None:
         self.faults.setdefault(reason, []).extend(tensors)
 
     def lack(self, reason: str, *tensors: StoredTensor) -> None:
-        """A fault, unless a file that could not be read holds what is not there."""
+        """Record a fault that does not hold if an unread file may contain what is missing."""
         self.lacking.add(reason)
         self.fault(reason, *tensors)
 
@@ -255,11 +255,11 @@ class PackingLedger(Struct):
         book: Callable[[str, Members, "PackingLedger"], None],
         differs: Callable[[str], object] | None = None,
     ) -> None:
-        """Have each module booked; of those that are alike only the first is looked at.
+        """Call `book` for the first of each set of identical modules, and record it for all.
 
-        Alike are modules whose members have the same names, dtypes and shapes: the layers of a
-        model, and their experts. What `book` makes of one may depend on that alone, and on what
-        `differs` says of the module's name; its reasons do not name the module.
+        Modules are identical if their members have equal names, dtypes and shapes: the layers of a
+        model, and their experts. The result of `book` may depend only on these and on what
+        `differs` returns for the module's name; its reasons do not name the module.
         """
         modules = stored.modules
         kinds: dict[tuple[object, ...], list[str]] = {}
@@ -276,7 +276,7 @@ class PackingLedger(Struct):
         stored.forget_modules()
 
     def _add(self, once: "PackingLedger", modules: list[str], alike: list[Members]) -> None:
-        """What was booked of the first module, for all that are alike."""
+        """Record the results of the first module for all identical modules."""
         last_of = {tensor: last for last, tensor in alike[0].items()}
 
         def each(tensor: StoredTensor) -> list[StoredTensor]:
@@ -300,7 +300,7 @@ class PackingLedger(Struct):
         self.lacking |= once.lacking
 
     def close(self, layout: str) -> Unpacked:
-        """Each tensor is in the books once: one that holds a piece serves no other by its name."""
+        """Return the result, each tensor once: a tensor with a piece is not quantization data."""
         pieces: list[LogicalTensor] = []
         whole = list(self.whole)
         for piece in self.tensors:

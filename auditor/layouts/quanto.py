@@ -1,6 +1,6 @@
 """Quanto, https://github.com/huggingface/optimum-quanto: 8, 4 and 2 bits.
 
-As `save_pretrained` of optimum-quanto writes a linear of (out, in):
+`save_pretrained` of optimum-quanto writes a linear of (out, in) as:
 
     X.weight._data        I8 or F8 (out, in): 8 bits
     X.weight._scale       float (out, 1), one for each output
@@ -8,10 +8,10 @@ As `save_pretrained` of optimum-quanto writes a linear of (out, in):
     X.weight._data._data  U8 (ceil(R * b/8), C): b = 4 or 2 bits of a matrix (R, C), packed along R
     X.weight._scale       float (R, 1), X.weight._shift likewise
 
-and X.input_scale and X.output_scale, float (), for activations. (R, C) is (out * in/g, g), where g
-is 128, 96, 64 or 32 as it divides the inputs; up to 128 inputs are one group: (out, in). From
-the numbers alone in and g do not follow, only from the architecture. The config declares nothing;
-which modules are packed stands in quanto_qmap.json. From quanto/tensor and quanto/nn/qmodule.py of
+and X.input_scale and X.output_scale, float (), for activations. (R, C) is (out * in/g, g); g is
+the first of 128, 96, 64 and 32 that divides the inputs; up to 128 inputs are one group: (out, in).
+The stored shapes do not show in and g; the architecture does. The config declares nothing, and
+quanto_qmap.json lists the packed modules. Sources: quanto/tensor and quanto/nn/qmodule.py of
 optimum-quanto 0.2.7.
 """
 
@@ -41,16 +41,16 @@ _ACTIVATIONS = ("input_scale", "output_scale")
 
 
 def recognises(stored: Stored) -> bool:
-    """A `_data` beside its `_scale`."""
+    """Whether a weight stores a `_data` and a `_scale`."""
     return any(True for _ in _packed(stored))
 
 
 class _Parts(NamedTuple):
-    """What is stored of one weight."""
+    """The stored tensors of one weight."""
 
     name: str
     data: StoredTensor
-    bytes: bool  # one number in an element
+    bytes: bool  # whether an element is one number
     members: Members
 
 
@@ -66,7 +66,7 @@ def _packed(stored: Stored) -> Iterator[_Parts]:
 
 
 def unpack(stored: Stored, declared: Declared | None, implied: Implied) -> Unpacked:
-    """A `weight._data` becomes `weight`."""
+    """Unpack each `weight._data` as `weight`."""
     ledger, kinds = PackingLedger(), set()
     done = set()
     for parts in _packed(stored):
@@ -81,7 +81,7 @@ def unpack(stored: Stored, declared: Declared | None, implied: Implied) -> Unpac
 
 
 def _declared(declared: Declared | None) -> int | None:
-    """Bits of the weights: "int4" and the like; only transformers' QuantoConfig says so."""
+    """The bits of "int4" and similar weights, which only transformers' QuantoConfig declares."""
     found = declared.settings.get("weights") if declared else None
     known = {"int2": 2, "int4": 4, "int8": 8, "float8": 8}
     return known.get(found) if isinstance(found, str) else None
@@ -107,7 +107,7 @@ def _activations(members: Members, implied: Implied, ledger: PackingLedger) -> N
 
 
 def _orphans(module: str, members: Members, done: set[str], ledger: PackingLedger) -> None:
-    """Of a weight whose other half is absent: a _scale without _data, or _data without a _scale."""
+    """Report a _scale without _data, and _data without a _scale."""
     if module in done or module.removesuffix(f".{_DATA}") in done:
         return
     for last in (_DATA, *_SCALES):
@@ -142,7 +142,7 @@ def _unpack(parts: _Parts, bits: int | None, implied: Implied, ledger: PackingLe
 
 
 def _unpack_bytes(parts: _Parts, ledger: PackingLedger) -> str:
-    """One number to an element: the shape is the weight's own."""
+    """Unpack a weight with one number in an element, whose shape is the stored one."""
     data = parts.data
     label = "INT8" if data.dtype is None else _BYTES.get(data.dtype)
     if label is None:
@@ -163,7 +163,7 @@ class _Rows(NamedTuple):
 
 
 def _rows(parts: _Parts, bits: int | None, expected: Shape | None, ledger: PackingLedger) -> _Rows:
-    """R is the number of scales; the packed rows then say how many bits a number has."""
+    """Return R, the number of scales, and the bits of a number, which the packed rows show."""
     stored = parts.data.shape or ()
     scale, shift = (parts.members.get(last) for last in _SCALES)
     told = [one for one in (scale, shift) if one is not None and one.shape is not None]
@@ -184,7 +184,7 @@ def _rows(parts: _Parts, bits: int | None, expected: Shape | None, ledger: Packi
 
 
 def _unscaled(stored: Shape, order: list[int], expected: Shape | None) -> _Rows:
-    """Where no header says the scales: the rows that the architecture fills, else the most."""
+    """Return the rows without a header for the scales: those of the architecture, else the most."""
     width = prod(stored[1:])
     for bits in order:
         rows = prod(expected) // width if expected is not None and width else 0

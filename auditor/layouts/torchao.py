@@ -1,8 +1,8 @@
 """torchao, https://github.com/pytorch/ao: tensor subclasses, taken apart for safetensors.
 
 A parameter `X.weight` becomes `X._weight_qdata`, `X._weight_scale` and so on, one for each tensor
-inside; torchao 0.14 wrote `X.weight:qdata`, `X.weight:scale`, and `X.norm.weight:_data` for what
-was not packed. Of a weight (out, in), with any number of experts before both:
+inside; torchao 0.14 wrote `X.weight:qdata`, `X.weight:scale`, and `X.norm.weight:_data` for
+unpacked parameters. A weight (out, in), with any number of experts before both, is stored as:
 
     Int8Tensor, IntxUnpackedToInt8Tensor   qdata I8 (out, in)         scale (out, in/g)
     Float8Tensor                           qdata F8 (out, in)         scale (out/b, in/c)
@@ -14,10 +14,10 @@ was not packed. Of a weight (out, in), with any number of experts before both:
                                            scale F8_E8M0 (out, in/32)
     NVFP4Tensor                            qdata U8 (out, in/2)       scale F8_E4M3 (out, in/16)
 
-zero_point is as scale is. N and K are out and in, rounded up to the tiles' 8 or 16 and 1,024. The
-scales of the last two may be swizzled: 32 x 16 for every 128 x 128 numbers, or 128 x 64 of NVFP4.
-Which class it is stands in the file's metadata, and follows from dtypes and shapes as well. From
-torchao/quantization/quantize_/workflows, prototype/mx_formats and prototype/safetensors of 0.18.
+zero_point has the shape of scale. N and K are out and in, rounded up to the tiles' 8 or 16 and
+1,024. The scales of the last two may be swizzled: 32 x 16 for every 128 x 128 numbers, or 128 x 64
+for NVFP4. The file's metadata names the class; dtypes and shapes show it too. Sources: torchao/
+quantization/quantize_/workflows, prototype/mx_formats and prototype/safetensors of 0.18.
 """
 
 import re
@@ -58,7 +58,7 @@ _INPUTS_TILE, _OUTPUTS_TILE = 1024, 16
 
 
 def recognises(stored: Stored) -> bool:
-    """A `_weight_qdata`, or a `weight:qdata`."""
+    """Whether a name ends in `_weight_qdata` or `weight:qdata`."""
     return any(
         last.endswith(("_qdata", ":qdata"))
         for members in stored.modules.values()
@@ -67,7 +67,7 @@ def recognises(stored: Stored) -> bool:
 
 
 class _Parts(NamedTuple):
-    """What is stored of one parameter."""
+    """The stored tensors of one parameter."""
 
     name: str
     qdata: StoredTensor
@@ -75,7 +75,7 @@ class _Parts(NamedTuple):
 
 
 def unpack(stored: Stored, _declared: Declared | None, implied: Implied) -> Unpacked:
-    """A `_weight_qdata` becomes `weight`."""
+    """Unpack each `_weight_qdata` as `weight`."""
     ledger, kinds = PackingLedger(), set()
     for name, members in _parameters(stored):
         plain, qdata = members.pop("_data", None), members.pop("qdata", None)
@@ -91,7 +91,7 @@ def unpack(stored: Stored, _declared: Declared | None, implied: Implied) -> Unpa
 
 
 def _parameters(stored: Stored) -> Iterator[tuple[str, dict[str, StoredTensor]]]:
-    """`X.weight` and its parts; a single part with an ordinary name is not packed."""
+    """Yield `X.weight` and its parts; a single part with an ordinary name is not packed."""
     for module, members in stored.modules.items():
         found: dict[tuple[str, bool], dict[str, StoredTensor]] = defaultdict(dict)
         for last, tensor in members.items():
@@ -135,7 +135,7 @@ def _is_tiled(parts: _Parts) -> bool:
 
 
 def _reading(parts: _Parts) -> tuple[str, Shape] | None:
-    """The dtype of a number, and the shape of all of them; None: no class stores such a qdata."""
+    """Return the dtype and shape of the numbers; None if no class stores such a qdata."""
     dtype, shape = parts.qdata.dtype, parts.qdata.shape or ()
     if len(shape) < 2 or 0 in shape:  # noqa: PLR2004 - (out, in)
         return None
@@ -163,7 +163,7 @@ def _scale_dtype(parts: _Parts) -> str | None:
 
 
 def _is_int4(parts: _Parts, halves: Shape) -> bool:
-    """Two numbers to a byte: scales are (in/g, out) then, and zero points floats."""
+    """Whether a byte has two numbers: then scales are (in/g, out), and zero points floats."""
     scale, zero = (parts.others.get(last) for last in ("scale", "zero_point"))
     if scale is None or scale.shape is None or len(scale.shape) != len(halves):
         return False
@@ -175,7 +175,7 @@ def _is_int4(parts: _Parts, halves: Shape) -> bool:
 
 
 def _trimmed(shape: Shape, expected: Shape | None) -> Shape:
-    """The architecture's shape where the tiles are its own, rounded up."""
+    """Return the architecture's shape if it rounds up to these tiles, else the stored shape."""
     if expected is None or len(expected) != len(shape) or expected[:-2] != shape[:-2]:
         return shape
     spare = [held - needed for held, needed in zip(shape[-2:], expected[-2:], strict=True)]
@@ -183,7 +183,7 @@ def _trimmed(shape: Shape, expected: Shape | None) -> Shape:
     return expected if fits else shape
 
 
-# --- what stands beside it --------------------------------------------------------------------
+# --- scales and zero points -------------------------------------------------------------------
 
 
 def _check(parts: _Parts, label: str, shape: Shape, ledger: PackingLedger) -> None:
@@ -201,7 +201,7 @@ def _check(parts: _Parts, label: str, shape: Shape, ledger: PackingLedger) -> No
 
 
 class _Allowed(NamedTuple):
-    """Shapes that scales may have: one of `exact`, or parts of `blocks`, side by side."""
+    """The shapes that scales may have: one of `exact`, or parts of `blocks`, side by side."""
 
     exact: frozenset[Shape]
     blocks: Shape | None
@@ -229,10 +229,10 @@ def _divides(scale: Shape, allowed: _Allowed) -> bool:
 
 
 def _check_tiled(parts: _Parts, ledger: PackingLedger) -> None:
-    """scale_and_zero (K/g, N, 2) of qdata (N/8, K/128, 32, 4)."""
+    """Check scale_and_zero (K/g, N, 2) against qdata (N/8, K/128, 32, 4)."""
     qdata, both = parts.qdata, parts.others.get("scale_and_zero")
     *_, rows, columns, lanes, half = qdata.shape or ()
-    if (lanes, half) != (32, 4):  # a warp, and t = 8 as the class has it
+    if (lanes, half) != (32, 4):  # a warp, and t = 8 in the class
         ledger.fault(f"qdata is {qdata.shape}, tiles are (..., 32, 4)", qdata)
     if both is None or both.shape is None:
         return

@@ -1,18 +1,18 @@
 """VPTQ, https://arxiv.org/abs/2409.17066: vectors along the outputs, as indices into centroids.
 
-As `vptq.VQuantLinear` saves it, for vectors of v outputs, C centroids, R residual centroids, N
-groups of g inputs each and o outlier inputs; i = ceil(out / v) rows:
+`vptq.VQuantLinear` saves, for vectors of v outputs, C centroids, R residual centroids, N groups of
+g inputs each and o outlier inputs, with i = ceil(out / v) rows:
 
     X.indices                   I32 (N, i, ceil(g * (log2 C + log2 R) / 32)); unpacked, 16 bits
-                                wide: (N, i, g), and res_indices alike
+                                wide: (N, i, g), with res_indices of this shape
     X.centroids.weight          float (N, C * v);  X.res_centroids.weight (N, R * v)
     X.outlier_indices           16 bits (1, ceil(out / w), o), of vectors of w outputs
     X.outlier_centroids.weight  float (1, their number * w)
     X.perm                      I16 or I64 (in,);  X.weight_scale, X.weight_bias  float (in,)
 
-in = N * g + o. The rows say `out` only up to a multiple of v: the architecture says which. v, C, R
-and g come from the config alone: from `config_for_layers`, by module, else from
-`shared_layer_config`, by the last part of its name.
+in = N * g + o. The rows show `out` only up to a multiple of v; the architecture shows it exactly.
+Only the config contains v, C, R and g: in `config_for_layers`, by module, else in
+`shared_layer_config`, by the last part of the module's name.
 """
 
 from collections.abc import Mapping
@@ -49,7 +49,7 @@ _LIMIT = 2**31  # no layer has a larger size
 
 
 class _Sizes(NamedTuple):
-    """The settings of one module; None: not said, or nothing that could be."""
+    """The settings of one module; None if one is absent or impossible."""
 
     vector: int | None
     centroids: int | None
@@ -62,7 +62,7 @@ class _Sizes(NamedTuple):
 
 
 def recognises(stored: Stored) -> bool:
-    """Indices beside centroids."""
+    """Whether a module stores indices and centroids."""
     return any(
         "indices" in members and "weight" in stored.members(tensor_name(module, "centroids"))
         for module, members in stored.modules.items()
@@ -70,7 +70,7 @@ def recognises(stored: Stored) -> bool:
 
 
 def unpack(stored: Stored, declared: Declared | None, implied: Implied) -> Unpacked:
-    """`X.indices` becomes `X.weight`."""
+    """Unpack each `X.indices` as `X.weight`."""
     ledger = PackingLedger()
     sizes = _Config(declared)
     modules = dict.fromkeys(module for module, own in stored.modules.items() if "indices" in own)
@@ -99,7 +99,7 @@ def _parts(stored: Stored, module: str) -> Members:
 
 
 class _Config:
-    """What the config says of the modules."""
+    """The settings of the modules in the config."""
 
     def __init__(self, declared: Declared | None) -> None:
         settings = declared.settings if declared else {}
@@ -124,7 +124,7 @@ class _Config:
 
 
 def _pair(value: object) -> tuple[int | None, int | None]:
-    """[of outliers, of all others]."""
+    """Read a pair: the value for outliers and the value for all others."""
     if not isinstance(value, list) or len(value) != 2:  # noqa: PLR2004 - a pair
         return None, None
     return _size(value[0]), _size(value[1])
@@ -162,7 +162,7 @@ def _unpack(
 
 
 def _shape(indices: Shape, sizes: _Sizes, expected: Shape | None) -> Shape:
-    """The outputs are the architecture's where they fill the same rows of vectors."""
+    """The weight's shape, with the architecture's outputs if they fill as many rows of vectors."""
     groups, rows, _ = indices
     vector, group = sizes.vector or 1, sizes.group or 0
     outputs = rows * vector
@@ -172,7 +172,7 @@ def _shape(indices: Shape, sizes: _Sizes, expected: Shape | None) -> Shape:
 
 
 def _bits(sizes: _Sizes) -> int:
-    """Of one index: log2 of each number of centroids, rounded down as the writer does."""
+    """The bits of one index: log2 of each number of centroids, rounded down like the writer."""
     return ((sizes.centroids or 1).bit_length() - 1) + max(sizes.residual.bit_length() - 1, 0)
 
 

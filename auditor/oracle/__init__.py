@@ -1,6 +1,6 @@
-"""What transformers itself expects: built on the meta device, in a process of its own.
+"""The oracle: transformers' own expectation, built on the meta device in a separate process.
 
-`client` asks, in this process, and keeps answers on disk; `transformers_classes` reads which
-classes the library has. `server` is the process; `build` makes the expectation, `loading_rules`
-what belongs to loading. Only `build` and `loading_rules` import the library.
+`client` sends questions from this process and caches answers on disk; `transformers_classes` reads
+the library's classes. `server` is the process; `build` makes the expectation, `loading_rules` its
+loading rules. Only `build` and `loading_rules` import the library.
 """

@@ -1,8 +1,8 @@
-"""The same expectation from transformers itself, on torch's meta device: shapes, and no weights.
+"""The expectation of transformers itself, on torch's meta device: shapes without weights.
 
-torch and transformers take seconds and 340 MB to import, so only audits that need them load them:
-through `oracle.client`, whose process runs `oracle.server`. Nothing is downloaded, and no code runs
-but that of the installed library.
+torch and transformers take seconds and 340 MB to import, so only audits that need them load them,
+through `oracle.client`, whose process runs `oracle.server`. Nothing is downloaded, and only code of
+the installed library runs.
 """
 
 import re
@@ -21,10 +21,10 @@ from auditor.errors import CheckpointError, Reason, SourceError, UsageError
 from auditor.messages import described, named, quoted
 from auditor.oracle import loading_rules
 
-# Keys that shape no tensor but can fetch code or weights, or pack what is to be counted unpacked.
+# Keys that shape no tensor, but can fetch code or weights, or pack tensors that are counted.
 _DROPPED = re.compile(r"implementation|pretrained_backbone|^quantization_config$|^(torch_)?dtype$")
 
-# What becomes Python objects even on the meta device. A BERT layer was measured at 1 ms.
+# Counts of modules, which are Python objects even on the meta device: a BERT layer takes 1 ms.
 _MOST = MappingProxyType(
     {
         re.compile(r"layers|_layer$|blocks|depth|experts|stages"): 4096,
@@ -32,12 +32,12 @@ _MOST = MappingProxyType(
     }
 )
 
-# Reversed on saving, a rename of all models that ESM alone has in its own conversions: as saved by
-# transformers 5 its norms have older names than on the Hub, and loading renames those again.
+# A rename of all models that is reversed on saving only for ESM, in whose own conversions it is:
+# saved by transformers 5, its norms have older names than on the Hub, and loading renames those.
 _OLDER = (("LayerNorm.gamma", "LayerNorm.weight"), ("LayerNorm.beta", "LayerNorm.bias"))
 
-# Worked out from the config: loading misses none that is called `rotary_emb.inv_freq`, and ESM's
-# `rotary_embeddings.inv_freq` is the same thing.
+# Computed from the config: loading does not miss a `rotary_emb.inv_freq`, and ESM's
+# `rotary_embeddings.inv_freq` is such a buffer.
 _FREQUENCIES = r"(^|\.)rotary_emb\w*\.inv_freq$"
 
 _HALF = 150  # characters from either end of a message of transformers
@@ -46,12 +46,12 @@ _NO_MEMORY = "can't allocate memory"  # torch says so, in a RuntimeError
 
 
 def build_expectation(config: Mapping[str, Any], target: str) -> Expectation:
-    """What `save_pretrained` of a model of that class, built from this config, would store.
+    """Return what `save_pretrained` of a model of that class stores with this config.
 
-    Parameters and persistent buffers under their names on disk, in the model's order; then the
-    tied ones, which it leaves out. Raises UsageError without the `oracle` extra, SourceError for a
-    class that transformers does not have or cannot build here, and CheckpointError for a config
-    from which it cannot be built.
+    These are parameters and persistent buffers under their names on disk, in the model's order,
+    followed by the tied ones, which it does not store. Raise UsageError without the `oracle` extra,
+    SourceError for a class that transformers does not have or cannot build here, and
+    CheckpointError for a config from which it cannot be built.
     """
     library = _library()
     with _quiet():
@@ -78,7 +78,7 @@ def summed_expectation(  # noqa: PLR0913 - the parts of an answer, and whose it 
     loading: Loading,
     library: str | None = None,
 ) -> Expectation:
-    """The sums that belong to an inventory."""
+    """Add the sums to an inventory of tensors."""
     counts = _by_module(tensors)
     modules = {prefix: ModuleFormula(count, str(count)) for prefix, count in counts.items()}
     return Expectation(
@@ -97,7 +97,7 @@ def summed_expectation(  # noqa: PLR0913 - the parts of an answer, and whose it 
 
 def _library() -> Any:
     try:
-        # First: without it transformers imports all the same, and builds nothing from then on.
+        # Imported first: without torch, transformers imports but builds nothing afterwards.
         import torch  # noqa: F401, PLC0415 - see the module's docstring
         import transformers  # noqa: PLC0415 - see the module's docstring
     except ImportError as error:
@@ -119,7 +119,7 @@ def _model_class(transformers: Any, target: str) -> Any:
 
 
 def _checked(config: Mapping[str, Any]) -> dict[str, Any]:
-    """The keys that shape tensors, copied; CheckpointError for a size that would never end."""
+    """Copy the keys that shape tensors; raise CheckpointError for a size that never ends."""
     kept = {}
     for key, value in config.items():
         for many, most in _MOST.items():
@@ -133,7 +133,7 @@ def _checked(config: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _build(model_class: Any, config: dict[str, Any]) -> Any:
-    """The model as from_pretrained has it before it loads: no weights, and none of them tied."""
+    """Build the model that from_pretrained has before loading: without weights or ties."""
     import torch  # noqa: PLC0415 - see the module's docstring
     from transformers.initialization import no_tie_weights  # noqa: PLC0415 - likewise
 
@@ -141,7 +141,7 @@ def _build(model_class: Any, config: dict[str, Any]) -> Any:
     try:
         with torch.device("meta"), no_tie_weights():
             return model_class(config_class.from_dict(own_config(config_class, config)))
-    except (ImportError, OSError) as error:  # a library, or a backbone that is on the Hub
+    except (ImportError, OSError) as error:  # a missing library, or a backbone on the Hub
         detail = f"{model_class.__name__} needs what is not here: {one_line(error)}"
         raise SourceError(Reason.UNKNOWN_ARCHITECTURE, detail) from None
     except Exception as error:  # noqa: BLE001 - a modeling file can raise anything at a config
@@ -155,14 +155,14 @@ def _build(model_class: Any, config: dict[str, Any]) -> Any:
 
 
 def _refuses(error: Exception) -> bool:
-    """Whether the library finds the config wrong; else it fails at it, and may be wrong itself."""
+    """Whether the library refuses the config; any other failure may be the library's."""
     from huggingface_hub.errors import StrictDataclassError  # noqa: PLC0415 - as transformers has
 
     return isinstance(error, ValueError | StrictDataclassError)
 
 
 def own_config(config_class: Any, config: dict[str, Any]) -> dict[str, Any]:
-    """The class's own part of the config of a whole, looked for as its from_pretrained does."""
+    """Return the class's own part of a composite config, as its from_pretrained does."""
     part = config.get(config_class.base_config_key)
     if isinstance(part, dict):
         return part
@@ -172,7 +172,7 @@ def own_config(config_class: Any, config: dict[str, Any]) -> dict[str, Any]:
 
 
 def _tensors(model: Any) -> Iterator[ExpectedTensor]:
-    """The three steps of save_pretrained that shape the file: ignore, untie, convert."""
+    """Yield the tensors after the three steps of save_pretrained: ignore, untie, convert."""
     from transformers.modeling_utils import (  # noqa: PLC0415 - see the module's docstring
         remove_tied_weights_from_state_dict,
     )
@@ -206,7 +206,7 @@ def _tensor(name: str, value: Any, role: Role, tied_to: str | None = None) -> Ex
 
 
 def _on_disk(model: Any, state: Mapping[str, Any]) -> dict[str, Any]:
-    """The state under the names and in the shapes that loading converts from."""
+    """Return the state under the names and in the shapes before loading converts them."""
     from transformers.core_model_loading import (  # noqa: PLC0415 - see the module's docstring
         revert_weight_conversion,
     )
@@ -224,7 +224,7 @@ def _younger(name: str) -> str:
 
 
 def _by_module(tensors: tuple[ExpectedTensor, ...]) -> dict[str, int]:
-    """The parameters below each prefix that has more than optional ones; "" is the whole model."""
+    """Count the parameters below each prefix with required tensors; "" is the complete model."""
     counts: defaultdict[str, int] = defaultdict(int, {"": 0})
     for tensor in tensors:
         if tensor.role.optional:
@@ -238,7 +238,7 @@ def _by_module(tensors: tuple[ExpectedTensor, ...]) -> dict[str, int]:
 
 @contextmanager
 def _quiet() -> Iterator[None]:
-    """Without transformers' advice on configs: what is wrong with one is ours to say."""
+    """Silence transformers' advice on configs: this package reports their faults."""
     from transformers.utils import logging  # noqa: PLC0415 - see the module's docstring
 
     level = logging.get_verbosity()
@@ -252,6 +252,6 @@ def _quiet() -> Iterator[None]:
 
 
 def one_line(error: Exception) -> str:
-    """The message with its middle cut out, where transformers prints whole modules."""
+    """Return an error's message without its middle, where transformers prints modules."""
     text = " ".join(str(error).split())
     return text if len(text) <= 2 * _HALF else f"{text[:_HALF]} ... {text[-_HALF:]}"

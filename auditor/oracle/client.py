@@ -1,4 +1,4 @@
-"""Ask the oracle: in a process of its own, within its bounds, and no question twice."""
+"""The client of the oracle: questions to a separate process, with bounds and a cache."""
 
 import atexit
 import json
@@ -24,12 +24,12 @@ from auditor.oracle.server import MOST_SECONDS, from_json
 from auditor.oracle.transformers_classes import InstalledLibrary, installed_library
 from auditor.writing import write_atomically
 
-# Keys that say where a config comes from: fine-tunes of one base ask one question.
+# Keys about the origin of a config: without them, fine-tunes of one base share one question.
 _WRITERS = frozenset({"_name_or_path", "architectures"})
 
 
 class Oracle:
-    """What transformers makes of a config, class by class; says what `catalogue` says."""
+    """The expectations of transformers, with the interface of `catalogue`."""
 
     def __init__(self, library: InstalledLibrary, folder: Path, process: "Process") -> None:
         self.name = library.name
@@ -37,14 +37,14 @@ class Oracle:
         self._library = library
         self._folder = folder
         self._process = process
-        # What the code before last worked out may be wrong.
+        # An answer of earlier code may be wrong.
         self._code = _code()
 
     def types(self, name: str, /) -> tuple[str, ...]:
         return self._library.types(name)
 
     def class_names(self) -> tuple[str, ...]:
-        """Every class that an auto class builds, unsorted."""
+        """The classes that an auto class builds, unsorted."""
         return tuple(name for listed in self._library.listed.values() for name in listed)
 
     def siblings(self, model_type: str, /) -> tuple[str, ...]:
@@ -67,9 +67,9 @@ class Oracle:
         return {}
 
     def expect(self, config: Config, target: str, /) -> Expectation:
-        """Every tensor that a class has with this config, and its modules.
+        """Return all tensors and modules of a class with this config.
 
-        Raises CheckpointError for a config from which it cannot be built, SourceError where the
+        Raise CheckpointError for a config from which it cannot be built, and SourceError if the
         library cannot build it at all, or not within the oracle's bounds.
         """
         values = {key: value for key, value in config.values.items() if key not in _WRITERS}
@@ -90,7 +90,7 @@ class Oracle:
         return Sibling(target, found.prefix, found.renamed, found.loading)
 
     def _read(self, answer: object, target: str) -> Expectation | str | None:
-        """What the oracle answered, or what it found wrong with the config; None: no answer."""
+        """Read an answer: an expectation, a fault of the config, or None for anything else."""
         match answer:
             case {"fault": str(fault)}:
                 return fault
@@ -98,7 +98,7 @@ class Oracle:
 
 
 def _code() -> str:
-    """What changes with the sources of an answer: the oracle's own, and what it writes down."""
+    """Return a digest of the sources of an answer: the oracle's, and those of its records."""
     found = sha256()
     own = sorted(Path(oracle.__file__).parent.glob("*.py"))
     written = (expectation, loading)
@@ -120,7 +120,7 @@ def available_oracle() -> Oracle | None:
 
 # --- the process ------------------------------------------------------------------------------
 
-# -P: a torch.py in the folder that is being audited is not to be imported.
+# -P: Python must not import a torch.py from the audited folder.
 _COMMAND = (sys.executable, "-P", "-c", "from auditor.oracle.server import serve; serve()")
 _PATIENCE = 10.0  # seconds between the end of a process's output and its own
 
@@ -132,7 +132,7 @@ class _Running(NamedTuple):
 
 
 class Process:
-    """What runs `oracle.server`: started by the first question, and by the next one if it ended."""
+    """The process of `oracle.server`, started by the first question, and again if it ended."""
 
     def __init__(self, command: tuple[str, ...] = _COMMAND) -> None:
         self._command = command
@@ -140,7 +140,7 @@ class Process:
         self._turn = Lock()  # one question at a time
 
     def ask(self, question: str, target: str) -> object:
-        """The answer to a line of JSON; SourceError if no answer comes."""
+        """Return the answer to a line of JSON; raise SourceError without one."""
         with self._turn:
             line = self._answered(question)
             if not line:
@@ -150,7 +150,7 @@ class Process:
                 return answer
             error = SourceError(Reason(answer["reason"]), answer["detail"])
             if error.reason is Reason.TOO_LARGE:
-                self.end()  # and give back what it took
+                self.end()  # frees its memory
             raise error
 
     def _answered(self, question: str) -> str:
@@ -161,12 +161,12 @@ class Process:
             return self._running.answers.readline()
         except BrokenPipeError:
             return ""
-        except BaseException:  # interrupted: the next to ask would get this one's answer
+        except BaseException:  # interrupted: the next question would receive this answer
             self.end()
             raise
 
     def end(self, *, patience: float = 0) -> int:
-        """End the process, unless it ends within `patience` seconds; its exit code."""
+        """End the process if it runs longer than `patience` seconds; return its exit code."""
         if self._running is None:
             return 0
         process, self._running = self._running.process, None
@@ -191,7 +191,7 @@ def _started(command: tuple[str, ...]) -> _Running:
 
 
 def _no_answer(code: int, target: str) -> SourceError:
-    """Why the process has ended: a negative code is the signal that ended it."""
+    """Return the error for an ended process; a negative code is the signal that ended it."""
     how = Signals(-code).name if code < 0 else f"exit code {code}"
     if how == "SIGALRM":
         detail = f"transformers took more than {MOST_SECONDS} seconds to build {target}"
@@ -200,24 +200,24 @@ def _no_answer(code: int, target: str) -> SourceError:
     return SourceError(Reason.UNKNOWN_ARCHITECTURE, detail)
 
 
-# --- answers that took long, kept on disk ---------------------------------------------------------
+# --- the cache of answers on disk -----------------------------------------------------------------
 
 
-# A BERT's answer is 15 KB, that of 92,000 tensors 7 MB.
+# The answer for a BERT has 15 KB, that for 92,000 tensors 7 MB.
 MOST_BYTES_OF_ONE = 2**25
 MOST_BYTES = 2**28
 MOST_FILES = 4096
 
 
 def cache_folder() -> Path:
-    """Where answers are kept: in Hugging Face's own folder on this machine, HF_HOME."""
+    """Return the folder of cached answers, in HF_HOME."""
     from huggingface_hub import constants  # noqa: PLC0415 - 0.1 s, only where the oracle is asked
 
     return Path(constants.HF_HOME) / "hf-audit" / "oracle"
 
 
 def read_answer(folder: Path, key: str) -> Any | None:
-    """The answer of that key; None: it is not there, or not to be read."""
+    """Return the cached answer of a key; None if it is missing or unreadable."""
     path = folder / f"{key}.json"
     try:
         if path.stat().st_size > MOST_BYTES_OF_ONE:
@@ -226,12 +226,12 @@ def read_answer(folder: Path, key: str) -> Any | None:
     except (OSError, ValueError, RecursionError):
         return None
     with suppress(OSError):
-        os.utime(path)  # what is asked for is kept
+        os.utime(path)  # a used answer stays
     return answer
 
 
 def keep_answer(folder: Path, key: str, answer: Any) -> None:
-    """Write an answer, and remove those not asked for the longest; a full disk is not an error."""
+    """Write an answer and remove the least recently used ones; a full disk is not an error."""
     content = json.dumps(answer, separators=(",", ":")).encode()
     if len(content) > MOST_BYTES_OF_ONE:
         return
@@ -243,7 +243,7 @@ def keep_answer(folder: Path, key: str, answer: Any) -> None:
 def _make_room(folder: Path) -> None:
     found = []
     for path in folder.iterdir():
-        with suppress(FileNotFoundError):  # another audit makes room as well
+        with suppress(FileNotFoundError):  # another audit may remove it too
             status = path.stat()
             found.append((status.st_mtime_ns, status.st_size, path))
     total = 0

@@ -1,7 +1,7 @@
-"""The library's own loading rules of a model, as data: what `auditor.analytic.loading` holds.
+"""The library's own loading rules of a model, as data for `auditor.analytic.loading`.
 
-Renames, conversions, ties and silences are those that from_pretrained would apply to this very
-model, its sub-models' included, and the memory is the one that it would fill.
+Renames, conversions, ties and silences are those that from_pretrained applies to this model and its
+sub-models; names and shapes in memory are those that it fills.
 """
 
 from collections.abc import Iterator, Mapping
@@ -11,7 +11,7 @@ from auditor.analytic.loading import Loading, Memory, Operation, Rule
 
 Shape = tuple[int, ...]
 
-# Renames whose way with a name is known here; a later transformers may have others.
+# Renames that are known here; a later transformers may have others.
 _PLAIN = frozenset({"WeightRenaming", "PrefixChange", "WeightConverter"})
 _PAIRED = "GroupWeightRename"
 _SHIFTED = "Inkling2IndexOffsetWeightRename"
@@ -24,12 +24,12 @@ _HALVES = (
 
 
 def untied_shapes(model: Any) -> dict[str, Shape]:
-    """Names and shapes in memory, in the model's order; before its weights are tied."""
+    """Return names and shapes in memory before ties, in the model's order."""
     return {name: tuple(value.shape) for name, value in model.state_dict().items()}
 
 
 def loading_of_model(model: Any, shapes: Mapping[str, Shape], on_disk: Iterator[str]) -> Loading:
-    """How from_pretrained loads this model; `shapes` as `untied_shapes` has them.
+    """Return the loading rules of a model; `shapes` is the result of `untied_shapes`.
 
     `on_disk` are the names that save_pretrained writes.
     """
@@ -67,7 +67,7 @@ def _known(transform: Any) -> bool:
 
 def rule_of(transform: Any, config: Any) -> Rule:
     operations = getattr(transform, "operations", ())
-    halved = type(transform).__name__ == _HALVED  # which looks at no prefix
+    halved = type(transform).__name__ == _HALVED  # this rule ignores prefixes
     prefixes = [""] if halved else _prefixes(transform.scope_prefix, transform.base_model_prefix)
     return Rule(
         sources=(transform.pattern.pattern,) if halved else tuple(transform.source_patterns),
@@ -81,7 +81,7 @@ def rule_of(transform: Any, config: Any) -> Rule:
 
 
 def _prefixes(scope: str | None, prefix: str | None) -> Iterator[str]:
-    """What a name that the rule is about begins with: the scope, behind the prefix or without."""
+    """Yield the starts of names of a rule: the scope, after the prefix or without it."""
     below = f"{scope}." if scope else ""
     if scope is not None and prefix:
         yield f"{prefix}.{below}"
@@ -111,7 +111,7 @@ def _operation(operation: Any, config: Any) -> Operation:
 
 
 def _buffers(model: Any) -> Iterator[str]:
-    """What loading leaves out where the model has a buffer of that name, stored or not."""
+    """Yield the names that loading leaves out if the model has a buffer of that name."""
     names = tuple(name for name, _ in model.named_buffers())
     if any(name.endswith("rotary_emb.inv_freq") for name in names):
         yield r"rotary_emb\.inv_freq"
@@ -122,7 +122,7 @@ def _buffers(model: Any) -> Iterator[str]:
 def _kept(
     model: Any, shapes: Mapping[str, Shape], on_disk: Iterator[str], transforms: list[Any]
 ) -> Iterator[str]:
-    """The names on disk that are in memory as they are, and would not be after the renames."""
+    """Yield names on disk that are names in memory, and would not be after the renames."""
     from transformers.core_model_loading import (  # noqa: PLC0415 - as in the package
         WeightConverter,
         rename_source_key,

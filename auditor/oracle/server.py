@@ -7,7 +7,8 @@ import json
 import os
 import signal
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from contextlib import suppress
 from typing import Any
 
 from msgspec import Struct, ValidationError, convert, to_builtins
@@ -26,23 +27,31 @@ MOST_BYTES = 4 * 2**30
 def serve() -> None:
     """Answer `[target, config]`, a line of JSON each, until there are no more.
 
-    A question that takes longer than MOST_SECONDS ends the process by SIGALRM; what would take more
-    than MOST_BYTES is refused its memory. Nothing is asked of the network.
+    A question that takes longer than MOST_SECONDS ends the process by SIGALRM; a class that needs
+    more than MOST_BYTES gets no more memory. Windows has neither limit. Nothing uses the network.
     """
-    import resource  # noqa: PLC0415 - only this process has limits
-
     os.environ["HF_HUB_OFFLINE"] = "1"
-    _, hard = resource.getrlimit(resource.RLIMIT_DATA)
-    most = MOST_BYTES if hard == resource.RLIM_INFINITY else min(MOST_BYTES, hard)
-    resource.setrlimit(resource.RLIMIT_DATA, (most, hard))
+    _limit_memory()
+    set_alarm: Callable[[int], object] = getattr(signal, "alarm", lambda _seconds: None)
     with os.fdopen(os.dup(1), "w", encoding="ascii") as answers:
         os.dup2(2, 1)  # what a library prints is not an answer
         for line in sys.stdin:
-            signal.alarm(MOST_SECONDS)
+            set_alarm(MOST_SECONDS)
             target, config = json.loads(line)
             answers.write(json.dumps(_answer(target, config)) + "\n")
             answers.flush()
-            signal.alarm(0)
+            set_alarm(0)
+
+
+def _limit_memory() -> None:
+    try:
+        import resource  # noqa: PLC0415 - only this process has limits
+    except ImportError:  # Windows
+        return
+    _, hard = resource.getrlimit(resource.RLIMIT_DATA)
+    most = MOST_BYTES if hard == resource.RLIM_INFINITY else min(MOST_BYTES, hard)
+    with suppress(ValueError, OSError):  # a system that has the limit may refuse to set it
+        resource.setrlimit(resource.RLIMIT_DATA, (most, hard))
 
 
 def _answer(target: str, config: Mapping[str, Any]) -> dict[str, Any]:

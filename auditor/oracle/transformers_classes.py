@@ -1,6 +1,6 @@
-"""Which classes the installed transformers has, read from its source: to import it takes seconds.
+"""The classes of the installed transformers, read from its source, because an import takes seconds.
 
-What is read is three patterns of that source; a test holds them to what an import says.
+Three patterns of the source are read; a test compares the result with an import.
 """
 
 import ast
@@ -17,11 +17,11 @@ _MAPPINGS = re.compile(r"MODEL_\w*MAPPING_NAMES")
 _AUTO = re.compile(r"^class (AutoModel\w*)\(.*\):\n +_model_mapping = (\w+)$", re.MULTILINE)
 _TYPE = re.compile(r'^    model_type(?:: \w+)? = "([^"]+)"', re.MULTILINE)
 _CLASS = re.compile(r"[A-Za-z_]\w{0,99}", re.ASCII)
-_ABSTRACT = "PreTrainedModel"  # at the end of the name of a class that has no tensors of its own
+_ABSTRACT = "PreTrainedModel"  # the end of the name of a class without its own tensors
 
 
 class InstalledLibrary(Struct, frozen=True):
-    """The source of transformers, and the model classes that it names."""
+    """The source of transformers and its model classes."""
 
     name: str  # "transformers 5.23.0"
     folder: Path
@@ -30,9 +30,9 @@ class InstalledLibrary(Struct, frozen=True):
     autos: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
 
     def types(self, name: str) -> tuple[str, ...]:
-        """The model types that have a class of that name: those that list it, then its folder's.
+        """Return the model types with a class: those that list it, then those of its folder.
 
-        The folder's, because a checkpoint of CLIP may be declared as its text model.
+        The folder counts because a checkpoint of CLIP may declare its text model.
         """
         if not _CLASS.fullmatch(name) or name.endswith(_ABSTRACT):
             return ()
@@ -40,13 +40,13 @@ class InstalledLibrary(Struct, frozen=True):
         return tuple(dict.fromkeys((*listing, *_types_beside(self.folder, name))))
 
 
-@lru_cache(maxsize=256)  # many models of a night are of one class that has no closed form
+@lru_cache(maxsize=256)  # many models of a sweep have one class without a closed form
 def _types_beside(folder: Path, name: str) -> tuple[str, ...]:
-    """The model types whose configs stand beside the file that defines and exports a class."""
+    """Return the model types whose configs are in the folder that defines and exports a class."""
     definition, export = f"\nclass {name}(".encode(), f'"{name}"'.encode()
     found: list[str] = []
     for path in sorted(folder.glob("models/*/modeling_*.py")):
-        source = path.read_bytes()  # all of them: 530 files, 24 MB, 30 ms
+        source = path.read_bytes()  # 530 files of 24 MB in all, 30 ms
         if definition in source and export in source:
             for config in sorted(path.parent.glob("configuration_*.py")):
                 found += _TYPE.findall(config.read_text(encoding="utf-8"))
@@ -55,7 +55,7 @@ def _types_beside(folder: Path, name: str) -> tuple[str, ...]:
 
 @lru_cache(maxsize=1)
 def installed_library() -> InstalledLibrary | None:
-    """The transformers that could build models here; None without it or without torch."""
+    """Return the installed transformers; None without it or without torch."""
     spec = find_spec("transformers")
     if find_spec("torch") is None or spec is None or not spec.submodule_search_locations:
         return None
@@ -72,9 +72,9 @@ _Mappings = Mapping[str, Mapping[str, tuple[str, ...]]]  # name -> model type ->
 
 
 def classes_by_model_type(source: str) -> Mapping[str, tuple[str, ...]]:
-    """Model type -> the classes that any MODEL_*_MAPPING_NAMES lists for it, in their order.
+    """Return the classes in all MODEL_*_MAPPING_NAMES by model type, in their order.
 
-    MODEL_MAPPING_NAMES stands first, so that the base class does.
+    MODEL_MAPPING_NAMES comes first, and with it the base class.
     """
     listed: dict[str, dict[str, None]] = {}
     for name, rows in _mappings(source).items():
@@ -84,7 +84,7 @@ def classes_by_model_type(source: str) -> Mapping[str, tuple[str, ...]]:
 
 
 def auto_mappings(source: str) -> Mapping[str, Mapping[str, str]]:
-    """Auto class -> model type -> the class that it builds, of several the first."""
+    """Return the class that each auto class builds for a model type, the first of several."""
     mappings = _mappings(source)
     return {
         auto: {model_type: found[0] for model_type, found in mappings[f"{name}_NAMES"].items()}
@@ -95,7 +95,7 @@ def auto_mappings(source: str) -> Mapping[str, Mapping[str, str]]:
 
 @lru_cache(maxsize=1)
 def _mappings(source: str) -> _Mappings:
-    """The tables of class names that a source writes out."""
+    """Return the tables of class names in a source."""
     found: dict[str, Mapping[str, tuple[str, ...]]] = {}
     for statement in ast.parse(source).body:
         match statement:
@@ -105,7 +105,7 @@ def _mappings(source: str) -> _Mappings:
 
 
 def _rows(rows: list[ast.expr], known: _Mappings) -> Iterator[tuple[str, tuple[str, ...]]]:
-    """The pairs of a table; `*list(OTHER.items())` repeats those of another one."""
+    """Yield the pairs of a table; `*list(OTHER.items())` includes those of another table."""
     for row in rows:
         match row:
             case ast.Tuple():

@@ -1,4 +1,4 @@
-"""Observed against expected: every tensor accounted for, every difference named."""
+"""The comparison of observed and expected tensors: each accounted for, each difference named."""
 
 from auditor.reconciler.findings import Finding, Severity
 from auditor.reconciler.module_rows import ModuleRow

@@ -1,4 +1,4 @@
-"""What a snapshot holds, parsed: broken parts become findings, or files that stay unread."""
+"""The parsed contents of a snapshot: broken parts become findings or unread files."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import cached_property, partial
@@ -21,30 +21,30 @@ from auditor.reconciler.findings import BadHeader, BadIndex, BadSize, Finding, U
 from auditor.reconciler.unread_files import Unread
 from auditor.tensors import StoredTensor, natural_key
 
-# Layouts of whose loader the files need no index.
+# Layouts whose loaders need no index of the files.
 _WITHOUT_INDEX = frozenset({"mlx", "metal"})
-_SHOWN_IMPORTS = 3  # of a file, in a reason; the finding has them all
+_SHOWN_IMPORTS = 3  # imports of a file in a reason; the finding lists all of them
 
 
 class Contents(Struct, frozen=True, kw_only=True, dict=True):
-    """The stored tensors of a snapshot, and what could not be read."""
+    """The stored tensors of a snapshot, and the files that could not be read."""
 
     tensors: tuple[StoredTensor, ...]
     index: Index | None
     opened: frozenset[str]  # weight files with a readable header
     unread: tuple[Unread, ...]
-    unread_files: int  # those and the absent shards, which have one Unread together
-    findings: tuple[Finding, ...]  # files whose size is not what their header declares
-    names_only: bool  # some shards are not at hand: their names come from the index, no shapes
-    unnamed: tuple[str, ...] = ()  # read instead of absent shards, and not in the index
-    variant: str | None = None  # "fp16": these are not the weights that are loaded by default
-    notes: tuple[str, ...] = ()  # how files were read, where that needs saying
-    # A stored name -> another in the same file that is stored as the very same bytes.
+    unread_files: int  # unreadable files and missing shards; the latter share one Unread
+    findings: tuple[Finding, ...]  # files whose size differs from their header's declaration
+    names_only: bool  # whether some shards are missing: the index has their names, but no shapes
+    unnamed: tuple[str, ...] = ()  # files outside the index, read instead of missing shards
+    variant: str | None = None  # "fp16" if these are not the weights that load by default
+    notes: tuple[str, ...] = ()  # sentences about how files were read
+    # A stored name -> another name in its file that has identical bytes.
     shared: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
 
     @cached_property
     def without_header(self) -> tuple[StoredTensor, ...]:
-        """What the index places in files that could not be read: names, and nothing else."""
+        """The names that the index places in files that could not be read."""
         stored = {tensor.name for tensor in self.tensors} if self.unread else ()
         return tuple(
             StoredTensor(name, None, None, None, item.file, None)
@@ -55,19 +55,19 @@ class Contents(Struct, frozen=True, kw_only=True, dict=True):
 
     @property
     def holds_unknown(self) -> bool:
-        """Some file could not be read, and no index says what it holds."""
+        """Whether a file could not be read and no index lists its names."""
         return any(item.names is None for item in self.unread)
 
     @property
     def empty(self) -> bool:
-        """Neither a weight file nor an index is here."""
+        """Whether there is neither a weight file nor an index."""
         return not (self.tensors or self.unread or self.opened)
 
 
 def contents(snapshot: Snapshot) -> Contents:
-    """Parse index and headers; never raises for what the checkpoint did wrong."""
+    """Parse index and headers; faults of the checkpoint never raise."""
     index, unread = _index(snapshot)
-    # The file that stands for the audited set: the index, or the one weight file.
+    # The file that names the audited set: the index, or the only weight file.
     heads = min((head.name for head in snapshot.headers), default="")
     chosen = snapshot.index.name if snapshot.index else heads
     variant = variant_of(chosen)
@@ -113,7 +113,7 @@ def contents(snapshot: Snapshot) -> Contents:
 
 
 def _variant_notes(variant: str | None, file: str) -> Iterator[str]:
-    """Who loads a model without naming a variant gets other files, or none."""
+    """Note that loading without the variant's name takes other files, or none."""
     if variant:
         told = f'from_pretrained takes it where it is told variant="{variant}"'
         yield f"the variant {variant} is audited, {named(file)}: {told}"
@@ -157,9 +157,9 @@ def _listed_imports(imports: tuple[str, ...]) -> str:
 
 
 def _not_opened(snapshot: Snapshot, index: Index) -> tuple[tuple[str, ...], frozenset[str]]:
-    """The shards that do not exist, and those that need not be in this copy of the checkpoint.
+    """Return the missing shards, and those that this copy of the checkpoint need not have.
 
-    A copy that holds no weights at all is an index alone, and lacks nothing.
+    A copy without any weights is an index alone, and lacks nothing.
     """
     shards = frozenset(index.shards)
     alone = snapshot.partial and shards.issubset(snapshot.unopened) and not _weights(snapshot)
@@ -170,7 +170,7 @@ def _not_opened(snapshot: Snapshot, index: Index) -> tuple[tuple[str, ...], froz
 
 
 def _weights(snapshot: Snapshot) -> bool:
-    """Whether there are weight files of any format that is read, in the folder of the index."""
+    """Whether the folder of the index has weight files of a format that is read here."""
     if snapshot.headers or snapshot.index is None:
         return bool(snapshot.headers)
     folder = snapshot.index.name[: snapshot.index.name.rfind("/") + 1]
@@ -194,7 +194,7 @@ def _index(snapshot: Snapshot) -> tuple[Index | None, list[Unread]]:
 
 
 def _from_root(index: Index) -> Index:
-    """The index, whose shards are named from its own folder, with their paths in the repository."""
+    """Turn the shards of an index, relative to its folder, into paths in the repository."""
     folder = index.file[: index.file.rfind("/") + 1]
     if not folder:
         return index
@@ -221,7 +221,7 @@ def _sizes(parsed: Iterable[tuple[WeightHeader, Header | Table | str]]) -> Itera
 
 
 def names_by_shard(index: Index) -> dict[str, list[str]]:
-    """Shard -> the names that the index places in it."""
+    """The names that the index places in each shard."""
     found: dict[str, list[str]] = {}
     for name, shard in index.weight_map.items():
         found.setdefault(shard, []).append(name)
@@ -258,7 +258,7 @@ def _absent(
 
 
 def _strange_shards(index: Index, elsewhere: frozenset[str]) -> Iterator[Finding]:
-    """Shards of another format than the index is for, judged by names."""
+    """Yield findings for shards of another format than the index, judged by their names."""
     if not index.file.endswith(".safetensors.index.json"):
         return
     strange = sorted(shard for shard in elsewhere if not shard.endswith(".safetensors"))
@@ -276,18 +276,18 @@ def _names(index: Index, shards: frozenset[str]) -> Iterator[StoredTensor]:
             yield StoredTensor(name, None, None, None, index.weight_map[name], None)
 
 
-# --- names that not every loader looks for -----------------------------------------------------
+# --- file names that only some loaders look for ------------------------------------------------
 
 
 def pipeline_file(snapshot: Snapshot) -> str | None:
-    """The file that diffusers loads into a pipeline, and that no config describes; None: none."""
+    """Return the file that diffusers loads into a pipeline without a config, if there is one."""
     if snapshot.config is not None:
         return None
     return next((head.name for head in snapshot.headers if head.name in PIECES), None)
 
 
 def name_notes(snapshot: Snapshot) -> Iterator[str]:
-    """Who says that a file of no usual name is the model's."""
+    """Note who names a weight file that has no usual name."""
     names = {file.name for file in snapshot.files}
     config = snapshot.config
     chosen = {head.name for head in snapshot.headers}
@@ -305,7 +305,7 @@ def name_notes(snapshot: Snapshot) -> Iterator[str]:
 
 
 def unindexed_files(snapshot: Snapshot, declared: Declared | None) -> Iterator[BadIndex]:
-    """Several files that no index names, which transformers cannot find; mlx_lm reads them all."""
+    """Report weight files without an index, which mlx_lm reads and transformers cannot find."""
     files = [head.name for head in snapshot.headers]
     own = declared is not None and declared.method in _WITHOUT_INDEX
     safe = len(files) > 1 and all(name.endswith(".safetensors") for name in files)

@@ -1,4 +1,4 @@
-"""What stored tensors count for that are not one tensor of the model each: copies, packed ones."""
+"""The counting of copies and packed tensors, which are not one tensor of the model each."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import chain, repeat
@@ -19,15 +19,15 @@ from auditor.reconciler.matching import Fate, Hit
 from auditor.tensors import StoredTensor, natural_key, naturally_sorted
 from auditor.walker import Counted
 
-_Item = tuple[StoredTensor, int, int]  # as walker.Counted has them
+_Item = tuple[StoredTensor, int, int]  # the fields of walker.Counted
 
 
 class Copy(NamedTuple):
-    """A stored tensor whose parameter another stored one holds already."""
+    """A stored tensor whose parameter another stored tensor already provides."""
 
     hit: Hit
-    kept: StoredTensor  # the other
-    same: bool  # the config ties them, and both are the very same bytes of one file
+    kept: StoredTensor  # the tensor that counts
+    same: bool  # whether the config ties them and they are identical bytes of one file
 
 
 def copied_of(
@@ -36,7 +36,7 @@ def copied_of(
     plain: Mapping[str, StoredTensor],
     shared: Mapping[str, str],
 ) -> tuple[Copy, ...]:
-    """What each copy is a copy of; `plain` and `answered` hold what counts, by expected name."""
+    """Find the original of each copy among `plain` and `answered`, by expected name."""
     others = {hit.expected.name: hit.stored for hit in answered} if copies else {}
     found: list[Copy] = []
     for hit in copies:
@@ -50,7 +50,7 @@ def copied_of(
 
 
 def duplicates(copied: tuple[Copy, ...]) -> Iterator[Finding]:
-    """Ties that are the very same bytes are told as tied, all others as duplicates."""
+    """Yield ties of identical bytes as tied, and all other copies as duplicates."""
     groups: dict[str, list[Copy]] = {}
     for copy in copied:
         groups.setdefault(_why(copy), []).append(copy)
@@ -66,7 +66,7 @@ def duplicates(copied: tuple[Copy, ...]) -> Iterator[Finding]:
 
 
 def counted_once(counted: tuple[_Item, ...], shared: Mapping[str, str]) -> tuple[_Item, ...]:
-    """Bytes that have several names are counted under one of them."""
+    """Count bytes that have several names under one name only."""
     if not shared:
         return counted
     return tuple(
@@ -88,11 +88,11 @@ def _why(copy: Copy) -> str:
     return "another stored name loads into the same parameter; only one is read"
 
 
-# --- packed tensors: what is in them is matched, the stored ones are counted -------------------
+# --- packed tensors: their contents are matched, the stored tensors are counted ----------------
 
 
 def packed_dtypes(found: "Apart") -> Mapping[tuple[str, str], str]:
-    """Name and file of every stored tensor that is packed, and the dtype of what is in it."""
+    """The dtype of the contents of each packed tensor, by its name and file."""
     return {
         (piece.stored.name, piece.stored.file): piece.dtype
         for piece in found.pieces
@@ -101,19 +101,19 @@ def packed_dtypes(found: "Apart") -> Mapping[tuple[str, str], str]:
 
 
 class Apart(NamedTuple):
-    """The stored tensors of a packed checkpoint, by what is done with them."""
+    """The stored tensors of a packed checkpoint, by their use."""
 
-    alone: Sequence[StoredTensor]  # each is one tensor of the model, as it is
-    scaled: tuple[StoredTensor, ...]  # of these, those that are packed all the same, by their dtype
-    pieces: tuple[LogicalTensor, ...]  # what is in the others
+    alone: Sequence[StoredTensor]  # each is one tensor of the model, unchanged
+    scaled: tuple[StoredTensor, ...]  # those of `alone` that are packed by their dtype
+    pieces: tuple[LogicalTensor, ...]  # the contents of the others
     serving: tuple[StoredTensor, ...]  # quantization data
 
 
 def apart(tensors: Sequence[StoredTensor], unpacked: Unpacked) -> Apart:
-    """A weight of 8 bits that only needs scales beside it is a tensor of the model as it is.
+    """Separate stored tensors by use; an 8-bit weight that only needs scales stays unchanged.
 
-    Of pieces that share a stored tensor the order is that of their names: what is sorted by
-    stored name later on is then the same whatever order the files have.
+    Pieces that share a stored tensor are sorted by their names, so a later sort by stored names
+    does not depend on the order of the files.
     """
     if unpacked is PLAIN:
         return Apart(tensors, (), (), ())
@@ -122,14 +122,14 @@ def apart(tensors: Sequence[StoredTensor], unpacked: Unpacked) -> Apart:
     holders = {id(piece.stored) for piece in pieces}
     if len(holders) < len(pieces):
         pieces = tuple(naturally_sorted(pieces, attrgetter("name")))
-    taken = {*holders, *map(id, serving)}  # a layout hands on what it was given
+    taken = {*holders, *map(id, serving)}  # a layout returns the objects that it received
     alone = [tensor for tensor in tensors if id(tensor) not in taken]
     scaled = tuple(tensor for tensor in unpacked.whole if tensor.dtype not in UNPACKED)
     return Apart(alone, scaled, pieces, serving)
 
 
 def counted_as_stored(counted: Iterable[_Item], found: Apart) -> Iterable[_Item]:
-    """Each stored tensor once, with the parameters of its pieces; quantization data has none."""
+    """Count each stored tensor once, with the parameters of its pieces."""
     serving = zip(found.serving, repeat(0), repeat(Fate.QUANTIZATION_DATA.value))
     return chain(_with_pieces(counted, found.pieces) if found.pieces else counted, serving)
 
@@ -149,8 +149,8 @@ def _with_pieces(counted: Iterable[_Item], pieces: Iterable[LogicalTensor]) -> I
 
 
 def packing_findings(unpacked: Unpacked) -> Iterator[QuantizationData | BadQuantization]:
-    """What serves the packed tensors, in the layout's order, and what contradicts them."""
-    for notes in unpacked.quantization_data:  # of DeepSeek-V3 46,122, which `fold` puts in order
+    """Yield the quantization data in the layout's order, and the faults of the layout."""
+    for notes in unpacked.quantization_data:  # 46,122 in DeepSeek-V3, which `fold` sorts
         yield QuantizationData(tensors=tuple(notes.tensors), reason=notes.reason)
     for fault in unpacked.faults:
         yield BadQuantization(tensors=by_name(fault.tensors), reason=fault.reason)

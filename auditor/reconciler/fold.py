@@ -1,7 +1,7 @@
 """fold: many tensor names as few patterns (`folded_names`), losslessly, for people to read.
 
-Not folded are names that hold braces or a backslash, numbers of more than 18 digits, names of more
-than 400 characters, and those with more than 8 numbers and 16 parts.
+It does not fold names with braces or a backslash, numbers of more than 18 digits, names of more
+than 400 characters, and names with more than 8 numbers and 16 parts.
 """
 
 import re
@@ -15,26 +15,26 @@ from auditor.tensors import natural_key
 _NUMBER = re.compile(r"([0-9]+)")
 _ITEM = re.compile(r"(?![0-9]+-[0-9]+\Z|[0-9]{19})[^{},\\]+")
 
-# Folding takes time with the square of the first two, and strangers' names may hold thousands: the
-# names of some forty checkpoints from the Hub hold at most 3 numbers and 11 parts, and have 120
-# characters. More patterns than the third are past reading, whatever words would fold.
+# The time of folding grows with the square of the first two, and untrusted names may have
+# thousands: the names of some forty checkpoints from the Hub have at most 3 numbers, 11 parts and
+# 120 characters. Nobody reads more patterns than the third, whatever words would fold.
 _MAX_NUMBERS = 8
 _MAX_PARTS = 16
 _MAX_PATTERNS = 10_000
-_MAX_CHARACTERS = 400  # of a name that is folded: what it is cut into takes memory once more
+_MAX_CHARACTERS = 400  # of a name that is folded: its parts take memory too
 
-# Of no more names, and no longer ones, the patterns are kept: 512 times 16 kB at the most.
+# The patterns of at most so many names of at most so many characters are cached: 512 times 16 kB.
 _FEW = 128
 _SHORT = 128
 
 _Texts = tuple[str, ...]
-# The item at each position, or the items that were merged there; every combination is a name.
+# The item at each position, or the items merged there; every combination is a name.
 _Cell = tuple[str | tuple[str, ...], ...]
 _Box = tuple[tuple[str, ...], ...]  # the items at each position; every combination is a name
 
 
 def fold(names: Iterable[str], *, words: bool = True) -> tuple[str, ...]:
-    """Patterns that stand for exactly these names, each once, in natural order.
+    """Fold names into patterns for exactly these names, each once, in natural order.
 
     `words=False` folds numbers only: `layer.{0-11}.dense`, and never `{bias,weight}`.
     90,000 names of 61 layers with 256 experts take 0.3 s.
@@ -44,7 +44,7 @@ def fold(names: Iterable[str], *, words: bool = True) -> tuple[str, ...]:
     return (_folded if few else _folded.__wrapped__)(unique, words)
 
 
-@lru_cache(maxsize=512)  # one model after another has the same older names, the same buffers
+@lru_cache(maxsize=512)  # consecutive models often share older names and buffers
 def _folded(unique: frozenset[str], words: bool) -> tuple[str, ...]:  # noqa: FBT001 - a cache's key
     literal = [name for name in unique if _is_literal(name)]
     patterns = _fold_numbers(unique.difference(literal))
@@ -55,10 +55,10 @@ def _folded(unique: frozenset[str], words: bool) -> tuple[str, ...]:  # noqa: FB
 
 
 def refold(patterns: Iterable[str]) -> tuple[str, ...]:
-    """What `fold(..., words=False)` makes of the names that these patterns stand for.
+    """Fold patterns as `fold(..., words=False)` folds their names.
 
-    No name is in two of them, and their groups hold numbers. The time goes with the patterns: what
-    a tree of blocks lists once for all its layers is not taken apart into names.
+    No name is in two patterns, and their groups contain numbers. The time depends on the number of
+    patterns: what a tree of blocks lists once for all its layers is not expanded into names.
     """
     literal: list[str] = []
     boxes: dict[_Texts, list[_Box]] = {}
@@ -79,10 +79,10 @@ def _is_literal(name: str) -> bool:
 
 
 def _fold_numbers(names: Iterable[str]) -> list[str]:
-    """From the first number to the last, so that layers fold before their experts.
+    """Fold from the first number to the last, so that layers fold before their experts.
 
-    An expert that one layer lacks then leaves `layers.{0-60}.experts.{0-254}` and the other layers'
-    `experts.255`, not a pattern for each layer.
+    If one layer lacks an expert, the result is `layers.{0-60}.experts.{0-254}` and `experts.255` of
+    the other layers, not a pattern for each layer.
     """
     patterns: list[str] = []
     for texts, cells in _by_texts(names).items():
@@ -93,17 +93,17 @@ def _fold_numbers(names: Iterable[str]) -> list[str]:
 
 
 def _by_texts(names: Iterable[str]) -> dict[_Texts, list[_Cell]]:
-    """The numbers in each name, by the texts between them.
+    """Group the numbers in each name by the texts between them.
 
-    Many modules have tensors of the same names, as all experts have: they are cut up once, by what
-    stands before the last two parts.
+    Many modules, such as experts, have tensors of equal names: a module's name is split once, by
+    the text before its last two parts.
     """
     ends: dict[str, list[str]] = {}
     for name in names:
         module = name.rsplit(".", 2)[0]
         ends.setdefault(module, []).append(name[len(module) :])
     alike: dict[tuple[_Texts, _Texts], list[_Texts]] = {}
-    while ends:  # and each is let go as soon as it is used
+    while ends:  # each is freed as soon as it is used
         module, each = ends.popitem()
         pieces = _NUMBER.split(module, _MAX_NUMBERS + 1)  # text at even places, numbers at odd ones
         kind = (tuple(pieces[::2]), tuple(sorted(each)))
@@ -119,7 +119,7 @@ def _by_texts(names: Iterable[str]) -> dict[_Texts, list[_Cell]]:
 
 
 def _box(pattern: str) -> tuple[_Texts, _Box]:
-    """The texts between the numbers of a pattern, and the numbers."""
+    """Split a pattern into the texts between its numbers, and the numbers."""
     texts = [""]
     box: list[tuple[str, ...]] = []
     for piece in pieces(pattern):
@@ -134,7 +134,7 @@ def _box(pattern: str) -> tuple[_Texts, _Box]:
 
 
 def _merged(boxes: list[_Box]) -> Iterator[_Cell]:
-    """As `_merge` has the names in them: numbers that are in the same boxes are merged as one."""
+    """Merge boxes as `_merge` merges names; numbers in equal sets of boxes merge as one."""
     numbers = len(boxes[0])
     if len(boxes) == 1 or numbers > _MAX_NUMBERS:
         cells: list[_Cell] = [*boxes]
@@ -151,7 +151,7 @@ def _merged(boxes: list[_Box]) -> Iterator[_Cell]:
 
 
 def _alike(sets: Iterable[tuple[str, ...]]) -> dict[str, tuple[str, ...]]:
-    """The numbers that are in the same ones of these sets, by the first of them."""
+    """Group the numbers that are in equal selections of the sets, by their first number."""
     within: dict[str, list[int]] = {}
     for place, items in enumerate(sets):
         for item in items:
@@ -176,11 +176,11 @@ def _pattern(texts: _Texts, cell: _Cell) -> str:
 
 
 def _fold_words(patterns: Iterable[str]) -> list[str]:
-    """From the last part to the first, so that siblings (bias, weight) fold before cousins."""
+    """Fold from the last part to the first, so that siblings (bias, weight) fold before cousins."""
     cells: dict[int, list[_Cell]] = {}
     unfolded = []
     for pattern in patterns:
-        parts = pattern.split(".", _MAX_PARTS)  # groups of numbers hold no dot
+        parts = pattern.split(".", _MAX_PARTS)  # groups of numbers have no dot
         if len(parts) > _MAX_PARTS:
             unfolded.append(pattern)
         else:
@@ -193,20 +193,19 @@ def _fold_words(patterns: Iterable[str]) -> list[str]:
 
 
 def _merge(cells: list[_Cell], positions: Iterable[int]) -> list[_Cell]:
-    """At each position in turn, cells that differ there and nowhere else become one.
+    """Merge, at each position in turn, the cells that differ only there.
 
-    Nothing is lost and nothing doubled: such cells stand for different names before, and for the
-    same ones together after.
+    No name is lost or repeated: the merged cell means exactly the names of its cells.
     """
     for at in positions:
         groups: dict[_Cell, list[str]] = {}
         merged = []
         for cell in cells:
-            item = cell[at]  # one: nothing was merged here yet
+            item = cell[at]  # a single item: nothing was merged here yet
             if isinstance(item, str) and _ITEM.fullmatch(item):
                 groups.setdefault((*cell[:at], *cell[at + 1 :]), []).append(item)
             else:
-                merged.append(cell)  # an empty part, or one that could not be told from a range
+                merged.append(cell)  # an empty part, or one that looks like a range
         for others, items in groups.items():
             together = items[0] if len(items) == 1 else tuple(sorted(items))
             merged.append((*others[:at], together, *others[at:]))

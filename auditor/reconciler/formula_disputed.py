@@ -1,4 +1,4 @@
-"""Where two expectations of one class differ: the closed form's, and the oracle's."""
+"""The differences between two expectations of one class: the closed form's and the oracle's."""
 
 from collections.abc import Iterator
 
@@ -8,9 +8,9 @@ from auditor.tensors import natural_key
 
 
 def formula_disputes(expectation: Expectation, second: Expectation) -> Iterator[FormulaDisputed]:
-    """A finding for each way in which the two differ: names, shapes, roles and ties, the total.
+    """Yield a finding for each kind of difference: names, shapes, roles and ties, the total.
 
-    The closed form may know of more tensors that no checkpoint needs: other versions stored them.
+    The closed form may have more optional tensors, which other versions stored.
     """
     ours = {tensor.name: tensor for tensor in expectation.tensors}
     theirs = {tensor.name: tensor for tensor in second.tensors}
@@ -32,7 +32,7 @@ def formula_disputes(expectation: Expectation, second: Expectation) -> Iterator[
 
 
 def _reason(dispute: DisputedTensor, whose: str) -> str | None:
-    """Both sides of it; None: they do not differ."""
+    """Describe both sides of a dispute; None if they do not differ."""
     ours, theirs = dispute.closed_form, dispute.oracle
     if ours == theirs:
         return None

@@ -1,9 +1,9 @@
-"""What from_pretrained would report: its loader on names and shapes alone.
+"""The load report of from_pretrained, from its loader on names and shapes alone.
 
-The steps are those of core_model_loading.py and modeling_utils.py of transformers 5: each stored
-name is renamed, converted, and given the base model's prefix or freed of it; what the model does
-not have is unexpected, what has another shape is mismatched, and what is left is missing, but for
-ties and for the names that a class says nothing about.
+The steps are those of core_model_loading.py and modeling_utils.py of transformers 5. Each stored
+name is renamed and converted, and the base model's prefix is added or removed. Names that the model
+lacks are unexpected, other shapes are mismatched, and the rest is missing, except ties and names
+about which the class is silent.
 """
 
 import re
@@ -29,7 +29,7 @@ _Shape = tuple[int, ...]
 
 
 class Target(NamedTuple):
-    """The class that is loaded into, as it is in memory."""
+    """The class into which weights are loaded, in its in-memory form."""
 
     prefix: str  # of the base model
     loading: Loading
@@ -39,24 +39,24 @@ class Target(NamedTuple):
 
 
 class Destination(NamedTuple):
-    """Where a stored name leads to."""
+    """The place to which a stored name leads."""
 
-    name: str  # in memory; of a conversion the first that it makes
+    name: str  # in memory; for a conversion the first name that it makes
     rule: Rule | None  # the conversion
     source: str  # its source; without a conversion the stored name
 
 
 class StateDictLoad(NamedTuple):
-    """Stored tensors, each of a name of its own, on their way into a class."""
+    """Stored tensors with unique names that are loaded into a class."""
 
     stored: Mapping[str, _Shape]
-    leads: Mapping[str, Destination]  # as `destinations` has them
+    leads: Mapping[str, Destination]  # the result of `destinations`
     target: Target
-    missing: Iterable[str]  # the names in memory that are there only if one of these fills them
+    missing: Iterable[str]  # the names in memory that these tensors have to fill
 
 
 class _Found(NamedTuple):
-    """A stored tensor that the model has a place for."""
+    """A stored tensor for which the model has a place."""
 
     stored: str
     shape: _Shape
@@ -65,7 +65,7 @@ class _Found(NamedTuple):
 
 
 def simulate_load(load: StateDictLoad) -> LoadReport:
-    """Raises UnknownOperationError if loading takes a conversion that is not known here."""
+    """Simulate loading; raise UnknownOperationError for a conversion that is unknown here."""
     target, shapes = load.target, load.target.shapes
     missing, unexpected = dict.fromkeys(load.missing), set[str]()
     mismatched: set[Mismatch] = set()
@@ -95,16 +95,16 @@ def simulate_load(load: StateDictLoad) -> LoadReport:
     )
 
 
-# --- where a name leads to --------------------------------------------------------------------
+# --- the destination of a name ----------------------------------------------------------------
 
 
 def destinations(stored: Collection[str], loading: Loading) -> dict[str, Destination]:
-    """Where those names lead that rules change; the base model's prefix comes later.
+    """Map the names that rules change to their destinations; the base model's prefix comes later.
 
-    A paired rule counts from the name on that has its first source.
+    A paired rule applies from the name on that has its first source.
     """
     if any(rule.paired for rule in loading.renames):
-        stored = sorted(stored, key=_order)  # else only those that meet need an order
+        stored = sorted(stored, key=_order)  # otherwise only names that collide need an order
     own = renamed_by(loading.renames, stored, in_turn=True)
     renamed = [own[name].name if name in own else name for name in stored]
     older = loading.of_old(renamed)
@@ -121,32 +121,32 @@ def destinations(stored: Collection[str], loading: Loading) -> dict[str, Destina
 
 
 def forms_with_prefix(name: str, prefix: str) -> tuple[str, ...]:
-    """The names under which the model may have it: without the prefix, with it, as it is."""
+    """The names that the model may have: without the prefix, with it, unchanged."""
     if not prefix:
         return (name,)
     longer = f"{prefix}.{name}"
-    # no dot is asked for
+    # transformers does not require a dot
     return (name[len(prefix) + 1 :], longer, name) if name.startswith(prefix) else (longer, name)
 
 
 def _last_of(loading: Loading, source: str) -> Rule:
-    """The conversion that counts: of two with one source the last, as in the library."""
+    """Return the conversion of a source: the last of several, as in the library."""
     return next(rule for rule in reversed(loading.converters) if source in rule.sources)
 
 
 def _in_model(name: str, target: Target) -> str:
-    """The base model's prefix goes where the rest is a name, and comes where it makes one."""
+    """Remove the base model's prefix if the rest is a name; add it if that makes a name."""
     for form in forms_with_prefix(name, target.prefix):
         if form in target.shapes:
             return form
     return name
 
 
-# --- what is loaded ---------------------------------------------------------------------------
+# --- the loaded tensors -----------------------------------------------------------------------
 
 
 def _sorted_out(load: StateDictLoad, unexpected: set[str]) -> Mapping[str, list[_Found]]:
-    """The stored tensors of each parameter that the model has; the others' names are unexpected."""
+    """Group the stored tensors by the model's parameters; add all other names to `unexpected`."""
     found: dict[str, list[_Found]] = {}
     shapes = load.target.shapes
     for name, shape in load.stored.items():
@@ -164,12 +164,12 @@ def _sorted_out(load: StateDictLoad, unexpected: set[str]) -> Mapping[str, list[
 
 
 def _loaded(first: str, found: list[_Found], shapes: Shapes) -> Iterator[tuple[str, _Shape]]:
-    """What is loaded for one parameter, and for those that are made with it."""
+    """Yield name and shape for one parameter and for those that its conversion also makes."""
     if len(found) > 1 and len({(one.rule, one.source, one.shape) for one in found}) > 1:
         found = sorted(found, key=lambda one: _order(one.stored))
     rule = found[0].rule
     if rule is None:
-        yield first, found[0].shape  # of several names for one parameter the first counts
+        yield first, found[0].shape  # the first of several names for one parameter counts
         return
     collected: dict[str, list[_Shape]] = {}
     for one in found:
@@ -178,7 +178,7 @@ def _loaded(first: str, found: list[_Found], shapes: Shapes) -> Iterator[tuple[s
 
 
 def _settle(missing: dict[str, None], ties: tuple[tuple[str, str], ...]) -> None:
-    """A tied name is not missing where one of those that share its values is there."""
+    """Remove tied names from `missing` if a name with which they share values is there."""
     for place, (name, source) in enumerate(ties):
         if source not in missing:
             missing.pop(name, None)
@@ -189,14 +189,14 @@ def _settle(missing: dict[str, None], ties: tuple[tuple[str, str], ...]) -> None
 
 
 def _told(names: Iterable[str], patterns: tuple[str, ...]) -> tuple[str, ...]:
-    """Those that no pattern is about, sorted."""
+    """The names that no pattern covers, sorted."""
     if patterns:
         silent = re.compile("|".join(f"({pattern})" for pattern in patterns))
         names = (name for name in names if not silent.search(name))
     return tuple(sorted(names))
 
 
-_MOST_DIGITS = 20  # of a number that people count with
+_MOST_DIGITS = 20  # of a number that counts something
 
 
 def _order(name: str) -> list[tuple[int | str, ...]]:
@@ -212,11 +212,11 @@ def _part(part: str) -> tuple[int | str, ...]:
     return (1, text, int(digits)) if text else (0, int(digits))
 
 
-# --- what is loaded of it: all, or what could be reported --------------------------------------
+# --- loads: all tensors, or those that may be reported -----------------------------------------
 
 
 def whole_load(expectation: Expectation, stored: Mapping[str, _Shape]) -> StateDictLoad:
-    """All of it."""
+    """The load of all stored tensors."""
     loading = expectation.loading
     shapes, tied, unset = class_memory(expectation)
     target = Target(expectation.prefix, loading, shapes, tied, unset)
@@ -226,9 +226,9 @@ def whole_load(expectation: Expectation, stored: Mapping[str, _Shape]) -> StateD
 def load_of_differences(
     expectation: Expectation, stored: Mapping[str, _Shape], whole: Collection[str]
 ) -> StateDictLoad:
-    """The part of a load that has the report of all of it.
+    """The part of a load that gives the report of the complete load.
 
-    `whole` are the names that are expected, and stored in that shape.
+    `whole` are the names that are expected and stored in the expected shape.
     """
     loading = expectation.loading
     names = tensors_before_conversion(expectation)
@@ -268,16 +268,16 @@ def _reached(
     prefix: str,
     known: Mapping[str, object],
 ) -> set[str]:
-    """Those of the known names at which loading may look."""
+    """The known names at which loading may look."""
     looks = chain(stored, (one.name for one in leads.values())) if known else ()
     forms = chain.from_iterable(forms_with_prefix(name, prefix) for name in looks)
     return {name for name in forms if name in known}
 
 
 def _made_with(names: Iterable[str], loading: Loading) -> Mapping[str, str]:
-    """Each name that a conversion makes -> the first one that is made with it.
+    """Map each name that a conversion makes to the first name that it makes.
 
-    A list of modules has one of the number 0, so that not all of its names have to be read.
+    A list of modules has a module 0, so not all of its names have to be read.
     """
     rules = loading.converters
     lists = all("*." in source for rule in rules for source in rule.sources)
@@ -289,13 +289,13 @@ def _made_with(names: Iterable[str], loading: Loading) -> Mapping[str, str]:
 def _members(
     groups: Collection[str], names: Mapping[str, ExpectedTensor], loading: Loading
 ) -> Mapping[str, ExpectedTensor]:
-    """The tensors of these groups, by their names before they are converted."""
+    """The tensors of these groups, by their names before conversion."""
     begin = tuple({_before(first, loading) for first in groups})
     taken = loading.conversions(name for name in names if name.startswith(begin))
     return {name: names[name] for name, one in taken.items() if one.name in groups}
 
 
 def _before(first: str, loading: Loading) -> str:
-    """How the names of a group begin, as far as conversion leaves them: with their layer."""
+    """Return the start of a group's names that conversion does not change: their layer."""
     places = (first.find(rule.targets[0]) for rule in loading.converters)
     return first[: max(0, min((place for place in places if place >= 0), default=0))]

@@ -1,4 +1,4 @@
-"""Findings that the user asks to leave out of the verdict: `--ignore KIND[:GLOB]`."""
+"""Findings that the user removes from the verdict: `--ignore KIND[:GLOB]`."""
 
 from collections.abc import Iterable
 from fnmatch import fnmatchcase
@@ -14,7 +14,7 @@ KINDS: tuple[str, ...] = tuple(sorted({kind.kind for kind in get_args(Finding)})
 
 
 class Ignore(NamedTuple):
-    """A kind of finding and the names (tensors, or files) that it is not wanted for."""
+    """A kind of finding and the names (tensors or files) to ignore it for."""
 
     kind: str
     glob: str
@@ -31,7 +31,7 @@ class Ignore(NamedTuple):
 def split(
     findings: Iterable[Finding], ignore: tuple[Ignore, ...]
 ) -> tuple[tuple[Finding, ...], tuple[Finding, ...]]:
-    """The findings that stand, and those that are ignored; one may fall in two by its names."""
+    """Split findings into those that stand and ignored ones; one finding may be split by names."""
     stand: list[Finding] = []
     ignored: list[Finding] = []
     for finding in findings:
@@ -51,12 +51,12 @@ def split(
 
 
 def _unnamed(finding: Finding) -> int:
-    """Names that the finding counts and does not have: no glob but `*` is known to fit them."""
+    """The number of names that a finding counts but does not list: only the glob `*` fits them."""
     return finding.more if isinstance(finding, Unexpected) else 0
 
 
 def _named(finding: Finding) -> Finding:
-    """The finding of its names alone; what it does not name stays with the other part."""
+    """Restrict a finding to the names that it lists; the others stay with the other part."""
     if isinstance(finding, Unexpected):
         return replace(finding, more=0, more_parameters=0)
     return finding

@@ -1,6 +1,6 @@
-"""An index compared with its files and with the expectation.
+"""The comparison of an index with its files and with the expectation.
 
-Its totals are compared with the best source only: the headers, where every shard has one; else the
+Its totals are compared with the best source only: the headers if every shard has one; else the
 expected shapes, to the byte; else the sizes of the files.
 """
 
@@ -22,15 +22,15 @@ from auditor.walker import Tally
 
 
 class IndexJudgement(NamedTuple):
-    """What there is to say of an index."""
+    """The findings and notes about an index."""
 
     findings: tuple[Finding, ...] = ()
-    notes: tuple[str, ...] = ()  # how the total size comes about
-    unchecked: tuple[str, ...] = ()  # a sentence each
+    notes: tuple[str, ...] = ()  # the arithmetic of the total size
+    unchecked: tuple[str, ...] = ()  # sentences
 
 
 def by_files(found: Contents, snapshot: Snapshot, whole: Tally) -> Iterator[Finding]:
-    """What follows from files alone: the index names what its shards hold, and states their bytes.
+    """Check by files alone that the index names the tensors of its shards and states their bytes.
 
     `whole` is the tally of all tensors.
     """
@@ -53,10 +53,10 @@ def index_judgement(  # noqa: PLR0913 - what is stored, what is expected, and wh
     declared: str | None,
     parameters: int,
 ) -> IndexJudgement:
-    """The same, and what follows for the totals from the expectation.
+    """Check an index by its files, and its totals by the expectation.
 
-    `written` is what the layout stores under names of packed tensors, `declared` the dtype of the
-    config, `parameters` the number that it implies.
+    `written` are the packed tensors that the layout stores under a name, `declared` the dtype of
+    the config, `parameters` the number that the config implies.
     """
     index = found.index
     if index is None:
@@ -66,7 +66,7 @@ def index_judgement(  # noqa: PLR0913 - what is stored, what is expected, and wh
         sums = (*_read_size_rule(index, whole), *parameters_rule(index, whole, reconciled))
         return IndexJudgement((*names, *sums))
     held = None
-    if not found.unnamed:  # these are files of other names than those that it sums up
+    if not found.unnamed:  # the index sums up other files than these
         held = index_totals.holdings(reconciled, len(index.weight_map), written)
     implied: tuple[Finding, ...] = ()
     if held is not None:
@@ -108,7 +108,7 @@ def _name_rules(
     named = index.weight_map
     files = map(named.get, map(_NAME, tensors))
     if len(tensors) == len(named) and all(map(eq, files, map(_FILE, tensors))):
-        return  # a name that two files hold is in another file than the index says
+        return  # a name in two files is in another file than the index says
     where: dict[str, str] = {tensor.name: tensor.file for tensor in tensors}
     held = {(tensor.name, tensor.file) for tensor in tensors}
     lacking: dict[tuple[str, str | None], list[str]] = {}
@@ -133,7 +133,7 @@ def _sorted(names: Iterable[str]) -> tuple[str, ...]:
 
 
 def _unchecked(index: Index, held: index_totals.Holdings | None, found: Contents) -> Iterator[str]:
-    """Where the total size follows neither from headers nor from expected shapes."""
+    """Yield why the total size follows neither from headers nor from expected shapes."""
     if found.unnamed:
         yield "the totals of the index: it is of other files than those that were read"
     elif index.total_size is None:
@@ -148,32 +148,32 @@ def _unchecked(index: Index, held: index_totals.Holdings | None, found: Contents
         yield f"the total size to the byte: {what} have no fixed length"
 
 
-# --- what the total size can be, without an architecture ---------------------------------------
+# --- the possible total sizes without an architecture ------------------------------------------
 
 
-# Bytes of a file beside a tensor's data. The shortest entry of a safetensors header has 49 and the
-# name; real ones take 110 to 140 with it, and the records of torch's zip files 285 to 360.
+# Bytes of a file beside a tensor's data. The shortest entry of a safetensors header has 49 bytes
+# plus the name; real entries take 110 to 140 with it, and records of torch's zip files 285 to 360.
 _LEAST_ENTRY = len('"":{"dtype":"U8","shape":[],"data_offsets":[0,1]}')
 _MOST_ENTRY = 1024
 _LENGTH = 8
-# Beside the entries: __metadata__, which of shards is {"format": "pt"}; the pickle of torch files.
+# Beside the entries: __metadata__, usually {"format": "pt"}; the pickle of torch files.
 _MOST_REST = 64 * 1024
 
-# torch.save writes a storage once that two tensors share, and a total may count it for both: it is
-# below twice the file, for no model shares all. Some writers counted an element of a mask as 1/8.
+# torch.save writes a storage that two tensors share once, and a total may count it for both: it is
+# below twice the file, because no model shares all. Some writers count an element of a mask as 1/8.
 _SHARED = 2
 _FLAGS = 8
 
 
 class Room(NamedTuple):
-    """Bytes of tensors that files hold."""
+    """The possible bytes of tensors in files."""
 
     least: int
-    most: int | None  # None: nothing bounds them
+    most: int | None  # None if nothing bounds them
 
 
 def stated_size_rule(index: Index, found: Contents, snapshot: Snapshot) -> Iterator[BadIndex]:
-    """The total size is one that the shards can have."""
+    """Check that the shards can have the total size."""
     total = index.total_size
     if total is None:
         return
@@ -192,7 +192,7 @@ def stated_size_rule(index: Index, found: Contents, snapshot: Snapshot) -> Itera
 
 
 def _known_by(index: Index, found: Contents, sizes: Mapping[str, int]) -> str:
-    """Where the number of bytes in the shards is known from."""
+    """The source of the number of bytes in the shards, in words."""
     read = sum(shard in found.opened for shard in index.shards)
     sized = sum(shard in sizes and shard not in found.opened for shard in index.shards)
     ways = ((read, "the headers of {}"), (sized, "the sizes of {}"))
@@ -218,14 +218,14 @@ def _room(index: Index, found: Contents, sizes: Mapping[str, int]) -> Room:
 
 
 def _sizes(snapshot: Snapshot) -> Mapping[str, int]:
-    """True sizes of files: as their Git LFS pointers state them, or else the listing."""
+    """The sizes of files: from their Git LFS pointers, else from the listing."""
     sizes = {file.name: file.size for file in snapshot.files}
     sizes.update((head.name, head.pointed) for head in snapshot.headers)
     return {name: size for name, size in sizes.items() if size}
 
 
 def _closed(shard: str, names: Sequence[str], size: int | None) -> Room:
-    """Of a file whose header was not read."""
+    """The possible bytes of tensors in a file whose header was not read."""
     if size is None:
         return Room(len(names), None)
     inside = max(size - _MOST_ENTRY * len(names) - _MOST_REST, 0)

@@ -1,8 +1,8 @@
-"""What the totals of an index come to where its shards are not here: expected shapes in some width.
+"""The totals of an index without its shards, from the expected shapes in some width.
 
-An index names tensors and states their sum, and says nothing of shapes or dtypes. The expected
-shapes give the elements, and a packed layout the bytes of what it packs; with one width for all
-plain parameters and one for each kind of scale and buffer the sum has to be the total, to the byte.
+An index names tensors and states their sum, but no shapes or dtypes. The expected shapes give the
+elements, and a packed layout the bytes of packed tensors. With one width for all plain parameters
+and one for each kind of scale and buffer, the sum has to equal the total to the byte.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -22,37 +22,37 @@ from auditor.tensors import DTYPE_BITS
 
 WIDTHS = {"F32": 32, "BF16": 16, "F16": 16, "F64": 64, "F8_E4M3": 8, "F8_E5M2": 8}  # bits
 
-# I64 position_ids, F32 inv_freq, F16 of a cast model, BOOL masks; and what some versions of
+# I64 position_ids, F32 inv_freq, F16 of a cast model, BOOL masks, and the bit that some versions of
 # transformers counted for an element of a BOOL mask, which takes a byte in the file.
 _BUFFER_BITS = (64, 32, 16, 8)
 _FLAG_BITS = 1
 
 # Parameters that a cast leaves in 32 bits: `_keep_in_fp32_modules` of transformers' classes, by the
-# last parts of their names, and what their like are called in other software.
+# last parts of their names, and similar names in other software.
 _KEPT_WIDE = (
     *(".e_score_correction_bias", ".expert_bias", ".A_log", ".dt_bias", ".D", ".sinks"),
     *(".time_decay", ".time_first", ".mlp.gate.weight"),
 )
 _WIDE = 32
 
-_MOST_GROUPS = 5  # whose widths are tried: 5 widths each are 3,125 sums for a width of parameters
-_MOST_PIECES = 12  # that may explain a difference: 298 sums of up to three
+_MOST_GROUPS = 5  # groups whose widths are tried: 5 widths each give 3,125 sums
+_MOST_PIECES = 12  # groups that may explain a difference: 298 sums of up to three
 _NOTHING: Mapping[str, WrittenTensor] = MappingProxyType({})
 
 
 class WidthGroup(NamedTuple):
-    """Tensors that have one width together."""
+    """Tensors that share one width."""
 
     what: str
     elements: int
 
 
 class WidthTerm(NamedTuple):
-    """A group in the width that makes the sum come out."""
+    """A group in the width that gives the total."""
 
     what: str
     elements: int
-    bits: int  # of an element; 0: the total does not count it
+    bits: int  # of an element; 0 if the total does not count the group
 
     def __str__(self) -> str:
         width = f"{self.bits // 8}" if self.bits % 8 == 0 else f"{self.bits}/8"
@@ -60,36 +60,36 @@ class WidthTerm(NamedTuple):
 
 
 class Scales(NamedTuple):
-    """What serves packed tensors, of one kind and of one width."""
+    """Quantization data of one kind and one width."""
 
     what: str
     elements: int
-    widths: tuple[int, ...]  # bits that occur, the usual ones first
+    widths: tuple[int, ...]  # the bits that occur, the usual ones first
 
 
 class Holdings(Struct, frozen=True, kw_only=True):
-    """What stands behind the names of an index, by expected shapes and by the headers at hand."""
+    """The tensors that an index names, by expected shapes and by the available headers."""
 
     learned: int  # elements of plain parameters, of unknown width
     buffers: tuple[WidthGroup, ...]  # by the last part of their names, sorted
     copies: tuple[WidthGroup, ...]  # of parameters that are stored elsewhere too, by name
-    read: int  # bytes of the tensors whose header is at hand
-    parameters: int  # of all, packed ones too
+    read: int  # bytes of the tensors with a header
+    parameters: int  # of all tensors, packed ones too
     tied: tuple[WidthGroup, ...]  # tied and not stored, by name
-    unexpected: int  # tensors of which nothing is expected; the other fields leave them out
-    wide: tuple[WidthGroup, ...] = ()  # of the learned ones, kinds that may be kept in 32 bits
-    packed: int = 0  # bytes of packed tensors, and of those that serve them in a dtype of their own
-    fewer: int = 0  # bytes that these may be fewer
+    unexpected: int  # the number of unexpected tensors; the other fields leave them out
+    wide: tuple[WidthGroup, ...] = ()  # kinds of learned tensors that may stay in 32 bits
+    packed: int = 0  # bytes of packed tensors, and of quantization data with its own dtype
+    fewer: int = 0  # bytes by which `packed` may be too large
     scales: tuple[Scales, ...] = ()  # by the last part of their names, sorted
-    unsized: int = 0  # packed tensors whose bytes are not known; the other fields leave them out
+    unsized: int = 0  # packed tensors of unknown size; the other fields leave them out
 
 
 def holdings(
     reconciled: Reconciled, names: int, written: Mapping[str, WrittenTensor] = _NOTHING
 ) -> Holdings | None:
-    """What an index of `names` names holds; None if some of its names are not known.
+    """Sum up an index of `names` names; None if some of its names are unknown.
 
-    `written` is what the layout stores under names of packed tensors without a header.
+    `written` are the packed tensors that the layout stores under names without a header.
     """
     without_header = _without_header(reconciled)
     with_header = sum(one.span is not None for one, _, _ in reconciled.counted)
@@ -122,7 +122,7 @@ _UNCOUNTED = frozenset({Fate.BUFFER, Fate.DUPLICATE, Fate.QUANTIZATION_DATA})
 
 
 class _Sums:
-    """Adds up names without a header, by what is known of them."""
+    """Adds up names without a header."""
 
     def __init__(self) -> None:
         self.learned = self.parameters = self.packed = self.fewer = 0
@@ -163,12 +163,12 @@ class _Sums:
 
 
 def last_two_parts(name: str) -> str:
-    """`q_proj.weight` of `model.layers.0.self_attn.q_proj.weight`."""
+    """Return `q_proj.weight` for `model.layers.0.self_attn.q_proj.weight`."""
     return ".".join(name.rsplit(".", 2)[-2:])
 
 
 def _without_header(reconciled: Reconciled) -> dict[str, NameWithoutHeader]:
-    """Every stored name whose header is not at hand; of several pieces in one, their sum."""
+    """Every stored name without a header; several pieces in one are added up."""
     found: dict[str, NameWithoutHeader] = {}
     for name, item in chain(_named(reconciled), reconciled.without_header):
         before = found.get(name)
@@ -200,7 +200,7 @@ def _named(reconciled: Reconciled) -> Iterator[tuple[str, NameWithoutHeader]]:
 
 
 def _by_last_part(buffers: Iterable[WidthGroup]) -> Iterator[WidthGroup]:
-    """`running_mean` of all layers as one; `attn.bias` where all of them are called so."""
+    """Yield one group for `running_mean` of all layers, or `attn.bias` if all have that name."""
     kinds: dict[str, list[WidthGroup]] = {}
     for one in buffers:
         kinds.setdefault(one.what.rpartition(".")[2], []).append(one)
@@ -211,7 +211,7 @@ def _by_last_part(buffers: Iterable[WidthGroup]) -> Iterator[WidthGroup]:
 
 
 def tied_not_stored(reconciled: Reconciled) -> tuple[WidthGroup, ...]:
-    """The tied tensors that are not stored; some writers count them all the same."""
+    """The tied tensors that are not stored; some writers count them."""
     tied = (item.tensor for item in reconciled.absent if item.fate == Fate.TIED)
     return tuple(WidthGroup(_shaped(one.name, one.shape), one.elements) for one in tied)
 
@@ -224,9 +224,9 @@ def _shaped(name: str, shape: tuple[int, ...]) -> str:
 
 
 class Sum(NamedTuple):
-    """Parts whose sizes add up to a total."""
+    """The parts whose sizes add up to a total."""
 
-    dtype: str  # of the parameters, or another of its width
+    dtype: str  # of the parameters, or another dtype of its width
     parts: tuple[WidthTerm, ...]
 
     def __str__(self) -> str:
@@ -234,27 +234,27 @@ class Sum(NamedTuple):
 
     @property
     def flags(self) -> tuple[WidthTerm, ...]:
-        """What is counted with an eighth of its size."""
+        """The parts that are counted with an eighth of their size."""
         return tuple(part for part in self.parts if part.bits == _FLAG_BITS)
 
 
 def plain_sum(held: Holdings, dtype: str) -> int:
-    """The bytes if all that is named, buffers and copies too, had the parameters' width."""
+    """The bytes if all named tensors, with buffers and copies, had the parameters' width."""
     elements = held.learned + sum(group.elements for group in (*held.buffers, *held.copies))
     scales = sum(scale.elements * scale.widths[0] // 8 for scale in held.scales)
     return held.read + held.packed + elements * WIDTHS[dtype] // 8 + scales
 
 
 def least_sum(held: Holdings, dtype: str) -> int:
-    """The fewest bytes that what is expected can take, with parameters of that dtype."""
+    """The fewest bytes that the expected tensors can take, with parameters of that dtype."""
     scales = sum(scale.elements * min(scale.widths) // 8 for scale in held.scales)
     return held.read + held.packed - held.fewer + held.learned * WIDTHS[dtype] // 8 + scales
 
 
 def find_sum(held: Holdings, total: float, declared: str | None) -> Sum | None:
-    """The widths in which the holdings take exactly `total` bytes; the declared dtype comes first.
+    """Find widths in which the holdings take exactly `total` bytes; None if there are none.
 
-    None: no width fits.
+    The declared dtype is tried first.
     """
     first = [declared] if declared in WIDTHS else []
     dtypes = list(dict.fromkeys([*first, *WIDTHS]))
@@ -292,7 +292,7 @@ def _in_dtype(
 def _choices(
     held: Holdings, width: int, *, flags: bool
 ) -> tuple[tuple[WidthGroup, tuple[int, ...]], ...]:
-    """Whatever has a width of its own, and those that it may have."""
+    """The groups with their own width, and the widths that each may have."""
     buffer = tuple(dict.fromkeys((width, *_BUFFER_BITS, *((_FLAG_BITS,) * flags))))
     return (
         *((WidthGroup(one.what, one.elements), one.widths) for one in held.scales),
@@ -304,7 +304,7 @@ def _choices(
 def groups_that_make_up(
     difference: float, groups: tuple[WidthGroup, ...]
 ) -> tuple[WidthGroup, ...]:
-    """The fewest groups, three at the most, whose elements make up a difference; () if none do."""
+    """Return the fewest groups, at most three, whose elements add up to a difference, else ()."""
     some = groups[:_MOST_PIECES]
     picks = chain.from_iterable(combinations(some, count) for count in (1, 2, 3))
     return next((pick for pick in picks if sum(one.elements for one in pick) == difference), ())

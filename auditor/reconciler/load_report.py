@@ -1,11 +1,11 @@
-"""LoadReport: what from_pretrained returns with output_loading_info=True, as far as it is known."""
+"""LoadReport: the report of from_pretrained with output_loading_info=True, as far as known."""
 
 from collections.abc import Mapping
 from typing import NamedTuple
 
 
 class Mismatch(NamedTuple):
-    """A tensor that is found, and has another shape than the model's."""
+    """A loaded tensor whose shape is not the model's."""
 
     name: str  # in memory
     stored: tuple[int, ...]  # after conversion
@@ -13,22 +13,22 @@ class Mismatch(NamedTuple):
 
 
 class LoadReport(NamedTuple):
-    """What the library reports of a checkpoint: sorted, under the names in memory."""
+    """The library's report of a checkpoint: sorted names in memory."""
 
     missing: tuple[str, ...] = ()
     unexpected: tuple[str, ...] = ()
     mismatched: tuple[Mismatch, ...] = ()
-    raises: str | None = None  # why loading raises, whatever its flags are
+    raises: str | None = None  # why loading raises with any flags
 
     @property
     def names(self) -> frozenset[str]:
-        """Every name in it."""
+        """All names in the report."""
         return frozenset((*self.missing, *self.unexpected, *(one.name for one in self.mismatched)))
 
 
 class Predicted(NamedTuple):
-    """A load report, and where each name of a finding is looked for."""
+    """A load report, and the names in memory for each name of a finding."""
 
-    report: LoadReport | None = None  # None: it cannot be told
-    in_memory: Mapping[str, tuple[str, ...]] | None = None  # None: other software loads it
-    unchecked: tuple[str, ...] = ()  # why it cannot be told, where nothing else says so
+    report: LoadReport | None = None  # None if it cannot be determined
+    in_memory: Mapping[str, tuple[str, ...]] | None = None  # None if other software loads it
+    unchecked: tuple[str, ...] = ()  # why there is no report, if nothing else says so

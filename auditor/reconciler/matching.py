@@ -1,4 +1,4 @@
-"""Which stored tensor answers which expected one, by the rules under which loading renames."""
+"""The matching of stored tensors with expected ones, by the rules with which loading renames."""
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from enum import IntFlag, StrEnum
@@ -18,7 +18,7 @@ from auditor.tensors import StoredTensor, natural_key
 
 
 class Step(StrEnum):
-    """One thing that loading does to a stored name before it looks for it in the model."""
+    """One change that loading makes to a stored name before it looks the name up in the model."""
 
     LEGACY = "LayerNorm.gamma and LayerNorm.beta are older names of weight and bias"
     NORM = "weight_g and weight_v are older names of a parametrized weight"
@@ -30,7 +30,7 @@ class Step(StrEnum):
 
 
 class Fate(IntFlag):
-    """What became of a stored or an expected tensor; the fates below a prefix are or-ed."""
+    """The fate of a stored or an expected tensor; fates below a prefix are combined by or."""
 
     EQUAL = 1
     UNUSED = 2
@@ -46,7 +46,7 @@ class Fate(IntFlag):
     QUANTIZATION_DATA = 2048
 
 
-# What a rule of all classes does, by what it puts in.
+# The step of a rule of all classes, by its replacement.
 _STEPS = {
     "LayerNorm.weight": Step.LEGACY,
     "LayerNorm.bias": Step.LEGACY,
@@ -56,11 +56,11 @@ _STEPS = {
 }
 
 _NAME, _SHAPE = (itemgetter(StoredTensor._fields.index(field)) for field in ("name", "shape"))
-_NO_SHAPE = (-1,)  # equal to no shape, and not to None, which stands for one that is not known
+_NO_SHAPE = (-1,)  # equal to no shape, and not to None, which means an unknown shape
 
 
 class Hit(NamedTuple):
-    """A stored tensor, the expected one that it answers, and what was done to its name."""
+    """A stored tensor, the expected tensor that it matches, and the changes of its name."""
 
     stored: StoredTensor
     expected: ExpectedTensor
@@ -68,33 +68,33 @@ class Hit(NamedTuple):
 
 
 class Matching(Struct, frozen=True, kw_only=True):
-    """Each stored tensor once: in plain, in hits, in copies or in unmatched."""
+    """The stored tensors, each once: in plain, in hits, in copies or in unmatched."""
 
-    plain: Mapping[str, StoredTensor]  # by expected name: as expected, in name, shape and role
-    hits: tuple[Hit, ...]  # answer an expected tensor in any other way
-    copies: tuple[Hit, ...]  # answer an expected tensor that another stored one answers already
-    unmatched: tuple["Candidate", ...]  # answer nothing
-    parameters: int  # how many are expected
-    shift: Step | None  # STRIPPED, ADDED: how the file's names stand to the target's, if they do
+    plain: Mapping[str, StoredTensor]  # by expected name: equal in name, shape and role
+    hits: tuple[Hit, ...]  # match an expected tensor in another way
+    copies: tuple[Hit, ...]  # match an expected tensor that another stored one already matches
+    unmatched: tuple["Candidate", ...]  # match nothing
+    parameters: int  # the number of expected parameters
+    shift: Step | None  # STRIPPED or ADDED: the prefix of the file's names against the target's
 
 
 class Candidate(NamedTuple):
-    """A stored tensor, or a piece of one, and the name under which loading would look for it."""
+    """A stored tensor, or a piece of one, and the name under which loading looks it up."""
 
     tensor: StoredTensor
     name: str
 
 
 class Place(NamedTuple):
-    """Where loading looks for a stored tensor, and what it finds there."""
+    """The place at which loading looks for a stored tensor, and the tensor there."""
 
-    name: str  # in memory, but for conversions
+    name: str  # in memory, before conversions
     expected: ExpectedTensor | None
-    steps: tuple[Step, ...]  # from the stored name to the expected one's
+    steps: tuple[Step, ...]  # from the stored name to the expected name
 
 
 class _Found(NamedTuple):
-    """A name in memory, what has it, and how the base model's prefix was shifted."""
+    """A name in memory, its tensor, and the shift of the base model's prefix."""
 
     name: str
     expected: ExpectedTensor | None
@@ -102,16 +102,16 @@ class _Found(NamedTuple):
 
 
 class Places(Struct, frozen=True):
-    """A class's tensors by the names that they have once they are loaded."""
+    """A class's tensors by their names in memory."""
 
-    names: NameLookup | Mapping[str, ExpectedTensor]  # in the class's own renames already
+    names: NameLookup | Mapping[str, ExpectedTensor]  # after the class's own renames
     prefix: str
     loading: Loading
 
     def of(self, stored: Collection[str]) -> list[Place]:
-        """Of each name, in their order: the renames first, then the prefix, removed or added.
+        """Return the place of each name: first the renames, then the prefix, removed or added.
 
-        Where this leads nowhere and the name as stored does, that one stands.
+        If this leads to no tensor and the stored name does, the stored name counts.
         """
         own = self.loading.renamed(stored)
         older = self.loading.of_old(own)
@@ -131,7 +131,7 @@ class Places(Struct, frozen=True):
         return places
 
     def _unconverted(self, names: Iterable[str], found: Iterable[_Found]) -> set[str]:
-        """Names that a conversion takes only with the prefix, or only without: not found."""
+        """Names that a conversion takes only with the prefix or only without: not found."""
         if not self.loading.converters:
             return set()
         pairs = zip(names, found, strict=True)
@@ -147,14 +147,14 @@ class Places(Struct, frozen=True):
         return Place(name, expected, (*steps, shift) if shift else steps)
 
     def _known(self, names: Iterable[str]) -> Mapping[str, ExpectedTensor]:
-        """What the class has of these names, which is asked for all of them at once."""
+        """The class's tensors under these names, looked up at once."""
         if not isinstance(self.names, NameLookup | TensorsByName):
             return self.names
         forms = (form for name in names for form, _ in self._forms(name))
         return self.names.tensors(frozenset(forms))
 
     def _found(self, name: str, known: Mapping[str, ExpectedTensor]) -> _Found:
-        """What has the name, without the base model's prefix or with it; else as it stands."""
+        """The tensor under a name without the base model's prefix, or with it, or unchanged."""
         for form, shift in self._forms(name):
             if found := known.get(form):
                 return _Found(form, found, shift)
@@ -162,7 +162,7 @@ class Places(Struct, frozen=True):
 
     def _forms(self, name: str) -> Iterator[tuple[str, Step | None]]:
         if self.prefix:
-            # No dot is asked for: transformers reads `bert_pooler.x` as well.
+            # transformers does not require a dot: it reads `bert_pooler.x` too.
             if name.startswith(self.prefix):
                 yield name[len(self.prefix) + 1 :], Step.STRIPPED
             yield f"{self.prefix}.{name}", Step.ADDED
@@ -177,12 +177,12 @@ class Places(Struct, frozen=True):
 
 
 def places(expectation: Expectation, stored: Iterable[str] = ()) -> Places:
-    """Where the stored tensors go in the expectation's class; `stored` are the names of all."""
+    """The places of stored tensors in the expectation's class; `stored` are all their names."""
     return Places(expectation.renamed, expectation.prefix, expectation.loading.seeing(stored))
 
 
 def shapes_of(expectation: Expectation) -> Callable[[str], tuple[int, ...] | None]:
-    """A function from a name as loading would look for it to the shape expected there, if any."""
+    """Return a function from a name that loading looks up to the shape expected there, if any."""
 
     def shape(name: str) -> tuple[int, ...] | None:
         (place,) = found().of((name,))
@@ -208,7 +208,7 @@ def match(
 ) -> Matching:
     """Pair stored tensors with the expected ones; `indexed` is the index's name -> shard.
 
-    Pieces stand for the packed tensors that they are in, which are not among `tensors`.
+    Pieces replace the packed tensors that contain them, which are not among `tensors`.
     """
     listed = expectation.listed
     plain, others = _plain(tensors, listed)
@@ -237,10 +237,10 @@ def match(
 def _plain(
     tensors: Sequence[StoredTensor], listed: Listed
 ) -> tuple[dict[str, StoredTensor], Iterable[StoredTensor]]:
-    """Those that have the name and shape of an expected one, by their names, and all others.
+    """Return the tensors with the name and shape of an expected one, by name, and all others.
 
-    Nearly all of nearly every checkpoint are plain. They are looked for column by column, for a
-    loop takes twice as long: 90,000 tensors take 45 ms.
+    Nearly all tensors of nearly every checkpoint are plain. They are compared column by column,
+    because a loop takes twice as long: 90,000 tensors take 45 ms.
     """
     names = list(map(_NAME, tensors))
     expected = listed.shapes_of(names, _NO_SHAPE)
@@ -248,7 +248,7 @@ def _plain(
     plain = dict(compress(zip(names, tensors, strict=True), answers))
     if len(plain) == sum(answers):
         return plain, compress(tensors, map(not_, answers))
-    first: dict[str, StoredTensor] = {}  # of a name that is in several files
+    first: dict[str, StoredTensor] = {}  # for a name in several files
     for tensor in compress(tensors, answers):
         first.setdefault(tensor.name, tensor)
     return first, [tensor for tensor in tensors if first.get(tensor.name) is not tensor]
@@ -266,9 +266,9 @@ def _claims(
     places: Places,
     indexed: Mapping[str, str],
 ) -> _Claims:
-    """Which tensor answers which, of those that are not plainly as expected.
+    """Match the candidates, which are not plainly as expected, with expected tensors.
 
-    Two that answer the same are rivals; a plain one that has a rival is plain no more.
+    Two that match one tensor are rivals; a plain tensor with a rival is no longer plain.
     """
     claims: dict[str, Hit] = {}
     copies: list[Hit] = []
@@ -291,9 +291,9 @@ def _claims(
 
 
 def _precedence(indexed: Mapping[str, str]) -> Callable[[Hit], tuple[object, ...]]:
-    """The order in which stored tensors get one and the same parameter; the first one does.
+    """Return the sort key of rivals for one parameter; the first of them gets it.
 
-    Natural order of names, as loading goes; of one name in two shards, the one in the index.
+    Loading takes the natural order of names; for a name in two shards, the index decides.
     """
 
     def key(hit: Hit) -> tuple[object, ...]:
@@ -306,7 +306,7 @@ def _precedence(indexed: Mapping[str, str]) -> Callable[[Hit], tuple[object, ...
 def _shift(
     claims: Mapping[str, Hit], plain: Mapping[str, StoredTensor], prefix: str
 ) -> Step | None:
-    """How most of the base model's names in the file stand to those of the target class."""
+    """The shift between most of the base model's names in the file and in the target class."""
     steps = [hit.steps[-1] if hit.steps else None for hit in claims.values()]
     counts = {step: steps.count(step) for step in (Step.STRIPPED, Step.ADDED)}
     if not any(counts.values()):

@@ -1,4 +1,4 @@
-"""Stored against expected, prefix by prefix and dtype by dtype, as the checkpoint names them."""
+"""Stored against expected parameters, by prefix and by dtype, under the checkpoint's names."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
@@ -19,25 +19,25 @@ ModuleStatus = Literal[
     "newly-initialized",
     "missing",
     "mismatched",
-    "differs",  # several fates below this prefix, and not all is as expected
-    "buffer",  # nothing but buffers
-    "quantization-data",  # nothing but what serves a packed weight
+    "differs",  # several fates below this prefix, and not all are as expected
+    "buffer",  # only buffers
+    "quantization-data",  # only quantization data
     "tied",  # nothing stored: shares the values of another tensor
     "duplicate",
-    "unreadable",  # hidden behind a broken header or an absent shard
+    "unreadable",  # hidden behind a broken header or a missing shard
     "unchecked",  # no expectation, or no shapes, to compare with
 ]
 
 
 class ModuleRow(Struct, frozen=True):
-    """The tally of one module prefix, as the checkpoint names it; the root is ""."""
+    """The tally of one module prefix under the checkpoint's name; the root is ""."""
 
     prefix: str
     depth: int  # dots + 1; the root is 0
     tensors: int
     elements: int | None
     parameters: int | None
-    expected: int | None  # parameters; None: no expectation
+    expected: int | None  # parameters; None without an expectation
     difference: int | None  # parameters - expected
     formula: str | None
     status: ModuleStatus
@@ -58,7 +58,7 @@ def compared_rows(
     depth: Depth | None,
     shapes: bool,
 ) -> tuple[ModuleRow, ...]:
-    """A row for every prefix that is stored or expected, down to `depth`, the walk's own.
+    """The rows of all stored or expected prefixes, down to the walk's own `depth`.
 
     Without `shapes` (names from an index alone) the stored counts are None.
     """
@@ -89,7 +89,7 @@ def compared_rows(
 
 
 def stored_rows(walked: Walk, *, shapes: bool) -> tuple[ModuleRow, ...]:
-    """Rows of what is stored, without an expectation to compare with."""
+    """The rows of stored tensors without an expectation to compare with."""
     tallies = walked.by_prefix()
     whole = tallies[""].parameters if shapes else None
     return tuple(
@@ -128,7 +128,7 @@ def _row(
 def _uncounted(
     prefix: str, tensors: int, expected: int | None, formula: str | None, status: ModuleStatus
 ) -> ModuleRow:
-    """The row of a module of whose tensors no more than the number is known."""
+    """The row of a module of which only the number of tensors is known."""
     depth, nothing = depth_of(prefix), (None, None, None)
     return ModuleRow(prefix, depth, tensors, None, None, expected, None, formula, status, *nothing)
 
@@ -140,7 +140,7 @@ def depth_of(prefix: str) -> int:
 def _on_disk(
     expectation: Expectation, shift: Step | None, depth: Depth | None
 ) -> Mapping[str, ModuleFormula]:
-    """The expectation's modules under the names that this checkpoint gives them."""
+    """The expectation's modules under this checkpoint's names."""
     if shift is None:
         return expectation.modules_to(depth)
     found = _modules_one_deeper(expectation, depth)
@@ -159,9 +159,9 @@ def _modules_one_deeper(
 def _as_stored(
     reconciled: Reconciled, expectation: Expectation, depth: Depth | None
 ) -> Mapping[str, ModuleFormula]:
-    """What is expected of each module as the file cuts it up, where its names are older ones.
+    """The expectation of each module of the file, if the file has older names.
 
-    A module that the file has under another path keeps its formula; of others there is the count.
+    A module under another path keeps its formula; other modules have the count only.
     """
     counts: dict[str, int] = {"": 0}
     modules = _modules_one_deeper(expectation, depth)
@@ -193,10 +193,10 @@ def _as_stored(
 
 
 def _shifted(prefix: str, base: str, shift: Step | None) -> str | None:
-    """A module's name in the file; None where the file has no such level.
+    """Return a module's name in the file; None if the file has no such level.
 
-    STRIPPED: the file says `bert.encoder` where BertModel says `encoder`.
-    ADDED: the file says `encoder` where BertForMaskedLM says `bert.encoder`.
+    STRIPPED: `bert.encoder` in the file is `encoder` of BertModel.
+    ADDED: `encoder` in the file is `bert.encoder` of BertForMaskedLM.
     """
     if shift is Step.STRIPPED:
         return f"{base}.{prefix}" if prefix else base
@@ -208,7 +208,7 @@ def _shifted(prefix: str, base: str, shift: Step | None) -> str | None:
 def _absent_fates(
     absent: Iterable[Absent], base: str, shift: Step | None, depth: Depth | None
 ) -> Mapping[str, int]:
-    """For every prefix, the or-ed fates of the expected tensors below it that nothing answers."""
+    """The combined fates of the unmatched expected tensors below each prefix."""
     fates: dict[str, int] = {}
     for tensor, fate in absent:
         prefix = _shifted(parent(tensor.name), base, shift) or ""
@@ -225,13 +225,13 @@ def _absent_fates(
 # --- by dtype ----------------------------------------------------------------------------------
 
 
-QUANTIZATION_DATA = "quantization-data"  # scales and their kin, of whatever dtype
+QUANTIZATION_DATA = "quantization-data"  # scales and similar tensors of any dtype
 
 
 class Weights(Struct, frozen=True, kw_only=True):
-    """All stored tensors of one dtype: of the file, or of the layout where they are packed."""
+    """All stored tensors of one dtype: of the file, or of the layout if they are packed."""
 
-    dtype: str  # "BF16", "INT4"; "quantization-data" for what serves packed tensors
+    dtype: str  # "BF16", "INT4", or "quantization-data"
     tensors: int
     parameters: int
     bytes: int
@@ -242,7 +242,7 @@ class Weights(Struct, frozen=True, kw_only=True):
 
 
 def weights_by_dtype(reconciled: Reconciled, walked: Walk) -> tuple[Weights, ...]:
-    """Sorted by dtype; `walked` is the walk over the reconciled tensors.
+    """The weights sorted by dtype; `walked` is the walk over the reconciled tensors.
 
     Tensors without a header are in no row.
     """
@@ -280,9 +280,9 @@ def _bytes(tensor: StoredTensor, dtype: str) -> int:
 
 
 class ExpectedRows(Sequence[ModuleRow]):
-    """A row for every module down to `depth`, made when somebody asks for it.
+    """The rows of all modules down to `depth`, made on demand.
 
-    DeepSeek-V3 has 60,000, in 25 kinds: who folds them needs those alone.
+    DeepSeek-V3 has 60,000 in 25 kinds, and folding needs only the kinds.
     """
 
     def __init__(self, expectation: Expectation, *, depth: Depth | None) -> None:
@@ -291,9 +291,9 @@ class ExpectedRows(Sequence[ModuleRow]):
 
     @property
     def folded(self) -> Sequence[ModuleRow] | None:
-        """One row for modules that are alike in layers of one kind; its prefix is a folded name.
+        """One row for identical modules in layers of one kind; its prefix is a folded name.
 
-        None: nothing says which layers are alike.
+        None if it is not known which layers are identical.
         """
         outline = self._expectation.outline
         return None if outline is None else tuple(self._rows(outline.modules.items()))
@@ -336,7 +336,7 @@ class ExpectedRows(Sequence[ModuleRow]):
         return repr(self._every)
 
     def __reduce__(self) -> tuple[object, ...]:
-        """Pickle the rows themselves, and not what they are made of."""
+        """Pickle the rows themselves, and not the objects they are made from."""
         return tuple, (self._every,)
 
 
@@ -361,7 +361,7 @@ _QUIET = (Fate.EQUAL | Fate.BUFFER | Fate.TIED | Fate.QUANTIZATION_DATA).value
 
 
 def status_of(fates: int) -> ModuleStatus:
-    """One word for or-ed fates; buffers, quantization data and tied tensors disturb nothing."""
+    """The status of combined fates; buffers, quantization data and tied tensors do not count."""
     if fates in _NAMES:
         return _NAMES[fates]
     if not fates & ~_QUIET:

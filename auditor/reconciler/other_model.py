@@ -1,4 +1,4 @@
-"""What the config claims, compared with names, sizes and dtypes alone."""
+"""The claims of a config, compared with names, sizes and dtypes alone."""
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
@@ -15,15 +15,15 @@ _DRAFTING = ("mtp_num_hidden_layers", "num_nextn_predict_layers")  # in transfor
 
 
 def drafting_notes(config: Config, tensors: Sequence[StoredTensor]) -> Iterator[str]:
-    """Layers for drafting tokens that the config declares and no file stores.
+    """Note layers for drafting tokens that the config declares and no file stores.
 
-    No fault: transformers leaves them out when it saves, and the count where it is.
+    This is not a fault: transformers does not save them, and leaves the count in the config.
     """
     text = config.values.get("text_config")
     for path, values in (("", config.values), ("text_config.", text)):
         if not isinstance(values, Mapping) or not tensors:
             continue
-        after = f"layers.{values.get('num_hidden_layers')}."  # as DeepSeek numbers them
+        after = f"layers.{values.get('num_hidden_layers')}."  # DeepSeek's numbering
         for key in _DRAFTING:
             count = values.get(key)
             if type(count) is int and count > 0 and not _drafts(tensors, after):
@@ -31,21 +31,21 @@ def drafting_notes(config: Config, tensors: Sequence[StoredTensor]) -> Iterator[
 
 
 def _drafts(tensors: Sequence[StoredTensor], after: str) -> bool:
-    """Whether there is such a layer; if there is one, it is the last."""
+    """Whether a drafting layer is stored; if there is one, it is the last layer."""
     return any("mtp" in tensor[0] or after in tensor[0] for tensor in reversed(tensors))
 
 
-# A hundredth of the parameters: rotary frequencies are less, GPT-2's causal masks (a tenth) more.
+# A hundredth of the parameters: rotary frequencies have less, GPT-2's causal masks (a tenth) more.
 _NEXT_TO_NOTHING = 100
 
 
 def other_names_note(
     reconciled: Reconciled, expectation: Expectation, total: float | None
 ) -> str | None:
-    """That the weights are the config's under other names, where sizes show it.
+    """Note that the weights are the config's under other names, if sizes show it.
 
-    What is missing is there in every shape, and next to nothing else is: masks and frequencies. Of
-    shards that are not all here the index's `total` has to be the size of what is missing.
+    Every missing shape is stored, and hardly anything else: masks and frequencies. If some shards
+    are missing, the index's `total` has to be the size of the missing tensors.
     """
     unexpected = [item.tensor for item in reconciled.unexpected if item.fate == Fate.UNEXPECTED]
     missing = [item.tensor for item in reconciled.absent if item.fate == Fate.MISSING]
@@ -70,10 +70,10 @@ def other_names_note(
 def other_model_rule(
     reconciled: Reconciled, expectation: Expectation, file: str, total: float | None = None
 ) -> Iterator[Finding]:
-    """The config, `file`, describes another model than the weights: hardly a name in common.
+    """Report that the config, `file`, describes another model: hardly a name is common.
 
-    Names that end as expected ones do are of the same model, however they begin; so are tensors of
-    the very sizes that are missing.
+    Names with the ends of expected names belong to the model, whatever their start; so do tensors
+    with exactly the missing sizes.
     """
     unexpected = [
         item.tensor.name for item in reconciled.unexpected if item.fate == Fate.UNEXPECTED
@@ -98,15 +98,15 @@ def other_model_rule(
 
 
 _LONE_FILES = ("model.safetensors", "pytorch_model.bin")
-_HEADER_BYTES = 1024  # of a tensor in the header, the most; safetensors takes 110 to 140, zip 350
+_HEADER_BYTES = 1024  # the most for a tensor; safetensors takes 110 to 140, zip 350
 
 
 def listed_size_rule(
     files: Sequence[RepoFile], expectation: Expectation, declared: str | None
 ) -> Iterator[Finding]:
-    """A lone weight file that was not opened has room for what the config declares.
+    """Check that a single weight file that was not opened has room for the declared tensors.
 
-    It may hold more, buffers for instance.
+    It may contain more, for instance buffers.
     """
     parameters = expectation.parameters
     for file in files:
@@ -142,9 +142,9 @@ def dtype_rule(
     *,
     by: str = "the config",
 ) -> Iterator[Finding]:
-    """Parameters are stored in the dtype that the config declares, and never as integers.
+    """Check that parameters are stored in the declared dtype, and never as integers.
 
-    `dtypes` are all that are stored; a variant may declare another dtype than the config.
+    `dtypes` are all stored dtypes; a variant may declare another dtype than the config.
     """
     wrong: dict[str, list[StoredTensor]] = {
         dtype: []
@@ -154,7 +154,7 @@ def dtype_rule(
     if not wrong:
         return
     learned = (hit.stored for hit in reconciled.answered if hit.expected.role.learned)
-    packed = reconciled.packed  # in the dtypes of their layout
+    packed = reconciled.packed  # they have the dtypes of their layout
     scaled = set(map(id, reconciled.scaled))
     for tensor in (*reconciled.plain.values(), *learned):
         if tensor.dtype not in wrong or id(tensor) in scaled:

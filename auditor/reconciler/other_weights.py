@@ -1,7 +1,7 @@
 """Weights beside the audited ones: variants, other frameworks and formats, a copy in torch files.
 
-What is no part of the audited set follows from names alone: such a file is not opened, and counts
-for nothing. Torch files of the same weights are compared where they were read.
+Names alone decide which files are not part of the audited set: these are not opened and do not
+count. A copy of the weights in torch files is compared if it was read.
 """
 
 import re
@@ -24,7 +24,7 @@ from auditor.reconciler.findings import (
 )
 from auditor.tensors import StoredTensor, learned, natural_key
 
-# Endings in lower case -> whose format it is.
+# Endings in lower case -> the software of the format.
 _FRAMEWORKS = (
     (".h5", "TensorFlow"),
     (".msgpack", "Flax"),
@@ -34,7 +34,7 @@ _FRAMEWORKS = (
     (".gguf", "llama.cpp"),
     (".distcp", "torch.distributed.checkpoint"),
 )
-# Not audited only where something else was asked for.
+# Files that are left out only if the user has named other files.
 _DEFAULT = r"(?:diffusion_pytorch_)?model\.safetensors"
 _TORCH = r"(?:diffusion_)?pytorch_model(?:-[0-9]{5}-of-[0-9]{5})?\.bin(?:\.index\.json)?"
 _SHARDS = (
@@ -84,7 +84,7 @@ def other_weights_by_kind(
 
 
 def _kind(name: str, *, lacking: bool) -> str:
-    """What a file is, judged by its name, seen from the folder of the audited set."""
+    """The kind of a file by its name, relative to the folder of the audited set."""
     last = PurePosixPath(name).name.lower()
     variant = variant_of(last)
     framework = next((one for ending, one in _FRAMEWORKS if last.endswith(ending)), None)
@@ -109,9 +109,9 @@ def _kind(name: str, *, lacking: bool) -> str:
 
 
 def embedded_adapter(snapshot: Snapshot) -> str | MissingComponent | None:
-    """What an adapter in the folder of a whole model does to it; a finding where it is not there.
+    """Return a note about an adapter in a model's folder, or a finding if its weights are missing.
 
-    transformers looks for its config first, wherever PEFT is installed.
+    transformers looks for the adapter's config first if PEFT is installed.
     """
     if snapshot.config is None or snapshot.config.name.endswith(ADAPTER_CONFIG):
         return None
@@ -128,7 +128,7 @@ def embedded_adapter(snapshot: Snapshot) -> str | MissingComponent | None:
             f"already, and of a Hub id on top of the base that {ADAPTER_CONFIG} names"
         )
     if snapshot.partial and snapshot.commit is not None:
-        return None  # the Hugging Face cache is filled file by file
+        return None  # the Hugging Face cache receives single files
     reason = (
         f"{named(config)} declares an adapter beside the model, and its weights are not there: "
         "where PEFT is installed, from_pretrained looks for them and fails; upload them, or "
@@ -181,7 +181,7 @@ def unread_pickles(snapshot: Snapshot) -> Iterator[str]:
 
 
 def uncompared_torch_copies(snapshot: Snapshot, found: Contents) -> tuple[str, ...]:
-    """Torch files that were read, and could not be compared with audited files not all read."""
+    """Torch copies that could not be compared, because audited files could not be read."""
     lacking = found.unread or found.names_only
     return tuple(head.name for head in snapshot.torch_copies) if lacking else ()
 

@@ -1,4 +1,4 @@
-"""What from_pretrained would report of the tensors that were reconciled, and under which names."""
+"""The predicted load report of from_pretrained for the reconciled tensors."""
 
 from collections.abc import Iterable, Mapping
 
@@ -11,7 +11,7 @@ from auditor.reconciler.matching import Fate, places
 from auditor.reconciler.reconcile import Reconciled
 from auditor.tensors import StoredTensor
 
-# Stored tensors that are all loaded where the library itself says what there is in memory: 10 ms.
+# The most stored tensors that are all loaded if the library lists the names in memory: 10 ms.
 _MOST_LOADED = 2048
 
 
@@ -22,14 +22,14 @@ def predict(
     findings: Iterable[Finding],
     packed: str | None,
 ) -> Predicted:
-    """`packed` names the method by which weights are packed, if they are: its loader decides."""
+    """Predict the load report; `packed` is the method of packed weights, whose loader decides."""
     if not expectation.loading.reports:
         return Predicted()
     if packed is not None:
         reason = f"the load report: how packed weights load ({packed}) depends on the machine"
         return Predicted(unchecked=(reason,))
     in_memory = _in_memory(found.tensors, expectation, findings)
-    if expectation.faults:  # then it raises before it looks at a name
+    if expectation.faults:  # loading then raises before it looks at a name
         reason = fault_sentence(expectation.faults[0], expectation.target)
         return Predicted(LoadReport(raises=reason), in_memory)
     if (reasons := _untold(found)) is not None:
@@ -38,7 +38,7 @@ def predict(
 
 
 def _loaded(found: Contents, expectation: Expectation, reconciled: Reconciled) -> Predicted:
-    """What comes of loading what is stored, name by name."""
+    """Load the stored tensors name by name."""
     if _as_expected(expectation, reconciled):
         return Predicted(LoadReport())
     from auditor.analytic.conversions import UnknownOperationError  # noqa: PLC0415 - few need it
@@ -63,7 +63,7 @@ def _loaded(found: Contents, expectation: Expectation, reconciled: Reconciled) -
 
 
 def _untold(found: Contents) -> tuple[str, ...] | None:
-    """Why no report can be told, where no finding says so; None: one can."""
+    """Return why there is no report, if no finding says so; None if there is one."""
     refusing = BadHeader | BadIndex | BadSize | Unsafe
     refused = any(isinstance(finding, refusing) for finding in found.findings)
     if found.names_only or found.unread or refused:
@@ -74,10 +74,10 @@ def _untold(found: Contents) -> tuple[str, ...] | None:
 
 
 def _as_expected(expectation: Expectation, reconciled: Reconciled) -> bool:
-    """Whether all is there, once, in the right shape, and nothing else: then nothing is reported.
+    """Whether every tensor is stored once, in the right shape, and nothing else: an empty report.
 
-    Of ninety thousand tensors that are as expected no name has to be looked at once more. What
-    save_pretrained writes loads without a report where a closed form says what that is.
+    Ninety thousand tensors that are as expected are then not looked at again. If a closed form
+    gives the expectation, what save_pretrained writes loads with an empty report.
     """
     ties = Fate.TIED.value
     return (
@@ -94,7 +94,7 @@ def _as_expected(expectation: Expectation, reconciled: Reconciled) -> bool:
 
 
 def _shapes(tensors: Iterable[StoredTensor]) -> Mapping[str, tuple[int, ...]]:
-    """The shape under each name; of a name in two files the last file's, as loading goes."""
+    """The shape under each name; for a name in two files that of the last, as in loading."""
     in_order = sorted(tensors, key=lambda tensor: tensor.file)
     return {tensor.name: tensor.shape for tensor in in_order if tensor.shape is not None}
 
@@ -102,7 +102,7 @@ def _shapes(tensors: Iterable[StoredTensor]) -> Mapping[str, tuple[int, ...]]:
 def _in_memory(
     tensors: Iterable[StoredTensor], expectation: Expectation, findings: Iterable[Finding]
 ) -> Mapping[str, tuple[str, ...]]:
-    """Each name of a finding about tensors -> the names under which loading looks for it."""
+    """Map each name of a finding about tensors to the names that loading looks up for it."""
     some = [finding for finding in findings if is_of_tensors(finding)]
     names = {name for finding in some for name in finding.names}
     if not names:

@@ -1,4 +1,4 @@
-"""Every stored and every expected tensor gets one fate; the fates become findings."""
+"""The reconciliation: each stored and each expected tensor gets a fate, and fates give findings."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import repeat
@@ -51,14 +51,14 @@ from auditor.walker import Counted, parent
 
 
 class FamilyExpectations(Struct, frozen=True, kw_only=True):
-    """What the classes around the target expect of the same config."""
+    """The expectations of the classes around the target, for one config."""
 
     declared: Expectation  # of the class that the config declares
     siblings: Callable[[], tuple[Sibling, ...]]  # every class of the family; on demand
     spares: tuple[str, ...] = ()  # modules of the target that its own loader does not use
 
 
-_DIMENSIONS = 8  # of a shape, in a reason; five are the most that a model has
+_DIMENSIONS = 8  # of a shape in a reason; models have at most five
 _ELEMENTS = itemgetter(StoredTensor._fields.index("elements"))
 
 
@@ -67,33 +67,33 @@ _NOTHING: Mapping[str, HiddenContent] = MappingProxyType({})
 
 
 class Absent(NamedTuple):
-    """An expected tensor that no stored one answers, and the Fate that this is."""
+    """An expected tensor that no stored one matches, and its Fate."""
 
     tensor: ExpectedTensor
     fate: int
 
 
 class Reconciled(Struct, frozen=True, kw_only=True):
-    """Every stored tensor stands once in `counted`: law 2.
+    """The reconciled tensors, each stored tensor once in `counted`: law 2.
 
-    Every expected one stands once in `plain`, `answered` or `absent`; an optional one that is not
-    stored, an extra one, and a tied tensor whose stored copy is a duplicate, in none.
+    Each expected tensor is once in `plain`, `answered` or `absent`, except optional ones that are
+    not stored, extra ones, and tied ones whose stored copy is a duplicate.
     """
 
-    counted: tuple[tuple[StoredTensor, int, int], ...]  # as walker.Counted has them
-    plain: Mapping[str, StoredTensor]  # by expected name: as expected, in name, shape and role
-    answered: tuple[Hit, ...]  # in any other way
-    copies: tuple[Hit, ...]  # a second time: under another name, or in another shard
+    counted: tuple[tuple[StoredTensor, int, int], ...]  # the fields of walker.Counted
+    plain: Mapping[str, StoredTensor]  # by expected name: equal in name, shape and role
+    answered: tuple[Hit, ...]  # matched in another way
+    copies: tuple[Hit, ...]  # stored again: under another name, or in another shard
     unexpected: tuple[UnexpectedTensor, ...]
     absent: tuple[Absent, ...]
     findings: tuple[Finding, ...]
     shift: Step | None
     packed: Mapping[tuple[str, str], str]  # (name, file) of a stored tensor -> dtype of its pieces
-    scaled: tuple[StoredTensor, ...]  # those that need scales, and are packed in that alone
+    scaled: tuple[StoredTensor, ...]  # weights that are packed only in that they need scales
     without_header: tuple[
         tuple[str, NameWithoutHeader], ...
-    ]  # what an index places in files that were not read
-    moved: bool  # some pieces belong to another module than the stored tensor's name says
+    ]  # the names that an index places in files that were not read
+    moved: bool  # whether some pieces belong to another module than the stored tensor's name
 
 
 def reconcile(  # noqa: PLR0913 - what is stored, what is expected, and what is known of the files
@@ -109,9 +109,8 @@ def reconcile(  # noqa: PLR0913 - what is stored, what is expected, and what is 
 ) -> Reconciled:
     """Account for every tensor; `indexed` is the index's own name -> shard.
 
-    `unpacked` says which of them are packed, and what is in them; `behind` the same of names in
-    files that could not be read; `shared` which are stored as the very same bytes as another of
-    their file.
+    `unpacked` are the packed tensors and their contents, `behind` those of names in unread files,
+    `shared` the tensors whose bytes are those of another tensor of their file.
     """
     alone = apart(tensors, unpacked)
     matching = match(alone.alone, expectation, indexed=indexed, pieces=alone.pieces)
@@ -121,7 +120,7 @@ def reconcile(  # noqa: PLR0913 - what is stored, what is expected, and what is 
     answered = tuple(hit for hit in ties.answered if hit.expected.role is not Role.EXTRA)
     extras = [hit for hit in ties.answered if hit.expected.role is Role.EXTRA]
     named = {hit.expected.name for hit in (*ties.answered, *copies)}
-    whole = len(plain) == matching.parameters  # then no parameter has to be looked for
+    whole = len(plain) == matching.parameters  # no parameter is missing then
     wanted = expectation.listed.others if whole else expectation.tensors
     left = [one for one in wanted if one.name not in plain and one.name not in named]
     where = file_that_may_hold(unread, expectation, behind) if left else (lambda _name: None)
@@ -166,7 +165,7 @@ def reconcile(  # noqa: PLR0913 - what is stored, what is expected, and what is 
 def _identified(
     unexpected: tuple[Candidate, ...], loading: Loading, family: FamilyExpectations
 ) -> tuple[UnexpectedTensor, ...]:
-    """Asked for by the names that loading would look for, reported by those in the file."""
+    """Identify unexpected tensors by the names that loading looks up; report the stored names."""
     asked = [
         tensor if tensor.name == name else tensor._replace(name=name) for tensor, name in unexpected
     ]
@@ -186,9 +185,9 @@ class _Ties(NamedTuple):
 
 
 def _settle_ties(hits: tuple[Hit, ...], plain: Mapping[str, StoredTensor]) -> _Ties:
-    """A tied tensor that is stored all the same is a copy of its source.
+    """Make a stored tied tensor a copy of its source.
 
-    Where the source itself is not stored it stands in for it, as loading would have it.
+    If the source is not stored, the tied tensor replaces it, as in loading.
     """
     tied = [hit for hit in hits if hit.expected.role is Role.TIED]
     if not tied:
@@ -215,11 +214,11 @@ def _judge_absent(
     unread: tuple[Unread, ...],
     where: Callable[[str], str | None],
 ) -> tuple[tuple[Absent, ...], tuple[Finding, ...]]:
-    """The fate of each unanswered tensor, and one finding for each unread file.
+    """Return the fate of each unmatched tensor, and one finding for each unread file.
 
-    `where` says of an expected name which unread file may hold it.
+    `where` returns the unread file that may contain an expected name.
     """
-    left = [tensor for tensor in left if not tensor.role.optional]  # of which some store some
+    left = [tensor for tensor in left if not tensor.role.optional]  # some store some of these
     behind: dict[str, list[ExpectedTensor]] = {item.file: [] for item in unread}
     unshared = [tensor for tensor in left if tensor.role is not Role.TIED]
     needed = _needed(unshared, expectation, family.declared) if unshared else frozenset()
@@ -246,7 +245,7 @@ def _judge_absent(
 def _needed(
     left: list[ExpectedTensor], expectation: Expectation, declared: Expectation
 ) -> frozenset[str]:
-    """Names of the target, of those `left` at least, that the declared class has as well."""
+    """The target's names, at least those in `left`, that the declared class has too."""
     if declared is expectation:
         return frozenset(tensor.name for tensor in left)
     found = places(expectation).of([tensor.name for tensor in declared.needed])
@@ -274,7 +273,7 @@ def _missing(absent: tuple[Absent, ...], spares: tuple[str, ...]) -> Iterator[Fi
 
 
 def _counts_batches(tensor: ExpectedTensor) -> bool:
-    """Of a batch norm, which torch 0.4 and what is converted from elsewhere did not store."""
+    """Whether a tensor counts batches: torch 0.4 and some converters do not store these."""
     return tensor.role is Role.BUFFER and tensor.name.endswith(".num_batches_tracked")
 
 
@@ -311,7 +310,7 @@ def _counted(answered: tuple[Hit, ...]) -> Iterator[Counted]:
 
 
 def _misses(hit: Hit) -> bool:
-    """The stored shape is not the expected one; that of a legacy buffer does not count."""
+    """Whether the stored shape is not the expected one, except for a legacy buffer."""
     stored, expected, _ = hit
     return stored.shape not in {None, expected.shape} and not expected.role.optional
 
@@ -319,7 +318,7 @@ def _misses(hit: Hit) -> bool:
 def _mismatched(answered: tuple[Hit, ...]) -> Iterator[Finding]:
     groups: dict[tuple[object, object, str | None], list[Hit]] = {}
     for hit in filter(_misses, answered):
-        dtype = None if hit.stored.dtype in DTYPE_BITS else hit.stored.dtype  # of a packed one
+        dtype = None if hit.stored.dtype in DTYPE_BITS else hit.stored.dtype  # if packed
         groups.setdefault((hit.stored.shape, hit.expected.shape, dtype), []).append(hit)
     for (stored, expected, dtype), hits in groups.items():
         inside = f" of {dtype}" if dtype else ""
@@ -330,7 +329,7 @@ def _mismatched(answered: tuple[Hit, ...]) -> Iterator[Finding]:
 
 
 def shape_text(shape: object) -> str:
-    """`(768, 3072)`; also `(768,)` and `()`. Of a shape of a million dimensions the first eight."""
+    """A shape as text: `(768, 3072)`, `(768,)`, `()`; at most its first eight dimensions."""
     if isinstance(shape, tuple) and len(shape) > _DIMENSIONS:
         return f"({', '.join(map(str, shape[:_DIMENSIONS]))}, ...: {len(shape):,} dimensions)"
     return str(shape)
@@ -346,7 +345,7 @@ def _renamed(answered: tuple[Hit, ...]) -> Iterator[Finding]:
 
 
 def _buffers(answered: tuple[Hit, ...], loading: Loading) -> Iterator[Finding]:
-    """Of those that the class no longer has, loading is silent only where a rule says so."""
+    """Yield stored buffers; loading is silent about obsolete ones only if a rule says so."""
     buffers = [hit for hit in answered if hit.expected.role in BUFFERS and not _misses(hit)]
     groups: dict[tuple[Role, bool], list[StoredTensor]] = {}
     said = loading.unknown([hit.stored.name for hit in buffers])
@@ -360,7 +359,7 @@ def _buffers(answered: tuple[Hit, ...], loading: Loading) -> Iterator[Finding]:
 
 
 def _pairs(hits: list[Hit]) -> tuple[MatchedPair, ...]:
-    """In an order of their own: several may be in one packed tensor."""
+    """Sort pairs by both names, because several may be in one packed tensor."""
     ordered = naturally_sorted(hits, attrgetter("expected.name"))
     ordered = naturally_sorted(ordered, attrgetter("stored.name"))
     return tuple(MatchedPair(stored=hit.stored, expected=hit.expected) for hit in ordered)

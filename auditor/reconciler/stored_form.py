@@ -1,8 +1,8 @@
-"""The form in which a class's tensors are stored: as save_pretrained writes them, or as in memory.
+"""The form of a class's stored tensors: as save_pretrained writes them, or as they are in memory.
 
-Loading converts what it finds as on disk, and takes as it is what it finds as in memory: experts of
-a layer in one tensor, a projection in three. So each group of tensors that one conversion is about
-is expected in the form that the file has.
+Loading converts tensors in the on-disk form and takes those in the in-memory form unchanged:
+experts of a layer in one tensor, a projection in three. So each group of tensors of one conversion
+is expected in the form of the file.
 """
 
 from collections import Counter
@@ -22,9 +22,10 @@ from auditor.tensors import Depth
 def expected_as_stored(
     expectation: Expectation, stored: Iterable[str], depth: Depth | None = None
 ) -> Expectation:
-    """The same with those groups in memory's form that are stored so; the very same without any.
+    """Return the expectation with the groups in memory's form that are stored in this form.
 
-    Of modules it then has those that `depth` lists (None: all), and a level more.
+    Without any, return the object itself. Its modules are those that `depth` lists (None: all), and
+    one level more.
     """
     loading = expectation.loading
     if not loading.converters:
@@ -51,7 +52,7 @@ def expected_as_stored(
 
 
 def _forms(names: Collection[str], prefix: str, loading: Loading) -> Iterator[str]:
-    """The names in memory, if they are any: as they are, with the prefix, and without."""
+    """Yield the names as names in memory: unchanged, with the prefix, and without."""
     for reported in chain.from_iterable(loading.reported(names)):
         yield reported
         if prefix:
@@ -62,7 +63,7 @@ def _forms(names: Collection[str], prefix: str, loading: Loading) -> Iterator[st
 def _in_memory(
     expectation: Expectation, reformed: tuple[ConvertedGroup, ...], depth: Depth | None
 ) -> Expectation:
-    """Each group's tensors in memory stand where the first of those on disk did."""
+    """Put each group's in-memory tensors in the place of its first on-disk tensor."""
     first = {group.on_disk[0].name: group for group in reformed}
     gone = {tensor.name: tensor for group in reformed for tensor in group.on_disk}
     tensors: list[ExpectedTensor] = []
@@ -89,7 +90,7 @@ def _modules(
     gone: Iterable[ExpectedTensor],
     come: Iterable[ExpectedTensor],
 ) -> Iterator[tuple[str, ModuleFormula]]:
-    """A module that has as many parameters as before keeps its formula; one without any goes."""
+    """Yield the modules: one with as many parameters as before keeps its formula, empty ones go."""
     change: Counter[str] = Counter()
     for sign, some in ((-1, gone), (1, come)):
         for tensor in some:
@@ -106,6 +107,6 @@ def _modules(
 
 
 def _above(name: str) -> Iterator[str]:
-    """The modules that a tensor is in, the whole model first."""
+    """Yield the modules that contain a tensor, the complete model first."""
     parts = name.split(".")[:-1]
     return (".".join(parts[:length]) for length in range(len(parts) + 1))

@@ -1,4 +1,4 @@
-"""A row a tensor, of what is stored and of what is not: made when somebody asks for it."""
+"""A row for each tensor, stored or missing, made on demand."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
@@ -16,21 +16,21 @@ from auditor.walker import Counted
 
 
 class TensorRow(NamedTuple):
-    """One tensor of the checkpoint, or one that is expected and not stored."""
+    """One tensor of the checkpoint, or an expected tensor that is not stored."""
 
     name: str
-    file: str | None  # None: it is not stored
+    file: str | None  # None if it is not stored
     dtype: str | None
-    shape: tuple[int, ...] | None  # None: not stored, or no header was read
+    shape: tuple[int, ...] | None  # None if not stored, or if no header was read
     elements: int | None
-    parameters: int | None  # None: stored, and no header was read
-    expected_shape: tuple[int, ...] | None  # None: not expected, or in several packed pieces
+    parameters: int | None  # None if stored and no header was read
+    expected_shape: tuple[int, ...] | None  # None if not expected, or in several packed pieces
     status: ModuleStatus
-    expected_name: str | None = None  # where the model has it under another
+    expected_name: str | None = None  # the model's name, if it is another one
 
 
 class TensorTable:
-    """The tensors of one audit; holds what the audit has made of them."""
+    """The tensors of one audit, with the results of the audit."""
 
     def __init__(self, rows: Callable[[], Iterator[TensorRow]]) -> None:
         self._rows = rows
@@ -41,12 +41,12 @@ class TensorTable:
 
     @classmethod
     def of_stored(cls, tensors: Sequence[StoredTensor], shared: Mapping[str, str]) -> "TensorTable":
-        """Of what nothing is compared with; `shared` as the reconciler takes it."""
+        """Make the table of stored tensors without an expectation; `shared` is the reconciler's."""
         return cls(partial(_stored_alone, tensors, shared))
 
     @classmethod
     def of_expected(cls, expectation: Expectation) -> "TensorTable":
-        """Of a config without weights."""
+        """Make the table of a config without weights."""
         return cls(partial(_expected_alone, expectation))
 
     @classmethod
@@ -54,28 +54,28 @@ class TensorTable:
         return cls(partial(iter, rows))
 
     def __reduce__(self) -> tuple[object, ...]:
-        """Pickle the rows themselves, and not what they are made of."""
+        """Pickle the rows themselves, and not the objects they are made from."""
         return TensorTable.of_rows, (tuple(self.rows()),)
 
     def rows(self) -> Iterator[TensorRow]:
-        """In the model's own order.
+        """Yield the rows in the model's own order.
 
-        What it does not expect stands behind the innermost module of its name that the model has,
-        else at the end, in natural order of names, then of files; everything is in that order
-        where nothing is expected.
+        An unexpected tensor follows the innermost module of its name that the model has, else it
+        comes at the end, in natural order of names, then of files. Without an expectation all rows
+        have this order.
         """
         return self._rows()
 
 
 class _Answer(NamedTuple):
-    """Where a stored tensor stands in the model, and what was expected there."""
+    """The place of a stored tensor in the model, and the expectation there."""
 
     at: int
     name: str
-    shape: tuple[int, ...] | None  # None: several pieces are in it
+    shape: tuple[int, ...] | None  # None if it contains several pieces
 
 
-# A place in the model, behind it or not, and what orders those that share the two.
+# A place in the model, whether a tensor follows it, and the order of those that share both.
 _Place = tuple[float, bool, tuple[tuple[str, str], str]]
 _NO_NAME = (("", ""), "")
 
@@ -83,7 +83,7 @@ _NO_NAME = (("", ""), "")
 def _compared(reconciled: Reconciled, expectation: Expectation) -> Iterator[TensorRow]:
     order = {tensor.name: at for at, tensor in enumerate(expectation.tensors)}
     answers = _answers(reconciled, order)
-    ends: dict[str, int] = {}  # of a module as stored, the last place of what is stored below it
+    ends: dict[str, int] = {}  # the last place of the tensors below each stored module
     for (name, _), answer in answers.items():
         for module in _modules(name):
             ends[module] = max(answer.at, ends.get(module, 0))
@@ -111,7 +111,7 @@ def _compared(reconciled: Reconciled, expectation: Expectation) -> Iterator[Tens
 
 
 def _modules(name: str) -> Iterator[str]:
-    """The modules around a tensor, the outermost first."""
+    """Yield the modules that contain a tensor, the outermost first."""
     dot = name.find(".")
     while dot >= 0:
         yield name[:dot]
@@ -119,7 +119,7 @@ def _modules(name: str) -> Iterator[str]:
 
 
 def _end(name: str, ends: Mapping[str, int]) -> float:
-    """The last place of the innermost module of that name that is known."""
+    """Return the last place of the innermost known module of a name."""
     at: float = inf
     for known in map(ends.get, _modules(name)):
         if known is None:
@@ -137,7 +137,7 @@ def _absent_place(tensor: ExpectedTensor, order: dict[str, int]) -> _Place:
 
 
 def _answers(reconciled: Reconciled, order: dict[str, int]) -> dict[tuple[str, str], _Answer]:
-    """By name and file of the stored tensor."""
+    """The answers by name and file of the stored tensor."""
     found: dict[tuple[str, str], _Answer] = {}
     plain = ((name, one, one.shape) for name, one in reconciled.plain.items())
     others = ((hit.expected.name, hit.stored, hit.expected.shape) for hit in reconciled.answered)

@@ -1,4 +1,4 @@
-"""What was read of the numbers of each tensor, as a report has it."""
+"""The numbers that were read of each tensor, as a report contains them."""
 
 from typing import NamedTuple
 
@@ -8,61 +8,61 @@ from auditor.checkpoint.snapshot import Fetched
 
 
 class TensorValues(Struct, frozen=True, kw_only=True):
-    """The numbers of one tensor, as far as they were read.
+    """The numbers of one tensor that were read.
 
-    Of complex numbers real and imaginary part count as two; of a GGUF tensor in blocks these are
-    its scales. What needs `--statistics` is None without it.
+    Real and imaginary part of a complex number count as two. For a GGUF tensor in blocks these are
+    its scales. Fields that need `--statistics` are None without it.
     """
 
     name: str
     file: str
     dtype: str
-    numbers: int  # that there are
-    read: int  # that were looked at
+    numbers: int  # all numbers of the tensor
+    read: int  # numbers that were read
     nan: int
     inf: int
-    nonzero: bool  # some number that was read is not zero
-    absmax: float | None  # of finite numbers; None: there is none
-    fits_bf16: bool | None = None  # of F32: the lower halves of all are zero; None: all of them is
+    nonzero: bool  # whether a number that was read is not zero
+    absmax: float | None  # of finite numbers; None if there are none
+    fits_bf16: bool | None = None  # whether all lower halves of F32 are zero; else None
     zeros: int | None = None
-    minimum: float | None = None  # these four of finite numbers
+    minimum: float | None = None  # this and the next three are of finite numbers
     maximum: float | None = None
     mean: float | None = None
     std: float | None = None  # of the population: divided by the count
-    sampled: bool = False  # some numbers of the tensor were not read
+    sampled: bool = False  # whether some numbers of the tensor were not read
 
     @property
     def whole(self) -> bool:
-        """Each number of the tensor was read."""
+        """Whether each number of the tensor was read."""
         return self.read == self.numbers
 
 
 class ModuleChanges(NamedTuple):
-    """Tensors of one kind of module beside those of a base: how many are the same."""
+    """The tensors of one kind of module compared with those of a base."""
 
-    module: str  # without what stands before the number of a layer
+    module: str  # the name after the number of a layer
     unchanged: int
     changed: int
 
 
 class BaseComparison(Struct, frozen=True, kw_only=True):
-    """Tensors beside those of the same names in another model, as far as both were read."""
+    """Tensors compared with those of equal names in another model, as far as both were read."""
 
     model: str
     commit: str | None
     unchanged: int
     changed: int
-    uncompared: int  # not in the base, of another shape or dtype there, or not in a sample
+    uncompared: int  # missing in the base, of another shape or dtype there, or not sampled
     modules: tuple[ModuleChanges, ...]  # sorted by name
 
 
 class ValuesRead(Struct, frozen=True, kw_only=True):
-    """All that was read of the numbers, and how much of what there is."""
+    """The numbers that were read, and their share of all numbers."""
 
     tensors: tuple[TensorValues, ...]  # sorted by file and by place in it
-    bytes: int  # that were read; holes of a sparse file count as read
+    bytes: int  # bytes that were read; holes of a sparse file count as read
     of: int  # bytes of all tensors
-    of_tensors: int  # that there are
-    sampled: bool = False  # spans were chosen, and nothing is known of what lies between them
-    fetched: Fetched = field(default_factory=Fetched)  # what that cost
-    base: BaseComparison | None = None  # None: nothing was compared
+    of_tensors: int  # all tensors
+    sampled: bool = False  # whether only chosen spans were read
+    fetched: Fetched = field(default_factory=Fetched)  # the traffic for them
+    base: BaseComparison | None = None  # None without a comparison

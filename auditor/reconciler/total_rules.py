@@ -1,4 +1,4 @@
-"""What the totals of an index must be, by its shards or by the expected shapes."""
+"""Rules for the totals of an index, by its shards or by the expected shapes."""
 
 from collections.abc import Iterator
 
@@ -12,7 +12,7 @@ from auditor.walker import Tally
 
 
 def parameters_rule(index: Index, whole: Tally, reconciled: Reconciled) -> Iterator[Finding]:
-    """The index states as many parameters as its shards hold, all of which were read."""
+    """Check that the index states the number of parameters in its shards, which were all read."""
     tied = index_totals.tied_not_stored(reconciled)
     yield from _parameters_rule(index, whole.parameters, "the shards hold", tied)
 
@@ -25,11 +25,11 @@ def implied_rules(
     *,
     parameters: int = 0,
 ) -> Iterator[Finding]:
-    """The totals are what the expected shapes take in the declared dtype, or in any, if none is.
+    """Check that the totals equal the expected shapes in the declared dtype, else in any dtype.
 
-    Packed tensors take what their layout implies. Where nothing tells that of some, or nothing is
-    expected of some, the totals only have to leave them room; of the `parameters` that the config
-    implies each takes a bit at the least, however it is packed.
+    Packed tensors take the bytes that their layout implies. If some have unknown sizes, or some are
+    unexpected, the totals only have to leave room for them; each of the `parameters` that the
+    config implies takes at least a bit, however it is packed.
     """
     if held.unexpected or held.unsized:
         room = tuple(_room_rule(index, held, declared))
@@ -52,7 +52,7 @@ def _bit_rule(index: Index, parameters: int) -> Iterator[Finding]:
 
 
 def implied_note(index: Index, held: index_totals.Holdings, declared: str | None) -> str | None:
-    """How the total size comes about, where it does, or what it leaves for strangers."""
+    """Note the arithmetic of the total size, or the bytes that it leaves for unexpected tensors."""
     total = index.total_size
     if total is None or held.unsized:
         return None
@@ -63,7 +63,7 @@ def implied_note(index: Index, held: index_totals.Holdings, declared: str | None
 
 
 def _room_note(held: index_totals.Holdings, total: float, declared: str | None) -> str | None:
-    """What is left for tensors of which nothing is expected, once all others have their room."""
+    """Note the bytes that all other tensors leave for unexpected ones."""
     least = _least(held, declared)
     if least is None:
         return None
@@ -88,7 +88,7 @@ def _room_rule(
 
 
 def _least(held: index_totals.Holdings, declared: str | None) -> int | None:
-    """The bytes of the stored parameters whose shape is expected; None: no dtype is declared."""
+    """The bytes of the stored parameters with an expected shape; None without a declared dtype."""
     return index_totals.least_sum(held, declared) if declared in index_totals.WIDTHS else None
 
 
@@ -126,7 +126,7 @@ def _size_rule(
 
 
 def _of_unknown_dtype(index: Index, reconciled: Reconciled) -> Iterator[StoredTensor]:
-    """The parameters that the index names and no header shows."""
+    """Yield the parameters that the index names and no header shows."""
     packed = {name for name, _ in reconciled.packed}
     for hit in reconciled.answered:
         if hit.expected.role.learned and hit.stored.span is None and hit.stored.name not in packed:
@@ -160,7 +160,7 @@ def _parameters_rule(
 
 
 def _why(over: float, groups: tuple[index_totals.WidthGroup, ...]) -> str:
-    """The tensors whose elements make up a difference, if some do."""
+    """Name the tensors whose elements add up to a difference, if there are any."""
     found = index_totals.groups_that_make_up(abs(over), groups)
     if not found:
         return ""
@@ -169,6 +169,6 @@ def _why(over: float, groups: tuple[index_totals.WidthGroup, ...]) -> str:
 
 
 def _over(total: float, stored: int) -> float:
-    """The difference, whole where it is: a total of 1e9 is written as a float by some."""
+    """The difference, as an integer if it is one: some write a total of 1e9 as a float."""
     over = total - stored
     return int(over) if over == int(over) else over

@@ -22,7 +22,7 @@ BUFFERS = {
     Role.LEGACY: "stored by some versions, and not learned",
     Role.BUFFER: "stored beside the parameters, and not learned",
 }
-_AT_ONCE = 4096  # tensors, so that what each class knows of them takes little room
+_AT_ONCE = 4096  # tensors in one step, so that the answers of all classes take little memory
 _UNSAID = "; from_pretrained leaves it out and does not report it"
 
 
@@ -33,10 +33,10 @@ class UnexpectedTensor(NamedTuple):
     parameters: int
     fate: int
     used_by: tuple[str, ...] = ()  # sibling classes that use it, in the family's order
-    known_to: str = ""  # a sibling that has the name, and does not use the tensor
-    reason: str | None = None  # why it does not
+    known_to: str = ""  # a sibling that has the name and does not use the tensor
+    reason: str | None = None  # why it does not use it
     implied: int | None = None  # the elements that a sibling with that name expects
-    silent: bool = False  # from_pretrained does not report it
+    silent: bool = False  # whether from_pretrained does not report it
 
 
 def identify(
@@ -44,7 +44,7 @@ def identify(
     loading: Loading,
     siblings: Callable[[], tuple[Sibling, ...]],
 ) -> Iterator[UnexpectedTensor]:
-    """Ask every class of the family for each tensor; `loading` is the target class's."""
+    """Look up each tensor in every class of the family; `loading` is the target class's."""
     family = FamilyNames(siblings())
     for at in range(0, len(tensors), _AT_ONCE):
         yield from _identified(tensors[at : at + _AT_ONCE], loading, family)
@@ -64,10 +64,10 @@ def _identified(
 
 
 class FamilyNames:
-    """The classes of a family, which are asked for names.
+    """The classes of a family, in which names are looked up.
 
-    A family has ten classes and each of them four places to look: 66 us a name, 20 s of an audit
-    with 300,000 foreign ones. So all names that `Places.of` looks for are looked for at once.
+    A family has ten classes, each with four places to look: 66 us a name, or 20 s for 300,000
+    foreign names. So all names are looked up in `Places.of` at once.
     """
 
     def __init__(self, siblings: Iterable[Sibling]) -> None:
@@ -75,14 +75,14 @@ class FamilyNames:
             (one.target, Places(one.names, one.prefix, one.loading)) for one in siblings
         ]
         self._names = Union(places.names for _, places in self._places)
-        # one of the classes that loading renames for alike
+        # one of the classes with equal renames
         self._kinds = {
             (of.prefix, of.loading.renames, of.loading.legacy, of.loading.kept): of.loading
             for _, of in self._places
         }
 
     def knowing(self, names: Collection[str]) -> Mapping[str, list[tuple[str, ExpectedTensor]]]:
-        """Those of the names that a class knows -> each such class, and its tensor."""
+        """Map each name that a class knows to these classes and their tensors."""
         some = [*self._may_be_known(names)]
         found: dict[str, list[tuple[str, ExpectedTensor]]] = {}
         for target, places in self._places if some else ():
@@ -92,7 +92,7 @@ class FamilyNames:
         return found
 
     def _may_be_known(self, names: Collection[str]) -> dict[str, None]:
-        """A name that is not among these no class knows."""
+        """The names that a class may know; no class knows any other name."""
         found: dict[str, None] = {}
         for (prefix, *_), rules in self._kinds.items():
             for stored, renamed in zip(names, rules.looked_for(names), strict=True):
@@ -138,7 +138,7 @@ def _buffer(tensor: StoredTensor, role: Role, implied: int | None) -> Unexpected
 
 
 def read_by_no_class(hits: Collection[Hit], loading: Loading) -> Iterator[UnexpectedTensor]:
-    """Tensors that, by the rules of the target class, no class here reads."""
+    """Yield the tensors that no class reads by the rules of the target class."""
     said = loading.unknown([hit.stored.name for hit in hits])
     for hit, unknown in zip(hits, said, strict=True):
         yield _extra(hit.stored, hit.expected)._replace(silent=unknown.silent)
@@ -149,7 +149,7 @@ def _extra(tensor: StoredTensor, known: ExpectedTensor) -> UnexpectedTensor:
 
 
 def unexpected_findings(unexpected: Iterable[UnexpectedTensor], target: str) -> Iterator[Finding]:
-    """One finding for each use that the family has for such tensors."""
+    """Yield a finding for each use that the family has for such tensors."""
     groups: dict[tuple[int, tuple[str, ...], bool, str, str | None, bool], list[StoredTensor]] = {}
     for item in unexpected:
         copies = item.parameters != learned(item.tensor)

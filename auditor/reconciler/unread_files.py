@@ -1,4 +1,4 @@
-"""Weight files that could not be read, and what an index places in them."""
+"""Weight files that could not be read, and the names that an index places in them."""
 
 from collections.abc import Callable, Iterator, Mapping
 from itertools import chain
@@ -19,21 +19,21 @@ class Unread(NamedTuple):
     finding: Callable[..., BadHeader | BadIndex | BadSize | Unsafe]
     file: str
     reason: str
-    names: frozenset[str] | None  # as the index has them; None: it may hold anything
+    names: frozenset[str] | None  # from the index; None if it may contain anything
 
 
 class NameWithoutHeader(NamedTuple):
-    """What is known of a stored name whose header is not at hand."""
+    """The known facts about a stored name without a header."""
 
-    elements: int | None  # of the expected tensors in it; None: nothing is expected
+    elements: int | None  # of the expected tensors in it; None if nothing is expected
     fate: int
-    packed: bool  # or serves what is: its bytes are not those of its elements
+    packed: bool  # or quantization data: its bytes are not those of its elements
 
 
 def file_that_may_hold(
     unread: tuple[Unread, ...], expectation: Expectation, behind: Mapping[str, HiddenContent]
 ) -> Callable[[str], str | None]:
-    """A function from an expected name to the unread file that may hold it, whole or in a piece."""
+    """Return a function from an expected name to the unread file that may contain it."""
     known: dict[str, str] = {}
     anywhere: str | None = None
     for item in unread:
@@ -53,7 +53,7 @@ def names_without_header(
     behind: Mapping[str, HiddenContent],
     siblings: Callable[[], tuple[Sibling, ...]],
 ) -> Iterator[tuple[str, NameWithoutHeader]]:
-    """Every name that an index places in a file that could not be read, in order of names."""
+    """Yield every name that an index places in an unread file, sorted by name."""
     names = sorted(frozenset(chain.from_iterable(item.names or () for item in unread)))
     hidden = [behind.get(name, HiddenContent((name,), packed=False)) for name in names]
     pieces = dict.fromkeys(chain.from_iterable(held.tensors for held in hidden))
@@ -77,7 +77,7 @@ def _pieces(name: str, behind: Mapping[str, HiddenContent]) -> tuple[str, ...]:
 def _without_header(
     held: HiddenContent, expected: Mapping[str, ExpectedTensor | None]
 ) -> NameWithoutHeader | None:
-    """None: the class has nothing of what is in it, if anything is."""
+    """Sum up the contents of a name; None if the class expects none of them."""
     if not held.tensors:
         return NameWithoutHeader(None, Fate.QUANTIZATION_DATA.value, packed=True)
     known = [tensor for piece in held.tensors if (tensor := expected[piece]) is not None]

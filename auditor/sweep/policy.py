@@ -23,6 +23,7 @@ PASSING = frozenset(
         Reason.NOT_FOUND,
         Reason.NO_REVISION,
         Reason.UNREADABLE,
+        Reason.TOO_LITTLE_MEMORY,
         Reason.CRASHED,
     }
 )

@@ -8,6 +8,7 @@ from typing import Self
 
 from auditor.downloader.fetching import Say, ignore_message
 from auditor.downloader.waits import InLines, Wait
+from auditor.messages import printable
 
 
 class Progress:
@@ -99,7 +100,7 @@ class Terminal(Progress):
         self._line = line
         said = f"{self._wait.shown}; {line}" if self._wait else line  # the end may be cut
         total, done = self._models or None, self._counts.total()
-        self._bar.update(self._task, description=said, total=total, completed=done)
+        self._bar.update(self._task, description=printable(said), total=total, completed=done)
 
 
 def verdict_counts(counts: Counter[str]) -> str:

@@ -7,6 +7,7 @@ from msgspec import Struct, field
 
 from auditor.errors import UsageError
 from auditor.messages import quoted
+from auditor.streams import Line, lines_of
 from auditor.sweep.policy import Policy
 from auditor.sweep.selection import ModelSelection
 from auditor.sweep.settings_file import Count, Text, read_settings_file
@@ -14,7 +15,7 @@ from auditor.sweep.settings_file import Count, Text, read_settings_file
 STORE = Path("sweep.sqlite")
 REPORTS = Path("reports/nightly")
 _MOST_BYTES = 1024 * 1024  # of a sweep.toml
-_MOST_IDS = 512 * 1024 * 1024  # bytes of a list of ids: three million have 90 MB
+_MOST_IDS = 512 * 1024 * 1024  # characters of a list of ids: three million have 90 MB
 
 
 class Output(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -72,24 +73,33 @@ def folder_of(night: str) -> Path:
     return REPORTS / night
 
 
-def ids_of(lines: Iterable[str]) -> tuple[str, ...]:
-    """The ids of a list: one a line; blank lines, # comments and a byte order mark do not count."""
-    found = (line.partition("#")[0].strip().removeprefix("\ufeff") for line in lines)
-    return tuple(dict.fromkeys(filter(None, found)))
+def ids_of(lines: Iterable[Line], what: str) -> tuple[str, ...]:
+    """The ids of a list, one on each line, without blank lines, # comments and a byte order mark.
+
+    Raises UsageError, naming `what`, for a line or a list that is too long, or without an id.
+    """
+    ids: dict[str, None] = {}
+    size = 0  # characters
+    for line in lines:
+        size += len(line.text) + 1
+        if line.fault:
+            raise UsageError(f"{what}: {line.fault}")
+        if size > _MOST_IDS:
+            raise UsageError(f"{what} has more than {_MOST_IDS:,} characters; split the list")
+        if found := line.text.partition("#")[0].strip().removeprefix("\ufeff"):
+            ids[found] = None
+    if not ids:
+        raise UsageError(f"{what} holds no model")
+    return tuple(ids)
 
 
 def ids_in(path: Path) -> tuple[str, ...]:
     """The ids of a file."""
     try:
-        if path.stat().st_size > _MOST_IDS:
-            raise UsageError(f"{quoted(str(path))} has more than {_MOST_IDS:,} bytes")
-        with path.open(encoding="utf-8") as lines:
-            ids = ids_of(lines)
+        with path.open(encoding="utf-8") as stream:
+            return ids_of(lines_of(stream), quoted(str(path)))
     except (OSError, UnicodeDecodeError) as error:
         raise UsageError(f"{quoted(str(path))}, a list of ids, cannot be read: {error}") from None
-    if not ids:
-        raise UsageError(f"{quoted(str(path))} holds no model")
-    return ids
 
 
 def selection_of(asked: AskedModels, ids: Sequence[str] = ()) -> ModelSelection:

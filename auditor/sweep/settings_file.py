@@ -9,7 +9,7 @@ from typing import Annotated, Any, TypeVar, get_args, get_type_hints
 from msgspec import Meta, Struct, ValidationError, convert
 
 from auditor.errors import UsageError
-from auditor.formats.text import cut_middle, printable
+from auditor.formats.text import cut_middle
 from auditor.messages import quoted
 
 Text = Annotated[str, Meta(min_length=1)]
@@ -47,7 +47,7 @@ def read_settings_file(path: Path, form: type[Form], *, most_bytes: int) -> Form
 
 def _said(error: str, form: Any) -> str:
     """What msgspec says, and where: `$.selection[0].top`; of an unknown key, what is known."""
-    said = cut_middle(printable(error), _LONGEST)
+    said = cut_middle(error, _LONGEST)
     if not error.startswith("Object contains unknown field"):
         return said
     _, at, path = error.rpartition(" - at `$")  # no path stands behind a key of the whole file

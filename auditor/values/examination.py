@@ -1,63 +1,66 @@
 """`--values`: all numbers of files on this machine, a sample of those on the Hub."""
 
 import importlib.util
+import sys
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from functools import partial
-from pathlib import Path
 
 from msgspec.structs import replace
 
+from auditor.address_space import require_address_space
 from auditor.checkpoint.snapshot import Fetched, Snapshot, Source
-from auditor.downloader.local_file import open_regular_file, read_all
+from auditor.downloader.local_file import open_regular_file
 from auditor.downloader.waits import Talk
 from auditor.errors import SourceError, UsageError
 from auditor.messages import listed
 from auditor.reconciler.ignore import Ignore
 from auditor.reconciler.tensor_values import ValuesRead
 from auditor.report import Report, Unaudited
+from auditor.request import AuditRequest
 from auditor.tensors import StoredTensor
 from auditor.values.adding import without_headers_alone
 from auditor.values.base_files import BaseReader
 from auditor.values.placing import place_tensors
 from auditor.values.sampling import LookBeside, Sampler, parse_budget
-from auditor.values.tokens import Tokens, read_tokens
+from auditor.values.tokens import known_tokens, unchecked_rows
 
 INSTALL = 'pip install "hf-audit[values]"'
 
 
+# Bytes of address space that the import of numpy needs: 83 MiB with one thread of OpenBLAS and 123
+# with two, measured with numpy 2.4. OpenBLAS ends the process, with exit code 1, if it gets less.
+_NUMPY_SPACE = 128 * 1024 * 1024
+
+
 def require_numpy() -> None:
-    """Raise UsageError where numpy is not installed."""
+    """Raise UsageError if numpy is not installed, MemoryError if there is no room to import it."""
     if importlib.util.find_spec("numpy") is None:
         raise UsageError(f"--values needs numpy: {INSTALL}")
+    if "numpy" not in sys.modules:
+        require_address_space(_NUMPY_SPACE)
 
 
-def values_reader(  # noqa: PLR0913 - one keyword for each choice a caller has
-    *,
-    numbers: bool,
-    statistics: bool,
-    budget: str | None,
-    base: str | None,
-    source: str,
-    token: str | None,
-    say: Callable[[str], None],
-) -> "ValuesReader":
-    """What looks at numbers, and at files beside a base's.
+def values_reader(request: AuditRequest, say: Callable[[str], None]) -> "ValuesReader":
+    """Return what reads numbers, and compares files with a base's.
 
-    Raises UsageError without numpy where numbers are asked for, and for a budget that is not one.
+    Raises UsageError if numbers are asked for and numpy is not installed, or if the budget is not
+    a budget.
     """
+    base, source, token = request.base, request.source, request.token
     files = BaseReader(base, source=source, token=token, say=say)
-    if not numbers:
+    if not request.reads_values:
         return ValuesReader(files, None)
     require_numpy()
     beside: LookBeside | None = None
+    budget = request.values_budget
     if base is not None:
         from auditor.values.base_numbers import BaseNumbersReader  # noqa: PLC0415 - needs numpy
 
         of_base = BaseNumbersReader(base, parse_budget(budget), source=source, token=token, say=say)
         beside = of_base.beside
     of_models = NumbersOfModels(
-        statistics=statistics, budget=budget, token=token, say=say, beside=beside
+        statistics=request.statistics, budget=budget, token=token, say=say, beside=beside
     )
     return ValuesReader(files, of_models)
 
@@ -133,9 +136,6 @@ class NumbersOfModels:
         return replace(outcome, unchecked=(*without_headers_alone(outcome), why))
 
 
-_LARGEST_TOKENIZER = 64 * 1024 * 1024  # bytes; that of Gemma 3 has 33 million
-
-
 def with_numbers(  # noqa: PLR0913 - what is read, how, and beside what
     outcome: Report | Unaudited,
     snapshot: Snapshot,
@@ -153,10 +153,12 @@ def with_numbers(  # noqa: PLR0913 - what is read, how, and beside what
         raise ValueError("the weight files are not on this machine")
     try:
         placed, left_out = place_tensors(snapshot, snapshot.folder)
+        require_numpy()  # again: what was read since takes memory too
         from auditor.values.evidence import Evidence, LocalBytes  # noqa: PLC0415 - needs numpy
         from auditor.values.findings import with_findings  # noqa: PLC0415 - likewise
         from auditor.values.local_numbers import NumbersReader  # noqa: PLC0415 - likewise
 
+        tokens = known_tokens(snapshot.companions)
         reader = NumbersReader(statistics=statistics, show=show)
         tensors = reader.read(placed)
         known = {one.name for one in tensors}
@@ -174,6 +176,7 @@ def with_numbers(  # noqa: PLR0913 - what is read, how, and beside what
                 *without_headers_alone(outcome),
                 *_unread_dtypes(unread),
                 *left_out,
+                *unchecked_rows(tokens, (one.tensor.name for one in placed)),
             ),
         )
         with ExitStack() as stack:
@@ -187,21 +190,9 @@ def with_numbers(  # noqa: PLR0913 - what is read, how, and beside what
                 bytes=LocalBytes(files),
             )
             evidence, new = beside(evidence) if beside else (evidence, ())
-            return with_findings(evidence, local_tokens(snapshot.folder), ignore, new)
+            return with_findings(evidence, tokens, ignore, new)
     except SourceError as error:
         return outcome.as_unaudited(error.reason, str(error))
-
-
-def local_tokens(folder: Path) -> Tokens:
-    """What the tokenizer in the folder has; files that are too large or not there say nothing."""
-
-    def content(name: str) -> bytes | None:
-        try:
-            return read_all(folder / name, _LARGEST_TOKENIZER)
-        except SourceError:
-            return None
-
-    return read_tokens(content)
 
 
 def _unread_dtypes(tensors: list[StoredTensor]) -> Iterator[str]:

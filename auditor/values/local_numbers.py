@@ -6,7 +6,6 @@ that the same file gives the same report whoever read what.
 """
 
 import math
-import os
 import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack
@@ -15,6 +14,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from auditor.cpus import cpu_count
 from auditor.downloader.local_file import BLOCK, Extent, RegularFile, open_regular_file
 from auditor.downloader.waits import ReadingProgress, numbers_read
 from auditor.reconciler.tensor_values import TensorValues
@@ -54,7 +54,7 @@ class NumbersReader:
         show: Callable[[str | None], None] = lambda _line: None,
     ) -> None:
         self._statistics = statistics
-        self._threads = threads or min(_MOST_THREADS, len(os.sched_getaffinity(0)))
+        self._threads = threads
         self._show = show
         self._over = threading.Event()
         self._lock = threading.Lock()
@@ -84,14 +84,25 @@ class NumbersReader:
     def _count(self, runs: list[_Run]) -> list[NumberTally]:
         tallies = [NumberTally() for _ in runs]
         work, size = iter(enumerate(runs)), sum(run.span.length for run in runs)
+        if self._threads is None and size <= _RUN:  # small work needs no other thread
+            self._work(work, tallies)
+        else:
+            self._count_in_threads(work, tallies, size)
+        if self._fault is not None:
+            raise self._fault
+        return tallies
+
+    def _count_in_threads(
+        self, work: Iterator[tuple[int, _Run]], tallies: list[NumberTally], size: int
+    ) -> None:
         progress = ReadingProgress(self._show, numbers_read)
-        threads = [
-            threading.Thread(target=self._work, args=(work, tallies), daemon=True)
-            for _ in range(min(self._threads, len(runs)))
-        ]
-        for thread in threads:
-            thread.start()
+        count = min(self._threads or min(_MOST_THREADS, cpu_count()), len(tallies))
+        threads: list[threading.Thread] = []
         try:
+            for _ in range(count):
+                thread = threading.Thread(target=self._work, args=(work, tallies), daemon=True)
+                thread.start()
+                threads.append(thread)
             for thread in threads:
                 while thread.is_alive():  # the main thread hears Ctrl-C between two waits
                     thread.join(0.1)
@@ -101,13 +112,10 @@ class NumbersReader:
             for thread in threads:  # which still use the files; a disk that hangs is not waited for
                 thread.join(1.0)
             self._show(None)
-        if self._fault is not None:
-            raise self._fault
-        return tallies
 
     def _work(self, work: Iterator[tuple[int, _Run]], tallies: list[NumberTally]) -> None:
-        block = np.empty(BLOCK, np.uint8)
         try:
+            block = np.empty(BLOCK, np.uint8)
             while not self._over.is_set():
                 with self._lock:
                     at, run = next(work, (0, None))

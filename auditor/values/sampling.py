@@ -17,7 +17,7 @@ from auditor.values.adding import without_headers_alone
 from auditor.values.placing import place_tensors
 from auditor.values.plan import PlannedSpan, SampleBudget, plan_spans
 from auditor.values.telling import Interest, telling_slices
-from auditor.values.tokens import Tokens, known_tokens
+from auditor.values.tokens import Tokens, known_tokens, unchecked_rows
 
 if TYPE_CHECKING:
     from auditor.values.evidence import Evidence
@@ -112,7 +112,7 @@ class Sampler:
         from auditor.values.findings import with_findings  # noqa: PLC0415 - likewise
 
         placed, left_out = place_tensors(snapshot, Path())
-        tokens = known_tokens(snapshot.companions or ())
+        tokens = known_tokens(snapshot.companions)
         slices = telling_slices(placed, _interest(outcome, tokens))
         planned = plan_spans(placed, slices, self._share(cost))
         if not planned:
@@ -138,7 +138,12 @@ class Sampler:
             outcome,
             values=read,
             fetched=outcome.fetched.plus(fetched),
-            unchecked=(*without_headers_alone(outcome), *_unchecked(read), *left_out),
+            unchecked=(
+                *without_headers_alone(outcome),
+                *_unchecked(read),
+                *left_out,
+                *unchecked_rows(tokens, (one.tensor.name for one in placed)),
+            ),
         )
         evidence = Evidence(
             outcome=known,
@@ -191,5 +196,5 @@ def _interest(outcome: Report | Unaudited, tokens: Tokens) -> Interest:
         doubted=frozenset(
             name for one in unexpected for name in one.names if name.endswith(".bias")
         ),
-        tokens=max(tokens.ids) + 1 if tokens.ids else None,
+        tokens=tokens.row_count or None,
     )

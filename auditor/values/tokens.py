@@ -1,113 +1,94 @@
-"""Which token ids a tokenizer has, from the files beside the weights. Pure, of the files' bytes."""
+"""Token ids of a tokenizer, from its companion files as they were read for the audit."""
 
-import json
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from typing import Any, NamedTuple
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
+
+from msgspec import Struct
 
 from auditor.companions.companion_files import (
-    ADDED,
     SPECIAL,
-    TOKENIZER,
     TOKENIZER_CONFIG,
     CompanionFile,
     is_vocabulary,
 )
-from auditor.companions.vocabulary import vocabulary_of
+from auditor.companions.tokenizer_config import added_tokens, text_of_token
+from auditor.companions.vocabulary import Vocabulary, vocabulary_of
+from auditor.containers.bounded_json import parse_object
 from auditor.errors import CheckpointError
-
-FILES = (TOKENIZER, TOKENIZER_CONFIG, ADDED, SPECIAL, "vocab.json", "vocab.txt")
-_MOST = 10_000_000  # ids of a vocabulary; those known have a quarter of a million
+from auditor.values.name_patterns import EMBEDDING
 
 
-class Tokens(NamedTuple):
-    """Token ids, and which of them pad; both empty where nothing says."""
+class Tokens(Struct, frozen=True, kw_only=True):
+    """The ids that certainly have a token, and the ids of padding tokens."""
 
-    ids: frozenset[int]
-    padding: frozenset[int]
+    complete_below: int = 0  # every id below has a token
+    others: frozenset[int] = frozenset()
+    padding: frozenset[int] = frozenset()
+    unchecked: tuple[str, ...] = ()  # why more ids may have a token
+
+    def has(self, number: int) -> bool:
+        """Whether a row of the embedding certainly has a token."""
+        return 0 <= number < self.complete_below or number in self.others
+
+    @property
+    def row_count(self) -> int:
+        """The rows of an embedding up to the last token; 0 if no token is known."""
+        return max(self.complete_below, *(number + 1 for number in self.others), 0)
 
 
-def read_tokens(read: Callable[[str], bytes | None]) -> Tokens:
-    """What the files say; `read` gives a file's content, or None where it is not there.
+def unchecked_rows(tokens: Tokens, names: Iterable[str]) -> tuple[str, ...]:
+    """The lines about rows that are not checked; none for a model without a token embedding."""
+    is_needed = any(map(EMBEDDING.search, names))
+    return tokens.unchecked if is_needed else ()
 
-    A file that is broken says nothing here: it is no matter of numbers.
+
+def known_tokens(companions: Iterable[CompanionFile] | None) -> Tokens:
+    """Return the tokens that the companion files declare; None stands for files left unread.
+
+    A vocabulary with as many entries as its highest id implies has every id below. A file that is
+    broken declares nothing here: other rules report it.
     """
-    found = {name: content for name in FILES if (content := read(name)) is not None}
-    objects = {name: _object(content) for name, content in found.items() if name.endswith("json")}
-    known: dict[str, int] = {}
-    for name in ("vocab.json", "added_tokens.json"):
-        known.update(_numbered(objects.get(name, {})))
-    if "vocab.txt" in found:
-        lines = found["vocab.txt"].decode(errors="replace").splitlines()
-        known.update((line, at) for at, line in enumerate(lines))
-    known.update(_fast(objects.get("tokenizer.json", {})))
-    decoder = objects.get("tokenizer_config.json", {}).get("added_tokens_decoder")
-    for key, value in decoder.items() if isinstance(decoder, dict) else ():
-        if key.isdecimal() and isinstance(value, dict) and len(key) < 10:  # noqa: PLR2004
-            known[str(value.get("content"))] = int(key)
-    return Tokens(ids=frozenset(known.values()), padding=_padding(objects, known))
+    if companions is None:
+        return Tokens(unchecked=("untrained rows: no tokenizer was read",))
+    files = {file.name: file.content for file in companions if file.content is not None}
+    settings = {name: _object(name, files.get(name)) for name in (TOKENIZER_CONFIG, SPECIAL)}
+    complete_below = 0
+    tokens = list(added_tokens(settings[TOKENIZER_CONFIG]))
+    unchecked: list[str] = []
+    for name, vocabulary in _vocabularies(files):
+        tokens += (*vocabulary.special, *vocabulary.added)
+        if vocabulary.highest is None or vocabulary.entries is None:
+            continue  # what was not read of it is reported beside the model
+        if vocabulary.entries == vocabulary.highest.id + 1:
+            complete_below = max(complete_below, vocabulary.entries)
+        else:
+            unchecked.append(
+                f"untrained rows: {name} has {vocabulary.entries:,} entries, expected "
+                f"{vocabulary.highest.id + 1:,} up to its highest id; only added tokens are known"
+            )
+    id_by_text = {token.text: token.id for token in tokens}
+    pads = (text_of_token(declared.get("pad_token")) for declared in settings.values())
+    return Tokens(
+        complete_below=complete_below,
+        others=frozenset(token.id for token in tokens),
+        padding=frozenset(id_by_text[pad] for pad in pads if pad is not None and pad in id_by_text),
+        unchecked=tuple(unchecked),
+    )
 
 
-def known_tokens(companions: Iterable[CompanionFile]) -> Tokens:
-    """The same of files that were read for what they say of ids alone: those that are certain.
-
-    A vocabulary with as many entries as its highest id says has every id below.
-    """
-    ids: set[int] = set()
-    known: dict[str, int] = {}
-    objects: dict[str, Mapping[str, Any]] = {}
-    for file in companions:
-        if file.content is None:
-            continue
-        if not is_vocabulary(file.name):
-            objects[file.name] = _object(file.content)
-            continue
-        try:
-            found = vocabulary_of(file.content, file.name)
-        except CheckpointError:
-            continue  # what is wrong with it is said elsewhere
-        known.update((token.text, token.id) for token in found.added)
-        if found.highest and found.entries == found.highest.id + 1 <= _MOST:
-            ids.update(range(found.entries))
-    return Tokens(ids=frozenset(ids.union(known.values())), padding=_padding(objects, known))
+def _vocabularies(files: Mapping[str, bytes]) -> Iterator[tuple[str, Vocabulary]]:
+    for name, content in files.items():
+        if is_vocabulary(name):
+            try:
+                yield name, vocabulary_of(content, name)
+            except CheckpointError:
+                continue
 
 
-def _padding(objects: Mapping[str, Mapping[str, Any]], known: Mapping[str, int]) -> frozenset[int]:
-    pads = {_text(objects.get(name, {}).get("pad_token")) for name in (TOKENIZER_CONFIG, SPECIAL)}
-    return frozenset(known[pad] for pad in pads if pad is not None and pad in known)
-
-
-def _object(content: bytes) -> Mapping[str, Any]:
-    try:
-        found = json.loads(content)
-    except (ValueError, RecursionError):
+def _object(name: str, content: bytes | None) -> Mapping[str, Any]:
+    if content is None:
         return {}
-    return found if isinstance(found, dict) else {}
-
-
-def _numbered(entries: object) -> Iterator[tuple[str, int]]:
-    if isinstance(entries, dict):
-        yield from ((key, value) for key, value in entries.items() if type(value) is int)
-
-
-def _fast(tokenizer: Mapping[str, Any]) -> Iterator[tuple[str, int]]:
-    """tokenizer.json: a vocabulary by name, or a list of pieces (Unigram), and what was added."""
-    model = tokenizer.get("model")
-    vocabulary = model.get("vocab") if isinstance(model, dict) else None
-    yield from _numbered(vocabulary)
-    if isinstance(vocabulary, list):
-        yield from ((str(_first(piece)), at) for at, piece in enumerate(vocabulary))
-    added = tokenizer.get("added_tokens")
-    for one in added if isinstance(added, list) else ():
-        if isinstance(one, dict) and type(one.get("id")) is int:
-            yield str(one.get("content")), one["id"]
-
-
-def _first(piece: object) -> object:
-    return next(iter(piece), None) if isinstance(piece, Iterable) else piece
-
-
-def _text(token: object) -> str | None:
-    """A token, or an object that has it as its content."""
-    if isinstance(token, dict):
-        token = token.get("content")
-    return token if isinstance(token, str) else None
+    try:
+        return parse_object(content, name)
+    except CheckpointError:
+        return {}

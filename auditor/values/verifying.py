@@ -11,11 +11,12 @@ from msgspec.structs import replace
 
 from auditor.checkpoint.selecting import select_config
 from auditor.checkpoint.snapshot import Fetched, RepoFile, Snapshot, Source
+from auditor.cpus import cpu_count
 from auditor.downloader.digests import file_sha256, git_blob_id
 from auditor.downloader.fetching import fetch
 from auditor.downloader.local_file import read_all
 from auditor.downloader.model_argument import HubModel, parse_model
-from auditor.downloader.parallel import awaited, threads
+from auditor.downloader.parallel import CallingThread, awaited, threads
 from auditor.downloader.waits import STOPPED, ReadingProgress, Talk, numbers_read
 from auditor.errors import Reason, SourceError, UsageError
 from auditor.messages import listed, quoted
@@ -27,6 +28,7 @@ from auditor.values.adding import with_more_findings
 _SHA256, _BLOB = re.compile(r"[0-9a-f]{64}"), re.compile(r"[0-9a-f]{40}")
 _METADATA = ".cache/huggingface/download"  # where a download into a folder keeps what it asked for
 _LARGEST = 4096  # bytes of such a file: a commit, an ETag and a time
+_SMALL = 64 * 1024 * 1024  # bytes of all files that are read without another thread
 _SHOWN = 12  # digits of a digest in a reason
 
 
@@ -107,7 +109,9 @@ class Verifier:
                 raise SourceError(Reason.UNREADABLE, STOPPED)
             progress.add(size)
 
-        with threads(len(os.sched_getaffinity(0)), over.set) as pool:
+        size = sum(file.size or 0 for file, _ in pairs)
+        alone = CallingThread() if size <= _SMALL else None
+        with threads(cpu_count(), over.set, share_of=alone) as pool:
             asked = [pool.submit(_fault, folder, *pair, count) for pair in pairs]
             faults = tuple(map(awaited, asked))
         progress.end()

@@ -1,4 +1,4 @@
-"""Tally: how much lies below a module prefix, in a dtype or in a file."""
+"""Tallies: sums over the stored tensors of a module prefix, a dtype or a file."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import cached_property
@@ -9,15 +9,15 @@ from msgspec import Struct
 from auditor.tensors import DTYPE_BITS, Depth, StoredTensor, is_float
 
 _USUAL = 128  # characters of a module's name; BERT's longest have 43, a mixture's 60
-MAX_DEPTH = 64  # a hostile name of 50,000 dots would ask for 50,000 prefixes; real ones have ten
+MAX_DEPTH = 64  # a hostile name of 50,000 dots would have 50,000 prefixes; real ones have ten
 
 
 class Counted(NamedTuple):
-    """A stored tensor and how many parameters it counts for: 0 for a buffer or a second copy."""
+    """A stored tensor and its number of parameters: 0 for a buffer or a second copy."""
 
     tensor: StoredTensor
     parameters: int
-    fate: int = 0  # bits that the walker only gathers; the reconciler gives them their meaning
+    fate: int = 0  # bits that the walker collects and the reconciler defines
 
 
 class Tally(Struct, frozen=True):
@@ -28,34 +28,34 @@ class Tally(Struct, frozen=True):
     parameters: int = 0
     trainable: int = 0  # parameters of a dtype that a gradient can flow into
     bytes: int = 0  # of tensor data
-    fates: int = 0  # the or-ed bits of all tensors
+    fates: int = 0  # the bits of all tensors, combined by or
 
 
 class _Kind(NamedTuple):
-    """What tensors that are summed up in one place have in common, beside their prefix."""
+    """The properties, beside the prefix, of tensors that are summed up in one cell."""
 
-    dtype: str  # "": only an index names them
+    dtype: str  # "" if only an index names the tensors
     file: str
     fate: int
 
 
-_Sums = list[int]  # tensors, elements, parameters, bytes of odd dtypes; of one kind
-_Totals = list[int]  # tensors, elements, parameters, trainable, bits, fates; of any
+_Sums = list[int]  # tensors, elements, parameters, bytes of odd dtypes; for one kind
+_Totals = list[int]  # tensors, elements, parameters, trainable, bits, fates; for all kinds
 
 
 class Walk(Struct, frozen=True, kw_only=True, dict=True):
-    """One pass over all stored tensors, from which every tally is added up."""
+    """The sums of one pass over all stored tensors, from which every tally follows."""
 
-    cells: Mapping[_Kind, Mapping[str, _Sums]]  # by what a prefix itself holds, of each kind
+    cells: Mapping[_Kind, Mapping[str, _Sums]]  # by prefix, without the prefixes below it
 
     @property
     def total(self) -> Tally:
         return self._grouped(lambda _: "").get("", Tally())
 
     def by_dtype(self, fate: int | None = None) -> Mapping[str, Tally]:
-        """Sorted by dtype of the safetensors format; tensors without a header are left out.
+        """The tallies by safetensors dtype, sorted, without tensors that have no header.
 
-        With a fate of the tensors that have this one, and no other.
+        If a fate is given, only tensors with exactly this fate count.
         """
         tallies = self._grouped(
             lambda kind: kind.dtype if fate is None or kind.fate == fate else ""
@@ -63,11 +63,11 @@ class Walk(Struct, frozen=True, kw_only=True, dict=True):
         return {dtype: tally for dtype, tally in tallies.items() if dtype}
 
     def by_file(self) -> Mapping[str, Tally]:
-        """Sorted by name of the weight file."""
+        """The tallies by name of the weight file, sorted."""
         return self._grouped(lambda kind: kind.file)
 
     def by_prefix(self) -> Mapping[str, Tally]:
-        """Every module prefix down to the depth of the walk, the root "" among them.
+        """The tallies of every module prefix down to the depth of the walk, with the root "".
 
         `bert.pooler.dense.weight` counts for "", `bert`, `bert.pooler` and `bert.pooler.dense`.
         """
@@ -87,7 +87,7 @@ class Walk(Struct, frozen=True, kw_only=True, dict=True):
 
     @cached_property
     def _kinds(self) -> Mapping[_Kind, _Totals]:
-        """The sums over all prefixes: of few kinds, while there are many prefixes."""
+        """The sums over all prefixes, by kind: there are few kinds and many prefixes."""
         return {kind: next(_totals(kind, [_whole(below)])) for kind, below in self.cells.items()}
 
     def _grouped(self, key: Callable[[_Kind], str]) -> Mapping[str, Tally]:
@@ -98,10 +98,10 @@ class Walk(Struct, frozen=True, kw_only=True, dict=True):
 
 
 class Shallow(NamedTuple):
-    """Fates whose tensors are in too many modules to list them all."""
+    """The fates whose tensors are in too many modules to list them all."""
 
-    fates: int | None  # bits; None: whatever the fate
-    depth: int  # down to which they are listed
+    fates: int | None  # bits; None means all fates
+    depth: int  # the deepest level that is listed
 
 
 def walk(
@@ -110,10 +110,10 @@ def walk(
     depth: Depth | None = None,
     shallow: Shallow | None = None,
 ) -> Walk:
-    """Sum up the tensors, by the prefixes that `depth` lists (None: as deep as they go).
+    """Sum up the tensors by the prefixes that `depth` lists; None lists all prefixes.
 
-    The items are those of `Counted`. Neighbours are mostly of one kind and share their prefix, and
-    then it is not looked for again.
+    The items are those of `Counted`. Neighbours usually have one kind and one prefix, which is then
+    not computed again.
     """
     deepest = Depth(MAX_DEPTH) if depth is None else depth.at_most(MAX_DEPTH)
     fates, up_to = shallow or (0, MAX_DEPTH)
@@ -135,7 +135,7 @@ def walk(
             if level > uncut:
                 prefix = limit.cut(module)
             sums = of_kind.setdefault(prefix, [0, 0, 0, 0])
-            # A closed prefix takes in every name below it.
+            # A closed prefix includes every name below it.
             closed = level == limit.most or prefix != module
             below = f"{prefix}." if closed and prefix else "" if limit.most == 0 else "\0"
         sums[0] += 1
@@ -147,10 +147,10 @@ def walk(
 
 
 def depth_within(names: Iterable[str], most: int) -> int | None:
-    """How deep modules can be listed, so that the names are in `most` of them; None: all the way.
+    """Return the depth down to which the names are in at most `most` modules; None for any depth.
 
-    200,000 names of forty parts each would be in eight million modules. Where their names are
-    long, they are fewer: a name of 16 MB with sixty dots at its end would be in sixty of 16 MB.
+    200,000 names of forty parts each would be in eight million modules. Long names count more: a
+    name of 16 MB with sixty dots at its end would be in sixty modules of 16 MB.
     """
     names = tuple(names)
     room = most * _USUAL
@@ -177,9 +177,9 @@ def depth_within(names: Iterable[str], most: int) -> int | None:
 
 
 def _fits(names: Iterable[str], depth: int, room: int) -> bool:
-    """Whether the modules of the names at that depth, and above it, take no more characters.
+    """Whether the modules of the names, down to that depth, have at most `room` characters.
 
-    Those above are no longer, and at each depth no more.
+    Modules above are not longer, and not more at any depth.
     """
     cuts: set[str] = set()
     for name in names:
@@ -208,7 +208,7 @@ def _whole(below: Mapping[str, _Sums]) -> _Sums:
 
 
 def _totals(kind: _Kind, sums: Iterable[_Sums]) -> Iterator[_Totals]:
-    """Each of the sums of one kind, with what follows from its dtype."""
+    """Yield the totals of each of the sums of one kind, with its trainable parameters and bits."""
     trained, width = is_float(kind.dtype), DTYPE_BITS.get(kind.dtype, 0)
     for tensors, elements, parameters, odd in sums:
         bits = elements * width + 8 * odd
@@ -216,7 +216,7 @@ def _totals(kind: _Kind, sums: Iterable[_Sums]) -> Iterator[_Totals]:
 
 
 def _rolled_up(sums: dict[str, _Totals]) -> dict[str, _Totals]:
-    """Each prefix with all that lies below it: deepest first, each is added to its parent once."""
+    """Add to each prefix the sums below it: deepest first, each once to its parent."""
     levels: dict[int, list[str]] = {}
     for prefix in sums:
         if prefix:

@@ -37,9 +37,9 @@ def ended(tmp_path_factory):
 def test_it_prints_both_kinds_of_models_and_the_memory(ended):
     printed, _ = ended
     assert f"{MODELS} models of 20 bases\n" in printed
-    assert f"{MODELS} models, none like another\n" in printed
+    assert f"{MODELS} models, all different\n" in printed
     assert f"cold sweep of     {MODELS} models: " in printed
-    assert f"memory,     {MODELS} models, none like another, far away: " in printed
+    assert f"memory,     {MODELS} models, all different, far away: " in printed
     assert "list of     3,000 models: " in printed
 
 

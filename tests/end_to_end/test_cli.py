@@ -3,12 +3,14 @@
 import csv
 import json
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
 
 import jsonschema
 import pytest
+from support import running
 from support.hub import Hub, Sparse
 from support.running import AUDIT
 from support.running import run_installed as run
@@ -18,7 +20,11 @@ from support.sweep_models import healthy
 import auditor.formats
 from auditor.checkpoint.selecting import CONFIG, WEIGHTS
 from auditor.checkpoint.snapshot import Snapshot
+from auditor.cli.app import COMMANDS
+from auditor.cli.console import FailOn
 from auditor.downloader.fetching import fetch
+from auditor.formats.registry import FORMATS
+from auditor.reconciler.ignore import KINDS
 
 CHINESE = "google-bert/bert-base-chinese"
 TOKEN = "hf_" + "t" * 34
@@ -61,6 +67,20 @@ def test_the_first_command_of_the_readme_is_clean_and_costs_three_requests(
     assert report["fetched"]["bytes"] <= 65_536
     assert not [r for r in hub.log if r.origin == "storage" and r.authorization]
     assert [r for r in hub.log if r.origin == "hub" and r.authorization]
+
+
+@pytest.mark.usefixtures("chinese")
+def test_vv_prints_a_line_for_each_request_and_no_secret(hub: Hub, hub_env) -> None:
+    hub.grant(TOKEN)
+    done = run(CHINESE, "-vv", "--format", "json", env=hub_env | {"HF_TOKEN": TOKEN})
+    lines = [line for line in done.stderr.splitlines() if line.startswith("audit: GET http://")]
+    assert len(lines) == len(hub.log) == json.loads(done.stdout)["fetched"]["requests"]
+    assert {record.path.partition("?")[0] in " ".join(lines) for record in hub.log} == {True}
+    assert any("bytes=0-40959 206," in line and "model.safetensors" in line for line in lines)
+    assert any("the listing" in line for line in lines)
+    assert all("?" not in line and TOKEN not in line for line in lines)
+    done = run(CHINESE, "-v", "--format", "json", env=hub_env)
+    assert "GET" not in done.stderr
 
 
 def _schema() -> dict:
@@ -207,6 +227,22 @@ def test_help_says_which_extra_an_option_needs(command: str, extra: str) -> None
 
 
 COMMAND_LINE = {"typer", "annotated_doc", "shellingham", "msgspec", "typing_extensions"}
+
+
+@pytest.mark.parametrize("columns", ["80", "100"])
+@pytest.mark.parametrize("command", COMMANDS)
+def test_the_help_of_a_command_cuts_no_word(command, columns):
+    shown = running.run(command, "--help", env={**os.environ, "COLUMNS": columns}).stdout
+    assert "--help" in shown
+    assert "\N{HORIZONTAL ELLIPSIS}" not in shown
+
+
+@pytest.mark.parametrize("columns", ["80", "100"])
+def test_the_help_of_check_has_the_whole_name_of_each_kind_and_format(columns):
+    shown = run("check", "--help", env={**os.environ, "COLUMNS": columns}).stdout
+    assert {*KINDS, *FORMATS, *FailOn} <= set(re.findall(r"[a-z]+(?:-[a-z]+)*", shown))
+
+
 RICH_HELP = {"rich", "markdown_it", "mdurl", "pygments", "attr", "attrs"}  # the panels of --help
 HUB = {"huggingface_hub", "pyreqwest"}
 

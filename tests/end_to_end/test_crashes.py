@@ -126,9 +126,16 @@ def test_what_cannot_be_shown_is_an_outcome_too(options, name, function, models,
 def test_ctrl_c_and_what_ends_a_program_pass(models):
     assert audit(*models, error="KeyboardInterrupt").returncode == 130
     assert audit(*models, error="SystemExit").returncode == 1
-    ran = audit(*models, error="MemoryError")
+
+
+def test_a_model_that_memory_is_too_little_for_has_an_outcome_and_the_others_are_audited(models):
+    ran = audit(*models, "--format", "json", error="MemoryError")
     assert ran.returncode == 3
-    assert ran.stderr == "audit: out of memory: nothing more could be audited\n"
+    [line] = ran.stderr.splitlines()
+    assert line.startswith(f"audit: {models[1]}: too-little-memory: ")
+    outcomes = [json.loads(line) for line in ran.stdout.splitlines()]
+    assert [one["verdict"] for one in outcomes] == ["clean", "unaudited", "clean"]
+    assert outcomes[1]["reason"] == "too-little-memory"
 
 
 @pytest.mark.parametrize("command", [["explain"], ["memory"], ["snapshot", "-o", "x"]])
@@ -138,6 +145,15 @@ def test_no_command_ends_in_a_traceback(models, command, tmp_path):
     assert ran.returncode == 3
     assert "please report it" in ran.stderr
     assert "Traceback" not in ran.stderr
+
+
+@pytest.mark.parametrize("command", [["explain"], ["memory"], ["snapshot", "-o", "x"]])
+def test_every_command_says_in_one_line_that_memory_is_too_little(command, models, tmp_path):
+    where = {"module": "downloader", "name": "local_folder", "function": "read"}
+    ran = audit(*command, models[1], error="MemoryError", cwd=tmp_path, **where)
+    assert ran.returncode == 3
+    [line] = ran.stderr.splitlines()
+    assert "too little memory" in line.replace("-", " ")
 
 
 def fail(*_args, **_named):

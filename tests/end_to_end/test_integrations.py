@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 import yaml
+from markdown_it import MarkdownIt
 from rewrite_documents import DOCS
 from support.programs import ROOT
 from support.running import AUDIT
@@ -25,8 +26,8 @@ def a_sound_checkpoint(tmp_path):
     return folder
 
 
-def step(folder, hub_env, **inputs):
-    """The action's last step, as a runner runs it: its inputs in variables, bash -e."""
+def step(folder, hub_env, *, program=Path(AUDIT).parent, **inputs):
+    """Run the action's last step as a runner does: its inputs in variables, bash -e."""
     last = ACTION["runs"]["steps"][-1]
     given = {name: spec.get("default", "") for name, spec in ACTION["inputs"].items()} | inputs
     variables = {
@@ -34,8 +35,9 @@ def step(folder, hub_env, **inputs):
         for name, value in last["env"].items()
     }
     summary = folder / "summary.md"
+    summary.touch()
     env = hub_env | variables | {"GITHUB_STEP_SUMMARY": str(summary)}
-    env["PATH"] = f"{Path(AUDIT).parent}:{env['PATH']}"
+    env["PATH"] = f"{program}:{env['PATH']}"
     run = subprocess.run(  # noqa: S603 - our own action
         ["/bin/bash", "-e", "-c", last["run"]],
         cwd=folder,
@@ -47,13 +49,81 @@ def step(folder, hub_env, **inputs):
     return run, summary.read_text()
 
 
+def commands_and_text(log):
+    """Split a log as the runner does: the commands that it obeys, and the lines that it shows.
+
+    A command begins a line with `::`, or stands in it as `##[...]`. While commands are stopped,
+    the token is the only one.
+    """
+    obeyed, text, token = [], [], None
+    for line in log.splitlines():
+        new, old = re.match(r"\s*::([^ :]+)[^:]*::(.*)", line), re.search(r"##\[(\w+)[^]]*\]", line)
+        command = new[1] if new else old[1] if old else None
+        if command is None or token not in {None, command}:
+            text.append(line)
+            continue
+        obeyed.append(command)
+        token = new[2] if new and command == "stop-commands" else None
+    return obeyed, text
+
+
+def shown_in_summary(summary):
+    """Return the text of a summary, which is one block of code and nothing else."""
+    (block,) = MarkdownIt("commonmark", {"html": True}).parse(summary)
+    assert block.type == "code_block"
+    return block.content
+
+
 @pytest.mark.usefixtures("checkpoint")
 def test_the_action_prints_the_report_and_keeps_the_tables(tmp_path, hub_env):
     run, summary = step(tmp_path, hub_env, models="model", reports="tables")
-    assert run.returncode == 0, run.stderr
-    assert run.stdout
-    assert summary == f"```\n{run.stdout}```\n"
+    assert (run.returncode, run.stderr) == (0, "")
+    (stop, token), text = commands_and_text(run.stdout)
+    assert (stop, len(token)) == ("stop-commands", 32)
+    assert shown_in_summary(summary).splitlines() == text
+    assert text
     assert (tmp_path / "tables" / "modules.csv").exists()
+
+
+HOSTILE_LINES = (
+    "::set-output name=a::b",
+    "  ::error file=a::b",
+    "::stop-commands::pause-logging",
+    "::stop-commands::::",
+    "x ##[add-path]/tmp",
+    "```",
+    "</pre></details><script>alert(1)</script>",
+    "@octocat",
+)
+
+
+def test_no_line_that_the_program_prints_is_a_command_to_the_runner(tmp_path, hub_env):
+    program = tmp_path / "bin" / "audit"
+    program.parent.mkdir()
+    printed = "\n".join(f"echo '{line}'; echo '{line}' >&2" for line in HOSTILE_LINES)
+    program.write_text(f"#!/bin/bash\n{printed}\nexit 1\n")
+    program.chmod(0o755)
+    tokens = set()
+    for _ in range(2):
+        run, summary = step(tmp_path, hub_env, program=program.parent, models="model")
+        assert (run.returncode, run.stderr) == (1, "")
+        (stop, token), text = commands_and_text(run.stdout)
+        assert stop == "stop-commands"
+        assert sorted(text) == sorted([*HOSTILE_LINES, *HOSTILE_LINES])
+        tokens.add(token)
+    assert len(tokens) == 2
+    shown = [line for line in shown_in_summary(summary).splitlines() if line]
+    assert shown == [*HOSTILE_LINES, *HOSTILE_LINES]
+
+
+def test_commands_of_the_workflow_go_on_after_an_audit_that_is_stopped(tmp_path, hub_env):
+    program = tmp_path / "bin" / "audit"
+    program.parent.mkdir()
+    program.write_text("#!/bin/bash\nkill $PPID\n")
+    program.chmod(0o755)
+    run, _ = step(tmp_path, hub_env, program=program.parent, models="model")
+    (stop, token), _ = commands_and_text(run.stdout)
+    assert (stop, len(token)) == ("stop-commands", 32)
 
 
 def test_the_action_ends_as_the_audit_does(checkpoint, tmp_path, hub_env):

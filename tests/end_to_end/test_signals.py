@@ -2,12 +2,14 @@
 
 import signal
 import socket
+import subprocess
+import sys
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 
 import pytest
 from support.hub import Says, Stall, TooMany
-from support.running import PATIENCE, children_of, is_at_work, started
+from support.running import PATIENCE, children_of, heeding, is_at_work, started
 from support.sweep_models import healthy
 
 CODES = {signal.SIGINT: 130, signal.SIGTERM: 143, signal.SIGHUP: 129}
@@ -132,3 +134,28 @@ def test_a_signal_that_is_ignored_stays_so(model, hub_env):
     process.send_signal(signal.SIGHUP)
     process.communicate(timeout=PATIENCE)
     assert process.returncode == 0
+
+
+# Calls `main` as the installed program does, and sends itself a signal when a module is imported.
+INTERRUPTED_IMPORT = """
+import os, sys
+number, module = int(sys.argv[1]), sys.argv[2]
+class Interrupts:
+    def find_spec(self, name, path=None, target=None):
+        if name == module:
+            os.kill(os.getpid(), number)
+sys.meta_path.insert(0, Interrupts())
+sys.argv = ["audit", "--version"]
+from auditor.cli import main
+main()
+"""
+
+
+@pytest.mark.parametrize("number", CODES, ids=lambda number: number.name)
+@pytest.mark.parametrize("module", ["auditor.cli.app", "typer", "auditor.report", "msgspec"])
+def test_a_signal_while_the_program_is_imported_ends_it_without_a_traceback(number, module):
+    command = [sys.executable, "-c", INTERRUPTED_IMPORT, str(int(number)), module]
+    ran = subprocess.run(  # noqa: S603 - our own command
+        command, capture_output=True, text=True, check=False, preexec_fn=heeding, timeout=PATIENCE
+    )
+    assert (ran.returncode, ran.stdout, ran.stderr) == (CODES[number], "", "")

@@ -1,4 +1,4 @@
-"""AutoRound: words of GPTQ or AWQ, with settings of their own for single layers."""
+"""AutoRound: words of GPTQ or AWQ, with different settings for single layers."""
 
 from auditor.layouts.auto_round.layout import LAYOUT
 

@@ -1,18 +1,19 @@
 """AutoRound, https://arxiv.org/abs/2309.05516, as Intel's auto-round stores it.
 
-A linear of (out, in) in b bits, 2 to 8, in groups of g inputs, is in GPTQ's or in AWQ's words, as
-`packing_format` says:
+A linear of (out, in) in b bits, 2 to 8, in groups of g inputs, is in words of GPTQ or of AWQ, by
+`packing_format`:
 
     auto_round, auto_round:gptq, :auto_gptq, :gptqmodel
         X.qweight I32 (in * b/32, out)   X.qzeros I32 (ceil(in/g), out * b/32)
-        X.scales  F16 (ceil(in/g), out)  X.g_idx  I32 (in,), by :gptqmodel alone
+        X.scales  F16 (ceil(in/g), out)  X.g_idx  I32 (in,), only :gptqmodel
     auto_round:awq, :auto_awq
         X.qweight I32 (in, out * b/32)   X.qzeros I32 (in/g, out * b/32)   X.scales F16 (in/g, out)
 
-Symmetric weights have qzeros as well. auto_round and :gptqmodel store zero points as they are, the
-other two of GPTQ's less one. Where activations have 8 bits or fewer, X.act_scales (1,) and
-X.w_bf16_to_fp8_scale (1,) or (1, out) stand beside. Other packings (fp8, mxfp4, nvfp4, mx_int4,
-mlx) are not read here. From auto_round/export and auto_round_extension/torch of auto-round 0.16.1.
+Symmetric weights have qzeros too. auto_round and :gptqmodel store zero points, the other two of
+GPTQ store zero points less one. If activations have 8 bits or fewer, X.act_scales (1,) and
+X.w_bf16_to_fp8_scale (1,) or (1, out) are stored too. Other packings (fp8, mxfp4, nvfp4, mx_int4,
+mlx) are not read here. Sources: auto_round/export and auto_round_extension/torch of auto-round
+0.16.1.
 """
 
 from collections.abc import Iterator, Mapping
@@ -72,7 +73,7 @@ _NOTES: Mapping[str, str] = {
 
 
 def recognises(stored: Stored) -> bool:
-    """Some qweight has the shape of GPTQ's or of AWQ's gemm."""
+    """Whether a qweight has the shape of GPTQ or of AWQ's gemm."""
     return any(map(_is_packed, telling_modules(stored)))
 
 
@@ -83,7 +84,7 @@ def _is_packed(members: Members) -> bool:
 
 
 def unpack(stored: Stored, declared: Declared | None, implied: Implied) -> Unpacked:
-    """A `qweight` becomes `weight`, (out, in); a Conv1D of GPT-2 (in, out)."""
+    """Unpack each `qweight` as `weight`, (out, in); a Conv1D of GPT-2 is (in, out)."""
     ledger = PackingLedger()
     schemes = AutoRoundSchemes(declared, stored, ledger)
     reader = ModuleReader(partial(_readings, *declared_form(declared, ledger)), implied)
@@ -99,7 +100,7 @@ def unpack(stored: Stored, declared: Declared | None, implied: Implied) -> Unpac
 
 
 def writes(stored: Stored, declared: Declared | None, implied: Implied) -> dict[str, WrittenTensor]:
-    """Of the modules whose settings are in the config."""
+    """Return the tensors of the modules whose settings are in the config."""
     ledger, found = PackingLedger(), dict[str, WrittenTensor]()
     schemes, (form, _) = AutoRoundSchemes(declared, stored, ledger), declared_form(declared, ledger)
     for module, members in stored.modules.items():
@@ -114,7 +115,7 @@ def writes(stored: Stored, declared: Declared | None, implied: Implied) -> dict[
 
 
 def _asked(plain: Mapping[str, StoredTensor], schemes: AutoRoundSchemes) -> list[StoredTensor]:
-    """Those that the config lists as packed; what extra_config names has a fault of its own."""
+    """The plain weights that the config declares packed, without those of extra_config."""
     return [
         weight
         for module, weight in plain.items()
@@ -123,7 +124,7 @@ def _asked(plain: Mapping[str, StoredTensor], schemes: AutoRoundSchemes) -> list
 
 
 def _plain_by_name(stored: Stored, schemes: AutoRoundSchemes, ledger: PackingLedger) -> None:
-    """Modules that extra_config lists as packed, and that are not."""
+    """Report plain modules that extra_config declares packed."""
     for module, scheme in schemes.own.items():
         members = stored.members(module)
         if scheme.bits in BITS and "qweight" not in members and "weight" in members:
@@ -153,7 +154,7 @@ def _unpack(
 def _readings(
     declared: str | None, says: str, parts: Parts, scheme: AutoRoundScheme, expected: Shape | None
 ) -> Iterator[Reading]:
-    """One for each form and number of bits, what is declared first."""
+    """Yield a reading for each form and number of bits, the declared ones first."""
     order = sorted(BITS, key=lambda bits: bits != scheme.bits)  # stable
     for form in (GEMM, GPTQ) if declared == GEMM else (GPTQ, GEMM):
         for bits in order:

@@ -1,10 +1,10 @@
-"""What AutoRound's config says: how integers are packed, and the settings of each module.
+"""The settings of AutoRound's config: the packing of integers, and the settings of each module.
 
-`packing_format` names the packing; up to 0.4 `backend` did, with a kernel behind it, as in
-auto_round:gptq:exllamav2. Packed are the linears below `block_name_to_quantize` (up to 0.4
-`to_quant_block_names`, or `quant_block_list`), and what `extra_config` names: its values take the
-place of bits and group_size, and more than 8 bits mean plain. A key of it that is not the name of
-a module is an expression to search for; of several the first counts. From auto_round/inference/
+`packing_format` names the packing; up to 0.4 `backend` did, followed by a kernel, as in
+auto_round:gptq:exllamav2. The linears below `block_name_to_quantize` (up to 0.4
+`to_quant_block_names`, or `quant_block_list`) are packed, and those that `extra_config` names: its
+values replace bits and group_size, and more than 8 bits mean plain. A key of it that is not the
+name of a module is a search expression; the first match counts. Sources: auto_round/inference/
 convert_model.py of auto-round 0.16.1, and auto_round/export of 0.2, 0.3.1, 0.4.7 and 0.6.0.
 """
 
@@ -19,8 +19,8 @@ from auditor.layouts.declared import integer_setting, object_or_empty
 from auditor.layouts.packing import Declared, PackingLedger, Stored
 from auditor.messages import described, named, quoted
 
-BITS = (4, 8, 2, 3, 5, 6, 7)  # the likeliest first: the order decides where shapes do not
-PLAIN = (16, 32)  # bits of a layer that is left as it is
+BITS = (4, 8, 2, 3, 5, 6, 7)  # the likeliest first: the order decides if shapes do not
+PLAIN = (16, 32)  # bits of a layer that stays plain
 
 _GROUPS = range(-1, 2**31)
 _PREFIXES = ("auto_round", "autoround")  # of a packing_format
@@ -28,7 +28,7 @@ _AWQ = frozenset({"awq", "auto_awq", "gemm"})
 _FORMS = _AWQ | {"gptq", "auto_gptq", "gptqmodel", "auto"}
 _KERNELS = frozenset({"exllama", "exllamav2", "triton", "tritonv2", "cuda"})
 _BLOCKS = ("block_name_to_quantize", "to_quant_block_names", "quant_block_list")
-# Lists of other writers, which the loader reads too: what they say of a module is not told here.
+# Lists of other writers, which the loader reads too; this package does not evaluate them.
 _LISTS = ("dynamic", "modules_to_not_convert", "modules_in_block_to_quantize")
 _KEYS = 2_000  # of extra_config that name no module, read in 0.1 s
 _RUNS = 8  # of such keys with the same settings; each takes up to a second
@@ -37,7 +37,7 @@ _NUMBERED = re.compile(r"\w+\.[0-9].*")
 
 
 class AutoRoundScheme(NamedTuple):
-    """What the config says of a module; None: it does not say."""
+    """The settings of a module; None if the config does not state one."""
 
     bits: int | None  # one of PLAIN: the module is not packed
     group: int | None  # -1: all inputs together
@@ -51,7 +51,7 @@ _UNSAID = AutoRoundScheme(None, None, "")
 
 
 def unread(declared: Declared) -> str | None:
-    """`auto-round with the packing_format 'mlx'`; None where integers are packed in words."""
+    """Return a packing that is not read here; None if integers are packed in words."""
     key, packing = _packing(declared)
     form = _form(packing) if isinstance(packing, str) else GPTQ
     kind = next(filter(_is_no_integer, _data_types(declared)), None)
@@ -63,7 +63,7 @@ def unread(declared: Declared) -> str | None:
 
 
 def declared_form(declared: Declared | None, ledger: PackingLedger) -> tuple[str | None, str]:
-    """GPTQ or GEMM, None where none is declared, and the words of the config for it."""
+    """Return GPTQ or GEMM, or None if none is declared, and the config's words for it."""
     if declared is None:
         return None, ""
     key, packing = _packing(declared)
@@ -76,13 +76,13 @@ def declared_form(declared: Declared | None, ledger: PackingLedger) -> tuple[str
 
 
 def _packing(declared: Declared) -> tuple[str, object]:
-    """The key that says how integers are packed, and its value."""
+    """The key that names the packing of integers, and its value."""
     key = "packing_format" if declared.settings.get("packing_format") is not None else "backend"
     return key, declared.settings.get(key)
 
 
 def _form(packing: str) -> str | None:
-    """GPTQ or GEMM; None where the packing is another."""
+    """Return GPTQ or GEMM; None for another packing."""
     words = packing.replace("-", "_").split(":")
     inner = frozenset(words[1:] if words[0] in _PREFIXES else words)
     if not inner <= _FORMS | _KERNELS:
@@ -91,7 +91,7 @@ def _form(packing: str) -> str | None:
 
 
 def _data_types(declared: Declared) -> Iterator[object]:
-    """Of all layers together, and of those that have their own and are packed."""
+    """Yield the data type of all layers, and those of packed layers with their own."""
     yield declared.settings.get("data_type")
     for own in object_or_empty(declared.settings.get("extra_config")).values():
         if object_or_empty(own).get("bits") not in PLAIN:
@@ -110,13 +110,13 @@ def _shown(value: object) -> str:
 
 
 class AutoRoundSchemes:
-    """Finds what the config says of a module."""
+    """Finds the settings of a module in the config."""
 
     def __init__(self, declared: Declared | None, stored: Stored, ledger: PackingLedger) -> None:
         self.own: dict[str, AutoRoundScheme] = {}  # of the modules that extra_config names
         self._default, self._outside = _UNSAID, _UNSAID
         self._found: list[tuple[AutoRoundScheme, frozenset[str]]] = []
-        self._vague: frozenset[str] | None = frozenset()  # ends of names; None: of all
+        self._vague: frozenset[str] | None = frozenset()  # ends of names; None means all names
         self._blocks: tuple[str, ...] = ()
         if declared is not None:
             self._read(declared, stored, ledger)
@@ -151,7 +151,7 @@ class AutoRoundSchemes:
             self._search(rest, stored)
 
     def _search(self, rest: list[tuple[str, AutoRoundScheme]], stored: Stored) -> None:
-        """By the keys that name no module. Some may name one as it was before a renaming."""
+        """Match keys that name no module; some may name a module before a renaming."""
         self._vague = frozenset(_tail(key) for key, _ in rest)
         for scheme, keys in groupby(rest, lambda pair: pair[1]):
             names = matching_names((search_tree(key) for key, _ in keys), stored.modules)
@@ -170,7 +170,7 @@ def _scheme(declared: Declared, default: AutoRoundScheme, ledger: PackingLedger)
 def _entries(
     declared: Declared, default: AutoRoundScheme, ledger: PackingLedger
 ) -> Iterator[tuple[str, AutoRoundScheme]]:
-    """The layers of extra_config; one without settings says nothing."""
+    """Yield the layers of extra_config that have settings."""
     extra, where = declared.settings.get("extra_config"), f"extra_config of {declared.where}"
     if extra is not None and not isinstance(extra, Mapping):
         ledger.fault(f"{where} is {described(extra)}; an object is needed")
@@ -183,7 +183,7 @@ def _entries(
 
 
 def _blocks(declared: Declared) -> tuple[str, tuple[str, ...]]:
-    """The key that names the blocks, and their names; none where it names none."""
+    """Return the key that names the blocks, and their names, or () without any."""
     for key in _BLOCKS:
         value = declared.settings.get(key)
         lists = value if isinstance(value, list) else [value]
@@ -195,9 +195,9 @@ def _blocks(declared: Declared) -> tuple[str, tuple[str, ...]]:
 
 
 def _tail(name: str, *, last: bool = False) -> str:
-    """`layers.1.mlp` of `language_model.model.layers.1.mlp`: what is before it is often renamed.
+    """Return `layers.1.mlp` for `language_model.model.layers.1.mlp`, whose start is often renamed.
 
-    `last`: without a number, the last part.
+    With `last`, return the last part of a name without a number.
     """
     found = _NUMBERED.search(name)
     if found:

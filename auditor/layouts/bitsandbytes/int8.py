@@ -1,4 +1,4 @@
-"""LLM.int8(): weights of bytes, with a scale for each output: see layout.py."""
+"""LLM.int8(): weights of bytes with a scale for each output; see layout.py."""
 
 from collections.abc import Collection
 
@@ -10,14 +10,14 @@ _BESIDE = frozenset({"SCB", "weight_format"})
 
 
 def is_int8(members: Members) -> bool:
-    """Something of int8, with its weight or without."""
+    """Whether a module stores a tensor of int8, with its weight or without."""
     return not _BESIDE.isdisjoint(members)
 
 
 def unpack_int8(
     members: Members, done: Collection[StoredTensor], implied: Implied, ledger: PackingLedger
 ) -> None:
-    """The weight, and what stands beside it; `done` are those that are packed in 4 bits."""
+    """Unpack the weight with its scales; `done` are the tensors that are packed in 4 bits."""
     weight, scales = members.get("weight"), members.get("SCB")
     layout = members.get("weight_format")
     if scales is not None:
@@ -45,7 +45,7 @@ def unpack_int8(
 
 
 def unpack_bare_int8(weight: StoredTensor, implied: Implied, ledger: PackingLedger) -> None:
-    """A weight of bytes that nothing stands beside to unpack it by."""
+    """Unpack a weight of bytes whose scales are missing, and report it."""
     ledger.lack("int8 without its SCB: nothing says the scale of its outputs", weight)
     _piece(weight, implied, ledger)
 

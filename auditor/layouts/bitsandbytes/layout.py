@@ -1,20 +1,20 @@
 """bitsandbytes: LLM.int8(), and the 4-bit types nf4 and fp4.
 
-int8, as `Linear8bitLt` saves it: `X.weight` I8 (out, in), `X.SCB` F32 (out,), the largest absolute
-value of each output, and `X.weight_format` U8 (), which says that rows come first.
+int8, saved by `Linear8bitLt`: `X.weight` I8 (out, in), `X.SCB` F32 (out,), the largest absolute
+value of each output, and `X.weight_format` U8 (), which means that rows come first.
 
-4 bits, as `functional.quantize_4bit` packs n = out * in numbers and `QuantState.as_dict` saves
-them; `m` is usually `X.weight`:
+4 bits: `functional.quantize_4bit` packs n = out * in numbers and `QuantState.as_dict` saves them;
+`m` is usually `X.weight`:
 
-    m                                U8 ((n + 1) // 2, 1); of a storage dtype of s bytes,
+    m                                U8 ((n + 1) // 2, 1); for a storage dtype of s bytes,
                                      ((n + 1) // (2 * s), 1)
     m.absmax                         F32 (blocks,), blocks = ceil(n / blocksize)
     m.quant_map                      F32 (16,), the values of the 16 codes
-    m.quant_state.bitsandbytes__nf4  U8 (bytes,), JSON: shape, blocksize and the like; or __fp4
+    m.quant_state.bitsandbytes__nf4  U8 (bytes,), JSON: shape, blocksize and others; or __fp4
 
-Nested ("double quantization"): absmax is U8, and m.nested_absmax F32 (ceil(blocks / 256),) and
-m.nested_quant_map F32 (256,) stand beside it. One column of bytes does not say (out, in): the
-architecture does. A Conv1D of GPT-2, (in, out) on disk, is stored as (out, in) here.
+Nested ("double quantization"): absmax is U8, with m.nested_absmax F32 (ceil(blocks / 256),) and
+m.nested_quant_map F32 (256,). One column of bytes does not show (out, in); the architecture does.
+A Conv1D of GPT-2, (in, out) on disk, is stored as (out, in) here.
 """
 
 from collections.abc import Mapping
@@ -39,7 +39,7 @@ from auditor.layouts.packing import (
 
 
 def recognises(stored: Stored) -> bool:
-    """A quant_state, an absmax with its map, or an SCB beside a weight."""
+    """Whether a module stores a quant_state, an absmax with its map, or an SCB with a weight."""
     return any(
         nf4.is_4bit(module, members) or {"SCB", "weight"} <= members.keys()
         for module, members in stored.modules.items()
@@ -47,7 +47,7 @@ def recognises(stored: Stored) -> bool:
 
 
 def unpack(stored: Stored, declared: Declared | None, implied: Implied) -> Unpacked:
-    """Pieces are named as they are stored: `X.weight`."""
+    """Unpack each `X.weight` under its stored name."""
     ledger, kinds = PackingLedger(), set()
     for state in nf4.quant_states(stored):
         kinds.add(state.kind)
@@ -64,7 +64,7 @@ def unpack(stored: Stored, declared: Declared | None, implied: Implied) -> Unpac
 
 
 def _bare(stored: Stored, implied: Implied, ledger: PackingLedger) -> None:
-    """Weights that are packed by their dtype, with nothing beside them to unpack them by."""
+    """Report weights that are packed by their dtype and lack the tensors to unpack them."""
     done = {piece.stored.name for piece in ledger.tensors}
     for members in stored.modules.values():
         weight = members.get("weight")
@@ -77,10 +77,10 @@ def _bare(stored: Stored, implied: Implied, ledger: PackingLedger) -> None:
 
 
 def _contradictions(stored: Stored, declared: Declared, ledger: PackingLedger) -> None:
-    """Loading makes int8 or 4-bit modules as the config says, of all but those it says to skip.
+    """Report modules that contradict the config, by which loading builds int8 or 4-bit modules.
 
     Tried with transformers 5.23: a packed weight in a skipped module is refused, or stays integers;
-    all else loads, and fails in their first forward pass.
+    all others load and fail in their first forward pass.
     """
     bits = _declared_bits(declared)
     skipped = string_list(declared, "llm_int8_skip_modules")
@@ -117,13 +117,13 @@ _STORAGE = {
     "bfloat16": ("BF16", 2),
     "float32": ("F32", 4),
 }
-# Bytes of the JSON of a quant_state: its keys alone take 62, and 165 where it is nested.
+# Bytes of the JSON of a quant_state: its keys alone take 62, and 165 if it is nested.
 _LEAST, _MOST = 62, 320
 _STATE = ".quant_state"
 
 
 def writes(stored: Stored, declared: Declared | None, implied: Implied) -> dict[str, WrittenTensor]:
-    """All of int8; of 4 bits all but the length of the JSON, which is within bounds."""
+    """Return the tensors of int8 and of 4 bits; only the length of the JSON is within bounds."""
     found: dict[str, WrittenTensor] = {}
     storage = declared.settings.get("bnb_4bit_quant_storage") if declared else None
     for module, members in stored.modules.items():
@@ -160,7 +160,7 @@ def _four(shape: Shape, *, nested: bool) -> Mapping[str, WrittenTensor]:
 
 
 def _column(shape: Shape, storage: object) -> WrittenTensor:
-    """Two numbers to a byte, in a column of the storage's dtype."""
+    """The column of a weight: two numbers in a byte, in the storage's dtype."""
     dtype, width = _STORAGE.get(str(storage or "uint8"), _STORAGE["uint8"])
     return WrittenTensor(((prod(shape) + 1) // (2 * width), 1), (dtype,))
 

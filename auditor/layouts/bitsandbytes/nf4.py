@@ -1,4 +1,4 @@
-"""Numbers of 4 bits, nf4 and fp4, in one column of bytes: see layout.py."""
+"""Numbers of 4 bits, nf4 and fp4, in one column of bytes; see layout.py."""
 
 from collections.abc import Iterator
 from math import prod
@@ -17,18 +17,18 @@ _STATE = {
 }
 _STATE_SUFFIX = ".quant_state"
 _TYPE = "bitsandbytes__"
-_KINDS = ("nf4", "fp4")  # follow it
+_KINDS = ("nf4", "fp4")  # these follow it
 
 
 def is_4bit(module: str, members: Members) -> bool:
-    """An absmax with its map, or a quant_state."""
+    """Whether a module stores an absmax with its map, or a quant_state."""
     if "absmax" in members and "quant_map" in members:
         return True
     return module.endswith(_STATE_SUFFIX) and _quant_type(members) is not None
 
 
 class QuantState(NamedTuple):
-    """What stands beside one packed tensor."""
+    """The tensors that unpack one packed tensor."""
 
     weight: StoredTensor | None
     parts: Members  # absmax, quant_map, ...
@@ -48,7 +48,7 @@ def _quant_type(members: Members) -> str | None:
 
 
 def quant_states(stored: Stored) -> Iterator[QuantState]:
-    """Of every packed tensor that something stands beside."""
+    """Yield the state of every packed tensor that has any part of one."""
     names: dict[str, None] = {}
     for module, members in stored.modules.items():
         if not _STATE.keys().isdisjoint(members):
@@ -70,7 +70,7 @@ def _state(stored: Stored, name: str) -> QuantState:
 
 
 def unpack_4bit(state: QuantState, implied: Implied, ledger: PackingLedger) -> None:
-    """One packed tensor, and what stands beside it."""
+    """Unpack one tensor with its state."""
     weight = state.weight
     if weight is None:
         ledger.note("absmax and the like of no stored weight", *state.beside)
@@ -99,7 +99,7 @@ def unpack_4bit(state: QuantState, implied: Implied, ledger: PackingLedger) -> N
 
 
 def unpack_bare_4bit(weight: StoredTensor, implied: Implied, ledger: PackingLedger) -> None:
-    """A column of bytes that nothing stands beside to unpack it by."""
+    """Unpack a column of bytes whose state is missing, and report it."""
     ledger.lack("packed in 4 bits without its absmax, quant_map and quant_state", weight)
     shape = _shape(weight, implied(weight.name), ledger)
     ledger.tensors.append(LogicalTensor(weight, weight.name, shape, "FP4"))
@@ -117,7 +117,7 @@ def _note(state: QuantState, ledger: PackingLedger) -> None:
 
 
 def _shape(weight: StoredTensor, expected: Shape | None, ledger: PackingLedger) -> Shape:
-    """The architecture's shape where as many numbers are stored, else (numbers,): a fault."""
+    """Return the architecture's shape if it has as many numbers, else (numbers,) with a fault."""
     elements, width = weight.elements or 0, DTYPE_BITS.get(weight.dtype or "", 0)
     numbers = elements * width // 4
     shape = weight.shape or ()
@@ -139,7 +139,7 @@ def _shape(weight: StoredTensor, expected: Shape | None, ledger: PackingLedger) 
 
 
 def _check_parts(parts: Members, numbers: int, ledger: PackingLedger) -> None:
-    """Each against the 4-bit numbers of the weight, and against each other."""
+    """Compare each part with the 4-bit numbers of the weight, and with the other parts."""
     absmax = parts.get("absmax")
     sizes = {"quant_map": 16, "nested_quant_map": 256}
     if absmax is not None and absmax.shape is not None:

@@ -1,4 +1,4 @@
-"""compressed-tensors: what llm-compressor writes, in a dozen formats."""
+"""compressed-tensors: the dozen formats of llm-compressor."""
 
 from auditor.layouts.compressed_tensors.layout import LAYOUT
 

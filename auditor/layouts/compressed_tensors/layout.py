@@ -1,8 +1,8 @@
-"""compressed-tensors: what llm-compressor writes, in a dozen formats.
+"""compressed-tensors: the dozen formats of llm-compressor.
 
-After compressed_tensors.compressors of 0.9 to 0.20; a weight is (..., out, in), of b bits:
+Source: compressed_tensors.compressors of 0.9 to 0.20. A weight (..., out, in) of b bits is:
 
-    pack-quantized        weight_packed I32 (out, ceil(in * b / 32)), of older versions
+    pack-quantized        weight_packed I32 (out, ceil(in * b / 32)), in older versions
                           ceil(in / (32 // b)); weight_shape (2,): out and in, as values.
                           Asymmetric: weight_zero_point I32 (ceil(out * b / 32), groups).
                           Ordered by activation: weight_g_idx (in,)
@@ -10,15 +10,15 @@ After compressed_tensors.compressors of 0.9 to 0.20; a weight is (..., out, in),
                           weight_global_scale (1,)
     mxfp4-, mxfp6-        weight_packed U8 (out, in * b / 8), weight_scale U8 (out, in / 32)
     mxfp8-quantized       weight F8_E4M3, weight_scale U8 (out, in / 32)
-    int-, float-, naive-  weight I8 or F8_E4M3 in the shape of the model
+    int-, float-, naive-  weight I8 or F8_E4M3 in the model's shape
     marlin-24             weight_packed I32 (in / 32, out * b / 2), meta I16 (in / 32, 2 * out),
-                          scale_packed (groups, out): half the inputs are zero and left out
+                          scale_packed (groups, out): half the inputs are zero and not stored
     sparse-24-bitmask     compressed (out, in / 2), bitmask U8 (out, ceil(in / 8)), shape (2, 1)
     sparse-bitmask        compressed (nonzero,), bitmask, shape (2,), row_offsets (out,), below
                           the name `X.weight` itself
 
-weight_scale is described in _scales.py. Packed or not, activations may have input_scale,
-input_global_scale and their like, attention k_scale and v_scale.
+_scales.py describes weight_scale. Whether weights are packed or not, activations may have
+input_scale, input_global_scale and similar tensors, and attention k_scale and v_scale.
 """
 
 from collections.abc import Iterator, Mapping
@@ -62,11 +62,11 @@ _OF_ACTIVATIONS = frozenset(
     for side in ("input", "output")
     for what in ("scale", "zero_point", "global_scale")
 )
-_OWN = _OF_WEIGHT | {"weight_packed", "weight_shape"}  # below no other layout's modules
+_OWN = _OF_WEIGHT | {"weight_packed", "weight_shape"}  # names of this layout alone
 _KNOWN = _OWN | _OF_ACTIVATIONS | CACHE | {"bitmask"}
 _BYTES = frozenset({"F8_E4M3", "I8"})
 _HEAD = "lm_head"
-_STORES = {  # a format -> what it makes of a weight
+_STORES = {  # a format -> a description of its weights
     "pack-quantized": "weight_packed",
     "marlin-24": "weight_packed",
     "nvfp4-pack-quantized": "weight_packed",
@@ -80,7 +80,7 @@ _STORES = {  # a format -> what it makes of a weight
 
 
 def recognises(stored: Stored) -> bool:
-    """weight_packed, a bit mask, or weights of 8 bits beside a weight_scale."""
+    """Whether a module stores weight_packed, a bit mask, or an 8-bit weight with weight_scale."""
     return any(
         "weight_packed" in parts
         or {"compressed", "bitmask"} <= parts.keys()
@@ -90,7 +90,7 @@ def recognises(stored: Stored) -> bool:
 
 
 def unpack(stored: Stored, declared: Declared | None, implied: Implied) -> Unpacked:
-    """Pieces are named `X.weight`, whatever the format calls them."""
+    """Unpack each weight as `X.weight`, whatever name the format gives it."""
     ledger = PackingLedger()
     declared = flat_settings(declared)
     modules = stored.modules
@@ -113,7 +113,7 @@ def unpack(stored: Stored, declared: Declared | None, implied: Implied) -> Unpac
 def _module(
     module: str, parts: Members, scheme: CompressedScheme, implied: Implied, ledger: PackingLedger
 ) -> str | None:
-    """Books the tensors of one module; the format that they are in, None: no weight is packed."""
+    """Record the tensors of one module; return their format, or None if no weight is packed."""
     name = module if "row_offsets" in parts else tensor_name(module)
     note_kv_scales(parts, ledger)
     found = packs.find_packed_weight(name, parts, scheme, implied, ledger) or _kept(
@@ -133,7 +133,7 @@ def _module(
 
 
 def _kept(name: str, parts: Members, scheme: CompressedScheme) -> packs.PackedWeight | None:
-    """A weight of 8 bits in the shape of the model."""
+    """Return a weight of 8 bits in the model's shape, if there is one."""
     if not packs.keeps_shape(parts):
         return None
     weight, scale = parts["weight"], parts["weight_scale"]
@@ -167,7 +167,7 @@ def _scales(
 
 
 def _check(parts: Members, shape: Shape, scheme: CompressedScheme, ledger: PackingLedger) -> None:
-    """All but the scales of a weight of that shape."""
+    """Check all tensors of a weight of this shape except its scales."""
     scale, zeros = parts.get("weight_scale"), parts.get("weight_zero_point")
     if zeros is not None and scale is not None and scale.shape is not None:
         packs.check_zeros(zeros, scale.shape, scheme, ledger)
@@ -223,7 +223,7 @@ def _note_activations(parts: Members, ledger: PackingLedger) -> None:
 
 
 def _loose(parts: Members, ledger: PackingLedger) -> None:
-    """Bookkeeping of a module whose weight is not packed: a float weight, or none at all."""
+    """Record the quantization data of a module without a packed weight."""
     _note_activations(parts, ledger)
     lost = [parts[key] for key in sorted((_OWN | {"bitmask"}) & parts.keys())]
     if not lost:
@@ -238,7 +238,7 @@ def _loose(parts: Members, ledger: PackingLedger) -> None:
 
 
 def _cache(stored: Stored, declared: Declared | None, ledger: PackingLedger) -> None:
-    """A scheme of the KV cache that is not dynamic needs scales, somewhere."""
+    """Report a KV cache scheme that is not dynamic if no module stores scales for it."""
     scheme = declared.settings.get("kv_cache_scheme") if declared else None
     if declared is None or not isinstance(scheme, Mapping) or scheme.get("dynamic", False):
         return
@@ -248,7 +248,7 @@ def _cache(stored: Stored, declared: Declared | None, ledger: PackingLedger) -> 
         ledger.lack(f"kv_cache_scheme of {declared.where} is not dynamic, {reason}")
 
 
-# --- what the config says otherwise -----------------------------------------------------------
+# --- contradictions to the config -------------------------------------------------------------
 
 
 def _contradictions(
@@ -267,7 +267,7 @@ def _contradictions(
 
 
 def _unscaled(stored: Stored, schemes: CompressedSchemes, ledger: PackingLedger) -> None:
-    """Weights of 8 bits that have nothing beside them, among others that have scales."""
+    """Report weights of 8 bits without scales, if other weights have scales."""
     if not ledger.tensors:
         return
     for module, parts in stored.modules.items():
@@ -283,9 +283,9 @@ def _unscaled(stored: Stored, schemes: CompressedSchemes, ledger: PackingLedger)
 def _left_plain(
     stored: Stored, schemes: CompressedSchemes, ledger: PackingLedger, listed: frozenset[str]
 ) -> None:
-    """Plain weights of modules that the config quantizes, where the like of them are packed.
+    """Report plain weights of modules that the config quantizes, if similar ones are packed.
 
-    So is an output layer, a linear by any class, unless the list of what is left plain names one.
+    An output layer is a linear in every class, so it is one of them unless the list names it.
     """
     if not schemes.certain or not ledger.tensors:
         return

@@ -1,4 +1,4 @@
-"""The packed weights of compressed-tensors: from the shape of the words to that of the weight."""
+"""The packed weights of compressed-tensors: from the shape of the words to the weight's shape."""
 
 from collections.abc import Iterator, Mapping
 from math import prod
@@ -10,11 +10,11 @@ from auditor.layouts.packing import Implied, LogicalTensor, Members, PackingLedg
 from auditor.tensors import StoredTensor
 
 _WORD = 32
-_KEPT = frozenset({"I8", "F8_E4M3"})  # of a weight that keeps its shape
+_KEPT = frozenset({"I8", "F8_E4M3"})  # dtypes of a weight that keeps its shape
 _MATRIX = 2
-_BITS = (4, 8, 2, 3, 5, 6, 7, 1)  # tried in this order where no config says it
-_HALVES = 16  # inputs of a tile of marlin-24, of which half are zero
-_FLOATS = {  # a format -> bits of a number, and inputs that one scale serves
+_BITS = (4, 8, 2, 3, 5, 6, 7, 1)  # tried in this order if no config declares them
+_HALVES = 16  # inputs of a tile of marlin-24; half of them are zero
+_FLOATS = {  # a format -> bits of a number, and inputs that share a scale
     "nvfp4-pack-quantized": (4, 16),
     "mxfp4-pack-quantized": (4, 32),
     "mxfp6-pack-quantized": (6, 32),
@@ -22,14 +22,14 @@ _FLOATS = {  # a format -> bits of a number, and inputs that one scale serves
 _INSIDE = {form: form.removesuffix("-pack-quantized").upper() for form in _FLOATS}
 _BYTE_SCALES = group_grain(32)  # of mxfp8
 
-NEEDED: Mapping[str, tuple[str, ...]] = {  # what must stand beside a weight of a format
+NEEDED: Mapping[str, tuple[str, ...]] = {  # a format -> the tensors that its weights need
     "pack-quantized": ("weight_scale", "weight_shape"),
     "nvfp4-pack-quantized": ("weight_scale", "weight_global_scale"),
     "marlin-24": ("scale_packed", "meta"),
     "sparse-24-bitmask": ("shape",),
     "sparse-bitmask": ("shape",),
 }
-BESIDE: Mapping[str, str] = {  # what may, and what it is
+BESIDE: Mapping[str, str] = {  # a tensor that a weight may have -> its description
     "weight_zero_point": "zero points, one for each scale",
     "weight_g_idx": "g_idx: the group of each input, which were sorted by activation",
     "weight_shape": "the shape of the unpacked weight",
@@ -47,28 +47,28 @@ _BESIDE_MARLIN: Mapping[str, str] = {
 
 
 class PackedWeight(NamedTuple):
-    """A weight of a format, in the shape that the model has it in."""
+    """A weight of a format, in the model's shape."""
 
     form: str
     piece: LogicalTensor
 
 
 def companion_kinds(form: str) -> Mapping[str, str]:
-    """What may stand beside a weight of that format, and what each of them is."""
+    """The tensors that a weight of a format may have, with their descriptions."""
     if form == "marlin-24":
         return {**BESIDE, **_BESIDE_MARLIN}
     return {**BESIDE, **_BESIDE_SPARSE} if form.startswith("sparse") else BESIDE
 
 
 def fixed_grain(form: str) -> Grain | None:
-    """The grain of the scales that belongs to a format."""
+    """Return the grain of the scales that a format fixes, else None."""
     if form in _FLOATS:
         return group_grain(_FLOATS[form][1])
     return _BYTE_SCALES if form == "mxfp8-quantized" else None
 
 
 def keeps_shape(parts: Members) -> bool:
-    """Whether a weight of 8 bits keeps the shape of the model."""
+    """Whether a weight of 8 bits keeps the model's shape."""
     weight = parts.get("weight")
     return weight is not None and "weight_scale" in parts and weight.dtype in {None, *_KEPT}
 
@@ -76,7 +76,7 @@ def keeps_shape(parts: Members) -> bool:
 def find_packed_weight(
     name: str, parts: Members, scheme: CompressedScheme, implied: Implied, ledger: PackingLedger
 ) -> PackedWeight | None:
-    """The packed weight of a module; None: it has none, or one that cannot be unpacked."""
+    """Return the packed weight of a module; None without one, or if it cannot be unpacked."""
     form = packed_format(parts, scheme)
     if form is None:
         return None
@@ -144,9 +144,10 @@ def _words(
     model: Shape | None,
     ledger: PackingLedger,
 ) -> tuple[Shape, int]:
-    """The weight's shape and bits. The inputs are within a word of what the words hold.
+    """Return the weight's shape and bits.
 
-    Exactly: the architecture's where they fit, else those of all groups, else the most.
+    The words show the inputs up to one word; exactly they are the architecture's if these fit, else
+    those of all groups, else the most that fit.
     """
     shape = packed.shape or ()
     *rows, words = shape
@@ -187,7 +188,7 @@ def _bits(words: int, columns: int | None) -> int:
 def check_zeros(
     zeros: StoredTensor, scales: Shape, scheme: CompressedScheme, ledger: PackingLedger
 ) -> None:
-    """Zero points are packed along the outputs, I32 (ceil(out * b / 32), groups), or as scales."""
+    """Check zero points: I32 (ceil(out * b / 32), groups) along the outputs, or as scales."""
     if zeros.shape is None or (zeros.dtype != "I32" and zeros.shape == scales):
         return
     bits = scheme.bits or _BITS[0]
@@ -217,7 +218,7 @@ def _marlin(
     model: Shape | None,
     ledger: PackingLedger,
 ) -> tuple[Shape, int]:
-    """(in / 32, out * b / 2): tiles of 16 of the inputs that are left, b bits in words of 32."""
+    """Read (in / 32, out * b / 2): tiles of 16 of the stored inputs, b bits in words of 32."""
     tiles, words = (packed.shape or (0, 0))[-2:]
     given = [bits for bits in _BITS if model and model[0] * bits == 2 * words]
     bits = scheme.bits or (given or _BITS)[0]
@@ -230,7 +231,7 @@ def _marlin(
         ledger.fault(f"meta is {meta.shape}; {(tiles, 2 * shape[0])} serves {shape}", meta)
     if scale is not None and scale.shape is not None:
         size = (scheme.grain.inputs if scheme.grain else None) or 128
-        # A group as long as the inputs that are left, or longer, is all of them.
+        # A group at least as long as the stored inputs contains all of them.
         counts = {1, -(-shape[1] // size)}
         if (
             len(scale.shape) != _MATRIX
@@ -251,8 +252,8 @@ def _check_mask(mask: StoredTensor, shape: Shape, ledger: PackingLedger) -> None
 def _masked(
     stored: StoredTensor, mask: StoredTensor, model: Shape | None, ledger: PackingLedger
 ) -> Shape:
-    """As many bits as the mask has; the architecture says how many of the last eight count."""
-    if mask.shape is None:  # only an index names it
+    """Return the shape of the mask's bits; the architecture limits the last eight."""
+    if mask.shape is None:  # only an index names the mask
         return model or stored.shape or ()
     if not mask.shape:
         ledger.fault(f"bitmask is {mask.shape}, which says no shape", mask)

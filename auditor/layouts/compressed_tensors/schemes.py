@@ -1,10 +1,10 @@
-"""What a compressed-tensors config says of each module: its scheme, or that it is left alone.
+"""The scheme of each module in a compressed-tensors config, or none if it stays plain.
 
 `config_groups` maps names to schemes; a scheme has `weights`, `input_activations` and `targets`.
-A target is a module's name, `re:` and an expression that its name begins with, or a class. For a
-module the first kind that matches counts, in this order; a name or an expression in `ignore`
-comes before all. (compressed_tensors.utils.match and .quantization.lifecycle.apply, 0.20.)
-Classes are not known here: a target that could be one matches everything, but only as the last.
+A target is a module's name, `re:` and an expression for the start of the name, or a class. The
+first kind of target that matches a module counts, in this order, after a name or an expression in
+`ignore`. Sources: compressed_tensors.utils.match and .quantization.lifecycle.apply, 0.20. Classes
+are unknown here: a target that may be one matches every module, as the last kind.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -23,20 +23,20 @@ from auditor.messages import described
 
 _EXPRESSION = "re:"
 _BITS = range(1, 17)
-_SIZES = range(-1, 1 << 24)  # of groups; -1 stands for all inputs of an output
+_SIZES = range(-1, 1 << 24)  # of groups; -1 means all inputs of an output
 
 
 class CompressedScheme(NamedTuple):
-    """How the weight of a module is stored; None: the config does not say, or not clearly."""
+    """The storage of a module's weight; None if the config does not state a value clearly."""
 
     bits: int | None = None
     kind: str | None = None  # int, float
     grain: Grain | None = None
     symmetric: bool | None = None
     ordered: bool = False  # act-order with an index: weight_g_idx
-    static: bool = False  # activations have an input_scale
-    scaled: bool = False  # activations have an input_global_scale
-    form: str | None = None  # pack-quantized and the like
+    static: bool = False  # whether activations have an input_scale
+    scaled: bool = False  # whether activations have an input_global_scale
+    form: str | None = None  # pack-quantized or another format
 
     @property
     def quantizes(self) -> bool:
@@ -49,17 +49,17 @@ UNSAID = CompressedScheme()
 class CompressedSchemes(NamedTuple):
     """The schemes of a config, for the modules of one checkpoint."""
 
-    named: Mapping[str, CompressedScheme]  # by module, whatever names it
-    default: CompressedScheme | None  # of all others; None: they are left alone
+    named: Mapping[str, CompressedScheme]  # by module, if a name or expression covers it
+    default: CompressedScheme | None  # of all other modules; None if they stay plain
     ignored: frozenset[str]
-    certain: bool  # all patterns could be read
+    certain: bool  # whether all patterns could be read
 
     def of(self, module: str) -> CompressedScheme | None:
         return None if module in self.ignored else self.named.get(module, self.default)
 
 
 def flat_settings(declared: Declared | None) -> Declared | None:
-    """Older versions of transformers put the settings one level deeper."""
+    """Return the settings, which older versions of transformers write one level deeper."""
     inner = declared.settings.get("quantization_config") if declared else None
     if declared is None or not isinstance(inner, Mapping) or "config_groups" in declared.settings:
         return declared
@@ -69,7 +69,7 @@ def flat_settings(declared: Declared | None) -> Declared | None:
 def read_schemes(
     declared: Declared | None, modules: Iterable[str], ledger: PackingLedger
 ) -> CompressedSchemes:
-    """The scheme of each of the modules; what the config cannot mean is a fault."""
+    """Read the scheme of each module, and report impossible settings."""
     if declared is None:
         return CompressedSchemes({}, UNSAID, frozenset(), certain=False)
     modules = tuple(modules)
@@ -82,7 +82,7 @@ def read_schemes(
     ignored = _expressed(ignore, modules)
     named: dict[str, CompressedScheme] = {}
     certain = ignored is not None
-    for targets, scheme in schemes:  # of two groups, the first that names a module
+    for targets, scheme in schemes:  # the first group that names a module counts
         found = _expressed(targets, modules)
         certain = certain and found is not None
         for module in found or ():
@@ -103,7 +103,7 @@ def _expressed(targets: frozenset[str], modules: Iterable[str]) -> frozenset[str
 def _default(
     schemes: list[tuple[frozenset[str], CompressedScheme]], *, certain: bool
 ) -> CompressedScheme | None:
-    """The scheme of the targets that may be classes; unsaid where there are several."""
+    """The scheme of the targets that may be classes; an empty one if there are several."""
     classes = [scheme for targets, scheme in schemes if any(map(_may_be_class, targets))]
     if len(classes) == 1 and certain:
         return classes[0]
@@ -128,7 +128,7 @@ def _groups(
     for name in sorted(found):
         where = f"{described(name)} in config_groups of {declared.where}"
         group = Declared(method=declared.method, settings=object_or_empty(found[name]), where=where)
-        if isinstance(found[name], list):  # the name of a preset, with its targets
+        if isinstance(found[name], list):  # a preset's name, with its targets
             yield frozenset(target for target in found[name] if isinstance(target, str)), UNSAID
         elif group.settings:
             yield string_list(group, "targets"), _scheme(group, ledger)
@@ -184,7 +184,7 @@ def _grain(weights: Declared, ledger: PackingLedger) -> Grain | None:
 
 
 def _block(value: object) -> Grain | None:
-    """`[128, 128]`, and as older versions wrote it, `"128x128"`."""
+    """Read a block: `[128, 128]`, or `"128x128"` of older versions."""
     if isinstance(value, str):
         value = [int(part) if part.isdecimal() else 0 for part in value[:20].split("x")]
     block = block_sides(value)

@@ -1,4 +1,4 @@
-"""What compressed-tensors stores under each name of a module: see layout.py."""
+"""The tensors that compressed-tensors stores under each name of a module; see layout.py."""
 
 from collections.abc import Mapping
 from math import prod
@@ -23,7 +23,7 @@ _MATRIX = 2
 _ONE = WrittenTensor((1,), ("F32", "BF16", "F16"))
 _BYTES = {"nvfp4-pack-quantized": 4, "mxfp4-pack-quantized": 4, "mxfp6-pack-quantized": 6}
 _EXPONENTS = frozenset({"mxfp4-pack-quantized", "mxfp6-pack-quantized", "mxfp8-quantized"})
-# Whatever the format.
+# Tensors of every format.
 _ACTIVATIONS = dict.fromkeys(
     ("input_scale", "output_scale", "input_global_scale", "output_global_scale"), _ONE
 )
@@ -31,7 +31,7 @@ _CACHE = dict.fromkeys(("k_scale", "v_scale", "q_scale"), _ONE)
 
 
 def writes(stored: Stored, declared: Declared | None, implied: Implied) -> dict[str, WrittenTensor]:
-    """Of modules whose scheme is in the config; nothing of sparse weights and of 2:4 tiles."""
+    """Return the tensors of modules with a scheme, except sparse weights and 2:4 tiles."""
     found: dict[str, WrittenTensor] = {}
     schemes = read_schemes(flat_settings(declared), stored.modules, PackingLedger())
     for module, parts in stored.modules.items():
@@ -47,7 +47,7 @@ def writes(stored: Stored, declared: Declared | None, implied: Implied) -> dict[
 
 
 def _form_kept(parts: Members, scheme: CompressedScheme) -> str | None:
-    """Of a weight of 8 bits; where only names are known the scheme says which."""
+    """Return the format of an 8-bit weight; if only names are known, the scheme shows it."""
     if not packs.keeps_shape(parts):
         return None
     if scheme.form == "mxfp8-quantized":
@@ -58,7 +58,7 @@ def _form_kept(parts: Members, scheme: CompressedScheme) -> str | None:
 def _written(
     form: str, scheme: CompressedScheme, shape: Shape, grain: Grain
 ) -> Mapping[str, WrittenTensor]:
-    """By the last part of their names, of a weight (..., out, in) with scales of that grain."""
+    """The tensors of a weight (..., out, in) with scales of this grain, by last part of name."""
     scales = (1,) if grain == TENSOR else scales_shape(shape, grain)
     beside = {**_ACTIVATIONS, **_CACHE, "weight_g_idx": WrittenTensor(shape[-1:], ("I32",))}
     if form == "pack-quantized":
@@ -81,7 +81,7 @@ def _written(
 
 
 def _words(bits: int, shape: Shape, scales: Shape) -> Mapping[str, WrittenTensor]:
-    """Older versions filled no word across numbers: more words, unless the bits divide 32."""
+    """The words of a weight; older versions split no number, so more words unless b divides 32."""
     *rows, inputs = shape
     own: dict[str, WrittenTensor] = {
         "weight_scale": WrittenTensor(scales, FLOATS),

@@ -1,6 +1,6 @@
-"""GGUF's names for the decoders that have their tensors below `model.layers`: see names.py.
+"""GGUF's names for decoders with tensors below `model.layers`; see names.py.
 
-How such tables are written stands first.
+The helpers that build such tables come first.
 """
 
 from collections.abc import Mapping

@@ -1,12 +1,12 @@
-"""Two tensors of a GGUF file that are one tensor of the model.
+"""Pairs of tensors in a GGUF file that are one tensor of the model.
 
 - The halves of gated experts: ffn_gate_exps and ffn_up_exps (E, F, D) are one (E, 2 * F, D) of
-  Granite; of gpt-oss (E, D, 2 * F), where gates and ups take turns, and its biases (E, F) one
-  (E, 2 * F).
-- What latent attention widens keys and values by, since March 2025: attn_k_b (H, r, k), turned,
-  and attn_v_b (H, v, r) are kv_b_proj (H * (k + v), r) of DeepSeek.
+  Granite. For gpt-oss they are (E, D, 2 * F), with gates and ups in alternation, and the biases
+  (E, F) are one (E, 2 * F).
+- The projections of latent attention, since March 2025: attn_k_b (H, r, k), transposed, and
+  attn_v_b (H, v, r) are kv_b_proj (H * (k + v), r) of DeepSeek.
 
-The first of the two stands for the tensor of the model, the second is noted beside it.
+The first tensor becomes the tensor of the model, the second is noted as a part of it.
 """
 
 import re
@@ -41,8 +41,8 @@ def _latent(first: Shape, second: Shape) -> Shape | None:
 class _Join(NamedTuple):
     first: str  # "ffn_gate_exps.weight"
     second: str
-    name: str  # of the whole, with {n} for the block's number
-    shape: Callable[[Shape, Shape], Shape | None]  # of the whole; None: they do not fit
+    name: str  # of the joined tensor, with {n} for the block's number
+    shape: Callable[[Shape, Shape], Shape | None]  # of the joined tensor; None if they do not fit
 
 
 def _experts(name: str, ending: str, shape: Callable[[Shape, Shape], Shape | None]) -> _Join:
@@ -74,12 +74,12 @@ _JOINS: Mapping[str, tuple[_Join, ...]] = MappingProxyType(
 
 
 class Pair(Struct, frozen=True):
-    """Two stored tensors, and the one of the model that they are."""
+    """Two stored tensors and the tensor of the model that they form."""
 
     first: StoredTensor
     second: StoredTensor
     name: str
-    shape: Shape | None  # None: theirs do not fit together
+    shape: Shape | None  # None if their shapes do not fit
 
     @property
     def tensors(self) -> tuple[StoredTensor, StoredTensor]:
@@ -96,7 +96,7 @@ class Pair(Struct, frozen=True):
 
 
 def joined_pairs(stored: Stored, model_type: str) -> Iterator[Pair]:
-    """The pairs among the stored tensors; one without the other is not a pair."""
+    """Yield the pairs among the stored tensors; a single half is not a pair."""
     for join in _JOINS.get(model_type, ()):
         first, _, ending = join.first.partition(".")
         second = join.second.partition(".")[0]

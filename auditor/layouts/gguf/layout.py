@@ -1,18 +1,18 @@
-"""GGUF: the tensors of a model under llama.cpp's names, some of them stacked, split or turned.
+"""GGUF: the tensors of a model under llama.cpp's names, some stacked, split or transposed.
 
-What llama.cpp's converter (conversion/*.py) does to a checkpoint, as far as shapes tell; values it
-changes besides (norms of Gemma plus one, query rows of Llama in another order) keep their shapes:
+llama.cpp's converter (conversion/*.py) changes shapes as follows. It also changes values in equal
+shapes: it adds one to norms of Gemma and reorders query rows of Llama.
 
     experts are stacked      ffn_gate_exps (E, F, D)      is E tensors (F, D)
     norms of heads, too      attn_q_norm (H, d)           is H tensors (d,), in StableLM
-    linear layers are turned attn_qkv (3 * D, D)          is (D, 3 * D) of GPT-2
+    linears are transposed   attn_qkv (3 * D, D)          is (D, 3 * D) of GPT-2
     axes of one are dropped  ssm_conv1d (C, K)            is (C, 1, K)
     one becomes two          ffn_gate_exps, ffn_up_exps   are gate_up_proj: see joined.py
     three become one         attn_qkv (Q + 2 * K, D)      is q_proj, k_proj and v_proj, in Phi
     experts' halves, too     ffn_gate_up_exps (E, 2 * F, D) is 2 * E tensors (F, D)
 
-A tensor that only repeats what the config says (rotary frequencies) is quantization data, and so
-is the scale of a whole tensor, or of each expert, that stands beside types such as NVFP4.
+A tensor that only repeats the config (rotary frequencies) is quantization data, and so is the scale
+of a tensor or of each expert, which types such as NVFP4 have.
 """
 
 import re
@@ -43,7 +43,7 @@ _FREQUENCIES = frozenset(
 )
 _SCALES = ("scale", "input_scale")
 _ENDINGS = ("weight", "bias", *_SCALES)
-# Layers of GPT-2 that are stored as (in, out), and (E, in, out) of gpt-oss.
+# Layers that are stored as (in, out) for GPT-2, and as (E, in, out) for gpt-oss.
 _TURNED = {
     "gpt2": frozenset({"@attn_qkv", "@attn_output", "@ffn_up", "@ffn_down"}),
     "gpt_oss": frozenset({"@ffn_down_exps"}),
@@ -57,16 +57,16 @@ class _Name(NamedTuple):
 
     key: str  # "@attn_q", "enc.@attn_q", "token_embd"
     number: str  # of the block; "" outside the blocks
-    ending: str  # "weight", "bias"; "" where it is neither
+    ending: str  # "weight", "bias" or ""
 
 
 def recognises(stored: Stored) -> bool:
-    """The embedding by the name that llama.cpp gives it, or its blocks."""
+    """Whether a name is llama.cpp's for the embedding or for a block."""
     return any(name == "token_embd" or _BLOCK.match(f"{name}.") for name in stored.modules)
 
 
 def unpack(stored: Stored, declared: Declared | None, implied: Implied) -> Unpacked:
-    """Pieces are named as transformers names them on disk."""
+    """Unpack tensors under the names of transformers on disk."""
     ledger = PackingLedger()
     model_type = str(declared.settings.get("model_type")) if declared else ""
     table = TABLES.get(model_type, {})
@@ -92,7 +92,7 @@ def unpack(stored: Stored, declared: Declared | None, implied: Implied) -> Unpac
 
 
 def _beside(scale: StoredTensor, stored: Stored) -> StoredTensor | None:
-    """The weight that a scale serves."""
+    """Return the weight of a scale, if it is stored."""
     return stored.members(scale.name.rpartition(".")[0]).get("weight")
 
 
@@ -108,7 +108,7 @@ def _parsed(name: str) -> _Name:
 def _pieces(
     tensor: StoredTensor, name: _Name, model_type: str, table: Table, implied: Implied
 ) -> tuple[LogicalTensor, ...]:
-    """The pieces of a stored tensor; none where nothing is known under its name."""
+    """The pieces of a stored tensor; none if its name is unknown."""
     whole, parts = _ROWS.get(model_type, ("", ()))
     if name.key == whole:
         return tuple(
@@ -129,7 +129,7 @@ def _pieces(
 
 
 def _alternatives(name: _Name, table: Table) -> list[str]:
-    """The names of the tensor in transformers, of which the architecture may have one."""
+    """The possible names of the tensor in transformers; the architecture may have one of them."""
     key, ending = name.key, f".{name.ending}" if name.ending else ""
     found, expert = table.get(f"{key}{ending}"), ""
     if found is not None:
@@ -154,7 +154,7 @@ def _named(name: _Name, table: Table) -> str:
 def _stacked(
     tensor: StoredTensor, name: str, shape: Shape, implied: Implied
 ) -> Iterator[LogicalTensor]:
-    """One piece for each index of the first axis that the architecture has, one for all others."""
+    """Yield a piece for each index of the first axis in the architecture, and one for the rest."""
     stored, *rest = shape or (0,)
     before, _, after = name.partition("*")
     known = count_experts(before, after, implied, stored=stored)
@@ -168,7 +168,7 @@ def _stacked(
 def _halves(
     tensor: StoredTensor, name: _Name, table: Table, implied: Implied
 ) -> tuple[LogicalTensor, ...]:
-    """The gates of experts and what they gate, one above the other; () where they do not fit."""
+    """The gates and ups of experts, one above the other; () if they do not fit."""
     shape = tensor.shape or ()
     if len(shape) != 3 or shape[1] % 2:  # noqa: PLR2004 - (E, 2 * F, D)
         return ()
@@ -180,7 +180,7 @@ def _halves(
 
 
 def _rows(tensor: StoredTensor, names: list[str], implied: Implied) -> Iterator[LogicalTensor]:
-    """Pieces one above the other; none where their rows do not add up to the stored ones."""
+    """Yield pieces one above the other; none if their rows do not add up to the stored rows."""
     shape = tensor.shape or ()
     expected = [implied(name) or (0,) for name in names]
     heights = [each[0] for each in expected]
@@ -191,7 +191,7 @@ def _rows(tensor: StoredTensor, names: list[str], implied: Implied) -> Iterator[
 
 
 def _fitted(shape: Shape, expected: Shape | None) -> Shape:
-    """The expected shape where the stored one differs by axes of one alone."""
+    """Return the expected shape if the stored one differs only by axes of one."""
     if expected is None or _squeezed(shape) != _squeezed(expected):
         return shape
     return expected
@@ -202,7 +202,7 @@ def _squeezed(shape: Shape) -> Shape:
 
 
 def _kinds(stored: Stored) -> str:
-    """The types of the tensors, the one that holds most numbers first: "Q4_K, Q6_K and F32"."""
+    """The types of the tensors, most numbers first: "Q4_K, Q6_K and F32"."""
     sums: dict[str, int] = {}
     for tensor in stored.tensors:
         kind = tensor.dtype or ""

@@ -1,9 +1,9 @@
-"""What GGUF calls the modules of each model type, and what transformers calls them on disk.
+"""GGUF's names of the modules of each model type, with transformers' names on disk.
 
-The left sides are those of llama.cpp's `gguf` package (constants.TENSOR_NAMES, with `@` for the
-`blk.N.` of a block); the right sides have `{n}` for N. `*` is the number of an expert, or of a
-head, that the first axis of a stored tensor counts. Of `a|b` the one counts that the architecture
-has. Names are followed by `.weight` or `.bias`, unless the left side has it already.
+The left sides come from llama.cpp's `gguf` package (constants.TENSOR_NAMES, with `@` for the
+`blk.N.` of a block); the right sides have `{n}` for N. `*` is the number of an expert or of a head,
+which the first axis of a stored tensor counts. `a|b` means the name that the architecture has.
+`.weight` or `.bias` follows a name, unless the left side contains it already.
 """
 
 from collections.abc import Mapping

@@ -1,4 +1,4 @@
-"""GGUF's names for GPT-2 and its kin, Mamba, BERT and T5: see names.py."""
+"""GGUF's names for GPT-2 and its relatives, Mamba, BERT and T5; see names.py."""
 
 from types import MappingProxyType
 

@@ -1,4 +1,4 @@
-"""MLX: rows of words of 32 bits, under the names of mlx_lm."""
+"""MLX: rows of 32-bit words, under the names of mlx_lm."""
 
 from auditor.layouts.mlx.layout import LAYOUT
 

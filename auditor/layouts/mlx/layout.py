@@ -1,16 +1,16 @@
 """MLX: `mlx.core.quantize` packs each row of a weight into words of 32 bits, in groups.
 
-For (..., out, in) at b bits in groups of g, as mlx.nn.QuantizedLinear and QuantizedEmbedding save
-it, and mlx_lm's QuantizedSwitchLinear with an axis of experts in front:
+mlx.nn.QuantizedLinear and QuantizedEmbedding save (..., out, in) at b bits in groups of g as
+follows; mlx_lm's QuantizedSwitchLinear adds an axis of experts in front:
 
     X.weight        U32 (..., out, in * b / 32)
     X.scales        (..., out, in / g), float; U8 in the modes mxfp4, mxfp8 and nvfp4
-    X.biases        like the scales, in the mode affine alone; X.bias is the model's own
-    X.global_scale  F32 () or (experts,), in the mode nvfp4 where it was asked for
+    X.biases        like the scales, only in the mode affine; X.bias is the model's own
+    X.global_scale  F32 () or (experts,), optional in the mode nvfp4
 
-The config says `bits`, `group_size` and `mode`, and the same under a module's name where it
-differs: see settings.py; mlx_lm names some tensors in its own way: see names.py. The
-method "metal" of transformers is the mode affine, with biases named qbiases.
+The config contains `bits`, `group_size` and `mode`, also under the name of a module that differs;
+see settings.py. mlx_lm renames some tensors; see names.py. The method "metal" of transformers is
+the mode affine, with biases named qbiases.
 """
 
 from collections.abc import Iterable
@@ -54,7 +54,7 @@ _PACKED = frozenset({None, "U32"})
 
 
 def recognises(stored: Stored) -> bool:
-    """A weight of 32-bit words beside its scales."""
+    """Whether a module stores a weight of 32-bit words with its scales."""
     return any(
         "scales" in members and "weight" in members and members["weight"].dtype in _PACKED
         for members in stored.modules.values()
@@ -62,7 +62,7 @@ def recognises(stored: Stored) -> bool:
 
 
 def unpack(stored: Stored, declared: Declared | None, implied: Implied) -> Unpacked:
-    """Pieces are named as the unpacked model names them."""
+    """Unpack weights under the names of the unpacked model."""
     ledger = PackingLedger()
     said = read_mlx_settings(declared, ledger)
     for module, members in stored.modules.items():
@@ -87,7 +87,7 @@ def unpack(stored: Stored, declared: Declared | None, implied: Implied) -> Unpac
 
 
 def writes(stored: Stored, declared: Declared | None, implied: Implied) -> dict[str, WrittenTensor]:
-    """What `mlx.core.quantize` makes of the weights that the config says are packed."""
+    """Return what `mlx.core.quantize` makes of the weights that the config declares packed."""
     said, found = read_mlx_settings(declared, PackingLedger()), dict[str, WrittenTensor]()
     for module, members in stored.modules.items():
         weight, packing = members.get("weight"), said.of(module)
@@ -118,7 +118,7 @@ def _parts(shape: Shape, packing: MlxPacking) -> dict[str, WrittenTensor]:
 
 
 def _serve(weight: StoredTensor | None, beside: Iterable[StoredTensor], implied: Implied) -> bool:
-    """Whether these are MLX's own, and not what the architecture has under such names."""
+    """Whether these tensors are MLX's, and not the architecture's under such names."""
     if weight is not None and weight.dtype in _PACKED:
         return True
     return all(implied(tensor.name) is None for tensor in beside)
@@ -164,10 +164,10 @@ def _unpacked(
     where: MlxName,
     ledger: PackingLedger,
 ) -> tuple[MlxPacking | None, Shape | None]:
-    """The packing that the shapes bear out, and the shape of what is packed.
+    """Return the packing that the shapes confirm, and the unpacked shape.
 
-    That is the declared one if weight and scales agree on it; else the one that makes them what
-    the architecture has, else the weight's alone.
+    This is the declared packing if weight and scales fit it; else the packing that gives the
+    architecture's shape, else the one that the weight alone shows.
     """
     words, scales = weight.shape or (), beside.get("scales")
     if len(words) < 2:  # noqa: PLR2004 - (out, in * b / 32)
@@ -211,7 +211,7 @@ def _contradiction(words: Shape, groups: Shape, packing: MlxPacking) -> str:
 
 
 def _check(packing: MlxPacking, beside: Members, words: Shape, ledger: PackingLedger) -> None:
-    """What stands beside the weight against its mode."""
+    """Check the tensors beside the weight against its mode."""
     affine, scales = packing.mode == AFFINE, beside.get("scales")
     for part in ("biases", "qbiases"):
         tensor = beside.get(part)

@@ -1,12 +1,12 @@
-"""Names and shapes that mlx_lm's `sanitize` functions give to tensors, and what they were before.
+"""Names and shapes that mlx_lm's `sanitize` functions give to tensors, and the original ones.
 
-- Experts are stacked (models/qwen3_moe.py, mixtral.py, lfm2_moe.py, nemotron_h.py and their kin):
+- Experts are stacked (models/qwen3_moe.py, mixtral.py, lfm2_moe.py, nemotron_h.py and others):
   `P.switch_mlp.gate_proj.weight` (E, out, in) is `P.experts.{0..E-1}.gate_proj.weight` (out, in),
-  or w1, w2 and w3 as Mixtral names them; fc1 and fc2 are up_proj and down_proj.
+  or w1, w2 and w3 in Mixtral; fc1 and fc2 are up_proj and down_proj.
 - The gated mlp of LFM2 is w1, w2 and w3 on the Hub.
 - Convolutions have their inputs last: (out, ..., in) is (out, in, ...) of PyTorch.
 
-Where the architecture has none of these names, a tensor keeps its own.
+If the architecture has none of these names, a tensor keeps its own.
 """
 
 from typing import NamedTuple
@@ -15,7 +15,7 @@ from auditor.layouts.fused import count_experts, too_many_experts
 from auditor.layouts.packing import Implied, LogicalTensor, PackingLedger, Shape
 from auditor.tensors import StoredTensor
 
-_CONVOLUTION = 3  # axes that one has at least: (out, in, size)
+_CONVOLUTION = 3  # the least number of its axes: (out, in, size)
 
 _SWITCH = ".switch_mlp"
 _OLDER = {
@@ -28,15 +28,15 @@ _OLDER = {
 
 
 class MlxName(NamedTuple):
-    """Where the numbers of a stored tensor belong in the unpacked model."""
+    """The place of a stored tensor's numbers in the unpacked model."""
 
-    names: tuple[str, ...]  # one; or one for each expert of a stack
-    expected: Shape | None  # what the architecture has under the first of them
+    names: tuple[str, ...]  # one, or one for each expert of a stack
+    expected: Shape | None  # the architecture's shape under the first name
     stacked: bool
 
 
 def mlx_name(tensor: StoredTensor, implied: Implied) -> MlxName:
-    """The names that the architecture has for it; its own name, if none."""
+    """Return the architecture's names for a tensor, else its own name."""
     own, expected = tensor.name, implied(tensor.name)
     module, _, last = own.rpartition(".")
     parent, _, projection = module.rpartition(".")
@@ -61,7 +61,7 @@ def mlx_name(tensor: StoredTensor, implied: Implied) -> MlxName:
 def add_unpacked(
     tensor: StoredTensor, where: MlxName, shape: Shape | None, dtype: str, ledger: PackingLedger
 ) -> None:
-    """Make the pieces of a tensor whose unpacked shape is `shape`: one, or one for each expert."""
+    """Add the pieces of a tensor with the unpacked shape `shape`: one, or one for each expert."""
     names = where.names
     if not where.stacked or shape is None:
         ledger.tensors.extend(LogicalTensor(tensor, name, shape, dtype) for name in names)
@@ -75,14 +75,14 @@ def add_unpacked(
 
 
 def is_renamed_or_transposed(tensor: StoredTensor) -> bool:
-    """Whether `add_plain` can have anything to do with an unpacked tensor: a quick no for most."""
+    """Whether `add_plain` may apply to a tensor: a quick no for most tensors."""
     if tensor.shape is not None and len(tensor.shape) >= _CONVOLUTION:
         return True
     return tensor.name.rpartition(".")[0].rpartition(".")[2] in _OLDER
 
 
 def add_plain(tensor: StoredTensor, implied: Implied, ledger: PackingLedger) -> None:
-    """Make the pieces of an unpacked tensor that has another name or order of axes than before."""
+    """Add the pieces of a plain tensor whose name or order of axes mlx_lm has changed."""
     where = mlx_name(tensor, implied)
     shape, expected = tensor.shape, where.expected
     turned = shape is not None and expected is not None and _inputs_last(shape, expected)

@@ -1,7 +1,7 @@
-"""How MLX's own keys of a config say that modules are packed.
+"""The packing of modules in MLX's own keys of a config.
 
-The modes, from the table in the documentation of mlx.core.quantize: affine, 1 to 6 or 8 bits in
-groups of 32, 64 or 128; mxfp4 and mxfp8, 4 and 8 bits in groups of 32; nvfp4, 4 bits in 16.
+The modes, from the documentation of mlx.core.quantize: affine, 1 to 6 or 8 bits in groups of 32, 64
+or 128; mxfp4 and mxfp8, 4 and 8 bits in groups of 32; nvfp4, 4 bits in groups of 16.
 """
 
 from collections.abc import Mapping
@@ -22,7 +22,7 @@ _FIXED = {"mxfp4": (4, 32), "mxfp8": (8, 32), "nvfp4": (4, 16)}  # mode: (bits, 
 
 
 class MlxPacking(NamedTuple):
-    """How the numbers of one weight are packed."""
+    """The packing of the numbers of one weight."""
 
     mode: str
     bits: int
@@ -37,10 +37,10 @@ class MlxPacking(NamedTuple):
 
 
 class MlxSettings(Struct, frozen=True, kw_only=True):
-    """What a config says; None: nothing that is of use."""
+    """The settings of a config; None if one is absent or unusable."""
 
     top: MlxPacking | None
-    own: Mapping[str, MlxPacking | None]  # by module, where it differs from the rest
+    own: Mapping[str, MlxPacking | None]  # by module, if it differs from the rest
     plain: frozenset[str]  # modules that are not packed
 
     def of(self, module: str) -> MlxPacking | None:
@@ -48,7 +48,7 @@ class MlxSettings(Struct, frozen=True, kw_only=True):
 
 
 def read_mlx_settings(declared: Declared | None, ledger: PackingLedger) -> MlxSettings:
-    """Read the settings of the whole, and of each module that has its own under its name."""
+    """Read the settings of all modules, and of each module that has its own."""
     if declared is None:
         return MlxSettings(top=None, own={}, plain=frozenset())
     own: dict[str, MlxPacking | None] = {}
@@ -63,7 +63,7 @@ def read_mlx_settings(declared: Declared | None, ledger: PackingLedger) -> MlxSe
 
 
 def _packing(declared: Declared, ledger: PackingLedger) -> MlxPacking | None:
-    """What is left out is as `mlx.core.quantize` has it."""
+    """Read a packing; an absent value is the default of `mlx.core.quantize`."""
     mode = declared.settings.get("mode", AFFINE)
     if mode == AFFINE:
         bits, groups, usual = _AFFINE_BITS, _AFFINE_GROUPS, _AFFINE_USUAL
@@ -80,9 +80,9 @@ def _packing(declared: Declared, ledger: PackingLedger) -> MlxPacking | None:
 
 
 def guessed_packing(words: int, groups: int, inputs: int, *, affine: bool) -> MlxPacking | None:
-    """The packing of a row of `inputs` that has these numbers of 32-bit words and groups, or None.
+    """Return the packing of a row of `inputs` with these 32-bit words and groups, or None.
 
-    mlx_lm.utils.infer_quant_config does the same for modules that the config does not name.
+    mlx_lm.utils.infer_quant_config guesses likewise for modules that the config does not name.
     """
     if inputs < 1 or groups < 1 or words * 32 % inputs or inputs % groups:
         return None

@@ -1,4 +1,4 @@
-"""modelopt: NVFP4, FP8 and their kin, as NVIDIA's Model Optimizer exports them."""
+"""modelopt: NVFP4, FP8 and others, as NVIDIA's Model Optimizer exports them."""
 
 from auditor.layouts.modelopt.layout import LAYOUT
 

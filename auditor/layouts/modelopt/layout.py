@@ -1,18 +1,18 @@
-"""modelopt: NVFP4, FP8 and their kin, as NVIDIA's Model Optimizer exports them.
+"""modelopt: NVFP4, FP8 and others, as NVIDIA's Model Optimizer exports them.
 
-After modelopt.torch.export (unified_export_hf.py, quant_utils.py) of 0.47; told apart by dtypes:
+Source: modelopt.torch.export (unified_export_hf.py, quant_utils.py) of 0.47. Dtypes show the kind:
 
     NVFP4  weight U8 (out, in / 2), weight_scale F8_E4M3 (out, in / 16), weight_scale_2 ()
     MXFP4  weight U8 (out, in / 2), weight_scale U8 (out, in / 32)
     INT4   weight U8 (out / 2, in), weight_scale (out, in / g); AWQ's pre_quant_scale (in,)
-    FP8    weight F8_E4M3 (out, in), weight_scale () or (out,), of blocks (out / b, 1, in / b, 1)
+    FP8    weight F8_E4M3 (out, in), weight_scale () or (out,), or (out / b, 1, in / b, 1)
     MXFP8  weight F8_E4M3 (out, in), weight_scale U8 (out, in / 32)
     INT8   weight I8 (out, in), weight_scale (out,)
 
-input_scale is () where activations are static. SVDQuant adds svdquant_lora_a (rank, in) and _b
-(out, rank). Experts that are one tensor are (E, ...) and prefix all names: `down_proj`,
-`down_proj_weight_scale`; where the model has them as (E, in, out), so are they packed: (E, in / 2,
-out). `k_proj.k_scale` and `v_proj.v_scale` are of the KV cache.
+input_scale is () if activations are static. SVDQuant adds svdquant_lora_a (rank, in) and _b (out,
+rank). Experts in one tensor are (E, ...) and prefix all names: `down_proj`,
+`down_proj_weight_scale`; if the model has them as (E, in, out), they are packed as (E, in / 2,
+out). `k_proj.k_scale` and `v_proj.v_scale` belong to the KV cache.
 """
 
 from collections.abc import Mapping
@@ -52,7 +52,7 @@ from auditor.layouts.packing import (
 from auditor.tensors import StoredTensor
 
 _PACKED = frozenset({"U8", "I8", "F8_E4M3"})
-_BESIDE = {  # what may stand beside a weight, and what it is
+_BESIDE = {  # a tensor that a weight may have -> its description
     "weight_scale_2": "scales of scales, one for the tensor",
     "input_scale": "scales of activations",
     "output_scale": "scales of activations",
@@ -66,7 +66,7 @@ _WIDE = 32  # inputs of a group
 
 
 class _Weight(NamedTuple):
-    """A weight, its scales, and where they stand."""
+    """A weight, its scales, and the start of their names."""
 
     module: str
     stem: str  # weight, down_proj
@@ -83,7 +83,7 @@ class _Weight(NamedTuple):
 
 
 def recognises(stored: Stored) -> bool:
-    """A weight_scale_2, or weights of 8 bits with a weight_scale that other layouts lack."""
+    """Whether a module stores weight_scale_2, or an 8-bit weight with modelopt's weight_scale."""
     return any(
         _marked(weight)
         for module, parts in stored.modules.items()
@@ -92,13 +92,13 @@ def recognises(stored: Stored) -> bool:
 
 
 def _marked(weight: _Weight) -> bool:
-    """BitNet has bytes with one scale; modelopt has none for a whole weight of bytes."""
+    """Whether a weight is modelopt's: bytes with a single scale are BitNet's."""
     bytewise = weight.stored.dtype == "U8" and len(weight.scale.shape or ()) < _MATRIX
     return weight.beside("weight_scale_2") is not None or not bytewise
 
 
 def unpack(stored: Stored, declared: Declared | None, implied: Implied) -> Unpacked:
-    """Pieces have the names that are stored."""
+    """Unpack weights under their stored names."""
     ledger = PackingLedger()
     settings = read_modelopt_settings(declared, ledger)
     kinds: set[str] = set()
@@ -116,7 +116,7 @@ def unpack(stored: Stored, declared: Declared | None, implied: Implied) -> Unpac
 
 
 def writes(stored: Stored, declared: Declared | None, implied: Implied) -> dict[str, WrittenTensor]:
-    """Of the weights whose algorithm is in the config; a low-rank part is not among them."""
+    """Return the tensors of weights whose algorithm is in the config, without low-rank parts."""
     settings, found = read_modelopt_settings(declared, PackingLedger()), dict[str, WrittenTensor]()
     for module, parts in stored.modules.items():
         for weight in _weights(module, parts):
@@ -133,7 +133,7 @@ def writes(stored: Stored, declared: Declared | None, implied: Implied) -> dict[
 
 
 def _weights(module: str, parts: Members) -> list[_Weight]:
-    """The weights of a module that are packed and have a scale; an index alone has no dtypes."""
+    """The packed weights of a module that have a scale; an index alone shows no dtypes."""
     found = []
     for key, scale in parts.items():
         if key.endswith("weight_scale"):
@@ -150,7 +150,7 @@ def _weights(module: str, parts: Members) -> list[_Weight]:
 def _book(
     weight: _Weight, settings: ModelOptSettings, implied: Implied, ledger: PackingLedger
 ) -> str:
-    """The piece, its scales and what else there is; the kind, in words."""
+    """Record a weight with all its tensors; return its kind in words."""
     said = settings.of(weight.module)
     kind = _kind(weight) or said.kind or ("NVFP4" if weight.stored.dtype == "U8" else "FP8")
     if said.kind not in {None, kind}:
@@ -176,7 +176,7 @@ def _book(
 
 
 def _kind(weight: _Weight) -> str | None:
-    """What the dtypes of a weight and of its scale stand for; None: only an index has one."""
+    """Return the kind that the dtypes of a weight and its scale show; None without dtypes."""
     match weight.stored.dtype:
         case "U8" | "F8_E4M3" if weight.scale.dtype is None:
             return None
@@ -190,7 +190,7 @@ def _kind(weight: _Weight) -> str | None:
 
 
 def _shape(weight: _Weight, kind: str, implied: Implied) -> tuple[Shape | None, bool]:
-    """The model's shape, and whether its inputs come before its outputs."""
+    """Return the model's shape, and whether its inputs come before its outputs."""
     shape = weight.stored.shape
     if shape is None or len(shape) < _MATRIX or kind in {"FP8", "MXFP8", "INT8"}:
         return shape, False
@@ -218,13 +218,13 @@ def _grain(scale: StoredTensor, kind: str, group: int | None, shape: Shape) -> G
 
 
 def _small_groups(shape: Shape, scales: Shape | None) -> Grain:
-    """Of 16, and of 32 where activations are of 8 bits: config.json does not always say."""
+    """The grain of groups of 16, or of 32 with 8-bit activations, if the config omits it."""
     wide = scales is not None and 0 not in shape and prod(shape) == _WIDE * prod(scales)
     return group_grain(_WIDE if wide else 16)
 
 
 def _squeezed(scales: Shape) -> Shape:
-    """Scales of blocks are (out / b, 1, in / b, 1)."""
+    """Remove the axes of one from scales of blocks, (out / b, 1, in / b, 1)."""
     if len(scales) == 2 * _MATRIX and scales[1::2] == (1, 1):
         return scales[::2]
     return scales
@@ -245,7 +245,7 @@ def _scales(
 
 
 def _sizes(weight: _Weight, shape: Shape, ledger: PackingLedger) -> None:
-    """What serves the whole weight, and what serves each of its inputs."""
+    """Check the tensors that apply to all of a weight, and to each of its inputs."""
     each = {1, shape[0]} if len(shape) == AXES else {1}
     for key in _NUMBERS:
         tensor = weight.beside(key)
@@ -267,7 +267,7 @@ def _sizes(weight: _Weight, shape: Shape, ledger: PackingLedger) -> None:
 
 
 def _loose(parts: Members, ledger: PackingLedger) -> None:
-    """Bookkeeping without a packed weight, and a packed weight without its scale."""
+    """Report quantization data without a packed weight, and packed weights without a scale."""
     weight = parts.get("weight")
     lost = [parts[key] for key in ("weight_scale", "weight_scale_2") if key in parts]
     others = [parts[key] for key in _BESIDE if key in parts and key != "weight_scale_2"]
@@ -293,7 +293,7 @@ def _excluded(
     settings: ModelOptSettings,
     ledger: PackingLedger,
 ) -> None:
-    """What is packed and listed as left alone, or plain among packed ones and not listed."""
+    """Report packed modules that the config excludes, and plain ones that it does not."""
     patterns = settings.excluded
     if patterns is not None:
         wrong = [packed[name] for name in names_matching_globs(patterns, packed) or ()]

@@ -1,9 +1,9 @@
-"""What a modelopt config says of each module.
+"""The settings of each module in a modelopt config.
 
-`quant_algo` names one algorithm for all modules but those in `exclude_modules` (in
-hf_quant_config.json) or `ignore` (in config.json), whose names may hold stars; or it is
-MIXED_PRECISION, and `quantized_layers` says the algorithm of each module by name.
-What is stored beside a weight follows from that.
+`quant_algo` names one algorithm for all modules except those in `exclude_modules` (of
+hf_quant_config.json) or `ignore` (of config.json), whose names may contain stars. If it is
+MIXED_PRECISION, `quantized_layers` lists the algorithm of each module by name. The algorithm
+determines the tensors beside a weight.
 """
 
 from collections.abc import Mapping
@@ -16,7 +16,7 @@ from auditor.layouts.packing import FLOATS, Declared, PackingLedger, Shape, Writ
 from auditor.messages import described
 
 _SIZES = range(1, 1 << 24)  # of groups
-_KINDS = {  # an algorithm -> the kind of weights that it stores
+_KINDS = {  # an algorithm -> the kind of its weights
     "FP8": "FP8",
     "FP8_PER_CHANNEL_PER_TOKEN": "FP8",
     "FP8_PB_WO": "FP8",
@@ -33,36 +33,36 @@ _KINDS = {  # an algorithm -> the kind of weights that it stores
     "W8A16": "INT8",
     "W8A8_SQ_PER_CHANNEL": "INT8",
 }
-_STATIC = frozenset({"FP8", "NVFP4", "NVFP4_AWQ", "NVFP4_SVD"})  # activations have a scale
+_STATIC = frozenset({"FP8", "NVFP4", "NVFP4_AWQ", "NVFP4_SVD"})  # their activations have a scale
 _TWICE = frozenset({"NVFP4", "NVFP4_AWQ", "NVFP4_SVD", "W4A16_NVFP4", "W4A8_NVFP4_FP8", "W4A8_AWQ"})
 
 
 class ModuleSettings(NamedTuple):
-    """Of one module; all None: nothing that is understood."""
+    """The settings of one module; all are None if the config cannot be read."""
 
     algorithm: str | None = None
     kind: str | None = None
     group: int | None = None
-    needs: tuple[str, ...] = ("weight_scale",)  # what must stand beside the weight
+    needs: tuple[str, ...] = ("weight_scale",)  # the tensors that a weight needs
 
 
 _NOTHING = ModuleSettings()
 
 
 class ModelOptSettings(NamedTuple):
-    """Of all modules."""
+    """The settings of all modules."""
 
     where: str
-    default: ModuleSettings | None  # None: modules that are not named are left alone
+    default: ModuleSettings | None  # None if modules without a name here stay plain
     named: Mapping[str, ModuleSettings]
-    excluded: frozenset[str] | None  # patterns; None: the config lists none
+    excluded: frozenset[str] | None  # patterns; None if the config has no list
 
     def of(self, module: str) -> ModuleSettings:
         return self.named.get(module) or self.default or _NOTHING
 
 
 def read_modelopt_settings(declared: Declared | None, ledger: PackingLedger) -> ModelOptSettings:
-    """What the config says; what it cannot mean is a fault."""
+    """Read the settings of a config, and report impossible ones."""
     if declared is None:
         return ModelOptSettings("", _NOTHING, {}, None)
     settings = declared.settings
@@ -121,7 +121,7 @@ def _said(declared: Declared, ledger: PackingLedger) -> ModuleSettings:
 
 
 def _inner_group(settings: Mapping[str, Any]) -> int | None:
-    """The group size in config.json, whose form is that of compressed-tensors."""
+    """Return the group size in config.json, which has the form of compressed-tensors."""
     value: object = settings
     for key in ("config_groups", "group_0", "weights", "group_size"):
         value = object_or_empty(value).get(key)
@@ -135,7 +135,7 @@ _NUMBERS = ("F32", "BF16", "F16")
 
 
 def tensors_of_weight(said: ModuleSettings, shape: Shape) -> dict[str, WrittenTensor]:
-    """By what they are to a weight, "" the weight itself; {} where the config does not say."""
+    """The tensors of a weight by name ending, "" for the weight; {} without settings."""
     *experts, rows, inputs = shape
     number = WrittenTensor((shape[0],) if len(shape) == AXES else (), _NUMBERS)
     beside = {

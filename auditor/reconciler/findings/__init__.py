@@ -1,11 +1,11 @@
-"""The closed set of findings. One class a kind, because each carries different evidence.
+"""The closed set of findings, one class for each kind, because each carries different evidence.
 
-The first line of its docstring says what the kind means, the paragraph `To do:` what to do about
-it: README's table and the rules in SARIF are printed from them.
+The first sentence of a class's docstring is the meaning of the kind, the paragraph `To do:` the
+advice; README's table and the rules in SARIF are printed from them.
 
-Every finding has `names` (sorted), `parameters` (how many learned numbers it is about),
-`explains` (its signed share of parameters stored minus parameters expected) and a `reason`.
-The `explains` of all findings of a report add up to its difference: law 3.
+Every finding has `names` (sorted), `parameters` (the learned numbers that it concerns), `explains`
+(its signed share of parameters stored minus parameters expected) and a `reason`. The `explains` of
+all findings of a report add up to its difference: law 3.
 """
 
 from auditor.reconciler.findings.evidence import (
@@ -190,18 +190,18 @@ Finding = (
 
 
 def is_of_tensors(finding: Finding) -> bool:
-    """Whether its names are tensors', stored or expected, of one checkpoint and one class."""
+    """Whether the finding's names are stored or expected tensors of one checkpoint and class."""
     return isinstance(finding, OfExpected | OfStored | OfPairs)
 
 
 def is_of_repository(finding: Finding) -> bool:
-    """Whether it is about what stands beside the weights, keys of the config, published counts.
+    """Whether the finding concerns companion files, keys of the config or published counts.
 
-    So is an adapter that is declared beside a model and not there.
+    A declared adapter that is missing belongs to them.
     """
     return isinstance(finding, OfKeys | OfCount | MissingComponent)
 
 
 def count_of(finding: Finding) -> int:
-    """How many names a finding is about, those that it does not name included."""
+    """The number of names that a finding concerns, including those that it does not list."""
     return len(finding.names) + (finding.more if isinstance(finding, Unexpected) else 0)

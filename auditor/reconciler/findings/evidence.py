@@ -1,4 +1,4 @@
-"""What findings are made of: a severity, and the tensors or the file that a kind is about."""
+"""The base classes of findings: a severity, and the tensors or the file that a kind concerns."""
 
 from collections.abc import Callable, Iterable
 from enum import StrEnum
@@ -12,13 +12,13 @@ from msgspec.structs import replace
 from auditor.analytic import ExpectedTensor
 from auditor.tensors import StoredTensor, learned, natural_key, naturally_sorted
 
-# Names in one finding of tensors that nothing expects. Folding this many random names takes 0.3 s
-# and 20 MB, more than a reader looks at; a model may have ten times as many.
+# The most names of unexpected tensors in one finding. To fold so many random names takes 0.3 s and
+# 20 MB, and no reader looks at more; a model may have ten times as many.
 MOST_NAMED = 20_000
 
 
 class Severity(StrEnum):
-    """Errors and warnings alarm; info explains."""
+    """The severities: errors and warnings alarm, info explains."""
 
     ERROR = "error"
     WARNING = "warning"
@@ -34,10 +34,10 @@ def expected_in(tensors: tuple[ExpectedTensor, ...]) -> int:
 
 
 def by_name(tensors: Iterable[StoredTensor], most: int | None = None) -> tuple[StoredTensor, ...]:
-    """Stored tensors in natural order of their names, then of their files; the first `most`."""
+    """Sort stored tensors naturally by name, then by file; return the first `most`."""
     found = list(tensors)
     if most is not None and len(found) > most:
-        return tuple(nsmallest(most, found, key=_place))  # a place takes as much as a tensor
+        return tuple(nsmallest(most, found, key=_place))  # a key takes as much as a tensor
     return tuple(naturally_sorted(sorted(found, key=attrgetter("file")), attrgetter("name")))
 
 
@@ -46,14 +46,14 @@ def _place(tensor: StoredTensor) -> tuple[str, ...]:
 
 
 class MatchedPair(Struct, frozen=True, kw_only=True):
-    """A stored tensor and the expected one that it answers."""
+    """A stored tensor and the expected tensor that it matches."""
 
     stored: StoredTensor
     expected: ExpectedTensor
 
 
 class NoParameters:
-    """About what has no parameters, and explains nothing of the difference."""
+    """A finding without parameters, which explains nothing of the difference."""
 
     @property
     def parameters(self) -> int:
@@ -67,7 +67,7 @@ class NoParameters:
 def _kept_fields(
     finding: "OfExpected | OfStored", wanted: Callable[[str], bool]
 ) -> dict[str, tuple[Any, ...]]:
-    """The fields that have a value for each tensor, those of the wanted names alone."""
+    """The fields with a value for each tensor, restricted to the wanted names."""
     tensors: Iterable[ExpectedTensor | StoredTensor] = finding.tensors
     kept = [at for at, tensor in enumerate(tensors) if wanted(tensor.name)]
     fields = ("tensors", *finding.aligned)
@@ -75,7 +75,7 @@ def _kept_fields(
 
 
 class OfExpected(Struct, frozen=True, kw_only=True):
-    """About tensors that are expected and not there; named as the target class names them."""
+    """A finding about expected tensors that are missing, under the target class's names."""
 
     tensors: tuple[ExpectedTensor, ...]
     reason: str
@@ -95,18 +95,18 @@ class OfExpected(Struct, frozen=True, kw_only=True):
         return -expected_in(self.tensors)
 
     def only(self, wanted: Callable[[str], bool]) -> Self:
-        """The part of it that is about the wanted names."""
+        """Return the part of the finding that concerns the wanted names."""
         return replace(self, **_kept_fields(self, wanted))
 
 
 class OfStored(Struct, frozen=True, kw_only=True):
-    """About tensors that are there and that no expected parameter answers."""
+    """A finding about stored tensors that match no expected parameter."""
 
     tensors: tuple[StoredTensor, ...]
     reason: str
-    silent: bool = False  # from_pretrained does not report them
+    silent: bool = False  # whether from_pretrained does not report them
 
-    aligned: ClassVar[tuple[str, ...]] = ()  # as of OfExpected
+    aligned: ClassVar[tuple[str, ...]] = ()  # fields with a value for each of the tensors
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -121,16 +121,16 @@ class OfStored(Struct, frozen=True, kw_only=True):
         return learned_in(self.tensors)
 
     def only(self, wanted: Callable[[str], bool]) -> Self:
-        """The part of it that is about the wanted names."""
+        """Return the part of the finding that concerns the wanted names."""
         return replace(self, **_kept_fields(self, wanted))
 
 
 class Uncounted(NoParameters, OfStored, frozen=True, kw_only=True):
-    """Stored, and none of it a parameter of its own: explains nothing of the difference."""
+    """A finding about stored tensors that are not parameters of their own."""
 
 
 class OfPairs(Struct, frozen=True, kw_only=True):
-    """About stored tensors and the expected ones that they answer."""
+    """A finding about stored tensors and the expected tensors that they match."""
 
     pairs: tuple[MatchedPair, ...]
     reason: str
@@ -152,9 +152,9 @@ class OfPairs(Struct, frozen=True, kw_only=True):
 
 
 class OfFile(Struct, frozen=True, kw_only=True):
-    """About a file, and the tensors in it that are concerned.
+    """A finding about a file and some of its tensors.
 
-    `hidden` are the expected tensors that cannot be seen because of it.
+    `hidden` are the expected tensors that cannot be seen because of the file.
     """
 
     file: str

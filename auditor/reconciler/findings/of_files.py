@@ -1,4 +1,4 @@
-"""The kinds of findings that are about files: weights, indexes, configs, whole components."""
+"""The kinds of findings about files: weights, indexes, configs, components."""
 
 from collections.abc import Callable
 from typing import ClassVar, Self
@@ -10,7 +10,7 @@ from auditor.reconciler.findings.evidence import NoParameters, OfFile, Severity
 
 
 class OfFiles(NoParameters, Struct, frozen=True, kw_only=True):
-    """About whole files, and no tensor of them: explains nothing."""
+    """A finding about complete files and none of their tensors, which explains nothing."""
 
     files: tuple[str, ...]
     reason: str
@@ -129,7 +129,7 @@ class MissingComponent(NoParameters, Struct, frozen=True, kw_only=True):
     To do: Upload its folder or its weights, or remove it from the file that declares it.
     """
 
-    file: str  # that declares it
+    file: str  # the file that declares it
     folders: tuple[str, ...]
     reason: str
 

@@ -1,6 +1,6 @@
-"""The kinds of findings that are about what stands beside the weights, and about the config's keys.
+"""The kinds of findings about companion files and about the config's keys.
 
-They concern no tensor: they explain nothing of a difference, and each names files and keys.
+They concern no tensor, so they explain nothing of a difference; each names files and keys.
 """
 
 from collections.abc import Callable
@@ -13,15 +13,15 @@ from auditor.reconciler.findings.evidence import NoParameters, Severity
 
 
 def _name_of_key(said: tuple[str, str, str]) -> str:
-    """The key; of a file as a whole its name."""
+    """Return the key, or the file's name if a file as a whole is concerned."""
     file, key, _ = said
     return key or file
 
 
 class OfKeys(NoParameters, Struct, frozen=True, kw_only=True):
-    """About what files say: `says` are (file, key, value), where a key or a value is to be had."""
+    """A finding about statements in files; `says` are (file, key, value), "" if there is none."""
 
-    says: tuple[tuple[str, str, str], ...]  # the value as JSON, cut where it is long; "": none
+    says: tuple[tuple[str, str, str], ...]  # the value as JSON, shortened, or ""
     reason: str
     fix: str  # what to change in this repository
 
@@ -38,11 +38,11 @@ class OfKeys(NoParameters, Struct, frozen=True, kw_only=True):
 
 
 class OfIds(OfKeys, frozen=True, kw_only=True):
-    """About ids of tokens, and the rows of the embedding that should answer them."""
+    """A finding about ids of tokens and the rows of the embedding for them."""
 
     ids: tuple[int, ...]  # sorted
     rows: int
-    rows_of: str  # the tensor that has them, or the key of the config
+    rows_of: str  # the tensor with the rows, or the key of the config
 
 
 class TokenBeyondEmbedding(OfIds, frozen=True):
@@ -142,7 +142,7 @@ class ProcessorMissing(OfKeys, frozen=True):
 
 
 class OfCount(NoParameters, Struct, frozen=True, kw_only=True):
-    """About a published number: where it stands, how it is written, and what is true."""
+    """A finding about a published number: its place, its text, and the true number."""
 
     where: str  # a key of the Hub's answer, or the repository's name
     text: str

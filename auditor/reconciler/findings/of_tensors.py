@@ -1,4 +1,4 @@
-"""The kinds of findings that are about tensors."""
+"""The kinds of findings about tensors."""
 
 from collections.abc import Callable
 from typing import ClassVar, Self
@@ -51,8 +51,8 @@ class Unexpected(OfStored, frozen=True, kw_only=True):
     """
 
     more: int = 0  # tensors that are not named
-    more_parameters: int = 0  # theirs
-    known_to: str = ""  # a class of the family that has the names, with other shapes
+    more_parameters: int = 0  # the parameters of those tensors
+    known_to: str = ""  # a class of the family with these names and other shapes
 
     kind: ClassVar = "unexpected"
     severity: ClassVar = Severity.WARNING
@@ -73,7 +73,7 @@ class Unused(OfStored, frozen=True, kw_only=True):
     """
 
     used_by: tuple[str, ...]
-    copies: bool = False  # tied for the sibling: its parameters count elsewhere
+    copies: bool = False  # whether the sibling ties it: its parameters count elsewhere
 
     kind: ClassVar = "unused"
     severity: ClassVar = Severity.INFO
@@ -197,7 +197,7 @@ class TiedWeight(OfExpected, frozen=True, kw_only=True):
 
 
 class DisputedTensor(Struct, frozen=True, kw_only=True):
-    """One tensor as the closed form has it, and as the oracle has it; None: it has none."""
+    """One tensor in the closed form and in the oracle's answer; None where there is none."""
 
     name: str
     closed_form: ExpectedTensor | None
@@ -210,7 +210,7 @@ class FormulaDisputed(Struct, frozen=True, kw_only=True):
     To do: Report it to this project with the model's name; the checkpoint itself may be sound.
     """
 
-    target: str  # the class, which stands for the tensors where the total alone is in dispute
+    target: str  # the class, which is named if only the total is in dispute
     disputes: tuple[DisputedTensor, ...]
     reason: str
 
@@ -234,6 +234,6 @@ class FormulaDisputed(Struct, frozen=True, kw_only=True):
 
 
 def _larger(dispute: DisputedTensor) -> int:
-    """The learned numbers in dispute: those of the side that has more of them."""
+    """The learned numbers in dispute: those of the side with more of them."""
     sides = (side for side in (dispute.closed_form, dispute.oracle) if side is not None)
     return max((side.elements for side in sides if side.role is Role.PARAMETER), default=0)

@@ -1,4 +1,4 @@
-"""The kinds of findings that only numbers can show; an audit with `--values` makes them."""
+"""The kinds of findings that only numbers show, in an audit with `--values`."""
 
 from typing import ClassVar
 
@@ -21,7 +21,7 @@ class EqualsBase(OfFiles, frozen=True):
 
 
 class OfValues(OfStored, frozen=True, kw_only=True):
-    """About the numbers of tensors that are counted elsewhere: explains nothing."""
+    """A finding about the numbers of tensors, which explains nothing of the difference."""
 
     @property
     def explains(self) -> int:
@@ -158,7 +158,7 @@ class RepeatedLayers(OfValues, frozen=True, kw_only=True):
     To do: Nothing, if the model was made so; else look for the layers that should be there.
     """
 
-    layers: tuple[tuple[str, ...], ...]  # those of each group, which are alike
+    layers: tuple[tuple[str, ...], ...]  # groups of identical layers
 
     kind: ClassVar = "repeated-layers"
     severity: ClassVar = Severity.INFO

@@ -1,1 +1,1 @@
-"""Rules about what stands beside the weights, and about what the config says twice. Pure."""
+"""Rules about companion files and about repeated statements in the config. Pure."""

@@ -1,4 +1,4 @@
-"""Chat templates: each parses, and what is there twice is the same. None is ever rendered."""
+"""Chat templates: each has to parse, and copies have to be equal. None is ever rendered."""
 
 from collections.abc import Iterator
 
@@ -57,7 +57,7 @@ def _templates(case: RepositoryCase) -> Iterator[tuple[tuple[str, str], str]]:
 
 
 def _twice(each: dict[tuple[str, str], str]) -> Iterator[Finding]:
-    """The file of its own wins: over a tokenizer's config, and over a processor's older file."""
+    """Report copies that differ: a separate file wins over a tokenizer's or processor's config."""
     own = each.get((TEMPLATE, DEFAULT))
     if own is None:
         return

@@ -1,7 +1,6 @@
-"""What a config says twice, with different values, and keys that are a slip from one that is read.
+"""Repeated statements of a config with different values, and keys that are slips of known keys.
 
-Which of two values transformers takes was found by building the config classes of transformers
-5.23: a test builds them again.
+The config classes of transformers 5.23 show which of two values wins; a test builds them again.
 """
 
 from collections.abc import Callable, Collection, Iterator, Mapping
@@ -16,7 +15,7 @@ from auditor.reconciler.repository_rules.processors import PAIR
 from auditor.reconciler.repository_rules.repository_case import RepositoryCase, value_text
 
 _ROPE = "rope_parameters"
-# What Qwen2-VL and Phi-3 called a kind of rotation once, and what it is called today.
+# Earlier names of rotations in Qwen2-VL and Phi-3 -> today's names.
 _RENAMED = frozenset((("mrope", "default"), ("su", "longrope")))
 _SIZES = (
     "hidden_size",
@@ -33,14 +32,14 @@ _POSITIONS = "position_embeddings.weight"
 
 
 class Twice(NamedTuple):
-    """Two statements of one fact; the file is the config's where none is named."""
+    """Two statements of one fact; the file is the config if none is named."""
 
     first: str  # key, by its path
     value: Any
     second: str
     other: Any
-    wins: str  # in a sentence
-    file: str = ""  # of the second
+    wins: str  # a sentence about the value that counts
+    file: str = ""  # of the second statement
 
 
 def contradiction_findings(case: RepositoryCase) -> Iterator[Finding]:
@@ -79,7 +78,7 @@ def _rotation(case: RepositoryCase) -> Iterator[Twice]:
 
 
 def _rotation_of(values: Mapping[str, Any], path: str) -> Iterator[Twice]:
-    """rope_scaling replaces rope_parameters; rope_theta counts where those have no base."""
+    """Compare rotations: rope_scaling replaces rope_parameters; rope_theta is a default base."""
     theta, scaling, own = (values.get(key) for key in ("rope_theta", "rope_scaling", _ROPE))
     for key, said in (("rope_scaling", scaling), (_ROPE, own)):
         if not isinstance(said, Mapping):
@@ -117,7 +116,7 @@ def _labels(case: RepositoryCase) -> Iterator[Twice]:
         yield Twice("num_labels", number, "id2label", said, _takes("num_labels"))
     elif isinstance(names, Mapping) and isinstance(numbers, Mapping) and numbers:
         each = {name for name in names.values() if isinstance(name, str)}
-        if len(each) == len(names) != len(numbers):  # two numbers of one name are normal
+        if len(each) == len(names) != len(numbers):  # two numbers with one name are normal
             first, second = f"{len(names)} labels", f"{len(numbers)} labels"
             wins = f"{_takes('id2label')} for the number of labels"
             yield Twice("id2label", first, "label2id", second, wins)
@@ -139,7 +138,7 @@ def _layers_of(values: Mapping[str, Any], path: str) -> Iterator[Twice]:
 
 
 def _windows(case: RepositoryCase) -> Iterator[Twice]:
-    """Layers that attend to a window, and a window that is switched off or null."""
+    """Compare layers that attend to a window with a window that is off or null."""
     kinds = case.config.get("layer_types")
     if not isinstance(kinds, list) or "sliding_attention" not in kinds:
         return
@@ -153,11 +152,11 @@ def _windows(case: RepositoryCase) -> Iterator[Twice]:
 
 
 def _head_dim(case: RepositoryCase) -> Iterator[Twice]:
-    """A model whose tensors do not follow head_dim divides the width by the number of heads.
+    """Compare head_dim with the width divided by heads, if no tensor depends on head_dim.
 
-    That a config class has no such field tells nothing: of 38 types the model reads it all the
-    same, as Qwen3-30B-A3B's does, whose heads are twice as wide as the quotient. So the closed form
-    decides, and where there is none nothing is said.
+    A config class without this field is no evidence: the models of 38 types read it, such as
+    Qwen3-30B-A3B, whose heads are twice as wide as the quotient. So the closed form decides;
+    without one there is no finding.
     """
     kind, width = case.kind, case.config.get("head_dim")
     if kind is None or type(width) is not int or "head_dim" in kind.fields:
@@ -165,7 +164,7 @@ def _head_dim(case: RepositoryCase) -> Iterator[Twice]:
     if case.shaping is None or "head_dim" in case.shaping:
         return
     if "head_dim" in kind.attribute_map or "qk_rope_head_dim" in kind.fields:
-        return  # of latent attention, whose heads have several widths
+        return  # latent attention has heads of several widths
     own = {key: kind.attribute_map.get(key, key) for key in ("hidden_size", "num_attention_heads")}
     size, heads = (case.config.get(key, case.config.get(own[key])) for key in own)
     if type(size) is int and type(heads) is int and heads > 0 and size // heads != width:
@@ -177,7 +176,7 @@ def _head_dim(case: RepositoryCase) -> Iterator[Twice]:
 
 
 def _synonyms(case: RepositoryCase) -> Iterator[Twice]:
-    """A key by its own name and by the name that other config classes have for it, which wins."""
+    """Compare a key with its synonym of other config classes, which wins."""
     if case.kind is None:
         return
     for alias, own in case.kind.attribute_map.items():
@@ -189,7 +188,7 @@ def _synonyms(case: RepositoryCase) -> Iterator[Twice]:
 
 
 def _parts(case: RepositoryCase) -> Iterator[Twice]:
-    """Sizes of text beside the config of text that has them, where the class reads only that."""
+    """Compare text sizes of the config with those in its text config, if only the latter count."""
     part = case.text_part()
     pair = str(case.config.get("model_type")).endswith(PAIR)
     if part is None or part[0] != ("decoder" if pair else "text_config") or case.kind is None:
@@ -203,16 +202,16 @@ def _parts(case: RepositoryCase) -> Iterator[Twice]:
             yield Twice(key, top, name, inner, _takes(name))
 
 
-# --- beside the config's own classes -----------------------------------------------------------
+# --- quantization and sentence-transformers ----------------------------------------------------
 
 
 def _unconverted(case: RepositoryCase) -> Iterator[Twice]:
-    """Modules that quantization leaves out, by names one slip from those that are there."""
+    """Find modules in lists of exceptions whose names are one slip from stored modules."""
     quantization = case.config.get("quantization_config")
     if not isinstance(quantization, Mapping):
         return
     lists = {key: names for key in _LISTS_OF_LAYERS if (names := quantization.get(key))}
-    if not lists:  # before each name is taken apart: the published DeepSeek-V3 has 92,000
+    if not lists:  # checked before each name is split: DeepSeek-V3 has 92,000
         return
     every = (*(one.name for one in case.stored), *(one.name for one in case.expected()))
     known = {part for name in every for part in name.split(".")[:-1]}
@@ -232,7 +231,7 @@ def _unconverted(case: RepositoryCase) -> Iterator[Twice]:
 
 
 def _sentences(case: RepositoryCase) -> Iterator[Twice]:
-    """What sentence-transformers says of the model that it wraps."""
+    """Compare the settings of sentence-transformers with the model that it wraps."""
     width = next(
         (case.config[key] for key in ("hidden_size", "d_model", "dim") if key in case.config), None
     )
@@ -261,7 +260,7 @@ _OF_ALL: tuple[Callable[[RepositoryCase], Iterator[Twice]], ...] = (_unconverted
 
 
 _TEXT = "text_config"
-# What every config class takes beside its fields.
+# Keys that every config class takes beside its fields.
 _TAKEN = frozenset(
     """
     torch_dtype num_labels rope_theta rope_scaling rope_parameters partial_rotary_factor
@@ -271,16 +270,16 @@ _TAKEN = frozenset(
     use_sliding_window max_window_layers
     """.split()  # noqa: SIM905 - as many lines say no more
 )
-# Composite types whose config class takes the keys of its text from the top, as they are published.
+# Composite types whose config class takes text keys from the top level, as in published configs.
 FLAT = frozenset(("qwen2_vl", "qwen2_5_vl"))
-# Unknown keys that are looked at: configs of the repository's own code have some dozens.
+# The most unknown keys that are examined: configs of a repository's own code have some dozens.
 _MOST_UNKNOWN = 500
 
 
 def key_findings(case: RepositoryCase) -> Iterator[Finding]:
-    """Keys that no class of the model type reads, and that are one slip from one that it does.
+    """Report keys that no class of the model type reads and that are one slip from a known key.
 
-    A slip is a letter too many, too few, another one, or two exchanged.
+    A slip adds, drops or changes one letter, or exchanges two neighbours.
     """
     if case.kind is None or case.custom:
         return
@@ -327,7 +326,7 @@ _LONGEST_KEY = 80  # letters; no known key is longer
 
 @cache
 def _fields(name: str, text: str | None) -> Mapping[str, Field]:
-    """Those of a config class, and of the class of its text whose keys it takes from the top."""
+    """The fields of a config class, and of its text class if it takes those from the top level."""
     kinds = filter(None, (of_name(name), of_name(text or "")))
     return {key: field for kind in kinds for key, field in kind.fields.items()}
 

@@ -1,4 +1,4 @@
-"""All rules about the files beside the weights; here those about generation and about code."""
+"""The rules about companion files, with those about generation and code."""
 
 import json
 import re
@@ -18,7 +18,7 @@ from auditor.reconciler.repository_rules.repository_case import RepositoryCase, 
 
 
 def generation_findings(case: RepositoryCase) -> Iterator[Finding]:
-    """A generation config that transformers refuses to save, or over which loading fails."""
+    """Report a generation config that transformers refuses to save, or over which loading fails."""
     values = case.object(GENERATION)
     if fault := _generation_fault(case, values):
         reason = f"{fault}: from_pretrained of a model that generates fails over it"
@@ -36,7 +36,7 @@ def generation_findings(case: RepositoryCase) -> Iterator[Finding]:
 
 
 def _generation_fault(case: RepositoryCase, values: Mapping[str, Any] | None) -> str | None:
-    """What is no object is a fault; without what is no JSON transformers goes on."""
+    """Return the fault of a file that is not an object; transformers ignores one without JSON."""
     if values is not None:
         key = stumble(values)
         what = f"{key} is {value_text(values.get(key))}" if key else "a value"
@@ -54,7 +54,7 @@ _CLASS = re.compile(r"([A-Za-z_]\w*(?:\.[A-Za-z_]\w*)*)\.[A-Za-z_]\w*", re.ASCII
 
 
 def code_findings(case: RepositoryCase) -> Iterator[Finding]:
-    """Code that auto_map names is in the repository, or in one that is named."""
+    """Report code that auto_map names and the repository does not have."""
     if not case.whole:
         return
     says: list[tuple[str, str, str]] = []
@@ -85,9 +85,9 @@ def _maps(case: RepositoryCase) -> Iterator[tuple[str, Mapping[str, Any]]]:
 
 
 def _named(values: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
-    """Auto class and `module.Class`; what is of another repository, `org/name--...`, left out."""
+    """Yield auto class and `module.Class`, without those of other repositories, `org/name--...`."""
     said = values.get(_CODE)
-    if isinstance(said, list):  # of older tokenizers
+    if isinstance(said, list):  # older tokenizers have a list
         said = {"AutoTokenizer": said}
     if not isinstance(said, Mapping):
         return
@@ -108,6 +108,6 @@ _RULES: tuple[Callable[[RepositoryCase], Iterator[Finding]], ...] = (
 
 
 def file_findings(case: RepositoryCase) -> Iterator[Finding]:
-    """What they say; `case.unread` then has what could not be told."""
+    """Apply all rules; afterwards `case.unread` lists the files that could not be used."""
     for rule in _RULES:
         yield from rule(case)

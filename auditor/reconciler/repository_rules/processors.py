@@ -1,4 +1,4 @@
-"""Models of images and audio come with what prepares them."""
+"""The rule that models of images and audio come with a processor."""
 
 from collections.abc import Iterator, Mapping
 
@@ -6,9 +6,9 @@ from auditor.companions.companion_files import PROCESSORS, TEKKEN
 from auditor.reconciler.findings import Finding, ProcessorMissing
 from auditor.reconciler.repository_rules.repository_case import RepositoryCase, value_text
 
-# Model types whose inputs are images or audio: those for which transformers 5.23 names an image
-# processor or a feature extractor; a test holds the list to it. Left out: timm_wrapper, whose
-# config.json says it all; perceiver, whose published model of text has none; t5gemma2_encoder and
+# Model types whose inputs are images or audio: transformers 5.23 has an image processor or a
+# feature extractor for them; a test compares the list with it. Left out: timm_wrapper, whose
+# config.json suffices; perceiver, whose published text model has none; t5gemma2_encoder and
 # ultravbert, which are parts of other models.
 PREPARED = frozenset(
     """
@@ -52,7 +52,7 @@ xcodec2 yolos zoedepth
 
 
 _TEXT_ALONE = ("ForCausalLM", "TextModel", "TextModelWithProjection", "ForMaskedLM", "TextEncoder")
-# Model types of two models, whose config has one of each: vision-encoder-decoder and its kin.
+# Model types of two models, whose config contains two configs: vision-encoder-decoder and others.
 PAIR = "encoder-decoder"
 _PARTS = ("vision_config", "audio_config")
 

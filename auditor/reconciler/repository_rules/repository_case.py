@@ -1,4 +1,4 @@
-"""RepositoryCase: what the rules about a repository look at."""
+"""RepositoryCase: the input of the rules about a repository."""
 
 import json
 import re
@@ -19,18 +19,18 @@ from auditor.tensors import StoredTensor
 if TYPE_CHECKING:
     from auditor.companions.vocabulary import Token, Vocabulary
 
-# What embeds tokens, as transformers' classes call it.
+# Modules that embed tokens in transformers' classes.
 _MODULES = (
     *("embed_tokens", "word_embeddings", "word_embedding", "wte", "shared", "tok_embeddings"),
     *("embed_in", "token_embedding", "token_embeddings", "tokens_embed", "embeddings"),
     *("embedding", "w"),
 )
 _EMBEDDING = re.compile(rf"(?:^|\.)(?:{'|'.join(_MODULES)})\.weight$")
-# Idefics keeps the tokens that it added apart.
+# Idefics stores the tokens that it added in a separate tensor.
 _ADDITIONAL = ".additional_embedding.weight"
-_ENDINGS = (_ADDITIONAL, *(f"{module}.weight" for module in _MODULES))  # of 90,000 names a few
+_ENDINGS = (_ADDITIONAL, *(f"{module}.weight" for module in _MODULES))  # few of 90,000 names
 
-# Parts of a config whose tokens are those of the tokenizer.
+# Parts of a config that use the tokens of the tokenizer.
 TEXT_PARTS = ("text_config", "decoder", "llm_config", "language_config")
 
 _STARTED_WITH = Path(__file__).parents[2] / "data" / "special_ids.json"
@@ -39,32 +39,32 @@ _LONGEST_SHOWN = 60  # characters of a value
 
 
 class EmbeddingRows(NamedTuple):
-    """How many tokens the model embeds, and what says so."""
+    """The number of tokens that the model embeds, and the source of this number."""
 
     rows: int
     of: str
 
 
 class RepositoryCase(Struct, frozen=True, kw_only=True, dict=True):
-    """One model: its config, the names beside it, and what was read of them."""
+    """One model: its config, the listed files, and the companion files that were read."""
 
     names: frozenset[str]  # of the files that are listed
-    whole: bool  # the listing is the repository's; else files may be elsewhere
+    whole: bool  # whether the listing is the repository's; else files may be elsewhere
     config_file: str
     config: Mapping[str, Any]
-    kind: ConfigClass | None  # the config class of transformers, where it is known
-    custom: bool  # code of the repository's own reads the config
+    kind: ConfigClass | None  # the config class of transformers, if it is known
+    custom: bool  # whether the repository's own code reads the config
     target: str | None
     stored: tuple[StoredTensor, ...]
     expected: Callable[[], Iterable[ExpectedTensor]]
-    companions: Mapping[str, CompanionFile]  # none: they were not asked for
-    shaping: frozenset[str] | None = None  # keys of a closed form's formulas; None: there is none
+    companions: Mapping[str, CompanionFile]  # empty if they were not read
+    shaping: frozenset[str] | None = None  # keys of a closed form's formulas; None without one
     settings: Mapping[str, Any] = field(default_factory=dict)  # of sentence-transformers
     unread: dict[str, str] = field(default_factory=dict)  # file -> why it could not be used
 
     @cached_property
     def rows(self) -> EmbeddingRows | None:
-        """By the headers; else by what the config implies. None: the model embeds no tokens."""
+        """The rows by the headers, else by the config; None if the model embeds no tokens."""
         return self._stored_rows or _longest_embedding(self.expected())
 
     @cached_property
@@ -76,7 +76,7 @@ class RepositoryCase(Struct, frozen=True, kw_only=True, dict=True):
         return self._stored_rows is not None
 
     def object(self, name: str) -> Mapping[str, Any] | None:
-        """The JSON object in a companion; None: it is not there, or not to be used."""
+        """Return the JSON object in a companion file; None if it is missing or unusable."""
         if name not in self._objects:
             self._objects[name] = self._parsed(name)
         return self._objects[name]
@@ -97,7 +97,7 @@ class RepositoryCase(Struct, frozen=True, kw_only=True, dict=True):
 
     @cached_property
     def vocabularies(self) -> Mapping[str, "Vocabulary"]:
-        """What each file says of the tokenizer's ids, by its name."""
+        """The ids of the tokenizer in each file, by file name."""
         from auditor.companions.vocabulary import vocabulary_of  # noqa: PLC0415 - where there is one
 
         found: dict[str, Vocabulary] = {}
@@ -112,7 +112,7 @@ class RepositoryCase(Struct, frozen=True, kw_only=True, dict=True):
 
     @cached_property
     def added(self) -> tuple[tuple[str, "Token"], ...]:
-        """Each added token, and the file that says it."""
+        """Each added token with the file that contains it."""
         from auditor.companions.tokenizer_config import added_tokens  # noqa: PLC0415 - likewise
 
         found = [(name, token) for name, one in self.vocabularies.items() for token in one.added]
@@ -121,7 +121,7 @@ class RepositoryCase(Struct, frozen=True, kw_only=True, dict=True):
         return (*found, *(("tokenizer_config.json", token) for token in decoder))
 
     def ids_of(self, text: str) -> frozenset[int]:
-        """Of a special token: as it was added, or else by the vocabulary itself."""
+        """The ids of a special token: as an added token, else in the vocabulary."""
         added = frozenset(token.id for _, token in self.added if token.text == text)
         return added or frozenset(
             token.id
@@ -131,7 +131,7 @@ class RepositoryCase(Struct, frozen=True, kw_only=True, dict=True):
         )
 
     def text_part(self) -> tuple[str, Mapping[str, Any]] | None:
-        """The config of text inside this one, and its key."""
+        """The text config inside this one, and its key."""
         for key in TEXT_PARTS:
             part = self.config.get(key)
             if isinstance(part, Mapping):
@@ -139,7 +139,7 @@ class RepositoryCase(Struct, frozen=True, kw_only=True, dict=True):
         return None
 
     def default(self, key: str, part: str | None = None) -> Any:
-        """The special id that the config class starts with, which nobody chose; None: none."""
+        """Return the special id that is the config class's default, which nobody chose, or None."""
         of = self.config if part is None else self.config[part]
         model_type = of.get("model_type")
         return _started_with().get(model_type, {}).get(key) if isinstance(model_type, str) else None
@@ -148,7 +148,7 @@ class RepositoryCase(Struct, frozen=True, kw_only=True, dict=True):
 def _longest_embedding(
     tensors: Iterable[StoredTensor] | Iterable[ExpectedTensor],
 ) -> EmbeddingRows | None:
-    """The longest token embedding: of two vocabularies the tokenizer may belong to either."""
+    """The longest token embedding: the tokenizer may belong to either of two vocabularies."""
     shapes = [(one.name, one.shape) for one in tensors if one.name.endswith(_ENDINGS)]
     extra = sum(shape[0] for name, shape in shapes if shape and name.endswith(_ADDITIONAL))
     found = [
@@ -161,13 +161,13 @@ def _longest_embedding(
 
 @cache
 def _started_with() -> Mapping[str, Mapping[str, Any]]:
-    """By model type; tools/rebuild_special_ids.py writes it, and a test holds it to the library."""
+    """The default special ids by model type, from tools/rebuild_special_ids.py."""
     found: Mapping[str, Mapping[str, Any]] = json.loads(_STARTED_WITH.read_text(encoding="utf-8"))
     return found
 
 
 def value_text(value: object) -> str:
-    """A value as JSON, cut where it is long."""
+    """A value as JSON, shortened if it is long."""
     try:
         text = json.dumps(value, ensure_ascii=False)
     except (TypeError, ValueError):
@@ -176,6 +176,6 @@ def value_text(value: object) -> str:
 
 
 def special_ids_of(value: object) -> tuple[int, ...]:
-    """One id or a list of them; nothing of what is none. Negative ones mean that there is none."""
+    """The ids in one id or a list; other values have none, and negative ids mean none."""
     each: Iterable[object] = value if isinstance(value, list | tuple) else (value,)
     return tuple(one for one in each if type(one) is int and one >= 0)

@@ -1,4 +1,4 @@
-"""Ids of tokens: those that no row of the embedding answers, and those at which generation ends."""
+"""Rules about token ids: those beyond the embedding, and those at which generation ends."""
 
 import re
 from collections.abc import Iterator, Mapping
@@ -92,7 +92,7 @@ def _beyond_vocabulary(case: RepositoryCase, rows: EmbeddingRows) -> Iterator[Fi
 
 
 def _special_ids(case: RepositoryCase) -> Iterator[tuple[str, str, Any, str | None]]:
-    """File, key and value of each special id, and the part of the config that it is in."""
+    """Yield file, key and value of each special id, and its part of the config."""
     yield from _of(case.config_file, case.config, None)
     part = case.text_part()
     if part is not None:
@@ -111,16 +111,16 @@ def _of(
             yield file, path + key, value, part
 
 
-# --- where generation stops --------------------------------------------------------------------
+# --- end tokens --------------------------------------------------------------------------------
 
 _END = "eos_token_id"
 _GENERATES = ("ForCausalLM", "LMHeadModel", "ForConditionalGeneration", "ForSpeechSeq2Seq")
 
 
 def end_token_findings(case: RepositoryCase) -> Iterator[Finding]:
-    """By the tokenizer, the config and the generation config: one of the three has to have all.
+    """Report end tokens if none of tokenizer, config and generation config has all of them.
 
-    A list may name more than the others do. An id that no row answers is a finding of its own.
+    A list may name more than the others. An id beyond the embedding is another finding.
     """
     if GENERATION not in case.companions and not (case.target or "").endswith(_GENERATES):
         return

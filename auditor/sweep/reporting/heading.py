@@ -10,7 +10,8 @@ from xml.etree.ElementTree import Element
 from msgspec.json import decode
 
 from auditor.formats.markup import Child, element, html_fragment, scrolled, table
-from auditor.formats.text import printable, size
+from auditor.formats.text import size
+from auditor.messages import printable
 
 _WORDS = {"new": "new findings", "open": "known findings", "unaudited": "not audited"}
 _HUB = "https://huggingface.co/"

@@ -1,9 +1,10 @@
 """JSON arrays that are written item by item, as models pass."""
 
-import json
 from collections.abc import Callable
 from hashlib import sha256
 from typing import IO, Any
+
+from auditor.formats.json_values import json_text
 
 
 class JsonArray:
@@ -38,4 +39,4 @@ class JsonArray:
 
 def ascii_json(value: Any) -> str:
     """JSON for a script element: ASCII, and nothing in it ends the element or begins a comment."""
-    return json.dumps(value, separators=(",", ":")).replace("<", "\\u003c")
+    return json_text(value).replace("<", "\\u003c")

@@ -1,6 +1,5 @@
 """Writes all reports of a night in one pass over the store."""
 
-import json
 from collections.abc import Mapping
 from contextlib import ExitStack
 from datetime import date
@@ -9,6 +8,7 @@ from typing import Any
 
 from msgspec import Struct
 
+from auditor.formats.json_values import json_text
 from auditor.sweep.reporting.baseline import Baseline, read_baseline
 from auditor.sweep.reporting.files import TABLES, Csv, Parquet, Table, rows_by_table
 from auditor.sweep.reporting.heading import night_fragment
@@ -97,7 +97,7 @@ def _written(nights: Store, night: Night, wanted: Wanted, baseline: Baseline) ->
         content = summary.content(night, previous, baseline if wanted.baseline else None)
         content = {**content, "pages": len(pages)}
         page.write(index, content, pages)
-        numbers.write(f"{json.dumps(content, indent=2)}\n".encode())
+        numbers.write(f"{json_text(content, indent=2)}\n".encode())
     return WrittenReports(folder=folder, summary=content, alarms=summary.alarms)
 
 

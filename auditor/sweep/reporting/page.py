@@ -16,7 +16,7 @@ from typing import IO, Any
 from auditor.formats.as_html import content_policy
 from auditor.formats.csv_rows import Outcome, object_at
 from auditor.formats.module_tree import module_tree, modules_of
-from auditor.formats.text import printable
+from auditor.messages import printable
 from auditor.sweep.reporting.changes import ALARMING, SEVERITIES, Change, Finding, Matched
 from auditor.sweep.reporting.heading import heading
 from auditor.sweep.reporting.json_array import JsonArray, ascii_json

@@ -3,14 +3,14 @@
 Results are written as they come. What the baseline accepts is there, and suppressed.
 """
 
-import json
 from collections import Counter
 from collections.abc import Mapping
 from typing import IO, Any
 from uuid import NAMESPACE_URL, uuid5
 
 from auditor.formats.as_sarif import log_of, result_of
-from auditor.formats.text import printable
+from auditor.formats.json_values import json_text
+from auditor.messages import printable
 from auditor.sweep.reporting.changes import Change
 from auditor.sweep.reporting.json_array import JsonArray
 from auditor.sweep.reporting.model_entry import ModelEntry
@@ -28,7 +28,7 @@ class Sarif:
 
     def __init__(self, file: IO[bytes], night: Night, previous: Night | None) -> None:
         self._file, self._compared = file, previous is not None
-        log = json.dumps(_log(night, previous), separators=(",", ":"))
+        log = json_text(_log(night, previous))
         opening, self._end = log.split('"@"')  # where the results go
         file.write(opening.encode())
         self._results = JsonArray(file)

@@ -241,10 +241,32 @@ def _local_workers(count: int, token: str | None) -> Iterator[str]:
     # Ctrl-C and a hang-up go to a terminal's whole group. What is started here hears neither, nor
     # do the threads that are: a signal is the sweep's main thread's. Whichever thread starts the
     # resource tracker lets Ctrl-C through again, in Python 3.11: not the one that starts workers.
+    with _signals_blocked():
+        cluster = _started_cluster(count, environment)
+    try:
+        yield str(cluster.scheduler_address)
+    finally:
+        with suppress(OSError, TimeoutError, CancelledError):
+            _end(cluster)
+
+
+@contextmanager
+def _signals_blocked() -> Iterator[None]:
+    """Within, started processes and threads inherit blocked signals, if the platform has masks."""
+    if not hasattr(signal, "pthread_sigmask"):  # Windows
+        yield
+        return
     resource_tracker.ensure_running()
     before = signal.pthread_sigmask(signal.SIG_BLOCK, (signal.SIGINT, signal.SIGHUP))
     try:
-        cluster = distributed.LocalCluster(  # type: ignore[no-untyped-call]
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+
+def _started_cluster(count: int, environment: dict[str, str]) -> Any:
+    try:
+        return distributed.LocalCluster(  # type: ignore[no-untyped-call]
             n_workers=count,
             threads_per_worker=_THREADS,
             processes=True,
@@ -257,13 +279,6 @@ def _local_workers(count: int, token: str | None) -> Iterator[str]:
     except (OSError, RuntimeError) as error:
         detail = f"no workers could be started on this machine: {error}"
         raise SourceError(Reason.UNREACHABLE, detail) from None
-    finally:
-        signal.pthread_sigmask(signal.SIG_SETMASK, before)
-    try:
-        yield str(cluster.scheduler_address)
-    finally:
-        with suppress(OSError, TimeoutError, CancelledError):
-            _end(cluster)
 
 
 def _end(cluster: Any) -> None:
@@ -272,7 +287,7 @@ def _end(cluster: Any) -> None:
         nanny.close_gracefully()  # it is not to start another one
         if pid := nanny.pid:
             with suppress(ProcessLookupError):
-                os.kill(pid, signal.SIGKILL)
+                os.kill(pid, getattr(signal, "SIGKILL", signal.SIGTERM))  # Windows has no SIGKILL
     cluster.close(timeout=_CONNECTING)
 
 

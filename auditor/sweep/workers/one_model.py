@@ -9,7 +9,7 @@ from typing import Any, NamedTuple, TypeVar
 
 from msgspec.structs import replace
 
-from auditor.audit.guard import crash
+from auditor.audit.guard import TOO_LITTLE_MEMORY, crash, is_lack_of_memory
 from auditor.checkpoint.hub_listing import Listing, listing_of
 from auditor.checkpoint.selecting import INDEX, WEIGHTS, select, select_config, with_companions
 from auditor.checkpoint.snapshot import Snapshot, Source
@@ -74,11 +74,10 @@ class Auditor:
         """
         try:
             return self._audited(waiting, allowance)
-        except MemoryError:
-            detail = "its audit ran out of memory, and nothing else was under way"
-            return failed(waiting, Reason.CRASHED, detail) if alone else None
         except BaseException as error:  # noqa: BLE001 - whatever it is, the other models go on
-            return failed(waiting, Reason.CRASHED, crash(error))
+            if not is_lack_of_memory(error):
+                return failed(waiting, Reason.CRASHED, crash(error))
+            return failed(waiting, Reason.TOO_LITTLE_MEMORY, TOO_LITTLE_MEMORY) if alone else None
         finally:
             self.give_up(allowance)
 

@@ -25,7 +25,7 @@ _SLICE = 8 * 1024 * 1024  # bytes of rows that are looked at together
 
 def untrained_rows(evidence: Evidence, tokens: Tokens) -> Iterator[UntrainedRows]:
     """Nothing where there is no tokenizer, or where the whole matrix is another rule's business."""
-    if not tokens.ids or evidence.is_adapter:
+    if not tokens.row_count or evidence.is_adapter:
         return
     for name in evidence.values:
         tensor = evidence.tensor(name)
@@ -37,7 +37,7 @@ def untrained_rows(evidence: Evidence, tokens: Tokens) -> Iterator[UntrainedRows
         padding = tokens.padding | _padding_of(evidence)
         if not padding and len(zero) == 1:
             padding = zero  # which token pads is written nowhere, and one row is like padding
-        rows = sorted(((zero | alike) - padding) & tokens.ids)
+        rows = sorted(row for row in (zero | alike) - padding if tokens.has(row))
         if rows:
             shown = ", ".join(map(str, rows[:_SHOWN])) + (", ..." if len(rows) > _SHOWN else "")
             yield UntrainedRows(

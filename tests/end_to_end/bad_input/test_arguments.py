@@ -3,11 +3,13 @@
 import json
 import os
 import re
+import subprocess
 from pathlib import Path
 
 import pytest
 from support.bad_input.making import CONFIG, WEIGHTS, assert_ended, whole
-from support.bad_input.running import CLEAN, FINDINGS, UNAUDITED, USAGE
+from support.bad_input.running import CLEAN, FINDINGS, UNAUDITED, USAGE, environment
+from support.forking import AUDIT
 
 LINES = "--format=json"
 
@@ -131,6 +133,36 @@ def test_of_several_models_the_worst_gives_the_code(models, code, audit, tmp_pat
     ran = audit(*(str(places.get(model, model)) for model in models), LINES)
     assert ran.code == code
     assert ran.stdout.count("\n") == len(models)
+
+
+def test_a_line_of_twenty_megabytes_takes_no_memory_and_the_next_line_is_audited(audit, tmp_path):
+    good = whole(tmp_path / "good")
+    alone = audit(str(good), LINES)
+    ran = audit("-", LINES, stdin=bytes(20_000_000) + f"\n{good}\n".encode())
+    outcomes = [json.loads(line) for line in ran.stdout.splitlines()]
+    assert [outcome["verdict"] for outcome in outcomes] == ["unaudited", "clean"]
+    assert ran.code == USAGE
+    [line] = ran.stderr.splitlines()
+    assert line.startswith("audit: standard input: bad-request: line 1 has more than 4,096")
+    assert ran.peak < alone.peak + 16 * 1024
+
+
+def test_a_model_in_a_pipe_that_stays_open_is_audited_at_once(tmp_path):
+    good, env = whole(tmp_path / "good"), environment(tmp_path / "home")
+    command = [AUDIT, "-", LINES]
+    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
+    with subprocess.Popen(command, env=env, cwd=tmp_path, **pipes) as running:  # noqa: S603
+        for _ in range(2):
+            print(good, file=running.stdin, flush=True)
+            assert json.loads(running.stdout.readline())["verdict"] == "clean"
+        running.stdin.close()
+        assert running.wait() == CLEAN
+
+
+@pytest.mark.parametrize("command", ["check", "memory"])
+def test_a_stdin_that_cannot_be_read_is_a_usage_error(command, audit):
+    ran = audit(command, "-", redirection="0>/dev/null")
+    assert_ended(ran, USAGE, "^audit: standard input: bad-request: it cannot be read: ")
 
 
 def test_an_empty_stdin_is_no_model_and_no_success(audit):

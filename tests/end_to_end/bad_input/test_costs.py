@@ -7,6 +7,7 @@ import re
 
 import pytest
 from hostile.large import large
+from support.bad_input.making import whole
 from support.bad_input.running import FINDINGS, UNAUDITED
 
 HEADER = "too-large: the header of 'model.safetensors' has "
@@ -33,3 +34,17 @@ def test_it_is_bounded_and_says_by_what(name, audit, tmp_path):
     assert ran.code == code
     reasons = [one["reason"] for one in ran.outcome["findings"]]
     assert re.search(says, "\n".join((ran.stderr, *reasons))), (ran.stderr, reasons)
+
+
+def test_a_tokenizer_of_60_mb_takes_no_memory_and_is_reported_as_not_read(audit, tmp_path):
+    """Parsed a second time for --values, it took 1.6 GB."""
+    pytest.importorskip("numpy", reason="reads the numbers")
+    folder = whole(tmp_path / "input")
+    args = (str(folder), "--values", "--format", "json")
+    without = audit(*args)
+    entries = b'"a":1,' * 10_000_000
+    (folder / "tokenizer.json").write_bytes(b'{"model":{"type":"BPE","vocab":{' + entries + b"}}}")
+    ran = audit(*args, against=without)
+    assert ran.code == without.code
+    assert ran.peak < without.peak + 8 * 1024
+    assert [one for one in ran.outcome["unchecked"] if "tokenizer.json" in one]

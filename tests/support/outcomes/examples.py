@@ -125,6 +125,11 @@ HOSTILE = (
     "e" + "\u0301" * 100,
     "x" * 200,
     "</script><img src=x>",
+    "::stop-commands::x",
+    "x##[error]y",
+    "filler\u3164filler",
+    "@octocat #1 GH-1",
+    "a\\|b",
     "  ",
     "",
 )

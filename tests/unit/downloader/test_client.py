@@ -67,7 +67,7 @@ def test_a_name_that_no_machine_has_is_not_asked_for_again(model, machine):
     machine.setattr("auditor.downloader.waits.Waits.rest_through", lambda *wait: waits.append(wait))
     session = Session(MODEL, None, ignore_message)
     with pytest.raises(SourceError, match=r"nowhere\.invalid cannot be found") as error:
-        session.get("http://nowhere.invalid/", hub.whole_body(10, "it"))
+        session.get("http://nowhere.invalid/", hub.whole_body(10, "it"), purpose="it")
     assert (error.value.reason, waits) == (Reason.UNREACHABLE, [])
 
 

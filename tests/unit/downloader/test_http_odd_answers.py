@@ -36,7 +36,7 @@ def read(address, most=100):
     """The body, or why there is none."""
     session = Session(HubModel(id="o/n"), None, ignore_message)
     try:
-        return session.get(str(address), lambda answer: answer.upto(most))
+        return session.get(str(address), lambda answer: answer.upto(most), purpose="a body")
     except SourceError as error:
         return error.reason, str(error)
 

@@ -107,7 +107,7 @@ def test_a_body_comes_over_tls_and_its_connection_serves_again(session, certific
     take = hub.whole_body(10**6, None)
     with serving(certificate, answers) as (server, url):
         asked = session()
-        bodies = [asked.get(f"{url}{path}", take) for path in ("/a", "/b", "/a")]
+        bodies = [asked.get(f"{url}{path}", take, purpose="a") for path in ("/a", "/b", "/a")]
         assert len(server.connections) == 1
     assert bodies == [b"x" * 200_000, b"y", b"x" * 200_000]
 
@@ -118,7 +118,7 @@ def test_a_certificate_that_nobody_vouches_for_ends_it_at_once(session, certific
         serving(certificate, {}) as (_, url),
         pytest.raises(SourceError, match=r"not trusted: .*; SSL_CERT_FILE names") as error,
     ):
-        session().get(f"{url}/a", hub.whole_body(10, None))
+        session().get(f"{url}/a", hub.whole_body(10, None), purpose="a")
     assert error.value.reason is Reason.UNREACHABLE
 
 
@@ -128,14 +128,14 @@ def test_a_redirect_from_https_to_http_is_not_followed(session, certificate):
         serving(certificate, {"/a": leads}) as (_, url),
         pytest.raises(SourceError, match="redirects from https to 'http'") as error,
     ):
-        session().get(f"{url}/a", hub.whole_body(10, None))
+        session().get(f"{url}/a", hub.whole_body(10, None), purpose="a")
     assert error.value.reason is Reason.BAD_RESPONSE
 
 
 def test_a_server_that_speaks_no_tls_is_an_address_without_an_answer(session, hub):
     plain = hub.url.replace("http://", "https://")
     with pytest.raises(SourceError, match="no connection to 127") as error:
-        session().get(f"{plain}/a", lambda answer: answer)
+        session().get(f"{plain}/a", lambda answer: answer, purpose="a")
     assert error.value.reason is Reason.UNREACHABLE
 
 
@@ -182,9 +182,9 @@ def test_many_are_asked_for_over_one_connection_where_the_server_speaks_http_2(s
     for name, body in bodies.items():
         (files / name).write_bytes(body)
     asked, take = session(), hub.whole_body(10**6, None)
-    assert asked.get(f"{url}/0", take) == bodies["0"]
+    assert asked.get(f"{url}/0", take, purpose="a") == bodies["0"]
     with ThreadPoolExecutor(8) as pool:
-        found = pool.map(lambda name: asked.get(f"{url}/{name}", take), bodies)
+        found = pool.map(lambda name: asked.get(f"{url}/{name}", take, purpose="a"), bodies)
         assert dict(zip(bodies, found, strict=True)) == bodies
     lines = log.read_text().split("\n")[:-1]
     assert len(lines) == len(bodies) + 1

@@ -18,7 +18,7 @@ from support.tensor_tables import ListedTensors, tensor
 from auditor.folded_names import expand
 from auditor.formats import View, tensor_list
 from auditor.formats.registry import FORMATS
-from auditor.formats.text import printable
+from auditor.messages import printable
 
 AXE = Path(sys.prefix) / "axe" / "node_modules" / "axe-core" / "axe.min.js"
 

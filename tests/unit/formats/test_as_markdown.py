@@ -7,11 +7,12 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from markdown_it import MarkdownIt
 from support.outcomes.examples import EXAMPLES, HOSTILE
+from support.output_readers import LINKED
 
 from auditor.formats import View
-from auditor.formats.as_markdown import as_it_is, code_span
+from auditor.formats.markdown_text import code_span, escaped_markdown, table_cell
 from auditor.formats.registry import FORMATS
-from auditor.formats.text import printable
+from auditor.messages import printable
 
 READER = MarkdownIt("commonmark", {"html": True}).enable(["table", "strikethrough"])
 NASTY = st.sampled_from(
@@ -42,22 +43,35 @@ def inline(markdown):
 
 
 @given(TEXT)
-def test_plain_text_is_shown_as_it_is(text):
-    parts = inline(as_it_is(text))
+def test_a_reader_of_markdown_shows_an_escaped_text_unchanged(text):
+    parts = inline(escaped_markdown(text))
     assert {one.type for one in parts} <= {"text", "html_inline"}
     assert {one.content for one in parts if one.type == "html_inline"} <= {"<!-- -->"}
     assert "".join(one.content for one in parts if one.type == "text") == f"x {printable(text)} x"
 
 
 @given(TEXT)
-def test_nobody_is_mentioned_and_nothing_is_linked(text):
-    assert not re.search(r"@\w|://|www\.", as_it_is(text), re.IGNORECASE)
+@example("@octocat, owner/name#1 and GH-1")
+def test_an_escaped_text_mentions_nobody_and_links_nothing(text):
+    parts = inline(escaped_markdown(text))
+    plain = [one.content for one in parts if one.type == "text"]
+    assert [one for one in plain if LINKED.search(one)] == []
+
+
+@given(TEXT, TEXT)
+@example("a\\|b", "|")
+def test_a_cell_of_a_table_is_one_cell_whatever_it_holds(first, second):
+    table = f"| {table_cell(first)} | {table_cell(second)} |\n| --- | --- |\n"
+    tokens = READER.parse(table)
+    assert sum(one.type == "th_open" for one in tokens) == 2
+    shown = [one.children or () for one in tokens if one.type == "inline"]
+    assert {part.type for parts in shown for part in parts} <= {"text", "code_inline"}
 
 
 @given(TEXT.filter(lambda text: text.strip(" ")))
 @example("`")
 @example(" a ")
-def test_a_name_is_shown_as_it_is(name):
+def test_a_reader_of_markdown_shows_a_name_in_code_unchanged(name):
     (_, part, _) = inline(code_span(name))
     assert part.type == "code_inline"
     assert part.content == printable(name)

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from support.outcomes.examples import HOSTILE
 
 from auditor.formats.markup import element, html, svg, table
-from auditor.formats.text import printable
+from auditor.messages import printable
 
 TEXT = st.text(st.characters(exclude_categories=())) | st.sampled_from(
     (

@@ -1,4 +1,8 @@
-"""printable and cut: what strangers wrote, made safe to show."""
+"""How untrusted text is escaped and cut."""
+
+import json
+import re
+from ast import literal_eval
 
 import pytest
 from hypothesis import given
@@ -6,20 +10,53 @@ from hypothesis import strategies as st
 from rich.cells import cell_len
 from support.outcomes.examples import HOSTILE
 
-from auditor.formats.text import cut_middle, printable
+from auditor.formats.json_values import json_text
+from auditor.formats.text import columns, cut_middle, cut_name, lines_text, styled, wrapped
+from auditor.messages import printable, quoted
 
 TEXT = st.text(st.characters(exclude_categories=()))  # lone surrogates too
+PIECES = st.sampled_from((":", "#", "[", "error", "]", " ", "\x1b", "\u3164", "\\", "a", ".", "\n"))
+LINES = st.lists(PIECES, max_size=20).map("".join) | st.sampled_from(HOSTILE) | TEXT
+COMMAND = re.compile(r"^\s*::|##", re.MULTILINE)
+WIDTHS = st.integers(16, 60)
 
 
-@given(TEXT)
-def test_nothing_is_left_that_is_not_printable(text):
+@given(LINES)
+def test_no_character_is_left_that_is_not_printable(text):
     assert printable(text).isprintable()
 
 
-@given(TEXT)
-def test_what_was_printable_is_left_alone(text):
-    kept = "".join(char for char in text if char.isprintable())
-    assert printable(kept) == kept
+@given(LINES)
+def test_escaping_twice_changes_nothing(text):
+    assert printable(printable(text)) == printable(text)
+
+
+@given(st.text(st.characters(max_codepoint=0x33F)))
+def test_visible_text_without_doubled_signs_is_unchanged(text):
+    visible = "".join(char for char in text if char.isprintable() and char not in ":#")
+    assert printable(f"{visible}:#:#{visible}") == f"{visible}:#:#{visible}"
+
+
+@given(LINES, WIDTHS, st.integers(0, 8))
+def test_no_line_of_a_text_is_a_command_however_it_is_cut(text, width, indent):
+    shown = [
+        printable(text),
+        quoted(text),
+        cut_middle(text, width),
+        cut_name(text, width),
+        lines_text(wrapped(((text, "bold"), (" ", ""), (text, "")), width, indent)),
+        lines_text(columns([(text, text), (text, "x")], width=width)),
+        lines_text([styled(f"{text}: {text}")]),
+        json_text([text]),
+    ]
+    assert [one for one in shown if COMMAND.search(one)] == []
+
+
+@given(LINES)
+def test_a_quoted_name_and_a_name_in_json_are_read_back(text):
+    assert json.loads(json_text(text)) == text
+    if len(text) <= 100:
+        assert literal_eval(quoted(text)) == text
 
 
 @pytest.mark.parametrize(
@@ -35,9 +72,14 @@ def test_what_was_printable_is_left_alone(text):
         ("\ud800", r"\ud800"),
         ("\U000e0041", r"\U000e0041"),
         ("C:\\models", r"C:\models"),
+        ("::error::x", r":\x3aerror:\x3ax"),
+        ("::: a:b", r":\x3a: a:b"),
+        ("x##[error]y", r"x#\x23[error]y"),
+        ("### #", r"#\x23# #"),
+        ("a\u3164b\ufe0f", r"a\u3164b\ufe0f"),
     ],
 )
-def test_what_is_not_visible_is_written_out(text, shown):
+def test_a_character_that_is_not_shown_is_escaped(text, shown):
     assert printable(text) == shown
 
 

@@ -75,6 +75,13 @@ def test_a_terminal_counts_down_beside_the_line_of_now(monkeypatch):
     ]
 
 
+def test_a_reason_to_wait_is_escaped_on_a_terminal(monkeypatch):
+    shown = []
+    monkeypatch.setattr(Bar, "update", lambda *_, **now: shown.append(now["description"]))
+    Terminal().waiting(Wait("no answer from \x1b[2J", 2.0))
+    assert shown == [r"no answer from \x1b[2J; waiting 2 s; selecting"]
+
+
 def test_a_terminal_is_written_to_ten_times_a_second(monkeypatch):
     shown, clock = [], Clock()
     monkeypatch.setattr(Bar, "update", lambda *_, **now: shown.append(now["completed"]))

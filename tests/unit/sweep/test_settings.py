@@ -1,8 +1,13 @@
 """A sweep.toml: what it can say, and one line for what it cannot."""
 
+from io import StringIO
+from itertools import count
+
 import pytest
 
 from auditor.errors import UsageError
+from auditor.streams import LONGEST_LINE, Line, lines_of
+from auditor.sweep import settings
 from auditor.sweep.policy import Policy
 from auditor.sweep.settings import (
     AskedModels,
@@ -133,7 +138,20 @@ def test_a_file_that_is_too_long_is_not_read_whole(file):
 
 
 def test_ids_are_lines_without_blanks_and_comments_each_once():
-    assert ids_of(["a/b\n", "  c/d  # why\n", "#\n", "\n", "a/b\n"]) == ("a/b", "c/d")
+    lines = lines_of(StringIO("a/b\n  c/d  # why\n#\n\na/b\n"))
+    assert ids_of(lines, "the list") == ("a/b", "c/d")
+
+
+def test_a_list_with_a_line_that_is_too_long_is_refused():
+    lines = lines_of(StringIO("a/b\n" + "x" * (LONGEST_LINE + 1)))
+    with pytest.raises(UsageError, match=r"^the list: line 2 has more than 4,096 characters"):
+        ids_of(lines, "the list")
+
+
+def test_an_endless_list_is_refused_before_it_is_in_memory(monkeypatch):
+    monkeypatch.setattr(settings, "_MOST_IDS", 1000)
+    with pytest.raises(UsageError, match=r"^the list has more than 1,000 characters"):
+        ids_of((Line(number, "a/b") for number in count(1)), "the list")
 
 
 def test_a_list_without_ids_is_no_list(tmp_path):

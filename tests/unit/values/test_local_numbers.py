@@ -167,6 +167,19 @@ def test_a_tensor_behind_the_end_of_its_file_is_not_read_and_said(tmp_path):
     assert any("ends before them" in one for one in outcome.unchecked)
 
 
+@pytest.mark.parametrize("lacking", [("preadv",), ("pread", "preadv", "SEEK_DATA", "SEEK_HOLE")])
+def test_threads_read_the_same_numbers_on_a_platform_with_fewer_system_calls(
+    lacking, tmp_path, monkeypatch
+):
+    rng = np.random.default_rng(0)
+    numbers = {f"t{number}": rng.standard_normal(70_000) for number in range(40)}
+    path = write_numbers(tmp_path / "a.safetensors", numbers)
+    expected = read(path, threads=1, statistics=True)
+    for name in lacking:
+        monkeypatch.delattr(os, name)
+    assert read(path, threads=4, statistics=True) == expected
+
+
 def test_without_numpy_the_install_command_is_named(monkeypatch):
     monkeypatch.setattr("importlib.util.find_spec", lambda _name: None)
     with pytest.raises(auditor.UsageError, match=r'pip install "hf-audit\[values\]"'):

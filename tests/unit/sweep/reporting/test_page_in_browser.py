@@ -15,7 +15,7 @@ from support.outcomes.clean_bert import bert_base_chinese
 from support.outcomes.every_kind import every_kind
 from support.outcomes.examples import diagnosed, gated, hostile, pipeline
 
-from auditor.formats.text import printable
+from auditor.messages import printable
 from auditor.sweep.reporting import page as module
 
 SECOND, THIRD = "2026-11-20", "2026-11-21"

@@ -110,7 +110,7 @@ def test_the_model_that_takes_all_memory_alone_is_to_blame_and_no_other(crew):
     memory = Memory({"b": 20}, most=12)
     with crew(memory) as threads:
         found = reasons(threads, NAMES)
-    assert found == {**dict.fromkeys(NAMES, "gated"), "b": "crashed"}
+    assert found == {**dict.fromkeys(NAMES, "gated"), "b": "too-little-memory"}
     assert memory.tries.count("b") == 2
 
 

@@ -1,0 +1,35 @@
+"""AuditRequest: everything that a caller may choose about one audit."""
+
+from msgspec import Struct
+
+from auditor.reconciler.ignore import Ignore
+from auditor.tensors import Depth
+
+
+class AuditRequest(Struct, frozen=True, kw_only=True):
+    """One checkpoint and how to audit it; the command's options have the same names."""
+
+    model: str  # a Hub id (with @revision), an address, a folder, a file or a snapshot
+    target: str | None = None  # the class to audit for; None: what the checkpoint declares
+    source: str = "hub"  # where a Hub id is looked up: auto, hub, cache or bundled
+    token: str | None = None  # a Hugging Face access token; None: the stored one
+    depth: int | Depth | None = None  # of the report's module rows; None: all levels
+    ignore: tuple[Ignore, ...] = ()  # findings that are left out of the verdict
+    oracle: bool = False  # also compare the closed form with what transformers builds
+    # Compare safetensors with their torch copies on the Hub too; in a folder this is always done.
+    torch_copies: bool = False
+    variant: str | None = None  # the weights that from_pretrained loads with variant="fp16"
+    companions: bool = True  # read tokenizer, generation config, chat template and processor
+    values: bool = False  # read all numbers of local files, a sample of those on the Hub
+    statistics: bool = False  # with values: mean, std and more for each tensor
+    values_budget: str | None = None  # the most requests and bytes of a sample: "8,600kB"
+    # A model whose weight files, by sha256, and whose numbers (with values) are compared.
+    base: str | None = None
+    verify: bool = False  # compare the sha256 of local files with what their repository lists
+    verify_against: str | None = None  # a Hub model or a snapshot whose list is used instead
+    config: str | None = None  # a file, a folder or a model whose config replaces the model's own
+
+    @property
+    def reads_values(self) -> bool:
+        """Whether an option asks for numbers."""
+        return self.values or self.statistics or self.values_budget is not None

@@ -1,0 +1,182 @@
+"""Every command and every format, over names and values that some reader would act upon.
+
+What a checkpoint holds is text in every output: no terminal obeys it, no log of a workflow takes a
+line of it for a command, no page takes it for markup, no spreadsheet for a formula.
+"""
+
+import inspect
+import shutil
+from enum import EnumType
+from itertools import product
+from typing import get_type_hints
+
+import pytest
+import typer
+from support.hostile_checkpoints import FOLDER_NAME, HOSTILE_NAMES, hostile_folders
+from support.output_readers import COMMAND, READERS, assert_harmless_text, names_in_json
+from support.running import run
+
+import auditor
+from auditor.cli.app import COMMANDS, function_of
+from auditor.formats.count_tables import TABLE_FORMATS
+from auditor.formats.registry import FORMATS
+
+ONE_FORMAT = ("terminal",)
+# The formats of each command; a command or a format that is missing here fails a test below.
+FORMATS_OF = {
+    "check": tuple(FORMATS),
+    "snapshot": ONE_FORMAT,
+    "explain": tuple(TABLE_FORMATS),
+    "explain-finding": ONE_FORMAT,
+    "memory": ("terminal", "json"),
+    "architectures": ONE_FORMAT,
+    "claim": ("terminal", "json"),
+    "diff": tuple(TABLE_FORMATS),
+    "fix": ("terminal", "json"),
+    "sweep": ONE_FORMAT,
+    "report": ONE_FORMAT,
+}
+RUNS = [(command, form) for command, forms in FORMATS_OF.items() for form in forms]
+MORE_OPTIONS = {
+    ("check", "terminal"): [("--tensors", "-v"), ("--ignore", "unexpected:*")],
+    ("check", "csv"): [("--tensors",)],
+    ("explain", "terminal"): [("--latex",), ("--symbolic",)],
+    ("fix", "terminal"): [("--apply",)],
+    **{
+        ("explain", form): [("--tensors",), ("--kinds", "--classes", "--keys")]
+        for form in TABLE_FORMATS
+        if form != "terminal"
+    },
+}
+COMPARED = (
+    ("tensors", "config"),
+    ("config", "tensors"),
+    ("prefix", "config"),
+    ("tensors", "prefix"),
+    ("adapter", "pickle"),
+    ("gguf", "type"),
+)
+
+
+def argument_lists(command, form, paths):
+    """The arguments of each run of a command, over folders of hostile names and without any."""
+    every = tuple(paths.values())
+    some = [(paths[kind],) for kind in ("tensors", "config", "index", "type", "prefix")]
+    one_document = form in {"html", "svg", "sarif"}
+    return {
+        "check": [*((one,) for one in every), (FOLDER_NAME,)]
+        if one_document
+        else [every, (FOLDER_NAME, f"{FOLDER_NAME}@{FOLDER_NAME}")],
+        "snapshot": [(paths["tensors"], FOLDER_NAME)],
+        "explain": some,
+        "explain-finding": [("missing",), (FOLDER_NAME,)],
+        "memory": [every],
+        "architectures": [()],
+        "claim": [(paths[one], "110M", "5*D", FOLDER_NAME) for one in ("tensors", "type", "gguf")],
+        "diff": [(paths[one], paths[other]) for one, other in COMPARED],
+        "fix": some,
+        "sweep": [(FOLDER_NAME,)],
+        "report": [(FOLDER_NAME,)],
+    }[command]
+
+
+@pytest.fixture(scope="module", name="folders")
+def hostile_folders_of_this_module(tmp_path_factory):
+    return hostile_folders(tmp_path_factory.mktemp("hostile"))
+
+
+@pytest.fixture(scope="module", name="env")
+def environment_without_network(tmp_path_factory):
+    home = str(tmp_path_factory.mktemp("home"))
+    return {"HOME": home, "HF_HOME": home, "HF_HUB_OFFLINE": "1", "PYTHONUTF8": "1"}
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_the_table_of_this_test_has_every_command_and_its_formats(command):
+    hints = get_type_hints(function_of(command))
+    has_formats = "form" in inspect.signature(function_of(command)).parameters
+    assert has_formats == (FORMATS_OF[command] != ONE_FORMAT)
+    if isinstance(hints.get("form"), EnumType):
+        assert FORMATS_OF[command] == tuple(hints["form"])
+
+
+@pytest.mark.parametrize(("command", "form"), RUNS)
+def test_no_name_is_more_than_text_in_any_output(command, form, folders, env, tmp_path):
+    for folder in folders.values():
+        shutil.copytree(folder, tmp_path / folder.name)
+    paths = {kind: folder.name for kind, folder in folders.items()}
+    given = () if FORMATS_OF[command] == ONE_FORMAT else ("--format", form)
+    options = [(), *MORE_OPTIONS.get((command, form), ())]
+    for more, arguments in product(options, argument_lists(command, form, paths)):
+        output = ("-o", f"{FOLDER_NAME}.json") if command == "snapshot" else ()
+        done = run(command, *given, *more, *output, "--", *arguments, env=env, cwd=tmp_path)
+        assert_harmless_text(done.stderr)
+        assert "crashed" not in done.stderr
+        assert all(line.startswith("audit: ") for line in done.stderr.splitlines())
+        READERS["latex" if r"\begin{align*}" in done.stdout else form](done.stdout)
+
+
+def test_json_has_the_names_as_they_are(folders, env):
+    done = run("check", "--format", "json", str(folders["tensors"]), env=env)
+    assert set(HOSTILE_NAMES) <= names_in_json(done.stdout)
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_no_value_of_an_option_is_more_than_text(command, folders, env, tmp_path):
+    folder = shutil.copytree(folders["prefix"], tmp_path / "model")
+    function = click_command(command)
+    options = [one for one in function.params if one.param_type_name == "option"]
+    models = [folder.name] if command not in {"architectures", "explain-finding", "sweep"} else []
+    models *= 2 if command == "diff" else 1
+    for option in (one for one in options if not one.is_flag):
+        given = (option.opts[0], FOLDER_NAME)
+        done = run(command, *given, "--", *models, env=env, cwd=tmp_path)
+        assert_harmless_text(done.stderr)
+        assert "crashed" not in done.stderr
+        assert_harmless_text(done.stdout)
+
+
+def click_command(name):
+    """The command as its library sees it, with all of its options."""
+    app = typer.Typer()
+    app.command(name)(function_of(name))
+    return typer.main.get_command(app)
+
+
+def test_the_objects_of_the_library_are_shown_as_one_harmless_line(folders):
+    for folder in folders.values():
+        assert repr(auditor.audit(str(folder))).isprintable()
+    compared = auditor.diff(str(folders["tensors"]), str(folders["config"]))
+    assert repr(compared).isprintable()
+    assert not COMMAND.search(repr(compared))
+
+
+ON_A_HUB = ("tensors", "config", "adapter", "pickle", "gguf", "type", "prefix")
+
+
+def test_no_name_is_more_than_text_in_the_reports_of_a_night(folders, hub, hub_env, tmp_path):
+    for kind in ON_A_HUB:
+        hub.add(f"org/{kind}", {one.name: one.read_bytes() for one in folders[kind].iterdir()})
+    ids = "".join(f"org/{kind}\n" for kind in (*ON_A_HUB, FOLDER_NAME))
+    swept = run("sweep", "-", "--store", "s.sqlite", env=hub_env, stdin=ids, cwd=tmp_path)
+    options = ("--night", swept.stderr.split("night ")[1][:10], "--sarif", "r.sarif", "-o", "out")
+    reported = run("report", "s.sqlite", *options, env=hub_env, cwd=tmp_path)
+    for done in (swept, reported):
+        assert (done.returncode in {1, 2, 3}, done.stdout) == (True, ""), done.stderr
+        assert_harmless_text(done.stderr)
+        assert "crashed" not in done.stderr
+    paths = [one for one in (tmp_path / "out").rglob("*") if one.is_file()]
+    assert {one.stem for one in paths} >= {"index", "models", "findings", "changes", "summary"}
+    assert sum(one.parent.name == "models" for one in paths) >= len(ON_A_HUB)
+    for path in (*paths, tmp_path / "r.sarif"):
+        READERS[path.suffix.removeprefix(".")](path.read_text("utf-8"))
+
+
+@pytest.mark.parametrize("form", ["terminal", "json"])
+def test_no_line_of_standard_input_is_more_than_text(form, env, tmp_path):
+    lines = "".join(f"{name}\n" for name in HOSTILE_NAMES)
+    for command in ("check", "memory"):
+        done = run(command, "--format", form, "-", env=env, stdin=lines, cwd=tmp_path)
+        assert done.returncode in {2, 3}
+        assert_harmless_text(done.stderr)
+        READERS[form](done.stdout)

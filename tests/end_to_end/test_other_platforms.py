@@ -1,0 +1,116 @@
+"""The command without what Windows and macOS lack gives the output that it gives with it."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+from support import other_platform
+from support.bad_input.making import whole
+from support.sweep_models import healthy
+from support.value_files import write_numbers
+
+PLATFORMS = ("windows", "macos")
+LAUNCHER = other_platform.__file__
+COMMAND_LINES = {
+    "folder": ("MODEL", "--format", "json"),
+    "terminal": ("MODEL",),
+    "values": ("MODEL", "--values", "--statistics", "--format", "json"),
+    "explain": ("explain", "bert"),
+    "help of sweep": ("sweep", "--help"),
+    "help": ("--help",),
+    "usage error": ("check", "--bogus"),
+}
+# Imports every module but those of `audit fix`, and of the cluster, whose library is not ours.
+IMPORT_ALL = """
+import importlib, pkgutil, sys
+from support.other_platform import take_away
+take_away(sys.argv[1])
+import auditor
+others = ("auditor.fixing", "auditor.cli.fix", "auditor.sweep.workers.cluster")
+for found in pkgutil.walk_packages(auditor.__path__, "auditor."):
+    if not found.name.startswith(others):
+        importlib.import_module(found.name)
+print("imported")
+"""
+
+
+def run(env, *args: str, encoding: str = "utf-8") -> subprocess.CompletedProcess[str]:
+    return subprocess.run(  # noqa: S603 - our own command
+        [sys.executable, *args],
+        env=env,
+        capture_output=True,
+        encoding=encoding,
+        timeout=120,
+        check=False,
+    )
+
+
+@pytest.fixture
+def env(tmp_path):
+    return {**os.environ, "HF_HOME": str(tmp_path / "hf"), "NO_COLOR": "1", "COLUMNS": "100"}
+
+
+@pytest.mark.parametrize("args", COMMAND_LINES.values(), ids=COMMAND_LINES)
+def test_a_command_has_the_same_output_without_the_names_of_a_platform(args, env, tmp_path):
+    model = str(whole(tmp_path / "m"))
+    given = [model if arg == "MODEL" else arg for arg in args]
+    expected, *others = (run(env, LAUNCHER, platform, *given) for platform in ("linux", *PLATFORMS))
+    assert expected.returncode in {0, 1, 2}
+    for ran in others:
+        found = (ran.returncode, ran.stdout, ran.stderr)
+        assert found == (expected.returncode, expected.stdout, expected.stderr)
+
+
+@pytest.mark.parametrize("platform", PLATFORMS)
+def test_numbers_are_the_same_in_a_file_with_holes_and_several_threads(platform, env, tmp_path):
+    path = write_numbers(tmp_path / "model.safetensors", {"a": np.arange(5000, dtype=np.float32)})
+    size = path.stat().st_size
+    header = json.loads(path.read_bytes()[8 : 8 + int.from_bytes(path.read_bytes()[:8], "little")])
+    assert header["a"]["data_offsets"] == [0, 20_000]
+    with path.open("r+b") as file:
+        file.truncate(size - 20_000)
+        file.truncate(size)
+    args = (str(path), "--values", "--format", "json")
+    expected, found = (run(env, LAUNCHER, each, *args) for each in ("linux", platform))
+    assert json.loads(expected.stdout)["values"] == json.loads(found.stdout)["values"]
+    assert found.stderr == expected.stderr
+
+
+@pytest.mark.parametrize("platform", PLATFORMS)
+def test_a_model_of_the_hub_has_the_same_report(platform, hub, hub_env):
+    hub.add("org/m", healthy(1))
+    args = ("org/m", "--format", "json")
+    expected, found = (run(hub_env, LAUNCHER, each, *args) for each in ("linux", platform))
+    assert (found.returncode, found.stderr) == (0, "")
+    reports = [json.loads(ran.stdout) for ran in (expected, found)]
+    for report in reports:
+        del report["fetched"]["seconds"]
+    assert reports[0] == reports[1]
+
+
+@pytest.mark.parametrize("platform", PLATFORMS)
+def test_every_module_can_be_imported(platform, env):
+    path = os.pathsep.join([str(Path(__file__).parents[1]), *sys.path])
+    ran = run(env | {"PYTHONPATH": path}, "-c", IMPORT_ALL, platform)
+    assert (ran.stdout, ran.stderr) == ("imported\n", "")
+
+
+@pytest.mark.parametrize("encoding", ["cp1252", "cp437", "ascii"])
+def test_a_console_of_few_characters_changes_no_exit_code(encoding, env, tmp_path):
+    model = str(whole(tmp_path / "m"))
+    given = env | {"PYTHONIOENCODING": encoding}
+    ran = run(given, LAUNCHER, "windows", model, "-v", encoding=encoding)
+    assert (ran.returncode, ran.stderr) == (0, "")
+    assert "Traceback" not in ran.stdout
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="the lists are of names that Linux has")
+def test_each_name_that_is_taken_away_is_there_before():
+    for names_of_os, names_of_signal in other_platform.LACKING.values():
+        assert set(names_of_os) <= set(dir(os))
+        assert set(names_of_signal) <= set(dir(signal))
