@@ -321,7 +321,7 @@ HARMLESS = [
 ]
 
 
-@pytest.mark.parametrize("value", HARMLESS, ids=str)
+@pytest.mark.parametrize("value", HARMLESS, ids=lambda value: type(value).__name__)
 @pytest.mark.parametrize("protocol", PROTOCOLS)
 def test_a_harmless_object_is_followed_and_named_as_refused(value, protocol):
     followed = follow_pickle(pickle.dumps({"a": value}, protocol=protocol))
