@@ -1,4 +1,4 @@
-"""What torch and CPython would do with bytes: every import is recorded, none is made.
+"""Runs the unpicklers of torch and CPython: every import is recorded, none is made.
 
 The unpickler is CPython's own in C, with `find_class` and `persistent_load` overridden as torch
 overrides them; in place of an import there is a class that takes whatever is done to it. The reader
@@ -59,7 +59,7 @@ class Stored:
 
 @dataclass
 class Judged:
-    """What became of one pickle, or of all pickles of a file."""
+    """The result for one pickle, or for all pickles of a file."""
 
     value: Any = None
     imports: list[tuple[str, str]] = field(default_factory=list)
@@ -79,14 +79,14 @@ class _Unpickler(pickle.Unpickler):
 
 class _WithStorages(_Unpickler):
     def persistent_load(self, key: Any) -> Any:
-        """A storage; of the legacy form also a class, which comes with its source."""
+        """Return a storage, or in the legacy form a class, which comes with its source."""
         if isinstance(key, tuple) and len(key) > 1 and key[0] == "module":
             return key[1]
         return Stored()
 
 
 def unpickled(stream: IO[bytes], judged: Judged, *, storages: bool = True) -> None:
-    """Run the unpickler over a stream from where it is; what comes of it goes into `judged`."""
+    """Run the unpickler over a stream from its position, and record the result in `judged`."""
     kind = _WithStorages if storages else _Unpickler
     try:
         judged.value = kind(stream, judged).load()
@@ -96,13 +96,13 @@ def unpickled(stream: IO[bytes], judged: Judged, *, storages: bool = True) -> No
 
 
 def streams(data: bytes) -> Iterator[IO[bytes]]:
-    """The two kinds that torch gives the unpickler: one that lets it look ahead, one that not."""
+    """Yield the two kinds of stream that torch uses: with and without looking ahead."""
     yield io.BytesIO(data)
     yield io.BufferedReader(io.BytesIO(data))
 
 
 def of_pickle(data: bytes) -> Iterator[Judged]:
-    """What becomes of a pickle in each kind of stream."""
+    """Yield the result for a pickle in each kind of stream."""
     for stream in streams(data):
         judged = Judged()
         unpickled(stream, judged)
@@ -110,7 +110,7 @@ def of_pickle(data: bytes) -> Iterator[Judged]:
 
 
 def data_pkl(content: bytes) -> bytes | str:
-    """What torch's own reader takes for the pickle of an archive, or why it refuses the archive."""
+    """Return the pickle that torch's own reader finds in an archive, or why it refuses it."""
     try:
         reader: Any = torch._C.PyTorchFileReader(io.BytesIO(content))
         if "constants.pkl" in reader.get_all_records():
@@ -124,7 +124,7 @@ def data_pkl(content: bytes) -> bytes | str:
 
 
 def of_file(content: bytes) -> Judged:
-    """What torch.load(weights_only=False) would unpickle of a file, all pickles together."""
+    """Return the result for all pickles that torch.load(weights_only=False) would unpickle."""
     if content.startswith(b"PK\x03\x04"):
         data = data_pkl(content)
         if isinstance(data, str):
@@ -136,7 +136,7 @@ def of_file(content: bytes) -> Judged:
 
 
 def _of_tar(content: bytes) -> Judged | None:
-    """Of the form before 0.1.10, which torch looks for first; None: it is no tar archive."""
+    """Read the tar form before 0.1.10, which torch tries first; None if it is not a tar archive."""
     judged = Judged()
     try:
         with tarfile.open(
@@ -151,7 +151,7 @@ def _of_tar(content: bytes) -> Judged | None:
 
 
 def _members(archive: tarfile.TarFile, judged: Judged) -> None:
-    """The pickles of the three members, in the order in which torch asks for them."""
+    """Unpickle the three members in the order in which torch reads them."""
     for name in ("storages", "tensors", "pickle"):
         try:
             member = archive.extractfile(name)
@@ -166,7 +166,7 @@ def _members(archive: tarfile.TarFile, judged: Judged) -> None:
 
 
 def _of_pickles(content: bytes) -> Judged:
-    """The five of the legacy form; of the last kind of stream, for both must come to the same."""
+    """Unpickle the five of the legacy form; both kinds of stream give one result."""
     judged = Judged()
     for stream in streams(content):
         judged = Judged()

@@ -49,7 +49,7 @@ def _runs(imports: Iterable[tuple[str, str]]) -> str | None:
 
 
 def file_case(random: Random) -> bytes:
-    """A file of torch.save, its bytes, its pickle or its archive changed; or a hostile one."""
+    """Change a file of torch.save: its bytes, its pickle or its archive; or take a hostile one."""
     match random.randrange(8):
         case 0:
             return _bytes(random.choice(programs.files()), random)
@@ -66,7 +66,7 @@ def file_case(random: Random) -> bytes:
 
 
 def _repickled(random: Random) -> bytes:
-    """A file of torch.save with its own storages, and another pickle that asks for them."""
+    """Write a file of torch.save again, with its storages and a changed pickle."""
     pickle, storages = random.choice(programs.saved())
     if random.random() < 0.5:
         pickle = programs.numbers(pickle, random)
@@ -87,7 +87,7 @@ def _archive(random: Random) -> bytes:
 
 
 def _bytes(content: bytes, random: Random) -> bytes:
-    """Changes where the structure is: near the ends, at marks, and anywhere."""
+    """Change bytes of the structure: near the ends, at marks, and anywhere."""
     changed = bytearray(content)
     for _ in range(random.choice((1, 1, 2, 4))):
         marks = [at for at in range(len(changed) - 4) if changed[at : at + 2] == b"PK"] or [0]
