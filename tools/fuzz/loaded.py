@@ -46,7 +46,7 @@ def table_fault(table: Table, content: bytes) -> str | None:
 
 
 def _by_name(found: Iterable[tuple[str, object]]) -> dict[str, set[object]]:
-    """Group by name; a key that is neither text nor a number has the name `(key 3)`, by its place."""
+    """Group by name; a key that is neither text nor a number is named `(key 3)`, by its place."""
     named: dict[str, set[object]] = {}
     for name, one in found:
         named.setdefault(_PLACE.sub("(key)", name), set()).add(one)
