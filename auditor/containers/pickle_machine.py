@@ -60,17 +60,16 @@ def follow_pickle(data: bytes, start: int = 0) -> FollowedPickle:
     try:
         value = machine.run(stream)
     except EOFError:
-        if machine.frame and machine.frame < len(data):  # an unpickler drops the rest of the frame
-            reason = f"has a frame that ends inside an opcode at byte {machine.at:,}"
-            fault = PickleFault(reason=reason, may_go_on=True)
-        else:
-            reason = f"is cut off: it has not ended at byte {len(data):,}"
-            fault = PickleFault(reason=reason, may_go_on=False, truncated=True)
+        reason = f"is cut off: it has not ended at byte {len(data):,}"
+        fault = PickleFault(reason=reason, may_go_on=False, truncated=True)
     except (_ImpossibleError, IndexError, KeyError) as error:
         reason = str(error) if isinstance(error, _ImpossibleError) else "uses what it did not make"
         fault = PickleFault(reason=f"{reason} at byte {machine.at:,}", may_go_on=False)
     except _NotFollowedError as error:
         fault = PickleFault(reason=f"{error} at byte {machine.at:,}", may_go_on=True)
+    if fault and 0 < machine.frame < stream.tell():  # an unpickler drops the rest of the frame
+        reason = f"has a frame that ends inside an opcode at byte {machine.at:,}"
+        fault = PickleFault(reason=reason, may_go_on=True)
     return FollowedPickle(
         value=value,
         stop=stream.tell(),
@@ -115,13 +114,22 @@ class _Machine:
             name, protocol, read = _OPCODES[code]
             step = _STEPS.get(name)
             if step is None:
-                raise _NotFollowedError(f"uses the opcode {name}")
+                raise self.not_followed(name, stream)
             if protocol >= _REFUSED_PROTOCOL or name in _REFUSED_OPCODES:
                 self.refused[f"opcodes of pickle protocol {protocol}"] = None
             self.steps -= 1
             if self.steps < 0:
                 raise _NotFollowedError(f"takes more than {MAX_STEPS:,} steps")
             step(self, read(stream) if read else None)
+
+    def not_followed(self, name: str, stream: BytesIO) -> Exception:
+        """Return the error for an opcode that is not followed: most bytes are not a pickle."""
+        is_empty = not (self.stack or self.marked)
+        if name in _PREPARED or (is_empty and name in _TAKING):
+            return _ImpossibleError(f"uses the opcode {name}, for which nothing is there,")
+        if name in _ASCII and not stream.readline().isascii():
+            return _ImpossibleError(f"uses the opcode {name} with what is not text")
+        return _NotFollowedError(f"uses the opcode {name}")
 
     def check_frame(self, at: int) -> None:
         """Leave a frame at its end; an unpickler reads an opcode that crosses the end otherwise."""
@@ -220,7 +228,7 @@ class _Machine:
         try:
             module, name = (line[:-1].decode() for line in lines)
         except UnicodeDecodeError:
-            raise _NotFollowedError("imports a name that is not text") from None
+            raise _ImpossibleError("imports a name that is not text") from None
         self.import_name(module, name)
 
     def import_from_stack(self) -> None:
@@ -355,9 +363,11 @@ def _reader(read: Callable[[Any], Any]) -> Callable[[BytesIO], Any]:
     def reading(stream: BytesIO) -> Any:
         try:
             return read(stream)
-        except ValueError:
+        except ValueError as error:
             if not stream.read(1):
                 raise EOFError from None
+            if isinstance(error, UnicodeDecodeError):
+                raise _ImpossibleError("has a string that is not UTF-8") from None
             raise _NotFollowedError("has an argument that pickle never writes so") from None
 
     return reading
@@ -367,6 +377,12 @@ _OPCODES: dict[bytes, tuple[str, int, Callable[[BytesIO], Any] | None]] = {
     one.code.encode("latin-1"): (one.name, one.proto, _reader(one.arg.reader) if one.arg else None)
     for one in pickletools.opcodes
 } | {b"c": ("GLOBAL", 0, _two_lines)}
+
+# Opcodes that need a registry of extensions or a buffer from outside; torch.load has neither.
+_PREPARED = frozenset({"EXT1", "EXT2", "EXT4", "NEXT_BUFFER"})
+# Opcodes that take something from the stack, or need a mark on it.
+_TAKING = frozenset(one.name for one in pickletools.opcodes if one.stack_before)
+_ASCII = frozenset({"INT", "LONG", "FLOAT", "PERSID", "GET", "PUT"})
 
 _Step = Callable[[_Machine, Any], None]
 _push: _Step = _Machine.push
