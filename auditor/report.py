@@ -80,6 +80,7 @@ class Diagnosis(Struct, frozen=True, kw_only=True):
     summary: str
     fix: str
     fields: tuple[tuple[str, Any, Any], ...] = ()  # (config key, declared, what the files hold)
+    undetermined: tuple[tuple[str, Any], ...] = ()  # (config key, declared); no shape gives a value
     findings: tuple[int, ...] = ()  # by their places in the report
     evidence: tuple[str, ...] = ()
 

@@ -14,6 +14,8 @@ from auditor.reconciler.repository_rules.repository_case import RepositoryCase
 if TYPE_CHECKING:
     from auditor.audit.outcome import ModelAudit
 
+_UNREAD = "companion files: tokenizer, generation config, chat template and processor are not read"
+
 # Files that show a folder to be a repository, and not weights alone that were fetched from one.
 _SHOW = ("README.md", "tokenizer", "vocab", "preprocessor_config", "processor_config")
 
@@ -40,6 +42,7 @@ def add_findings_beside(
     )
     case.add_findings((*contradiction_findings(of), *key_findings(of)))
     if companions is None:
+        case.beside = (_UNREAD,)
         return
     from auditor.reconciler.repository_rules.of_files import (  # noqa: PLC0415 - where there are any
         file_findings,

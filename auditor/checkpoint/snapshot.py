@@ -3,6 +3,7 @@
 from enum import StrEnum
 from functools import cached_property
 from pathlib import Path
+from typing import NamedTuple
 
 from msgspec import Struct, field
 
@@ -40,6 +41,16 @@ class RepoFile(Observation, frozen=True, kw_only=True):
     blob_id: str | None = None
 
 
+class FileState(NamedTuple):
+    """A local file at one moment: equal at two moments if nobody replaced it or wrote to it."""
+
+    device: int
+    inode: int
+    size: int
+    modified: int  # ns
+    changed: int  # ns; unlike `modified`, no program can set it
+
+
 class WeightHeader(Observation, frozen=True, kw_only=True, dict=True):
     """The part of one weight file that is read: its header, and none of its data.
 
@@ -49,7 +60,7 @@ class WeightHeader(Observation, frozen=True, kw_only=True, dict=True):
     the bytes that the parser read.
     """
 
-    _aside = ("known",)
+    _aside = ("known", "state")
 
     name: str
     size: int | None  # of the complete file, in bytes
@@ -57,6 +68,7 @@ class WeightHeader(Observation, frozen=True, kw_only=True, dict=True):
     parts: tuple[FilePart, ...] = ()  # sorted, none touching another; no safetensors file has any
     # `parsed`, if the reader has computed it: to parse a torch file twice takes long.
     known: Header | Table | CheckpointError | None = None
+    state: FileState | None = None  # of a local file, when the header was read
 
     @property
     def length(self) -> int:

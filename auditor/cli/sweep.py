@@ -216,7 +216,8 @@ def _planned(settings: "SweepSettings", token: str | None, progress: "Progress")
     except SourceError as error:
         say(f"{error.reason}: {error}")
         raise typer.Exit(UNAUDITED) from None
-    return costs.cost_estimate(load, settings.policy.max_requests)
+    policy = settings.policy
+    return costs.cost_estimate(load, policy.max_requests, companions=policy.companions)
 
 
 def sweep_exit_code(alarms: Any, fail_on: FailOn) -> int:

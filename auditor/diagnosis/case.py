@@ -50,6 +50,7 @@ class Undoing(Struct, frozen=True, kw_only=True):
     target: str | None = None  # another class to audit for
     renames: Mapping[str, str] = field(default_factory=dict)  # stored names, before and after
     fields: tuple[tuple[str, Any, Any], ...] = ()  # (key, declared, what the files hold)
+    undetermined: tuple[tuple[str, Any], ...] = ()  # (key, declared); no shape gives its value
     summary: str  # what is wrong, with numbers; `engine` adds how much it explains
     fix: str
     evidence: tuple[str, ...] = ()
@@ -70,6 +71,14 @@ class Case(Struct, frozen=True, kw_only=True, dict=True):
     implied: Callable[[Snapshot], Shapes | None]  # by the config alone; None: nothing follows
     tree: Callable[..., ClassTree | None]  # the closed form's, of a snapshot's config
     forms: Callable[[Snapshot], NameForms]  # of the names that its config implies
+
+    def once(self, key: str, make: Callable[[], _Kind]) -> _Kind:
+        """Return what `make` returns, which is computed once for a case."""
+        known: dict[str, Any] = vars(self).setdefault("_once", {})
+        if key not in known:
+            known[key] = make()
+        found: _Kind = known[key]
+        return found
 
     @cached_property
     def alarms(self) -> tuple[Finding, ...]:

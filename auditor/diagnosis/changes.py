@@ -5,7 +5,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from math import prod
 from operator import attrgetter
 from types import MappingProxyType
-from typing import Any
+from typing import Any, Final
 
 from msgspec import DecodeError, Raw
 from msgspec.json import decode, encode
@@ -193,8 +193,20 @@ def as_indexed(snapshot: Snapshot, files: Collection[str]) -> Snapshot:
 # --- the config --------------------------------------------------------------------------------
 
 
+class _Null:
+    """The type of NULL."""
+
+    def __repr__(self) -> str:
+        return "null"
+
+
+NULL: Final = _Null()  # an explicit null, where None takes a key out
+
+
 def with_values(snapshot: Snapshot, values: Mapping[str, Any]) -> Snapshot:
-    """The same checkpoint under a config with these values, by dotted path; None: without it.
+    """Return the checkpoint under a config with these values, by dotted path.
+
+    None takes a key out, NULL sets it to null.
 
     A value within something that is not an object stays away. Raises ValueError for a config that
     is not JSON.
@@ -212,7 +224,7 @@ def with_values(snapshot: Snapshot, values: Mapping[str, Any]) -> Snapshot:
         if value is None:
             within.pop(key, None)
         else:
-            within[key] = value
+            within[key] = None if value is NULL else value
     content = json.dumps(config).encode()
     return replace(snapshot, config=replace(snapshot.config, content=content))
 

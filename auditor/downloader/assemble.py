@@ -47,10 +47,22 @@ MAX_CONFIG = 16 * 1024 * 1024
 _MOST_PICKLES = 1000
 
 
+_OF_NETWORK = frozenset(
+    {
+        Reason.OFFLINE,
+        Reason.UNREACHABLE,
+        Reason.TIMED_OUT,
+        Reason.RATE_LIMITED,
+        Reason.SERVER_ERROR,
+    }
+)
+
+
 class FileReader(Protocol):
     """What a source can do with one file of its listing; called from several threads."""
 
-    bounds: CompanionBounds | None  # of what stands beside the weights; None: it costs nothing
+    bounds: CompanionBounds | None  # of companion files; None: they cost nothing
+    patient: bool  # a failure of the network that outlasts all attempts ends the audit
 
     def text(self, file: RepoFile, limit: int) -> TextFile: ...
 
@@ -159,10 +171,12 @@ def _companions(reads: _Reads, names: tuple[str, ...] | None) -> list[Future[Com
 
 
 def _companion(reads: _Reads, plan: PlannedRead) -> CompanionFile:
-    """The file, or why it was not read, which is no reason to end the audit."""
+    """Return the file, or why it was not read; raise SourceError as `FileReader.patient` says."""
     try:
         found = read_companion(plan, partial(reads.reader.part, reads.listing[plan.name]))
     except SourceError as error:
+        if reads.reader.patient and error.reason in _OF_NETWORK:
+            raise
         return CompanionFile(plan.name, None, str(error))
     if has_template(found):
         _import_parser()

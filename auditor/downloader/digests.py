@@ -1,33 +1,49 @@
-"""What the bytes of local files come to: sha256, and git's blob id."""
+"""Digests of local files: sha256, and git's blob id."""
 
 import hashlib
 from collections.abc import Callable
 from pathlib import Path
 
+from auditor.checkpoint.snapshot import FileState
 from auditor.downloader.local_file import open_regular_file
 
 _BLOCK = 1024 * 1024
 
 
-def file_sha256(path: Path, count: Callable[[int], None] = lambda _size: None) -> str:
-    """Of a file in LFS its name there; SourceError where it cannot be read, or changes meanwhile.
+def _ignore_count(_size: int) -> None:
+    """Do nothing with a number of bytes that were read."""
 
-    `count` gets numbers of bytes as they are read.
+
+def file_sha256(
+    path: Path, count: Callable[[int], None] = _ignore_count, expected: FileState | None = None
+) -> str:
+    """Return the sha256 of a file, which is its name in LFS.
+
+    Raise SourceError if the file cannot be read, if it changes meanwhile, or if its state is not
+    the `expected` one. `count` gets numbers of bytes as they are read.
     """
-    return _digest(path, hashlib.sha256(), count)
+    return _digest(path, hashlib.sha256(), count, expected)
 
 
-def git_blob_id(path: Path, count: Callable[[int], None] = lambda _size: None) -> str:
-    """What git calls a file that is not in LFS: SHA-1 of its length and its bytes; as above."""
-    with open_regular_file(path) as file:
+def git_blob_id(
+    path: Path, count: Callable[[int], None] = _ignore_count, expected: FileState | None = None
+) -> str:
+    """Return git's name of a file that is not in LFS: SHA-1 of its length and bytes; as above."""
+    with open_regular_file(path, expected) as file:
         head = f"blob {file.size}\0".encode()
-    return _digest(path, hashlib.sha1(head, usedforsecurity=False), count)
+        expected = file.state
+    return _digest(path, hashlib.sha1(head, usedforsecurity=False), count, expected)
 
 
-def _digest(path: Path, digest: "hashlib._Hash", count: Callable[[int], None]) -> str:
+def _digest(
+    path: Path,
+    digest: "hashlib._Hash",
+    count: Callable[[int], None],
+    expected: FileState | None,
+) -> str:
     block = bytearray(_BLOCK)
     view = memoryview(block)
-    with open_regular_file(path) as file:
+    with open_regular_file(path, expected) as file:
         for start in range(0, file.size, _BLOCK):
             part = view[: min(_BLOCK, file.size - start)]
             file.read_into(part, start)

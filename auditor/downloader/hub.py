@@ -93,10 +93,15 @@ def read_from_listing(  # noqa: PLR0913 - what is read, how, and what of it is h
     pool: Executor | None = None,
     early: "EarlyReads | None" = None,
     progress: Callable[[int, int], None] = lambda _done, _of: None,
+    patient: bool = False,
 ) -> Snapshot:
-    """The snapshot of a model whose files are known; `pool`, `progress` as `assemble` has."""
+    """Return the snapshot of a model whose files are known.
+
+    `pool` and `progress` are as in `assemble`. If `patient`, companion files are requested as often
+    as other files, and not once: nobody waits for the snapshot, but it is kept.
+    """
     selection = choose({file.name for file in listing.files}, listing.model_id)
-    files = _HubFiles(session, listing, early)
+    files = _HubFiles(session, listing, early, patient=patient)
     listed = Snapshot(
         model=listing.model_id,
         commit=listing.commit,
@@ -126,8 +131,14 @@ class _HubFiles:
     bounds: CompanionBounds | None = OF_HUB
 
     def __init__(
-        self, session: Session, listing: Listing, early: "EarlyReads | None" = None
+        self,
+        session: Session,
+        listing: Listing,
+        early: "EarlyReads | None" = None,
+        *,
+        patient: bool = False,
     ) -> None:
+        self.patient = patient
         self._session = session
         self._commit = listing.commit
         self._address = f"{endpoint()}/{listing.model_id}/resolve/{listing.commit}"
@@ -169,8 +180,9 @@ class _HubFiles:
         )
 
     def part(self, file: RepoFile, span: Span) -> bytes:
-        """Read a companion file in one attempt: no companion is worth a wait."""
-        received = self._session.try_once(
+        """Read some of a companion file, in one attempt unless the reader is patient."""
+        read = self._session.get if self.patient else self._session.try_once
+        received = read(
             self._url(file),
             part_of_file(file, span, lambda _data, _size: span.stop),
             purpose=f"the companion {file.name}",

@@ -1,4 +1,4 @@
-"""Reads of regular files: never blocks on a FIFO or a device, and notices a file that changes.
+"""Reads of regular files that never wait for a FIFO or a device, and notice a file that changes.
 
 Whole files are read block by block into memory that is used again, by pread and not by a memory
 map: a file that shrinks while it is mapped kills the process (SIGBUS), and a map that is read once
@@ -16,6 +16,7 @@ from pathlib import Path
 from threading import Lock
 from typing import NamedTuple
 
+from auditor.checkpoint.snapshot import FileState
 from auditor.downloader.headers import Received
 from auditor.errors import Reason, SourceError
 from auditor.messages import quoted
@@ -29,6 +30,7 @@ _KINDS = (
     (stat.S_ISBLK, "a device"),
 )
 _CHANGED = "changed while it was read; try again"
+_REPLACED = "was replaced or changed since its header was read; run it again"
 
 BLOCK = 256 * 1024
 
@@ -41,7 +43,7 @@ class Extent(NamedTuple):
 
 
 class RegularFile:
-    """One open file, held to the size and the time of change that it had when it was opened.
+    """One open file, which must stay as it was when it was opened.
 
     Several threads may read at once: a pread does not move the file's position.
     """
@@ -54,10 +56,10 @@ class RegularFile:
         if fault := _kind_fault(before):
             raise unreadable_file(path, fault)
         self.size = before.st_size
-        self._before = _identity(before)
+        self.state = _state(before)
 
     def read(self, span: Span) -> Received:
-        """The span's bytes; the span ends at the file's end where it would pass it."""
+        """Return the bytes of the span, up to the end of the file."""
         length = min(span.stop, self.size) - span.start
         data = self._read_at(max(length, 0), span.start)
         self.require_unchanged()
@@ -66,7 +68,7 @@ class RegularFile:
         return Received(data, self.size)
 
     def read_into(self, block: memoryview, at: int) -> None:
-        """Fill the block; raises SourceError where the file ends before, or fails to be read."""
+        """Fill the block; raise SourceError if the file ends before, or cannot be read."""
         try:
             done = 0
             while done < len(block):
@@ -95,7 +97,10 @@ class RegularFile:
         return len(data)
 
     def extents(self, span: Span) -> Iterator[Extent]:
-        """What is stored and what is a hole of a span, in order; all stored where none can tell."""
+        """Yield the stored runs and the holes of a span, in order.
+
+        All of it counts as stored if the system or the file system does not know holes.
+        """
         if not (hasattr(os, "SEEK_DATA") and hasattr(os, "SEEK_HOLE")):  # Windows
             if span.length:
                 yield Extent(span, hole=False)
@@ -111,30 +116,43 @@ class RegularFile:
             at = hole
 
     def _next(self, whence: int, at: int, stop: int, *, otherwise: int) -> int:
-        """Where data, or a hole, is next before `stop`; `otherwise` where none can tell."""
+        """Return where data, or a hole, begins next before `stop`; `otherwise` if unknown."""
         try:
             return min(max(os.lseek(self._descriptor, at, whence), at), stop)
         except OSError as error:
             return stop if error.errno == errno.ENXIO else otherwise
 
     def require_unchanged(self) -> None:
-        """Raises SourceError where somebody wrote to the file since it was opened, or took it."""
-        if _identity(os.fstat(self._descriptor)) != self._before:
+        """Raise SourceError if somebody wrote to the file, or replaced it, since it was opened."""
+        if _state(os.fstat(self._descriptor)) != self.state:
             raise unreadable_file(self._path, _CHANGED)
 
 
-def _identity(status: os.stat_result) -> tuple[int, int]:
-    return status.st_size, status.st_mtime_ns
+def _state(status: os.stat_result) -> FileState:
+    return FileState(
+        device=status.st_dev,
+        inode=status.st_ino,
+        size=status.st_size,
+        modified=status.st_mtime_ns,
+        changed=status.st_ctime_ns,
+    )
 
 
 @contextmanager
-def open_regular_file(path: Path) -> Iterator[RegularFile]:
-    """The file, open; raises SourceError where it is not a regular file that may be read."""
+def open_regular_file(path: Path, expected: FileState | None = None) -> Iterator[RegularFile]:
+    """Open a file to read.
+
+    Raise SourceError if it is not a regular file that may be read, or if its state is not the
+    `expected` one.
+    """
     try:
         if fault := _kind_fault(path.stat()):  # opening a device can have effects of its own
             raise unreadable_file(path, fault)
         with open(path, "rb", buffering=0, opener=_open) as file:
-            yield RegularFile(path, file.fileno())
+            regular = RegularFile(path, file.fileno())
+            if expected is not None and regular.state != expected:
+                raise unreadable_file(path, _REPLACED)
+            yield regular
     except FileNotFoundError:
         raise unreadable_file(path, _absence(path)) from None
     except OSError as error:
@@ -142,7 +160,7 @@ def open_regular_file(path: Path) -> Iterator[RegularFile]:
 
 
 def read_all(path: Path, limit: int) -> bytes:
-    """The whole file; raises SourceError where it has more than `limit` bytes."""
+    """Return the whole file; raise SourceError if it has more than `limit` bytes."""
     with open_regular_file(path) as file:
         if file.size > limit:
             detail = f"{quoted(str(path))} has {file.size:,} bytes; {limit:,} are the most read"

@@ -161,6 +161,7 @@ class _Files:
     """Reads the files of one folder."""
 
     bounds: CompanionBounds | None = None
+    patient = False
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
@@ -170,7 +171,8 @@ class _Files:
 
     def header(self, file: RepoFile, first: int = FIRST_READ) -> WeightHeader:
         with open_regular_file(self._folder / file.name) as part:
-            return read_header(file.name, part.size, lambda span, _: part.read(span), first)
+            head = read_header(file.name, part.size, lambda span, _: part.read(span), first)
+            return replace(head, state=part.state)
 
     def part(self, file: RepoFile, span: Span) -> bytes:
         with open_regular_file(self._folder / file.name) as part:

@@ -5,6 +5,7 @@ from typing import Any, NamedTuple, assert_never
 
 import msgspec.json
 
+from auditor.claims.verdict import PublishedCount
 from auditor.formats import View
 from auditor.formats.json_values import finite, json_text
 from auditor.reconciler.findings import (
@@ -119,8 +120,13 @@ def _as_written(outcome: Report | Unaudited) -> dict[str, Any]:
         "load_report": _load_report(outcome.load_report),
         "diagnosis": [_diagnosis(one) for one in outcome.diagnosis],
         "values": _values(outcome.values),
-        "claims": [_fields(one, _CLAIM) for one in outcome.claims],
+        "claims": claims_object(outcome.claims),
     }
+
+
+def claims_object(claims: Sequence[PublishedCount]) -> list[dict[str, Any]]:
+    """Return the value of the key `claims`."""
+    return [_fields(one, _CLAIM) for one in claims]
 
 
 def _fields(of: object, keys: Sequence[str]) -> dict[str, Any]:
@@ -160,7 +166,13 @@ def _diagnosis(one: Diagnosis) -> dict[str, Any]:
         "level": one.level,
         "summary": one.summary,
         "fix": one.fix,
-        "fields": {key: [finite(said), finite(found)] for key, said, found in one.fields},
+        "fields": {
+            **{key: [finite(declared), finite(held)] for key, declared, held in one.fields},
+            **{
+                key: {"declared": finite(declared), "determined": False}
+                for key, declared in one.undetermined
+            },
+        },
         "findings": one.findings,
         "evidence": one.evidence,
     }

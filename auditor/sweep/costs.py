@@ -1,16 +1,17 @@
-"""What a sweep costs: requests, hours on each plan of the Hub, bytes, processor, disk. Pure."""
+"""The cost of a sweep: requests, hours on each plan of the Hub, bytes, processor, disk. Pure."""
 
 from collections.abc import Iterator
 
 from msgspec import Struct
 
+from auditor.companions.companion_files import OF_HUB
 from auditor.downloader.headers import FIRST_READ
 from auditor.downloader.retry import WINDOW
 from auditor.sweep.workers.budget import spared
 
 
 class Quota(Struct, frozen=True, kw_only=True):
-    """What the Hub allows in five minutes."""
+    """The requests that one plan of the Hub allows in five minutes."""
 
     plan: str
     api: int  # requests
@@ -28,8 +29,8 @@ QUOTAS = (
     Quota(plan="Enterprise Plus", api=10_000, resolvers=100_000),
 )
 
-# Bytes that each thing takes. An entry of the list: a model of twenty files. A text: the mean of
-# 54 real config.json. A header: the first read of a weight file, and the redirect to it.
+# Bytes. An entry of the list: a model of twenty files. A text: the mean of 54 real config.json. A
+# header: the first read of a weight file, and the redirect to it.
 _ENTRY, _TEXT, _HEADER = 1_000, 1_500, FIRST_READ + 1_000
 
 # Bytes of a store for each model, its first night included: of 50 fine-tunes each of 19 usual types
@@ -44,8 +45,23 @@ _PROCESSOR = 0.005
 _HOUR = 3600.0
 
 
+class CompanionLoad(Struct, frozen=True, kw_only=True):
+    """The requests that a sweep makes only if it reads companion files."""
+
+    models: int = 0  # that have companion files
+    listing: int = 0  # API requests: the list of models has no sizes, which say what to read
+    reads: int = 0  # resolver requests
+
+    def __add__(self, other: "CompanionLoad") -> "CompanionLoad":
+        return CompanionLoad(
+            models=self.models + other.models,
+            listing=self.listing + other.listing,
+            reads=self.reads + other.reads,
+        )
+
+
 class SweepLoad(Struct, frozen=True, kw_only=True):
-    """What there is to do."""
+    """The work of a sweep."""
 
     models: int  # selected
     known: int = 0  # their outcome is in the store: nothing is left to do
@@ -53,6 +69,7 @@ class SweepLoad(Struct, frozen=True, kw_only=True):
     listing: int = 0  # API requests: pages of lists, and models that are asked for one by one
     texts: int = 0  # configs and indexes to read, one resolver request each
     headers: int = 0  # weight files to open, likewise
+    companions: CompanionLoad = CompanionLoad()
     notes: tuple[str, ...] = ()  # how it was counted
 
     def __add__(self, other: "SweepLoad") -> "SweepLoad":
@@ -61,36 +78,45 @@ class SweepLoad(Struct, frozen=True, kw_only=True):
 
     @property
     def resolvers(self) -> int:
-        """Resolver requests."""
+        """Resolver requests, without those for companion files."""
         return self.texts + self.headers
 
     @property
     def fetched(self) -> int:
-        """Models whose files are read."""
+        """How many models have files to read."""
         return self.models - self.known - self.stored
 
 
 def hours_of_requests(api: int, resolvers: int, quota: Quota) -> float:
-    """How long the requests take: the lists first, then the files, as fast as is allowed."""
+    """Return how long the requests take: the lists first, then the files, as fast as allowed."""
     windows = api / (quota.api - spared(quota.api))
     windows += resolvers / (quota.resolvers - spared(quota.resolvers))
     return windows * WINDOW / _HOUR
 
 
-def cost_estimate(load: SweepLoad, most: int | None = None) -> str:
-    """The estimate for people; `most` is --max-requests."""
+def cost_estimate(load: SweepLoad, most: int | None = None, *, companions: bool = False) -> str:
+    """Return the estimate for people.
+
+    `most` is --max-requests; `companions` says whether the sweep reads companion files.
+    """
     rates = f"Rate limits as of {RATES_OF}; up to a twentieth of each is left to others."
     notes = (rates, *dict.fromkeys(load.notes))
-    return "\n".join((*_sums(load), "", *_table(load, most), "", *notes, ""))
+    more = load.companions if companions else CompanionLoad()
+    api, resolvers = load.listing + more.listing, load.resolvers + more.reads
+    unchanged = load.listing
+    table = _table(api, resolvers, unchanged, most)
+    sums = _sums(load, api, resolvers, companions=companions)
+    return "\n".join((*sums, "", *table, "", *notes, ""))
 
 
-def _sums(load: SweepLoad) -> Iterator[str]:
+def _sums(load: SweepLoad, api: int, resolvers: int, *, companions: bool) -> Iterator[str]:
     known = f", {load.known:,} of them known" if load.known else ""
     stored = f", {load.stored:,} with stored headers" if load.stored else ""
     yield f"models      {load.models:,}{known}{stored}; {load.fetched:,} to fetch"
-    yield f"requests    {load.listing:,} API, {load.resolvers:,} resolver (files)"
+    yield f"requests    {api:,} API, {resolvers:,} resolver (files)"
     received = load.models * _ENTRY + load.texts * _TEXT + load.headers * _HEADER
     yield f"bytes       {_size(received)} from the Hub"
+    yield from _companions(load.companions, companions=companions)
     seconds = (load.fetched + load.stored) * _PROCESSOR
     yield f"processor   {_hours(seconds / _HOUR)} hours of one core"
     seen = (load.models - load.fetched) * NIGHT
@@ -99,17 +125,28 @@ def _sums(load: SweepLoad) -> Iterator[str]:
     yield f"            {_size(load.models * NIGHT)} a further night"
 
 
-def _table(load: SweepLoad, most: int | None) -> Iterator[str]:
+def _companions(load: CompanionLoad, *, companions: bool) -> Iterator[str]:
+    requests = f"{load.listing:,} API, {load.reads:,} resolver"
+    size = _size(load.models * OF_HUB.bytes)
+    if companions:
+        yield f"companions  read: {requests} of these requests"
+        yield f"            and at most {size} more"
+    else:
+        yield "companions  not read; `companions = true` in a sweep.toml would add"
+        yield f"            {requests} and at most {size}"
+
+
+def _table(api: int, resolvers: int, unchanged: int, most: int | None) -> Iterator[str]:
     yield f"{'':<18}{'requests in 5 minutes':>25}{'hours':>28}"
     yield f"{'plan':<18}{'API':>12}{'resolver':>13}{'this sweep':>14}{'no changes':>14}"
-    nights = (load.resolvers, 0)  # requests for files: of this one, and of one without changes
+    nights = ((api, resolvers), (unchanged, 0))  # this one, and one without changes
     for quota in QUOTAS:
-        this, unchanged = (_hours(hours_of_requests(load.listing, one, quota)) for one in nights)
+        this, later = (_hours(hours_of_requests(*night, quota)) for night in nights)
         allowed = f"{quota.api:>12,}{quota.resolvers:>13,}"
-        yield f"{quota.plan:<18}{allowed}{this:>14}{unchanged:>14}"
+        yield f"{quota.plan:<18}{allowed}{this:>14}{later:>14}"
     if most is not None:
-        this, unchanged = (_hours((load.listing + one) / most * WINDOW / _HOUR) for one in nights)
-        yield f"{'--max-requests':<18}{most:>12,}{'':>13}{this:>14}{unchanged:>14}"
+        this, later = (_hours(sum(night) / most * WINDOW / _HOUR) for night in nights)
+        yield f"{'--max-requests':<18}{most:>12,}{'':>13}{this:>14}{later:>14}"
 
 
 def _hours(hours: float) -> str:

@@ -13,31 +13,38 @@ from auditor.version import VERSION
 
 _PACKAGE = Path(__file__).parent.parent
 
-# What makes an outcome is what these import: a checkpoint is read, examined and written down.
-# The command line, the sweep and its reports are not among it: they change no outcome.
-_PIPELINE = ("auditor.audit.pipeline", "auditor.formats.as_json")
-_DATA = ("data/config_classes.jsonl", "data/pickle_names.json")  # beside the sources
+# An outcome depends on what these modules import: a checkpoint is read, examined and written, and
+# the outcome of one model becomes that of another. The command line, the rest of the sweep and its
+# reports are not among them: they change no outcome.
+_PIPELINE = (
+    "auditor.audit.pipeline",
+    "auditor.formats.as_json",
+    "auditor.sweep.workers.outcome_key",
+)
+_DATA = "data"  # a folder beside the sources
 
 _IMPORT = re.compile(r"^[ \t]*from (auditor[\w.]*) import (\([^)]*\)|.*)", re.MULTILINE)
 _BY_NAME = re.compile(r'import_module\(\s*f"(auditor[\w.]*)\.\{')  # any module of a package
 
 
 @cache
-def current_versions() -> Versions:
-    """The package's version, a digest of its rules, and the oracle's version.
+def current_versions(*, companions: bool = False) -> Versions:
+    """Return the package's version, a digest of its rules, and the oracle's version.
 
-    The digest is of source files, so that a change of a family or a rule between releases
-    gets new outcomes without having to remember a number.
+    The digest is of source files, so that outcomes are made again after a change of a family or a
+    rule, whether or not somebody changes the version. Whether companion files are read is a part
+    of the versions: the outcomes differ.
     """
     oracle = installed_library()  # None: models without a closed form stay unaudited
     rules = (_digest(_PACKAGE), *((oracle.name,) if oracle else ()))
-    return Versions(auditor=VERSION, catalogue=", ".join(rules))
+    read = (*rules, "companions") if companions else rules
+    return Versions(auditor=VERSION, catalogue=", ".join(read))
 
 
 def pipeline_files(package: Path = _PACKAGE) -> tuple[Path, ...]:
-    """The files that make outcomes: all that the pipeline imports, wherever it does, sorted."""
+    """Return the files that outcomes depend on, sorted: data, and each module that is imported."""
     modules = _modules(package)
-    found = [package / name for name in _DATA]
+    found = [path for path in (package / _DATA).rglob("*") if path.is_file()]
     left = [*_PIPELINE]
     while left:
         for name in accumulate(left.pop().split("."), "{}.{}".format):  # and the packages around it
@@ -48,7 +55,7 @@ def pipeline_files(package: Path = _PACKAGE) -> tuple[Path, ...]:
 
 
 def _modules(package: Path) -> dict[str, Path]:
-    """Each source of the package, by the name under which it is imported."""
+    """Return each source of the package by the name of its module."""
     found = {}
     for path in package.rglob("*.py"):
         parts = path.relative_to(package).with_suffix("").parts
@@ -57,7 +64,7 @@ def _modules(package: Path) -> dict[str, Path]:
 
 
 def _imported(source: str, modules: Iterable[str]) -> Iterator[str]:
-    """The names of modules of ours that a source may import; some are of no module but in one."""
+    """Yield names that a source may import: of modules, and of what modules define."""
     for base, names in _IMPORT.findall(source):
         yield base
         yield from (f"{base}.{name}" for name in re.findall(r"\w+", names))

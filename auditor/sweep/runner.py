@@ -74,7 +74,8 @@ def sweep(
             with Selector(settings.policy, usable, budget, waits) as selector:
                 described = [dict(one.described) for one in settings.selections]
                 selections = json.dumps(described, sort_keys=True)
-                started = ledger.begin(name, selections, current_versions())
+                versions = current_versions(companions=settings.policy.companions)
+                started = ledger.begin(name, selections, versions)
                 current = _planned(ledger, started, settings, selector, shown)
             first = ledger.somewhere(current) if started.plan is not None else ""
             audited = _audit(ledger, current, first, crew, shown)

@@ -3,14 +3,14 @@
 By sha256 of whole files: what the listings of the Hub say, or what local files come to.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
 from msgspec.structs import replace
 
 from auditor.checkpoint.selecting import ADAPTER_CONFIG, is_weights, select_config
-from auditor.checkpoint.snapshot import Fetched, RepoFile, Snapshot
+from auditor.checkpoint.snapshot import Fetched, FileState, RepoFile, Snapshot
 from auditor.downloader.digests import file_sha256
 from auditor.downloader.fetching import fetch
 from auditor.downloader.model_argument import HubModel, parse_model
@@ -141,23 +141,28 @@ class BaseReader:
 def _compared(snapshot: Snapshot, base: ListedModel) -> SharedFiles:
     audited = {head.name for head in snapshot.headers}
     files = [file for file in snapshot.files if file.name in audited]
+    states = {head.name: head.state for head in snapshot.headers}
     return files_of_base(
         files,
         base.files,
-        digest=_digests(snapshot.folder),
-        digest_of_base=_digests(base.folder),
+        digest=_digests(snapshot.folder, states),
+        digest_of_base=_digests(base.folder, {}),
     )
 
 
-def _digests(folder: Path | None) -> Digest:
-    """What the listing says, or what a file in the folder comes to; each is read once."""
+def _digests(folder: Path | None, states: Mapping[str, FileState | None]) -> Digest:
+    """Return a function for a file's digest: the listed one, or that of the file in the folder.
+
+    Each file is read once. It raises SourceError if the state of the file is not as in `states`.
+    """
     known: dict[str, str] = {}
 
     def digest(file: RepoFile) -> str | None:
         if file.sha256 is not None or folder is None:
             return file.sha256
         if file.name not in known:
-            known[file.name] = file_sha256(folder / file.name)
+            path, state = folder / file.name, states.get(file.name)
+            known[file.name] = file_sha256(path, expected=state)
         return known[file.name]
 
     return digest

@@ -13,7 +13,6 @@ from msgspec.structs import replace
 
 from auditor.checkpoint.snapshot import Fetched, Snapshot
 from auditor.downloader.fetching import fetch
-from auditor.downloader.local_file import open_regular_file
 from auditor.errors import Reason, SourceError
 from auditor.messages import quoted
 from auditor.reconciler.findings import EqualsBase
@@ -21,7 +20,7 @@ from auditor.reconciler.tensor_values import BaseComparison, ModuleChanges
 from auditor.tensors import Span
 from auditor.values.evidence import Evidence, LocalBytes, SampledBytes, TensorBytes, both_blocks
 from auditor.values.name_patterns import NUMBER
-from auditor.values.placing import Placed, place_tensors
+from auditor.values.placing import Placed, open_files, place_tensors
 from auditor.values.plan import PlannedSpan, SampleBudget, merged_spans, plan_spans
 from auditor.values.sampling import read_planned
 from auditor.values.telling import Interest, telling_slices
@@ -94,8 +93,7 @@ class BaseNumbersReader:
         placed, _ = place_tensors(snapshot, snapshot.folder or Path())
         known = {one.tensor.name: one for one in reversed(placed)}
         if snapshot.folder is not None:
-            paths = sorted({one.path for one in placed})
-            files = {path: stack.enter_context(open_regular_file(path)) for path in paths}
+            files = stack.enter_context(open_files(placed))
             data: LocalBytes | SampledBytes = LocalBytes(files)
         else:
             planned = self._planned(evidence, placed, known)

@@ -3,14 +3,12 @@
 import importlib.util
 import sys
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack
 from functools import partial
 
 from msgspec.structs import replace
 
 from auditor.address_space import require_address_space
 from auditor.checkpoint.snapshot import Fetched, Snapshot, Source
-from auditor.downloader.local_file import open_regular_file
 from auditor.downloader.waits import Talk
 from auditor.errors import SourceError, UsageError
 from auditor.messages import listed
@@ -21,7 +19,7 @@ from auditor.request import AuditRequest
 from auditor.tensors import StoredTensor
 from auditor.values.adding import without_headers_alone
 from auditor.values.base_files import BaseReader
-from auditor.values.placing import place_tensors
+from auditor.values.placing import open_files, place_tensors
 from auditor.values.sampling import LookBeside, Sampler, parse_budget
 from auditor.values.tokens import known_tokens, unchecked_rows
 
@@ -145,9 +143,9 @@ def with_numbers(  # noqa: PLR0913 - what is read, how, and beside what
     show: Callable[[str | None], None],
     beside: LookBeside | None = None,
 ) -> Report | Unaudited:
-    """The outcome with all numbers of its files read, or with why they were not.
+    """Return the outcome with all numbers of its files, or with the reason why it has none.
 
-    A file that changes while it is read, or is gone, makes it Unaudited: nothing is known of it.
+    It is Unaudited if a file is not the one whose header was read, or changes: nothing is known.
     """
     if snapshot.folder is None:
         raise ValueError("the weight files are not on this machine")
@@ -179,9 +177,7 @@ def with_numbers(  # noqa: PLR0913 - what is read, how, and beside what
                 *unchecked_rows(tokens, (one.tensor.name for one in placed)),
             ),
         )
-        with ExitStack() as stack:
-            paths = sorted({one.path for one in placed})
-            files = {path: stack.enter_context(open_regular_file(path)) for path in paths}
+        with open_files(placed) as files:
             evidence = Evidence(
                 outcome=outcome,
                 snapshot=snapshot,

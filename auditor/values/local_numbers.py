@@ -7,20 +7,19 @@ that the same file gives the same report whoever read what.
 
 import math
 import threading
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import ExitStack
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
 
 from auditor.cpus import cpu_count
-from auditor.downloader.local_file import BLOCK, Extent, RegularFile, open_regular_file
+from auditor.downloader.local_file import BLOCK, Extent, RegularFile
 from auditor.downloader.waits import ReadingProgress, numbers_read
 from auditor.reconciler.tensor_values import TensorValues
 from auditor.tensors import Span
 from auditor.values.number_formats import Bytes
-from auditor.values.placing import Placed
+from auditor.values.placing import Placed, open_files
 from auditor.values.tally import (
     Counter,
     Moments,
@@ -62,18 +61,13 @@ class NumbersReader:
         self._fault: BaseException | None = None
 
     def read(self, placed: Sequence[Placed]) -> tuple[TensorValues, ...]:
-        """What each tensor holds, in the order given; those of an unknown dtype are left out.
+        """Return what each tensor holds, in the order given, without tensors of unknown dtypes.
 
-        Raises SourceError for a file that cannot be read, that changes or that becomes shorter.
+        Raise SourceError if a file cannot be read, or is not the one whose header was read.
         """
-        with ExitStack() as stack:
-            files: dict[Path, RegularFile] = {}
-            for path in sorted({one.path for one in placed}):
-                files[path] = stack.enter_context(open_regular_file(path))
+        with open_files(placed) as files:
             runs = list(_runs(placed, files, statistics=self._statistics))
             tallies = self._count(runs)
-            for file in files.values():
-                file.require_unchanged()
         found: dict[int, NumberTally] = {}
         for run, tally in zip(runs, tallies, strict=True):
             found.setdefault(run.at, NumberTally()).add(tally)
@@ -144,7 +138,7 @@ class NumbersReader:
 
 
 def _runs(
-    placed: Iterable[Placed], files: dict[Path, RegularFile], *, statistics: bool
+    placed: Iterable[Placed], files: Mapping[Path, RegularFile], *, statistics: bool
 ) -> Iterator[_Run]:
     """Every byte of the tensors once; of a file that is too short what is there."""
     counters: dict[str | None, Counter | ScaleCounter | None] = {}

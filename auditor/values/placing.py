@@ -1,13 +1,15 @@
-"""Where the bytes of each tensor are in the files of a folder. Pure."""
+"""The place of each tensor's bytes in the files of a folder."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import NamedTuple
 
-from auditor.checkpoint.snapshot import Snapshot, WeightHeader
+from auditor.checkpoint.snapshot import FileState, Snapshot, WeightHeader
 from auditor.containers.gguf import GgufHeader
 from auditor.containers.safetensors import LENGTH_BYTES, Header
 from auditor.containers.weight_formats import Table
+from auditor.downloader.local_file import RegularFile, open_regular_file
 from auditor.errors import CheckpointError
 from auditor.messages import named
 from auditor.tensors import Span, StoredTensor
@@ -24,6 +26,7 @@ class Placed(NamedTuple):
     path: Path  # of the file; on the Hub relative to the repository
     span: Span  # of the file
     exponents: bool = False  # U8 whose bytes are exponents of scales, F8_E8M0
+    state: FileState | None = None  # of a local file, when its header was read
 
     @property
     def dtype(self) -> str | None:
@@ -32,9 +35,9 @@ class Placed(NamedTuple):
 
 
 def place_tensors(snapshot: Snapshot, folder: Path) -> tuple[tuple[Placed, ...], tuple[str, ...]]:
-    """Every tensor of the audited files, by file and place; and what cannot be read, a line each.
+    """Return every tensor of the audited files, by file and place, and a line for each gap.
 
-    A tensor that ends behind its file is left out: the header is broken, and a finding says so.
+    A tensor that ends behind its file is left out: the header is broken, which is a finding.
     """
     placed: list[Placed] = []
     left_out: list[str] = []
@@ -44,7 +47,12 @@ def place_tensors(snapshot: Snapshot, folder: Path) -> tuple[tuple[Placed, ...],
             left_out.append(start)
             continue
         found = [
-            Placed(one, folder / head.name, Span(start + one.span.start, start + one.span.stop))
+            Placed(
+                one,
+                folder / head.name,
+                Span(start + one.span.start, start + one.span.stop),
+                state=head.state,
+            )
             for one in _tensors(head)
             if one.span is not None
         ]
@@ -56,11 +64,30 @@ def place_tensors(snapshot: Snapshot, folder: Path) -> tuple[tuple[Placed, ...],
     return tuple(_with_exponents(placed)), tuple(left_out)
 
 
-def _with_exponents(placed: list[Placed]) -> Iterator[Placed]:
-    """The same, with scales of the microscaling formats told from other bytes: by what is beside.
+@contextmanager
+def open_files(placed: Iterable[Placed]) -> Iterator[Mapping[Path, RegularFile]]:
+    """Open the local files that hold the tensors.
 
-    gpt-oss has X_scales beside X_blocks, compressed-tensors X.weight_scale beside X.weight_packed
-    of 4 or 6 bits, or beside an X.weight of 8.
+    Raise SourceError if a file is not the one whose header was read, or if it changes until it is
+    closed.
+    """
+    states = {one.path: one.state for one in placed}
+    with ExitStack() as stack:
+        files = {
+            path: stack.enter_context(open_regular_file(path, state))
+            for path, state in sorted(states.items())
+        }
+        yield files
+        for file in files.values():
+            file.require_unchanged()
+
+
+def _with_exponents(placed: list[Placed]) -> Iterator[Placed]:
+    """Yield the tensors, and mark U8 tensors that are scales of microscaling formats.
+
+    The tensors beside a scale show what it is: gpt-oss has X_scales beside X_blocks,
+    compressed-tensors X.weight_scale beside X.weight_packed of 4 or 6 bits, or beside an X.weight
+    of 8.
     """
     dtypes = {one.tensor.name: one.tensor.dtype for one in placed}
     for one in placed:
@@ -80,7 +107,7 @@ def _tensors(head: WeightHeader) -> Iterable[StoredTensor]:
 
 
 def _data_start(head: WeightHeader) -> int | str:
-    """The byte that a file's spans count from, or why its numbers are not read."""
+    """Return the byte that a file's spans count from, or why its numbers are not read."""
     parsed, what = head.parsed, f"values of {named(head.name)}"
     match parsed:
         case Header():

@@ -3,6 +3,7 @@
 import os
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from itertools import chain
 from pathlib import Path
 from threading import Event, Lock
 from typing import NamedTuple
@@ -10,7 +11,7 @@ from typing import NamedTuple
 from msgspec.structs import replace
 
 from auditor.checkpoint.selecting import select_config
-from auditor.checkpoint.snapshot import Fetched, RepoFile, Snapshot, Source
+from auditor.checkpoint.snapshot import Fetched, FileState, RepoFile, Snapshot, Source
 from auditor.cpus import cpu_count
 from auditor.downloader.digests import file_sha256, git_blob_id
 from auditor.downloader.fetching import fetch
@@ -61,7 +62,10 @@ class Verifier:
             raise UsageError(f"--verify: the files of {quoted(snapshot.model)} are not here")
         try:
             known = self._listing(snapshot, snapshot.folder)
-            found = self._read(snapshot.files, snapshot.folder, known)
+            components = (one.headers for one in snapshot.components)
+            heads = chain(snapshot.headers, *components)
+            states = {head.name: head.state for head in heads}
+            found = self._read(snapshot.files, snapshot.folder, known, states)
         except SourceError as error:
             return outcome.as_unaudited(error.reason, str(error))
         outcome = replace(outcome, fetched=outcome.fetched.plus(known.fetched))
@@ -98,8 +102,17 @@ class Verifier:
         by = f"{quoted(listing.model_id)} @ {listing.commit[:_SHOWN]}"
         return ListedFiles({file.name: file for file in listing.files}, by, fetched)
 
-    def _read(self, files: Sequence[RepoFile], folder: Path, known: ListedFiles) -> "Verified":
-        """The files side by side; the main thread hears Ctrl-C."""
+    def _read(
+        self,
+        files: Sequence[RepoFile],
+        folder: Path,
+        known: ListedFiles,
+        states: Mapping[str, FileState | None],
+    ) -> "Verified":
+        """Compare the files in several threads; the main thread handles Ctrl-C.
+
+        Raise SourceError if a file is not the one whose header was read.
+        """
         pairs = [(file, known.files[file.name]) for file in files if file.name in known.files]
         pairs = [(file, should) for file, should in pairs if should.sha256 or should.blob_id]
         over, progress = Event(), _Progress(Talk.of(self._say), pairs)
@@ -112,7 +125,10 @@ class Verifier:
         size = sum(file.size or 0 for file, _ in pairs)
         alone = CallingThread() if size <= _SMALL else None
         with threads(cpu_count(), over.set, share_of=alone) as pool:
-            asked = [pool.submit(_fault, folder, *pair, count) for pair in pairs]
+            asked = [
+                pool.submit(_fault, folder, *pair, count, states.get(pair[0].name))
+                for pair in pairs
+            ]
             faults = tuple(map(awaited, asked))
         progress.end()
         names = {file.name for file, _ in pairs}
@@ -155,14 +171,19 @@ class _Progress:
 
 
 def _fault(
-    folder: Path, file: RepoFile, should: RepoFile, count: Callable[[int], None]
+    folder: Path,
+    file: RepoFile,
+    should: RepoFile,
+    count: Callable[[int], None],
+    state: FileState | None,
 ) -> str | None:
-    """How the bytes of a file are not those that are listed; None: they are."""
+    """Return how the bytes of a file differ from the listed ones; None if they do not."""
     if should.size is not None and file.size != should.size:
         return f"it has {file.size:,} bytes, and {should.size:,} are listed"
     path, expected = folder / file.name, should.sha256 or should.blob_id or ""
     kind = "sha256" if should.sha256 else "git blob id"
-    observed = file_sha256(path, count) if should.sha256 else git_blob_id(path, count)
+    digest = file_sha256 if should.sha256 else git_blob_id
+    observed = digest(path, count, state)
     if observed == expected:
         return None
     return f"its {kind} is {observed[:_SHOWN]}..., and {expected[:_SHOWN]}... is listed"

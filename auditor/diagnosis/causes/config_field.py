@@ -10,6 +10,7 @@ describes: one of the two is of another model.
 
 import json
 from collections.abc import Iterator, Mapping
+from functools import partial
 from itertools import islice, product
 from operator import itemgetter
 from typing import Any
@@ -44,7 +45,7 @@ def undoings(case: Case) -> Iterator[Undoing]:
     by_total = [(change,) for change in _of_totals.changes_by_total(case)]
     for changes in by_total:
         yield undoing_of(case, changes, tuple(other for other in by_total if other is not changes))
-    if _SYMPTOMS.isdisjoint(finding.kind for finding in case.alarms):
+    if no_symptom(case):
         return
     if case.report.expected is not None and case.report.expected.by == "oracle":
         for symbol, value in _suggested(case):
@@ -64,29 +65,16 @@ def undoings(case: Case) -> Iterator[Undoing]:
         yield undoing_of(case, one.changes, others)
 
 
+def no_symptom(case: Case) -> bool:
+    """Whether no alarm is of a kind that a wrong value in a config brings about."""
+    return _SYMPTOMS.isdisjoint(finding.kind for finding in case.alarms)
+
+
 def of_adapter(case: Case) -> Iterator[Undoing]:
     """The keys of an adapter_config.json with the values that the adapter's file shows."""
     if _of_adapters.is_adapter(case):
         for changes in _of_adapters.changes_of_adapter(case):
             yield undoing_of(case, changes)
-
-
-def certain(case: Case) -> Iterator[Undoing]:
-    """Of a large model the first value with which nothing at all would differ, if there is one.
-
-    An audit of it takes a second, so that what others merely propose would use up the tries.
-    """
-    if not case.is_large or _SYMPTOMS.isdisjoint(finding.kind for finding in case.alarms):
-        return
-    if case.report.expected is not None and case.report.expected.by == "oracle":
-        return
-    if case.is_strange:
-        return
-    for one in islice(_solutions(case), 1):
-        if not one.differ:
-            if len(one.changes) > 1:  # the second may be for what the target class leaves unused
-                yield undoing_of(case, one.changes[:1], ())
-            yield undoing_of(case, one.changes, ())
 
 
 def _untied(case: Case) -> Iterator[Undoing]:
@@ -118,15 +106,22 @@ def _ties(change: KeyChange) -> bool:
 
 
 def search(case: Case) -> KeySearch:
-    def trees(values: Mapping[str, Any]) -> ClassTree | None:
-        try:
-            return case.tree(with_values(case.snapshot, values))
-        except ValueError:
-            return None
-
-    alarming = None if case.report.expected is None else _alarming(case)
     faults = " ".join(one.reason for one in case.alarms if one.kind == "bad-config")
-    return KeySearch(case.config, trees, Trials(case.holdings, alarming), faults)
+    return KeySearch(case.config, partial(tree_with, case), trials_of(case), faults)
+
+
+def trials_of(case: Case) -> Trials:
+    """Return the comparisons of the stored tensors with trees of the config."""
+    alarming = None if case.report.expected is None else _alarming(case)
+    return Trials(case.holdings, alarming)
+
+
+def tree_with(case: Case, values: Mapping[str, Any]) -> ClassTree | None:
+    """Return the class's tree under these values; None if the config is not JSON."""
+    try:
+        return case.tree(with_values(case.snapshot, values))
+    except ValueError:
+        return None
 
 
 def _alarming(case: Case) -> set[str]:
@@ -160,13 +155,13 @@ def undoing_of(
         cause=CAUSE,
         snapshot=with_values(case.snapshot, values),
         fields=tuple((change.key.path, change.key.value, change.value) for change in changes),
-        summary="; ".join(map(_sentence, changes)) + as_much,
+        summary="; ".join(map(sentence, changes)) + as_much,
         fix=f"set {names} in {file}{'' if all(map(_is_misspelt, changes)) else instead}",
         evidence=(f"with {names}, what it concerns is expected as it is stored",),
     )
 
 
-def _sentence(change: KeyChange) -> str:
+def sentence(change: KeyChange) -> str:
     omitted = " (the class's default)" if change.key.default else ""
     declared = _shown(change.key.value)
     return f"{change.key.path} is {declared}{omitted}, the files hold {_shown(change.value)}"

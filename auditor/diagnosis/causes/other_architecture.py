@@ -9,7 +9,7 @@ To do: Take the config of the model whose weights these are.
 
 import json
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from functools import lru_cache, partial
 from itertools import islice
 from typing import Any, NamedTuple
@@ -17,18 +17,17 @@ from typing import Any, NamedTuple
 from msgspec.structs import replace
 
 from auditor.analytic import Config, catalogue
-from auditor.analytic.dims import dim
 from auditor.checkpoint.snapshot import Snapshot
 from auditor.diagnosis.case import Case, Undoing
-from auditor.diagnosis.causes import config_field
+from auditor.diagnosis.causes import config_field, other_size
 from auditor.diagnosis.changes import value_at, with_values
 from auditor.diagnosis.name_kinds import name_pattern
-from auditor.diagnosis.solving.candidates import KeyChange, of_key
-from auditor.diagnosis.solving.formulas import solutions
+from auditor.diagnosis.solving.candidates import KeyChange
 from auditor.diagnosis.solving.holdings import HeldTensors
-from auditor.diagnosis.solving.keys import Key, config_with
+from auditor.diagnosis.solving.joint import solve
+from auditor.diagnosis.solving.keys import Key
 from auditor.diagnosis.solving.outline import leaves
-from auditor.diagnosis.solving.trials import ClassTree, TreeComparison, Trials
+from auditor.diagnosis.solving.trials import ClassTree, Trials
 from auditor.errors import CheckpointError, SourceError
 from auditor.messages import quoted
 
@@ -41,6 +40,7 @@ _MOST_TYPES = 8  # that are given a config
 _MOST_CLASSES = 3  # of one type
 _MOST_SHOWN = 4  # types that fit
 _MOST_AUDITED = 2
+_SECONDS = 0.1  # of processor time for one config of one class
 _SHOWN = 8  # values
 
 # What a config says of its files and not of its model.
@@ -63,7 +63,7 @@ class _Likeness(NamedTuple):
 
 def undoings(case: Case) -> Iterator[Undoing]:
     """The types of the catalogue that fit exactly, unless the user asked for a class."""
-    if case.target is not None or not _may_be_another(case):
+    if case.target is not None or not _may_be_another(case) or other_size.fits(case):
         return
     found = list(islice(_fitting(case), _MOST_SHOWN))
     others = [one.of.model_type for one in found]
@@ -137,10 +137,10 @@ def _fitting(case: Case) -> Iterator[_Fit]:
         if tried[each.model_type] > _MOST_CLASSES:
             continue
         for base in _bases(case, each):
-            values, differ = determined(_values(base), partial(_tree, case, base), trials)
-            if differ == 0:
+            solution = solve(_values(base), partial(_tree, case, base), trials, _SECONDS)
+            if solution is not None and not solution.remains.differ:
                 fits.add(each.model_type)
-                yield _Fit(each, base, values)
+                yield _Fit(each, base, solution.values)
                 break
 
 
@@ -214,56 +214,3 @@ def _names(model_type: str, target: str) -> tuple[frozenset[str], frozenset[str]
 
 def _bare(name: str, prefix: str) -> str:
     return name.removeprefix(f"{prefix}.") if prefix else name
-
-
-_ROUNDS = 5  # widths first, what is in proportion to them after
-
-
-def determined(
-    config: Mapping[str, Any],
-    trees: Callable[[Mapping[str, Any]], ClassTree | None],
-    trials: Trials,
-) -> tuple[dict[str, Any], int]:
-    """The values that had to be set, by dotted path, and how many tensors differ all the same."""
-    values: dict[str, Any] = {}
-    least = -1
-    for _ in range(_ROUNDS):
-        expected = trees(values)
-        if expected is None:
-            break
-        found = trials.compare(expected)
-        least = found.differ
-        if not found.differ or not found.equations:
-            break
-        changes = _changes(config, values, found)
-        if not changes:
-            break
-        values.update(changes)
-    return values, least
-
-
-def _changes(
-    config: Mapping[str, Any], values: Mapping[str, Any], found: TreeComparison
-) -> dict[str, Any]:
-    """The keys that a length shows by themselves; else one that a formula can be solved for."""
-    votes: dict[str, dict[str, tuple[int, KeyChange]]] = {}
-    derived: dict[str, dict[str, tuple[int, KeyChange]]] = {}
-    for equation, number in found.equations.items():
-        for symbol in sorted(equation.size.symbols):
-            into = votes if equation.size == dim(symbol) else derived
-            for value in islice(solutions(equation.size, symbol, equation.wanted), 1):
-                for one in of_key(config, symbol, value):
-                    if isinstance(value_at(values, one.key.path), list):
-                        continue
-                    said = into.setdefault(one.key.path, {})
-                    before = said.get(str(one.value), (0, one))[0]
-                    said[str(one.value)] = (before + number, one)
-    changes: dict[str, Any] = {}
-    several = votes or dict(
-        sorted(derived.items(), key=lambda item: -max(n for n, _ in item[1].values()))[:1]
-    )
-    for said in several.values():
-        _, one = max(said.values(), key=lambda pair: pair[0])
-        if values.get(one.key.path) != one.value:
-            changes.update(config_with(config, one.key.path, one.value))
-    return changes

@@ -59,7 +59,7 @@ def of_key(values: Mapping[str, Any], symbol: Symbol, value: int) -> Iterator[Ke
 
 HEADS = frozenset({"num_attention_heads", "n_head", "n_heads", "num_heads"})
 GROUPS = frozenset({"num_key_value_heads", "num_kv_heads", "n_head_kv", "kv_n_heads"})
-_WIDTHS = ("hidden_size", "d_model", "n_embd", "dim", "embed_dim")
+WIDTHS = ("hidden_size", "d_model", "n_embd", "dim", "embed_dim")
 
 
 def width_of_heads(values: Mapping[str, Any], path: str, value: int) -> int:
@@ -67,7 +67,7 @@ def width_of_heads(values: Mapping[str, Any], path: str, value: int) -> int:
     within, name = _beside(values, path)
     if name not in HEADS | GROUPS or not value:
         return 0
-    width = _first_of(within, _WIDTHS)
+    width = _first_of(within, WIDTHS)
     if name in GROUPS:
         value = _first_of(within, sorted(HEADS))
     return 0 if not value or width % value else width // value

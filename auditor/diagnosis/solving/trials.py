@@ -58,6 +58,11 @@ class Trials:
         return self._holdings.lengths
 
     @property
+    def shapes(self) -> Mapping[str, Shape | None]:
+        """The shapes of what is stored, by name."""
+        return self._holdings.shapes
+
+    @property
     def stored(self) -> int:
         """How many tensors are stored."""
         return len(self._holdings.shapes)

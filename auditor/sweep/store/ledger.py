@@ -176,7 +176,7 @@ class StoreWriter(Store):
             self._insert("outcomes", (*key, night.auditor, night.catalogue), recorded)
             if snapshot is not None:
                 row = (*key, snapshot.content, self._share(snapshot.shared))
-                database.execute("INSERT OR IGNORE INTO snapshots VALUES (?, ?, ?, ?)", row)
+                database.execute("INSERT OR REPLACE INTO snapshots VALUES (?, ?, ?, ?)", row)
             database.execute("DELETE FROM listings WHERE model = ? AND commit_sha = ?", key)
             self._forgive(night, model)
 

@@ -1,5 +1,6 @@
 """An open store as it is read: its nights, and the outcome of each model."""
 
+import json
 import sqlite3
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
@@ -16,7 +17,7 @@ from msgspec import Struct
 from auditor.errors import StoreError, UsageError
 from auditor.messages import quoted
 from auditor.sweep.store.opening import open_store_to_read, store_errors
-from auditor.sweep.store.packing import Kept, merged_object
+from auditor.sweep.store.packing import Kept, decompress_text, merged_object
 from auditor.sweep.store.schema import StoredNight
 
 _MODEL = attrgetter("model")
@@ -137,9 +138,13 @@ class Store:
         given = (model, versions.auditor, versions.catalogue, commit, commit)
         return self._database.execute(query, given).fetchone() is not None
 
-    def has_snapshot(self, model: str, commit: str) -> bool:
-        query = "SELECT 1 FROM snapshots WHERE (model, commit_sha) = (?, ?)"
-        return self._database.execute(query, (model, commit)).fetchone() is not None
+    def has_snapshot(self, model: str, commit: str, *, companions: bool = False) -> bool:
+        """Whether the files of a model are stored, its `companions` too if they are needed."""
+        query = "SELECT content FROM snapshots WHERE (model, commit_sha) = (?, ?)"
+        row = self._database.execute(query, (model, commit)).fetchone()
+        if row is None or not companions:
+            return row is not None
+        return "companions" in json.loads(decompress_text(row[0]))
 
     # --- what reports read --------------------------------------------------------------------
 

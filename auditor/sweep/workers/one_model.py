@@ -1,4 +1,4 @@
-"""One model of a sweep: fetched, unless it is stored, and audited. Runs wherever it is sent."""
+"""The audit of one model of a sweep: it is fetched, unless it is stored, and examined."""
 
 import json
 from collections.abc import Callable
@@ -28,17 +28,18 @@ from auditor.sweep.store.packing import Kept, Shared, compress_text, decompress_
 from auditor.sweep.store.reading import Recorded
 from auditor.sweep.workers.allowance import LARGE, Allowance, Bounds, ByteGate
 from auditor.sweep.workers.budget import Budget
-from auditor.sweep.workers.same_headers import Recent, audited, recorded
+from auditor.sweep.workers.recent import Recent
+from auditor.sweep.workers.same_headers import RememberedOutcome, audited, recorded
 
 T = TypeVar("T")
 
-# Seconds for which an examination waits for the one before. Threads that examine at the same time
-# take turns at the interpreter, each with cold caches: one after another they take a tenth less.
+# Seconds for which an examination waits for the previous one to end. Threads that examine at the
+# same time share the interpreter, each with cold caches: in sequence they take a tenth less time.
 _TURN = 0.5
 
 
 class Done(NamedTuple):
-    """What became of one model."""
+    """The result of auditing one model."""
 
     model: str
     commit_sha: str
@@ -47,7 +48,7 @@ class Done(NamedTuple):
 
 
 class Auditor:
-    """Audits one model after another, from several threads."""
+    """Audits models, each in the thread that calls; thread-safe."""
 
     def __init__(
         self, policy: Policy, token: str | None, budget: Budget, waits: Waits | None = None
@@ -58,19 +59,19 @@ class Auditor:
         self._budget = budget
         self._shards = ThreadPoolExecutor(policy.shards)
         self._reads = ThreadPoolExecutor(policy.at_once)
-        self._outcomes, self._packed = Recent[Recorded](), Recent[Shared]()
+        self._outcomes, self._packed = Recent[RememberedOutcome](), Recent[Shared]()
         self._large, self._examining = ByteGate(0), ByteGate(LARGE)
         self._turn = Lock()
 
     def allowance(self) -> Allowance:
-        """What the next model may take."""
+        """Return what the next model may take."""
         bounds = Bounds.of_a_model(self._policy)
         return Allowance(bounds, self._budget, self.talk, Event(), self._large)
 
     def audit(self, waiting: Waiting, allowance: Allowance, *, alone: bool = True) -> Done | None:
-        """What came of a model; what goes wrong with it is said there.
+        """Audit a model; an error is a part of its outcome.
 
-        None: memory ran out, and it was not `alone` under way.
+        Return None if memory ran out while other models were under way as well (not `alone`).
         """
         try:
             return self._audited(waiting, allowance)
@@ -82,77 +83,80 @@ class Auditor:
             self.give_up(allowance)
 
     def give_up(self, allowance: Allowance) -> None:
-        """A model waits no more and holds up no other, whatever has become of its audit."""
+        """End the waits of a model, and let other models pass; its audit may still run."""
         allowance.over.set()
         for gate in (self._large, self._examining):
             gate.leave(allowance)
 
     def close(self) -> None:
-        """Begin no more reads; those under way end by themselves."""
+        """Begin no more reads; reads under way end by themselves."""
         for pool in (self._shards, self._reads):
             pool.shutdown(wait=False, cancel_futures=True)
 
     def _audited(self, waiting: Waiting, allowance: Allowance) -> Done:
-        fetched = waiting.snapshot is None
         try:
-            snapshot = self._fetched(waiting, allowance) if fetched else _stored(waiting)
+            stored = _stored(waiting, companions=self._policy.companions)
+            snapshot = stored or self._fetched(waiting, allowance)
         except SourceError as error:
             return failed(waiting, error.reason, str(error))
         except UsageError as error:
             return failed(waiting, Reason.BAD_RESPONSE, str(error))
         size = _size(snapshot)
         (self._large if size > LARGE else self._examining).enter(allowance, size)
-        mine = self._turn.acquire(timeout=_TURN)  # else the one before takes too long
+        is_locked = self._turn.acquire(timeout=_TURN)  # False: the previous examination takes long
         try:
             shared = self._shared(snapshot)
-            record = audited(snapshot, shared.digest, self._outcomes)
-            own = compress_text(dump_own(snapshot)) if fetched else None
+            record = audited(snapshot, self._outcomes)
+            own = None if stored else compress_text(dump_own(snapshot))
         finally:
-            if mine:
+            if is_locked:
                 self._turn.release()
         kept = Kept(own, shared) if own else None
         return Done(waiting.model, waiting.commit_sha, record, kept)
 
     def _shared(self, snapshot: Snapshot) -> Shared:
-        """What a snapshot has in common with others, packed once."""
+        """Return the part of a snapshot that other models may share; it is packed once."""
         key = fingerprint(snapshot)
-        known = self._packed.get(key) if key else None
-        if known is None:
+        shared = self._packed.get(key) if key else None
+        if shared is None:
             text = dump_shared(snapshot)
-            known = Shared(digest_of(text), compress_text(text))
+            shared = Shared(digest_of(text), compress_text(text))
             if key:
-                self._packed.put(key, known, len(known.content))
-        return known
+                self._packed.put(key, shared, len(shared.content))
+        return shared
 
     def _fetched(self, waiting: Waiting, allowance: Allowance) -> Snapshot:
         model = HubModel(id=waiting.model, revision=waiting.commit_sha)
         session = allowance.session(model, self._token)
-        listing = _listing(waiting) or hub.fetch_listing(model, session)
+        companions = self._policy.companions
+        listing = _listing(waiting)
+        if listing is None or (companions and lacks_companion_sizes(listing)):
+            listing = hub.fetch_listing(model, session)
         names = {file.name for file in listing.files}
-        companions = self._policy.companions  # asked for before config and header
+        # Companions are requested before config and header.
         pool = self._reads if companions else _FirstApart(self._reads)
         if INDEX in names and WEIGHTS not in names:
             pool = self._shards
         choose = with_companions if companions else select
-        found = hub.read_from_listing(model, listing, session, choose, pool=pool)
+        snapshot = hub.read_from_listing(model, listing, session, choose, pool=pool, patient=True)
 
         def config_of(base: HubModel) -> Snapshot:
-            """An adapter's base, which takes of what the adapter is allowed."""
+            """Read the config of an adapter's base, within the allowance of the adapter."""
             session = allowance.session(base, self._token)
             listing = hub.fetch_listing(base, session)
             return hub.read_from_listing(base, listing, session, select_config, pool=self._reads)
 
-        return with_base_model(found, local_folder.read, config_of)
+        return with_base_model(snapshot, local_folder.read, config_of)
 
 
 def _size(snapshot: Snapshot) -> int:
-    """Bytes of what is examined."""
+    """Return how many bytes are examined."""
     texts = (text.content for text in (snapshot.config, snapshot.index) if text)
     return sum(map(len, texts)) + sum(head.length for head in snapshot.headers)
 
 
 def failed(waiting: Waiting, reason: Reason, detail: str) -> Done:
-    """The outcome of a model that could not be fetched, or of whose audit nothing was left."""
+    """Return the result for a model that could not be fetched, or whose audit failed."""
     outcome = unaudited_model(waiting.model, waiting.commit_sha, reason, detail)
     return Done(waiting.model, waiting.commit_sha, recorded(outcome))
 
@@ -168,18 +172,30 @@ def unaudited_model(model: str, commit: str, reason: Reason, detail: str) -> Una
     )
 
 
-def _stored(waiting: Waiting) -> Snapshot:
-    """The snapshot of an earlier version's audit; it was of the Hub, and costs it nothing now."""
-    content, name = decompress_text(waiting.snapshot or b""), f"the stored {waiting.model}"
+def _stored(waiting: Waiting, *, companions: bool) -> Snapshot | None:
+    """Return the stored snapshot; None if there is none, or if it lacks companion files.
+
+    An earlier audit read it from the Hub, so it costs nothing now.
+    """
+    if waiting.snapshot is None:
+        return None
+    content, name = decompress_text(waiting.snapshot), f"the stored {waiting.model}"
     if waiting.shared is None:
-        found = load(content, name)
+        snapshot = load(content, name)
     else:
-        found = load_own_and_shared(content, decompress_text(waiting.shared), name)
-    return replace(found, source=Source.HUB)
+        snapshot = load_own_and_shared(content, decompress_text(waiting.shared), name)
+    snapshot = replace(snapshot, source=Source.HUB)
+    if not companions:
+        return replace(snapshot, companions=None)
+    if snapshot.companions is not None:
+        return snapshot
+    names = {file.name for file in snapshot.files}
+    selected = with_companions(names, snapshot.model).companions
+    return None if selected else replace(snapshot, companions=selected)
 
 
 def _listing(waiting: Waiting) -> Listing | None:
-    """The model's files as the list API had them; None where that has to be asked again."""
+    """Return the model's files as the list API named them; None if it did not."""
     if waiting.listing is None:
         return None
     siblings: Any = json.loads(decompress_text(waiting.listing))
@@ -187,8 +203,15 @@ def _listing(waiting: Waiting) -> Listing | None:
     return listing_of(entry, waiting.model)
 
 
+def lacks_companion_sizes(listing: Listing) -> bool:
+    """Whether companion files have no size, as in the list API; how much is read depends on it."""
+    sizes = {file.name: file.size for file in listing.files}
+    selected = with_companions(sizes, listing.model_id).companions or ()
+    return any(sizes[name] is None for name in selected)
+
+
 class _FirstApart(Executor):
-    """Runs in a pool what it is given first: the read of a config, while the weights' is here."""
+    """Runs the first call (the read of a config) in a pool, and all others in this thread."""
 
     def __init__(self, pool: Executor) -> None:
         self._pool: Executor | None = pool

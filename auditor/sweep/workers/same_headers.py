@@ -1,77 +1,78 @@
-"""Models that are alike, audited once: fine-tunes have the headers of their base, byte for byte.
-
-What a process remembers of the models that it has seen it remembers within bounds.
-"""
+"""The outcome of a model as a store keeps it; models with the same headers are audited once."""
 
 import json
-from collections import OrderedDict
-from hashlib import sha256
-from threading import Lock
-from typing import Any, Generic, TypeVar
+from typing import Any, NamedTuple
 
+import msgspec.json
 from msgspec.structs import replace
 
 from auditor.audit.options import Options
 from auditor.audit.pipeline import examine
-from auditor.checkpoint.selecting import ADAPTER_CONFIG, is_weights
 from auditor.checkpoint.snapshot import Fetched, Snapshot
+from auditor.claims.verdict import PublishedCount
 from auditor.formats import as_json
 from auditor.reconciler.findings import Severity
 from auditor.report import Report, Unaudited
 from auditor.sweep.store.packing import Kept, Shared, compress_text, digest_of
 from auditor.sweep.store.reading import Recorded
 from auditor.sweep.store.schema import StoredNight
-
-T = TypeVar("T")
-
-# Keys of a config.json that say who wrote it. No family and no rule reads one; a test changes
-# them and looks for a difference.
-UNREAD = ("_name_or_path", "transformers_version")
-
-# Bytes that are remembered of packed outcomes, of which a BERT's has 4.6 kB, and as many of packed
-# headers, of which a BERT's has 3.2: those of some 900 bases, and of 1,300.
-_MOST_KEPT = 4 * 1024 * 1024
-_MOST_OF_ONE = 256 * 1024
+from auditor.sweep.workers.outcome_key import outcome_key
+from auditor.sweep.workers.recent import Recent
 
 
-def audited(snapshot: Snapshot, rest: bytes, known: "Recent[Recorded]") -> Recorded:
-    """The outcome as it is recorded; from what is `known`, of a model that is alike.
+class RememberedOutcome(NamedTuple):
+    """What the outcomes of all models with one key have in common."""
 
-    `rest` is the digest of the snapshot's `dump_shared`. An outcome is a function of it, of the
-    config's values and of the names of weight files; of the model's name only in three fields and
-    in sentences of what could not be audited, which is why that is not remembered. What
-    transformers makes of a config is not either: it may read any key.
+    summary: StoredNight
+    shared: Shared
+    claims: tuple[PublishedCount, ...]  # one about a name has the name of the first model
+
+    def of_model(self, snapshot: Snapshot) -> Recorded:
+        """Return the outcome of another model with the same key."""
+        model = snapshot.model
+        claims = tuple(
+            replace(one, key=model) if one.where == "name" else one for one in self.claims
+        )
+        own = _own_text(model, model, snapshot.commit, snapshot.fetched, claims)
+        summary = self.summary._replace(**_cost(snapshot.fetched))
+        return Recorded(summary, Kept(compress_text(own), self.shared))
+
+
+def audited(snapshot: Snapshot, remembered: Recent[RememberedOutcome]) -> Recorded:
+    """Return the outcome of a model as it is recorded, from what is remembered if that has it.
+
+    An outcome is remembered if it names the model in no sentence and no finding. An outcome that
+    the oracle had a part in is not: it may read any key of a config.
     """
-    key = _key(snapshot, rest)
-    alike = known.get(key) if key else None
-    if alike:
-        own = _own(snapshot.model, snapshot.model, snapshot.commit, snapshot.fetched)
-        summary = alike.summary._replace(**_cost(snapshot.fetched))
-        return Recorded(summary, Kept(own, alike.kept.shared))
+    key = outcome_key(snapshot)
+    known = remembered.get(key) if key else None
+    if known:
+        return known.of_model(snapshot)
     outcome = examine(snapshot, Options(requested=snapshot.model))
-    record = recorded(outcome)
+    if key is None or not _by_closed_form(outcome):
+        return recorded(outcome)
+    text = _shared_text(outcome)
+    record = _recorded_in_two(outcome, text)
     shared = record.kept.shared
-    if key and shared and outcome.expected and outcome.expected.by == "closed-form":
-        known.put(key, record, len(shared.content))
+    if shared and msgspec.json.encode(snapshot.model)[1:-1] not in text:
+        known = RememberedOutcome(record.summary, shared, outcome.claims)
+        remembered.put(key, known, len(shared.content))
     return record
 
 
 def recorded(outcome: Report | Unaudited) -> Recorded:
-    """An outcome as it is written.
+    """Return an outcome as it is recorded.
 
-    A report is kept apart from what is the model's own; what could not be audited is short and
-    names the model, and parts name it too.
+    Most of a report is kept apart from what only this model has. An unaudited outcome is short and
+    names the model, and so do the outcomes of components: they are kept in one piece.
     """
     if isinstance(outcome, Unaudited) or outcome.parts:
         return Recorded(summary_of(outcome), Kept(compress_text(as_json.stored_text(outcome))))
-    nobodys = replace(outcome, requested="", model=None, commit=None, fetched=Fetched())
-    text = as_json.stored_text(nobodys)
-    own = _own(outcome.requested, outcome.model, outcome.commit, outcome.fetched)
-    return Recorded(summary_of(outcome), Kept(own, Shared(digest_of(text), compress_text(text))))
+    return _recorded_in_two(outcome, _shared_text(outcome))
 
 
 def summary_of(outcome: Report | Unaudited) -> StoredNight:
-    """The columns of an outcome."""
+    """Return the columns of an outcome."""
     severities = [finding.severity for one in outcome.every for finding in one.findings]
     observed, expected = outcome.observed, outcome.expected
     return StoredNight(
@@ -92,67 +93,44 @@ def summary_of(outcome: Report | Unaudited) -> StoredNight:
     )
 
 
-def _own(requested: str, model: str | None, commit: str | None, fetched: Fetched) -> bytes:
-    """What of an outcome's JSON no other model's has, packed."""
-    own = {"requested": requested, "model": model, "commit": commit, "fetched": _cost(fetched)}
-    return compress_text(json.dumps(own, separators=(",", ":")).encode())  # lone surrogates, too
+def _by_closed_form(outcome: Report | Unaudited) -> bool:
+    if isinstance(outcome, Unaudited) or outcome.parts or outcome.expected is None:
+        return False
+    return outcome.expected.by == "closed-form"
+
+
+def _shared_text(outcome: Report | Unaudited) -> bytes:
+    """Return the JSON of an outcome without the values that only this model has."""
+    shared = replace(outcome, requested="", model=None, commit=None, fetched=Fetched(), claims=())
+    return as_json.stored_text(shared)
+
+
+def _recorded_in_two(outcome: Report | Unaudited, shared: bytes) -> Recorded:
+    own = _own_text(
+        outcome.requested, outcome.model, outcome.commit, outcome.fetched, outcome.claims
+    )
+    rest = Shared(digest_of(shared), compress_text(shared))
+    return Recorded(summary_of(outcome), Kept(compress_text(own), rest))
+
+
+def _own_text(
+    requested: str,
+    model: str | None,
+    commit: str | None,
+    fetched: Fetched,
+    claims: tuple[PublishedCount, ...],
+) -> bytes:
+    """Return the JSON of what only one model has; its keys replace those of the shared text."""
+    own: dict[str, Any] = {
+        "requested": requested,
+        "model": model,
+        "commit": commit,
+        "fetched": _cost(fetched),
+    }
+    if claims:
+        own["claims"] = as_json.claims_object(claims)
+    return json.dumps(own, separators=(",", ":")).encode()  # lone surrogates, too
 
 
 def _cost(fetched: Fetched) -> dict[str, Any]:
     return {"requests": fetched.requests, "bytes": fetched.bytes, "seconds": fetched.seconds}
-
-
-def _key(snapshot: Snapshot, rest: bytes) -> bytes | None:
-    """The same for models that are alike; None: the config, or what is beside it, is their own."""
-    if snapshot.config is None or snapshot.companions is not None:
-        return None
-    try:
-        values = json.loads(snapshot.config.content)
-    except (ValueError, RecursionError):
-        return None
-    if not isinstance(values, dict):
-        return None
-    values = {name: value for name, value in values.items() if name not in UNREAD}
-    digest = sha256(f"{snapshot.source} {snapshot.config.name}\n".encode())
-    several = snapshot.manifest or snapshot.components
-    files = [(file.name, file.size) for file in snapshot.files if several or _tells(file.name)]
-    digest.update(json.dumps([values, files]).encode())
-    digest.update(rest)
-    return digest.digest()
-
-
-def _tells(name: str) -> bool:
-    """Whether it says something that the file is there: of weights, and of an adapter's config."""
-    return is_weights(name) or name.endswith(ADAPTER_CONFIG)
-
-
-class Recent(Generic[T]):
-    """Values by digest: those that were asked for last, as many as fit; thread-safe."""
-
-    def __init__(self, most: int = _MOST_KEPT, most_of_one: int = _MOST_OF_ONE) -> None:
-        """The largest number of bytes of all values together, and of one."""
-        self._most, self._most_of_one = most, most_of_one
-        self._lock = Lock()
-        self._known: OrderedDict[bytes, tuple[T, int]] = OrderedDict()
-        self._size = 0
-
-    def get(self, digest: bytes) -> T | None:
-        with self._lock:
-            known = self._known.get(digest)
-            if known is None:
-                return None
-            self._known.move_to_end(digest)
-            return known[0]
-
-    def put(self, digest: bytes, value: T, size: int) -> None:
-        """Remember a value of that many bytes, unless that is too much for one."""
-        if size > self._most_of_one:
-            return
-        with self._lock:
-            if digest in self._known:
-                return
-            self._known[digest] = value, size
-            self._size += size
-            while self._size > self._most:
-                _, (_, gone) = self._known.popitem(last=False)
-                self._size -= gone

@@ -131,7 +131,7 @@ def test_a_new_version_audits_what_is_stored_and_fetches_nothing(at_hub, setting
     faults = add(at_hub, 30)
     runner.sweep(settings(OURS), night="n1")
     newer = current_versions()._replace(catalogue="another")
-    monkeypatch.setattr(runner, "current_versions", lambda: newer)
+    monkeypatch.setattr(runner, "current_versions", lambda **_: newer)
     at_hub.reset_log()
     swept = runner.sweep(settings(OURS), night="n2")
     assert asked(at_hub) == {"/api/models"}
@@ -151,10 +151,14 @@ def test_what_the_store_says_is_what_audit_says(at_hub, settings):
     from auditor.formats import as_json  # noqa: PLC0415
 
     for name in (name for name, fault in faults.items() if fault or name.endswith("0")):
-        expected = runner.json.loads(as_json.render(audit(name)))
-        observed = results(settings(OURS), "n1")[name].outcome
-        assert observed["claims"] == []  # a list of models does not say what the Hub counted
-        assert {**observed, "fetched": None} == {**expected, "fetched": None, "claims": []}
+        result = results(settings(OURS), "n1")[name]
+        outcome = audit(f"{name}@{result.commit_sha}", companions=False)
+        expected = runner.json.loads(as_json.render(outcome))
+        assert {**result.outcome, "fetched": None} == {
+            **expected,
+            "fetched": None,
+            "requested": name,
+        }
 
 
 def test_one_slow_huge_gated_or_hostile_model_never_stops_the_others(at_hub, settings):

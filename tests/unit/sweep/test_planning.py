@@ -13,13 +13,21 @@ from support.builders import safetensors_bytes
 from support.sweep_models import healthy
 
 from auditor.sweep import costs, planning, runner
-from auditor.sweep.costs import QUOTAS, Quota, SweepLoad, hours_of_requests
+from auditor.sweep.costs import QUOTAS, CompanionLoad, Quota, SweepLoad, hours_of_requests
 from auditor.sweep.outcome_digest import current_versions
 from auditor.sweep.selection import ModelSelection
 from auditor.sweep.workers.budget import Budget
 
 OURS = ModelSelection(author="sweep")
 START = "import sys; from auditor.cli import main; sys.argv[0] = 'audit'; main()"
+
+
+COMPANIONS = {
+    "tokenizer.json": b'{"model": {"vocab": {"a": 0}}}',
+    "tokenizer_config.json": b"{}",
+    "generation_config.json": b"{}",
+    "special_tokens_map.json": b"{}",
+}
 
 
 def sharded():
@@ -45,6 +53,8 @@ def models(at_hub):
     for number in range(7):
         at_hub.add(f"sweep/m{number}", healthy(number))
     at_hub.add("sweep/sharded", sharded())
+    at_hub.add("sweep/companions", {**healthy(8), **COMPANIONS})
+    at_hub.add("sweep/template", {**healthy(9), "chat_template.jinja": b"{{ messages }}"})
     at_hub.add("sweep/no-weights", {"config.json": b"{}", "README.md": b"hello"})
     at_hub.add("sweep/no-config", {"model.safetensors": healthy(1)["model.safetensors"]})
     return at_hub
@@ -58,14 +68,39 @@ def requests(hub):
 
 
 @pytest.mark.slow
-def test_what_the_plan_says_is_what_the_sweep_asks(models, settings):
-    load = planning.expected_load(settings(OURS))
+@pytest.mark.parametrize("companions", [False, True])
+def test_what_the_plan_says_is_what_the_sweep_asks(models, settings, companions):
+    asked = settings(OURS, companions=companions)
+    load = planning.expected_load(asked)
     assert requests(models) == (1, 0)  # the list, and nothing else
-    assert not settings(OURS).output.store.exists()
+    assert not asked.output.store.exists()
     models.reset_log()
+    runner.sweep(asked, night="n1")
+    more = load.companions if companions else CompanionLoad()
+    assert (load.listing + more.listing, load.resolvers + more.reads) == requests(models)
+    assert (load.models, load.fetched, load.known) == (12, 12, 0)
+    assert load.companions == CompanionLoad(models=2, listing=2, reads=4)
+
+
+@pytest.mark.slow
+def test_the_plan_says_what_reading_companion_files_would_add_to_a_store(models, settings):
     runner.sweep(settings(OURS), night="n1")
-    assert (load.listing, load.resolvers) == requests(models)
-    assert (load.models, load.fetched, load.known) == (10, 10, 0)
+    more = planning.expected_load(settings(OURS)).companions
+    asked = settings(OURS, companions=True)
+    load = planning.expected_load(asked)
+    models.reset_log()
+    runner.sweep(asked, night="n2")
+    assert requests(models) == (
+        load.listing + load.companions.listing,
+        load.resolvers + load.companions.reads,
+    )
+    assert more == CompanionLoad(models=2, listing=2, reads=8)
+    assert requests(models) == (1 + more.listing, more.reads)
+    # Nothing is stored of the model without weights.
+    assert (load.known, load.stored, load.fetched) == (0, 9, 3)
+    models.reset_log()
+    runner.sweep(asked, night="n3")
+    assert requests(models) == (1, 0)
 
 
 @pytest.mark.slow
@@ -74,13 +109,12 @@ def test_what_the_store_has_costs_nothing(models, settings, monkeypatch):
     before = settings(OURS).output.store.read_bytes()
     models.push("sweep/m3", healthy(30))
     load = planning.expected_load(settings(OURS))
-    assert (load.models, load.known, load.fetched, load.resolvers) == (10, 9, 1, 2)
-    newer = current_versions.__wrapped__()
-    newer = type(newer)(auditor=newer.auditor, catalogue="another")
-    monkeypatch.setattr(planning, "current_versions", lambda: newer)
+    assert (load.models, load.known, load.fetched, load.resolvers) == (12, 11, 1, 2)
+    newer = current_versions()._replace(catalogue="another")
+    monkeypatch.setattr(planning, "current_versions", lambda **_: newer)
     load = planning.expected_load(settings(OURS))
     # m3 is to be fetched; of the one without weights nothing is stored, and nothing to be had.
-    assert (load.known, load.stored, load.resolvers) == (0, 8, 2)
+    assert (load.known, load.stored, load.resolvers) == (0, 10, 2)
     assert settings(OURS).output.store.read_bytes() == before
 
 
@@ -168,12 +202,20 @@ def test_the_hours_are_those_that_the_budget_takes(windows, plan):
     known=st.integers(0, 10**7),
     headers=st.integers(0, 10**8),
     most=st.none() | st.integers(1, 10**6),
+    companions=st.booleans(),
 )
-def test_any_load_is_printed_in_80_columns_with_a_row_for_each_plan(models, known, headers, most):
+def test_any_load_is_printed_in_80_columns_with_a_row_for_each_plan(
+    models, known, headers, most, companions
+):
     load = SweepLoad(
-        models=models + known, known=known, listing=models, texts=models, headers=headers
+        models=models + known,
+        known=known,
+        listing=models,
+        texts=models,
+        headers=headers,
+        companions=CompanionLoad(models=models, listing=models, reads=3 * models),
     )
-    lines = costs.cost_estimate(load, most).splitlines()
+    lines = costs.cost_estimate(load, most, companions=companions).splitlines()
     assert max(map(len, lines)) <= 80
     rows = [line for line in lines if line.startswith(tuple(quota.plan for quota in QUOTAS))]
     assert len(rows) == 6

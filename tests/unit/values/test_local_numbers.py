@@ -1,6 +1,8 @@
 """What is read of local files: every number once, whoever reads it, and nothing that changed."""
 
+import hashlib
 import os
+import shutil
 from contextlib import contextmanager
 
 import numpy as np
@@ -11,6 +13,8 @@ from support.examples import examples
 from support.value_files import bf16, write_numbers
 
 import auditor
+from auditor.audit import pipeline
+from auditor.audit.pipeline import examine
 from auditor.downloader import local_file, local_folder
 from auditor.errors import SourceError
 from auditor.values import local_numbers
@@ -132,9 +136,29 @@ def when_read(monkeypatch, do):
     assert not left
 
 
+def replace_by_other_numbers(path):
+    """Move a file with the same header, size and time of modification over the path."""
+    before = path.stat()
+    other = path.with_name("other")
+    content = path.read_bytes()
+    other.write_bytes(content[:-8] + bytes(byte ^ 1 for byte in content[-8:]))
+    os.utime(other, ns=(before.st_atime_ns, before.st_mtime_ns))
+    other.replace(path)
+
+
+def write_other_numbers(path):
+    """Write into the file, and set back its time of modification."""
+    before = path.stat()
+    with path.open("r+b") as file:
+        file.seek(-8, os.SEEK_END)
+        file.write(b"\1" * 8)
+    os.utime(path, ns=(before.st_atime_ns, before.st_mtime_ns))
+
+
 @pytest.mark.parametrize(
     ("change", "why"),
     [
+        (write_other_numbers, "changed while it was read"),
         (lambda path: os.truncate(path, 2000), "became shorter while it was read"),
         (lambda path: path.write_bytes(b"\0" * path.stat().st_size), "changed while it was read"),
     ],
@@ -147,6 +171,32 @@ def test_a_file_that_changes_while_it_is_read_is_an_outcome(tmp_path, monkeypatc
     assert isinstance(outcome, auditor.Unaudited)
     assert outcome.reason is auditor.Reason.UNREADABLE
     assert why in outcome.detail
+
+
+@pytest.mark.parametrize("change", [replace_by_other_numbers, write_other_numbers])
+@pytest.mark.parametrize("options", [{"values": True}, {"base": "base"}, {"verify": True}])
+def test_a_file_that_is_replaced_after_its_header_was_read_is_an_outcome(
+    tmp_path, monkeypatch, change, options
+):
+    folder = tmp_path / "model"
+    path = write_numbers(folder / "model.safetensors", {"a": np.ones(8, np.float32)})
+    (folder / "config.json").write_text('{"model_type": "bert"}')
+    if "base" in options:
+        options = {"base": str(shutil.copytree(folder, tmp_path / "base"))}
+    note = folder / ".cache/huggingface/download/model.safetensors.metadata"
+    note.parent.mkdir(parents=True)
+    note.write_text(f"{'a' * 40}\n{hashlib.sha256(path.read_bytes()).hexdigest()}\n0\n")
+
+    def examined(snapshot, asked):
+        change(path)
+        return examine(snapshot, asked)
+
+    monkeypatch.setattr(pipeline, "examine", examined)
+    outcome = auditor.audit(str(folder), **options)
+    assert isinstance(outcome, auditor.Unaudited)
+    assert outcome.reason is auditor.Reason.UNREADABLE
+    assert "since its header was read; run it again" in outcome.detail
+    assert outcome.values is None
 
 
 def test_a_file_that_is_gone_by_then_is_an_outcome(tmp_path):

@@ -28,7 +28,7 @@ from auditor.sweep.store.packing import (
     merged_object,
 )
 from auditor.sweep.store.reading import SelectedModel
-from auditor.sweep.workers.same_headers import Recent
+from auditor.sweep.workers.recent import Recent
 
 OURS = ModelSelection(author="sweep")
 JSON = st.recursive(
@@ -81,7 +81,7 @@ def test_a_new_version_audits_each_from_what_it_shares(at_hub, settings, monkeyp
     store = settings(OURS).output.store
     before = contents(store)
     newer = type(outcome_digest.current_versions())(auditor="9", catalogue="9")
-    monkeypatch.setattr("auditor.sweep.runner.current_versions", lambda: newer)
+    monkeypatch.setattr("auditor.sweep.runner.current_versions", lambda **_: newer)
     at_hub.reset_log()
     runner.sweep(settings(OURS), night="n2")
     assert {record.path for record in at_hub.log} == {"/api/models"}

@@ -166,7 +166,7 @@ def test_where_many_are_under_way_an_outcome_waits_for_others(monkeypatch):
 def test_an_examination_that_takes_too_long_does_not_hold_up_the_others(monkeypatch):
     freed, entered = threading.Event(), threading.Event()
 
-    def audited(snapshot, _digest, _known):
+    def audited(snapshot, _remembered):
         if snapshot.model == "long":
             entered.set()
             freed.wait()
@@ -193,7 +193,8 @@ def test_the_config_of_a_model_is_read_beside_its_weights(companions, monkeypatc
     """In turn the first of the two reads would never see the second begin."""
     header, seen = threading.Event(), []
 
-    def read(model, _listing, _session, _choose, *, pool):
+    def read(model, _listing, _session, _choose, *, pool, patient):
+        assert patient
         if companions:
             pool.submit(header.wait, 10)
         config = pool.submit(header.wait, 10)

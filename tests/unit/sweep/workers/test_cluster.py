@@ -190,7 +190,7 @@ def test_a_worker_of_another_version_is_refused_and_nothing_of_it_is_kept(
     at_hub.add("sweep/a", healthy(1))
     ours = Versions(auditor="0.0.9", catalogue="another")
     for module in (runner, cluster):
-        monkeypatch.setattr(module, "current_versions", lambda: ours)
+        monkeypatch.setattr(module, "current_versions", lambda **_: ours)
     with (
         workers(1) as running,
         pytest.raises(

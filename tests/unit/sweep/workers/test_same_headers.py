@@ -1,4 +1,4 @@
-"""What is remembered of one model and said of another is what an audit of the other says."""
+"""The outcome that is remembered of one model is the outcome of every model that is like it."""
 
 import json
 from unittest.mock import patch
@@ -7,17 +7,27 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
-from support.checkpoints import TINY
+from support.builders import safetensors_bytes
+from support.checkpoints import TINY, config_bytes, expect, stored_by
 from support.sweep_models import FAULTS, healthy
 
 from auditor.audit.options import Options
 from auditor.audit.pipeline import examine
-from auditor.checkpoint.snapshot import Fetched, RepoFile, Snapshot, Source, TextFile, WeightHeader
-from auditor.checkpoint.snapshot_writer import dump_shared
+from auditor.checkpoint.snapshot import (
+    Fetched,
+    PublishedText,
+    RepoFile,
+    Snapshot,
+    Source,
+    TextFile,
+    WeightHeader,
+)
 from auditor.formats import as_json
-from auditor.sweep.store.packing import digest_of, merged_object
+from auditor.sweep.store.packing import merged_object
 from auditor.sweep.workers import same_headers
-from auditor.sweep.workers.same_headers import UNREAD, Recent, audited, recorded, summary_of
+from auditor.sweep.workers.outcome_key import WRITERS
+from auditor.sweep.workers.recent import Recent
+from auditor.sweep.workers.same_headers import audited, recorded, summary_of
 
 
 def snapshot(files, model="o/n", commit="a" * 40, fetched=Fetched()):  # noqa: B008 - frozen
@@ -42,31 +52,32 @@ def _head(content):
     return content[: 8 + int.from_bytes(content[:8], "little")]
 
 
-def said(snapshot):
-    """What an audit without any memory says."""
+def expected(snapshot):
+    """The JSON and the columns of an audit that remembers nothing."""
     outcome = examine(snapshot, Options(requested=snapshot.model))
     return as_json.render(outcome), summary_of(outcome)
 
 
-def examined(alike, snapshot):
-    """The outcome as it is recorded, and whether it had to be worked out."""
-    with patch.object(same_headers, "examine", wraps=examine) as worked_out:
-        record = audited(snapshot, digest_of(dump_shared(snapshot)), alike)
-    return record, worked_out.called
+def audited_with(remembered, snapshot):
+    """The outcome as it is recorded, and whether the snapshot was examined."""
+    with patch.object(same_headers, "examine", wraps=examine) as examined:
+        record = audited(snapshot, remembered)
+    return record, examined.called
+
+
+def observed(remembered, snapshot):
+    """The JSON and the columns of an audit that may use what is remembered."""
+    record, _ = audited_with(remembered, snapshot)
+    return written(record.kept)[1], record.summary
 
 
 def written(kept):
-    """The JSON object that a row stands for, and its text."""
+    """The JSON object that a row contains, and its text."""
     value = merged_object(kept.content, kept.shared and kept.shared.content)
     return value, json.dumps(value, separators=(",", ":"))
 
 
-def remembered(alike, snapshot):
-    record, _ = examined(alike, snapshot)
-    return written(record.kept)[1], record.summary
-
-
-NAMES = st.from_regex(r"[a-z][a-z\"\\<é]{0,8}/[a-z]{1,8}", fullmatch=True)
+NAMES = st.from_regex(r"[a-z][a-z\"\\<é]{0,8}/[a-z]{1,8}(-[1-9][bm])?", fullmatch=True)
 COSTS = st.builds(
     Fetched, requests=st.integers(0, 9), bytes=st.integers(0, 10**9), seconds=st.floats(0, 100)
 )
@@ -79,40 +90,72 @@ COSTS = st.builds(
     names=st.lists(NAMES, min_size=2, max_size=4),
     costs=st.lists(COSTS, min_size=4, max_size=4),
 )
-def test_an_outcome_from_memory_is_the_outcome(kind, names, costs):
+def test_models_that_differ_in_name_and_cost_get_their_own_outcomes(kind, names, costs):
     files = FAULTS[kind](3) if kind else healthy(3)
-    alike = Recent()
+    remembered = Recent()
     for name, fetched, digit in zip(names, costs, "0123", strict=False):
         one = snapshot(files, name, digit * 40, fetched)
-        assert remembered(alike, one) == said(one)
+        assert observed(remembered, one) == expected(one)
 
 
 @pytest.mark.slow
 @given(
     changes=st.dictionaries(
-        st.sampled_from([*UNREAD, *TINY, "dtype", "tie_word_embeddings", "num_labels"]),
+        st.sampled_from([*WRITERS, *TINY, "dtype", "tie_word_embeddings", "num_labels"]),
         st.sampled_from([0, 1, 2, 4, 8, True, None, "float16", "sweep/other"]),
         max_size=3,
     )
 )
-def test_of_configs_that_differ_anywhere_each_gets_its_own_outcome(changes):
+def test_models_with_other_configs_get_their_own_outcomes(changes):
     files = healthy(3)
-    alike = Recent()
-    examined(alike, snapshot(files))
+    remembered = Recent()
+    audited_with(remembered, snapshot(files))
     config = {**json.loads(files["config.json"]), **changes}
     other = snapshot({**files, "config.json": json.dumps(config).encode()}, "o/other")
-    assert remembered(alike, other) == said(other)
+    assert observed(remembered, other) == expected(other)
 
 
-@pytest.mark.parametrize("name", UNREAD)
-def test_models_whose_configs_differ_by_their_authors_are_alike(name):
+@pytest.mark.parametrize("name", WRITERS)
+def test_models_whose_configs_have_other_writers_are_examined_once(name):
     files = healthy(3)
-    config = {**json.loads(files["config.json"]), name: "another"}
-    alike = Recent()
-    _, worked_out = examined(alike, snapshot(files))
-    other = snapshot({**files, "config.json": json.dumps(config).encode()}, "o/other")
-    assert worked_out
-    assert not examined(alike, other)[1]
+    config = json.loads(files["config.json"])
+    remembered = Recent()
+    first, other = (
+        snapshot({**files, "config.json": json.dumps({**config, name: value}).encode()}, model)
+        for model, value in (("o/n", "one"), ("o/other", "another"))
+    )
+    assert audited_with(remembered, first)[1]
+    assert not audited_with(remembered, other)[1]
+
+
+ROWS = 700_000  # of the word embedding: the model has 2.8 million parameters
+
+
+def large(model):
+    """A model whose name may well give its size."""
+    config = config_bytes(vocab_size=ROWS, architectures=["BertModel"], dtype="float32")
+    tensors = stored_by(expect("BertModel", vocab_size=ROWS))
+    head = safetensors_bytes({one.name: ("F32", one.shape) for one in tensors}, data=False)
+    one = snapshot({"config.json": config, "model.safetensors": head}, model)
+    size = len(head) + sum(4 * tensor.elements for tensor in tensors)
+    return replace(one, headers=(replace(one.headers[0], size=size),))
+
+
+def test_models_whose_names_claim_the_same_true_size_are_examined_once():
+    remembered = Recent()
+    for number, name in enumerate(("o/of-3m", "p/tuned-3m")):
+        one = large(name)
+        assert audited_with(remembered, one)[1] is (number == 0)
+        assert observed(remembered, one) == expected(one)
+        assert f'"key":"{name}"' in expected(one)[0]
+
+
+def test_models_whose_names_claim_a_wrong_size_get_their_own_findings():
+    remembered = Recent()
+    for name in ("o/plain", "o/of-7b", "p/tuned-7b"):
+        one = large(name)
+        assert observed(remembered, one) == expected(one)
+        assert ("claimed-size" in expected(one)[0]) is ("7b" in name)
 
 
 CHANGES = {
@@ -126,15 +169,20 @@ CHANGES = {
     "no config": lambda one: replace(one, config=None),
     "origin": lambda one: replace(one, origin="read elsewhere"),
     "source": lambda one: replace(one, source=Source.CACHE),
+    "name": lambda one: replace(one, model="o/of-7b"),
+    "card": lambda one: replace(
+        one, published=(PublishedText(name="cardData.parameters", text="7B"),)
+    ),
+    "companions": lambda one: replace(one, companions=()),
 }
 
 
 @pytest.mark.parametrize("changed", CHANGES.values(), ids=CHANGES)
-def test_models_that_differ_in_anything_else_are_not_alike(changed):
-    alike = Recent()
-    examined(alike, snapshot(healthy(3)))
+def test_a_model_that_differs_in_anything_else_gets_its_own_outcome(changed):
+    remembered = Recent()
+    audited_with(remembered, snapshot(healthy(3)))
     other = changed(snapshot(healthy(3), "o/other"))
-    assert remembered(alike, other) == said(other)
+    assert observed(remembered, other) == expected(other)
 
 
 OTHER_FILES = st.sampled_from(
@@ -157,64 +205,67 @@ OTHER_FILES = st.sampled_from(
 
 @pytest.mark.slow
 @settings(max_examples=60)
-@given(lists=st.lists(st.sets(OTHER_FILES, max_size=4), min_size=2, max_size=4))
-def test_whatever_lies_beside_the_weights_each_model_gets_its_own_outcome(lists):
-    alike = Recent()
+@given(
+    lists=st.lists(st.sets(OTHER_FILES, max_size=4), min_size=2, max_size=4),
+    companions=st.sampled_from([None, ()]),
+)
+def test_models_with_other_files_beside_the_weights_get_their_own_outcomes(lists, companions):
+    remembered = Recent()
     for names in lists:
-        one = snapshot(healthy(3))
+        one = replace(snapshot(healthy(3)), companions=companions)
         files = tuple(RepoFile(name=name, size=None) for name in sorted(names))
         one = replace(one, files=tuple(sorted((*one.files, *files), key=lambda file: file.name)))
-        assert remembered(alike, one) == said(one)
+        assert observed(remembered, one) == expected(one)
 
 
 @pytest.mark.parametrize("name", ["README.md", "runs/a/events.out.tfevents.1", "training_args.bin"])
-def test_models_of_which_one_has_a_file_that_is_no_weights_are_alike(name):
+def test_models_that_differ_in_a_file_without_weights_are_examined_once(name):
     one = snapshot(healthy(3))
-    alike = Recent()
-    examined(alike, one)
+    remembered = Recent()
+    audited_with(remembered, one)
     other = replace(one, model="o/other", files=(*one.files, RepoFile(name=name, size=9)))
-    assert not examined(alike, other)[1]
+    assert not audited_with(remembered, other)[1]
 
 
-def test_models_of_which_one_has_other_weights_beside_them_are_not_alike():
+def test_models_that_differ_in_other_weights_are_examined_each():
     one = snapshot(healthy(3))
-    alike = Recent()
-    examined(alike, one)
-    other = replace(one, files=(*one.files, RepoFile(name="tf_model.h5", size=9)))
-    assert examined(alike, other)[1]
+    remembered = Recent()
+    audited_with(remembered, one)
+    other = replace(one, model="o/other", files=(*one.files, RepoFile(name="tf_model.h5", size=9)))
+    assert audited_with(remembered, other)[1]
 
 
-def test_what_could_not_be_audited_is_not_remembered():
+def test_an_unaudited_outcome_is_not_remembered():
     files = healthy(3)
     config = {**json.loads(files["config.json"]), "architectures": ["Strange"], "model_type": "x"}
     odd = {**files, "config.json": json.dumps(config).encode()}
-    alike = Recent()
+    remembered = Recent()
     for name in ("o/a", "o/b"):
         one = snapshot(odd, name)
-        assert examined(alike, one)[1]
-        assert remembered(alike, one) == said(one)
+        assert audited_with(remembered, one)[1]
+        assert observed(remembered, one) == expected(one)
 
 
-def test_the_memory_has_an_end():
-    alike = Recent(3_000)
-    for number in range(35):  # 7 vocabularies and 5 widths: none like another
-        assert examined(alike, snapshot(healthy(number)))[1]
-    assert not examined(alike, snapshot(healthy(34), "o/other"))[1]
-    assert examined(alike, snapshot(healthy(0), "o/other"))[1]
+def test_outcomes_that_were_not_used_for_long_are_forgotten():
+    remembered = Recent(3_000)
+    for number in range(35):  # 7 vocabularies and 5 widths: all differ
+        assert audited_with(remembered, snapshot(healthy(number), "o/first"))[1]
+    assert not audited_with(remembered, snapshot(healthy(34), "o/other"))[1]
+    assert audited_with(remembered, snapshot(healthy(0), "o/other"))[1]
 
 
 def test_the_columns_are_those_of_the_json():
     outcome = examine(snapshot(FAULTS["missing"](3)), Options(requested="o/n"))
     record = recorded(outcome)
-    found, _ = written(record.kept)
-    severities = [one["severity"] for one in found["findings"]]
+    value, _ = written(record.kept)
+    severities = [one["severity"] for one in value["findings"]]
     assert record.summary._asdict() == {
-        **{name: found[name] for name in ("verdict", "reason", "target", "model_type", "residual")},
+        **{name: value[name] for name in ("verdict", "reason", "target", "model_type", "residual")},
         "errors": severities.count("error"),
         "warnings": severities.count("warning"),
         "infos": severities.count("info"),
         "blind": 0,
-        **{name: found["observed"][name] for name in ("tensors", "elements", "parameters")},
-        "expected": found["expected"]["parameters"],
-        **found["fetched"],
+        **{name: value["observed"][name] for name in ("tensors", "elements", "parameters")},
+        "expected": value["expected"]["parameters"],
+        **value["fetched"],
     }

@@ -1,0 +1,228 @@
+"""other-size: the config of one published size over the weights of another."""
+
+import json
+from collections.abc import Mapping
+from importlib import resources
+from math import prod
+from types import MappingProxyType
+from typing import NamedTuple
+
+import jsonschema
+import pytest
+from hypothesis import assume, given, settings
+from hypothesis import strategies as st
+from support.small_snapshots import FILE, snapshot_of
+
+from auditor.analytic import Config, Role
+from auditor.audit.expected import expectation_of
+from auditor.audit.options import Options
+from auditor.audit.pipeline import examine
+from auditor.formats import as_json
+from auditor.tensors import Span, StoredTensor
+
+SCHEMA = json.loads((resources.files("auditor.formats") / "report.schema.json").read_text())
+
+
+class Pair(NamedTuple):
+    """Two published sizes of a model: the keys that shapes determine, and those they do not."""
+
+    model_type: str
+    target: str
+    keys: Mapping  # path -> (of the config, of the weights)
+    open_keys: Mapping = MappingProxyType({})
+
+
+def config_of(pair: Pair, side: int) -> dict:
+    config = {"model_type": pair.model_type, "architectures": [pair.target]}
+    for path, sides in {**pair.keys, **pair.open_keys}.items():
+        *folders, key = path.split(".")
+        within = config
+        for folder in folders:
+            within = within.setdefault(folder, {})
+        within[key] = sides[side]
+    return config
+
+
+def stored(config: dict) -> list[StoredTensor]:
+    """The tensors that save_pretrained writes for the config, as F32."""
+    target = config["architectures"][0]
+    found = expectation_of(Config(values=config), target, lambda _: None).expectation
+    tensors, at = [], 0
+    for one in found.tensors:
+        if one.role in {Role.PARAMETER, Role.BUFFER}:
+            elements = prod(one.shape)
+            span = Span(at, at + 4 * elements)
+            tensors.append(StoredTensor(one.name, "F32", one.shape, elements, FILE, span))
+            at = span.stop
+    return tensors
+
+
+def audited(pair: Pair):
+    return examine(
+        snapshot_of(stored(config_of(pair, 1)), **config_of(pair, 0)), Options(requested="x")
+    )
+
+
+PUBLISHED = (
+    Pair(
+        "bert",
+        "BertForMaskedLM",
+        {
+            "hidden_size": (512, 768),
+            "intermediate_size": (2048, 3072),
+            "num_hidden_layers": (8, 12),
+        },
+        {"num_attention_heads": (8, 12)},
+    ),
+    Pair(
+        "gpt2",
+        "GPT2LMHeadModel",
+        {"n_embd": (1024, 1600), "n_layer": (24, 48)},
+        {"n_head": (16, 25)},
+    ),
+    Pair(
+        "electra",
+        "ElectraForPreTraining",
+        {
+            "embedding_size": (1024, 128),
+            "hidden_size": (1024, 256),
+            "intermediate_size": (4096, 1024),
+            "num_hidden_layers": (24, 12),
+        },
+        {"num_attention_heads": (16, 4)},
+    ),
+    Pair(
+        "llama",
+        "LlamaForCausalLM",
+        {
+            "hidden_size": (4096, 576),
+            "intermediate_size": (14336, 1536),
+            "num_hidden_layers": (32, 30),
+            "vocab_size": (128256, 49152),
+            "tie_word_embeddings": (False, True),
+        },
+        {"num_attention_heads": (32, 9), "num_key_value_heads": (8, 3)},
+    ),
+    Pair(
+        "qwen2",
+        "Qwen2ForCausalLM",
+        {
+            "hidden_size": (5120, 1536),
+            "intermediate_size": (27648, 8960),
+            "num_hidden_layers": (64, 28),
+            "vocab_size": (152064, 151936),
+        },
+        {
+            "num_attention_heads": (40, 12),
+            "num_key_value_heads": (8, 2),
+            "max_window_layers": (64, 28),
+        },
+    ),
+    Pair(  # head_dim is 128 in both, and a norm has its length
+        "qwen3",
+        "Qwen3ForCausalLM",
+        {
+            "hidden_size": (2048, 2560),
+            "intermediate_size": (6144, 9728),
+            "num_attention_heads": (16, 32),
+            "num_hidden_layers": (28, 36),
+        },
+    ),
+    Pair(  # a list with an item a layer
+        "gemma3_text",
+        "Gemma3ForCausalLM",
+        {
+            "hidden_size": (640, 1152),
+            "intermediate_size": (2048, 6912),
+            "num_hidden_layers": (18, 26),
+            "layer_types": tuple(
+                [f"{'full' if at % 6 == 5 else 'sliding'}_attention" for at in range(layers)]
+                for layers in (18, 26)
+            ),
+        },
+    ),
+    Pair(  # a table of relative positions has a column for each head
+        "t5",
+        "T5ForConditionalGeneration",
+        {
+            "d_ff": (16384, 2048),
+            "d_kv": (128, 64),
+            "d_model": (1024, 512),
+            "num_heads": (32, 8),
+            "num_layers": (24, 6),
+        },
+    ),
+    Pair(
+        "whisper",
+        "WhisperForConditionalGeneration",
+        {
+            "d_model": (1280, 512),
+            "decoder_ffn_dim": (5120, 2048),
+            "decoder_layers": (4, 6),
+            "encoder_ffn_dim": (5120, 2048),
+            "encoder_layers": (32, 6),
+            "num_mel_bins": (128, 80),
+            "vocab_size": (51866, 51865),
+        },
+        {"decoder_attention_heads": (20, 8), "encoder_attention_heads": (20, 8)},
+    ),
+    Pair(
+        "convnext",
+        "ConvNextForImageClassification",
+        {
+            "depths": ([3, 3, 9, 3], [3, 3, 27, 3]),
+            "hidden_sizes": ([96, 192, 384, 768], [192, 384, 768, 1536]),
+        },
+    ),
+    Pair(
+        "qwen3_vl",
+        "Qwen3VLForConditionalGeneration",
+        {
+            "text_config.hidden_size": (2048, 2560),
+            "text_config.intermediate_size": (6144, 9728),
+            "text_config.num_attention_heads": (16, 32),
+            "text_config.num_hidden_layers": (28, 36),
+            "vision_config.out_hidden_size": (2048, 2560),
+        },
+    ),
+)
+
+
+@pytest.mark.parametrize("pair", PUBLISHED, ids=lambda pair: pair.model_type)
+def test_each_key_that_shapes_determine_is_named_with_both_values(pair):
+    report = audited(pair)
+    [found] = report.diagnosis
+    assert {key: (declared, held) for key, declared, held in found.fields} == pair.keys
+    assert dict(found.undetermined) == {key: sides[0] for key, sides in pair.open_keys.items()}
+    assert len(found.findings) == sum(one.severity != "info" for one in report.findings)
+    jsonschema.validate(json.loads(as_json.render(report)), SCHEMA)
+
+
+WIDTHS = st.integers(1, 6).map(lambda number: 8 * number)
+KEYS = st.fixed_dictionaries(
+    {
+        "hidden_size": st.tuples(WIDTHS, WIDTHS),
+        "intermediate_size": st.tuples(WIDTHS, WIDTHS),
+        "num_hidden_layers": st.tuples(st.integers(1, 5), st.integers(1, 5)),
+        "vocab_size": st.tuples(st.integers(50, 90), st.integers(50, 90)),
+    }
+)
+HEADS = st.sampled_from([1, 2, 4, 8])
+
+
+@settings(max_examples=60)
+@given(
+    model_type=st.sampled_from(["bert", "llama", "mistral"]),
+    keys=KEYS,
+    heads=st.tuples(HEADS, HEADS),
+)
+def test_no_number_of_heads_is_given_a_value_by_a_width(model_type, keys, heads):
+    assume(all(declared != held for declared, held in keys.values()))
+    target = {
+        "bert": "BertForMaskedLM",
+        "llama": "LlamaForCausalLM",
+        "mistral": "MistralForCausalLM",
+    }
+    report = audited(Pair(model_type, target[model_type], keys, {"num_attention_heads": heads}))
+    named = {key for one in report.diagnosis for key, *_ in one.fields}
+    assert named & {"num_attention_heads", "num_key_value_heads", "head_dim"} == set()
