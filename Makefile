@@ -16,7 +16,7 @@ PROGRAM := PYTHONPATH=tools:tests $(BIN)/python
 export AUDITOR_PACKERS = $(CURDIR)/$(PACKERS)
 
 .DEFAULT_GOAL := help
-.PHONY: help audit test quick oracle parity lint format rewrite fuzz fuzz-stops hostile bench bench-sweep bench-companions bench-values pictures diagnose diagnose-speed diagnose-values corpus claims claim-speed explain-speed first-hour clean
+.PHONY: help audit test quick oracle parity lint format rewrite fuzz scanners fuzz-stops hostile bench bench-sweep bench-companions bench-values pictures diagnose diagnose-speed diagnose-values corpus claims claim-speed explain-speed first-hour clean
 
 help: ## print the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-11s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -68,6 +68,9 @@ bench-sweep: $(VENV)/.test ## models a second, memory and a second night, on ngi
 
 bench-companions: $(VENV)/.test ## what reading beside the weights costs one audit at 50 ms
 	@$(PROGRAM) tools/bench_companions.py $(ARGS)
+
+scanners: $(VENV)/.test ## install four scanners of pickles and judge what their tests write: law 14
+	@$(PROGRAM) -m scanners $(ARGS)
 
 fuzz-stops: $(VENV)/.test ## stop sweeps at random points for a minute, and fixes at every point
 	@$(PROGRAM) tools/fuzz/stopped_sweeps.py $(ARGS)

@@ -20,7 +20,11 @@ from auditor.containers.manifest import (
 from auditor.errors import CheckpointError
 from auditor.messages import named
 from auditor.reconciler.findings import BadConfig, Finding, MissingComponent, OtherWeights
-from auditor.reconciler.other_weights import other_weights_by_kind
+from auditor.reconciler.other_weights import (
+    other_weights_by_kind,
+    unread_pickles,
+    unsafe_pickles,
+)
 from auditor.tensors import natural_key
 
 ROOT = "."  # how the repository's own folder is called where it is one of several
@@ -68,12 +72,21 @@ def split_components(snapshot: Snapshot) -> ComponentAudits:
     ]
     kept = tuple(piece for piece in found if piece.folder in read or piece.weights)
     absent = tuple(_absent(manifest, found, read)) if manifest else ()
+    rest = _rest(snapshot, kept)
     partial = snapshot.partial and snapshot.commit is not None  # a cache, filled file by file
     return ComponentAudits(
         pieces=kept,
         target=manifest.target if manifest else None,
-        findings=(*bad, *_other_weights(snapshot, kept), *(() if partial else absent)),
-        unchecked=tuple(one.reason for one in absent) if partial else (),
+        findings=(
+            *bad,
+            *_other_weights(rest, kept),
+            *unsafe_pickles(rest),
+            *(() if partial else absent),
+        ),
+        unchecked=(
+            *unread_pickles(rest),
+            *((one.reason for one in absent) if partial else ()),
+        ),
     )
 
 
@@ -107,10 +120,13 @@ def _own(
     What is in no other's folder is the repository's own.
     """
     inside = _outside(snapshot.files, others) if not folder else snapshot.files
+    files = tuple(file for file in inside if is_in_folder(file.name, folder))
+    names = {file.name for file in files}
     of = component or Component(folder=folder)
     return replace(
         snapshot,
-        files=tuple(file for file in inside if is_in_folder(file.name, folder)),
+        files=files,
+        pickles=tuple(head for head in snapshot.pickles if head.name in names),
         config=of.config,
         index=of.index,
         headers=of.headers,
@@ -123,17 +139,30 @@ def _own(
     )
 
 
+def _rest(snapshot: Snapshot, kept: Iterable[ComponentAudit]) -> Snapshot:
+    """Return the files that no component answers for."""
+    names = {file.name for piece in kept for file in piece.snapshot.files}
+    return Snapshot(
+        model=snapshot.model,
+        commit=snapshot.commit,
+        source=snapshot.source,
+        origin=snapshot.origin,
+        files=tuple(file for file in snapshot.files if file.name not in names),
+        pickles=tuple(head for head in snapshot.pickles if head.name not in names),
+    )
+
+
 def _outside(files: Iterable[RepoFile], folders: Iterable[str]) -> Iterator[RepoFile]:
     starts = tuple(f"{folder}/" for folder in folders if folder)
     return (file for file in files if not file.name.startswith(starts))
 
 
-def _other_weights(snapshot: Snapshot, kept: Iterable[ComponentAudit]) -> Iterator[OtherWeights]:
-    """Weights that no piece answers for; where the root is one, it answers for all the rest."""
-    folders = [piece.folder for piece in kept]
-    if "" not in folders:
-        names = (file.name for file in _outside(snapshot.files, folders))
-        yield from other_weights_by_kind(filter(is_weights, names))
+def _other_weights(rest: Snapshot, kept: Iterable[ComponentAudit]) -> Iterator[OtherWeights]:
+    """Yield the weights that no component answers for; the root answers for all the rest."""
+    if all(piece.folder for piece in kept):
+        names = (file.name for file in rest.files)
+        opened = frozenset(head.name for head in rest.pickles)
+        yield from other_weights_by_kind(filter(is_weights, names), opened=opened)
 
 
 def _absent(

@@ -45,7 +45,7 @@ from auditor.reconciler.other_weights import (
     other_weights,
     torch_copy_findings,
     uncompared_torch_copies,
-    unread_torch_copies,
+    unread_pickles,
 )
 from auditor.reconciler.predicted_load import predict
 from auditor.reconciler.reconcile import Reconciled, reconcile
@@ -312,9 +312,7 @@ def _unchecked(
 
 
 def _torch_copies(snapshot: Snapshot, found: Contents) -> Iterator[str]:
-    if files := unread_torch_copies(snapshot):
-        how = "not compared with the audited files (audit with --torch-copies to do so)"
-        yield f"{listed(files)}: {how}"
+    yield from unread_pickles(snapshot)
     if files := uncompared_torch_copies(snapshot, found):
         yield f"{listed(files)}: not compared, for the audited files are not all there"
 

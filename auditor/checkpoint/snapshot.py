@@ -179,6 +179,7 @@ class Snapshot(Observation, frozen=True, kw_only=True):
     settings: TextFile | None = None  # declares how to load the model: sentence_bert_config.json
     headers: tuple[WeightHeader, ...] = ()  # sorted by name; the weight files that were opened
     torch_copies: tuple[WeightHeader, ...] = ()  # sorted by name; the same weights again
+    pickles: tuple[WeightHeader, ...] = ()  # sorted by name; other local files that may run code
     unopened: tuple[str, ...] = ()  # shards that the index names and the source does not have
     base: BaseModel | None = None  # only of an adapter
     manifest: TextFile | None = None  # declares the components

@@ -11,10 +11,10 @@ Version 2, whose keys are sorted, and lists by name:
                         {name, size, parts}: of another format {start, deflated} for each part
     unopened            names of shards that are not there
 
-and where there is something to say: packing, settings, manifest (as config), torch_copies (as
-heads), base (an adapter's), components (the models in folders), companions (as config, or {name,
-unread}, where a file beside the weights could not be read; of a vocabulary what it says of its
-ids, companions/vocabulary.py), published ({name, text} of what its listing says of its size).
+and where there is something to say: packing, settings, manifest (as config), torch_copies and
+pickles (as heads), base (an adapter's), components (the models in folders), companions (as config,
+or {name, unread}, where a file beside the weights could not be read; of a vocabulary what it says
+of its ids, companions/vocabulary.py), published ({name, text}: the size as the listing states it).
 `deflated` is zlib's format in
 base64 (snapshot_fields.py). Version 1 had headers as text (`length` and `header`), and what is no
 text as `base64`; it is read as well.
@@ -76,10 +76,10 @@ _KEYS = "commit config files format heads index model origin partial unopened ve
 # Optional keys, which older snapshots do not have.
 TORCH_COPIES, BASE, MANIFEST, COMPONENTS = "torch_copies", "base", "manifest", "components"
 PACKING, SETTINGS, COMPANIONS = "packing", "settings", "companions"
-PUBLISHED = "published"
+PUBLISHED, PICKLES = "published", "pickles"
 _OPTIONAL = (
     *(TORCH_COPIES, BASE, PACKING, SETTINGS, MANIFEST, COMPONENTS, COMPANIONS),
-    PUBLISHED,
+    *(PUBLISHED, PICKLES),
 )
 _COMPONENT_KEYS = (
     "config heads index name torch_copies unopened",
@@ -164,7 +164,8 @@ class _Reader:
             config=self._text(document["config"], "config"),
             index=self._text(document["index"], "index"),
             headers=self._heads(document["heads"]),
-            torch_copies=self._torch_copies(document.get(TORCH_COPIES, [])),
+            torch_copies=self._torch_files(document.get(TORCH_COPIES, []), TORCH_COPIES),
+            pickles=self._torch_files(document[PICKLES], PICKLES) if PICKLES in document else (),
             base=self._base(document[BASE]) if BASE in document else None,
             unopened=_names(document["unopened"]),
             packing=self._text(document.get(PACKING), PACKING),
@@ -195,7 +196,7 @@ class _Reader:
             config=self._text(fields["config"], "config"),
             index=self._text(fields["index"], "index"),
             headers=self._heads(fields["heads"]),
-            torch_copies=self._torch_copies(fields["torch_copies"]),
+            torch_copies=self._torch_files(fields[TORCH_COPIES], TORCH_COPIES),
             unopened=_names(fields["unopened"]),
             settings=self._text(fields.get(SETTINGS), SETTINGS),
         )
@@ -232,9 +233,9 @@ class _Reader:
         self._tensors.add(tensors)
         return header
 
-    def _torch_copies(self, entries: object) -> tuple[WeightHeader, ...]:
-        copies = list_of(entries, TORCH_COPIES)
-        return tuple(_weight_file(entry, TORCH_COPIES, self._others) for entry in copies)
+    def _torch_files(self, entries: object, what: str) -> tuple[WeightHeader, ...]:
+        files = list_of(entries, what)
+        return tuple(_weight_file(entry, what, self._others) for entry in files)
 
 
 def _weight_file(entry: object, what: str, total: BoundedTotal) -> WeightHeader:

@@ -16,6 +16,7 @@ from auditor.checkpoint.snapshot_reader import (
     FORMAT,
     MANIFEST,
     PACKING,
+    PICKLES,
     PUBLISHED,
     SETTINGS,
     TORCH_COPIES,
@@ -54,7 +55,7 @@ def fingerprint(snapshot: Snapshot) -> bytes | None:
     header of 22 kB; the text and its digest take 50.
     """
     parts = (snapshot.index, snapshot.packing, snapshot.settings, snapshot.manifest, snapshot.base)
-    if any(parts) or snapshot.torch_copies or snapshot.components:
+    if any(parts) or snapshot.torch_copies or snapshot.pickles or snapshot.components:
         return None
     if any(head.parts for head in snapshot.headers):
         return None
@@ -101,6 +102,8 @@ def _shared(snapshot: Snapshot) -> dict[str, object]:
     }
     if snapshot.torch_copies:
         document[TORCH_COPIES] = [_head(head) for head in snapshot.torch_copies]
+    if snapshot.pickles:
+        document[PICKLES] = [_head(head) for head in snapshot.pickles]
     if snapshot.base:
         document[BASE] = {**asdict(snapshot.base), "config": _text(snapshot.base.config)}
     if snapshot.packing:

@@ -1,4 +1,4 @@
-"""What a file is that is not safetensors, by its first bytes."""
+"""The format of a file that is neither safetensors nor a torch file, by its first bytes."""
 
 import string
 
@@ -29,7 +29,7 @@ _PRINTABLE = string.printable.encode()
 
 
 def format_by_magic(prefix: bytes) -> str | None:
-    """`a zip archive, as torch.save writes`; None: nothing that is known."""
+    """Return `a zip archive, as torch.save writes`; None for an unknown format."""
     for signature, name in _SIGNATURES:
         if prefix.startswith(signature):
             return name

@@ -1,266 +1,432 @@
-"""An unpickler's stack and memo, bounded, on records in place of objects.
+"""The opcodes of one pickle, followed by an allow-list: no import, no call, no attribute is set.
 
-What CPython's unpickler in C does with an opcode is done here, or is a fault.
+Only the opcodes that torch.save and numpy write are followed, on records in place of objects. Any
+other opcode, name, form of a call or spelling ends the walk: the pickle is not followed to its end,
+and may run code. A container is filled where it was made and never again once it was used, so that
+a call's arguments are what they were when the call was made.
 """
 
-from auditor.containers import pickle_reader as arguments
-from auditor.containers.pickle_reader import MAX_LONG, FaultError, Reader
+import pickletools
+from collections.abc import Callable
+from io import BytesIO
+from typing import Any
+
+from auditor.containers.pickle_names import (
+    WEIGHTS_ONLY,
+    is_known,
+    may_have_state,
+    new_object,
+    renamed,
+    result_of,
+)
 from auditor.containers.pickle_values import (
     Call,
+    FollowedPickle,
     Global,
-    Octets,
     Persistent,
     PickledDict,
     PickledSet,
-    is_class,
+    PickleFault,
+    is_key,
     kind,
 )
+from auditor.messages import named, quoted
 
-# Bounds. One tensor of a state dict takes 190 bytes, 40 opcodes, 12 objects and 11 entries of the
-# memo (BERT and Llama, torch 2.13), so that there is room for 16,000 tensors in one file. With all
-# the bounds reached at once an audit takes 0.4 s and 36 MB more than usual.
-MAX_OPCODES = 1_000_000
-MAX_OBJECTS = 200_000  # containers, strings, records; numbers are bounded by the opcodes
-MAX_MEMO = 200_000
-MAX_MARKS = 10_000  # set and not gone back to: pickle itself recurses a thousand levels deep
-MAX_HANDED = 1_000_000  # values in the arguments of all calls, ten of which each tensor has
-MAX_TEXT = 1024 * 1024  # bytes of one string
-
-_FILLED = frozenset({list, PickledDict, Octets, PickledSet})  # what can be filled once it is made
-_DEEPEST = 4  # levels of a call's arguments that are kept as they were when it was made
+# One tensor of a state dict takes 120 bytes, 30 opcodes and 8 containers or calls, so that there is
+# room for 16,000 tensors in one file.
+MAX_PICKLE = 8 * 1024 * 1024  # bytes
+MAX_STEPS = 1_200_000  # an opcode is one, and five if it makes a container
+MAX_LINES = 50  # names of one pickle that are listed; more are counted
+_MAKING = 5
+_PROTOCOLS = 5
+_ARGUMENTS = 4  # of a call that a line shows
+_LONG = 2**64
 
 
-class Machine(Reader):
-    """The unpickler's stack and memo; each method named after opcodes does what they do."""
+class _NotFollowedError(Exception):
+    """The walk ends here, and an unpickler may go on. The message begins with a verb."""
 
-    def __init__(self, data: bytes, start: int) -> None:
-        super().__init__(data, start)
+
+class _ImpossibleError(Exception):
+    """No unpickler gets past this opcode. The message begins with a verb."""
+
+
+def follow_pickle(data: bytes, start: int = 0) -> FollowedPickle:
+    """Follow the pickle at `start`; a fault is part of the result."""
+    machine = _Machine()
+    stream = BytesIO(data)
+    stream.seek(start)
+    value, fault = None, None
+    try:
+        value = machine.run(stream)
+    except EOFError:
+        reason = f"is cut off: it has not ended at byte {len(data):,}"
+        fault = PickleFault(reason=reason, may_go_on=False, truncated=True)
+    except (_ImpossibleError, IndexError, KeyError) as error:
+        reason = str(error) if isinstance(error, _ImpossibleError) else "uses what it did not make"
+        fault = PickleFault(reason=f"{reason} at byte {machine.at:,}", may_go_on=False)
+    except _NotFollowedError as error:
+        fault = PickleFault(reason=f"{error} at byte {machine.at:,}", may_go_on=True)
+    if fault and 0 < machine.frame < stream.tell():  # an unpickler drops the rest of the frame
+        reason = f"has a frame that ends inside an opcode at byte {machine.at:,}"
+        fault = PickleFault(reason=reason, may_go_on=True)
+    return FollowedPickle(
+        value=value,
+        stop=stream.tell(),
+        outside=machine.lines(),
+        refused=tuple(machine.refused),
+        persistent=tuple(machine.persistent),
+        fault=fault,
+    )
+
+
+class _Machine:
+    """An unpickler's stack and memo, with records in place of objects."""
+
+    def __init__(self) -> None:
+        self.at = 0  # offset of the opcode
+        self.frame = 0  # offset behind the frame; 0 outside of one
+        self.steps = MAX_STEPS
         self.stack: list[object] = []
-        self.below: list[list[object]] = []  # the stacks under the marks
+        self.marked: list[list[object]] = []  # the stacks below the marks
         self.memo: dict[int, object] = {}
-        self.globals: dict[Global, None] = {}
-        self.calls: list[Call] = []
-        self.kept: list[Persistent] = []
-        self.objects = 0
-        self.handed = 0
-        self.unhashable: dict[int, object] = {}  # tuples that hold what can be filled, by id
+        self.used: set[int] = set()  # ids of objects that were taken from the memo
+        self.outside: dict[Global, int] = {}  # offset of the first import
+        self.calls: dict[Global, Call] = {}  # the first call of each name that is not known
+        self.refused: dict[str, None] = {}
+        self.persistent: list[Persistent] = []
+
+    def run(self, stream: BytesIO) -> object:
+        """Return the value; raise EOFError if the bytes end before the pickle does."""
+        while True:
+            self.at = stream.tell()
+            code = stream.read(1)
+            if not code:
+                raise EOFError
+            self.check_frame(self.at)
+            if code == b".":
+                self.check_frame(self.at + 1)
+                if self.frame > self.at + 1:
+                    raise _NotFollowedError("ends before its frame does")
+                return self.stack.pop()
+            if code not in _OPCODES:
+                raise _ImpossibleError(f"has the byte 0x{code[0]:02x} in place of an opcode")
+            name, protocol, read = _OPCODES[code]
+            step = _STEPS.get(name)
+            if step is None:
+                raise self.not_followed(name, stream)
+            if protocol >= _REFUSED_PROTOCOL or name in _REFUSED_OPCODES:
+                self.refused[f"opcodes of pickle protocol {protocol}"] = None
+            self.steps -= 1
+            if self.steps < 0:
+                raise _NotFollowedError(f"takes more than {MAX_STEPS:,} steps")
+            step(self, read(stream) if read else None)
+
+    def not_followed(self, name: str, stream: BytesIO) -> Exception:
+        """Return the error for an opcode that is not followed: most bytes are not a pickle."""
+        is_empty = not (self.stack or self.marked)
+        if name in _PREPARED or (is_empty and name in _TAKING):
+            return _ImpossibleError(f"uses the opcode {name}, for which nothing is there,")
+        if name in _ASCII and not stream.readline().isascii():
+            return _ImpossibleError(f"uses the opcode {name} with what is not text")
+        return _NotFollowedError(f"uses the opcode {name}")
+
+    def check_frame(self, at: int) -> None:
+        """Leave a frame at its end; an unpickler reads an opcode that crosses the end otherwise."""
+        if self.frame and at >= self.frame:
+            if at > self.frame:
+                raise _NotFollowedError("has a frame that ends inside an opcode")
+            self.frame = 0
 
     # --- stack and memo ---
 
-    def stop(self) -> object:
-        self.require_end()
-        return self.pop()
-
     def push(self, value: object) -> None:
-        """Push what is new; what was there before is appended to the stack as it is."""
-        self.objects += 1
-        if self.objects > MAX_OBJECTS:
-            raise FaultError(f"makes more than {MAX_OBJECTS:,} objects")
         self.stack.append(value)
 
-    def pop(self) -> object:
-        if not self.stack:
-            raise FaultError("pops from an empty stack")
-        return self.stack.pop()
-
-    def top(self) -> object:
-        if not self.stack:
-            raise FaultError("looks at an empty stack")
-        return self.stack[-1]
+    def make(self, value: object) -> None:
+        self.steps -= _MAKING - 1
+        self.stack.append(value)
 
     def mark(self) -> None:
-        if len(self.below) >= MAX_MARKS:
-            raise FaultError(f"sets more than {MAX_MARKS:,} marks, one upon the other")
-        self.below.append(self.stack)
+        self.marked.append(self.stack)
         self.stack = []
 
-    def drop(self) -> None:
-        """Drop the topmost object; the mark, where that is topmost."""
-        if self.stack:
-            self.stack.pop()
-        else:
-            self.to_mark()
-
     def to_mark(self) -> list[object]:
-        if not self.below:
-            raise FaultError("goes back to a mark that was not set")
-        items, self.stack = self.stack, self.below.pop()
+        items, self.stack = self.stack, self.marked.pop()
         return items
 
+    def tuple_of(self, count: int) -> None:
+        items = [self.stack.pop() for _ in range(count)]
+        self.make(tuple(reversed(items)))
+
     def put(self, index: int) -> None:
-        if len(self.memo) >= MAX_MEMO:
-            raise FaultError(f"remembers more than {MAX_MEMO:,} objects")
-        if index > MAX_OPCODES:  # the unpickler in C makes room for as many, and may have none
-            raise FaultError(f"remembers an object at place {index:,} of its memo")
-        self.memo[index] = self.top()
+        if index > MAX_STEPS:
+            raise _NotFollowedError(f"fills place {index:,} of its memo")
+        self.memo[index] = self.stack[-1]
 
     def get(self, index: int) -> None:
-        if index not in self.memo:
-            raise FaultError(f"recalls object {index:,}, which it did not remember")
-        self.stack.append(self.memo[index])
-
-    # --- values ---
-
-    def sized(self, width: int) -> bytes:
-        length = self.number(width)
-        if length > MAX_TEXT:
-            raise FaultError(f"has a string of {length:,} bytes; {MAX_TEXT:,} are the most read")
-        return self.take(length)
-
-    def long(self, width: int) -> None:
-        length = self.number(width, signed=width == 4)  # noqa: PLR2004 - LONG4's is signed
-        if not 0 <= length <= MAX_LONG:
-            raise FaultError(f"has an integer of {length:,} bytes; {MAX_LONG} are the most read")
-        self.stack.append(self.number(length, signed=True))
-
-    def text(self, width: int) -> None:
-        self.push(arguments.text(self.sized(width)))
-
-    def python2(self, width: int) -> None:
-        self.push(arguments.python2(self.sized(width)))
-
-    def tuple_of(self, count: int) -> None:
-        if len(self.stack) < count:
-            raise FaultError("pops from an empty stack")
-        items = self.stack[len(self.stack) - count :]
-        del self.stack[len(self.stack) - count :]
-        self.push(self.tuple_with(items))
-
-    def tuple_with(self, items: list[object]) -> tuple[object, ...]:
-        made = tuple(items)
-        suspect = self.unhashable or not _FILLED.isdisjoint(map(type, items))
-        if suspect and any(map(self.is_unhashable, items)):
-            self.unhashable[id(made)] = made
-        return made
-
-    def is_unhashable(self, value: object) -> bool:
-        if isinstance(value, tuple):
-            return id(value) in self.unhashable
-        return isinstance(value, list | PickledDict | Octets) or (
-            isinstance(value, PickledSet) and not value.frozen
-        )
+        value = self.memo[index]
+        self.used.add(id(value))
+        self.stack.append(value)
 
     # --- containers ---
 
+    def filled(self) -> object:
+        """The container on the top of the stack, which was not used yet."""
+        target = self.stack[-1]
+        if id(target) in self.used:
+            raise _NotFollowedError(f"fills {kind(target)} that was used before")
+        return target
+
     def append(self, items: list[object]) -> None:
-        target = self.top()
+        target = self.filled()
         if isinstance(target, list):
             target.extend(items)
-        elif not isinstance(target, Call):  # what a made object does with its items is not kept
-            raise FaultError(f"appends to {kind(target)}")
+        elif not self.is_outside(target):
+            raise _NotFollowedError(f"appends to {kind(target)}")
 
     def add(self, items: list[object]) -> None:
-        target = self.top()
-        if isinstance(target, PickledSet) and not target.frozen:
-            target.items.extend(self.hashed(items))
-        elif not isinstance(target, Call):  # as above
-            raise FaultError(f"adds to {kind(target)}")
+        target = self.filled()
+        if isinstance(target, PickledSet) and all(map(is_key, items)):
+            target.items.extend(items)
+        elif not self.is_outside(target):
+            raise _NotFollowedError(f"adds to {kind(target)}")
 
     def set_item(self) -> None:
-        value = self.pop()
-        self.set_items([self.pop(), value])
+        value, key = self.stack.pop(), self.stack.pop()
+        self.set_items([key, value])
 
     def set_items(self, items: list[object]) -> None:
-        target, pairs = self.top(), self.paired(items)
-        if isinstance(target, Call) and target.pairs is None:
-            target.pairs = []
-        kept = target.pairs if isinstance(target, PickledDict | Call) else None
-        if kept is None:
-            raise FaultError(f"sets items of {kind(target)}")
-        kept.extend(pairs)
+        target, pairs = self.filled(), _paired(items)
+        if isinstance(target, PickledDict):
+            target.pairs.extend(pairs)
+        elif isinstance(target, Call) and (_is_dict(target) or self.is_outside(target)):
+            target.pairs = target.pairs or []
+            target.pairs.extend(pairs)
+        elif not self.is_outside(target):
+            raise _NotFollowedError(f"sets items of {kind(target)}")
 
-    def paired(self, items: list[object]) -> list[tuple[object, object]]:
-        if len(items) % 2:
-            raise FaultError("has a key without a value")
-        return list(zip(self.hashed(items[::2]), items[1::2], strict=True))
+    def frozen_set(self) -> None:
+        items = self.to_mark()
+        if not all(map(is_key, items)):
+            raise _NotFollowedError("puts a value into a set that cannot be in one")
+        self.make(PickledSet(items))
 
-    def hashed(self, items: list[object]) -> list[object]:
-        """What may be in a set or be a key of a dict; a fault where something may not."""
-        wrong = next(filter(self.is_unhashable, items), None)
-        if wrong is not None:
-            raise FaultError(f"has {kind(wrong)} for a key, or in a set")
-        return items
+    # --- imports and calls ---
 
-    # --- what would be imported, called or given state ---
-
-    def found(self, module: str, name: str) -> Global:
-        value = Global(module, name)
-        self.globals[value] = None
-        return value
-
-    def named_global(self, encoding: str = "utf-8") -> Global:
-        module = arguments.name(self.line(), encoding)
-        return self.found(module, arguments.name(self.line(), encoding))
-
-    def stacked_global(self) -> None:
-        name, module = self.pop(), self.pop()
+    def import_name(self, module: object, name: object) -> None:
         if not (isinstance(module, str) and isinstance(name, str)):
-            raise FaultError(f"imports {kind(name)} from {kind(module)}")
-        self.push(self.found(module, name))
+            raise _NotFollowedError(f"imports {kind(name)} from {kind(module)}")
+        imported = renamed(module, name)
+        if not is_known(imported):
+            self.outside.setdefault(imported, self.at)
+        elif imported.path not in WEIGHTS_ONLY:
+            self.refused[imported.path] = None
+        self.make(imported)
 
-    def called(self, how: str, callee: object, args: object) -> None:
-        if not (isinstance(callee, Global) or is_class(callee)):
-            made = isinstance(callee, Call) and not how.startswith("NEWOBJ")
-            if not made:
-                raise FaultError(f"calls {kind(callee)}")
+    def import_lines(self, lines: tuple[bytes, bytes]) -> None:
+        try:
+            module, name = (line[:-1].decode() for line in lines)
+        except UnicodeDecodeError:
+            raise _ImpossibleError("imports a name that is not text") from None
+        self.import_name(module, name)
+
+    def import_from_stack(self) -> None:
+        name, module = self.stack.pop(), self.stack.pop()
+        self.import_name(module, name)
+
+    def is_outside(self, value: object) -> bool:
+        """Whether a name that is not known stands for the value, or made it."""
+        while isinstance(value, Call):
+            value = value.callee
+        return isinstance(value, Global) and value in self.outside
+
+    def call(self, made: Callable[[Global, tuple[object, ...]], object | None]) -> None:
+        args, callee = self.stack.pop(), self.stack.pop()
         if not isinstance(args, tuple):
-            raise FaultError(f"calls with {kind(args)} where a tuple of arguments belongs")
-        if id(args) in self.unhashable:  # else nothing in it can be filled
-            args = self.as_it_is(args, _DEEPEST)
-        call = Call(how, callee, args)
-        self.calls.append(call)
-        self.push(call)
-
-    def as_it_is(self, value: object, levels: int) -> object:
-        """The value as a call sees it: lists and dicts in it may be filled further afterwards."""
-        if not levels or not isinstance(value, tuple | list | PickledDict):
-            return value
-        if isinstance(value, PickledDict):
-            self.hand(len(value.pairs))
-            return PickledDict([*value.pairs])
-        self.hand(len(value))
-        items = [self.as_it_is(one, levels - 1) for one in value]
-        return items if isinstance(value, list) else tuple(items)
-
-    def hand(self, count: int) -> None:
-        self.handed += count
-        if self.handed > MAX_HANDED:
-            raise FaultError(f"hands more than {MAX_HANDED:,} values to what it calls")
-
-    def reduce(self, how: str) -> None:
-        args = self.pop()
-        self.called(how, self.pop(), args)
-
-    def new_object_ex(self) -> None:
-        keywords, args = self.pop(), self.pop()
-        if not (isinstance(args, tuple) and isinstance(keywords, PickledDict)):
-            raise FaultError(f"makes an object with {kind(args)} and {kind(keywords)}")
-        self.called("NEWOBJ_EX", self.pop(), self.tuple_with([args, keywords]))
-
-    def instance(self) -> None:
-        items = self.to_mark()
-        self.called("INST", self.named_global("ascii"), self.tuple_with(items))
-
-    def object_of(self) -> None:
-        items = self.to_mark()
-        if not items:
-            raise FaultError("pops from an empty stack")
-        self.called("OBJ", items[0], self.tuple_with(items[1:]))
+            raise _NotFollowedError(f"calls with {kind(args)} in place of arguments")
+        if self.is_outside(callee):
+            result: object | None = Call(callee, args)
+            if isinstance(callee, Global) and isinstance(result, Call):
+                self.calls.setdefault(callee, result)
+        elif isinstance(callee, Global):
+            result = made(callee, args)
+            if result is None:
+                raise _NotFollowedError(f"calls {callee.path} in a form that no library writes")
+        else:
+            raise _NotFollowedError(f"calls {kind(callee)}")
+        self.make(result)
 
     def build(self) -> None:
-        state, target = self.pop(), self.top()
-        if not isinstance(target, Global | Call | Persistent):
-            if state is not None:
-                raise FaultError(f"gives a state to {kind(target)}")
-            return
-        if not isinstance(target, Call):  # an import, given state, is a module that is changed
-            target = Call("BUILD", target, ())
-            self.calls.append(target)
-        target.state, target.built = state, True
+        state = self.stack.pop()
+        target = self.filled()
+        if isinstance(target, Call) and (may_have_state(target, state) or self.is_outside(target)):
+            target.state, target.has_state = state, True
+        elif not self.is_outside(target):
+            what = target.path if isinstance(target, Global) else kind(target)
+            if isinstance(target, Call) and isinstance(target.callee, Global):
+                what = f"an object of {target.callee.path}"
+            raise _NotFollowedError(f"gives a state to {what}")
 
-    def persistent(self, key: object) -> None:
-        self.kept.append(Persistent(key))
-        self.push(self.kept[-1])
+    def storage(self) -> None:
+        """Objects of the loader's own: torch's storages."""
+        match key := self.stack.pop():
+            case ("storage", Global() as name, *_) if name.path in WEIGHTS_ONLY:
+                self.persistent.append(Persistent(key))
+                self.make(self.persistent[-1])
+            case _:
+                raise _NotFollowedError("asks the loader for an object that is not a storage")
 
-    def refuse(self, why: str) -> None:
-        raise FaultError(why)
+    # --- words ---
+
+    def protocol(self, version: int) -> None:
+        if version > _PROTOCOLS:
+            raise _ImpossibleError(f"is of protocol {version}")
+
+    def open_frame(self, length: int) -> None:
+        if self.frame:
+            raise _NotFollowedError("opens a frame inside a frame")
+        self.frame = self.at + 9 + length
+
+    def python2(self, text: str) -> None:
+        """A string of Python 2, whose bytes torch.load reads as UTF-8."""
+        try:
+            self.make(text.encode("latin-1").decode())
+        except UnicodeDecodeError:
+            raise _NotFollowedError("has a string of Python 2 that is not UTF-8") from None
+
+    def lines(self) -> tuple[str, ...]:
+        """A line for each name that is not known, in the order of the pickle."""
+        found = list(self.outside.items())
+        shown = [
+            f"{_called(name, self.calls.get(name))} at byte {at:,}"
+            for name, at in found[:MAX_LINES]
+        ]
+        more = len(found) - len(shown)
+        return (*shown, f"{more:,} more names") if more else tuple(shown)
+
+
+def _paired(items: list[object]) -> list[tuple[object, object]]:
+    if len(items) % 2:
+        raise _ImpossibleError("has a key without a value")
+    pairs = list(zip(items[::2], items[1::2], strict=True))
+    wrong = next((key for key, _ in pairs if not is_key(key)), None)
+    if wrong is not None:
+        raise _NotFollowedError(f"has {kind(wrong)} for a key")
+    return pairs
+
+
+def _is_dict(call: Call) -> bool:
+    return isinstance(call.callee, Global) and call.callee.module == "collections"
+
+
+# --- lines ----------------------------------------------------------------------------------------
+
+
+def _called(name: Global, call: Call | None) -> str:
+    """`posix.system('id')`; the name alone if it is not called."""
+    if call is None:
+        return f"{named(name.path)}, imported and not called,"
+    shown = [_argument(arg) for arg in call.args[:_ARGUMENTS]]
+    rest = ["..."] if len(call.args) > _ARGUMENTS else []
+    return f"{named(name.path)}({', '.join([*shown, *rest])})"
+
+
+def _argument(value: object) -> str:
+    match value:
+        case str() | bytes():
+            return quoted(value if isinstance(value, str) else value.decode("ascii", "replace"))
+        case Global():
+            return named(value.path)
+        case int() if abs(value) >= _LONG:
+            return "a long integer"
+        case None | bool() | int() | float():
+            return str(value)
+        case _:
+            return "..."
+
+
+# --- opcodes --------------------------------------------------------------------------------------
+
+
+def _two_lines(stream: BytesIO) -> tuple[bytes, bytes]:
+    """The argument of GLOBAL, byte for byte: pickletools would read escapes in it."""
+    lines = stream.readline(), stream.readline()
+    if not lines[1].endswith(b"\n"):
+        raise EOFError
+    return lines
+
+
+def _reader(read: Callable[[Any], Any]) -> Callable[[BytesIO], Any]:
+    """The reader of pickletools; EOFError if the bytes end inside the argument."""
+
+    def reading(stream: BytesIO) -> Any:
+        try:
+            return read(stream)
+        except ValueError as error:
+            if not stream.read(1):
+                raise EOFError from None
+            if isinstance(error, UnicodeDecodeError):
+                raise _ImpossibleError("has a string that is not UTF-8") from None
+            raise _NotFollowedError("has an argument that pickle never writes so") from None
+
+    return reading
+
+
+_OPCODES: dict[bytes, tuple[str, int, Callable[[BytesIO], Any] | None]] = {
+    one.code.encode("latin-1"): (one.name, one.proto, _reader(one.arg.reader) if one.arg else None)
+    for one in pickletools.opcodes
+} | {b"c": ("GLOBAL", 0, _two_lines)}
+
+# Opcodes that need a registry of extensions or a buffer from outside; torch.load has neither.
+_PREPARED = frozenset({"EXT1", "EXT2", "EXT4", "NEXT_BUFFER"})
+# Opcodes that take something from the stack, or need a mark on it.
+_TAKING = frozenset(one.name for one in pickletools.opcodes if one.stack_before)
+_ASCII = frozenset({"INT", "LONG", "FLOAT", "PERSID", "GET", "PUT"})
+
+_Step = Callable[[_Machine, Any], None]
+_push: _Step = _Machine.push
+_make: _Step = _Machine.make
+_STEPS: dict[str, _Step] = {
+    "PROTO": _Machine.protocol,
+    "FRAME": _Machine.open_frame,
+    # values
+    **dict.fromkeys(("BININT", "BININT1", "BININT2", "LONG1", "BINFLOAT"), _push),
+    **dict.fromkeys(("BINUNICODE", "SHORT_BINUNICODE"), _make),
+    **dict.fromkeys(("BINBYTES", "SHORT_BINBYTES"), _make),
+    **dict.fromkeys(("BINSTRING", "SHORT_BINSTRING"), _Machine.python2),
+    "BYTEARRAY8": lambda m, content: m.make(bytes(content)),
+    "NONE": lambda m, _: m.push(None),
+    "NEWTRUE": lambda m, _: m.push(True),  # noqa: FBT003 - takes no keyword
+    "NEWFALSE": lambda m, _: m.push(False),  # noqa: FBT003 - as above
+    # stack and memo
+    "MARK": lambda m, _: m.mark(),
+    **dict.fromkeys(("BINPUT", "LONG_BINPUT"), _Machine.put),
+    "MEMOIZE": lambda m, _: m.put(len(m.memo)),
+    **dict.fromkeys(("BINGET", "LONG_BINGET"), _Machine.get),
+    # containers
+    "EMPTY_TUPLE": lambda m, _: m.push(()),
+    "TUPLE1": lambda m, _: m.tuple_of(1),
+    "TUPLE2": lambda m, _: m.tuple_of(2),
+    "TUPLE3": lambda m, _: m.tuple_of(3),
+    "TUPLE": lambda m, _: m.make(tuple(m.to_mark())),
+    "EMPTY_LIST": lambda m, _: m.make([]),
+    "APPEND": lambda m, _: m.append([m.stack.pop()]),
+    "APPENDS": lambda m, _: m.append(m.to_mark()),
+    "EMPTY_DICT": lambda m, _: m.make(PickledDict([])),
+    "SETITEM": lambda m, _: m.set_item(),
+    "SETITEMS": lambda m, _: m.set_items(m.to_mark()),
+    "EMPTY_SET": lambda m, _: m.make(PickledSet([])),
+    "ADDITEMS": lambda m, _: m.add(m.to_mark()),
+    "FROZENSET": lambda m, _: m.frozen_set(),
+    # what would be imported and called
+    "GLOBAL": _Machine.import_lines,
+    "STACK_GLOBAL": lambda m, _: m.import_from_stack(),
+    "REDUCE": lambda m, _: m.call(result_of),
+    "NEWOBJ": lambda m, _: m.call(new_object),
+    "BUILD": lambda m, _: m.build(),
+    "BINPERSID": lambda m, _: m.storage(),
+}
+# What torch.load(weights_only=True) does not read: opcodes for bytes, and those of protocol 4.
+_REFUSED_OPCODES = frozenset({"BINSTRING", "BINBYTES", "SHORT_BINBYTES"})
+_REFUSED_PROTOCOL = 4

@@ -1,68 +1,67 @@
-"""What following a pickle finds: plain values, and records of what loading it would do.
+"""The values that a followed pickle holds: plain ones, and records of imports and calls.
 
 Strings, bytes, numbers, None, tuples and lists stand for themselves.
 """
 
-import re
-
 from msgspec import Struct
-
-_HALF = re.compile("[\ud800-\udfff]")
 
 
 class Global(Struct, frozen=True):
-    """What `from module import name` would give."""
+    """A class or a function that a pickle imports, under its name in Python 3."""
 
     module: str
     name: str
 
+    @property
+    def path(self) -> str:
+        return f"{self.module}.{self.name}"
+
 
 class PickledDict(Struct, eq=False):
-    """A dict, as it was filled: a key may be anything, and may be there twice."""
+    """A dict's items in the order in which they were set; a key may occur twice."""
 
     pairs: list[tuple[object, object]]
 
 
 class PickledSet(Struct, eq=False):
-    """A set, as it was filled."""
+    """A set's items in the order in which they were added."""
 
     items: list[object]
-    frozen: bool
-
-
-class Octets(Struct, frozen=True, eq=False):
-    """A bytearray, of which nothing depends on what it holds."""
-
-    length: int
 
 
 class Call(Struct, eq=False):
-    """What a call would give, and what would then be done to it."""
+    """The result of a call that nobody makes."""
 
-    how: str  # REDUCE, INST and OBJ call; NEWOBJ and NEWOBJ_EX call __new__
     callee: object
-    args: object  # a tuple wherever the pickle can be loaded
+    args: tuple[object, ...]
     pairs: list[tuple[object, object]] | None = None  # set as items
-    state: object = None  # given to __setstate__, or to __dict__
-    built: bool = False  # whether there is a state
+    state: object = None  # becomes its attributes
+    has_state: bool = False
 
 
 class Persistent(Struct, eq=False):
-    """What the loader's own persistent_load would give for a key: torch's storages."""
+    """An object that the loader supplies for a key: one of torch's storages."""
 
     key: object
 
 
-class Ran(Struct, frozen=True, kw_only=True):
-    """What following one pickle found; up to its fault, where it has one."""
+class PickleFault(Struct, frozen=True, kw_only=True):
+    """Why a pickle was not followed to its end."""
+
+    reason: str  # a verb first: "uses the opcode INST at byte 12"
+    may_go_on: bool  # an unpickler may read on behind it, and run what was not followed
+    truncated: bool = False  # the bytes end before the pickle does
+
+
+class FollowedPickle(Struct, frozen=True, kw_only=True):
+    """One pickle, followed to its end or to its fault."""
 
     value: object
     stop: int  # offset behind the pickle
-    globals: tuple[Global, ...]  # each once, in the order of the pickle
-    calls: tuple[Call, ...]
+    outside: tuple[str, ...]  # a line for each name that is not on the list
+    refused: tuple[str, ...]  # harmless, and refused by torch.load(weights_only=True)
     persistent: tuple[Persistent, ...]
-    fault: str | None = None  # a verb first: "pops from an empty stack at byte 12"
-    truncated: bool = False  # the fault is that the bytes end before the pickle does
+    fault: PickleFault | None = None
 
 
 _KINDS: dict[type, str] = {
@@ -70,8 +69,7 @@ _KINDS: dict[type, str] = {
     Persistent: "a storage",
     PickledDict: "a dict",
     PickledSet: "a set",
-    Octets: "a bytearray",
-    Call: "what a call returns",
+    Call: "the result of a call",
 }
 
 
@@ -79,15 +77,8 @@ def kind(value: object) -> str:
     return _KINDS.get(type(value)) or f"a value of type {type(value).__name__}"
 
 
-def is_class(value: object) -> bool:
-    """Whether it is a class with its source, which the legacy form keeps as it does storages."""
-    return (
-        isinstance(value, Persistent)
-        and isinstance(value.key, tuple)
-        and value.key[:1] == ("module",)
-    )
-
-
-def is_text(text: str) -> bool:
-    """Whether a string is whole characters: a pickle may hold halves of some (surrogates)."""
-    return text.isascii() or not _HALF.search(text)
+def is_key(value: object) -> bool:
+    """Whether the value can be a key of a dict or be in a set, judged without hashing it."""
+    if isinstance(value, tuple):
+        return all(item is None or isinstance(item, str | bytes | int | float) for item in value)
+    return value is None or isinstance(value, str | bytes | int | float)

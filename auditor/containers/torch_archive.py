@@ -1,103 +1,266 @@
-"""The zip form of torch.save: which entry is the pickle, and which the storages.
+"""The zip form of torch.save: the pickle `data.pkl` and an entry `data/KEY` for each storage.
 
-As torch's reader has it: the archive's folder is that of the directory's first entry, names are
-compared without case, and an archive with anything outside the folder is refused.
+zipfile reads the directory; torch reads it with miniz. Only an archive on which both must agree is
+followed: the one end record ends the file, the directory ends where it begins, all entries lie in
+one folder and in a row from byte 0 on, and no two names are equal but for their case. An entry that
+torch.save does not write, such as the program of TorchScript, ends the walk.
 """
 
-from collections.abc import Mapping
-from itertools import islice
+import re
+import struct
+import zipfile
+import zlib
+from collections.abc import Iterator, Mapping
+from io import BytesIO
+from itertools import pairwise
+from typing import NamedTuple
 
 from msgspec import Struct
 
-from auditor.containers import zip_directory
-from auditor.containers.pickle_reader import MAX_PICKLE
+from auditor.containers.pickle_machine import MAX_PICKLE
 from auditor.containers.torch_storages import Held, Storage
-from auditor.containers.weight_formats import PartialFile
+from auditor.containers.weight_formats import PartialFile, UnsafeFileError, not_followed
 from auditor.errors import CheckpointError
 from auditor.messages import named, quoted
 from auditor.tensors import Span
 
-_ALIGNED = 64  # bytes; where torch's writer lets the data of an entry begin
-_FIELD = 4  # bytes of the head of an extra field in a local header
-_U32_MAX = 2**32 - 1
-_VERSIONS = (b"version", b".data/version")  # torch opens no archive without one of them
+# Bytes. An entry takes 70 to 120, so that there is room for more tensors than a pickle has.
+MAX_DIRECTORY = 4 * 1024 * 1024
+
+_MARK, _MARK64, _MARK_LOCATOR = b"PK\x05\x06", b"PK\x06\x06", b"PK\x06\x07"
+_END = struct.Struct("<4s4H2IH")
+_LOCATOR = struct.Struct("<4sIQI")
+_END64 = struct.Struct("<4sQ2H2I4Q")
+_LOCAL = struct.Struct("<4s5H3I2H")
+_CENTRAL, _CENTRAL_LENGTHS = 46, 28  # bytes of an entry, and before the lengths of its fields
+_LENGTHS = struct.Struct("<3H")  # of its name, extra fields and comment
+_FIELD = struct.Struct("<2H")
+_COMMENT = 0xFFFF  # bytes of the longest comment
+_U16_MAX, _U32_MAX = 0xFFFF, 0xFFFFFFFF
+_END64_LENGTH = 44  # bytes of the zip64 record behind its own length
+_ZIP64 = 1  # the extra field with 64-bit sizes
+_UTF8 = 0x800
+_FOLDER = 0x10  # an attribute of DOS; torch reads nothing of such an entry and does not fail
+_ENCRYPTED = 0x1 | 0x20 | 0x40 | 0x2000
+_INFLATED = 1032  # bytes that one byte can inflate to: deflate has two bits at least for 258
+_ALIGNED = 64  # bytes; torch's writer begins the data of an entry at a multiple of it
+
+_DATA, _CONSTANTS = "data.pkl", "/constants.pkl"
+_VERSIONS = ("version", ".data/version")  # torch opens no archive without one of them
+_WRITTEN = re.compile(
+    r"data\.pkl|byteorder|version|\.format_version|\.storage_alignment|(\.data/)?"
+    r"|\.data/(version|serialization_id)|data/[\w.-]*",
+    re.ASCII,
+)
 
 
-class TorchArchive(Struct, frozen=True):
-    """An archive that torch's reader opens, judged by its directory."""
+class _Entry(NamedTuple):
+    """An entry as the directory declares it."""
 
-    zip: zip_directory.Archive
-    folder: bytes  # with the slash
-    data: zip_directory.ZipEntry  # of the pickle
+    name: str
+    width: int  # bytes of the name
+    header: int  # offset of its local header
+    is_deflated: bool
+    packed: int  # bytes in the file
+    size: int  # bytes unpacked
+
+    @property
+    def least(self) -> int:
+        """The earliest start of its data: behind a local header without extra fields."""
+        return self.header + _LOCAL.size + self.width
+
+
+class TorchArchive(Struct, frozen=True, kw_only=True):
+    """The directory of an archive that torch.save may have written."""
+
+    file: str
+    entries: Mapping[str, _Entry]  # by their names below the folder, in lower case
+    stops: Mapping[int, int]  # offset of a local header -> start of what follows the entry
 
     def pickle(self, sparse: PartialFile) -> bytes:
-        return zip_directory.entry_content(self.zip, self.data, sparse, MAX_PICKLE)
+        """Return the bytes of data.pkl."""
+        entry = self.entries[_DATA]
+        if max(entry.size, entry.packed) > MAX_PICKLE:
+            size = max(entry.size, entry.packed)
+            raise self._not_followed(f"has a pickle of {size:,} bytes, at most {MAX_PICKLE:,}")
+        start = self._data_start(entry, sparse)
+        data = sparse.read(Span(start, start + entry.packed))
+        if not entry.is_deflated:
+            return data
+        unpacker = zlib.decompressobj(-zlib.MAX_WBITS)
+        try:
+            data = unpacker.decompress(data, entry.size + 1)
+        except zlib.error as error:
+            raise self._not_followed(f"has a pickle that cannot be inflated: {error}") from None
+        if len(data) != entry.size or not unpacker.eof:
+            reason = f"has a pickle that does not inflate to the declared {entry.size:,} bytes"
+            raise self._not_followed(reason)
+        return data
 
     def held(self, storages: Mapping[str, Storage]) -> Held:
-        """Where the storages lie, and which of them cannot be what the pickle says."""
+        """Return where the storages lie, and which of them contradict the pickle."""
         spans: dict[str, Span] = {}
         faults: dict[str, str] = {}
         for key, storage in storages.items():
-            entry = self.zip.find(self.folder + b"data/" + key.encode())
+            entry = self.entries.get(f"data/{key.lower()}")
             if entry is None:
                 faults[key] = f"its storage {quoted(key)} is not in the archive"
                 continue
             if entry.size != storage.length:
                 faults[key] = (
-                    f"its storage {quoted(key)} has {entry.size:,} bytes in the archive, and the "
-                    f"pickle declares {storage.length:,}"
+                    f"its storage {quoted(key)} has {entry.size:,} bytes in the archive, expected "
+                    f"{storage.length:,}"
                 )
-            start = _data_start(entry)
+            start = self._aligned_start(entry)
             spans[key] = Span(start, start + storage.length)
         return Held(spans, faults)
 
+    def _data_start(self, entry: _Entry, sparse: PartialFile) -> int:
+        """Return where an entry's data begins, by its local header."""
+        local = sparse.read(Span(entry.header, entry.header + _LOCAL.size))
+        mark, _, _, method, *_, width, extra = _LOCAL.unpack(local)
+        start = entry.header + _LOCAL.size
+        name = sparse.read(Span(start, start + entry.width)).lower()
+        start += int(width + extra)
+        if (
+            mark != b"PK\x03\x04"
+            or width != entry.width
+            or method != (zipfile.ZIP_DEFLATED if entry.is_deflated else zipfile.ZIP_STORED)
+            or not name.endswith(_DATA.encode())
+            or start + entry.packed > self.stops[entry.header]
+        ):
+            raise self._not_followed("has a local header of data.pkl that is not the directory's")
+        return start
+
+    def _aligned_start(self, entry: _Entry) -> int:
+        """Return where torch's writer begins an entry's data, by the directory alone.
+
+        The data follow a field of padding, and 64-bit sizes if there are any, at the next multiple
+        of 64. Local headers would take a request for each storage.
+        """
+        large, far = entry.packed >= _U32_MAX, entry.header >= _U32_MAX
+        wide = _FIELD.size + 16 * large + 8 * far if large or far else 0
+        start = -(-(entry.least + _FIELD.size + wide) // _ALIGNED) * _ALIGNED
+        return start if start + entry.packed <= self.stops[entry.header] else entry.least
+
+    def _not_followed(self, reason: str) -> UnsafeFileError:
+        return not_followed(self.file, reason)
+
 
 def open_archive(file: str, sparse: PartialFile) -> TorchArchive:
-    """The archive; raises CheckpointError where torch opens none, or could open another."""
-    archive = zip_directory.read_directory(file, sparse)
-    first = next(iter(archive.entries.values()), None)
-    folder = first.raw.partition(b"/")[0] + b"/" if first else b"/"
-    if archive.find(folder + b"constants.pkl"):
-        raise CheckpointError(
-            f"{named(file)} is a TorchScript archive, a program with its tensors (constants.pkl), "
-            f"which from_pretrained does not load; save its state_dict() with torch.save"
-        )
-    entry = archive.find(folder + b"data.pkl")
-    if entry is None:
-        names = ", ".join(quoted(name) for name in islice(archive.entries, 3))
-        raise CheckpointError(
-            f"{named(file)} is a zip archive without {quoted(_text(folder) + 'data.pkl')}, so none "
-            f"of torch.save; it holds {names or 'nothing'}"
-        )
-    _require_one_folder(archive, folder)
-    if not any(archive.find(folder + name) for name in _VERSIONS):
-        raise CheckpointError(
-            f"{named(file)} has no entry {quoted(_text(folder) + 'version')}, without which torch "
-            f"does not open it"
-        )
-    return TorchArchive(archive, folder, entry)
+    """Return the archive; raise UnsafeFileError if torch may read another one than we do.
 
-
-def _require_one_folder(archive: zip_directory.Archive, folder: bytes) -> None:
-    for entry in archive.entries.values():
-        if not entry.raw.startswith(folder):
-            raise CheckpointError(
-                f"{named(archive.file)}: its zip directory has {quoted(entry.name)} outside the "
-                f"folder of its first entry, {quoted(_text(folder))}: torch refuses that"
-            )
-
-
-def _text(folder: bytes) -> str:
-    return folder.decode("utf-8", "backslashreplace")
-
-
-def _data_start(entry: zip_directory.ZipEntry) -> int:
-    """Where torch's writer lets an entry's data begin, judged by the directory.
-
-    Behind a field of padding, and 64-bit sizes where they are needed, at the next multiple of 64.
-    Reading the local headers would take a request for each storage.
+    Raise CheckpointError if torch opens no archive in this file.
     """
-    large, far = entry.packed >= _U32_MAX, entry.header >= _U32_MAX
-    wide = _FIELD + 16 * large + 8 * far if large or far else 0
-    start = -(-(entry.least + _FIELD + wide) // _ALIGNED) * _ALIGNED
-    return start if start + entry.packed <= entry.stop else entry.least
+    start, length, count = _directory(file, sparse)
+    if length > MAX_DIRECTORY:
+        raise not_followed(
+            file, f"has a zip directory of {length:,} bytes, at most {MAX_DIRECTORY:,}"
+        )
+    try:
+        entries = list(_entries(sparse.read(Span(start, start + length))))
+    except (zipfile.BadZipFile, NotImplementedError, ValueError, struct.error) as error:
+        raise not_followed(file, f"has a zip directory that cannot be read: {error}") from None
+    if len(entries) != count:
+        reason = f"has {len(entries):,} entries in its zip directory, expected {count:,}"
+        raise not_followed(file, reason)
+    names = _names_below_folder(file, entries)
+    if not any(version in names for version in _VERSIONS):
+        raise CheckpointError(
+            f"{named(file)} has no entry 'version', without which torch does not open it"
+        )
+    return TorchArchive(file=file, entries=names, stops=_stops(file, entries, start))
+
+
+def _directory(file: str, sparse: PartialFile) -> tuple[int, int, int]:
+    """Return the start and the length of the zip directory, and the number of its entries."""
+    size = sparse.size
+    at = max(0, size - _END.size - _LOCATOR.size - _END64.size)
+    tail = sparse.read(Span(at, size))
+    if not (tail[-_END.size :].startswith(_MARK) and tail.endswith(bytes(2))):
+        tail = sparse.read(Span(max(0, size - _END.size - _COMMENT), size))
+        if tail.find(_MARK, 0, len(tail) - _END.size + len(_MARK)) >= 0:
+            raise not_followed(file, "has bytes behind the end of its zip directory")
+        raise CheckpointError(
+            f"{named(file)} begins as a zip archive and does not end as one: it is truncated, or "
+            f"something was written behind it"
+        )
+    _, disk, first, here, count, length, start, _ = _END.unpack(tail[-_END.size :])
+    stop = size - _END.size
+    locator = tail[-_END.size - _LOCATOR.size : -_END.size]
+    if locator.startswith(_MARK_LOCATOR):
+        stop -= _LOCATOR.size + _END64.size
+        record = tail[: _END64.size]
+        mark, own, _, _, disk, first, here, count, length, start = _END64.unpack(record)
+        known = (mark, own, *_LOCATOR.unpack(locator)[1:]) == (_MARK64, _END64_LENGTH, 0, stop, 1)
+    else:
+        known = _U16_MAX not in {here, count} and _U32_MAX not in {length, start}
+    if not known or disk or first or here != count or start + length != stop:
+        raise not_followed(file, "has a zip directory that its end record contradicts")
+    return start, length, count
+
+
+def _entries(directory: bytes) -> Iterator[_Entry]:
+    """Yield the entries of a directory, read by zipfile, which cuts a name that leaves it."""
+    at = 0
+    while at < len(directory):
+        at += _CENTRAL + sum(_LENGTHS.unpack_from(directory, at + _CENTRAL_LENGTHS))
+    if at != len(directory):
+        raise zipfile.BadZipFile("an entry reaches past its end")
+    count = directory.count(b"PK\x01\x02") & _U16_MAX  # zipfile does not use it
+    end = _END.pack(_MARK, 0, 0, count, count, len(directory), 0, 0)
+    for info in zipfile.ZipFile(BytesIO(directory + end)).infolist():
+        name, packed, size = info.orig_filename, info.compress_size, info.file_size
+        is_deflated = info.compress_type == zipfile.ZIP_DEFLATED
+        if (
+            info.volume
+            or info.flag_bits & _ENCRYPTED
+            or not (is_deflated or info.compress_type == 0)
+        ):
+            raise zipfile.BadZipFile(f"{quoted(name)} is encrypted or packed in an unusual way")
+        if info.external_attr & _FOLDER and not name.endswith("/"):
+            raise zipfile.BadZipFile(f"{quoted(name)} is a folder by its attributes")
+        if size != packed and (not is_deflated or size > _INFLATED * packed):
+            raise zipfile.BadZipFile(f"{quoted(name)} has {packed:,} bytes for {size:,}")
+        if name.endswith(_DATA) and _ZIP64 in _field_kinds(info.extra):
+            raise zipfile.BadZipFile(f"{quoted(name)} has 64-bit sizes")
+        width = len(name.encode("utf-8" if info.flag_bits & _UTF8 else "cp437"))
+        yield _Entry(name, width, info.header_offset, is_deflated, packed, size)
+
+
+def _field_kinds(extra: bytes) -> Iterator[int]:
+    at = 0
+    while at + _FIELD.size <= len(extra):
+        kind, length = _FIELD.unpack_from(extra, at)
+        yield kind
+        at += _FIELD.size + length
+
+
+def _names_below_folder(file: str, entries: list[_Entry]) -> dict[str, _Entry]:
+    """Return the entries by their names below the one folder, in lower case."""
+    if any(entry.name.lower().endswith(_CONSTANTS) for entry in entries):
+        raise not_followed(file, "is a TorchScript archive, a program with its tensors")
+    folder = entries[0].name.partition("/")[0] + "/" if entries else "/"
+    names: dict[str, _Entry] = {}
+    for entry in entries:
+        name = entry.name.removeprefix(folder).lower()
+        if not entry.name.startswith(folder) or not _WRITTEN.fullmatch(name):
+            raise not_followed(file, f"has {quoted(entry.name)}, which torch.save does not write")
+        if name in names:
+            raise not_followed(file, f"has {quoted(entry.name)} twice, whatever the case")
+        names[name] = entry
+    if _DATA not in names:
+        raise not_followed(file, f"is a zip archive without {_DATA}: torch.save did not write it")
+    return names
+
+
+def _stops(file: str, entries: list[_Entry], directory_start: int) -> dict[int, int]:
+    """Return where each entry ends at the latest; raise UnsafeFileError if two overlap."""
+    starts = sorted([*(entry.header for entry in entries), directory_start])
+    stops = dict(pairwise(starts))
+    if starts[0] != 0 or len(set(starts)) < len(starts) or starts[-1] != directory_start:
+        raise not_followed(file, "has a zip directory whose entries are not in a row from byte 0")
+    for entry in entries:
+        if entry.least + entry.packed > stops[entry.header]:
+            raise not_followed(file, f"has {quoted(entry.name)}, which overlaps what follows it")
+    return stops

@@ -2,8 +2,8 @@
 
 Since torch 1.6 such a file is a zip archive with a pickle of the value, `data.pkl`, and an entry
 `data/KEY` for each storage (`torch_archive`); before, it was five pickles and then the storages
-(`torch_legacy`). A pickle is followed and never loaded: see `pickles`. What torch.load would
-unpickle is what is read here, or the file is refused.
+(`torch_legacy`). A pickle is followed and never loaded (`pickle_machine`). A file is read to its
+end, or torch.load raises for it, or the error is UnsafeFileError: it may run code.
 """
 
 import re
@@ -13,100 +13,126 @@ from types import MappingProxyType
 
 from auditor.containers.bounded_json import lfs_fault
 from auditor.containers.magic import format_by_magic
-from auditor.containers.pickle_imports import unknown_imports
-from auditor.containers.pickle_interpreter import follow_pickle
-from auditor.containers.pickle_values import Ran
+from auditor.containers.pickle_machine import follow_pickle
+from auditor.containers.pickle_values import FollowedPickle
 from auditor.containers.state_dict import StateDict, is_dict, state_dict
 from auditor.containers.torch_archive import open_archive
-from auditor.containers.torch_legacy import read_legacy
+from auditor.containers.torch_legacy import LegacyFile, read_legacy
 from auditor.containers.torch_storages import Held, Storage, storage_faults, storages
 from auditor.containers.torch_tensors import TensorView
-from auditor.containers.weight_formats import PartialFile, Table, TensorFault
+from auditor.containers.weight_formats import (
+    PartialFile,
+    Table,
+    TensorFault,
+    UnsafeFileError,
+    not_followed,
+)
 from auditor.errors import CheckpointError
 from auditor.messages import named, quoted
 from auditor.tensors import Span, StoredTensor, natural_key
 
 _MOST_FAULTS = 20  # of one file; more are counted
-# What transformers, diffusers and PEFT look for. They take the file's value for the state dict.
+_SHOWN = 5  # values that torch refuses, of one file
+# Files that transformers, diffusers and PEFT look for; they take the value for the state dict.
 _LOADED_WHOLE = re.compile(r"(.*/)?(diffusion_)?(pytorch|adapter)_model[^/]*\.bin", re.DOTALL)
-_TAR = slice(257, 262)
+_START = 1024  # bytes that tell a Git LFS pointer, a web page or another format
 
 
 def parse(file: str, sparse: PartialFile) -> Table:
-    """The tensors of a file of torch.save; raises CheckpointError for any other file."""
+    """Return the tensors of a file of torch.save; raise CheckpointError for any other file.
+
+    The error is UnsafeFileError if loading the file may run code and its tensors are not known.
+    """
     if sparse.size == 0:
         raise CheckpointError(f"{named(file)} is empty: 0 bytes")
-    prefix = sparse.read(Span(0, min(sparse.size, 32)))
-    if prefix.startswith(b"PK\x03\x04"):
-        return _zipped(file, sparse)
-    if prefix.startswith((b"\x80", b"L119547037146038801333356L")):
-        return _legacy(file, sparse)
-    prefix = sparse.read(Span(0, min(sparse.size, 1024)))
-    if fault := lfs_fault(named(file), prefix):
-        raise CheckpointError(fault)
-    if follow_pickle(prefix).globals:  # a pickle of protocol 0 or 1 has no mark of its own
-        return _legacy(file, sparse)
-    raise CheckpointError(f"{named(file)} {_other(prefix)}")
+    if sparse.read(Span(0, min(sparse.size, 32))).startswith(b"PK\x03\x04"):
+        archive = open_archive(file, sparse)
+        pickle = follow_pickle(archive.pickle(sparse))
+        if fault := pickle.fault:
+            raise _unusable(file, pickle, f"has a pickle that {fault.reason}")
+        return _table(file, pickle, archive.held(storages(pickle)), legacy=False)
+    legacy = read_legacy(file, sparse)
+    if legacy.fault:
+        raise _not_loaded(file, legacy, sparse)
+    return _table(file, _joined(legacy), legacy.held, legacy=True)
 
 
-def _zipped(file: str, sparse: PartialFile) -> Table:
-    archive = open_archive(file, sparse)
-    ran = follow_pickle(archive.pickle(sparse))
-    return _table(file, ran, archive.held(storages(ran)), legacy=False)
+def _not_loaded(file: str, legacy: LegacyFile, sparse: PartialFile) -> CheckpointError:
+    """Return the error for bytes that are not a zip archive, and not the pickles of torch.save."""
+    first = legacy.pickles[0]
+    if first.fault and not first.fault.may_go_on and not first.outside:
+        prefix = sparse.read(Span(0, min(sparse.size, _START)))
+        other = lfs_fault(named(file), prefix) or _other(file, prefix)
+        if other:
+            return CheckpointError(other)
+    if len(legacy.pickles) == 1 and not first.fault and first.stop < sparse.size:
+        rest = sparse.size - first.stop
+        return not_followed(file, f"has {rest:,} bytes behind its pickle", first.outside)
+    return _unusable(file, _joined(legacy), legacy.fault or "")
 
 
-def _legacy(file: str, sparse: PartialFile) -> Table:
-    read = read_legacy(file, sparse)
-    if read.broken:
-        lines = dict.fromkeys(line for ran in read.runs for line in unknown_imports(ran))
-        return _broken(file, tuple(lines), read.broken)
-    return _table(file, read.value, read.held, legacy=True)
-
-
-def _is_loaded_whole(file: str) -> bool:
-    return _LOADED_WHOLE.fullmatch(file) is not None
-
-
-def _other(prefix: bytes) -> str:
-    """What a file is that does not begin as files of torch.save do; the verb first."""
-    if prefix[_TAR] == b"ustar":
-        return "is a tar archive, as torch wrote before 0.1.10; load it once and save it again"
+def _other(file: str, prefix: bytes) -> str | None:
+    """Say what a file is that no unpickler reads; None if it begins as a pickle."""
+    if prefix.startswith(b"\x80"):
+        return None
     known = "a safetensors file, perhaps" if prefix[8:9] == b"{" else format_by_magic(prefix)
-    return f"is {known}, not a file of torch.save" if known else "is not a file of torch.save"
+    what = f"is {known}, not a file of torch.save" if known else "is not a file of torch.save"
+    return f"{named(file)} {what}"
 
 
-def _broken(file: str, imports: tuple[str, ...], broken: str) -> Table:
-    return Table(file=file, tensors=(), imports=imports, broken=broken)
+def _joined(legacy: LegacyFile) -> FollowedPickle:
+    """Return the pickle of the value, or else the last one, with the imports of all of them."""
+    last = legacy.pickles[-1] if legacy.fault else legacy.value
+    lines = (line for pickle in legacy.pickles for line in pickle.outside)
+    refused = (reason for pickle in legacy.pickles for reason in pickle.refused)
+    return FollowedPickle(
+        value=last.value,
+        stop=last.stop,
+        outside=tuple(dict.fromkeys(lines)),
+        refused=tuple(dict.fromkeys(refused)),
+        persistent=last.persistent,
+        fault=last.fault,
+    )
 
 
-def _table(file: str, ran: Ran, held: Held, *, legacy: bool) -> Table:
-    if ran.fault:
-        return _broken(file, unknown_imports(ran), f"{named(file)}: its pickle {ran.fault}")
-    found = state_dict(ran.value, opened=not _is_loaded_whole(file))
+def _unusable(file: str, pickle: FollowedPickle, reason: str) -> CheckpointError:
+    """Return the error for a file without tensors; the reason begins with a verb."""
+    if pickle.fault and pickle.fault.may_go_on:
+        return not_followed(file, reason, pickle.outside)
+    if pickle.outside:
+        return UnsafeFileError(f"{named(file)} {reason}", pickle.outside)
+    return CheckpointError(f"{named(file)} {reason}")
+
+
+def _table(file: str, pickle: FollowedPickle, held: Held, *, legacy: bool) -> Table:
+    found = state_dict(pickle.value, opened=_LOADED_WHOLE.fullmatch(file) is None)
     if found.fault:
-        return _broken(file, unknown_imports(ran), f"{named(file)}: its value {found.fault}")
-    if not (found.tensors or found.unreadable or is_dict(ran.value)):
-        broken = f"{named(file)} holds no tensors; a state dict holds some by name"
-        return _broken(file, unknown_imports(ran), broken)
+        raise _unusable(file, pickle, f"has a value that {found.fault}")
+    if not (found.tensors or found.unreadable or is_dict(pickle.value)):
+        raise _unusable(file, pickle, "holds no tensors; a state dict holds some by name")
     tensors = [
         StoredTensor(name, view.dtype, view.shape, prod(view.shape), file, _span(view, held))
         for name, view in found.tensors.items()
     ]
     tensors.sort(key=lambda tensor: tensor.name)
-    faults = [*_faults(found, held, storages(ran)), *_unmade(ran, found, legacy=legacy)]
+    faults = [
+        *_faults(found, held, storages(pickle)),
+        *_unmade(pickle, found, legacy=legacy),
+        *_refused(pickle),
+    ]
     return Table(
         file=file,
         tensors=tuple(tensors),
         size_faults=held.size_faults,
         notes=(f"{named(file)}: {found.note}",) if found.note else (),
         shared=_shared(found.tensors),
-        imports=unknown_imports(ran),
+        imports=pickle.outside,
         faults=_limited(file, faults),
     )
 
 
 def _span(view: TensorView, held: Held) -> Span:
-    """Where the tensor's bytes begin, and as many as it has: strides may spread them wider."""
+    """Return where the tensor's bytes begin, and their number: strides may spread them wider."""
     start = held.spans.get(view.storage.key, Span(0, 0)).start + view.start
     return Span(start, start + view.length)
 
@@ -122,7 +148,7 @@ def _shared(tensors: Mapping[str, TensorView]) -> Mapping[str, str]:
 
 
 def _faults(found: StateDict, held: Held, first: Mapping[str, Storage]) -> Iterator[TensorFault]:
-    """`first`: of each key the storage that torch makes, and gives for the key ever after."""
+    """Yield the tensors that cannot be; `first` is the storage that torch makes for each key."""
     for name, reason in found.unreadable.items():
         yield TensorFault((name,), f"tensor {quoted(name)} {reason}")
     for name, view in found.tensors.items():
@@ -131,7 +157,7 @@ def _faults(found: StateDict, held: Held, first: Mapping[str, Storage]) -> Itera
         if storage.key in held.faults:
             yield TensorFault((name,), f"{tensor}: {held.faults[storage.key]}")
         elif made != storage:
-            two = f"as {made.said} and as {storage.said}"
+            two = f"as {made.described} and as {storage.described}"
             yield TensorFault(
                 (name,), f"{tensor}: its storage {quoted(made.key)} is declared {two}"
             )
@@ -139,11 +165,24 @@ def _faults(found: StateDict, held: Held, first: Mapping[str, Storage]) -> Itera
             yield TensorFault((name,), f"{tensor} {_overrun(view)}")
 
 
-def _unmade(ran: Ran, found: StateDict, *, legacy: bool) -> Iterator[TensorFault]:
-    """What torch refuses to make, beside the tensors that are known for it already."""
-    for reason in storage_faults(ran, legacy=legacy):
+def _unmade(pickle: FollowedPickle, found: StateDict, *, legacy: bool) -> Iterator[TensorFault]:
+    """Yield what torch refuses to make, except for tensors that have a fault of their own."""
+    for reason in storage_faults(pickle, legacy=legacy):
         if reason not in found.unreadable.values():
             yield TensorFault((), f"a value beside its tensors {reason}")
+
+
+def _refused(pickle: FollowedPickle) -> Iterator[TensorFault]:
+    """Yield one fault for all harmless values that torch refuses by default."""
+    if not pickle.refused:
+        return
+    shown, more = pickle.refused[:_SHOWN], len(pickle.refused) - _SHOWN
+    rest = f" and {more:,} more" if more > 0 else ""
+    yield TensorFault(
+        (),
+        f"torch.load(weights_only=True), and with it from_pretrained, refuses {', '.join(shown)}"
+        f"{rest}; save tensors, numbers and strings alone, by pickle protocol 2",
+    )
 
 
 def _overrun(view: TensorView) -> str:

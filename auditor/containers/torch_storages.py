@@ -1,15 +1,16 @@
-"""The storages that a torch pickle asks for: runs of bytes that tensors are views of."""
+"""The storages of a torch pickle: runs of bytes that tensors are views of."""
 
+import re
 from collections.abc import Mapping
 from types import MappingProxyType
 from typing import NamedTuple
 
-from auditor.containers.pickle_values import Global, Persistent, Ran, is_class, is_text
+from auditor.containers.pickle_values import FollowedPickle, Global, Persistent
 from auditor.messages import quoted
 from auditor.tensors import Span
 
-# torch's dtypes -> the name that the safetensors format has for it, in upper case where it has
-# none; and the bytes of an element. What packs two numbers to a byte is counted in bytes here.
+# torch's dtypes -> the name of the safetensors format, or torch's own in upper case, and the bytes
+# of an element. A dtype that packs two numbers to a byte is counted in bytes.
 DTYPES: Mapping[str, tuple[str, int]] = MappingProxyType(
     {
         "float64": ("F64", 8),
@@ -39,6 +40,7 @@ DTYPES: Mapping[str, tuple[str, int]] = MappingProxyType(
         "qint32": ("QINT32", 4),
     }
 )
+_HALF = re.compile("[\ud800-\udfff]")
 _STORAGES: Mapping[str, str] = MappingProxyType(
     {
         "DoubleStorage": "float64",
@@ -60,23 +62,23 @@ _STORAGES: Mapping[str, str] = MappingProxyType(
 )
 _BYTES = frozenset({"UntypedStorage", "_UntypedStorage"})
 _LARGEST = 2**63
-_PARTS = 5  # of a storage's name in a pickle; the legacy form says of what it is a view, too
+_PARTS = 5  # of a storage's key in a pickle; the legacy form adds of what it is a view
 
 
 class Storage(NamedTuple):
     """A run of bytes that tensors are views of."""
 
     key: str  # zip: the entry's name in data/
-    dtype: str | None  # of torch; None: bytes, and each tensor says what it makes of them
+    dtype: str | None  # of torch; None: bytes, and each tensor declares its own
     length: int  # bytes
 
     @property
-    def said(self) -> str:
+    def described(self) -> str:
         return f"{self.length:,} bytes of {self.dtype or 'any kind'}"
 
 
 class Held(NamedTuple):
-    """Where the storages of a file lie, and what follows from that."""
+    """Where the storages of a file lie, and what is wrong with them."""
 
     spans: Mapping[str, Span]  # by key
     faults: Mapping[str, str]  # by key: what is wrong with a storage
@@ -84,51 +86,40 @@ class Held(NamedTuple):
 
 
 class Unreadable(NamedTuple):
-    """A tensor of which no more can be said than why."""
+    """A tensor whose dtype and shape are not known."""
 
-    reason: str  # the verb first
-
-
-def storages(ran: Ran) -> dict[str, Storage]:
-    """Every storage that the pickle names, by key; of two of one key the first."""
-    found: dict[str, Storage] = {}
-    for kept in ran.persistent:
-        held = storage(kept)
-        if isinstance(held, Storage):
-            found.setdefault(held.key, held)
-    return found
+    reason: str  # a verb first
 
 
-def storage_faults(ran: Ran, *, legacy: bool) -> list[str]:
-    """Why torch raises where it is asked for a storage, the verb first; each reason once."""
-    found: dict[str, None] = {}
-    for kept in ran.persistent:
-        if legacy and is_class(kept):
-            continue
-        held = storage(kept)
-        if isinstance(held, Unreadable):
-            found[held.reason] = None
-        elif isinstance(kept.key, tuple) and len(kept.key) != _PARTS + legacy:
-            found[f"has a storage of {len(kept.key)} parts, not {_PARTS + legacy}"] = None
-    return list(found)
+def storages(pickle: FollowedPickle) -> dict[str, Storage]:
+    """Return the storages that the pickle declares, by key; of two with one key the first."""
+    declared: dict[str, Storage] = {}
+    for persistent in pickle.persistent:
+        one = storage(persistent)
+        if isinstance(one, Storage):
+            declared.setdefault(one.key, one)
+    return declared
 
 
-def asked_keys(ran: Ran) -> set[str]:
-    """The keys by which the pickle asks for storages, whatever else it says of them."""
-    found: set[str] = set()
-    for kept in ran.persistent:
-        match kept.key:
-            case ("storage", _, str(key), *_):
-                found.add(key)
-            case _:
-                pass
-    return found
+def storage_faults(pickle: FollowedPickle, *, legacy: bool) -> list[str]:
+    """Return why torch raises for a storage, a verb first; each reason once."""
+    reasons: dict[str, None] = {}
+    for persistent in pickle.persistent:
+        one = storage(persistent)
+        if isinstance(one, Unreadable):
+            reasons[one.reason] = None
+        elif legacy and one.dtype is None:
+            reasons["has a storage of bytes, which torch.load does not read in this form"] = None
+        elif isinstance(persistent.key, tuple) and len(persistent.key) != _PARTS + legacy:
+            count = len(persistent.key)
+            reasons[f"has a storage key of {count} parts, expected {_PARTS + legacy}"] = None
+    return list(reasons)
 
 
 def storage(value: Persistent) -> Storage | Unreadable:
-    """The storage that a persistent id means: ('storage', class, key, device, numel, view)."""
+    """Return the storage of a key: ('storage', class, key, device, numel, view)."""
     match value.key:
-        case ("storage", Global(name=name), str(key), _, int(numel), *rest) if (
+        case ("storage", Global(name=name), str(key), str(), int(numel), *rest) if (
             (name in _STORAGES or name in _BYTES) and 0 <= numel < _LARGEST and is_text(key)
         ):
             if any(part is not None for part in rest):
@@ -137,7 +128,10 @@ def storage(value: Persistent) -> Storage | Unreadable:
             return Storage(key, dtype, numel * (DTYPES[dtype][1] if dtype else 1))
         case ("storage", Global(name=name), *_) if name not in _STORAGES:
             return Unreadable(f"has a storage of the unknown kind {quoted(name)}")
-        case str():
-            return Unreadable("was saved by pickle protocol 0, which torch itself cannot load")
         case _:
-            return Unreadable("has a storage that no version of torch names so")
+            return Unreadable("has a storage key that no version of torch writes")
+
+
+def is_text(text: str) -> bool:
+    """Whether a string is made of characters: a pickle may hold halves of some (surrogates)."""
+    return text.isascii() or not _HALF.search(text)

@@ -1,9 +1,9 @@
-"""Which parser reads a weight file that is not a safetensors file; what parsers take and return.
+"""The parsers of weight files that are not safetensors files; what they take and return.
 
-A parser of a format whose parts lie apart (a zip's directory at the end, a table of unknown
-length) is a pure function `parse(file, sparse)`. It reads with `sparse.read(span)`; where those
-bytes are not here, NeedsBytes names them, the reader fetches them and calls again. A
-snapshot keeps the same bytes, so that the same function reads it years later.
+A parser of a format whose parts are scattered (a zip's directory at the end, a table of unknown
+length) is a pure function `parse(file, sparse)`. It reads with `sparse.read(span)`. If bytes are
+missing, NeedsBytes names them, the reader fetches them and calls the parser again. A snapshot keeps
+the same bytes, so that the same function reads it years later.
 """
 
 from collections.abc import Callable, Iterable, Mapping
@@ -15,15 +15,29 @@ from typing import NamedTuple
 from msgspec import Struct
 
 from auditor.errors import CheckpointError
+from auditor.messages import named
 from auditor.tensors import Span, StoredTensor
 
 
-class NeedsBytes(Exception):  # noqa: N818 - no error: it asks for more
+class NeedsBytes(Exception):  # noqa: N818 - not an error: the parser needs more
     """A parser cannot go on without the bytes of `span`."""
 
     def __init__(self, span: Span) -> None:
         super().__init__(f"bytes {span.start:,} to {span.stop:,} are needed")
         self.span = span
+
+
+class UnsafeFileError(CheckpointError):
+    """Loading the file may run code, and its tensors are not known."""
+
+    def __init__(self, message: str, imports: tuple[str, ...] = ()) -> None:
+        super().__init__(message)
+        self.imports = imports  # a line for each name that loading imports and no list has
+
+
+def not_followed(file: str, reason: str, imports: tuple[str, ...] = ()) -> UnsafeFileError:
+    """The error for a file that was not followed to its end; the reason begins with a verb."""
+    return UnsafeFileError(f"{named(file)} may run code: not followed, it {reason}", imports)
 
 
 class FilePart(NamedTuple):
@@ -38,19 +52,19 @@ class FilePart(NamedTuple):
 
 
 class PartialFile(Struct, frozen=True):
-    """Parts of a file, sorted, none touching another; and its whole size in bytes."""
+    """Parts of a file, sorted, with gaps between them, and the size of the file in bytes."""
 
     size: int
     parts: tuple[FilePart, ...]
 
     def read(self, span: Span) -> bytes:
-        """Exactly the span's bytes; NeedsBytes where they are not here.
+        """Return exactly the span's bytes; raise NeedsBytes if some of them are not here.
 
-        Raises CheckpointError for a span that leaves the file.
+        Raise CheckpointError if the span leaves the file.
         """
         if not 0 <= span.start <= span.stop <= self.size:
             raise CheckpointError(
-                f"bytes {span.start:,} to {span.stop:,} are asked for, and it has {self.size:,}"
+                f"bytes {span.start:,} to {span.stop:,} are outside of its {self.size:,} bytes"
             )
         for start, data in self.parts:
             if start <= span.start and span.stop <= start + len(data):
@@ -61,57 +75,61 @@ class PartialFile(Struct, frozen=True):
 
 
 def merged_parts(parts: Iterable[FilePart]) -> tuple[FilePart, ...]:
-    """The parts sorted, those that overlap or touch made one."""
-    found: list[FilePart] = []
+    """Sort the parts and join those that overlap or touch."""
+    merged: list[FilePart] = []
     for part in sorted(parts):
-        if found and part.start <= found[-1].stop:
-            last = found[-1]
-            found[-1] = FilePart(last.start, last.data + part.data[last.stop - part.start :])
+        if merged and part.start <= merged[-1].stop:
+            last = merged[-1]
+            merged[-1] = FilePart(last.start, last.data + part.data[last.stop - part.start :])
         else:
-            found.append(part)
-    return tuple(found)
+            merged.append(part)
+    return tuple(merged)
 
 
-# Endings in lower case -> the module of this package whose `parse(file, sparse)` reads such a
-# file. Modules are imported when the first such file is met.
+# Endings of weight files, in lower case -> the module of this package whose `parse(file, sparse)`
+# reads such a file. A module is imported for the first such file.
 MODULES: Mapping[str, str] = MappingProxyType(
     {".bin": "torch_file", ".pt": "torch_file", ".pth": "torch_file", ".ckpt": "torch_file"}
     | {".gguf": "gguf"}
 )
+# Endings of other pickles, which hold no weights that an audit counts.
+_PICKLES = (".pkl", ".pickle", ".joblib")
+# Endings of all files that torch.load or pickle reads.
+PICKLED = (*_PICKLES, *(ending for ending, module in MODULES.items() if module == "torch_file"))
 
 
 class TensorFault(NamedTuple):
-    """Tensors that cannot be what the file says of them."""
+    """Tensors that contradict the file; no names if the file as a whole cannot be loaded."""
 
     names: tuple[str, ...]
     reason: str  # a sentence that begins with the file
 
 
 class Table(Struct, frozen=True, kw_only=True):
-    """What one weight file declares; a format may add fields in a class of its own."""
+    """The tensors that one weight file declares; a format may add fields in its own class."""
 
     file: str  # path inside the repo, "/" between folders
     tensors: tuple[StoredTensor, ...]  # sorted by name
     size_faults: tuple[str, ...] = ()  # why the file cannot have the size it has
     faults: tuple[TensorFault, ...] = ()
-    notes: tuple[str, ...] = ()  # what a reader should know of how it was read, one line each
-    # A tensor -> the one that is stored as the very same bytes, first in natural order.
+    notes: tuple[str, ...] = ()  # how the file was read, one line each
+    # A tensor -> the tensor that is stored as the same bytes, first in natural order.
     shared: Mapping[str, str] = MappingProxyType({})
-    imports: tuple[str, ...] = ()  # what loading would import and call beyond its own, a line each
-    broken: str | None = None  # why its tensors cannot be known, and yet it has `imports`
+    imports: tuple[str, ...] = ()  # a line for each name that loading imports and no list has
 
 
-# The function `parse` that each module of MODULES has: the path of a file and the bytes at hand.
+# The function `parse` of each module of MODULES: takes the path of a file and the bytes at hand.
 Parse = Callable[[str, PartialFile], Table]
 
 
 def parser(file: str) -> Parse | None:
-    """The parser of the file, by its ending; None: the file is read as safetensors.
+    """Return the parser of the file, by its ending; None for a safetensors file.
 
     A parser reads from its PartialFile, passes on NeedsBytes, and raises CheckpointError for a file
     of another format.
     """
-    module = MODULES.get(PurePosixPath(file).suffix.lower())
+    ending = PurePosixPath(file).suffix.lower()
+    module = "torch_file" if ending in _PICKLES else MODULES.get(ending)
     if module is None:
         return None
     parse: Parse = import_module(f"auditor.containers.{module}").parse

@@ -32,6 +32,7 @@ from auditor.companions.companion_files import (
 )
 from auditor.containers.index import MAX_INDEX
 from auditor.containers.manifest import MAX_COMPONENTS, MAX_MANIFEST, parse_manifest
+from auditor.containers.weight_formats import PICKLED
 from auditor.downloader.headers import ENTRY, FIRST_READ, ROOM, within_bound
 from auditor.downloader.parallel import AT_HAND, as_they_end, awaited, have_ended, threads
 from auditor.errors import CheckpointError, Reason, SourceError
@@ -40,6 +41,10 @@ from auditor.tensors import Span
 # Bytes of config.json. Those of the corpus and of the Hub's usual models have a few kB; a map
 # of 22,000 class names (ImageNet) has 1.5 MB.
 MAX_CONFIG = 16 * 1024 * 1024
+
+# Local pickles beside the weights: a checkpoint of the Trainer has four. A thousand that are small
+# take a second; the report names the others as not checked.
+_MOST_PICKLES = 1000
 
 
 _OF_NETWORK = frozenset(
@@ -94,7 +99,7 @@ class _Reads(Struct, frozen=True):
         return head
 
     def torch_copy(self, name: str) -> WeightHeader | None:
-        """Of a file that is not audited; None where it cannot be had, which is no matter."""
+        """Read a file that is not audited; None if it cannot be read, which the report says."""
         with suppress(SourceError):
             return self.parsed(name)
         return None
@@ -139,6 +144,7 @@ def assemble(
         return replace(
             snapshot,
             **found,
+            pickles=_pickles(reads, [found, *others]),
             packing=awaited(packing),
             manifest=manifest,
             components=tuple(
@@ -302,6 +308,17 @@ def _contents(model: _Model) -> dict[str, Any]:
         ),
         "unopened": model.absent,
     }
+
+
+def _pickles(reads: _Reads, models: list[dict[str, Any]]) -> tuple[WeightHeader, ...]:
+    """Read the local files that may be pickles and were not read as weights."""
+    if reads.reader.bounds is not None:
+        return ()
+    read = {head.name for one in models for head in (*one["headers"], *one["torch_copies"])}
+    names = sorted(name for name in reads.listing if name.lower().endswith(PICKLED))
+    others = [name for name in names if name not in read]
+    heads = reads.pool.map(reads.torch_copy, others[:_MOST_PICKLES])
+    return tuple(head for head in heads if head is not None)
 
 
 def _shares(head: WeightHeader, index: TextFile | None) -> bool:

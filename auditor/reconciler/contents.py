@@ -1,7 +1,7 @@
 """The parsed contents of a snapshot: broken parts become findings or unread files."""
 
-from collections.abc import Iterable, Iterator, Mapping
-from functools import cached_property
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from functools import cached_property, partial
 from itertools import chain
 from types import MappingProxyType
 
@@ -13,7 +13,7 @@ from auditor.checkpoint.selecting import INDEX, PIECES, is_readable
 from auditor.checkpoint.snapshot import Snapshot, WeightHeader
 from auditor.containers.index import Index
 from auditor.containers.safetensors import Header, size_fault
-from auditor.containers.weight_formats import Table
+from auditor.containers.weight_formats import Table, UnsafeFileError
 from auditor.errors import CheckpointError
 from auditor.layouts.packing import Declared
 from auditor.messages import listed, named, quoted
@@ -127,14 +127,33 @@ def table_findings(table: Table) -> Iterator[Finding]:
         yield Unsafe(file=table.file, reason=_unsafe(table), imports=table.imports)
 
 
+def unsafe_finding(head: WeightHeader) -> Unsafe | None:
+    """Return the finding for a file that may run code; None if it was followed and runs none."""
+    match head.parsed:
+        case UnsafeFileError() as error:
+            return Unsafe(file=head.name, reason=_unsafe_error(error), imports=error.imports)
+        case Table() as table if table.imports:
+            return Unsafe(file=head.name, reason=_unsafe(table), imports=table.imports)
+        case _:
+            return None
+
+
 def _unsafe(table: Table) -> str:
-    """Nothing of it was run: the audit follows the pickle and does not load it."""
-    shown, more = table.imports[:_SHOWN_IMPORTS], len(table.imports) - _SHOWN_IMPORTS
-    rest = f"; and {more:,} more" if more > 0 else ""
     return (
-        f"loading {named(table.file)} as a pickle would import or call {'; '.join(shown)}{rest}: "
-        f"no state dict needs that, and torch.load(weights_only=True) refuses it"
+        f"loading {named(table.file)} as a pickle would import or call "
+        f"{_listed_imports(table.imports)}: no state dict needs that, and "
+        f"torch.load(weights_only=True) refuses it"
     )
+
+
+def _unsafe_error(error: UnsafeFileError) -> str:
+    imports = _listed_imports(error.imports)
+    return f"{error}; loading it would import or call {imports}" if imports else str(error)
+
+
+def _listed_imports(imports: tuple[str, ...]) -> str:
+    more = len(imports) - _SHOWN_IMPORTS
+    return "; ".join(imports[:_SHOWN_IMPORTS]) + (f"; and {more:,} more" if more > 0 else "")
 
 
 def _not_opened(snapshot: Snapshot, index: Index) -> tuple[tuple[str, ...], frozenset[str]]:
@@ -186,9 +205,11 @@ def _from_root(index: Index) -> Index:
 def _header(head: WeightHeader) -> Header | Table | str:
     """Return the header, or why it cannot be read."""
     parsed = head.parsed
+    if isinstance(parsed, UnsafeFileError):
+        return _unsafe_error(parsed)
     if isinstance(parsed, CheckpointError):
         return str(parsed)
-    return parsed.broken or parsed if isinstance(parsed, Table) else parsed
+    return parsed
 
 
 def _sizes(parsed: Iterable[tuple[WeightHeader, Header | Table | str]]) -> Iterator[Finding]:
@@ -208,8 +229,10 @@ def names_by_shard(index: Index) -> dict[str, list[str]]:
 
 
 def _broken(head: WeightHeader, why: str, names: list[str] | None) -> Unread:
-    finding = BadSize if head.size == 0 else BadHeader
-    return Unread(finding, head.name, why, None if names is None else frozenset(names))
+    kind: Callable[..., BadHeader | BadSize | Unsafe] = BadSize if head.size == 0 else BadHeader
+    if isinstance(head.parsed, UnsafeFileError):
+        kind = partial(Unsafe, imports=head.parsed.imports)
+    return Unread(kind, head.name, why, None if names is None else frozenset(names))
 
 
 def _absent(

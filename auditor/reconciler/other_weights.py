@@ -5,17 +5,23 @@ count. A copy of the weights in torch files is compared if it was read.
 """
 
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from pathlib import PurePosixPath
 
 from auditor.checkpoint.filenames import torch_model_files, variant_of
 from auditor.checkpoint.selecting import ADAPTER_CONFIG, ADAPTERS, other_weight_files
 from auditor.checkpoint.snapshot import Snapshot
-from auditor.containers.weight_formats import Table
+from auditor.containers.weight_formats import PICKLED, Table
 from auditor.errors import CheckpointError
 from auditor.messages import listed, named
-from auditor.reconciler.contents import Contents, table_findings
-from auditor.reconciler.findings import CopyDiffers, Finding, MissingComponent, OtherWeights
+from auditor.reconciler.contents import Contents, table_findings, unsafe_finding
+from auditor.reconciler.findings import (
+    CopyDiffers,
+    Finding,
+    MissingComponent,
+    OtherWeights,
+    Unsafe,
+)
 from auditor.tensors import StoredTensor, learned, natural_key
 
 # Endings in lower case -> the software of the format.
@@ -39,27 +45,39 @@ _INDEX = "an index of other weights than the audited ones"
 _ORIGINAL = "the original format, of which the audited files were made"
 
 
-def other_weights(snapshot: Snapshot) -> Iterator[OtherWeights]:
-    """Yield a finding for each kind of weight files outside the audited set."""
+def other_weights(snapshot: Snapshot) -> Iterator[OtherWeights | Unsafe]:
+    """Yield what is not part of the audited set: what may run code, and a finding for each kind."""
+    yield from unsafe_pickles(snapshot)
     audited = [head.name for head in snapshot.headers]
     audited += [snapshot.index.name] if snapshot.index else []
     first = min(audited, default="")
     lacking = snapshot.index is not None and bool(snapshot.unopened or not snapshot.headers)
-    return other_weights_by_kind(
-        other_weight_files(snapshot), first[: first.rfind("/") + 1], lacking=lacking
+    opened = frozenset(head.name for head in snapshot.pickles)
+    yield from other_weights_by_kind(
+        other_weight_files(snapshot),
+        first[: first.rfind("/") + 1],
+        lacking=lacking,
+        opened=opened,
     )
 
 
 def other_weights_by_kind(
-    names: Iterable[str], inside: str = "", *, lacking: bool = False
+    names: Iterable[str],
+    inside: str = "",
+    *,
+    lacking: bool = False,
+    opened: Collection[str] = (),
 ) -> Iterator[OtherWeights]:
-    """The same of any weight files; `inside` is the folder of the audited set, "unet/".
+    """Yield a finding for each kind of weight files that are not audited.
 
-    Where that set is `lacking` some of its files, nothing else is the same once more.
+    `inside` is the folder of the audited set, "unet/". If that set is `lacking` some of its files,
+    no other file is a second copy of it. The `opened` files were followed as pickles.
     """
     kinds: dict[str, list[str]] = {}
     for name in names:
-        kind = _kind(name.removeprefix(inside), lacking=lacking)
+        what = _kind(name.removeprefix(inside), lacking=lacking)
+        unaudited = lacking or name in opened
+        kind = f"{what}; it {'is not part of the audited set' if unaudited else 'was not opened'}"
         kinds.setdefault(kind, []).append(name)
     for reason, files in sorted(kinds.items()):
         yield OtherWeights(files=tuple(sorted(files)), reason=reason)
@@ -87,8 +105,7 @@ def _kind(name: str, *, lacking: bool) -> str:
         (last.endswith(".index.json"), _INDEX),
         (True, "a weight file that is not part of the audited set"),
     )
-    how = "it is not part of the audited set" if lacking else "it was not opened"
-    return next(f"{kind}; {how}" for holds, kind in kinds if holds)
+    return next(kind for holds, kind in kinds if holds)
 
 
 def embedded_adapter(snapshot: Snapshot) -> str | MissingComponent | None:
@@ -132,13 +149,35 @@ def torch_copy_findings(snapshot: Snapshot, found: Contents) -> Iterator[Finding
     for table in tables:
         yield from table_findings(table)
     first = snapshot.torch_copies[0].name
-    broken = [fault for head in snapshot.torch_copies if (fault := _fault(head.parsed))]
-    if broken:
-        yield CopyDiffers(
-            file=first, reason=f"{broken[0]}; it is not compared with the audited set"
-        )
-    elif not (found.unread or found.names_only):
+    broken = [head for head in snapshot.torch_copies if isinstance(head.parsed, CheckpointError)]
+    unsafe = [finding for head in broken if (finding := unsafe_finding(head))]
+    yield from unsafe
+    if len(broken) > len(unsafe):
+        fault = next(head.parsed for head in broken if unsafe_finding(head) is None)
+        yield CopyDiffers(file=first, reason=f"{fault}; it is not compared with the audited set")
+    elif not (broken or found.unread or found.names_only):
         yield from _differences(first, found, tables)
+
+
+def unsafe_pickles(snapshot: Snapshot) -> Iterator[Unsafe]:
+    """Yield a finding for each local file beside the weights that may run code."""
+    for head in snapshot.pickles:
+        if finding := unsafe_finding(head):
+            yield finding
+
+
+def unread_pickles(snapshot: Snapshot) -> Iterator[str]:
+    """Yield a line for the torch copies and one for the other pickles that were not read."""
+    copies = _unread_torch_copies(snapshot)
+    if copies:
+        how = "neither compared with the audited files nor followed (--torch-copies does both)"
+        yield f"{listed(copies)}: {how}"
+    heads = (*snapshot.headers, *snapshot.torch_copies, *snapshot.pickles)
+    known = {*(head.name for head in heads), *copies, *snapshot.unopened}
+    names = (file.name for file in snapshot.files)
+    unread = [name for name in names if name not in known and name.lower().endswith(PICKLED)]
+    if unread:
+        yield f"{listed(unread)}: not read, and a pickle may run code when it is loaded"
 
 
 def uncompared_torch_copies(snapshot: Snapshot, found: Contents) -> tuple[str, ...]:
@@ -147,8 +186,8 @@ def uncompared_torch_copies(snapshot: Snapshot, found: Contents) -> tuple[str, .
     return tuple(head.name for head in snapshot.torch_copies) if lacking else ()
 
 
-def unread_torch_copies(snapshot: Snapshot) -> tuple[str, ...]:
-    """Torch files with a copy of the audited safetensors that were not read."""
+def _unread_torch_copies(snapshot: Snapshot) -> tuple[str, ...]:
+    """Return the torch files that hold a copy of the audited safetensors and were not read."""
     name = next((head.name for head in snapshot.headers), "")
     if not name.endswith(".safetensors") or variant_of(name):
         return ()
@@ -157,12 +196,6 @@ def unread_torch_copies(snapshot: Snapshot) -> tuple[str, ...]:
     files = (file.name for file in snapshot.files)
     inside = torch_model_files(one.removeprefix(folder) for one in files if one.startswith(folder))
     return tuple(path for name in inside if (path := f"{folder}{name}") not in read)
-
-
-def _fault(parsed: object) -> str | None:
-    if isinstance(parsed, CheckpointError):
-        return str(parsed)
-    return parsed.broken if isinstance(parsed, Table) else None
 
 
 def _differences(first: str, found: Contents, tables: list[Table]) -> Iterator[Finding]:

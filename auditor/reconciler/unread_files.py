@@ -7,7 +7,7 @@ from typing import NamedTuple
 from auditor.analytic import Expectation, ExpectedTensor
 from auditor.analytic.catalogue import Sibling
 from auditor.layouts.packing import HiddenContent
-from auditor.reconciler.findings import BadHeader, BadIndex, BadSize
+from auditor.reconciler.findings import BadHeader, BadIndex, BadSize, Unsafe
 from auditor.reconciler.matching import Fate, places
 from auditor.reconciler.unexpected import identify
 from auditor.tensors import StoredTensor
@@ -16,7 +16,7 @@ from auditor.tensors import StoredTensor
 class Unread(NamedTuple):
     """A weight file that could not be read, and the stored names in it."""
 
-    finding: type[BadHeader | BadIndex | BadSize]
+    finding: Callable[..., BadHeader | BadIndex | BadSize | Unsafe]
     file: str
     reason: str
     names: frozenset[str] | None  # from the index; None if it may contain anything

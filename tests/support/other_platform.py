@@ -1,8 +1,8 @@
 """Runs `audit` without what another platform lacks: `python other_platform.py PLATFORM ARGS...`.
 
-Names are taken from `os` and `signal`, and modules cannot be imported. statvfs stays: shutil, a part
-of Python, calls it here and something else on Windows. Other paths, encodings, line ends and file
-systems are not tried.
+Names are taken from `os` and `signal`, and modules cannot be imported. statvfs stays: shutil calls
+it here and something else on Windows. Other paths, encodings, line ends and file systems are not
+tried.
 """
 
 import contextlib

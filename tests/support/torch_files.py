@@ -1,4 +1,4 @@
-"""Files of torch.save made by hand, true ones and others; no torch needed."""
+"""Files of torch.save made by hand, sound and spoilt, without torch."""
 
 import io
 import pickle
@@ -53,7 +53,7 @@ def tensor(  # noqa: PLR0913 - one for each thing that a test may spoil
     at: int = 0,
     legacy: bool = False,
 ) -> bytes:
-    """The opcodes that rebuild a contiguous tensor from a place of a storage on."""
+    """The opcodes that rebuild a contiguous tensor from an offset of a storage."""
     storage, _ = STORAGES[dtype]
     strides = [1]
     for dimension in reversed(shape[1:]):
@@ -67,7 +67,7 @@ def tensor(  # noqa: PLR0913 - one for each thing that a test may spoil
 
 
 def pickled(items: Mapping[str, bytes]) -> bytes:
-    """A dict from names to what those opcodes give."""
+    """The pickle of a dict from names to the results of the opcodes."""
     return b"\x80\x02}(" + b"".join(text(name) + one for name, one in items.items()) + b"u."
 
 
@@ -90,7 +90,7 @@ def lengths(tensors: Tensors) -> list[int]:
 def zipped(
     content: bytes, storages: Iterable[int] = (), *, pack: int = zipfile.ZIP_STORED, top="archive"
 ) -> bytes:
-    """An archive of that data.pkl, with storages of so many zeros."""
+    """An archive with the pickle as data.pkl, and storages of zeros."""
     out = io.BytesIO()
     with zipfile.ZipFile(out, "w", pack) as archive:
         archive.writestr(f"{top}/data.pkl", content)
@@ -106,7 +106,7 @@ def torch_bytes(tensors: Tensors) -> bytes:
 
 
 def write_large(path: Path, tensors: Tensors) -> Path:
-    """The same on disk with holes for its storages, as torch's writer aligns them, in zip64."""
+    """Write a file of torch.save to disk, with holes for its storages and zip64 records."""
     entries = [("data.pkl", state(tensors), 0)]
     entries += [(f"data/{key}", b"", length) for key, length in enumerate(lengths(tensors))]
     entries.append(("version", b"3\n", 0))
@@ -125,7 +125,7 @@ def write_large(path: Path, tensors: Tensors) -> Path:
 
 
 def _write_entry(file: BinaryIO, name: bytes, content: bytes, hole: int) -> bytes:
-    """Writes one entry; returns its line of the directory, with a 64-bit offset."""
+    """Write one entry and return its line of the directory, with a 64-bit offset."""
     size, start = len(content) + hole, file.tell()
     padding = -(start + 30 + len(name) + 4) % 64
     lengths_of = (size, size, len(name))
@@ -133,12 +133,14 @@ def _write_entry(file: BinaryIO, name: bytes, content: bytes, hole: int) -> byte
     file.write(name + b"FB" + struct.pack("<H", padding) + bytes(padding) + content)
     file.seek(hole, io.SEEK_CUR)
     wide = struct.pack("<2HQ", 1, 8, start)
-    fields = (45, 45, *[0] * 5, *lengths_of, len(wide), *[0] * 4, U32)
+    if not start:  # as torch's writer does, for an offset that fits into 32 bits
+        wide = b""
+    fields = (45, 45, *[0] * 5, *lengths_of, len(wide), *[0] * 4, U32 if wide else 0)
     return struct.pack("<4s6H3I5H2I", b"PK\1\2", *fields) + name + wide
 
 
 def legacy_bytes(content: bytes, keys: Iterable[str] = (), data: bytes = b"") -> bytes:
-    """A legacy file of that pickle: magic number, protocol, facts, value, keys, data."""
+    """A legacy file around the pickle: magic number, protocol, facts, value, keys, data."""
     head = [pickle.dumps(value, protocol=2) for value in (MAGIC, 1001, {"little_endian": True})]
     return b"".join((*head, content, pickle.dumps([*keys], protocol=2), data))
 
@@ -152,7 +154,7 @@ def parsed(content: bytes, file: str = "pytorch_model.bin") -> Table:
 
 
 def read(content: bytes, file: str = "pytorch_model.bin") -> tuple[WeightHeader, list[Span]]:
-    """What a reader of ranges keeps of a file, and what it asked for."""
+    """Return the header that a reader of ranges keeps, and the spans that it read."""
     asked: list[Span] = []
 
     def receive(span: Span, _end) -> Received:

@@ -1,4 +1,4 @@
-"""Zip archives, true ones and odd ones: a writer whose every field can be something else."""
+"""A writer of zip archives, whose every field can be changed."""
 
 import struct
 import zlib
@@ -11,7 +11,7 @@ U16, U32 = 0xFFFF, 0xFFFFFFFF
 
 @dataclass(frozen=True)
 class Record:
-    """One entry, in the file and in the directory; each field of the latter may lie."""
+    """An entry, in the file and in the directory; each field of the directory may be false."""
 
     name: bytes
     data: bytes = b""
@@ -33,7 +33,7 @@ class Record:
 
 @dataclass(frozen=True)
 class Form:
-    """One archive; each field of its end may lie."""
+    """An archive; each field of its end records may be false."""
 
     records: tuple[Record, ...]
     order: tuple[int, ...] | None = None  # of the directory, by places in the file
@@ -71,7 +71,7 @@ def written(form: Form) -> bytes:
 
 
 def _line(record: Record, at: int, out: bytearray) -> bytes:
-    """Writes the entry behind what is there; its line of the directory."""
+    """Append the entry to the file and return its line of the directory."""
     data = _deflated(record.data) if record.deflated else record.data
     method = (8 if record.deflated else 0) if record.method is None else record.method
     crc, size, packed = zlib.crc32(record.data), len(record.data), len(data)
@@ -110,7 +110,7 @@ def _deflated(data: bytes) -> bytes:
 def torch_form(
     pickle: bytes, storages: Sequence[bytes] = (), folder: bytes = b"archive", **ending: object
 ) -> Form:
-    """What torch.save writes, but for its padding."""
+    """An archive as torch.save writes it, except for its padding."""
     named = [(b"data.pkl", pickle), (b"byteorder", b"little")]
     named += [(b"data/%d" % number, data) for number, data in enumerate(storages)]
     named += [(b"version", b"3\n")]
@@ -119,7 +119,7 @@ def torch_form(
 
 
 def mutated(form: Form, random: Random, hostile: bytes) -> Form:
-    """One thing about the archive is another; `hostile` is a pickle that calls."""
+    """Change one thing about the archive; `hostile` is a pickle that calls."""
     return random.choice(_CHANGES)(form, random, hostile)
 
 
@@ -138,13 +138,13 @@ def _with(form: Form, record: Record, at: int) -> Form:
 
 
 def _odd(random: Random, form: Form) -> int:
-    """A number that a field may have in place of the true one."""
+    """A false number for a field."""
     near = [0, 1, 30, 46, U16, U32, 2**31, 2**63, len(form.records), random.randrange(2000)]
     return random.choice(near)
 
 
 def _again(form: Form, random: Random, hostile: bytes) -> Form:
-    """An entry that is there already: under its name, in another case, or in another folder."""
+    """Add an entry again: under its name, in another case, or in another folder."""
     name = random.choice(form.records).name
     changes = (
         lambda: name,

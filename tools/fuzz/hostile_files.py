@@ -20,14 +20,14 @@ _MAGIC, _PROTOCOL = b"\x80\2\x8a\nl\xfc\x9cF\xf9 j\xa8P\x19.", b"\x80\2M\xe9\3."
 
 @cache
 def hostile_files() -> tuple[bytes, ...]:
-    """What the fuzzer begins with: around an empty dict, and with bare hostile pickles."""
+    """Return the files that the fuzzer changes: around an empty dict, and with hostile pickles."""
     pickles = (programs.HOSTILE, *programs.CROSSING, *programs.HANDMADE[:6])
     forms = (archives.torch_form(pickle) for pickle in pickles)
     return (*map(archives.written, forms), *around(_EMPTY).values())
 
 
 def around(good: bytes, storages: Sequence[bytes] = ()) -> Mapping[str, bytes]:
-    """The ways, by a name each."""
+    """Return a file for each known way, by a name."""
     form = archives.torch_form(good, storages)
     bad = programs.HOSTILE
     crossed = archives.torch_form(crossing(good), storages)
@@ -57,7 +57,7 @@ def crossing(good: bytes) -> bytes:
 
 
 def _other_case(form: archives.Form, bad: bytes, name: bytes = b"archive/Data.pkl") -> bytes:
-    """Which of the two torch finds depends on how many entries there are beside them."""
+    """Write a name twice; which entry torch finds depends on the number of other entries."""
     records = (*form.records, archives.Record(name, bad))
     content = b""
     for count in range(64):
@@ -69,7 +69,7 @@ def _other_case(form: archives.Form, bad: bytes, name: bytes = b"archive/Data.pk
 
 
 def _two_directories(form: archives.Form, bad: bytes, how: str) -> bytes:
-    """One file, two archives: which of them a reader sees depends on how it finds the directory."""
+    """Write two archives in one file; a reader sees one of them by how it finds the directory."""
     records, hostile = form.records, archives.torch_form(bad).records
     both = archives.written(archives.Form((*records, *hostile)))
     at = both.index(b"PK\1\2")
@@ -129,7 +129,7 @@ def _tar(first: bytes, bad: bytes) -> bytes:
 
 
 def legacy(value: bytes, place: int = 3) -> bytes:
-    """The legacy form with that pickle in the place of one of the five."""
+    """The legacy form with the pickle in place of one of the five."""
     parts = [_MAGIC, _PROTOCOL, b"}.", b"}.", b"]."]
     parts[place] = value
     return b"".join(parts)

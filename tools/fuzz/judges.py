@@ -1,14 +1,14 @@
-"""What torch and CPython would do with bytes: every import is recorded, none is made.
+"""Runs the unpicklers of torch and CPython: every import is recorded, none is made.
 
 The unpickler is CPython's own in C, with `find_class` and `persistent_load` overridden as torch
-overrides them; what would be imported is a class made here that remembers what is done to it. The
-reader of archives is torch's own. Files of the legacy form are read as torch.serialization does.
+overrides them; in place of an import there is a class that takes whatever is done to it. The reader
+of archives is torch's own. Files of the legacy form are read as torch.serialization does.
 """
 
 import io
 import pickle
 import tarfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import IO, Any, Self
 
@@ -18,86 +18,51 @@ MAGIC = torch.serialization.MAGIC_NUMBER
 PROTOCOL = torch.serialization.PROTOCOL_VERSION
 
 
-def as_it_is(value: Any, levels: int) -> Any:
-    """Arguments as a call sees them: lists and dicts in them may be filled further afterwards."""
-    if not levels or type(value) not in {list, tuple, dict}:
-        return value
-    if type(value) is dict:
-        return value.copy()
-    return type(value)(as_it_is(one, levels - 1) for one in value)
+class _Importing(type):
+    """The classes that stand for imports: a state may be set on the class itself."""
+
+    @property  # the unpickler asks the class, whose own method is for its instances
+    def __setstate__(cls) -> Callable[[Any], None]:  # noqa: PLE0302 - a property
+        return lambda _state: None
 
 
-class _Recording(type):
-    """Of the classes that stand for imports: a state that is set on the class itself is kept."""
+class Made(metaclass=_Importing):
+    """The result of a call of an import, on which anything may be done."""
 
-    changed: list[Any]
-
-    def __new__(cls, name: str, bases: tuple[type, ...], body: dict[str, Any]) -> "_Recording":
-        made = super().__new__(cls, name, bases, body)
-        made.changed = []
-        return made
-
-
-def _state_of(made: _Recording) -> Any:
-    """The unpickler asks the class for a __setstate__, and is given what keeps it."""
-    return made.changed.append
-
-
-_Recording.__setstate__ = property(_state_of)  # type: ignore[attr-defined]
-
-
-class Made(metaclass=_Recording):
-    """What a call of an import would give, and what would then be done to it."""
-
-    of: Any = None  # (module, name), or what was called
-    args: tuple[Any, ...]
-    keywords: dict[str, Any]
-    pairs: list[tuple[Any, Any]]
-
-    def __new__(cls, *args: Any, **keywords: Any) -> Self:
-        made = super().__new__(cls)
-        made.args, made.keywords = as_it_is(args, 4), keywords
-        made.pairs, made.state, made.built = [], None, False
-        return made
+    def __new__(cls, *_args: Any, **_keywords: Any) -> Self:
+        return super().__new__(cls)
 
     def __init__(self, *_args: Any, **_keywords: Any) -> None:
-        """Whatever it is called with is kept already."""
+        """Take any arguments."""
 
-    def __call__(self, *args: Any) -> "Made":
-        made = Made(*args)
-        made.of = self
-        return made
+    def __call__(self, *_args: Any) -> "Made":
+        return Made()
 
-    def __setstate__(self, state: Any) -> None:
-        self.state, self.built = state, True
+    def __setstate__(self, _state: Any) -> None:
+        """Keep nothing of it."""
 
     def __setitem__(self, key: Any, value: Any) -> None:
-        self.pairs.append((key, value))
+        """Keep nothing of it."""
 
     def extend(self, _items: Any) -> None:
-        """What a made object does with its items is its own."""
+        """Keep nothing of them."""
 
     add = append = extend
 
 
-class Kept:
-    """What the loader's persistent_load would give."""
+class Stored:
+    """The object that the loader's persistent_load supplies."""
 
-    def __init__(self, key: Any) -> None:
-        self.key = key
-        self.states: list[Any] = []
-
-    def __setstate__(self, state: Any) -> None:
-        self.states.append(state)
+    def __setstate__(self, _state: Any) -> None:
+        """Keep nothing of it."""
 
 
 @dataclass
 class Judged:
-    """What became of one pickle, or of all pickles of a file."""
+    """The result for one pickle, or for all pickles of a file."""
 
     value: Any = None
     imports: list[tuple[str, str]] = field(default_factory=list)
-    kept: list[Kept] = field(default_factory=list)
     error: str | None = None  # torch, or the unpickler, refuses it
     stop: int = 0
 
@@ -106,28 +71,22 @@ class _Unpickler(pickle.Unpickler):
     def __init__(self, stream: IO[bytes], judged: Judged) -> None:
         super().__init__(stream, encoding="utf-8")
         self._judged = judged
-        self._classes: dict[tuple[str, str], type] = {}
 
     def find_class(self, module: str, name: str) -> type:
         self._judged.imports.append((module, name))
-        made = self._classes.get((module, name))
-        if made is None:
-            made = _Recording("Import", (Made,), {"of": (module, name)})
-            self._classes[module, name] = made
-        return made
+        return Made
 
 
 class _WithStorages(_Unpickler):
     def persistent_load(self, key: Any) -> Any:
-        """A storage; of the legacy form also a class, which comes with its source."""
+        """Return a storage, or in the legacy form a class, which comes with its source."""
         if isinstance(key, tuple) and len(key) > 1 and key[0] == "module":
             return key[1]
-        self._judged.kept.append(Kept(key))
-        return self._judged.kept[-1]
+        return Stored()
 
 
 def unpickled(stream: IO[bytes], judged: Judged, *, storages: bool = True) -> None:
-    """Run the unpickler over a stream from where it is; what comes of it goes into `judged`."""
+    """Run the unpickler over a stream from its position, and record the result in `judged`."""
     kind = _WithStorages if storages else _Unpickler
     try:
         judged.value = kind(stream, judged).load()
@@ -137,13 +96,13 @@ def unpickled(stream: IO[bytes], judged: Judged, *, storages: bool = True) -> No
 
 
 def streams(data: bytes) -> Iterator[IO[bytes]]:
-    """The two kinds that torch gives the unpickler: one that lets it look ahead, one that not."""
+    """Yield the two kinds of stream that torch uses: with and without looking ahead."""
     yield io.BytesIO(data)
     yield io.BufferedReader(io.BytesIO(data))
 
 
 def of_pickle(data: bytes) -> Iterator[Judged]:
-    """What becomes of a pickle in each kind of stream."""
+    """Yield the result for a pickle in each kind of stream."""
     for stream in streams(data):
         judged = Judged()
         unpickled(stream, judged)
@@ -151,7 +110,7 @@ def of_pickle(data: bytes) -> Iterator[Judged]:
 
 
 def data_pkl(content: bytes) -> bytes | str:
-    """What torch's own reader takes for the pickle of an archive, or why it refuses the archive."""
+    """Return the pickle that torch's own reader finds in an archive, or why it refuses it."""
     try:
         reader: Any = torch._C.PyTorchFileReader(io.BytesIO(content))
         if "constants.pkl" in reader.get_all_records():
@@ -165,7 +124,7 @@ def data_pkl(content: bytes) -> bytes | str:
 
 
 def of_file(content: bytes) -> Judged:
-    """What torch.load(weights_only=False) would unpickle of a file, all pickles together."""
+    """Return the result for all pickles that torch.load(weights_only=False) would unpickle."""
     if content.startswith(b"PK\x03\x04"):
         data = data_pkl(content)
         if isinstance(data, str):
@@ -177,7 +136,7 @@ def of_file(content: bytes) -> Judged:
 
 
 def _of_tar(content: bytes) -> Judged | None:
-    """Of the form before 0.1.10, which torch looks for first; None: it is no tar archive."""
+    """Read the tar form before 0.1.10, which torch tries first; None if it is not a tar archive."""
     judged = Judged()
     try:
         with tarfile.open(
@@ -192,7 +151,7 @@ def _of_tar(content: bytes) -> Judged | None:
 
 
 def _members(archive: tarfile.TarFile, judged: Judged) -> None:
-    """The pickles of the three members, in the order in which torch asks for them."""
+    """Unpickle the three members in the order in which torch reads them."""
     for name in ("storages", "tensors", "pickle"):
         try:
             member = archive.extractfile(name)
@@ -207,7 +166,7 @@ def _members(archive: tarfile.TarFile, judged: Judged) -> None:
 
 
 def _of_pickles(content: bytes) -> Judged:
-    """The five of the legacy form; of the last kind of stream, for both must come to the same."""
+    """Unpickle the five of the legacy form; both kinds of stream give one result."""
     judged = Judged()
     for stream in streams(content):
         judged = Judged()
@@ -216,7 +175,7 @@ def _of_pickles(content: bytes) -> Judged:
             unpickled(stream, one, storages=number == 3)
             judged.error, judged.stop = one.error, one.stop
             if number == 3:
-                judged.value, judged.kept = one.value, one.kept
+                judged.value = one.value
             wrong = (number == 0 and one.value != MAGIC) or (number == 1 and one.value != PROTOCOL)
             if wrong and not one.error:
                 judged.error = "torch refuses the magic number or the protocol"

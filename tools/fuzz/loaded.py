@@ -1,4 +1,4 @@
-"""The table of a file against what torch.load itself makes of it, with weights_only=True."""
+"""Compares the table of a file with what torch.load(weights_only=True) loads."""
 
 import io
 import re
@@ -30,13 +30,14 @@ _NAMED = {
 
 
 def table_fault(table: Table, content: bytes) -> str | None:
-    """Against torch.load itself, which refuses by `weights_only` whatever is no plain value."""
+    """Compare a table without faults with what torch.load(weights_only=True) loads."""
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            loaded = torch.load(io.BytesIO(content), weights_only=True)
-    except Exception:  # noqa: BLE001 - its Unpickler reads fewer opcodes, and calls can fail
-        return None
+            loaded = torch.load(io.BytesIO(content), weights_only=True, map_location="cpu")
+    except Exception as error:  # noqa: BLE001 - whatever hostile bytes make of torch
+        reason = str(error).partition("\n")[0]
+        return f"is called sound, and torch refuses it: {type(error).__name__}: {reason}"
     theirs = _by_name(_tensors(_wrapped(loaded, table)))
     ours = _by_name((one.name, (one.dtype, one.shape)) for one in table.tensors)
     if any(found - theirs.get(name, set()) for name, found in ours.items()):
@@ -45,7 +46,7 @@ def table_fault(table: Table, content: bytes) -> str | None:
 
 
 def _by_name(found: Iterable[tuple[str, object]]) -> dict[str, set[object]]:
-    """What has each name; a key that is no text and no number is `(key 3)` here, by its place."""
+    """Group by name; a key that is neither text nor a number is named `(key 3)`, by its place."""
     named: dict[str, set[object]] = {}
     for name, one in found:
         named.setdefault(_PLACE.sub("(key)", name), set()).add(one)
@@ -53,7 +54,7 @@ def _by_name(found: Iterable[tuple[str, object]]) -> dict[str, set[object]]:
 
 
 def _wrapped(loaded: object, table: Table) -> object:
-    """The part of it that is read here, by the note that says so."""
+    """Return the part of the value that the audit reads, which a note names."""
     for note in table.notes:
         for key in note.split("under '")[1].split("'")[0].split("."):
             loaded = loaded[key]  # type: ignore[index] # a dict, by the note
@@ -82,5 +83,5 @@ def _placed(value: object) -> list[tuple[object, object]]:
 
 
 def _items(value: dict[object, object]) -> list[tuple[object, object]]:
-    """As transformers asks a state dict, whose own attributes may hide its methods."""
+    """Return the items as transformers reads a state dict: its attributes may hide its methods."""
     return [(key, value[key]) for key in value.keys()]  # noqa: SIM118 - as just said

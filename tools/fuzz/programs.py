@@ -1,4 +1,4 @@
-"""Pickles to begin with, true ones and hostile ones, and what can be done to their opcodes."""
+"""Pickles for the fuzzer, sound and hostile, and changes of their opcodes."""
 
 import collections
 import io
@@ -29,7 +29,7 @@ class _Slotted:
 
 
 def values() -> list[Any]:
-    """What torch.save and pickle are given, without tensors."""
+    """Values without tensors for pickle and torch.save."""
     held: list[Any] = [
         None,
         True,
@@ -53,7 +53,7 @@ def values() -> list[Any]:
 
 
 def states() -> list[Any]:
-    """What a checkpoint's file holds: tensors by name, and training scripts' habits."""
+    """Values of checkpoint files: tensors by name, and what training scripts add."""
     linear = torch.nn.Linear(3, 2)
     weight = torch.arange(6, dtype=torch.float32).reshape(2, 3)
     tied = collections.OrderedDict(a=weight, b=weight.T, c=weight[1:], d=weight)
@@ -74,7 +74,7 @@ def states() -> list[Any]:
 
 @cache
 def pickles() -> tuple[bytes, ...]:
-    """Pickles of the values in all protocols, and hand-made ones of what no pickler writes now."""
+    """Pickles of the values in all protocols, and hand-made ones that no pickler writes now."""
     found = [pickle.dumps(value, protocol) for value in values() for protocol in range(6)]
     found += [data for data in map(_data_pkl, files()) if data]
     return (*found, *HANDMADE)
@@ -130,7 +130,7 @@ _MADE = (
 
 
 def numbers(data: bytes, random: Random) -> bytes:
-    """Small whole numbers, the dimensions, strides and offsets of tensors, are others."""
+    """Change small whole numbers: the dimensions, strides and offsets of tensors."""
     parts = opcodes(data)
     places = [place for place, part in enumerate(parts) if part[:1] in {b"K", b"M", b"J"}]
     for _ in range(random.choice((1, 1, 2, 3))):
@@ -143,7 +143,7 @@ def numbers(data: bytes, random: Random) -> bytes:
 
 @cache
 def files() -> tuple[bytes, ...]:
-    """What torch.save writes of the states, in both forms and four protocols."""
+    """The states as torch.save writes them, in both forms and four protocols."""
     found = []
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")

@@ -1,4 +1,4 @@
-"""What a fuzzer is: how a case is made, and how it differs from what a judge makes of it."""
+"""A fuzzer: how a case is made, and how it is judged."""
 
 from collections.abc import Callable
 from random import Random
@@ -8,14 +8,14 @@ READ, REFUSED, UNSAFE = "read", "refused", "unsafe"
 
 
 class Verdict(NamedTuple):
-    """What came of one case."""
+    """The result of one case."""
 
     kind: str  # what is said of it here: READ, REFUSED or UNSAFE
     fault: str | None = None  # how that breaks the law
 
 
 class Target(NamedTuple):
-    """One law; `case` of a number gives the same bytes whenever it is asked."""
+    """One law; `case` always gives the same bytes for a number."""
 
     name: str
     law: str

@@ -1,26 +1,26 @@
-"""The law of torch files: what torch.load would unpickle is what is read here, or it is refused."""
+"""The law of torch files: whatever runs is unsafe, and what is called sound torch loads."""
 
 import re
+from collections.abc import Iterable
 from random import Random
 
-from auditor.containers.pickle_imports import KNOWN
-from auditor.containers.pickle_interpreter import follow_pickle
-from auditor.containers.pickle_values import Global, Ran
+from auditor.containers.pickle_machine import follow_pickle
+from auditor.containers.pickle_names import is_known, renamed
 from auditor.containers.torch_file import parse
-from auditor.containers.weight_formats import FilePart, PartialFile, Table
+from auditor.containers.weight_formats import FilePart, PartialFile, Table, UnsafeFileError
 from auditor.errors import CheckpointError
 from fuzz import archives, programs
 from fuzz.hostile_files import hostile_files, legacy
-from fuzz.judges import Judged, of_file, of_pickle
+from fuzz.judges import of_file, of_pickle
 from fuzz.loaded import table_fault
-from fuzz.same import same
 from fuzz.target import READ, REFUSED, UNSAFE, Target, Verdict
 
-# What torch's reader says of entries beside the pickle. Of those the directory alone is read here,
-# so that one with a broken header of its own, or an odd version, is not told.
+# Faults of entries beside the pickle, which torch's reader finds in their own headers and content.
+# The audit reads the directory alone there.
 _UNREAD = (
     r"failed reading file (?!data\.pkl)|Couldn't parse the version|version \d+ of PyTorch|"
-    r"supported version for reading|codec can't decode"
+    r"supported version for reading|codec can't decode|storage has wrong byte size|"
+    r"Unknown endianness|invalid literal for int"
 )
 
 # --- one pickle -------------------------------------------------------------------------------
@@ -31,33 +31,25 @@ def pickle_case(random: Random) -> bytes:
 
 
 def judge_pickle(data: bytes) -> Verdict:
-    """Following a pickle against CPython's unpickler, over both kinds of stream."""
-    ran = follow_pickle(data)
-    kind = REFUSED if ran.fault else UNSAFE if set(ran.globals) - KNOWN else READ
-    faults = (_differs(ran, judged) for judged in of_pickle(data))
+    """Compare following a pickle with CPython's unpickler, over both kinds of stream."""
+    followed = follow_pickle(data)
+    if followed.outside or (followed.fault and followed.fault.may_go_on):
+        return Verdict(UNSAFE)
+    kind = REFUSED if followed.fault else READ
+    faults = (_runs(judged.imports) for judged in of_pickle(data))
     return Verdict(kind, next((fault for fault in faults if fault), None))
 
 
-def _differs(ran: Ran, judged: Judged) -> str | None:
-    theirs = tuple(dict.fromkeys(Global(*name) for name in judged.imports))
-    if ran.fault:
-        if any(a != b for a, b in zip(ran.globals, theirs, strict=False)):
-            return f"imports {ran.globals} before its fault, and they {theirs}"
-        return None
-    if judged.error:
-        return f"is followed without a fault, and they say {judged.error}"
-    if ran.globals != theirs:
-        return f"imports {ran.globals}, and they {theirs}"
-    if ran.stop != judged.stop:
-        return f"ends at {ran.stop}, and theirs at {judged.stop}"
-    return None if same(ran.value, judged.value) else f"is {ran.value}, and theirs {judged.value}"
+def _runs(imports: Iterable[tuple[str, str]]) -> str | None:
+    unknown = [name for name in imports if not is_known(renamed(*name))]
+    return f"is not called unsafe, and an unpickler imports {unknown}" if unknown else None
 
 
 # --- a file -----------------------------------------------------------------------------------
 
 
 def file_case(random: Random) -> bytes:
-    """A file of torch.save, its bytes, its pickle or its archive changed; or a hostile one."""
+    """Change a file of torch.save: its bytes, its pickle or its archive; or take a hostile one."""
     match random.randrange(8):
         case 0:
             return _bytes(random.choice(programs.files()), random)
@@ -74,7 +66,7 @@ def file_case(random: Random) -> bytes:
 
 
 def _repickled(random: Random) -> bytes:
-    """A file of torch.save with its own storages, and another pickle that asks for them."""
+    """Write a file of torch.save again, with its storages and a changed pickle."""
     pickle, storages = random.choice(programs.saved())
     if random.random() < 0.5:
         pickle = programs.numbers(pickle, random)
@@ -95,7 +87,7 @@ def _archive(random: Random) -> bytes:
 
 
 def _bytes(content: bytes, random: Random) -> bytes:
-    """Changes where the structure is: near the ends, at marks, and anywhere."""
+    """Change bytes of the structure: near the ends, at marks, and anywhere."""
     changed = bytearray(content)
     for _ in range(random.choice((1, 1, 2, 4))):
         marks = [at for at in range(len(changed) - 4) if changed[at : at + 2] == b"PK"] or [0]
@@ -109,20 +101,21 @@ def _bytes(content: bytes, random: Random) -> bytes:
 
 
 def judge_file(content: bytes) -> Verdict:
-    """Reading a file against what torch would do with it."""
+    """Compare reading a file with what torch does with it."""
     table = read(content)
-    if isinstance(table, CheckpointError) or table.broken:
-        return Verdict(REFUSED)
+    if isinstance(table, UnsafeFileError) or (isinstance(table, Table) and table.imports):
+        return Verdict(UNSAFE)
+    kind = READ if isinstance(table, Table) else REFUSED
     judged = of_file(content)
-    calls = [name for name in judged.imports if Global(*name) not in KNOWN]
-    kind = UNSAFE if table.imports else READ
-    if calls and not table.imports:
-        return Verdict(kind, f"is called safe, and torch would import {calls}")
-    if judged.error and not re.search(_UNREAD, judged.error):
-        return Verdict(kind, f"is read, and torch refuses it: {judged.error}")
-    if table.imports or table.faults or table.size_faults:
+    if fault := _runs(judged.imports):
+        return Verdict(kind, fault)
+    if not isinstance(table, Table) or table.faults or table.size_faults:
         return Verdict(kind)
-    return Verdict(kind, table_fault(table, content))
+    if judged.error:
+        unread = re.search(_UNREAD, judged.error)
+        return Verdict(kind, None if unread else f"is called sound: {judged.error}")
+    fault = table_fault(table, content)
+    return Verdict(kind, None if fault and re.search(_UNREAD, fault) else fault)
 
 
 def read(content: bytes) -> Table | CheckpointError:
@@ -137,13 +130,13 @@ TARGETS = {
     for one in (
         Target(
             "torch-pickles",
-            "a pickle is followed as CPython's unpickler in C runs it, or it has a fault",
+            "a pickle from which CPython's unpickler in C imports another name is called unsafe",
             pickle_case,
             judge_pickle,
         ),
         Target(
             "torch-files",
-            "what torch.load would unpickle is what is read, or the file is refused",
+            "a file that runs something is called unsafe, and torch loads one that is called sound",
             file_case,
             judge_file,
         ),

@@ -34,9 +34,10 @@ class OtherWeights(OfFiles, frozen=True):
 
 
 class BadHeader(OfFile, frozen=True):
-    """The header of a weight file cannot be read, or breaks the format.
+    """The header of a weight file cannot be read, breaks the format, or is refused by its loader.
 
-    To do: Upload the file again; if it is a Git LFS pointer, push the file that it stands for.
+    To do: Upload the file again; if it is a Git LFS pointer, push the file that it stands for. Save
+    a torch file again, with tensors, numbers and strings alone, if torch.load refuses its values.
     """
 
     kind: ClassVar = "bad-header"
@@ -98,12 +99,14 @@ class BadConfig(OfFile, frozen=True):
 
 
 class Unsafe(OfFile, frozen=True, kw_only=True):
-    """Loading the file would import or call what no state dict needs; nothing of it was run.
+    """Loading the file may run code: it imports unknown names, or is not followed to its end.
+
+    Nothing of it was run.
 
     To do: Do not load the file; ask for the weights as safetensors, or publish them so.
     """
 
-    imports: tuple[str, ...]  # one line for each name, in file order: "posix.system('id')"
+    imports: tuple[str, ...] = ()  # a line for each name: "posix.system('id') at byte 2"
 
     kind: ClassVar = "unsafe"
     severity: ClassVar = Severity.ERROR

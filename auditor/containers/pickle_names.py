@@ -1,0 +1,192 @@
+"""The classes and functions that a harmless pickle may import, and how each may be called.
+
+The first list is that of torch's own `weights_only` loader. The others build plain values, and
+`weights_only` refuses them. A call has exactly the form that pickle, torch or numpy writes, so that
+no argument can ask for gigabytes or forge the layout of memory.
+"""
+
+import re
+from collections import OrderedDict
+from collections.abc import Mapping
+from math import prod
+from pathlib import Path
+
+from msgspec import json
+
+from auditor.containers.pickle_values import Call, Global, PickledDict, PickledSet, is_key
+
+# Written by tools/rebuild_pickle_names.py; a test compares it with the installed libraries.
+_DATA = Path(__file__).parents[1] / "data" / "pickle_names.json"
+_LISTS: Mapping[str, list[str]] = json.decode(_DATA.read_bytes(), type=dict[str, list[str]])
+
+WEIGHTS_ONLY = frozenset(_LISTS["weights_only"])
+_ENUMS = frozenset(_LISTS["enums"])
+_PLAIN_OBJECTS = frozenset(_LISTS["plain_objects"]) | {"argparse.Namespace"}
+_FACTORIES = frozenset(
+    f"builtins.{name}" for name in ("dict", "float", "int", "list", "set", "str")
+)
+_PLAIN_VALUES = frozenset(
+    {
+        *("builtins.bytes", "builtins.frozenset", "builtins.range", "builtins.slice"),
+        *("collections.defaultdict", "pathlib.PosixPath", "pathlib.WindowsPath"),
+        *("numpy.dtype", "numpy.ndarray"),
+        *("numpy.core.multiarray.scalar", "numpy._core.multiarray.scalar"),
+        *("numpy.core.multiarray._reconstruct", "numpy._core.multiarray._reconstruct"),
+        *("numpy.core.numeric._frombuffer", "numpy._core.numeric._frombuffer"),
+    }
+)
+_KNOWN = WEIGHTS_ONLY | _ENUMS | _PLAIN_OBJECTS | _FACTORIES | _PLAIN_VALUES
+
+# Names of Python 2 -> names of Python 3.
+_RENAMED = {("__builtin__", "xrange"): Global("builtins", "range")}
+_RENAMED_MODULES = {"__builtin__": "builtins", "copy_reg": "copyreg"}
+
+_REBUILD = "torch._utils._rebuild_"
+_MOST_DIMENSIONS = 64
+_METHODS = frozenset(dir(OrderedDict))
+_NUMBERS = re.compile(r"[biufc](1|2|4|8|16)")  # numpy's name of a kind of numbers, and its bytes
+
+
+def renamed(module: str, name: str) -> Global:
+    """Return the name in Python 3 of what Python 2 may have pickled."""
+    known = _RENAMED.get((module, name))
+    return known or Global(_RENAMED_MODULES.get(module, module), name)
+
+
+def is_known(name: Global) -> bool:
+    """Whether a pickle may import the name; a dot in it would look inside an object."""
+    return "." not in name.name and name.path in _KNOWN
+
+
+def result_of(name: Global, args: tuple[object, ...]) -> object | None:
+    """Return the result of a call; None if the call has no form that a library writes."""
+    if name.path.startswith(_REBUILD):
+        return Call(name, args)
+    if not _is_written(name.path, args):
+        return None
+    match (name.path, *args):
+        case ("_codecs.encode" | "builtins.bytearray" | "builtins.bytes", *content):
+            return _octets(content)
+        case ("builtins.set" | "builtins.frozenset", list(items)):
+            return PickledSet(items)
+        case _:
+            return Call(name, args)
+
+
+def _octets(args: list[object]) -> bytes:
+    match args:
+        case [str(text), _]:
+            return text.encode("latin-1")
+        case [bytes(content)]:
+            return content
+        case _:
+            return b""
+
+
+def new_object(name: Global, args: tuple[object, ...]) -> Call | None:
+    """Return the result of `name.__new__(*args)`; None if the class is not a plain one."""
+    return Call(name, args) if name.path in _PLAIN_OBJECTS and not args else None
+
+
+def may_have_state(call: Call, state: object) -> bool:
+    """Whether the state is one that the library writes for the result of this call."""
+    path = call.callee.path if isinstance(call.callee, Global) else ""
+    if path == "collections.OrderedDict" or path in _PLAIN_OBJECTS:
+        return isinstance(state, PickledDict) and all(
+            isinstance(key, str) and key not in _METHODS for key, _ in state.pairs
+        )
+    match (path, state):
+        case ("numpy.dtype", (3, "<" | ">" | "|" | "=", None, None, None, -1, -1, 0)):
+            return True
+        case (
+            "numpy.core.multiarray._reconstruct" | "numpy._core.multiarray._reconstruct",
+            (1, tuple(shape), dtype, bool(), bytes(content)),
+        ):
+            return _fits(content, shape, dtype)
+        case _:
+            return path.startswith(_REBUILD) or path == "torch.nn.parameter.Parameter"
+
+
+def _is_written(path: str, args: tuple[object, ...]) -> bool:  # noqa: C901, PLR0911, PLR0912 - a form each
+    match (path, *args):
+        case (
+            ("builtins.bytes" | "builtins.bytearray" | "collections.Counter",)
+            | ("collections.OrderedDict" | "collections.defaultdict",)
+            | ("builtins.bytearray", bytes())
+            | ("builtins.complex", float(), float())
+            | ("builtins.range", int(), int(), int())
+            | ("builtins.slice", int() | None, int() | None, int() | None)
+            | ("collections.Counter", PickledDict())
+            | ("collections.defaultdict", None)
+            | ("torch.device", str())
+            | ("torch.device", str(), int())
+            | ("torch.nn.parameter.Parameter", Call())
+            | ("torch.nn.parameter.Parameter", Call(), bool())
+            | ("torch.serialization._get_layout", str())
+        ):
+            return True
+        case ("_codecs.encode" | "builtins.bytearray", str(text), "latin1" | "latin-1"):
+            return max(text, default="") <= "\xff"
+        case ("builtins.set" | "builtins.frozenset", list(items)):
+            return all(map(is_key, items))
+        case ("collections.OrderedDict", list(items)):  # of Python 2
+            return all(map(_is_pair, items))
+        case ("collections.defaultdict", Global() as factory):
+            return factory.path in _FACTORIES
+        case ("pathlib.PosixPath" | "pathlib.WindowsPath", *parts):
+            return all(isinstance(part, str) for part in parts)
+        case ("torch.Size", tuple(shape)):
+            return _is_shape(shape)
+        case ("torch._tensor._rebuild_from_type_v2", Global() as function, Global(), tuple(), _):
+            return function.path.startswith(_REBUILD)
+        case ("numpy.dtype", str(name), 0, 1):
+            return _NUMBERS.fullmatch(name) is not None
+        case (
+            "numpy.core.multiarray._reconstruct" | "numpy._core.multiarray._reconstruct",
+            Global("numpy", "ndarray"),
+            (0,),
+            b"b",
+        ):
+            return True
+        case (
+            "numpy.core.multiarray.scalar" | "numpy._core.multiarray.scalar",
+            dtype,
+            bytes(content),
+        ):
+            return _fits(content, (), dtype)
+        case (
+            "numpy.core.numeric._frombuffer" | "numpy._core.numeric._frombuffer",
+            bytes(content),
+            dtype,
+            tuple(shape),
+            "C" | "F",
+        ):
+            return _fits(content, shape, dtype)
+        case (_, str() | int()):
+            return path in _ENUMS
+        case _:
+            return False
+
+
+def _is_pair(item: object) -> bool:
+    match item:
+        case (key, _):
+            return is_key(key)
+        case _:
+            return False
+
+
+def _is_shape(value: tuple[object, ...]) -> bool:
+    return len(value) <= _MOST_DIMENSIONS and all(
+        type(number) is int and 0 <= number < 2**63 for number in value
+    )
+
+
+def _fits(content: bytes, shape: tuple[object, ...], dtype: object) -> bool:
+    """Whether the bytes are the numbers of a numpy array."""
+    match dtype:
+        case Call(callee=Global("numpy", "dtype"), args=(str(name), *_)) if _is_shape(shape):
+            sizes = (number for number in shape if isinstance(number, int))
+            return len(content) == int(name[1:]) * prod(sizes)
+        case _:
+            return False
