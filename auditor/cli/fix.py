@@ -51,7 +51,7 @@ def fix(  # noqa: PLR0913 - one parameter for each option
     *,
     apply: Annotated[
         bool,
-        typer.Option("--apply", help="Do it, and keep each old file as FILE.orig beside the new."),
+        typer.Option("--apply", help="Carry out the plan, and keep each old file as FILE.orig."),
     ] = False,
     in_place: Annotated[
         bool,

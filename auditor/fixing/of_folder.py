@@ -1,4 +1,4 @@
-"""The fix of one folder: read it, plan, see if its files may be replaced, do it, read it again."""
+"""The fix of one folder: read it, plan, check that its files may be replaced, write, read again."""
 
 import re
 from collections.abc import Callable, Collection
@@ -34,7 +34,7 @@ class FolderPlan(Struct, frozen=True, kw_only=True):
     folder: Path
     plan: Plan
     seen: dict[str, FileState]
-    refused: str | None  # why its files are not to be replaced, whatever the plan
+    refused: str | None  # why its files must not be replaced; None: they may be
 
 
 def plan_for_folder(
@@ -47,7 +47,7 @@ def plan_for_folder(
     folder = Path(requested)
     if not folder.is_dir():
         raise UsageError(
-            f"audit fix takes a folder on this machine, and {quoted(requested)} is none"
+            f"audit fix takes a folder on this machine, and {quoted(requested)} is not a folder"
         )
     seen = states_in(folder)  # before anything is read: what changes from now on is refused
     snapshot = _read(requested, say)
@@ -79,7 +79,7 @@ def _read(requested: str, say: Say) -> Snapshot:
 
 
 def _shards_beside(snapshot: Snapshot) -> tuple[str, ...]:
-    """Shards of the split that the index names, of which it names none of the tensors; sorted."""
+    """Return the shards in the folder that belong to the index's split and are not in the index."""
     if snapshot.index is None or snapshot.unopened:
         return ()
     opened = {head.name for head in snapshot.headers}
@@ -94,7 +94,7 @@ def _shards_beside(snapshot: Snapshot) -> tuple[str, ...]:
 
 
 def _with_shards(requested: str, snapshot: Snapshot, others: tuple[str, ...]) -> Snapshot:
-    """The same checkpoint, as if its index named these files too."""
+    """Return the checkpoint as it would be if its index named these files too."""
     names = tuple(sorted((*others, *(head.name for head in snapshot.headers))))
     selection = FileSelection(
         config=snapshot.config.name if snapshot.config else None,
@@ -122,9 +122,9 @@ def _refused(folder: Path, plan: Plan, seen: dict[str, FileState]) -> str | None
 
 
 def fix_folder(made: FolderPlan, *, in_place: bool, say: Say) -> tuple[str, ...]:
-    """Do it, and read the folder again; the names under which the old files stay.
+    """Carry out the plan, read the folder again, and return the names of the kept old files.
 
-    Raises FixError where that is refused or fails; the old files are there then.
+    Raise FixError if the plan is refused or fails; the old files are there then.
     """
     if made.refused is not None:
         raise FixError(made.refused)
@@ -141,7 +141,7 @@ def fix_folder(made: FolderPlan, *, in_place: bool, say: Say) -> tuple[str, ...]
 
 
 def _require_as_planned(planned: Snapshot, found: Snapshot) -> None:
-    """Raises FixError unless what is read now is what was audited before it was written."""
+    """Raise FixError unless the folder holds what was audited before it was written."""
     heads = [(head.name, head.size, _header(head.prefix)) for head in found.headers]
     same = heads == [(head.name, head.size, _header(head.prefix)) for head in planned.headers]
     texts = ("config", "index", "packing")

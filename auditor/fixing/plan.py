@@ -60,7 +60,7 @@ EqualCopies = Callable[[tuple[Duplicate, ...]], bool]
 
 
 class FileChange(Struct, frozen=True, kw_only=True):
-    """What becomes of one file."""
+    """A file before and after a fix."""
 
     file: str
     before: bytes | None  # its content, of weights the header alone; None: there is no such file
@@ -74,6 +74,7 @@ class Mended(Struct, frozen=True, kw_only=True):
     """A cause that the plan closes."""
 
     undoing: Undoing
+    keys: frozenset[str]  # of the config that it changes, without their paths
     needs: tuple[Need, ...] = ()  # what the user allowed for it
 
 
@@ -88,7 +89,7 @@ class Left(Struct, frozen=True, kw_only=True):
 
 
 class Plan(Struct, frozen=True, kw_only=True):
-    """What is wrong, what will be done about it, and what will be left."""
+    """The causes that a fix closes, the causes that it leaves, and the files that it changes."""
 
     before: Report | Unaudited
     after: Report | Unaudited  # of the checkpoint as it will be written
@@ -99,7 +100,7 @@ class Plan(Struct, frozen=True, kw_only=True):
 
 
 class _Reached(Struct, frozen=True, kw_only=True):
-    """What the steps come to, before anybody has asked whether they may be taken."""
+    """The checkpoint after the steps, before they are judged."""
 
     state: Snapshot
     outcome: Report | Unaudited
@@ -116,9 +117,9 @@ def plan_fix(
     allowed: Collection[Allow] = (),
     equal_copies: EqualCopies = lambda _: False,
 ) -> Plan:
-    """What to change of a folder's only model so that an audit finds less, or nothing.
+    """Plan the changes of a folder's only model after which an audit finds less, or nothing.
 
-    `entry` is what a manifest says of the model; `allowed` has the changes that the user allows.
+    `entry` is the model's entry in a manifest; `allowed` has the changes that the user allows.
     """
     audits = _Audits(options, entry)
     before, found = audits.diagnosed(snapshot)
@@ -131,7 +132,7 @@ def plan_fix(
     try:
         _require_tensors(snapshot)
         causes = tuple(_mended(snapshot, before, reached, audits, equal_copies))
-        _require_sound(reached.outcome)
+        _require_sound(reached.outcome, {key for one in causes for key in one.keys})
     except Unwritten as why:
         left = tuple(_left(step.undoing, str(why)) for step in reached.steps)
         return _with_other_size(replace(nothing, left=(*left, *reached.left)), audits)
@@ -275,7 +276,9 @@ def _mended(
         if step.packing:
             raise Unwritten("no stored shape determines the settings of packed weights")
         yield Mended(
-            undoing=step.undoing, needs=(*needs_of_renames(step.renames), *needed(step.config))
+            undoing=step.undoing,
+            keys=frozenset(edit.path[-1] for edit in step.config),
+            needs=(*needs_of_renames(step.renames), *needed(step.config)),
         )
 
 
@@ -286,21 +289,24 @@ def _require_tensors(snapshot: Snapshot) -> None:
             raise Unwritten(f"{named(head.name)} has no tensors: its weights were not saved")
 
 
-def _require_sound(after: Report | Unaudited) -> None:
-    """Raise Unwritten if tensors are missing afterwards, unexpected, or of another shape."""
+def _require_sound(after: Report | Unaudited, keys: Collection[str]) -> None:
+    """Raise Unwritten if tensors are missing afterwards, unexpected, or of another shape.
+
+    Raise it also if one of the changed `keys` contradicts the rest of the config.
+    """
     if isinstance(after, Unaudited):
         raise Unwritten("the checkpoint could not be audited afterwards")
-    rest = [one for one in _alarms(after) if not _may_stay(one)]
+    rest = [one for one in _alarms(after) if not _may_stay(one, keys)]
     if rest:
         kinds = listed(list(dict.fromkeys(one.kind for one in rest)))
         raise Unwritten(f"it would not be the whole model afterwards: {kinds} would be left")
 
 
-def _may_stay(finding: Finding) -> bool:
+def _may_stay(finding: Finding, keys: Collection[str] = ()) -> bool:
     """Whether a finding casts no doubt on names, numbers of layers and sizes."""
     match finding:
-        case ConfigContradiction():
-            return False
+        case ConfigContradiction(says=says):
+            return not any(key.rpartition(".")[2] in keys for _, key, _ in says)
         case Duplicate(tensors=copies, of=others):  # else two files have a tensor of one name
             return all(copy.name != other for copy, other in zip(copies, others, strict=True))
         case WrongDtype():

@@ -1,8 +1,8 @@
-"""A step of a fix: what one undoing changes, where that can be written without the weights.
+"""A step of a fix: the names and values that one undoing changes, if no weight has to change.
 
-Nothing here knows a cause: an undoing is a snapshot, and what differs between it and the one before
-says whether names, the config or the index changed, or something that no header can mend. So a new
-cause can be fixed as soon as its undoing is no more than that.
+No code here depends on a cause. An undoing is a snapshot, and the difference from the snapshot
+before it shows whether names, the config or the index changed, or the weights too. So a new cause
+can be fixed as soon as its undoing changes nothing else; `permissions` decides whether it may be.
 """
 
 import json
@@ -22,8 +22,8 @@ from auditor.fixing.permissions import DEPTHS
 from auditor.messages import named
 
 _WEIGHTS = "it needs other weights than are stored"
-# Meta's files and llama.cpp's have the rows of q and k in another order than transformers rotates
-# them in. Under transformers' names they would load without a word, and talk nonsense.
+# The files of Meta and llama.cpp have the rows of q and k in another order than transformers
+# expects. Under transformers' names they would load without a warning, and compute nonsense.
 _ROTATED = re.compile(r"(?:^|\.)(?:attention\.w[qk]|attn_[qk])\.(?:weight|bias)")
 _ROWS = "the rows of q and k lie in another order there: names alone would load and be wrong"
 # The rows of q, k and v in one tensor: by head or one after the other, as each library has them.
@@ -35,11 +35,11 @@ _FUSED_ROWS = "q, k and v are one tensor there, and each library orders its rows
 
 
 class Unfixable(Exception):  # noqa: N818 - a fact about the step, no error
-    """Headers, index and config cannot do it; the message says why."""
+    """A change of headers, index and config is not enough; the message says why."""
 
 
 class FixStep(Struct, frozen=True, kw_only=True):
-    """Other names, other values in the config: what one undoing comes to."""
+    """The names and the values of the config that one undoing changes."""
 
     undoing: Undoing
     renames: Mapping[str, str] = field(default_factory=dict)  # stored names, before and after
@@ -48,7 +48,7 @@ class FixStep(Struct, frozen=True, kw_only=True):
 
 
 def step_of(before: Snapshot, undoing: Undoing) -> FixStep:
-    """The step that makes `before` the undoing's snapshot. Raises Unfixable."""
+    """Return the step from `before` to the undoing's snapshot. Raise Unfixable if there is none."""
     after = undoing.snapshot
     as_before = replace(
         after,
@@ -112,7 +112,7 @@ def _layer_lists(config: Mapping[str, Any], edits: tuple[Edit, ...]) -> Iterator
 
 
 def taken(snapshot: Snapshot, step: FixStep) -> Snapshot:
-    """The checkpoint after a step, byte for byte as it will be written. Raises Unfixable."""
+    """Return the checkpoint as it will be written after a step. Raise Unfixable if it cannot be."""
     try:
         heads = tuple(
             renamed_header(head, step.renames) if _holds(head, step.renames) else head
@@ -136,7 +136,7 @@ def _holds(head: WeightHeader, renames: Mapping[str, str]) -> bool:
 
 
 def _require_same_weights(before: Snapshot, after: Snapshot, renames: Mapping[str, str]) -> None:
-    """Raises Unfixable unless each file holds what it held, but for names."""
+    """Raise Unfixable unless each file stores the same tensors, perhaps under other names."""
     if [head.name for head in before.headers] != [head.name for head in after.headers]:
         raise Unfixable(_WEIGHTS)
     pairs = zip(before.headers, after.headers, strict=True)
@@ -160,12 +160,12 @@ def _edits(before: TextFile | None, after: TextFile | None) -> tuple[Edit, ...]:
     if before == after:
         return ()
     if before is None or after is None or before.name != after.name:
-        raise Unfixable("there is no such file")
+        raise Unfixable("the file is not there")
     return tuple(json_edits(_object(before), _object(after)))
 
 
 def _object(file: TextFile | None) -> Mapping[str, object]:
-    """What a JSON file says. Raises Unfixable where it cannot be read, or is not there."""
+    """Return the values of a JSON file. Raise Unfixable if it is absent, or cannot be read."""
     if file is None:
         raise Unfixable("there is no config")
     try:

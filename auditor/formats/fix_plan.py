@@ -21,7 +21,7 @@ _MAP = "weight_map"
 
 
 def render(plan: Plan) -> str:
-    """Describe each cause and each file in a few lines."""
+    """Return a few lines for each cause and each file."""
     return "".join(map(plain_line, _lines(plan)))
 
 
@@ -57,7 +57,7 @@ def _needs(needs: tuple[Need, ...], option: str) -> Iterator[str]:
 
 
 def _files(changes: tuple[FileChange, ...]) -> Iterator[str]:
-    """A line for each file, names and values of the first ones."""
+    """Yield a line for each file, and the names and values of the first files."""
     weights = [change.file for change in changes if change.renames][_DETAILED:]
     for change in changes[:_FILES]:
         yield f"  {named(change.file)}: {_what(change)}"
@@ -145,7 +145,7 @@ def _value(value: Any) -> str:
 
 
 def plan_as_json(plan: Plan, kept: tuple[str, ...] | None) -> dict[str, Any]:
-    """The plan as one object; `kept` where it was carried out: the names of the old files."""
+    """Return the plan as one object; `kept` has the names of the old files if it is carried out."""
     after = plan.after
     return {
         "model": plan.before.requested,
