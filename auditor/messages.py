@@ -35,6 +35,11 @@ def printable(text: str) -> str:
     return shown.replace("::", r":\x3a").replace("##", r"#\x23")
 
 
+def all_printable(texts: Iterable[str]) -> list[str]:
+    """Escape each text, as `printable` does."""
+    return [printable(text) for text in texts]
+
+
 def _code(char: str) -> str:
     return char.encode("unicode_escape").decode("ascii")
 

@@ -8,7 +8,7 @@ import re
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Literal
 
-from auditor.messages import printable
+from auditor.messages import all_printable, printable
 
 _ELLIPSIS = "\N{HORIZONTAL ELLIPSIS}"
 _LONGEST = 900  # characters of a folded name that is never cut
@@ -136,10 +136,10 @@ def lines_text(lines: Iterable[StyledLine], *, color: bool = False) -> str:
 
     Every text for people is written here, or one line at a time by `plain_line`.
     """
-    return "".join(
-        f"{_painted(line).rstrip()}\n" if color else plain_line("".join(text for text, _ in line))
-        for line in lines
-    )
+    if color:
+        return "".join(f"{_painted(line).rstrip()}\n" for line in lines)
+    plain = all_printable(["".join(text for text, _ in line) for line in lines])
+    return "".join(f"{line.rstrip()}\n" for line in plain)
 
 
 def plain_line(text: str) -> str:
@@ -148,10 +148,15 @@ def plain_line(text: str) -> str:
 
 
 def _painted(line: StyledLine) -> str:
-    parts = ((printable(text), style) for text, style in line)
     return "".join(
-        f"\x1b[{_CODES[style]}m{text}\x1b[0m" if style and text else text for text, style in parts
+        f"\x1b[{_CODES[style]}m{text}\x1b[0m" if style and text else text
+        for text, style in _escaped(line)
     )
+
+
+def _escaped(line: StyledLine) -> StyledLine:
+    texts = all_printable([text for text, _ in line])
+    return tuple((text, style) for text, (_, style) in zip(texts, line, strict=True))
 
 
 def styled(text: str, style: Style = "") -> StyledLine:
@@ -170,7 +175,7 @@ def shown(text: str) -> str:
 def wrapped(line: StyledLine | str, width: int, indent: int = 0) -> Iterator[StyledLine]:
     """Indent the line and wrap it between words; split a word that is longer than a line."""
     parts = styled(line) if isinstance(line, str) else line
-    whole = tuple((printable(text), style) for text, style in parts)
+    whole = _escaped(parts)
     text = "".join(part for part, _ in whole)
     starts = [0, *_breaks(text, max(width - indent, _LEAST_ROOM))]
     for start, end in zip(starts, [*starts[1:], None], strict=True):
@@ -221,7 +226,11 @@ def columns(
 
     No cell is cut. With a width, the text of the last column wraps within its column.
     """
-    cells = [[_cell(cell) for cell in row] for row in rows]
+    pairs: list[list[Styled]] = [
+        [(cell, "") if isinstance(cell, str) else cell for cell in row] for row in rows
+    ]
+    whole = iter(_escaped(tuple(pair for row in pairs for pair in row)))
+    cells = [[next(whole) for _ in row] for row in pairs]
     widths = [max(cells_of(text) for text, _ in column) for column in zip(*cells, strict=True)]
     indent = sum(widths[:-1]) + gap * (len(widths) - 1)
     for row in cells:
@@ -240,13 +249,6 @@ def columns(
         else:
             fill = " " * (widths[-1] - cells_of(last)) if len(row) - 1 in right else ""
             yield (*line, (fill, ""), (last, style))
-
-
-def _cell(cell: Styled | str) -> Styled:
-    if isinstance(cell, str):
-        return printable(cell), ""
-    text, style = cell
-    return printable(text), style
 
 
 def header_row(*names: str) -> Sequence[Styled]:
