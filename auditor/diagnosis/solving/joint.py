@@ -14,8 +14,7 @@ from copy import deepcopy
 from itertools import chain, islice
 from typing import Any, NamedTuple
 
-from auditor.analytic.dims import Dim, dim
-from auditor.analytic.expectation import Symbol
+from auditor.analytic.dims import dim
 from auditor.diagnosis.changes import NULL, value_at
 from auditor.diagnosis.solving.candidates import (
     GROUPS,
@@ -28,6 +27,7 @@ from auditor.diagnosis.solving.candidates import (
     other_numbers,
     solved,
 )
+from auditor.diagnosis.solving.determined import determined_sizes
 from auditor.diagnosis.solving.keys import Key, config_with, every_key, indexed, key_at
 from auditor.diagnosis.solving.outline import follow, leaves
 from auditor.diagnosis.solving.trials import ClassTree, TreeComparison, Trials
@@ -95,9 +95,15 @@ class _Solver:
     def _judged(self, best: JointSolution) -> JointSolution:
         """The solution with what its tree shows of how certain each value is."""
         tree = self._trees(best.values)
-        known = known_keys(changed(self._config, best.values), tree) if tree else frozenset()
+        known = self._known(best, tree) if tree else frozenset()
         ambiguous = frozenset() if best.remains.differ else self._ambiguous(best, known)
         return best._replace(known=known, ambiguous=frozenset(ambiguous))
+
+    def _known(self, best: JointSolution, tree: ClassTree) -> frozenset[str]:
+        """The paths of the keys that the stored lengths leave no choice of."""
+        config = changed(self._config, best.values)
+        symbols = determined_sizes(tree, self._trials.holdings, {})
+        return frozenset(key_at(config, symbol.key, symbol.value).path for symbol in symbols)
 
     def _ambiguous(self, best: JointSolution, known: frozenset[str]) -> Iterator[str]:
         """The keys of products in whose place other keys of the product could change."""
@@ -217,35 +223,20 @@ class _Solver:
             for word in words:
                 if tree := self._trees({**best.values, key.path: [word] * len(items)}):
                     trees[word] = tree
-            fitted = _words_by_layer(items, trees, self._trials.shapes)
+            fitted = _words_by_layer(items, trees, self._trials.holdings.shapes)
             if fitted != items and (after := self._with({**best.values, key.path: fitted})):
                 yield after
 
 
-def known_keys(config: Mapping[str, Any], tree: ClassTree) -> frozenset[str]:
-    """Return the paths of the keys that the sizes of a tree determine, one after the other.
-
-    A size that is one key by itself gives it; a size with one key that is not known yet, too.
-    """
-    unknown = {symbols for size in _sizes(tree) if (symbols := size.symbols)}
-    known: set[Symbol] = set()
-    while alone := {next(iter(left)) for each in unknown if len(left := each - known) == 1}:
-        known |= alone
-    return frozenset(key_at(config, symbol.key, symbol.value).path for symbol in known)
-
-
 def _plain_keys(config: Mapping[str, Any], tree: ClassTree) -> frozenset[str]:
     """The paths of the keys that a length or a number of modules is by itself."""
-    plain = (one for size in _sizes(tree) for one in size.symbols if size == dim(one))
-    return frozenset(key_at(config, symbol.key, symbol.value).path for symbol in plain)
-
-
-def _sizes(tree: ClassTree) -> frozenset[Dim]:
-    return frozenset(
+    sizes = {
         size
         for leaf in leaves(tree.tree)
         for size in (*map(dim, leaf.shape), *(place.modules for place in leaf.lists))
-    )
+    }
+    plain = (symbol for size in sizes for symbol in size.symbols if size == dim(symbol))
+    return frozenset(key_at(config, symbol.key, symbol.value).path for symbol in plain)
 
 
 def changed(config: Mapping[str, Any], values: Mapping[str, Any]) -> dict[str, Any]:

@@ -48,24 +48,19 @@ class Trials:
     """
 
     def __init__(self, holdings: HeldTensors, alarming: Collection[str] | None) -> None:
-        self._holdings = holdings
+        self.holdings = holdings
         self._excused = frozenset[str]()  # patterns of names
         self._alarming = None if alarming is None else frozenset(alarming)
 
     @property
     def lengths(self) -> tuple[int, ...]:
         """All lengths that are stored, those that most kinds of tensors have first."""
-        return self._holdings.lengths
-
-    @property
-    def shapes(self) -> Mapping[str, Shape | None]:
-        """The shapes of what is stored, by name."""
-        return self._holdings.shapes
+        return self.holdings.lengths
 
     @property
     def stored(self) -> int:
         """How many tensors are stored."""
-        return len(self._holdings.shapes)
+        return len(self.holdings.shapes)
 
     def excuse(self, as_it_is: ClassTree) -> None:
         """Leave out what differs from this one and alarms nobody."""
@@ -78,7 +73,7 @@ class Trials:
         for leaf in leaves(expected.tree):
             sizes = tuple(map(dim, leaf.shape))
             shape = tuple(size.value for size in sizes)
-            stored = map(self._holdings.shapes.get, spellings(leaf.name, expected.prefix))
+            stored = map(self.holdings.shapes.get, spellings(leaf.name, expected.prefix))
             if shape in stored:
                 found.update(symbol.key for size in sizes for symbol in size.symbols)
         return frozenset(found)
@@ -87,7 +82,7 @@ class Trials:
         found = _Differences(self._excused)
         for leaf in leaves(expected.tree):
             self._expected(leaf, expected.prefix, found)
-        for kind in self._holdings.kinds:
+        for kind in self.holdings.kinds:
             ends = [
                 (name, _step(expected, name)) for name in dict.fromkeys((kind.first, kind.last))
             ]
@@ -95,7 +90,7 @@ class Trials:
             alike = -(-kind.number // len(ends))
             for name, step in lost:
                 whole = len(lost) == len(ends)
-                found.unexpected(name, step, alike, self._holdings.counts, whole=whole)
+                found.unexpected(name, step, alike, self.holdings.counts, whole=whole)
             if len(lost) == len(ends):
                 found.odd(*lost[0])
             for name, step in ends:
@@ -104,13 +99,13 @@ class Trials:
         return found.as_comparison()
 
     def _expected(self, leaf: Leaf, prefix: str, found: "_Differences") -> None:
-        shapes = self._holdings.shapes
+        shapes = self.holdings.shapes
         for name in spellings(leaf.name, prefix):
             if name in shapes:
                 if (stored := shapes[name]) is not None:
                     found.shapes(leaf.name, leaf.shape, stored, leaf.number)
                 return
-        found.missing(leaf, self._holdings.counts, prefix)
+        found.missing(leaf, self.holdings.counts, prefix)
 
 
 def spellings(name: str, prefix: str) -> Iterator[str]:
