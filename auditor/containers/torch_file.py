@@ -21,6 +21,7 @@ from auditor.containers.torch_legacy import LegacyFile, read_legacy
 from auditor.containers.torch_storages import Held, Storage, storage_faults, storages
 from auditor.containers.torch_tensors import TensorView
 from auditor.containers.weight_formats import (
+    PICKLES,
     PartialFile,
     Table,
     TensorFault,
@@ -35,6 +36,12 @@ _MOST_FAULTS = 20  # of one file; more are counted
 _SHOWN = 5  # values that torch refuses, of one file
 # Files that transformers, diffusers and PEFT look for; they take the value for the state dict.
 _LOADED_WHOLE = re.compile(r"(.*/)?(diffusion_)?(pytorch|adapter)_model[^/]*\.bin", re.DOTALL)
+# What joblib.load and pandas.read_pickle decompress: gzip, bzip2, xz, lzma, lz4, zstandard, zlib.
+_COMPRESSED = (
+    *(b"\x1f\x8b", b"BZh", b"\xfd7zXZ", b"]\x00\x00", b"\x04\x22M\x18", b"\x28\xb5\x2f\xfd"),
+    *(b"\x78\x01", b"\x78\x5e", b"\x78\x9c", b"\x78\xda"),
+)
+_LONGEST_MAGIC = max(map(len, _COMPRESSED))
 _START = 1024  # bytes that tell a Git LFS pointer, a web page or another format
 
 
@@ -60,6 +67,9 @@ def parse(file: str, sparse: PartialFile) -> Table:
 def _not_loaded(file: str, legacy: LegacyFile, sparse: PartialFile) -> CheckpointError:
     """Return the error for bytes that are not a zip archive, and not the pickles of torch.save."""
     first = legacy.pickles[0]
+    start = sparse.read(Span(0, min(sparse.size, _LONGEST_MAGIC)))
+    if file.lower().endswith(PICKLES) and start.startswith(_COMPRESSED):
+        return not_followed(file, "is compressed")
     if first.fault and not first.fault.may_go_on and not first.outside:
         prefix = sparse.read(Span(0, min(sparse.size, _START)))
         other = lfs_fault(named(file), prefix) or _other(file, prefix)

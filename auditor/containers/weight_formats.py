@@ -93,9 +93,9 @@ MODULES: Mapping[str, str] = MappingProxyType(
     | {".gguf": "gguf"}
 )
 # Endings of other pickles, which hold no weights that an audit counts.
-_PICKLES = (".pkl", ".pickle", ".joblib")
+PICKLES = (".pkl", ".pickle", ".joblib")
 # Endings of all files that torch.load or pickle reads.
-PICKLED = (*_PICKLES, *(ending for ending, module in MODULES.items() if module == "torch_file"))
+PICKLED = (*PICKLES, *(ending for ending, module in MODULES.items() if module == "torch_file"))
 
 
 class TensorFault(NamedTuple):
@@ -129,7 +129,7 @@ def parser(file: str) -> Parse | None:
     of another format.
     """
     ending = PurePosixPath(file).suffix.lower()
-    module = "torch_file" if ending in _PICKLES else MODULES.get(ending)
+    module = "torch_file" if ending in PICKLES else MODULES.get(ending)
     if module is None:
         return None
     parse: Parse = import_module(f"auditor.containers.{module}").parse
