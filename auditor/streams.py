@@ -18,7 +18,7 @@ LONGEST_LINE = 4096
 _EXPECTED = "expected one model on each line; separate the models by line breaks"
 
 
-class Line(NamedTuple):
+class ListLine(NamedTuple):
     """One line of a list, without the space around it; of a line that is too long its start."""
 
     number: int  # counted from 1
@@ -26,7 +26,7 @@ class Line(NamedTuple):
     fault: str = ""  # why the line cannot name a model; "": it may
 
 
-def lines_of(stream: TextIO) -> Iterator[Line]:
+def lines_of(stream: TextIO) -> Iterator[ListLine]:
     """Yield each line as soon as it has arrived; at most LONGEST_LINE characters are in memory.
 
     A line that is longer is yielded before the rest of it is passed over: it may have no end.
@@ -40,7 +40,7 @@ def lines_of(stream: TextIO) -> Iterator[Line]:
             fault = f"line {number:,} has more than {LONGEST_LINE:,} characters, {_EXPECTED}"
         elif "\0" in piece:
             fault = f"line {number:,} has a zero byte, {_EXPECTED}"
-        yield Line(number, piece.strip(), fault)
+        yield ListLine(number, piece.strip(), fault)
         while piece and not piece.endswith("\n"):
             piece = stream.readline(LONGEST_LINE)
 

@@ -22,7 +22,7 @@ from auditor.fixing.journal import (
     require_as_seen,
     write_journal,
 )
-from auditor.fixing.local_files import FileState, state_of, written
+from auditor.fixing.local_files import EntryState, state_of, written
 from auditor.fixing.plan import FileChange
 from auditor.fixing.record import RECORD, read_record, record_entry
 from auditor.fixing.staging import require_space, stage_header, stage_replacement, stage_text
@@ -39,7 +39,7 @@ def is_interrupted(folder: Path) -> bool:
 def carry_out(
     folder: Path,
     changes: tuple[FileChange, ...],
-    seen: Mapping[str, FileState],
+    seen: Mapping[str, EntryState],
     *,
     in_place: bool = False,
 ) -> tuple[str, ...]:
@@ -97,7 +97,7 @@ def _staged(
     folder: Path,
     work: Path,
     changes: tuple[FileChange, ...],
-    seen: Mapping[str, FileState],
+    seen: Mapping[str, EntryState],
     *,
     in_place: bool,
 ) -> Iterator[Entry]:
@@ -135,7 +135,7 @@ def _staged(
 
 
 def _replacement(
-    file: str, staged: Path, start: bytes, *, before: FileState | None, kept: str = ""
+    file: str, staged: Path, start: bytes, *, before: EntryState | None, kept: str = ""
 ) -> Entry:
     """The step by which a staged file, which begins with `start`, gets its name."""
     return Entry(

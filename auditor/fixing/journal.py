@@ -24,8 +24,8 @@ from auditor.downloader.local_folder import FIX_FOLDER, FIX_JOURNAL
 from auditor.errors import FixError, SourceError
 from auditor.fixing.local_files import (
     MAX_START,
-    FileState,
-    Written,
+    EntryState,
+    WrittenFile,
     current_state,
     no_follow,
     open_to_read,
@@ -51,10 +51,10 @@ class Entry(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
     file: str
     how: Literal["replace", "header", "restore", "remove"]
-    before: FileState | None  # None: the file does not exist
+    before: EntryState | None  # None: the file does not exist
     staged: str = ""  # its name in the work folder, a number
     kept: str = ""
-    written: Written | None = None  # the new file, for an undo
+    written: WrittenFile | None = None  # the new file, for an undo
 
     def __post_init__(self) -> None:
         """Raise ValueError if a name leads out of the folder, or a field is missing."""
@@ -179,7 +179,7 @@ def _keep(folder: Path, entry: Entry) -> None:
     (folder / entry.file).replace(folder / entry.kept)
 
 
-def _write_header(path: Path, staged: Path, before: FileState | None) -> None:
+def _write_header(path: Path, staged: Path, before: EntryState | None) -> None:
     """Write the new header over the old one, or over what an interrupted run left of both."""
     with open_to_read(staged) as both:
         content = both.read(2 * MAX_START)

@@ -19,7 +19,7 @@ MAX_START = LENGTH_BYTES + MAX_HEADER  # bytes of a header; a config or an index
 _COPY = "copy the folder (cp -rL FOLDER COPY) and fix the copy"
 
 
-class FileState(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class EntryState(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """A file's identity and time of change: a file that is replaced or written to has another."""
 
     inode: int
@@ -28,16 +28,16 @@ class FileState(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     links: int = 1
     is_regular: bool = True  # not a link to a file, and not a device
 
-    def is_same(self, other: "FileState | None") -> bool:
+    def is_same(self, other: "EntryState | None") -> bool:
         """Whether nobody has replaced the file or written to it."""
         return other is not None and self.has_same_content(other) and self.inode == other.inode
 
-    def has_same_content(self, other: "FileState") -> bool:
+    def has_same_content(self, other: "EntryState") -> bool:
         """Whether size and time of change are equal: a copied folder's files have other inodes."""
         return (self.size, self.modified) == (other.size, other.modified)
 
 
-class Written(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class WrittenFile(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """A file as a fix wrote it: how to see later that nobody has written to it since."""
 
     size: int  # of the whole file, in bytes
@@ -50,7 +50,7 @@ class Written(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
         if not 0 <= self.length <= MAX_START:
             raise ValueError(f"{self.length} bytes")
 
-    def is_still_in(self, path: Path, state: FileState) -> bool:
+    def is_still_in(self, path: Path, state: EntryState) -> bool:
         """Whether the path, whose state this is, still holds what was written."""
         if not state.is_regular or state.size != self.size:
             return False
@@ -60,9 +60,9 @@ class Written(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
             return sha256(file.read(self.length)).hexdigest() == self.sha256
 
 
-def written(state: FileState, start: bytes, *, is_header: bool) -> Written:
+def written(state: EntryState, start: bytes, *, is_header: bool) -> WrittenFile:
     """Describe a file that a fix wrote: `start` is the header or the text."""
-    return Written(
+    return WrittenFile(
         size=state.size,
         modified=None if is_header else state.modified,
         length=len(start),
@@ -80,8 +80,8 @@ def no_follow(path: str, flags: int) -> int:
     return os.open(path, flags | getattr(os, "O_NOFOLLOW", 0), 0o666)
 
 
-def state_of(status: os.stat_result) -> FileState:
-    return FileState(
+def state_of(status: os.stat_result) -> EntryState:
+    return EntryState(
         inode=status.st_ino,
         size=status.st_size,
         modified=status.st_mtime_ns,
@@ -90,7 +90,7 @@ def state_of(status: os.stat_result) -> FileState:
     )
 
 
-def current_state(path: Path) -> FileState | None:
+def current_state(path: Path) -> EntryState | None:
     """Return the state of the file, or of the link itself; None if the path does not exist."""
     try:
         return state_of(path.lstat())
@@ -98,7 +98,7 @@ def current_state(path: Path) -> FileState | None:
         return None
 
 
-def states_in(folder: Path) -> dict[str, FileState]:
+def states_in(folder: Path) -> dict[str, EntryState]:
     """Map the names in a folder to their states; folders below are not entered.
 
     Each file is asked for: on Windows the entries of os.scandir have no inode and no links.
@@ -108,7 +108,7 @@ def states_in(folder: Path) -> dict[str, FileState]:
 
 
 def require_replaceable(
-    folder: Path, existed_by_name: Mapping[str, bool], seen: Mapping[str, FileState]
+    folder: Path, existed_by_name: Mapping[str, bool], seen: Mapping[str, EntryState]
 ) -> None:
     """Raise FixError if a file that is to be replaced does not belong to the folder alone."""
     if is_in_cache(folder):

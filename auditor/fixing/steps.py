@@ -19,7 +19,7 @@ from auditor.errors import CheckpointError
 from auditor.fixing.json_edits import ABSENT, Edit, edited_json, json_edits
 from auditor.fixing.new_files import index_with_names, renamed_header
 from auditor.fixing.permissions import DEPTHS
-from auditor.messages import named
+from auditor.messages import listed, named
 
 _WEIGHTS = "it needs other weights than are stored"
 # The files of Meta and llama.cpp have the rows of q and k in another order than transformers
@@ -66,6 +66,9 @@ def step_of(before: Snapshot, undoing: Undoing) -> FixStep:
         raise Unfixable(_ROWS)
     if any(_is_another_fusion(name, new) for name, new in undoing.renames.items()):
         raise Unfixable(_FUSED_ROWS)
+    if undoing.undetermined:
+        keys = [key for key, _ in undoing.undetermined]
+        raise Unfixable(f"no stored shape determines {listed(keys)}")
     config = _edits(before.config, after.config)
     if undoing.target is not None:
         declared = _object(before.config).get("architectures", ABSENT)
@@ -87,8 +90,8 @@ def _is_another_fusion(name: str, new: str) -> bool:
 def _layer_lists(config: Mapping[str, Any], edits: tuple[Edit, ...]) -> Iterator[Edit]:
     """The lists with an entry for each layer, for another number of layers.
 
-    Fewer layers keep the first entries. More layers get the entry that all layers have; raises
-    Unfixable if the entries differ.
+    Fewer layers keep the first entries. Raises Unfixable for more layers: entries that are all
+    equal do not show the next one (every sixth layer of a Gemma 3 is of another kind).
     """
     edited = {edit.path for edit in edits}
     for depth in edits:
@@ -103,12 +106,11 @@ def _layer_lists(config: Mapping[str, Any], edits: tuple[Edit, ...]) -> Iterator
                 continue
             if len(entries) != depth.before:
                 continue
-            if depth.after > depth.before and any(one != entries[0] for one in entries):
+            if depth.after > depth.before:
                 raise Unfixable(
                     f"{named(name)} says of each layer what it is, and not of the others"
                 )
-            more = depth.after - depth.before
-            yield Edit(path, entries, [*entries[: depth.after], *entries[:1] * more])
+            yield Edit(path, entries, entries[: depth.after])
 
 
 def taken(snapshot: Snapshot, step: FixStep) -> Snapshot:

@@ -7,7 +7,7 @@ from msgspec import Struct, field
 
 from auditor.errors import UsageError
 from auditor.messages import quoted
-from auditor.streams import Line, lines_of
+from auditor.streams import ListLine, lines_of
 from auditor.sweep.policy import Policy
 from auditor.sweep.selection import ModelSelection
 from auditor.sweep.settings_file import Count, Text, read_settings_file
@@ -73,7 +73,7 @@ def folder_of(night: str) -> Path:
     return REPORTS / night
 
 
-def ids_of(lines: Iterable[Line], what: str) -> tuple[str, ...]:
+def ids_of(lines: Iterable[ListLine], what: str) -> tuple[str, ...]:
     """The ids of a list, one on each line, without blank lines, # comments and a byte order mark.
 
     Raises UsageError, naming `what`, for a line or a list that is too long, or without an id.

@@ -172,6 +172,7 @@ def activations(config: CompletedConfig) -> Iterator[ConfigFault]:
     for key in _ACTIVATIONS if _has_layers(config) else ():
         name = config.values.get(key)
         unread = key not in config.kind.fields or key in _UNREAD.get(config.kind.model_type, ())
+        unread = unread or (key == "hidden_act" and config.values.get("use_swiglu_ffn") is True)
         if unread or not isinstance(name, str):
             continue
         if key == "feed_forward_proj":

@@ -12,6 +12,8 @@ from collections.abc import Iterator, Mapping
 from functools import partial
 from typing import Any
 
+from msgspec.structs import replace
+
 from auditor.diagnosis.case import Case, Undoing
 from auditor.diagnosis.causes import _of_adapters, config_field
 from auditor.diagnosis.changes import NULL, value_at, with_values
@@ -74,21 +76,29 @@ def _undoing(case: Case, solution: JointSolution) -> Iterator[Undoing]:
         for path, value in sorted(solution.values.items())
         if path not in open_keys and value != keys[path].value
     )
-    lists = any(isinstance(change.value, list) for change in changes)
+    lists = any(isinstance(value, list) for value in solution.values.values())
+    snapshot = with_values(case.snapshot, solution.values)
+    open_values = tuple(sorted(open_keys.items()))
+    unread = f"; the shapes do not give {', '.join(sorted(open_keys))}" if open_keys else ""
     heads = any(is_heads(path.rpartition(".")[2]) for path in open_keys)
     if len(changes) < (2 if heads else _FEWEST):
         if changes and (lists or case.is_large):  # else config_field names what fits as well
-            yield config_field.undoing_of(case, changes)
+            slip = config_field.undoing_of(case, changes)
+            yield replace(
+                slip,
+                summary=f"{slip.summary}{unread}",
+                snapshot=snapshot,
+                undetermined=open_values,
+            )
         return
-    unread = f"; the shapes do not give {', '.join(sorted(open_keys))}" if open_keys else ""
     sentences = [*map(config_field.sentence, changes[:_MOST_SHOWN])]
     if more := len(changes) - len(sentences):
         sentences.append(f"and {more} more keys differ")
     yield Undoing(
         cause=CAUSE,
-        snapshot=with_values(case.snapshot, solution.values),
+        snapshot=snapshot,
         fields=tuple((one.key.path, one.key.value, one.value) for one in changes),
-        undetermined=tuple(sorted(open_keys.items())),
+        undetermined=open_values,
         summary=f"the config is that of another size of {case.config.get('model_type')}: "
         f"{'; '.join(sentences)}{unread}",
         fix="take the whole config.json of the model whose weights these are",

@@ -96,7 +96,9 @@ class _Solver:
         """The solution with what its tree shows of how certain each value is."""
         tree = self._trees(best.values)
         known = self._known(best, tree) if tree else frozenset()
-        ambiguous = frozenset() if best.remains.differ else self._ambiguous(best, known)
+        ambiguous: Iterator[str] = iter(())
+        if not best.remains.differ:
+            ambiguous = chain(self._ambiguous(best, known), self._unseen_lists(best))
         return best._replace(known=known, ambiguous=frozenset(ambiguous))
 
     def _known(self, best: JointSolution, tree: ClassTree) -> frozenset[str]:
@@ -119,6 +121,20 @@ class _Solver:
             if instead is not None and not instead.remains.differ:
                 yield path
                 yield from instead.values.keys() - best.values.keys()
+
+    def _unseen_lists(self, best: JointSolution) -> Iterator[str]:
+        """The lists whose items no tensor shows: with any of them in each place all would fit."""
+        for path, items in best.values.items():
+            if not isinstance(items, list) or "layer" not in path:
+                continue
+            declared = value_at(self._config, path)
+            several = [*items, *(declared if isinstance(declared, list) else ())]
+            alike = (
+                self._with({**best.values, path: [item] * len(items)})
+                for item in {str(item): item for item in several}.values()
+            )
+            if not any(one is not None and one.remains.differ for one in alike):
+                yield path
 
     def _product_solved(self, now: JointSolution, fixed: frozenset[str]) -> JointSolution | None:
         """The solution with the key of a product solved for that leaves least."""
@@ -373,7 +389,8 @@ def undetermined(config: Mapping[str, Any], solution: JointSolution) -> dict[str
     from a changed width, and numbers of layers that repeat the declared depth (max_window_layers).
     """
     keys, values = every_key(config), solution.values
-    found = {key.path: key.value for key in keys if key.path in solution.ambiguous}
+    declared_values = {key.path: key.value for key in keys}
+    found = {path: declared_values.get(path, value_at(config, path)) for path in solution.ambiguous}
     for path in values:
         within, _, name = path.rpartition(".")
         dot = f"{within}." if within else ""
@@ -386,9 +403,8 @@ def undetermined(config: Mapping[str, Any], solution: JointSolution) -> dict[str
                 **{key.path[len(dot) :]: key.value for key in _beside(keys, within)},
             }
             for other, value in beside.items():
-                solved_for = f"{dot}{other}" in values and _has_fixed_heads(config, path)
-                open_heads = is_heads(other) and f"{dot}{other}" not in solution.known
-                if open_heads and type(value) is int and not solved_for:
+                is_open = is_heads(other) or (other == _HEAD_DIM and other in stated)
+                if is_open and type(value) is int and f"{dot}{other}" not in solution.known:
                     found[f"{dot}{other}"] = value
         for other, value in stated.items() if _LAYERS.search(name) else ():
             again = type(value) is int and value == declared and _LAYERS.search(other)

@@ -128,18 +128,26 @@ PUBLISHED = (
             "num_hidden_layers": (28, 36),
         },
     ),
-    Pair(  # a list with an item a layer
+    Pair(  # no shape shows which layers see all tokens
         "gemma3_text",
         "Gemma3ForCausalLM",
         {
             "hidden_size": (640, 1152),
             "intermediate_size": (2048, 6912),
             "num_hidden_layers": (18, 26),
+        },
+        {
             "layer_types": tuple(
                 [f"{'full' if at % 6 == 5 else 'sliding'}_attention" for at in range(layers)]
                 for layers in (18, 26)
             ),
         },
+    ),
+    Pair(  # one key, and a list that goes with it
+        "qwen3",
+        "Qwen3ForCausalLM",
+        {"num_hidden_layers": (5, 7)},
+        {"layer_types": (["full_attention"] * 5, ["full_attention"] * 7)},
     ),
     Pair(  # a table of relative positions has a column for each head
         "t5",
@@ -188,7 +196,7 @@ PUBLISHED = (
 )
 
 
-@pytest.mark.parametrize("pair", PUBLISHED, ids=lambda pair: pair.model_type)
+@pytest.mark.parametrize("pair", PUBLISHED, ids=lambda pair: f"{pair.model_type}-{len(pair.keys)}")
 def test_each_key_that_shapes_determine_is_named_with_both_values(pair):
     report = audited(pair)
     [found] = report.diagnosis

@@ -6,7 +6,7 @@ from itertools import count
 import pytest
 
 from auditor.errors import UsageError
-from auditor.streams import LONGEST_LINE, Line, lines_of
+from auditor.streams import LONGEST_LINE, ListLine, lines_of
 from auditor.sweep import settings
 from auditor.sweep.policy import Policy
 from auditor.sweep.settings import (
@@ -151,7 +151,7 @@ def test_a_list_with_a_line_that_is_too_long_is_refused():
 def test_an_endless_list_is_refused_before_it_is_in_memory(monkeypatch):
     monkeypatch.setattr(settings, "_MOST_IDS", 1000)
     with pytest.raises(UsageError, match=r"^the list has more than 1,000 characters"):
-        ids_of((Line(number, "a/b") for number in count(1)), "the list")
+        ids_of((ListLine(number, "a/b") for number in count(1)), "the list")
 
 
 def test_a_list_without_ids_is_no_list(tmp_path):

@@ -60,6 +60,7 @@ CHANGES: dict[Struct, dict[str, tuple[object, bool]]] = {
         "manifest": (TEXT, True),
         "components": ((COMPONENT,), True),
         "companions": ((), True),
+        "pickles": ((HEADER,), True),
         "published": ((PublishedText(name="safetensors.total", text="9"),), True),
         "folder": (Path("model"), True),
         "card_base": ("o/base", False),
