@@ -17,8 +17,8 @@ contents   the parts that several snapshots or outcomes share, each stored once,
            headers of a fine-tune are identical to those of its base. A row's `content` is its own
            part of the object, `shared` is the digest of the shared part, and
            `packing.merged_object` joins the two; if `shared` is NULL, `content` is the whole
-           object. One transaction writes a row and its shared part. The shared part is deleted
-           once no row refers to it.
+           object. One transaction writes a row and its shared part, which stays as long as a row
+           refers to it.
 failures   models that one night could not audit: `unaudited` for a reason that may be temporary
            (passing = 1: network, rate limits), or a model without a commit (not-found). A failure
            belongs to its night, so a later success does not rewrite an earlier night.

@@ -209,7 +209,7 @@ class StoreWriter(Store):
         return shared.digest
 
     def finish(self, night: Night) -> None:
-        """End a night, and delete listings that its plan does not need."""
+        """End a night, and delete listings of models outside its plan."""
         with self.together() as database:
             database.execute("UPDATE nights SET finished = ? WHERE night = ?", (now(), night.night))
             query = (

@@ -23,8 +23,8 @@ _REFUSED = frozenset((NO_ANSWER, 429, *range(500, 600)))  # after these no other
 class RateWindow(NamedTuple):
     """The state of the rate-limit window of one kind of requests.
 
-    The quota of a new window is unknown. So one request is sent first, and the others follow when
-    it has succeeded.
+    Nothing is known of a new window until an answer arrives. So one request is sent first, and the
+    others follow when it has succeeded.
     """
 
     left: float = 0.0  # remaining requests; inf: the server sends no limits, as mirrors do

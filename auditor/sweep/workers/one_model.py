@@ -111,8 +111,8 @@ class Auditor:
         finally:
             if is_locked:
                 self._turn.release()
-        kept = Kept(own, shared) if own else None
-        return Done(waiting.model, waiting.commit_sha, record, kept)
+        packed_snapshot = Kept(own, shared) if own else None
+        return Done(waiting.model, waiting.commit_sha, record, packed_snapshot)
 
     def _shared(self, snapshot: Snapshot) -> Shared:
         """Return the part of a snapshot that other models may share; it is packed once."""
