@@ -1,1 +1,1 @@
-"""Nightly sweeps: which models, what was found of each, and how to go on where it stopped."""
+"""Nightly sweeps: select models, audit them, store the outcomes, resume after a stop."""

@@ -29,17 +29,17 @@ QUOTAS = (
     Quota(plan="Enterprise Plus", api=10_000, resolvers=100_000),
 )
 
-# Bytes. An entry of the list: a model of twenty files. A text: the mean of 54 real config.json. A
-# header: the first read of a weight file, and the redirect to it.
+# Bytes of an entry of the list (a model of twenty files), of a text (the mean of 54 real
+# config.json), and of a header (the first read of a weight file, and the redirect to it).
 _ENTRY, _TEXT, _HEADER = 1_000, 1_500, FIRST_READ + 1_000
 
-# Bytes of a store for each model, its first night included: of 50 fine-tunes each of 19 usual types
-# (ALBERT to Whisper), and of ten sizes of each, none like another; and of one night more.
-# `PYTHONPATH=tests python tools/measure_store.py` measures them anew.
+# Bytes in the store for each model with its first night: ALIKE for 50 fine-tunes of each of 19
+# usual model types (ALBERT to Whisper), UNLIKE for ten models of each type, all of different sizes.
+# NIGHT for each further night. `PYTHONPATH=tests python tools/measure_store.py` measures them.
 ALIKE, UNLIKE, NIGHT = 1_980, 11_700, 121
 
-# Seconds of one core for a model that is like no other: 7 s for 2,000 (docs/speed.md), and more
-# on a slower machine.
+# Seconds of one core for a model that shares its headers with no other: 7 s for 2,000 models
+# (docs/speed.md), more on a slower machine.
 _PROCESSOR = 0.005
 
 _HOUR = 3600.0
@@ -48,8 +48,8 @@ _HOUR = 3600.0
 class CompanionLoad(Struct, frozen=True, kw_only=True):
     """The requests that a sweep makes only if it reads companion files."""
 
-    models: int = 0  # that have companion files
-    listing: int = 0  # API requests: the list of models has no sizes, which say what to read
+    models: int = 0  # models that have companion files
+    listing: int = 0  # API requests for file sizes, which the list of models lacks
     reads: int = 0  # resolver requests
 
     def __add__(self, other: "CompanionLoad") -> "CompanionLoad":
@@ -63,14 +63,14 @@ class CompanionLoad(Struct, frozen=True, kw_only=True):
 class SweepLoad(Struct, frozen=True, kw_only=True):
     """The work of a sweep."""
 
-    models: int  # selected
-    known: int = 0  # their outcome is in the store: nothing is left to do
-    stored: int = 0  # their headers are: they are audited anew, and cost the Hub nothing
-    listing: int = 0  # API requests: pages of lists, and models that are asked for one by one
+    models: int  # selected models
+    known: int = 0  # models whose outcome is in the store: nothing to do
+    stored: int = 0  # models whose headers are in the store: audited anew without requests
+    listing: int = 0  # API requests: pages of lists, and single models
     texts: int = 0  # configs and indexes to read, one resolver request each
-    headers: int = 0  # weight files to open, likewise
+    headers: int = 0  # weight files to open, one resolver request each
     companions: CompanionLoad = CompanionLoad()
-    notes: tuple[str, ...] = ()  # how it was counted
+    notes: tuple[str, ...] = ()  # how the load was estimated
 
     def __add__(self, other: "SweepLoad") -> "SweepLoad":
         fields = self.__struct_fields__
@@ -83,26 +83,27 @@ class SweepLoad(Struct, frozen=True, kw_only=True):
 
     @property
     def fetched(self) -> int:
-        """How many models have files to read."""
+        """The number of models with files to read."""
         return self.models - self.known - self.stored
 
 
 def hours_of_requests(api: int, resolvers: int, quota: Quota) -> float:
-    """Return how long the requests take: the lists first, then the files, as fast as allowed."""
+    """Return the hours that the requests take at the allowed rate: first lists, then files."""
     windows = api / (quota.api - spared(quota.api))
     windows += resolvers / (quota.resolvers - spared(quota.resolvers))
     return windows * WINDOW / _HOUR
 
 
 def cost_estimate(load: SweepLoad, most: int | None = None, *, companions: bool = False) -> str:
-    """Return the estimate for people.
+    """Return the estimate as text.
 
-    `most` is --max-requests; `companions` says whether the sweep reads companion files.
+    `most` is --max-requests; `companions` is whether the sweep reads companion files.
     """
     rates = f"Rate limits as of {RATES_OF}; up to a twentieth of each is left to others."
     notes = (rates, *dict.fromkeys(load.notes))
-    more = load.companions if companions else CompanionLoad()
-    api, resolvers = load.listing + more.listing, load.resolvers + more.reads
+    companion_load = load.companions if companions else CompanionLoad()
+    api = load.listing + companion_load.listing
+    resolvers = load.resolvers + companion_load.reads
     unchanged = load.listing
     table = _table(api, resolvers, unchanged, most)
     sums = _sums(load, api, resolvers, companions=companions)
@@ -110,17 +111,17 @@ def cost_estimate(load: SweepLoad, most: int | None = None, *, companions: bool 
 
 
 def _sums(load: SweepLoad, api: int, resolvers: int, *, companions: bool) -> Iterator[str]:
-    known = f", {load.known:,} of them known" if load.known else ""
-    stored = f", {load.stored:,} with stored headers" if load.stored else ""
-    yield f"models      {load.models:,}{known}{stored}; {load.fetched:,} to fetch"
+    known_part = f", {load.known:,} of them known" if load.known else ""
+    stored_part = f", {load.stored:,} with stored headers" if load.stored else ""
+    yield f"models      {load.models:,}{known_part}{stored_part}; {load.fetched:,} to fetch"
     yield f"requests    {api:,} API, {resolvers:,} resolver (files)"
     received = load.models * _ENTRY + load.texts * _TEXT + load.headers * _HEADER
     yield f"bytes       {_size(received)} from the Hub"
     yield from _companions(load.companions, companions=companions)
     seconds = (load.fetched + load.stored) * _PROCESSOR
     yield f"processor   {_hours(seconds / _HOUR)} hours of one core"
-    seen = (load.models - load.fetched) * NIGHT
-    alike, unlike = (_size(load.fetched * each + seen) for each in (ALIKE, UNLIKE))
+    stored_bytes = (load.models - load.fetched) * NIGHT
+    alike, unlike = (_size(load.fetched * each + stored_bytes) for each in (ALIKE, UNLIKE))
     yield f"disk        {alike} if all are fine-tunes, {unlike} if none are alike"
     yield f"            {_size(load.models * NIGHT)} a further night"
 
@@ -139,7 +140,7 @@ def _companions(load: CompanionLoad, *, companions: bool) -> Iterator[str]:
 def _table(api: int, resolvers: int, unchanged: int, most: int | None) -> Iterator[str]:
     yield f"{'':<18}{'requests in 5 minutes':>25}{'hours':>28}"
     yield f"{'plan':<18}{'API':>12}{'resolver':>13}{'this sweep':>14}{'no changes':>14}"
-    nights = ((api, resolvers), (unchanged, 0))  # this one, and one without changes
+    nights = ((api, resolvers), (unchanged, 0))  # this night, and a night without changes
     for quota in QUOTAS:
         this, later = (_hours(hours_of_requests(*night, quota)) for night in nights)
         allowed = f"{quota.api:>12,}{quota.resolvers:>13,}"

@@ -1,4 +1,4 @@
-"""The versions that an outcome depends on, beside the checkpoint."""
+"""The versions that an outcome depends on, besides the checkpoint."""
 
 import re
 from collections.abc import Iterable, Iterator
@@ -13,58 +13,59 @@ from auditor.version import VERSION
 
 _PACKAGE = Path(__file__).parent.parent
 
-# An outcome depends on what these modules import: a checkpoint is read, examined and written, and
-# the outcome of one model becomes that of another. The command line, the rest of the sweep and its
-# reports are not among them: they change no outcome.
+# An outcome depends on these modules and on all that they import: they read and examine a
+# checkpoint, write the outcome, and reuse it for models with identical headers. The command line,
+# the rest of the sweep and its reports change no outcome.
 _PIPELINE = (
     "auditor.audit.pipeline",
     "auditor.formats.as_json",
     "auditor.sweep.workers.outcome_key",
 )
-_DATA = "data"  # a folder beside the sources
+_DATA = "data"  # a folder of the package
 
 _IMPORT = re.compile(r"^[ \t]*from (auditor[\w.]*) import (\([^)]*\)|.*)", re.MULTILINE)
-_BY_NAME = re.compile(r'import_module\(\s*f"(auditor[\w.]*)\.\{')  # any module of a package
+_BY_NAME = re.compile(r'import_module\(\s*f"(auditor[\w.]*)\.\{')  # may be any of its modules
 
 
 @cache
 def current_versions(*, companions: bool = False) -> Versions:
     """Return the package's version, a digest of its rules, and the oracle's version.
 
-    The digest is of source files, so that outcomes are made again after a change of a family or a
-    rule, whether or not somebody changes the version. Whether companion files are read is a part
-    of the versions: the outcomes differ.
+    The digest covers source files, so models are audited again after a change of a family or a
+    rule, even if the version is unchanged. `companions` is a part of the versions, because outcomes
+    differ if companion files are read.
     """
     oracle = installed_library()  # None: models without a closed form stay unaudited
     rules = (_digest(_PACKAGE), *((oracle.name,) if oracle else ()))
-    read = (*rules, "companions") if companions else rules
-    return Versions(auditor=VERSION, catalogue=", ".join(read))
+    parts = (*rules, "companions") if companions else rules
+    return Versions(auditor=VERSION, catalogue=", ".join(parts))
 
 
 def pipeline_files(package: Path = _PACKAGE) -> tuple[Path, ...]:
-    """Return the files that outcomes depend on, sorted: data, and each module that is imported."""
-    modules = _modules(package)
-    found = [path for path in (package / _DATA).rglob("*") if path.is_file()]
-    left = [*_PIPELINE]
-    while left:
-        for name in accumulate(left.pop().split("."), "{}.{}".format):  # and the packages around it
-            if path := modules.pop(name, None):
-                found.append(path)
-                left += _imported(path.read_text("utf-8"), modules)
-    return tuple(sorted(found))
+    """Return the files that outcomes depend on, sorted: data files and imported modules."""
+    path_by_module = _modules(package)
+    files = [path for path in (package / _DATA).rglob("*") if path.is_file()]
+    unread_modules = [*_PIPELINE]
+    while unread_modules:
+        # A module, and the packages that contain it.
+        for name in accumulate(unread_modules.pop().split("."), "{}.{}".format):
+            if path := path_by_module.pop(name, None):
+                files.append(path)
+                unread_modules += _imported(path.read_text("utf-8"), path_by_module)
+    return tuple(sorted(files))
 
 
 def _modules(package: Path) -> dict[str, Path]:
-    """Return each source of the package by the name of its module."""
-    found = {}
+    """Return the source files of the package by module name."""
+    path_by_module = {}
     for path in package.rglob("*.py"):
         parts = path.relative_to(package).with_suffix("").parts
-        found[".".join(["auditor", *parts]).removesuffix(".__init__")] = path
-    return found
+        path_by_module[".".join(["auditor", *parts]).removesuffix(".__init__")] = path
+    return path_by_module
 
 
 def _imported(source: str, modules: Iterable[str]) -> Iterator[str]:
-    """Yield names that a source may import: of modules, and of what modules define."""
+    """Yield the names that a source may import: modules, and names defined in modules."""
     for base, names in _IMPORT.findall(source):
         yield base
         yield from (f"{base}.{name}" for name in re.findall(r"\w+", names))

@@ -1,4 +1,4 @@
-"""The work of a sweep, estimated from lists alone: nothing is written, and no file is fetched."""
+"""The work of a sweep, estimated from the Hub's lists; writes nothing and fetches no file."""
 
 import re
 from collections.abc import Collection
@@ -36,7 +36,7 @@ def expected_load(
     """Return the load of a sweep with these settings.
 
     Only the Hub's lists are read, as the sweep reads them. Nothing is read for ids, nor for the
-    first N of all models if there is no store yet. Selections that overlap are counted twice.
+    first N of all models if there is no store yet. Overlaps of selections are counted twice.
     Raise UsageError and SourceError as the sweep would.
     """
     with ExitStack() as stack:
@@ -48,13 +48,13 @@ def expected_load(
         stack.enter_context(selector)
         companions = settings.policy.companions
         total = SweepLoad(models=0)
-        for one in settings.selections:
-            narrowed = one.author or one.filters or one.search
-            if one.ids or (one.top and store is None and not narrowed):
-                total += _unlisted_load(one, store, companions=companions)
+        for selection in settings.selections:
+            is_narrowed = selection.author or selection.filters or selection.search
+            if selection.ids or (selection.top and store is None and not is_narrowed):
+                total += _unlisted_load(selection, store, companions=companions)
                 continue
             total += SweepLoad(models=0, notes=(_LISTED,))
-            for page in selector.pages(one):
+            for page in selector.pages(selection):
                 total += SweepLoad(models=0, listing=1)
                 for model in page:
                     total += _load_of(model, store, companions=companions)
@@ -65,13 +65,13 @@ def expected_load(
 def _unlisted_load(
     selection: ModelSelection, store: Store | None, *, companions: bool
 ) -> SweepLoad:
-    """Return the load of ids, or of the first N of all models, whose files are not known."""
+    """Return the load of ids, or of the first N of all models, without their file lists."""
     ids, versions = set(selection.ids), current_versions(companions=companions)
     models = len(ids) or selection.top or 0
-    known = sum(store.has_outcome(one, None, versions) for one in ids) if store else 0
+    known = sum(store.has_outcome(model, None, versions) for model in ids) if store else 0
     new = models - known
-    again = 0 if companions else known  # companions are read with all other files of a model
-    beside = CompanionLoad(
+    again = 0 if companions else known  # reading companions later reads the model's other files too
+    companion_load = CompanionLoad(
         models=new + again,
         listing=0 if ids else new,
         reads=OF_HUB.requests * new + (OF_HUB.requests + 2) * again,
@@ -82,13 +82,13 @@ def _unlisted_load(
         listing=len(ids) or -(-models // PAGE),
         texts=new,
         headers=new,
-        companions=beside,
+        companions=companion_load,
         notes=(_AS_ONE_FILE, _COMPANIONS, _BY_ID if ids else _LISTED),
     )
 
 
 def _load_of(selected: SelectedModel, store: Store | None, *, companions: bool) -> SweepLoad:
-    """Return the load of a model that is listed."""
+    """Return the load of a listed model."""
     key = selected.model, selected.commit_sha
     known = store is not None and store.has_outcome(*key, current_versions(companions=companions))
     entry = {"id": selected.model, "sha": selected.commit_sha, "siblings": selected.siblings}
@@ -96,45 +96,47 @@ def _load_of(selected: SelectedModel, store: Store | None, *, companions: bool) 
         listing = listing_of(entry, selected.model)
         names = {file.name for file in listing.files}
         load = _reads(with_companions(names, selected.model), names)
-    except (SourceError, CheckpointError):  # it has no weights, which the names of its files tell
+    except (SourceError, CheckpointError):  # by its file names the model has no weights
         return SweepLoad(models=1, known=int(known))
-    beside = replace(load.companions, listing=int(lacks_companion_sizes(listing)))
-    needed = companions and beside.models > 0
-    stored = store is not None and store.has_snapshot(*key, companions=needed)
+    extra = replace(load.companions, listing=int(lacks_companion_sizes(listing)))
+    needs_companions = companions and extra.models > 0
+    stored = store is not None and store.has_snapshot(*key, companions=needs_companions)
     if not (known or stored):
-        return replace(load, companions=beside)
-    again = load.listing + beside.listing, load.resolvers + beside.reads
-    beside = replace(beside, listing=again[0], reads=again[1]) if beside.models else beside
+        return replace(load, companions=extra)
+    if extra.models:  # reading companions later reads the model's other files too
+        requests, reads = load.listing + extra.listing, load.resolvers + extra.reads
+        extra = replace(extra, listing=requests, reads=reads)
     return SweepLoad(
         models=1,
         known=int(known),
         stored=int(stored and not known),
-        companions=CompanionLoad() if companions else beside,
+        companions=CompanionLoad() if companions else extra,
     )
 
 
 def _reads(files: Files, names: Collection[str]) -> SweepLoad:
-    """Return the requests for one model, if each file takes one; an adapter's base is two more."""
+    """Return the requests for one model, one for each file; an adapter's base takes two more."""
     companions = files.companions or ()
-    parts = len(companions) + (TOKENIZER in companions)  # whose end is read, too
-    beside = CompanionLoad(models=int(bool(companions)), reads=min(parts, OF_HUB.requests))
-    if files.hints:  # one of them names a file, as likely as not
-        return SweepLoad(models=1, texts=len(files.hints), headers=1, companions=beside)
-    models = (files, *(part.selection for part in files.parts))
+    reads = len(companions) + (TOKENIZER in companions)  # a tokenizer file's end is read, too
+    extra = CompanionLoad(models=int(bool(companions)), reads=min(reads, OF_HUB.requests))
+    if files.hints:  # probably one of them names a weight file
+        return SweepLoad(models=1, texts=len(files.hints), headers=1, companions=extra)
+    components = (files, *(part.selection for part in files.parts))
     texts = headers = 0
-    for one in models:
-        texts += sum(map(bool, (one.config, one.index, one.packing, one.settings, one.manifest)))
-        headers += bool(one.weights) + len(one.shards) + _indexed(one.index, names)
+    for part in components:
+        text_files = (part.config, part.index, part.packing, part.settings, part.manifest)
+        texts += sum(map(bool, text_files))
+        headers += bool(part.weights) + len(part.shards) + _indexed(part.index, names)
     bases = int(files.config == ADAPTER_CONFIG)
     return SweepLoad(
-        models=1, listing=bases, texts=texts + bases, headers=headers, companions=beside
+        models=1, listing=bases, texts=texts + bases, headers=headers, companions=extra
     )
 
 
 def _indexed(index: str | None, names: Collection[str]) -> int:
-    """Return how many shards an index most likely has: the numbered files beside it."""
-    named = _INDEX.fullmatch(index or "")
-    if named is None:
+    """Return the probable number of an index's shards: the numbered files with its stem."""
+    match = _INDEX.fullmatch(index or "")
+    if match is None:
         return 0
-    shard = re.compile(rf"{re.escape(named[1])}.*-\d{{1,6}}-of-\d{{1,6}}[.\w]*\.{named[2]}")
+    shard = re.compile(rf"{re.escape(match[1])}.*-\d{{1,6}}-of-\d{{1,6}}[.\w]*\.{match[2]}")
     return sum(shard.fullmatch(name) is not None for name in names)

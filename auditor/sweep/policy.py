@@ -1,4 +1,4 @@
-"""Policy: how much a sweep may take of the Hub and of this machine, and for how long."""
+"""The policy of a sweep: its limits on requests, bytes, time and processes."""
 
 from typing import Annotated
 
@@ -7,8 +7,8 @@ from msgspec import Meta, Struct
 from auditor.errors import Reason
 from auditor.sweep.settings_file import Count
 
-# Worth another attempt the next night: the fault was the network's, the Hub's, or our own, or the
-# model's licence may have been accepted since.
+# Reasons that may be temporary, so the model is tried again the next night: errors of the network,
+# of the Hub or of this program, and gated models, whose licence may have been accepted since.
 PASSING = frozenset(
     {
         Reason.OFFLINE,
@@ -30,38 +30,38 @@ PASSING = frozenset(
 
 
 class Policy(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """The bounds of a sweep, and what it alarms of."""
+    """The limits of a sweep, and the severity at which it fails."""
 
-    # More than one are the workers of a Dask cluster on this machine.
+    # More than one: workers of a Dask cluster on this machine.
     processes: Count = 1
 
-    # The most models under way in each process. The Hub's largest plan allows 166 models a second,
-    # which at 0.15 s for each of two answers are 50 under way; at three times the distance, 150.
+    # The largest number of models under way in each process. The Hub's largest plan allows 166
+    # models a second; at 0.15 s for each of two answers 50 are under way, at three times that, 150.
     at_once: Count = 160
 
-    # Shards under way in each process, of all its models.
+    # Shards under way in each process, over all models.
     shards: Count = 16
 
-    # Requests in five minutes, beside what the Hub's RateLimit headers allow; None: those alone.
+    # Limit on requests in five minutes, besides the Hub's RateLimit headers; None: only those.
     max_requests: Count | None = None
 
     # Seconds of network for one model; waiting for the budget does not count. DeepSeek-V3's 163
-    # shards take 20 s at 8 requests a second, which is what a free token has.
+    # shards take 20 s at 8 requests a second, the rate of a free token.
     deadline: Annotated[float, Meta(gt=0)] = 120.0
 
-    # Bytes of one model. The headers of DeepSeek-V3, the longest known, have 11 MB.
+    # Bytes to read of one model. The longest known headers, of DeepSeek-V3, have 11 MB.
     max_bytes: Count = 64 * 1024 * 1024
 
-    # Read what stands beside the weights, too: up to three requests a model more.
+    # Whether to read companion files, too: up to three more requests for each model.
     companions: bool = False
 
-    # The least severity that alarms; None: the command line says.
+    # The lowest severity at which the sweep fails; None: as on the command line.
     fail_on: Annotated[str, Meta(pattern="^(error|warning|never)$")] | None = None
 
     @property
     def hopeless(self) -> float:
-        """Seconds without any outcome after which what is under way is given up.
+        """Seconds without any outcome after which the models under way are abandoned.
 
-        An oracle's answer takes 120 s at most, and one at a time is asked.
+        The oracle answers within 120 s, one model at a time.
         """
         return 5 * self.deadline

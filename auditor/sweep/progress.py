@@ -1,4 +1,4 @@
-"""How far a sweep is: a bar on a terminal, a line now and then elsewhere, and a line at the end."""
+"""The progress of a sweep: a bar on a terminal, else a line every ten seconds."""
 
 import time
 from collections import Counter
@@ -12,7 +12,7 @@ from auditor.messages import printable
 
 
 class Progress:
-    """Says in a line every ten seconds how far a sweep is, as for a log; a context manager."""
+    """A context manager that writes a line of progress every ten seconds, as for a log."""
 
     _every = 10.0  # seconds between two lines
 
@@ -21,7 +21,7 @@ class Progress:
     ) -> None:
         self._say = say
         self._clock = clock
-        self._since = self._said = clock()
+        self._since = self._last_line = clock()
         self._counts: Counter[str] = Counter()
         self._models = 0
         self._waits = InLines(say, clock)
@@ -32,31 +32,31 @@ class Progress:
     def __exit__(self, *_: object) -> None: ...
 
     def selected(self, models: int) -> None:
-        """So many models were found until now."""
+        """Report the number of models selected so far."""
         if self._due():
             self._say(f"{models:,} models found")
 
     def begin(self, models: int) -> None:
-        """So many are to be audited."""
+        """Report the number of models to audit, and start the clock."""
         self._models = models
-        self._since = self._said = self._clock()
+        self._since = self._last_line = self._clock()
         self._say(f"{models:,} models to audit")
 
     def done(self, verdict: str) -> None:
-        """One is."""
+        """Count an audited model by its verdict."""
         self._counts[verdict] += 1
         if self._due():
             self._say(self._sentence())
 
     def waiting(self, wait: Wait | None) -> None:
-        """Something is waited for that takes long; None: it is over."""
+        """Report a long wait; None: the wait is over."""
         self._waits(wait)
 
     def _due(self) -> bool:
-        due = self._clock() - self._said >= self._every
-        if due:
-            self._said = self._clock()
-        return due
+        is_due = self._clock() - self._last_line >= self._every
+        if is_due:
+            self._last_line = self._clock()
+        return is_due
 
     def _sentence(self) -> str:
         done, seconds = self._counts.total(), self._clock() - self._since
@@ -67,7 +67,7 @@ class Progress:
 
 
 class Terminal(Progress):
-    """A bar on stderr, and beside it the line of now, written over ten times a second."""
+    """A bar on stderr with the current line next to it, updated ten times a second."""
 
     _every = 0.1
 
@@ -98,16 +98,16 @@ class Terminal(Progress):
 
     def _show(self, line: str) -> None:
         self._line = line
-        said = f"{self._wait.shown}; {line}" if self._wait else line  # the end may be cut
+        text = f"{self._wait.shown}; {line}" if self._wait else line  # the end may be cut
         total, done = self._models or None, self._counts.total()
-        self._bar.update(self._task, description=printable(said), total=total, completed=done)
+        self._bar.update(self._task, description=printable(text), total=total, completed=done)
 
 
 def verdict_counts(counts: Counter[str]) -> str:
-    """`812 clean, 9 findings, 3 unaudited`, in that order."""
+    """Return the counts as text, sorted by verdict: `812 clean, 9 findings, 3 unaudited`."""
     return ", ".join(f"{count:,} {name}" for name, count in sorted(counts.items())) or "none yet"
 
 
 def duration(seconds: float) -> str:
-    """`1:02:03`, or `0:02:03`."""
+    """Return a duration as `1:02:03`, or `0:02:03`."""
     return str(timedelta(seconds=round(seconds)))

@@ -1,4 +1,4 @@
-"""One night: select, freeze, audit what is not in the store, and say what came of it."""
+"""One night of a sweep: select models, freeze the plan, audit models without an outcome."""
 
 import json
 import time
@@ -27,19 +27,19 @@ from auditor.sweep.workers.one_model import Done
 if TYPE_CHECKING:  # Dask is an extra, and takes a second to import
     from auditor.sweep.workers.cluster import Cluster
 
-_LOOK = 0.5  # seconds between looks at the budget and at models that are stuck
+_LOOK = 0.5  # seconds between checks of the budget and of stuck models
 
 
 class Swept(Struct, frozen=True, kw_only=True):
-    """What a night came to."""
+    """The result of one sweep."""
 
     night: Night
     models: int
-    audited: int  # by this run; the others' outcomes were in the store
+    audited: int  # models audited by this run; the other outcomes were in the store
     seconds: float
     tally: tuple[tuple[str | None, str | None, int], ...]  # (verdict, reason, models)
     alarms: Alarms
-    dropped: int = 0  # nights that left the store
+    dropped: int = 0  # nights deleted from the store
 
 
 def sweep(
@@ -50,35 +50,34 @@ def sweep(
     scheduler: str | None = None,
     progress: Progress | None = None,
 ) -> Swept:
-    """Sweep the selected models once; goes on where an earlier run of the same night stopped.
+    """Sweep the selected models once, resuming an earlier run of the same night.
 
-    `night` is the name to keep it under, today's date (UTC) if None; `scheduler` the address of a
-    Dask cluster whose workers audit instead of threads here. Raises UsageError for settings
-    that cannot be met, SourceError where the Hub does not say which models there are, or where the
-    cluster is lost, StoreError where the store cannot be written; what goes wrong with one model is
-    that model's outcome.
+    `night` is the night's name in the store, today's date (UTC) if None. `scheduler` is the address
+    of a Dask cluster whose workers audit instead of threads of this process. Raise UsageError if
+    the settings cannot be met, SourceError if the Hub does not list the models or the cluster is
+    lost, StoreError if the store cannot be written. An error of one model is that model's outcome.
     """
     endpoint()
     usable = usable_token(token)
     name = night or datetime.now(UTC).date().isoformat()
-    folder_of(name)  # which its reports will have; said before there is anything to lose
+    folder_of(name)  # refuse a name that cannot be the reports' folder before any work
     since = time.monotonic()
     budget = Budget(settings.policy.max_requests)
-    shown = progress or Progress()
-    waits = Waits(shown.waiting)
+    progress = progress or Progress()
+    waits = Waits(progress.waiting)
     with (
         StoreWriter.open(settings.output.store) as ledger,
         _auditors(settings.policy, usable, budget, waits, scheduler) as crew,
     ):
-        with shown:
+        with progress:
             with Selector(settings.policy, usable, budget, waits) as selector:
-                described = [dict(one.described) for one in settings.selections]
+                described = [dict(selection.described) for selection in settings.selections]
                 selections = json.dumps(described, sort_keys=True)
                 versions = current_versions(companions=settings.policy.companions)
                 started = ledger.begin(name, selections, versions)
-                current = _planned(ledger, started, settings, selector, shown)
+                current = _planned(ledger, started, settings, selector, progress)
             first = ledger.somewhere(current) if started.plan is not None else ""
-            audited = _audit(ledger, current, first, crew, shown)
+            audited = _audit(ledger, current, first, crew, progress)
             ledger.finish(current)
             keep = settings.output.keep
         return Swept(
@@ -112,51 +111,55 @@ def _auditors(
 
 
 def _planned(
-    ledger: StoreWriter, night: Night, settings: SweepSettings, selector: Selector, shown: Progress
+    ledger: StoreWriter,
+    night: Night,
+    settings: SweepSettings,
+    selector: Selector,
+    progress: Progress,
 ) -> Night:
-    """The night with its plan, which is frozen unless an earlier run has done that.
+    """Return the night with its plan, which is made and frozen unless an earlier run did so.
 
-    Of a frozen plan those models are asked for again of which the Hub told nothing, in passing.
+    Models of a frozen plan that have no commit for a temporary reason are requested again.
     """
     if night.plan is not None:
         for page in selector.named(ledger.unresolved(night)):
             ledger.add(night, night.plan, page)
         return night
-    plan, found = ledger.new_plan(night.night), 0
+    plan, count = ledger.new_plan(night.night), 0
     for selection in settings.selections:
         for page in selector.pages(selection):
             ledger.add(night, plan, page)
-            found += len(page)
-            shown.selected(found)
+            count += len(page)
+            progress.selected(count)
     return ledger.freeze(night.night, plan)
 
 
 def _audit(
-    ledger: StoreWriter, night: Night, first: str, crew: "Crew | Cluster", shown: Progress
+    ledger: StoreWriter, night: Night, first: str, crew: "Crew | Cluster", progress: Progress
 ) -> int:
-    """Audit what waits; the number of outcomes that came of it.
+    """Audit the models without an outcome, and return the number of new outcomes.
 
-    No more is read ahead than is under way.
+    Models are read from the store only as fast as the crew takes them.
     """
-    shown.begin(ledger.left(night))
+    progress.begin(ledger.left(night))
     waiting, audited = ledger.waiting(night, first=first), 0
     while True:
-        while crew.has_room and (one := next(waiting, None)) is not None:
-            crew.submit(one)
+        while crew.has_room and (model := next(waiting, None)) is not None:
+            crew.submit(model)
         if not crew.under_way:
             return audited
         arrived: list[Done] = []
         try:
             arrived.extend(crew.finished(_LOOK))
-        finally:  # none is lost where the next one is an error
+        finally:  # outcomes that arrived before an error are recorded
             _record(ledger, night, arrived)
         audited += len(arrived)
         for done in arrived:
-            shown.done(done.recorded.summary.verdict)
+            progress.done(done.recorded.summary.verdict)
 
 
 def _record(ledger: StoreWriter, night: Night, arrived: Sequence[Done]) -> None:
-    """Write what has arrived; models that are neighbours, as these are, share pages of a store."""
+    """Write outcomes in one transaction: neighbouring models share pages of the store."""
     if not arrived:
         return
     with ledger.together():
@@ -165,7 +168,7 @@ def _record(ledger: StoreWriter, night: Night, arrived: Sequence[Done]) -> None:
 
 
 def crash_notice(swept: Swept) -> str | None:
-    """The line about models whose audit failed by a bug of ours; None: no such model."""
+    """Return a line about models whose audit crashed by a bug; None if there are none."""
     count = sum(models for _, reason, models in swept.tally if reason == Reason.CRASHED)
     models = "1 model" if count == 1 else f"{count:,} models"
     notice = (
@@ -176,7 +179,7 @@ def crash_notice(swept: Swept) -> str | None:
 
 
 def summary_line(swept: Swept) -> str:
-    """What came of the night, in one line."""
+    """Return the result of the night in one line."""
     parts = [
         f"{count:,} {reason or verdict or 'pending'}" for verdict, reason, count in swept.tally
     ]

@@ -1,4 +1,4 @@
-"""Selections: which models a night is about, and at which commit the Hub has them now."""
+"""Selections: the models of a night, at their current commits on the Hub."""
 
 import re
 from collections import Counter
@@ -29,45 +29,45 @@ from auditor.sweep.workers.budget import Budget
 from auditor.sweep.workers.one_model import unaudited_model
 from auditor.sweep.workers.same_headers import recorded
 
-Page = tuple[SelectedModel, ...]  # as they were found, about a thousand at a time
+Page = tuple[SelectedModel, ...]  # about a thousand models, in the Hub's order
 
 _AT_ONCE = 16  # requests for single models
-_WORTH_LISTING = 20  # ids of one author from which on the author's pages are asked for
+_WORTH_LISTING = 20  # ids of one author from which on the author's list is read instead
 _COMMIT = re.compile(r"[0-9a-f]{40}")
 _EXPAND = (("expand", "sha"), ("expand", "siblings"))
 
 
 class ModelSelection(Struct, frozen=True, kw_only=True):
-    """One way to choose models: ids that are given, or what the Hub's list API filters."""
+    """One way to choose models: by ids, or by the filters of the Hub's list API."""
 
     ids: tuple[str, ...] = ()  # each with an optional @revision
     author: str | None = None
     filters: tuple[str, ...] = ()  # tags; a library is one
     search: str | None = None
-    sort: str | None = None  # downloads, likes, lastModified, ...: the most of it first
+    sort: str | None = None  # downloads, likes, lastModified, ...: in descending order
     top: int | None = None  # the largest number of models
 
     @property
     def described(self) -> Mapping[str, object]:
-        """What was asked for, as a store keeps it: of many ids their number and digest."""
-        said = {name: value for name, value in asdict(self).items() if value}
+        """The selection as a store records it; ids are replaced by their number and digest."""
+        fields = {name: value for name, value in asdict(self).items() if value}
         if self.ids:
             digest = sha256("\n".join(self.ids).encode()).hexdigest()[:12]
-            said["ids"] = f"{len(self.ids)} ids, {digest}"
-        return said
+            fields["ids"] = f"{len(self.ids)} ids, {digest}"
+        return fields
 
     @property
     def query(self) -> tuple[tuple[str, str], ...]:
         """The parameters of the list API."""
-        asked = (("author", self.author), ("search", self.search), ("sort", self.sort))
-        given = [(name, value) for name, value in asked if value]
+        options = (("author", self.author), ("search", self.search), ("sort", self.sort))
+        parameters = [(name, value) for name, value in options if value]
         size = min(self.top or PAGE, PAGE)
         filters = (("filter", tag) for tag in self.filters)
-        return (*given, *filters, ("limit", str(size)), *_EXPAND)
+        return (*parameters, *filters, ("limit", str(size)), *_EXPAND)
 
 
 class Selector:
-    """Asks the Hub which models there are; a context manager."""
+    """A context manager that queries the Hub for the models of selections."""
 
     def __init__(
         self, policy: Policy, token: str | None, budget: Budget, waits: Waits | None = None
@@ -85,49 +85,51 @@ class Selector:
         self._over.set()
 
     def pages(self, selection: ModelSelection) -> Iterator[Page]:
-        """The models of a selection; raises SourceError where the list itself cannot be had."""
+        """Yield the models of a selection; raise SourceError if the list cannot be read."""
         if selection.ids:
             yield from self.named(selection.ids)
         else:
             yield from self._listed(selection.query, selection.top)
 
     def named(self, ids: Sequence[str]) -> Iterator[Page]:
-        """The models of these ids: by an author's pages where that is fewer requests."""
-        left = dict.fromkeys(ids)
-        whole = (name for name in left if "/" in name and not id_fault(name))
-        authors = Counter(name.partition("/")[0] for name in whole)
+        """Yield the models of these ids, from an author's list if that takes fewer requests."""
+        remaining_ids = dict.fromkeys(ids)
+        valid_ids = (name for name in remaining_ids if "/" in name and not id_fault(name))
+        authors = Counter(name.partition("/")[0] for name in valid_ids)
         for author, count in sorted(authors.items()):
             if count >= _WORTH_LISTING:
-                yield from self._of_author(author, left, count)
-        rest = iter(left)
+                yield from self._from_author_list(author, remaining_ids, count)
+        rest = iter(remaining_ids)
         with threads(_AT_ONCE, self._over.set) as pool:
             while batch := tuple(islice(rest, PAGE)):
-                asked = [pool.submit(self._one, requested) for requested in batch]
-                yield tuple(map(awaited, asked))
+                futures = [pool.submit(self._one, requested) for requested in batch]
+                yield tuple(map(awaited, futures))
 
-    def _of_author(self, author: str, left: dict[str, None], count: int) -> Iterator[Page]:
-        """Those of `left` that an author's first `count` pages tell, which leave it."""
+    def _from_author_list(
+        self, author: str, remaining_ids: dict[str, None], count: int
+    ) -> Iterator[Page]:
+        """Yield models on an author's first `count` pages, and remove them from `remaining_ids`."""
         for page in islice(self._listed(ModelSelection(author=author).query), count):
-            found = tuple(one for one in page if one.commit_sha and one.model in left)
-            for one in found:
-                left.pop(one.model, None)
-            yield found
-            count -= len(found)
+            models = tuple(one for one in page if one.commit_sha and one.model in remaining_ids)
+            for model in models:
+                remaining_ids.pop(model.model, None)
+            yield models
+            count -= len(models)
             if count <= 0:
                 return
 
     def _listed(self, query: Iterable[tuple[str, str]], left: int | None = None) -> Iterator[Page]:
-        """The models of a list, the first `left` of them."""
+        """Yield the first `left` models of a list, all if None."""
         session = partial(self._session, HubModel(id="the list of models"), PAGE_BOUNDS)
         for page in model_list.pages(session, query):
-            yield tuple(map(self._of_entry, page[:left]))
+            yield tuple(map(self._from_entry, page[:left]))
             if left is not None:
                 left -= len(page)
                 if left <= 0:
                     return
 
-    def _of_entry(self, entry: ListEntry) -> SelectedModel:
-        """A model as the list has it; one without a commit there is asked for by itself."""
+    def _from_entry(self, entry: ListEntry) -> SelectedModel:
+        """Return the model of a list entry; request it by itself if the entry has no commit."""
         if entry.excess:
             detail = f"{entry.id}, in the list of models, {entry.excess}"
             return _refused(entry.id, Reason.TOO_LARGE, detail)
@@ -136,16 +138,17 @@ class Selector:
         return SelectedModel(entry.id, entry.sha, entry.id, entry.siblings)
 
     def _one(self, requested: str) -> SelectedModel:
-        """The commit and the files of one id, for one request."""
+        """Return the commit and the files of one id, which takes one request."""
         try:
             model = parse_id(requested)
-            listed = hub.fetch_listing(model, self._session(model, Bounds.of_a_model(self._policy)))
+            session = self._session(model, Bounds.of_a_model(self._policy))
+            listing = hub.fetch_listing(model, session)
         except SourceError as error:
             return _refused(requested, error.reason, str(error))
         except UsageError as error:
             return _refused(requested, Reason.BAD_REQUEST, str(error))
-        siblings = [{"rfilename": file.name, "size": file.size} for file in listed.files]
-        return SelectedModel(listed.model_id, listed.commit, requested, siblings)
+        siblings = [{"rfilename": file.name, "size": file.size} for file in listing.files]
+        return SelectedModel(listing.model_id, listing.commit, requested, siblings)
 
     def _session(self, model: HubModel, bounds: Bounds) -> Session:
         allowance = Allowance(bounds, self._budget, self._talk, self._over)
@@ -153,6 +156,6 @@ class Selector:
 
 
 def _refused(requested: str, reason: Reason, detail: str) -> SelectedModel:
-    """An id that the Hub told nothing of."""
+    """Return the row of an id without a commit, with its unaudited outcome."""
     refusal = recorded(unaudited_model(requested, "", reason, detail))
     return SelectedModel(requested, "", requested, refusal=refusal)

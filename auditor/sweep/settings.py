@@ -1,4 +1,4 @@
-"""SweepSettings: what a sweep.toml, or the command line, asks of a sweep."""
+"""The settings of a sweep, read from a sweep.toml or from the command line."""
 
 from collections.abc import Iterable, Sequence
 from pathlib import Path
@@ -19,15 +19,15 @@ _MOST_IDS = 512 * 1024 * 1024  # characters of a list of ids: three million have
 
 
 class Output(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Where a sweep writes, and how much of it stays."""
+    """The paths that a sweep writes to, and the number of nights to keep."""
 
     store: Path = STORE
-    reports: Path | None = None  # a folder for each night in it; None: `audit report` writes them
-    keep: Count | None = None  # finished nights that stay in the store; None: all of them
+    reports: Path | None = None  # with a folder for each night; None: only `audit report` writes
+    keep: Count | None = None  # number of finished nights to keep in the store; None: all
 
 
 class SweepSettings(Struct, frozen=True, kw_only=True):
-    """What is swept, within which bounds, and where it is written."""
+    """The selections of a sweep, its limits and its output."""
 
     selections: tuple[ModelSelection, ...]
     policy: Policy = field(default_factory=Policy)
@@ -35,9 +35,9 @@ class SweepSettings(Struct, frozen=True, kw_only=True):
 
 
 class AskedModels(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """One way to choose models as it is asked for: ids, or some of the others."""
+    """One [[selection]] as written: either `ids`, or some of the other fields."""
 
-    ids: Path | None = None  # a list of them
+    ids: Path | None = None  # a file with an id on each line
     author: Text | None = None
     filter: Text | tuple[Text, ...] = ()
     library: Text | None = None
@@ -47,7 +47,7 @@ class AskedModels(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True)
 
 
 class _SweepFile(Struct, kw_only=True, forbid_unknown_fields=True):
-    """A sweep.toml."""
+    """The content of a sweep.toml."""
 
     selection: tuple[AskedModels, ...] = ()
     policy: Policy = field(default_factory=Policy)
@@ -55,7 +55,7 @@ class _SweepFile(Struct, kw_only=True, forbid_unknown_fields=True):
 
 
 def read_sweep_settings(path: Path) -> SweepSettings:
-    """The settings in a sweep.toml; raises UsageError, naming file and key, for what is wrong."""
+    """Read a sweep.toml; raise UsageError with file and key if it is invalid."""
     file = read_settings_file(path, _SweepFile, most_bytes=_MOST_BYTES)
     if not file.selection:
         raise UsageError(f"{quoted(str(path))}: no [[selection]] says which models to sweep")
@@ -67,16 +67,17 @@ def read_sweep_settings(path: Path) -> SweepSettings:
 
 
 def folder_of(night: str) -> Path:
-    """The folder of a night's reports; raises UsageError for a name that cannot be a folder's."""
+    """Return the folder of a night's reports; raise UsageError if the name cannot be a folder's."""
     if not night.strip(".") or not night.isprintable() or any(char in night for char in "/\\"):
         raise UsageError(f"the night {quoted(night)} cannot be the name of a folder")
     return REPORTS / night
 
 
 def ids_of(lines: Iterable[ListLine], what: str) -> tuple[str, ...]:
-    """The ids of a list, one on each line, without blank lines, # comments and a byte order mark.
+    """Return the ids of a list with one id on each line.
 
-    Raises UsageError, naming `what`, for a line or a list that is too long, or without an id.
+    Blank lines, # comments and a byte order mark are skipped. Raise UsageError, naming the list by
+    `what`, if a line or the list is too long or there is no id.
     """
     ids: dict[str, None] = {}
     size = 0  # characters
@@ -86,15 +87,15 @@ def ids_of(lines: Iterable[ListLine], what: str) -> tuple[str, ...]:
             raise UsageError(f"{what}: {line.fault}")
         if size > _MOST_IDS:
             raise UsageError(f"{what} has more than {_MOST_IDS:,} characters; split the list")
-        if found := line.text.partition("#")[0].strip().removeprefix("\ufeff"):
-            ids[found] = None
+        if model_id := line.text.partition("#")[0].strip().removeprefix("\ufeff"):
+            ids[model_id] = None
     if not ids:
         raise UsageError(f"{what} holds no model")
     return tuple(ids)
 
 
 def ids_in(path: Path) -> tuple[str, ...]:
-    """The ids of a file."""
+    """Read the ids of a file."""
     try:
         with path.open(encoding="utf-8") as stream:
             return ids_of(lines_of(stream), quoted(str(path)))
@@ -103,10 +104,10 @@ def ids_in(path: Path) -> tuple[str, ...]:
 
 
 def selection_of(asked: AskedModels, ids: Sequence[str] = ()) -> ModelSelection:
-    """One selection: of what is asked for, or of these ids."""
+    """Return the selection of a [[selection]], or of `ids`; raise UsageError if both choose."""
     ids = ids_in(asked.ids) if asked.ids else ids
-    chosen = (asked.author, asked.filter, asked.library, asked.search, asked.sort, asked.top)
-    if ids and any(chosen):
+    filters = (asked.author, asked.filter, asked.library, asked.search, asked.sort, asked.top)
+    if ids and any(filters):
         raise UsageError("ids are taken as they are: give them, or author, filter, search and top")
     tags = (asked.filter,) if isinstance(asked.filter, str) else asked.filter
     return ModelSelection(

@@ -1,4 +1,4 @@
-"""Files of TOML or JSON that a person writes, read as Structs; an error names file and key."""
+"""Read hand-written TOML or JSON files as Structs; errors name the file and the key."""
 
 import json
 import re
@@ -15,16 +15,19 @@ from auditor.messages import quoted
 Text = Annotated[str, Meta(min_length=1)]
 Count = Annotated[int, Meta(ge=1)]
 
-_LONGEST = 300  # characters of an error, which has the name of a key in it
+_LONGEST = 300  # characters of an error, which contains a key of the file
 
 Form = TypeVar("Form", bound=Struct)
 
 
 def read_settings_file(path: Path, form: type[Form], *, most_bytes: int) -> Form:
-    """A TOML file, or a .json, as a Struct; paths in it are relative to its folder."""
+    """Read a TOML or .json file as a Struct; paths in it are relative to its folder.
+
+    Raise UsageError if the file cannot be read, is too long or does not match the Struct.
+    """
     name = quoted(str(path))
 
-    def beside(_: type, value: object) -> Path:
+    def relative_path(_: type, value: object) -> Path:
         if not value or not isinstance(value, str) or "\0" in value:
             raise TypeError("Expected a path")
         return path.parent / value
@@ -35,23 +38,26 @@ def read_settings_file(path: Path, form: type[Form], *, most_bytes: int) -> Form
         if len(content) > most_bytes:
             raise UsageError(f"{name} has more than {most_bytes:,} bytes")
         parse = json.loads if path.suffix == ".json" else tomllib.loads
-        return convert(parse(content.decode("utf-8-sig")), form, dec_hook=beside)
+        return convert(parse(content.decode("utf-8-sig")), form, dec_hook=relative_path)
     except OSError as error:
         raise UsageError(f"{name} cannot be read: {error.strerror}") from None
     except ValidationError as error:
-        raise UsageError(f"{name}: {_said(str(error), form)}") from None
+        raise UsageError(f"{name}: {_detail(str(error), form)}") from None
     except (ValueError, RecursionError) as error:
         language = "JSON" if path.suffix == ".json" else "TOML"
         raise UsageError(f"{name} is not {language}: {error}") from None
 
 
-def _said(error: str, form: Any) -> str:
-    """What msgspec says, and where: `$.selection[0].top`; of an unknown key, what is known."""
-    said = cut_middle(error, _LONGEST)
+def _detail(error: str, form: Any) -> str:
+    """Return msgspec's error, which has a path like `$.selection[0].top`.
+
+    If a key is unknown, list the known keys.
+    """
+    detail = cut_middle(error, _LONGEST)
     if not error.startswith("Object contains unknown field"):
-        return said
-    _, at, path = error.rpartition(" - at `$")  # no path stands behind a key of the whole file
+        return detail
+    _, at, path = error.rpartition(" - at `$")  # an unknown top-level key has no path
     for key in re.findall(r"\.(\w+)", path if at else ""):
         hint = get_type_hints(form).get(key, form)
-        form = next(iter(get_args(hint)), hint)  # of a list of tables, that of one
-    return f"{said}; known are {', '.join(getattr(form, '__struct_fields__', ()))}"
+        form = next(iter(get_args(hint)), hint)  # for a list of tables, the type of one table
+    return f"{detail}; known are {', '.join(getattr(form, '__struct_fields__', ()))}"

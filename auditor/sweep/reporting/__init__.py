@@ -1,5 +1,5 @@
-"""The reports of a night, from the store alone: tables, changes, a page, SARIF.
+"""The reports of a night, made from the store alone: tables, changes, a page, SARIF.
 
-They work on outcomes as they are stored, the JSON objects of formats.as_json, so that a night of
-any age and of any version can be written again. Everything passes one model at a time.
+They read stored outcomes, which are JSON objects of formats.as_json, so reports of any night and
+any version can be written again. Models are processed one at a time.
 """

@@ -1,4 +1,4 @@
-"""The baseline: findings, and reasons why a model is not audited, that were accepted.
+"""The baseline: accepted findings, and accepted reasons for unaudited models.
 
 A TOML or JSON file. Each entry accepts one kind of finding (or one reason of `unaudited`) for the
 models and the tensor or file names that two globs cover, until a date:
@@ -8,9 +8,9 @@ models and the tensor or file names that two globs cover, until a date:
     model = "acme/*"
     name = "*.rotary_emb.inv_freq"
     reason = "written by an old version; harmless"
-    expires = 2027-03-31      # the last night that it holds
+    expires = 2027-03-31      # the last night on which the entry applies
 
-A finding is accepted where each of its names is covered by some entry that holds.
+A finding is accepted if each of its names matches some entry that has not expired.
 """
 
 from collections import Counter, defaultdict
@@ -34,13 +34,13 @@ _ACCEPTABLE = frozenset((*KINDS, *Reason))
 
 
 class BaselineEntry(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What is accepted, and why."""
+    """One entry of a baseline: the findings that it accepts, and the reason."""
 
     kind: Text
     model: Text  # glob
-    name: Text = "*"  # glob; each name of the finding, or the file's
+    name: Text = "*"  # glob for each name of the finding, or for the file's name
     reason: Text
-    expires: date | None = None  # the last night that it holds; None: it holds for good
+    expires: date | None = None  # the last night on which it applies; None: it never expires
 
     def __str__(self) -> str:
         names = "" if self.name == "*" else f", {quoted(self.name)}"
@@ -48,24 +48,27 @@ class BaselineEntry(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
 
 
 class _Rule(NamedTuple):
-    """An entry on one night."""
+    """A compiled entry, on one night."""
 
-    at: int  # its place in the file
+    at: int  # index in `entries`
     model: Callable[[str], object]
     name: Callable[[str], object]
     expired: bool
 
 
 class Baseline(Struct, kw_only=True, dict=True):
-    """The entries of a file on one night, and which of them were of use; fills as it is asked."""
+    """The entries of a file on one night; `accepted` records the entries that were used."""
 
     entries: tuple[BaselineEntry, ...] = ()
-    day: date | None = None  # the night's; None: nothing expires
-    used: set[int] = field(default_factory=set)  # places in `entries`
-    missed: Counter[int] = field(default_factory=Counter)  # what expired ones would accept
+    day: date | None = None  # date of the night; None: no entry expires
+    used: set[int] = field(default_factory=set)  # indices in `entries`
+    missed: Counter[int] = field(default_factory=Counter)  # matches by index of an expired entry
 
     def accepted(self, model: str, kind: str, names: Sequence[str] = ()) -> str | None:
-        """Why a finding of a model, or a reason of its being unaudited, is accepted; None: not."""
+        """Return the reason for which a finding, or an unaudited model, is accepted, else None.
+
+        `kind` is the finding's kind, or the `Reason` for which the model is unaudited.
+        """
         names = names or ("",)
         rules = [rule for rule in self._rules.get(kind, ()) if rule.model(model)]
         if used := _covering([rule for rule in rules if not rule.expired], names):
@@ -76,7 +79,7 @@ class Baseline(Struct, kw_only=True, dict=True):
 
     @cached_property
     def _rules(self) -> Mapping[str, Sequence[_Rule]]:
-        """By kind: a file may have a hundred thousand, and each finding of a night asks."""
+        """The rules by kind: each finding is matched, and there may be a hundred thousand rules."""
         rules = defaultdict(list)
         for at, entry in enumerate(self.entries):
             model, name = (compiled(translate(glob)).match for glob in (entry.model, entry.name))
@@ -87,7 +90,7 @@ class Baseline(Struct, kw_only=True, dict=True):
         return entry.expires is not None and self.day is not None and self.day > entry.expires
 
     def said(self) -> Iterator[str]:
-        """A line for each entry that has expired, then for each that nothing needed."""
+        """Yield a line for each expired entry, then for each entry that accepted nothing."""
         for at, entry in enumerate(self.entries):
             if self.expired(entry):
                 yield f"expired on {entry.expires}: {entry}; {self.missed[at]} of them stand again"
@@ -97,14 +100,14 @@ class Baseline(Struct, kw_only=True, dict=True):
 
 
 def _covering(rules: Sequence[_Rule], names: Sequence[str]) -> Sequence[_Rule]:
-    """The rules that together accept all the names; none where they do not."""
-    left, used = list(names), []
+    """Return rules that together accept all names; return () if some name is left."""
+    remaining_names, used = list(names), []
     for rule in rules:
-        rest = [name for name in left if not rule.name(name)]
-        if len(rest) < len(left):
+        unmatched = [name for name in remaining_names if not rule.name(name)]
+        if len(unmatched) < len(remaining_names):
             used.append(rule)
-        left = rest
-    return () if left else used
+        remaining_names = unmatched
+    return () if remaining_names else used
 
 
 class _BaselineFile(Struct, forbid_unknown_fields=True):
@@ -112,7 +115,7 @@ class _BaselineFile(Struct, forbid_unknown_fields=True):
 
 
 def read_baseline(path: Path) -> tuple[BaselineEntry, ...]:
-    """The entries of a baseline file; UsageError names file and entry of what is wrong."""
+    """Read a baseline file; raise UsageError with file and entry if it is invalid."""
     entries = read_settings_file(path, _BaselineFile, most_bytes=_MOST_BYTES).accept
     for at, entry in enumerate(entries):
         if entry.kind not in _ACCEPTABLE:

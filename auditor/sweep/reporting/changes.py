@@ -1,11 +1,11 @@
-"""What changed of one model between two nights: its findings, its commit, its counts.
+"""The changes of one model between two nights: its findings, its commit, its counts.
 
-A finding is the same on two nights if model, component, kind, file and folded names are the same:
-`identity`. Of two that say different things (another shape, another reason) the change is
-`changed`. Tonight's findings are the new, the changed and the still open ones; those of before are
-the fixed, the changed and the still open ones. Where tonight saw nothing (unaudited, no longer
-selected) those of before are neither fixed nor open, but `unseen`. Causes change as findings do:
-one is the same on two nights if it concerns the same fields of the same component.
+Findings of two nights match if model, component, kind, file and folded names are equal
+(`identity`). If their other values differ (another shape, another reason) the change is `changed`.
+Tonight's findings are `new`, `changed` or `still-open`; earlier findings are `fixed`, `changed` or
+`still-open`. If the model could not be audited tonight, or is no longer selected, its earlier
+findings are neither fixed nor open but `unseen`. Causes are compared in the same way: they match if
+they concern the same fields of the same component.
 """
 
 from collections import defaultdict
@@ -20,7 +20,7 @@ from auditor.formats.json_values import identity
 ALARMING = ("error", "warning")
 SEVERITIES = (*ALARMING, "info")
 
-Finding = Mapping[str, Any]  # one of an outcome's findings, as JSON
+Finding = Mapping[str, Any]  # a finding of an outcome, as JSON
 
 COLUMNS: Columns = {
     "change": str,
@@ -48,7 +48,7 @@ _COUNTS = ("files", "bytes", "tensors", "elements", "parameters", "trainable")
 
 
 class Change(StrEnum):
-    """What a row of changes.csv is about: a cause, a finding, or the model."""
+    """The kind of change in a row of changes.csv: of a finding or cause, or of the model."""
 
     NEW = "new"
     CHANGED = "changed"
@@ -64,132 +64,137 @@ class Change(StrEnum):
 
 
 class Matched(NamedTuple):
-    """One finding tonight and before, and what that makes it."""
+    """A finding tonight and before, and its change."""
 
     change: Change
     tonight: Finding | None
     before: Finding | None
-    accepted: str | None = None  # why tonight's is accepted; None: it is not
+    accepted: str | None = None  # reason for which tonight's is accepted; None: it is not
 
     @property
     def finding(self) -> Finding:
-        """Tonight's; what was known of it where tonight has none."""
+        """Tonight's finding, or the earlier one if there is none tonight."""
         return self.tonight or self.before or {}
 
     @property
     def alarming(self) -> bool:
-        """Whether tonight has it, as an error or a warning."""
+        """Whether it is an error or a warning tonight."""
         return self.tonight is not None and self.tonight["severity"] in ALARMING
 
 
 def findings(outcome: Outcome) -> tuple[Finding, ...]:
-    """All findings of an outcome and of its parts, each with its component and its causes."""
+    """Return all findings of an outcome and its components, with their component and causes."""
     return tuple(
-        {**finding, "component": one.get("component"), "cause": causes_of(one, at)}
-        for one in with_components(outcome)
-        for at, finding in enumerate(one.get("findings", ()))
+        {**finding, "component": part.get("component"), "cause": causes_of(part, at)}
+        for part in with_components(outcome)
+        for at, finding in enumerate(part.get("findings", ()))
     )
 
 
 def causes(outcome: Outcome) -> tuple[Finding, ...]:
-    """Why, of an outcome and of its parts, in the form of findings: their fields are the names."""
+    """Return the causes of an outcome and its components in the form of findings.
+
+    The fields of a cause take the place of names.
+    """
     return tuple(
         {
-            "kind": one["cause"],
-            "severity": one["severity"],
-            "folded": [*one.get("fields", ())],
-            "reason": one["summary"],
-            "fix": one["fix"],
-            "count": len(one["findings"]),
+            "kind": cause["cause"],
+            "severity": cause["severity"],
+            "folded": [*cause.get("fields", ())],
+            "reason": cause["summary"],
+            "fix": cause["fix"],
+            "count": len(cause["findings"]),
             "component": part.get("component"),
         }
         for part in with_components(outcome)
-        for one in part.get("diagnosis", ())
+        for cause in part.get("diagnosis", ())
     )
 
 
 def matched(
     tonight: Sequence[Finding], before: Sequence[Finding], *, unseen: Collection[str | None] = ()
 ) -> tuple[Matched, ...]:
-    """Each finding of the two nights once, tonight's in their order, then the others.
+    """Match the findings of two nights: tonight's in their order, then unmatched earlier ones.
 
-    Several of one identity answer each other in order, those that say the same first. `unseen` are
-    the components that tonight could not look at; None stands for the model itself.
+    Findings of one identity are matched in order, identical findings first. `unseen` are components
+    that could not be audited tonight; None is the model itself.
     """
     known: dict[tuple[str, ...], list[Finding]] = defaultdict(list)
     for finding in before:
         known[identity(finding)].append(finding)
-    rests = [known[identity(finding)] for finding in tonight]
+    unmatched = [known[identity(finding)] for finding in tonight]
     matches = [Matched(Change.NEW, finding, None) for finding in tonight]
     for change in (Change.STILL_OPEN, Change.CHANGED):
         for at, finding in enumerate(tonight):
             if matches[at].before is None:
-                alike = change is Change.STILL_OPEN
-                found = _take(rests[at], finding, alike=alike)
-                matches[at] = Matched(change, finding, found) if found else matches[at]
-    left = {id(finding) for rest in known.values() for finding in rest}
+                is_equal = change is Change.STILL_OPEN
+                earlier = _take(unmatched[at], finding, is_equal=is_equal)
+                matches[at] = Matched(change, finding, earlier) if earlier else matches[at]
+    unmatched_ids = {id(finding) for rest in known.values() for finding in rest}
     for finding in before:
-        if id(finding) in left:
-            blind = None in unseen or finding.get("component") in unseen
-            matches.append(Matched(Change.UNSEEN if blind else Change.FIXED, None, finding))
+        if id(finding) in unmatched_ids:
+            is_unseen = None in unseen or finding.get("component") in unseen
+            matches.append(Matched(Change.UNSEEN if is_unseen else Change.FIXED, None, finding))
     return tuple(matches)
 
 
-def _take(known: list[Finding], finding: Finding, *, alike: bool) -> Finding | None:
-    """Take one of the known findings out: one that says the same, or the first."""
-    for at, one in enumerate(known):
-        if not alike or _alike(finding, one):
+def _take(known: list[Finding], finding: Finding, *, is_equal: bool) -> Finding | None:
+    """Remove and return the first known finding, or the first one that equals `finding`."""
+    for at, candidate in enumerate(known):
+        if not is_equal or _are_equal(finding, candidate):
             return known.pop(at)
     return None
 
 
-def _alike(one: Finding, other: Finding) -> bool:
-    """Whether two findings say the same, in all keys that both versions wrote."""
-    # `folded` stands for the names, and a cause is a change of its own.
-    shared = one.keys() & other.keys() - {"names", "cause"}
-    return all(one[key] == other[key] for key in shared)
+def _are_equal(first: Finding, second: Finding) -> bool:
+    """Whether two findings are equal in all keys that both versions of the auditor wrote."""
+    # `folded` represents the names, and a cause has a change of its own.
+    shared_keys = first.keys() & second.keys() - {"names", "cause"}
+    return all(first[key] == second[key] for key in shared_keys)
 
 
 def of_finding(match: Matched) -> Row:
-    """A row of changes.csv, but for the model's cells."""
+    """Return a row of changes.csv without the model's cells."""
     folded = "; ".join(match.finding["folded"])
-    return {**_row(match, _OF_FINDING, _said), "folded": folded, "accepted": match.accepted}
+    row = _row(match, _OF_FINDING, _finding_text)
+    return {**row, "folded": folded, "accepted": match.accepted}
 
 
 def of_cause(match: Matched) -> Row:
-    """A row of changes.csv about a cause: `kind` is empty, `count` says how many findings."""
+    """Return a row of changes.csv for a cause; `kind` is empty, `count` is of its findings."""
     return {**_row(match, _OF_CAUSE, itemgetter("reason")), "cause": match.finding["kind"]}
 
 
-def _row(match: Matched, columns: Sequence[str], said: Callable[[Finding], str]) -> Row:
+def _row(match: Matched, columns: Sequence[str], text_of: Callable[[Finding], str]) -> Row:
     row = {**_EMPTY, **{name: match.finding.get(name) for name in columns}}
     row["change"] = match.change.value
     if match.change is Change.CHANGED and match.before is not None:
-        row |= {"before": said(match.before), "after": said(match.finding)}
+        row |= {"before": text_of(match.before), "after": text_of(match.finding)}
     return row
 
 
-def _said(finding: Finding) -> str:
+def _finding_text(finding: Finding) -> str:
     return f"{finding['severity']}, {finding['parameters']} parameters: {finding['reason']}"
 
 
 def of_model(tonight: Outcome, before: Outcome, *, first: bool) -> Iterator[Row]:
-    """What changed of the model itself; `first`: there is no night before to have known it."""
+    """Yield rows for changes of the model itself; `first` is whether no night came before."""
     if not tonight or not before:
         if not first:
             change = Change.DESELECTED if before else Change.SELECTED
             yield {**_EMPTY, "change": change.value}
         return
-    known = _facts(before)
-    for place, now in _facts(tonight).items():
-        if known[place] is not None and now is not None and known[place] != now:
-            change, kind = place
-            changed = {"change": change.value, "kind": kind, "before": known[place], "after": now}
-            yield {**_EMPTY, **changed}
+    facts_before = _facts(before)
+    for key, now in _facts(tonight).items():
+        earlier = facts_before[key]
+        if earlier is not None and now is not None and earlier != now:
+            change, kind = key
+            cells = {"change": change.value, "kind": kind, "before": earlier, "after": now}
+            yield {**_EMPTY, **cells}
 
 
 def _facts(outcome: Outcome) -> Mapping[tuple[Change, str | None], Any]:
-    """What of a model may change, by what its row says of it; None: it is not known."""
+    """Return the values of a model that may change, by change and kind; None: unknown."""
     observed = object_at(outcome, "observed")
     return {
         (Change.COMMIT, None): outcome.get("commit"),

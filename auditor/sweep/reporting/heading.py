@@ -1,4 +1,4 @@
-"""The top of the page: a night in a few numbers, as HTML that needs no script."""
+"""The top of the page: the summary of a night, as HTML that needs no script."""
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
@@ -16,14 +16,14 @@ from auditor.messages import printable
 _WORDS = {"new": "new findings", "open": "known findings", "unaudited": "not audited"}
 _HUB = "https://huggingface.co/"
 _DOT = " \N{MIDDLE DOT} "
-_MOST_SAID = 300  # characters of what was found
+_LONGEST_ITEM = 300  # characters of a new item's description
 _SCALES = ((10**12, "T"), (10**9, "B"), (10**6, "M"), (10**3, "k"))
 
 
 def heading(
     summary: Mapping[str, Any], pages: Mapping[str, str], *, left_out: int
 ) -> Mapping[str, str]:
-    """What the template has places for; `pages` are the addresses of the models' own."""
+    """Return HTML for the template's placeholders; `pages` are addresses by model."""
     elements = {
         "bar": _bar(summary["states"], max(1, summary["models"])),
         "news": _news(summary["news"], pages),
@@ -34,12 +34,12 @@ def heading(
     texts = {"night": summary["night"], "subtitle": _subtitle(summary), **_figures(summary)}
     return {
         **{place: escape(printable(text)) for place, text in texts.items()},
-        **{place: "".join(map(html_fragment, found)) for place, found in elements.items()},
+        **{place: "".join(map(html_fragment, parts)) for place, parts in elements.items()},
     }
 
 
 def night_fragment(summary: Mapping[str, Any]) -> str:
-    """What a notebook shows of a night: its name, how models stand, what is new."""
+    """Return the HTML of a night for a notebook: its name, counts of states, new findings."""
     states = ", ".join(
         f"{count:,} {_WORDS.get(state, state)}"
         for state, count in summary["states"].items()
@@ -61,7 +61,7 @@ def _subtitle(summary: Mapping[str, Any]) -> str:
 
 
 def _figures(summary: Mapping[str, Any]) -> Mapping[str, str]:
-    """What the tiles say."""
+    """Return the texts of the tiles."""
     states, changes, totals = summary["states"], summary["changes"], summary["totals"]
     counts = {
         **states,
@@ -79,15 +79,15 @@ def _figures(summary: Mapping[str, Any]) -> Mapping[str, str]:
 
 
 def _reasons(summary: Mapping[str, Any]) -> str:
-    """The three most frequent ones."""
-    found = Counter(summary["reasons"]).most_common(3)
-    pending = summary["states"]["pending"]
-    most = [*found, ("pending", pending)] if pending else found
-    return ", ".join(f"{count:,} {reason}" for reason, count in most) or "none"
+    """Return the three most frequent reasons, and the number of pending models."""
+    counts = Counter(summary["reasons"]).most_common(3)
+    if pending := summary["states"]["pending"]:
+        counts.append(("pending", pending))
+    return ", ".join(f"{count:,} {reason}" for reason, count in counts) or "none"
 
 
 def short(number: int) -> str:
-    """1.23M; three digits are enough to compare by eye."""
+    """Return a number as `1.23M`: three digits are enough to compare by eye."""
     for scale, letter in _SCALES:
         if number >= scale:
             return f"{number / scale:.3g}{letter}" if number < 1000 * scale else f"{number:.2e}"
@@ -95,7 +95,7 @@ def short(number: int) -> str:
 
 
 def _bar(states: Mapping[str, int], models: int) -> Iterator[Element]:
-    """The parts of a bar 1000 wide, as SVG; no part that there is becomes invisible."""
+    """Yield the parts of a bar as SVG, 1000 units wide; each part has a visible width."""
     shown = {state: count for state, count in states.items() if count}
     least = 4
     room = 1000 - least * len(shown)
@@ -103,23 +103,26 @@ def _bar(states: Mapping[str, int], models: int) -> Iterator[Element]:
     for state, count in shown.items():
         width = least + room * count / models
         place = {"x": f"{at:.1f}", "y": "0", "width": f"{width:.1f}", "height": "12"}
-        said = element("title", {}, f"{count:,} {_WORDS.get(state, state)}")
-        yield element("rect", {"class": f"b-{state}", **place}, said)
+        title = element("title", {}, f"{count:,} {_WORDS.get(state, state)}")
+        yield element("rect", {"class": f"b-{state}", **place}, title)
         at += width
 
 
 def _news(news: Mapping[str, Any], pages: Mapping[str, str]) -> Iterator[Element]:
-    """What is new, each with links to the model at its commit and to its page; or nothing."""
+    """Yield the section of new items, unless there are none.
+
+    Each item links to the model at its commit and to its page.
+    """
     if news["listed"]:
         columns = dict.fromkeys(("model", "cause or kind", "what was found"), False)
         rows = (new_row(item, pages.get(item["model"])) for item in news["listed"])
-        listed = scrolled("New tonight", table(columns, rows, **{"class": "news"}))
+        news_table = scrolled("New tonight", table(columns, rows, **{"class": "news"}))
         more = element("p", {}, f"and {news['more']:,} more, in changes.csv")
-        yield _section("New tonight", listed, more if news["more"] else None)
+        yield _section("New tonight", news_table, more if news["more"] else None)
 
 
 def new_row(item: Mapping[str, Any], page: str | None = None) -> Sequence[Element]:
-    """The model with its links, the cause or the kind, and what was found."""
+    """Return the cells of a new item: the model with links, the cause or kind, a description."""
     commit = f"/tree/{item['commit']}" if item["commit"] else ""
     address = _HUB + quote(printable(f"{item['model']}{commit}"))
     of_model = element("span", {"class": "hidden"}, " of ", element("bdi", {}, item["model"]))
@@ -130,16 +133,18 @@ def new_row(item: Mapping[str, Any], page: str | None = None) -> Sequence[Elemen
         f" ({item['component']})" if item["component"] else None,
         *((" ", element("a", {"href": page}, "report", of_model)) if page else ()),
     )
-    said = element("bdi", {}, item["said"][:_MOST_SAID])
-    return model, _mark(item["severity"], item["what"]), said
+    description = element("bdi", {}, item["said"][:_LONGEST_ITEM])
+    return model, _mark(item["severity"], item["what"]), description
 
 
-def _counts(title: str, what: str, found: Mapping[str, Mapping[str, Any]]) -> Iterator[Element]:
-    """Yields a section with a table of counts, unless there is nothing to count."""
-    if found:
-        [counted, *_] = found.values()
-        columns = {what: False, **{name: name != "severity" for name in counted}}
-        rows = ((name, *map(_cell, one.values())) for name, one in found.items())
+def _counts(
+    title: str, column: str, counts_by_name: Mapping[str, Mapping[str, Any]]
+) -> Iterator[Element]:
+    """Yield a section with a table of counts, unless there are none."""
+    if counts_by_name:
+        [first_counts, *_] = counts_by_name.values()
+        columns = {column: False, **{name: name != "severity" for name in first_counts}}
+        rows = ((name, *map(_cell, counts.values())) for name, counts in counts_by_name.items())
         yield _section(title, table(columns, rows, **{"class": "kinds"}))
 
 
@@ -169,10 +174,10 @@ def _notes(summary: Mapping[str, Any], left_out: int) -> Iterator[str]:
 
 
 def _selection(text: str) -> str:
-    """What was asked for, in the words of the options."""
+    """Return the selections of a night as text, by their options."""
     try:
-        asked = decode(text, type=list[dict[str, Any]])
+        selections = decode(text, type=list[dict[str, Any]])
     except ValueError:
         return text
-    words = ([f"{key} {value}" for key, value in one.items() if value] for one in asked)
+    words = ([f"{key} {value}" for key, value in one.items() if value] for one in selections)
     return "; ".join(map(", ".join, words))

@@ -1,4 +1,4 @@
-"""JSON arrays that are written item by item, as models pass."""
+"""JSON arrays that are written item by item."""
 
 from collections.abc import Callable
 from hashlib import sha256
@@ -8,7 +8,7 @@ from auditor.formats.json_values import json_text
 
 
 class JsonArray:
-    """An array in ASCII, in a file that somebody else closes."""
+    """An array in ASCII, written to a file that the caller closes."""
 
     def __init__(self, file: IO[bytes]) -> None:
         self.file = file
@@ -16,16 +16,17 @@ class JsonArray:
         self._places: dict[bytes, int] = {}
 
     def add(self, item: Any) -> int:
-        """Add an item; its place."""
+        """Add an item and return its index."""
         self.file.write(b",\n" if self.length else b"[\n")
         self.file.write(ascii_json(item).encode("ascii"))
         self.length += 1
         return self.length - 1
 
     def place(self, key: Any, make: Callable[[], Any] | None = None) -> int:
-        """The place of an item that is kept once, by a digest of 16 bytes.
+        """Return the index of an item; an item whose key is already there is not added again.
 
-        Where making it is costly, it is made of a key that is new.
+        Keys are compared by digests of 16 bytes. The item is the key, or what `make` returns: it is
+        called for new keys only.
         """
         digest = sha256(ascii_json(key).encode()).digest()[:16]
         if digest not in self._places:
@@ -33,10 +34,10 @@ class JsonArray:
         return self._places[digest]
 
     def close(self) -> None:
-        """Write the end."""
+        """Write the end of the array."""
         self.file.write(b"\n]" if self.length else b"[]")
 
 
 def ascii_json(value: Any) -> str:
-    """JSON for a script element: ASCII, and nothing in it ends the element or begins a comment."""
+    """Return JSON for a script element: ASCII, without `<` that could end it or open a comment."""
     return json_text(value).replace("<", "\\u003c")

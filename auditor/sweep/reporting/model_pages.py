@@ -1,7 +1,7 @@
-"""A page for each model that has something to say: the one that `audit --format html` makes.
+"""A page for each model with findings or modules, as `audit --format html` writes it.
 
-It is made of the stored outcome, which has no list of tensors. Pages are bounded in number and in
-bytes; what is new goes first, then what was known, what could not be audited, what is accepted.
+It is made from the stored outcome, which has no list of tensors. Pages are limited in number and in
+bytes; models with new findings come first, then known, unaudited and accepted ones.
 """
 
 import re
@@ -22,47 +22,47 @@ FOLDER = "models"
 MOST_PAGES = 500
 # A page takes 10 to 40 kB; 6 kB of them are its style.
 MOST_BYTES = 32 * 1024 * 1024  # of all pages
-LARGEST = 2 * 1024 * 1024  # bytes of one
+LARGEST = 2 * 1024 * 1024  # bytes of one page
 
 _ORDER = (ModelState.NEW, ModelState.OPEN, ModelState.UNAUDITED, ModelState.ACCEPTED)
-_LONGEST_ID = 80  # characters of it in a file's name
+_LONGEST_ID = 80  # characters of a model id in a file name
 
 
 class ModelPages:
-    """Remembers which models to write a page of, and writes them."""
+    """Collects the models to write pages of, and writes the pages."""
 
     def __init__(self) -> None:
         self._models: Mapping[ModelState | None, list[str]] = defaultdict(list)
 
     def add(self, entry: ModelEntry) -> None:
-        # More than why it is not audited.
-        found = entry.outcome and (entry.matches or entry.outcome.get("modules"))
-        if found and len(self._models[entry.state]) < MOST_PAGES:
+        # A page shows more than the reason of an unaudited model.
+        has_content = entry.outcome and (entry.matches or entry.outcome.get("modules"))
+        if has_content and len(self._models[entry.state]) < MOST_PAGES:
             self._models[entry.state].append(entry.model)
 
     def write(self, nights: Store, night: str, staged: Path) -> Mapping[str, str]:
-        """Write the pages into a folder; by model the address of its page from the night's."""
-        chosen = [model for state in _ORDER for model in self._models[state]][:MOST_PAGES]
-        written: dict[str, str] = {}
+        """Write the pages into a folder; return addresses by model, relative to index.html."""
+        models = [model for state in _ORDER for model in self._models[state]][:MOST_PAGES]
+        address_by_model: dict[str, str] = {}
         room = MOST_BYTES
-        for model in chosen:
+        for model in models:
             result = nights.result(night, model)
             content = _page(result.outcome) if result and result.outcome else None
             if content is None or len(content) > min(LARGEST, room):
                 continue
             name = page_name(model)
             (staged / name).write_bytes(content)
-            written[model] = f"{FOLDER}/{name}"
+            address_by_model[model] = f"{FOLDER}/{name}"
             room -= len(content)
-        return written
+        return address_by_model
 
 
 @contextmanager
 def staged_pages(folder: Path) -> Iterator[Path]:
-    """A folder for pages, which move to the night's folder when all is well; else they are lost.
+    """Yield a temporary folder whose pages move to the night's folder unless there is an error.
 
-    They are moved one by one, without waiting for the disk: 500 files open at once are more than
-    some systems allow, and as many waits took longer than all the rest.
+    Pages are moved one by one, without fsync: some systems do not allow 500 open files, and 500
+    calls of fsync took longer than all other work.
     """
     with TemporaryDirectory(prefix=f".{FOLDER}.", dir=folder) as name:
         staged = Path(name)
@@ -73,7 +73,7 @@ def staged_pages(folder: Path) -> Iterator[Path]:
 
 
 def _page(outcome: Mapping[str, Any]) -> bytes | None:
-    """The page; None of an outcome of another version that this one cannot read."""
+    """Return the page; None if another version wrote the outcome and this one cannot read it."""
     try:
         [text] = as_html.files([outcome_from(outcome)], View()).values()
     except (KeyError, TypeError, ValueError):
@@ -82,7 +82,7 @@ def _page(outcome: Mapping[str, Any]) -> bytes | None:
 
 
 def page_name(model: str) -> str:
-    """A file's name, whatever the id is: what is readable of it, and a digest that tells it."""
-    shown = re.sub(r"[^A-Za-z0-9._-]+", "-", model).strip(".-")[:_LONGEST_ID]
+    """Return a safe file name for any id: its readable characters, and a digest that is unique."""
+    readable = re.sub(r"[^A-Za-z0-9._-]+", "-", model).strip(".-")[:_LONGEST_ID]
     digest = sha256(model.encode("utf-8", "surrogatepass")).hexdigest()[:12]
-    return f"{shown}-{digest}.html" if shown else f"{digest}.html"
+    return f"{readable}-{digest}.html" if readable else f"{digest}.html"

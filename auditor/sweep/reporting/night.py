@@ -1,4 +1,4 @@
-"""Writes all reports of a night in one pass over the store."""
+"""Write all reports of a night in one pass over the store."""
 
 from collections.abc import Mapping
 from contextlib import ExitStack
@@ -23,28 +23,28 @@ from auditor.writing import replacing
 
 
 class Wanted(Struct, frozen=True, kw_only=True):
-    """What is to be written, and where."""
+    """The reports to write, and their paths."""
 
     folder: Path | None = None  # None: reports/nightly/NIGHT
     baseline: Path | None = None
     sarif: Path | None = None
     parquet: bool = False
-    depth: int | None = None  # of modules.csv; None: all
+    depth: int | None = None  # deepest level in modules.csv; None: all levels
 
 
 class WrittenReports(Struct, frozen=True, kw_only=True):
-    """What was written, and what it says."""
+    """The folder of written reports, and their summary."""
 
     folder: Path
     summary: Mapping[str, Any]  # the content of summary.json
     alarms: Alarms
 
     def __repr__(self) -> str:
-        """One line: a summary holds all that is new."""
+        """Return one line: the summary itself may be long."""
         return f"WrittenReports({self.summary['night']}, {self.summary['models']:,} models)"
 
     def _repr_html_(self) -> str:
-        """What a notebook shows."""
+        """Return the HTML that a notebook shows."""
         return night_fragment(self.summary)
 
 
@@ -53,18 +53,18 @@ def write_night(
 ) -> WrittenReports:
     """Write the reports of a night, the latest if None, from the store alone.
 
-    The same store gives the same bytes. Files appear together, when all of them are whole. Raises
-    UsageError for a night or a baseline that cannot be read, StoreError for such a store, OSError
-    for a folder that cannot be written to.
+    An unchanged store gives identical bytes. The files appear together, once all are complete.
+    Raise UsageError if the night or the baseline cannot be read, StoreError if the store cannot,
+    OSError if the folder cannot be written to.
     """
     wanted = wanted or Wanted()
     entries = read_baseline(wanted.baseline) if wanted.baseline else ()
     with Store.open(store) as nights:
-        shown = nights.chosen(night)
-        return _written(nights, shown, wanted, Baseline(entries=entries, day=_day(shown)))
+        row = nights.chosen(night)
+        return _write(nights, row, wanted, Baseline(entries=entries, day=_day(row)))
 
 
-def _written(nights: Store, night: Night, wanted: Wanted, baseline: Baseline) -> WrittenReports:
+def _write(nights: Store, night: Night, wanted: Wanted, baseline: Baseline) -> WrittenReports:
     folder = wanted.folder or folder_of(night.night)
     previous = nights.previous(night.night)
     with ExitStack() as stack:
@@ -88,11 +88,11 @@ def _written(nights: Store, night: Night, wanted: Wanted, baseline: Baseline) ->
             rows = rows_by_table(entry, wanted.depth)
             for table in tables:
                 table.add(rows)
-        for written in (*tables, *((sarif,) if sarif else ())):
-            written.close()
+        for output in (*tables, *((sarif,) if sarif else ())):
+            output.close()
         index = stack.enter_context(replacing(folder / "index.html"))
         numbers = stack.enter_context(replacing(folder / "summary.json"))
-        # The last that is entered ends first: no link leads to a page that is not there yet.
+        # Entered last, so it exits first: the pages are in place before index.html links to them.
         pages = models.write(nights, night.night, stack.enter_context(staged_pages(folder)))
         content = summary.content(night, previous, baseline if wanted.baseline else None)
         content = {**content, "pages": len(pages)}
@@ -102,7 +102,7 @@ def _written(nights: Store, night: Night, wanted: Wanted, baseline: Baseline) ->
 
 
 def _day(night: Night) -> date:
-    """The day that a night is of: its name, or when it started."""
+    """Return the date of a night: its name if that is a date, else the day it started."""
     try:
         return date.fromisoformat(night.night)
     except ValueError:

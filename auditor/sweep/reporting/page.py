@@ -1,8 +1,8 @@
-"""index.html: a night on one page that needs no network, and trusts no name.
+"""index.html: a night on one page that needs no network and treats all names as untrusted.
 
-The page is a template and three blocks of JSON: a row a model, and what rows share (findings,
-trees of modules), each kept once. The script shows what is in them as text. The policy in the
-page's head lets nothing run or load but its own script and style, by their digests.
+The page is a template and three blocks of JSON: a row for each model, and the findings and module
+trees that rows share, each stored once. The script inserts their values as text. The content policy
+in the page's head allows only its own script and style, by their digests.
 """
 
 from collections.abc import Mapping
@@ -22,8 +22,8 @@ from auditor.sweep.reporting.heading import heading
 from auditor.sweep.reporting.json_array import JsonArray, ascii_json
 from auditor.sweep.reporting.model_entry import ModelEntry, ModelState
 
-# Beyond this number the page leaves out models that are clean and unchanged; models.csv has them.
-# With 20,000, no two trees alike, it has 18.5 MB, and Chromium shows it in 1.1 s on two cores.
+# If a night has more models, the page leaves out clean and unchanged ones; models.csv has them.
+# A page of 20,000 models without shared trees has 18.5 MB; Chromium shows it in 1.1 s on two cores.
 MOST_MODELS = 20_000
 MOST_FINDINGS = 30  # of one model; findings.csv has all of them
 _MOST_PATTERNS = 8
@@ -56,11 +56,11 @@ class NightPage:
         self._models.add(self._row(entry))
 
     def _row(self, entry: ModelEntry) -> list[Any]:
-        """What the table shows of a model, and where to find the rest; page.js names the places."""
+        """Return a model's table row, with indices of shared items; page.js names its columns."""
         outcome = entry.outcome
         severities = [match.tonight["severity"] for match in entry.matches if match.tonight]
         alarming = [match for match in entry.matches if match.finding["severity"] in ALARMING]
-        found = [
+        shown_findings = [
             [
                 self._findings.place(_finding(match.finding)),
                 CHANGES.index(match.change),
@@ -84,30 +84,30 @@ class NightPage:
                 for move in entry.moves
             ],
             _name(outcome.get("commit")),
-            found,
-            len(entry.matches) - len(found),
+            shown_findings,
+            len(entry.matches) - len(shown_findings),
             self._tree(outcome),
             _short(outcome.get("detail")),
             [_cause(match) for match in entry.causes if match.tonight is not None],
         ]
 
     def _tree(self, outcome: Outcome) -> int:
-        """Where the model's tree is; -1: it has none. Alike models share one, drawn once."""
+        """Return the index of the model's tree, or -1; models with equal modules share a tree."""
         modules = modules_of(outcome)
         if not modules:
             return -1
         expected = object_at(outcome, "expected")
-        said = [_short(expected.get("formula")), expected.get("by") or ""]
-        return self._trees.place([modules, said], lambda: [*said, module_tree(modules)])
+        texts = [_short(expected.get("formula")), expected.get("by") or ""]
+        return self._trees.place([modules, texts], lambda: [*texts, module_tree(modules)])
 
     def write(self, file: IO[bytes], summary: Mapping[str, Any], pages: Mapping[str, str]) -> None:
-        """The whole page; `summary` is the content of summary.json, `pages` those of models."""
+        """Write the page; `summary` is the content of summary.json, `pages` addresses by model."""
         style, script = _text("page.css"), _text("page.js") + _text("icicle.js")
         words = {
             "states": STATES,
             "severities": SEVERITIES,
             "changes": CHANGES,
-            # By the names of the rows, but for what is cut or written out in them.
+            # Rows contain names cut and escaped: only unchanged names can be looked up.
             "pages": {one: pages[one] for one in pages if _name(one) == one},
         }
         values = {
@@ -118,7 +118,7 @@ class NightPage:
             **heading(summary, pages, left_out=self._left_out),
         }
         blocks = {"models": self._models, "findings": self._findings, "trees": self._trees}
-        # Cut before it is filled in, so that no name can stand for a block.
+        # The template is split before values are inserted, so that no value can name a block.
         for at, piece in enumerate(_text("page.html").split("@")):
             if at % 2:
                 blocks[piece].close()
@@ -130,7 +130,7 @@ class NightPage:
 
 
 def _weight(match: Matched) -> tuple[int, bool]:
-    """What alarms comes first, and in it what is there before what is gone."""
+    """Return a sort key: the worst severity first, then findings of tonight before gone ones."""
     return SEVERITIES.index(match.finding["severity"]), match.tonight is None
 
 
@@ -165,11 +165,11 @@ def _name(text: str | None) -> Any:
 
 
 def _short(text: Any, most: int = _LONGEST_TEXT) -> Any:
-    """Text cut to what a page has room for; numbers as they are."""
+    """Return text cut to `most` characters; other values are returned unchanged."""
     if not isinstance(text, str | None):
         return text
-    shown = printable(text or "")
-    return shown if len(shown) <= most else f"{shown[: most - 1]}\N{HORIZONTAL ELLIPSIS}"
+    line = printable(text or "")
+    return line if len(line) <= most else f"{line[: most - 1]}\N{HORIZONTAL ELLIPSIS}"
 
 
 def _text(name: str) -> str:

@@ -1,6 +1,6 @@
 """SARIF 2.1.0 of a night's errors and warnings, for pages of code-scanning results.
 
-Results are written as they come. What the baseline accepts is there, and suppressed.
+Results are written model by model. Findings that the baseline accepts are included as suppressed.
 """
 
 from collections import Counter
@@ -24,12 +24,12 @@ _STATES = {
 
 
 class Sarif:
-    """Writes the log of one run, result by result."""
+    """The log of one run, written result by result."""
 
     def __init__(self, file: IO[bytes], night: Night, previous: Night | None) -> None:
         self._file, self._compared = file, previous is not None
         log = json_text(_log(night, previous))
-        opening, self._end = log.split('"@"')  # where the results go
+        opening, self._end = log.split('"@"')  # the results go between them
         file.write(opening.encode())
         self._results = JsonArray(file)
 
@@ -53,7 +53,7 @@ class Sarif:
 
 
 def _log(night: Night, previous: Night | None) -> Mapping[str, Any]:
-    """The log around its results, which go where the mark is."""
+    """Return the log with the mark "@" in the place of its results."""
     name = f"audit sweep/{printable(night.night)}"
     run = {
         "automationDetails": {"id": name, "guid": _guid(night)},
@@ -64,5 +64,5 @@ def _log(night: Night, previous: Night | None) -> Mapping[str, Any]:
 
 
 def _guid(night: Night) -> str:
-    """The same for the same night of the same store."""
+    """Return an id that is stable for a night of a store."""
     return str(uuid5(NAMESPACE_URL, f"hf-audit:{night.night}:{night.started}"))

@@ -1,4 +1,4 @@
-"""summary.json: a night in numbers, and what an exit code is made of."""
+"""summary.json: a night in numbers, including those that determine the exit code."""
 
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -12,14 +12,14 @@ from auditor.sweep.reporting.model_entry import ModelEntry, ModelState
 from auditor.sweep.store.reading import Alarms, Night
 
 SCHEMA = 1
-MOST_LISTED = 50  # of what is new, of each severity; changes.csv has all
+MOST_LISTED = 50  # new items of each severity; changes.csv has all
 _TOTALS = ("files", "bytes", "tensors", "elements", "parameters")
 
-Item = Mapping[str, Any]  # of what is new
+Item = Mapping[str, Any]  # a new cause or kind of finding
 
 
 class NightSummary:
-    """Counts what passes."""
+    """Counts the models of a night, their findings and their changes."""
 
     def __init__(self) -> None:
         self.verdicts: Counter[str] = Counter()
@@ -28,7 +28,7 @@ class NightSummary:
         self.changes: Counter[str] = Counter()
         self.totals: Counter[str] = Counter()
         self.alarming = Counter(dict.fromkeys(Alarms._fields, 0))
-        self.severities: dict[str, str] = {}  # of kinds
+        self.severities: dict[str, str] = {}  # by kind
         self.kinds: dict[str, Counter[str]] = defaultdict(Counter)
         self.causes: dict[str, Counter[str]] = defaultdict(Counter)
         self.listed: dict[str, list[Item]] = {severity: [] for severity in ALARMING}
@@ -54,30 +54,30 @@ class NightSummary:
                 listed.append(item)
 
     def _alarm(self, entry: ModelEntry, *, bad_request: bool) -> None:
-        """What of the model there is to be alarmed about, as `Store.alarms` has it."""
+        """Count the model among the alarms, as `Store.alarms` does, without accepted findings."""
         severities = {match.finding["severity"] for match in entry.alarms}
-        unseen = entry.blind and not bad_request
+        is_unseen = entry.blind and not bad_request
         error = "error" in severities or entry.unexplained
         warning = "warning" in severities and not error
         self.alarming.update(
             errors=error,
             warnings=warning,
-            unaudited=unseen and not (error or warning),
+            unaudited=is_unseen and not (error or warning),
             bad_requests=entry.blind and bad_request,
-            blind_errors=error and unseen,
-            blind_warnings=warning and unseen,
+            blind_errors=error and is_unseen,
+            blind_warnings=warning and is_unseen,
         )
 
     def _count(self, entry: ModelEntry) -> None:
         """Count findings by their kind, and causes with the findings that they explain."""
-        for name, alike in _by_kind(entry.matches):
-            self.severities.setdefault(name, alike[0].finding["severity"])
-            new = sum(match.change is Change.NEW for match in alike)
-            accepted = sum(match.accepted is not None for match in alike)
-            self.kinds[name].update(models=1, findings=len(alike), new=new, accepted=accepted)
-        for name, alike in _by_kind(entry.causes):
-            explained = sum(match.finding["count"] for match in alike)
-            new = int(any(match.change is Change.NEW for match in alike))
+        for name, matches in _by_kind(entry.matches):
+            self.severities.setdefault(name, matches[0].finding["severity"])
+            new = sum(match.change is Change.NEW for match in matches)
+            accepted = sum(match.accepted is not None for match in matches)
+            self.kinds[name].update(models=1, findings=len(matches), new=new, accepted=accepted)
+        for name, matches in _by_kind(entry.causes):
+            explained = sum(match.finding["count"] for match in matches)
+            new = int(any(match.change is Change.NEW for match in matches))
             self.causes[name].update(models=1, findings=explained, new=new)
 
     @property
@@ -87,14 +87,16 @@ class NightSummary:
     def content(
         self, night: Night, previous: Night | None, baseline: Baseline | None
     ) -> Mapping[str, Any]:
-        """What is written; keys are only ever added."""
-        kinds = sorted(sorted(self.kinds), key=lambda one: SEVERITIES.index(self.severities[one]))
+        """Return the content of summary.json; later versions only add keys."""
+        kinds = sorted(sorted(self.kinds), key=lambda kind: SEVERITIES.index(self.severities[kind]))
         causes = sorted(self.causes, key=lambda name: (-self.causes[name]["models"], name))
         listed = [item for severity in ALARMING for item in self.listed[severity]][:MOST_LISTED]
         return {
             "schema": SCHEMA,
-            **_named(night, "night", "started", "finished", "auditor", "catalogue", "selection"),
-            "previous": previous and _named(previous, "night", "auditor", "catalogue"),
+            **_fields_of(
+                night, "night", "started", "finished", "auditor", "catalogue", "selection"
+            ),
+            "previous": previous and _fields_of(previous, "night", "auditor", "catalogue"),
             "models": self.verdicts.total(),
             "verdicts": _sorted(self.verdicts),
             "states": {state.value: self.states[state] for state in ModelState},
@@ -118,7 +120,7 @@ class NightSummary:
 
 
 def _by_kind(matches: Iterable[Matched]) -> Iterable[tuple[str, Sequence[Matched]]]:
-    """Those of tonight."""
+    """Group tonight's matches by kind."""
     kinds = defaultdict(list)
     for match in matches:
         if match.tonight is not None:
@@ -126,7 +128,7 @@ def _by_kind(matches: Iterable[Matched]) -> Iterable[tuple[str, Sequence[Matched
     return kinds.items()
 
 
-def _named(night: Night, *fields: str) -> Mapping[str, Any]:
+def _fields_of(night: Night, *fields: str) -> Mapping[str, Any]:
     return {name: getattr(night, name) for name in fields}
 
 
@@ -135,26 +137,26 @@ def _sorted(counter: Counter[str]) -> dict[str, int]:
 
 
 def _items(entry: ModelEntry) -> Iterator[Item]:
-    """An item for each cause, or kind, of errors and warnings that are new and not accepted."""
+    """Yield an item for each cause or kind of the new errors and warnings not accepted."""
     groups: dict[tuple[str | None, bool, str], list[Finding]] = defaultdict(list)
     for finding in (match.finding for match in entry.news):
-        why = next(iter(entry.causes_of(finding)), finding)
-        groups[finding.get("component"), why is finding, why["kind"]].append(finding)
-    for (component, _, what), alike in groups.items():
-        of_kind = {**alike[0], "reason": _said(alike)}
-        why = next(iter(entry.causes_of(alike[0])), of_kind)
+        cause = next(iter(entry.causes_of(finding)), finding)
+        groups[finding.get("component"), cause is finding, cause["kind"]].append(finding)
+    for (component, _, kind), findings in groups.items():
+        without_cause = {**findings[0], "reason": _description(findings)}
+        cause = next(iter(entry.causes_of(findings[0])), without_cause)
         yield {
             "model": entry.model,
             "commit": entry.commits[1],
             "component": component,
-            "severity": why["severity"],
-            "what": what,
-            "said": why["reason"],
+            "severity": cause["severity"],
+            "what": kind,
+            "said": cause["reason"],
         }
 
 
-def _said(findings: Sequence[Finding]) -> str:
-    """`3 names, 1,024 parameters: encoder.{0-2}.weight`, of all findings of a kind."""
+def _description(findings: Sequence[Finding]) -> str:
+    """Describe the findings of a kind: `3 names, 1,024 parameters: encoder.{0-2}.weight`."""
     count = sum(finding["count"] for finding in findings)
     parameters = sum(finding["parameters"] for finding in findings)
     learned = f", {counted(parameters, 'parameter')}" if parameters else ""

@@ -18,25 +18,26 @@ _LARGEST = (1 << 63) - 1  # number that SQLite stores
 
 
 class Waiting(NamedTuple):
-    """A planned model without an outcome, and what there is to make one of."""
+    """A planned model without an outcome, and what the store already has of its files."""
 
     model: str
     commit_sha: str
     snapshot: bytes | None  # packed
     listing: bytes | None  # packed
-    shared: bytes | None = None  # packed: the rest of the snapshot; None: that is all of it
+    shared: bytes | None = None  # packed: the rest of the snapshot; None: `snapshot` is complete
 
 
 class StoreWriter(Store):
-    """A store that a sweep writes."""
+    """A store that a sweep writes to."""
 
     _connect = staticmethod(open_store)
 
     @contextmanager
     def together(self) -> Iterator[sqlite3.Connection]:
-        """What is written within is one transaction, or a part of the one that is under way.
+        """Run the body in one transaction, or as a part of the transaction that is open.
 
-        Begun as a writer: a reader that turns writer may find itself late.
+        The transaction takes the write lock at once: SQLite refuses to turn a reader into a writer
+        if another process has written meanwhile.
         """
         if self._database.in_transaction:
             yield self._database
@@ -46,82 +47,82 @@ class StoreWriter(Store):
             yield self._database
 
     def begin(self, night: str, selection: str, versions: Versions) -> Night:
-        """Start a night, or go on with it; one that has finished is selected anew.
+        """Start or resume a night; a finished night is selected anew.
 
-        Raises UsageError where it was started, and not finished, for another selection.
+        Raise UsageError if the night is unfinished and was started for another selection.
         """
         with self.together() as database:
             plan, started = None, now()
-            known = self.night(night)
-            if known and not known.finished:
-                if known.selection != selection:
-                    detail = f"the night {quoted(night)} is under way for {known.selection}"
+            existing = self.night(night)
+            if existing and not existing.finished:
+                if existing.selection != selection:
+                    detail = f"the night {quoted(night)} is under way for {existing.selection}"
                     ways = "finish it with the same selection, or name this one (--night)"
                     raise UsageError(f"{detail}, and not for {selection}: {ways}")
-                plan, started = known.plan, known.started
+                plan, started = existing.plan, existing.started
             database.execute(_SEEN_SINCE, (night, *versions))
-            begun = Night(night, selection, plan, *versions, started, None)
-            database.execute("INSERT OR REPLACE INTO nights VALUES (?, ?, ?, ?, ?, ?, ?)", begun)
-            self._forget_plans()
-            return begun
+            row = Night(night, selection, plan, *versions, started, None)
+            database.execute("INSERT OR REPLACE INTO nights VALUES (?, ?, ?, ?, ?, ?, ?)", row)
+            self._delete_stale_plans()
+            return row
 
-    def _forget_plans(self) -> None:
-        """Delete the plans that no night has, nor will have: of selections that were stopped."""
-        gone = self._database.execute(
+    def _delete_stale_plans(self) -> None:
+        """Delete plans that no night has or is still filling: their selections were stopped."""
+        stale_plans = self._database.execute(
             "DELETE FROM plans WHERE NOT EXISTS (SELECT 1 FROM nights n WHERE n.plan = plans.plan"
             " OR n.night = plans.night AND n.plan IS NULL) RETURNING plan"
         ).fetchall()
-        self._database.executemany("DELETE FROM planned WHERE plan = ?", gone)
+        self._database.executemany("DELETE FROM planned WHERE plan = ?", stale_plans)
 
     # --- selection ----------------------------------------------------------------------------
 
     def new_plan(self, night: str) -> int:
-        """The number of a plan to fill; no reader sees it before `freeze`."""
+        """Create an empty plan and return its number; readers see it only after `freeze`."""
         with self.together() as database:
             plan = database.execute("INSERT INTO plans (night) VALUES (?)", (night,)).lastrowid
             return int(plan or 0)
 
     def add(self, night: Night, plan: int, selected: Iterable[SelectedModel]) -> None:
-        """Add models to a plan, unless that is forgotten; of one that comes twice the first stands.
+        """Add models to a plan, unless the plan was deleted; the first of two duplicates is kept.
 
-        One that the Hub tells now takes the place of its request, of which it had told nothing.
+        A model that has a commit now replaces the row of the earlier request that had none.
         """
         with self.together() as database:
-            for one in selected:
-                if one.commit_sha:
-                    self._forget_refusal(night, plan, one.requested)
+            for model in selected:
+                if model.commit_sha:
+                    self._delete_refusal(night, plan, model.requested)
                 database.execute(
                     "INSERT OR IGNORE INTO planned SELECT plan, ?, ?, ? FROM plans WHERE plan = ?",
-                    (one.model, one.commit_sha, one.requested, plan),
+                    (model.model, model.commit_sha, model.requested, plan),
                 )
-                if one.refusal:
-                    self.record(night, one.model, "", one.refusal)
-                elif one.siblings is not None:
-                    self._list(night, one)
+                if model.refusal:
+                    self.record(night, model.model, "", model.refusal)
+                elif model.siblings is not None:
+                    self._store_listing(night, model)
 
-    def _forget_refusal(self, night: Night, plan: int, requested: str) -> None:
+    def _delete_refusal(self, night: Night, plan: int, requested: str) -> None:
         query = "DELETE FROM planned WHERE plan = ? AND model = ? AND commit_sha = ''"
         if self._database.execute(query, (plan, requested)).rowcount:
-            self._forgive(night, requested)
+            self._delete_failure(night, requested)
 
-    def _list(self, night: Night, one: SelectedModel) -> None:
-        """Keep the names of a model's files, unless nothing of it will have to be fetched."""
-        key = one.model, one.commit_sha
+    def _store_listing(self, night: Night, model: SelectedModel) -> None:
+        """Store the listing of a model's files, unless its audit needs no fetch."""
+        key = model.model, model.commit_sha
         if not (self.has_outcome(*key, night) or self.has_snapshot(*key)):
-            text = json.dumps(one.siblings, separators=(",", ":")).encode()
+            text = json.dumps(model.siblings, separators=(",", ":")).encode()
             query = "INSERT OR IGNORE INTO listings VALUES (?, ?, ?)"
             self._database.execute(query, (*key, compress_text(text)))
 
     def freeze(self, night: str, plan: int) -> Night:
-        """Make a plan the night's, unless another sweep was first; the night with its plan."""
+        """Assign a plan to the night, unless another sweep was first; return the updated night."""
         with self.together() as database:
             query = "UPDATE nights SET plan = ? WHERE night = ? AND plan IS NULL"
             database.execute(query, (plan, night))
-            self._forget_plans()
-            return next(one for one in self.nights() if one.night == night)
+            self._delete_stale_plans()
+            return next(row for row in self.nights() if row.night == night)
 
     def unresolved(self, night: Night) -> tuple[str, ...]:
-        """The requested ids whose commit the Hub did not give, for a reason that may pass."""
+        """Return requested ids without a commit, if the reason may be temporary."""
         rows = self._database.execute(
             "SELECT requested FROM planned WHERE plan = ? AND commit_sha = '' AND model IN"
             " (SELECT model FROM failures WHERE night = ? AND passing = 1) ORDER BY model",
@@ -132,23 +133,26 @@ class StoreWriter(Store):
     # --- audits -------------------------------------------------------------------------------
 
     def waiting(self, night: Night, *, first: str = "") -> Iterator[Waiting]:
-        """The planned models without an outcome of the night's versions, each at most once.
+        """Yield planned models without an outcome of the night's versions, each at most once.
 
-        From the id `first` on and round to the beginning. Asked in batches: what another sweep
-        finds out meanwhile is left out.
+        Start after the id `first` and wrap around. The models are queried in batches, so those that
+        another sweep audits meanwhile are skipped.
         """
         for after, last in ((first, None), ("", first)):
-            given = {**night._asdict(), "after": after, "last": last}
-            while rows := self._database.execute(_WAITING, given).fetchall():
+            parameters = {**night._asdict(), "after": after, "last": last}
+            while rows := self._database.execute(_WAITING, parameters).fetchall():
                 yield from (Waiting(*row) for row in rows)
-                given["after"] = rows[-1][0]
+                parameters["after"] = rows[-1][0]
 
     def left(self, night: Night) -> int:
-        """How many are waiting."""
+        """Return the number of planned models without an outcome."""
         return int(self._database.execute(_LEFT, night._asdict()).fetchone()[0])
 
     def somewhere(self, night: Night) -> str:
-        """The id of any planned model: where a second sweep starts, so as not to follow a first."""
+        """Return the id of a random planned model, or "".
+
+        A second sweep of the night starts there, to audit other models than the first one.
+        """
         query = "SELECT model FROM planned WHERE plan = ? ORDER BY random() LIMIT 1"
         row = self._database.execute(query, (night.plan,)).fetchone()
         return str(row[0]) if row else ""
@@ -161,10 +165,10 @@ class StoreWriter(Store):
         recorded: Recorded,
         snapshot: Kept | None = None,
     ) -> None:
-        """Write what became of a model, with the snapshot it was made of if it was fetched.
+        """Write the outcome of a model, and its snapshot if that was fetched.
 
-        Why one night could not see a model is a failure of that night, unless another sweep has
-        just seen it. All else lasts.
+        If the model has no commit, or the reason may be temporary, write a failure of the night
+        instead, unless another sweep has just written an outcome.
         """
         key = (model, commit)
         passing = recorded.summary.reason in PASSING
@@ -178,30 +182,34 @@ class StoreWriter(Store):
                 row = (*key, snapshot.content, self._share(snapshot.shared))
                 database.execute("INSERT OR REPLACE INTO snapshots VALUES (?, ?, ?, ?)", row)
             database.execute("DELETE FROM listings WHERE model = ? AND commit_sha = ?", key)
-            self._forgive(night, model)
+            self._delete_failure(night, model)
 
-    def _forgive(self, night: Night, model: str) -> None:
+    def _delete_failure(self, night: Night, model: str) -> None:
         query = "DELETE FROM failures WHERE night = ? AND model = ?"
         self._database.execute(query, (night.night, model))
 
     def _insert(self, table: str, key: tuple[object, ...], recorded: Recorded) -> None:
-        """A row of outcomes, where the first stands, or of failures, where the last does."""
+        """Insert a row; an existing outcome is kept, an existing failure is replaced."""
         summary = map(_storable, recorded.summary)
         content, shared = recorded.kept
         row = (*key, *summary, now(), content, self._share(shared))
-        what = "IGNORE" if table == "outcomes" else "REPLACE"
+        on_conflict = "IGNORE" if table == "outcomes" else "REPLACE"
         marks = ", ".join("?" for _ in row)
-        self._database.execute(f"INSERT OR {what} INTO {table} VALUES ({marks})", row)  # noqa: S608 - our own
+        query = f"INSERT OR {on_conflict} INTO {table} VALUES ({marks})"  # noqa: S608 - our own
+        self._database.execute(query, row)
 
     def _share(self, shared: Shared | None) -> bytes | None:
-        """Keep what rows have in common, unless it is there; its digest. Within a transaction."""
+        """Store the part that rows share, unless it is stored, and return its digest.
+
+        Call it within a transaction.
+        """
         if shared is None:
             return None
         self._database.execute("INSERT OR IGNORE INTO contents VALUES (?, ?)", shared)
         return shared.digest
 
     def finish(self, night: Night) -> None:
-        """End a night: what is left of its listings is of no more use."""
+        """End a night, and delete listings of models outside its plan."""
         with self.together() as database:
             database.execute("UPDATE nights SET finished = ? WHERE night = ?", (now(), night.night))
             query = (
@@ -210,23 +218,23 @@ class StoreWriter(Store):
             )
             database.execute(query, (night.plan,))
 
-    # --- nights that are dropped ------------------------------------------------------------------
+    # --- dropping old nights ----------------------------------------------------------------------
 
     def prune(self, night: str, keep: int) -> int:
-        """Keep this night and the last finished ones, `keep` in all; how many were dropped.
+        """Keep this night and the last finished ones, `keep` in all; return how many were dropped.
 
-        The order is that of names. A night that is not finished is neither dropped nor counted,
-        and keeps all that it refers to. One transaction.
+        Nights are ordered by name. An unfinished night is neither dropped nor counted, and keeps
+        all rows that it refers to. It is one transaction.
         """
         with self.together() as database:
-            others = [one.night for one in self.nights() if one.finished and one.night != night]
+            others = [row.night for row in self.nights() if row.finished and row.night != night]
             dropped = others[: max(0, len(others) - (keep - 1))]
             if not dropped:
                 return 0
             for table in ("nights", "failures"):
                 query = f"DELETE FROM {table} WHERE night = ?"  # noqa: S608 - our own tables
                 database.executemany(query, ((name,) for name in dropped))
-            self._forget_plans()
+            self._delete_stale_plans()
             for table in ("listings", "snapshots", "outcomes"):
                 versions = _OF_ITS_VERSIONS if table == "outcomes" else "TRUE"
                 database.execute(_UNPLANNED.format(table=table, versions=versions))
@@ -235,7 +243,10 @@ class StoreWriter(Store):
 
 
 def _storable(value: object) -> object:
-    """A count of a hostile config may have more digits; its JSON has all of them."""
+    """Clamp an integer to SQLite's range: a hostile config may imply larger counts.
+
+    The JSON of the outcome has all digits.
+    """
     return max(-_LARGEST, min(value, _LARGEST)) if isinstance(value, int) else value
 
 
@@ -256,7 +267,7 @@ WHERE {_IS_OPEN} AND p.model > :after AND (:last IS NULL OR p.model <= :last)
 ORDER BY p.model LIMIT {_BATCH}
 """  # noqa: S608 - a number of our own
 
-# What a night could not see, and another one has seen since at the same commit.
+# Delete a night's failures of models that have an outcome at the same commit now.
 _SEEN_SINCE = """
 DELETE FROM failures AS f WHERE night = ? AND EXISTS (
     SELECT 1 FROM outcomes o WHERE o.model = f.model AND o.commit_sha = f.commit_sha
@@ -264,12 +275,11 @@ DELETE FROM failures AS f WHERE night = ? AND EXISTS (
 )
 """
 
-# What goes with a night is looked for in the whole store, and not in the plan of that night alone:
-# a night that was selected anew, or that a new version went on with, has left rows behind that no
-# night refers to. Plans that are frozen refer to a row, and those that a selection is filling. Each
-# key is looked up in the newest plan first, which names most of them, and rows are found in the
-# index of their key, so that what stays is not read: 2 s in a store of 500,000 fine-tunes, 3.6 s
-# in one of 300,000 models that are like no other.
+# Delete rows that no plan refers to, frozen or being filled. The whole store is searched, and not
+# only the plans of dropped nights: a night that was selected anew, or resumed by a new version, has
+# left rows that no night refers to. Each key is looked up in the newest plan first, which contains
+# most keys, through the index, so the contents of rows that stay are not read: 2 s in a store of
+# 500,000 fine-tunes, 3.6 s in a store of 300,000 models without shared headers.
 _UNPLANNED = """
 WITH kept (plan, auditor, catalogue) AS MATERIALIZED (
     SELECT plans.plan, nights.auditor, nights.catalogue FROM plans JOIN nights USING (night)

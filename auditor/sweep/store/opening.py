@@ -1,4 +1,4 @@
-"""A store's file as it is opened: made, or refused."""
+"""Open or create the file of a store, or refuse it."""
 
 import json
 import shutil
@@ -14,9 +14,9 @@ from auditor.errors import StoreError, UsageError
 from auditor.messages import quoted
 from auditor.sweep.store.schema import APPLICATION, TABLES, VERSION
 
-_BUSY = 60.0  # seconds that a writer waits for another one
-_STEP = 0.2  # of these at a time: SQLite handles no signal while it waits
-# Whose file it is, of which version, and how many tables it has.
+_BUSY = 60.0  # seconds that a writer waits for another writer
+_STEP = 0.2  # seconds of one wait: SQLite handles no signals while it waits
+# The program and version that a file belongs to, and its number of tables.
 _MARKS = """
 SELECT application_id, user_version, (SELECT count(*) FROM sqlite_master)
 FROM pragma_application_id, pragma_user_version
@@ -25,22 +25,22 @@ _REFUSED = frozenset((sqlite3.SQLITE_READONLY, sqlite3.SQLITE_CANTOPEN, sqlite3.
 
 
 def open_store(path: Path, stack: ExitStack) -> sqlite3.Connection:
-    """A store to write, made where there is none.
+    """Open a store for writing; create it if it does not exist.
 
-    Raises UsageError for a file that is another's or of another version, sqlite3.Error for one
-    that is damaged or locked, OSError where its folder cannot be made.
+    Raise UsageError if the file belongs to another program or another version, sqlite3.Error if it
+    is damaged or locked, OSError if its folder cannot be created.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
     return _prepared(path, path, stack)
 
 
 def open_store_to_read(path: Path, stack: ExitStack) -> sqlite3.Connection:
-    """A store at one moment, in one transaction of a reader; raises as `open_store`.
+    """Open a store in a read transaction, which sees one state of it; raise as `open_store` does.
 
-    It may stand where nothing can be written. SQLite reads a store of this kind (WAL) only where it
-    may write a file beside it, unless it is told that no process writes to the store (immutable).
-    That is true of a read-only mount. But then it leaves out what is in the -wal file: if there is
-    one, both are copied and the copy is read.
+    The store may be in a read-only folder. SQLite reads a WAL store only if it can write a file
+    next to it, or if the `immutable` flag declares that no process writes to the store, which holds
+    for a read-only mount. But an immutable store is read without its -wal file: if that is not
+    empty, both files are copied and the copy is read.
     """
     if not path.exists():
         raise UsageError(f"the store {quoted(str(path))} does not exist: `audit sweep` makes one")
@@ -70,9 +70,9 @@ def _connected(file: Path, stack: ExitStack, options: str = "") -> sqlite3.Conne
 
 
 def _prepared(file: Path, path: Path, stack: ExitStack) -> sqlite3.Connection:
-    """A file with the tables of this version, which an empty one gets; `path` is its name.
+    """Connect to `file`, creating the tables if it is empty; errors name it `path`.
 
-    Nothing is changed of a file that is refused.
+    A file that is refused stays unchanged.
     """
     database = _connected(file, stack)
     execute_patiently(database, "BEGIN IMMEDIATE")
@@ -89,7 +89,7 @@ def _prepared(file: Path, path: Path, stack: ExitStack) -> sqlite3.Connection:
 
 
 def execute_patiently(database: sqlite3.Connection, statement: str) -> None:
-    """Run a statement that may have to wait a minute for another process; a signal ends it."""
+    """Run a statement; wait up to a minute for another process. A signal interrupts the wait."""
     until = time.monotonic() + _BUSY
     while True:
         try:
@@ -102,7 +102,7 @@ def execute_patiently(database: sqlite3.Connection, statement: str) -> None:
 
 
 def _check(database: sqlite3.Connection, path: Path) -> None:
-    """Raise UsageError for a file that is no store of this version."""
+    """Raise UsageError if the file is not a store of this version."""
     application, version, _ = database.execute(_MARKS).fetchone()
     name = quoted(str(path))
     if application != APPLICATION:
@@ -113,14 +113,14 @@ def _check(database: sqlite3.Connection, path: Path) -> None:
         raise UsageError(f"the store {name} {detail}: {ways}")
 
 
-# --- errors of SQLite and of a damaged store, as one line with what to do -----------------------
+# --- errors of SQLite and of damaged stores, as one line with a remedy ---------------------------
 
-_KEPT = "what was audited is kept, and the same command goes on from there"
+_RESUME = "what was audited is kept, and the same command goes on from there"
 
 
 @contextmanager
 def store_errors(path: Path) -> Iterator[None]:
-    """Errors of SQLite, and of what a store keeps, as StoreErrors."""
+    """Turn errors of SQLite, and of decoding stored rows, into StoreErrors."""
     try:
         yield
     except (sqlite3.Error, zlib.error, json.JSONDecodeError, UnicodeDecodeError) as error:
@@ -128,25 +128,25 @@ def store_errors(path: Path) -> Iterator[None]:
 
 
 def _kind_of(error: Exception) -> int:
-    """SQLite's primary code of an error, without details; of other errors, that of damage."""
+    """Return SQLite's primary error code; for errors of other libraries, the code of damage."""
     return getattr(error, "sqlite_errorcode", sqlite3.SQLITE_CORRUPT) & 0xFF
 
 
 def _fault(path: Path, error: Exception) -> str:
-    """What is wrong with the store, and what to do."""
+    """Describe an error of the store and its remedy."""
     if path.is_dir():
         return "is a folder: name a file"
     match _kind_of(error):
         case sqlite3.SQLITE_FULL | sqlite3.SQLITE_IOERR:
-            return f"cannot be written, the disk is full or unsound ({error}): make room; {_KEPT}"
+            return f"cannot be written, the disk is full or unsound ({error}): make room; {_RESUME}"
         case sqlite3.SQLITE_READONLY | sqlite3.SQLITE_PERM | sqlite3.SQLITE_CANTOPEN:
             places = f"the file and its folder {quoted(str(path.parent))}"
             return f"cannot be opened ({error}): {places} have to be writable"
         case sqlite3.SQLITE_BUSY | sqlite3.SQLITE_LOCKED:
-            return f"has been written to by another sweep for a minute: wait for it; {_KEPT}"
+            return f"has been written to by another sweep for a minute: wait for it; {_RESUME}"
         case sqlite3.SQLITE_NOTADB:
-            said = "is not an SQLite database, or its beginning is damaged"
-            return f"{said}: move it away, or name another file"
+            detail = "is not an SQLite database, or its beginning is damaged"
+            return f"{detail}: move it away, or name another file"
         case _:
             ways = "`sqlite3 STORE .recover` saves what it can; move the file away to begin anew"
             return f"is damaged: {error}; {ways}"

@@ -1,4 +1,4 @@
-"""An open store as it is read: its nights, and the outcome of each model."""
+"""The reading side of a store: its nights, and the outcome of each model."""
 
 import json
 import sqlite3
@@ -24,7 +24,7 @@ _MODEL = attrgetter("model")
 
 
 class Versions(NamedTuple):
-    """What an outcome depends on, beside the checkpoint."""
+    """The versions that an outcome depends on, besides the checkpoint."""
 
     auditor: str
     catalogue: str
@@ -35,26 +35,26 @@ class Night(NamedTuple):
 
     night: str
     selection: str  # JSON
-    plan: int | None  # None: its selection goes on, or was stopped
+    plan: int | None  # None: its selection is under way, or was stopped
     auditor: str
     catalogue: str
     started: str  # ISO 8601, UTC
-    finished: str | None  # None: it goes on, or was stopped
+    finished: str | None  # None: it is under way, or was stopped
 
 
 class Recorded(NamedTuple):
-    """An outcome as it is written: its numbers and its JSON."""
+    """An outcome as it is written: its columns and its packed JSON."""
 
     summary: StoredNight
     kept: Kept
 
 
 class Result(Struct, frozen=True, dict=True):
-    """The outcome of one model in one night. `verdict` None: it was planned and not audited yet."""
+    """The outcome of one model in one night; `verdict` is None if it is not audited yet."""
 
     night: str
     model: str
-    commit_sha: str  # "": the Hub did not give one
+    commit_sha: str  # "": the Hub returned none
     requested: str
     verdict: str | None
     reason: str | None
@@ -64,18 +64,18 @@ class Result(Struct, frozen=True, dict=True):
 
     @cached_property
     def outcome(self) -> dict[str, Any] | None:
-        """The JSON object of the audit (schema 1); None: not audited yet."""
+        """The JSON object of the audit (schema 1); None if the model is not audited yet."""
         return None if self.content is None else merged_object(self.content, self.shared_content)
 
 
 class SelectedModel(NamedTuple):
-    """A model that a selection names, at the commit that the Hub has now."""
+    """A model of a selection, at its current commit on the Hub."""
 
     model: str  # the id after renames
-    commit_sha: str  # "": the Hub told nothing of it
-    requested: str  # the id as it was asked for
-    siblings: object = None  # its files as the list API has them, not looked at; None: not known
-    refusal: Recorded | None = None  # why the Hub told nothing
+    commit_sha: str  # "": the Hub returned none
+    requested: str  # the id in the selection
+    siblings: object = None  # its files in the list API's form, unchecked; None: unknown
+    refusal: Recorded | None = None  # the unaudited outcome if there is no commit
 
 
 def now() -> str:
@@ -83,20 +83,20 @@ def now() -> str:
 
 
 class Alarms(NamedTuple):
-    """How many models of a night have what an exit code is made of."""
+    """The numbers of models in a night that determine the exit code."""
 
-    errors: int  # a finding of that severity, or a residual
-    warnings: int  # none of those, but a warning
-    unaudited: int  # it, or a component, could not be audited, and it is not counted above
+    errors: int  # models with an error or a residual
+    warnings: int  # models with warnings only
+    unaudited: int  # not counted above, and the model or a component could not be audited
     bad_requests: int
-    # Of those with errors, and with warnings: it, or a component, could not be audited. What is
-    # found comes before that, unless --fail-on lets it pass.
+    # Models counted in `errors` and in `warnings` that could not be audited completely. They count
+    # as unaudited only if --fail-on ignores their findings.
     blind_errors: int = 0
     blind_warnings: int = 0
 
 
 class Compared(NamedTuple):
-    """One model tonight and before; at least one of the two is there."""
+    """A model's results tonight and before; at least one of them is not None."""
 
     model: str
     tonight: Result | None  # None: no longer selected
@@ -104,9 +104,9 @@ class Compared(NamedTuple):
 
 
 class Store:
-    """An open store, as it was when it was first read, whatever a sweep writes meanwhile.
+    """An open store in its state at the first read, whatever a sweep writes meanwhile.
 
-    Of one thread: others open it for themselves.
+    Only one thread may use it; other threads open the store themselves.
     """
 
     _connect = staticmethod(open_store_to_read)
@@ -117,9 +117,9 @@ class Store:
     @classmethod
     @contextmanager
     def open(cls, path: Path) -> Iterator[Self]:
-        """Open a store; raises UsageError for one that is not there, or another's file.
+        """Open a store; raise UsageError if it does not exist or is not a store.
 
-        What SQLite, or a damaged row, raises while it is open leaves as a StoreError.
+        Within the `with` block, errors of SQLite or of damaged rows are raised as StoreErrors.
         """
         with store_errors(path), ExitStack() as stack:
             try:
@@ -130,26 +130,26 @@ class Store:
             yield cls(database)
 
     def has_outcome(self, model: str, commit: str | None, versions: Versions | Night) -> bool:
-        """Whether a model has an outcome of these versions; commit None: at any commit."""
+        """Whether a model has an outcome of these versions, at any commit if `commit` is None."""
         query = (
             "SELECT 1 FROM outcomes WHERE model = ? AND (auditor, catalogue) = (?, ?)"
             " AND (? IS NULL OR commit_sha = ?) LIMIT 1"
         )
-        given = (model, versions.auditor, versions.catalogue, commit, commit)
-        return self._database.execute(query, given).fetchone() is not None
+        parameters = (model, versions.auditor, versions.catalogue, commit, commit)
+        return self._database.execute(query, parameters).fetchone() is not None
 
     def has_snapshot(self, model: str, commit: str, *, companions: bool = False) -> bool:
-        """Whether the files of a model are stored, its `companions` too if they are needed."""
+        """Whether a model's snapshot is stored, with companion files if `companions` is set."""
         query = "SELECT content FROM snapshots WHERE (model, commit_sha) = (?, ?)"
         row = self._database.execute(query, (model, commit)).fetchone()
         if row is None or not companions:
             return row is not None
         return "companions" in json.loads(decompress_text(row[0]))
 
-    # --- what reports read --------------------------------------------------------------------
+    # --- queries of reports -------------------------------------------------------------------
 
     def nights(self) -> tuple[Night, ...]:
-        """Every night, in the order of names: dates are in the order of time."""
+        """Return all nights, sorted by name: dates sort by time."""
         rows = self._database.execute("SELECT * FROM nights ORDER BY night")
         return tuple(Night(*row) for row in rows)
 
@@ -157,66 +157,68 @@ class Store:
         return next((night for night in self.nights() if night.night == name), None)
 
     def previous(self, name: str) -> Night | None:
-        """The last finished night before this one."""
+        """Return the last finished night before this one, by name."""
         before = [night for night in self.nights() if night.night < name and night.finished]
         return before[-1] if before else None
 
     def count(self, night: Night) -> int:
-        """How many models the night's plan has."""
+        """Return the number of models in the night's plan."""
         query = "SELECT count(*) FROM planned WHERE plan = ?"
         return int(self._database.execute(query, (night.plan,)).fetchone()[0])
 
     def results(self, night: str) -> Iterator[Result]:
-        """One Result for each planned model, in the order of ids; read while they are asked for."""
+        """Yield a Result for each planned model, sorted by id; rows are read lazily."""
         return self._results("night = ? ORDER BY model", night)
 
     def result(self, night: str, model: str) -> Result | None:
         return next(self._results("night = ? AND model = ?", night, model), None)
 
-    def _results(self, where: str, *given: object) -> Iterator[Result]:
+    def _results(self, where: str, *parameters: object) -> Iterator[Result]:
         query = f"SELECT {_RESULT} FROM results WHERE {where}"  # noqa: S608 - our own columns
-        return (Result(*row) for row in self._database.execute(query, given))
+        return (Result(*row) for row in self._database.execute(query, parameters))
 
     def chosen(self, name: str | None) -> Night:
-        """The night of that name, or the latest; raises UsageError if it cannot be shown."""
+        """Return the night of that name, or the latest; raise UsageError if it has no plan."""
         nights = [night for night in self.nights() if name in {None, night.night}]
-        shown = [night for night in nights if night.plan is not None]
-        if shown:
-            return shown[-1]
+        planned_nights = [night for night in nights if night.plan is not None]
+        if planned_nights:
+            return planned_nights[-1]
         if nights:
             last = quoted(nights[-1].night)
             detail = "its selection goes on, or was stopped: sweep once more"
             raise UsageError(f"there is nothing to report of the night {last}, {detail}")
         if name is None:
             raise UsageError("this store has no night: `audit sweep` makes one")
-        known = ", ".join(quoted(night.night) for night in self.nights()[-3:]) or "none"
-        raise UsageError(f"this store has no night {quoted(name)}; its last: {known}")
+        last_names = ", ".join(quoted(night.night) for night in self.nights()[-3:]) or "none"
+        raise UsageError(f"this store has no night {quoted(name)}; its last: {last_names}")
 
     def compared(self, night: Night, previous: Night | None) -> Iterator[Compared]:
-        """Every model of the night and of the one before, in the order of ids.
+        """Yield every model of the night and of the previous night, sorted by id.
 
-        What was known before is the outcome of the last night that could audit the model. If this
-        night cannot audit it either, it is the outcome of the last night that could read its files;
-        else that of the night before. So a night without network makes nothing new the night after.
+        `before` is the outcome of the last night that audited the model; if this night could not
+        audit it, the last night that read its files is enough; if there is none, the outcome of the
+        previous night. So after a night without network, known findings are not reported as new.
         """
         both = [self.results(one.night) for one in (night, previous) if one]
-        # SQLite orders UTF-8 by its bytes, which is how Python orders code points.
-        for model, found in groupby(merge(*both, key=_MODEL), _MODEL):
-            by_night = {one.night: one for one in found}
-            tonight = by_night.pop(night.night, None)
-            last = next(iter(by_night.values()), None)
+        # SQLite sorts UTF-8 by bytes, which is the order of Python's code points.
+        for model, results in groupby(merge(*both, key=_MODEL), _MODEL):
+            result_by_night = {result.night: result for result in results}
+            tonight = result_by_night.pop(night.night, None)
+            last = next(iter(result_by_night.values()), None)
             if previous and tonight:
                 last = self._known_before(tonight, last, previous)
             yield Compared(model, tonight, last)
 
     def _known_before(self, tonight: Result, last: Result | None, previous: Night) -> Result | None:
-        files = tonight.verdict == "unaudited"  # to have read the files of the model will do
-        if last and (last.verdict in {"clean", "findings"} or (files and last.tensors is not None)):
+        is_unaudited = tonight.verdict == "unaudited"  # then a night that read the files is enough
+        if last and last.verdict in {"clean", "findings"}:
             return last
-        return next(self._results(_KNOWN, tonight.model, previous.night, files), last)
+        if last and is_unaudited and last.tensors is not None:
+            return last
+        return next(self._results(_KNOWN, tonight.model, previous.night, is_unaudited), last)
 
     def tally(self, night: str) -> tuple[tuple[str | None, str | None, int], ...]:
-        """(verdict, reason, models) of a night, the reason of those that are unaudited."""
+        """Return (verdict, reason, number of models) of a night; only `unaudited` has a reason."""
         query = (
             "SELECT verdict, reason, count(*) FROM results WHERE night = ?"
             " GROUP BY verdict, reason ORDER BY verdict, reason"
@@ -224,7 +226,7 @@ class Store:
         return tuple(self._database.execute(query, (night,)))
 
     def alarms(self, night: str) -> Alarms:
-        """What there is to be alarmed about."""
+        """Return the numbers of models that determine the exit code."""
         row = self._database.execute(_ALARMS, (night,)).fetchone()
         return Alarms(*(count or 0 for count in row))
 

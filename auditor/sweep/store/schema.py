@@ -1,28 +1,28 @@
-"""The tables of a store, as SQL; the docstring of the package says what they mean."""
+"""The tables of a store, as SQL; the docstring of the package explains them."""
 
 from typing import NamedTuple
 
-APPLICATION = 0x48664175  # "HfAu": what `file` and SQLite show of a store's first page
+APPLICATION = 0x48664175  # "HfAu": the application id in the header of a store's file
 VERSION = 3
 
 
 class StoredNight(NamedTuple):
-    """An outcome in numbers: its columns, so that a query need not unpack its JSON."""
+    """The verdict and counts of an outcome, as columns: queries need not unpack its JSON."""
 
     verdict: str  # clean, findings, unaudited
-    reason: str | None  # of an unaudited one: auditor.errors.Reason
+    reason: str | None  # auditor.errors.Reason of an unaudited model
     target: str | None
     model_type: str | None
-    errors: int  # findings of that severity
+    errors: int  # number of findings of this severity
     warnings: int
     infos: int
-    blind: int  # its components that could not be audited
+    blind: int  # number of components that could not be audited
     residual: int | None
     tensors: int | None  # observed; None: nothing was read
     elements: int | None
     parameters: int | None
-    expected: int | None  # parameters that the config implies; None: not known
-    requests: int  # what this audit cost the Hub; 0: from the stored snapshot
+    expected: int | None  # parameters that the config implies; None: unknown
+    requests: int  # requests to the Hub for this audit; 0: it used the stored snapshot
     bytes: int
     seconds: float
 

@@ -1,1 +1,1 @@
-"""Who audits: processes here, or the workers of a cluster, each model within its bounds."""
+"""Auditing the planned models of a sweep: threads of this process, or workers of a Dask cluster."""

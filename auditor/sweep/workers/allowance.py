@@ -1,4 +1,4 @@
-"""What one model, or one page of the list of models, may take: time, bytes, turns at the Hub."""
+"""The allowance of one model, or of one page of the model list: seconds, bytes, requests."""
 
 import time
 from collections.abc import Iterator, Mapping
@@ -19,7 +19,7 @@ from auditor.sweep.workers.budget import Budget
 
 
 class ByteGate:
-    """Lets in as many bytes as fit, and what does not fit alone; thread-safe."""
+    """Admits work up to a number of bytes in total; larger work is admitted alone. Thread-safe."""
 
     def __init__(self, most: int) -> None:
         self._most = most
@@ -27,13 +27,13 @@ class ByteGate:
         self._changed = Condition()
 
     def enter(self, who: object, size: int) -> None:
-        """Wait until it fits, unless `who` is inside."""
+        """Wait until `size` bytes fit, unless `who` is already inside."""
         with self._changed:
             self._changed.wait_for(lambda: self._fits(who, size))
             self._inside.setdefault(who, size)
 
     def leave(self, who: object) -> None:
-        """`who` need not be inside."""
+        """Free the bytes of `who`; do nothing if `who` is not inside."""
         with self._changed:
             if self._inside.pop(who, None) is not None:
                 self._changed.notify_all()
@@ -44,9 +44,9 @@ class ByteGate:
 
 
 class Bounds(NamedTuple):
-    """How much of the network something may take."""
+    """The limits on network use of one model or one page."""
 
-    what: str
+    what: str  # as named in messages
     seconds: float  # waiting for the budget does not count
     most: int  # bytes
 
@@ -57,38 +57,38 @@ class Bounds(NamedTuple):
 
 PAGE_BOUNDS = Bounds("one page of the list of models", PAGE_SECONDS, MAX_PAGE)
 
-# Bytes of one model from which on it is large: those are fetched and examined one at a time in each
-# process, for one of 11 MB takes 400 MB while it is examined.
+# A model with more bytes than this is large. Each process fetches and examines one large model at a
+# time, because examining 11 MB takes 400 MB of memory.
 LARGE = 4 * 1024 * 1024
 
 
 class Allowance(Governor):
-    """The governor of what is bounded, and its requests, until it is `over`.
+    """The governor of the requests of one model or page, within its bounds.
 
-    What turns out to be large waits at the `gate`, if one is given.
+    A model that proves large waits at the `gate`, if there is one. Setting `over` ends all waits.
     """
 
     def __init__(
         self, bounds: Bounds, budget: Budget, talk: Talk, over: Event, gate: ByteGate | None = None
     ) -> None:
         super().__init__(bounds.most, bounds.what)
-        self.over = over  # it waits for nothing any more
+        self.over = over  # set: end all waits
         self._bounds = bounds
         self._budget = budget
         self._talk = talk
         self._rest = partial(talk.waits.rest, over=over)
         self._gate = gate
         self._lock = Lock()
-        self._since = time.monotonic()  # later by all waits for which it is not to blame
-        self._waiting, self._stopped = 0, 0.0  # threads that wait so, and when the first began
-        self._most_held = float(WINDOW)
+        self._since = time.monotonic()  # the start, shifted by the duration of excused waits
+        self._waiting, self._stopped = 0, 0.0  # threads in excused waits; when the first wait began
+        self._excused_seconds_left = float(WINDOW)  # of waits that a server imposes
         self.waited = False  # for the budget
-        self.asked = False  # for anything: what is stored, or has no weights, asks for nothing
+        self.asked = False  # whether there was a request: stored models need none
 
     def session(self, model: HubModel, token: str | None) -> Session:
-        """Requests within the bounds; raises SourceError where HF_HUB_OFFLINE forbids them.
+        """Return a session within the bounds; raise SourceError if HF_HUB_OFFLINE is set.
 
-        A sweep is not watched: what passes is waited for.
+        Nobody watches a sweep, so the session retries temporary errors for the model's whole time.
         """
         require_online()
         silence, over = self._bounds.seconds, self.over
@@ -96,13 +96,13 @@ class Allowance(Governor):
 
     @property
     def seconds(self) -> float:
-        """For how long it is under way, without the waits for which it is not to blame."""
+        """Seconds since the start, without excused waits."""
         with self._lock:
             return (self._stopped if self._waiting else time.monotonic()) - self._since
 
     @contextmanager
     def _excused(self) -> Iterator[None]:
-        """Around a wait. Its threads may wait at the same time: that time is counted once."""
+        """Exclude a wait from `seconds`; waits of several threads at once are excluded once."""
         with self._lock:
             self._stopped = self._stopped if self._waiting else time.monotonic()
             self._waiting += 1
@@ -126,8 +126,9 @@ class Allowance(Governor):
         self._budget.note(turn, status, headers)
 
     def held(self, seconds: float) -> AbstractContextManager[object]:
-        """Not the model's fault, unless it is asked for again and again."""
-        left, self._most_held = self._most_held, self._most_held - seconds
+        """Excuse a wait that a server imposes, up to a total of one rate-limit window."""
+        left = self._excused_seconds_left
+        self._excused_seconds_left -= seconds
         return self._excused() if left > 0 else nullcontext()
 
     def check(self, received: int) -> None:

@@ -1,8 +1,8 @@
-"""The threads that audit: those of a sweep in its own process, and those of a cluster's worker.
+"""The audit threads of a sweep's own process, or of one worker of a cluster.
 
-A thread cannot be ended. One that is stuck is given up, which its model's outcome says, and another
-takes its place. Where memory runs out, whatever was under way may be to blame: that model goes
-once more, alone. How many models are under way at once is measured.
+Python cannot end a thread. A stuck thread is abandoned: its model gets an unaudited outcome, and a
+new thread replaces it. If memory runs out, any model under way may be the cause, so the model that
+failed is audited again, alone. The number of models under way is adjusted by measurement.
 """
 
 import time
@@ -23,29 +23,30 @@ from auditor.sweep.workers.budget import Budget
 from auditor.sweep.workers.concurrency import Concurrency
 from auditor.sweep.workers.one_model import Auditor, Done, failed
 
-# Objects made before cycles are looked for among them. A model makes ten thousand, nearly all of
-# which go when it is done, and looking for cycles among every 700 takes a tenth of the time.
+# Threshold of the youngest generation of the garbage collector, in objects. One model creates ten
+# thousand objects, nearly all of them freed when its audit ends; a collection after every 700, the
+# default, takes a tenth of the time.
 YOUNG = 20_000
 
-# Seconds for which an outcome waits for others, to be written with them in one transaction, and how
-# many models have to be given to the threads for that: they need others to examine meanwhile.
+# Seconds for which an outcome waits for others, to be written with them in one transaction, and the
+# least number of submitted models for such a wait: the threads must have work meanwhile.
 _TOGETHER, MANY = 0.05, 64
 
-_AHEAD = 2  # times what is under way may be given: no thread waits while outcomes are written
+_AHEAD = 2  # submitted models per model under way: no thread idles while outcomes are written
 
 
 class _Task(Struct, eq=False):
-    """A model, and where its outcome is waited for."""
+    """A model to audit, and the queue for its outcome."""
 
     waiting: Waiting
     arrived: "SimpleQueue[Done]"
-    alone: bool = False  # memory ran out while it was under way with others
+    alone: bool = False  # memory ran out while other models were under way: audit it alone
 
 
 class AuditThreads:
-    """As many threads as there should be models under way; shared by who has models to audit.
+    """A pool with a thread for each model under way; several Crews may share it.
 
-    A thread ends where nothing is left for it to begin.
+    A thread ends if there is no task that it may start.
     """
 
     def __init__(
@@ -54,20 +55,20 @@ class AuditThreads:
         self.budget = budget
         self._policy = policy
         self._auditor = Auditor(policy, token, budget, waits)
-        self.waits = self._auditor.talk.waits  # for the budget, or because a server asked for it
+        self.waits = self._auditor.talk.waits  # for the budget, or imposed by a server
         self.concurrency = Concurrency(policy.at_once)
         self._lock = Lock()
         self._ready: deque[_Task] = deque()
-        self._running: dict[_Task, Allowance] = {}  # each has a thread
-        self._since = time.monotonic()  # when something was done, or nothing could be
+        self._running: dict[_Task, Allowance] = {}  # each task has a thread
+        self._since = time.monotonic()  # of the last progress, or when none was possible
 
     def submit(self, waiting: Waiting, arrived: "SimpleQueue[Done]") -> None:
         with self._lock:
             self._ready.append(_Task(waiting, arrived))
-            self._hire()
+            self._start_threads()
 
     def give_up_stuck(self) -> None:
-        """Give up what is under way once nothing of it was done for too long."""
+        """Abandon all models under way if none was done for too long."""
         with self._lock:
             now = time.monotonic()
             if not self._running or self.waits.longest:
@@ -79,30 +80,30 @@ class AuditThreads:
                 self._auditor.give_up(allowance)
                 task.arrived.put(failed(task.waiting, Reason.CRASHED, detail))
             self._running.clear()
-            self._hire()
+            self._start_threads()
 
     def close(self) -> None:
-        """End the waits of those at work; nothing more is begun. Reads may take seconds to end."""
+        """Start no more tasks and end the waits of running ones; reads may take seconds to end."""
         with self._lock:
             self._ready.clear()
             for allowance in self._running.values():
                 self._auditor.give_up(allowance)
         self._auditor.close()
 
-    def _hire(self) -> None:
-        """Have a thread for each task that may begin."""
-        while task := self._begun():
+    def _start_threads(self) -> None:
+        """Start a thread for each task that may start; call it with the lock held."""
+        while task := self._start_next():
             try:
                 Thread(target=self._work, args=(task,), name="audit", daemon=True).start()
-            except RuntimeError:  # this machine has no more: those that there are go on
+            except RuntimeError:  # the limit on threads is reached: continue with the running ones
                 del self._running[task]
                 self._ready.appendleft(task)
                 if not self._running:
                     raise
                 return
 
-    def _begun(self) -> _Task | None:
-        """The next task, which has begun; None: there is none that may."""
+    def _start_next(self) -> _Task | None:
+        """Move the next task to `_running` and return it; return None if no task may start."""
         if not self._ready or len(self._running) >= self.concurrency.models:
             return None
         if self._running and any(task.alone for task in (self._ready[0], *self._running)):
@@ -119,21 +120,21 @@ class AuditThreads:
             done = self._auditor.audit(task.waiting, allowance, alone=task.alone)
             seconds = allowance.seconds if allowance.asked else None
             with self._lock:
-                if self._running.pop(task, None) is None:  # given up, and this thread with it
+                if self._running.pop(task, None) is None:  # task and thread were abandoned
                     return
                 self._since = time.monotonic()
                 self.concurrency.done(seconds, waited=allowance.waited)
                 if done:
                     task.arrived.put(done)
-                else:  # memory ran out: this one may be to blame, or another
+                else:  # memory ran out, perhaps because of another model
                     task.alone = True
                     self._ready.appendleft(task)
-                task = self._begun()
-                self._hire()
+                task = self._start_next()
+                self._start_threads()
 
 
 class Crew:
-    """The models that a sweep, or a batch of one, has given to threads."""
+    """The models of a sweep, or of one batch, that are submitted to the threads."""
 
     def __init__(self, threads: AuditThreads) -> None:
         self._threads = threads
@@ -149,7 +150,7 @@ class Crew:
         self._threads.submit(waiting, self._arrived)
 
     def finished(self, seconds: float) -> Iterator[Done]:
-        """What is done within that many seconds; gives up what is stuck."""
+        """Abandon stuck models, wait up to `seconds` for an outcome, and yield all that arrived."""
         self._threads.give_up_stuck()
         with suppress(Empty):
             done = self._arrived.get(timeout=seconds)

@@ -1,4 +1,4 @@
-"""The budget of requests that the threads of a process share: the Hub's own count, and a limit."""
+"""The request budget that the threads of a process share: the Hub's rate limits, and our own."""
 
 import time
 from collections.abc import Callable, Mapping
@@ -10,71 +10,75 @@ from auditor.downloader.http import NO_ANSWER, Turn
 from auditor.downloader.retry import WINDOW, RateLimit, rate_limit
 from auditor.downloader.waits import STEP, Wait
 
-# Kept back of each window for whatever else uses the same token: a twentieth, 50 at most.
+# Requests of each window that are left to other users of the token: a twentieth, 50 at most.
 _SPARED, _MOST_SPARED = 20, 50
 
-_ROUNDING = 1.0  # seconds: `t` is whole, so that the window may last so much longer
-_LOOK = 0.25  # seconds between looks at what came of the first request of a window
-_GIVEN_UP = 30.0  # seconds after which another request goes first: who sent that one has died
+_ROUNDING = 1.0  # seconds: `t` is in whole seconds, so a window may last this much longer
+_LOOK = 0.25  # seconds between checks for the answer to the first request of a window
+_GIVEN_UP = 30.0  # seconds after which another request goes first: the sender of the first has died
 
-_REFUSED = frozenset((NO_ANSWER, 429, *range(500, 600)))  # after these no other request may go
+_REFUSED = frozenset((NO_ANSWER, 429, *range(500, 600)))  # after these no other request is sent
 
 
 class RateWindow(NamedTuple):
-    """What is known of the window of one kind of requests.
+    """The state of the rate-limit window of one kind of requests.
 
-    Of the next window, when one is over, nothing is known, nor of the first one. So one request
-    goes first, and the others follow when it has succeeded.
+    Nothing is known of a new window until an answer arrives. So one request is sent first, and the
+    others follow when it has succeeded.
     """
 
-    left: float = 0.0  # requests; inf: the server does not say, as mirrors do not
-    until: float = -inf  # when it ends; inf: as above
-    quota: float = 0.0  # requests of a whole one
-    first: float = 0.0  # when the request went that others wait for; 0: no such request
-    least: float = inf  # requests that were left for all, by the answers so far
+    left: float = 0.0  # remaining requests; inf: the server sends no limits, as mirrors do
+    until: float = -inf  # end of the window; inf: the server sends no limits
+    quota: float = 0.0  # requests of a complete window
+    first: float = 0.0  # send time of the first request, which others wait for; 0: there is none
+    least: float = inf  # the lowest number of remaining requests that an answer has reported
 
     def is_over(self, now: float) -> bool:
         return now >= self.until + _ROUNDING
 
     def wait(self, now: float) -> float:
-        """Seconds until a request may go; 0: now."""
+        """Return the seconds until a request may be sent; 0 means now."""
         if self.is_over(now):
             return _LOOK if self.first and now < self.first + _GIVEN_UP else 0.0
         is_spent = self.left <= spared(self.quota)
         return self.until + _ROUNDING - now if is_spent else 0.0
 
     def spent(self, now: float) -> "RateWindow":
-        """After a request was let through."""
+        """Return the state after a request was admitted."""
         first = now if self.is_over(now) else self.first
         return self._replace(left=self.left - 1, first=first)
 
     def lost(self, first: float) -> "RateWindow":
-        """The request that went first at that time has come to nothing: another one may."""
+        """Return the state after the request sent at `first` failed: another may be the first."""
         return self._replace(first=0.0) if first and first == self.first else self
 
     def told(self, limit: RateLimit, now: float, share: int = 1) -> "RateWindow":
-        """After an answer that says what is left; of that, one `share`-th is ours."""
+        """Return the state after an answer with rate-limit headers.
+
+        This process may use 1/`share` of the remaining requests.
+        """
         until = now + limit.ask_again
         goes_on = self.until < inf and not self.is_over(now)
         if goes_on and until < self.until - 2 * _ROUNDING:
-            return self  # of a window before this one
-        same = goes_on and until <= self.until + 2 * _ROUNDING
-        if same and limit.remaining > self.least:
-            return self  # an answer that others have overtaken
-        # A share is taken anew of what is left for all: none is lost with a worker that idles.
+            return self  # the answer belongs to an earlier window
+        is_same_window = goes_on and until <= self.until + 2 * _ROUNDING
+        if is_same_window and limit.remaining > self.least:
+            return self  # a later answer arrived first
+        # Each answer divides the remaining requests anew: the share of an idle worker is not lost.
         left = limit.remaining // share
         quota = max(1, limit.quota // share) if limit.quota else 0
         return RateWindow(
-            left=min(self.left, left) if same and share == 1 else left,
-            until=max(until, self.until) if same else until,
+            left=min(self.left, left) if is_same_window and share == 1 else left,
+            until=max(until, self.until) if is_same_window else until,
             quota=quota or max(self.quota, left),
             least=limit.remaining,
         )
 
     def untold(self, now: float, *, asked: bool) -> "RateWindow":
-        """After an answer without the headers: what was never told is not waited for.
+        """Return the state after an answer without rate-limit headers for this kind.
 
-        Nor what is told no more, if it was this kind that was `asked` for.
+        The window becomes unlimited if no answer had headers for it before, or if the window is
+        over and this kind was `asked` for: the server sends them no longer.
         """
         if self.until == -inf or (asked and self.is_over(now)):
             return self._replace(left=inf, until=inf)
@@ -82,30 +86,29 @@ class RateWindow(NamedTuple):
 
 
 def opens(status: int, limit: RateLimit | None) -> bool:
-    """Whether an answer to the first request lets the others follow, or says until when not."""
+    """Whether an answer to the first request lets others follow, or tells them when to."""
     return status not in _REFUSED or (limit is not None and limit.remaining == 0)
 
 
 def spared(quota: float) -> float:
-    """Requests of a window's quota that are left to others."""
+    """Return how many requests of a window's quota are left to other users of the token."""
     return min(quota // _SPARED, _MOST_SPARED)
 
 
 _KINDS = ("api", "resolvers")
-_OWN = len(_KINDS)  # beside the kinds: what else is waited for
-_WHY = (
+_OWN = len(_KINDS)  # index of our own limit in _REASONS, after the kinds
+_REASONS = (
     "the budget of requests to the Hub's API is spent",
     "the budget of requests for files is spent",
     "the requests of --max-requests are spent",
 )
-Pause = Callable[[Wait | None, float], None]  # sleeps for a step of a wait; None: it has ended
+Pause = Callable[[Wait | None, float], None]  # sleeps for a step of a wait; None: the wait is over
 
 
 class Budget:
-    """Lets requests through as the Hub's RateLimit headers and `most` in five minutes allow.
+    """Admits requests within the Hub's RateLimit headers, and at most `most` in five minutes.
 
-    If others that share no memory with it spend the same quota (a cluster's workers), it is divided
-    by their number.
+    If other processes spend the same quota (workers of a cluster), it is divided by their number.
     """
 
     def __init__(
@@ -114,12 +117,15 @@ class Budget:
         self._lock = Lock()
         self._windows = [RateWindow() for _ in _KINDS]
         self._most = most
-        self._own_since, self._own_spent = 0.0, 0  # when our own window began; requests in it
-        self.share = 1  # one such part is ours of all that there is: what is left, quota, `most`
+        self._own_since, self._own_spent = 0.0, 0  # start of our own window; requests sent in it
+        self.share = 1  # this process may use 1/share of remaining requests, quota and `most`
         self._clock = clock
 
     def take(self, path: str, rest: Pause) -> Turn:
-        """Wait until a request may go; in steps, so that a window that others open is seen."""
+        """Wait until a request may be sent.
+
+        The wait has steps, to notice when another thread's answer opens the window.
+        """
         waited = 0.0
         while isinstance(turn := self._turn(path, waited), Wait):
             step = min(turn.seconds, STEP)
@@ -133,30 +139,31 @@ class Budget:
         kind = _kind_of(path)
         with self._lock:
             now, window = self._clock(), self._windows[kind]
-            seconds, what = max((window.wait(now), kind), (self._own_wait(now), _OWN))
+            seconds, reason = max((window.wait(now), kind), (self._own_wait(now), _OWN))
             if seconds > 0:
-                return Wait(_WHY[what], seconds)
+                return Wait(_REASONS[reason], seconds)
             self._windows[kind] = window.spent(now)
             self._own_spent += 1
             return Turn(path, first=now if window.is_over(now) else 0.0, waited=waited)
 
     def note(self, turn: Turn, status: int, headers: Mapping[str, str]) -> None:
-        """What an answer of the Hub says of its window; NO_ANSWER: there was none."""
+        """Update the windows by an answer of the Hub; status NO_ANSWER means there was none."""
         limit = rate_limit(headers)
-        asked = told = _kind_of(turn.path)
-        tells = limit is not None and limit.kind in {None, *_KINDS}
+        request_kind = limit_kind = _kind_of(turn.path)
+        has_limit = limit is not None and limit.kind in {None, *_KINDS}
         if limit and limit.kind in _KINDS:
-            told = _KINDS.index(limit.kind)
+            limit_kind = _KINDS.index(limit.kind)
         with self._lock:
             now, windows = self._clock(), self._windows
-            if not opens(status, limit) and (windows[told].is_over(now) or not tells):
-                windows[asked] = windows[asked].lost(turn.first)
+            if not opens(status, limit) and (windows[limit_kind].is_over(now) or not has_limit):
+                windows[request_kind] = windows[request_kind].lost(turn.first)
                 return
-            if limit and tells:
-                windows[told] = windows[told].told(limit, now, self.share)
-            if not tells or told != asked:
+            if limit and has_limit:
+                windows[limit_kind] = windows[limit_kind].told(limit, now, self.share)
+            if not has_limit or limit_kind != request_kind:
                 windows[:] = [
-                    window.untold(now, asked=at == asked) for at, window in enumerate(windows)
+                    window.untold(now, asked=kind == request_kind)
+                    for kind, window in enumerate(windows)
                 ]
 
     def _own_wait(self, now: float) -> float:

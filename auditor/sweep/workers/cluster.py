@@ -1,12 +1,12 @@
-"""The workers of a Dask cluster, on this machine or on many, in the place of a sweep's threads.
+"""Audits on the workers of a Dask cluster, on this machine or on many, instead of on threads.
 
-What waits is sent in batches, and what came of each is recorded as it arrives; the store is never
-seen by a worker. A batch whose worker dies is given to another one by Dask itself. One whose
-workers die again and again is taken apart: each of its models goes alone, with nothing else under
-way, so that it is known who is to blame.
+Models are sent in batches, and the outcomes are recorded as they arrive; workers never open the
+store. If a worker dies, Dask itself gives its batch to another worker. If the workers of a batch
+die repeatedly, the batch is split: each of its models is audited with nothing else under way, which
+shows the model that ends workers.
 
-Each worker has its share of the budget of requests, and so a wait of its own, which its heartbeats
-tell the scheduler as a metric, in seconds: clocks of two machines are never compared.
+Each worker has its share of the request budget, and so its own waits. Its heartbeats report them to
+the scheduler as a metric, in seconds: clocks of two machines are never compared.
 """
 
 import gc
@@ -39,28 +39,28 @@ from auditor.sweep.workers.audit_threads import YOUNG, AuditThreads, Crew
 from auditor.sweep.workers.budget import Budget
 from auditor.sweep.workers.one_model import Done, failed
 
-# Models of one batch. A worker that dies costs as many audits at most, and a batch of them takes
-# seconds, beside which the 5 ms that Dask needs for a task are nothing.
+# Models of one batch. A worker that dies loses at most this many audits. A batch takes seconds, so
+# Dask's 5 ms for a task are negligible.
 _MODELS = 32
 
 _BYTES = 1024 * 1024  # of the snapshots and listings of one batch; Dask warns from 10 MB on
-_AHEAD = 2  # batches for each thread of a worker: one under way, one that waits for it
-_LOOK = 2.0  # seconds between looks at the workers
-_STUCK = 0.5  # seconds between a worker's looks at models that are stuck
-_CONNECTING = 10.0  # seconds until a scheduler has to answer, and has to have ended
-_METRIC = "hf-audit-waits"  # of a worker: what `waits` says there
-_ALONE = 60.0  # seconds without any worker after which a sweep ends; nannies restart theirs in 2
-_SWEEPS = 4  # with another policy each, at once on one cluster
+_AHEAD = 2  # batches for each thread of a worker: one under way, one waiting
+_LOOK = 2.0  # seconds between checks of the workers
+_STUCK = 0.5  # seconds between a worker's checks for stuck models
+_CONNECTING = 10.0  # seconds for a scheduler to answer, and to end
+_METRIC = "hf-audit-waits"  # name of a worker's metric; `waits` returns its value
+_ALONE = 60.0  # seconds without any worker after which a sweep ends; nannies restart workers in 2
+_SWEEPS = 4  # sweeps with different policies that one worker serves at a time
 
-# Of each worker on this machine. A batch has one until its last model is done, and there should be
-# more models under way than the rest of two.
+# Threads of each worker on this machine, each with one batch. A batch occupies its thread until its
+# last model is done; the last models of two batches alone would leave the worker idle.
 _THREADS = 4
 
 
 class Cluster:
-    """Workers that audit what is submitted, as a Crew does; a context manager.
+    """A context manager whose workers audit the submitted models, with the interface of a Crew.
 
-    Those of a scheduler, or as many on this machine as the policy has processes.
+    The workers are those of a scheduler, or `policy.processes` workers on this machine.
     """
 
     def __init__(
@@ -73,19 +73,19 @@ class Cluster:
         self._terms = terms(token)
         self._opened = ExitStack()
         self._client: Any = None
-        self._ready: deque[Waiting] = deque()  # submitted, and in no batch yet
-        self._suspects: deque[Waiting] = deque()  # each was in a batch whose workers died
+        self._ready: deque[Waiting] = deque()  # submitted, not in a batch yet
+        self._suspects: deque[Waiting] = deque()  # models of batches whose workers died
         self._sent: dict[Any, tuple[Waiting, ...]] = {}  # batches, by future
         self._alone: Any = None  # the future of a suspect, while nothing else is under way
         self._arrived: SimpleQueue[Any] = SimpleQueue()  # futures
-        self._workers, self._threads = 0, 0  # and threads of all workers
-        self._told: dict[str, tuple[float, float]] = {}  # by worker: its wait, and when that ends
-        self._looked = self._seen = 0.0  # when that was, and when there last was a worker
+        self._workers, self._threads = 0, 0  # number of workers, and of all their threads
+        self._waits_by_worker: dict[str, tuple[float, float]] = {}  # reported seconds, end of wait
+        self._looked = self._seen = 0.0  # time of the last check, and of the last one with a worker
         self.under_way = 0
 
     def __enter__(self) -> Self:
         if self._scheduler:
-            self._start()  # whoever named another one hears of it before there is anything to do
+            self._start()  # report a bad address before there is anything to audit
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -95,8 +95,8 @@ class Cluster:
                 self._client.close(timeout=_CONNECTING)
 
     def _start(self) -> None:
-        """Connect; raises SourceError if the scheduler does not answer."""
-        # They log tracebacks when they lose each other; our own message of one line is enough.
+        """Connect; raise SourceError if the scheduler does not answer."""
+        # They log tracebacks when a connection is lost; our own message of one line is enough.
         for name in ("distributed", "distributed.client"):
             logging.getLogger(name).setLevel(logging.CRITICAL)
         address = self._scheduler or self._opened.enter_context(
@@ -110,12 +110,12 @@ class Cluster:
             detail = f"{error}; expected tcp://HOST:PORT"
             raise UsageError(f"--scheduler {quoted(address)}: {detail}") from None
         except OSError as error:
-            raise self._gone(f"does not answer: {error}") from None
+            raise self._lost(f"does not answer: {error}") from None
         self._seen = time.monotonic()
 
     @property
     def has_room(self) -> bool:
-        """Whether one more is not too much to have in memory here."""
+        """Whether another model may be submitted; this limits the memory of this process."""
         slots = _AHEAD * max(1, self._threads)
         return not self._suspects and self.under_way < slots * _MODELS
 
@@ -124,14 +124,18 @@ class Cluster:
         self.under_way += 1
 
     def finished(self, seconds: float) -> Iterator[Done]:
-        """What is done within that many seconds; tells for how long all that work wait yet."""
+        """Wait up to `seconds` for outcomes, and yield all that arrived.
+
+        Report a wait if all workers wait for their budgets.
+        """
         if self._client is None:
             self._start()
         self._look()
         self._send()
-        first = min((end for _, end in self._told.values()), default=0.0) - time.monotonic()
-        wait = Wait("every worker's budget of requests is spent", first)
-        self._waits.tell(self, wait if first > 0 else None)
+        ends = (end for _, end in self._waits_by_worker.values())
+        shortest = min(ends, default=0.0) - time.monotonic()
+        wait = Wait("every worker's budget of requests is spent", shortest)
+        self._waits.tell(self, wait if shortest > 0 else None)
         with suppress(Empty):
             future = self._arrived.get(timeout=seconds)
             while True:
@@ -142,36 +146,40 @@ class Cluster:
 
     def _send(self) -> None:
         if self._suspects and not self._sent:
-            self._alone = self._give((self._suspects.popleft(),))
+            self._alone = self._submit_batch((self._suspects.popleft(),))
         if self._suspects or self._alone in self._sent:
             return
-        while batch := _cut(self._ready):
-            self._give(batch)
+        while batch := _next_batch(self._ready):
+            self._submit_batch(batch)
 
-    def _give(self, models: tuple[Waiting, ...]) -> Any:
-        """The future of the batch."""
-        given = (models, self._policy, self._terms, self._workers, self._client.id)
-        future = self._client.submit(audit_batch, *given, pure=False)
+    def _submit_batch(self, models: tuple[Waiting, ...]) -> Any:
+        """Send a batch to the cluster and return its future."""
+        arguments = (models, self._policy, self._terms, self._workers, self._client.id)
+        future = self._client.submit(audit_batch, *arguments, pure=False)
         self._sent[future] = models
         future.add_done_callback(self._arrived.put)
         return future
 
     def _received(self, future: Any) -> Iterator[Done]:
         if future.status == "error":
-            yield from self._raised(future, future.exception(_CONNECTING))
+            yield from self._failed_batch(future, future.exception(_CONNECTING))
             return
         try:
-            found = future.result(_CONNECTING)
-        except TimeoutError:  # its worker died with the result: Dask has it worked out once more
+            outcomes = future.result(_CONNECTING)
+        except TimeoutError:  # the worker died with the result: Dask computes it again
             future.add_done_callback(self._arrived.put)
             return
         except (CancelledError, OSError) as error:
-            raise self._gone(f"has lost what it was given ({type(error).__name__})") from None
+            raise self._lost(f"has lost what it was given ({type(error).__name__})") from None
         del self._sent[future]
-        yield from found
+        yield from outcomes
 
-    def _raised(self, future: Any, error: BaseException) -> Iterator[Done]:
-        """A batch without a result: any of the models under way may be to blame, or one alone."""
+    def _failed_batch(self, future: Any, error: BaseException) -> Iterator[Done]:
+        """Handle a batch without a result.
+
+        A model that was audited alone failed by itself, and its outcome is yielded. Otherwise any
+        model of the batch may be the cause: all become suspects, to be audited alone.
+        """
         models = self._sent.pop(future)
         if isinstance(error, UsageError):
             raise error
@@ -181,49 +189,49 @@ class Cluster:
         if future is not self._alone:
             self._suspects.extend(models)
             return
-        said = f"{type(error).__name__}, and nothing else was under way"
-        yield failed(models[0], Reason.CRASHED, f"its audit ended a worker: {said}")
+        detail = f"{type(error).__name__}, and nothing else was under way"
+        yield failed(models[0], Reason.CRASHED, f"its audit ended a worker: {detail}")
 
     def _look(self) -> None:
-        """See the workers and their waits; raises SourceError after too long without any."""
+        """Update the workers and their waits; raise SourceError if there were none for too long."""
         now = time.monotonic()
         if self._threads and now - self._looked < _LOOK:
             return
         try:
             workers = self._client.sync(self._client.scheduler.identity)["workers"]
         except (OSError, CancelledError) as error:
-            raise self._gone(f"is gone ({type(error).__name__})") from None
+            raise self._lost(f"is gone ({type(error).__name__})") from None
         self._threads = sum(worker["nthreads"] for worker in workers.values())
         self._workers, self._looked = len(workers), now
-        told: dict[str, tuple[float, float]] = {}
+        waits_by_worker: dict[str, tuple[float, float]] = {}
         for name, worker in workers.items():
             seconds = worker["metrics"].get(_METRIC, {}).get(self._client.id)
-            before = self._told.get(name)
-            if before and before[0] == seconds:  # it has not been heard of since
-                told[name] = before
-            elif seconds is not None:  # None: it has no work of ours
-                told[name] = seconds, now + seconds
-        self._told = told
+            before = self._waits_by_worker.get(name)
+            if before and before[0] == seconds:  # no heartbeat since
+                waits_by_worker[name] = before
+            elif seconds is not None:  # None: the worker has no models of this sweep
+                waits_by_worker[name] = seconds, now + seconds
+        self._waits_by_worker = waits_by_worker
         if workers:
             self._seen = now
         elif now - self._seen > _ALONE:
-            raise self._gone(f"has had no worker for {_ALONE:.0f} s")
+            raise self._lost(f"has had no worker for {_ALONE:.0f} s")
 
-    def _gone(self, what: str) -> SourceError:
-        kept = "what is audited is kept, and the same command goes on from there"
+    def _lost(self, observation: str) -> SourceError:
+        remedy = "what is audited is kept, and the same command goes on from there"
         name = f"scheduler {quoted(self._scheduler)}" if self._scheduler else "local cluster"
-        detail = f"the {name} {what}; {kept}"
+        detail = f"the {name} {observation}; {remedy}"
         return SourceError(Reason.UNREACHABLE, detail)
 
 
-def _cut(ready: deque[Waiting]) -> tuple[Waiting, ...]:
-    """The next batch, taken out of what is ready."""
+def _next_batch(ready: deque[Waiting]) -> tuple[Waiting, ...]:
+    """Remove the next batch from the submitted models and return it."""
     batch: list[Waiting] = []
     size = 0
     while ready and len(batch) < _MODELS and size < _BYTES:
-        one = ready.popleft()
-        size += sum(len(held or b"") for held in (one.snapshot, one.shared, one.listing))
-        batch.append(one)
+        model = ready.popleft()
+        size += sum(len(part or b"") for part in (model.snapshot, model.shared, model.listing))
+        batch.append(model)
     return tuple(batch)
 
 
@@ -232,15 +240,15 @@ def _cut(ready: deque[Waiting]) -> tuple[Waiting, ...]:
 
 @contextmanager
 def _local_workers(count: int, token: str | None) -> Iterator[str]:
-    """The address of so many workers' scheduler; raises SourceError where they do not start.
+    """Start `count` workers and yield their scheduler's address; raise SourceError on failure.
 
-    Where the sweep's process dies, they see that, and end.
+    The workers end by themselves if the sweep's process dies.
     """
-    # A task, and so a token in it, would be seen by the scheduler; this is inherited.
+    # The scheduler can read tasks, and a token in them; environment variables are inherited.
     environment = {"HF_TOKEN": token, "HF_HUB_DISABLE_IMPLICIT_TOKEN": "0"} if token else {}
-    # Ctrl-C and a hang-up go to a terminal's whole group. What is started here hears neither, nor
-    # do the threads that are: a signal is the sweep's main thread's. Whichever thread starts the
-    # resource tracker lets Ctrl-C through again, in Python 3.11: not the one that starts workers.
+    # A terminal sends Ctrl-C and a hang-up to its whole process group. Processes and threads that
+    # start here block both, so only the sweep's main thread handles them. In Python 3.11 a thread
+    # that starts the resource tracker unblocks Ctrl-C, so the tracker is started before blocking.
     with _signals_blocked():
         cluster = _started_cluster(count, environment)
     try:
@@ -252,7 +260,7 @@ def _local_workers(count: int, token: str | None) -> Iterator[str]:
 
 @contextmanager
 def _signals_blocked() -> Iterator[None]:
-    """Within, started processes and threads inherit blocked signals, if the platform has masks."""
+    """Block SIGINT and SIGHUP for processes and threads that start within, if the platform can."""
     if not hasattr(signal, "pthread_sigmask"):  # Windows
         yield
         return
@@ -271,7 +279,7 @@ def _started_cluster(count: int, environment: dict[str, str]) -> Any:
             threads_per_worker=_THREADS,
             processes=True,
             host="127.0.0.1",
-            dashboard_address="127.0.0.1:0",  # None takes a port of all addresses
+            dashboard_address="127.0.0.1:0",  # None would listen on all addresses
             scheduler_kwargs={"dashboard": False},
             silence_logs=logging.CRITICAL,
             env=environment,
@@ -282,9 +290,9 @@ def _started_cluster(count: int, environment: dict[str, str]) -> Any:
 
 
 def _end(cluster: Any) -> None:
-    """End the workers at once: left alone they would end their waits first."""
+    """End the workers at once; otherwise they would finish their waits first."""
     for nanny in cluster.workers.values():
-        nanny.close_gracefully()  # it is not to start another one
+        nanny.close_gracefully()  # so that it does not restart its worker
         if pid := nanny.pid:
             with suppress(ProcessLookupError):
                 os.kill(pid, getattr(signal, "SIGKILL", signal.SIGTERM))  # Windows has no SIGKILL
@@ -296,7 +304,7 @@ def _end(cluster: Any) -> None:
 
 _REMEDY = "install the same, and set HF_ENDPOINT and HF_TOKEN, which is not sent, where both start"
 
-# The sweep and the threads of each batch that is under way in this process.
+# (sweep, threads) of each batch under way in this process.
 _under_way: list[tuple[str, AuditThreads]] = []
 
 _opening = Lock()
@@ -305,9 +313,10 @@ _opening = Lock()
 def audit_batch(
     models: tuple[Waiting, ...], policy: Policy, due: tuple[str, ...], workers: int, sweep: str
 ) -> tuple[Done, ...]:
-    """What came of the models, in no order; raises UsageError where this worker may not audit.
+    """Audit the models of a batch and return the outcomes, unordered.
 
-    The budget of requests is divided among so many `workers`. Several sweeps may share a cluster.
+    Raise UsageError if this worker's terms differ from `due`, those of the sweep. The request
+    budget is divided by the number of `workers`. Several sweeps may share a cluster.
     """
     worker = f"a worker on {quoted(socket.gethostname())}"
     try:
@@ -323,7 +332,7 @@ def audit_batch(
     threads.budget.share = max(1, workers)
     crew, done = Crew(threads), list[Done]()
     _under_way.append((sweep, threads))
-    dask = distributed.get_worker()  # whose loop goes through the metrics at each heartbeat
+    dask = distributed.get_worker()  # its event loop reads the metrics at each heartbeat
     dask.loop.add_callback(dask.metrics.setdefault, _METRIC, waits)
     try:
         for waiting in models:
@@ -336,22 +345,22 @@ def audit_batch(
 
 
 def waits(_worker: object = None) -> dict[str, float]:
-    """Seconds that each sweep which has work here waits for its budget yet; 0: it does not."""
+    """Return, by sweep with models on this worker, the seconds it will wait for its budget."""
     longest = [(sweep, threads.waits.longest) for sweep, threads in tuple(_under_way)]
     return {sweep: wait.seconds if wait else 0.0 for sweep, wait in longest}
 
 
 @lru_cache(_SWEEPS)
 def _threads(policy: Policy, token: str | None) -> AuditThreads:
-    """Those of this process: its connections, and what it knows of models that are alike."""
+    """Return this process's threads for a policy; batches share its connections and caches."""
     gc.set_threshold(YOUNG)
     return AuditThreads(policy, token, Budget(policy.max_requests))
 
 
 def terms(token: str | None) -> tuple[str, ...]:
-    """What a sweep and its workers must have in common: a store says nothing of workers.
+    """Return the versions, endpoint and token digest that a sweep and its workers must share.
 
-    Of a token there is a digest: a cluster's connections are no place for one.
+    A store does not record its workers, so all must be equal. The token itself is not sent.
     """
     versions = current_versions()
     digest = sha256(token.encode()).hexdigest()[:16] if token else ""

@@ -1,28 +1,30 @@
-"""How many models should be under way at once: a rule, measured while a sweep goes on."""
+"""The number of models to have under way at once, measured during a sweep."""
 
 import time
 from collections.abc import Callable
 from math import inf
 
-LEAST = 4  # models; with them a sweep begins, before anything is measured
-_SPARE = 1.25  # times what is needed: answers do not come evenly
-_ROUND = 0.25  # seconds, at least: of a few models the times vary
-_BUSY = 0.95  # of a round's seconds; from there on models wait for the processor, too
-_LESS = 0.98  # of the time is tried after such a round: how much of it was a wait is not known
-_MOST_TIMES = 4  # the time of the quickest round; what is longer than that is a wait of our own
+LEAST = 4  # models; a sweep starts with this number, before any measurement
+_SPARE = 1.25  # factor on the computed number: answers do not arrive evenly
+_ROUND = 0.25  # shortest round in seconds: times of few models vary
+_BUSY = 0.95  # share of a round's seconds from which on models wait for the processor, too
+_LESS = 0.98  # factor on the time after a busy round, of which an unknown part was such a wait
+_MOST_TIMES = (
+    4  # longest accepted time, in times of the quickest round; the rest is our own waiting
+)
 
 
 class Concurrency:
-    """The number of models under way, measured anew when that many are done: a round.
+    """The number of models under way, measured anew after each round of as many models.
 
-    Little's law: rate times time under way. More models a second than the processor can examine are
-    of no use, nor, where models waited for the budget, more than it has paid for. The time is that
-    of the last round in which the processor had nothing to do for a while. Where it is busy models
-    wait for it, and the time is not the network's: less and less of it is taken, until the
-    processor waits again. Models wait for each other elsewhere, too (a link that is full, a server,
-    a disk), the longer the more there are: four times the quickest round is the most that is taken.
-    Without that a server close by had 200 threads after twenty thousand models, and they took 320
-    MB. Models that ask the network for nothing say nothing of it.
+    Little's law gives the number: the rate times the time that one model is under way. The rate is
+    the one that the processor can examine, or, if models waited for the budget, the one that the
+    budget allows. The time is measured in the last round in which the processor was idle for a
+    while. If the processor is busy, models wait for it too, and the measured time is not the
+    network's: it is reduced round by round until the processor is idle again. Models also wait for
+    each other elsewhere (a full link, a server, a disk), and longer the more there are, so the time
+    is at most four times that of the quickest round. Without this limit a nearby server led to 200
+    threads after twenty thousand models, which took 320 MB. Models without requests do not count.
     """
 
     def __init__(
@@ -33,21 +35,21 @@ class Concurrency:
     ) -> None:
         self._most = most
         self._clock, self._processor = clock, processor
-        self._network = inf  # seconds of one model
-        self._quickest = inf  # seconds of one model, in the round that had the least of them
+        self._network = inf  # seconds of network for one model
+        self._quickest = inf  # seconds for one model in the quickest round
         self.models = min(LEAST, most)
         self.begin()
 
     def begin(self) -> None:
-        """A round begins: with the first of all models, and where none was under way."""
+        """Begin a round; also called if no model was under way before."""
         self._begun = self._clock(), self._processor()
         self._done, self._fetched, self._seconds, self._waited = 0, 0, 0.0, False
 
     def done(self, seconds: float | None, *, waited: bool) -> None:
-        """Note a model that is done, and the seconds for which it was under way.
+        """Count a model that is done, and the seconds for which it was under way.
 
-        Those for which it `waited` for the budget of requests are not among them. None: it asked
-        for nothing, as what is stored, and what has no weights.
+        `seconds` excludes waits for the request budget; `waited` says whether there were any.
+        `seconds` is None if the model needed no request: it is stored, or has no weights.
         """
         self._done += 1
         self._waited |= waited
@@ -63,11 +65,13 @@ class Concurrency:
         self.begin()
 
     def _needed(self, wall: float, processor: float) -> float:
-        """Little's law gives this number of models for a round of these seconds, by each clock."""
+        """Return the number of models by Little's law, from a round's wall and CPU seconds."""
         mean = self._seconds / self._fetched
         self._quickest = min(self._quickest, mean)
         mean = min(mean, _MOST_TIMES * self._quickest)
-        busy = processor >= _BUSY * wall
-        self._network = _LESS * min(self._network, mean) if busy else mean
-        paid = wall if self._waited else processor
-        return self._fetched / paid * self._network * _SPARE if paid else inf
+        is_busy = processor >= _BUSY * wall
+        self._network = _LESS * min(self._network, mean) if is_busy else mean
+        limiting_seconds = wall if self._waited else processor
+        if not limiting_seconds:
+            return inf
+        return self._fetched / limiting_seconds * self._network * _SPARE

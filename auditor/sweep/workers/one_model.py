@@ -1,4 +1,4 @@
-"""The audit of one model of a sweep: it is fetched, unless it is stored, and examined."""
+"""The audit of one model of a sweep: fetch it, unless it is stored, and examine it."""
 
 import json
 from collections.abc import Callable
@@ -44,7 +44,7 @@ class Done(NamedTuple):
     model: str
     commit_sha: str
     recorded: Recorded
-    snapshot: Kept | None = None  # None: it was stored already, or it could not be read
+    snapshot: Kept | None = None  # None: it was already stored, or could not be read
 
 
 class Auditor:
@@ -64,7 +64,7 @@ class Auditor:
         self._turn = Lock()
 
     def allowance(self) -> Allowance:
-        """Return what the next model may take."""
+        """Return the allowance of one model."""
         bounds = Bounds.of_a_model(self._policy)
         return Allowance(bounds, self._budget, self.talk, Event(), self._large)
 
@@ -111,8 +111,8 @@ class Auditor:
         finally:
             if is_locked:
                 self._turn.release()
-        kept = Kept(own, shared) if own else None
-        return Done(waiting.model, waiting.commit_sha, record, kept)
+        packed_snapshot = Kept(own, shared) if own else None
+        return Done(waiting.model, waiting.commit_sha, record, packed_snapshot)
 
     def _shared(self, snapshot: Snapshot) -> Shared:
         """Return the part of a snapshot that other models may share; it is packed once."""
@@ -150,9 +150,9 @@ class Auditor:
 
 
 def _size(snapshot: Snapshot) -> int:
-    """Return how many bytes are examined."""
+    """Return the number of bytes to examine."""
     texts = (text.content for text in (snapshot.config, snapshot.index) if text)
-    return sum(map(len, texts)) + sum(head.length for head in snapshot.headers)
+    return sum(map(len, texts)) + sum(header.length for header in snapshot.headers)
 
 
 def failed(waiting: Waiting, reason: Reason, detail: str) -> Done:
@@ -195,7 +195,7 @@ def _stored(waiting: Waiting, *, companions: bool) -> Snapshot | None:
 
 
 def _listing(waiting: Waiting) -> Listing | None:
-    """Return the model's files as the list API named them; None if it did not."""
+    """Return the stored listing of the model's files; None if there is none."""
     if waiting.listing is None:
         return None
     siblings: Any = json.loads(decompress_text(waiting.listing))
@@ -204,7 +204,10 @@ def _listing(waiting: Waiting) -> Listing | None:
 
 
 def lacks_companion_sizes(listing: Listing) -> bool:
-    """Whether companion files have no size, as in the list API; how much is read depends on it."""
+    """Whether the listing lacks sizes of companion files, which determine how much is read.
+
+    The list API has no sizes.
+    """
     sizes = {file.name: file.size for file in listing.files}
     selected = with_companions(sizes, listing.model_id).companions or ()
     return any(sizes[name] is None for name in selected)

@@ -1,8 +1,8 @@
 """A key that two snapshots share only if an audit gives both the same outcome. Pure.
 
 A fine-tune has the headers of its base byte for byte, so its outcome is known once the base's is.
-Every field of a snapshot is a part of the key, a field that is added later too. `_READ` names the
-fields that an audit repeats without reading them, or reads in part.
+Every field of a snapshot is a part of the key, including fields that are added later. `_READ` lists
+the exceptions: fields that an audit only copies, or reads in part.
 """
 
 import re
@@ -18,13 +18,13 @@ from auditor.checkpoint.selecting import is_weights
 from auditor.checkpoint.snapshot import RepoFile, Snapshot, TextFile, WeightHeader
 from auditor.claims.published import sizes_in
 
-# The keys of a config.json that say who wrote it. No family and no rule reads their values; a test
-# changes them and looks for a difference.
+# Keys of a config.json that record its writer. No family and no rule reads their values; a test
+# changes them and compares the outcomes.
 WRITERS = ("_name_or_path", "transformers_version")
 # Plain text only: other bytes may make the config unreadable.
 _WRITER = re.compile(rf'("(?:{"|".join(WRITERS)})"\s*:\s*)"[ !#-\[\]-~]{{0,200}}"'.encode())
 
-# Files that no rule looks for: documentation, pictures, and what a training writes about itself.
+# Files that no rule reads: documentation, pictures, and logs and results of a training.
 _UNREAD_FILE = re.compile(
     r"(?:.*/)?(?:events\.out\.tfevents\.[^/]*|\.git[^/]*|(?:license|notice)[^/]*|training_args\.bin"
     r"|(?:trainer_state|(?:all|train|eval)_results)\.json|[^/]*\.(?:md|png|jpe?g|gif|svg|log))",
@@ -41,42 +41,42 @@ def outcome_key(snapshot: Snapshot) -> bytes | None:
 
 
 def _read(value: object) -> object:
-    """Return what an audit reads of a value: of a record the fields, in their order."""
+    """Return the parts of a value that an audit reads; a Struct becomes the list of its fields."""
     if isinstance(value, Struct):
         partly = _READ.get(type(value), {})
         return [
             _read(partly[name](value) if name in partly else getattr(value, name))
             for name in value.__struct_fields__
         ]
-    return [_read(one) for one in value] if isinstance(value, tuple) else value
+    return [_read(item) for item in value] if isinstance(value, tuple) else value
 
 
 def _plain(value: object) -> object:
-    """Return what msgspec can encode of a folder's path; raise TypeError for any other type."""
+    """Return a path as bytes, which msgspec can encode; raise TypeError for any other type."""
     if isinstance(value, Path):
         return bytes(value)
     raise TypeError(type(value).__name__)
 
 
 def _nothing(_record: object) -> None:
-    """Return what is read of a field that no outcome depends on."""
+    """Return None, in the place of a field that no outcome depends on."""
 
 
 def _config(snapshot: Snapshot) -> object:
-    """The config, byte for byte but for the values of `WRITERS`."""
+    """Return the config's name and its bytes, with the values of `WRITERS` emptied."""
     config = snapshot.config
     return config and (config.name, _WRITER.sub(rb'\1""', config.content))
 
 
 def _files(snapshot: Snapshot) -> Iterator[tuple[str, int | None]]:
-    """The names of the files, with the sizes of weight files.
+    """Yield the names of the files, with the sizes of weight files; skip unread files.
 
-    Whether a folder has any file at all matters in a repository of several models, and in a copy
-    that need not be complete.
+    In a repository of several models, or in an incomplete copy, all files count, because an audit
+    checks whether a folder has any file at all.
     """
-    every = snapshot.partial or snapshot.manifest or snapshot.components
+    all_count = snapshot.partial or snapshot.manifest or snapshot.components
     for file in snapshot.files:
-        if every or is_weights(file.name):
+        if all_count or is_weights(file.name):
             yield file.name, file.size
         elif not _UNREAD_FILE.fullmatch(file.name):
             yield file.name, None
@@ -85,8 +85,8 @@ def _files(snapshot: Snapshot) -> Iterator[tuple[str, int | None]]:
 _READ: Mapping[type[Struct], Mapping[str, Callable[[Any], object]]] = {
     Snapshot: {
         "model": lambda snapshot: sizes_in(snapshot.model),  # an outcome repeats the name
-        "commit": lambda snapshot: snapshot.commit is None,  # likewise
-        "fetched": _nothing,  # likewise
+        "commit": lambda snapshot: snapshot.commit is None,  # an outcome repeats the commit
+        "fetched": _nothing,  # an outcome repeats it
         "card_base": _nothing,  # only --base and --values read it
         "config": _config,
         "files": lambda snapshot: tuple(_files(snapshot)),

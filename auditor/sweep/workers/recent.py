@@ -6,14 +6,14 @@ from typing import Generic, TypeVar
 
 T = TypeVar("T")
 
-# Bytes of all packed outcomes that are remembered, of which a BERT's has 4.6 kB, and of all packed
-# headers, of which a BERT's has 3.2 kB: those of some 900 bases, and of 1,300.
+# Bytes of all remembered values. A packed outcome of BERT has 4.6 kB, its packed headers 3.2 kB:
+# outcomes of some 900 base models fit, or headers of some 1,300.
 _MOST = 4 * 1024 * 1024
 _MOST_OF_ONE = 256 * 1024
 
 
 class Recent(Generic[T]):
-    """The values that were used last, as many as fit; thread-safe."""
+    """A cache of the most recently used values, limited in bytes; thread-safe."""
 
     def __init__(self, most: int = _MOST, most_of_one: int = _MOST_OF_ONE) -> None:
         """Set the largest number of bytes of all values together, and of one value."""

@@ -1,4 +1,4 @@
-"""The outcome of a model as a store keeps it; models with the same headers are audited once."""
+"""The outcome of a model in its stored form; models with identical headers are audited once."""
 
 import json
 from typing import Any, NamedTuple
@@ -21,17 +21,17 @@ from auditor.sweep.workers.recent import Recent
 
 
 class RememberedOutcome(NamedTuple):
-    """What the outcomes of all models with one key have in common."""
+    """The parts that the outcomes of all models with one key share."""
 
     summary: StoredNight
     shared: Shared
-    claims: tuple[PublishedCount, ...]  # one about a name has the name of the first model
+    claims: tuple[PublishedCount, ...]  # a claim in a name has the name of the first model
 
     def of_model(self, snapshot: Snapshot) -> Recorded:
         """Return the outcome of another model with the same key."""
         model = snapshot.model
         claims = tuple(
-            replace(one, key=model) if one.where == "name" else one for one in self.claims
+            replace(claim, key=model) if claim.where == "name" else claim for claim in self.claims
         )
         own = _own_text(model, model, snapshot.commit, snapshot.fetched, claims)
         summary = self.summary._replace(**_cost(snapshot.fetched))
@@ -39,15 +39,15 @@ class RememberedOutcome(NamedTuple):
 
 
 def audited(snapshot: Snapshot, remembered: Recent[RememberedOutcome]) -> Recorded:
-    """Return the outcome of a model as it is recorded, from what is remembered if that has it.
+    """Return the outcome of a model in its stored form, from `remembered` if its key is there.
 
-    An outcome is remembered if it names the model in no sentence and no finding. An outcome that
-    the oracle had a part in is not: it may read any key of a config.
+    An outcome is remembered if no sentence and no finding names the model, and if the expectation
+    is a closed form: the oracle may read any key of a config.
     """
     key = outcome_key(snapshot)
-    known = remembered.get(key) if key else None
-    if known:
-        return known.of_model(snapshot)
+    known_outcome = remembered.get(key) if key else None
+    if known_outcome:
+        return known_outcome.of_model(snapshot)
     outcome = examine(snapshot, Options(requested=snapshot.model))
     if key is None or not _by_closed_form(outcome):
         return recorded(outcome)
@@ -55,16 +55,16 @@ def audited(snapshot: Snapshot, remembered: Recent[RememberedOutcome]) -> Record
     record = _recorded_in_two(outcome, text)
     shared = record.kept.shared
     if shared and msgspec.json.encode(snapshot.model)[1:-1] not in text:
-        known = RememberedOutcome(record.summary, shared, outcome.claims)
-        remembered.put(key, known, len(shared.content))
+        shared_outcome = RememberedOutcome(record.summary, shared, outcome.claims)
+        remembered.put(key, shared_outcome, len(shared.content))
     return record
 
 
 def recorded(outcome: Report | Unaudited) -> Recorded:
-    """Return an outcome as it is recorded.
+    """Return an outcome in its stored form.
 
-    Most of a report is kept apart from what only this model has. An unaudited outcome is short and
-    names the model, and so do the outcomes of components: they are kept in one piece.
+    A report is split into a part that other models may share and the model's own part. An unaudited
+    outcome, which is short, and outcomes of components name the model, so they are not split.
     """
     if isinstance(outcome, Unaudited) or outcome.parts:
         return Recorded(summary_of(outcome), Kept(compress_text(as_json.stored_text(outcome))))
@@ -73,7 +73,7 @@ def recorded(outcome: Report | Unaudited) -> Recorded:
 
 def summary_of(outcome: Report | Unaudited) -> StoredNight:
     """Return the columns of an outcome."""
-    severities = [finding.severity for one in outcome.every for finding in one.findings]
+    severities = [finding.severity for part in outcome.every for finding in part.findings]
     observed, expected = outcome.observed, outcome.expected
     return StoredNight(
         verdict=outcome.verdict,
@@ -100,7 +100,7 @@ def _by_closed_form(outcome: Report | Unaudited) -> bool:
 
 
 def _shared_text(outcome: Report | Unaudited) -> bytes:
-    """Return the JSON of an outcome without the values that only this model has."""
+    """Return the JSON of an outcome, with the values that only this model has emptied."""
     shared = replace(outcome, requested="", model=None, commit=None, fetched=Fetched(), claims=())
     return as_json.stored_text(shared)
 
@@ -120,7 +120,7 @@ def _own_text(
     fetched: Fetched,
     claims: tuple[PublishedCount, ...],
 ) -> bytes:
-    """Return the JSON of what only one model has; its keys replace those of the shared text."""
+    """Return the JSON of a model's own values; they replace those of the shared text."""
     own: dict[str, Any] = {
         "requested": requested,
         "model": model,
