@@ -1,50 +1,14 @@
 """The JSON of an outcome: schema 1, described by report.schema.json. Keys are only ever added."""
 
 from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple, assert_never
+from typing import Any, NamedTuple
 
 import msgspec.json
 
 from auditor.claims.verdict import PublishedCount
 from auditor.formats import View
 from auditor.formats.json_values import finite, json_text
-from auditor.reconciler.findings import (
-    AddedBiasNotZero,
-    AddedBiasZero,
-    AllZero,
-    BadQuantization,
-    DisputedTensor,
-    Duplicate,
-    EqualsBase,
-    Finding,
-    FormulaDisputed,
-    FreshHead,
-    MatchedPair,
-    Mismatched,
-    Missing,
-    MissingComponent,
-    NewlyInitialized,
-    NoOpAdapter,
-    NotFinite,
-    OfCount,
-    OfFile,
-    OfIds,
-    OfKeys,
-    OtherWeights,
-    PaddedDtype,
-    QuantizationData,
-    Renamed,
-    RepeatedLayers,
-    StoredBuffer,
-    TiedCopyDiffers,
-    TiedWeight,
-    Unexpected,
-    Unsafe,
-    UntrainedRows,
-    Unused,
-    WrongDtype,
-    count_of,
-)
+from auditor.reconciler.findings import Finding, QuantizationData
 from auditor.reconciler.fold import fold
 from auditor.reconciler.load_report import LoadReport
 from auditor.reconciler.tensor_values import BaseComparison, ValuesRead
@@ -255,12 +219,12 @@ def _finding(finding: Finding, loading: _Loading) -> dict[str, Any]:
         "severity": finding.severity,
         "names": names,
         "folded": fold(names),
-        "count": count_of(finding),
+        "count": finding.count,
         "parameters": finding.parameters,
         "reason": finding.reason,
         "explains": finding.explains,
         **_looked_for(names, loading),
-        **_evidence(finding),
+        **finding.evidence,
     }
 
 
@@ -272,92 +236,3 @@ def _looked_for(names: tuple[str, ...], loading: _Loading) -> dict[str, Any]:
     told = loading.told
     silent = None if told is None else [told.isdisjoint(each) for each in in_memory]
     return {"in_memory": in_memory, "silent": silent}
-
-
-def _evidence(  # noqa: C901, PLR0912 - one case for each kind of evidence
-    finding: Finding,
-) -> dict[str, Any]:
-    """What a finding of this kind carries beyond what all of them do."""
-    evidence: dict[str, Any] = {}
-    match finding:
-        case Unused():
-            evidence = {"used_by": finding.used_by}
-        case TiedWeight():
-            evidence = {"tied_to": finding.to}
-        case Mismatched() | Renamed():
-            evidence = {"pairs": [_pair(pair) for pair in finding.pairs]}
-        case WrongDtype():
-            evidence = {"declared": finding.declared}
-        case Duplicate() | TiedCopyDiffers():
-            evidence = {"of": finding.of}
-        case NotFinite():
-            evidence = {"nan": sum(nan for nan, _ in finding.counts)}
-            evidence["inf"] = sum(inf for _, inf in finding.counts)
-        case UntrainedRows():
-            evidence = {"rows": finding.rows}
-        case RepeatedLayers():
-            evidence = {"layers": finding.layers}
-        case FormulaDisputed():
-            evidence = {"disputes": [_dispute(dispute) for dispute in finding.disputes]}
-        case OfCount():
-            evidence = {"text": finding.text, "claim": finding.claim, "actual": finding.actual}
-        case MissingComponent():
-            evidence = {"file": finding.file}
-        case Unsafe():
-            evidence = {"file": finding.file, "imports": finding.imports}
-        case OfFile():
-            hidden = [tensor.name for tensor in finding.hidden]
-            evidence = {"file": finding.file, "hidden": hidden}
-        case OfIds():
-            ids = {"ids": finding.ids, "rows": finding.rows, "rows_of": finding.rows_of}
-            evidence = {**_said(finding), **ids}
-        case OfKeys():
-            evidence = _said(finding)
-        case NewlyInitialized():
-            evidence = {"learned": sum(tensor.role.learned for tensor in finding.tensors)}
-        case (
-            Missing()
-            | Unexpected()
-            | StoredBuffer()
-            | QuantizationData()
-            | BadQuantization()
-            | OtherWeights()
-            | EqualsBase()
-            | AllZero()
-            | NoOpAdapter()
-            | FreshHead()
-            | PaddedDtype()
-            | AddedBiasZero()
-            | AddedBiasNotZero()
-        ):
-            pass  # its names say it all
-        case _:
-            assert_never(finding)
-    return evidence
-
-
-def _said(finding: OfKeys) -> dict[str, Any]:
-    """Which file says what under which key."""
-    says = [{"file": file, "key": key, "value": value} for file, key, value in finding.says]
-    return {"file": finding.file, "says": says, "fix": finding.fix}
-
-
-def _dispute(dispute: DisputedTensor) -> dict[str, Any]:
-    sides = {"closed_form": dispute.closed_form, "oracle": dispute.oracle}
-    return {"name": dispute.name} | {
-        key: side and {"shape": side.shape, "role": side.role, "tied_to": side.tied_to}
-        for key, side in sides.items()
-    }
-
-
-def _pair(pair: MatchedPair) -> dict[str, Any]:
-    stored, expected = pair.stored, pair.expected
-    return {
-        "stored": {
-            "name": stored.name,
-            "dtype": stored.dtype,
-            "shape": stored.shape,
-            "file": stored.file,
-        },
-        "expected": {"name": expected.name, "shape": expected.shape},
-    }

@@ -3,7 +3,6 @@
 from collections.abc import Iterator, Mapping
 from itertools import takewhile
 
-from auditor.formats.stored_outcome import StoredFinding
 from auditor.formats.text import (
     Style,
     StyledLine,
@@ -15,22 +14,12 @@ from auditor.formats.text import (
     wrapped,
 )
 from auditor.reconciler.findings import (
-    BadConfig,
-    BadDigest,
-    BadHeader,
-    BadIndex,
-    BadSize,
-    CopyDiffers,
     Duplicate,
     Finding,
     NewlyInitialized,
-    OfKeys,
     Severity,
     TiedWeight,
-    Unsafe,
     Unused,
-    WrongTotal,
-    count_of,
 )
 from auditor.reconciler.fold import fold
 from auditor.report import Diagnosis, Report, Unaudited
@@ -76,7 +65,7 @@ def finding_text(
 
 def _names(finding: Finding) -> tuple[str, ...]:
     """The folded names; of copies each with the tensor that it is a copy of."""
-    if finding.names == (file_of(finding),):
+    if finding.names == (finding.file,):
         return ()
     if not isinstance(finding, TiedWeight | Duplicate):
         return fold(finding.names)
@@ -96,35 +85,15 @@ def _names(finding: Finding) -> tuple[str, ...]:
 def _heading(finding: Finding, *, ignored: bool) -> StyledLine:
     style: Style = "dim" if ignored else SEVERITIES[finding.severity]
     kind = f"{'ignored ' if ignored else ''}{finding.severity}: {finding.kind}"
-    file = file_of(finding)
-    without = finding.names == (file,) or not count_of(finding)
-    concerned = [] if without else [counted(count_of(finding), "name")]
+    file = finding.file
+    without = finding.names == (file,) or not finding.count
+    concerned = [] if without else [counted(finding.count, "name")]
     if finding.parameters:
         concerned.append(counted(finding.parameters, "parameter"))
     if file is not None:
         concerned.append(shown(file))
     of = f" ({', '.join(concerned)})" if concerned else ""
     return (kind, style), (of, "dim" if ignored else "")
-
-
-def file_of(finding: Finding) -> str | None:
-    """The file that the finding is about; None: it is about tensors, wherever they are."""
-    if isinstance(finding, StoredFinding):
-        return finding.file
-    if isinstance(
-        finding,
-        BadHeader
-        | BadIndex
-        | BadSize
-        | BadDigest
-        | WrongTotal
-        | BadConfig
-        | Unsafe
-        | CopyDiffers
-        | OfKeys,
-    ):
-        return finding.file
-    return None
 
 
 # --- what is stored and not used, or used and not stored ----------------------------------------

@@ -22,7 +22,7 @@ from auditor.formats.text import (
     wrapped,
 )
 from auditor.formats.verdict import account, sentence, word
-from auditor.reconciler.findings import NewlyInitialized, Severity, Unused, count_of
+from auditor.reconciler.findings import NewlyInitialized, Severity, Unused
 from auditor.reconciler.tensor_values import ValuesRead
 from auditor.report import Expected, Observed, Report, Unaudited
 
@@ -158,7 +158,7 @@ def _last(outcome: Report | Unaudited, width: int) -> Iterator[StyledLine]:
     for one in outcome.every:
         for finding in one.findings:
             if finding.severity is Severity.INFO and not isinstance(finding, told):
-                fine[finding.kind] += count_of(finding)
+                fine[finding.kind] += finding.count
     said = []
     if fine:
         said.append(f"Fine: {', '.join(f'{count:,} {kind}' for kind, count in fine.items())}.")
