@@ -171,13 +171,13 @@ def _unpacked_size(content: bytes, what: str, most: int) -> int:
         while not unpacking.eof:
             piece = len(unpacking.decompress(content, _PIECE))
             if not piece and not unpacking.eof:
-                raise SnapshotFaultError(f"{what}: what is packed there is cut off")
+                raise SnapshotFaultError(f"{what}: its deflated bytes are cut off")
             size += piece
             if size > most:
                 raise SnapshotFaultError(f"{what}: it unpacks to more than {most:,} bytes")
             content = unpacking.unconsumed_tail
     except zlib.error as error:
-        raise SnapshotFaultError(f"{what}: what is packed there is broken ({error})") from None
+        raise SnapshotFaultError(f"{what}: its deflated bytes are broken ({error})") from None
     if unpacking.unused_data:
-        raise SnapshotFaultError(f"{what}: what is packed there goes on after its end")
+        raise SnapshotFaultError(f"{what}: its deflated bytes continue after their end")
     return size

@@ -1,6 +1,6 @@
-"""An outcome read back from its JSON, as a night keeps it: all that a page shows of it.
+"""The reader of an outcome's JSON, which a sweep stores: it returns all that a page shows.
 
-What JSON leaves out stays out: the list of tensors, and the shapes that findings carry.
+JSON does not contain the list of tensors, nor the shapes in findings.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -40,7 +40,7 @@ class StoredFinding(Finding, frozen=True, kw_only=True):
 
 
 def outcome_from(stored: _Object) -> Report | Unaudited:
-    """The outcome of one audit; keys that an older version did not write are not known."""
+    """Return the outcome of one audit; keys that an older version did not write are optional."""
     known = Outcome(
         requested=stored["requested"],
         model=stored.get("model"),

@@ -4,7 +4,12 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 
 from auditor.formats import View
-from auditor.formats.finding_text import afresh_text, cause_text, finding_text, unused_text
+from auditor.formats.finding_text import (
+    cause_text,
+    finding_text,
+    newly_initialized_text,
+    unused_text,
+)
 from auditor.formats.module_table import expected_table, lines, share_table, stored_table
 from auditor.formats.text import (
     Style,
@@ -128,7 +133,7 @@ def _told(one: Report | Unaudited, view: View) -> Iterator[Iterator[StyledLine]]
         yield finding_text(finding, view.width, verbose=view.verbose, ignored=True)
     if not view.verbose:
         yield unused_text(one, view.width)
-        yield afresh_text(one, view.width)
+        yield newly_initialized_text(one, view.width)
 
 
 def _modules(outcome: Report | Unaudited, view: View) -> Iterator[StyledLine]:

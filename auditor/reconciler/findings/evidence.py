@@ -1,6 +1,6 @@
 """The base classes of findings, which declare what every format reads of a finding.
 
-Each kind declares its own evidence; mypy rejects a kind that lacks an abstract property.
+mypy rejects a kind without a property that is abstract here.
 """
 
 from abc import abstractmethod
@@ -102,10 +102,10 @@ def expected_in(tensors: tuple[ExpectedTensor, ...]) -> int:
 
 def by_name(tensors: Iterable[StoredTensor], most: int | None = None) -> tuple[StoredTensor, ...]:
     """Sort stored tensors naturally by name, then by file; return the first `most`."""
-    found = list(tensors)
-    if most is not None and len(found) > most:
-        return tuple(nsmallest(most, found, key=_place))  # a key takes as much as a tensor
-    return tuple(naturally_sorted(sorted(found, key=attrgetter("file")), attrgetter("name")))
+    unsorted = list(tensors)
+    if most is not None and len(unsorted) > most:
+        return tuple(nsmallest(most, unsorted, key=_place))  # a key takes as much as a tensor
+    return tuple(naturally_sorted(sorted(unsorted, key=attrgetter("file")), attrgetter("name")))
 
 
 def _place(tensor: StoredTensor) -> tuple[str, ...]:
@@ -139,14 +139,14 @@ class NoParameters:
         return 0
 
 
-def _kept_fields(
+def _wanted_fields(
     finding: "OfExpected | OfStored", wanted: Callable[[str], bool]
 ) -> dict[str, tuple[Any, ...]]:
     """The fields with a value for each tensor, restricted to the wanted names."""
     tensors: Iterable[ExpectedTensor | StoredTensor] = finding.tensors
-    kept = [at for at, tensor in enumerate(tensors) if wanted(tensor.name)]
+    places = [at for at, tensor in enumerate(tensors) if wanted(tensor.name)]
     fields = ("tensors", *finding.aligned)
-    return {field: tuple(getattr(finding, field)[at] for at in kept) for field in fields}
+    return {field: tuple(getattr(finding, field)[at] for at in places) for field in fields}
 
 
 class OfExpected(FindingKind, frozen=True, kw_only=True):
@@ -169,7 +169,7 @@ class OfExpected(FindingKind, frozen=True, kw_only=True):
         return -expected_in(self.tensors)
 
     def only(self, wanted: Callable[[str], bool]) -> Self:
-        return replace(self, **_kept_fields(self, wanted))
+        return replace(self, **_wanted_fields(self, wanted))
 
 
 class OfStored(FindingKind, frozen=True, kw_only=True):
@@ -193,7 +193,7 @@ class OfStored(FindingKind, frozen=True, kw_only=True):
         return learned_in(self.tensors)
 
     def only(self, wanted: Callable[[str], bool]) -> Self:
-        return replace(self, **_kept_fields(self, wanted))
+        return replace(self, **_wanted_fields(self, wanted))
 
 
 class Uncounted(NoParameters, OfStored, frozen=True, kw_only=True):

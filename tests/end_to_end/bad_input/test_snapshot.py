@@ -162,7 +162,11 @@ VALUES = (
     ),
     ("no header", without("heads", 0, "deflated"), "expected the keys"),
     ("a header in two forms", to("heads", 0, "base64", ""), "expected the keys"),
-    ("a header that is not deflated", holding(b"no zlib", deflate=False), "there is broken"),
+    (
+        "a header that is not deflated",
+        holding(b"no zlib", deflate=False),
+        "bytes are broken",
+    ),
     ("a header that is cut off", holding(zlib.compress(b"a" * 99)[:-4], deflate=False), "cut off"),
     (
         "a bomb for a header",
