@@ -180,7 +180,7 @@ def _absent(
             reason = f"{what}{named(folder)}, and there are no weights in it"
         else:
             continue  # a tokenizer, a scheduler
-        yield MissingComponent(file=manifest.file, folders=(folder,), reason=reason)
+        yield MissingComponent(declared_in=manifest.file, folders=(folder,), reason=reason)
 
 
 def _needed(manifest: Manifest, entry: ManifestEntry) -> bool:

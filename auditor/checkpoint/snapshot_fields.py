@@ -92,8 +92,8 @@ MAX_HEADERS, MAX_ALL_TENSORS, MAX_OTHERS = 48 * _MIB, 250_000, 48 * _MIB
 # in 0.22 s at level 6, and 1.77 in 0.30 at level 9.
 _LEVEL = 3
 _PIECE = 1 * _MIB  # bytes that are unpacked at a time to count them
-# gzip shrinks a file of version 1 to a fourteenth (Kimi K2 Thinking's: 50 MB to 3.7). Above this
-# size, a file that unpacks to a hundred times its size is not a snapshot.
+# Above this size, a file that unpacks to a hundred times its size is not a snapshot, whose headers
+# are deflated already.
 _SURE, _RATIO = 32 * _MIB, 100
 GZIP = b"\x1f\x8b"
 _TENSOR = b'"data_offsets"'  # no name contains it unescaped
@@ -128,7 +128,10 @@ def packed(content: bytes) -> str:
 
 def unpacked(text: str, what: str, most: int, total: BoundedTotal) -> bytes:
     """Inflate the text of `packed`; its bytes are counted before they take memory."""
-    content = decoded(text, what)
+    try:
+        content = base64.b64decode(text, validate=True)
+    except (binascii.Error, ValueError) as error:
+        raise SnapshotFaultError(f"{what}: its base64 is broken ({error})") from None
     size = _unpacked_size(content, what, most)
     total.add(size)
     return zlib.decompress(content, bufsize=max(size, 1))
@@ -156,13 +159,6 @@ def unzipped(content: bytes, most: int) -> bytes:
     return whole
 
 
-def decoded(text: str, what: str) -> bytes:
-    try:
-        return base64.b64decode(text, validate=True)
-    except (binascii.Error, ValueError) as error:
-        raise SnapshotFaultError(f"{what}: its base64 is broken ({error})") from None
-
-
 def tensors_in(header: bytes) -> int:
     """Return an upper bound of the number of tensors in a safetensors header."""
     return header.count(_TENSOR)
@@ -175,13 +171,13 @@ def _unpacked_size(content: bytes, what: str, most: int) -> int:
         while not unpacking.eof:
             piece = len(unpacking.decompress(content, _PIECE))
             if not piece and not unpacking.eof:
-                raise SnapshotFaultError(f"{what}: what is packed there is cut off")
+                raise SnapshotFaultError(f"{what}: its deflated bytes are cut off")
             size += piece
             if size > most:
                 raise SnapshotFaultError(f"{what}: it unpacks to more than {most:,} bytes")
             content = unpacking.unconsumed_tail
     except zlib.error as error:
-        raise SnapshotFaultError(f"{what}: what is packed there is broken ({error})") from None
+        raise SnapshotFaultError(f"{what}: its deflated bytes are broken ({error})") from None
     if unpacking.unused_data:
-        raise SnapshotFaultError(f"{what}: what is packed there goes on after its end")
+        raise SnapshotFaultError(f"{what}: its deflated bytes continue after their end")
     return size

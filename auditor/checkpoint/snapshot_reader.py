@@ -1,23 +1,21 @@
-"""Snapshot files, read: one JSON file that holds all an audit reads of a checkpoint. Pure.
+"""The reader of snapshot files: JSON with all that an audit reads of a checkpoint. Pure.
 
-Version 2, whose keys are sorted, and lists by name:
+Keys are sorted, and lists are sorted by name:
 
     format, version     "hf-audit-snapshot", 2
     model, commit       the Hub id or the path; 40 hex digits or null
-    origin, partial     how it came to be here; whether the source need not be whole
-    files               {name, size} of every file that is listed there
+    origin, partial     where the files come from; whether the source may be incomplete
+    files               {name, size} of every listed file
     config, index       null, or {name, text}, or {name, deflated}
     heads               {name, size, deflated}: the length and the header of a safetensors file;
                         {name, size, parts}: of another format {start, deflated} for each part
-    unopened            names of shards that are not there
+    unopened            the names of missing shards
 
-and where there is something to say: packing, settings, manifest (as config), torch_copies and
-pickles (as heads), base (an adapter's), components (the models in folders), companions (as config,
-or {name, unread}, where a file beside the weights could not be read; of a vocabulary what it says
-of its ids, companions/vocabulary.py), published ({name, text}: the size as the listing states it).
-`deflated` is zlib's format in
-base64 (snapshot_fields.py). Version 1 had headers as text (`length` and `header`), and what is no
-text as `base64`; it is read as well.
+These keys are optional: packing, settings, manifest (as config), torch_copies and pickles (as
+heads), base (of an adapter), components (the models in folders), companions (as config, or
+{name, unread} for a file that could not be read; a vocabulary is reduced to its ids, see
+companions/vocabulary.py), published ({name, text}: the size that the listing states).
+`deflated` is zlib's format in base64 (snapshot_fields.py).
 """
 
 from auditor.checkpoint.snapshot import (
@@ -41,7 +39,6 @@ from auditor.checkpoint.snapshot_fields import (
     MAX_TEXT,
     BoundedTotal,
     SnapshotFaultError,
-    decoded,
     flag_of,
     hex_digits_of,
     list_of,
@@ -64,16 +61,14 @@ from auditor.messages import described, named, quoted
 
 FORMAT = "hf-audit-snapshot"
 VERSION = 2
-_VERSIONS = (1, VERSION)
 
-# Bytes of the file; a file of version 1 contains nothing packed.
+# Bytes of the file.
 MAX_SNAPSHOT = MAX_HEADERS + MAX_OTHERS
 # JSON values: three for each of the 100,000 files that a folder may have, five for a header.
 MAX_VALUES = 500_000
 
-_LENGTH = 8  # bytes of the length that a safetensors file begins with
 _KEYS = "commit config files format heads index model origin partial unopened version"
-# Optional keys, which older snapshots do not have.
+# Optional keys.
 TORCH_COPIES, BASE, MANIFEST, COMPONENTS = "torch_copies", "base", "manifest", "components"
 PACKING, SETTINGS, COMPANIONS = "packing", "settings", "companions"
 PUBLISHED, PICKLES = "published", "pickles"
@@ -86,14 +81,9 @@ _COMPONENT_KEYS = (
     "config heads index name settings torch_copies unopened",
 )
 _BASE_KEYS = "commit config detail model origin reason"
-_TEXT_KEYS = ("name text", "deflated name", "base64 name")
-_HEAD_KEYS = (
-    "deflated name size",
-    "name parts size",
-    "header length name size",
-    "base64 name size",
-)
-_PART_KEYS = ("deflated start", "base64 start")
+_TEXT_KEYS = ("name text", "deflated name")
+_HEAD_KEYS = ("deflated name size", "name parts size")
+_PART_KEYS = "deflated start"
 _FILE_KEYS = ("name size", "name sha256 size", "blob_id name size")
 _COMPANION_KEYS = (*_TEXT_KEYS, "name unread")
 
@@ -132,13 +122,13 @@ def _no_snapshot(path: str, fault: Exception) -> UsageError:
 def _snapshot(loaded: Loaded) -> Snapshot:
     document = loaded.value
     if loaded.repeated:
-        raise SnapshotFaultError(f"it holds the key {quoted(loaded.repeated[0])} twice")
+        raise SnapshotFaultError(f"it contains the key {quoted(loaded.repeated[0])} twice")
     kind, version = document.get("format"), document.get("version")
-    if kind != FORMAT or version not in _VERSIONS or type(version) is not int:
-        given = f"{described(kind)}, version {described(version)}"
-        known = " and ".join(map(str, _VERSIONS))
+    if kind != FORMAT or version != VERSION or type(version) is not int:
+        observed = f"{described(kind)}, version {described(version)}"
         raise SnapshotFaultError(
-            f"its format is {given}; {quoted(FORMAT)}, versions {known} are read"
+            f"its format is {observed}, expected {quoted(FORMAT)}, version {VERSION}; "
+            "make it again with audit snapshot"
         )
     optional = [key for key in _OPTIONAL if key in document]
     object_of(document, "it", " ".join(sorted((*_KEYS.split(), *optional))))
@@ -243,41 +233,33 @@ def _weight_file(entry: object, what: str, total: BoundedTotal) -> WeightHeader:
     name, size = name_of(fields["name"]), size_of(fields["size"])
     if "parts" in fields:
         return WeightHeader(name=name, size=size, parts=_parts(fields["parts"], total))
-    if "header" in fields:
-        length = number_of(fields["length"], "length").to_bytes(_LENGTH, "little")
-        text = string_of(fields["header"], what).encode()
-        prefix = plain(length + text, what, MAX_HEADER, total)
-    else:
-        prefix = _bytes(fields, what, MAX_HEADER, total)
-    return WeightHeader(name=name, size=size, prefix=prefix)
+    return WeightHeader(name=name, size=size, prefix=_bytes(fields, what, MAX_HEADER, total))
 
 
 def _parts(entries: object, total: BoundedTotal) -> tuple[FilePart, ...]:
-    """The parts of a file for a PartialFile: in order, none empty, none touching another."""
-    found: list[FilePart] = []
+    """The parts of a file for a PartialFile: sorted, not empty, with gaps between them."""
+    parts: list[FilePart] = []
     for entry in list_of(entries, "parts"):
-        fields = object_of(entry, "parts", *_PART_KEYS)
+        fields = object_of(entry, "parts", _PART_KEYS)
         start = number_of(fields["start"], "start")
         part = FilePart(start, _bytes(fields, "parts", MAX_PARTS, total))
-        if not part.data or (found and part.start <= found[-1].stop):
+        if not part.data or (parts and part.start <= parts[-1].stop):
             raise SnapshotFaultError("parts: one is empty, or begins where another has not ended")
-        found.append(part)
-    if not found:
+        parts.append(part)
+    if not parts:
         raise SnapshotFaultError("parts: expected bytes of the file, found an empty list")
-    return tuple(found)
+    return tuple(parts)
 
 
 def _bytes(fields: dict[str, object], what: str, most: int, total: BoundedTotal) -> bytes:
-    """The bytes of an entry, in any of its forms."""
-    if "deflated" in fields:
-        return unpacked(string_of(fields["deflated"], what), what, most, total)
+    """The bytes of an entry, which contains them as text or deflated."""
     if "text" in fields:
         return plain(string_of(fields["text"], what).encode(), what, most, total)
-    return plain(decoded(string_of(fields["base64"], what), what), what, most, total)
+    return unpacked(string_of(fields["deflated"], what), what, most, total)
 
 
 def _files(entries: object) -> tuple[RepoFile, ...]:
-    """The listed files; two names of a folder that are not UTF-8 may be equal here."""
+    """The listed files; two names that are not UTF-8 in a folder may be equal here."""
     return tuple(map(_file, list_of(entries, "files", twice=True)))
 
 
@@ -292,12 +274,12 @@ def _file(entry: object) -> RepoFile:
 
 
 def _published(entries: object) -> tuple[PublishedText, ...]:
-    found = (object_of(entry, PUBLISHED, "name text") for entry in list_of(entries, PUBLISHED))
+    objects = (object_of(entry, PUBLISHED, "name text") for entry in list_of(entries, PUBLISHED))
     return tuple(
         PublishedText(
             name=string_of(one["name"], PUBLISHED), text=string_of(one["text"], PUBLISHED)
         )
-        for one in found
+        for one in objects
     )
 
 

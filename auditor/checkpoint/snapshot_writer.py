@@ -60,8 +60,8 @@ def fingerprint(snapshot: Snapshot) -> bytes | None:
     if any(head.parts for head in snapshot.headers):
         return None
     heads = [(head.name, head.size, len(head.prefix)) for head in snapshot.headers]
-    said = (snapshot.origin, snapshot.partial, snapshot.unopened, heads)
-    digest = sha256(f"{said!r}\n".encode())
+    fields = (snapshot.origin, snapshot.partial, snapshot.unopened, heads)
+    digest = sha256(f"{fields!r}\n".encode())
     for head in snapshot.headers:
         digest.update(head.prefix)
     return digest.digest()
@@ -147,8 +147,8 @@ def _text(file: TextFile | None) -> dict[str, object] | None:
 
 
 def _head(head: WeightHeader) -> dict[str, object]:
-    known: dict[str, object] = {"name": head.name, "size": head.size}
+    entry: dict[str, object] = {"name": head.name, "size": head.size}
     if head.parts:
         parts = [{"start": part.start, "deflated": packed(part.data)} for part in head.parts]
-        return known | {"parts": parts}
-    return known | {"deflated": packed(head.prefix)}
+        return entry | {"parts": parts}
+    return entry | {"deflated": packed(head.prefix)}

@@ -24,7 +24,6 @@ from auditor.reconciler.findings import (
     Mismatched,
     Missing,
     Severity,
-    count_of,
     is_of_repository,
 )
 from auditor.reconciler.findings import Unexpected as UnexpectedFinding
@@ -215,7 +214,7 @@ class Case(Struct, frozen=True, kw_only=True, dict=True):
         """Tensors of the larger side, which is what auditing it again takes time by."""
         expected = self.report.expected.tensors if self.report.expected else 0
         observed = self.report.observed.tensors if self.report.observed else 0
-        named = sum(map(count_of, self.report.findings))
+        named = sum(one.count for one in self.report.findings)
         return max(1, len(self.stored), expected, observed, named)
 
     @cached_property
@@ -242,7 +241,7 @@ class Case(Struct, frozen=True, kw_only=True, dict=True):
         """
         found = [one for one in self.alarms if isinstance(one, UnexpectedFinding)]
         observed = self.report.observed.tensors if self.report.observed else 0
-        if not self.is_large or 2 * sum(map(count_of, found)) <= observed:
+        if not self.is_large or 2 * sum(one.count for one in found) <= observed:
             return False
         kinds = self._implied_patterns()
         strange = sum(

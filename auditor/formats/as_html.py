@@ -12,12 +12,10 @@ from xml.etree.ElementTree import Element
 
 from auditor.formats import View, verdict
 from auditor.formats.as_json import modules_object
-from auditor.formats.finding_text import file_of
 from auditor.formats.icicle import Cell, cells, icicle
 from auditor.formats.markup import Child, code, element, html, scrolled, table, verbatim
 from auditor.formats.meanings import kind_meanings
 from auditor.formats.module_tree import module_tree, modules_of
-from auditor.formats.stored_outcome import names_in
 from auditor.formats.tensor_list import tensor_list
 from auditor.formats.text import counted
 from auditor.formats.verdict import address
@@ -180,8 +178,8 @@ def _finding(finding: Finding, *, explained: bool = False, ignored: bool = False
     """A finding with its names; folded unless it alarms and no cause explains it."""
     alarms = finding.severity is not Severity.INFO and not ignored
     kind = f"{'ignored ' if ignored else ''}{finding.severity}: {finding.kind}"
-    about = [file_of(finding) or ""]
-    about += [counted(names_in(finding), "name")] if finding.names else []
+    about = [finding.file or ""]
+    about += [counted(finding.count, "name")] if finding.names else []
     about += [counted(finding.parameters, "parameter")] if finding.parameters else []
     folded = fold(finding.names)
     names = element("ul", {"class": "names"})

@@ -3,12 +3,11 @@
 from collections.abc import Iterator, Mapping, Sequence
 
 from auditor.formats import View, verdict
-from auditor.formats.finding_text import file_of
 from auditor.formats.markdown_text import code_cell, code_span, escaped_markdown
 from auditor.formats.module_table import lines
 from auditor.formats.text import counted
 from auditor.formats.verdict import address
-from auditor.reconciler.findings import Finding, Severity, count_of
+from auditor.reconciler.findings import Finding, Severity
 from auditor.reconciler.fold import fold
 from auditor.report import Diagnosis, Report, Unaudited
 
@@ -64,8 +63,8 @@ def _modules(outcome: Report | Unaudited, view: View) -> Iterator[str]:
 
 
 def _finding(finding: Finding) -> Iterator[str]:
-    about = [code_span(file)] if (file := file_of(finding)) else []
-    about += [counted(count_of(finding), "name")] if finding.names else []
+    about = [code_span(file)] if (file := finding.file) else []
+    about += [counted(finding.count, "name")] if finding.names else []
     about += [counted(finding.parameters, "parameter")] if finding.parameters else []
     shown = "" if finding.severity is Severity.INFO else " open"
     heading = f"<b>{finding.severity}: {finding.kind}</b>"

@@ -1,9 +1,8 @@
-"""Findings and their causes as text for people."""
+"""The text of findings and of their causes, for people."""
 
 from collections.abc import Iterator, Mapping
 from itertools import takewhile
 
-from auditor.formats.stored_outcome import StoredFinding
 from auditor.formats.text import (
     Style,
     StyledLine,
@@ -15,22 +14,12 @@ from auditor.formats.text import (
     wrapped,
 )
 from auditor.reconciler.findings import (
-    BadConfig,
-    BadDigest,
-    BadHeader,
-    BadIndex,
-    BadSize,
-    CopyDiffers,
     Duplicate,
     Finding,
     NewlyInitialized,
-    OfKeys,
     Severity,
     TiedWeight,
-    Unsafe,
     Unused,
-    WrongTotal,
-    count_of,
 )
 from auditor.reconciler.fold import fold
 from auditor.report import Diagnosis, Report, Unaudited
@@ -42,8 +31,8 @@ SEVERITIES: Mapping[Severity, Style] = {
 }
 
 _MAX_NAMES = 6  # of one finding
-_MAX_LISTED = 8  # unused modules
-_MODULES = 2  # of those that have no name in common
+_MAX_LISTED = 8  # rows of modules
+_MODULES = 2  # in a row, if their names have no common prefix
 _LEAST_ROOM = 16  # for a class name
 
 
@@ -75,90 +64,68 @@ def finding_text(
 
 
 def _names(finding: Finding) -> tuple[str, ...]:
-    """The folded names; of copies each with the tensor that it is a copy of."""
-    if finding.names == (file_of(finding),):
+    """The folded names, each `copy = original` if they are copies; none if the file is the name."""
+    if finding.names == (finding.file,):
         return ()
     if not isinstance(finding, TiedWeight | Duplicate):
         return fold(finding.names)
-    copies: dict[str, list[str]] = {}
-    for name, kept in zip(
-        finding.names, finding.to if isinstance(finding, TiedWeight) else finding.of, strict=True
-    ):
-        copies.setdefault(kept, []).append(name)
+    originals = finding.to if isinstance(finding, TiedWeight) else finding.of
+    copies_by_original: dict[str, list[str]] = {}
+    for copy, original in zip(finding.names, originals, strict=True):
+        copies_by_original.setdefault(original, []).append(copy)
     return tuple(
-        name if name == other else f"{name} = {other}"
-        for kept, names in copies.items()
-        for other in fold([kept])
-        for name in fold(names)
+        copy if copy == folded_original else f"{copy} = {folded_original}"
+        for original, copies in copies_by_original.items()
+        for folded_original in fold([original])
+        for copy in fold(copies)
     )
 
 
 def _heading(finding: Finding, *, ignored: bool) -> StyledLine:
     style: Style = "dim" if ignored else SEVERITIES[finding.severity]
     kind = f"{'ignored ' if ignored else ''}{finding.severity}: {finding.kind}"
-    file = file_of(finding)
-    without = finding.names == (file,) or not count_of(finding)
-    concerned = [] if without else [counted(count_of(finding), "name")]
+    file = finding.file
+    is_nameless = finding.names == (file,) or not finding.count
+    details = [] if is_nameless else [counted(finding.count, "name")]
     if finding.parameters:
-        concerned.append(counted(finding.parameters, "parameter"))
+        details.append(counted(finding.parameters, "parameter"))
     if file is not None:
-        concerned.append(shown(file))
-    of = f" ({', '.join(concerned)})" if concerned else ""
-    return (kind, style), (of, "dim" if ignored else "")
+        details.append(shown(file))
+    return (kind, style), (f" ({', '.join(details)})" if details else "", "dim" if ignored else "")
 
 
-def file_of(finding: Finding) -> str | None:
-    """The file that the finding is about; None: it is about tensors, wherever they are."""
-    if isinstance(finding, StoredFinding):
-        return finding.file
-    if isinstance(
-        finding,
-        BadHeader
-        | BadIndex
-        | BadSize
-        | BadDigest
-        | WrongTotal
-        | BadConfig
-        | Unsafe
-        | CopyDiffers
-        | OfKeys,
-    ):
-        return finding.file
-    return None
-
-
-# --- what is stored and not used, or used and not stored ----------------------------------------
+# --- unused and newly initialized tensors -------------------------------------------------------
 
 
 def unused_text(one: Report | Unaudited, width: int) -> Iterator[StyledLine]:
-    """What the target class leaves out, and which classes use it."""
-    found = [finding for finding in one.findings if isinstance(finding, Unused)]
-    if not found:
+    """The modules that the target class does not use, and the classes that use them."""
+    unused = [finding for finding in one.findings if isinstance(finding, Unused)]
+    if not unused:
         return
-    listed = one.load_report and any(not finding.silent for finding in found)
-    safe = "safe; from_pretrained lists them" if listed else "safe"
+    is_listed = one.load_report and any(not finding.silent for finding in unused)
+    safe = "safe; from_pretrained lists them" if is_listed else "safe"
     title = f"Stored but unused by {shown(one.target or 'the target')}"
     yield from wrapped(((title, "bold"), (f" ({safe})", "")), width)
-    yield from _listed([(each, each.used_by) for each in found], width)
-    if len(found) > _MAX_LISTED:
-        yield styled(f"  and {len(found) - _MAX_LISTED:,} more")
+    yield from _module_rows([(each, each.used_by) for each in unused], width)
+    if len(unused) > _MAX_LISTED:
+        yield styled(f"  and {len(unused) - _MAX_LISTED:,} more")
 
 
-def afresh_text(one: Report | Unaudited, width: int) -> Iterator[StyledLine]:
-    """What loading initializes."""
-    found = [finding for finding in one.findings if isinstance(finding, NewlyInitialized)]
-    if found:
+def newly_initialized_text(one: Report | Unaudited, width: int) -> Iterator[StyledLine]:
+    """The modules that loading initializes."""
+    initialized = [finding for finding in one.findings if isinstance(finding, NewlyInitialized)]
+    if initialized:
         yield styled("Not stored: loading starts them from random values", "bold")
-        yield from _listed([(each, ()) for each in found], width)
+        yield from _module_rows([(each, ()) for each in initialized], width)
 
 
-def _listed(
-    found: list[tuple[Unused | NewlyInitialized, tuple[str, ...]]], width: int
+def _module_rows(
+    findings: list[tuple[Unused | NewlyInitialized, tuple[str, ...]]], width: int
 ) -> Iterator[StyledLine]:
-    """Modules, who uses them, and their parameters: of a single one the account has them."""
+    """A row for each finding: modules, parameters unless it is the only row, classes."""
     rows = [
-        (common_modules(each.names), f"{each.parameters:,}" if found[1:] else "", classes)
-        for each, classes in found[:_MAX_LISTED]
+        (common_modules(each.names), f"{each.parameters:,}" if findings[1:] else "", classes)
+        for each, classes in findings[:_MAX_LISTED]
     ]
     counts = max(len(count) for _, count, _ in rows)
     names = [cut_name(name, width - counts - 2 * _LEAST_ROOM) for name, _, _ in rows]
@@ -171,9 +138,9 @@ def _listed(
 
 
 def common_modules(names: tuple[str, ...]) -> str:
-    """The module that all the names are of; where there is none, the first of several."""
+    """The innermost module with all the names; the first few modules if there is none."""
     first, last = min(names).split("."), max(names).split(".")
-    common = [one for one, other in takewhile(_same, zip(first, last, strict=False))]
+    common = [part for part, _ in takewhile(_are_equal, zip(first, last, strict=False))]
     if common:
         return fold([".".join(common)])[0]
     modules = fold({name.rpartition(".")[0] or name for name in names})
@@ -181,17 +148,17 @@ def common_modules(names: tuple[str, ...]) -> str:
     return ", ".join(modules[:_MODULES]) + more
 
 
-def _same(pair: tuple[str, str]) -> bool:
+def _are_equal(pair: tuple[str, str]) -> bool:
     return pair[0] == pair[1]
 
 
 def _users(classes: tuple[str, ...], room: int) -> str:
-    """`used by A, B +3`: as many as fit, one at least."""
+    """`used by A, B +3`: as many classes as fit, at least one."""
     if not classes:
         return ""
     for count in range(len(classes), 0, -1):
         more = f" +{len(classes) - count}" if count < len(classes) else ""
-        said = f"used by {', '.join(classes[:count])}{more}"
-        if len(said) <= room:
-            return said
-    return said
+        text = f"used by {', '.join(classes[:count])}{more}"
+        if len(text) <= room:
+            break
+    return text

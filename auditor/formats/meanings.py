@@ -4,13 +4,13 @@ import inspect
 from collections.abc import Iterator, Sequence
 from functools import cache
 from itertools import groupby
-from typing import Literal, get_args
+from typing import Literal
 
 from msgspec import Struct
 
 from auditor.diagnosis.known_causes import described_causes
 from auditor.formats.text import StyledLine, columns, lines_text, styled, wrapped
-from auditor.reconciler.findings import Finding, Severity
+from auditor.reconciler.findings import FINDING_KINDS, FindingKind, Severity
 
 _TO_DO = "To do: "
 _AS_SAID = "Do what the report says under `fix`: it names the fields and the tensors."
@@ -31,13 +31,9 @@ class Meaning(Struct, frozen=True, kw_only=True):
 @cache  # a page asks for each of its findings: 90 % of the time that it took
 def kind_meanings() -> tuple[Meaning, ...]:
     """All kinds of findings, errors first."""
-    found = (
-        _kind(kind)
-        for severity in Severity
-        for kind in get_args(Finding)
-        if kind.severity is severity
-    )
-    return tuple(found)
+    ranks = [*Severity]
+    kinds = sorted(FINDING_KINDS, key=lambda kind: ranks.index(kind.severity))
+    return tuple(map(_kind, kinds))
 
 
 def cause_meanings() -> tuple[Meaning, ...]:
@@ -45,7 +41,7 @@ def cause_meanings() -> tuple[Meaning, ...]:
     return tuple(_cause(name, text) for name, text in described_causes().items())
 
 
-def _kind(kind: type[Finding]) -> Meaning:
+def _kind(kind: type[FindingKind]) -> Meaning:
     said, details, to_do = _parts(inspect.cleandoc(kind.__doc__ or ""))
     return Meaning(
         name=kind.kind,

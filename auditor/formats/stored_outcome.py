@@ -1,15 +1,13 @@
-"""An outcome read back from its JSON, as a night keeps it: all that a page shows of it.
+"""The reader of an outcome's JSON, which a sweep stores: it returns all that a page shows.
 
-What JSON leaves out stays out: the list of tensors, and the shapes that findings carry.
+JSON does not contain the list of tensors, nor the shapes in findings.
 """
 
-from collections.abc import Mapping, Sequence
-from typing import Any, cast
-
-from msgspec import Struct
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Self
 
 from auditor.errors import Reason
-from auditor.reconciler.findings import Finding, NewlyInitialized, Severity, count_of
+from auditor.reconciler.findings import Finding, MissingComponent, Severity
 from auditor.reconciler.module_rows import ModuleRow
 from auditor.report import (
     Diagnosis,
@@ -23,38 +21,26 @@ from auditor.report import (
 )
 
 _Object = Mapping[str, Any]
-_WITH_FILES = "missing-component"  # whose file is the manifest that lists it
 
 
-class StoredFinding(Struct, frozen=True, kw_only=True):
-    """What pages ask of a finding of any kind."""
+class StoredFinding(Finding, frozen=True, kw_only=True):
+    """A finding of any kind, as JSON has it."""
 
     kind: str
     severity: Severity
     names: tuple[str, ...]
-    count: int  # of names, those that it does not name included
-    learned: int  # of the names: those of parameters, not of buffers
+    count: int
     parameters: int
     explains: int
-    reason: str
     file: str | None
+    evidence: _Object  # every key of the finding
 
-
-def names_in(finding: Finding) -> int:
-    """How many names a finding is about, those that it does not name included."""
-    return finding.count if isinstance(finding, StoredFinding) else count_of(finding)
-
-
-def learned_names_in(finding: Finding) -> int:
-    """How many parameters, buffers left out, a finding of newly initialized tensors is about."""
-    if isinstance(finding, StoredFinding):
-        return finding.learned
-    tensors = finding.tensors if isinstance(finding, NewlyInitialized) else ()
-    return sum(tensor.role.learned for tensor in tensors)
+    def only(self, _wanted: Callable[[str], bool]) -> Self:
+        return self  # JSON has no parameters for a part of the names
 
 
 def outcome_from(stored: _Object) -> Report | Unaudited:
-    """The outcome of one audit; keys that an older version did not write are not known."""
+    """Return the outcome of one audit; keys that an older version did not write are optional."""
     known = Outcome(
         requested=stored["requested"],
         model=stored.get("model"),
@@ -80,21 +66,21 @@ def outcome_from(stored: _Object) -> Report | Unaudited:
 
 
 def _findings(stored: Sequence[_Object]) -> tuple[Finding, ...]:
-    found = (
+    return tuple(
         StoredFinding(
             kind=one["kind"],
             severity=Severity(one["severity"]),
             names=tuple(one.get("names", one["folded"])),
             count=one["count"],
-            learned=one.get("learned", one["count"]),
             parameters=one["parameters"],
             explains=one.get("explains", 0),
             reason=one["reason"],
-            file=None if one["kind"] == _WITH_FILES else one.get("file"),
+            # The file of a missing component only declares it.
+            file=None if one["kind"] == MissingComponent.kind else one.get("file"),
+            evidence=one,
         )
         for one in stored
     )
-    return cast("tuple[Finding, ...]", tuple(found))
 
 
 def _cause(one: _Object) -> Diagnosis:

@@ -4,7 +4,12 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 
 from auditor.formats import View
-from auditor.formats.finding_text import afresh_text, cause_text, finding_text, unused_text
+from auditor.formats.finding_text import (
+    cause_text,
+    finding_text,
+    newly_initialized_text,
+    unused_text,
+)
 from auditor.formats.module_table import expected_table, lines, share_table, stored_table
 from auditor.formats.text import (
     Style,
@@ -22,7 +27,7 @@ from auditor.formats.text import (
     wrapped,
 )
 from auditor.formats.verdict import account, sentence, word
-from auditor.reconciler.findings import NewlyInitialized, Severity, Unused, count_of
+from auditor.reconciler.findings import NewlyInitialized, Severity, Unused
 from auditor.reconciler.tensor_values import ValuesRead
 from auditor.report import Expected, Observed, Report, Unaudited
 
@@ -128,7 +133,7 @@ def _told(one: Report | Unaudited, view: View) -> Iterator[Iterator[StyledLine]]
         yield finding_text(finding, view.width, verbose=view.verbose, ignored=True)
     if not view.verbose:
         yield unused_text(one, view.width)
-        yield afresh_text(one, view.width)
+        yield newly_initialized_text(one, view.width)
 
 
 def _modules(outcome: Report | Unaudited, view: View) -> Iterator[StyledLine]:
@@ -158,7 +163,7 @@ def _last(outcome: Report | Unaudited, width: int) -> Iterator[StyledLine]:
     for one in outcome.every:
         for finding in one.findings:
             if finding.severity is Severity.INFO and not isinstance(finding, told):
-                fine[finding.kind] += count_of(finding)
+                fine[finding.kind] += finding.count
     said = []
     if fine:
         said.append(f"Fine: {', '.join(f'{count:,} {kind}' for kind, count in fine.items())}.")

@@ -4,7 +4,6 @@ from collections import Counter
 from collections.abc import Iterator, Mapping
 from urllib.parse import quote
 
-from auditor.formats.stored_outcome import learned_names_in, names_in
 from auditor.formats.text import Styled, counted
 from auditor.reconciler.findings import (
     Finding,
@@ -63,7 +62,7 @@ def _stored_part(report: Report) -> str:
         return "nothing is wrong beside what --ignore leaves out"
     every = expected.tensors
     started = (one for one in report.findings if one.kind == NewlyInitialized.kind)
-    afresh = sum(map(learned_names_in, started))
+    afresh = sum(one.evidence.get("learned", one.count) for one in started)
     shapes = report.observed is not None and report.observed.parameters is not None
     fit = "stored, in the right shapes" if shapes else "named by the index; shapes were not seen"
     if any(one.kind.startswith("bad-") for one in report.findings):
@@ -92,7 +91,7 @@ def _of_tensors(alarms: list[Finding], report: Report) -> Iterator[str]:
 
 
 def _names(alarms: list[Finding], kind: str) -> int:
-    return sum(names_in(one) for one in alarms if one.kind == kind)
+    return sum(one.count for one in alarms if one.kind == kind)
 
 
 def _of_kinds(alarms: list[Finding]) -> Iterator[str]:

@@ -2,15 +2,15 @@
 
 from collections.abc import Iterable
 from fnmatch import fnmatchcase
-from typing import NamedTuple, get_args
+from typing import NamedTuple
 
 from msgspec.structs import replace
 
 from auditor.errors import UsageError
 from auditor.messages import meant, quoted
-from auditor.reconciler.findings import Finding, Unexpected
+from auditor.reconciler.findings import FINDING_KINDS, Finding, Unexpected
 
-KINDS: tuple[str, ...] = tuple(sorted({kind.kind for kind in get_args(Finding)}))
+KINDS: tuple[str, ...] = tuple(sorted({kind.kind for kind in FINDING_KINDS}))
 
 
 class Ignore(NamedTuple):
@@ -31,7 +31,10 @@ class Ignore(NamedTuple):
 def split(
     findings: Iterable[Finding], ignore: tuple[Ignore, ...]
 ) -> tuple[tuple[Finding, ...], tuple[Finding, ...]]:
-    """Split findings into those that stand and ignored ones; one finding may be split by names."""
+    """Split findings into those that stand and ignored ones; one finding may be split by names.
+
+    Only the glob `*` matches names that a finding counts but does not list.
+    """
     stand: list[Finding] = []
     ignored: list[Finding] = []
     for finding in findings:
@@ -42,17 +45,14 @@ def split(
 
         if not globs or not any(map(unwanted, finding.names)):
             stand.append(finding)
-        elif all(map(unwanted, finding.names)) and ("*" in globs or not _unnamed(finding)):
+        elif all(map(unwanted, finding.names)) and (
+            "*" in globs or finding.count == len(finding.names)
+        ):
             ignored.append(finding)
         else:
             ignored.append(_named(finding.only(unwanted)))
             stand.append(finding.only(lambda name: not unwanted(name)))
     return tuple(stand), tuple(ignored)
-
-
-def _unnamed(finding: Finding) -> int:
-    """The number of names that a finding counts but does not list: only the glob `*` fits them."""
-    return finding.more if isinstance(finding, Unexpected) else 0
 
 
 def _named(finding: Finding) -> Finding:

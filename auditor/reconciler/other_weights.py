@@ -134,7 +134,7 @@ def embedded_adapter(snapshot: Snapshot) -> str | MissingComponent | None:
         "where PEFT is installed, from_pretrained looks for them and fails; upload them, or "
         f"remove {ADAPTER_CONFIG}"
     )
-    return MissingComponent(file=config, folders=(f"{folder}{ADAPTERS[0]}",), reason=reason)
+    return MissingComponent(declared_in=config, folders=(f"{folder}{ADAPTERS[0]}",), reason=reason)
 
 
 def torch_copy_findings(snapshot: Snapshot, found: Contents) -> Iterator[Finding]:

@@ -1,191 +1,91 @@
-"""The closed set of findings, one class for each kind, because each carries different evidence.
+"""The kinds of findings, one class for each, because each has different evidence.
 
 The first sentence of a class's docstring is the meaning of the kind, the paragraph `To do:` the
 advice; README's table and the rules in SARIF are printed from them.
 
-Every finding has `names` (sorted), `parameters` (the learned numbers that it concerns), `explains`
-(its signed share of parameters stored minus parameters expected) and a `reason`. The `explains` of
-all findings of a report add up to its difference: law 3.
+The `explains` of all findings of a report add up to its difference: law 3.
 """
 
+# ruff: noqa: I001 - one import for each module; `as` exports a name
+
+from auditor.reconciler.findings import of_files, of_repository, of_tensors, of_values
 from auditor.reconciler.findings.evidence import (
-    MOST_NAMED,
-    MatchedPair,
-    OfExpected,
-    OfFile,
-    OfPairs,
-    OfStored,
-    Severity,
-    by_name,
+    MOST_NAMED as MOST_NAMED,
+    Finding as Finding,
+    FindingKind as FindingKind,
+    MatchedPair as MatchedPair,
+    OfExpected as OfExpected,
+    OfFile as OfFile,
+    OfPairs as OfPairs,
+    OfStored as OfStored,
+    Severity as Severity,
+    by_name as by_name,
 )
 from auditor.reconciler.findings.of_files import (
-    BadConfig,
-    BadDigest,
-    BadHeader,
-    BadIndex,
-    BadSize,
-    CopyDiffers,
-    MissingComponent,
-    OtherWeights,
-    Unsafe,
-    WrongTotal,
+    BadConfig as BadConfig,
+    BadDigest as BadDigest,
+    BadHeader as BadHeader,
+    BadIndex as BadIndex,
+    BadSize as BadSize,
+    CopyDiffers as CopyDiffers,
+    MissingComponent as MissingComponent,
+    OtherWeights as OtherWeights,
+    Unsafe as Unsafe,
+    WrongTotal as WrongTotal,
 )
 from auditor.reconciler.findings.of_repository import (
-    ChatTemplateBroken,
-    ClaimedSize,
-    CodeNotThere,
-    ConfigContradiction,
-    EosDisagrees,
-    GenerationConfigInvalid,
-    HubCount,
-    OfCount,
-    OfIds,
-    OfKeys,
-    ProcessorMissing,
-    SpecialIdBeyondVocabulary,
-    TokenBeyondEmbedding,
-    UnknownConfigKey,
+    ChatTemplateBroken as ChatTemplateBroken,
+    ClaimedSize as ClaimedSize,
+    CodeNotThere as CodeNotThere,
+    ConfigContradiction as ConfigContradiction,
+    EosDisagrees as EosDisagrees,
+    GenerationConfigInvalid as GenerationConfigInvalid,
+    HubCount as HubCount,
+    OfCount as OfCount,
+    OfIds as OfIds,
+    OfKeys as OfKeys,
+    ProcessorMissing as ProcessorMissing,
+    SpecialIdBeyondVocabulary as SpecialIdBeyondVocabulary,
+    TokenBeyondEmbedding as TokenBeyondEmbedding,
+    UnknownConfigKey as UnknownConfigKey,
 )
 from auditor.reconciler.findings.of_tensors import (
-    BadQuantization,
-    DisputedTensor,
-    Duplicate,
-    FormulaDisputed,
-    Mismatched,
-    Missing,
-    NewlyInitialized,
-    QuantizationData,
-    Renamed,
-    StoredBuffer,
-    TiedWeight,
-    Unexpected,
-    Unused,
-    WrongDtype,
+    BadQuantization as BadQuantization,
+    DisputedTensor as DisputedTensor,
+    Duplicate as Duplicate,
+    FormulaDisputed as FormulaDisputed,
+    Mismatched as Mismatched,
+    Missing as Missing,
+    NewlyInitialized as NewlyInitialized,
+    QuantizationData as QuantizationData,
+    Renamed as Renamed,
+    StoredBuffer as StoredBuffer,
+    TiedWeight as TiedWeight,
+    Unexpected as Unexpected,
+    Unused as Unused,
+    WrongDtype as WrongDtype,
 )
 from auditor.reconciler.findings.of_values import (
-    AddedBiasNotZero,
-    AddedBiasZero,
-    AllZero,
-    EqualDuplicate,
-    EqualsBase,
-    FreshHead,
-    NoOpAdapter,
-    NotFinite,
-    PaddedDtype,
-    RepeatedLayers,
-    TiedCopyDiffers,
-    UntrainedRows,
+    AddedBiasNotZero as AddedBiasNotZero,
+    AddedBiasZero as AddedBiasZero,
+    AllZero as AllZero,
+    EqualDuplicate as EqualDuplicate,
+    EqualsBase as EqualsBase,
+    FreshHead as FreshHead,
+    NoOpAdapter as NoOpAdapter,
+    NotFinite as NotFinite,
+    PaddedDtype as PaddedDtype,
+    RepeatedLayers as RepeatedLayers,
+    TiedCopyDiffers as TiedCopyDiffers,
+    UntrainedRows as UntrainedRows,
 )
 
-__all__ = [
-    "MOST_NAMED",
-    "AddedBiasNotZero",
-    "AddedBiasZero",
-    "AllZero",
-    "BadConfig",
-    "BadDigest",
-    "BadHeader",
-    "BadIndex",
-    "BadQuantization",
-    "BadSize",
-    "ChatTemplateBroken",
-    "ClaimedSize",
-    "CodeNotThere",
-    "ConfigContradiction",
-    "CopyDiffers",
-    "DisputedTensor",
-    "Duplicate",
-    "EosDisagrees",
-    "EqualDuplicate",
-    "EqualsBase",
-    "Finding",
-    "FormulaDisputed",
-    "FreshHead",
-    "GenerationConfigInvalid",
-    "HubCount",
-    "MatchedPair",
-    "Mismatched",
-    "Missing",
-    "MissingComponent",
-    "NewlyInitialized",
-    "NoOpAdapter",
-    "NotFinite",
-    "OfCount",
-    "OfFile",
-    "OfIds",
-    "OfKeys",
-    "OtherWeights",
-    "PaddedDtype",
-    "ProcessorMissing",
-    "QuantizationData",
-    "Renamed",
-    "RepeatedLayers",
-    "Severity",
-    "SpecialIdBeyondVocabulary",
-    "StoredBuffer",
-    "TiedCopyDiffers",
-    "TiedWeight",
-    "TokenBeyondEmbedding",
-    "Unexpected",
-    "UnknownConfigKey",
-    "Unsafe",
-    "UntrainedRows",
-    "Unused",
-    "WrongDtype",
-    "WrongTotal",
-    "by_name",
-    "count_of",
-    "is_of_repository",
-    "is_of_tensors",
-]
-
-Finding = (
-    Missing
-    | NewlyInitialized
-    | Unexpected
-    | Unused
-    | StoredBuffer
-    | QuantizationData
-    | BadQuantization
-    | Duplicate
-    | EqualDuplicate
-    | WrongDtype
-    | Mismatched
-    | Renamed
-    | TiedWeight
-    | OtherWeights
-    | EqualsBase
-    | FormulaDisputed
-    | BadHeader
-    | BadIndex
-    | BadSize
-    | BadDigest
-    | WrongTotal
-    | HubCount
-    | ClaimedSize
-    | BadConfig
-    | Unsafe
-    | CopyDiffers
-    | MissingComponent
-    | ChatTemplateBroken
-    | CodeNotThere
-    | ConfigContradiction
-    | EosDisagrees
-    | GenerationConfigInvalid
-    | ProcessorMissing
-    | SpecialIdBeyondVocabulary
-    | TokenBeyondEmbedding
-    | UnknownConfigKey
-    | NotFinite
-    | AllZero
-    | NoOpAdapter
-    | TiedCopyDiffers
-    | FreshHead
-    | UntrainedRows
-    | PaddedDtype
-    | RepeatedLayers
-    | AddedBiasNotZero
-    | AddedBiasZero
+FINDING_KINDS: tuple[type[FindingKind], ...] = tuple(
+    value
+    for module in (of_tensors, of_files, of_repository, of_values)
+    for value in vars(module).values()
+    if isinstance(value, type) and issubclass(value, FindingKind)
+    if value.__module__ == module.__name__ and "kind" in vars(value)
 )
 
 
@@ -200,8 +100,3 @@ def is_of_repository(finding: Finding) -> bool:
     A declared adapter that is missing belongs to them.
     """
     return isinstance(finding, OfKeys | OfCount | MissingComponent)
-
-
-def count_of(finding: Finding) -> int:
-    """The number of names that a finding concerns, including those that it does not list."""
-    return len(finding.names) + (finding.more if isinstance(finding, Unexpected) else 0)

@@ -1,6 +1,10 @@
-"""The base classes of findings: a severity, and the tensors or the file that a kind concerns."""
+"""The base classes of findings, which declare what every format reads of a finding.
 
-from collections.abc import Callable, Iterable
+mypy rejects a kind without a property that is abstract here.
+"""
+
+from abc import abstractmethod
+from collections.abc import Callable, Iterable, Mapping
 from enum import StrEnum
 from heapq import nsmallest
 from operator import attrgetter
@@ -25,6 +29,69 @@ class Severity(StrEnum):
     INFO = "info"
 
 
+class Finding(Struct, frozen=True, kw_only=True):
+    """A difference between a checkpoint and what its config implies, or a fault of its files."""
+
+    reason: str
+
+    @property
+    @abstractmethod
+    def kind(self) -> str: ...
+
+    @property
+    @abstractmethod
+    def severity(self) -> Severity: ...
+
+    @property
+    @abstractmethod
+    def names(self) -> tuple[str, ...]:
+        """The tensors, files or keys that the finding concerns."""
+
+    @property
+    def count(self) -> int:
+        """The number of names that the finding concerns, including those that it does not list."""
+        return len(self.names)
+
+    @property
+    @abstractmethod
+    def parameters(self) -> int:
+        """The learned numbers that the finding concerns."""
+
+    @property
+    @abstractmethod
+    def explains(self) -> int:
+        """The finding's signed share of parameters stored minus parameters expected."""
+
+    @property
+    @abstractmethod
+    def file(self) -> str | None:
+        """The file that the finding is about, or None if it is about names in any files."""
+
+    @property
+    @abstractmethod
+    def evidence(self) -> Mapping[str, Any]:
+        """The keys and values that JSON has for this kind and not for all findings."""
+
+    @abstractmethod
+    def only(self, wanted: Callable[[str], bool]) -> Self:
+        """Return the part of the finding that concerns the wanted names."""
+
+
+class FindingKind(Finding, frozen=True, kw_only=True):
+    """The base class of the kinds, each of which sets `kind` and `severity` in its class."""
+
+    kind: ClassVar[str]
+    severity: ClassVar[Severity]
+
+    @property
+    def file(self) -> str | None:
+        return None
+
+    @property
+    def evidence(self) -> Mapping[str, Any]:
+        return {}  # its names suffice
+
+
 def learned_in(tensors: tuple[StoredTensor, ...]) -> int:
     return sum(learned(tensor) for tensor in tensors)
 
@@ -35,10 +102,10 @@ def expected_in(tensors: tuple[ExpectedTensor, ...]) -> int:
 
 def by_name(tensors: Iterable[StoredTensor], most: int | None = None) -> tuple[StoredTensor, ...]:
     """Sort stored tensors naturally by name, then by file; return the first `most`."""
-    found = list(tensors)
-    if most is not None and len(found) > most:
-        return tuple(nsmallest(most, found, key=_place))  # a key takes as much as a tensor
-    return tuple(naturally_sorted(sorted(found, key=attrgetter("file")), attrgetter("name")))
+    unsorted = list(tensors)
+    if most is not None and len(unsorted) > most:
+        return tuple(nsmallest(most, unsorted, key=_place))  # a key takes as much as a tensor
+    return tuple(naturally_sorted(sorted(unsorted, key=attrgetter("file")), attrgetter("name")))
 
 
 def _place(tensor: StoredTensor) -> tuple[str, ...]:
@@ -50,6 +117,14 @@ class MatchedPair(Struct, frozen=True, kw_only=True):
 
     stored: StoredTensor
     expected: ExpectedTensor
+
+    @property
+    def evidence(self) -> Mapping[str, Any]:
+        stored = {key: getattr(self.stored, key) for key in ("name", "dtype", "shape", "file")}
+        return {
+            "stored": stored,
+            "expected": {"name": self.expected.name, "shape": self.expected.shape},
+        }
 
 
 class NoParameters:
@@ -64,21 +139,20 @@ class NoParameters:
         return 0
 
 
-def _kept_fields(
+def _wanted_fields(
     finding: "OfExpected | OfStored", wanted: Callable[[str], bool]
 ) -> dict[str, tuple[Any, ...]]:
     """The fields with a value for each tensor, restricted to the wanted names."""
     tensors: Iterable[ExpectedTensor | StoredTensor] = finding.tensors
-    kept = [at for at, tensor in enumerate(tensors) if wanted(tensor.name)]
+    places = [at for at, tensor in enumerate(tensors) if wanted(tensor.name)]
     fields = ("tensors", *finding.aligned)
-    return {field: tuple(getattr(finding, field)[at] for at in kept) for field in fields}
+    return {field: tuple(getattr(finding, field)[at] for at in places) for field in fields}
 
 
-class OfExpected(Struct, frozen=True, kw_only=True):
+class OfExpected(FindingKind, frozen=True, kw_only=True):
     """A finding about expected tensors that are missing, under the target class's names."""
 
     tensors: tuple[ExpectedTensor, ...]
-    reason: str
 
     aligned: ClassVar[tuple[str, ...]] = ()  # fields with a value for each of the tensors
 
@@ -95,15 +169,13 @@ class OfExpected(Struct, frozen=True, kw_only=True):
         return -expected_in(self.tensors)
 
     def only(self, wanted: Callable[[str], bool]) -> Self:
-        """Return the part of the finding that concerns the wanted names."""
-        return replace(self, **_kept_fields(self, wanted))
+        return replace(self, **_wanted_fields(self, wanted))
 
 
-class OfStored(Struct, frozen=True, kw_only=True):
+class OfStored(FindingKind, frozen=True, kw_only=True):
     """A finding about stored tensors that match no expected parameter."""
 
     tensors: tuple[StoredTensor, ...]
-    reason: str
     silent: bool = False  # whether from_pretrained does not report them
 
     aligned: ClassVar[tuple[str, ...]] = ()  # fields with a value for each of the tensors
@@ -121,19 +193,17 @@ class OfStored(Struct, frozen=True, kw_only=True):
         return learned_in(self.tensors)
 
     def only(self, wanted: Callable[[str], bool]) -> Self:
-        """Return the part of the finding that concerns the wanted names."""
-        return replace(self, **_kept_fields(self, wanted))
+        return replace(self, **_wanted_fields(self, wanted))
 
 
 class Uncounted(NoParameters, OfStored, frozen=True, kw_only=True):
     """A finding about stored tensors that are not parameters of their own."""
 
 
-class OfPairs(Struct, frozen=True, kw_only=True):
+class OfPairs(FindingKind, frozen=True, kw_only=True):
     """A finding about stored tensors and the expected tensors that they match."""
 
     pairs: tuple[MatchedPair, ...]
-    reason: str
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -147,18 +217,21 @@ class OfPairs(Struct, frozen=True, kw_only=True):
     def explains(self) -> int:
         return 0
 
+    @property
+    def evidence(self) -> Mapping[str, Any]:
+        return {"pairs": [pair.evidence for pair in self.pairs]}
+
     def only(self, wanted: Callable[[str], bool]) -> Self:
         return replace(self, pairs=tuple(one for one in self.pairs if wanted(one.stored.name)))
 
 
-class OfFile(Struct, frozen=True, kw_only=True):
+class OfFile(FindingKind, frozen=True, kw_only=True):
     """A finding about a file and some of its tensors.
 
     `hidden` are the expected tensors that cannot be seen because of the file.
     """
 
     file: str
-    reason: str
     tensors: tuple[str, ...] = ()
     hidden: tuple[ExpectedTensor, ...] = ()
 
@@ -173,6 +246,10 @@ class OfFile(Struct, frozen=True, kw_only=True):
     @property
     def explains(self) -> int:
         return -expected_in(self.hidden)
+
+    @property
+    def evidence(self) -> Mapping[str, Any]:
+        return {"file": self.file, "hidden": [tensor.name for tensor in self.hidden]}
 
     def only(self, wanted: Callable[[str], bool]) -> Self:
         hidden = tuple(tensor for tensor in self.hidden if wanted(tensor.name))

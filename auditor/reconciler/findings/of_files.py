@@ -1,19 +1,17 @@
 """The kinds of findings about files: weights, indexes, configs, components."""
 
-from collections.abc import Callable
-from typing import ClassVar, Self
+from collections.abc import Callable, Mapping
+from typing import Any, ClassVar, Self
 
-from msgspec import Struct
 from msgspec.structs import replace
 
-from auditor.reconciler.findings.evidence import NoParameters, OfFile, Severity
+from auditor.reconciler.findings.evidence import FindingKind, NoParameters, OfFile, Severity
 
 
-class OfFiles(NoParameters, Struct, frozen=True, kw_only=True):
+class OfFiles(NoParameters, FindingKind, frozen=True, kw_only=True):
     """A finding about complete files and none of their tensors, which explains nothing."""
 
     files: tuple[str, ...]
-    reason: str
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -111,6 +109,10 @@ class Unsafe(OfFile, frozen=True, kw_only=True):
     kind: ClassVar = "unsafe"
     severity: ClassVar = Severity.ERROR
 
+    @property
+    def evidence(self) -> Mapping[str, Any]:
+        return {"file": self.file, "imports": self.imports}
+
 
 class CopyDiffers(OfFile, frozen=True):
     """The copy of the weights in torch files is not the same, or cannot be compared.
@@ -123,15 +125,14 @@ class CopyDiffers(OfFile, frozen=True):
     severity: ClassVar = Severity.WARNING
 
 
-class MissingComponent(NoParameters, Struct, frozen=True, kw_only=True):
+class MissingComponent(NoParameters, FindingKind, frozen=True, kw_only=True):
     """A component that the repository declares is not there, or has no weights.
 
     To do: Upload its folder or its weights, or remove it from the file that declares it.
     """
 
-    file: str  # the file that declares it
+    declared_in: str  # a file
     folders: tuple[str, ...]
-    reason: str
 
     kind: ClassVar = "missing-component"
     severity: ClassVar = Severity.ERROR
@@ -139,6 +140,10 @@ class MissingComponent(NoParameters, Struct, frozen=True, kw_only=True):
     @property
     def names(self) -> tuple[str, ...]:
         return self.folders
+
+    @property
+    def evidence(self) -> Mapping[str, Any]:
+        return {"file": self.declared_in}
 
     def only(self, wanted: Callable[[str], bool]) -> Self:
         return replace(self, folders=tuple(filter(wanted, self.folders)))

@@ -3,26 +3,24 @@
 They concern no tensor, so they explain nothing of a difference; each names files and keys.
 """
 
-from collections.abc import Callable
-from typing import ClassVar, Self
+from collections.abc import Callable, Mapping
+from typing import Any, ClassVar, Self
 
-from msgspec import Struct
 from msgspec.structs import replace
 
-from auditor.reconciler.findings.evidence import NoParameters, Severity
+from auditor.reconciler.findings.evidence import FindingKind, NoParameters, Severity
 
 
-def _name_of_key(said: tuple[str, str, str]) -> str:
+def _name_of_key(statement: tuple[str, str, str]) -> str:
     """Return the key, or the file's name if a file as a whole is concerned."""
-    file, key, _ = said
+    file, key, _ = statement
     return key or file
 
 
-class OfKeys(NoParameters, Struct, frozen=True, kw_only=True):
+class OfKeys(NoParameters, FindingKind, frozen=True, kw_only=True):
     """A finding about statements in files; `says` are (file, key, value), "" if there is none."""
 
     says: tuple[tuple[str, str, str], ...]  # the value as JSON, shortened, or ""
-    reason: str
     fix: str  # what to change in this repository
 
     @property
@@ -32,6 +30,11 @@ class OfKeys(NoParameters, Struct, frozen=True, kw_only=True):
     @property
     def names(self) -> tuple[str, ...]:
         return tuple(sorted(set(map(_name_of_key, self.says))))
+
+    @property
+    def evidence(self) -> Mapping[str, Any]:
+        says = [{"file": file, "key": key, "value": value} for file, key, value in self.says]
+        return {"file": self.file, "says": says, "fix": self.fix}
 
     def only(self, wanted: Callable[[str], bool]) -> Self:
         return replace(self, says=tuple(one for one in self.says if wanted(_name_of_key(one))))
@@ -43,6 +46,11 @@ class OfIds(OfKeys, frozen=True, kw_only=True):
     ids: tuple[int, ...]  # sorted
     rows: int
     rows_of: str  # the tensor with the rows, or the key of the config
+
+    @property
+    def evidence(self) -> Mapping[str, Any]:
+        ids = {"ids": self.ids, "rows": self.rows, "rows_of": self.rows_of}
+        return {**super().evidence, **ids}
 
 
 class TokenBeyondEmbedding(OfIds, frozen=True):
@@ -141,18 +149,21 @@ class ProcessorMissing(OfKeys, frozen=True):
 # --- published numbers of parameters -----------------------------------------------------------
 
 
-class OfCount(NoParameters, Struct, frozen=True, kw_only=True):
+class OfCount(NoParameters, FindingKind, frozen=True, kw_only=True):
     """A finding about a published number: its place, its text, and the true number."""
 
     where: str  # a key of the Hub's answer, or the repository's name
     text: str
     claim: int
     actual: int
-    reason: str
 
     @property
     def names(self) -> tuple[str, ...]:
         return (self.where,)
+
+    @property
+    def evidence(self) -> Mapping[str, Any]:
+        return {"text": self.text, "claim": self.claim, "actual": self.actual}
 
     def only(self, _wanted: Callable[[str], bool]) -> Self:
         return self  # it has one name

@@ -1,13 +1,14 @@
 """The kinds of findings about tensors."""
 
-from collections.abc import Callable
-from typing import ClassVar, Self
+from collections.abc import Callable, Mapping
+from typing import Any, ClassVar, Self
 
 from msgspec import Struct
 from msgspec.structs import replace
 
 from auditor.analytic import ExpectedTensor, Role
 from auditor.reconciler.findings.evidence import (
+    FindingKind,
     OfExpected,
     OfPairs,
     OfStored,
@@ -40,6 +41,10 @@ class NewlyInitialized(OfExpected, frozen=True):
     kind: ClassVar = "newly-initialized"
     severity: ClassVar = Severity.INFO
 
+    @property
+    def evidence(self) -> Mapping[str, Any]:
+        return {"learned": sum(tensor.role.learned for tensor in self.tensors)}
+
 
 class Unexpected(OfStored, frozen=True, kw_only=True):
     """A tensor is stored that no class of the model's family uses.
@@ -56,6 +61,10 @@ class Unexpected(OfStored, frozen=True, kw_only=True):
 
     kind: ClassVar = "unexpected"
     severity: ClassVar = Severity.WARNING
+
+    @property
+    def count(self) -> int:
+        return len(self.tensors) + self.more
 
     @property
     def parameters(self) -> int:
@@ -77,6 +86,10 @@ class Unused(OfStored, frozen=True, kw_only=True):
 
     kind: ClassVar = "unused"
     severity: ClassVar = Severity.INFO
+
+    @property
+    def evidence(self) -> Mapping[str, Any]:
+        return {"used_by": self.used_by}
 
     @property
     def parameters(self) -> int:
@@ -134,6 +147,10 @@ class Duplicate(Uncounted, frozen=True, kw_only=True):
     kind: ClassVar = "duplicate"
     severity: ClassVar = Severity.WARNING
 
+    @property
+    def evidence(self) -> Mapping[str, Any]:
+        return {"of": self.of}
+
 
 class WrongDtype(Uncounted, frozen=True, kw_only=True):
     """A tensor is stored in another dtype than the config declares.
@@ -145,6 +162,10 @@ class WrongDtype(Uncounted, frozen=True, kw_only=True):
 
     kind: ClassVar = "wrong-dtype"
     severity: ClassVar = Severity.WARNING
+
+    @property
+    def evidence(self) -> Mapping[str, Any]:
+        return {"declared": self.declared}
 
 
 class Mismatched(OfPairs, frozen=True):
@@ -188,6 +209,10 @@ class TiedWeight(OfExpected, frozen=True, kw_only=True):
     severity: ClassVar = Severity.INFO
 
     @property
+    def evidence(self) -> Mapping[str, Any]:
+        return {"tied_to": self.to}
+
+    @property
     def parameters(self) -> int:
         return 0  # counted once, where it is stored
 
@@ -203,8 +228,20 @@ class DisputedTensor(Struct, frozen=True, kw_only=True):
     closed_form: ExpectedTensor | None
     oracle: ExpectedTensor | None
 
+    @property
+    def evidence(self) -> Mapping[str, Any]:
+        return {
+            "name": self.name,
+            "closed_form": _disputed(self.closed_form),
+            "oracle": _disputed(self.oracle),
+        }
 
-class FormulaDisputed(Struct, frozen=True, kw_only=True):
+
+def _disputed(tensor: ExpectedTensor | None) -> Mapping[str, Any] | None:
+    return tensor and {"shape": tensor.shape, "role": tensor.role, "tied_to": tensor.tied_to}
+
+
+class FormulaDisputed(FindingKind, frozen=True, kw_only=True):
     """Our closed form and transformers do not expect the same tensors: one of the two is wrong.
 
     To do: Report it to this project with the model's name; the checkpoint itself may be sound.
@@ -212,7 +249,6 @@ class FormulaDisputed(Struct, frozen=True, kw_only=True):
 
     target: str  # the class, which is named if only the total is in dispute
     disputes: tuple[DisputedTensor, ...]
-    reason: str
 
     kind: ClassVar = "formula-disputed"
     severity: ClassVar = Severity.WARNING
@@ -228,6 +264,10 @@ class FormulaDisputed(Struct, frozen=True, kw_only=True):
     @property
     def explains(self) -> int:
         return 0  # stored is compared with the closed form, and with that alone
+
+    @property
+    def evidence(self) -> Mapping[str, Any]:
+        return {"disputes": [dispute.evidence for dispute in self.disputes]}
 
     def only(self, wanted: Callable[[str], bool]) -> Self:
         return replace(self, disputes=tuple(one for one in self.disputes if wanted(one.name)))

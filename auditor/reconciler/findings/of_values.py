@@ -1,6 +1,7 @@
 """The kinds of findings that only numbers show, in an audit with `--values`."""
 
-from typing import ClassVar
+from collections.abc import Mapping
+from typing import Any, ClassVar
 
 from auditor.reconciler.findings.evidence import OfStored, Severity
 from auditor.reconciler.findings.of_files import OfFiles
@@ -44,6 +45,11 @@ class NotFinite(OfValues, frozen=True, kw_only=True):
 
     kind: ClassVar = "not-finite"
     severity: ClassVar = Severity.ERROR
+
+    @property
+    def evidence(self) -> Mapping[str, Any]:
+        nan, inf = ([one[at] for one in self.counts] for at in (0, 1))
+        return {"nan": sum(nan), "inf": sum(inf)}
 
 
 class AllZero(OfValues, frozen=True):
@@ -95,6 +101,10 @@ class TiedCopyDiffers(OfValues, frozen=True, kw_only=True):
     kind: ClassVar = "tied-copy-differs"
     severity: ClassVar = Severity.ERROR
 
+    @property
+    def evidence(self) -> Mapping[str, Any]:
+        return {"of": self.of}
+
 
 class EqualDuplicate(Duplicate, frozen=True, kw_only=True):
     """A parameter is stored twice, with the same bytes, all of which were compared.
@@ -137,6 +147,10 @@ class UntrainedRows(OfValues, frozen=True, kw_only=True):
     kind: ClassVar = "untrained-rows"
     severity: ClassVar = Severity.WARNING
 
+    @property
+    def evidence(self) -> Mapping[str, Any]:
+        return {"rows": self.rows}
+
 
 class PaddedDtype(OfValues, frozen=True):
     """Numbers are stored in float32 whose lower 16 bits are all zero: bfloat16 in twice the space.
@@ -162,6 +176,10 @@ class RepeatedLayers(OfValues, frozen=True, kw_only=True):
 
     kind: ClassVar = "repeated-layers"
     severity: ClassVar = Severity.INFO
+
+    @property
+    def evidence(self) -> Mapping[str, Any]:
+        return {"layers": self.layers}
 
 
 class AddedBiasZero(OfStored, frozen=True):

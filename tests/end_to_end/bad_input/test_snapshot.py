@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from support.bad_input.making import WEIGHTS, assert_ended, whole
+from support.bad_input.making import assert_ended, whole
 from support.bad_input.running import CLEAN, FINDINGS, UNAUDITED, USAGE
 from support.builders import framed
 
@@ -84,12 +84,6 @@ def holding(content: bytes, *, deflate: bool = True) -> Callable[[Any], Any]:
     return to("heads", 0, "deflated", text)
 
 
-def earlier(header: str, length: int) -> Callable[[Any], Any]:
-    """The same as earlier versions wrote it."""
-    entry = {"name": WEIGHTS, "size": None, "header": header, "length": length}
-    return to("heads", [entry])
-
-
 def heads(count: int, content: Callable[[], str]) -> Callable[[Any], Any]:
     """So many weight files with the same header."""
 
@@ -139,7 +133,7 @@ VALUES = (
     (
         "another version",
         to("version", 3),
-        "version 3; 'hf-audit-snapshot', versions 1 and 2 are read",
+        "version 3, expected 'hf-audit-snapshot', version 2; make it again with audit snapshot",
     ),
     ("no version", without("version"), "version null"),
     ("another format", to("format", ["hf-audit-snapshot"]), "its format is a list"),
@@ -166,10 +160,13 @@ VALUES = (
         to("heads", 0, "deflated", []),
         "heads: expected a string, found a list",
     ),
-    ("a length beyond 2^64", earlier("{}", 2**64), "length: .* below 2"),
     ("no header", without("heads", 0, "deflated"), "expected the keys"),
     ("a header in two forms", to("heads", 0, "base64", ""), "expected the keys"),
-    ("a header that is not deflated", holding(b"no zlib", deflate=False), "there is broken"),
+    (
+        "a header that is not deflated",
+        holding(b"no zlib", deflate=False),
+        "bytes are broken",
+    ),
     ("a header that is cut off", holding(zlib.compress(b"a" * 99)[:-4], deflate=False), "cut off"),
     (
         "a bomb for a header",
@@ -195,15 +192,13 @@ VALUES = (
         "headers have 300,000 tensors; 250,000 are the most",
     ),
     ("half a character", to("config", "text", "\ud800"), "half a"),
-    ("broken base64", to("config", {"name": "config.json", "base64": "!"}), "base64 is broken"),
+    ("broken base64", to("config", {"name": "config.json", "deflated": "!"}), "base64 is broken"),
     ("names out of order", lambda document: document["files"].reverse(), "not sorted"),
 )
 FAULTS = (
     ("a config that is none", to("config", "text", "{"), "bad-config", "^config.json is"),
     ("a header that is none", holding(framed("[]")), "bad-header", "its JSON begins with"),
     ("a length that is none", holding(framed("{}", length=2**63)), "bad-header", "declare"),
-    ("an older header that is none", earlier("[]", 2), "bad-header", "its JSON begins with"),
-    ("an older length that is none", earlier("{}", 2**63), "bad-header", "declare"),
     ("a size that is none", to("heads", 0, "size", 5), "bad-size", "is truncated"),
 )
 

@@ -200,7 +200,7 @@ def every_kind():
                 imports=("posix.system('id') at byte 2",),
             ),
             MissingComponent(
-                file="model_index.json", folders=("vae",), reason="no file of it is there"
+                declared_in="model_index.json", folders=("vae",), reason="no file of it is there"
             ),
             CopyDiffers(
                 file="pytorch_model.bin",

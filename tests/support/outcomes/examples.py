@@ -282,7 +282,9 @@ def pipeline():
         origin="read from the Hub",
         target="StableDiffusionPipeline",
         observed=_held("", tensors=4, parameters=100),
-        findings=(MissingComponent(file="model_index.json", folders=("vae",), reason="not there"),),
+        findings=(
+            MissingComponent(declared_in="model_index.json", folders=("vae",), reason="not there"),
+        ),
         unchecked=("values: only headers are read, no weight is", f"unet: {unet.detail}"),
         residual=None,
         fetched=Fetched(requests=6, bytes=9_000, seconds=0.3),

@@ -2,7 +2,6 @@
 
 import re
 from pathlib import Path
-from typing import get_args
 
 import pytest
 from support.running import run
@@ -10,7 +9,7 @@ from support.running import run
 from auditor.diagnosis import causes as causes_folder
 from auditor.diagnosis.known_causes import described_causes
 from auditor.formats.meanings import cause_meanings, kind_meanings
-from auditor.reconciler.findings import Finding, Severity
+from auditor.reconciler.findings import FINDING_KINDS, Severity
 
 SENTENCE = r"[A-Za-z`][^\n|]*[^\s.|]\."
 EVERY = (*kind_meanings(), *cause_meanings())
@@ -23,8 +22,8 @@ def test_every_kind_and_cause_says_what_it_means_and_what_to_do(meaning):
 
 
 def test_every_kind_is_there_once_errors_first():
-    assert {one.name for one in kind_meanings()} == {kind.kind for kind in get_args(Finding)}
-    assert len(kind_meanings()) == len(get_args(Finding))
+    assert {one.name for one in kind_meanings()} == {kind.kind for kind in FINDING_KINDS}
+    assert len(kind_meanings()) == len(FINDING_KINDS)
     ranks = [list(Severity).index(one.severity) for one in kind_meanings()]
     assert ranks == sorted(ranks)
 

@@ -11,7 +11,7 @@ from auditor.audit import outcome
 from auditor.formats import View
 from auditor.formats.registry import FORMATS
 from auditor.reconciler import unexpected as module
-from auditor.reconciler.findings import Unexpected, count_of
+from auditor.reconciler.findings import Unexpected
 from auditor.reconciler.ignore import Ignore
 
 FOREIGN = {f"x.{number}.w": ("F32", (number,)) for number in range(12)}  # 0 + 1 + ... + 11 = 66
@@ -35,7 +35,7 @@ def test_the_first_are_named_and_all_are_counted(folder):
     report = audit(folder)
     [one] = unexpected(report)
     assert one.names == tuple(f"x.{number}.w" for number in range(5))
-    assert (one.more, count_of(one), one.parameters, one.explains) == (7, 12, 66, 66)
+    assert (one.more, one.count, one.parameters, one.explains) == (7, 12, 66, 66)
     assert one.reason.endswith("; 7 more are counted and not named")
     assert report.residual == 0
     assert report.observed.tensors == len(stored_by(expect("BertModel"))) + 12
@@ -57,10 +57,10 @@ def test_every_format_counts_all_of_them(folder):
 def test_what_is_not_named_is_ignored_by_a_star_and_by_nothing_less(folder):
     everything = audit(folder, ignore=(Ignore.parse("unexpected"),))
     assert everything.verdict == "clean"
-    assert [count_of(one) for one in everything.ignored] == [12]
+    assert [one.count for one in everything.ignored] == [12]
     some = audit(folder, ignore=(Ignore.parse("unexpected:x.*"),))
-    assert [(count_of(one), one.names) for one in unexpected(some)] == [(7, ())]
-    assert [(count_of(one), one.parameters) for one in some.ignored] == [(5, 10)]
+    assert [(one.count, one.names) for one in unexpected(some)] == [(7, ())]
+    assert [(one.count, one.parameters) for one in some.ignored] == [(5, 10)]
     assert (some.verdict, some.residual) == ("findings", 0)
     assert sum(one.explains for one in (*some.findings, *some.ignored)) == 66
 
