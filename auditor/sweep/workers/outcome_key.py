@@ -26,7 +26,7 @@ _WRITER = re.compile(rf'("(?:{"|".join(WRITERS)})"\s*:\s*)"[ !#-\[\]-~]{{0,200}}
 
 # Files that no rule reads: documentation, pictures, and logs and results of a training.
 _UNREAD_FILE = re.compile(
-    r"(?:.*/)?(?:events\.out\.tfevents\.[^/]*|\.git[^/]*|(?:license|notice)[^/]*|training_args\.bin"
+    r"(?:.*/)?(?:events\.out\.tfevents\.[^/]*|\.git[^/]*|(?:license|notice)[^/]*"
     r"|(?:trainer_state|(?:all|train|eval)_results)\.json|[^/]*\.(?:md|png|jpe?g|gif|svg|log))",
     re.IGNORECASE | re.DOTALL,
 )

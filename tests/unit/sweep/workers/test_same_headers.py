@@ -218,7 +218,7 @@ def test_models_with_other_files_beside_the_weights_get_their_own_outcomes(lists
         assert observed(remembered, one) == expected(one)
 
 
-@pytest.mark.parametrize("name", ["README.md", "runs/a/events.out.tfevents.1", "training_args.bin"])
+@pytest.mark.parametrize("name", ["README.md", "runs/a/events.out.tfevents.1"])
 def test_models_that_differ_in_a_file_without_weights_are_examined_once(name):
     one = snapshot(healthy(3))
     remembered = Recent()
