@@ -25,7 +25,7 @@ from auditor.diagnosis.solving.joint import (
 )
 
 CAUSE = "other-size"
-_FEWEST = 3  # keys; fewer are a slip in the config, which config-field names
+_FEWEST = 3  # keys; config-field explains fewer, as a slip in the config
 _RANKS = (2, 4, 8, 16)
 _MOST_SHOWN = 12  # keys of a summary
 
@@ -56,7 +56,7 @@ def _solution(case: Case) -> JointSolution | None:
 
 
 def _is_divided(config: Mapping[str, Any], values: Mapping[str, Any]) -> bool:
-    """Whether every key is declared so many times as large: one rank of tensor parallelism."""
+    """Whether every key is declared 2 to 16 times as large: one rank of tensor parallelism."""
     numbers = [(value_at(config, path), value) for path, value in values.items()]
     ratios = {
         declared / value if type(declared) is int and type(value) is int and value else 0
@@ -77,7 +77,7 @@ def _undoing(case: Case, solution: JointSolution) -> Iterator[Undoing]:
     lists = any(isinstance(change.value, list) for change in changes)
     heads = any(is_heads(path.rpartition(".")[2]) for path in open_keys)
     if len(changes) < (2 if heads else _FEWEST):
-        if changes and (lists or case.is_large):  # else config_field names what fits as well
+        if changes and (lists or case.is_large):  # else config_field finds it, and other fits
             yield config_field.undoing_of(case, changes)
         return
     unread = f"; the shapes do not give {', '.join(sorted(open_keys))}" if open_keys else ""
