@@ -125,7 +125,7 @@ def diagnose(  # noqa: PLR0913 - the report, and four functions of a changed sna
     forms: Callable[..., NameForms],
     keep: Callable[[Undoing], None] = lambda _: None,
 ) -> tuple[Diagnosis, ...]:
-    """Return the causes of a report's alarming findings, the one that explains most first.
+    """Return the causes of a report's alarming findings, the most telling first.
 
     For a changed snapshot, `again` audits it (for a class if one is given), `implied` returns the
     shapes that its config implies (cheaper), `tree` its blocks (cheapest), and `forms` the forms
