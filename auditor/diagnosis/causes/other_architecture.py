@@ -64,9 +64,9 @@ def undoings(case: Case) -> Iterator[Undoing]:
     if case.target is not None or not _may_be_another(case) or other_size.fits(case):
         return
     fits = list(islice(_fitting(case), _MOST_SHOWN))
-    others = [fit.of.model_type for fit in fits]
+    others = [fit.likeness.model_type for fit in fits]
     for fit in fits[:_MOST_AUDITED]:
-        is_same = fit.of.model_type == case.config.get("model_type")
+        is_same = fit.likeness.model_type == case.config.get("model_type")
         yield _of_same_type(case, fit) if is_same else _undoing(case, fit, others)
 
 
@@ -78,15 +78,15 @@ def _may_be_another(case: Case) -> bool:
     return len(strange) > _STRANGE * len(case.holdings.kinds)
 
 
-def _undoing(case: Case, one: "_Fit", others: list[str]) -> Undoing:
-    model_type, target = one.of.model_type, one.of.target
+def _undoing(case: Case, fit: "_Fit", others: list[str]) -> Undoing:
+    model_type, target = fit.likeness.model_type, fit.likeness.target
     more = [quoted(other) for other in others if other != model_type]
     or_else = f" (or {' or '.join(more)})" if more else ""
     declared = case.config.get("model_type")
-    solved = ", ".join(f"{path} {value}" for path, value in sorted(one.values.items())[:_SHOWN])
+    solved = ", ".join(f"{path} {value}" for path, value in sorted(fit.values.items())[:_SHOWN])
     return Undoing(
         cause=CAUSE,
-        snapshot=with_values(one.base, one.values),
+        snapshot=with_values(fit.base, fit.values),
         fields=(
             ("model_type", declared, model_type),
             ("architectures", case.config.get("architectures"), [target]),
@@ -97,16 +97,16 @@ def _undoing(case: Case, one: "_Fit", others: list[str]) -> Undoing:
         fix=f"take the config of the model whose weights these are: {target}, model_type "
         f"{quoted(model_type)}",
         evidence=(
-            f"{one.of.alike:.0%} of the kinds of names are those of {target}",
+            f"{fit.likeness.alike:.0%} of the kinds of names are those of {target}",
             *((f"with {solved}",) if solved else ()),
         ),
         exact=True,
     )
 
 
-def _of_same_type(case: Case, one: "_Fit") -> Undoing:
+def _of_same_type(case: Case, fit: "_Fit") -> Undoing:
     """Return the undoing for the declared type, if other keys make the config imply nothing."""
-    values = {**one.values, "architectures": [one.of.target]}
+    values = {**fit.values, "architectures": [fit.likeness.target]}
     changes = tuple(
         KeyChange(Key(path, value_at(case.config, path), default=False), value)
         for path, value in values.items()
@@ -118,7 +118,7 @@ def _of_same_type(case: Case, one: "_Fit") -> Undoing:
 class _Fit(NamedTuple):
     """A class with which nothing differs, and its config."""
 
-    of: _Likeness
+    likeness: _Likeness
     base: Snapshot
     values: Mapping[str, Any]  # to set in the config of `base`
 
@@ -128,23 +128,23 @@ def _fitting(case: Case) -> Iterator[_Fit]:
     trials = Trials(case.holdings, None)
     tried: dict[str, int] = {}
     fits: set[str] = set()
-    for each in _most_alike(case, case.holdings):
-        if each.model_type in fits or len(tried) >= _MOST_TYPES:
+    for likeness in _most_alike(case, case.holdings):
+        if likeness.model_type in fits or len(tried) >= _MOST_TYPES:
             continue
-        tried[each.model_type] = tried.get(each.model_type, 0) + 1
-        if tried[each.model_type] > _MOST_CLASSES:
+        tried[likeness.model_type] = tried.get(likeness.model_type, 0) + 1
+        if tried[likeness.model_type] > _MOST_CLASSES:
             continue
-        for base in _bases(case, each):
+        for base in _bases(case, likeness):
             solution = solve(_values(base), partial(_tree, case, base), trials, _SECONDS)
             if solution is not None and not solution.remains.differ:
-                fits.add(each.model_type)
-                yield _Fit(each, base, solution.values)
+                fits.add(likeness.model_type)
+                yield _Fit(likeness, base, solution.values)
                 break
 
 
-def _bases(case: Case, each: _Likeness) -> Iterator[Snapshot]:
+def _bases(case: Case, likeness: _Likeness) -> Iterator[Snapshot]:
     """Yield the checkpoint under its config as another type, then under that type's defaults."""
-    declared = {"model_type": each.model_type, "architectures": [each.target]}
+    declared = {"model_type": likeness.model_type, "architectures": [likeness.target]}
     kept = {key: case.config[key] for key in _KEPT if key in case.config}
     for config in ({**case.config, **declared}, {**kept, **declared}):
         content = json.dumps(config).encode()
