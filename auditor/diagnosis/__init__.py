@@ -1,6 +1,6 @@
-"""Why: from findings to causes. Each is tested by undoing it, in memory, and auditing again.
+"""The step from findings to causes: undo each candidate cause in memory and audit again.
 
-A cause is a file of `causes/` with a function `undoings(case)`, and a place in `engine.CAUSES`.
+A cause is a module of `causes/` with a function `undoings(case)`, and an entry in `engine.CAUSES`.
 """
 
 from auditor.diagnosis.engine import diagnose

@@ -1,4 +1,4 @@
-"""Hypotheses in turn, cheapest first: what closes findings when it is undone is their cause."""
+"""The search for causes: undo one hypothesis after another, and keep those that close findings."""
 
 import time
 from collections.abc import Callable, Iterator, Mapping
@@ -50,7 +50,7 @@ from auditor.report import Diagnosis, Report, Unaudited
 
 Cause = Callable[[Case], Iterator[Undoing]]
 
-# Of files alone, whether or not there is a config.
+# Causes in the files themselves; tested even without a config.
 OF_FILES: tuple[Cause, ...] = (
     pointer_file.undoings,
     truncated.undoings,
@@ -59,8 +59,8 @@ OF_FILES: tuple[Cause, ...] = (
     partial_upload.undoings,
 )
 
-# In the order of how little they change: files, names, shapes, a field, a class. Of two that close
-# the same findings the earlier one is named.
+# Ordered by how little they change: files, names, shapes, a field, a class. If two close the same
+# findings, the earlier one is reported.
 CAUSES: tuple[Cause, ...] = (
     *OF_FILES,
     dtype_doubled.undoings,
@@ -85,34 +85,35 @@ CAUSES: tuple[Cause, ...] = (
     other_architecture.undoings,
 )
 
-# Audits of one diagnosis, and tensors in all of them: 200 tensors take 4 ms, 92,000 half a second.
+# Limits of one diagnosis: audits, and tensors over all audits. An audit of 200 tensors takes 4 ms,
+# one of 92,000 half a second.
 MOST_TRIED = 40
 MOST_TENSORS = 200_000
 
-# Characters and dots of a name; those of published models have at most 120 and 12.
+# Limits of a name: characters and dots. Names of published models have at most 120 and 12.
 LONGEST, MOST_PARTS = 400, 40
 
-# Seconds of processor time after which no other undoing is tried.
+# Seconds of processor time after which no further undoing is tried.
 MOST_SECONDS = 4.0
 
-# Tensors from which on an audit takes longer than a look at the names: 0.1 s.
+# From this many tensors on, an audit takes 0.1 s: longer than a look at the names.
 _LARGE = 5000
 
-_DEEPEST = 2  # causes of one model
+_DEEPEST = 2  # causes of one model, each tested on the undoing of the last
 
 Again = Callable[[Snapshot, str | None], Report | Unaudited]
 
 
 class _Closing(NamedTuple):
-    """An undoing that closes findings and opens none."""
+    """An undoing that closes findings and adds none."""
 
     undoing: Undoing
-    report: Report | Unaudited  # after it
-    closed: frozenset[AlarmKey]  # kinds and names that it closes, by the names after it
-    left: int  # alarming ones that are left
+    report: Report | Unaudited  # after the undoing
+    closed: frozenset[AlarmKey]  # alarms that it closes, with the names after renaming
+    left: int  # number of alarms that remain
 
 
-def diagnose(  # noqa: PLR0913 - the report, and three ways to ask what a change would come to
+def diagnose(  # noqa: PLR0913 - the report, and four functions of a changed snapshot
     report: Report | Unaudited,
     snapshot: Snapshot,
     again: Again,
@@ -124,21 +125,21 @@ def diagnose(  # noqa: PLR0913 - the report, and three ways to ask what a change
     forms: Callable[..., NameForms],
     keep: Callable[[Undoing], None] = lambda _: None,
 ) -> tuple[Diagnosis, ...]:
-    """The causes of a report's alarming findings, most telling first.
+    """Return the causes of a report's alarming findings, the most telling first.
 
-    `again` audits a changed snapshot, for a class if one is given; `implied` says what its config
-    implies, which takes less, `tree` its blocks, which takes least, and `forms` how its names are
-    spelt. What no undoing closes has no cause here. `keep` gets the undoing of each cause, each
-    with a snapshot that goes on from the last one's.
+    For a changed snapshot, `again` audits it (for a class if one is given), `implied` returns the
+    shapes that its config implies (cheaper), `tree` its blocks (cheapest), and `forms` the forms
+    of its names. Findings that no undoing closes get no cause. `keep` receives the undoing of each
+    cause; each undoing starts from the snapshot of the one before.
     """
-    found: list[Diagnosis] = []
+    diagnoses: list[Diagnosis] = []
     tries = _Tries(again)
-    now, seen = report, snapshot
-    renames = UNCHANGED  # of the original names, by all undoings so far
+    current_report, current_snapshot = report, snapshot
+    renames = UNCHANGED  # by all undoings so far, by original name
     for _ in range(_DEEPEST):
         case = Case(
-            snapshot=seen,
-            report=now,
+            snapshot=current_snapshot,
+            report=current_report,
             target=target,
             classes=classes,
             implied=partial(implied, target=target),
@@ -148,36 +149,34 @@ def diagnose(  # noqa: PLR0913 - the report, and three ways to ask what a change
         if not (case.alarms and _has_ordinary_names(case)):
             break
         closing = _best(case, tries)
-        if closing is None or _again_of(closing, found):
+        if closing is None or _repeats(closing, diagnoses):
             break
         renames = composed(renames, closing.undoing.renames)
-        found.append(_diagnosis(closing, report, renames))
+        diagnoses.append(_diagnosis(closing, report, renames))
         keep(closing.undoing)
-        now, seen, target = (
-            closing.report,
-            closing.undoing.snapshot,
-            closing.undoing.target or target,
-        )
-    said = (*custom_code.declared(report, snapshot), *_merged(found))
-    return with_repository(said, report, now)
+        current_report = closing.report
+        current_snapshot = closing.undoing.snapshot
+        target = closing.undoing.target or target
+    causes = (*custom_code.declared(report, snapshot), *_merged(diagnoses))
+    return with_repository(causes, report, current_report)
 
 
 def _has_ordinary_names(case: Case) -> bool:
-    """Whether the names are such as models have: causes take names apart, over and over."""
+    """Whether names are of ordinary length and number; causes split each name many times."""
     if max(map(len, case.shapes), default=0) > LONGEST:
         return False
     kinds = case.stored_kinds
     return len(kinds) <= MOST_KINDS and all(one.pattern.count(".") <= MOST_PARTS for one in kinds)
 
 
-def _again_of(closing: _Closing, found: list[Diagnosis]) -> bool:
-    """Whether it would change once more what was changed already: then neither is the cause."""
-    keys = {key for one in found for key, *_ in one.fields}
+def _repeats(closing: _Closing, diagnoses: list[Diagnosis]) -> bool:
+    """Whether an undoing changes a key that an earlier one changed; then neither is the cause."""
+    keys = {key for one in diagnoses for key, *_ in one.fields}
     return any(key in keys for key, *_ in closing.undoing.fields)
 
 
 class _Tries:
-    """Audits again, as often as the bounds allow."""
+    """The audits of changed snapshots, up to the limits of one diagnosis."""
 
     def __init__(self, again: Again) -> None:
         self._again = again
@@ -185,14 +184,14 @@ class _Tries:
         self._since = time.thread_time()
 
     def left(self, size: int) -> bool:
-        """Whether a model of that many tensors may be audited again."""
+        """Whether the limits allow another audit of a model with this many tensors."""
         in_time = time.thread_time() - self._since < MOST_SECONDS
         return in_time and self._audits > 0 and self._tensors >= size
 
     def __call__(
         self, snapshot: Snapshot, target: str | None, size: int
     ) -> Report | Unaudited | None:
-        """The outcome after a change; None: no try is left."""
+        """Return the outcome of a changed snapshot; None if a limit is reached."""
         self._audits, self._tensors = self._audits - 1, self._tensors - size
         if self._audits < 0 or self._tensors < 0:
             return None
@@ -200,12 +199,12 @@ class _Tries:
 
 
 def _best(case: Case, tries: _Tries) -> _Closing | None:
-    """The first undoing that leaves nothing; else the one that leaves least."""
+    """Return the first undoing that closes every alarm, else the one that leaves fewest."""
     best: _Closing | None = None
     if not tries.left(case.size):
         return None
-    known = isinstance(case.report, Report) and case.config
-    causes = CAUSES if known else OF_FILES
+    was_compared = isinstance(case.report, Report) and case.config
+    causes = CAUSES if was_compared else OF_FILES
     for undoing in _proposed(case, causes, tries):
         if not _promises(case, undoing):
             continue
@@ -216,12 +215,12 @@ def _best(case: Case, tries: _Tries) -> _Closing | None:
         if closing is not None and (best is None or closing.left < best.left):
             best = closing
         if not tries.left(case.size):
-            break  # before the next one is made, which takes time by itself
+            break  # proposing the next undoing would take time as well
     return best
 
 
 def _proposed(case: Case, causes: tuple[Cause, ...], tries: _Tries) -> Iterator[Undoing]:
-    """What the causes propose in turn; none is asked when the time is up, for asking takes some."""
+    """Yield each cause's undoings in turn until a limit is reached."""
     for undoings in causes:
         if not tries.left(case.size):
             return
@@ -229,20 +228,20 @@ def _proposed(case: Case, causes: tuple[Cause, ...], tries: _Tries) -> Iterator[
 
 
 def _after(case: Case, undoing: Undoing, tries: _Tries) -> Report | Unaudited | None:
-    """The report on the changed snapshot; or, of what is proven, the report without it.
+    """Return the report on the changed snapshot, or the report without the proven findings.
 
-    None: the change makes of what was audited what cannot be.
+    Return None if no try is left, or if the changed snapshot can no longer be audited.
     """
     if not undoing.proven:
         after = tries(undoing.snapshot, undoing.target or case.target, case.size)
         return after if isinstance(after, Report | type(case.report)) else None
     proven = set(map(id, undoing.proven))
-    left = (finding for finding in case.report.findings if id(finding) not in proven)
-    return replace(case.report, findings=tuple(left))
+    others = (finding for finding in case.report.findings if id(finding) not in proven)
+    return replace(case.report, findings=tuple(others))
 
 
 def _closing(case: Case, undoing: Undoing, after: Report | Unaudited) -> _Closing | None:
-    """What an undoing closes; None: nothing, or it opens something else."""
+    """Return the alarms that an undoing closes; None if it closes none or adds one."""
     known = _alarming(case.report, undoing.renames)
     left = _alarming(after)
     opened = {key for key in left - known if not (case.unnamed and key[0] == Unexpected.kind)}
@@ -256,7 +255,7 @@ def _closing(case: Case, undoing: Undoing, after: Report | Unaudited) -> _Closin
 def _alarming(
     report: Report | Unaudited, renames: Mapping[str, str] = UNCHANGED
 ) -> frozenset[AlarmKey]:
-    """Kind and name of all that alarms, by the names after an undoing."""
+    """Return the keys of all alarming findings, with the names after renaming."""
     alarms = (
         finding
         for finding in report.findings
@@ -272,7 +271,6 @@ def _diagnosis(
     many = "1 name" if names == 1 else f"{names:,} names"
     whole = "the one name" if names == 1 else f"all {many}"
     explained = f"{many} of {names + closing.left:,}" if closing.left else whole
-    said = f"{undoing.summary}: this explains {explained}"
     claimed = tuple(
         at
         for at, finding in enumerate(report.findings)
@@ -284,7 +282,7 @@ def _diagnosis(
     return Diagnosis(
         cause=undoing.cause,
         severity=Severity.ERROR if Severity.ERROR in severities else Severity.WARNING,
-        summary=said,
+        summary=f"{undoing.summary}: this explains {explained}",
         fix=undoing.fix,
         fields=undoing.fields,
         undetermined=undoing.undetermined,
@@ -293,10 +291,10 @@ def _diagnosis(
     )
 
 
-def _merged(found: list[Diagnosis]) -> tuple[Diagnosis, ...]:
-    """Two fields of one config are one cause."""
-    if len(found) == _DEEPEST and {one.cause for one in found} == {config_field.CAUSE}:
-        first, second = found
+def _merged(diagnoses: list[Diagnosis]) -> tuple[Diagnosis, ...]:
+    """Merge two diagnoses of config fields into one; return any others unchanged."""
+    if len(diagnoses) == _DEEPEST and {one.cause for one in diagnoses} == {config_field.CAUSE}:
+        first, second = diagnoses
         both = replace(
             first,
             summary=f"{first.summary}; {second.summary}",
@@ -306,14 +304,14 @@ def _merged(found: list[Diagnosis]) -> tuple[Diagnosis, ...]:
             evidence=(*first.evidence, *second.evidence),
         )
         return (both,)
-    return tuple(found)
+    return tuple(diagnoses)
 
 
 def _promises(case: Case, undoing: Undoing) -> bool:
-    """Whether some of an undoing's names are missing ones, with or without their first part.
+    """Whether the undoing of a large model is worth an audit: it renames to some missing name.
 
-    That is asked of a large model before it is audited again. Loading may add or remove that part,
-    the base model's prefix.
+    Names match with or without their first part, the base model's prefix: loading may add or
+    remove it.
     """
     if case.size < _LARGE or not undoing.renames:
         return True

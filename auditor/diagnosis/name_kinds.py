@@ -1,7 +1,7 @@
-"""Kinds of names: those that differ in numbers alone, as of layers and their experts.
+"""Kinds of names: names that differ only in their numbers, such as those of layers and experts.
 
-DeepSeek-V3 has 91,991 names of 43 kinds: what is asked of a name without its numbers is asked of
-each kind once. Of `model.layers.3.mlp.up_proj.weight` the list of modules is `model.layers.`.
+DeepSeek-V3 has 91,991 names of 43 kinds, so a question that ignores numbers is answered once per
+kind. The list of modules of `model.layers.3.mlp.up_proj.weight` is `model.layers.`.
 """
 
 import re
@@ -11,13 +11,13 @@ from functools import cached_property
 from operator import itemgetter
 from typing import NamedTuple
 
-Numbers = tuple[str, ...]  # of any length, and never parsed unless they are short
-MOST_DIGITS = 6  # of the number of a module
-MOST_KINDS = 20_000  # of one model; published ones have some hundreds
+Numbers = tuple[str, ...]  # of any length; only short ones are parsed
+MOST_DIGITS = 6  # of a module's number
+MOST_KINDS = 20_000  # of one model; published models have a few hundred
 
 
 class NameKind:
-    """Names of one kind, in the order in which they came."""
+    """The names of one kind, in their original order."""
 
     def __init__(self, pattern: str) -> None:
         self.pattern = pattern  # a name of this kind, with 0 for every number
@@ -46,7 +46,7 @@ class NameKind:
                 return [pick(name.split(".")) for name in self.names]
 
     def filled(self, numbers: Numbers, until: int | None = None) -> str:
-        """The name of this kind with these numbers; of its parts only the first `until`."""
+        """Return the name of this kind with these numbers, cut after `until` parts."""
         parts = self.parts[:until]
         for place, number in zip(self.places, numbers, strict=False):
             parts[place] = number
@@ -54,40 +54,40 @@ class NameKind:
 
 
 def kinds_of(names: Iterable[str]) -> tuple[NameKind, ...]:
-    """The names by kind, in the order of the first name of each kind; of too many kinds some."""
-    found: dict[str, NameKind] = {}
+    """Group names by kind, in the order of each kind's first name; stop after MOST_KINDS kinds."""
+    kinds: dict[str, NameKind] = {}
     for name in names:
         pattern = name_pattern(name)
-        kind = found.get(pattern)
+        kind = kinds.get(pattern)
         if kind is None:
-            if len(found) > MOST_KINDS:
+            if len(kinds) > MOST_KINDS:
                 break
-            kind = found[pattern] = NameKind(pattern)
+            kind = kinds[pattern] = NameKind(pattern)
         kind.names.append(name)
-    return tuple(found.values())
+    return tuple(kinds.values())
 
 
 def chosen_of(kinds: Iterable[NameKind], chosen: AbstractSet[str]) -> tuple[NameKind, ...]:
-    """The chosen names by kind, out of the kinds of all."""
-    found: list[NameKind] = []
+    """Return the kinds restricted to the chosen names, without kinds that become empty."""
+    restricted: list[NameKind] = []
     for kind in kinds:
-        some = [name for name in kind.names if name in chosen]
-        if len(some) == len(kind.names):
-            found.append(kind)
-        elif some:
+        names = [name for name in kind.names if name in chosen]
+        if len(names) == len(kind.names):
+            restricted.append(kind)
+        elif names:
             part = NameKind(kind.pattern)
-            part.names = some
-            found.append(part)
-    return tuple(found)
+            part.names = names
+            restricted.append(part)
+    return tuple(restricted)
 
 
 def name_pattern(name: str) -> str:
-    """The name with 0 for every number: the same for all names of one kind."""
+    """Return the name with 0 for every number; all names of one kind share it."""
     return ".".join(["0" if part.isdecimal() else part for part in name.split(".")])
 
 
 def numbers_in(name: str) -> Numbers:
-    """The numbers of one name."""
+    """Return the numbers in one name."""
     return tuple(part for part in name.split(".") if part.isdecimal())
 
 
@@ -97,63 +97,63 @@ _NUMBER = re.compile(rf"(?<=\.)(\d{{1,{MOST_DIGITS}}})(?=\.)")
 class Member(NamedTuple):
     """A name in a list of modules."""
 
-    before: str  # the list, with its dot
+    before: str  # the list's name, with its dot
     number: int
-    behind: str  # with its dot
+    behind: str  # the rest of the name, with its dot
 
 
 def members(name: str) -> Iterator[Member]:
-    """The lists in which a name is, the outermost first."""
-    for found in _NUMBER.finditer(name):
-        yield Member(name[: found.start()], int(found[0]), name[found.end() :])
+    """Yield the lists that contain a name, outermost first."""
+    for match in _NUMBER.finditer(name):
+        yield Member(name[: match.start()], int(match[0]), name[match.end() :])
 
 
 def outermost(name: str) -> str:
-    """The module of the outermost list that a name is in, `model.layers.3`; "" outside of any."""
-    found = _NUMBER.search(name)
-    return name[: found.end()] if found else ""
+    """Return the module of the outermost list, `model.layers.3`; "" if the name is in no list."""
+    match = _NUMBER.search(name)
+    return name[: match.end()] if match else ""
 
 
 def numbers(kinds: Iterable[NameKind], depth: int = 0) -> dict[str, set[int]]:
-    """The numbers in each list at that depth, 0 the outermost."""
-    found: dict[str, set[int]] = {}
+    """Return the numbers in each list at a depth (0 is the outermost), by the list's name."""
+    numbers_by_list: dict[str, set[int]] = {}
     for kind in kinds:
         at = place_in_list(kind, depth)
         if at is None:
             continue
-        here: dict[Numbers, set[str]] = {}
-        for one in kind.numbers:
-            here.setdefault(one[:at], set()).add(one[at])
-        for outer, several in here.items():
-            short = {int(number) for number in several if len(number) <= MOST_DIGITS}
-            found.setdefault(list_before(kind, at, outer), set()).update(short)
-    return {before: several for before, several in found.items() if several}
+        digits_by_outer: dict[Numbers, set[str]] = {}
+        for name_numbers in kind.numbers:
+            digits_by_outer.setdefault(name_numbers[:at], set()).add(name_numbers[at])
+        for outer, digits in digits_by_outer.items():
+            short = {int(number) for number in digits if len(number) <= MOST_DIGITS}
+            numbers_by_list.setdefault(list_before(kind, at, outer), set()).update(short)
+    return {before: inside for before, inside in numbers_by_list.items() if inside}
 
 
 def place_in_list(kind: NameKind, depth: int) -> int | None:
-    """Which of the kind's numbers is that of the list at that depth; None: no list is so deep."""
+    """Return which of the kind's numbers belongs to the list at a depth; None if there is none."""
     last = len(kind.parts) - 1
     inside = [at for at, place in enumerate(kind.places) if 0 < place < last]
     return inside[depth] if len(inside) > depth else None
 
 
 def list_pattern(kind: NameKind, depth: int) -> str | None:
-    """The list at that depth, with 0 for each outer number; None: no list is so deep."""
+    """Return the list at a depth, with 0 for each outer number; None if there is none."""
     at = place_in_list(kind, depth)
     return None if at is None else list_before(kind, at, ())
 
 
 def list_before(kind: NameKind, at: int, outer: Numbers) -> str:
-    """The list that holds the number, with its dot; `outer` are the numbers before that one."""
+    """Return the list of the number at `at`, with its dot; `outer` are the numbers before it."""
     return f"{kind.filled(outer, kind.places[at])}."
 
 
-def runs(found: Iterable[int]) -> str:
-    """`0-3, 8` of 0, 1, 2, 3 and 8."""
-    said: list[list[int]] = []
-    for number in sorted(found):
-        if said and said[-1][1] == number - 1:
-            said[-1][1] = number
+def runs(values: Iterable[int]) -> str:
+    """Return the numbers as text, runs shortened: `0-3, 8` for 0, 1, 2, 3 and 8."""
+    ranges: list[list[int]] = []
+    for number in sorted(values):
+        if ranges and ranges[-1][1] == number - 1:
+            ranges[-1][1] = number
         else:
-            said.append([number, number])
-    return ", ".join(f"{a}" if a == b else f"{a}-{b}" for a, b in said)
+            ranges.append([number, number])
+    return ", ".join(f"{a}" if a == b else f"{a}-{b}" for a, b in ranges)

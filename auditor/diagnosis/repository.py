@@ -1,4 +1,4 @@
-"""Causes of level repository: each is a finding already, which says what to do."""
+"""The causes of level repository: each is a finding that already contains its fix."""
 
 from collections.abc import Iterator
 
@@ -9,30 +9,34 @@ from auditor.report import Diagnosis, Report, Unaudited
 
 
 def with_repository(
-    found: tuple[Diagnosis, ...], report: Report | Unaudited, after: Report | Unaudited
+    diagnoses: tuple[Diagnosis, ...], report: Report | Unaudited, after: Report | Unaudited
 ) -> tuple[Diagnosis, ...]:
-    """The causes of both levels, each fault under one of them; `after` is what undoing leaves.
+    """Return the causes of both levels, each fault under one cause.
 
-    A field that a misspelt key left at its default is that key's; a field that contradicts others
-    once it is wrong (a number of layers) is the field's. Ids that are beyond the embedding no more
-    when the first cause is undone, as defaults of another model type, are that one's.
+    `after` is the report on the undone snapshot. A field that a misspelt key leaves at its default
+    is a fault of the key; a contradiction between fields (a number of layers) is a fault of the
+    wrong field. Ids beyond the embedding that disappear with the undoing belong to its cause.
     """
     own = [*_of_repository(report)]
-    if found:
-        gone = [one for one in own if _is_of_ids(one, report) and not _stands(one, report, after)]
-        own = [one for one in own if one not in gone]
-        places = {*found[0].findings, *(at for one in gone for at in one.findings)}
-        found = (replace(found[0], findings=tuple(sorted(places))), *found[1:])
-    left: list[Diagnosis] = []
-    for one in found:
-        keys = {key for key, *_ in one.fields}
-        same = [of for of in own if keys & config_keys_of(of, report)]
-        claimed = {place for of in (*same, one) for place in of.findings}
-        spelt = next((of for of in same if of.cause == UnknownConfigKey.kind), None)
-        kept = replace(spelt or one, findings=tuple(sorted(claimed)), severity=one.severity)
-        own = [of for of in own if of not in same] + ([kept] if spelt else [])
-        left += [] if spelt else [kept]
-    return (*left, *own)
+    if diagnoses:
+        closed = [one for one in own if _is_of_ids(one, report) and not _stands(one, report, after)]
+        own = [one for one in own if one not in closed]
+        places = {*diagnoses[0].findings, *(at for one in closed for at in one.findings)}
+        diagnoses = (replace(diagnoses[0], findings=tuple(sorted(places))), *diagnoses[1:])
+    merged: list[Diagnosis] = []
+    for diagnosis in diagnoses:
+        keys = {key for key, *_ in diagnosis.fields}
+        same = [one for one in own if keys & config_keys_of(one, report)]
+        claimed = {place for one in (*same, diagnosis) for place in one.findings}
+        misspelt = next((one for one in same if one.cause == UnknownConfigKey.kind), None)
+        joined = replace(
+            misspelt or diagnosis,
+            findings=tuple(sorted(claimed)),
+            severity=diagnosis.severity,
+        )
+        own = [one for one in own if one not in same] + ([joined] if misspelt else [])
+        merged += [] if misspelt else [joined]
+    return (*merged, *own)
 
 
 def _is_of_ids(own: Diagnosis, report: Report | Unaudited) -> bool:
@@ -60,7 +64,7 @@ def _of_repository(report: Report | Unaudited) -> Iterator[Diagnosis]:
 
 
 def config_keys_of(own: Diagnosis, report: Report | Unaudited) -> frozenset[str]:
-    """The keys of the config that a contradiction or a slip is about."""
+    """Return the config keys of a contradiction or a misspelt key; empty for other findings."""
     finding = report.findings[own.findings[0]]
     if not isinstance(finding, ConfigContradiction | UnknownConfigKey):
         return frozenset()

@@ -1,8 +1,8 @@
-"""What part of a transformer a tensor is, by its name in any of the ways in which people write it.
+"""The role of a tensor in a transformer, read from its name in any library's convention.
 
 `layers.3.attention.wq.weight` of Meta, `blk.3.attn_q.weight` of GGUF and
-`model.layers.3.self_attn.q_proj.weight` of transformers have one role. The tables are of names
-alone; whether a name that has the role truly fits is for the audit to say.
+`model.layers.3.self_attn.q_proj.weight` of transformers have one role. The tables look at names
+only; the audit checks whether a tensor with the role really fits.
 """
 
 import re
@@ -15,10 +15,10 @@ from auditor.diagnosis.name_kinds import NameKind, Numbers
 
 
 class TensorRole(NamedTuple):
-    """Where a tensor is in a model. Two tensors of one model never have the same."""
+    """The place of a tensor in a model; two tensors of one model never share a role."""
 
-    stack: str  # encoder, decoder, vision, or "" where the name does not say
-    numbers: Numbers  # of its layer, and of its expert; no zeros in front
+    stack: str  # encoder, decoder, vision, or "" if the name does not contain it
+    numbers: Numbers  # of its layer and its expert, without leading zeros
     part: str  # q, k, v, o, gate, up, down, first and second norm, ...
     kind: str  # weight or bias
 
@@ -48,7 +48,7 @@ _QKV = (
     r"|att_proj|q_k_v)"
 )
 
-# Of a layer: the part -> a pattern of what stands behind the layer's number. The first that fits.
+# Inside a layer: part -> pattern of the text after the layer's number; the first match wins.
 _IN_LAYER: Mapping[str, str] = {
     "cross-q": _CROSS + _Q,
     "cross-k": _CROSS + _K,
@@ -107,7 +107,7 @@ _IN_LAYER: Mapping[str, str] = {
     r"|ffn_layernorm|ffn_ln|mlp_norm)",
 }
 
-# Of T5's layers, in which what comes first, second and third has a number and no name.
+# T5's layers number their sublayers instead of naming them.
 _T5 = re.compile(r"layer\.(\d)\.(.+)")
 _T5_NORMS = {
     ("encoder", 0): "norm-1",
@@ -117,7 +117,7 @@ _T5_NORMS = {
     ("decoder", 2): "norm-2",
 }
 
-# Outside the layers: the part -> a pattern of the end of the name.
+# Outside the layers: part -> pattern of the end of the name.
 _OUTSIDE: Mapping[str, str] = {
     "type-embeddings": r"(?:token_type_embeddings|token_types|segment_embeddings"
     r"|tokentype_embeddings)",
@@ -170,36 +170,37 @@ _JOINED = re.compile(r"(.+)_(weight|bias)")  # in_proj_weight
 
 
 def role_of(name: str) -> TensorRole | None:
-    """The role of a stored or an expected tensor; None: none that is known."""
+    """Return the role of a stored or an expected tensor; None if no known role fits its name."""
     before, numbers, rest = _numbered(name)
     stack = _stack(before)
-    found = _part(stack, rest, inside=bool(numbers))
-    return TensorRole(stack, numbers, *found) if found else None
+    part_and_kind = _part(stack, rest, inside=bool(numbers))
+    return TensorRole(stack, numbers, *part_and_kind) if part_and_kind else None
 
 
 def roles_of(
     kind: NameKind, spelt: Callable[[str], str] = str
 ) -> Mapping[TensorRole, list[tuple[Numbers, str]]]:
-    """The roles of a kind's names, without numbers; for each, the numbers and names that have it.
+    """Return (numbers, name) of a kind's names, by role without numbers.
 
-    All have one role but for the numbers of their layer and expert, unless other numbers are in
-    them, by which T5's layers tell attention from MLP. `spelt` is what a name is looked up as.
+    All names of a kind share a role, unless they have more numbers than those of layer and
+    expert: such a number distinguishes attention from MLP in T5. `spelt` maps a name to the name
+    that is looked up.
     """
-    found: dict[TensorRole, list[tuple[Numbers, str]]] = {}
+    names_by_role: dict[TensorRole, list[tuple[Numbers, str]]] = {}
     count = len(kind.places)
     marks = tuple(map(str, range(1, count + 1)))
-    none, each = _numbered(kind.pattern)[1], _numbered(kind.filled(marks))[1]
-    if none == ("0",) * count and each == marks:  # its numbers are those of the role
+    zeros, read_marks = _numbered(kind.pattern)[1], _numbered(kind.filled(marks))[1]
+    if zeros == ("0",) * count and read_marks == marks:  # no numbers but those of the role
         if role := role_of(spelt(kind.pattern)):
             numbers = kind.numbers
             if any(map(_has_zeros, set(chain.from_iterable(numbers)))):
                 numbers = [tuple(map(_without_zeros, one)) for one in numbers]
-            found[role._replace(numbers=())] = list(zip(numbers, kind.names, strict=True))
-        return found
+            names_by_role[role._replace(numbers=())] = list(zip(numbers, kind.names, strict=True))
+        return names_by_role
     for name in kind.names:
         if role := role_of(spelt(name)):
-            found.setdefault(role._replace(numbers=()), []).append((role.numbers, name))
-    return found
+            names_by_role.setdefault(role._replace(numbers=()), []).append((role.numbers, name))
+    return names_by_role
 
 
 def _has_zeros(number: str) -> bool:
@@ -211,7 +212,7 @@ def _without_zeros(number: str) -> str:
 
 
 def _numbered(name: str) -> tuple[str, Numbers, str]:
-    """The text before a layer's number, the numbers of layer and expert, and the text after."""
+    """Split a name into the text before the layer's number, (layer, expert), and the rest."""
     plain = name.lower().replace("/", ".").removesuffix(":0")
     listed = _LIST.search(plain)
     if listed is None:
@@ -232,9 +233,9 @@ def _stack(before: str) -> str:
     return "encoder" if re.search(r"(^|[._])enc(oder)?([._]|$)", before) else ""
 
 
-@lru_cache(maxsize=4096)  # a model has few kinds of names, and each in every layer
+@lru_cache(maxsize=4096)  # a model has few kinds of names, each in every layer
 def _part(stack: str, rest: str, *, inside: bool) -> tuple[str, str] | None:
-    """(part, kind) of what stands behind the number of a layer, or of a name outside of them."""
+    """Return (part, kind) of the text after a layer's number, or of a name outside the layers."""
     path, kind = _kind(rest)
     if not inside:
         for part, pattern in _outside().items():
@@ -255,7 +256,7 @@ def _part(stack: str, rest: str, *, inside: bool) -> tuple[str, str] | None:
 
 
 def _kind(rest: str) -> tuple[str, str]:
-    """The path of the module and whether it is a weight or a bias."""
+    """Split a name into its module's path and "weight" or "bias"."""
     path, _, last = rest.rpartition(".")
     if last in _KINDS and path:
         return path, _KINDS[last]

@@ -1,6 +1,6 @@
-"""Weight files as they should be, for those that are not there or cannot be read.
+"""Stand-ins for weight files that are missing or unreadable, and the names of shards.
 
-Which are shards of one save their names say: `model-00002-of-00005.safetensors` is 2 of 5.
+The name of a shard tells its place: `model-00002-of-00005.safetensors` is 2 of 5.
 """
 
 import re
@@ -19,9 +19,9 @@ _DTYPES = {"float32": "F32", "float16": "F16", "bfloat16": "BF16"}
 
 
 def restored(case: Case, files: Collection[str]) -> Snapshot:
-    """The checkpoint with these files whole: with what the index places in them.
+    """Return the checkpoint with these files complete, as the index describes them.
 
-    Without an index they have what is expected behind them.
+    Without an index, a file gets the expected tensors that its finding lists as hidden.
     """
     if read_index(case.snapshot) is not None:
         return as_indexed(case.snapshot, files)
@@ -36,14 +36,14 @@ def restored(case: Case, files: Collection[str]) -> Snapshot:
 
 
 def dtype_of_weights(case: Case) -> str:
-    """Of the tensors that are there, or as the config declares it."""
+    """Return the dtype of the first stored tensor, else the declared dtype, else F32."""
     stored = next((tensor.dtype for tensor in case.stored if tensor.dtype), None)
     declared = case.config.get("dtype") or case.config.get("torch_dtype")
     return stored or _DTYPES.get(declared if isinstance(declared, str) else "", "F32")
 
 
 def read_index(snapshot: Snapshot) -> Index | None:
-    """What the index says; None: there is none that can be read."""
+    """Return the parsed index; None if there is no readable index."""
     if snapshot.index is None:
         return None
     try:
@@ -53,42 +53,42 @@ def read_index(snapshot: Snapshot) -> Index | None:
 
 
 _SHARD = re.compile(r"(.+?[-_])(\d{1,6})(-of-)(\d{1,6})((?:\.\w+)+)")
-MOST_SHARDS = 10_000  # of a split, as of an index
+MOST_SHARDS = 10_000  # of one save, the limit that an index has too
 
 
 class Split(NamedTuple):
-    """What the names of the shards of one save have in common."""
+    """The common part of the shard names of one save."""
 
     stem: str
     total: int
     ending: str
-    digits: int  # of a shard's number
-    of: str  # the count as it is written
+    digits: int  # in a shard's number
+    of: str  # the total as written, with its zeros
 
     def named(self, number: int) -> str:
         return f"{self.stem}{number:0{self.digits}}-of-{self.of}{self.ending}"
 
 
 class Shard(NamedTuple):
-    """One of them."""
+    """One shard of a save."""
 
     split: Split
     number: int
 
 
 def split_of(file: str) -> Shard | None:
-    """Which shard a file is, by its name; None: it is no shard."""
-    found = _SHARD.fullmatch(file)
-    if found is None or not 0 < int(found[4]) <= MOST_SHARDS:
+    """Parse the file name of a shard; return None if it is not one."""
+    match = _SHARD.fullmatch(file)
+    if match is None or not 0 < int(match[4]) <= MOST_SHARDS:
         return None
-    split = Split(found[1], int(found[4]), found[5], len(found[2]), found[4])
-    return Shard(split, int(found[2]))
+    split = Split(match[1], int(match[4]), match[5], len(match[2]), match[4])
+    return Shard(split, int(match[2]))
 
 
 def splits(case: Case) -> Mapping[Split, tuple[WeightHeader, ...]]:
-    """The shards that were read, by split."""
-    found: dict[Split, list[WeightHeader]] = {}
+    """Return the shards with headers, by save."""
+    heads_by_split: dict[Split, list[WeightHeader]] = {}
     for head in case.snapshot.headers:
         if shard := split_of(head.name):
-            found.setdefault(shard.split, []).append(head)
-    return {split: tuple(heads) for split, heads in found.items()}
+            heads_by_split.setdefault(shard.split, []).append(head)
+    return {split: tuple(heads) for split, heads in heads_by_split.items()}

@@ -14,7 +14,6 @@ CEILINGS = {
     "cli": 8,
     "companions": 20,
     "containers": 34,
-    "diagnosis": 56,
     "downloader": 38,
     "errors.py": 2,
     "fixing": 14,

@@ -1,1 +1,1 @@
-"""One file a cause or kin: what to look at, what to undo, what to say."""
+"""The causes, one module each: what it checks, what it undoes and how it explains it."""

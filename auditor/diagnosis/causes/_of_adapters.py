@@ -1,6 +1,6 @@
-"""Values of an adapter_config.json by what the adapter's file holds: ranks, modules, layers.
+"""Values of an adapter_config.json that fit the adapter's file: ranks, modules, layers.
 
-The names of the stored tensors say which modules have an adapter, and their shapes its rank.
+The names of the stored tensors give the modules with an adapter, and their shapes its rank.
 """
 
 import re
@@ -26,11 +26,11 @@ def is_adapter(case: Case) -> bool:
 
 
 def changes_of_adapter(case: Case) -> Iterator[Changes]:
-    """The keys and values by which other tensors would be expected, the likeliest first."""
+    """Yield changes of keys that would make other tensors expected, the likeliest first."""
     for changes in _changes(case):
-        found = tuple(one for one in changes if one.value != one.key.value)
-        if found:
-            yield found
+        effective = tuple(one for one in changes if one.value != one.key.value)
+        if effective:
+            yield effective
 
 
 def _changes(case: Case) -> Iterator[Changes]:
@@ -42,7 +42,7 @@ def _changes(case: Case) -> Iterator[Changes]:
         yield (change("use_dora", any(name.endswith(_MAGNITUDE) for name in own)),)
     targets = change("target_modules", sorted({module.rpartition(".")[2] for module in modules}))
     yield (targets,)
-    numbers = sorted({int(found[1]) for module in modules if (found := _LAYER.search(module))})
+    numbers = sorted({int(match[1]) for module in modules if (match := _LAYER.search(module))})
     for layers in (None, numbers):
         yield (change("layers_to_transform", layers),)
     for bias in ("none", "all", "lora_only"):
@@ -54,7 +54,7 @@ def _changes(case: Case) -> Iterator[Changes]:
 
 
 def _ranks(case: Case) -> Iterator[Changes]:
-    """The commonest stored rank as `r`; of modules of another one, a rank_pattern beside it."""
+    """Yield the commonest stored rank as `r`, and a rank_pattern for modules of another rank."""
     ranks = {
         name.partition(".lora_")[0]: shape[0]
         for name, shape in case.shapes.items()

@@ -1,7 +1,8 @@
-"""Values of keys where only an index is there: those with which its total_size comes out.
+"""Values of keys that give the total_size of an index, if there is nothing but the index.
 
-What a config implies grows with a key as a polynomial of the second degree at most: three configs
-give it, and it is solved for the total. The audit then judges, to the byte.
+The size of the implied tensors is a polynomial in a key, of degree 2 at most. Three configs
+determine the polynomial, which is solved for the total. The audit then checks the value to the
+byte.
 """
 
 from collections.abc import Iterable, Iterator
@@ -14,20 +15,20 @@ from auditor.diagnosis.solving.candidates import HEADS, KeyChange, makes_odd_gro
 from auditor.diagnosis.solving.keys import Key, config_with
 from auditor.errors import CheckpointError
 
-_WIDTHS = {"bfloat16": 2, "float16": 2, "float32": 4, "float64": 8}  # bytes of a parameter
-_LESS_ROUND = 4  # times
+_WIDTHS = {"bfloat16": 2, "float16": 2, "float32": 4, "float64": 8}  # bytes per parameter
+_LESS_ROUND = 4  # a value this many times less round than the declared one is unlikely
 _LARGEST = 10**7  # of a key's value
 
 
 def changes_by_total(case: Case) -> list[KeyChange]:
-    """One key each, with the value that makes the total come out; the least likely to do so first.
+    """Return single key changes that give the total, the least likely to fit by chance first.
 
-    A key of which one more is many parameters fits by chance least often; of two such keys a
-    rounder value is likelier. Numbers of heads shape nothing by themselves, and come last; so do
-    groups of heads that are not alike, and values that are far less round than the declared one.
+    A key whose step adds many parameters fits by chance least often; between two such keys, the
+    rounder value is likelier. Numbers of heads shape nothing by themselves and come last, as do
+    unequal groups of heads and values that are far less round than the declared one.
     """
-    found = sorted(_found(case), key=lambda one: _likelihood(case, *one), reverse=True)
-    return [change for _, change in found]
+    changes = sorted(_changes(case), key=lambda one: _likelihood(case, *one), reverse=True)
+    return [change for _, change in changes]
 
 
 def _likelihood(case: Case, grows: int, change: KeyChange) -> tuple[bool, bool, int, int]:
@@ -39,12 +40,12 @@ def _likelihood(case: Case, grows: int, change: KeyChange) -> tuple[bool, bool, 
 
 
 def _roundness(value: int) -> int:
-    """The highest power of 2 in it."""
+    """Return the highest power of 2 that divides the value."""
     return value & -value
 
 
-def _found(case: Case) -> Iterator[tuple[int, KeyChange]]:
-    """How much each more of the key comes to, and the change."""
+def _changes(case: Case) -> Iterator[tuple[int, KeyChange]]:
+    """Yield each change that gives the total, with the parameters that a step of the key adds."""
     total, expected = _total(case), case.report.expected
     if total is None or expected is None or expected.by != "closed-form":
         return
@@ -63,15 +64,15 @@ def _found(case: Case) -> Iterator[tuple[int, KeyChange]]:
 
 
 def _widths(case: Case) -> Iterable[int]:
-    """Bytes of a parameter: as the config says, or any."""
-    said = case.config.get("dtype") or case.config.get("torch_dtype")
-    if isinstance(said, str) and said in _WIDTHS:
-        return (_WIDTHS[said],)
+    """Return the bytes per parameter: of the declared dtype, or of every dtype."""
+    dtype = case.config.get("dtype") or case.config.get("torch_dtype")
+    if isinstance(dtype, str) and dtype in _WIDTHS:
+        return (_WIDTHS[dtype],)
     return sorted({*_WIDTHS.values()})
 
 
 def _total(case: Case) -> int | None:
-    """What an index says, where no header is there to say it."""
+    """Return the index's total_size; None if there are headers or differing names."""
     index = case.snapshot.index
     if index is None or case.snapshot.headers or case.missing or case.unexpected:
         return None
@@ -83,13 +84,13 @@ def _total(case: Case) -> int | None:
 
 
 def _implied(case: Case, path: str, value: int) -> int:
-    """Parameters that the config implies with that value of the key; 0 where nothing follows."""
+    """Return the number of parameters that the value implies; 0 if it implies nothing."""
     shapes = case.implied(with_values(case.snapshot, config_with(case.config, path, value)))
     return sum(map(prod, (shapes or {}).values()))
 
 
 def _roots(sizes: list[int], wanted: Fraction) -> Iterator[Fraction]:
-    """Where the polynomial through (1, 2, 3) -> sizes has the wanted value, if that is rational."""
+    """Yield the rational points where the polynomial through (1, 2, 3) -> sizes is `wanted`."""
     first, second, third = sizes
     a = Fraction(third - 2 * second + first, 2)
     b = Fraction(second - first) - 3 * a
@@ -98,9 +99,9 @@ def _roots(sizes: list[int], wanted: Fraction) -> Iterator[Fraction]:
         if b:
             yield -c / b
         return
-    under = b * b - 4 * a * c
-    if under < 0:
+    discriminant = b * b - 4 * a * c
+    if discriminant < 0:
         return
-    root = Fraction(isqrt(under.numerator), isqrt(under.denominator))
-    if root * root == under:
+    root = Fraction(isqrt(discriminant.numerator), isqrt(discriminant.denominator))
+    if root * root == discriminant:
         yield from {(-b + root) / (2 * a), (-b - root) / (2 * a)}

@@ -31,9 +31,9 @@ from auditor.diagnosis.solving.trials import ClassTree, Trials
 from auditor.messages import described
 
 CAUSE = "config-field"
-_MOST_AUDITED = 3  # of those with which nothing differs, or of those that leave least
+_MOST_AUDITED = 3  # solutions without differences, or those with fewest
 _MOST_SHOWN = 4  # items of a list
-_LONG = 10**21  # from here on digits are not told apart by threes, and cut
+_LONG = 10**21  # numbers from here on are abbreviated instead of grouped by threes
 _TIE = "tie_word_embeddings"
 _SYMPTOMS = frozenset(
     {"missing", "unexpected", "mismatched", "bad-config", "bad-quantization", "duplicate"}
@@ -41,7 +41,7 @@ _SYMPTOMS = frozenset(
 
 
 def undoings(case: Case) -> Iterator[Undoing]:
-    """The keys and values with which most of what differs would be expected as it is stored."""
+    """Yield the key changes with which most of the differing tensors would be expected."""
     by_total = [(change,) for change in _of_totals.changes_by_total(case)]
     for changes in by_total:
         yield undoing_of(case, changes, tuple(other for other in by_total if other is not changes))
@@ -54,31 +54,33 @@ def undoings(case: Case) -> Iterator[Undoing]:
     if case.is_strange:
         return
     yield from _untied(case)
-    found = list(islice(_solutions(case), _MOST_AUDITED))
-    if found and found[0].differ and case.is_large:
-        found = found[:1]
-    for one in found:
-        for change in one.changes if len(one.changes) > 1 else ():
-            yield undoing_of(case, (change,), ())  # the others may be for what is left unused
-        alone = one.differ or all(map(_is_spelt, one.changes))
-        others = () if alone else tuple(other.changes for other in found if other is not one)
-        yield undoing_of(case, one.changes, others)
+    best = list(islice(_solutions(case), _MOST_AUDITED))
+    if best and best[0].differ and case.is_large:
+        best = best[:1]
+    for solution in best:
+        for change in solution.changes if len(solution.changes) > 1 else ():
+            yield undoing_of(
+                case, (change,), ()
+            )  # the other change may only concern unused tensors
+        alone = solution.differ or all(map(_is_spelt, solution.changes))
+        others = () if alone else tuple(one.changes for one in best if one is not solution)
+        yield undoing_of(case, solution.changes, others)
 
 
 def no_symptom(case: Case) -> bool:
-    """Whether no alarm is of a kind that a wrong value in a config brings about."""
+    """Whether no alarm is of a kind that a wrong config value causes."""
     return _SYMPTOMS.isdisjoint(finding.kind for finding in case.alarms)
 
 
 def of_adapter(case: Case) -> Iterator[Undoing]:
-    """The keys of an adapter_config.json with the values that the adapter's file shows."""
+    """Yield the keys of an adapter_config.json with the values that fit the adapter's file."""
     if _of_adapters.is_adapter(case):
         for changes in _of_adapters.changes_of_adapter(case):
             yield undoing_of(case, changes)
 
 
 def _untied(case: Case) -> Iterator[Undoing]:
-    """A head of its own beside embeddings that the config ties it to."""
+    """Yield the untied config, if a tied head is stored beside the embeddings."""
     declared = value_at(case.config, _TIE)
     if declared is not False and any(finding.kind == "duplicate" for finding in case.alarms):
         stated = _TIE in case.config
@@ -95,10 +97,10 @@ def _untied(case: Case) -> Iterator[Undoing]:
 
 
 def _solutions(case: Case) -> Iterator[Solution]:
-    """Those of the search, but for a tie in the place of a head that is stored instead."""
-    for one in search(case).solutions():
-        if not (any(map(_ties, one.changes)) and holds_another_head(case)):
-            yield one
+    """Yield the search's solutions, except ones that tie the head while another is stored."""
+    for solution in search(case).solutions():
+        if not (any(map(_ties, solution.changes)) and holds_another_head(case)):
+            yield solution
 
 
 def _ties(change: KeyChange) -> bool:
@@ -125,10 +127,10 @@ def tree_with(case: Case, values: Mapping[str, Any]) -> ClassTree | None:
 
 
 def _alarming(case: Case) -> set[str]:
-    """The patterns of the names that differ, as they are on disk.
+    """Return the patterns of the names that differ, in the form on disk.
 
-    What another class of the family has with other shapes (the pooler, beside a language model)
-    may be what is left unused once the rest fits: it counts where nothing else differs.
+    A tensor of another class of the family (the pooler, for a language model) may be unused once
+    the rest fits. Such tensors count only if nothing else differs.
     """
     named = {kind.pattern for kind in (*case.missing_kinds, *kinds_of(case.unknown))}
     named.update(name_pattern(pair.expected.name) for pair in case.mismatched)
@@ -141,7 +143,7 @@ def undoing_of(
     changes: tuple[KeyChange, ...],
     others: tuple[tuple[KeyChange, ...], ...] = (),
 ) -> Undoing:
-    """The config with these values; `others` would explain as much."""
+    """Return the undoing that sets these values; `others` are changes that explain as much."""
     values: dict[str, Any] = {}
     for change in changes:
         values.update(config_with(case.config, change.key.path, change.value))
@@ -168,7 +170,7 @@ def sentence(change: KeyChange) -> str:
 
 
 def _is_misspelt(change: KeyChange) -> bool:
-    """Whether no model can have the value that is declared: a number as a string, say."""
+    """Whether the declared value is of an impossible type, such as a number as a string."""
     declared, held = change.key.value, change.value
     if isinstance(declared, bool) or isinstance(held, bool):
         return type(declared) is not type(held)
@@ -176,18 +178,18 @@ def _is_misspelt(change: KeyChange) -> bool:
 
 
 def _is_spelt(change: KeyChange) -> bool:
-    """Whether the config has that value as a string: "false", "12"."""
+    """Whether the config states the value as a string: "false", "12"."""
     declared = change.key.value
     return isinstance(declared, str) and declared.lower() == str(change.value).lower()
 
 
 def _as_much(others: tuple[tuple[KeyChange, ...], ...]) -> str:
-    """What would explain as much."""
+    """Return the clause about other changes that explain as much."""
     if not others:
         return ""
-    said = " and ".join(f"{change.key.path} = {_shown(change.value)}" for change in others[0])
+    first = " and ".join(f"{change.key.path} = {_shown(change.value)}" for change in others[0])
     more = f", and {len(others) - 1} more" if len(others) > 1 else ""
-    return f" (or {said}{more}, which would explain as much)"
+    return f" (or {first}{more}, which would explain as much)"
 
 
 def _shown(value: Any) -> str:
@@ -205,33 +207,33 @@ def _shown(value: Any) -> str:
     return str(value)
 
 
-# --- where only the oracle knows the class: lengths, as they are stored ---------------------------
+# --- stored lengths, for a class that only the oracle knows ---------------------------------------
 #
-# The library takes 50 ms and more for each config, so that few are asked about.
+# The library takes 50 ms or more per config, so only a few configs are tried.
 
-_MOST_ASKED = 6
+_MOST_TRIED = 6
 
 
 def _suggested(case: Case) -> Iterator[tuple[Key, int]]:
-    """The keys and values that close most, best first."""
+    """Yield the two keys and values that close most differences, best first."""
     every = len(case.missing) + len(case.unexpected) + len(case.mismatched)
-    judged: list[tuple[int, Key, int]] = []
-    for key, value in islice(_values(case), _MOST_ASKED):
+    tried: list[tuple[int, Key, int]] = []
+    for key, value in islice(_values(case), _MOST_TRIED):
         closed = _closed(case, key, value)
-        judged.append((closed, key, value))
+        tried.append((closed, key, value))
         if closed == every:
             break
-    judged.sort(key=itemgetter(0), reverse=True)
-    yield from ((key, value) for closed, key, value in judged[:2] if closed)
+    tried.sort(key=itemgetter(0), reverse=True)
+    yield from ((key, value) for closed, key, value in tried[:2] if closed)
 
 
 def _values(case: Case) -> Iterator[tuple[Key, int]]:
     differ = [*sorted(_counts(case)), *sorted(_lengths(case))]
     seen: set[tuple[str, int]] = set()
-    for key, (due, found) in product(_numbers(case.config, ""), differ):
-        if key.value == due and found > 0 and (key.path, found) not in seen:
-            seen.add((key.path, found))
-            yield key, found
+    for key, (expected, stored) in product(_numbers(case.config, ""), differ):
+        if key.value == expected and stored > 0 and (key.path, stored) not in seen:
+            seen.add((key.path, stored))
+            yield key, stored
 
 
 def _numbers(values: Mapping[str, Any], within: str) -> Iterator[Key]:
@@ -243,21 +245,21 @@ def _numbers(values: Mapping[str, Any], within: str) -> Iterator[Key]:
 
 
 def _closed(case: Case, key: Key, value: int) -> int:
-    """How many names would no longer differ, by what the config implies; 0 if others would."""
+    """Return how many names the value stops from differing; 0 if it makes others differ."""
     shapes = case.implied(with_values(case.snapshot, config_with(case.config, key.path, value)))
     if shapes is None:
         return 0
     stored = {case.on_disk(name): shape for name, shape in case.shapes.items()}
     missing, unexpected = _on_disk(case, case.missing), _on_disk(case, case.unexpected)
-    good = sum(shapes.get(one.expected.name) == one.stored.shape for one in case.mismatched)
-    good += sum(name not in shapes for name in missing)
-    good += sum(name in shapes and shapes[name] == stored[name] for name in unexpected)
+    closed = sum(shapes.get(one.expected.name) == one.stored.shape for one in case.mismatched)
+    closed += sum(name not in shapes for name in missing)
+    closed += sum(name in shapes and shapes[name] == stored[name] for name in unexpected)
     alarming = {*missing, *(one.expected.name for one in case.mismatched)}
     opened = any(
         name not in alarming and name in stored and stored[name] != shape
         for name, shape in shapes.items()
     )
-    return 0 if opened else good
+    return 0 if opened else closed
 
 
 def _on_disk(case: Case, names: tuple[str, ...]) -> list[str]:
@@ -265,27 +267,27 @@ def _on_disk(case: Case, names: tuple[str, ...]) -> list[str]:
 
 
 def _lengths(case: Case) -> set[tuple[int, int]]:
-    """(expected, stored) lengths of the axes that differ."""
-    found = set()
+    """Return the (expected, stored) lengths of the axes that differ."""
+    lengths = set()
     for pair in case.mismatched:
-        stored, due = pair.stored.shape, pair.expected.shape
-        if stored is not None and len(stored) == len(due):
-            found |= {(one, other) for one, other in zip(due, stored, strict=True) if one != other}
-    return found
+        stored, expected = pair.stored.shape, pair.expected.shape
+        if stored is not None and len(stored) == len(expected):
+            lengths |= {(a, b) for a, b in zip(expected, stored, strict=True) if a != b}
+    return lengths
 
 
 def _counts(case: Case) -> set[tuple[int, int]]:
-    """(expected, stored) numbers of modules in lists of which names are missing or too many."""
+    """Return the (expected, stored) lengths of lists with missing or unexpected names."""
     missing, unexpected = _on_disk(case, case.missing), _on_disk(case, case.unexpected)
     have, more = case.holdings.counts, module_counts(kinds_of(unexpected))
     lacking = module_counts(kinds_of(missing))
-    due = {place: max(count, have.get(place, 0)) for place, count in lacking.items()}
-    found = {(count, have.get(place, 0)) for place, count in due.items()}
+    expected = {place: max(count, have.get(place, 0)) for place, count in lacking.items()}
+    counts = {(count, have.get(place, 0)) for place, count in expected.items()}
     for place in more:
         numbers = (
             int(name[len(place) + 1 :].partition(".")[0])
             for name in unexpected
             if name.startswith(f"{place}.") and name[len(place) + 1].isdecimal()
         )
-        found.add((min(numbers, default=0), have.get(place, 0)))
-    return {(one, other) for one, other in found if one != other and other}
+        counts.add((min(numbers, default=0), have.get(place, 0)))
+    return {(one, other) for one, other in counts if one != other and other}

@@ -18,7 +18,7 @@ CAUSE = "custom-code"
 
 
 def declared(outcome: Report | Unaudited, snapshot: Snapshot) -> Iterator[Diagnosis]:
-    """What the config says, where the audit ended there: no change would tell more."""
+    """Yield the diagnosis of a class in custom code, if the audit ended there."""
     if isinstance(outcome, Report) or snapshot.config is None:
         return
     try:

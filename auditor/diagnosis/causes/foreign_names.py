@@ -18,7 +18,7 @@ from auditor.tensors import StoredTensor
 
 CAUSE = "foreign-names"
 
-# Whose names they are, by what only those have; the first of which some name has.
+# Patterns of names that only one library has; the first library with a match wins.
 _SOURCES: Mapping[str, str] = {
     "GGUF": r"(^|\.)(enc\.|dec\.)?blk\.\d+\.|(^|\.)token_embd(_norm)?\.|^v\.blk\.",
     "JAX or TensorFlow": r"[./](kernel|embedding)(:0)?$|/|encoderblock_\d",
@@ -37,14 +37,16 @@ _FUSED: Mapping[str, tuple[str, ...]] = {
     "qkv": ("q", "k", "v"),
     "cross-qkv": ("cross-q", "cross-k", "cross-v"),
     "gate-up": ("gate", "up"),
-    "up": ("gate", "up"),  # of Megatron, where the activation has a gate
+    "up": ("gate", "up"),  # of Megatron, if the activation has a gate
 }
 _STACKED = {"all-gates": "expert-gate", "all-ups": "expert-up", "all-downs": "expert-down"}
 _EXPERT = "expert-"
 _WEIGHT = "weight"
-_AFTER_MLP = "post_feedforward_layernorm"  # then that after attention is not that before the MLP
-_ALIASES = {"q-norm": "q-a-norm"}  # of DeepSeek, whose queries have no other norm
-_LEAST = 0.5  # of the missing names that must get one
+_AFTER_MLP = (
+    "post_feedforward_layernorm"  # with it, the norm after attention is not the one before the MLP
+)
+_ALIASES = {"q-norm": "q-a-norm"}  # of DeepSeek, which has no other norm of queries
+_LEAST = 0.5  # least share of the missing names that must get a tensor
 
 
 class _Names(NamedTuple):
@@ -56,7 +58,7 @@ class _Names(NamedTuple):
 
 
 def undoings(case: Case) -> Iterator[Undoing]:
-    """Every stored tensor under the name that the class has for its role."""
+    """Yield every stored tensor under the class's name for its role."""
     if not (case.unexpected and case.missing):
         return
     source = _source(kind.pattern for kind in case.unexpected_kinds)
@@ -64,8 +66,8 @@ def undoings(case: Case) -> Iterator[Undoing]:
         return
     names = _by_role(case)
     _join(names)
-    given = len({one.name for made in names.instead.values() for one in made})
-    if given < _LEAST * len(case.missing):
+    named = len({tensor.name for tensors in names.instead.values() for tensor in tensors})
+    if named < _LEAST * len(case.missing):
         return
     _take_alike(case, names.instead)
     _take_scales(case, names.instead)
@@ -74,17 +76,17 @@ def undoings(case: Case) -> Iterator[Undoing]:
     yield Undoing(
         cause=CAUSE,
         snapshot=with_tensors(case.snapshot, names.instead),
-        renames={name: made[0].name for name, made in names.instead.items() if len(made) == 1},
+        renames={old: new[0].name for old, new in names.instead.items() if len(new) == 1},
         summary=f"{count:,} of {len(case.shapes):,} names are those of {source}, not of "
         f"transformers: {example[0]} is {' and '.join(one.name for one in example[1])} there",
         fix=f"convert the weights to transformers' names (its convert_*_to_hf script for {source}),"
         " or load them with the software that wrote them",
-        evidence=(f"by transformers' names {given:,} of them are expected",),
+        evidence=(f"by transformers' names {named:,} of them are expected",),
     )
 
 
 def _source(patterns: Iterable[str]) -> str | None:
-    """The software that uses names of these patterns; None: no known one does."""
+    """Return the library that uses names of these patterns; None if no known one does."""
     text = "\n".join(patterns)
     for source, pattern in _SOURCES.items():
         if re.search(pattern, text, re.MULTILINE):
@@ -93,33 +95,33 @@ def _source(patterns: Iterable[str]) -> str | None:
 
 
 def _by_role(case: Case) -> _Names:
-    """Strange and missing names by role."""
+    """Group strange and missing names by role."""
     after_mlp = any(_AFTER_MLP in kind.pattern for kind in case.missing_kinds)
     spelt = _first_of_two_norms if after_mlp else str
-    due = [roles_of(kind, spelt) for kind in case.missing_kinds]
-    stacks = {role.stack for one in due for role, names in one.items() if names[0][0]}
+    missing_roles = [roles_of(kind, spelt) for kind in case.missing_kinds]
+    stacks = {role.stack for one in missing_roles for role, names in one.items() if names[0][0]}
     both = {"encoder", "decoder"} <= stacks
 
     def placed(role: TensorRole) -> TensorRole:
-        """Of a model that has not both, a name may say either, or neither."""
-        said = both or not role.stack or role.stack == "vision"
-        return role if said else role._replace(stack="")
+        """Ignore the stack in the role unless the model has both encoder and decoder."""
+        is_distinct = both or not role.stack or role.stack == "vision"
+        return role if is_distinct else role._replace(stack="")
 
     names = _Names({}, {}, {})
     expected = case.lacking_named
-    for roles in due:
-        for role, several in roles.items():
-            found = {numbers: expected[name] for numbers, name in several}
-            lack = names.missing.setdefault(placed(role), found)
-            if lack is not found:
-                lack.update({**found, **lack})
+    for roles in missing_roles:
+        for role, role_names in roles.items():
+            new = {numbers: expected[name] for numbers, name in role_names}
+            tensors = names.missing.setdefault(placed(role), new)
+            if tensors is not new:
+                tensors.update({**new, **tensors})
     stored = case.strange_named
     for kind in case.strange_kinds:
         if _BUFFERS.search(kind.pattern):
             names.instead.update(dict.fromkeys(kind.names, ()))
             continue
-        for role, several in roles_of(kind).items():
-            here = {numbers: stored[name] for numbers, name in several}
+        for role, role_names in roles_of(kind).items():
+            here = {numbers: stored[name] for numbers, name in role_names}
             held = names.stored.setdefault(placed(role), here)
             if held is not here:
                 held.update({**here, **held})
@@ -131,15 +133,15 @@ def _first_of_two_norms(name: str) -> str:
 
 
 def _join(names: _Names) -> None:
-    """What is put instead of each stored tensor that has a role of missing ones."""
+    """Fill `names.instead` with replacements of tensors that share a role with missing ones."""
     for role, held in names.stored.items():
         if role.part in _STACKED:
             experts = names.missing.get(role._replace(part=_STACKED[role.part]), {})
             names.instead.update(_unstacked(held, experts))
         else:
             names.instead.update(_renamed_or_cut(names, role, held))
-    for role, due in names.missing.items():
-        names.instead.update(_put_together(names, role, due))
+    for role, missing in names.missing.items():
+        names.instead.update(_put_together(names, role, missing))
 
 
 _Instead = Iterator[tuple[str, tuple[StoredTensor, ...]]]
@@ -162,7 +164,7 @@ def _unstacked(
 def _renamed_or_cut(
     names: _Names, role: TensorRole, held: Mapping[Numbers, StoredTensor]
 ) -> _Instead:
-    """Rename each tensor by its role; cut it where the class has several tensors for it."""
+    """Rename each tensor by its role, or cut it if the class has several tensors for it."""
     fused = dict(_fused(names, role, held))
     own = names.missing.get(role, {})
     alias = names.missing.get(role._replace(part=_ALIASES.get(role.part, "")), {})
@@ -177,27 +179,27 @@ def _renamed_or_cut(
 def _fused(
     names: _Names, role: TensorRole, held: Mapping[Numbers, StoredTensor]
 ) -> Iterator[tuple[Numbers, list[ExpectedTensor]]]:
-    """The tensors of the class that one stored tensor fuses, where none of them is stored."""
+    """Yield the class's tensors that one stored tensor fuses, if none of them is stored."""
     parts = _parts(role)
-    due = [names.missing[part] for part in parts if part in names.missing]
-    if not parts or len(due) < len(parts):
+    missing = [names.missing[part] for part in parts if part in names.missing]
+    if not parts or len(missing) < len(parts):
         return
     others = [names.stored[part] for part in parts if part != role and part in names.stored]
     for numbers, tensor in held.items():
-        if any(numbers in one for one in others) or not all(numbers in one for one in due):
+        if any(numbers in one for one in others) or not all(numbers in one for one in missing):
             continue
-        pieces = [one[numbers] for one in due]
+        pieces = [one[numbers] for one in missing]
         if _adds_up([tensor], pieces):
             yield numbers, pieces
 
 
 def _put_together(
-    names: _Names, role: TensorRole, due: Mapping[Numbers, ExpectedTensor]
+    names: _Names, role: TensorRole, missing: Mapping[Numbers, ExpectedTensor]
 ) -> _Instead:
-    """Join stored tensors into the one that the class fuses, where that one is not stored."""
+    """Join stored tensors into the one that the class fuses, unless that one is stored."""
     parts = [names.stored[part] for part in _parts(role) if part in names.stored]
     held = names.stored.get(role, {})
-    for numbers, expected in due.items() if len(parts) > 1 else ():
+    for numbers, expected in missing.items() if len(parts) > 1 else ():
         if numbers in held:
             continue
         pieces = [part[numbers] for part in parts if numbers in part]
@@ -208,45 +210,46 @@ def _put_together(
 
 
 def _take_alike(case: Case, instead: dict[str, tuple[StoredTensor, ...]]) -> None:
-    """Names that differ from renamed ones in numbers alone are renamed in the same way.
+    """Rename names that differ from renamed ones only in numbers in the same way.
 
-    None of them is missing: the layers that predict further tokens, which no class expects.
+    They have no role of a missing name: layers that predict further tokens, which no class
+    expects.
     """
     for kind in case.strange_kinds:
         rest = [name for name in kind.names if name not in instead]
         example = next((name for name in kind.names if len(instead.get(name, ())) == 1), None)
         if not rest or example is None:
             continue
-        made = instead[example][0].name
-        if numbers_in(made) == numbers_in(example):
-            spelt = NameKind(name_pattern(made))
+        new_name = instead[example][0].name
+        if numbers_in(new_name) == numbers_in(example):
+            new_kind = NameKind(name_pattern(new_name))
             for name in rest:
-                other = spelt.filled(numbers_in(name))
+                other = new_kind.filled(numbers_in(name))
                 if other not in case.shapes:
                     instead[name] = (renamed(case.strange_named[name], other),)
 
 
 def _take_scales(case: Case, instead: dict[str, tuple[StoredTensor, ...]]) -> None:
-    """The scales of weights go where their weights go."""
-    serving = [kind for kind in case.strange_kinds if kind.parts[-1].startswith(f"{_WEIGHT}_")]
+    """Rename the scales of renamed weights."""
+    scale_kinds = [kind for kind in case.strange_kinds if kind.parts[-1].startswith(f"{_WEIGHT}_")]
     stored = case.strange_named
-    for kind in serving:
+    for kind in scale_kinds:
         last = kind.parts[-1].removeprefix(_WEIGHT)
         for name in kind.names:
-            made = instead.get(name[: -len(last)], ())
-            if len(made) == 1 and name not in instead:
-                instead[name] = (renamed(stored[name], made[0].name + last),)
+            weights = instead.get(name[: -len(last)], ())
+            if len(weights) == 1 and name not in instead:
+                instead[name] = (renamed(stored[name], weights[0].name + last),)
 
 
 def _parts(role: TensorRole) -> list[TensorRole]:
-    """The roles of what may be fused in one tensor of a role."""
+    """Return the roles of the tensors that a tensor of this role may fuse."""
     bare = role.part.removeprefix(_EXPERT)
     before = _EXPERT if role.part != bare else ""
     return [role._replace(part=f"{before}{part}") for part in _FUSED.get(bare, ())]
 
 
 def _adds_up(stored: list[StoredTensor], expected: list[ExpectedTensor]) -> bool:
-    """Whether both have as many elements; names of an index alone have none that are known."""
+    """Whether both sides have equally many elements, or some size is unknown."""
     held = [one.elements for one in stored]
     return None in held or sum(one or 0 for one in held) == sum(one.elements for one in expected)
 
@@ -262,7 +265,7 @@ def _named(tensor: StoredTensor, name: str, shape: tuple[int, ...] | None) -> St
 
 
 def _same(stored: tuple[int, ...] | None, expected: tuple[int, ...]) -> bool:
-    """Whether shapes are the same but for the order of axes, or for heads that have their own."""
+    """Whether shapes are equal except for the order of axes, or for a separate axis of heads."""
     if stored == expected:
         return True
     if stored is None or prod(stored) != prod(expected):

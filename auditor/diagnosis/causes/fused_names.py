@@ -16,7 +16,7 @@ from auditor.tensors import StoredTensor
 
 CAUSE = "fused-names"
 
-# Modules that are fused in this order; by the last part of their names.
+# Modules that libraries fuse, in this order; by the last part of their names.
 _APART = (
     ("q_proj", "k_proj", "v_proj"),
     ("query", "key", "value"),
@@ -38,23 +38,23 @@ _Shape = tuple[int, ...] | None
 
 
 class _Place(NamedTuple):
-    """Where modules stand that may be fused with each other."""
+    """A layer and a kind of tensor; modules of one place may be fused with each other."""
 
-    layer: str  # up to its number
+    layer: str  # its name, up to its number
     kind: str  # weight, bias
 
 
-class _Found(NamedTuple):
-    """A tensor of one side."""
+class _Tensor(NamedTuple):
+    """A stored or an expected tensor, with its name taken apart."""
 
     name: str
-    module: str  # the path to what holds it
-    leaf: str
+    module: str  # the path to the module that contains `leaf`
+    leaf: str  # the last part of the module's name
     shape: _Shape
 
 
 def undoings(case: Case) -> Iterator[Undoing]:
-    """What is fused cut up, and what is apart put together, wherever the sizes add up."""
+    """Yield fused tensors split and separate tensors joined, where the sizes add up."""
     if not (case.unexpected and case.missing):
         return
     stored = case.strange_named
@@ -64,23 +64,22 @@ def undoings(case: Case) -> Iterator[Undoing]:
     instead: dict[str, tuple[StoredTensor, ...]] = {}
     for place in have.keys() & lack.keys():
         for whole, parts in _pairs(have[place], lack[place]):
-            made = [shaped(stored[whole.name], one.shape or (), one.name) for one in parts]
-            instead[whole.name] = tuple(made)
+            pieces = [shaped(stored[whole.name], one.shape or (), one.name) for one in parts]
+            instead[whole.name] = tuple(pieces)
     cut = len(instead)
     for place in have.keys() & lack.keys():
         for whole, parts in _pairs(lack[place], have[place]):
             first, *rest = parts
-            made = [shaped(stored[first.name], whole.shape or (), whole.name)]
-            instead[first.name] = tuple(made)
+            instead[first.name] = (shaped(stored[first.name], whole.shape or (), whole.name),)
             instead.update(dict.fromkeys((one.name for one in rest), ()))
     if not instead:
         return
-    name, made_of = next(pair for pair in instead.items() if pair[1])
-    goal = ", ".join(one.name.rpartition(".")[0].rpartition(".")[2] for one in made_of)
+    name, replacements = next(pair for pair in instead.items() if pair[1])
+    goal = ", ".join(one.name.rpartition(".")[0].rpartition(".")[2] for one in replacements)
     yield Undoing(
         cause=CAUSE,
         snapshot=with_tensors(case.snapshot, instead),
-        renames={one: made[0].name for one, made in instead.items() if len(made) == 1},
+        renames={old: new[0].name for old, new in instead.items() if len(new) == 1},
         summary=f"{cut:,} tensors are fused that the class has apart ({name} for {goal})"
         if cut
         else f"{len(instead):,} tensors are apart that the class has fused (in {goal})",
@@ -92,7 +91,7 @@ def undoings(case: Case) -> Iterator[Undoing]:
 
 
 def _places(kinds: Iterable[NameKind]) -> set[_Place]:
-    """The places of names of these kinds, with 0 for the number of the layer."""
+    """Return the places of names of these kinds, with 0 for the layer's number."""
     return {_taken_apart(kind.pattern)[0] for kind in kinds}
 
 
@@ -100,18 +99,19 @@ def _by_place(
     places: Collection[_Place],
     kinds: Iterable[NameKind],
     tensors: Mapping[str, StoredTensor] | Mapping[str, ExpectedTensor],
-) -> Mapping[_Place, list[_Found]]:
-    """The tensors whose kind is in one of the places, by the place of their own name."""
+) -> Mapping[_Place, list[_Tensor]]:
+    """Return the tensors whose kind is in one of the places, by place."""
     inside = [kind for kind in kinds if _taken_apart(kind.pattern)[0] in places]
-    found: dict[_Place, list[_Found]] = {}
+    tensors_by_place: dict[_Place, list[_Tensor]] = {}
     for name in (name for kind in inside for name in kind.names):
         place, module, leaf = _taken_apart(name)
-        found.setdefault(place, []).append(_Found(name, module, leaf, tensors[name].shape))
-    return found
+        tensor = _Tensor(name, module, leaf, tensors[name].shape)
+        tensors_by_place.setdefault(place, []).append(tensor)
+    return tensors_by_place
 
 
 def _taken_apart(name: str) -> tuple[_Place, str, str]:
-    """The place of a name, the path to its module, and the last part of the module's name."""
+    """Split a name into its place, its module's path, and the last part of the module's name."""
     path, _, kind = name.rpartition(".")
     for joined in _JOINED:
         if kind.endswith(joined):
@@ -120,11 +120,13 @@ def _taken_apart(name: str) -> tuple[_Place, str, str]:
     return _Place(outermost(name), kind), module, leaf
 
 
-def _pairs(whole: list[_Found], apart: list[_Found]) -> Iterator[tuple[_Found, tuple[_Found, ...]]]:
-    """Each fused tensor with those that it stands for; of the same module, or the only ones."""
+def _pairs(
+    whole: list[_Tensor], apart: list[_Tensor]
+) -> Iterator[tuple[_Tensor, tuple[_Tensor, ...]]]:
+    """Yield each fused tensor with its parts: of the same module, or the only fit in its place."""
     used: set[str] = set()
     left = _Wholes(whole)
-    by_module: dict[str, dict[str, _Found]] = {}
+    by_module: dict[str, dict[str, _Tensor]] = {}
     for one in apart:
         by_module.setdefault(one.module, {})[one.leaf] = one
     for module, leaves in by_module.items():
@@ -132,11 +134,11 @@ def _pairs(whole: list[_Found], apart: list[_Found]) -> Iterator[tuple[_Found, t
             parts = tuple(leaves[name] for name in names if name in leaves)
             if len(parts) < len(names) or used & {one.name for one in parts}:
                 continue
-            fit = left.fitting(module, parts) or left.fitting(None, parts)
-            if len(fit) == 1:
+            fitting = left.fitting(module, parts) or left.fitting(None, parts)
+            if len(fitting) == 1:
                 used.update(one.name for one in parts)
-                left.take(fit[0])
-                yield fit[0], parts
+                left.take(fitting[0])
+                yield fitting[0], parts
         rest = [one for one in leaves.values() if one.name not in used and one.shape is not None]
         own = left.of_module(module)
         if len(rest) > 1 and len(own) == 1 and _is_sum(own[0], rest):
@@ -146,20 +148,20 @@ def _pairs(whole: list[_Found], apart: list[_Found]) -> Iterator[tuple[_Found, t
 
 
 class _Wholes:
-    """Fused tensors that no parts have claimed yet, by module and by shape: experts are many."""
+    """The fused tensors without parts so far, by module and shape: there may be many experts."""
 
-    def __init__(self, whole: Iterable[_Found]) -> None:
-        self._left: dict[str | None, dict[_Shape, dict[str, _Found]]] = {}
+    def __init__(self, whole: Iterable[_Tensor]) -> None:
+        self._left: dict[str | None, dict[_Shape, dict[str, _Tensor]]] = {}
         for one in whole:
             for module in (one.module, None):
                 by_shape = self._left.setdefault(module, {})
                 by_shape.setdefault(one.shape, {})[one.name] = one
 
-    def of_module(self, module: str) -> list[_Found]:
+    def of_module(self, module: str) -> list[_Tensor]:
         return [one for several in self._left.get(module, {}).values() for one in several.values()]
 
-    def fitting(self, module: str | None, parts: Iterable[_Found]) -> list[_Found]:
-        """The fused tensors, of the module or of any, as long as the parts; two a shape."""
+    def fitting(self, module: str | None, parts: Iterable[_Tensor]) -> list[_Tensor]:
+        """Return fused tensors of the module, or of any, that fit the parts; two per shape."""
         return [
             one
             for several in self._left.get(module, {}).values()
@@ -167,13 +169,13 @@ class _Wholes:
             for one in islice(several.values(), 2)
         ]
 
-    def take(self, one: _Found) -> None:
+    def take(self, one: _Tensor) -> None:
         for module in (one.module, None):
             del self._left[module][one.shape][one.name]
 
 
-def _is_sum(whole: _Found, parts: Iterable[_Found]) -> bool:
-    """Whether rows, or columns, add up; names of an index alone have no shape to tell."""
+def _is_sum(whole: _Tensor, parts: Iterable[_Tensor]) -> bool:
+    """Whether rows or columns add up, or some shape is unknown."""
     shapes = [one.shape for one in parts]
     if whole.shape is None or None in shapes:
         return True

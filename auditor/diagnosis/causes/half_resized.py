@@ -22,7 +22,7 @@ _VOCABULARY = "vocab_size"
 
 
 def undoings(case: Case) -> Iterator[Undoing]:
-    """All tensors with a row for each token, where some have other rows than the rest."""
+    """Yield the vocabulary's tensors with the declared rows, if their rows disagree."""
     pairs = {pair.stored.name: pair for pair in case.mismatched}
     if not pairs:
         return
@@ -33,10 +33,10 @@ def undoings(case: Case) -> Iterator[Undoing]:
     if expected is None:
         return
     keys: dict[str, int] = {}
-    of_key: dict[str, dict[str, int]] = {}  # stored rows, by name, of each vocabulary
+    of_key: dict[str, dict[str, int]] = {}  # stored rows by tensor name, by vocabulary key
     for name, shape in case.shapes.items():
-        of = pairs[name].expected.name if name in pairs else case.on_disk(name)
-        sizes = follow(expected.tree, of).shape if _may_be(of) else None
+        disk_name = pairs[name].expected.name if name in pairs else case.on_disk(name)
+        sizes = follow(expected.tree, disk_name).shape if _is_outside_lists(disk_name) else None
         if sizes and shape and isinstance(sizes[0], Dim) and len(shape) == len(sizes):
             symbols = sizes[0].symbols
             of_rows = next((one for one in symbols if one.key.endswith(_VOCABULARY)), None)
@@ -53,7 +53,7 @@ def undoings(case: Case) -> Iterator[Undoing]:
     key = key_at(case.config, path, declared)
     first, count = next(iter(others.items()))
     agreeing = [name for name, count in rows.items() if count == declared]
-    beside = f"{agreeing[0]} has {declared:,} as declared" if agreeing else _all_said(rows)
+    beside = f"{agreeing[0]} has {declared:,} as declared" if agreeing else _other_rows(rows)
     yield Undoing(
         cause=CAUSE,
         snapshot=_with_rows(case.snapshot, others, declared),
@@ -65,12 +65,12 @@ def undoings(case: Case) -> Iterator[Undoing]:
     )
 
 
-def _may_be(name: str) -> bool:
-    """Not in a list of layers: where a vocabulary is, there is one of it."""
+def _is_outside_lists(name: str) -> bool:
+    """Whether a tensor is outside the lists of layers, as every vocabulary is."""
     return not any(part.isdecimal() for part in name.split("."))
 
 
-def _all_said(rows: dict[str, int]) -> str:
+def _other_rows(rows: dict[str, int]) -> str:
     return " and ".join(f"{name} has {count:,}" for name, count in list(rows.items())[1:3])
 
 

@@ -16,7 +16,7 @@ from auditor.diagnosis.changes import value_at, with_tensors, with_values
 
 CAUSE = "head-not-saved"
 _KEY = "tie_word_embeddings"
-# How the parts of its name begin, in the families that have one.
+# The modules of output layers, in the families that have one.
 _HEAD = re.compile(
     r"(^|\.)(lm_head|embed_out|proj_out|cls|predictions|vocab_projector|decoder"
     r"|lm_loss|generator_lm_head|pred_layer|output_projection)\."
@@ -25,7 +25,7 @@ _INPUTS = re.compile(r"embed_tokens|embeddings|\.wte\.|shared")
 
 
 def undoings(case: Case) -> Iterator[Undoing]:
-    """The config with its embeddings tied, where a head is missing that no other class lacks."""
+    """Yield the config with tied embeddings, if only a head is missing and no other is stored."""
     if not case.missing or not all(_is_head(kind.pattern) for kind in case.missing_kinds):
         return
     declared = value_at(case.config, _KEY)
@@ -35,7 +35,7 @@ def undoings(case: Case) -> Iterator[Undoing]:
     tied = with_values(case.snapshot, {_KEY: True})
     modules = {name.rpartition(".")[0] for name in case.missing}
     beside = [name for name in case.shapes if name.rpartition(".")[0] in modules]
-    # A bias beside the head is one of its own, or the other name of one that is tied with it.
+    # A stored bias of the head is its own, or another name of a bias that is tied as well.
     for snapshot in (tied, with_tensors(tied, dict.fromkeys(beside, ()))) if beside else (tied,):
         yield Undoing(
             cause=CAUSE,
@@ -50,7 +50,7 @@ def undoings(case: Case) -> Iterator[Undoing]:
 
 
 def of_classifier(case: Case) -> Iterator[Undoing]:
-    """Put the missing head back beside a base model that is stored whole."""
+    """Yield the checkpoint with the missing head, if the base model is stored completely."""
     if {finding.kind for finding in case.alarms} != {"missing"} or case.target is not None:
         return
     if any(part.isdecimal() for kind in case.missing_kinds for part in kind.parts):

@@ -24,10 +24,10 @@ from auditor.reconciler.findings import Missing
 from auditor.tensors import Span, StoredTensor
 
 CAUSE = "lost-part"
-_MOST_PARTS = 3  # absent ones of one model
+_MOST_PARTS = 3  # absent parts of one model
 _NUMBER = re.compile(r"\.\d+\.")
 _BETWEEN = re.compile(r"(projector|merger|resampler|connector|aligner|adapter)$")
-_DEEPEST = 3  # parts of its name
+_DEEPEST = 3  # dotted parts of the absent part's name
 _DRAFTING = ("mtp_num_hidden_layers", "num_nextn_predict_layers")
 
 
@@ -53,13 +53,13 @@ def undoings(case: Case) -> Iterator[Undoing]:
 
 
 def _is_tower(part: str, case: Case) -> bool:
-    """Whether it has layers of its own, or stands between two that have."""
+    """Whether the part has layers of its own, or connects two towers that have."""
     within = (name[len(part) :] for name in case.missing if name.startswith(f"{part}."))
     return bool(_BETWEEN.search(part)) or any(_NUMBER.search(name) for name in within)
 
 
 def _spellings(case: Case) -> Iterator[str]:
-    """The stored names, with the base model's prefix and without."""
+    """Yield the stored names, with and without the base model's prefix."""
     yield from case.shapes or case.holdings.shapes
     try:
         expected = case.tree(case.snapshot)
@@ -72,24 +72,24 @@ def _spellings(case: Case) -> Iterator[str]:
 
 
 def absent_parts(missing: Iterable[str], stored: Iterable[str]) -> dict[str, int]:
-    """The outermost modules of which nothing is stored, and how many tensors each would have."""
-    have: set[str] = set()
+    """Return the outermost modules that are not stored at all, with their numbers of tensors."""
+    stored_modules: set[str] = set()
     for name in stored:
         parts = name.split(".")
-        have.update(".".join(parts[:length]) for length in range(1, _DEEPEST + 1))
-    found: dict[str, int] = {}
+        stored_modules.update(".".join(parts[:length]) for length in range(1, _DEEPEST + 1))
+    counts: dict[str, int] = {}
     for name in missing:
         parts = name.split(".")[:-1]
         prefixes = (".".join(parts[:length]) for length in range(1, len(parts) + 1))
-        part = next((one for one in prefixes if one not in have), "")
+        part = next((one for one in prefixes if one not in stored_modules), "")
         if not part or part.count(".") >= _DEEPEST or part.rpartition(".")[2].isdecimal():
             return {}
-        found[part] = found.get(part, 0) + 1
-    return found
+        counts[part] = counts.get(part, 0) + 1
+    return counts
 
 
 def with_missing(case: Case) -> Snapshot:
-    """The checkpoint with what is missing, at the end of its first file."""
+    """Return the checkpoint with the missing tensors added to its first readable file."""
     heads = list(case.snapshot.headers)
     missing = [
         one for item in case.report.findings if isinstance(item, Missing) for one in item.tensors
@@ -106,7 +106,7 @@ def with_missing(case: Case) -> Snapshot:
 
 
 def _index_with(index: TextFile | None, missing: list[ExpectedTensor]) -> TextFile | None:
-    """The index with more names, and without a total, which the missing ones were not in."""
+    """Return the index with the missing names, and without its total, which excludes them."""
     if index is None:
         return None
     try:
@@ -125,7 +125,7 @@ def _stored(one: ExpectedTensor, dtype: str | None, file: str) -> StoredTensor:
 
 
 def _language_model_alone(case: Case) -> Iterator[Undoing]:
-    """A class that sees, declared over the config and the tensors of its language model."""
+    """Yield the language model's class, if the declared class has no other parts here."""
     report = case.report
     if report.target is None or case.target is not None or not report.declared:
         return

@@ -32,21 +32,19 @@ from auditor.errors import CheckpointError, SourceError
 from auditor.messages import quoted
 
 CAUSE = "other-architecture"
-_STRANGE = (
-    0.05  # of the kinds of names that are stored: below, it is this type with a fault of its own
-)
-_ALIKE = 0.4  # of the kinds of names of both sides: those of no other type are more alike
-_MOST_TYPES = 8  # that are given a config
-_MOST_CLASSES = 3  # of one type
-_MOST_SHOWN = 4  # types that fit
+_STRANGE = 0.05  # least share of differing kinds of names; below, the type has another fault
+_ALIKE = 0.4  # least share of common kinds of names, of those that either side has
+_MOST_TYPES = 8  # model types that are solved
+_MOST_CLASSES = 3  # classes of one type that are solved
+_MOST_SHOWN = 4  # fitting types in a message
 _MOST_AUDITED = 2
-_SECONDS = 0.1  # of processor time for one config of one class
-_SHOWN = 8  # values
+_SECONDS = 0.1  # processor time for one config of one class
+_SHOWN = 8  # values in a message
 
-# What a config says of its files and not of its model.
+# Keys of a config that describe its files and not its model.
 _KEPT = ("dtype", "torch_dtype", "quantization_config", "transformers_version")
 
-# Of several types with the same tensors, those that most published models are of.
+# The most frequent types of published models; preferred among types with equal tensors.
 _USUAL = ("llama", "bert", "gpt2", "qwen2", "mistral", "roberta", "t5", "vit", "clip")
 
 
@@ -54,41 +52,41 @@ _TASK = re.compile(r"(For[A-Z]\w*|LMHeadModel|MTModel)$")
 
 
 class _Likeness(NamedTuple):
-    alike: float  # kinds of names that both sides have, of all that either has
-    as_spelt: int  # of them those that both have with the prefix of the base model, or without
-    like_declared: bool  # its name ends as that of the declared class
+    alike: float  # share of common kinds of names, of those that either side has
+    as_spelt: int  # common kinds that also agree in the base model's prefix
+    like_declared: bool  # whether the name ends like the declared class's
     model_type: str
     target: str
 
 
 def undoings(case: Case) -> Iterator[Undoing]:
-    """The types of the catalogue that fit exactly, unless the user asked for a class."""
+    """Yield the model types of the catalogue that fit exactly, unless the user chose a class."""
     if case.target is not None or not _may_be_another(case) or other_size.fits(case):
         return
-    found = list(islice(_fitting(case), _MOST_SHOWN))
-    others = [one.of.model_type for one in found]
-    for one in found[:_MOST_AUDITED]:
-        same = one.of.model_type == case.config.get("model_type")
-        yield _of_same_type(case, one) if same else _undoing(case, one, others)
+    fits = list(islice(_fitting(case), _MOST_SHOWN))
+    others = [fit.likeness.model_type for fit in fits]
+    for fit in fits[:_MOST_AUDITED]:
+        is_same = fit.likeness.model_type == case.config.get("model_type")
+        yield _of_same_type(case, fit) if is_same else _undoing(case, fit, others)
 
 
 def _may_be_another(case: Case) -> bool:
-    """Whether enough of the names is strange, or nothing follows from the config at all."""
+    """Whether enough kinds of names differ, or the config implies nothing at all."""
     if case.report.expected is None:
         return {finding.kind for finding in case.alarms} == {"bad-config"} and bool(case.stored)
     strange = {kind.pattern for kind in (*case.unexpected_kinds, *case.missing_kinds)}
     return len(strange) > _STRANGE * len(case.holdings.kinds)
 
 
-def _undoing(case: Case, one: "_Fit", others: list[str]) -> Undoing:
-    model_type, target = one.of.model_type, one.of.target
+def _undoing(case: Case, fit: "_Fit", others: list[str]) -> Undoing:
+    model_type, target = fit.likeness.model_type, fit.likeness.target
     more = [quoted(other) for other in others if other != model_type]
     or_else = f" (or {' or '.join(more)})" if more else ""
     declared = case.config.get("model_type")
-    solved = ", ".join(f"{path} {value}" for path, value in sorted(one.values.items())[:_SHOWN])
+    solved = ", ".join(f"{path} {value}" for path, value in sorted(fit.values.items())[:_SHOWN])
     return Undoing(
         cause=CAUSE,
-        snapshot=with_values(one.base, one.values),
+        snapshot=with_values(fit.base, fit.values),
         fields=(
             ("model_type", declared, model_type),
             ("architectures", case.config.get("architectures"), [target]),
@@ -99,64 +97,64 @@ def _undoing(case: Case, one: "_Fit", others: list[str]) -> Undoing:
         fix=f"take the config of the model whose weights these are: {target}, model_type "
         f"{quoted(model_type)}",
         evidence=(
-            f"{one.of.alike:.0%} of the kinds of names are those of {target}",
+            f"{fit.likeness.alike:.0%} of the kinds of names are those of {target}",
             *((f"with {solved}",) if solved else ()),
         ),
         exact=True,
     )
 
 
-def _of_same_type(case: Case, one: "_Fit") -> Undoing:
-    """A config of this very type, from which nothing follows by what it says of something else."""
-    said = {**one.values, "architectures": [one.of.target]}
+def _of_same_type(case: Case, fit: "_Fit") -> Undoing:
+    """Return the undoing for the declared type, if other keys make the config imply nothing."""
+    values = {**fit.values, "architectures": [fit.likeness.target]}
     changes = tuple(
         KeyChange(Key(path, value_at(case.config, path), default=False), value)
-        for path, value in said.items()
+        for path, value in values.items()
         if value_at(case.config, path) != value
     )
     return config_field.undoing_of(case, changes)
 
 
 class _Fit(NamedTuple):
-    """A class with which nothing differs, and the config that it takes."""
+    """A class with which nothing differs, and its config."""
 
-    of: _Likeness
+    likeness: _Likeness
     base: Snapshot
-    values: Mapping[str, Any]  # set in the base's config
+    values: Mapping[str, Any]  # to set in the config of `base`
 
 
 def _fitting(case: Case) -> Iterator[_Fit]:
-    """One class of each type with which nothing differs, most alike first."""
+    """Yield one class of each type with which nothing differs, most alike first."""
     trials = Trials(case.holdings, None)
     tried: dict[str, int] = {}
     fits: set[str] = set()
-    for each in _most_alike(case, case.holdings):
-        if each.model_type in fits or len(tried) >= _MOST_TYPES:
+    for likeness in _most_alike(case, case.holdings):
+        if likeness.model_type in fits or len(tried) >= _MOST_TYPES:
             continue
-        tried[each.model_type] = tried.get(each.model_type, 0) + 1
-        if tried[each.model_type] > _MOST_CLASSES:
+        tried[likeness.model_type] = tried.get(likeness.model_type, 0) + 1
+        if tried[likeness.model_type] > _MOST_CLASSES:
             continue
-        for base in _bases(case, each):
+        for base in _bases(case, likeness):
             solution = solve(_values(base), partial(_tree, case, base), trials, _SECONDS)
             if solution is not None and not solution.remains.differ:
-                fits.add(each.model_type)
-                yield _Fit(each, base, solution.values)
+                fits.add(likeness.model_type)
+                yield _Fit(likeness, base, solution.values)
                 break
 
 
-def _bases(case: Case, each: _Likeness) -> Iterator[Snapshot]:
-    """The checkpoint under its config as that of another type; under that type's defaults."""
-    said = {"model_type": each.model_type, "architectures": [each.target]}
+def _bases(case: Case, likeness: _Likeness) -> Iterator[Snapshot]:
+    """Yield the checkpoint under its config as another type, then under that type's defaults."""
+    declared = {"model_type": likeness.model_type, "architectures": [likeness.target]}
     kept = {key: case.config[key] for key in _KEPT if key in case.config}
-    for config in ({**case.config, **said}, {**kept, **said}):
+    for config in ({**case.config, **declared}, {**kept, **declared}):
         content = json.dumps(config).encode()
         if case.snapshot.config is not None:
             yield replace(case.snapshot, config=replace(case.snapshot.config, content=content))
 
 
 def _values(snapshot: Snapshot) -> dict[str, Any]:
-    found: dict[str, Any] = json.loads(snapshot.config.content) if snapshot.config else {}
-    return found
+    values: dict[str, Any] = json.loads(snapshot.config.content) if snapshot.config else {}
+    return values
 
 
 def _tree(case: Case, base: Snapshot, values: Mapping[str, Any]) -> ClassTree | None:
@@ -167,26 +165,26 @@ def _tree(case: Case, base: Snapshot, values: Mapping[str, Any]) -> ClassTree | 
 
 
 def _most_alike(case: Case, holdings: HeldTensors) -> list[_Likeness]:
-    """Classes of other types by the kinds of names that they share with the files, best first."""
+    """Return classes of other types, those that share most kinds of names with the files first."""
     stored = frozenset(kind.pattern for kind in holdings.name_kinds)
     declared = next(iter(case.report.declared), "")
-    found: list[_Likeness] = []
-    same = _names(case.report.model_type or "", case.report.target or "")
+    likenesses: list[_Likeness] = []
+    own_names = _names(case.report.model_type or "", case.report.target or "")
     for model_type in catalogue.model_types():
         if model_type == case.report.model_type:
             continue
         prefix = catalogue.family(model_type).prefix
         have = frozenset(_bare(name, prefix) for name in stored)
         for target in catalogue.siblings(model_type):
-            if _names(model_type, target) == same:
-                continue  # a twin: what differs from one differs from the other
+            if _names(model_type, target) == own_names:
+                continue  # a twin of the declared class has the same differences
             names, spelt = _names(model_type, target)
             alike = len(have & names) / max(1, len(have | names))
             if alike >= _ALIKE:
                 ending = _ending(target) == _ending(declared)
-                one = _Likeness(alike, len(spelt & stored), ending, model_type, target)
-                found.append(one)
-    return sorted(found, key=_order)
+                likeness = _Likeness(alike, len(spelt & stored), ending, model_type, target)
+                likenesses.append(likeness)
+    return sorted(likenesses, key=_order)
 
 
 def _order(one: _Likeness) -> tuple[object, ...]:
@@ -195,14 +193,14 @@ def _order(one: _Likeness) -> tuple[object, ...]:
 
 
 def _ending(target: str) -> str:
-    """What a class does, by its name: ForMaskedLM, LMHeadModel."""
-    found = _TASK.search(target)
-    return "ForCausalLM" if found and found[0] == "LMHeadModel" else found[0] if found else ""
+    """Return the task that ends a class's name: ForMaskedLM, ForCausalLM; "" if there is none."""
+    task = match[0] if (match := _TASK.search(target)) else ""
+    return "ForCausalLM" if task == "LMHeadModel" else task
 
 
 @lru_cache(maxsize=512)
 def _names(model_type: str, target: str) -> tuple[frozenset[str], frozenset[str]]:
-    """The kinds of names of a class by the defaults of its config, without the prefix and with."""
+    """Return the kinds of names of a class under defaults, without and with the prefix."""
     try:
         tree = catalogue.block_tree(Config(values={"model_type": model_type}), target)
     except (CheckpointError, SourceError, LookupError):

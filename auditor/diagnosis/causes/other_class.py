@@ -17,7 +17,7 @@ _MOST = 12  # classes that are audited for
 
 
 def undoings(case: Case) -> Iterator[Undoing]:
-    """Every other class of the type that fits, unless the user asked for one."""
+    """Yield every other class of the model type that fits, unless the user chose a class."""
     report = case.report
     if case.target is not None or report.model_type is None or report.target is None:
         return
@@ -30,21 +30,21 @@ def undoings(case: Case) -> Iterator[Undoing]:
             cause=CAUSE,
             snapshot=with_values(case.snapshot, {"architectures": [name]}),
             fields=(("architectures", list(report.declared), [name]),),
-            summary=f"the files hold a {name}{more}, and the config {_said(report)}",
+            summary=f"the files hold a {name}{more}, and the config {_declaration(report)}",
             fix=f'set architectures to ["{name}"] in config.json, or save the {report.target}',
             evidence=(f"every tensor is one of {name}, and none lacks",),
             exact=True,
         )
 
 
-def _said(report: Report | Unaudited) -> str:
+def _declaration(report: Report | Unaudited) -> str:
     if report.declared:
         return f"declares {report.target}"
     return f"names no architectures, which stands for {report.target}"
 
 
 def other_classes(case: Case) -> list[str]:
-    """The classes of the type beside the target that fit; all, where no closed form says."""
+    """Return the other classes of the type that fit; all of them if there is no closed form."""
     classes = case.classes(case.report.model_type or "")
     names = [name for name in classes if name != case.report.target]
     if case.report.expected is None or case.report.expected.by != "closed-form":
@@ -53,19 +53,18 @@ def other_classes(case: Case) -> list[str]:
 
 
 def holds_another_head(case: Case) -> bool:
-    """Whether a class fits by a head that the target leaves unused: of a classifier, say."""
+    """Whether another class fits with a head that the target leaves unused."""
     unused = any(finding.kind == "unused" for finding in case.report.findings)
     return unused and case.target is None and bool(other_classes(case))
 
 
 def _fitting(case: Case, names: Collection[str]) -> list[str]:
-    """The classes of these names that need all that is stored, and nothing else.
+    """Return the classes that expect exactly the stored tensors, compared by one of each kind.
 
-    By one tensor of each kind, before any audit. Those come first that have the names as they are
-    stored, with the base model's prefix or without.
+    Classes whose names match with the stored prefix, or lack of it, come first.
     """
     trials = Trials(case.holdings, None)
-    found: list[tuple[int, int, str]] = []
+    ranked: list[tuple[int, int, str]] = []
     for place, name in enumerate(names):
         try:
             expected = case.tree(case.snapshot, target=name)
@@ -73,6 +72,6 @@ def _fitting(case: Case, names: Collection[str]) -> list[str]:
             continue
         if expected is not None and not trials.compare(expected).differ:
             steps = (follow(expected.tree, kind.first) for kind in case.holdings.kinds)
-            spelt = sum(step.shape is not None for step in steps)
-            found.append((-spelt, place, name))
-    return [name for *_, name in sorted(found)]
+            as_spelt = sum(step.shape is not None for step in steps)
+            ranked.append((-as_spelt, place, name))
+    return [name for *_, name in sorted(ranked)]

@@ -18,10 +18,10 @@ from auditor.tensors import Span, StoredTensor
 
 CAUSE = "parallel-rank"
 _MOST_RANKS = 256
-_PADDED = 128  # rows up to which Megatron fills each rank's part of a vocabulary
+_PADDED = 128  # rows to whose multiple Megatron pads each rank's part of a vocabulary
 _MATRIX = 2  # axes
-_LEAST_PART = 8  # a rank's file divides at least one matrix in eight
-_KINDS = 2  # of modules that one value of a config shapes: what goes in, what comes out
+_LEAST_PART = 8  # in a rank's file, at least one matrix in eight is divided
+_KINDS = 2  # kinds of modules that one config value shapes: its inputs and its outputs
 _NUMBER = re.compile(r"(?<=\.)\d{1,6}(?=\.)")
 _OF_HEADS = re.compile(r"[qk]_(?:layer)?norm\.weight$")
 _ROUTERS = (".gate.weight", ".router.weight", ".router.layer.weight", "expert_gate.weight")
@@ -32,7 +32,7 @@ _FIX = (
 
 
 def undoings(case: Case) -> Iterator[Undoing]:
-    """Divided axes as long as they were; the layers, or experts, that other ranks have."""
+    """Yield divided axes in full length, or the layers or experts of the other ranks."""
     yield from _divided(case)
     if case.lacking and not case.unexpected and case.stored:
         yield from _other_stages(case)
@@ -63,7 +63,7 @@ def _divided(case: Case) -> Iterator[Undoing]:
 
 
 def _ratio(pair: MatchedPair) -> int | None:
-    """By how much one axis of it is too short; None: it is not that."""
+    """Return the factor by which exactly one axis is too short; None if there is no such factor."""
     stored, expected = pair.stored.shape, pair.expected.shape
     if stored is None or len(stored) != len(expected):
         return None
@@ -75,25 +75,28 @@ def _ratio(pair: MatchedPair) -> int | None:
 
 
 def _is_norm(tensor: tuple[str, tuple[int, ...]]) -> bool:
-    """Whether it is as wide as the model: every rank has it whole, unlike norms of heads."""
+    """Whether the tensor is a norm of the model's width, which no rank divides."""
     name, shape = tensor
     return len(shape) == 1 and name.endswith(".weight") and not _OF_HEADS.search(name)
 
 
 def _scales(case: Case, whole: Mapping[str, tuple[int, ...]], ranks: int) -> dict[str, Any]:
-    """The scales of divided weights, divided along the same axis."""
-    found = {}
+    """Return the full shapes of the scales of divided weights."""
+    full_shapes = {}
     for name, shape in whole.items():
         for scale in (f"{name}_scale_inv", f"{name}_scale"):
             part, weight = case.shapes.get(scale), case.shapes[name]
             if part and weight and len(part) == len(shape):
                 axes = zip(part, weight, shape, strict=True)
-                found[scale] = tuple(at if held == due else at * ranks for at, held, due in axes)
-    return found
+                full_shapes[scale] = tuple(
+                    length if held == expected else length * ranks
+                    for length, held, expected in axes
+                )
+    return full_shapes
 
 
 def _is_vocabulary(pair: MatchedPair, ranks: int) -> bool:
-    """A part of a vocabulary that is filled up to a round number of rows."""
+    """Whether the tensor is a rank's part of a vocabulary, padded to a round number of rows."""
     stored, expected = pair.stored.shape, pair.expected.shape
     if not stored or not expected or stored[1:] != expected[1:]:
         return False
@@ -103,10 +106,10 @@ def _is_vocabulary(pair: MatchedPair, ranks: int) -> bool:
 
 
 def _is_everywhere(case: Case, divided: Mapping[str, tuple[int, ...]]) -> bool:
-    """Whether some matrix is divided in each kind of module of the layers: attention and MLP.
+    """Whether every kind of module in the layers, attention and MLP, has a divided matrix.
 
-    Where only one kind is, or a small part of the model, a value of the config says other than the
-    files; routers are whole.
+    If only one kind has, or only a small part of the model, the cause is a config value instead.
+    No rank divides a router.
     """
     matrices = sum(shape is not None and len(shape) >= _MATRIX for shape in case.shapes.values())
     if len(divided) * _LEAST_PART < matrices:
@@ -127,11 +130,11 @@ def _is_everywhere(case: Case, divided: Mapping[str, tuple[int, ...]]) -> bool:
     return bool(places) and all(places.values()) and len(leaves) > _KINDS
 
 
-# --- layers, or experts, are elsewhere ---------------------------------------------------------
+# --- other ranks have the other layers or experts -----------------------------------------------
 
 
 def _other_stages(case: Case) -> Iterator[Undoing]:
-    """One run of layers is there, and what comes before or after them only if it reaches there."""
+    """Yield the other stages, if one run of layers is stored, with modules before or after it."""
     stored, missing = numbers(case.stored_kinds), numbers(case.missing_kinds)
     partial = {before for before in missing if before in stored}
     outside = [one for one in case.missing if next(members(one), None) is None]
@@ -142,20 +145,20 @@ def _other_stages(case: Case) -> Iterator[Undoing]:
     if not partial or not (outside or any(0 not in stored[one] for one in partial)):
         return
     if not outside and any(max(missing[one]) < min(stored[one]) for one in partial):
-        return  # all that is not a layer is there, and the first ones are not
-    said = " and ".join(
+        return  # only first layers are missing: not a stage
+    layers = " and ".join(
         f"layers {runs(stored[one])} of {len(stored[one] | missing[one])} in "
         f"{one.removesuffix('.')}"
         for one in sorted(partial)
     )
     without = f", without {', '.join(outside[:3])}" if outside else ""
     yield _with_others(
-        case, f"{said} are there{without}: one stage of pipeline parallelism was saved", said
+        case, f"{layers} are there{without}: one stage of pipeline parallelism was saved", layers
     )
 
 
 def _other_experts(case: Case) -> Iterator[Undoing]:
-    """The same run of experts is there in every layer."""
+    """Yield the experts of the other ranks, if every layer stores the same run of experts."""
     stored, missing = numbers(case.stored_kinds, 1), numbers(case.missing_kinds, 1)
     shares = {(frozenset(stored.get(one, ())), frozenset(missing[one])) for one in missing}
     if len(shares) != 1 or not all("expert" in one for one in missing):
@@ -165,15 +168,17 @@ def _other_experts(case: Case) -> Iterator[Undoing]:
     if not here or here & away or not inside or max(here) - min(here) + 1 != len(here):
         return
     if len(here | away) % len(here) or min(here) % len(here):
-        return  # no rank's share: each has as many
-    said = f"experts {runs(here)} of {len(here | away)}"
+        return  # not a rank's share: all ranks have equally many
+    experts = f"experts {runs(here)} of {len(here | away)}"
     yield _with_others(
-        case, f"{said} are there in each layer: one rank of expert parallelism was saved", said
+        case,
+        f"{experts} are there in each layer: one rank of expert parallelism was saved",
+        experts,
     )
 
 
 def _with_others(case: Case, summary: str, evidence: str) -> Undoing:
-    """What is missing, as another rank's file would have it."""
+    """Return the undoing that adds the missing tensors to the file of the first one."""
     first = case.stored[0]
     others = tuple(_as_stored(tensor, first) for tensor in case.lacking)
     return Undoing(

@@ -16,7 +16,7 @@ _INDEX = "model.safetensors.index.json"
 
 
 def undoings(case: Case) -> Iterator[Undoing]:
-    """The checkpoint with the shards that it lacks, holding what the index says, or what lacks."""
+    """Yield the checkpoint with its absent shards, filled by the index or the missing tensors."""
     snapshot, index = case.snapshot, read_index(case.snapshot)
     if index is not None and snapshot.unopened:
         absent = snapshot.unopened
@@ -33,9 +33,9 @@ def undoings(case: Case) -> Iterator[Undoing]:
 
 
 def _by_numbers(case: Case) -> Iterator[Undoing]:
-    """Shards without an index: those that are numbered and absent hold what is missing."""
+    """Yield the missing tensors in the absent shards of a save without an index."""
     ((split, heads),) = splits(case).items()
-    there = {found.number for head in heads if (found := split_of(head.name))}
+    there = {shard.number for head in heads if (shard := split_of(head.name))}
     absent = [number for number in range(1, split.total + 1) if number not in there]
     if len(heads) != len(case.snapshot.headers) or (not absent and len(heads) == 1):
         return
@@ -46,7 +46,7 @@ def _by_numbers(case: Case) -> Iterator[Undoing]:
         if isinstance(one, Missing)
         for tensor in one.tensors
     ]
-    made = [holding(files[0], lacking, dtype_of_weights(case))] if files and lacking else []
+    stand_ins = [holding(files[0], lacking, dtype_of_weights(case))] if files and lacking else []
     if bool(files) != bool(lacking):
         return
     what = (
@@ -57,7 +57,7 @@ def _by_numbers(case: Case) -> Iterator[Undoing]:
     )
     yield Undoing(
         cause=CAUSE,
-        snapshot=of_files(case.snapshot, (*heads, *made)),
+        snapshot=of_files(case.snapshot, (*heads, *stand_ins)),
         summary=what,
         fix=f"upload {listed([*files, _INDEX])}",
         evidence=(f"the files are numbered up to {split.total:,}",),

@@ -17,7 +17,7 @@ CAUSE = "pointer-file"
 
 
 def undoings(case: Case) -> Iterator[Undoing]:
-    """The files that the weights' pointers are for; a config or an index cannot be made up."""
+    """Yield the weight files of the pointers; a config or an index has no stand-in."""
     snapshot = case.snapshot
     texts = (snapshot.config, snapshot.index, snapshot.packing, snapshot.settings)
     pointers = tuple(sorted(text.name for text in texts if text and _is_pointer(text)))

@@ -18,7 +18,7 @@ from auditor.layouts.packing import Stored
 from auditor.tensors import StoredTensor
 
 KEY = "quantization_config"
-_PACKED = ("F8_", "F4", "F6_")  # one byte or less a number, which have scales beside them
+_PACKED = ("F8_", "F4", "F6_")  # dtypes of at most one byte, which come with scales
 # Findings that wrong settings cause; tensors that are only missing have another cause.
 SYMPTOMS = frozenset({"unexpected", "mismatched", "bad-quantization"})
 
@@ -46,12 +46,12 @@ def undoings(case: Case) -> Iterator[Undoing]:
 
 
 def is_packed(tensor: StoredTensor) -> bool:
-    """Whether it is of a dtype that only packed weights have."""
+    """Whether the tensor has a dtype that only packed weights have."""
     return tensor.dtype is not None and tensor.dtype.startswith(_PACKED)
 
 
 def settings_held(case: Case) -> Iterator[dict[str, Any]]:
-    """What a config would say of the packed tensors that are stored."""
+    """Yield the quantization settings that fit the packed tensors."""
     try:
         expected = case.tree(case.snapshot)
     except CheckpointError:
@@ -63,7 +63,7 @@ def settings_held(case: Case) -> Iterator[dict[str, Any]]:
 def _undeclared(case: Case, settings: dict[str, Any]) -> Undoing:
     method = settings.get("quant_method", "MLX")
     key = KEY if "quant_method" in settings else "quantization"
-    said = ", ".join(
+    text = ", ".join(
         f"{name} {value}"
         for name, value in settings.items()
         if name in {"bits", "group_size", "weight_block_size", "format", "bnb_4bit_quant_type"}
@@ -72,7 +72,7 @@ def _undeclared(case: Case, settings: dict[str, Any]) -> Undoing:
         cause="quantization-undeclared",
         snapshot=with_values(case.snapshot, {key: settings}),
         fields=((key, None, settings),),
-        summary=f"the weights are packed by {method}{f' ({said})' if said else ''}, and the config "
+        summary=f"the weights are packed by {method}{f' ({text})' if text else ''}, and the config "
         f"has no {key}",
         fix=f"add {key} to config.json",
         evidence=(f"the packed tensors have the shapes of {method}",),

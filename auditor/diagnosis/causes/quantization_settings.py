@@ -17,7 +17,7 @@ from auditor.tensors import is_float
 CAUSE = "quantization-settings"
 _PLACES = (KEY, "quantization", f"text_config.{KEY}", "compression_config")
 
-# Lists of modules to leave plain, by what different writers call them.
+# Keys of the list of modules that stay unpacked, as different libraries name it.
 _LISTS = (
     "modules_to_not_convert",
     "ignore",
@@ -35,11 +35,11 @@ _LIST_OF = {
 }
 _MOST_LISTED = 64
 _HEAD = "lm_head.weight"
-_SAID_OTHERWISE = {"bits": ("w_bit",), "group_size": ("q_group_size",)}  # by older AutoAWQ
+_OLDER_KEYS = {"bits": ("w_bit",), "group_size": ("q_group_size",)}  # of older AutoAWQ
 
 
 def undoings(case: Case) -> Iterator[Undoing]:
-    """Settings as the shapes have them, each alone and together; lists as the modules are."""
+    """Yield the settings that the shapes determine, alone and together; then module lists."""
     if SYMPTOMS.isdisjoint(finding.kind for finding in case.alarms):
         return
     place = next(
@@ -53,7 +53,7 @@ def undoings(case: Case) -> Iterator[Undoing]:
     for settings in held:
         same = settings.get("quant_method") == method or "quant_method" not in settings
         changes = differing(declared, settings) if same else {}
-        alone = len(changes) > 1 and method != "bitsandbytes"  # whose flags exclude each other
+        alone = len(changes) > 1 and method != "bitsandbytes"  # its flags exclude each other
         for key, value in changes.items() if alone else ():
             yield _undoing(case, place, declared, {key: value})
         if changes:
@@ -65,32 +65,32 @@ def undoings(case: Case) -> Iterator[Undoing]:
 
 
 def _spelt(declared: Mapping[str, Any], settings: dict[str, Any]) -> dict[str, Any]:
-    """With the names that the config has for bits and groups; bits of bitsandbytes as flags."""
-    found = dict(settings)
-    for key, others in _SAID_OTHERWISE.items():
+    """Return the settings with the config's key names, and bits of bitsandbytes as flags."""
+    renamed = dict(settings)
+    for key, others in _OLDER_KEYS.items():
         for other in others:
-            if key in found and other in declared:
-                found[other] = found.pop(key)
-    groups, own = found.get("config_groups"), declared.get("config_groups")
+            if key in renamed and other in declared:
+                renamed[other] = renamed.pop(key)
+    groups, own = renamed.get("config_groups"), declared.get("config_groups")
     if isinstance(groups, Mapping) and isinstance(own, Mapping) and len(own) == 1:
-        found["config_groups"] = dict.fromkeys(own, groups["group_0"])
-    if found.get("quant_method") == "bitsandbytes":
-        four = found.get("load_in_4bit") is True
-        found |= {"load_in_4bit": four, "load_in_8bit": not four}
-    return found
+        renamed["config_groups"] = dict.fromkeys(own, groups["group_0"])
+    if renamed.get("quant_method") == "bitsandbytes":
+        is_4bit = renamed.get("load_in_4bit") is True
+        renamed |= {"load_in_4bit": is_4bit, "load_in_8bit": not is_4bit}
+    return renamed
 
 
 def _lists(
     case: Case, place: str, declared: Mapping[str, Any], method: str | None
 ) -> Iterator[Undoing]:
-    """The list with the modules that are plain all the same; without those that are packed."""
+    """Yield the module list with further unpacked modules, or without modules that are packed."""
     key = next((one for one in _LISTS if one in declared), _LIST_OF.get(method or "", ""))
-    said = declared.get(key)
-    if not key or not isinstance(said, list | None):
+    value = declared.get(key)
+    if not key or not isinstance(value, list | None):
         return
-    listed = [item for item in said or [] if isinstance(item, str)]
-    if said is None and any(one.name == _HEAD for one in case.stored if is_float(one.dtype or "")):
-        listed = [_HEAD.removesuffix(".weight")]  # left plain of itself where there is no list
+    listed = [item for item in value or [] if isinstance(item, str)]
+    if value is None and any(one.name == _HEAD for one in case.stored if is_float(one.dtype or "")):
+        listed = [_HEAD.removesuffix(".weight")]  # unpacked by default if there is no list
     plain = [name.removesuffix(".weight") for name in _named_plain(case)]
     lasts = list(dict.fromkeys(name.rpartition(".")[2] for name in plain))
     for more in (lasts, plain):
@@ -104,7 +104,7 @@ def _lists(
 
 
 def _named_plain(case: Case) -> Iterator[str]:
-    """Weights of floats that findings name: packed elsewhere, and here plain."""
+    """Yield the unpacked weights that findings name."""
     plain = {one.name for one in case.stored if is_float(one.dtype or "") and not is_packed(one)}
     bad = (one for one in case.alarms if one.kind in {"bad-quantization", "unexpected"})
     for name in chain.from_iterable(one.names for one in bad):
@@ -120,7 +120,7 @@ def _undoing(
     fields = tuple(
         (f"{place}.{key}", value_at(declared, key), value) for key, value in changes.items()
     )
-    said = "; ".join(
+    summary = "; ".join(
         f"{path} is {_shown(was)}, the files hold {_shown(value)}" for path, was, value in fields
     )
     wanted = " and ".join(f"{path} to {_shown(value)}" for path, _, value in fields)
@@ -129,7 +129,7 @@ def _undoing(
         cause=CAUSE,
         snapshot=with_values(case.snapshot, paths),
         fields=fields,
-        summary=said,
+        summary=summary,
         fix=f"set {wanted} in config.json, or upload weights that were packed so",
         evidence=("so read, the packed tensors have the shapes that the config implies",),
     )

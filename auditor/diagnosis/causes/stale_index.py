@@ -15,7 +15,7 @@ CAUSE = "stale-index"
 
 
 def undoings(case: Case) -> Iterator[Undoing]:
-    """The files that are there, under an index that is made of them."""
+    """Yield the stored files with an index made from them."""
     snapshot, index = case.snapshot, read_index(case.snapshot)
     reasons = [one.reason for one in case.alarms if isinstance(one, BadIndex)]
     if index is None or not reasons:
@@ -24,14 +24,14 @@ def undoings(case: Case) -> Iterator[Undoing]:
     shards = {f"{folder}{shard}" for shard in index.shards}
     there = {head.name for head in snapshot.headers}
     if shards.difference(there, snapshot.unopened) or not there:
-        return  # files of which no header is at hand
+        return  # some header is not available
     if snapshot.unopened and there <= shards:
-        return  # nothing beside it could be the model
+        return  # no other file could be the model
     others = any(not isinstance(one, BadIndex) for one in case.alarms)
     strange = len(index.weight_map.keys() - case.shapes.keys())
     moved = sum(f"{folder}{index.weight_map.get(one.name)}" != one.file for one in case.stored)
     if others and not (strange or moved or snapshot.unopened):
-        return  # a total that follows from what else is wrong
+        return  # the total is wrong because of the other findings
     stale = f"{named(index.file)} is of another save than the files beside it:"
     if snapshot.unopened:
         count = f"{len(snapshot.unopened):,} of its {len(shards):,}"
@@ -40,7 +40,7 @@ def undoings(case: Case) -> Iterator[Undoing]:
         places = f"{moved:,} tensors are where it does not say"
         summary = f"{stale} {strange:,} of its names are in no file, {places}"
     elif set(reasons) <= {*index.faults, index.hub_fault}:
-        summary = reasons[0]  # of this save, and wrong as it is written
+        summary = reasons[0]  # an index of this save with faults of its own
     else:
         summary = f"{stale} its total_size is not theirs"
     yield Undoing(

@@ -13,7 +13,7 @@ CAUSE = "transposed"
 
 
 def undoings(case: Case) -> Iterator[Undoing]:
-    """The tensors that would fit with their last two axes, or all of them, turned round."""
+    """Yield the tensors that fit with their last two axes swapped, or all axes reversed."""
     turned = {
         pair.stored.name: pair.expected.shape
         for pair in case.mismatched

@@ -17,11 +17,11 @@ from auditor.messages import listed, named
 from auditor.reconciler.findings.evidence import OfFile
 
 CAUSE = "truncated"
-_CUT = "truncated"  # what readers of other formats say of a file that ends too soon
+_CUT = "truncated"  # in the errors of other formats' readers for a file that ends too soon
 
 
 def undoings(case: Case) -> Iterator[Undoing]:
-    """The same files in their declared length, or whole ones where the header itself is cut."""
+    """Yield the files in their declared length, or stand-ins if a header itself is cut."""
     heads = {head.name: how for head in case.snapshot.headers if (how := _ends(head))}
     if not heads:
         return
@@ -53,7 +53,7 @@ def _of_any_size(head: WeightHeader) -> WeightHeader:
 
 
 def _ends(head: WeightHeader) -> str | None:
-    """Where a file ends too soon, as the end of a sentence; None: it does not."""
+    """Return how a file ends too soon, as the end of a sentence; None if it does not."""
     table, size = head.parsed, head.size
     if head.pointed is not None or size is None:
         return None
@@ -71,7 +71,7 @@ def _ends(head: WeightHeader) -> str | None:
 
 
 def _ends_in_header(prefix: bytes, size: int) -> str | None:
-    """Of a safetensors file, whose first eight bytes say how long its header is."""
+    """Return how a safetensors file ends within its header, whose length its first 8 bytes give."""
     if size < LENGTH_BYTES:
         return f"ends after {size:,} bytes, before its header"
     length = int.from_bytes(prefix[:LENGTH_BYTES], "little")

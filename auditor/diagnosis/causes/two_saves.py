@@ -13,20 +13,22 @@ CAUSE = "two-saves"
 
 
 def undoings(case: Case) -> Iterator[Undoing]:
-    """The files of each save alone, the whole ones first."""
-    found = splits(case)
-    if len(found) < 2:  # noqa: PLR2004 - saves
+    """Yield the files of each save alone, complete saves first."""
+    heads_by_split = splits(case)
+    if len(heads_by_split) < 2:  # noqa: PLR2004 - saves
         return
-    saves = sorted(found.items(), key=lambda one: (len(one[1]) < one[0].total, -len(one[1])))
-    said = " and ".join(
-        f"{len(heads):,} of -of-{split.of}" for split, heads in sorted(found.items())
+    saves = sorted(
+        heads_by_split.items(), key=lambda one: (len(one[1]) < one[0].total, -len(one[1]))
+    )
+    counts = " and ".join(
+        f"{len(heads):,} of -of-{split.of}" for split, heads in sorted(heads_by_split.items())
     )
     for split, heads in saves:
-        others = ", ".join(f"*-of-{one.of}{one.ending}" for one in found if one != split)
+        others = ", ".join(f"*-of-{one.of}{one.ending}" for one in heads_by_split if one != split)
         yield Undoing(
             cause=CAUSE,
             snapshot=of_files(case.snapshot, heads),
-            summary=f"files of {len(found)} saves lie together: {said}",
+            summary=f"files of {len(saves)} saves lie together: {counts}",
             fix=f"delete {others}, and keep the index of the {split.total:,} others",
             evidence=(f"the {len(heads):,} files *-of-{split.of}{split.ending} are a model alone",),
         )

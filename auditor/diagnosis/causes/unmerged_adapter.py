@@ -16,8 +16,8 @@ from auditor.tensors import StoredTensor
 
 CAUSE = "unmerged-adapter"
 
-# What PEFT stores of an adapter itself: LoRA and its kin, IA3, OFT, prompts. `default` and the like
-# stand behind, the adapter's name.
+# Names of an adapter's own tensors in PEFT: LoRA and variants, IA3, OFT, prompts. The adapter's
+# name, such as `default`, may follow.
 _OWN = re.compile(
     r"\.(lora_(A|B|E|embedding_A|embedding_B|magnitude_vector)|lora_\w+"
     r"|ia3_l|vera_lambda_[bd]|hada_[wt]\w*|lokr_[wt]\w*|oft_[rs]|boft_[RrSs]|ranknum"
@@ -31,7 +31,7 @@ _ROOT = "base_model.model."
 
 
 def undoings(case: Case) -> Iterator[Undoing]:
-    """The model under the adapter: base layers by their own names, and the adapter left out."""
+    """Yield the model without the adapter: base layers under their own names."""
     if not any(_OWN.search(kind.pattern) or _wraps(kind.pattern) for kind in case.strange_kinds):
         return
     if is_adapter(case):
@@ -46,16 +46,16 @@ def undoings(case: Case) -> Iterator[Undoing]:
             continue
         name = _of_model(tensor.name)
         if _ORIGINAL in tensor.name and tensor.name.replace(_ORIGINAL, ".") in saved:
-            instead[tensor.name] = ()  # what was trained in its place is there too
+            instead[tensor.name] = ()  # the module that replaces it is stored too
         elif name != tensor.name:
             instead[tensor.name] = (tensor._replace(name=name),)
-    kept = [new.name for made in instead.values() for new in made]
-    if len(set(kept)) < len(kept):
+    new_names = [tensor.name for tensors in instead.values() for tensor in tensors]
+    if len(set(new_names)) < len(new_names):
         return
     yield Undoing(
         cause=CAUSE,
         snapshot=with_tensors(case.snapshot, instead),
-        renames={name: made[0].name for name, made in instead.items() if made},
+        renames={name: tensors[0].name for name, tensors in instead.items() if tensors},
         summary=f"an adapter was saved with its model and not merged into it: {len(own):,} tensors "
         f"are its own, {len(wrapped):,} those of layers under it",
         fix="load the model with PEFT and save what merge_and_unload() returns; or save the "
@@ -65,23 +65,23 @@ def undoings(case: Case) -> Iterator[Undoing]:
 
 
 def _adapter_alone(case: Case) -> Iterator[Undoing]:
-    """The adapter's tensors by the names of its file, without its own name, and no others."""
+    """Yield only the adapter's tensors, under the names of its file, without the adapter's name."""
     instead: dict[str, tuple[StoredTensor, ...]] = {}
     for tensor in case.strange:
         *module, before, last = tensor.name.split(".")
         names = (".".join((*module, last)), ".".join((*module, before)))
         name = next((one for one in names if one in case.missing_names), None)
         instead[tensor.name] = (tensor._replace(name=name),) if name else ()
-    beside = [name for name, made in instead.items() if not made]
-    if any(name.endswith(f"{_BASE}weight") for name in beside):  # biases may be the adapter's
+    of_model = [name for name, tensors in instead.items() if not tensors]
+    if any(name.endswith(f"{_BASE}weight") for name in of_model):  # biases may be the adapter's
         yield Undoing(
             cause=CAUSE,
             snapshot=with_tensors(case.snapshot, instead),
-            renames={name: made[0].name for name, made in instead.items() if made},
-            summary=f"the state dict of a PeftModel was saved as its adapter: {len(beside):,} "
+            renames={name: tensors[0].name for name, tensors in instead.items() if tensors},
+            summary=f"the state dict of a PeftModel was saved as its adapter: {len(of_model):,} "
             "tensors are those of the model under it",
             fix="save the adapter by PeftModel.save_pretrained",
-            evidence=tuple(beside[:2]),
+            evidence=tuple(of_model[:2]),
         )
 
 
@@ -90,6 +90,6 @@ def _wraps(name: str) -> bool:
 
 
 def _of_model(name: str) -> str:
-    """The name without what PEFT puts around a module."""
+    """Return the name without the wrappers that PEFT adds."""
     name = name.removeprefix(_ROOT).replace(_BASE, ".").replace(_ORIGINAL, ".")
     return _SAVED.sub(".", name)

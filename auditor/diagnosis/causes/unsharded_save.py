@@ -24,7 +24,7 @@ _FIX = (
 
 
 def undoings(case: Case) -> Iterator[Undoing]:
-    """The tensors in their expected shapes, where none has more than a rank's part of one."""
+    """Yield the tensors in their expected shapes, if each stores at most one rank's part."""
     if parts := [pair for pair in case.mismatched if _is_part(pair)]:
         yield _of_parts(case, parts)
     yield from _of_flat_parameters(case)
@@ -43,35 +43,37 @@ def _is_part(pair: MatchedPair) -> bool:
 def _of_parts(case: Case, parts: list[MatchedPair]) -> Undoing:
     empty = sum(0 in (pair.stored.shape or ()) for pair in parts)
     flat = len(parts) - empty
-    said = [f"{empty:,} tensors have no elements"] if empty else []
-    said += [f"{flat:,} are flattened, whole or in part"] if flat else []
-    also = [one for one in case.mismatched if flat and not _is_part(one) and _is_stretch(one)]
+    counts = [f"{empty:,} tensors have no elements"] if empty else []
+    counts += [f"{flat:,} are flattened, whole or in part"] if flat else []
+    vectors = [one for one in case.mismatched if flat and not _is_part(one) and _is_stretch(one)]
     return Undoing(
         cause=CAUSE,
         snapshot=with_shapes(
-            case.snapshot, {pair.stored.name: pair.expected.shape for pair in (*parts, *also)}
+            case.snapshot, {pair.stored.name: pair.expected.shape for pair in (*parts, *vectors)}
         ),
-        summary=f"{' and '.join(said)}: one rank saved its own part of a sharded model",
+        summary=f"{' and '.join(counts)}: one rank saved its own part of a sharded model",
         fix=_FIX,
         evidence=(f"{len(parts):,} of {len(case.stored):,} tensors",),
     )
 
 
 def _is_stretch(pair: MatchedPair) -> bool:
-    """Of a vector: a shorter one."""
+    """Whether a vector is shorter than expected."""
     shape, expected = pair.stored.shape, pair.expected.shape
     return shape is not None and len(shape) == len(expected) == 1 and shape < expected
 
 
 def _of_flat_parameters(case: Case) -> Iterator[Undoing]:
-    """FSDP's own parameters, one a wrapped module, where a rank's share of them is all that is."""
+    """Yield the missing tensors, if FSDP's flat parameters store one rank's share of them."""
     flat = [one for one in case.stored if one.elements and _FLAT.fullmatch(one.name)]
     missing = [
         one for item in case.report.findings if isinstance(item, Missing) for one in item.tensors
     ]
-    held, due = sum(one.elements or 0 for one in flat), sum(one.elements for one in missing)
-    ranks = -(-due // held) if held else 0
-    if not flat or not 0 < ranks <= _MOST_RANKS or held * ranks - due >= ranks * (len(flat) + 1):
+    held = sum(one.elements or 0 for one in flat)
+    expected = sum(one.elements for one in missing)
+    ranks = -(-expected // held) if held else 0
+    padding = held * ranks - expected
+    if not flat or not 0 < ranks <= _MOST_RANKS or padding >= ranks * (len(flat) + 1):
         return
     whole = tuple(
         StoredTensor(one.name, flat[0].dtype, one.shape, one.elements, "", flat[0].span)
@@ -83,7 +85,7 @@ def _of_flat_parameters(case: Case) -> Iterator[Undoing]:
         cause=CAUSE,
         snapshot=with_tensors(case.snapshot, instead),
         summary=f"the weights are in {len(flat):,} flat parameters of FSDP, of {held:,} elements: "
-        f"{'all' if ranks == 1 else f'one rank of {ranks}'} of {due:,}",
+        f"{'all' if ranks == 1 else f'one rank of {ranks}'} of {expected:,}",
         fix=_FIX,
         evidence=(
             f"{held:,} x {ranks} elements are those of the {len(missing):,} missing tensors",

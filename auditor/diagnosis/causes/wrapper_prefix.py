@@ -28,64 +28,64 @@ _SAVED_FROM = {
     "_forward_module": "the state dict of a Lightning model was saved",
     "base_model.model": "the state dict of a PEFT model was saved",
 }
-_LONGEST = 4  # parts of a prefix that all names share
-_ASKED = 24  # missing names whose ends are looked for, from both ends of the list
-_PROPOSED = 4
-_RARE = 20  # a way that serves fewer than one in so many names is none
-_MOST_ASKED = 2_000  # unexpected names by which a way is judged before it is tried
+_LONGEST = 4  # parts of a prefix that is shared by all names
+_SAMPLED = 24  # names whose ends are searched for, from both ends of the list
+_PROPOSED = 4  # ways that become undoings
+_RARE = 20  # a way must serve more than one in this many names
+_MOST_COUNTED = 2_000  # unexpected names by which ways are compared
 
 
 Rename = Callable[[str], str]
 
 
 class _Way(NamedTuple):
-    """A way to rename, and how many of the names that it makes are missing ones."""
+    """A way to rename, and how many of the new names are missing ones."""
 
     prefix: str
     rename: Rename
-    found: int
-    exactly: int  # of those the names that need no part more or less
-    added: bool = False
+    found: int  # new names that are missing ones, with or without their first part
+    exactly: int  # new names that are missing ones as they are
+    added: bool = False  # whether the prefix is added instead of stripped
 
 
 def undoings(case: Case) -> Iterator[Undoing]:
-    """Prefixes that are too much, wrappers inside names, prefixes that lack; the most apt first."""
+    """Yield names without extra prefixes or wrappers, or with a lacking prefix; the best first."""
     if not (case.unexpected and case.missing):
         return
-    asked = case.unexpected[:: 1 + len(case.unexpected) // _MOST_ASKED]
+    sample = case.unexpected[:: 1 + len(case.unexpected) // _MOST_COUNTED]
     ways = [
-        _Way(prefix, rename, *_found(case, asked, rename), added)
-        for added, some in ((False, _stripped(case)), (True, _added(case)))
-        for prefix, rename in some
+        _Way(prefix, rename, *_count_missing(case, sample, rename), added)
+        for added, renamings in ((False, _stripped(case)), (True, _added(case)))
+        for prefix, rename in renamings
     ]
-    least = len(asked) // _RARE
-    apt = [way for way in ways if way.found > least]
-    apt.sort(key=lambda way: (-way.found, -way.exactly))
-    for way in islice(apt, _PROPOSED):
+    least = len(sample) // _RARE
+    best = [way for way in ways if way.found > least]
+    best.sort(key=lambda way: (-way.found, -way.exactly))
+    for way in islice(best, _PROPOSED):
         if renames := _renames(case, way):
             yield _undoing(case, way, renames)
 
 
-def _found(case: Case, names: Iterable[str], rename: Rename) -> tuple[int, int]:
-    """How many of the new names are missing ones: about, and exactly."""
-    made = [other for name in names if (other := rename(name)) != name]
-    about = sum(other in case.near or other.partition(".")[2] in case.near for other in made)
-    return about, sum(other in case.missing_names for other in made)
+def _count_missing(case: Case, names: Iterable[str], rename: Rename) -> tuple[int, int]:
+    """Count the new names that are missing: with or without their first part, and exactly."""
+    new_names = [new for name in names if (new := rename(name)) != name]
+    near = sum(new in case.near or new.partition(".")[2] in case.near for new in new_names)
+    return near, sum(new in case.missing_names for new in new_names)
 
 
 def _renames(case: Case, way: _Way) -> Mapping[str, str]:
-    """Of all stored names, or else of the unexpected; nothing where two would become one."""
+    """Return the renames of all stored or all unexpected names; empty if names would collide."""
     unexpected = frozenset(case.unexpected)
     names = unexpected.union(case.shapes)
-    for some in (unexpected,) if way.added else (case.shapes, unexpected):
-        renames = {name: other for name in some if (other := way.rename(name)) != name}
+    for candidates in (unexpected,) if way.added else (case.shapes, unexpected):
+        renames = {name: new for name in candidates if (new := way.rename(name)) != name}
         after = {renames.get(name, name) for name in names}
         if len(after) == len(names) and all(after):
             return renames
     return {}
 
 
-# --- too much ----------------------------------------------------------------------------------
+# --- extra prefixes ----------------------------------------------------------------------------
 
 
 def _stripped(case: Case) -> Iterator[tuple[str, Rename]]:
@@ -107,19 +107,19 @@ def _without_parts(parts: frozenset[str], name: str) -> str:
 
 
 def _wrappers(case: Case) -> list[str]:
-    """Parts that wrappers are known by, and those of all unexpected names; of no missing one."""
+    """Return wrappers in some unexpected names, and parts in all; none is in a missing name."""
     wanted = {part for kind in case.missing_kinds for part in kind.parts}
-    kinds = [dict.fromkeys(kind.parts) for kind in case.unexpected_kinds]
-    known = [part for part in _SAVED_FROM if part not in wanted and any(part in k for k in kinds)]
-    others = (part for part in kinds[0] if part not in wanted and not part.isdecimal())
-    return [*known, *(p for p in others if p not in known and all(p in kind for kind in kinds))]
+    parts = [dict.fromkeys(kind.parts) for kind in case.unexpected_kinds]
+    known = [part for part in _SAVED_FROM if part not in wanted and any(part in p for p in parts)]
+    others = (part for part in parts[0] if part not in wanted and not part.isdecimal())
+    return [*known, *(one for one in others if one not in known and all(one in p for p in parts))]
 
 
 def _shared(names: tuple[str, ...]) -> Iterator[str]:
-    """The prefixes that all of the names have, longest last."""
-    shared = [name.split(".")[:-1] for name in (min(names), max(names))]
+    """Yield the prefixes that all names share, shortest first."""
+    extremes = [name.split(".")[:-1] for name in (min(names), max(names))]
     common: list[str] = []
-    for one, other in zip(*shared, strict=False):
+    for one, other in zip(*extremes, strict=False):
         if one != other or one.isdecimal():
             break
         common.append(one)
@@ -128,22 +128,22 @@ def _shared(names: tuple[str, ...]) -> Iterator[str]:
 
 
 def _before(ends: tuple[str, ...], kinds: Iterable[NameKind]) -> list[str]:
-    """What stands before some of the ends in some of the names, the most frequent first."""
-    asked = tuple(dict.fromkeys((*ends[: _ASKED // 2], *ends[-_ASKED // 2 :])))
-    patterns = tuple(set(map(name_pattern, asked)))
-    found = Counter(
+    """Return the text before some of the ends in some of the names, the most frequent first."""
+    sample = tuple(dict.fromkeys((*ends[: _SAMPLED // 2], *ends[-_SAMPLED // 2 :])))
+    patterns = tuple(set(map(name_pattern, sample)))
+    prefixes = Counter(
         name[: -len(end)]
         for kind in kinds
         if kind.pattern.endswith(patterns)
         for name in kind.names
-        if name.endswith(asked)
-        for end in asked
+        if name.endswith(sample)
+        for end in sample
         if name.endswith(end) and name != end
     )
-    return [prefix for prefix, _ in found.most_common(_PROPOSED)]
+    return [prefix for prefix, _ in prefixes.most_common(_PROPOSED)]
 
 
-# --- too little --------------------------------------------------------------------------------
+# --- lacking prefixes --------------------------------------------------------------------------
 
 
 def _added(case: Case) -> Iterator[tuple[str, Rename]]:
@@ -152,7 +152,7 @@ def _added(case: Case) -> Iterator[tuple[str, Rename]]:
         yield prefix, partial(add, prefix)
 
 
-# --- what it means -----------------------------------------------------------------------------
+# --- explanations ------------------------------------------------------------------------------
 
 
 def _undoing(case: Case, way: _Way, renames: Mapping[str, str]) -> Undoing:
@@ -191,14 +191,14 @@ def _undoing(case: Case, way: _Way, renames: Mapping[str, str]) -> Undoing:
 
 
 def _saved_from(wrappers: str) -> str:
-    """What was saved: of several wrappers in each other each is named, if all are known."""
+    """Return the explanation of a wrapper, or of each of nested wrappers if all are known."""
     parts = (wrappers,) if wrappers in _SAVED_FROM else wrappers.split(".")
     known = [_SAVED_FROM[part] for part in parts if part in _SAVED_FROM]
     return " and ".join(known) if len(known) == len(parts) else _WRAPPED
 
 
 def _inner(prefix: str) -> str:
-    """`(state_dict).model.` -> `model.`, which stands in the file; the keys do not."""
+    """Return the prefix that the file's names contain: `(state_dict).model.` -> `model.`."""
     parts = [part for part in prefix.split(".") if not part.startswith("(")]
     return ".".join(parts)
 

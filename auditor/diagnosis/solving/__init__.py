@@ -1,6 +1,6 @@
-"""What a config would have to say for the stored tensors to be those that it implies.
+"""The search for config values under which the config implies the stored tensors.
 
-`formulas` solves a Dim for one of its keys, `outline` lists a tree of blocks with its Dims, `keys`
-says which keys a config has and how it spells them, and `trials` compares a changed config's tree
-with what is stored, by one tensor of each kind.
+`formulas` solves a Dim for one of its keys, `outline` lists the tensors and Dims of a tree of
+blocks, `keys` lists the keys of a config as it spells them, and `trials` compares the tree of a
+changed config with the stored tensors, by one tensor of each kind.
 """

@@ -1,4 +1,4 @@
-"""Which other values of a config's keys could make what differs expected, likeliest first."""
+"""Candidate values of config keys that could close differences, likeliest first."""
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from itertools import islice
@@ -8,9 +8,9 @@ from auditor.analytic.expectation import Symbol
 from auditor.diagnosis.changes import value_at
 from auditor.diagnosis.solving.formulas import solutions
 from auditor.diagnosis.solving.keys import Key, indexed, key_at
-from auditor.diagnosis.solving.trials import Equation, TreeComparison
+from auditor.diagnosis.solving.trials import TreeComparison
 
-_MOST_SOLUTIONS = 24  # of one equation for one key: a number of heads may be any divisor
+_MOST_SOLUTIONS = 24  # of one equation for one key; a number of heads may be any divisor
 _MOST_ITEMS = 128  # of a list in a config
 _STEPS = (1, -1, 2, -2, 3, -3)
 
@@ -20,31 +20,25 @@ class KeyChange(NamedTuple):
 
     key: Key
     value: Any
-    share: int = 0  # how wide a head would be, of keys that say how many there are; 0: not known
+    share: int = 0  # width of a head, for a key that counts heads; 0 if unknown
 
     @property
     def field(self) -> tuple[str, Any]:
         return self.key.path, str(self.value)
 
 
-def solved(values: Mapping[str, Any], found: TreeComparison) -> Iterator[KeyChange]:
-    """The formulas of what differs, solved for each of their keys; what most ask for first."""
-    by_votes = sorted(found.equations.items(), key=lambda item: -item[1])
+def solved(values: Mapping[str, Any], comparison: TreeComparison) -> Iterator[KeyChange]:
+    """Solve each differing size for each of its keys; the size of most tensors first."""
+    by_votes = sorted(comparison.equations.items(), key=lambda item: -item[1])
     for equation, _ in by_votes:
         for symbol in sorted(equation.size.symbols):
-            yield from _of_symbol(values, equation, symbol)
-
-
-def _of_symbol(
-    values: Mapping[str, Any], equation: Equation, symbol: Symbol
-) -> Iterator[KeyChange]:
-    several = islice(solutions(equation.size, symbol, equation.wanted), _MOST_SOLUTIONS)
-    for value in several:
-        yield from of_key(values, symbol, value)
+            key_values = solutions(equation.size, symbol, equation.wanted)
+            for value in islice(key_values, _MOST_SOLUTIONS):
+                yield from of_key(values, symbol, value)
 
 
 def of_key(values: Mapping[str, Any], symbol: Symbol, value: int) -> Iterator[KeyChange]:
-    """The key of a symbol with that value; of `depths[1]` the list with another item."""
+    """Yield the symbol's key with the value; for `depths[1]`, the list with that item replaced."""
     if (place := indexed(symbol.key)) is None:
         key = key_at(values, symbol.key, symbol.value)
         if value != symbol.value:
@@ -63,7 +57,7 @@ WIDTHS = ("hidden_size", "d_model", "n_embd", "dim", "embed_dim")
 
 
 def width_of_heads(values: Mapping[str, Any], path: str, value: int) -> int:
-    """The width of a head if the key has that value; 0: the key says nothing about heads."""
+    """Return the width of a head if the key has the value; 0 if the key does not count heads."""
     within, name = _beside(values, path)
     if name not in HEADS | GROUPS or not value:
         return 0
@@ -74,14 +68,14 @@ def width_of_heads(values: Mapping[str, Any], path: str, value: int) -> int:
 
 
 def makes_odd_groups(values: Mapping[str, Any], path: str, value: int) -> bool:
-    """Whether it is a number of groups of heads, and not all would have as many heads."""
+    """Whether the key counts groups of heads, and the value would make unequal groups."""
     within, name = _beside(values, path)
     heads = _first_of(within, sorted(HEADS))
     return name in GROUPS and bool(heads) and bool(heads % value)
 
 
 def _beside(values: Mapping[str, Any], path: str) -> tuple[Mapping[str, Any], str]:
-    """The object that a key is in, and its name there."""
+    """Return the config object that contains a key, and the key's name in it."""
     folders, _, name = path.rpartition(".")
     within = value_at(values, folders) if folders else values
     return (within if isinstance(within, Mapping) else {}), name
@@ -92,51 +86,54 @@ def _first_of(within: Mapping[str, Any], keys: Iterable[str]) -> int:
 
 
 def flags(keys: Iterable[Key]) -> Iterator[KeyChange]:
-    """Every key that is true or false, as the other of the two."""
+    """Yield every boolean key with its other value."""
     for key in keys:
         if isinstance(key.value, bool):
             yield KeyChange(key, not key.value)
 
 
-def other_numbers(keys: Iterable[Key], found: TreeComparison) -> Iterator[KeyChange]:
-    """Keys that no formula shows: in proportion to a length, a number of names, a step away."""
-    ratios = {(due, have) for due, have in found.lengths if due}
+def other_numbers(keys: Iterable[Key], comparison: TreeComparison) -> Iterator[KeyChange]:
+    """Yield values in proportion to a length, near a number in the names, or a step away."""
+    ratios = {(expected, stored) for expected, stored in comparison.lengths if expected}
     for key in keys:
         value = key.value
         if isinstance(value, bool) or not isinstance(value, int | float):
             continue
-        several = [value * have / due for due, have in sorted(ratios)]
+        candidates = [value * stored / expected for expected, stored in sorted(ratios)]
         if isinstance(value, int):
-            several = [int(one) for one in several if one == int(one)]
-            several += [have for due, have in sorted(ratios) if due == value]
-            several += sorted(found.numbers, key=lambda one: abs(one - value))[:8]
-            several += [value + step for step in _STEPS]
-        for one in dict.fromkeys(several):
+            candidates = [int(one) for one in candidates if one == int(one)]
+            candidates += [stored for expected, stored in sorted(ratios) if expected == value]
+            candidates += sorted(comparison.numbers, key=lambda one: abs(one - value))[:8]
+            candidates += [value + step for step in _STEPS]
+        for one in dict.fromkeys(candidates):
             if one >= 0 and one != value:
                 yield KeyChange(key, type(value)(one))
 
 
 def items_in_proportion(
-    keys: Iterable[Key], found: TreeComparison, held: Collection[str]
+    keys: Iterable[Key], comparison: TreeComparison, held: Collection[str]
 ) -> Iterator[KeyChange]:
-    """Lists of numbers with another item, as lengths that differ have it.
+    """Yield lists of numbers with one item changed as the differing lengths changed.
 
-    `held` are keys of lengths that are stored, as formulas name them: `depths[1]`.
+    `held` contains the keys of lengths that are stored as expected, as formulas name them:
+    `depths[1]`.
     """
 
     def proportional(item: int) -> Iterator[int]:
-        yield from (have for due, have in found.lengths if due == item)
-        yield from (item * have // due for due, have in found.lengths if due)
+        yield from (stored for expected, stored in comparison.lengths if expected == item)
+        yield from (
+            item * stored // expected for expected, stored in comparison.lengths if expected
+        )
 
     for key in _lists_of(keys, int):
         yield from _other_items(key, proportional, held)
 
 
 def other_items(
-    keys: Collection[Key], found: TreeComparison, held: Collection[str] = ()
+    keys: Collection[Key], comparison: TreeComparison, held: Collection[str] = ()
 ) -> Iterator[KeyChange]:
-    """Lists with another item: a number of modules or a step away, or the word of another item."""
-    counts = {equation.wanted for equation in found.equations} | found.numbers
+    """Yield lists with one item changed: to a count, by a step, or to the word of another item."""
+    counts = {equation.wanted for equation in comparison.equations} | comparison.numbers
 
     def near(item: int) -> Iterator[int]:
         yield from sorted(counts, key=lambda one: abs(one - item))[:6]
@@ -145,7 +142,7 @@ def other_items(
     for key in _lists_of(keys, int):
         yield from _other_items(key, near, held)
     for key in _lists_of(keys, str):
-        yield from _words_of(key, key.value, found)
+        yield from _words_of(key, key.value, comparison)
 
 
 def _lists_of(keys: Iterable[Key], kind: type) -> Iterator[Key]:
@@ -164,10 +161,10 @@ def _other_items(
                 yield KeyChange(key, _with_item(key.value, index, one))
 
 
-def _words_of(key: Key, items: list[str], found: TreeComparison) -> Iterator[KeyChange]:
-    """Of layers whose numbers are in the names, each alone and all together."""
+def _words_of(key: Key, items: list[str], comparison: TreeComparison) -> Iterator[KeyChange]:
+    """Yield the list with another word for one layer in the differing names, or for all of them."""
     words = sorted(set(items))
-    layers = [number for number in sorted(found.numbers) if number < len(items)]
+    layers = [number for number in sorted(comparison.numbers) if number < len(items)]
     for word in words:
         others = [index for index in layers if items[index] != word]
         for index in others:

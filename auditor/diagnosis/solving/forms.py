@@ -1,9 +1,10 @@
-"""Two forms of a model's names: as save_pretrained writes them, and as they are in memory.
+"""The two forms of a model's names: as save_pretrained writes them, and as they are in memory.
 
-A state dict that was saved as it was has the names in memory, `vit.layers.0.mlp.fc1.weight`, and
-loading takes those as well; save_pretrained writes `vit.encoder.layer.0.intermediate.dense.weight`.
-Experts that it writes each by itself are in memory all those of a layer in one tensor. Names that
-older versions wrote, `LayerNorm.gamma`, are taken as those that it writes now.
+A state dict saved without save_pretrained has the names in memory, `vit.layers.0.mlp.fc1.weight`,
+and loading accepts them too; save_pretrained writes
+`vit.encoder.layer.0.intermediate.dense.weight`. It writes each expert as a tensor of its own, while
+one tensor in memory stacks all experts of a layer. Names that older versions wrote,
+`LayerNorm.gamma`, are read as the names that it writes now.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -25,25 +26,25 @@ from auditor.diagnosis.name_kinds import NameKind, name_pattern, numbers_in
 from auditor.diagnosis.solving.holdings import HeldTensors
 from auditor.diagnosis.solving.outline import leaves
 
-_MOST = 250_000  # tensors on disk that are told apart: a file may say that it holds 2**40 experts
+_MOST = 250_000  # tensors that stacks are split into; a file may declare 2**40 experts
 _MATRIX = 2  # axes
 
 
 class StackedParts(NamedTuple):
-    """Tensors on disk that are one above the other in memory, for all experts of a layer.
+    """Tensors on disk that one tensor in memory stacks, for all experts of a layer.
 
-    Of E experts and n parts, each (out, in), it is (E, n * out, in).
+    For E experts of n parts, each (out, in), the tensor in memory is (E, n * out, in).
     """
 
-    parts: tuple[str, ...]  # their patterns
-    at: int  # which of their numbers is that of the expert
+    parts: tuple[str, ...]  # name patterns of the tensors on disk
+    at: int  # which number of the name is that of the expert
 
 
 class NameForms:
-    """Which name on disk has which name in memory.
+    """The mapping between names on disk and names in memory.
 
-    `pairs` are of one name of each kind, where one tensor is one tensor in both: layers differ in
-    numbers alone. `stacks` are by the pattern of the name in memory.
+    `pairs` contains (disk, memory) names of one tensor of each kind, if it is one tensor in both
+    forms: layers differ only in numbers. `stacks` is keyed by the pattern of the name in memory.
     """
 
     def __init__(
@@ -54,8 +55,11 @@ class NameForms:
     ) -> None:
         self._stacks = stacks or {}
         self._loading = loading
-        alike = [(disk, memory) for disk, memory in pairs if numbers_in(disk) == numbers_in(memory)]
-        patterns = {name_pattern(disk): name_pattern(memory) for disk, memory in alike}
+        patterns = {
+            name_pattern(disk): name_pattern(memory)
+            for disk, memory in pairs
+            if numbers_in(disk) == numbers_in(memory)
+        }
         both = patterns.keys() & set(patterns.values())
         self._in_memory = {
             disk: memory
@@ -73,67 +77,67 @@ class NameForms:
         return {memory: disk for disk, memory in self._in_memory.items()}
 
     def are_in_memory(self, kinds: Iterable[NameKind]) -> bool:
-        """Whether more of the names end like one in memory than like one on disk."""
-        more = 0
+        """Whether more names end like a name in memory than like a name on disk."""
+        excess = 0
         for kind in kinds:
             ends = tuple(_ends(kind.pattern))
-            more += any(end in self._on_disk for end in ends) * len(kind.names)
-            more -= any(end in self._in_memory for end in ends) * len(kind.names)
-        return more > 0
+            excess += any(end in self._on_disk for end in ends) * len(kind.names)
+            excess -= any(end in self._in_memory for end in ends) * len(kind.names)
+        return excess > 0
 
     def of_today(self, name: str) -> str:
-        """The name that is written now for one of an older version; any other as it is."""
-        found = self._loading.of_old((name,))
-        return found[name].name if found else name
+        """Return today's name for a name of an older version; any other name unchanged."""
+        renames = self._loading.of_old((name,))
+        return renames[name].name if renames else name
 
     def patterns_on_disk(self, pattern: str) -> tuple[str, ...]:
-        """The patterns of the names that save_pretrained writes for a name of this pattern."""
+        """Return the name patterns that save_pretrained writes for a name of this pattern."""
         stack = self._stacks.get(pattern)
         return stack.parts if stack else (pattern,)
 
     def separated(self, held: HeldTensors) -> HeldTensors:
-        """Split each tensor of stacked experts into one an expert; return `held` if none is."""
+        """Split each tensor of stacked experts into one per expert; return `held` if none is."""
         stacked = [kind for kind in held.name_kinds if kind.pattern in self._stacks]
-        found, room = dict(held.shapes), _MOST
+        shapes, room = dict(held.shapes), _MOST
         for kind in stacked:
             stack = self._stacks[kind.pattern]
             parts = [NameKind(part) for part in stack.parts]
             for name, numbers in zip(kind.names, kind.numbers, strict=True):
-                shape = found[name]
+                shape = shapes[name]
                 if shape is None or len(shape) != _MATRIX + 1 or shape[1] % len(parts):
                     continue
                 experts, rows, columns = shape
                 room -= experts * len(parts)
                 if room < 0:
                     return held
-                del found[name]
+                del shapes[name]
                 before, behind = numbers[: stack.at], numbers[stack.at :]
                 for part, expert in product(parts, range(experts)):
-                    one = part.filled((*before, str(expert), *behind))
-                    found[one] = (rows // len(parts), columns)
-        return HeldTensors(found) if stacked else held
+                    split_name = part.filled((*before, str(expert), *behind))
+                    shapes[split_name] = (rows // len(parts), columns)
+        return HeldTensors(shapes) if stacked else held
 
     def in_memory(self, name: str) -> str:
-        """The name in memory of one on disk; any other as it is."""
+        """Return the name in memory for a name on disk; any other name unchanged."""
         return _renamed(name, self._in_memory)
 
     def on_disk(self, name: str) -> str:
-        """The name on disk of one in memory; any other as it is."""
+        """Return the name on disk for a name in memory; any other name unchanged."""
         return _renamed(name, self._on_disk)
 
 
 def forms_of(expectation: Expectation, tree: Block | None = None) -> NameForms:
-    """How the tensors of a class are called on disk, and in memory.
+    """Return the name forms of a class.
 
-    Of its `tree`, where that is known, one or two tensors of each kind are asked for.
+    If its `tree` is known, only one or two tensors of each kind are converted.
     """
     loading = expectation.loading
     if not (loading.renames or loading.converters):
         return NameForms((), loading=loading)
     needed = expectation.needed
     if tree is not None:
-        asked = {leaf.name for leaf in leaves(tree)}
-        needed = tuple(one for one in needed if one.name in asked)
+        leaf_names = {leaf.name for leaf in leaves(tree)}
+        needed = tuple(one for one in needed if one.name in leaf_names)
     optional = (one for one in expectation.tensors if one.role.optional)
     kinds = {name_pattern(one.name): one for one in (*optional, *needed)}
     names = [one.name for one in kinds.values()]
@@ -143,7 +147,7 @@ def forms_of(expectation: Expectation, tree: Block | None = None) -> NameForms:
         if not others
     )
     listed = Written(tensors=tuple(kinds.values()), modules={})
-    few = replace(expectation, listed=listed)
+    few = replace(expectation, listed=listed)  # one tensor of each kind
     groups = converted_groups(tensors_before_conversion(few), loading) if loading.converters else {}
     stacks = {
         name_pattern(memory): stack
@@ -155,9 +159,9 @@ def forms_of(expectation: Expectation, tree: Block | None = None) -> NameForms:
 
 
 def _stack(memory: str, group: ConvertedGroup) -> StackedParts | None:
-    """The tensors on disk that the tensor in memory stacks; the group has one tensor of each kind.
+    """Return the tensors on disk that a tensor in memory stacks; the group is one expert's.
 
-    None: the group is not one expert, or its parts do not lie one above the other.
+    Return None if the group has several experts, or if its parts are not stacked along the rows.
     """
     shapes = {one.shape for one in group.on_disk}
     if len(shapes) > 1 or len(group.in_memory) > 1:
@@ -179,7 +183,7 @@ def _renamed(name: str, patterns: Mapping[str, str]) -> str:
 
 
 def _ends(pattern: str) -> Iterator[str]:
-    """`a.b.c`, `b.c` and `c`."""
+    """Yield the ends of a pattern: `a.b.c`, `b.c` and `c`."""
     while pattern:
         yield pattern
         pattern = pattern.partition(".")[2]

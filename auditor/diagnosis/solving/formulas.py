@@ -1,4 +1,4 @@
-"""A Dim solved for one of its keys: which values of `H` make `K*D/H` 64."""
+"""The solution of a Dim for one of its keys: the values of `H` for which `K*D/H` is 64."""
 
 from collections.abc import Callable, Iterator, Mapping
 from fractions import Fraction
@@ -8,15 +8,15 @@ from types import MappingProxyType
 from auditor.analytic.dims import Count, Dim, Rounded
 from auditor.analytic.expectation import Symbol
 
-MOST = 2**31  # the largest value of a key that is looked for
-_ENUMERATED = 1024  # values that are tried one by one where a formula is neither linear nor rising
+MOST = 2**31  # upper bound of a key's value
+_ENUMERATED = 1024  # values tried one by one if a formula is neither linear nor rising
 
 Values = Mapping[Symbol, int]
-_SizeAt = Callable[[int], Fraction | int | None]  # a Dim, by the value of one symbol
+_SizeAt = Callable[[int], Fraction | int | None]  # the size of a Dim at a value of one symbol
 
 
 def size_with(size: Dim, values: Values) -> Fraction | int | None:
-    """The Dim with other values of its symbols; None: there is a division by zero."""
+    """Return the Dim's size with these values of its symbols; None for a division by zero."""
     total: Fraction | int = 0
     for monomial, coefficient in size.terms:
         product: Fraction | int = coefficient
@@ -46,7 +46,7 @@ def _atom(atom: Symbol | Count | Rounded, values: Values) -> Fraction | int | No
 def solutions(
     size: Dim, symbol: Symbol, wanted: int, others: Values = MappingProxyType({})
 ) -> Iterator[int]:
-    """The values of the symbol with which the Dim is `wanted`; other symbols may have `others`."""
+    """Yield the symbol's values for which the Dim is `wanted`; `others` sets other symbols."""
 
     def at(value: int) -> Fraction | int | None:
         return size_with(size, {**others, symbol: value})
@@ -66,33 +66,33 @@ def solutions(
     for value in range(1, _ENUMERATED):
         if at(value) == wanted:
             yield value
-    # K*D/H for large numbers: what the quotient would have to be divided by.
-    one = at(1)
-    if one is not None and wanted and one >= _ENUMERATED * wanted:
-        exact = Fraction(one) / wanted
+    # A quotient such as K*D/H may need a divisor beyond the enumerated values.
+    dividend = at(1)
+    if dividend is not None and wanted and dividend >= _ENUMERATED * wanted:
+        exact = Fraction(dividend) / wanted
         if exact.denominator == 1 and at(exact.numerator) == wanted:
             yield exact.numerator
 
 
 def _course(size: Dim, symbol: Symbol) -> tuple[bool, bool]:
-    """Whether the Dim rises with the symbol, and whether it does so in a straight line."""
+    """Return whether the Dim rises with the symbol, and whether it is linear in it."""
     powers: set[int] = set()
     rounded = falls = False
     for monomial, coefficient in size.terms:
-        of = 0
+        symbol_power = 0
         for atom, power in monomial:
             if atom == symbol:
-                of = power
+                symbol_power = power
             elif isinstance(atom, Rounded) and symbol in atom.over.symbols | atom.by.symbols:
                 rounded = True
-        powers.add(of)
-        falls = falls or (of != 0 and coefficient < 0)
+        powers.add(symbol_power)
+        falls = falls or (symbol_power != 0 and coefficient < 0)
     rises = not falls and min(powers, default=0) >= 0 and not _falls_within(size, symbol)
     return rises, not rounded and powers <= {0, 1}
 
 
 def _falls_within(size: Dim, symbol: Symbol) -> bool:
-    """Whether a rounded quotient has the symbol below, or beside another power of itself."""
+    """Whether a rounded quotient divides by the symbol, or is multiplied by it and contains it."""
     for monomial, _ in size.terms:
         within = [atom for atom, _ in monomial if isinstance(atom, Rounded)]
         if any(symbol in atom.by.symbols for atom in within):
@@ -105,7 +105,7 @@ def _falls_within(size: Dim, symbol: Symbol) -> bool:
 
 
 def _bisected(at: _SizeAt, wanted: int) -> Iterator[int]:
-    """The roundest of the values, where a quotient that is rounded lets several through."""
+    """Yield the roundest solution: a rounded quotient may have several."""
     low = _first_at_least(at, wanted)
     if at(low) != wanted:
         return

@@ -1,4 +1,4 @@
-"""What the files hold, by kinds of tensors: the layers of a model have the same."""
+"""The stored tensors by kind; layers of a model have tensors of equal kinds."""
 
 from collections.abc import Callable, Iterable, Mapping
 from functools import cached_property
@@ -13,45 +13,45 @@ from auditor.tensors import StoredTensor
 
 
 class HeldKind(NamedTuple):
-    """Stored tensors whose names differ in numbers alone, and whose shapes are the same."""
+    """Stored tensors of one shape whose names differ only in their numbers."""
 
-    first: str  # names, by their numbers: files have layer 10 before layer 9
+    first: str  # name with the lowest numbers; files sort layer 10 before layer 9
     last: str
-    shape: Shape | None  # None: only an index names them
-    number: int
+    shape: Shape | None  # None if only an index names them
+    number: int  # of tensors
 
 
 class HeldTensors:
-    """The tensors of a model inside the stored ones: names and shapes, unpacked."""
+    """A model's tensors as stored, after unpacking: names and shapes."""
 
     def __init__(
         self, shapes: Mapping[str, Shape | None], kinds: tuple[NameKind, ...] = ()
     ) -> None:
         self.shapes = shapes
-        self._kinds_of_more = kinds  # of these names, and of others
+        self._kinds_of_more = kinds  # kinds of these names, perhaps with further names
 
     @cached_property
     def kinds(self) -> tuple[HeldKind, ...]:
-        found: list[HeldKind] = []
+        held_kinds: list[HeldKind] = []
         for kind in self.name_kinds:
-            alike: dict[Shape | None, list[Numbers]] = {}
+            numbers_by_shape: dict[Shape | None, list[Numbers]] = {}
             for name, numbers in zip(kind.names, kind.numbers, strict=True):
-                alike.setdefault(self.shapes[name], []).append(numbers)
-            for shape, several in alike.items():
-                first, last = min(several, key=_order), max(several, key=_order)
-                one = HeldKind(kind.filled(first), kind.filled(last), shape, len(several))
-                found.append(one)
-        return tuple(found)
+                numbers_by_shape.setdefault(self.shapes[name], []).append(numbers)
+            for shape, same_shape in numbers_by_shape.items():
+                first = kind.filled(min(same_shape, key=_order))
+                last = kind.filled(max(same_shape, key=_order))
+                held_kinds.append(HeldKind(first, last, shape, len(same_shape)))
+        return tuple(held_kinds)
 
     @cached_property
     def name_kinds(self) -> tuple[NameKind, ...]:
-        """The names by kind, whatever their shapes are."""
+        """The names by kind, regardless of shape."""
         if self._kinds_of_more:
             return chosen_of(self._kinds_of_more, self.shapes.keys())
         return kinds_of(self.shapes)
 
     def renamed(self, rename: Callable[[str], str]) -> "HeldTensors":
-        """The same with other names, which `rename` makes of the pattern of each kind."""
+        """Return the tensors under other names; `rename` maps the pattern of each kind."""
         others = {
             kind.pattern: other
             for kind in self.name_kinds
@@ -59,35 +59,35 @@ class HeldTensors:
         }
         if not others:
             return self
-        found: dict[str, Shape | None] = {}
+        shapes: dict[str, Shape | None] = {}
         for kind in self.name_kinds:
             renamed = NameKind(others.get(kind.pattern, kind.pattern))
             for name, numbers in zip(kind.names, kind.numbers, strict=True):
-                found[renamed.filled(numbers)] = self.shapes[name]
-        return HeldTensors(found)
+                shapes[renamed.filled(numbers)] = self.shapes[name]
+        return HeldTensors(shapes)
 
     @cached_property
     def counts(self) -> Mapping[str, int]:
-        """How many modules each list has, by its name: one more than its highest number."""
+        """The number of modules of each list, by its name: one more than its highest number."""
         return module_counts(self.name_kinds)
 
     @cached_property
     def lengths(self) -> tuple[int, ...]:
-        """All lengths of axes, and numbers of modules; those that most kinds have first."""
-        often: dict[int, int] = {}
+        """All lengths of axes and numbers of modules, the most frequent first."""
+        frequency: dict[int, int] = {}
         for kind in self.kinds:
             for length in kind.shape or ():
-                often[length] = often.get(length, 0) + 1
+                frequency[length] = frequency.get(length, 0) + 1
         for count in set(self.counts.values()):
-            often[count] = often.get(count, 0) + 1
-        return tuple(sorted(often, key=lambda length: -often[length]))
+            frequency[count] = frequency.get(count, 0) + 1
+        return tuple(sorted(frequency, key=lambda length: -frequency[length]))
 
 
 def module_counts(kinds: Iterable[NameKind]) -> dict[str, int]:
     counts: dict[str, int] = {}
     for kind in kinds:
         for at, place in enumerate(kind.places):
-            for numbers in {found[: at + 1] for found in kind.numbers}:
+            for numbers in {one[: at + 1] for one in kind.numbers}:
                 if len(numbers[at]) <= MOST_DIGITS:
                     before = kind.filled(numbers[:at], place)
                     counts[before] = max(counts.get(before, 0), int(numbers[at]) + 1)
@@ -95,7 +95,7 @@ def module_counts(kinds: Iterable[NameKind]) -> dict[str, int]:
 
 
 def _order(numbers: Numbers) -> list[tuple[int, str]]:
-    """A key that sorts numbers of any length; it parses none of them."""
+    """Return a key that sorts numbers of any length without parsing them."""
     return [(len(number), number) for number in numbers]
 
 
@@ -105,9 +105,9 @@ def held(
     values: Mapping[str, object],
     files: Mapping[str, bytes],
 ) -> HeldTensors:
-    """What is stored, unpacked as the config says; as it is where that cannot be done.
+    """Unpack the stored tensors as the config declares; keep them packed if that fails.
 
-    `kinds` are those of the tensors' names.
+    `kinds` are the kinds of the tensors' names.
     """
     shapes = {tensor.name: tensor.shape for tensor in tensors}
     try:

@@ -11,34 +11,34 @@ from auditor.diagnosis.changes import value_at
 _INDEXED = re.compile(r"(.*)\[(\d+)\]")
 _LABELS = "num_labels"
 
-# Objects of a config that hold no sizes of the model.
+# Objects of a config that contain no sizes of the model.
 _LEFT_OUT = frozenset({"quantization_config", "id2label", "label2id", "task_specific_params"})
-_MOST = 400  # keys of one config; published ones have 150
+_MOST = 400  # keys of one config; published configs have up to 150
 
 
 class Key(NamedTuple):
     """One key of a config."""
 
     path: str  # dotted, as the config spells it: "text_config.vocab_size"
-    value: Any  # what the config says, or the default of its class
-    default: bool  # the config leaves it out
+    value: Any  # the config's value, or the default of its class
+    default: bool  # whether the config omits the key
 
 
 def completed(values: Mapping[str, Any]) -> CompletedConfig | None:
-    """The config as its class in transformers completes it, where that is known."""
+    """Return the config with its class's defaults; None if transformers has no class for it."""
     model_type = values.get("model_type")
     kind = of_model_type(model_type) if isinstance(model_type, str) else None
     return None if kind is None else complete(kind, values)
 
 
 def every_key(values: Mapping[str, Any]) -> tuple[Key, ...]:
-    """The keys that shape tensors of the model type, nested ones too; all where it is not known."""
-    found = dict[str, Key]()
+    """Return the keys that shape tensors, nested ones too; all keys for an unknown model type."""
+    keys = dict[str, Key]()
     for key in _keys(values, completed(values), ""):
-        found.setdefault(key.path, key)
-        if len(found) >= _MOST:
+        keys.setdefault(key.path, key)
+        if len(keys) >= _MOST:
             break
-    return tuple(found.values())
+    return tuple(keys.values())
 
 
 def _keys(values: Mapping[str, Any], whole: CompletedConfig | None, within: str) -> Iterator[Key]:
@@ -59,7 +59,7 @@ def _keys(values: Mapping[str, Any], whole: CompletedConfig | None, within: str)
 
 
 def _shaping(whole: CompletedConfig | None) -> frozenset[str] | None:
-    """The keys that the closed forms of that model type read; None: there are none."""
+    """Return the keys that the closed forms of the model type read; None if it has none."""
     model_type = whole.kind.model_type if whole else ""
     if not catalogue.siblings(model_type):
         return None
@@ -71,13 +71,13 @@ def _own(whole: CompletedConfig | None, name: str) -> str:
 
 
 def _aliases(whole: CompletedConfig | None, name: str) -> tuple[str, ...]:
-    """The other names of a key, by its config class."""
+    """Return the other names of a key, as its config class declares them."""
     aliases = whole.kind.attribute_map.items() if whole else ()
     return tuple(alias for alias, own in aliases if own == name)
 
 
 def key_at(values: Mapping[str, Any], path: str, value: Any) -> Key:
-    """The key of a formula's symbol, as the config spells it; of `depths[1]` the whole list."""
+    """Return the key of a formula's symbol, as the config spells it."""
     folders, _, name = path.rpartition(".")
     within: Any = value_at(values, folders) if folders else values
     whole = completed(values)
@@ -93,13 +93,13 @@ def key_at(values: Mapping[str, Any], path: str, value: Any) -> Key:
 
 
 def indexed(path: str) -> tuple[str, int] | None:
-    """The list and the index that a symbol's key names: `depths[1]`."""
-    found = _INDEXED.fullmatch(path)
-    return (found[1], int(found[2])) if found else None
+    """Split a symbol's key such as `depths[1]` into list and index; return None for other keys."""
+    match = _INDEXED.fullmatch(path)
+    return (match[1], int(match[2])) if match else None
 
 
 def config_with(values: Mapping[str, Any], path: str, value: Any) -> dict[str, Any]:
-    """What is to be set for a key to have that value; labels keep the names that they have."""
+    """Return the values to set so that a key has the value; existing labels keep their names."""
     folders, _, name = path.rpartition(".")
     if name == _LABELS:
         dot = f"{folders}." if folders else ""
@@ -110,7 +110,7 @@ def config_with(values: Mapping[str, Any], path: str, value: Any) -> dict[str, A
 
 
 def _with_labels(dot: str, names: Any, count: int) -> dict[str, Any]:
-    """That many labels: the first ones by their names, further ones as transformers names them."""
+    """Return this many labels: the known names first, then names as transformers generates them."""
     known = names if isinstance(names, Mapping) else {}
     labels = {str(number): known.get(str(number), f"LABEL_{number}") for number in range(count)}
     numbers = {str(label): number for number, label in enumerate(labels.values())}

@@ -1,12 +1,12 @@
-"""What packed tensors say of the settings that they were written with, by their shapes.
+"""The quantization settings that follow from the shapes of packed tensors.
 
-A linear of (out, in) in b bits and groups of g inputs leaves b and g in the lengths of its words
-and scales; where they do not say how many inputs there are, the architecture does.
+A linear layer (out, in) in b bits and groups of g inputs determines b and g by the lengths of its
+words and scales. If these do not determine the number of inputs, the architecture does.
 """
 
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
-from itertools import product
+from itertools import islice, product
 from typing import Any
 
 from auditor.layouts.packing import Members, Shape, Stored, tensor_name
@@ -19,29 +19,30 @@ _BLOCKS = (128, 64, 32, 256, 16, 8, 512)
 _BITS = frozenset({2, 3, 4, 5, 6, 8})
 _MATRIX = 2  # axes
 _ALL_INPUTS = -1  # as a group size
-_LOOKED_AT = 64  # modules of one method
-_MOST_SAID = 2  # settings of one method
+_LOOKED_AT = 64  # modules that are read for one method
+_MOST_RETURNED = 2  # settings that are returned for one method
 
 
 def settings_of_files(stored: Stored, implied: _Implied) -> Iterator[Settings]:
-    """What a config would say of the packed tensors, for each method whose marks are there."""
+    """Yield the config settings of the packed tensors, for each method that they fit."""
     for read in (_gptq, _awq, _fp8, _four_bits, _eight_bits, _compressed, _mxfp4, _mlx):
         yield from read(stored, implied)
 
 
-def _most_said(
+def _commonest(
     stored: Stored, read: Callable[[str, Members], Settings | None], *marks: str
 ) -> list[Settings]:
-    """What modules with these members say, and most of them first.
+    """Return the settings of modules with these members, the most frequent first.
 
-    A module of one group does not say how long a group is at the most, which others may.
+    A module with one group does not bound the length of a group; other modules may.
     """
-    having = ((name, parts) for name, parts in stored.modules.items() if parts.keys() >= {*marks})
-    said: dict[str, list[Settings]] = {}
-    for _, (name, parts) in zip(range(_LOOKED_AT), having, strict=False):
-        if found := read(name, parts):
-            said.setdefault(str(found), []).append(found)
-    return [same[0] for same in sorted(said.values(), key=len, reverse=True)[:_MOST_SAID]]
+    modules = ((name, parts) for name, parts in stored.modules.items() if parts.keys() >= {*marks})
+    equal_settings: dict[str, list[Settings]] = {}
+    for name, parts in islice(modules, _LOOKED_AT):
+        if settings := read(name, parts):
+            equal_settings.setdefault(str(settings), []).append(settings)
+    by_frequency = sorted(equal_settings.values(), key=len, reverse=True)
+    return [same[0] for same in by_frequency[:_MOST_RETURNED]]
 
 
 def _sides(parts: Members, last: str) -> tuple[int, int] | None:
@@ -54,7 +55,7 @@ def _grouped(inputs: int, groups: int) -> int:
 
 
 def _gptq(stored: Stored, implied: _Implied) -> list[Settings]:
-    """A qweight (in * b/32, out), qzeros (groups, out * b/32), g_idx (in,)."""
+    """Read GPTQ: qweight (in * b/32, out), qzeros (groups, out * b/32), g_idx (in,)."""
 
     def read(module: str, parts: Members) -> Settings | None:
         qweight, scales = _sides(parts, "qweight"), _sides(parts, "scales")
@@ -67,11 +68,11 @@ def _gptq(stored: Stored, implied: _Implied) -> list[Settings]:
         group = _grouped(inputs, scales[0])
         return {"quant_method": "gptq", "bits": bits, "group_size": group, "desc_act": False}
 
-    return _most_said(stored, read, "qweight", "scales")
+    return _commonest(stored, read, "qweight", "scales")
 
 
 def _inputs(module: str, parts: Members, implied: _Implied, outputs: int) -> int | None:
-    """By g_idx, else by the zero points' words, else by the architecture."""
+    """Return the number of inputs by g_idx, else the zero points' words, else the architecture."""
     g_idx = parts["g_idx"].shape if "g_idx" in parts else None
     if g_idx and g_idx[0]:
         return g_idx[0]
@@ -83,7 +84,7 @@ def _inputs(module: str, parts: Members, implied: _Implied, outputs: int) -> int
 
 
 def _awq(stored: Stored, _implied: _Implied) -> list[Settings]:
-    """GEMM: qweight (in, out * b/32), scales (groups, out)."""
+    """Read AWQ's GEMM version: qweight (in, out * b/32), scales (groups, out)."""
 
     def read(_module: str, parts: Members) -> Settings | None:
         qweight, scales = _sides(parts, "qweight"), _sides(parts, "scales")
@@ -102,11 +103,11 @@ def _awq(stored: Stored, _implied: _Implied) -> list[Settings]:
             "version": "gemm",
         }
 
-    return _most_said(stored, read, "qweight", "scales")
+    return _commonest(stored, read, "qweight", "scales")
 
 
 def _fp8(stored: Stored, _implied: _Implied) -> list[Settings]:
-    """A weight_scale_inv (ceil(out/rows), ceil(in/columns)): of most weights, by one block."""
+    """Read FP8: weight_scale_inv (ceil(out/rows), ceil(in/columns)), by the commonest block."""
     pairs = Counter(
         (weight, scale)
         for parts in stored.modules.values()
@@ -134,7 +135,7 @@ def _four_bits(stored: Stored, _implied: _Implied) -> list[Settings]:
 
 
 def _tails(parts: Members) -> set[str]:
-    """Below a weight itself: `weight.quant_state.bitsandbytes__nf4` is a member of `X.weight`."""
+    """Return member names, also below a weight: `weight.quant_state.bitsandbytes__nf4`."""
     return {f"quant_state.{last}" for last in parts} | set(parts)
 
 
@@ -145,7 +146,7 @@ def _eight_bits(stored: Stored, _implied: _Implied) -> list[Settings]:
 
 
 def _compressed(stored: Stored, implied: _Implied) -> list[Settings]:
-    """pack-quantized: weight_packed (out, in * b/32), weight_scale (out, groups)."""
+    """Read compressed-tensors: weight_packed (out, in * b/32), weight_scale (out, groups)."""
 
     def packed(module: str, parts: Members) -> Settings | None:
         words, scale = _sides(parts, "weight_packed"), _sides(parts, "weight_scale")
@@ -171,12 +172,12 @@ def _compressed(stored: Stored, implied: _Implied) -> list[Settings]:
             groups = 0
         return _group(form, 8, kind, shape[-1], groups, symmetric=True)
 
-    return _most_said(stored, packed, "weight_packed", "weight_scale") or _most_said(
+    return _commonest(stored, packed, "weight_packed", "weight_scale") or _commonest(
         stored, whole, "weight", "weight_scale"
     )
 
 
-def _group(  # noqa: PLR0913 - what a group of one config says
+def _group(  # noqa: PLR0913 - the fields of a config group
     form: str, bits: int, kind: str, inputs: int, groups: int, *, symmetric: bool
 ) -> Settings:
     strategy = "tensor" if groups == 0 else "channel" if groups == 1 else "group"
@@ -205,7 +206,7 @@ def _mxfp4(stored: Stored, _implied: _Implied) -> list[Settings]:
 
 
 def _mlx(stored: Stored, implied: _Implied) -> list[Settings]:
-    """A weight U32 (out, in * b/32), scales (out, groups)."""
+    """Read MLX: weight U32 (out, in * b/32), scales (out, groups)."""
 
     def read(module: str, parts: Members) -> Settings | None:
         words, scales = _sides(parts, "weight"), _sides(parts, "scales")
@@ -217,22 +218,22 @@ def _mlx(stored: Stored, implied: _Implied) -> list[Settings]:
             return None
         return {"bits": bits, "group_size": shape[-1] // scales[1]}
 
-    return _most_said(stored, read, "weight", "scales")
+    return _commonest(stored, read, "weight", "scales")
 
 
 def differing(declared: Mapping[str, Any], held: Mapping[str, Any]) -> dict[str, Any]:
-    """Dotted keys of the settings that are other than the files hold, where both say something."""
-    found: dict[str, Any] = {}
+    """Return the held values of settings that are declared with another value, by dotted key."""
+    changes: dict[str, Any] = {}
     for key, value in held.items():
-        said = declared.get(key)
+        declared_value = declared.get(key)
         if isinstance(value, Mapping):
-            if isinstance(said, Mapping):
-                inner = differing(said, value)
-                found.update({f"{key}.{name}": one for name, one in inner.items()})
-        elif key in declared and said != value and key not in _UNSEEN:
-            found[key] = value
-    return found
+            if isinstance(declared_value, Mapping):
+                inner = differing(declared_value, value)
+                changes.update({f"{key}.{name}": one for name, one in inner.items()})
+        elif key in declared and declared_value != value and key not in _UNSEEN:
+            changes[key] = value
+    return changes
 
 
-# What shapes do not show, and what is compared by name.
+# Settings that shapes do not show, or that are compared by name elsewhere.
 _UNSEEN = frozenset({"desc_act", "activation_scheme", "dynamic", "ignore", "targets", "version"})

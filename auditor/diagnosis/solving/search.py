@@ -1,4 +1,4 @@
-"""One key, or two, with which nothing differs any more; else those with which least does."""
+"""The search for one changed key, or two, with which nothing or least differs."""
 
 import re
 import time
@@ -24,41 +24,41 @@ from auditor.diagnosis.solving.keys import Key, config_with, every_key, key_at
 from auditor.diagnosis.solving.trials import ClassTree, TreeComparison, Trials
 from auditor.errors import CheckpointError
 
-# Trees of one search, and seconds of processor time for each of its steps, of which there are
-# four at the most: a BERT's tree takes a millisecond.
+# Limits of a search: trees in total, and seconds of processor time for each of its up to four
+# steps. A BERT's tree takes a millisecond.
 _MOST_TRIED = 400
 _MOST_SECONDS = 0.4
 
-_MOST_STARTS = 6  # changes to which a second one is looked for
-_MOST_SECOND = 80  # changes that are looked at beside each of them
-_STRANGE = 0.5  # of what is stored: above, it is hardly this class that is stored
-_FEWER_SECONDS = 0.15  # for a class that it hardly is
-_MOST_IDLE = 3  # values of one key with which nothing was otherwise, before it is left alone
-_FLAG_NEEDED = "expected true or false"  # of a fault
+_MOST_STARTS = 6  # single changes that are extended by a second one
+_MOST_SECOND = 80  # second changes that are tried with each of them
+_STRANGE = 0.5  # share of strange tensors above which the files hardly store this class
+_FEWER_SECONDS = 0.15  # the limit of a step for such a class
+_MOST_IDLE = 3  # values of a key without any effect before it is skipped
+_FLAG_NEEDED = "expected true or false"  # part of the text of a config fault
 _PROBES = (1, 2, 8, 16, 64, 128, 3, 5, 12, 60, 240)
 
-Trees = Callable[[Mapping[str, Any]], ClassTree | None]  # of the config with these values
+Trees = Callable[[Mapping[str, Any]], ClassTree | None]  # the tree of the config with these values
 
 
 class Solution(NamedTuple):
-    """Keys with other values, and what differs all the same."""
+    """Changed keys, and the differences that remain with them."""
 
     changes: tuple[KeyChange, ...]
-    found: TreeComparison
+    comparison: TreeComparison
 
     @property
     def differ(self) -> int:
-        return self.found.differ
+        return self.comparison.differ
 
 
 _Stages = Callable[[TreeComparison], Iterator[Iterable[KeyChange]]]
 
 
 class KeySearch:
-    """What a config would have to say; nothing is tried twice.
+    """A search for config changes that close differences; no change is tried twice.
 
-    `faults` is what is wrong with the config though its shapes follow: keys that it names may be
-    to blame where nothing differs.
+    `faults` describes faults of a config that implies shapes all the same: if nothing differs, the
+    keys that it names may be wrong.
     """
 
     def __init__(
@@ -69,14 +69,14 @@ class KeySearch:
         self._trees = trees
         self._trials = trials
         self._keys = every_key(values)
-        self._shown: set[str] = set()  # paths of keys that formulas show
-        self._held = frozenset[str]()  # keys of lengths that are stored, as formulas name them
-        self._idle: Counter[str] = Counter()  # values by path with which nothing was otherwise
+        self._shown: set[str] = set()  # paths of keys in the formulas
+        self._held = frozenset[str]()  # keys of lengths stored as expected, as formulas name them
+        self._idle: Counter[str] = Counter()  # number of values without effect, by path
         self._tried: dict[tuple[tuple[str, str], ...], Solution | None] = {}
         self._until = time.thread_time() + _MOST_SECONDS
 
     def solutions(self) -> Iterator[Solution]:
-        """All with which nothing differs, most plausible first; else what leaves least."""
+        """Yield all solutions without differences, most plausible first; else those with fewest."""
         try:
             as_it_is = self._tree(())
         except CheckpointError as error:
@@ -92,101 +92,102 @@ class KeySearch:
             yield from self._valid_again(self._faults)
             return
         strange = start.strange > _STRANGE * self._trials.stored
-        partly: list[Solution] = []
+        partial: list[Solution] = []
         for stages in (self._by_formula, self._by_trial):
             self._until = time.thread_time() + (_FEWER_SECONDS if strange else _MOST_SECONDS)
-            whole: list[Solution] = []
+            complete: list[Solution] = []
             for stage in stages(start):
-                found = list(self._judged((), stage, start))
-                whole += [one for one in found if not one.differ]
-                if not all(map(_is_zero, whole)):
+                results = list(self._judged((), stage, start))
+                complete += [one for one in results if not one.differ]
+                if not all(map(_is_zero, complete)):
                     break
-                partly += [one for one in found if 0 < one.differ < start.differ]
-            if not whole and not strange:
-                whole = self._pairs(partly, stages)
-            if whole:
-                yield from sorted(whole, key=_plausibility)
+                partial += [one for one in results if 0 < one.differ < start.differ]
+            if not complete and not strange:
+                complete = self._pairs(partial, stages)
+            if complete:
+                yield from sorted(complete, key=_plausibility)
                 return
         if not strange:
-            yield from _one_of_a_key(_best_first(partly))
+            yield from _one_of_a_key(_best_first(partial))
 
-    def _pairs(self, partly: list[Solution], stages: _Stages) -> list[Solution]:
-        """The best of those that leave something, each with another key beside it."""
+    def _pairs(self, partial: list[Solution], stages: _Stages) -> list[Solution]:
+        """Extend the best partial solutions by another key; return those without differences."""
         self._until = time.thread_time() + _MOST_SECONDS
-        for one in islice(_one_of_a_key(_best_first(partly)), _MOST_STARTS):
-            known = {change.key.path for change in one.changes}
-            every = chain.from_iterable(stages(one.found))
-            several = islice((each for each in every if each.key.path not in known), _MOST_SECOND)
-            pairs = self._judged(one.changes, several, one.found)
-            whole = [pair for pair in pairs if not pair.differ]
-            if whole:
-                return whole
+        for start in islice(_one_of_a_key(_best_first(partial)), _MOST_STARTS):
+            paths = {change.key.path for change in start.changes}
+            changes = chain.from_iterable(stages(start.comparison))
+            others = islice((one for one in changes if one.key.path not in paths), _MOST_SECOND)
+            pairs = self._judged(start.changes, others, start.comparison)
+            complete = [pair for pair in pairs if not pair.differ]
+            if complete:
+                return complete
         return []
 
-    def _by_formula(self, found: TreeComparison) -> Iterator[Iterable[KeyChange]]:
-        yield solved(self._values, found)
+    def _by_formula(self, comparison: TreeComparison) -> Iterator[Iterable[KeyChange]]:
+        yield solved(self._values, comparison)
         yield flags(self._keys)
 
-    def _by_trial(self, found: TreeComparison) -> Iterator[Iterable[KeyChange]]:
-        yield self._unset(found)
-        yield items_in_proportion(self._keys, found, self._held)
-        asked = self._paths(one.key for each in found.equations for one in each.size.symbols)
+    def _by_trial(self, comparison: TreeComparison) -> Iterator[Iterable[KeyChange]]:
+        yield self._unset(comparison)
+        yield items_in_proportion(self._keys, comparison, self._held)
+        wanted = self._paths(
+            symbol.key for equation in comparison.equations for symbol in equation.size.symbols
+        )
         hidden = [key for key in self._keys if key.path not in self._shown]
         shown = [key for key in self._keys if key.path in self._shown]
         held = self._paths(self._held)
         free = [key for key in shown if key.path not in held]
         yield chain(
-            other_numbers(hidden, found),
-            other_items(self._keys, found, self._held),
-            other_numbers((key for key in shown if key.path in asked), found),
+            other_numbers(hidden, comparison),
+            other_items(self._keys, comparison, self._held),
+            other_numbers((key for key in shown if key.path in wanted), comparison),
             (KeyChange(key, 0) for key in free if type(key.value) is int and key.value),
         )
 
     def _paths(self, symbols: Iterable[str]) -> set[str]:
-        """The paths of keys that formulas name, as the config spells them."""
+        """Return the paths of keys in formulas, as the config spells them."""
         return {key_at(self._values, key, 0).path for key in set(symbols)}
 
-    def _unset(self, found: TreeComparison) -> Iterator[KeyChange]:
-        """Keys that are null or left out, with the values that would then fit."""
-        if not found.differ:
+    def _unset(self, comparison: TreeComparison) -> Iterator[KeyChange]:
+        """Yield values that would fit for the keys that are null or left out."""
+        if not comparison.differ:
             return
         for key in self._keys:
             if key.value is None:
                 yield from self._probed(key)
 
     def _probed(self, key: Key) -> Iterator[KeyChange]:
-        """The key solved for in the formulas that it appears in once it has a value."""
+        """Yield values solved from the formulas that contain the key once it has a value."""
         for probe in _PROBES:
-            one = self._try((KeyChange(key, probe),))
-            if one is None:
+            solution = self._try((KeyChange(key, probe),))
+            if solution is None:
                 continue
-            for equation in one.found.equations:
+            for equation in solution.comparison.equations:
                 for symbol in equation.size.symbols:
                     if symbol.key == key.path:
-                        several = islice(solutions(equation.size, symbol, equation.wanted), 8)
-                        for value in several:
+                        for value in islice(solutions(equation.size, symbol, equation.wanted), 8):
                             yield from (
-                                made._replace(key=key)
-                                for made in of_key(self._values, symbol, value)
+                                change._replace(key=key)
+                                for change in of_key(self._values, symbol, value)
                             )
             return
 
     def _valid_again(self, reason: str) -> Iterator[Solution]:
-        """Of a config from which nothing follows: the keys that are to blame, by what fits."""
+        """Yield the best changes of the keys that a fault of the config names."""
         named = set(_WORDS.findall(reason))
-        blamed = [key for key in self._keys if key.path in named]
+        wrong = [key for key in self._keys if key.path in named]
         if _FLAG_NEEDED in reason:
-            several = (KeyChange(key, value) for key in blamed for value in (False, True))
+            changes = (KeyChange(key, value) for key in wrong for value in (False, True))
         else:
-            several = (each for key in blamed for each in self._other_values(key))
-        found = list(self._judged((), several, _NOTHING))
-        least = min((one.differ for one in found), default=0)
-        yield from sorted((one for one in found if one.differ == least), key=_plausibility)
+            changes = (change for key in wrong for change in self._other_values(key))
+        results = list(self._judged((), changes, _NOTHING))
+        least = min((one.differ for one in results), default=0)
+        yield from sorted((one for one in results if one.differ == least), key=_plausibility)
 
     def _other_values(self, key: Key) -> Iterator[KeyChange]:
         if isinstance(key.value, list | tuple):
             yield from other_items((key,), _NOTHING)
-            for other in self._keys:  # how long the list should be
+            for other in self._keys:  # keys that may give the length of the list
                 if type(other.value) is int and other.value != len(key.value):
                     yield KeyChange(other, len(key.value))
         else:
@@ -194,21 +195,21 @@ class KeySearch:
             yield from _likely(key, self._trials.lengths)
 
     def _judged(
-        self, before: tuple[KeyChange, ...], several: Iterable[KeyChange], start: TreeComparison
+        self, before: tuple[KeyChange, ...], changes: Iterable[KeyChange], start: TreeComparison
     ) -> Iterator[Solution]:
         """Try each change together with those in `before`, whose comparison is `start`."""
         seen: set[tuple[str, str]] = set()
-        for one in several:
-            path = one.key.path
-            if one.field in seen or self._idle[path] >= _MOST_IDLE:
+        for change in changes:
+            path = change.key.path
+            if change.field in seen or self._idle[path] >= _MOST_IDLE:
                 continue
-            seen.add(one.field)
-            found = self._try((*before, one))
-            if found is not None:
-                is_list = isinstance(one.key.value, list)  # of which any item may be the one
-                if not is_list and path not in self._shown and found.found.is_like(start):
+            seen.add(change.field)
+            solution = self._try((*before, change))
+            if solution is not None:
+                is_list = isinstance(change.key.value, list)  # another item may have an effect
+                if not is_list and path not in self._shown and solution.comparison.is_like(start):
                     self._idle[path] += 1
-                yield found
+                yield solution
 
     def _try(self, changes: tuple[KeyChange, ...]) -> Solution | None:
         key = tuple(sorted(change.field for change in changes))
@@ -235,17 +236,17 @@ class KeySearch:
 _NOTHING = TreeComparison(1, 0, {}, frozenset(), frozenset(), frozenset())
 
 
-# Keys in a sentence, with the path to them.
+# Words of a sentence that may be dotted paths of keys.
 _WORDS = re.compile(r"[A-Za-z_][\w.]*\w")
 
 
 def _is_zero(one: Solution) -> bool:
-    """Whether something would not be there at all: a flag may say that better."""
+    """Whether a change sets a number to 0; a flag may explain what that removes better."""
     return any(type(change.value) is int and change.value == 0 for change in one.changes)
 
 
 def _likely(key: Key, lengths: tuple[int, ...]) -> Iterator[KeyChange]:
-    """Values of a key that no formula shows: the lengths that are stored, and what divides them."""
+    """Yield values of a key that no formula contains: stored lengths and divisors of the width."""
     if type(key.value) is not int:
         return
     width = lengths[0] if lengths else 0
@@ -259,15 +260,18 @@ def _likely(key: Key, lengths: tuple[int, ...]) -> Iterator[KeyChange]:
         yield KeyChange(key, key.value + step)
 
 
-def _best_first(found: Iterable[Solution]) -> list[Solution]:
-    """Those that leave least; none of what is not asked for, which lacks nothing."""
-    real = (one for one in found if not _is_zero(one))
-    return sorted(real, key=lambda one: (one.differ, _plausibility(one)))
+def _best_first(candidates: Iterable[Solution]) -> list[Solution]:
+    """Sort candidates by remaining differences; leave out those that set a number to 0.
+
+    A model without a part lacks nothing of it, so that 0 always looks good.
+    """
+    nonzero = (one for one in candidates if not _is_zero(one))
+    return sorted(nonzero, key=lambda one: (one.differ, _plausibility(one)))
 
 
-def _one_of_a_key(found: Iterable[Solution]) -> Iterator[Solution]:
+def _one_of_a_key(candidates: Iterable[Solution]) -> Iterator[Solution]:
     seen: set[tuple[str, ...]] = set()
-    for one in found:
+    for one in candidates:
         paths = tuple(change.key.path for change in one.changes)
         if paths not in seen:
             seen.add(paths)
@@ -275,11 +279,11 @@ def _one_of_a_key(found: Iterable[Solution]) -> Iterator[Solution]:
 
 
 def _plausibility(one: Solution) -> tuple[Any, ...]:
-    """Stated keys before defaults, heads of a usual width, then what changes least."""
+    """Return a sort key: stated keys first, usual widths of heads, then the smallest change."""
     return tuple(map(max, zip(*map(_strangeness, one.changes), strict=True)))
 
 
-# Widths that heads have in published models, likeliest first.
+# Widths of heads in published models, most frequent first.
 _USUAL = (64, 128, 32, 80, 96, 256, 16, 8)
 
 
@@ -302,7 +306,7 @@ def _strangeness(change: KeyChange) -> tuple[int, int, int, int, int, float]:
 
 def _distance(declared: Any, value: Any) -> float:
     if type(declared) is int and type(value) is int and declared > 0 and value > 0:
-        return abs(log(value) - log(declared))  # of integers of any length
+        return abs(log(value) - log(declared))  # log works for integers of any length
     if isinstance(declared, list) and isinstance(value, list):
         return float(sum(one != other for one, other in zip(declared, value, strict=False)))
     return 0.0
