@@ -1,4 +1,4 @@
-"""Config, index and headers of one selection, read side by side from any reader."""
+"""Read the config, index and headers of a selection concurrently, through any file reader."""
 
 from collections.abc import Callable, Collection, Mapping
 from concurrent.futures import Executor, Future
@@ -38,12 +38,12 @@ from auditor.downloader.parallel import AT_HAND, as_they_end, awaited, have_ende
 from auditor.errors import CheckpointError, Reason, SourceError
 from auditor.tensors import Span
 
-# Bytes of config.json. Those of the corpus and of the Hub's usual models have a few kB; a map
-# of 22,000 class names (ImageNet) has 1.5 MB.
+# Bytes of config.json. The configs of the corpus and of the Hub's usual models have a few kB; a
+# map of 22,000 class names (ImageNet) has 1.5 MB.
 MAX_CONFIG = 16 * 1024 * 1024
 
-# Local pickles beside the weights: a checkpoint of the Trainer has four. A thousand that are small
-# take a second; the report names the others as not checked.
+# Local pickles next to the weights: a checkpoint of the Trainer has four. Reading a thousand small
+# ones takes a second; the report names the others as not checked.
 _MOST_PICKLES = 1000
 
 
@@ -59,7 +59,7 @@ _OF_NETWORK = frozenset(
 
 
 class FileReader(Protocol):
-    """What a source can do with one file of its listing; called from several threads."""
+    """The reads that a source offers for one file of its listing; several threads call them."""
 
     bounds: CompanionBounds | None  # of companion files; None: they cost nothing
     patient: bool  # a failure of the network that outlasts all attempts ends the audit
@@ -71,11 +71,11 @@ class FileReader(Protocol):
     def part(self, file: RepoFile, span: Span) -> bytes: ...
 
     def stop(self) -> None:
-        """Another read has failed for good: end the waits of those under way."""
+        """End the waits of the reads under way, because another read has finally failed."""
 
 
 class _Reads(Struct, frozen=True):
-    """What is read of one checkpoint: by which threads and reader, and of which listing."""
+    """The thread pool, file reader and listing for the reads of one checkpoint."""
 
     pool: Executor
     reader: FileReader
@@ -83,7 +83,7 @@ class _Reads(Struct, frozen=True):
     _texts: dict[str | None, Future[TextFile | None]] = field(default_factory=dict)
 
     def text(self, name: str | None, limit: int) -> Future[TextFile | None]:
-        """A file that is read once, however often it is asked for; None of no name."""
+        """Read a file once, however often this is called; the result is None if `name` is None."""
 
         def read() -> TextFile | None:
             return None if name is None else self.reader.text(self.listing[name], limit)
@@ -93,7 +93,7 @@ class _Reads(Struct, frozen=True):
         return self._texts[name]
 
     def parsed(self, name: str, first: int = FIRST_READ) -> WeightHeader:
-        """A header, parsed while others are still on their way."""
+        """Read a header and parse it in the calling thread, while other reads go on."""
         [head] = within_bound([self.reader.header(self.listing[name], first)])
         _ = head.parsed
         return head
@@ -112,13 +112,13 @@ def assemble(
     pool: Executor | None = None,
     progress: Callable[[int, int], None] = lambda _done, _of: None,
 ) -> Snapshot:
-    """Read the selected files of a snapshot that has its list of files; returns it with them.
+    """Read the selected files of a snapshot and return the snapshot with their contents.
 
-    Config is read beside the weight file or the index, then all shards. Of several models that is
-    done side by side, of those that the manifest names. The reads are of the `pool`, which several
-    checkpoints may share, or of threads of their own; `progress` gets how many headers of how many
-    are read, each second at least. A broken index is handed on as it is, with no shards opened: the
-    audit says what is wrong.
+    The snapshot already has its list of files. The config and the weight file or index are read
+    concurrently, then all shards. If there are several models, those that the manifest names are
+    read concurrently. The reads run in `pool`, which several checkpoints may share, or else in new
+    threads. `progress` is called with (headers read, headers in total) at least once a second. A
+    broken index is returned unchanged and no shards are opened: the audit reports the fault.
     """
     listing = {file.name: file for file in snapshot.files}
     with threads(AT_HAND, reader.stop, share_of=pool) as executor:
@@ -158,7 +158,7 @@ def assemble(
 
 
 def _companions(reads: _Reads, names: tuple[str, ...] | None) -> list[Future[CompanionFile]] | None:
-    """What stands beside the weights, asked for beside them; None: it is not asked for."""
+    """Start to read the companion files; return None if `names` is None."""
     if names is None:
         return None
     sizes = {name: reads.listing[name].size for name in names}
@@ -171,7 +171,10 @@ def _companions(reads: _Reads, names: tuple[str, ...] | None) -> list[Future[Com
 
 
 def _companion(reads: _Reads, plan: PlannedRead) -> CompanionFile:
-    """Return the file, or why it was not read; raise SourceError as `FileReader.patient` says."""
+    """Return the file or the reason it was not read.
+
+    Raise SourceError if the network fails and the reader is patient.
+    """
     try:
         found = read_companion(plan, partial(reads.reader.part, reads.listing[plan.name]))
     except SourceError as error:
@@ -184,7 +187,7 @@ def _companion(reads: _Reads, plan: PlannedRead) -> CompanionFile:
 
 
 def _import_parser() -> None:
-    """Of templates, in a thread that reads, while the other reads wait for the network."""
+    """Import the template parser in a reading thread, while other reads wait for the network."""
     from auditor.companions.chat_template import import_parser  # noqa: PLC0415 - few need it
 
     import_parser()
@@ -193,7 +196,7 @@ def _import_parser() -> None:
 def _meant(
     parts: tuple[SelectedComponent, ...], manifest: TextFile | None
 ) -> tuple[SelectedComponent, ...]:
-    """The parts that the manifest names; all parts if there is no manifest that can be read."""
+    """Return the parts that the manifest names, or all parts if no manifest can be read."""
     if manifest is not None:
         with suppress(CheckpointError):  # the audit says what is wrong with it
             entries = parse_manifest(manifest.name, manifest.content).entries
@@ -215,17 +218,17 @@ class _Model(Struct, frozen=True, kw_only=True):
     headers: tuple[Future[WeightHeader], ...]
     torch_copies: tuple[Future[WeightHeader | None], ...]
     absent: tuple[str, ...] = ()  # shards that are not in the listing
-    # Files that only their names in the index show to be the model's.
+    # Files that belong to the model only if the index names one of their tensors.
     doubtful: frozenset[str] = frozenset()
 
     @property
     def first(self) -> tuple[Future[Any], ...]:
-        """What says what else there is to read."""
+        """The reads whose results decide what else is read."""
         return (self.config, self.index, self.settings, *self.headers)
 
 
 def _begin(reads: _Reads, selection: FileSelection) -> _Model:
-    """Config, index, weight files, copies in torch files: whichever are selected, all at once."""
+    """Start to read the selected config, index, weight files and torch copies, all at once."""
     submit, listing = reads.pool.submit, reads.listing
     one = () if selection.weights is None else (listing[selection.weights],)
     return _Model(
@@ -242,7 +245,7 @@ def _begin(reads: _Reads, selection: FileSelection) -> _Model:
 
 
 def _with_shards(reads: _Reads, model: _Model) -> _Model:
-    """The shards that an index names are read as well."""
+    """Start to read the shards that the index names, too."""
     selection = _as_configured(model.selection, model.config.result(), reads.listing)
     if selection is not model.selection:
         model = _begin(reads, selection)
@@ -268,7 +271,7 @@ def _with_shards(reads: _Reads, model: _Model) -> _Model:
 def _as_configured(
     selection: FileSelection, config: TextFile | None, names: Collection[str]
 ) -> FileSelection:
-    """The file that the config itself names, instead of the usual one."""
+    """Replace the usual weight file by the file that the config names, if it names one."""
     found = named_weights(config, names)
     chosen = {selection.weights, selection.index, *selection.shards}
     of_variant = any(name and variant_of(name) for name in chosen)
@@ -278,7 +281,7 @@ def _as_configured(
 
 
 def _as_hinted(reads: _Reads, selection: FileSelection) -> FileSelection:
-    """The selection that the hints come to; raises SourceError where there is nothing to read."""
+    """Resolve the hints of a selection; raise SourceError if there are no weights to read."""
     if not selection.hints:
         return selection
     names = frozenset(name for name in reads.listing if "/" not in name)
@@ -292,7 +295,7 @@ def _as_hinted(reads: _Reads, selection: FileSelection) -> FileSelection:
 
 
 def _contents(model: _Model) -> dict[str, Any]:
-    """What came of the reads: the fields that a Snapshot and a Component share."""
+    """Return the results of the reads: the fields that a Snapshot and a Component share."""
     index = model.index.result()
     heads = [future.result() for future in model.headers]
     heads = [head for head in heads if head.name not in model.doubtful or _shares(head, index)]
@@ -322,7 +325,7 @@ def _pickles(reads: _Reads, models: list[dict[str, Any]]) -> tuple[WeightHeader,
 
 
 def _shares(head: WeightHeader, index: TextFile | None) -> bool:
-    """Whether a file holds a tensor that the index names; what a pointer stands for may."""
+    """Whether a file has a tensor that the index names; true for a pointer, whose tensors may."""
     if index is None or isinstance(head.parsed, CheckpointError):
         return head.pointed is not None
     names = index.as_index.weight_map
@@ -330,9 +333,9 @@ def _shares(head: WeightHeader, index: TextFile | None) -> bool:
 
 
 def _first_reads(index: TextFile) -> dict[str, int]:
-    """How many bytes to ask for first of each shard, by its path in the repository, sorted.
+    """Return the length of the first read of each shard, by its path in the repository, sorted.
 
-    The index names shards from its own folder.
+    Shard names in an index are relative to the folder of the index.
     """
     try:
         weight_map = index.as_index.weight_map

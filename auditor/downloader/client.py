@@ -128,9 +128,9 @@ def _known_client(seconds: float, environment: tuple[tuple[str, str], ...]) -> C
 
 
 def _fault(name: str, value: str) -> str | None:
-    """What is wrong with a variable that the library would take as it is; None if it is good.
+    """Return the fault of an environment variable that the library does not check, else None.
 
-    Of the address of a proxy no more than its scheme is said: a password may follow.
+    The fault quotes only the scheme of a proxy address, because a password may follow.
     """
     scheme, separator, _ = value.partition("://")
     if separator and name.upper() in _PROXIES and scheme.lower() not in _PROXY_SCHEMES:
@@ -142,7 +142,7 @@ def _fault(name: str, value: str) -> str | None:
 
 
 def new_client(seconds: float) -> Client:
-    """One that waits so long for headers, and for each piece of a body."""
+    """Build a client that waits at most `seconds` for headers and for each piece of a body."""
     limit = timedelta(seconds=seconds)
     builder = SyncClientBuilder().follow_redirects(False).referer(False)  # noqa: FBT003 - theirs
     for packed in (builder.gzip, builder.brotli, builder.zstd, builder.deflate):
@@ -155,7 +155,7 @@ def new_client(seconds: float) -> Client:
 
 
 def _headers(given: Any) -> Mapping[str, str]:
-    """By name in lower case, values of one name joined by ", "; without those beyond ASCII."""
+    """Map names in lower case to values, repeated ones joined by ", "; omit non-ASCII values."""
     found: dict[str, str] = {}
     for name in dict.fromkeys(given):
         try:
@@ -166,9 +166,9 @@ def _headers(given: Any) -> Mapping[str, str]:
 
 
 def _framing_fault(status: int, headers: Mapping[str, str]) -> str | None:
-    """What makes it doubtful where a body ends (RFC 9112, 6.3); None: nothing.
+    """Return a fault that makes the end of the body ambiguous (RFC 9112, 6.3), else None.
 
-    Parsers differ here, and a forged answer can make use of that.
+    Parsers disagree about such an answer, and a forged one can exploit that.
     """
     if status == _SWITCHING:
         return "it changes to another protocol, which was not asked for"
@@ -185,7 +185,7 @@ def _framing_fault(status: int, headers: Mapping[str, str]) -> str | None:
 
 @contextmanager
 def _translated(url: Url) -> Iterator[None]:
-    """Errors of the library, as what they mean to an audit."""
+    """Translate errors of the library into errors of an audit."""
     try:
         yield
     except RequestTimeoutError as error:
@@ -202,7 +202,7 @@ def _translated(url: Url) -> Iterator[None]:
 
 
 def _unconnected(url: Url, error: ConnectError) -> SourceError:
-    """It is raised for a connection that ends before its answer, too."""
+    """Return the error for a ConnectError, which also covers a connection that ended early."""
     host, causes, said = url.host_str, " ".join(_causes(error)), _said(error)
     if _NO_HOST in causes:
         said = said.removeprefix("failed to lookup address information: ")
@@ -219,12 +219,12 @@ def _unconnected(url: Url, error: ConnectError) -> SourceError:
 
 
 def _broken_off(url: Url, said: str) -> PassingError:
-    """For what is not HTTP, or ends too early."""
+    """Return the error for a reply that is not HTTP or ended early."""
     return PassingError(Reason.BAD_RESPONSE, f"{url.host_str} broke off its answer: {said}")
 
 
 def _said(error: DetailedPyreqwestError) -> str:
-    """The innermost cause, which says what happened."""
+    """Return the message of the innermost cause, which is the most specific."""
     return [error.message, *_causes(error)][-1]
 
 

@@ -98,13 +98,13 @@ class Received(NamedTuple):
     size: int | None
 
 
-# Reads a span. A source that can only read on from the start (a 200 where a 206 was asked for)
-# calls `end` with what it has, and goes on to where that says the header stops.
+# Reads a span. A source that can only read from the start (it answers 200 instead of 206) calls
+# `end` with the bytes it has so far, and reads up to the offset that `end` returns.
 Read = Callable[[Span, Callable[[bytes, int | None], int]], Received]
 
 
 def read_header(name: str, size: int | None, read: Read, first: int = FIRST_READ) -> WeightHeader:
-    """What an audit needs of a weight file, in as few reads as its format allows."""
+    """Read the header of a weight file in as few reads as its format allows."""
     parse = parser(name)
     if parse is None:
         return read_safetensors_header(name, size, read, first)
@@ -114,9 +114,9 @@ def read_header(name: str, size: int | None, read: Read, first: int = FIRST_READ
 def read_safetensors_header(
     name: str, size: int | None, read: Read, first: int = FIRST_READ
 ) -> WeightHeader:
-    """The 8-byte length and the header: in one read where they fit in `first` bytes, else in two.
+    """Read the 8-byte length and the header: in one read if they fit in `first` bytes, else in two.
 
-    Where the length cannot be credible nothing more is read: the bytes that show it are kept.
+    If the length is not credible, nothing more is read, and the bytes that show it are returned.
     """
     end = safetensors_end(name)
     if size == 0:
@@ -129,7 +129,7 @@ def read_safetensors_header(
 
 
 def safetensors_end(name: str) -> Callable[[bytes, int | None], int]:
-    """Where a header that begins so stops, in a file of that size; the `end` of a Read."""
+    """Return the `end` of a Read: a function from first bytes and file size to the header's end."""
 
     def end(head: bytes, known: int | None) -> int:
         try:
@@ -143,10 +143,10 @@ def safetensors_end(name: str) -> Callable[[bytes, int | None], int]:
 
 
 def read_parsed_header(name: str, size: int | None, read: Read, parse: Parse) -> WeightHeader:
-    """The bytes that `parse` reads of a file, fetched as it asks for them; and none of the others.
+    """Fetch the bytes of a file that `parse` reads, and no others.
 
-    Ends early where the file asks for more reads or bytes than any true one needs: then
-    `WeightHeader.parsed` says so. Raises SourceError where the file's size is not known.
+    Stop early if the file needs more reads or bytes than any genuine file does;
+    `WeightHeader.parsed` is then an error. Raise SourceError if the file's size is not known.
     """
     parts: tuple[FilePart, ...] = ()
     if size is None:
@@ -168,7 +168,7 @@ def read_parsed_header(name: str, size: int | None, read: Read, parse: Parse) ->
 
 
 class _Recorded(PartialFile, frozen=True):
-    """Some of the bytes of a file, and which of them were read."""
+    """Some of the bytes of a file, and a record of the spans that were read."""
 
     _read: set[Span] = field(default_factory=set)
 
@@ -178,7 +178,7 @@ class _Recorded(PartialFile, frozen=True):
         return data
 
     def used(self) -> tuple[FilePart, ...]:
-        """The bytes that were read, as they lie; spans are joined first, for there may be many."""
+        """Return the bytes that were read, in file order; adjacent spans are merged."""
         spans: list[Span] = []
         for span in sorted(self._read):
             if spans and span.start <= spans[-1].stop:
@@ -189,12 +189,12 @@ class _Recorded(PartialFile, frozen=True):
 
 
 def _as_asked(data: bytes, _size: int | None) -> int:
-    """Where reading from the start may end: no further than was asked."""
+    """Stop a read from the start after the requested bytes."""
     return len(data)
 
 
 def _tried(name: str, parse: Parse, sparse: PartialFile) -> Table | CheckpointError | Span:
-    """What a parser makes of the bytes that are here; a span: those that it lacks."""
+    """Parse the bytes at hand; return the span of missing bytes if the parser needs more."""
     try:
         return parse(name, sparse)
     except CheckpointError as error:
@@ -204,9 +204,9 @@ def _tried(name: str, parse: Parse, sparse: PartialFile) -> Table | CheckpointEr
 
 
 def _ahead(span: Span, sparse: PartialFile) -> Span:
-    """What to read next: the part of the span that is not here, AHEAD bytes if the file has them.
+    """Return the next span to read: the missing part of `span`, extended to AHEAD bytes.
 
-    At the end of the file these lie before the span: the directory of a zip archive does.
+    At the end of the file it is extended backwards, because a zip archive's directory is there.
     """
     here = [part for part in sparse.parts if part.start <= span.start]
     there = [part for part in sparse.parts if span.start < part.start and span.stop <= part.stop]

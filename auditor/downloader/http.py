@@ -1,4 +1,4 @@
-"""One audit's HTTP: redirects followed by hand, bodies bounded, every request counted."""
+"""The HTTP of one audit: follow redirects, bound bodies and count every request."""
 
 import logging
 import threading
@@ -30,7 +30,7 @@ from auditor.version import VERSION
 
 
 class Turn(NamedTuple):
-    """Leave to make one request."""
+    """The permission to make one request."""
 
     path: str
     first: float = 0.0  # when it went before the others of its kind; 0: it is one of many
@@ -39,34 +39,34 @@ class Turn(NamedTuple):
 
 NO_ANSWER = 0  # the status of a request that was not answered
 
-# Bytes of one model: headers of 48 MiB, for which twice as much may be asked, since first reads are
+# Bytes of one model: headers of 48 MiB, for which twice as much may be read, since first reads are
 # guesses; an index of 32, a config and a listing of 16 each.
 MOST_BYTES = 160 * 1024 * 1024
 
 
 class Governor:
-    """Lets requests to the Hub through, and hears what came of them; called from several threads.
+    """A gate for requests to the Hub that also records results; several threads call it.
 
-    Every `admit` is followed by one `note`. This one is of an audit that stands alone, for which
-    Patience is enough: all requests go through, and the bytes are bounded.
+    Every `admit` is followed by one `note`. This class serves a single audit, for which Patience is
+    enough: it admits every request and only bounds the bytes.
     """
 
     def __init__(self, most: float = MOST_BYTES, what: str = "one model") -> None:
         self._most, self._what = most, what  # bytes of all bodies, and of what
 
     def admit(self, path: str) -> Turn:
-        """Before a request: waits for its turn; raises SourceError if it gets no turn."""
+        """Wait for the turn of a request before it is made; raise SourceError if it gets none."""
         return Turn(path)
 
     def note(self, turn: Turn, status: int, headers: Mapping[str, str]) -> None:
-        """The answer has begun; NO_ANSWER: the request ended without one."""
+        """Record an answer's status and headers; NO_ANSWER if the request ended without one."""
 
     def held(self, seconds: float) -> AbstractContextManager[object]:
-        """Around a wait that a server asked for: it is too busy, or has answered too often."""
+        """Return a context for a wait that a busy or rate-limiting server requested."""
         return nullcontext(seconds)
 
     def check(self, received: int) -> None:
-        """After a piece of a body, with all bytes so far: raises SourceError for too many."""
+        """Raise SourceError if `received`, all bytes up to this piece of a body, is too many."""
         if received > self._most:
             detail = f"more than {self._most:,} bytes, the most for {self._what}"
             raise SourceError(Reason.TOO_LARGE, detail)
@@ -89,9 +89,9 @@ requests_log = logging.getLogger("auditor.requests")
 
 
 class Session:
-    """The requests of one audit of one model; used from several threads.
+    """The requests of one audit of one model; several threads use it.
 
-    `silence` and `over` are those of its Patience.
+    `silence` and `over` are passed to its Patience.
     """
 
     def __init__(  # noqa: PLR0913 - one keyword for each bound
@@ -128,7 +128,7 @@ class Session:
         )
 
     def stop(self) -> None:
-        """Ends the waits of all threads: the audit has failed."""
+        """End the waits of all threads, because the audit has failed."""
         self._patience.end()
 
     def get(
@@ -172,7 +172,7 @@ class Session:
         answer: Answer | None = None
         for _ in range(_MOST_REDIRECTS + 1):
             by_hub = there.origin_ascii == hub
-            if not by_hub:  # is not sent the token, nor is what it redirects to
+            if not by_hub:  # neither this host nor those it redirects to may get the token
                 headers.pop("authorization", None)
             with (
                 _logged(there, headers, purpose) as trace,
@@ -200,7 +200,7 @@ class Session:
     def _replied(
         self, url: Url, headers: Mapping[str, str], silence: float, *, by_hub: bool
     ) -> Iterator[Reply]:
-        """The reply to one request, until its body has been read as far as is wanted."""
+        """Send one request and close its reply when the block ends."""
         turn = self._governor.admit(url.path) if by_hub else None
         since = time.monotonic()
         try:
@@ -242,7 +242,7 @@ class _Trace:
         self.bytes = 0  # of the body, as far as it was read
 
     def counted(self, count: Callable[[int], None]) -> Callable[[int], None]:
-        """Return `count`, with the bytes added up here as well."""
+        """Wrap `count` so that this trace adds up the bytes as well."""
 
         def both(received: int) -> None:
             self.bytes += received
@@ -288,13 +288,13 @@ def _require_plain(answer: Answer) -> None:
 
 
 def _drain(answer: Answer) -> None:
-    """Read the body of a redirect where it is short, so that its connection can be used again."""
+    """Read the body of a redirect if it is short, so that its connection can be reused."""
     if answer.length is not None and answer.length <= _MOST_OF_A_REDIRECT:
         answer.upto(answer.length + 1)  # one more than there is, so that its end is seen
 
 
 def _redirected(answer: Answer) -> Url:
-    """Where a redirect leads."""
+    """Return the address that a redirect leads to."""
     here = answer.url
     try:
         there = plain_url(answer.headers["location"], here)

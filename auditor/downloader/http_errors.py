@@ -1,4 +1,4 @@
-"""What a refusal of a server means: one table from statuses and error codes to Reasons."""
+"""The meaning of a server's refusal: one table from statuses and error codes to Reasons."""
 
 import json
 from http import HTTPStatus
@@ -101,7 +101,7 @@ def _refusal(answer: Answer, said: str) -> tuple[Reason, str]:
 
 
 def _error_in(body: bytes) -> str:
-    """What the body of a refusal says, which can be anything; nothing where it says nothing."""
+    """Return the error message in the body of a refusal, which can be anything; "" if none."""
     try:
         parsed = json.loads(body)
     except (ValueError, RecursionError):

@@ -1,4 +1,4 @@
-"""A model on the Hub: one request for its listing, then config and headers at that very commit."""
+"""Read a model of the Hub: its listing in one request, then config and headers at that commit."""
 
 import math
 from collections.abc import Callable, Sequence
@@ -47,7 +47,7 @@ _DEFAULTS = {None, constants.DEFAULT_REVISION}
 def read(
     model: HubModel, token: str | None, say: Callable[[str], None], choose: Chooser = select
 ) -> Snapshot:
-    """The snapshot of a model as the Hub has it now."""
+    """Return the current snapshot of a model on the Hub."""
     require_online()
     talk = Talk.of(say)
     session = Session(model, usable_token(token), talk)
@@ -65,7 +65,7 @@ def read(
 
 
 def fetch_listing(model: HubModel, session: Session) -> Listing:
-    """The commit and the files of a model, for one request."""
+    """Return the commit and the files of a model, in one request."""
     address = f"{endpoint()}/api/models/{model.id}/revision/{_revision(model)}?blobs=true"
     take = whole_body(MAX_LISTING, "the listing")
     return parse_listing(session.get(address, take, purpose="the listing"), model.id)
@@ -78,7 +78,7 @@ def _revision(model: HubModel) -> str:
 def read_listing(
     model: HubModel, token: str | None, say: Callable[[str], None]
 ) -> tuple[Listing, Fetched]:
-    """The commit and the files of a model, and what it cost to ask."""
+    """Return the commit and the files of a model, and the cost of the request."""
     require_online()
     session = Session(model, usable_token(token), Talk.of(say))
     return fetch_listing(model, session), session.fetched
@@ -97,8 +97,8 @@ def read_from_listing(  # noqa: PLR0913 - what is read, how, and what of it is h
 ) -> Snapshot:
     """Return the snapshot of a model whose files are known.
 
-    `pool` and `progress` are as in `assemble`. If `patient`, companion files are requested as often
-    as other files, and not once: nobody waits for the snapshot, but it is kept.
+    `pool` and `progress` are as in `assemble`. If `patient`, companion files are retried as other
+    files are: nobody waits for the snapshot, but it is stored. Otherwise they get one attempt.
     """
     selection = choose({file.name for file in listing.files}, listing.model_id)
     files = _HubFiles(session, listing, early, patient=patient)
@@ -108,7 +108,7 @@ def read_from_listing(  # noqa: PLR0913 - what is read, how, and what of it is h
         source=Source.HUB,
         origin=_origin(model, listing),
         files=listing.files,
-        # What the Hub counts is of the default branch, whatever revision was asked for.
+        # The Hub's counts are of the default branch, whatever the requested revision.
         published=() if model.revision not in _DEFAULTS else listing.published,
         card_base=listing.base,
     )
@@ -116,7 +116,7 @@ def read_from_listing(  # noqa: PLR0913 - what is read, how, and what of it is h
 
 
 def parse_listing(content: bytes, model_id: str) -> Listing:
-    """The Hub's answer about a model; raises SourceError where it is not such an answer."""
+    """Parse the Hub's answer about a model; raise SourceError if it is not a listing."""
     try:
         answer = parse_object(content, "the Hub's listing")
     except CheckpointError as error:
@@ -170,7 +170,7 @@ class _HubFiles:
         *,
         purpose: str = "the header of",
     ) -> Received:
-        # A redirect's target is asked for anew: its signature holds for this range alone.
+        # Each range follows the redirect anew: the signature of its target is for this range only.
         return self._session.get(
             self._url(file),
             part_of_file(file, span, end),
@@ -209,24 +209,24 @@ def _origin(model: HubModel, listing: Listing) -> str:
 # Bytes of a config whose size is not listed yet; a longer one waits for the listing.
 _MOST_EARLY = 1024 * 1024
 
-_Early = tuple[str | None, Received]  # the commit of a file, and what was sent of it
+_Early = tuple[str | None, Received]  # the commit of a file, and its received bytes
 
 
 class EarlyReads:
-    """What nearly every model has, asked for beside its listing instead of after it.
+    """Reads of the files that nearly every model has, started together with its listing.
 
-    Files are asked for by name, at whatever commit the revision is now; each is taken once. What
-    went wrong, or is of another commit than the listing, counts for nothing: it is asked for
-    again, with the patience and the errors of any other read.
+    Files are requested by name, at the current commit of the revision; each is taken once. A read
+    that failed, or is of another commit than the listing, is ignored: the file is then requested
+    again, with the retries and the errors of any other read.
     """
 
     def __init__(self) -> None:
         self._asked: dict[str, Future[_Early]] = {}
 
     def begin(self, pool: Executor, session: Session, model: HubModel, choose: Chooser) -> None:
-        """Ask for the config and the start of the weights, if `choose` takes them of a plain model.
+        """Request the config and the start of the weights, if `choose` selects them.
 
-        A repository that has no such file costs a request more.
+        If a repository has no such file, this costs an extra request.
         """
 
         def ask(name: str, take: Callable[[Answer], Received], span: Span | None = None) -> None:
@@ -245,7 +245,7 @@ class EarlyReads:
                 ask(WEIGHTS, part_of_file(file, span, safetensors_end(WEIGHTS)), span)
 
     def take(self, file: RepoFile, commit: str) -> Received | None:
-        """What was sent of a file, if it is of that commit and of the size that is listed."""
+        """Return the received bytes of a file if commit and listed size match, else None."""
         future = self._asked.pop(file.name, None)
         if future is None:
             return None

@@ -14,13 +14,13 @@ from auditor.messages import quoted
 
 
 def endpoint() -> str:
-    """HF_ENDPOINT; raises UsageError where nothing can be asked for there."""
+    """Return HF_ENDPOINT; raise UsageError if it is not an http address."""
     endpoint_url()
     return constants.ENDPOINT
 
 
 def endpoint_url() -> Url:
-    """The same, read as an address."""
+    """Return HF_ENDPOINT as a Url; raise UsageError if it is not an http address."""
     given: str = constants.ENDPOINT
     why = ""
     try:
@@ -37,9 +37,9 @@ def endpoint_url() -> Url:
 
 
 def usable_token(given: str | None) -> str | None:
-    """The token to send: the one given, else the stored one, unless that is forbidden.
+    """Return the token to send: `given`, else the stored token unless a setting forbids it.
 
-    Raises SourceError where there is one that cannot be read, UsageError for what is not a token.
+    Raise SourceError if the stored token cannot be read, UsageError if the text is not a token.
     """
     if given is None and constants.HF_HUB_DISABLE_IMPLICIT_TOKEN:
         return None
@@ -55,10 +55,10 @@ def usable_token(given: str | None) -> str | None:
 
 
 def _stored() -> str:
-    """What huggingface_hub's get_token returns, or nothing.
+    """Return the token that huggingface_hub's get_token returns, or "".
 
-    The library itself is asked only where it does more than read: with it comes an HTTP client
-    that takes 0.1 s to import.
+    The library is called only if it would do more than read a variable or a file: it imports an
+    HTTP client, which takes 0.1 s.
     """
     if os.environ.get("HF_OIDC_RESOURCE") or "google.colab" in sys.modules:
         return _by_library()

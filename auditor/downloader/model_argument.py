@@ -1,4 +1,4 @@
-"""What the user asked for: a path on this machine, or a model on the Hub, by id or by address.
+"""The model argument of a user: a path on this machine, or a model on the Hub, by id or by address.
 
 Addresses are those that people copy from the Hub:
 https://huggingface.co/org/name[/tree/REV/FOLDER | /blob/REV/FILE | /resolve/REV/FILE?download=true]
@@ -115,7 +115,7 @@ def parse_id(requested: str, otherwise: str = "no Hub id") -> HubModel:
 
 
 def _revision_fault(revision: str | None) -> str | None:
-    """What keeps a text from being a branch, tag or commit: the rules of git check-ref-format."""
+    """Return the reason a text is not a branch, tag or commit (git check-ref-format), else None."""
     if revision is None:
         return None
     if not revision:

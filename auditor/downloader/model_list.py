@@ -27,9 +27,9 @@ _EMPTY = re.compile(rb"\s*\[\s*\]\s*")
 
 
 class ListWalk:
-    """What was seen of a list that is read page by page: enough to notice that it never ends.
+    """A record of the pages of a list read so far, to detect a list that never ends.
 
-    Digests, 30,000 of addresses and as many of pages, and the ids of one page.
+    It has at most 30,000 digests of addresses, as many of pages, and the ids of one page.
     """
 
     def __init__(self, most: int = MAX_PAGES) -> None:
@@ -39,7 +39,7 @@ class ListWalk:
         self._before = frozenset[str]()
 
     def turn(self, address: str) -> None:
-        """Before a page is asked for; raises SourceError where the list has to end."""
+        """Record the address of the next page; raise SourceError if it repeats or is too many."""
         digest = _digest(address)
         if digest in self._addresses:
             detail = "the Hub's list of models goes round in circles: an address comes again"
@@ -51,7 +51,7 @@ class ListWalk:
         self._addresses.add(digest)
 
     def bring(self, ids: Iterable[str]) -> None:
-        """After a page that another one follows; raises SourceError where it brought no new id."""
+        """Record the ids of a page before the last; raise SourceError if none of them is new."""
         names = frozenset(ids)
         digest = _digest(*sorted(names))
         if digest in self._pages or names <= self._before:

@@ -74,7 +74,7 @@ def _groups(content: bytes) -> Iterator[tuple[ListEntry, ...]]:
 
 
 def _entry(value: object) -> ListEntry | None:
-    """An entry as it is used; None: it names no model."""
+    """Return the entry of a list, or None if it does not name a model."""
     if not isinstance(value, dict):
         return None
     name, files = value.get("id"), value.get("siblings")
@@ -87,7 +87,7 @@ def _entry(value: object) -> ListEntry | None:
 
 
 def _crowded(piece: bytes, excess: str) -> ListEntry | None:
-    """The same of one that is not read."""
+    """Return the entry of a piece that is too large to parse; None if it does not name a model."""
     found = _ID.search(piece)
     name = found[1].decode("utf-8", "replace") if found else ""
     return None if id_fault(name) else ListEntry(name, excess=excess)
@@ -107,7 +107,7 @@ def _no_list() -> SourceError:
 
 
 def _pieces(content: bytes) -> Iterator[bytes]:
-    """The entries of a JSON list, cut out."""
+    """Return the undecoded entries of a JSON list."""
     if content.count(b",") > _MOST_VALUES:
         detail = f"a page of the list of models has more than {_MOST_VALUES:,} values"
         raise SourceError(Reason.TOO_LARGE, detail)

@@ -1,4 +1,4 @@
-"""Threads that read side by side: a pool that several checkpoints share, or one for each."""
+"""Thread pools for concurrent reads, shared by several checkpoints or one for each."""
 
 import threading
 import time
@@ -25,10 +25,10 @@ _LISTENS = 1.0
 def threads(
     count: int, stop: Callable[[], None], share_of: Executor | None = None
 ) -> Iterator[Executor]:
-    """`count` threads, or a share of a pool, for as long as the block lasts.
+    """Provide `count` threads, or a share of a pool, for as long as the block lasts.
 
-    Where the block fails, what has not begun is given up, and `stop` ends the waits of what has. It
-    is waited for, unless the user has interrupted the block: it may sit in a read for seconds yet.
+    If the block fails, calls that have not begun are cancelled, and `stop` ends the waits of those
+    that have. These are joined unless the user interrupted the block: a read may take seconds.
     """
     pool = _Share(share_of) if share_of else ThreadPoolExecutor(count)
     try:
@@ -54,7 +54,7 @@ class CallingThread(Executor):
 
 
 class _Share(Executor):
-    """One checkpoint's share of a pool, whose end is not the pool's."""
+    """One checkpoint's share of a pool; its shutdown leaves the pool running."""
 
     def __init__(self, pool: Executor) -> None:
         self._pool = pool
@@ -75,9 +75,9 @@ class _Share(Executor):
 
 
 def apart_from_signals(work: Callable[[], T]) -> T:
-    """What `work` returns or raises; it is done in another thread than the main one.
+    """Run `work` outside the main thread; return or raise what it returns or raises.
 
-    Python hears a signal in the main thread alone, and not while that waits in compiled code.
+    Python handles signals only in the main thread, and not while that waits in compiled code.
     """
     if threading.current_thread() is not threading.main_thread():
         return work()
@@ -97,7 +97,7 @@ def run_into(future: Future[T], work: Callable[[], T]) -> None:
 
 
 def as_they_end(futures: Sequence[Future[T]]) -> Iterator[Future[T]]:
-    """as_completed, during which the main thread hears every signal within a second."""
+    """Yield futures like as_completed, but let the main thread handle signals every second."""
     if all(future.done() for future in futures):  # then as_completed would take 17 us and more
         yield from futures
         return
@@ -110,7 +110,7 @@ def as_they_end(futures: Sequence[Future[T]]) -> Iterator[Future[T]]:
 
 
 def have_ended(futures: Sequence[Future[Any]]) -> bool:
-    """Whether all end within a second; raises what the first of them to fail raises."""
+    """Whether all futures end within a second; raise the error of the first one that failed."""
     if not all(future.done() for future in futures):
         wait_for(futures, _LISTENS, FIRST_EXCEPTION)
     ended = [future.result() for future in futures if future.done()]
@@ -118,21 +118,21 @@ def have_ended(futures: Sequence[Future[Any]]) -> bool:
 
 
 def awaited(future: Future[T]) -> T:
-    """What a future returns or raises; signals are heard within a second, too."""
+    """Return or raise the result of a future; signals are handled within a second."""
     while not have_ended([future]):
         pass
     return future.result()
 
 
 class ByDistance(Executor):
-    """Few threads for what answers at once, and many where they have to hide a distance.
+    """An executor with few threads for a near source and many threads for a distant one.
 
-    `distance` is the time of the quickest answer so far, in seconds. Many threads cost memory, for
-    each has an arena of its own, and time, for one at a time runs Python: of the 163 shards of
-    DeepSeek-V3 behind no distance, 64 take 50 MB and a tenth of the time more than four.
+    `distance` is the time of the quickest answer so far, in seconds. Many threads cost memory,
+    because each has its own arena, and time, because only one at a time runs Python: to read the
+    163 shards of DeepSeek-V3 from a near source, 64 threads take 50 MB and 10 % more time than 4.
 
-    A mirror that is near may fetch files from afar, or send them slowly: after some slow reads in a
-    row, the many threads do what is left.
+    A near mirror may fetch files from far away, or send them slowly: after AT_HAND slow reads in a
+    row, the many threads do the remaining reads.
     """
 
     def __init__(self, near: Executor, far: Executor, distance: Callable[[], float]) -> None:
@@ -157,7 +157,7 @@ class ByDistance(Executor):
             self._far.submit(work)
 
     def _taken(self) -> Callable[[], None] | None:
-        """The first that waits; None: the other threads have taken them all."""
+        """Remove and return the first waiting call; None if no call is waiting."""
         with suppress(IndexError):
             return self._waiting.popleft()
         return None

@@ -1,4 +1,4 @@
-"""What all of HTTP here deals in: addresses, the seconds of a time-out, numbers in headers."""
+"""The values that all HTTP modules share: addresses, time-outs in seconds, numbers in headers."""
 
 from huggingface_hub import constants
 from pyreqwest.http import Url
@@ -9,7 +9,7 @@ _DIGITS = 19  # of a header's number; more than any file has bytes
 def plain_url(text: str, base: Url | None = None) -> Url:
     """An address, read as browsers do (WHATWG), without a user or a fragment.
 
-    With a base, the one that a redirect from there names. Raises ValueError for what is not one.
+    With a base, resolve the text as a redirect from it. Raise ValueError if it is no address.
     """
     url = base.join(text) if base else Url(text)
     if not url.has_host:

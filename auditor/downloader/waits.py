@@ -15,7 +15,7 @@ _SAME = 3.0  # seconds by which the ends of two waits may differ that are shown 
 
 
 class Wait(NamedTuple):
-    """What is waited for, and for how long yet."""
+    """The reason for a wait, and the seconds left."""
 
     why: str
     seconds: float
@@ -30,7 +30,7 @@ Show = Callable[[Wait | None], None]
 
 
 class InLines:
-    """Shows waits where lines stay, as in a log: one at the start of each, then one a minute."""
+    """A log of waits: one line at the start of each, then one a minute."""
 
     def __init__(
         self, say: Callable[[str], None], clock: Callable[[], float] = time.monotonic
@@ -53,7 +53,7 @@ class InLines:
 
 
 class Waits:
-    """The long waits of several threads, of which the one is shown that ends last."""
+    """The long waits of several threads; only the wait that ends last is shown."""
 
     def __init__(self, show: Show) -> None:
         self._show = show
@@ -62,7 +62,7 @@ class Waits:
         self.longest: Wait | None = None  # the one that is shown
 
     def tell(self, who: object, wait: Wait | None) -> None:
-        """How long `who` waits yet; None: no more. A wait that was long is shown to its end."""
+        """Set or, with None, end the wait of `who`. A wait that was long is shown to its end."""
         with self._lock:
             known = who in self._waits
             if wait is not None and (known or wait.seconds > LONG):
@@ -75,7 +75,7 @@ class Waits:
             self._show(self.longest)
 
     def rest(self, wait: Wait | None, step: float, over: Event) -> None:
-        """Sleep for a step of a wait; None: it has ended. Raises SourceError once it is `over`."""
+        """Sleep for a step of a wait, or end it if None; raise SourceError once `over` is set."""
         self.tell(get_ident(), wait)
         if wait and over.wait(step):
             self.tell(get_ident(), None)
@@ -90,11 +90,10 @@ class Waits:
 
 
 class Talk:
-    """Receives the messages of an audit that goes on, in lines; waits among them.
+    """The receiver of the messages of a running audit: lines, waits and progress.
 
-    Called from several threads. Where a line can be written over, waits are shown otherwise, and
-    `progress` too, which is called with a line again and again, and with None at its end. A wait
-    says more, and is shown in its place.
+    Several threads call it. On a terminal, waits and progress overwrite one line. `progress` is
+    called repeatedly with a line, and with None at its end; a current wait is shown instead of it.
     """
 
     def __init__(
@@ -116,19 +115,19 @@ class Talk:
 
     @classmethod
     def of(cls, say: Callable[[str], None]) -> "Talk":
-        """As it is, where it is one; a function that takes lines becomes one."""
+        """Return `say` if it is a Talk; wrap a function that takes lines."""
         return say if isinstance(say, Talk) else cls(say)
 
 
 # --- progress -------------------------------------------------------------------------------------
 
 
-_SOON = 1.0  # seconds that are not worth a word
-_STEP = 0.1  # seconds between two words
+_SOON = 1.0  # seconds before the first line
+_STEP = 0.1  # seconds between two lines
 
 
 class ReadingProgress:
-    """Shows a line at most ten times a second, once something takes more than a second."""
+    """A progress line, shown at most ten times a second after the first second."""
 
     def __init__(
         self,
@@ -136,7 +135,7 @@ class ReadingProgress:
         line: Callable[[int, int, float], str],
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        """`show` gets a line, or None at the end; `line` makes it of (done, of, seconds)."""
+        """Call `show` with a line, or None at the end; `line` formats (done, of, seconds)."""
         self._show = show
         self._line = line
         self._clock = clock
@@ -154,7 +153,7 @@ class ReadingProgress:
 
 
 def headers_read(received: Callable[[], int]) -> Callable[[int, int, float], str]:
-    """`5 of 10 headers read, 2.5 MB`, where `received` counts bytes; before: who is asked."""
+    """Format `5 of 10 headers read, 2.5 MB` (`received` counts bytes), or a wait for the Hub."""
     return lambda done, of, _: (
         f"{done:,} of {of:,} headers read, {received() / 1e6:,.1f} MB"
         if done
@@ -163,6 +162,6 @@ def headers_read(received: Callable[[], int]) -> Callable[[int, int, float], str
 
 
 def numbers_read(done: int, of: int, seconds: float) -> str:
-    """`0.5 of 1.2 GB of numbers read, 2.1 GB/s`, of numbers of bytes."""
+    """Format `0.5 of 1.2 GB of numbers read, 2.1 GB/s` from byte counts."""
     speed = done / seconds / 1e9
     return f"{done / 1e9:,.1f} of {of / 1e9:,.1f} GB of numbers read, {speed:.1f} GB/s"

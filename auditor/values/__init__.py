@@ -1,7 +1,7 @@
-"""What the numbers of a checkpoint say: read whole from this machine, or a sample from the Hub.
+"""The checks of a checkpoint's numbers: all of them on this machine, a sample from the Hub.
 
-Four parts. `number_formats` and `tally` are arithmetic over bytes; `local_numbers` reads files in
-blocks; `telling`, `plan` and `sampling` choose and read spans of those on the Hub; `rules/` makes
-findings of what all of them found. numpy stands behind all of it and nothing else,
-so that an audit that asks for no values imports none of this.
+There are four parts. `number_formats` and `tally` are arithmetic over bytes; `local_numbers` reads
+files in blocks; `telling`, `plan` and `sampling` choose and read spans of files on the Hub;
+`rules/` turns the results into findings. All of it is built on numpy, and an audit without --values
+imports none of it.
 """

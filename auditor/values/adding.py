@@ -43,7 +43,7 @@ def with_more_findings(
 def _moved(
     one: Diagnosis, kept: Sequence[tuple[Finding, ...]], places: Mapping[int, int]
 ) -> Diagnosis | None:
-    """The diagnosis with its findings' new places; None where all that it explains is harmless."""
+    """Return the diagnosis with new finding positions; None if all its findings are harmless."""
     parts = [part for at in one.findings for part in kept[at]]
     alarms = [part for part in parts if part.severity is not Severity.INFO]
     if one.findings and not alarms:
@@ -75,5 +75,5 @@ _HEADERS_ALONE = "values: only headers are read, no weight is"
 
 
 def without_headers_alone(outcome: Report | Unaudited) -> tuple[str, ...]:
-    """What was not checked, but for the sentence that no number was read."""
+    """Return the unchecked points without the sentence that only headers are read."""
     return tuple(one for one in outcome.unchecked if one != _HEADERS_ALONE)

@@ -39,7 +39,7 @@ def files_of_base(
     digest: Digest,
     digest_of_base: Digest,
 ) -> SharedFiles:
-    """The files beside those of the base; digests are asked for only where sizes are the same."""
+    """Compare files with those of the base; digests are read only if sizes are equal."""
     weights = [one for one in base if is_weights(one.name)]
     equal: list[str] = []
     other: list[str] = []
@@ -58,7 +58,7 @@ def files_of_base(
 
 
 def same_files(files: Sequence[RepoFile]) -> Iterator[str]:
-    """A line for each group of weight files that hold the same bytes, by the listing."""
+    """Yield a line for each group of weight files with equal bytes according to the listing."""
     groups: dict[str, list[str]] = {}
     for file in files:
         if file.sha256 is not None and is_weights(file.name):
@@ -97,7 +97,7 @@ class BaseReader:
     def __call__(
         self, outcome: Report | Unaudited, snapshot: Snapshot, ignore: tuple[Ignore, ...]
     ) -> tuple[Report | Unaudited, Fetched]:
-        """The outcome with what was found, and what that cost."""
+        """Return the outcome with the result of the comparison, and its cost."""
         notes = tuple(same_files(snapshot.files))
         outcome = replace(outcome, notes=(*outcome.notes, *notes)) if notes else outcome
         name = self._base if self._base is not None else snapshot.card_base
@@ -121,7 +121,7 @@ class BaseReader:
         return _told(outcome, found, base, ignore), cost
 
     def _listed(self, name: str) -> ListedModel:
-        """Raises SourceError and UsageError where it cannot be had."""
+        """List the files of the base; raise SourceError or UsageError if that fails."""
         if name not in self._known:
             self._known[name] = self._read(name)
         return self._known[name]

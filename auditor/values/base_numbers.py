@@ -1,6 +1,6 @@
-"""Reads of a base what the audited model's numbers are compared with, here or on the Hub.
+"""Read the numbers of a base, here or on the Hub, and compare the audited model's with them.
 
-`--base` with `--values`: which tensors are those of the base, as far as both were read.
+`--base` with `--values` reports which tensors equal the base's, as far as both were read.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -27,7 +27,7 @@ from auditor.values.telling import Interest, telling_slices
 
 
 class BaseNumbers(Struct, frozen=True, kw_only=True):
-    """What was read of the base."""
+    """The tensors of the base and their bytes that were read."""
 
     model: str
     commit: str | None
@@ -35,7 +35,7 @@ class BaseNumbers(Struct, frozen=True, kw_only=True):
     bytes: TensorBytes
 
     def alike(self, name: str, one: Placed) -> Placed | None:
-        """The base's tensor of that name, if shape and dtype are the same."""
+        """Return the base's tensor of this name if its shape and dtype are equal, else None."""
         other = self.placed.get(name)
         if other is None or other.span.length != one.span.length:
             return None
@@ -44,7 +44,7 @@ class BaseNumbers(Struct, frozen=True, kw_only=True):
 
 
 class BaseNumbersReader:
-    """Compares the models of one audit with one base; its headers are read once."""
+    """A comparison of the models of one audit with one base, whose headers are read once."""
 
     def __init__(
         self,
@@ -63,7 +63,7 @@ class BaseNumbersReader:
         self._snapshot: Snapshot | None = None
 
     def beside(self, evidence: Evidence) -> tuple[Evidence, tuple[EqualsBase, ...]]:
-        """The evidence with what the comparison shows; SourceError where it cannot be made."""
+        """Add the comparison to the evidence; raise SourceError if the base cannot be read."""
         with ExitStack() as stack:
             base, fetched = self._read(stack, evidence)
             found, whole = compared_with(evidence, base)
@@ -105,7 +105,7 @@ class BaseNumbersReader:
     def _planned(
         self, evidence: Evidence, placed: Sequence[Placed], known: Mapping[str, Placed]
     ) -> tuple[PlannedSpan, ...]:
-        """What was sampled of the audited model, in the base's files; else what tells most."""
+        """Plan to read the base where the audited model was sampled, else its telling slices."""
         budget = self._budget
         if self._snapshot and self._snapshot.fetched.redirects:
             budget = SampleBudget(requests=budget.requests // 2, bytes=budget.bytes)
@@ -126,7 +126,7 @@ class BaseNumbersReader:
 
 
 def _same_places(evidence: Evidence, known: Mapping[str, Placed]) -> Iterator[PlannedSpan]:
-    """The runs that were read of each tensor, where the base has them."""
+    """Yield the spans of the base that match the runs read of each tensor."""
     for name, one in evidence.placed.items():
         other = known.get(name)
         if other is not None and other.span.length == one.span.length:
@@ -139,7 +139,7 @@ _SHOWN = 12  # kinds of modules in a note
 
 
 def compared_with(evidence: Evidence, base: BaseNumbers) -> tuple[BaseComparison, bool]:
-    """How many tensors are unchanged, and whether each byte of all tensors of both was compared."""
+    """Count the unchanged tensors; also return whether every byte of both models was compared."""
     kinds: dict[str, list[bool]] = {}
     whole = evidence.placed.keys() == base.placed.keys()
     for name, one in evidence.placed.items():
@@ -166,7 +166,7 @@ def compared_with(evidence: Evidence, base: BaseNumbers) -> tuple[BaseComparison
 def _same(
     data: TensorBytes, one: Placed, other_data: TensorBytes, other: Placed
 ) -> tuple[bool, int]:
-    """Whether what was read of both is the same, and how many bytes were compared."""
+    """Return whether the bytes read of both tensors are equal, and how many were compared."""
     size = 0
     for here, there in both_blocks(data, one, other_data, other):
         size += len(here)
@@ -176,7 +176,7 @@ def _same(
 
 
 def module_kind(name: str) -> str:
-    """The module of a tensor without the layer that it is in: `self_attn.q_proj`."""
+    """Return the module of a tensor without its layer: `self_attn.q_proj`."""
     inside = NUMBER.sub("#", name).rpartition("#.")[2]
     return inside.rpartition(".")[0] or inside
 
@@ -184,14 +184,14 @@ def module_kind(name: str) -> str:
 def equals_base(
     found: BaseComparison, files: tuple[str, ...], *, whole: bool
 ) -> Iterator[EqualsBase]:
-    """Where each byte of both was compared and none differs, whatever the files are."""
+    """Yield a finding if every byte of both models was compared and none differs."""
     if whole and found.unchanged and not (found.changed or found.uncompared):
         reason = f"each of {found.unchanged:,} tensors holds the same bytes as in {_at(found)}"
         yield EqualsBase(files=files, reason=reason)
 
 
 def changes_note(found: BaseComparison, *, sampled: bool) -> str:
-    """What was changed, in one line."""
+    """Summarise the changed tensors in one line."""
     seen = found.unchanged + found.changed
     if not seen:
         return f"beside {_at(found)}, no tensor could be compared: names, shapes or dtypes differ"

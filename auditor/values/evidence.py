@@ -1,4 +1,4 @@
-"""What rules look at: an outcome, what was read of each tensor, and a second look at bytes."""
+"""The input of the rules: an outcome, the numbers read of each tensor, and access to bytes."""
 
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -29,10 +29,10 @@ class TensorBytes(Protocol):
     """A second look at what was read."""
 
     def read(self, tensor: Placed, span: Span) -> Bytes | None:
-        """Bytes of a tensor, counted from its first; None: not all of them were read."""
+        """Return bytes of a tensor, counted from its first, or None if some were not read."""
 
     def runs(self, tensor: Placed) -> tuple[Span, ...]:
-        """Which of a tensor's bytes were read, counted from its first."""
+        """Return the runs of a tensor's bytes that were read, counted from its first."""
 
 
 class LocalBytes:
@@ -51,7 +51,7 @@ class LocalBytes:
 
 
 class Evidence(Struct, frozen=True, kw_only=True, dict=True):
-    """Everything that a rule may ask for; of what was not read it gets None."""
+    """The input of a rule; its methods return None for numbers that were not read."""
 
     outcome: Report | Unaudited
     snapshot: Snapshot
@@ -67,7 +67,7 @@ class Evidence(Struct, frozen=True, kw_only=True, dict=True):
 
     @cached_property
     def config(self) -> Mapping[str, Any]:
-        """The config's values; {} where it cannot be read, which a finding says."""
+        """The config's values, or {} if it cannot be read, which a finding reports."""
         try:
             found = json.loads(self.snapshot.config.content) if self.snapshot.config else {}
         except (ValueError, RecursionError):
@@ -99,28 +99,28 @@ class Evidence(Struct, frozen=True, kw_only=True, dict=True):
         return self.placed[name].tensor
 
     def is_zero(self, name: str) -> bool | None:
-        """Whether each number is zero; None: not all of them were read."""
+        """Whether all numbers are zero; None if those read are zero and others were not read."""
         read = self.values.get(name)
         if read is None or not read.numbers:
             return None
         return False if read.nonzero else True if read.whole else None
 
     def seems_zero(self, name: str, least: int) -> bool:
-        """No number that was read is not zero, of all or of `least` of them."""
+        """Whether all numbers read are zero, and these are all numbers or at least `least`."""
         read = self.values.get(name)
         if read is None or read.nonzero or not read.read:
             return False
         return read.whole or read.read >= least
 
     def runs(self, name: str, unit: int) -> Iterator[Span]:
-        """Which bytes of a tensor were read, counted from its first, in whole units."""
+        """Yield the runs of a tensor's bytes that were read, from its first, in whole units."""
         for run in self.bytes.runs(self.placed[name]):
             start, stop = -(-run.start // unit) * unit, run.stop // unit * unit
             if start < stop:
                 yield Span(start, stop)
 
     def sample(self, name: str, most: int = SAMPLE) -> np.ndarray[Any, Any] | None:
-        """The first numbers that were read of a tensor, up to `most` bytes; None: none was read."""
+        """Return the first numbers read of a tensor, up to `most` bytes; None if none were read."""
         placed = self.placed[name]
         form = FORMATS.get(placed.dtype or "")
         if form is None:
@@ -134,7 +134,7 @@ class Evidence(Struct, frozen=True, kw_only=True, dict=True):
         return np.asarray(form.decode(np.concatenate(parts))) if parts else None
 
     def constant(self, name: str) -> float | None:
-        """The number that all of a sample are; None: they are several, or not known."""
+        """Return the one number that fills a sample; None if there are several or it is unknown."""
         found = self.sample(name)
         if found is None or not len(found) or not (found == found[0]).all():
             return None
@@ -154,7 +154,7 @@ class Evidence(Struct, frozen=True, kw_only=True, dict=True):
         return True if self.compared(one, other) == first.span.length else None
 
     def compared(self, one: str, other: str) -> int:
-        """Bytes of two tensors that were read at the same places."""
+        """Count the bytes that were read at the same places of two tensors."""
         runs = (self.bytes.runs(self.placed[name]) for name in (one, other))
         return sum(span.length for span in common_runs(*runs))
 
@@ -162,7 +162,7 @@ class Evidence(Struct, frozen=True, kw_only=True, dict=True):
 def both_blocks(
     data: TensorBytes, one: Placed, other_data: TensorBytes, other: Placed
 ) -> Iterator[tuple[Bytes, Bytes]]:
-    """What two tensors hold where both were read, block by block."""
+    """Yield the bytes of two tensors block by block, at places where both were read."""
     for span in common_runs(data.runs(one), other_data.runs(other)):
         for start in range(span.start, span.stop, BLOCK):
             part = Span(start, min(start + BLOCK, span.stop))
@@ -172,7 +172,7 @@ def both_blocks(
 
 
 def common_runs(one: Iterable[Span], other: Iterable[Span]) -> Iterator[Span]:
-    """Bytes that are in both."""
+    """Yield the intersections of two sequences of spans."""
     others = tuple(other)
     for run in one:
         for second in others:
@@ -182,7 +182,7 @@ def common_runs(one: Iterable[Span], other: Iterable[Span]) -> Iterator[Span]:
 
 
 def is_matrix(tensor: StoredTensor) -> bool:
-    """Two of its dimensions or more are more than 1."""
+    """Whether at least two dimensions are larger than 1."""
     return sum(size > 1 for size in tensor.shape or ()) > 1
 
 
@@ -192,7 +192,7 @@ def holds_floats(tensor: StoredTensor) -> bool:
 
 
 class SampledBytes:
-    """Bytes of spans that were fetched; none touches another of its file."""
+    """The bytes of fetched spans; spans of one file do not touch each other."""
 
     def __init__(self, parts: Iterable[tuple[PlannedSpan, bytes]]) -> None:
         self._parts: dict[Path, list[tuple[Span, Bytes]]] = {}
@@ -220,7 +220,7 @@ class SampledBytes:
 def sampled_values(
     placed: Sequence[Placed], data: SampledBytes, *, statistics: bool
 ) -> tuple[TensorValues, ...]:
-    """What is known of each tensor of which some numbers were fetched, in the order given."""
+    """Return the values of each tensor with fetched numbers, in the order of `placed`."""
     return tuple(
         found for one in placed if (found := _values(one, data, statistics=statistics)) is not None
     )

@@ -64,7 +64,7 @@ def values_reader(request: AuditRequest, say: Callable[[str], None]) -> "ValuesR
 
 
 class ValuesReader:
-    """Looks at the files of the models of one audit beside those of a base, and at numbers."""
+    """A reader of the models of one audit: their numbers, and their files next to a base's."""
 
     def __init__(
         self,
@@ -83,7 +83,7 @@ class ValuesReader:
         models: int = 1,
         redirected: bool | None = None,
     ) -> Report | Unaudited:
-        """The outcome with what its files and its numbers tell."""
+        """Return the outcome with the findings of its files and its numbers."""
         outcome, cost = self._base(outcome, snapshot, ignore)
         if self._numbers is None:
             return outcome
@@ -92,7 +92,7 @@ class ValuesReader:
 
 
 class NumbersOfModels:
-    """Looks at the numbers of the models of one audit."""
+    """A reader of the numbers of the models of one audit."""
 
     def __init__(
         self,
@@ -111,7 +111,7 @@ class NumbersOfModels:
         )
 
     def spend(self, cost: Fetched) -> None:
-        """So much of what may be asked of the Hub went for something else."""
+        """Reduce the budget by requests to the Hub that were made for something else."""
         self._sampler.spend(cost.requests)
 
     def __call__(
@@ -123,7 +123,7 @@ class NumbersOfModels:
         models: int,
         redirected: bool | None,
     ) -> Report | Unaudited:
-        """The outcome with what its numbers tell, or with why they were not read."""
+        """Return the outcome with the findings of its numbers, or the reason they were not read."""
         if snapshot.folder is not None:
             show = Talk.of(self._say).progress
             read = partial(with_numbers, statistics=self._statistics, show=show)

@@ -1,7 +1,7 @@
-"""What rules find in numbers is added to an outcome, each alarm with its cause.
+"""Add the findings of the rules about numbers to an outcome, and a diagnosis for each alarm.
 
-A finding that numbers judge (a duplicate, an added bias) is replaced by what becomes of it; no
-count and no residual changes by that.
+A finding that numbers can judge (a duplicate, an added bias) is replaced by the judged finding;
+this changes no count and no residual.
 """
 
 from collections.abc import Callable, Iterable, Iterator
@@ -33,7 +33,7 @@ _RULES: tuple[Callable[[Evidence], Iterable[Finding]], ...] = (
 def with_findings(
     evidence: Evidence, tokens: Tokens, ignore: tuple[Ignore, ...], extra: Iterable[Finding] = ()
 ) -> Report | Unaudited:
-    """The outcome with what its numbers tell; `extra` are findings that no number was read for."""
+    """Add the findings of the rules to the outcome; `extra` are findings of other origin."""
     judged = {id(old): new for old, new in _judged(evidence)}
     outcome = evidence.outcome
     kept = [judged.get(id(one), (one,)) for one in outcome.findings]

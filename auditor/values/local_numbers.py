@@ -140,7 +140,7 @@ class NumbersReader:
 def _runs(
     placed: Iterable[Placed], files: Mapping[Path, RegularFile], *, statistics: bool
 ) -> Iterator[_Run]:
-    """Every byte of the tensors once; of a file that is too short what is there."""
+    """Yield runs that cover every byte of the tensors once, as far as the file has them."""
     counters: dict[str | None, Counter | ScaleCounter | None] = {}
     for at, one in enumerate(placed):
         if one.dtype not in counters:
@@ -173,7 +173,7 @@ def _in_units(run: _Run) -> Iterator[Extent]:
 
 
 def _zeros(counter: Counter | ScaleCounter, units: int) -> NumberTally:
-    """What so many units of zero bytes hold: one of them, so many times."""
+    """Return the tally of `units` units of zero bytes: the tally of one unit, multiplied."""
     one = NumberTally()
     counter.count(np.zeros(counter.unit, np.uint8), one)
     moments = Moments(
@@ -189,7 +189,7 @@ def _zeros(counter: Counter | ScaleCounter, units: int) -> NumberTally:
 
 
 def values_of(one: Placed, tally: NumberTally, *, statistics: bool) -> TensorValues:
-    """A tally as the report has it."""
+    """Convert a tally into the values of the report."""
     tensor, moments, numbers = one.tensor, tally.moments, number_count(one)
     dtype = tensor.dtype or ""
     found = statistics and moments.count > 0
@@ -214,11 +214,11 @@ def values_of(one: Placed, tally: NumberTally, *, statistics: bool) -> TensorVal
 
 
 def _finite(number: float | None) -> float | None:
-    """None where sums of float64 passed what that holds."""
+    """Return None if a float64 sum overflowed."""
     return number if number is not None and math.isfinite(number) else None
 
 
 def number_count(one: Placed) -> int:
-    """The numbers of a tensor, as they are counted here; see TensorValues."""
+    """Return how many numbers a tensor has, as TensorValues defines them."""
     counter = counter_of(one.dtype, statistics=False)
     return one.span.length // counter.unit * counter.numbers if counter else 0

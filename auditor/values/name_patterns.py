@@ -1,4 +1,4 @@
-"""What the name of a tensor says of it: a norm, a head, the token embedding, a factor."""
+"""Patterns for the role of a tensor in its name: a norm, a head, the token embedding, a factor."""
 
 import re
 from collections.abc import Mapping

@@ -1,4 +1,4 @@
-"""How the bits of each dtype spell numbers, and which of them are NaN, Inf or zero. Pure, numpy.
+"""The numbers that the bits of each dtype encode, and which are NaN, Inf or zero. Pure, numpy.
 
 A float of sign, exponent and mantissa sorts by its bits: without the sign, the larger pattern is
 the larger number, Inf lies above all finite ones and NaN above Inf. So the largest pattern of a
@@ -69,7 +69,7 @@ class NumberFormat(Struct, frozen=True, kw_only=True):
         return found.view(self.number)
 
     def pattern_value(self, pattern: int) -> float:
-        """The number that a pattern spells."""
+        """Return the number that a bit pattern encodes."""
         if self.table is not None:
             return float(self.table[pattern])
         one = np.array([pattern], self.word)
@@ -176,7 +176,7 @@ FORMATS: Mapping[str, NumberFormat] = MappingProxyType(
 
 
 class BlockScales(Struct, frozen=True, kw_only=True):
-    """Where the scales stand in a block of a GGUF tensor: (byte, dtype) of each."""
+    """The (byte, dtype) of each scale in a block of a GGUF tensor."""
 
     size: int  # bytes of a block
     fields: tuple[tuple[int, str], ...]
@@ -186,8 +186,8 @@ def _blocks(size: int, *at: int, dtype: str = "F16") -> BlockScales:
     return BlockScales(size=size, fields=tuple((byte, dtype) for byte in at))
 
 
-# As in the block structs of ggml-common.h; d, and m or dmin where a type has one. IQ1_M, which
-# spreads its scale over bits of others, and Q8_1, which no file stores, are not read.
+# The block structs of ggml-common.h: d, and m or dmin if a type has one. IQ1_M, which spreads its
+# scale over the bits of other fields, and Q8_1, which no file stores, are not read.
 BLOCKS: Mapping[str, BlockScales] = MappingProxyType(
     {
         "Q4_0": _blocks(18, 0),

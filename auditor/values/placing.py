@@ -30,7 +30,7 @@ class Placed(NamedTuple):
 
     @property
     def dtype(self) -> str | None:
-        """How its numbers are spelt."""
+        """The format of the tensor's numbers."""
         return _E8M0 if self.exponents else self.tensor.dtype
 
 

@@ -25,7 +25,7 @@ _SEEN_LAYER = 0.75
 
 
 class Slice(NamedTuple):
-    """Bytes of a file that would tell something."""
+    """A run of a tensor's bytes that is worth reading."""
 
     path: Path
     span: Span  # of the file, within one tensor
@@ -43,7 +43,7 @@ class PlannedSpan(NamedTuple):
 
 
 class SampleBudget(Struct, frozen=True, kw_only=True):
-    """The most that is read."""
+    """The limits of a sample."""
 
     requests: int
     bytes: int
@@ -68,7 +68,7 @@ def plan_spans(
 
 
 def _extents(placed: Iterable[Placed]) -> dict[Path, Span]:
-    """From the first byte of a file's tensors to the last."""
+    """Return the span from the first to the last tensor byte, by file."""
     found: dict[Path, Span] = {}
     for one in placed:
         if one.span.length > 0:
@@ -137,7 +137,7 @@ def _worth(window: Iterable[Slice], seen: Counter[str]) -> float:
 
 
 def merged_spans(spans: Iterable[PlannedSpan]) -> tuple[PlannedSpan, ...]:
-    """Sorted, those that overlap or touch made one."""
+    """Sort spans, and merge spans that overlap or touch."""
     found: list[PlannedSpan] = []
     for path, span in sorted(spans):
         last = found[-1] if found else None
@@ -151,7 +151,7 @@ def merged_spans(spans: Iterable[PlannedSpan]) -> tuple[PlannedSpan, ...]:
 def _grown(
     spans: Sequence[PlannedSpan], data: dict[Path, Span], left: int
 ) -> Iterator[PlannedSpan]:
-    """What is left of the bytes goes to all spans alike, forwards and, at a file's end, back."""
+    """Spread the `left` bytes evenly over all spans: forwards, or back at the end of a file."""
     for at, (path, span) in enumerate(spans):
         share = left // (len(spans) - at)
         forth = min(share, data[path].stop - span.stop)

@@ -48,7 +48,7 @@ LookBeside = Callable[["Evidence"], tuple["Evidence", tuple[Finding, ...]]]
 
 
 class Sampler:
-    """Samples one model after the other, within one budget for all models of a repository."""
+    """A sampler of the models of a repository, one after another, within a shared budget."""
 
     def __init__(
         self,
@@ -67,7 +67,7 @@ class Sampler:
         self._beside = beside
 
     def spend(self, requests: int) -> None:
-        """So many requests went for something else."""
+        """Reduce the budget by requests that were made for something else."""
         self._left = SampleBudget(
             requests=max(0, self._left.requests - requests), bytes=self._left.bytes
         )
@@ -157,7 +157,7 @@ class Sampler:
         return with_findings(evidence, tokens, ignore, new)
 
     def _share(self, cost: int) -> SampleBudget:
-        """What this model may take, where a read costs so many requests."""
+        """Return the budget of this model if a read costs `cost` requests."""
         requests = -(-(self._left.requests // cost) // self._models)
         size = self._left.bytes // self._models - (cost - 1) * requests * _REDIRECT
         return SampleBudget(requests=requests, bytes=max(0, size))
@@ -169,7 +169,7 @@ def read_planned(
     token: str | None,
     say: Callable[[str], None],
 ) -> tuple[tuple[bytes, ...], Fetched]:
-    """Spans of the weight files of a model on the Hub, and what they cost."""
+    """Read spans of the weight files of a model on the Hub; also return the cost."""
     from auditor.downloader.hub import read_spans  # noqa: PLC0415 - 0.1 s
 
     files = {Path(one.name): RepoFile(name=one.name, size=one.size) for one in snapshot.headers}

@@ -1,4 +1,4 @@
-"""What a run of bytes holds, counted block by block and added up. Pure, numpy."""
+"""Tallies of the numbers in a run of bytes, added up block by block. Pure, numpy."""
 
 import math
 from typing import Any
@@ -61,7 +61,7 @@ class NumberTally(Struct):
 
 
 class Counter:
-    """Counts the blocks of one dtype; a block is a whole number of units."""
+    """A counter for blocks of one dtype; a block is a whole number of units."""
 
     def __init__(self, form: NumberFormat, *, statistics: bool) -> None:
         self._form = form
@@ -71,7 +71,7 @@ class Counter:
         self._signed = np.dtype(f"<i{form.word.itemsize}")
 
     def count(self, data: Bytes, into: NumberTally) -> None:
-        """What the block holds is added to the tally."""
+        """Add the numbers of a block to the tally."""
         if not len(data):
             return
         into.read += len(data) // self.unit * self.numbers
@@ -95,7 +95,7 @@ class Counter:
             into.low |= int(np.bitwise_or.reduce(words)) & LOW_HALF
 
     def _not_finite(self, words: Any, into: NumberTally) -> int:
-        """Counts what is not finite; the largest magnitude of what is."""
+        """Count NaN and Inf; return the largest magnitude of the finite numbers."""
         form = self._form
         magnitudes = words & words.dtype.type(form.magnitude or 0)
         if form.infinite is not None:
@@ -119,7 +119,7 @@ class Counter:
         into.absmax = max(into.absmax, float(np.abs(values[finite]).max(initial=0.0)))
 
     def _values(self, data: Bytes) -> tuple[Any, Any]:
-        """The values that a block has, and how often each."""
+        """Return the values of a block and their counts."""
         table = self._form.table
         if table is None:
             raise ValueError("a format without a table")
@@ -147,7 +147,7 @@ class Counter:
 
 
 def moments_of(numbers: Any, counts: Any = None) -> Moments:
-    """Of finite numbers, each as often as `counts` says; sums are in float64."""
+    """Return the moments of finite numbers, weighted by `counts`; sums are in float64."""
     if not len(numbers):
         return Moments()
     wide = numbers.astype(np.float64)
@@ -169,7 +169,7 @@ def moments_of(numbers: Any, counts: Any = None) -> Moments:
 def _largest_magnitude(words: Any, signed: np.dtype[Any]) -> int:
     """The largest pattern without its sign bit, in two maxima and without a copy.
 
-    256 KiB of BF16 take 13 us so, and 22 us where the sign is masked out first.
+    This takes 13 us for 256 KiB of BF16, and masking out the sign first takes 22 us.
     """
     negative: int = 1 << (8 * words.dtype.itemsize - 1)
     high = int(words.max())
@@ -179,7 +179,7 @@ def _largest_magnitude(words: Any, signed: np.dtype[Any]) -> int:
 
 
 class ScaleCounter:
-    """Counts the scales of a GGUF tensor in blocks."""
+    """A counter for the scales of a GGUF tensor in blocks."""
 
     def __init__(self, scales: BlockScales, *, statistics: bool) -> None:
         self.unit = scales.size
@@ -196,7 +196,7 @@ class ScaleCounter:
 
 
 def absolute_maximum(dtype: str, tally: NumberTally) -> float | None:
-    """Of the finite numbers that were read; None: there is none."""
+    """Return the largest magnitude of the finite numbers read, or None if there are none."""
     if tally.read == tally.nan + tally.inf:
         return None
     form = FORMATS[BLOCKS[dtype].fields[0][1] if dtype in BLOCKS else dtype]
@@ -204,7 +204,7 @@ def absolute_maximum(dtype: str, tally: NumberTally) -> float | None:
 
 
 def counter_of(dtype: str | None, *, statistics: bool) -> Counter | ScaleCounter | None:
-    """What counts numbers of this dtype; None: it is not one that is read."""
+    """Return a counter for a dtype, or None if its numbers are not read."""
     if dtype is None:
         return None
     if dtype in FORMATS:

@@ -24,7 +24,7 @@ _MOST_PAIRS = 2
 
 
 class Interest(NamedTuple):
-    """What an audit of the headers makes worth a look."""
+    """The tensors whose numbers are worth reading after an audit of the headers."""
 
     pairs: tuple[tuple[str, str], ...] = ()  # a copy, and what it is tied to
     doubted: frozenset[str] = frozenset()  # tensors that only numbers can judge: added biases

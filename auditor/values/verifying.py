@@ -34,7 +34,7 @@ _SHOWN = 12  # digits of a digest in a reason
 
 
 class ListedFiles(NamedTuple):
-    """What the files of a model should be, by name, and who says so."""
+    """The expected files of a model by name, and the source of the list."""
 
     files: Mapping[str, RepoFile]
     by: str
@@ -42,7 +42,7 @@ class ListedFiles(NamedTuple):
 
 
 class Verifier:
-    """Compares the files of one audited folder with a listing."""
+    """A comparison of the files of one audited folder with a listing."""
 
     def __init__(
         self, against: str | None, *, token: str | None, say: Callable[[str], None]
@@ -54,9 +54,9 @@ class Verifier:
     def __call__(
         self, outcome: Report | Unaudited, snapshot: Snapshot, ignore: tuple[Ignore, ...]
     ) -> Report | Unaudited:
-        """The outcome with a finding for each file of other bytes; Unaudited if one fails.
+        """Return the outcome with a finding for each file that differs; Unaudited if one fails.
 
-        Raises UsageError where there is nothing to verify, or nothing to verify it by.
+        Raise UsageError if there are no files to verify or no listing to compare them with.
         """
         if snapshot.folder is None:
             raise UsageError(f"--verify: the files of {quoted(snapshot.model)} are not here")
@@ -144,7 +144,7 @@ class Verifier:
 
 
 class Verified(NamedTuple):
-    """How many files are as listed, which are not and why, and of which nothing is listed."""
+    """The number of matching files, the faults of others, and the files that are not listed."""
 
     same: int
     faults: tuple[tuple[str, str], ...]
@@ -152,7 +152,7 @@ class Verified(NamedTuple):
 
 
 class _Progress:
-    """How much is read, of all threads."""
+    """The progress of all reading threads."""
 
     def __init__(self, talk: Talk, pairs: Sequence[tuple[RepoFile, RepoFile]]) -> None:
         self._show = talk.progress
@@ -190,10 +190,10 @@ def _fault(
 
 
 def _noted(folder: Path, file: RepoFile) -> RepoFile | None:
-    """What a file should be by its ETag, which huggingface_hub keeps beside it or as its name.
+    """Return the digest that the ETag stored by huggingface_hub gives for a file, else None.
 
-    In its cache a file is a link to blobs/ETAG; of a download into a folder a file of three lines
-    has the commit, the ETag and the time.
+    In its cache a file is a link to blobs/ETAG. For a download into a folder, a metadata file of
+    three lines has the commit, the ETag and the time.
     """
     path = folder / file.name
     etag = ""

@@ -1,8 +1,8 @@
-"""What an adapter adds to its base: nothing, or so much of each kind of module.
+"""The size of the change that an adapter makes to its base, by kind of module.
 
 LoRA adds (alpha / r) B A to a weight, with B (out, r) and A (r, in). Its Frobenius norm needs no
-matrix of (out, in): |B A|^2 = trace((B^T B) (A A^T)), two products of (r, r). What is neutral in
-peft's other adapters is read from its `reset_*_parameters`.
+matrix of (out, in): |B A|^2 = trace((B^T B) (A A^T)), two products of (r, r). The neutral
+values of peft's other adapters follow its `reset_*_parameters`.
 """
 
 import math
@@ -104,9 +104,9 @@ def _square(evidence: Evidence, down: str, up: str) -> float | None:
 
 
 def _scale(evidence: Evidence) -> float:
-    """What the product is multiplied by: alpha / r, or alpha / sqrt(r) with rslora.
+    """Return the factor of the product: alpha / r, or alpha / sqrt(r) with rslora.
 
-    1 where the settings do not say.
+    Return 1 if the settings have no alpha or r.
     """
     alpha, rank = (evidence.config.get(key) for key in ("lora_alpha", "r"))
     if not isinstance(alpha, (int, float)) or type(rank) is not int or rank < 1:

@@ -51,7 +51,7 @@ def _judged(evidence: Evidence, finding: Duplicate) -> Iterator[Finding]:
 
 
 def _as_far_as_seen(evidence: Evidence, finding: Duplicate, places: list[int]) -> str:
-    """A clause about samples of two copies that differ nowhere."""
+    """Return a clause about samples of two copies that do not differ."""
     pairs = [(finding.tensors[at].name, finding.of[at]) for at in places]
     if not evidence.sampled or any(not set(pair) <= evidence.placed.keys() for pair in pairs):
         return ""
@@ -89,7 +89,7 @@ def repeated_layers(evidence: Evidence) -> Iterator[RepeatedLayers]:
 
 
 def _sampled(evidence: Evidence, members: dict[str, str]) -> tuple[object, ...]:
-    """What a layer's matrices are, as far as samples tell; () where too few of them vary."""
+    """Return a key of the sampled matrices of a layer; () if too few of them vary."""
     key: list[object] = []
     varied = 0
     for suffix, name in sorted(members.items()):
@@ -107,7 +107,7 @@ def _equal(
     places: list[tuple[str, str]],
     layers: dict[tuple[str, str], dict[str, str]],
 ) -> Iterator[list[tuple[str, str]]]:
-    """The groups of layers that are the same; each is compared with the first of a group."""
+    """Yield groups of equal layers; a layer is compared with the first layer of a group."""
     groups: list[list[tuple[str, str]]] = []
     for place in places:
         for group in groups[:_MOST_GROUPS]:

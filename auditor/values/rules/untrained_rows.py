@@ -95,7 +95,7 @@ def _rows(evidence: Evidence, name: str) -> tuple[frozenset[int], frozenset[int]
 
 
 def _steps(evidence: Evidence, name: str, size: int) -> Iterator[tuple[int, int]]:
-    """First row and row behind the last, of rows of so many bytes that are looked at together."""
+    """Yield (first, stop) of the runs of rows that are read together; a row has `size` bytes."""
     step = max(1, _SLICE // size)
     for run in evidence.runs(name, size):
         for first in range(run.start // size, run.stop // size, step):
@@ -103,7 +103,7 @@ def _steps(evidence: Evidence, name: str, size: int) -> Iterator[tuple[int, int]
 
 
 def _alike(evidence: Evidence, name: str, size: int, rows: list[int]) -> Iterator[int]:
-    """Of rows that begin alike those that are the same as an earlier one, and that one."""
+    """Yield each row that equals an earlier one, with that one; `rows` have equal beginnings."""
     found: dict[bytes, int] = {}
     for row in rows:
         data = evidence.bytes.read(evidence.placed[name], Span(row * size, (row + 1) * size))
