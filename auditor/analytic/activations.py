@@ -1,4 +1,4 @@
-"""Activations that have numbers of their own; most activations have none."""
+"""The activations that have tensors; most activations have none."""
 
 from types import MappingProxyType
 

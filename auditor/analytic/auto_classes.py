@@ -1,12 +1,12 @@
-"""The class that an auto class of transformers builds for a model type: AutoModelForMaskedLM.
+"""The class that an auto class such as AutoModelForMaskedLM builds for a model type.
 
-Facts of its models/auto/modeling_auto.py, for the classes with a closed form.
+The facts are from models/auto/modeling_auto.py, for the classes with a closed form.
 """
 
 from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 
-AUTO_MODEL = "AutoModel"  # which builds the base class
+AUTO_MODEL = "AutoModel"  # it builds the base class
 
 _IMAGE_TEXT_TO_TEXT = (
     "BlipForConditionalGeneration Gemma3ForConditionalGeneration Gemma4ForConditionalGeneration "
@@ -15,7 +15,7 @@ _IMAGE_TEXT_TO_TEXT = (
     "Qwen3VLForConditionalGeneration Qwen3_5ForConditionalGeneration "
     "Qwen3_5MoeForConditionalGeneration VisionEncoderDecoderModel"
 )
-# What auto classes build beside the classes whose names end as theirs do.
+# The classes that an auto class builds although their names do not end as its own does.
 _BUILDS: Mapping[str, str] = MappingProxyType(
     {
         "AutoModelForAudioClassification": (
@@ -56,7 +56,7 @@ _BUILDS: Mapping[str, str] = MappingProxyType(
         "AutoModelForZeroShotImageClassification": "BlipModel CLIPModel SiglipModel",
     }
 )
-# Classes that the auto class of the same ending does not build.
+# Classes that the auto class with the matching ending does not build.
 _OTHERS = frozenset(
     {
         "BlipForQuestionAnswering",

@@ -1,4 +1,4 @@
-"""The blocks a model is written in: one tree gives the names, the shapes, the count, the formula.
+"""The blocks that describe a model: one tree gives names, shapes, count and formula.
 
 Names and shapes are those on disk: a Linear's weight is (out, in).
 """
@@ -13,15 +13,15 @@ from auditor.analytic.dims import Dim, dim
 from auditor.analytic.expectation import Symbol
 from auditor.errors import CheckpointError
 
-# Kimi K2, the largest model known, has 70,000. 190,000 were measured at 6 seconds and 310 MB where
-# the files hold none of them; a config can ask for 2**40 layers.
+# Kimi K2, the largest known model, has 70,000. A config that implies 190,000 tensors took 6 seconds
+# and 310 MB if none of them is stored; a config can ask for 2**40 layers.
 MAX_TENSORS = 100_000
 
 Shape = tuple[Dim | int, ...]
 
 
 class Layer(StrEnum):
-    """The layer of a weight whose shape could be that of a Linear or a Conv as well."""
+    """The layer of a weight whose shape alone could also be that of a Linear or a Conv."""
 
     EMBEDDING = "an embedding"
     CONV1D = "a linear layer stored as (in, out)"
@@ -32,8 +32,8 @@ class Param(Struct, frozen=True):
     """A learned tensor."""
 
     shape: Shape
-    layer: Layer | None = None  # what adapters of the layer need to know
-    drawn: bool = False  # by torch.randn, which counts numbers and not their bytes
+    layer: Layer | None = None  # adapters of the layer depend on it
+    drawn: bool = False  # initialized by torch.randn, which limits numbers and not bytes
 
 
 class Buffer(Struct, frozen=True):
@@ -43,13 +43,13 @@ class Buffer(Struct, frozen=True):
 
 
 class Legacy(Struct, frozen=True):
-    """A tensor that some versions stored and that is not learned, e.g. position_ids: optional."""
+    """An optional tensor that some versions stored and that is not learned, e.g. position_ids."""
 
     shape: Shape
 
 
 class Extra(Struct, frozen=True):
-    """Learned, stored by some, and read by no class here: no parameters, and never required."""
+    """A learned tensor that some files store and no class reads: optional, not a parameter."""
 
     body: "Param | Module"
 
@@ -67,7 +67,7 @@ class Module(Struct, frozen=True):
 
 
 class Submodel(Struct, frozen=True):
-    """A whole model inside another: what its `Tied` name are tensors of its own."""
+    """A complete model inside another; the names in its `Tied` are relative to it."""
 
     body: Module
 
@@ -83,16 +83,16 @@ class Stack(Struct, frozen=True):
     """Modules of several shapes, named 0, 1, 2, ... in this order. `stack(...)` makes one."""
 
     count: Dim
-    layers: tuple[Module, ...]  # as many; those of one kind are one object
+    layers: tuple[Module, ...]  # `count` of them; equal layers are one object
 
 
 def repeat(count: Dim, build: Callable[[], Module]) -> Repeat:
-    """`count` layers of one kind; `build` is not called if the count is zero or less."""
+    """Return `count` equal layers; `build` is not called if the count is zero or less."""
     return Repeat(count, build()) if count.value > 0 else Repeat(dim(0), Module(()))
 
 
 class Experts(Struct, frozen=True):
-    """A body of `count` experts, of which one token uses `active`: a Repeat, or fused tensors."""
+    """`count` experts, of which one token uses `active`: a Repeat, or fused tensors."""
 
     body: "Param | Module | Repeat"
     count: Dim
@@ -105,19 +105,19 @@ _Kind = TypeVar("_Kind", bound=Hashable)
 
 
 def module(**children: Block | None) -> Module:
-    """A Module of these children; None leaves one out."""
+    """Return a Module of these children; a child that is None is left out."""
     return Module(tuple((name, child) for name, child in children.items() if child is not None))
 
 
 def sequential(*children: Block | None) -> Module:
-    """An nn.Sequential, named 0, 1, 2, ...; None is a step without tensors, and has its number."""
+    """Return an nn.Sequential, named 0, 1, 2, ...; None takes a number and has no tensors."""
     return module(**{str(number): child for number, child in enumerate(children)})
 
 
 def stack(
     count: Dim, kind: Callable[[int], _Kind], build: Callable[[_Kind], Module]
 ) -> Repeat | Stack:
-    """`count` layers, of which number i is `build(kind(i))`; build runs once for each kind."""
+    """Return `count` layers; layer i is `build(kind(i))`, and build runs once for each kind."""
     kinds = [kind(number) for number in list_indices(count)]
     built = {each: build(each) for each in dict.fromkeys(kinds)}
     if len(built) == 1:
@@ -126,19 +126,19 @@ def stack(
 
 
 def list_indices(count: Dim) -> range:
-    """0, 1, 2, ... below the count; CheckpointError for a count that is too large to be listed."""
+    """Return range(count); raise CheckpointError if the count is too large to be listed."""
     if count.value > MAX_TENSORS:
         raise _too_many(count.named, count.value)
     return range(count.value)
 
 
 def Linear(inputs: Dim | int, outputs: Dim | int, *, bias: bool = True) -> Module:
-    """`weight` of shape (out, in) and `bias` of shape (out,)."""
+    """Return a linear layer: `weight` of shape (out, in), `bias` of shape (out,)."""
     return module(weight=Param((outputs, inputs)), bias=Param((outputs,)) if bias else None)
 
 
 def Conv1D(inputs: Dim | int, outputs: Dim | int) -> Module:
-    """GPT-2's linear layer: `weight` of shape (in, out) and `bias` of shape (out,)."""
+    """Return GPT-2's linear layer: `weight` of shape (in, out), `bias` of shape (out,)."""
     return module(weight=Param((inputs, outputs), Layer.CONV1D), bias=Param((outputs,)))
 
 
@@ -150,20 +150,20 @@ def Conv(
     groups: Dim | int = 1,
     bias: bool = True,
 ) -> Module:
-    """`weight` of shape (out, in / groups, *kernel), one axis for each of the kernel's."""
+    """Return a convolution: `weight` (out, in / groups, *kernel), `bias` (out,)."""
     shape = (outputs, dim(inputs) // groups, *kernel)
     weight = Param(shape) if groups == 1 else Param(shape, Layer.ODD)
     return module(weight=weight, bias=Param((outputs,)) if bias else None)
 
 
 def ConvTranspose(inputs: Dim | int, outputs: Dim | int, kernel: Sequence[Dim | int]) -> Module:
-    """`weight` of shape (in, out, *kernel) and `bias` of shape (out,)."""
+    """Return a transposed convolution: `weight` (in, out, *kernel), `bias` (out,)."""
     weight = Param((inputs, outputs, *kernel), Layer.ODD)
     return module(weight=weight, bias=Param((outputs,)))
 
 
 def FrozenBatchNorm(width: Dim | int) -> Module:
-    """A BatchNorm as detectors have it: the same names, and no tensor is learned."""
+    """Return the BatchNorm of detectors: BatchNorm's names, all of them buffers."""
     return module(
         weight=Buffer((width,)),
         bias=Buffer((width,)),
@@ -173,22 +173,22 @@ def FrozenBatchNorm(width: Dim | int) -> Module:
 
 
 def Embedding(rows: Dim | int, width: Dim | int) -> Module:
-    """`weight` of shape (rows, width)."""
+    """Return an embedding: `weight` of shape (rows, width)."""
     return module(weight=Param((rows, width), Layer.EMBEDDING))
 
 
 def LayerNorm(width: Dim | int, *, bias: bool = True) -> Module:
-    """`weight` and `bias`, each of shape (width,)."""
+    """Return a LayerNorm: `weight` and `bias` of shape (width,)."""
     return module(weight=Param((width,)), bias=Param((width,)) if bias else None)
 
 
 def RMSNorm(width: Dim | int) -> Module:
-    """`weight` of shape (width,)."""
+    """Return an RMSNorm: `weight` of shape (width,)."""
     return module(weight=Param((width,)))
 
 
 def BatchNorm(width: Dim | int) -> Module:
-    """LayerNorm's two, and three buffers: the running statistics and how many batches they are."""
+    """Return a BatchNorm: LayerNorm's two parameters, and three buffers of running statistics."""
     return module(
         weight=Param((width,)),
         bias=Param((width,)),
@@ -199,14 +199,14 @@ def BatchNorm(width: Dim | int) -> Module:
 
 
 def symbols(block: Block) -> frozenset[Symbol]:
-    """The config keys that the block's shapes and counts are made of."""
+    """Return the config keys that the block's shapes and counts depend on."""
     sizes: dict[int, Dim] = {}
     _gather(block, sizes)
     return frozenset().union(*(size.symbols for size in sizes.values()))
 
 
 def _gather(block: Block, sizes: dict[int, Dim]) -> None:
-    """Add the sizes in a block, by id: most of a tree's are a few objects."""
+    """Add the sizes in a block, by id: a tree shares a few objects."""
     match block:
         case Module(children):
             for _, child in children:
@@ -230,7 +230,7 @@ def _gather(block: Block, sizes: dict[int, Dim]) -> None:
 
 
 def distinct(layers: tuple[Module, ...]) -> tuple[Module, ...]:
-    """The layers of a Stack, each kind once."""
+    """Return the layers of a Stack, each kind once."""
     return tuple({id(layer): layer for layer in layers}.values())
 
 
@@ -245,9 +245,8 @@ def bounded_tensor_count(block: Block) -> int:
                 raise _too_many("the config", implied)
             return implied
         case Repeat(count, body):
-            implied = count.value * max(
-                bounded_tensor_count(body), 1
-            )  # an empty body is listed as a module
+            in_body = max(bounded_tensor_count(body), 1)  # an empty body is listed as a module
+            implied = count.value * in_body
             if implied > MAX_TENSORS:
                 raise _too_many(count.named, implied)
             return implied

@@ -41,7 +41,7 @@ from auditor.messages import meant, quoted
 
 __all__ = [
     "Family",
-    "architecture",  # what a family file needs, and what makes the module an expecting.Source
+    "architecture",  # with Family, for family files; the others make this an expecting.Source
     "auto_class",
     "base_class",
     "current",
@@ -56,7 +56,7 @@ __all__ = [
 
 
 class Builder(Protocol):
-    """A plain function of the config; options of its own need defaults."""
+    """A plain function of the config; its further options need defaults."""
 
     def __call__(self, c: Config, /) -> Module: ...
 
@@ -72,7 +72,7 @@ _ARCHITECTURES: dict[tuple[str, str], _Architecture] = {}  # by model type and c
 _TYPES: dict[str, tuple[str, ...]] = {}  # class name -> the model types that have it
 _CLASSES: dict[str, tuple[str, ...]] = {}  # model type -> its classes, the base class first
 _PLACES = {model_type: place for place, model_type in enumerate(FILES)}
-_LONGEST = 128  # characters of a class name; a longer one is a stranger's, and not kept in a cache
+_LONGEST = 128  # characters of a class name; a longer one is hostile and must not fill a cache
 
 
 def architecture(name: str, family: Family) -> Callable[[_Builder], _Builder]:
@@ -92,41 +92,41 @@ def architecture(name: str, family: Family) -> Callable[[_Builder], _Builder]:
 
 
 def _once(build: _Builder) -> _Builder:
-    """The builder, run once of one config: the classes of a family hold the same base model."""
+    """Cache the builder's result for each config: classes of a family share the base model."""
 
     @wraps(build)
     def shared(c: Config, /, **options: Hashable) -> Module:
         key = (build, *options.items())
         if key not in c.known:
             c.known[key] = build(c, **options)
-        found: Module = c.known[key]
-        return found
+        tree: Module = c.known[key]
+        return tree
 
     return cast("_Builder", shared)
 
 
-# --- what there is ----------------------------------------------------------------------------
+# --- the known classes ----------------------------------------------------------------------------
 
-unknown = "no closed form is known for"  # how a sentence begins that says what there is not
+unknown = "no closed form is known for"  # the beginning of a message about an unknown class
 
 
 def model_types() -> tuple[str, ...]:
-    """Every model type with closed forms, sorted."""
+    """Return every model type that has closed forms, sorted."""
     return tuple(sorted(FILES))
 
 
 def class_names() -> tuple[str, ...]:
-    """Every class with a closed form, sorted. Imports all families."""
+    """Return every class that has a closed form, sorted; this imports all families."""
     return tuple(sorted({name for each in FILES for name in siblings(each)}))
 
 
 def siblings(model_type: str) -> tuple[str, ...]:
-    """The classes of a model type in the order of their file, the base class first."""
+    """Return the classes of a model type in the order of their file, the base class first."""
     return _CLASSES.get(_loaded(model_type), ())
 
 
 def types(name: str) -> tuple[str, ...]:
-    """The model types that have a class of that name, in the order of FILES."""
+    """Return the model types that have a class of that name, in the order of FILES."""
     name = current(name)
     if len(name) > _LONGEST:
         return ()
@@ -141,12 +141,12 @@ def is_known(name: str) -> bool:
 
 
 def current(name: str) -> str:
-    """The class's name in transformers today: LlamaForCausalLM for LLaMAForCausalLM."""
+    """Return the class's name in transformers today: LlamaForCausalLM for LLaMAForCausalLM."""
     return OLD_CLASSES.get(name, name)
 
 
 def current_type(model_type: str) -> str:
-    """The model type that has these tensors today: llama for internlm."""
+    """Return the current model type for an older one with equal tensors: llama for internlm."""
     return OLD_TYPES.get(model_type, model_type)
 
 
@@ -156,7 +156,7 @@ def family(model_type: str) -> Family:
 
 
 def base_class(model_type: str) -> str:
-    """The class that the model type's prefix stands for."""
+    """Return the base class of a model type, which its prefix stands for."""
     return family(model_type).base
 
 
@@ -175,18 +175,18 @@ def takes(target: str, argument: str) -> bool:
 
 
 def is_taken_over(name: str, model_type: str) -> bool:
-    """Return whether transformers took over the class of that name from repositories' code."""
+    """Return whether transformers adopted the class from code in model repositories."""
     known = siblings(model_type)
     return bool(known) and current(name) in known and family(model_type).taken_over
 
 
 def inside(model_type: str) -> Mapping[str, str]:
-    """The configs inside a model type's own: key -> the model type of one that does not say."""
+    """Return the nested configs of a model type: key -> the default model type."""
     return {key: otherwise for _, key, otherwise in loading_facts(_loaded(model_type)).inside}
 
 
 def _loaded(model_type: str) -> str:
-    """Import the file of that model type, if there is one; its name today."""
+    """Import the model type's family file, if there is one; return its current name."""
     model_type = current_type(model_type)
     if model_type in FILES:
         import_module(f"auditor.analytic.families.{FILES[model_type]}")
@@ -195,24 +195,25 @@ def _loaded(model_type: str) -> str:
 
 @lru_cache(maxsize=256)
 def _begun_with(name: str) -> tuple[str, ...]:
-    """The model types that a class name begins with, but for case and marks: deberta-v2."""
+    """Return the model types that a class name begins with, apart from case and punctuation."""
     squeezed = _squeezed(name)
     return tuple(each for each in FILES if squeezed.startswith(_squeezed(each)))
 
 
 @lru_cache(maxsize=1024)
 def _squeezed(name: str) -> str:
-    """Class names begin with their model type, but for case and marks: deberta-v2, DebertaV2."""
+    """Return a name without case and punctuation: deberta-v2 and DebertaV2 become equal."""
     return re.sub(r"[\W_]", "", name).lower()
 
 
-# --- what it comes to -------------------------------------------------------------------------
+# --- the expectation -------------------------------------------------------------------------
 
 
 def expect(config: Config, target: str) -> Expectation:
-    """Every tensor the config implies for a known class; CheckpointError where it implies none.
+    """Return every tensor that the config implies for a known class.
 
-    Of a class that several model types have, it is the one of the config's model type.
+    If several model types have a class of that name, the config's model type decides. Raise
+    CheckpointError if the config does not imply tensors.
     """
     target = current(target)
     family, completed, tree, faults = _built(config, target)
@@ -236,7 +237,7 @@ def expect(config: Config, target: str) -> Expectation:
 
 
 class _Written(NamedTuple):
-    """A tree listed: what follows from its blocks alone, whatever config they came of."""
+    """A listed tree: the part of an expectation that depends on the blocks alone."""
 
     inventory: Inventory
     total: ModuleFormula
@@ -244,14 +245,14 @@ class _Written(NamedTuple):
     legend: tuple[Symbol, ...]
 
 
-# Trees of more tensors are written out each time. A BERT has 200, which take 70 kB (tracemalloc);
+# Trees of more tensors are not cached. A BERT has 200, which take 70 kB (tracemalloc);
 # Mixtral 8x7B has 995.
 _MOST_KEPT = 2048
 
 
 @lru_cache(maxsize=32)
 def _written(tree: Module) -> _Written:
-    letters = _by_letter(sorted(symbols(tree)))  # in an order that is the same in every process
+    letters = _by_letter(sorted(symbols(tree)))  # in the same order in every process
     replacements = _multiples(letters)
     listed = inventory(tree, replacements)
     formula = listed.listing.formula
@@ -262,11 +263,11 @@ def _written(tree: Module) -> _Written:
 
 
 class Sibling(NamedTuple):
-    """A class of the target's family, asked for a few names and not written out."""
+    """A class of the target's family, whose names are looked up and not listed."""
 
     target: str
     prefix: str
-    names: NameLookup | Mapping[str, ExpectedTensor]  # by loaded name, where loading renames
+    names: NameLookup | Mapping[str, ExpectedTensor]  # by loaded name, if loading renames
     loading: Loading = PLAIN
 
 
@@ -283,7 +284,7 @@ def sibling(config: Config, target: str) -> Sibling:
 
 
 def block_tree(config: Config, target: str) -> Module:
-    """The blocks that a known class is written in, as `expect` lists them."""
+    """Return the tree of blocks of a known class, which `expect` lists."""
     return _built(config, current(target)).tree
 
 
@@ -374,27 +375,27 @@ def _with_faults(faults: tuple[ConfigFault, ...], target: str) -> Iterator[None]
         others = (fault for fault in faults if not keys or not keys <= set(fault.keys))
         raise FaultyConfigError(one_per_cause((last, *others)), target) from None
     except (SourceError, *VALUE_ERRORS):
-        if faults:  # they explain the failure
+        if faults:  # these explain the failure
             raise FaultyConfigError(faults, target) from None
         raise
 
 
 def completed_config(config: Config, otherwise: str) -> Config:
-    """A nested config as the config class of its own model type completes it.
+    """Return a nested config as the config class of its own model type completes it.
 
-    `otherwise` is the model type of a config that does not say.
+    `otherwise` is the model type of a config that does not state one.
     """
     return config.of(_own_family(config, otherwise))
 
 
 def base_model(config: Config, otherwise: str = "") -> Module:
-    """The base class of a nested config's own model type, as AutoModel builds it."""
+    """Return the base model of a nested config's own model type, as AutoModel builds it."""
     own = _own_family(config, otherwise)
     return _ARCHITECTURES[own.model_type, own.base].build(config.of(own))
 
 
 def causal_model(config: Config) -> Module:
-    """The language model of a nested config's own model type: AutoModelForCausalLM's class."""
+    """Return the language model of a nested config's own model type: AutoModelForCausalLM's."""
     own = _own_family(config, "")
     for name in siblings(own.model_type):
         if name.endswith(("ForCausalLM", "LMHeadModel")):
@@ -428,7 +429,7 @@ def _by_letter(keys: Iterable[Symbol]) -> dict[str, Symbol]:
 
 
 def _multiples(letters: Mapping[str, Symbol]) -> dict[Symbol, Dim]:
-    """F as a multiple of D where it is one: people write a layer as 12*D^2 + 13*D."""
+    """Return F as a multiple of D if it is one: a layer is usually written 12*D^2 + 13*D."""
     replacements: dict[Symbol, Dim] = {}
     for letter, F in letters.items():
         head, _, subscript = letter.partition("_")
@@ -441,9 +442,9 @@ def _multiples(letters: Mapping[str, Symbol]) -> dict[Symbol, Dim]:
 def _legend(
     formula: str, letters: Mapping[str, Symbol], replacements: Mapping[Symbol, Dim]
 ) -> Iterator[Symbol]:
-    """The formula's letters in its order, then those that it does without."""
+    """Yield the formula's letters in its order, then the replaced ones."""
     for letter in dict.fromkeys(re.findall(r"[A-Za-z_]\w*(?:\[\d+\])?", formula)):
-        if letter in letters:  # and neither ceil nor floor
+        if letter in letters:  # not ceil or floor
             yield letters[letter]
     for symbol, by in replacements.items():
         yield symbol._replace(formula=str(by))

@@ -1,4 +1,4 @@
-"""Config: what a config.json says about shapes, read as strictly as transformers reads it."""
+"""Config: a config.json as a source of shapes, read as strictly as transformers reads it."""
 
 import re
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
@@ -92,12 +92,14 @@ class Config(Struct, frozen=True, kw_only=True, eq=False, dict=True):
     values: Mapping[str, object]
     family: Family | None = None  # the config class, which has defaults and synonyms
     path: str = ""  # of a config inside a config: "text_config."
-    assumed: bool = False  # the whole object is a default of the config around it
-    apart: bool = False  # a head that the config says is not tied is a tensor of its own
-    # What the class is given beside it, add_pooling_layer and its like: `constructor_arguments`.
+    assumed: bool = False  # the outer config does not state this object: it is a default
+    apart: bool = False  # treat a head that the config declares untied as a separate tensor
+    # Constructor arguments beside the config, such as add_pooling_layer: `constructor_arguments`.
     arguments: Mapping[str, bool] = MappingProxyType({})
     checked: bool = True  # whether faults of its class in transformers are reported
-    completed: CompletedConfig | None = None  # by its class in transformers, if that is known
+    completed: CompletedConfig | None = (
+        None  # as its class in transformers completes it, if that class is known
+    )
     # The only thing that changes: the defaults that were read, so that a report can list what an
     # expectation rests on. A nested config shares it with the outer one.
     _defaulted: set[str] = field(default_factory=set)
@@ -115,7 +117,7 @@ class Config(Struct, frozen=True, kw_only=True, eq=False, dict=True):
         return value
 
     def of(self, family: Family) -> Self:
-        """The config as the family's config class completes it."""
+        """Return this config as the family's config class completes it."""
         return replace(self, family=family, _defaulted=self._defaulted if self.path else set())
 
     @property
@@ -127,7 +129,7 @@ class Config(Struct, frozen=True, kw_only=True, eq=False, dict=True):
         return self._integer(self._find(key))
 
     def flag(self, key: str) -> bool:
-        """Return a flag; of another accepted value return whether it is true in Python."""
+        """Return a flag; convert another accepted value by its truth in Python."""
         entry = self._find(key)
         if type(entry.value) is not bool and not self._is_accepted(entry):
             raise _unexpected(entry.spelling, entry.value, "true or false")
@@ -145,7 +147,7 @@ class Config(Struct, frozen=True, kw_only=True, eq=False, dict=True):
         return self._typed(key, str, "a string")
 
     def real(self, key: str) -> float:
-        """A number that need not be whole."""
+        """Return a number, whole or not."""
         entry = self._find(key)
         if isinstance(entry.value, bool) or not isinstance(entry.value, int | float):
             raise _unexpected(entry.spelling, entry.value, "a number")
@@ -196,16 +198,16 @@ class Config(Struct, frozen=True, kw_only=True, eq=False, dict=True):
         return self._dim(entry.name, self._integer(entry), default=entry.default)
 
     def optional(self, key: str) -> Dim | None:
-        """A size that may be null, for `c.optional("head_dim") or D // H`: no Dim is false."""
+        """Return a size, None if it is null: `c.optional("head_dim") or D // H`."""
         return None if self._find(key).value is None else self.dim(key)
 
     def positive(self, key: str) -> Dim | None:
-        """A size; zero or less means that the model has no such size, as -1 does in DeBERTa."""
+        """Return a size, None if it is zero or less, e.g. DeBERTa's -1 for "no such size"."""
         value = self._find(key).value
         return None if type(value) is int and value < 1 else self.dim(key)
 
     def dims(self, key: str, *, most: int | None = None) -> tuple[Dim, ...]:
-        """A list of sizes, or `most` of them, each a letter of its own: `hidden_sizes[0]`."""
+        """Return at most `most` sizes of a list, each with its own letter: `hidden_sizes[0]`."""
         entry = self._find(key)
         sizes = (self._integer(entry._replace(value=item)) for item in _items(entry)[:most])
         return tuple(
@@ -214,7 +216,7 @@ class Config(Struct, frozen=True, kw_only=True, eq=False, dict=True):
         )
 
     def scaled(self, key: str, size: Dim) -> Dim:
-        """`int(ratio * size)` by a ratio that need not be whole: `4*D` for a ratio of 4.0."""
+        """Return `int(ratio * size)` for a ratio that need not be whole: `4*D` for 4.0."""
         ratio = self.real(key)
         if not isfinite(ratio):
             raise _unexpected(self._find(key).spelling, ratio, "a number")
@@ -224,12 +226,12 @@ class Config(Struct, frozen=True, kw_only=True, eq=False, dict=True):
         return quotient if quotient.value == value else dim(value)
 
     def pair(self, key: str) -> tuple[Dim, Dim]:
-        """A height and a width: two sizes in a list, or one that is both."""
+        """Return a height and a width: two sizes of a list, or one size for both."""
         entry = self._find(key)
         if type(entry.value) is int:
             return self.dim(key), self.dim(key)
         match self.dims(key):
-            case (height, width, *_):  # torch takes what comes after them, and does without
+            case (height, width, *_):  # torch ignores further items
                 return height, width
         raise _unexpected(entry.spelling, entry.value, "one size or two")
 
@@ -240,7 +242,7 @@ class Config(Struct, frozen=True, kw_only=True, eq=False, dict=True):
     def texts(
         self, key: str, *, length: int | None = None, separator: str | None = None
     ) -> tuple[str, ...]:
-        """A list of strings; with a separator also one string that holds them: `p2c|c2p`."""
+        """Return a list of strings; split a single string if there is a separator: `p2c|c2p`."""
         entry = self._find(key)
         if separator is not None and isinstance(entry.value, str):
             entry = entry._replace(value=[text.strip() for text in entry.value.split(separator)])
@@ -252,7 +254,7 @@ class Config(Struct, frozen=True, kw_only=True, eq=False, dict=True):
         return tuple(texts)
 
     def nested(self, key: str, family: Family | None = None) -> Self:
-        """The config inside this one, as the family completes it; null or absent: its defaults."""
+        """Return a nested config as the family completes it; defaults if it is null or absent."""
         name = self._name(key)
         default = self.family.defaults.get(name) if self.family else None
         stated = self.values.get(name)
@@ -272,9 +274,9 @@ class Config(Struct, frozen=True, kw_only=True, eq=False, dict=True):
 
     @property
     def num_labels(self) -> Dim:
-        """The number of labels of a head: `num_labels`, else one for each key of `id2label`.
+        """The number of labels of a head: `num_labels`, else the number of keys of `id2label`.
 
-        Without either it is the family's default, else 2. If both are stated, `num_labels` wins
+        Without both it is the family's default, else 2. If both are stated, `num_labels` wins
         in transformers 5, and `id2label` in 4.
         """
         labels = self._labels()
@@ -332,14 +334,14 @@ class Config(Struct, frozen=True, kw_only=True, eq=False, dict=True):
                 yield replace(self, values=value, family=None, path=f"{self.path}{key}.")
 
     def _name(self, key: str) -> str:
-        """The config class's own key of that name: GPT-2 has n_embd for hidden_size."""
+        """Return the config class's own name of the key: GPT-2 has n_embd for hidden_size."""
         return self.family.synonyms.get(key, key) if self.family else key
 
     def _aliases(self, name: str) -> tuple[str, ...]:
         return self.family.aliases.get(name, ()) if self.family else ()
 
     def _find(self, key: str) -> "_Entry":
-        """A value or its default. A synonym beats the class's own key, as in transformers."""
+        """Return the value or default. A synonym beats the class's own key, as in transformers."""
         name = self._name(key)
         for spelling in (*self._aliases(name), name):
             if spelling in self.values:
@@ -389,8 +391,8 @@ class Config(Struct, frozen=True, kw_only=True, eq=False, dict=True):
 
     def _letter(self, name: str) -> str:
         own = self.family.letters.get(name) if self.family else None
-        known = (LETTERS.get(alias) for alias in (name, *self._aliases(name)))
-        return own or next(filter(None, known), name)
+        letters = (LETTERS.get(alias) for alias in (name, *self._aliases(name)))
+        return own or next(filter(None, letters), name)
 
     def _labels(self) -> int | None:
         labels = self.values.get("id2label")
@@ -405,7 +407,7 @@ class _Entry(NamedTuple):
     """The value of a key, stated or default."""
 
     name: str  # the config class's own key
-    spelling: str  # as the config has it, with the path to it
+    spelling: str  # the key as the config spells it, with its path
     value: object
     default: bool
 

@@ -1,7 +1,7 @@
 """Arguments that a class takes beside its config: BertModel(config, add_pooling_layer=False).
 
-They stand in no config.json: `from_pretrained` is given them. A closed form has them where its
-builder has the option that each stands for.
+They are passed to `from_pretrained` and are not in config.json. A closed form supports one if its
+builder has the matching option.
 """
 
 import inspect
@@ -12,11 +12,11 @@ from typing import Any, TypeVar, cast
 
 _Builder = TypeVar("_Builder", bound=Callable[..., Any])
 
-# Of transformers' constructors -> the builder's own option.
+# Argument of a constructor in transformers -> option of the builder.
 OPTIONS: Mapping[str, str] = MappingProxyType(
     {"add_pooling_layer": "pooler", "use_mask_token": "mask"}
 )
-# Taken, and without a tensor: Swin's pooling is an average.
+# (class, argument) pairs that change no tensor: Swin's pooling is an average.
 WITHOUT_TENSORS = frozenset({("SwinModel", "add_pooling_layer")})
 
 
@@ -25,6 +25,6 @@ def takes_option(build: Callable[..., Any], argument: str) -> bool:
 
 
 def with_arguments(build: _Builder, arguments: Mapping[str, bool]) -> _Builder:
-    """The builder with those of the arguments that it takes."""
+    """Return the builder with the arguments that it supports applied."""
     taken = {OPTIONS[name]: value for name, value in arguments.items() if takes_option(build, name)}
     return cast("_Builder", partial(build, **taken)) if taken else build

@@ -1,8 +1,8 @@
-"""The tensors that transformers' conversions make of stored ones: their names and shapes.
+"""The names and shapes of the tensors that transformers' conversions make from stored ones.
 
-Mixtures of experts are stored a tensor an expert and held in memory as one; fused projections are
-cut, some weights turned. An operation takes the shapes that were collected for each source of a
-rule and gives those of its targets, as the class of its name in core_model_loading.py does.
+Experts are stored one by one and fused in memory; fused projections are split, some weights
+transposed. An operation maps the shapes collected for each source of a rule to those of its
+targets, as the class of the same name in core_model_loading.py does.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -13,17 +13,17 @@ from auditor.analytic.expectation import Expectation, ExpectedTensor, Role
 from auditor.analytic.loading import Loading, Memory, Operation, Rule
 
 Shape = tuple[int, ...]
-Collected = dict[str, list[Shape] | Shape]  # a list: one for each stored tensor
+Collected = dict[str, list[Shape] | Shape]  # a list has a shape for each stored tensor
 
 ONE = 1
 
 
 class ConversionError(Exception):
-    """Tensors that cannot be converted: loading them raises, whatever the flags."""
+    """The error for tensors that cannot be converted: loading them raises whatever the flags."""
 
 
 class UnknownOperationError(Exception):
-    """An operation that a later transformers has and this module does not."""
+    """The error for an operation of a later transformers that this module does not implement."""
 
 
 class Shapes(Protocol):
@@ -35,17 +35,17 @@ class Shapes(Protocol):
 
 
 class Conversion(NamedTuple):
-    """A rule, the parameter that it is for, and the shapes that the model has."""
+    """A rule, the parameter that it applies to, and the model's shapes."""
 
     rule: Rule
-    name: str  # of the first target, in memory
+    name: str  # the in-memory name of the first target
     model: Shapes
 
 
 def converted_tensors(
     conversion: Conversion, collected: Mapping[str, list[Shape]]
 ) -> Iterator[tuple[str, Shape]]:
-    """The tensors in memory that the collected ones become; ConversionError where they cannot."""
+    """Yield the converted tensors in memory; raise ConversionError if they cannot be converted."""
     shapes: Collected = dict(collected)
     for operation in conversion.rule.operations:
         if operation.name not in _OPERATIONS:
@@ -57,8 +57,8 @@ def converted_tensors(
     full = conversion.name.replace("*.", "0.")
     within = next((target for target in shapes if target in full), None)
     before, _, after = full.partition(within) if within is not None else ("", "", "")
-    for target, found in shapes.items():
-        yield f"{before}{target}{after}", _first(found)
+    for target, result in shapes.items():
+        yield f"{before}{target}{after}", _first(result)
 
 
 # --- the operations ---------------------------------------------------------------------------
@@ -82,8 +82,10 @@ def _chunk(operation: Operation, shapes: Collected, conversion: Conversion) -> C
 def _split(operation: Operation, shapes: Collected, conversion: Conversion) -> Collected:
     shape, axis = _lone(shapes), operation.axes[0]
     first, *_ = targets = conversion.rule.targets
-    wanted = [_of_model(conversion, conversion.name.replace(first, target)) for target in targets]
-    sizes = [_length(each, axis) for each in wanted]
+    model_shapes = [
+        _of_model(conversion, conversion.name.replace(first, target)) for target in targets
+    ]
+    sizes = [_length(model_shape, axis) for model_shape in model_shapes]
     if sum(sizes) != _length(shape, axis):
         parts = " + ".join(map(str, sizes))
         raise ConversionError(f"{shape} cannot be cut into {parts} = {sum(sizes)} at axis {axis}")
@@ -93,11 +95,11 @@ def _split(operation: Operation, shapes: Collected, conversion: Conversion) -> C
 def _concatenate(operation: Operation, shapes: Collected, conversion: Conversion) -> Collected:
     if len(conversion.rule.targets) > ONE:
         raise ConversionError("several targets for one tensor")
-    every: list[Shape] = []
+    all_shapes: list[Shape] = []
     for source in dict.fromkeys(conversion.rule.sources):
-        found = shapes.get(source, [])
-        every += found if isinstance(found, list) else [found]
-    return {conversion.rule.targets[0]: _joined(every, operation.axes[0])}
+        source_shapes = shapes.get(source, [])
+        all_shapes += source_shapes if isinstance(source_shapes, list) else [source_shapes]
+    return {conversion.rule.targets[0]: _joined(all_shapes, operation.axes[0])}
 
 
 def _interleave(operation: Operation, shapes: Collected, conversion: Conversion) -> Collected:
@@ -112,8 +114,12 @@ def _merge(operation: Operation, shapes: Collected, conversion: Conversion) -> C
     if len(shapes) == ONE and len(targets) > ONE:
         raise ConversionError("several targets for one list of tensors")
     merged: Collected = {}
-    for source, found in shapes.items():
-        shape = _stacked(found, operation.axes[0]) if isinstance(found, list) else found
+    for source, source_shapes in shapes.items():
+        shape = (
+            _stacked(source_shapes, operation.axes[0])
+            if isinstance(source_shapes, list)
+            else source_shapes
+        )
         merged[targets[0] if len(shapes) == ONE else source] = shape
     return merged
 
@@ -124,9 +130,9 @@ def _transpose(operation: Operation, shapes: Collected, conversion: Conversion) 
         raise ConversionError("several targets for several tensors")
     target = rule.sources[0] if len(rule.targets) > ONE else rule.targets[0]
     if operation.number and shape == _of_model(conversion, conversion.name):
-        return {target: shape}  # it looks whether it has to
+        return {target: shape}  # the shape is right already
     one, other = operation.axes
-    turned = list(shape or (1,))  # torch takes a number for a tensor of one axis
+    turned = list(shape or (1,))  # torch treats a scalar as a tensor of one axis
     _ = _length(tuple(turned), one), _length(tuple(turned), other)
     turned[one], turned[other] = turned[other], turned[one]
     return {target: tuple(turned) if shape else shape}
@@ -138,18 +144,18 @@ def _permute(operation: Operation, shapes: Collected, conversion: Conversion) ->
         raise ConversionError("several targets for several tensors")
     alone = len(sources) == len(targets) == ONE
     permuted: Collected = {}
-    for source, found in shapes.items():
+    for source, source_shapes in shapes.items():
         if operation.only is None or any(part in source for part in operation.only):
-            if isinstance(found, list) and len(found) > ONE:
-                raise ConversionError(f"{len(found)} tensors for one")
-            _check_heads(_first(found), operation.number)
-            found = _first(found)  # noqa: PLW2901 - as it goes on
-        permuted[targets[0] if alone else source] = found
+            if isinstance(source_shapes, list) and len(source_shapes) > ONE:
+                raise ConversionError(f"{len(source_shapes)} tensors for one")
+            _check_heads(_first(source_shapes), operation.number)
+            source_shapes = _first(source_shapes)  # noqa: PLW2901 - passed on
+        permuted[targets[0] if alone else source] = source_shapes
     return permuted
 
 
 def _check_heads(shape: Shape, heads: int | None) -> None:
-    """Rows are pairs of numbers of each head; of more than two axes it turns none."""
+    """Raise if the rows are not pairs for each head; more than two axes are not permuted."""
     rows = _length(shape, 0)
     pairs = not heads or rows // heads // 2 * heads * 2 == rows or not prod(shape)
     if not heads or (len(shape) in {1, 2} and not pairs):
@@ -157,23 +163,25 @@ def _check_heads(shape: Shape, heads: int | None) -> None:
 
 
 def _fuse_experts(operation: Operation, shapes: Collected, conversion: Conversion) -> Collected:
-    """Each list is cut into as many parts as there are targets: experts of text, of vision."""
+    """Split each list evenly among the targets: experts of text, experts of vision."""
     targets = conversion.rule.targets
     parts: dict[str, list[Shape]] = {target: [] for target in targets}
     for source in conversion.rule.sources:
         if source not in shapes:
             raise ConversionError(f"no tensor for {source}")
-        found = shapes[source]
-        every = found if isinstance(found, list) else [found]
-        size = ceil(len(every) / len(targets))
+        source_shapes = shapes[source]
+        all_shapes = source_shapes if isinstance(source_shapes, list) else [source_shapes]
+        size = ceil(len(all_shapes) / len(targets))
         for place, target in enumerate(targets):
-            some = every[place * size : (place + 1) * size]
-            parts[target].append(_stacked(some, operation.axes[0]))
-    return {target: _joined(found, operation.axes[1]) for target, found in parts.items()}
+            part = all_shapes[place * size : (place + 1) * size]
+            parts[target].append(_stacked(part, operation.axes[0]))
+    return {
+        target: _joined(part_shapes, operation.axes[1]) for target, part_shapes in parts.items()
+    }
 
 
 def _dequantized(operation: Operation, shapes: Collected, conversion: Conversion) -> Collected:
-    """Weights (experts, rows, columns) beside their scales; where a maximum is, two in a byte."""
+    """Return weights (experts, rows, columns); with an amax, a stored byte holds two numbers."""
     del operation
     target, sources = conversion.rule.targets[0], conversion.rule.sources
     if len(shapes) == ONE:
@@ -186,7 +194,7 @@ def _dequantized(operation: Operation, shapes: Collected, conversion: Conversion
 
 
 def _merged_queries(operation: Operation, shapes: Collected, conversion: Conversion) -> Collected:
-    """Two tensors (2 * layers, width) become one (layers, 4, width)."""
+    """Merge two tensors (2 * layers, width) into one (layers, 4, width)."""
     del operation
     first, *others = (_first(shapes[one]) for one in conversion.rule.sources if one in shapes)
     if others != [first]:
@@ -200,8 +208,8 @@ def _merged_queries(operation: Operation, shapes: Collected, conversion: Convers
 def _unpadded(operation: Operation, shapes: Collected, conversion: Conversion) -> Collected:
     shape = _first(next(iter(shapes.values())))
     rows = _length(shape, 0)
-    kept = rows if operation.number is None else min(rows, operation.number)
-    return {conversion.rule.targets[0]: _with(shape, 0, kept)}
+    unpadded_rows = rows if operation.number is None else min(rows, operation.number)
+    return {conversion.rule.targets[0]: _with(shape, 0, unpadded_rows)}
 
 
 _OPERATIONS: Mapping[str, Callable[[Operation, Collected, Conversion], Collected]] = {
@@ -220,11 +228,11 @@ _OPERATIONS: Mapping[str, Callable[[Operation, Collected, Conversion], Collected
 KNOWN = frozenset(_OPERATIONS)
 
 
-# --- shapes, as torch has them ----------------------------------------------------------------
+# --- arithmetic of shapes, as in torch --------------------------------------------------------
 
 
-def _first(found: list[Shape] | Shape) -> Shape:
-    return found[0] if isinstance(found, list) else found
+def _first(shapes: list[Shape] | Shape) -> Shape:
+    return shapes[0] if isinstance(shapes, list) else shapes
 
 
 def _lone(shapes: Collected) -> Shape:
@@ -252,27 +260,27 @@ def _with(shape: Shape, axis: int, length: int) -> Shape:
 
 
 def _stacked(shapes: Sequence[Shape], axis: int) -> Shape:
-    """torch.stack: as many as there are, on an axis of their own."""
+    """Return the shape after torch.stack, which adds an axis for the tensors."""
     first = _alike(shapes)
     if not -len(first) - 1 <= axis <= len(first):
         raise ConversionError(f"{first} has no place for axis {axis}")
-    at = axis if axis >= 0 else axis + len(first) + 1
-    return (*first[:at], len(shapes), *first[at:])
+    position = axis if axis >= 0 else axis + len(first) + 1
+    return (*first[:position], len(shapes), *first[position:])
 
 
 def _joined(shapes: Iterable[Shape], axis: int) -> Shape:
-    """torch.cat: one behind the other; an empty tensor of one axis, (0,), counts for nothing."""
-    every = list(shapes)
-    some = [shape for shape in every if shape != (0,)]
-    if every and not some:
+    """Return the shape after torch.cat, which ignores tensors of shape (0,)."""
+    all_shapes = list(shapes)
+    nonempty = [shape for shape in all_shapes if shape != (0,)]
+    if all_shapes and not nonempty:
         return (0,)
-    lengths = [_length(shape, axis) for shape in some]
-    first = _alike(some, but=axis)
+    lengths = [_length(shape, axis) for shape in nonempty]
+    first = _alike(nonempty, but=axis)
     return _with(first, axis, sum(lengths))
 
 
 def _alike(shapes: Sequence[Shape], *, but: int | None = None) -> Shape:
-    """The first; ConversionError where another differs from it, on any axis `but` that one."""
+    """Return the first shape; raise ConversionError if another differs, except on axis `but`."""
     if not shapes:
         raise ConversionError("no tensor is stored to make it of")
     first = shapes[0]
@@ -282,11 +290,11 @@ def _alike(shapes: Sequence[Shape], *, but: int | None = None) -> Shape:
     return first
 
 
-# --- what a class has in memory -------------------------------------------------------------------
+# --- the tensors of a class in memory ---------------------------------------------------------
 
 
 class ConvertedGroup(NamedTuple):
-    """Tensors on disk that one conversion takes together, and what it makes of them."""
+    """The tensors on disk that one conversion takes together, and the tensors that result."""
 
     on_disk: tuple[ExpectedTensor, ...]
     in_memory: Mapping[str, Shape]
@@ -314,7 +322,7 @@ def class_memory(expectation: Expectation) -> Memory:
 
 
 def tied_pairs(expectation: Expectation) -> tuple[tuple[str, str], ...]:
-    """Each tied name in memory, and the one whose values it shares."""
+    """Return each tied name in memory, with the name whose values it shares."""
     loading = expectation.loading
     if loading.memory is not None:
         return loading.memory.ties
@@ -325,7 +333,7 @@ def tied_pairs(expectation: Expectation) -> tuple[tuple[str, str], ...]:
 
 
 def tensors_before_conversion(expectation: Expectation) -> dict[str, ExpectedTensor]:
-    """Return the model's tensors under the names that they have before conversion."""
+    """Return the model's tensors by their names before conversion."""
     tensors = expectation.loaded_of(expectation.tensors)
     names = expectation.loading.looked_for([tensor.name for tensor in tensors])
     return dict(zip(names, tensors, strict=True))
@@ -334,32 +342,33 @@ def tensors_before_conversion(expectation: Expectation) -> dict[str, ExpectedTen
 def converted_groups(
     names: Mapping[str, ExpectedTensor], loading: Loading
 ) -> dict[str, ConvertedGroup]:
-    """The groups of these tensors, by the first name that is made of them.
+    """Return the groups of these tensors, by the first resulting name.
 
-    Names have to be whole groups', for the shapes in memory follow from all of a group.
+    `names` must contain complete groups: the shapes in memory depend on all tensors of a group.
     """
     taken: dict[str, tuple[Rule, list[tuple[ExpectedTensor, str]]]] = {}
-    for name, found in loading.conversions(names).items():
-        _, tensors = taken.setdefault(found.name, (found.rule, []))
-        tensors.append((names[name], found.pattern))
+    for name, rewritten in loading.conversions(names).items():
+        _, tensors = taken.setdefault(rewritten.name, (rewritten.rule, []))
+        tensors.append((names[name], rewritten.pattern))
     return {
         first: ConvertedGroup(
-            tuple(tensor for tensor, _ in tensors), dict(_made(first, rule, tensors, loading))
+            tuple(tensor for tensor, _ in tensors),
+            dict(_group_in_memory(first, rule, tensors, loading)),
         )
         for first, (rule, tensors) in taken.items()
     }
 
 
-def _made(
+def _group_in_memory(
     first: str, rule: Rule, tensors: Iterable[tuple[ExpectedTensor, str]], loading: Loading
 ) -> Iterator[tuple[str, Shape]]:
-    """Return the tensors made of a group; empty if no checkpoint of this config can be loaded."""
+    """Yield the tensors that a group becomes; nothing if the group cannot be converted."""
     model = loading.memory.shapes if loading.memory else {}
     collected: dict[str, list[Shape]] = {}
     for tensor, source in tensors:
         collected.setdefault(source, []).append(tensor.shape)
     try:
-        made = tuple(converted_tensors(Conversion(rule, first, model), collected))
+        results = tuple(converted_tensors(Conversion(rule, first, model), collected))
     except ConversionError:
         return
-    yield from (one for one in made if not model or one[0] in model)
+    yield from (one for one in results if not model or one[0] in model)

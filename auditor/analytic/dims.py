@@ -12,10 +12,10 @@ from auditor.analytic.expectation import Symbol
 from auditor.errors import CheckpointError
 from auditor.messages import described
 
-# How people order a product: counts first, widths last (V*D, K*D). It orders the terms, too.
-# A letter's subscript does not count: D_text stands where D does.
+# The usual order of a product: counts first, widths last (V*D, K*D). It orders the terms, too.
+# A letter's subscript is ignored: D_text has the place of D.
 _PLACES = {letter: place for place, letter in enumerate("VLTCNEkKHDF")}
-# Terms that share one of these go in brackets, N*(12*D^2 + 13*D): it counts whole blocks.
+# A letter that counts whole blocks goes before brackets: N*(12*D^2 + 13*D).
 _COUNTS = frozenset("NEk")
 
 
@@ -47,7 +47,7 @@ class Rounded(Struct, frozen=True):
 _Atom = Symbol | Count | Rounded
 _Factor = tuple[_Atom, int]  # an atom and its power; a divisor's power is negative
 _Monomial = tuple[_Factor, ...]  # in the order of _PLACES
-_Coefficient = int | Fraction  # a Fraction only where a Dim was divided by a number
+_Coefficient = int | Fraction  # a Fraction only if a Dim was divided by a number
 _Term = tuple[_Monomial, _Coefficient]
 
 
@@ -77,7 +77,7 @@ class Dim(Struct, frozen=True):
         return -1 * self + other
 
     def __floordiv__(self, other: "Dim | int") -> "Dim":
-        """The quotient by a product, which must be exact: `D/H`, and `H * (D//H)` is `D` again."""
+        """Return the exact quotient by a product, else raise: `D/H`, and `H * (D//H)` is `D`."""
         other = dim(other)
         quotient, rest = self._divided(other)
         if rest:
@@ -89,11 +89,11 @@ class Dim(Struct, frozen=True):
         return _collect((_times(term, inverse) for term in self.terms), quotient)
 
     def floor(self, other: "Dim | int") -> "Dim":
-        """The quotient rounded down: `D/H` where it is exact, else `floor(D/H)`."""
+        """Return the quotient rounded down: `D/H` if it is exact, else `floor(D/H)`."""
         return self._rounded("floor", dim(other), 0)
 
     def ceil(self, other: "Dim | int") -> "Dim":
-        """The quotient rounded up: `D/16` where it is exact, else `ceil(D/16)`."""
+        """Return the quotient rounded up: `D/16` if it is exact, else `ceil(D/16)`."""
         return self._rounded("ceil", dim(other), 1)
 
     def _rounded(self, how: str, other: "Dim", up: int) -> "Dim":
@@ -139,7 +139,7 @@ class Dim(Struct, frozen=True):
 
 
 def dim(source: Dim | Symbol | int) -> Dim:
-    """The Dim of one symbol, or of a plain number."""
+    """Return the Dim of a symbol or of a plain number."""
     match source:
         case Dim():
             return source
@@ -150,7 +150,7 @@ def dim(source: Dim | Symbol | int) -> Dim:
 
 
 def counted_dim(number: int) -> Dim:
-    """A number of blocks, which formulas keep before its brackets: `3*(4*D^2 + D)`."""
+    """Return a number of blocks as a Dim; formulas keep it before brackets: `3*(4*D^2 + D)`."""
     return dim(number) if number <= 1 else Dim(((((Count(number), 1),), 1),), number)
 
 
@@ -160,7 +160,7 @@ def product_of_dims(factors: Iterable[Dim | int]) -> Dim:
 
 
 def sum_of_dims(sizes: Sequence[Dim]) -> Dim:
-    """Their sum, in order once for all of them."""
+    """Return the sum of the sizes; its terms are sorted only once."""
     if len(sizes) == 1:
         return sizes[0]
     terms = chain.from_iterable(size.terms for size in sizes)
@@ -181,28 +181,28 @@ def _collect(terms: Iterable[_Term], value: int) -> Dim:
     collected: dict[_Monomial, _Coefficient] = {}
     for monomial, coefficient in terms:
         collected[monomial] = collected.get(monomial, 0) + coefficient
-    kept = [term for term in collected.items() if term[1]]
-    if len(kept) > 1:
-        kept.sort(key=_term_key)
-    return Dim(tuple(kept), value)
+    nonzero = [term for term in collected.items() if term[1]]
+    if len(nonzero) > 1:
+        nonzero.sort(key=_term_key)
+    return Dim(tuple(nonzero), value)
 
 
 def _times(left: _Term, right: _Term) -> _Term:
-    if not left[0] or not right[0]:  # one of them is a plain number
+    if not left[0] or not right[0]:  # one factor is a plain number
         return left[0] or right[0], left[1] * right[1]
     powers = dict(left[0])
     for atom, power in right[0]:
         powers[atom] = powers.get(atom, 0) + power
-    kept = [item for item in powers.items() if item[1]]
-    if len(kept) > 1:
-        kept.sort(key=_factor_key)
-    return tuple(kept), left[1] * right[1]
+    nonzero = [item for item in powers.items() if item[1]]
+    if len(nonzero) > 1:
+        nonzero.sort(key=_factor_key)
+    return tuple(nonzero), left[1] * right[1]
 
 
 def _power(term: _Term, power: int) -> _Term:
     monomial, coefficient = term
     raised = Fraction(coefficient) ** power if power < 0 else coefficient**power
-    if raised.denominator == 1:  # a sum with a Fraction takes 0.9 us, one of ints 0.02
+    if raised.denominator == 1:  # adding a Fraction takes 0.9 us, adding ints 0.02
         raised = raised.numerator
     return tuple((atom, exponent * power) for atom, exponent in monomial), raised
 
@@ -254,7 +254,7 @@ def _place(letter: str) -> int:
 
 
 def _head(letter: str) -> str:
-    """The letter without its subscript and its place: D of D_text, N of N[0]."""
+    """Return the letter without subscript and index: D for D_text, N for N[0]."""
     return letter.partition("[")[0].partition("_")[0]
 
 
@@ -265,11 +265,11 @@ def _term_key(term: _Term) -> tuple[_FactorKey, ...]:
 def _sum_text(terms: Iterable[_Term]) -> str:
     pieces: list[str] = []
     for count, group in groupby(terms, key=_count):
-        alike = tuple(group)
-        if count is None or len(alike) == 1:
-            pieces.extend(map(_term_text, alike))
+        same_count = tuple(group)
+        if count is None or len(same_count) == 1:
+            pieces.extend(map(_term_text, same_count))
         else:
-            inner = _sum_text((monomial[1:], coefficient) for monomial, coefficient in alike)
+            inner = _sum_text((monomial[1:], coefficient) for monomial, coefficient in same_count)
             pieces.append(f"{count.letter}*({inner})")
     return " + ".join(pieces).replace("+ -", "- ") or "0"
 

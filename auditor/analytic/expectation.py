@@ -1,4 +1,4 @@
-"""Expectation: the tensors that a config implies for one class, and where they come from."""
+"""Expectation: the tensors that a config implies for one class, and their source."""
 
 from collections.abc import Iterable, Iterator, Mapping
 from enum import StrEnum
@@ -18,9 +18,9 @@ class Role(StrEnum):
     """The role of an expected tensor in the model."""
 
     PARAMETER = "parameter"  # learned, and stored by save_pretrained
-    BUFFER = "buffer"  # not learned, and stored by save_pretrained all the same: running_mean
-    LEGACY = "legacy"  # not learned; stored by some versions, never required: position_ids
-    EXTRA = "extra"  # learned, and read by no class here; never required: layers for drafting
+    BUFFER = "buffer"  # not learned, but stored by save_pretrained: running_mean
+    LEGACY = "legacy"  # not learned, stored by some versions, never required: position_ids
+    EXTRA = "extra"  # learned, read by no class here, never required: layers for drafting
     TIED = "tied"  # shares the values of `tied_to`; save_pretrained does not store it
 
     @property
@@ -57,7 +57,7 @@ def shapes_of_parameters(tensors: Iterable[ExpectedTensor]) -> dict[str, tuple[i
 
 
 class ModuleFormula(NamedTuple):
-    """The parameters of one module of the expectation, tied ones left out, and their formula."""
+    """The number of parameters of one module without tied ones, and its formula."""
 
     parameters: int
     formula: str
@@ -66,8 +66,8 @@ class ModuleFormula(NamedTuple):
 class Outline(NamedTuple):
     """The expected tensors and modules, with layers of one kind listed once under folded names."""
 
-    tensors: tuple[ExpectedTensor, ...]  # a tied one has no shape here
-    modules: Mapping[str, ModuleFormula]  # each with the parameters of one of its modules
+    tensors: tuple[ExpectedTensor, ...]  # a tied tensor has no shape here
+    modules: Mapping[str, ModuleFormula]  # the parameters of one of the folded modules
 
 
 class Listed(Protocol):
@@ -86,12 +86,12 @@ class Listed(Protocol):
 
     @property
     def shapes(self) -> Mapping[str, tuple[int, ...]]:
-        """The shapes of the parameters, by their names; made whenever they are asked for."""
+        """The shapes of the parameters, by name; computed on each access."""
 
     def shapes_of(
         self, names: Iterable[str], otherwise: tuple[int, ...], /
     ) -> Iterator[tuple[int, ...]]:
-        """Yield the expected shape of each name; `otherwise` where no parameter has it."""
+        """Yield the expected shape of each name; `otherwise` if no parameter has the name."""
 
     @property
     def others(self) -> tuple[ExpectedTensor, ...]:
@@ -103,11 +103,11 @@ class Listed(Protocol):
 
     @property
     def outline(self) -> Outline | None:
-        """Tensors and modules with equal layers folded, None if equal layers are not known."""
+        """Tensors and modules with equal layers folded, None if it is unknown which are equal."""
 
 
 class Written(Struct, frozen=True, kw_only=True, dict=True):
-    """Tensors and modules that are known one by one."""
+    """Tensors and modules in plain lists, without knowledge of equal layers."""
 
     tensors: tuple[ExpectedTensor, ...]
     modules: Mapping[str, ModuleFormula]
@@ -144,17 +144,17 @@ class Written(Struct, frozen=True, kw_only=True, dict=True):
 
 
 class Symbol(NamedTuple):
-    """One letter of a formula; a NamedTuple, for formulas look each of them up all the time."""
+    """One letter of a formula; a NamedTuple, because formulas hash letters often."""
 
-    letter: str  # V, D, L, T, N, F, H, K, E, C, k, or D_text; the key where people have no letter
+    letter: str  # V, D, L, T, N, F, H, K, E, C, k, or D_text; the key if it has no usual letter
     key: str  # the config key that it stands for, e.g. "hidden_size", "text_config.hidden_size"
     value: int
-    default: bool  # the config leaves the key out: this is the config class's own default
-    formula: str | None = None  # e.g. "4*D", where formulas print F as a multiple of D
+    default: bool  # the config leaves the key out: the value is the config class's default
+    formula: str | None = None  # e.g. "4*D" if formulas print F as a multiple of D
 
 
 class TensorsByName(Mapping[str, ExpectedTensor]):
-    """The tensors by their names; the record of a parameter is made when it is asked for."""
+    """The tensors by name; the record of a parameter is built on access."""
 
     def __init__(self, listed: Listed) -> None:
         self._shapes = listed.shapes
@@ -167,7 +167,7 @@ class TensorsByName(Mapping[str, ExpectedTensor]):
         return ExpectedTensor(name, shape, prod(shape))
 
     def tensors(self, names: Iterable[str]) -> dict[str, ExpectedTensor]:
-        """Look up the names: a tensor for each name that is known."""
+        """Return the tensors of the names that exist."""
         return {name: self[name] for name in names if name in self._shapes or name in self._others}
 
     def __iter__(self) -> Iterator[str]:
@@ -180,23 +180,23 @@ class TensorsByName(Mapping[str, ExpectedTensor]):
 class Expectation(Struct, frozen=True, kw_only=True, dict=True):
     """Everything a config implies for one target class.
 
-    `parameters` is the value of the formula, not the sum over `tensors`: law 1 holds the two
-    together, and the reconciler's residual is an error where they part.
+    `parameters` is the value of the formula, not the sum over `tensors`: law 1 tests that they are
+    equal, and the reconciler's residual is an error if they are not.
     """
 
     target: str  # e.g. "BertForMaskedLM"
     model_type: str  # e.g. "bert"
-    prefix: str  # base_model_prefix, e.g. "bert"; "" where the family has none
+    prefix: str  # base_model_prefix, e.g. "bert"; "" if the family has none
     by: Literal["closed-form", "oracle"]
-    library: str | None = None  # whom the oracle asked: "transformers 5.23.0"
+    library: str | None = None  # the library that the oracle ran: "transformers 5.23.0"
     listed: Listed
-    parameters: int  # tied ones counted once
+    parameters: int  # tied parameters counted once
     formula: str
-    legend: tuple[Symbol, ...]  # the formulas' letters in their order, then those they do without
-    active: ModuleFormula | None = None  # what one token uses, of a mixture of experts
-    loading: Loading = PLAIN  # what is the class's own in how it is loaded
-    defaults: tuple[str, ...] = ()  # config keys left out, for which the class's default stands
-    faults: tuple[ConfigFault, ...] = ()  # why transformers cannot build it; the shapes are known
+    legend: tuple[Symbol, ...]  # the formula's letters in its order, then those it replaces
+    active: ModuleFormula | None = None  # the parameters that one token uses, if experts are mixed
+    loading: Loading = PLAIN  # the loading rules of the class
+    defaults: tuple[str, ...] = ()  # keys that the config leaves to the class's defaults
+    faults: tuple[ConfigFault, ...] = ()  # why transformers cannot build it, with known shapes
 
     @property
     def tensors(self) -> tuple[ExpectedTensor, ...]:
@@ -214,12 +214,12 @@ class Expectation(Struct, frozen=True, kw_only=True, dict=True):
 
     @property
     def outline(self) -> Outline | None:
-        """Both without listing each layer; None where they are known one by one alone."""
+        """Tensors and modules with equal layers folded, None if it is unknown which are equal."""
         return self.listed.outline
 
     @cached_property
     def renamed(self) -> Mapping[str, ExpectedTensor]:
-        """The tensors by the names that the class's own renames make of those on disk."""
+        """The tensors by their names after the class's own renames."""
         if not self.loading.renames:
             return TensorsByName(self.listed)
         names = {tensor.name: tensor for tensor in self.tensors}
@@ -227,11 +227,11 @@ class Expectation(Struct, frozen=True, kw_only=True, dict=True):
 
     @property
     def needed(self) -> tuple[ExpectedTensor, ...]:
-        """The tensors but for those that nothing lacks."""
+        """The tensors that are not optional."""
         return tuple(tensor for tensor in self.tensors if tensor.role not in _OPTIONAL)
 
     def loaded_of(self, tensors: Iterable[ExpectedTensor]) -> tuple[ExpectedTensor, ...]:
-        """Return the tensors that the class has in memory; it has few of the optional ones."""
+        """Return the tensors that the class has in memory; it has few optional ones."""
         takes = self.loading.takes
         return tuple(
             one

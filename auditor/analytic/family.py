@@ -1,9 +1,9 @@
-"""Family: what the classes of one model type share: how their config is read, how they are loaded.
+"""Family: the facts that the classes of one model type share about their config and their loading.
 
-Each family states both in its own file. What it says of loading are facts of transformers 5's
-sources: renames and conversions are those of its conversion_mapping.py; what it says nothing about
-is in its classes' `_keys_to_ignore_on_load_unexpected` and `_missing`, and in the buffers that they
-register. The patterns are its own, with its unescaped dots.
+Each family file states both. The loading facts come from the sources of transformers 5: renames and
+conversions from conversion_mapping.py; names that are not reported from the classes'
+`_keys_to_ignore_on_load_unexpected` and `_missing`, and from the buffers that they register. The
+patterns are copied as they are, with unescaped dots.
 """
 
 from collections.abc import Callable, Iterator, Mapping
@@ -26,18 +26,18 @@ class Family(Struct, frozen=True, kw_only=True, eq=False, dict=True):
     model_type: str  # e.g. "bert"
     prefix: str  # base_model_prefix, e.g. "bert"; "" where the family has none
     base: str  # the class that the prefix stands for, e.g. "BertModel"
-    # The keys that shape tensors. Their defaults are those that transformers' config class of the
-    # model type declares, null if it declares none, but for its `own`, which are others.
+    # The keys that shape tensors. Their defaults are those of the model type's config class in
+    # transformers, null if it declares none; `own` has the defaults that differ from these.
     keys: str = ""
     own: Mapping[str, Default] = MappingProxyType({})
-    # Older names of its keys, which the config class still takes: older name -> its own key.
+    # Older names of keys that the config class still accepts: older name -> its own key.
     older: Mapping[str, str] = MappingProxyType({})
-    # Whether transformers took its classes over, with their names, from code of repositories.
+    # Whether transformers adopted its classes, with their names, from code in model repositories.
     taken_over: bool = False
-    # Letters for formulas, by key, where config.LETTERS has none or two keys would share one.
+    # Letters for formulas, by key, if config.LETTERS has none or two keys would share one.
     letters: Mapping[str, str] = MappingProxyType({})
-    # Patterns of names that loading leaves out without a word, where the config decides on them;
-    # what all models of the type leave out, `loads(...)` in their file says.
+    # Patterns of names that loading skips without a report, as a function of the config; names
+    # that all models of the type skip are declared by `loads(...)` in the family file.
     unread: Callable[[Any], tuple[str, ...]] = lambda _config: ()
 
     @cached_property
@@ -58,36 +58,36 @@ class Family(Struct, frozen=True, kw_only=True, eq=False, dict=True):
 
     @cached_property
     def aliases(self) -> Mapping[str, tuple[str, ...]]:
-        """The other names of this config class's keys, of those that have any."""
-        found: dict[str, tuple[str, ...]] = {}
+        """The other names of the config class's keys, by key; keys without one are absent."""
+        aliases: dict[str, tuple[str, ...]] = {}
         for alias, own in (*self.older.items(), *self.synonyms.items()):
-            found[own] = (*found.get(own, ()), alias)
-        return found
+            aliases[own] = (*aliases.get(own, ()), alias)
+        return aliases
 
 
-# --- how they are loaded -----------------------------------------------------------------------
+# --- loading facts -----------------------------------------------------------------------
 
-Renames = tuple[tuple[str, str], ...]  # (pattern, replacement), in their order
+Renames = tuple[tuple[str, str], ...]  # (pattern, replacement), in order of application
 Conversions = tuple[Rule, ...]
-Rules = tuple[tuple[str, str] | Rule, ...]  # both, in their order
+Rules = tuple[tuple[str, str] | Rule, ...]  # renames and conversions, in order of application
 _OF_FAMILY = "\0"
 
 
 class LoadingFacts(Struct, frozen=True, kw_only=True):
-    """Loading facts of one class or one model type; None where they state nothing."""
+    """The loading facts of one class or one model type; None means that nothing is stated."""
 
     rules: Rules | None = None
-    base_path: str | None = _OF_FAMILY  # of its base model, if not the prefix; None: it has none
-    only: tuple[str, ...] | None = None  # the only models inside its base model that it has
-    # The models inside the base model: path, key of their config, model type if it has none.
+    base_path: str | None = _OF_FAMILY  # of the base model, if not the prefix; None: no base model
+    only: tuple[str, ...] | None = None  # the models inside the base model that the class has
+    # The models inside the base model: path, key of the config, model type if it states none.
     inside: tuple[tuple[str, str, str], ...] = ()
     silent: tuple[str, ...] = ()  # names that are not reported as unexpected
     taken: tuple[str, ...] | None = None  # optional buffers that are loaded if they are stored
     unmissed: tuple[str, ...] = ()  # names in memory that are not reported as missing
-    # Buffers that are no longer stored, and left out wherever older versions stored them:
+    # Buffers that older versions stored and that loading now skips:
     rotary: bool = False  # frequencies
     positions: bool = False  # the numbers of positions
-    of_library: bool = True  # False: a paper's model, which transformers does not have
+    of_library: bool = True  # False: a model from a paper that transformers does not implement
 
     def path_of_base(self, prefix: str) -> str | None:
         return prefix if self.base_path == _OF_FAMILY else self.base_path
@@ -108,7 +108,7 @@ def loading_facts(key: str) -> LoadingFacts:
 
 
 class Inside(NamedTuple):
-    """A model inside another one, where it is, and what its own config adds to its silence."""
+    """A model inside another one: its path, its family, and names that its config leaves unread."""
 
     path: str
     family: Family
@@ -118,9 +118,9 @@ class Inside(NamedTuple):
 def loading_of_class(
     family: Family, target: str, inside: tuple[Inside, ...], unread: tuple[str, ...]
 ) -> Loading:
-    """The rules of a class of the family, and those of the models inside it.
+    """Return the loading rules of a class of the family and of the models inside it.
 
-    `unread` are the patterns of names that loading leaves out because the config says so.
+    `unread` are patterns of names that loading skips because of the config.
     """
     own, of_type = loading_facts(target), loading_facts(family.model_type)
     if own.only is not None:
@@ -146,13 +146,13 @@ def loading_of_class(
 
 
 def _rules(family: Family, target: str, inside: tuple[Inside, ...]) -> Iterator[Rule]:
-    """The class's own; then its base model's, and those of the models inside that."""
+    """Yield the class's own rules, then those of its base model and of the models inside it."""
     own = loading_facts(target)
     by_class, by_type = own.rules, loading_facts(family.model_type).rules or ()
     yield from _scoped(by_type if by_class is None else by_class, ("",))
     path = own.path_of_base(family.prefix)
     if target != family.base and path is not None:
-        rest = by_type if by_class is not None else ()  # else they are the class's own already
+        rest = by_type if by_class is not None else ()  # else they were yielded as the class's own
         of_base = loading_facts(family.base).rules
         yield from _below(path, rest if of_base is None else of_base, family.prefix)
     for each in inside:
@@ -177,7 +177,7 @@ def _scoped(rules: Rules, prefixes: tuple[str, ...]) -> Iterator[Rule]:
 
 
 def _prefixes(path: str, prefix: str) -> tuple[str, ...]:
-    """Return the beginnings of names below a path, with the base model's prefix and without it."""
+    """Return the name prefixes of a path, with and without the base model's prefix."""
     scope = path.removeprefix(prefix).removeprefix(".")
     below = f"{scope}." if scope else ""
     return (f"{prefix}.{below}" if prefix else below, below)

@@ -1,6 +1,7 @@
-"""The architectures of GGUF that have a closed form, and the keys of config.json that each has.
+"""The GGUF architectures that have a closed form, and the keys of config.json that each has.
 
-Where the metadata leave a key out that llama.cpp sees from the tensors, the tensors say it here.
+A key that the metadata leave out because llama.cpp sees it from the tensors is read off the
+tensors here too.
 """
 
 from collections.abc import Callable, Mapping
@@ -13,14 +14,14 @@ Values = dict[str, Any]
 
 
 class Facts(NamedTuple):
-    """The metadata of one architecture, and what its tensors show."""
+    """The metadata of one architecture, and the shapes of its tensors."""
 
     header: GgufHeader
     arch: str
-    shapes: Mapping[str, tuple[int, ...]]  # of all tensors, also of other shards
+    shapes: Mapping[str, tuple[int, ...]]  # of all tensors, other shards included
 
     def number(self, key: str) -> int | None:
-        """`general.architecture`'s own key; of a value for each layer the largest."""
+        """Return an integer of the architecture's metadata, the largest if each layer has one."""
         value = self.header.metadata.get(f"{self.arch}.{key}")
         if isinstance(value, tuple) and value:
             numbers = [item for item in value if type(item) is int]
@@ -28,7 +29,7 @@ class Facts(NamedTuple):
         return value if type(value) is int else None
 
     def each(self, key: str) -> tuple[int, ...]:
-        """A value for each layer; () where there is one for all."""
+        """Return the values for each layer; () if one value stands for all layers."""
         value = self.header.metadata.get(f"{self.arch}.{key}")
         numbers = value if isinstance(value, tuple) else ()
         return tuple(item for item in numbers if type(item) is int)
@@ -39,7 +40,7 @@ class Facts(NamedTuple):
         return any(tensor.endswith(endings) for tensor in self.shapes)
 
     def width(self, name: str, axis: int) -> int | None:
-        """The size of an axis of the first block that has that tensor."""
+        """Return the size of an axis of that tensor in the first block that has it."""
         for tensor, shape in self.shapes.items():
             if tensor.endswith(f".{name}") and len(shape) >= -axis:
                 return shape[axis]
@@ -51,10 +52,10 @@ class Architecture(NamedTuple):
 
     model_type: str
     name: str  # the class
-    more: Callable[[Facts], Values] = lambda _facts: {}  # keys beside those that all share
-    tied: bool = False  # always: a stored output is a copy
-    target: str | None = None  # the class to audit for, where that is another one
-    nulls: tuple[str, ...] = ()  # keys that are null where nothing says them
+    more: Callable[[Facts], Values] = lambda _facts: {}  # keys beside those of all architectures
+    tied: bool = False  # the output is always tied: a stored one is a copy
+    target: str | None = None  # the class to audit for, if it is not `name`
+    nulls: tuple[str, ...] = ()  # keys that are null if the metadata do not have them
 
 
 def _experts(facts: Facts) -> Values:
@@ -108,7 +109,7 @@ def _starcoder(facts: Facts) -> Values:
 
 
 def _falcon(facts: Facts) -> Values:
-    """7B shares one key, from 40B on groups of heads do; the norms show how many there are."""
+    """Return Falcon's keys: 7B has one key head, 40B and larger one for each group of heads."""
     keys, heads = (facts.number(f"attention.head_count{which}") for which in ("_kv", ""))
     grouped = keys not in {None, 1, heads}
     norms = 2 if facts.has("attn_norm_2.weight") else 1
@@ -134,7 +135,7 @@ def _mamba(facts: Facts) -> Values:
 
 
 def _lfm2(facts: Facts) -> Values:
-    """A layer attends where it has keys."""
+    """Return LFM2's keys: a layer with key heads is attention, any other a convolution."""
     keys = facts.each("attention.head_count_kv")
     kinds = ["full_attention" if count else "conv" for count in keys]
     return {
@@ -154,7 +155,7 @@ def _lfm2_moe(facts: Facts) -> Values:
 
 
 def _routed(facts: Facts) -> Values:
-    """DeepSeek's experts, and those of GLM 4.5."""
+    """Return the keys of the experts of DeepSeek and of GLM 4.5."""
     shared = facts.number("expert_shared_count")
     return {
         "n_routed_experts": facts.number("expert_count"),
@@ -164,8 +165,8 @@ def _routed(facts: Facts) -> Values:
 
 
 def _deepseek2(facts: Facts) -> Values:
-    """V3 corrects the router's choice, V2 does not. Heads are as wide as before absorption."""
-    third = facts.has("exp_probs_b.bias", "exp_probs_b") or facts.number("expert_gating_func") == 2  # noqa: PLR2004 - sigmoid
+    """Return DeepSeek's keys: V3 has a routing bias; head widths are those before absorption."""
+    is_v3 = facts.has("exp_probs_b.bias", "exp_probs_b") or facts.number("expert_gating_func") == 2  # noqa: PLR2004 - sigmoid
     rotated = facts.number("rope.dimension_count")
     keys, values = (
         facts.number(f"attention.{which}_length_mla") or facts.number(f"attention.{which}_length")
@@ -174,8 +175,8 @@ def _deepseek2(facts: Facts) -> Values:
     return {
         **_routed(facts),
         **_drafters(facts),
-        "model_type": "deepseek_v3" if third else "deepseek_v2",
-        "architectures": ["DeepseekV3ForCausalLM" if third else "DeepseekV2ForCausalLM"],
+        "model_type": "deepseek_v3" if is_v3 else "deepseek_v2",
+        "architectures": ["DeepseekV3ForCausalLM" if is_v3 else "DeepseekV2ForCausalLM"],
         "kv_lora_rank": facts.number("attention.kv_lora_rank"),
         "q_lora_rank": facts.number("attention.q_lora_rank"),
         "qk_rope_head_dim": rotated,
@@ -186,7 +187,7 @@ def _deepseek2(facts: Facts) -> Values:
 
 
 def _drafters(facts: Facts) -> Values:
-    """The blocks count drafting layers, and those of a config do not."""
+    """Return the layer counts: block_count includes drafting layers, num_hidden_layers does not."""
     drafting, blocks = facts.number("nextn_predict_layers") or 0, facts.number("block_count")
     return {
         "num_nextn_predict_layers": drafting,
@@ -218,7 +219,7 @@ def _t5(facts: Facts) -> Values:
 
 ARCHITECTURES: Mapping[str, Architecture] = MappingProxyType(
     {
-        # BERT's pooler is never written; loading makes a new one for the class that has it.
+        # BERT's pooler is never stored; loading initializes one for the class that has it.
         "bert": Architecture("bert", "BertForMaskedLM", _bert, target="BertModel"),
         "bloom": Architecture("bloom", "BloomForCausalLM", tied=True),
         "cohere2": Architecture("cohere2", "Cohere2ForCausalLM", tied=True),

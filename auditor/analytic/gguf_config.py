@@ -1,9 +1,9 @@
-"""The config that a GGUF file's metadata stands for, as config.json would have it.
+"""The config that a GGUF file's metadata imply, under the keys of config.json.
 
-llama.cpp's converter writes what it needs of a config under its own keys (conversion/*.py), and
-leaves out what the tensors themselves show: biases, norms of heads, whether the output is tied.
-These are read off the table of tensors, as llama.cpp does when it loads a file; so a file that
-lacks them all implies a model without.
+llama.cpp's converter writes the values that it needs under its own keys (conversion/*.py), and
+leaves out what the tensors show: biases, norms of heads, a tied output. These are read off the
+table of tensors, as llama.cpp does when it loads a file. So a file without any bias implies a model
+without biases.
 """
 
 from collections.abc import Mapping
@@ -19,16 +19,16 @@ class Reconstructed(NamedTuple):
     """The config that a GGUF file's metadata imply."""
 
     values: Values
-    target: str | None  # the class to audit for, where it is not the declared one
+    target: str | None  # the class to audit for, if it is not the declared one
 
 
 def reconstructed_config(
     header: GgufHeader, shapes: Mapping[str, tuple[int, ...]] | None = None
 ) -> Reconstructed:
-    """The config; `shapes` are of all shards' tensors, the header's own if None.
+    """Return the config; `shapes` are those of all shards' tensors, the header's own if None.
 
-    Raises CheckpointError where the metadata lack what llama.cpp asks of every model, SourceError
-    for an architecture that is not known here.
+    Raise CheckpointError if the metadata lack a key that llama.cpp requires of every model,
+    SourceError if the architecture has no closed form.
     """
     if shapes is None:
         shapes = {tensor.name: tensor.shape or () for tensor in header.tensors}
@@ -91,7 +91,7 @@ def _vocabulary(facts: Facts) -> int | None:
 
 
 def _head_dim(facts: Facts, heads: int | None) -> int | None:
-    """llama.cpp's own rule: the width of a key, else the model's width shared out."""
+    """Return the width of a head as llama.cpp computes it: key_length, else width / heads."""
     width = facts.number("embedding_length")
     stated = facts.number("attention.key_length")
     return stated or (width // heads if width and heads else None)

@@ -1,4 +1,4 @@
-"""Layers that are listed once, to be written out under their numbers or under one name for all."""
+"""Layers that are listed once: each is expanded under its number, or all under one folded name."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import cached_property, lru_cache, partial
@@ -10,9 +10,9 @@ from auditor.analytic.expectation import ExpectedTensor, ModuleFormula, Role
 from auditor.folded_names import escaped_name, numbered
 from auditor.tensors import Depth, naturally_sorted
 
-_MOST_REPEATED = 2048  # tensors and modules of all layers that are kept; Llama-2-70B has 1,760
+_MOST_REPEATED = 2048  # tensors and modules of a list that is cached; Llama-2-70B has 1,760
 
-# The constructor without its frame of Python: 12 instead of 19 ms for 90,000.
+# The constructor without a Python frame: 12 instead of 19 ms for 90,000 tensors.
 _expected: Callable[[tuple[object, ...]], ExpectedTensor] = partial(tuple.__new__, ExpectedTensor)
 
 
@@ -20,14 +20,14 @@ class Layers(NamedTuple):
     """The tensors and modules of one list of layers."""
 
     name: str
-    each: tuple["LayerKind", ...]  # by number; those of one kind are one object
+    each: tuple["LayerKind", ...]  # by number; equal layers are one object
 
     @property
     def few(self) -> bool:
         return sum(map(len, self.each)) <= _MOST_REPEATED
 
     def kinds(self) -> Iterator[tuple[str, "LayerKind"]]:
-        """One name for all layers of a kind: `layers.{0-2}`."""
+        """Yield each kind of layer with a folded name for all its layers: `layers.{0-2}`."""
         places: dict[LayerKind, list[int]] = {}
         for number, kind in enumerate(self.each):
             places.setdefault(kind, []).append(number)
@@ -54,7 +54,7 @@ class LayerKind:
         self._modules: dict[Depth | None, Mapping[str, ModuleFormula]] = {}
 
     def __len__(self) -> int:
-        """Tensors and modules: a layer without tensors lists itself."""
+        """The number of tensors and modules; a layer without tensors counts as one module."""
         return len(self._columns[0]) + len(self._below(None))
 
     @cached_property
@@ -75,7 +75,7 @@ class LayerKind:
 
     @cached_property
     def _columns(self) -> tuple[tuple[str, ...], list[tuple[object, ...]]]:
-        """The tensors' names, and what else there is of each."""
+        """The tensors' names, and the columns of their other fields."""
         names, *rest = tuple(zip(*every_tensor(self._listed[0]), strict=True)) or ((),)
         return tuple(map(".".__add__, names)), rest
 
@@ -85,12 +85,12 @@ class LayerKind:
 
     def _below(self, depth: Depth | None) -> Mapping[str, ModuleFormula]:
         if depth not in self._modules:
-            found = every_module(self._listed[1], depth)
-            self._modules[depth] = {f".{name}" if name else "": of for name, of in found.items()}
+            modules = every_module(self._listed[1], depth)
+            self._modules[depth] = {f".{name}" if name else "": of for name, of in modules.items()}
         return self._modules[depth]
 
     def modules(self, here: str, depth: Depth | None) -> Iterator[tuple[str, ModuleFormula]]:
-        """The modules that `depth` lists, the layer itself at depth 0; None: all of them."""
+        """Yield the modules that `depth` lists, all if it is None; the layer is at depth 0."""
         below = self._below(depth)
         return zip(map(here.__add__, below), below.values(), strict=True)
 
@@ -104,23 +104,23 @@ class LayerKind:
 
 
 def roles_in(listed: ListedTensors) -> frozenset[Role]:
-    """The roles of the tensors, those in layers among them."""
-    found: set[Role] = set()
-    for one in listed:
-        if isinstance(one, Layers):
-            found = found.union(*(kind.roles for kind in {*one.each}))
+    """Return the roles of the tensors, those in layers included."""
+    roles: set[Role] = set()
+    for item in listed:
+        if isinstance(item, Layers):
+            roles = roles.union(*(kind.roles for kind in {*item.each}))
         else:
-            found.add(one.role)
-    return frozenset(found)
+            roles.add(item.role)
+    return frozenset(roles)
 
 
 def count_learned(listed: ListedTensors) -> int:
     """Count the learned tensors, those in layers included."""
     return sum(
-        sum(kind.learned for kind in one.each)
-        if isinstance(one, Layers)
-        else one.role is Role.PARAMETER
-        for one in listed
+        sum(kind.learned for kind in item.each)
+        if isinstance(item, Layers)
+        else item.role is Role.PARAMETER
+        for item in listed
     )
 
 
@@ -128,25 +128,25 @@ def count_learned(listed: ListedTensors) -> int:
 
 
 def every_tensor(listed: ListedTensors) -> list[ExpectedTensor]:
-    """Every tensor, in the order of the model."""
-    found: list[ExpectedTensor] = []
-    for one in listed:
-        if isinstance(one, Layers):
-            found += (_tensors if one.few else _tensors.__wrapped__)(one)
+    """Return every tensor, in the model's order."""
+    tensors: list[ExpectedTensor] = []
+    for item in listed:
+        if isinstance(item, Layers):
+            tensors += (_tensors if item.few else _tensors.__wrapped__)(item)
         else:
-            found.append(one)
-    return found
+            tensors.append(item)
+    return tensors
 
 
 def every_shape(listed: ListedTensors) -> dict[str, tuple[int, ...]]:
-    """The shape of every parameter, by its name."""
-    found: dict[str, tuple[int, ...]] = {}
-    for one in listed:
-        if isinstance(one, Layers):
-            found.update((_shapes if one.few else _shapes.__wrapped__)(one))
-        elif one.role is Role.PARAMETER:
-            found[one.name] = one.shape
-    return found
+    """Return the shape of every parameter, by name."""
+    shapes: dict[str, tuple[int, ...]] = {}
+    for item in listed:
+        if isinstance(item, Layers):
+            shapes.update((_shapes if item.few else _shapes.__wrapped__)(item))
+        elif item.role is Role.PARAMETER:
+            shapes[item.name] = item.shape
+    return shapes
 
 
 _Shape = tuple[int, ...]
@@ -155,23 +155,23 @@ _Shape = tuple[int, ...]
 def shapes_under(
     listed: ListedTensors, names: Iterable[str], otherwise: _Shape
 ) -> Iterator[_Shape]:
-    """Yield the expected shape of each name, in order; `otherwise` where no parameter has it.
+    """Yield the expected shape of each name, in order; `otherwise` if no parameter has the name.
 
-    Most names are of the same layer as the one before. So each is looked up in that layer, and no
-    table of all expected names is made.
+    Most names are in the same layer as the name before. So each is looked up in that layer first,
+    and no table of all expected names is built.
     """
     own: dict[str, _Shape] = {}
     layers: dict[str, LayerKind] = {}
-    for one in listed:
-        if isinstance(one, Layers):
-            layers.update((f"{one.name}.{place}.", kind) for place, kind in enumerate(one.each))
-        elif one.role is Role.PARAMETER:
-            own[one.name] = one.shape
+    for item in listed:
+        if isinstance(item, Layers):
+            layers.update((f"{item.name}.{place}.", kind) for place, kind in enumerate(item.each))
+        elif item.role is Role.PARAMETER:
+            own[item.name] = item.shape
     deepest = max((layer.count(".") for layer in layers), default=0)
-    layer, inside = _OF_NO_LAYER
+    layer, inside = _NO_LAYER
     for name in names:
         rest = name.removeprefix(layer)
-        if rest == name:  # the name is of another layer
+        if rest == name:  # the name is not in that layer
             if name in own:
                 yield own[name]
                 continue
@@ -180,13 +180,13 @@ def shapes_under(
         yield inside.get(rest, otherwise)
 
 
-_OF_NO_LAYER: tuple[str, Mapping[str, _Shape]] = ("\0", MappingProxyType({}))
+_NO_LAYER: tuple[str, Mapping[str, _Shape]] = ("\0", MappingProxyType({}))
 
 
 def _layer_of(
     name: str, layers: Mapping[str, LayerKind], deepest: int
 ) -> tuple[str, Mapping[str, _Shape]]:
-    """The name's layer, with a dot at its end, and the shapes of its parameters."""
+    """Return the name's layer, which ends in a dot, and the shapes of the layer's parameters."""
     end = 0
     for _ in range(deepest):
         end = name.find(".", end) + 1
@@ -194,61 +194,61 @@ def _layer_of(
             break
         if (layer := name[:end]) in layers:
             return layer, layers[layer].shapes
-    return _OF_NO_LAYER
+    return _NO_LAYER
 
 
 def every_other(listed: ListedTensors) -> Iterator[ExpectedTensor]:
-    """Every tensor that is not a parameter, in the order of the model."""
-    for one in listed:
-        if isinstance(one, Layers):
-            for number, kind in enumerate(one.each):
+    """Yield every tensor that is not a parameter, in the model's order."""
+    for item in listed:
+        if isinstance(item, Layers):
+            for number, kind in enumerate(item.each):
                 for tensor in kind.others:
-                    yield tensor._replace(name=f"{one.name}.{number}.{tensor.name}")
-        elif one.role is not Role.PARAMETER:
-            yield one
+                    yield tensor._replace(name=f"{item.name}.{number}.{tensor.name}")
+        elif item.role is not Role.PARAMETER:
+            yield item
 
 
 def every_module(listed: ListedModules, depth: Depth | None = None) -> dict[str, ModuleFormula]:
-    """Every module that `depth` lists (None: all), in natural order of their names."""
-    found: dict[str, ModuleFormula] = {}
-    layers_last = sorted(listed, key=lambda one: isinstance(one, Layers))  # behind their module
-    for one in naturally_sorted(layers_last, attrgetter("name")):
-        if depth is not None and not depth.lists(one.name):
+    """Return the modules that `depth` lists, all if it is None, in natural order of names."""
+    modules: dict[str, ModuleFormula] = {}
+    layers_last = sorted(listed, key=lambda item: isinstance(item, Layers))  # behind their module
+    for item in naturally_sorted(layers_last, attrgetter("name")):
+        if depth is not None and not depth.lists(item.name):
             continue
-        if isinstance(one, Layers):
-            inside = None if depth is None else depth.inside(one.name.count(".") + 2)
+        if isinstance(item, Layers):
+            inside = None if depth is None else depth.inside(item.name.count(".") + 2)
             if depth is None or inside is not None:
-                found.update((_modules if one.few else _modules.__wrapped__)(one, inside))
+                modules.update((_modules if item.few else _modules.__wrapped__)(item, inside))
         else:
-            found[one.name] = one.formula
-    return found
+            modules[item.name] = item.formula
+    return modules
 
 
 @lru_cache(maxsize=64)
 def _tensors(layers: Layers) -> tuple[ExpectedTensor, ...]:
-    """Models of one size have the same layers, whatever their vocabularies."""
-    found: list[ExpectedTensor] = []
+    """Expand a list of layers; cached, because models of one size have equal layers."""
+    tensors: list[ExpectedTensor] = []
     for number, kind in enumerate(layers.each):
-        found += kind.tensors(f"{layers.name}.{number}")
-    return tuple(found)
+        tensors += kind.tensors(f"{layers.name}.{number}")
+    return tuple(tensors)
 
 
 @lru_cache(maxsize=64)
 def _shapes(layers: Layers) -> Mapping[str, tuple[int, ...]]:
-    found: dict[str, tuple[int, ...]] = {}
+    shapes: dict[str, tuple[int, ...]] = {}
     for number, kind in enumerate(layers.each):
         here = f"{layers.name}.{number}."
         for name, shape in kind.shapes.items():
-            found[here + name] = shape
-    return found
+            shapes[here + name] = shape
+    return shapes
 
 
 @lru_cache(maxsize=64)
 def _modules(layers: Layers, depth: Depth | None) -> Mapping[str, ModuleFormula]:
-    found: dict[str, ModuleFormula] = {}
+    modules: dict[str, ModuleFormula] = {}
     for number, kind in enumerate(layers.each):
-        found.update(kind.modules(f"{layers.name}.{number}", depth))
-    return found
+        modules.update(kind.modules(f"{layers.name}.{number}", depth))
+    return modules
 
 
 # --- layers of one kind under one name ----------------------------------------------------------
@@ -256,23 +256,23 @@ def _modules(layers: Layers, depth: Depth | None) -> Mapping[str, ModuleFormula]
 
 def folded_tensors(listed: ListedTensors) -> Iterator[ExpectedTensor]:
     """Yield the tensors under folded names, with layers of one kind once."""
-    for one in listed:
-        if isinstance(one, Layers):
-            for here, kind in one.kinds():
+    for item in listed:
+        if isinstance(item, Layers):
+            for here, kind in item.kinds():
                 for tensor in kind.folded_tensors:
                     yield tensor._replace(name=f"{here}.{tensor.name}")
         else:
-            yield one._replace(name=escaped_name(one.name))
+            yield item._replace(name=escaped_name(item.name))
 
 
 def folded_modules(listed: ListedModules) -> dict[str, ModuleFormula]:
     """Return the modules under folded names, with layers of one kind once."""
-    found: dict[str, ModuleFormula] = {}
-    for one in listed:
-        if isinstance(one, Layers):
-            for here, kind in one.kinds():
+    modules: dict[str, ModuleFormula] = {}
+    for item in listed:
+        if isinstance(item, Layers):
+            for here, kind in item.kinds():
                 below = kind.folded_modules.items()
-                found.update((f"{here}.{name}" if name else here, of) for name, of in below)
+                modules.update((f"{here}.{name}" if name else here, of) for name, of in below)
         else:
-            found[escaped_name(one.name)] = one.formula
-    return found
+            modules[escaped_name(item.name)] = item.formula
+    return modules

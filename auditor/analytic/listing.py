@@ -1,4 +1,4 @@
-"""A tree of blocks listed, each kind of layer once: its tensors, its modules and their formulas."""
+"""The listing of a tree of blocks: tensors, modules and formulas, with each kind of layer once."""
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -53,16 +53,16 @@ from auditor.tensors import Depth
 
 Replacements = tuple[tuple[Symbol, Dim], ...]  # symbol -> a product of the same value
 
-# Layers of more tensors are listed anew for each model: of 59 checkpoints' layers all have fewer
-# (31 at the most), but for those of more than a hundred experts.
+# A layer of more tensors is not cached. The layers of 59 checkpoints have at most 31, except those
+# of more than a hundred experts.
 _MOST_KEPT = 256
-_LONGEST = 2**63 - 1  # an axis in torch
-_LARGEST = _LONGEST // 4  # a tensor in torch, of F32: its bytes are counted in 64 bits
-_MOST_TERMS = 64  # of a formula that is kept; SamModel's has 37, the most of all classes here
+_LONGEST = 2**63 - 1  # the longest axis in torch
+_LARGEST = _LONGEST // 4  # elements of an F32 tensor: torch counts its bytes in 64 bits
+_MOST_TERMS = 64  # of a cached formula; the longest of all classes here, SamModel's, has 37
 
 
 class BlockSize(NamedTuple):
-    """The parameters of a block, and those that one token uses; the same object where all are."""
+    """The parameters of a block, and those that one token uses; one object if it uses all."""
 
     total: Dim
     active: Dim
@@ -73,7 +73,7 @@ def _all(total: Dim) -> BlockSize:
 
 
 def _each(combine: Callable[[Sequence[Dim]], Dim], sizes: Sequence[BlockSize]) -> BlockSize:
-    """Combine the totals, and once more what is active, where that is less."""
+    """Combine the totals, and the active sizes too if they differ from the totals."""
     total = combine([size.total for size in sizes])
     if all(size.active is size.total for size in sizes):
         return _all(total)
@@ -84,9 +84,9 @@ _NOTHING = _all(dim(0))
 
 
 class BlockListing:
-    """Collects tensors and modules, with names that begin at the block it was given.
+    """A collector of tensors and modules, whose names begin at the block that is added.
 
-    Sizes are those of the replacements from the start: sums of them need no rewriting.
+    Replacements are applied to each size at once, so that sums of sizes need no rewriting.
     """
 
     def __init__(self, replacements: Replacements) -> None:
@@ -111,7 +111,9 @@ class BlockListing:
                 self.optional(body, name)
             case Experts(body, count, active):
                 size = self.add(body, name)
-                if active.value >= count.value:  # a router that asks for more cannot run
+                if (
+                    active.value >= count.value
+                ):  # a router cannot choose more experts than there are
                     return size
                 return BlockSize(size.total, size.total // count * active)
             case Submodel(body):
@@ -125,7 +127,7 @@ class BlockListing:
         elements = prod(sizes)
         if min(sizes, default=0) < 0 or elements > most or max(sizes, default=0) > _LONGEST:
             if role is Role.LEGACY:
-                return  # no version could store it
+                return  # no version of the class could store it
             implied = ", ".join(dim(size).named for size in shape)
             what = "a negative size" if min(sizes) < 0 else "more numbers than torch can address"
             keys = {symbol.key for size in shape for symbol in dim(size).symbols}
@@ -133,7 +135,7 @@ class BlockListing:
         self.tensors.append(ExpectedTensor(name, sizes, elements, role))
 
     def module(self, block: Module | Repeat | Stack, name: str) -> BlockSize:
-        """List a block of blocks, with a row of its own unless all of it is optional."""
+        """List a block of blocks, with a row of its own unless all its tensors are optional."""
         first, place = len(self.tensors), len(self.modules)
         self.modules.append(ListedModule(name, ModuleFormula(0, "")))  # before its children
         match block:
@@ -141,8 +143,8 @@ class BlockListing:
                 sizes = [self.add(child, _join(name, key)) for key, child in children]
                 size = _each(sum_of_dims, sizes)
             case Repeat(count, body):
-                kind, each = self.layer_kind(body)
-                size = _each(lambda sizes: count * sizes[0], [each])
+                kind, layer_size = self.layer_kind(body)
+                size = _each(lambda sizes: count * sizes[0], [layer_size])
                 self.layers(name, [kind] * count.value)
             case Stack(count, layers):
                 size = self.stack(count, layers, name)
@@ -179,18 +181,18 @@ class BlockListing:
         try:
             once, _ = self.once(body)
         except CheckpointError:
-            return  # it cannot be stored, and no class needs it
+            return  # too large to be stored, and no class needs it
         for tensor in every_tensor(once.tensors):
             role = Role.EXTRA if tensor.role.learned else Role.LEGACY
             self.tensors.append(tensor._replace(name=_join(name, tensor.name), role=role))
 
     def layer_kind(self, body: Module) -> tuple[LayerKind, BlockSize]:
-        """A layer to be copied; one model after another has the same."""
+        """Build a layer once and cache it; consecutive models often share layers."""
         write = _layer_kind if bounded_tensor_count(body) <= _MOST_KEPT else _layer_kind.__wrapped__
         return write(body, self.replacements)
 
     def once(self, body: Block) -> tuple["BlockListing", BlockSize]:
-        """The body listed on its own, to be copied: what makes deep models cheap."""
+        """Return a separate listing of the body, to be copied, which makes deep models cheap."""
         listing = BlockListing(self.replacements)
         return listing, listing.add(body, "")
 
@@ -211,9 +213,9 @@ def _layer_kind(body: Module, replacements: Replacements) -> tuple[LayerKind, Bl
 
 
 def _grouped(count: Dim, numbers: Sequence[int], sizes: Sequence[Dim]) -> Dim:
-    """The layers of each size with their number, kind by kind: `3*(...) + 58*(...)`.
+    """Return the sum of the layers' sizes, kind by kind: `3*(...) + 58*(...)`.
 
-    A kind that is the smallest and something more counts as that: `N*(...) + H`.
+    A kind whose size is the smallest one plus something is written so: `N*(...) + H`.
     """
     if not sizes:
         return dim(0)
@@ -233,51 +235,53 @@ def _join(prefix: str, name: str) -> str:
     return f"{prefix}.{name}" if prefix and name else prefix or name
 
 
-# --- a whole tree ---------------------------------------------------------------------------------
+# --- a complete tree ------------------------------------------------------------------------------
 
 
 class Inventory(Struct, frozen=True, kw_only=True, eq=False, dict=True):
     """The tensors of a tree of blocks, and the parameters of each module.
 
-    What its layers have is written out when somebody asks for it.
+    Repeated layers are expanded on first access.
     """
 
     listing: BlockListing
     total: Dim
-    active: Dim | None  # the parameters that one token uses; None where these are all
+    active: Dim | None  # the parameters that one token uses; None if it uses all
 
     @cached_property
     def tensors(self) -> tuple[ExpectedTensor, ...]:
         """The tensors in the order of the tree."""
-        tied = {tensor.name: tensor for tensor in self.others if tensor.tied_to}  # needs all names
-        found = every_tensor(self.listing.tensors)
-        return tuple([tied[one.name] if one.tied_to else one for one in found] if tied else found)
+        tied = {tensor.name: tensor for tensor in self.others if tensor.tied_to}  # with shapes
+        tensors = every_tensor(self.listing.tensors)
+        return tuple(
+            [tied[one.name] if one.tied_to else one for one in tensors] if tied else tensors
+        )
 
     @property
     def shapes(self) -> Mapping[str, tuple[int, ...]]:
         """The shapes of the parameters, by name."""
-        if "tensors" in self.__dict__:  # then the names are there: 95,000 take 9 MB
+        if "tensors" in self.__dict__:  # reuse the names: 95,000 take 9 MB
             return shapes_of_parameters(self.tensors)
         return every_shape(self.listing.tensors)
 
     def shapes_of(
         self, names: Iterable[str], otherwise: tuple[int, ...]
     ) -> Iterator[tuple[int, ...]]:
-        """Yield the expected shape of each name; `otherwise` where no parameter has it."""
+        """Yield the expected shape of each name; `otherwise` if no parameter has the name."""
         return shapes_under(self.listing.tensors, names, otherwise)
 
     @cached_property
     def others(self) -> tuple[ExpectedTensor, ...]:
         """The tensors that are not parameters; a tied tensor has the shape of its source."""
-        found = tuple(every_other(self.listing.tensors))
-        if not any(tensor.tied_to for tensor in found):
-            return found
-        shapes = {**{tensor.name: tensor.shape for tensor in found}, **self.shapes}
+        others = tuple(every_other(self.listing.tensors))
+        if not any(tensor.tied_to for tensor in others):
+            return others
+        shapes = {**{tensor.name: tensor.shape for tensor in others}, **self.shapes}
         return tuple(
             tensor._replace(shape=(shape := shapes[tensor.tied_to]), elements=prod(shape))
             if tensor.tied_to
             else tensor
-            for tensor in found
+            for tensor in others
         )
 
     @property
@@ -299,12 +303,12 @@ class Inventory(Struct, frozen=True, kw_only=True, eq=False, dict=True):
 
     @cached_property
     def outline(self) -> Outline:
-        """Both with layers of one kind under one folded name; a tied tensor has no shape here."""
+        """The outline with equal layers under one folded name; tied tensors have no shape."""
         modules = folded_modules(self.listing.modules)
         return Outline(tuple(folded_tensors(self.listing.tensors)), MappingProxyType(modules))
 
     def __eq__(self, other: object) -> bool:
-        """Two that come to the same are equal, however they were listed."""
+        """Return whether both have equal contents, however they were listed."""
         return type(other) is type(self) and self._written() == other._written()
 
     def __hash__(self) -> int:
@@ -315,11 +319,11 @@ class Inventory(Struct, frozen=True, kw_only=True, eq=False, dict=True):
 
 
 def inventory(tree: Module, replacements: Mapping[Symbol, Dim]) -> Inventory:
-    """The tree listed; its formulas say 4*D for F where the replacements do."""
+    """Return the inventory of a tree; formulas use the replacements, e.g. 4*D for F."""
     bounded_tensor_count(tree)
     listing = BlockListing(tuple(replacements.items()))
     total, active = listing.add(tree, "")
-    if not any(one.name == "" for one in listing.modules):  # all of it is optional
+    if not any(one.name == "" for one in listing.modules):  # all tensors are optional
         listing.modules.append(ListedModule("", listing.formula(total)))
     return Inventory(
         listing=listing,

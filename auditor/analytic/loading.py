@@ -1,6 +1,6 @@
-"""Loading: what transformers does to a stored name before it looks for it in a class.
+"""Loading: the steps from a stored name to the name that transformers looks up in a class.
 
-Rules rewrite names; the Loading of a class says which rules, and in what order.
+Rules rewrite names; the Loading of a class contains its rules in order.
 """
 
 import re
@@ -11,61 +11,61 @@ from typing import NamedTuple
 from msgspec import Struct
 from msgspec.structs import replace
 
-# Longer names are hostile: no tensor of transformers has half as many, and `.*` in a pattern takes
-# the square of their length.
+# Longer names are hostile: tensors in transformers have less than half as many characters, and `.*`
+# in a pattern takes time quadratic in the length.
 _LONGEST_NAME = 256
 
 _GROUP = re.compile(r"\\(\d)")
 
 
 class Operation(NamedTuple):
-    """One step of a conversion, as far as shapes go; `conversions` has what each one does."""
+    """One step of a conversion, as far as it changes shapes; `conversions` implements them."""
 
     name: str  # as transformers calls it: "Concatenate"
-    axes: tuple[int, ...] = (0,)  # that it works on; of Transpose and of experts in two halves two
-    number: int | None = None  # of chunks, of attention prefixes; 1: Transpose only where it has to
-    only: tuple[str, ...] | None = None  # parts of the names that it is for; None: for all
+    axes: tuple[int, ...] = (0,)  # two for Transpose, and for experts in two halves
+    number: int | None = None  # chunks or attention heads; 1: Transpose only if shapes differ
+    only: tuple[str, ...] | None = None  # it applies to names with one of these parts; None: all
 
 
 class Rule(NamedTuple):
-    r"""A rename; or, with operations, the names that a conversion takes and those that it makes.
+    r"""A rename; or, with operations, a conversion from its source names to its target names.
 
-    A source is a regular expression that is searched for below a prefix, `*.` in it stands for any
-    number; the first target takes the place of what it finds, `\1` in it is the source's group.
+    A source is a regular expression, searched for after a prefix; `*.` in it matches any number.
+    The first target replaces the match; `\1` in the target is the source's group.
     """
 
     sources: tuple[str, ...]
     targets: tuple[str, ...]
-    prefixes: tuple[str, ...] = ("",)  # with their dot, "model.vision_tower."; the first that fits
+    prefixes: tuple[str, ...] = ("",)  # with the dot: "model.vision_tower."; the first match counts
     operations: tuple[Operation, ...] = ()
-    paired: bool = False  # each source has its own target; none counts before the first has
-    offset: int = 0  # what is added to the number that `\1` is
-    # Two blocks on disk are a layer: (the source's second group, what stands for it behind the
-    # layer's number in the model where the block's number is even, and where it is odd).
+    paired: bool = False  # each source has its own target; all wait for the first source
+    offset: int = 0  # added to the number that `\1` is
+    # Two blocks on disk form one layer: (the source's second group, what replaces it after the
+    # layer's number in memory if the block's number is even, and if it is odd).
     halves: tuple[tuple[str, str, str], ...] = ()
 
 
 class Rewritten(NamedTuple):
-    """A name after a rule, and which of the rule's sources it was."""
+    """A name after a rule, and the number of the rule's source that matched."""
 
-    name: str  # of a conversion the first tensor in memory that is made of it
+    name: str  # after a conversion, the first tensor in memory that results
     source: int
     rule: Rule
 
     @property
     def pattern(self) -> str:
-        """The rule's source that was found."""
+        """The rule's source that matched."""
         return self.rule.sources[self.source]
 
     @property
     def made(self) -> tuple[str, ...]:
-        """The names of all that a conversion makes of it."""
+        """The names of all tensors that result from the conversion."""
         first, *_ = self.rule.targets
         return tuple(self.name.replace(first, target) for target in self.rule.targets)
 
 
 class ChangedName(NamedTuple):
-    """A name after several rules, and those that changed it, in their order."""
+    """A name after several rules, and the rules that changed it, in order."""
 
     name: str
     rules: tuple[Rule, ...]
@@ -76,7 +76,7 @@ def renamed_by(
 ) -> dict[str, ChangedName]:
     """Return the names that the rules change; each rule gets the result of the one before.
 
-    `in_turn`: a paired rule counts from the name on that has its first source; else for all.
+    If `in_turn`, a paired rule applies only from the first name on that matches its first source.
     """
     words = _words_of(rules)
     seen: set[Rule] = set()
@@ -89,13 +89,13 @@ def renamed_by(
             continue
         name, applied = stored, list[Rule]()
         for rule in rules:
-            found = rewritten_name(rule, name)
-            if found is None:
+            rewritten = rewritten_name(rule, name)
+            if rewritten is None:
                 continue
-            if found.source == 0:
+            if rewritten.source == 0:
                 seen.add(rule)
             if not (in_turn and rule.paired) or rule in seen:
-                name = found.name
+                name = rewritten.name
                 applied.append(rule)
         if applied:
             changed[stored] = ChangedName(name, tuple(applied))
@@ -107,15 +107,15 @@ def conversions_by(rules: tuple[Rule, ...], names: Iterable[str]) -> dict[str, R
     taken: dict[str, Rewritten] = {}
     for name in names:
         for rule in rules:
-            found = rewritten_name(rule, name)
-            if found is not None:
-                taken[name] = found
+            rewritten = rewritten_name(rule, name)
+            if rewritten is not None:
+                taken[name] = rewritten
                 break
     return taken
 
 
 def rewritten_name(rule: Rule, name: str) -> Rewritten | None:
-    """The name as the rule makes it; None: the rule is not about it."""
+    """Return the name after the rule, None if the rule does not apply."""
     pattern, words = _compiled(rule.sources)
     for word in words:
         if word in name:
@@ -128,34 +128,34 @@ def rewritten_name(rule: Rule, name: str) -> Rewritten | None:
     else:
         return None
     rest = name[len(prefix) :]
-    found = pattern.search(rest) if len(name) <= _LONGEST_NAME else None
-    if found is None:
+    match = pattern.search(rest) if len(name) <= _LONGEST_NAME else None
+    if match is None:
         return None
-    source = int((found.lastgroup or "")[1:])
+    source = int((match.lastgroup or "")[1:])
     target = rule.targets[source if rule.paired else 0]
     if rule.halves:
-        before, after = name[: len(prefix) + found.start()], rest[found.end() :]
-        return Rewritten(f"{before}{_whole_layer(rule, found)}{after}", source, rule)
+        before, after = name[: len(prefix) + match.start()], rest[match.end() :]
+        return Rewritten(f"{before}{_whole_layer(rule, match)}{after}", source, rule)
     if "\\" in target:
-        target = _filled(target, found, rule)
-    # As there: the first place where what was found stands, which need not be where it was found.
-    return Rewritten(prefix + rest.replace(found[0], target, 1), source, rule)
+        target = _filled(target, match, rule)
+    # As in transformers: the first occurrence of the matched text is replaced, wherever it matched.
+    return Rewritten(prefix + rest.replace(match[0], target, 1), source, rule)
 
 
-def _whole_layer(rule: Rule, found: re.Match[str]) -> str:
-    number, part = int(found[2]), found[3]
+def _whole_layer(rule: Rule, match: re.Match[str]) -> str:
+    number, part = int(match[2]), match[3]
     sides = next(sides for name, *sides in rule.halves if name == part)
     return f"layers.{number // 2}.{sides[number % 2]}"
 
 
-def _filled(target: str, found: re.Match[str], rule: Rule) -> str:
-    r"""The target with the source's groups in it; a rule that is not paired has `\1` alone."""
-    first = found.re.groupindex[found.lastgroup or ""]
+def _filled(target: str, match: re.Match[str], rule: Rule) -> str:
+    r"""Return the target with the source's groups; a rule that is not paired has only `\1`."""
+    first = match.re.groupindex[match.lastgroup or ""]
 
     def group(number: re.Match[str]) -> str:
         if not rule.paired and number[1] != "1":
             return number[0]
-        text = found[first + int(number[1])] or ""
+        text = match[first + int(number[1])] or ""
         return str(int(text) + rule.offset) if rule.offset else text
 
     return _GROUP.sub(group, target)
@@ -163,20 +163,20 @@ def _filled(target: str, found: re.Match[str], rule: Rule) -> str:
 
 @lru_cache(maxsize=64)
 def _words_of(rules: tuple[Rule, ...]) -> tuple[str, ...]:
-    """Texts of which a name has one, if any of the rules is about it: a look without a pattern."""
+    """Return words of which a name contains one if any rule applies: a check without a pattern."""
     return tuple(dict.fromkeys(word for rule in rules for word in _compiled(rule.sources)[1]))
 
 
 @lru_cache(maxsize=1024)
 def _compiled(sources: tuple[str, ...]) -> tuple[re.Pattern[str], tuple[str, ...]]:
-    """The sources as one pattern, the longest first, and a word that whatever it finds has."""
+    """Return the sources as one pattern, the longest first, and a word of every match."""
     longest = sorted(enumerate(sources), key=lambda item: -len(item[1]))
     pattern = "|".join(f"(?P<g{place}>{_bounded(source)})" for place, source in longest)
     return re.compile(pattern), tuple(dict.fromkeys(map(_word, sources)))
 
 
 def _bounded(source: str) -> str:
-    """A source that ends in a letter or digit ends where the part of the name does."""
+    """Return the pattern of a source; after a final letter or digit a word must end."""
     pattern = source.replace("*.", r".*\.")
     return pattern + (r"(?!\w)" if re.search(r"[a-zA-Z0-9]$", source) else "")
 
@@ -186,7 +186,7 @@ _INNERMOST = r"\([^()]*\)|\[[^\]]*\]"
 
 
 def _word(source: str) -> str:
-    """The longest word that is in whatever a pattern finds; "" where none is for certain."""
+    """Return the longest word that every match of a pattern contains, "" if none is certain."""
     text = re.sub(_ESCAPED, "\0", source)
     while (outer := re.sub(_INNERMOST, "\0", text)) != text:
         text = outer
@@ -194,8 +194,8 @@ def _word(source: str) -> str:
     return "" if "|" in text else max(re.findall(r"\w+", text), key=len, default="")
 
 
-# As transformers 5 applies them to every key after the class's own, in this order, each once;
-# the dots match any character there.
+# transformers 5 applies these to every key after the class's own rules, in this order, each once;
+# the dots match any character.
 LEGACY = (
     Rule(("LayerNorm.gamma",), ("LayerNorm.weight",)),
     Rule(("LayerNorm.beta",), ("LayerNorm.bias",)),
@@ -211,34 +211,34 @@ LEGACY = (
 class Memory(NamedTuple):
     """The tensors of a class in memory before weights are loaded, in the model's order."""
 
-    shapes: Mapping[str, tuple[int, ...]]  # of all that from_pretrained looks for, tied ones too
+    shapes: Mapping[str, tuple[int, ...]]  # of all tensors that from_pretrained looks for, tied too
     ties: tuple[tuple[str, str], ...] = ()  # (name, the name whose values it shares), in order
-    unset: frozenset[str] = frozenset()  # parameters that a module may have, and here has not
+    unset: frozenset[str] = frozenset()  # parameters that a module declares and sets to None
 
 
 class UnknownName(NamedTuple):
     """The treatment of a stored name that a class does not have."""
 
-    silent: bool  # it is left out and not reported
+    silent: bool  # it is skipped and not reported
     buffer: bool  # it is the name of a tensor that is not learned
 
 
 class Loading(Struct, frozen=True, kw_only=True):
     """The loading rules of one class."""
 
-    renames: tuple[Rule, ...] = ()  # its own and its sub-models', in their order
-    legacy: tuple[Rule, ...] = LEGACY  # those of all classes, which come after them
-    converters: tuple[Rule, ...] = ()  # of which at most one is applied, after all renames
-    silent: tuple[str, ...] = ()  # patterns of names that are left out and not reported
-    buffers: tuple[str, ...] = ()  # the same, of tensors that are not learned
+    renames: tuple[Rule, ...] = ()  # its own and those of its submodels, in order
+    legacy: tuple[Rule, ...] = LEGACY  # rules of all classes, applied after `renames`
+    converters: tuple[Rule, ...] = ()  # conversions; at most one applies, after all renames
+    silent: tuple[str, ...] = ()  # patterns of names that are skipped and not reported
+    buffers: tuple[str, ...] = ()  # such patterns for tensors that are not learned
     unmissed: tuple[str, ...] = ()  # patterns of names in memory that are not reported as missing
-    taken: tuple[str, ...] = ()  # patterns of optional buffers that it loads if they are stored
-    kept: frozenset[str] = frozenset()  # names on disk that would lead nowhere if renamed
-    memory: Memory | None = None  # None: it follows from the expected tensors
-    reports: bool = False  # it is from_pretrained of transformers that loads the class
+    taken: tuple[str, ...] = ()  # patterns of optional buffers that are loaded if stored
+    kept: frozenset[str] = frozenset()  # names on disk that are not renamed: no tensor would fit
+    memory: Memory | None = None  # None: derived from the expected tensors
+    reports: bool = False  # whether from_pretrained of transformers loads the class
 
     def renamed(self, names: Collection[str]) -> list[str]:
-        """The names as the class's own renames make them, in their order."""
+        """Return the names after the class's own renames, in order."""
         if not self.renames:
             return list(names)
         changed = renamed_by(self.renames, (name for name in names if name not in self.kept))
@@ -249,7 +249,7 @@ class Loading(Struct, frozen=True, kw_only=True):
         return renamed_by(self.legacy, names)
 
     def looked_for(self, names: Collection[str]) -> list[str]:
-        """The names as all renames make them, in their order."""
+        """Return the names after all renames, in order."""
         renamed = self.renamed(names)
         changed = self.of_old(renamed)
         return [changed[name].name if name in changed else name for name in renamed]
@@ -259,7 +259,7 @@ class Loading(Struct, frozen=True, kw_only=True):
         return conversions_by(self.converters, names) if self.converters else {}
 
     def converted(self, names: Collection[str]) -> list[tuple[str, ...]]:
-        """The names in memory that each renamed name stands for: itself, but for conversions."""
+        """Return the names in memory of each renamed name: itself unless it is converted."""
         taken = self.conversions(names)
         return [taken[name].made if name in taken else (name,) for name in names]
 
@@ -268,7 +268,7 @@ class Loading(Struct, frozen=True, kw_only=True):
         return self.converted(self.looked_for(stored))
 
     def seeing(self, stored: Iterable[str]) -> "Loading":
-        """The rules that count for these stored names: paired ones wait for their first source."""
+        """Return the rules for these names: a paired one needs a match of its first source."""
         paired = [rule for rule in self.renames if rule.paired]
         if not paired:
             return self
@@ -295,7 +295,7 @@ class Loading(Struct, frozen=True, kw_only=True):
         return _any(self.taken, name)
 
 
-PLAIN = Loading()  # the rules of all classes and no more
+PLAIN = Loading()  # only the rules of all classes
 
 
 def _any(patterns: tuple[str, ...], name: str) -> bool:

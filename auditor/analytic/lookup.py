@@ -1,6 +1,6 @@
-"""Tensors of a tree of blocks, found by their names; the rest of the tree is not written out.
+"""A search for tensors by name in a tree of blocks, which does not list the rest of the tree.
 
-Of one class, or of all classes of a family in one look; most looks are short.
+It searches one class, or all classes of a family at once.
 """
 
 from collections.abc import Iterable, Mapping
@@ -29,7 +29,7 @@ from auditor.analytic.expectation import ExpectedTensor, Role
 
 
 class NameLookup(Struct, frozen=True):
-    """The names of a tree: what `inventory` lists, one look at a time."""
+    """The tensors that `inventory` lists of a tree, looked up one name at a time."""
 
     tree: Module
 
@@ -37,27 +37,27 @@ class NameLookup(Struct, frozen=True):
         return isinstance(name, str) and self.get(name) is not None
 
     def get(self, name: str) -> ExpectedTensor | None:
-        """The tensor of that name; None: the tree has none."""
+        """Return the tensor of that name, None if the tree does not have it."""
         return self.tensors((name,)).get(name)
 
     def tensors(self, names: Iterable[str]) -> dict[str, ExpectedTensor]:
         """Return the tensors of the names that the tree has."""
-        found = {name: one for name in names if (one := self._found(name))}
-        shapes = [tuple(dim(size).value for size in one.shape) for one in found.values()]
+        entries = {name: entry for name in names if (entry := self._entry(name))}
+        shapes = [tuple(dim(size).value for size in entry.shape) for entry in entries.values()]
         return {
-            name: ExpectedTensor(name, shape, prod(shape), one.role, one.tied_to)
-            for (name, one), shape in zip(found.items(), shapes, strict=True)
+            name: ExpectedTensor(name, shape, prod(shape), entry.role, entry.tied_to)
+            for (name, entry), shape in zip(entries.items(), shapes, strict=True)
         }
 
-    def _found(self, name: str) -> "_Found | None":
+    def _entry(self, name: str) -> "_Entry | None":
         """Return the tensor of that name; a tied tensor has the shape of its source."""
-        found = _find(self.tree, name, 0, "")
-        if found and found.role is Role.TIED and (source := self._found(found.tied_to or "")):
-            return replace(found, shape=source.shape)
-        return found
+        entry = _find(self.tree, name, 0, "")
+        if entry and entry.role is Role.TIED and (source := self._entry(entry.tied_to or "")):
+            return replace(entry, shape=source.shape)
+        return entry
 
 
-class _Found(Struct, frozen=True):
+class _Entry(Struct, frozen=True):
     role: Role
     shape: Shape = ()
     tied_to: str | None = None
@@ -65,10 +65,10 @@ class _Found(Struct, frozen=True):
 
 def _find(  # noqa: PLR0911 - one for each kind of block
     block: Block, name: str, at: int, within: str
-) -> _Found | None:
-    """Return the tensor that the rest of the name, from `at` on, leads to below the block.
+) -> _Entry | None:
+    """Return the block's tensor that the rest of the name, from `at` on, names.
 
-    The block's ties are relative to `within`, the name's beginning with its dot: "bert.encoder.".
+    The block's ties are relative to `within`, a prefix of the name with its dot: "bert.encoder.".
     """
     match block:
         case Module() | Repeat() | Stack():
@@ -79,32 +79,32 @@ def _find(  # noqa: PLR0911 - one for each kind of block
             return _optional(_find(body, name, at, within))
         case Submodel(body):
             return _find(body, name, at, name[:at])
-    if at <= len(name):  # a dot, and what comes after it
+    if at <= len(name):  # the name goes on after a dot
         return None
     match block:
         case Param(shape):
-            return _Found(Role.PARAMETER, shape)
+            return _Entry(Role.PARAMETER, shape)
         case Buffer(shape):
-            return _Found(Role.BUFFER, shape)
+            return _Entry(Role.BUFFER, shape)
         case Legacy(shape):
-            return _Found(Role.LEGACY, shape)
+            return _Entry(Role.LEGACY, shape)
         case Tied(to):
-            return _Found(Role.TIED, tied_to=f"{within}{to}")
+            return _Entry(Role.TIED, tied_to=f"{within}{to}")
 
 
-def _optional(found: _Found | None) -> _Found | None:
-    if found is None:
+def _optional(entry: _Entry | None) -> _Entry | None:
+    if entry is None:
         return None
-    return replace(found, role=Role.EXTRA if found.role.learned else Role.LEGACY)
+    return replace(entry, role=Role.EXTRA if entry.role.learned else Role.LEGACY)
 
 
-def _child(block: Module | Repeat | Stack, name: str, at: int, within: str) -> _Found | None:
+def _child(block: Module | Repeat | Stack, name: str, at: int, within: str) -> _Entry | None:
     key = name[at:].partition(".")[0]
     below = at + len(key) + 1
     match block:
         case Module(children):
-            for each, child in children:
-                if each == key:
+            for child_name, child in children:
+                if child_name == key:
                     return _find(child, name, below, within)
             return None
         case Repeat(count, body):
@@ -122,26 +122,30 @@ _DIGITS = len(str(MAX_TENSORS))
 
 
 def index_in_list(key: str, count: int) -> int | None:
-    """The number that a key is, as nn.ModuleList writes it: not `01`, and below the count."""
+    """Return the key as an index below `count`; None if nn.ModuleList would not write it."""
     if not (key.isascii() and key.isdecimal()) or len(key) > _DIGITS or str(int(key)) != key:
         return None
     return int(key) if int(key) < count else None
 
 
-_DEEPEST = 128  # parts of a name; those of a tree have ten
+_DEEPEST = 128  # parts of a name; the names of a tree have ten
 
 
 class Union:
-    """The names of several classes; `in` says of a name whether any of them has it.
+    """The names of several classes; `name in union` is true if any class has the name.
 
-    A step from one part of a name to the next is taken once for all classes and then kept. Nothing
-    is kept of parts that lead nowhere, so that unknown names, however many, take no room.
+    A step from one part of a name to the next is computed once for all classes and cached. Parts
+    that lead nowhere are not cached, so that unknown names, however many, use no memory.
     """
 
     def __init__(self, classes: Iterable[NameLookup | Mapping[str, object]]) -> None:
-        every = {id(names): names for names in classes}.values()
-        self._listed = tuple(names for names in every if not isinstance(names, NameLookup))
-        self._start = _State(names.tree for names in every if isinstance(names, NameLookup))
+        distinct_classes = {id(names): names for names in classes}.values()
+        self._listed = tuple(
+            names for names in distinct_classes if not isinstance(names, NameLookup)
+        )
+        self._start = _State(
+            names.tree for names in distinct_classes if isinstance(names, NameLookup)
+        )
 
     def __contains__(self, name: str) -> bool:
         if any(name in listed for listed in self._listed):
@@ -156,7 +160,7 @@ class Union:
 
 
 class _State:
-    """The blocks in which a name may go on, one or none of each class."""
+    """The blocks in which a name may continue, at most one of each class."""
 
     __slots__ = ("_blocks", "_children", "_counts", "_steps", "leaf")
 
@@ -174,7 +178,7 @@ class _State:
         self.leaf = any(not isinstance(one, Module | Repeat | Stack) for one in self._blocks)
 
     def step(self, part: str) -> "_State | None":
-        """Return the state after that part of a name, None if no class has such a name."""
+        """Return the state after that part of a name, None if no name of a class goes on so."""
         if part in self._steps:
             return self._steps[part]
         if part not in self._children and index_in_list(part, self._counts) is None:

@@ -1,4 +1,4 @@
-"""The loaders of repositories whose model is not their config's architectures[0].
+"""The loaders that build another class than the config's architectures[0].
 
 Facts of sentence-transformers 6.2: base/modules/transformer.py, and the modules derived from it.
 """
@@ -20,10 +20,11 @@ class Loader(NamedTuple):
 
     name: str  # "sentence-transformers"
     asks: str  # a class, or an auto class: "CLIPTextModel", "AutoModelForMaskedLM"
-    spares: tuple[str, ...] = ()  # modules of the base model that it does not use
+    spares: tuple[str, ...] = ()  # modules of the base model that the loader does not use
 
 
-# transformer_task of sentence_bert_config.json -> the auto class; of "retrieval" the config's own.
+# transformer_task of sentence_bert_config.json -> the auto class; "retrieval" is not listed: it
+# builds the config's own class.
 _TASKS: Mapping[str, str] = MappingProxyType(
     {
         "feature-extraction": AUTO_MODEL,
@@ -33,7 +34,7 @@ _TASKS: Mapping[str, str] = MappingProxyType(
         "fill-mask": "AutoModelForMaskedLM",
     }
 )
-# Model types of which feature extraction loads the encoder alone.
+# Model type -> the encoder, which is all that feature extraction loads of it.
 _ENCODERS: Mapping[str, str] = MappingProxyType(
     {
         "blenderbot": "BlenderbotEncoder",
@@ -64,8 +65,8 @@ def of_sentence_transformers(
 ) -> Loader | None:
     """Return the loader of a transformer module, None if it builds architectures[0].
 
-    `kind` is the module's class, `settings` its sentence_bert_config.json. Its Pooling pools token
-    embeddings itself: a pooler is of use only where the settings name its output.
+    `kind` is the module's class, `settings` its sentence_bert_config.json. The Pooling module pools
+    token embeddings itself: the model's pooler is used only if the settings name its output.
     """
     default = "fill-mask" if kind == "MLMTransformer" else _DEFAULT_TASK
     task = settings.get("transformer_task", default)
@@ -79,13 +80,13 @@ def of_sentence_transformers(
 
 
 def of_pipeline(kind: str) -> Loader:
-    """Return the loader of a pipeline's part whose class in model_index.json is transformers'."""
+    """Return the loader of a pipeline component whose class is from transformers."""
     return Loader("diffusers", kind)
 
 
-# --- modules of sentence-transformers that learn something themselves -----------------------------
+# --- modules of sentence-transformers that have parameters ---------------------------------------
 
-# Their config.json names no class: modules.json does. Names are those of the module's own state
+# Their config.json names no class: modules.json does. Tensor names are those of the module's state
 # dict: `linear` of a Dense, `norm` of a LayerNorm.
 _MODEL_TYPE = "sentence-transformers"
 

@@ -1,4 +1,4 @@
-"""The choice of the class that an audit is for: the target, the declared, the repository's."""
+"""The choice of the class that an audit is for, from the request, the loader and the config."""
 
 import re
 from collections.abc import Iterator, Mapping
@@ -11,12 +11,12 @@ from auditor.analytic.repository_loader import Loader
 from auditor.errors import CheckpointError, Reason
 from auditor.messages import meant, named, quoted
 
-_SHOWN = 5  # names that a note shows
-_TASK = re.compile(r"For[A-Z]\w*$")  # of a class with a head
+_SHOWN = 5  # names that a note shows at most
+_TASK = re.compile(r"For[A-Z]\w*$")  # the task in the name of a class with a head
 
 
 class Classes(Protocol):
-    """The classes of a source of expectations; `catalogue` has functions of these names."""
+    """The classes that a source of expectations knows; `catalogue` has these functions."""
 
     unknown: str  # "no closed form is known for"
 
@@ -39,30 +39,30 @@ class TypeAndConfig(NamedTuple):
     """A model type, and the config that its classes are built from."""
 
     model_type: str
-    config: Config  # the whole, or one inside it
+    config: Config  # the complete config, or one inside it
 
 
 class TargetChoice(NamedTuple):
-    """The target class, and the class whose checkpoint this claims to be."""
+    """The target class, and the class that the config declares."""
 
     target: str
     declared: str
     kind: TypeAndConfig  # of the target
     of_declared: TypeAndConfig
-    around: TypeAndConfig  # of the config as a whole, where it is one of several models
+    around: TypeAndConfig  # of the complete config, if it describes several models
     notes: tuple[str, ...]  # decisions that the reader should know of
-    contradiction: str | None = None  # what the config says of itself that cannot all be true
-    namesake: str | None = None  # what is taken instead of a class of another model type, and why
+    contradiction: str | None = None  # two statements of the config that exclude each other
+    namesake: str | None = None  # the class taken instead of one of another model type, and why
     spares: tuple[str, ...] = ()  # modules of the base model that its loader does not use
 
     @property
     def model_type(self) -> str:
-        """The target's."""
+        """The target's model type."""
         return self.kind.model_type
 
     @property
     def kin(self) -> tuple[TypeAndConfig, ...]:
-        """Whose classes may use what the target does not, its own first."""
+        """The types whose classes may use tensors that the target does not, its own first."""
         return (self.kind,) if self.kind == self.around else (self.kind, self.around)
 
 
@@ -76,34 +76,34 @@ class Refusal(NamedTuple):
 def choose(
     config: Config, target: str | None, classes: Classes, loader: Loader | None = None
 ) -> TargetChoice | Refusal:
-    """The class is `target` where the caller has one, else the loader's, else architectures[0].
+    """Choose the class: `target` if there is one, else the loader's class, else architectures[0].
 
-    A target may be an auto class. A config without architectures stands for its family's base
-    class. The class of a model inside another one is built from its part of the config, as
-    transformers builds it. Raises CheckpointError where the config contradicts itself.
+    A target may be an auto class. A config without architectures implies its family's base class.
+    The class of a model inside another one is built from its part of the config, as transformers
+    builds it. Raise CheckpointError if the config contradicts itself.
     """
     named_first = config.architectures[0] if config.architectures else None
     declared = _declared(config, named_first, classes)
-    asked = _asked(target or (loader.asks if loader else None), config, classes)
-    if isinstance(asked, Refusal):
-        return asked
-    wanted = asked or named_first
+    requested = _requested(target or (loader.asks if loader else None), config, classes)
+    if isinstance(requested, Refusal):
+        return requested
+    wanted = requested or named_first
     if declared is None or (wanted is not None and not classes.types(wanted)):
         return Refusal(Reason.UNKNOWN_ARCHITECTURE, _unknown(config, wanted, classes))
     name, kind = declared
     stated = _stated(config, classes)
     around = TypeAndConfig(stated, config) if stated and classes.siblings(stated) else kind
     chosen = kind
-    if asked is not None:
-        of = classes.types(asked)
-        found = next((each for each in (kind, around) if each.model_type in of), None)
-        found = found or _within(config, of, classes)
-        if found is None:
+    if requested is not None:
+        of = classes.types(requested)
+        kind_of_requested = next((one for one in (kind, around) if one.model_type in of), None)
+        kind_of_requested = kind_of_requested or _within(config, of, classes)
+        if kind_of_requested is None:
             family = around.model_type
-            detail = f"{asked} is of the family {' and '.join(of)}, the checkpoint {family}"
+            detail = f"{requested} is of the family {' and '.join(of)}, the checkpoint {family}"
             return Refusal(Reason.OTHER_FAMILY, detail)
-        chosen = found
-    built = classes.current(asked) if asked else name
+        chosen = kind_of_requested
+    built = classes.current(requested) if requested else name
     by_loader = loader if target is None else None
     return TargetChoice(
         target=built,
@@ -121,14 +121,14 @@ def choose(
     )
 
 
-def _asked(name: str | None, config: Config, classes: Classes) -> str | Refusal | None:
-    """The class of that name; of an auto class the one that it builds of the config."""
+def _requested(name: str | None, config: Config, classes: Classes) -> str | Refusal | None:
+    """Return the class of that name; for an auto class, the class that it builds of the config."""
     if name is None or not is_auto(name):
         return name
     model_type = _stated(config, classes)
-    found = classes.auto_class(name, model_type) if model_type is not None else None
-    if found is not None:
-        return found
+    class_name = classes.auto_class(name, model_type) if model_type is not None else None
+    if class_name is not None:
+        return class_name
     family = f"model_type {quoted(model_type)}" if model_type else "a config without a model_type"
     detail = f"{classes.unknown} a class that {name} builds of {family}"
     return Refusal(Reason.UNKNOWN_ARCHITECTURE, detail)
@@ -147,7 +147,7 @@ def _stated(config: Config, classes: Classes) -> str | None:
 def _declared(
     config: Config, named_first: str | None, classes: Classes
 ) -> tuple[str, TypeAndConfig] | None:
-    """The declared class, else that of model_type, and its kind; None if neither is known."""
+    """Return the declared class, else the base class of model_type; None if neither is known."""
     stated = _stated(config, classes)
     having = classes.types(named_first) if named_first is not None else ()
     if named_first is None or not having:
@@ -171,16 +171,16 @@ def _declared(
 
 
 def _within(config: Config, having: tuple[str, ...], classes: Classes) -> TypeAndConfig | None:
-    """The part of a config that is of one of these model types; of several the last, as there."""
-    unsaid = classes.inside(_stated(config, classes) or "")
-    found: TypeAndConfig | None = None
+    """Return the last nested config of one of these model types, as transformers does."""
+    default_types = classes.inside(_stated(config, classes) or "")
+    last: TypeAndConfig | None = None
     for key, value in config.values.items():
         if isinstance(value, Mapping):
-            model_type = value.get("model_type") or unsaid.get(key)
+            model_type = value.get("model_type") or default_types.get(key)
             current = classes.current_type(model_type) if isinstance(model_type, str) else None
             if current in having:
-                found = TypeAndConfig(current, config.nested(key))
-    return found
+                last = TypeAndConfig(current, config.nested(key))
+    return last
 
 
 def _language_model(model_type: str, classes: Classes) -> str:
@@ -190,7 +190,7 @@ def _language_model(model_type: str, classes: Classes) -> str:
 
 
 def _namesake(declared: str, model_type: str, classes: Classes) -> str | None:
-    """The class of a model type for the task of another type's class; None: it has none."""
+    """Return the model type's class for the same task as `declared`, None if it has none."""
     task = _TASK.search(declared)
     names = classes.siblings(model_type) if task else ()
     return next((name for name in names if task and _TASK.findall(name) == [task[0]]), None)
@@ -216,7 +216,7 @@ def _notes(config: Config, known: str, chosen: TypeAndConfig, classes: Classes) 
 
 
 def _contradiction(config: Config, known: str, classes: Classes) -> str | None:
-    """A class that sees, say, over the config of the language model inside it."""
+    """Describe a multimodal class that is declared beside its language model's model_type."""
     declared = config.architectures[0] if config.architectures else known
     whole = classes.types(declared)
     if not whole or classes.current(declared) == known:
@@ -232,7 +232,7 @@ def _contradiction(config: Config, known: str, classes: Classes) -> str | None:
 
 
 def _as_namesake(config: Config, known: str, classes: Classes) -> str | None:
-    """AutoModel goes by model_type and never looks at architectures, others go by those alone."""
+    """Describe a declared class of another model type: AutoModel reads model_type alone."""
     declared = config.architectures[0] if config.architectures else known
     if declared == known or classes.current(declared) == known:
         return None
@@ -256,15 +256,14 @@ def _unknown(config: Config, wanted: str | None, classes: Classes) -> str:
     return f"{classes.unknown} {what}, {family}{hint}"
 
 
-_LONGEST = 256  # characters of a reference: "org/name--modeling_file.ClassName"
+_LONGEST = 256  # most characters of a reference: "org/name--modeling_file.ClassName"
 
 
 def custom_class(config: Config, asked: str | None) -> str | None:
-    """The class that loading with trust_remote_code=True takes from the repository; None: none.
+    """Return the class that trust_remote_code=True takes from the repository, if any.
 
-    `asked` is the class, or the auto class, that the loader asks for. Where auto_map has neither,
-    but other models, that is its base model's, or its first: the auto class decides, and not
-    architectures.
+    `asked` is the class or auto class that the loader requests. A class that auto_map does not have
+    is replaced by AutoModel's, else by the first: the auto class decides, not architectures.
     """
     auto_map = config.values.get("auto_map")
     if not isinstance(auto_map, Mapping):

@@ -173,16 +173,18 @@ class _Maker:
     ) -> PossibleSlip:
         cells = self._counted.cells
         each = dict(masks) if isinstance(masks, Mapping) else dict.fromkeys(masks, mask)
-        kept = tuple(
+        reduced = tuple(
             (number, bits)
             for number, bits in sorted(each.items())
             if cells[number].count(bits) != cells[number].count()
         )
-        difference = sum(cells[number].count(bits) - cells[number].count() for number, bits in kept)
+        difference = sum(
+            cells[number].count(bits) - cells[number].count() for number, bits in reduced
+        )
         return PossibleSlip(
             slip=slip,
             fields=tuple(fields.items()),
-            masks=kept,
+            masks=reduced,
             rarity=rarity,
             difference=difference,
         )
@@ -369,19 +371,19 @@ def _ties(scopes: _Scopes, make: _Maker) -> Iterator[PossibleSlip]:
 
 def _buffers(scopes: _Scopes, make: _Maker) -> Iterator[PossibleSlip]:
     cells = scopes.cells
-    kept = {Role.BUFFER, Role.LEGACY}
-    every = [n for n in scopes.inside if cells[n].role in kept]
-    if not every:
+    buffer_roles = {Role.BUFFER, Role.LEGACY}
+    buffers = [n for n in scopes.inside if cells[n].role in buffer_roles]
+    if not buffers:
         return
-    yield make("buffers-counted", every, 2.1, COUNTED, module=scopes.named(every) or _ALL)
+    yield make("buffers-counted", buffers, 2.1, COUNTED, module=scopes.named(buffers) or _ALL)
     by_leaf: dict[str, list[int]] = defaultdict(list)
-    for number in every:
+    for number in buffers:
         by_leaf[cells[number].name.rpartition(".")[2]].append(number)
     for leaf, numbers in by_leaf.items():
         place = scopes.named(numbers)
         yield make("buffers-counted", numbers, 2.4, COUNTED, module=f"{place}.{leaf}".strip("."))
-    stored = [n for n in every if cells[n].role is Role.BUFFER]
-    if stored and len(stored) < len(every):
+    stored = [n for n in buffers if cells[n].role is Role.BUFFER]
+    if stored and len(stored) < len(buffers):
         yield make("buffers-counted", stored, 2.3, COUNTED, module=scopes.named(stored) or _ALL)
 
 

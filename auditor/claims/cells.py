@@ -119,29 +119,29 @@ def cells_of_tree(tree: Module, heads: Mapping[str, int] | None = None) -> tuple
 
 def _cells(block: Block, name: str, axes: tuple[Axis, ...], within: str) -> list[FoldedTensor]:
     """Return the cells below a block; its ties are relative to the name `within`."""
-    found: list[FoldedTensor] = []
-    _collect(found, block, name, axes, within)
-    return found
+    cells: list[FoldedTensor] = []
+    _collect(cells, block, name, axes, within)
+    return cells
 
 
 def _collect(  # noqa: C901, PLR0912 - one for each kind of block
-    found: list[FoldedTensor], block: Block, name: str, axes: tuple[Axis, ...], within: str
+    cells: list[FoldedTensor], block: Block, name: str, axes: tuple[Axis, ...], within: str
 ) -> None:
     """Append the cells to a list, which takes half the time of generators for many models."""
     match block:
         case Param(shape, layer=layer):
             embedding = layer is Layer.EMBEDDING
-            found.append(_leaf(name, shape, axes, Role.PARAMETER, embedding=embedding))
+            cells.append(_leaf(name, shape, axes, Role.PARAMETER, embedding=embedding))
         case Module(children):
             for key, child in children:
-                _collect(found, child, f"{name}.{key}" if name else key, axes, within)
+                _collect(cells, child, f"{name}.{key}" if name else key, axes, within)
         case Buffer(shape):
-            found.append(_leaf(name, shape, axes, Role.BUFFER))
+            cells.append(_leaf(name, shape, axes, Role.BUFFER))
         case Legacy(shape):
-            found.append(_leaf(name, shape, axes, Role.LEGACY))
+            cells.append(_leaf(name, shape, axes, Role.LEGACY))
         case Tied(to):
             source = re.sub(r"(?<=\.)\d+(?=\.)", "*", f"{within}{to}")
-            found.append(
+            cells.append(
                 FoldedTensor(
                     name=name, shape=(), elements=0, axes=axes, role=Role.TIED, tied_to=source
                 )
@@ -149,18 +149,18 @@ def _collect(  # noqa: C901, PLR0912 - one for each kind of block
         case Extra(body):
             for cell in _cells(body, name, axes, within):
                 role = Role.EXTRA if cell.role.learned else Role.LEGACY
-                found.append(changed(cell, role=role))
+                cells.append(changed(cell, role=role))
         case Submodel(body):
-            _collect(found, body, name, axes, f"{name}." if name else "")
+            _collect(cells, body, name, axes, f"{name}." if name else "")
         case Experts(body, count, active):
-            found += _experts(body, name, axes, within, (count.value, active.value))
+            cells += _experts(body, name, axes, within, (count.value, active.value))
         case Repeat(count, body):
             if count.value > 0:
                 below = f"{name}.*" if name else "*"
                 axis = Axis(below, count.value, count.value)
-                _collect(found, body, below, (*axes, axis), within)
+                _collect(cells, body, below, (*axes, axis), within)
         case Stack(_, layers):
-            found += _stack(layers, name, axes, within)
+            cells += _stack(layers, name, axes, within)
 
 
 def _stack(
@@ -229,28 +229,28 @@ def _with_ties(cells: list[FoldedTensor], heads: Mapping[str, int]) -> tuple[Fol
     by_name: dict[str, FoldedTensor] = {}
     for cell in cells:
         by_name.setdefault(cell.name, cell)
-    made = []
+    completed = []
     for cell in cells:
         if cell.tied_to is not None:
             source = by_name.get(cell.tied_to)
             if source is not None:
                 sizes = source.shape
-                made.append(changed(cell, shape=sizes, elements=prod(sizes), kind=source.kind))
+                completed.append(changed(cell, shape=sizes, elements=prod(sizes), kind=source.kind))
             continue
         number = heads.get(_head_key(cell), 0) if heads else 0
         if number > 1 and cell.elements % number == 0 and cell.kind is not CellKind.NORM:
-            made.append(changed(cell, heads=number))
+            completed.append(changed(cell, heads=number))
         else:
-            made.append(cell)
-    return tuple(made)
+            completed.append(cell)
+    return tuple(completed)
 
 
 def _head_key(cell: FoldedTensor) -> str:
     last = cell.module.rpartition(".")[2]
-    found = _PROJECTION.search(last)
-    if not found or not cell.axes:
+    match = _PROJECTION.search(last)
+    if not match or not cell.axes:
         return ""
-    return "q" if found[2].lower().startswith("q") else "kv"
+    return "q" if match[2].lower().startswith("q") else "kv"
 
 
 _NORM = re.compile(r"(^|[._])(ln|bn|gn)(_|\d|$)|norm|layrnorm", re.IGNORECASE)
@@ -280,13 +280,13 @@ def cells_of_tensors(tensors: Iterable[ExpectedTensor]) -> tuple[FoldedTensor, .
     for tensor in tensors:
         pattern = re.sub(r"(?<=\.)\d+(?=\.|$)", "*", tensor.name)
         alike.setdefault((pattern, tensor.shape, tensor.role), []).append(tensor)
-    found = []
+    cells = []
     for (pattern, shape, role), same in alike.items():
         cell = _sized(pattern, shape, _axes(pattern, same), role, embedding=False)
         tied = next((one.tied_to for one in same if one.tied_to), None)
         to = re.sub(r"(?<=\.)\d+(?=\.|$)", "*", tied) if tied else None
-        found.append(changed(cell, tied_to=to))
-    return tuple(found)
+        cells.append(changed(cell, tied_to=to))
+    return tuple(cells)
 
 
 def _axes(pattern: str, same: list[ExpectedTensor]) -> tuple[Axis, ...]:

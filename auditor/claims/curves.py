@@ -31,10 +31,10 @@ class Curve:
     """The count of a part as a function of one key."""
 
     def __init__(
-        self, counted: CountedCells, found: Sequence[PossibleSlip], value: int, build: Build
+        self, counted: CountedCells, candidates: Sequence[PossibleSlip], value: int, build: Build
     ) -> None:
         self._build = build
-        self._candidates = found
+        self._candidates = candidates
         self._points: list[tuple[int, CountedCells]] = [(value, counted)]
         self._value = value
 
@@ -45,9 +45,9 @@ class Curve:
         near = sorted(likely, key=lambda other: (other not in alike, abs(other - own)))
         names = [cell.name for cell in self._points[0][1].cells]
         for other in near[:_TRIED]:
-            made = self._build(other)
-            if made is not None and [cell.name for cell in made.cells] == names:
-                self._points.append((other, made))
+            counted = self._build(other)
+            if counted is not None and [cell.name for cell in counted.cells] == names:
+                self._points.append((other, counted))
             if len(self._points) == 3:  # noqa: PLR2004 - a polynomial of the second degree
                 return True
         return False
@@ -71,11 +71,11 @@ class Curve:
     def _verified(
         self, value: int, chosen: tuple[PossibleSlip, ...], low: int, high: int
     ) -> Iterator[ValueHit]:
-        made = self._build(value)
-        if made is None or len(made.cells) != len(self._points[0][1].cells):
+        counted = self._build(value)
+        if counted is None or len(counted.cells) != len(self._points[0][1].cells):
             return
-        if low <= made.value(chosen) <= high:
-            yield ValueHit(value=value, counted=made, chosen=chosen)
+        if low <= counted.value(chosen) <= high:
+            yield ValueHit(value=value, counted=counted, chosen=chosen)
 
     def _polynomial(self, chosen: tuple[PossibleSlip, ...]) -> tuple[int, int, int, int]:
         """Return a, b, c, d of (a*x^2 + b*x + c) / d through the three points, by Lagrange."""
@@ -139,8 +139,8 @@ def likely_values(key: str, value: int, sizes: Mapping[str, int]) -> tuple[int, 
     """Other values for a key, the likeliest first; `sizes` are the values of the other keys."""
     last = key.rpartition(".")[2]
     near = {value * 2, value // 2, value * 4, value // 4}
-    found = {*_of_kind(last, value, sizes), *(number for number in near if number > 0)}
-    return tuple(sorted(found - {value}))[:_MOST]
+    values = {*_of_kind(last, value, sizes), *(number for number in near if number > 0)}
+    return tuple(sorted(values - {value}))[:_MOST]
 
 
 def _of_kind(  # noqa: PLR0911 - one for each kind of key

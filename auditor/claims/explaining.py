@@ -43,8 +43,8 @@ class Question(Struct, frozen=True, kw_only=True):
 
     def counted_in(self, of: Counterpart) -> CountedCells | None:
         """Count this part of another class or config; None if that has no such part."""
-        found = readings(self.part, of.cells, of.prefix)
-        return self.counted(of, found[0]) if found else None
+        part_readings = readings(self.part, of.cells, of.prefix)
+        return self.counted(of, part_readings[0]) if part_readings else None
 
 
 class _Base(Struct, frozen=True, kw_only=True, dict=True):
@@ -71,24 +71,24 @@ def explanations(
 ) -> tuple[Explanation, ...]:
     """Return the fewest slips that give the claim, the commonest first; () if none do."""
     bases = _Bases(question)
-    found: dict[tuple[Slip, ...], tuple[int, float]] = {}
+    rank_by_slips: dict[tuple[Slip, ...], tuple[int, float]] = {}
     figure = question.figure
-    found.update((stored, (len(stored), 1.5)) for stored in _of_stored(question))
+    rank_by_slips.update((stored, (len(stored), 1.5)) for stored in _of_stored(question))
     read = tuple(ways(figure, question.subject.dtype))
     for length in range(1, _LONGEST + 1):
         for way in (way for way in read if len(way.slips) <= length):
             slips = length - len(way.slips)
-            for base, chosen in bases.of_length(slips, way, alone=not found):
-                _note(found, question, base, way, chosen, length)
-        if found and (length > 1 or not figure.exact):
+            for base, chosen in bases.of_length(slips, way, alone=not rank_by_slips):
+                _note(rank_by_slips, question, base, way, chosen, length)
+        if rank_by_slips and (length > 1 or not figure.exact):
             break
-    if not found and figure.exact:
+    if not rank_by_slips and figure.exact:
         for base, chosen in bases.built_values(figure.value):
-            _note(found, question, base, read[0], chosen, 1 + len(chosen))
-    if not found and figure.exact:
+            _note(rank_by_slips, question, base, read[0], chosen, 1 + len(chosen))
+    if not rank_by_slips and figure.exact:
         for base, chosen in bases.odd_values(figure.value):
-            _note(found, question, base, read[0], chosen, _LONGEST)
-    ranked = sorted(found, key=lambda slips: (*found[slips], str(slips)))
+            _note(rank_by_slips, question, base, read[0], chosen, _LONGEST)
+    ranked = sorted(rank_by_slips, key=lambda slips: (*rank_by_slips[slips], str(slips)))
     return tuple(_ordered(slips, figure.value) for slips in _of_different_kinds(ranked))
 
 
@@ -113,21 +113,21 @@ def _of_stored(question: Question) -> Iterator[tuple[Slip, ...]]:
         yield (packed, *((Slip(slip="rounding", difference=rest),) if rest else ()))
 
 
-def _note(  # noqa: PLR0913, PLR0917 - a way that was found, and where it is noted
-    found: dict[tuple[Slip, ...], tuple[int, float]],
+def _note(  # noqa: PLR0913, PLR0917 - an explanation, and where it is noted
+    rank_by_slips: dict[tuple[Slip, ...], tuple[int, float]],
     question: Question,
     base: _Base,
     way: Way,
     chosen: tuple[PossibleSlip, ...],
     length: int,
 ) -> None:
-    slips = _told(question, base, way, chosen)
+    slips = _with_differences(question, base, way, chosen)
     if slips is None:
         return
     rank = (length, base.rarity + way.rarity + sum(one.rarity for one in chosen))
     key = tuple(sorted(slips, key=str))
-    if key not in found or rank < found[key]:
-        found[key] = rank
+    if key not in rank_by_slips or rank < rank_by_slips[key]:
+        rank_by_slips[key] = rank
 
 
 def _ordered(slips: Sequence[Slip], total: int) -> Explanation:
@@ -178,20 +178,20 @@ class _Bases:
         common = _COMMON if slips == 1 else _COMMON_OF_SEVERAL
         search = base.search
         if not self._exact:
-            kept = [one for one in base.candidates if one.rarity <= common]
-            search = Search(base.counted, kept)
+            common_enough = [one for one in base.candidates if one.rarity <= common]
+            search = Search(base.counted, common_enough)
         for chosen in search.combinations(low, high, slips):
             yield base, chosen
 
     @cached_property
     def _siblings(self) -> tuple[_Base, ...]:
-        found = []
+        bases = []
         for sibling in self._subject.siblings:
             counted = self._question.counted_in(sibling)
             if counted is not None:
                 steps = (("other-class", (("class", sibling.target),)),)
-                found.append(_Base(counted=counted, steps=steps, rarity=2.5))
-        return tuple(found)
+                bases.append(_Base(counted=counted, steps=steps, rarity=2.5))
+        return tuple(bases)
 
     def _other_configs(self, low: int, high: int, *, slips: bool) -> Iterator[_Found]:
         for key, curve in self._curves.items():
@@ -224,8 +224,8 @@ class _Bases:
                 budget -= len(own.cells)
                 if budget < 0:
                     return
-                made = self._subject.with_value(key, value, self._question.whose.target)
-                counted = self._question.counted_in(made) if made else None
+                model = self._subject.with_value(key, value, self._question.whose.target)
+                counted = self._question.counted_in(model) if model else None
                 if counted is None or len(counted.cells) != len(own.cells):
                     continue
                 for chosen in ((), *alone):
@@ -241,22 +241,22 @@ class _Bases:
     @cached_property
     def _curves(self) -> dict[str, Curve]:
         own = self._own
-        found = {}
+        curves = {}
         for key in self._subject.sizes:
             target = self._question.whose.target
             curve = self._curve(key, own.counted, own.candidates, target)
             if curve is not None:
-                found[key] = curve
-        return found
+                curves[key] = curve
+        return curves
 
     def _curve(
-        self, key: str, counted: CountedCells, found: Sequence[PossibleSlip], target: str
+        self, key: str, counted: CountedCells, candidates: Sequence[PossibleSlip], target: str
     ) -> Curve | None:
         def build(value: int) -> CountedCells | None:
             made = self._subject.with_value(key, value, target)
             return self._question.counted_in(made) if made else None
 
-        curve = Curve(counted, found, self._subject.sizes[key], build)
+        curve = Curve(counted, candidates, self._subject.sizes[key], build)
         return curve if curve.measure(self._likely(key)) else None
 
     def _likely(self, key: str) -> tuple[int, ...]:
@@ -264,14 +264,14 @@ class _Bases:
 
     @cached_property
     def _flags(self) -> tuple[_Base, ...]:
-        found = []
+        bases = []
         for key, value in self._subject.flags():
             made = self._subject.with_value(key, not value)
             counted = self._question.counted_in(made) if made else None
             if counted is not None and counted.total != self._own.counted.total:
                 steps = (("other-config", (("key", key), ("value", not value))),)
-                found.append(_Base(counted=counted, steps=steps, rarity=2.7))
-        return tuple(found)
+                bases.append(_Base(counted=counted, steps=steps, rarity=2.7))
+        return tuple(bases)
 
     def _of_value(self, key: str, value: int, counted: CountedCells) -> _Base:
         fields = (("key", key), ("value", value))
@@ -282,7 +282,7 @@ class _Bases:
 # --- the report of slips ------------------------------------------------------------------------
 
 
-def _told(
+def _with_differences(
     question: Question, base: _Base, way: Way, chosen: Sequence[PossibleSlip]
 ) -> tuple[Slip, ...] | None:
     """Return each slip with its difference to the count before it; None if one has none."""

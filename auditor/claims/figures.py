@@ -93,19 +93,19 @@ class Figure(Struct, frozen=True, kw_only=True):
 
 def parse_figure(text: str) -> Figure | None:
     """Return the figure in a text; None if it is not one."""
-    found = _FIGURE.fullmatch(text.strip())
-    if found is None:
+    match = _FIGURE.fullmatch(text.strip())
+    if match is None:
         return None
-    unit = found["unit"].lower()
+    unit = match["unit"].lower()
     in_bytes = unit in _BYTES
     if not in_bytes and unit not in _SCALES:
         return None
     scale = _BYTES[unit] if in_bytes else _SCALES[unit]
-    digits = re.sub(r"[,_' ]", "", found["number"])
-    fraction = found["fraction"] or ""
+    digits = re.sub(r"[,_' ]", "", match["number"])
+    fraction = match["fraction"] or ""
     value = Fraction(digits + fraction) * scale
     low, high = _rounding(value, digits, fraction, scale)
-    active = found["active"]
+    active = match["active"]
     return Figure(
         text=text.strip(),
         value=round(value),
@@ -113,7 +113,7 @@ def parse_figure(text: str) -> Figure | None:
         high=high,
         scale=scale,
         unit="bytes" if in_bytes else "parameters",
-        experts=int(found["experts"]) if found["experts"] else None,
+        experts=int(match["experts"]) if match["experts"] else None,
         active=parse_figure(f"{active}B") if active else None,
     )
 

@@ -21,8 +21,8 @@ def evaluate(text: str, letters: Mapping[str, int]) -> int:
         raise FormulaError("the formula is too long")
     plain = text.translate(_SIGNS)
     plain = plain.replace("²", "^2").replace("³", "^3")
-    found = [match.groups("") for match in _TOKEN.finditer(plain)]
-    reader = _Reader([token for token in found if "".join(token).strip()], letters)
+    tokens = [match.groups("") for match in _TOKEN.finditer(plain)]
+    reader = _Reader([token for token in tokens if "".join(token).strip()], letters)
     value = reader.sum(0)
     reader.end()
     return value

@@ -125,9 +125,9 @@ def _keys(subject: Subject, config: Config) -> Iterator[tuple[str, str, str]]:
 def _changes(subject: Subject, key: str, value: object) -> bool:
     """Whether a model with another value has another count, or cannot be built."""
     if isinstance(value, bool):
-        made = subject.with_value(key, not value)
+        other = subject.with_value(key, not value)
     elif isinstance(value, int):
-        made = subject.with_value(key, value * 2)
+        other = subject.with_value(key, value * 2)
     else:
         return False
-    return made is None or total_of(made.cells) != total_of(subject.own.cells)
+    return other is None or total_of(other.cells) != total_of(subject.own.cells)

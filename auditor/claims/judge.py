@@ -23,10 +23,10 @@ def judge(subject: Subject, text: str, part: str = "") -> Verdict:
         except FormulaError as error:
             return _nothing(text, None, part, f"{text!r} is neither a count nor a formula: {error}")
         figure, note = Figure(text=text, value=value, low=value, high=value), f"{text} = {value:,}"
-    found = _readings(subject, part)
-    if not found:
+    part_readings = _readings(subject, part)
+    if not part_readings:
         return _by_value(subject, figure, part)
-    return replace(_judged(subject, figure, part, found), note=note)
+    return replace(_judged(subject, figure, part, part_readings), note=note)
 
 
 def judge_all(subject: Subject, claims: Sequence[tuple[str, str]]) -> tuple[Verdict, ...]:
@@ -74,13 +74,13 @@ def _readings(subject: Subject, part: str) -> tuple[tuple[Counterpart, PartReadi
     if part.strip().lower() in {"active", "activated"}:
         active = tuple(_active(cell) for cell in subject.own.cells)
         return ((subject.own, PartReading("active", active, ())),)
-    found = readings(part, subject.own.cells, subject.own.prefix)
-    if any(total_of(reading.cells) or not reading.label for reading in found):
-        return tuple((subject.own, reading) for reading in found)
+    part_readings = readings(part, subject.own.cells, subject.own.prefix)
+    if any(total_of(reading.cells) or not reading.label for reading in part_readings):
+        return tuple((subject.own, reading) for reading in part_readings)
     for sibling in subject.siblings:
-        found = readings(part, sibling.cells, sibling.prefix)
-        if any(total_of(reading.cells) for reading in found):
-            return tuple((sibling, reading) for reading in found)
+        part_readings = readings(part, sibling.cells, sibling.prefix)
+        if any(total_of(reading.cells) for reading in part_readings):
+            return tuple((sibling, reading) for reading in part_readings)
     return ()
 
 
@@ -100,13 +100,13 @@ def _judged(
     subject: Subject,
     figure: Figure,
     part: str,
-    found: Sequence[tuple[Counterpart, PartReading]],
+    part_readings: Sequence[tuple[Counterpart, PartReading]],
 ) -> Verdict:
-    actuals = [_actual(subject, figure, total_of(reading.cells)) for _, reading in found]
-    for (whose, reading), actual in zip(found, actuals, strict=True):
+    actuals = [_actual(subject, figure, total_of(reading.cells)) for _, reading in part_readings]
+    for (whose, reading), actual in zip(part_readings, actuals, strict=True):
         if actual is not None and figure.low <= actual <= figure.high and not figure.experts:
             return _confirmed(subject, figure, part, whose, reading, actual)
-    whose, first = found[0]
+    whose, first = part_readings[0]
     actual = actuals[0]
     if actual is None:
         return _nothing(figure.text, figure.value, part, "the config declares no dtype")
@@ -177,10 +177,12 @@ def _of_experts(figure: Figure, verdict: Verdict, reading: PartReading) -> Verdi
     n = max(experts)
     single = sum(_of_one_expert(cell) for cell in reading.cells)
     claim = figure.value * figure.experts
-    said = replace(verdict, claim=claim, note=f"{n} experts; with one alone {single:,} parameters")
+    explained = replace(
+        verdict, claim=claim, note=f"{n} experts; with one alone {single:,} parameters"
+    )
     if n == figure.experts and figure.low <= single <= figure.high:
-        return replace(said, verdict="confirmed to its rounding")
-    return said
+        return replace(explained, verdict="confirmed to its rounding")
+    return explained
 
 
 def _of_one_expert(cell: FoldedTensor) -> int:
@@ -208,8 +210,10 @@ def _nearest(
     """Return the nearest existing count: of a class, or of a module for a claimed part."""
     counts = dict(_modules(reading.cells)) if part else {}
     for each in (whose, *subject.siblings):
-        for found in readings(part, each.cells, each.prefix)[:1]:
-            counts[f"{part} of {each.target}" if part else each.target] = total_of(found.cells)
+        for sibling_reading in readings(part, each.cells, each.prefix)[:1]:
+            counts[f"{part} of {each.target}" if part else each.target] = total_of(
+                sibling_reading.cells
+            )
     if not part:
         counts[whose.target] = total_of(reading.cells)
     held = {name: count for name, count in counts.items() if name and count}

@@ -131,13 +131,13 @@ def readings(name: str, cells: Cells, prefix: str) -> tuple[PartReading, ...]:
         return ()
     sums: tuple[tuple[str, Cells], ...] = (("", ()),)
     for term in name.split("+"):
-        found = tuple(_term(term.strip(), cells, prefix))
-        if not found:
+        term_readings = tuple(_term(term.strip(), cells, prefix))
+        if not term_readings:
             return ()
         sums = tuple(
             (f"{label} + {more}" if label else more, _added(chosen, extra))
             for label, chosen in sums
-            for more, extra in found
+            for more, extra in term_readings
         )
     return tuple(PartReading(label, chosen, _rest(cells, chosen)) for label, chosen in sums)
 
@@ -165,10 +165,10 @@ def _term(term: str, cells: Cells, prefix: str) -> Iterator[tuple[str, Cells]]:
         return
     narrowed = cells
     for word in words:
-        found = next(_term(word, narrowed, prefix), None)
-        if found is None:
+        narrowed_reading = next(_term(word, narrowed, prefix), None)
+        if narrowed_reading is None:
             return
-        narrowed = found[1]
+        narrowed = narrowed_reading[1]
     yield term, narrowed
 
 
@@ -177,9 +177,9 @@ def _people(
 ) -> Iterator[tuple[str, Cells]]:
     """Yield the readings of a common name that contain any cells."""
     learned = tuple(cell for cell in cells if not cell.optional)
-    for label, found in _people_choices(meaning, term, learned, prefix, stored):
-        if found:
-            yield label, found
+    for label, chosen_cells in _people_choices(meaning, term, learned, prefix, stored):
+        if chosen_cells:
+            yield label, chosen_cells
 
 
 def _people_choices(  # noqa: C901 - one case for each name
@@ -237,13 +237,13 @@ def has_bias_name(cell: FoldedTensor) -> bool:
 def _one(cells: Cells, *, last: bool) -> Cells:
     """Reduce each list to its first module: one layer, or one expert."""
     within = [cell for cell in cells if (len(cell.axes) > 1 if last else cell.axes)]
-    found: list[FoldedTensor] = []
+    reduced: list[FoldedTensor] = []
     for cell in within:
         at = len(cell.axes) - 1 if last else 0
         axis = cell.axes[at]
         if axis.kind == 0:
-            found.append(changed(cell, axes=(*cell.axes[:at], *cell.axes[at + 1 :])))
-    return tuple(found)
+            reduced.append(changed(cell, axes=(*cell.axes[:at], *cell.axes[at + 1 :])))
+    return tuple(reduced)
 
 
 # --- module prefixes ----------------------------------------------------------------------------
@@ -254,35 +254,35 @@ def at_prefix(name: str, cells: Cells) -> Cells:
 
     `encoder.layer.0` is one layer, `encoder.layer.*.attention` the attention of all layers.
     """
-    asked = name.split(".")
-    matched = [(cell, at) for cell in cells if (at := _place(asked, cell.name)) is not None]
+    parts = name.split(".")
+    matched = [(cell, at) for cell in cells if (at := _place(parts, cell.name)) is not None]
     if not matched:
         return ()
     if any(at == 0 for _, at in matched):
         matched = [(cell, at) for cell, at in matched if at == 0]
-    kept = (_numbered(cell, asked, at) for cell, at in matched)
-    return tuple(cell for cell in kept if cell is not None)
+    numbered = (_numbered(cell, parts, at) for cell, at in matched)
+    return tuple(cell for cell in numbered if cell is not None)
 
 
-def _place(asked: Sequence[str], name: str) -> int | None:
+def _place(requested: Sequence[str], name: str) -> int | None:
     """Return the place of the requested parts in a cell's name; None if they are not in it."""
-    if asked[0] not in name and not asked[0].isdecimal():  # true for most names
+    if requested[0] not in name and not requested[0].isdecimal():  # true for most names
         return None
     parts = name.split(".")
-    for at in range(len(parts) - len(asked) + 1):
+    for at in range(len(parts) - len(requested) + 1):
         if all(
             part == want or (part == "*" and want.isascii() and want.isdecimal())
-            for want, part in zip(asked, parts[at:], strict=False)
+            for want, part in zip(requested, parts[at:], strict=False)
         ):
             return at
     return None
 
 
-def _numbered(cell: FoldedTensor, asked: Sequence[str], at: int) -> FoldedTensor | None:
+def _numbered(cell: FoldedTensor, requested: Sequence[str], at: int) -> FoldedTensor | None:
     """Return the cell in the requested layer; None if that layer has no such tensor."""
     axes = list(cell.axes)
     parts = cell.name.split(".")
-    for place, want in enumerate(asked, start=at):
+    for place, want in enumerate(requested, start=at):
         if parts[place] != "*" or want == "*":
             continue
         module = ".".join(parts[: place + 1])

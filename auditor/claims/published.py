@@ -81,7 +81,7 @@ def sizes_in(name: str) -> tuple[NamedSize, ...]:
     words = [word.lower() for word in _WORDS.findall(name)]
     if _MADE_FOR.intersection(words):
         return ()
-    found = []
+    sizes = []
     for match in _SIZE.finditer(name):
         experts, number, unit, tenth = match.groups()
         around = {*_last(_WORDS.findall(name[: match.start()])), *_first(name[match.end() :])}
@@ -94,8 +94,8 @@ def sizes_in(name: str) -> tuple[NamedSize, ...]:
         small = unit.lower() == "m" and (values[0] < _SMALLEST or _DATA.intersection(words))
         if values[0] and not small:
             size = NamedSize(text=match[0], readings=values, experts=int(experts or 0))
-            found.append(size)
-    return tuple(found)
+            sizes.append(size)
+    return tuple(sizes)
 
 
 _UNITS = {"b": 10**9, "m": 10**6}
@@ -115,13 +115,13 @@ def count_in_name(name: str, counts: ModelCounts) -> PublishedCount | None:
     if not sizes or not counts.parameters:
         return None
     right = next((size for size in sizes if _fits(size, counts)), None)
-    said = right or sizes[0]
-    claim = said.readings[0] * (said.experts or 1)
+    judged_size = right or sizes[0]
+    claim = judged_size.readings[0] * (judged_size.experts or 1)
     texts = " and ".join(size.text for size in sizes)
     return PublishedCount(
         where="name",
         key=name,
-        text=said.text,
+        text=judged_size.text,
         claim=claim,
         verdict="confirmed to its rounding" if right else "refuted",
         actual=counts.parameters,
@@ -173,8 +173,8 @@ def count_of_hub(key: str, text: str, counts: ModelCounts) -> PublishedCount | N
         how = "neither parameters nor stored elements come to that"
         if usual:
             how = f"it counts the {counts.elements:,} elements in which they are packed"
-        said = f"the Hub shows {claim:,} parameters ({key})"
-        reason = f"{said}, and the model has {counts.parameters:,}: {how}"
+        observed = f"the Hub shows {claim:,} parameters ({key})"
+        reason = f"{observed}, and the model has {counts.parameters:,}: {how}"
     return PublishedCount(
         where="hub",
         key=key,

@@ -22,9 +22,9 @@ _FOUND = 400  # combinations of one length that are kept for ranking
 class Search:
     """The combinations of a count's candidates, by their difference."""
 
-    def __init__(self, counted: CountedCells, found: Sequence[PossibleSlip]) -> None:
+    def __init__(self, counted: CountedCells, candidates: Sequence[PossibleSlip]) -> None:
         self._counted = counted
-        self._candidates = tuple(found)
+        self._candidates = tuple(candidates)
         self._joint: dict[int, tuple[tuple[PossibleSlip, PossibleSlip, int], ...]] = {}
 
     def combinations(self, low: int, high: int, length: int) -> Iterator[Combination]:
@@ -43,16 +43,16 @@ class Search:
             case _:
                 yield from self._effective(self._triples(*target))
 
-    def _effective(self, found: Iterator[Combination]) -> Iterator[Combination]:
+    def _effective(self, combinations: Iterator[Combination]) -> Iterator[Combination]:
         """Yield the combinations in which every slip changes the count."""
-        kept = 0
-        for chosen in found:
+        number = 0
+        for chosen in combinations:
             value = self._counted.value(chosen)
             without = (tuple(one for one in chosen if one is not left) for left in chosen)
             if all(self._counted.value(less) != value for less in without):
                 yield chosen
-                kept += 1
-                if kept >= _FOUND:
+                number += 1
+                if number >= _FOUND:
                     return
 
     def _pairs(self, low: int, high: int) -> Iterator[Combination]:

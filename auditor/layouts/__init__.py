@@ -94,13 +94,15 @@ def unpack_tensors(
         return layout.unpack(stored, declared, implied)
     # If two layouts share a mark, the first in the table counts.
     every = map(_layout, dict.fromkeys(METHODS.values()))
-    found = next((other for other in every if other.recognises(stored)), None)
-    if found is None:
+    recognised = next((other for other in every if other.recognises(stored)), None)
+    if recognised is None:
         return PLAIN if layout is None else _undone(layout, declared)
-    unpacked = found.unpack(stored, None, implied)
-    if declared is None and not found.declares:
+    unpacked = recognised.unpack(stored, None, implied)
+    if declared is None and not recognised.declares:
         return unpacked
-    return replace(unpacked, faults=(_contradiction(found, declared, unpacked), *unpacked.faults))
+    return replace(
+        unpacked, faults=(_contradiction(recognised, declared, unpacked), *unpacked.faults)
+    )
 
 
 def written_tensors(
@@ -141,7 +143,7 @@ def _undone(layout: Layout, declared: Declared | None) -> Unpacked:
     return Unpacked(layout="plain", faults=(PackingFault((), reason, lacks=True),))
 
 
-def _contradiction(found: Layout, declared: Declared | None, unpacked: Unpacked) -> PackingFault:
+def _contradiction(layout: Layout, declared: Declared | None, unpacked: Unpacked) -> PackingFault:
     if declared is None:
         says = "the config declares no quantization"
     else:
@@ -150,4 +152,4 @@ def _contradiction(found: Layout, declared: Declared | None, unpacked: Unpacked)
     tensors = packed or tuple(
         chain.from_iterable(note.tensors for note in unpacked.quantization_data)
     )
-    return PackingFault(tensors, f"packed as {found.name}, but {says}")
+    return PackingFault(tensors, f"packed as {layout.name}, but {says}")

@@ -143,13 +143,17 @@ class _Parser:
         while (char := self._take()) != "]" or not ranges:
             if char in "[]":
                 raise UnreadError
-            found = self._escaped() if char == "\\" else ((char, char),)
+            item_ranges = self._escaped() if char == "\\" else ((char, char),)
             if self._next() == "-" and self._text[self._at + 1 : self._at + 2] not in {"]", ""}:
                 self._at += 1
-                found = ((found[0][0], self._take()),)
-                if len(found) != 1 or found[0][1] in "\\[" or found[0][0] > found[0][1]:
+                item_ranges = ((item_ranges[0][0], self._take()),)
+                if (
+                    len(item_ranges) != 1
+                    or item_ranges[0][1] in "\\["
+                    or item_ranges[0][0] > item_ranges[0][1]
+                ):
                     raise UnreadError
-            ranges.extend(found)
+            ranges.extend(item_ranges)
         return Chars(tuple(ranges), negated)
 
     def _quantified(self, node: Node) -> Node:

@@ -46,7 +46,7 @@ def plain_among_packed(
     like = frozenset(module for module in packed if module.endswith(ends))
     alike = {_NUMBER.sub("N", module) for module in like}
     around = {module.rpartition(".")[0] for module in like if _is_projection(module)}
-    found = {
+    similar = {
         module: weight
         for module, weight in plain.items()
         if module not in like
@@ -55,10 +55,10 @@ def plain_among_packed(
             or (_is_projection(module) and module.rpartition(".")[0] in around)
         )
     }
-    layers = set(map(_layer, packed)) if found and not whole_layers else ()
+    layers = set(map(_layer, packed)) if similar and not whole_layers else ()
     return {
         module: weight
-        for module, weight in found.items()
+        for module, weight in similar.items()
         if whole_layers or _layer(module) in layers
     }
 
@@ -73,8 +73,8 @@ def _is_matrix(shape: tuple[int, ...] | None) -> bool:
 
 def _layer(module: str) -> str:
     """Return `model.layers.3` for `model.layers.3.mlp.experts.5`; "" if the name has no number."""
-    found = _NUMBER.search(module)
-    return module[: found.end()] if found else ""
+    match = _NUMBER.search(module)
+    return module[: match.end()] if match else ""
 
 
 def unlisted(plain: Mapping[str, StoredTensor], listed: frozenset[str]) -> tuple[StoredTensor, ...]:
@@ -86,16 +86,16 @@ def unlisted(plain: Mapping[str, StoredTensor], listed: frozenset[str]) -> tuple
     characters = sum(len(item.name) for item in plain.values())
     if len(listed) > _LISTED or characters * len(listed) > _COMPARED:
         return ()
-    tails = tuple({_tail(said) for said in listed})
+    tails = tuple({_tail(entry) for entry in listed})
     return tuple(item for item in plain.values() if not any(tail in item.name for tail in tails))
 
 
-def _tail(said: str) -> str:
+def _tail(entry: str) -> str:
     """Return `layers.1.mlp` for `language_model.model.layers.1.mlp`, whose start is often renamed.
 
     A pattern that is not a plain name may mean any module: its tail is "", a part of every name.
     """
-    if not re.fullmatch(r"[\w.]+", said):
+    if not re.fullmatch(r"[\w.]+", entry):
         return ""
-    numbered = _NUMBERED.search(said)
-    return said[numbered.start() :] if numbered else said
+    numbered = _NUMBERED.search(entry)
+    return entry[numbered.start() :] if numbered else entry

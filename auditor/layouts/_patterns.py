@@ -58,9 +58,9 @@ def names_in_skip_lists(keys: Iterable[str], names: Iterable[str]) -> frozenset[
     names, keys = tuple(names), frozenset(keys)
     plain = frozenset(filter(_PLAIN.fullmatch, keys))
     lengths = sorted(set(map(len, plain)))
-    found = {name for name in names if at_or_below(name, plain) or _ends(name, plain, lengths)}
+    literal = {name for name in names if at_or_below(name, plain) or _ends(name, plain, lengths)}
     more = matching_names(map(_skips, sorted(keys - plain)), names)
-    return None if more is None else more | found
+    return None if more is None else more | literal
 
 
 def names_matching_globs(
@@ -72,11 +72,11 @@ def names_matching_globs(
     """
     names, patterns = tuple(names), frozenset(patterns)
     plain = frozenset(one for one in patterns if "*" not in one and "?" not in one)
-    found = {name for name in names if name in plain or (below and at_or_below(name, plain))}
+    literal = {name for name in names if name in plain or (below and at_or_below(name, plain))}
     ends = ("", ".*") if below else ("",)
     nodes = (_glob(one + end) for one in sorted(patterns - plain) for end in ends)
     more = matching_names(nodes, names)
-    return None if more is None else more | found
+    return None if more is None else more | literal
 
 
 def at_or_below(name: str, modules: frozenset[str]) -> bool:
@@ -218,8 +218,8 @@ class _Automaton:
                 new = [jump for jump in self._jumps[place] if jump not in seen]
                 seen.update(new)
                 waiting.extend(new)
-        found = frozenset(seen)
-        return self._states.setdefault(found, _State(found))
+        reached = frozenset(seen)
+        return self._states.setdefault(reached, _State(reached))
 
     def _read(self, state: _State, part: str) -> _State:
         for char in part:

@@ -49,16 +49,16 @@ class Reading(NamedTuple):
     def beside(self, declared: Mapping[str, object]) -> "Reading":
         """Add a complaint for each declaration that the shapes contradict."""
         doubts = (
-            ("qweight", f"{declares}, the shapes are those of {found}")
-            for declares, found in declared.items()
+            ("qweight", f"{declares}, the shapes are those of {shown}")
+            for declares, shown in declared.items()
         )
         return self._replace(complaints=(*self.complaints, *doubts))
 
 
 def lacks_headers(members: Members) -> bool:
     """Whether only an index names some of the tensors whose shapes show a module's form."""
-    told = (members.get(last) for last in (*_THREE, "scaled_zeros"))
-    return any(one is not None and one.shape is None for one in told)
+    members_of_form = (members.get(last) for last in (*_THREE, "scaled_zeros"))
+    return any(one is not None and one.shape is None for one in members_of_form)
 
 
 def qweight_form(members: Members, gemm: Collection[int] = (4, 8, 2, 3)) -> str | None:
@@ -128,15 +128,15 @@ def rows_packed(parts: Parts, bits: int, group: int | None, expected: Shape | No
     rows, outputs = parts.qweight
     inputs = _inputs(parts, bits, expected)
     size, complaints = checked_group_size(parts.scales, "scales", (outputs, inputs), group)
-    said = list(complaints)
+    misfits = list(complaints)
     if parts.g_idx not in {None, (inputs,)}:
         holds = f"qweight {parts.qweight} holds {parts.word}/{bits} * {rows:,} = {inputs:,} inputs"
-        said.append(("g_idx", f"g_idx is {parts.g_idx}, {holds}"))
+        misfits.append(("g_idx", f"g_idx is {parts.g_idx}, {holds}"))
     zeros = (_groups(parts, inputs, size, group), -(-outputs * bits // parts.word))
     if parts.zeros not in {None, zeros}:
         words = f"{outputs:,} outputs * {bits}/{parts.word} in {zeros[0]:,} groups are {zeros}"
-        said.append(("qzeros", f"qzeros are {parts.zeros}, {words}"))
-    return Reading(GPTQ, bits, (outputs, inputs), size, tuple(said))
+        misfits.append(("qzeros", f"qzeros are {parts.zeros}, {words}"))
+    return Reading(GPTQ, bits, (outputs, inputs), size, tuple(misfits))
 
 
 def _groups(parts: Parts, inputs: int, size: int, group: int | None) -> int:
@@ -149,8 +149,8 @@ def _groups(parts: Parts, inputs: int, size: int, group: int | None) -> int:
 def _inputs(parts: Parts, bits: int, expected: Shape | None) -> int:
     """The number of inputs: rows * word / bits, or as g_idx or the architecture limits it."""
     rows = parts.qweight[0]
-    told = [shape[-1] for shape in (parts.g_idx, expected) if shape]
-    fit = (inputs for inputs in told if -(-inputs * bits // parts.word) == rows)
+    candidates = [shape[-1] for shape in (parts.g_idx, expected) if shape]
+    fit = (inputs for inputs in candidates if -(-inputs * bits // parts.word) == rows)
     return next(fit, rows * parts.word // bits)
 
 
@@ -179,12 +179,12 @@ def marlin(parts: Parts, bits: int, group: int | None) -> Reading:
         complaints = (*complaints, ("qweight", f"qweight is {parts.qweight}: {tiles}"))
     zeros = (-(-inputs // size), outputs * bits // parts.word)
     beside = (("qzeros", parts.zeros, zeros), ("g_idx", parts.g_idx, (inputs,)))
-    said = (
+    misfits = (
         (last, f"{last} are {shape}, {full} or none at all are needed")
         for last, shape, full in beside
         if shape not in {None, (0,), full}
     )
-    return Reading(MARLIN, bits, (outputs, inputs), size, (*complaints, *said))
+    return Reading(MARLIN, bits, (outputs, inputs), size, (*complaints, *misfits))
 
 
 def checked_group_size(
@@ -201,16 +201,16 @@ def checked_group_size(
         return declared, ()
     if len(scales) != 2 or 0 in scales:  # noqa: PLR2004 - a matrix
         return declared, ((last, f"{last} are {scales}, (groups, {outputs:,}) is needed"),)
-    said = []
+    misfits = []
     if scales[1] != outputs:
-        said.append(f"{last} {scales} are for {scales[1]:,} outputs, qweight has {outputs:,}")
+        misfits.append(f"{last} {scales} are for {scales[1]:,} outputs, qweight has {outputs:,}")
     if group is None:
         declared = -(-inputs // scales[0])
     groups = -(-inputs // declared)
     if groups != scales[0]:
         size = f"{inputs:,} inputs in groups of {declared:,} are {groups:,}"
-        said.append(f"{last} {scales} are for {scales[0]:,} groups, {size}")
-    return declared, tuple((last, reason) for reason in said)
+        misfits.append(f"{last} {scales} are for {scales[0]:,} groups, {size}")
+    return declared, tuple((last, reason) for reason in misfits)
 
 
 _MATRIX = 2

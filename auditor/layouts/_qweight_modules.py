@@ -109,10 +109,10 @@ def note_left_plain(
 
     `asked` selects the plain weights that the config does not declare as plain.
     """
-    found = asked(plain_among_packed(stored, packed))
-    if found:
+    left_plain = asked(plain_among_packed(stored, packed))
+    if left_plain:
         reason = "stored plain while other layers are packed here: loading looks for a qweight"
-        ledger.fault(reason, *found)
+        ledger.fault(reason, *left_plain)
 
 
 def note_orphans(

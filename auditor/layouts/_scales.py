@@ -103,11 +103,11 @@ CACHE = frozenset(
 
 def note_kv_scales(parts: Members, ledger: PackingLedger) -> None:
     """Record scales of queries, keys and values: one for the tensor, or (heads, 1, 1)."""
-    found = [parts[key] for key in sorted(CACHE & parts.keys())]
-    if not found:
+    scales = [parts[key] for key in sorted(CACHE & parts.keys())]
+    if not scales:
         return
-    ledger.note("scales of the KV cache", *found)
-    for tensor in found:
+    ledger.note("scales of the KV cache", *scales)
+    for tensor in scales:
         if tensor.shape is not None and tensor.elements != 1 and tensor.shape[1:] != (1, 1):
             reason = (
                 f"a scale of the KV cache is {tensor.shape}, expected one number, or one a head"

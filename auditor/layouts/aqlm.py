@@ -52,12 +52,12 @@ def unpack(stored: Stored, declared: Declared | None, _implied: Implied) -> Unpa
 
 def writes(stored: Stored, declared: Declared | None, implied: Implied) -> dict[str, WrittenTensor]:
     """Return dtypes and shapes for the sizes in the config, from which loading builds modules."""
-    found: dict[str, WrittenTensor] = {}
+    written: dict[str, WrittenTensor] = {}
     settings = _settings(declared, PackingLedger())
     keys = ("out_group_size", "in_group_size", "num_codebooks", "nbits_per_codebook")
     outputs, inputs, books, bits = (settings.get(key, 0) for key in keys)
     if not (outputs and inputs and books and 0 < bits <= _MOST_BITS):
-        return found
+        return written
     width = next(f"I{width}" for width in (8, 16, 32) if bits <= width)
     for module, members in stored.modules.items():
         shape = implied(tensor_name(module))
@@ -69,8 +69,8 @@ def writes(stored: Stored, declared: Declared | None, implied: Implied) -> dict[
             "codebooks": WrittenTensor((books, 2**bits, outputs, inputs), FLOATS),
             "scales": WrittenTensor((rows, 1, 1, 1), FLOATS),
         }
-        found |= {members[last].name: parts[last] for last in parts if last in members}
-    return found
+        written |= {members[last].name: parts[last] for last in parts if last in members}
+    return written
 
 
 def _settings(declared: Declared | None, ledger: PackingLedger) -> Mapping[str, int]:
@@ -78,8 +78,10 @@ def _settings(declared: Declared | None, ledger: PackingLedger) -> Mapping[str, 
         return {}
     allowed = dict.fromkeys(("in_group_size", "out_group_size", "num_codebooks"), _SIZES)
     allowed["nbits_per_codebook"] = _BITS
-    found = {key: integer_setting(declared, key, values, ledger) for key, values in allowed.items()}
-    return {key: value for key, value in found.items() if value is not None}
+    values_by_key = {
+        key: integer_setting(declared, key, values, ledger) for key, values in allowed.items()
+    }
+    return {key: value for key, value in values_by_key.items() if value is not None}
 
 
 def _unpack(
@@ -126,15 +128,17 @@ def _check(
     rows, _, count = codes.shape or ()
     books, size, *_ = codebooks.shape or ()
     if count != books:
-        said = f"codes {codes.shape} name {count:,} codebooks, there are {codebooks.shape}"
-        ledger.fault(f"{said}: {books:,}", codes, codebooks)
+        observed = f"codes {codes.shape} name {count:,} codebooks, there are {codebooks.shape}"
+        ledger.fault(f"{observed}: {books:,}", codes, codebooks)
     width = DTYPE_BITS.get(codes.dtype or "", 0)
     if size < 1 or size & (size - 1) or size.bit_length() - 1 > width:
-        said = f"codebooks {codebooks.shape} are of {size:,} vectors"
-        ledger.fault(f"{said}; {codes.dtype} codes need a power of two up to 2^{width}", codebooks)
+        observed = f"codebooks {codebooks.shape} are of {size:,} vectors"
+        ledger.fault(
+            f"{observed}; {codes.dtype} codes need a power of two up to 2^{width}", codebooks
+        )
     if scales is not None and scales.shape not in {None, (rows, 1, 1, 1)}:
-        said = f"scales {scales.shape} beside codes {codes.shape}"
-        ledger.fault(f"{said}: ({rows:,}, 1, 1, 1) is needed", scales)
+        observed = f"scales {scales.shape} beside codes {codes.shape}"
+        ledger.fault(f"{observed}: ({rows:,}, 1, 1, 1) is needed", scales)
 
 
 def _check_settings(
@@ -150,8 +154,8 @@ def _check_settings(
     }
     for key, stored in declared.items():
         if key in settings and settings[key] != stored:
-            said = f"codebooks {codebooks.shape} mean a {key} of {stored:,}"
-            ledger.fault(f"{said}, the config says {settings[key]:,}", codebooks)
+            observed = f"codebooks {codebooks.shape} mean a {key} of {stored:,}"
+            ledger.fault(f"{observed}, the config says {settings[key]:,}", codebooks)
 
 
 LAYOUT = Layout(name="aqlm", methods=("aqlm",), recognises=recognises, unpack=unpack, writes=writes)

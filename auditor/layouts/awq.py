@@ -110,12 +110,12 @@ def unpack(stored: Stored, declared: Declared | None, implied: Implied) -> Unpac
 
 def writes(stored: Stored, declared: Declared | None, implied: Implied) -> dict[str, WrittenTensor]:
     """Return all but the divisors of activations, of unknown number; gemm is the usual form."""
-    settings, found = _settings(declared, PackingLedger()), dict[str, WrittenTensor]()
+    settings, written = _settings(declared, PackingLedger()), dict[str, WrittenTensor]()
     for module, members in stored.modules.items():
         one = packed_linear(module, implied, settings.bits, settings.group)
         if one is not None and "qweight" in members:
-            found |= under_full_names(module, members, _parts(one, settings.form or GEMM))
-    return found
+            written |= under_full_names(module, members, _parts(one, settings.form or GEMM))
+    return written
 
 
 def _parts(one: PackedLinear, form: str) -> dict[str, WrittenTensor]:
@@ -141,16 +141,16 @@ def _parts(one: PackedLinear, form: str) -> dict[str, WrittenTensor]:
 def _settings(declared: Declared | None, ledger: PackingLedger) -> _Settings:
     if declared is None:
         return _Settings(None, None, None, zeros=True, where="", left=frozenset())
-    said = declared.settings
-    version = said.get("version", said.get("format", said.get("checkpoint_format")))
+    values = declared.settings
+    version = values.get("version", values.get("format", values.get("checkpoint_format")))
     word = version.lower() if isinstance(version, str) else ""
     form = _OTHER_WORDS.get(word, word)
-    bits, size = ("w_bit", "q_group_size") if "w_bit" in said else ("bits", "group_size")
+    bits, size = ("w_bit", "q_group_size") if "w_bit" in values else ("bits", "group_size")
     return _Settings(
         form=form if form in _FORMS else None,
         bits=integer_setting(declared, bits, _BITS, ledger),
         group=integer_setting(declared, size, _GROUPS, ledger),
-        zeros=said.get("zero_point") is not False,
+        zeros=values.get("zero_point") is not False,
         where=declared.where,
         left=string_list(declared, "modules_to_not_convert"),
     )
@@ -224,8 +224,8 @@ def _readings(
             reading = reading.beside(_doubts(reading, settings))
             if floats is not None and floats != (form == GEMV_FAST):
                 kind = "floats" if floats else "packed or not stored"
-                said = ("qzeros", f"the zero points are {kind}, which is not {form}")
-                reading = reading._replace(complaints=(*reading.complaints, said))
+                misfit = ("qzeros", f"the zero points are {kind}, which is not {form}")
+                reading = reading._replace(complaints=(*reading.complaints, misfit))
             yield reading
 
 
@@ -243,11 +243,11 @@ def _gemv(parts: Parts, bits: int, group: int | None) -> Reading:
     inputs = columns * parts.word // bits
     size = _group(inputs, group)
     words = _words(inputs, size)
-    said = (
+    misfits = (
         *shape_complaints("scales", parts.scales, (outputs, words * _PER_WORD)),
         *shape_complaints("qzeros", parts.zeros, (outputs, words)),
     )
-    return Reading(GEMV, bits, (outputs, inputs), size, said)
+    return Reading(GEMV, bits, (outputs, inputs), size, misfits)
 
 
 def _gemv_fast(parts: Parts, bits: int, group: int | None) -> Reading:
@@ -256,13 +256,13 @@ def _gemv_fast(parts: Parts, bits: int, group: int | None) -> Reading:
     outputs = rows * 4
     size = _group(inputs, group)
     padded = (_words(inputs, size) * _PER_WORD, outputs)
-    said = [
+    misfits = [
         *shape_complaints("scales", parts.scales, padded),
         *shape_complaints("qzeros", parts.zeros, padded),
     ]
     if parts.word != 16:  # noqa: PLR2004 - I16
-        said.append(("qweight", f"a word has {parts.word} bits, gemv_fast has 16"))
-    return Reading(GEMV_FAST, bits, (outputs, inputs), size, tuple(said))
+        misfits.append(("qweight", f"a word has {parts.word} bits, gemv_fast has 16"))
+    return Reading(GEMV_FAST, bits, (outputs, inputs), size, tuple(misfits))
 
 
 _READERS = {GEMM: columns_packed, GEMV: _gemv, GEMV_FAST: _gemv_fast, MARLIN: marlin}

@@ -70,20 +70,20 @@ def unpack(stored: Stored, declared: Declared | None, _implied: Implied) -> Unpa
 
 def writes(stored: Stored, declared: Declared | None, implied: Implied) -> dict[str, WrittenTensor]:
     """Return those of the class bitlinear; autobitlinear may save weights as floats."""
-    found: dict[str, WrittenTensor] = {}
+    written: dict[str, WrittenTensor] = {}
     settings = declared.settings if declared else {}
     for module, members in stored.modules.items():
         shape = implied(tensor_name(module))
         scale, weight = members.get("weight_scale"), members.get("weight")
         if scale is None or weight is None or shape is None or len(shape) != _MATRIX:
             continue
-        found[scale.name] = WrittenTensor((1,), ("BF16", "F16", "F32"))
+        written[scale.name] = WrittenTensor((1,), ("BF16", "F16", "F32"))
         if settings.get("linear_class", "bitlinear") == "bitlinear":
-            found[weight.name] = WrittenTensor((shape[0] // _PER_BYTE, shape[1]), ("U8",))
+            written[weight.name] = WrittenTensor((shape[0] // _PER_BYTE, shape[1]), ("U8",))
         norm = stored.members(tensor_name(module, "rms_norm")).get("weight")
         if norm is not None and settings.get("use_rms_norm") is True:
-            found[norm.name] = WrittenTensor(shape[1:], ("BF16", "F16", "F32"))
-    return found
+            written[norm.name] = WrittenTensor(shape[1:], ("BF16", "F16", "F32"))
+    return written
 
 
 def _check_scale(scale: StoredTensor, weight: StoredTensor | None, ledger: PackingLedger) -> None:
@@ -118,12 +118,12 @@ def _contradictions(stored: Stored, declared: Declared | None, ledger: PackingLe
     packed = {piece.name.rpartition(".")[0]: piece.stored for piece in ledger.tensors}
     wrong = [packed[module] for module in packed if at_or_below(module, skipped)]
     if wrong:
-        said = f"modules_to_not_convert of {declared.where} says that these are plain"
-        ledger.fault(f"{said}, and they are packed", *wrong)
+        reason = f"modules_to_not_convert of {declared.where} says that these are plain"
+        ledger.fault(f"{reason}, and they are packed", *wrong)
     odd = unlisted(plain_among_packed(stored, packed, whole_layers=True), skipped)
     if odd and declared.settings.get("linear_class", "bitlinear") == "bitlinear":
-        said = "stored plain, packed in other layers, and not in modules_to_not_convert"
-        ledger.fault(said, *odd)
+        reason = "stored plain, packed in other layers, and not in modules_to_not_convert"
+        ledger.fault(reason, *odd)
 
 
 LAYOUT = Layout(

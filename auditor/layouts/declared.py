@@ -24,10 +24,10 @@ def declaration(values: Mapping[str, Any], files: Mapping[str, bytes]) -> Declar
     The config, its text_config and MLX's own key may declare it. Raise CheckpointError if the
     declaration is not an object that names a method.
     """
-    for where, key, found in _declarations(values):
-        if not isinstance(found, Mapping):
-            raise _refusal(where, found)
-        return Declared(method=_method(where, key, found), settings=found, where=where)
+    for where, key, settings in _declarations(values):
+        if not isinstance(settings, Mapping):
+            raise _refusal(where, settings)
+        return Declared(method=_method(where, key, settings), settings=settings, where=where)
     for name in FILES:
         if name in files:
             return _in_file(name, parse_object(files[name], name))
@@ -64,18 +64,18 @@ def _implied(key: str, settings: Mapping[str, Any]) -> str:
     return "mlx" if _MLX.issubset(settings) else _UNNAMED
 
 
-def _in_file(name: str, found: Mapping[str, Any]) -> Declared:
+def _in_file(name: str, settings: Mapping[str, Any]) -> Declared:
     """Read a separate file: AutoGPTQ and AutoAWQ write bare settings, modelopt an object."""
     if name == "hf_quant_config.json":
-        inner = found.get("quantization")
+        inner = settings.get("quantization")
         if not isinstance(inner, Mapping):
             raise _refusal(f"quantization of {name}", inner)
         return Declared(method="modelopt", settings=inner, where=name)
-    awq = name == "quant_config.json" or "w_bit" in found
-    method = found.get("quant_method", "awq" if awq else "gptq")
+    awq = name == "quant_config.json" or "w_bit" in settings
+    method = settings.get("quant_method", "awq" if awq else "gptq")
     if not isinstance(method, str):
         raise _refusal(f"quant_method of {name}", method, "a string is")
-    return Declared(method=method.lower(), settings=found, where=name)
+    return Declared(method=method.lower(), settings=settings, where=name)
 
 
 def _refusal(

@@ -58,15 +58,15 @@ def writes(
     stored: Stored, _declared: Declared | None, implied: Implied
 ) -> dict[str, WrittenTensor]:
     """Return dtype and shape of both tensors of each linear."""
-    found: dict[str, WrittenTensor] = {}
+    written: dict[str, WrittenTensor] = {}
     for members in stored.modules.values():
         weight, scales = members.get("weight"), members.get("weight_scales")
         shape = implied(weight.name) if weight is not None else None
         if weight is None or scales is None or shape is None or len(shape) != 2:  # noqa: PLR2004
             continue
-        found[weight.name] = WrittenTensor(shape[::-1], ("I8",))
-        found[scales.name] = WrittenTensor(shape[:1], FLOATS)
-    return found
+        written[weight.name] = WrittenTensor(shape[::-1], ("I8",))
+        written[scales.name] = WrittenTensor(shape[:1], FLOATS)
+    return written
 
 
 def _book_scales(scales: StoredTensor, weight: StoredTensor | None, ledger: PackingLedger) -> None:
@@ -89,8 +89,10 @@ def _unpack(weight: StoredTensor, scales: StoredTensor | None, ledger: PackingLe
     inputs, outputs = weight.shape
     ledger.tensors.append(LogicalTensor(weight, weight.name, (outputs, inputs), "INT8"))
     if scales is not None and scales.shape not in {None, (outputs,)}:
-        said = f"weight {weight.shape} is (in, out)"
-        ledger.fault(f"weight_scales are {scales.shape}, {said}: ({outputs:,},) is needed", scales)
+        observed = f"weight {weight.shape} is (in, out)"
+        ledger.fault(
+            f"weight_scales are {scales.shape}, {observed}: ({outputs:,},) is needed", scales
+        )
 
 
 LAYOUT = Layout(name="eetq", methods=("eetq",), recognises=recognises, unpack=unpack, writes=writes)

@@ -112,22 +112,22 @@ def unpack(stored: Stored, declared: Declared | None, _implied: Implied) -> Unpa
 
 def writes(stored: Stored, declared: Declared | None, implied: Implied) -> dict[str, WrittenTensor]:
     """Return weights, their scales, and the scales of activations that are one number."""
-    settings, found = _read(declared, PackingLedger()), dict[str, WrittenTensor]()
+    settings, written = _read(declared, PackingLedger()), dict[str, WrittenTensor]()
     usual = CHANNEL if settings.rows else settings.block or TENSOR
     for module, parts in stored.modules.items():
         for one in _one_scale_each(_weights(module, parts), PackingLedger()):
             fours = settings.experts == "fp4" and _is_expert(module)
             name = tensor_name(module, one.stem)
-            found |= _weight_and_scale(name, one.scale, usual, implied, fours=fours)
+            written |= _weight_and_scale(name, one.scale, usual, implied, fours=fours)
         for key, tensor in parts.items():
             if key in _ACTIVATIONS or key.endswith(_OF_EXPERTS):
-                found |= _of_activations(tensor, implied)
-    return found
+                written |= _of_activations(tensor, implied)
+    return written
 
 
 def _weights(module: str, parts: Members) -> list[_Weight]:
     """The weights of a module that have scales, of 8 or 4 bits."""
-    found: list[_Weight] = []
+    weights: list[_Weight] = []
     for key, scale in parts.items():
         if key in _SCALES:
             stem = "weight"
@@ -142,18 +142,18 @@ def _weights(module: str, parts: Members) -> list[_Weight]:
             continue
         plain = weight.dtype == "I8" and key == "weight_scale"  # compressed-tensors, modelopt
         if weight.dtype is None or weight.dtype in FLOATS or (weight.dtype in _FOURS and not plain):
-            found.append(_Weight(module, stem, weight, scale, key in _SHARED))
-    return found
+            weights.append(_Weight(module, stem, weight, scale, key in _SHARED))
+    return weights
 
 
 def _one_scale_each(weights: list[_Weight], ledger: PackingLedger) -> list[_Weight]:
     """Keep fp8's own scale of each weight, and report the others."""
-    found: dict[str, _Weight] = {}
+    by_stem: dict[str, _Weight] = {}
     for weight in sorted(weights, key=lambda one: (one.shared, one.scale.name)):
-        if found.setdefault(weight.stem, weight) is not weight:
+        if by_stem.setdefault(weight.stem, weight) is not weight:
             ledger.note("scales of weights", weight.scale)
             ledger.fault("another scale of its weight stands beside it", weight.scale)
-    return list(found.values())
+    return list(by_stem.values())
 
 
 # --- settings ---------------------------------------------------------------------------------
@@ -186,19 +186,19 @@ def _block(declared: Declared | None, ledger: PackingLedger) -> Grain | None:
 # --- one weight -------------------------------------------------------------------------------
 
 
-def _book(found: _Weight, settings: _Settings, ledger: PackingLedger) -> str | None:
+def _book(packed: _Weight, settings: _Settings, ledger: PackingLedger) -> str | None:
     """Record a weight and its scales; return a description of the scales."""
-    weight, scale = found.weight, found.scale
-    name = tensor_name(found.module, found.stem)
+    weight, scale = packed.weight, packed.scale
+    name = tensor_name(packed.module, packed.stem)
     fours = weight.dtype in _FOURS
     shape = _unpacked(weight)
     dtype = "FP4" if fours else weight.dtype or "F8_E4M3"
     ledger.tensors.append(LogicalTensor(weight, name, shape, dtype))
-    _expert(found, fours=fours, settings=settings, ledger=ledger)
+    _expert(packed, fours=fours, settings=settings, ledger=ledger)
     if shape is None or scale.shape is None:
         ledger.note("scales of weights", scale)
         return None
-    grain = _FOUR_GRAIN if fours else _grain(found, shape, scale.shape, settings)
+    grain = _FOUR_GRAIN if fours else _grain(packed, shape, scale.shape, settings)
     ledger.note(f"scales, {grain.words}" if grain else "scales of weights", scale)
     if grain is None:
         ledger.fault(f"a scale of {scale.shape} fits no part of a weight of {shape}", scale)
@@ -217,10 +217,10 @@ def _unpacked(weight: StoredTensor) -> Shape | None:
     return (*weight.shape[:-1], 2 * weight.shape[-1])
 
 
-def _grain(found: _Weight, shape: Shape, scales: Shape, settings: _Settings) -> Grain | None:
+def _grain(packed: _Weight, shape: Shape, scales: Shape, settings: _Settings) -> Grain | None:
     if settings.rows:
         return CHANNEL
-    if settings.block is not None and not found.shared:
+    if settings.block is not None and not packed.shared:
         return settings.block
     return grain_of_shapes(shape, scales)
 
@@ -233,14 +233,14 @@ def _rows_of_experts(weight: Shape, scales: Shape) -> bool:
     return scales in {(experts, 1, outputs), (experts, outputs, 1)}
 
 
-def _expert(found: _Weight, *, fours: bool, settings: _Settings, ledger: PackingLedger) -> None:
+def _expert(packed: _Weight, *, fours: bool, settings: _Settings, ledger: PackingLedger) -> None:
     """Report experts of another width than the declared one, for which loading has no room."""
-    if settings.experts is None or found.weight.dtype is None or not _is_expert(found.module):
+    if settings.experts is None or packed.weight.dtype is None or not _is_expert(packed.module):
         return
     if fours != (settings.experts == "fp4"):
-        what = f"{found.weight.dtype} {found.weight.shape}"
+        what = f"{packed.weight.dtype} {packed.weight.shape}"
         ledger.fault(
-            f"expert_dtype is {described(settings.experts)}, stored is {what}", found.weight
+            f"expert_dtype is {described(settings.experts)}, stored is {what}", packed.weight
         )
 
 
@@ -285,7 +285,7 @@ def _module_of(piece: LogicalTensor) -> str:
 
 def _loose(parts: Members, weights: list[_Weight], ledger: PackingLedger) -> None:
     """Report scales without a weight, and weights without the scale that they need."""
-    scaled = {found.stem for found in weights}
+    scaled = {weight.stem for weight in weights}
     for key, tensor in parts.items():
         stem = "weight" if key in _SCALES else key.removesuffix(_INVERSE)
         ours = key.endswith(_INVERSE) or key in {"weight_scale", "qscale_weight"}
@@ -331,8 +331,10 @@ def _left_plain(
         plain.update((one.name, one) for one in stored.tensors if one.name == _HEAD)
     odd = unlisted(plain, keys)
     if known := [one for one in odd if one.dtype is not None and one.dtype not in FLOATS]:
-        said = "plain, and modules_to_not_convert does not list it: loading would make up the scale"
-        ledger.fault(said, *known)
+        reason = (
+            "plain, and modules_to_not_convert does not list it: loading would make up the scale"
+        )
+        ledger.fault(reason, *known)
 
 
 # --- what is stored under each name ---------------------------------------------------------------

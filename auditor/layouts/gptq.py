@@ -117,37 +117,37 @@ def unpack(stored: Stored, declared: Declared | None, implied: Implied) -> Unpac
 
 def writes(stored: Stored, declared: Declared | None, implied: Implied) -> dict[str, WrittenTensor]:
     """Return all modules except those with their own settings (GPTQModel's `dynamic`)."""
-    settings, found = _settings(declared, PackingLedger()), dict[str, WrittenTensor]()
+    settings, written = _settings(declared, PackingLedger()), dict[str, WrittenTensor]()
     word = _WORDS.get(str(declared.settings.get("pack_dtype", "int32")) if declared else "")
     if settings.uneven or word is None:
-        return found
+        return written
     for module, members in stored.modules.items():
         one = packed_linear(module, implied, settings.bits, settings.group, word)
         if one is None or not {"qweight", "B"} & members.keys():
             continue
         if "B" in members:
-            found |= under_full_names(module, members, marlin_tensors(one, "B", "s"))
+            written |= under_full_names(module, members, marlin_tensors(one, "B", "s"))
         elif settings.format == MARLIN:
-            found |= under_full_names(module, members, marlin_tensors(one, "qweight", "scales"))
+            written |= under_full_names(module, members, marlin_tensors(one, "qweight", "scales"))
         else:
             # Some writers store a bias of zeros that the architecture does not have.
             has_own = implied(tensor_name(module, "bias"))
             zeros = {} if has_own else {"bias": WrittenTensor((one.outputs,), FLOATS)}
-            found |= under_full_names(module, members, gptq_tensors(one) | zeros)
-    return found
+            written |= under_full_names(module, members, gptq_tensors(one) | zeros)
+    return written
 
 
 def _settings(declared: Declared | None, ledger: PackingLedger) -> _Settings:
     if declared is None:
         return _Settings(None, None, act_order=False, uneven=False, format=GPTQ, where="")
-    said = declared.settings
-    form = said.get("checkpoint_format", said.get("format"))
-    marlin_format = said.get("is_marlin_format") is True or declared.method == MARLIN
+    values = declared.settings
+    form = values.get("checkpoint_format", values.get("format"))
+    marlin_format = values.get("is_marlin_format") is True or declared.method == MARLIN
     return _Settings(
         bits=integer_setting(declared, "bits", sorted(_BITS), ledger),
         group=integer_setting(declared, "group_size", _GROUPS, ledger),
-        act_order=said.get("desc_act") is True,
-        uneven=bool(said.get("dynamic")),
+        act_order=values.get("desc_act") is True,
+        uneven=bool(values.get("dynamic")),
         format=MARLIN if marlin_format else form if form in _FORMATS else GPTQ,
         where=declared.where,
     )

@@ -74,9 +74,9 @@ def unpack(stored: Stored, declared: Declared | None, implied: Implied) -> Unpac
 
 
 def _orphans(members: Members, ledger: PackingLedger) -> None:
-    found = [members[last] for last in sorted(members.keys() & (_TENSORS | _SETTINGS))]
-    ledger.note("scales and settings of no stored W_q", *found)
-    ledger.lack("the W_q that these belong to is not stored", *found)
+    orphans = [members[last] for last in sorted(members.keys() & (_TENSORS | _SETTINGS))]
+    ledger.note("scales and settings of no stored W_q", *orphans)
+    ledger.lack("the W_q that these belong to is not stored", *orphans)
 
 
 class _Matrix(NamedTuple):
@@ -118,10 +118,10 @@ class _Reader:
         if matrix is None:
             return ""
         if bits is not None and bits != matrix.bits:
-            said = (
+            contradiction = (
                 f"the config declares nbits {bits}, W_q and its scales are those of {matrix.bits}"
             )
-            ledger.fault(said, packed)
+            ledger.fault(contradiction, packed)
         shape = _shape(packed, matrix, expected, ledger)
         ledger.tensors.append(LogicalTensor(packed, name, shape, f"INT{matrix.bits}"))
         return f"{matrix.bits} bits in groups of {matrix.group:,}"
@@ -129,8 +129,8 @@ class _Reader:
     def _declared(self, module: str) -> Mapping[str, Any]:
         """The settings of a module: those of all, or of its kind of linear: `self_attn.k_proj`."""
         kinds = (part for part in module.split(".") if part not in _TAGLESS and not part.isdigit())
-        found = self._settings.get(".".join(kinds), self._settings)
-        return object_or_empty(object_or_empty(found).get("weight_quant_params"))
+        kind_settings = self._settings.get(".".join(kinds), self._settings)
+        return object_or_empty(object_or_empty(kind_settings).get("weight_quant_params"))
 
 
 def _stored_bits(nbits: object) -> int | None:
@@ -162,11 +162,11 @@ def _matrix(
     scales = _scales(members, ledger)
     if scales is None:
         return _unscaled(packed, bits, expected)
-    found = [_held(packed, scales, one, group, expected) for one in _order(packed, bits)]
-    fitting = [matrix for matrix in found if matrix is not None]
+    matrices = [_held(packed, scales, one, group, expected) for one in _order(packed, bits)]
+    fitting = [matrix for matrix in matrices if matrix is not None]
     if not fitting:
-        said = f"W_q {packed.dtype} {shape} and scales {scales} fit no number of bits"
-        ledger.fault(said, packed)
+        observed = f"W_q {packed.dtype} {shape} and scales {scales} fit no number of bits"
+        ledger.fault(observed, packed)
         return None
     wanted = None if expected is None else prod(expected)
     return next((matrix for matrix in fitting if matrix.numbers == wanted), fitting[0])
@@ -195,10 +195,12 @@ def _scales(members: Members, ledger: PackingLedger) -> Shape | None:
     if both is not None:
         return both.shape[1:] if both.shape else None
     parts = (members.get(last) for last in ("scale", "zero"))
-    told = [part for part in parts if part is not None and part.shape is not None]
-    if len({part.shape for part in told}) > 1:
-        ledger.fault(f"scale is {told[0].shape} and zero is {told[1].shape}", *told)
-    return told[0].shape if told else None
+    with_shapes = [part for part in parts if part is not None and part.shape is not None]
+    if len({part.shape for part in with_shapes}) > 1:
+        ledger.fault(
+            f"scale is {with_shapes[0].shape} and zero is {with_shapes[1].shape}", *with_shapes
+        )
+    return with_shapes[0].shape if with_shapes else None
 
 
 def _held(

@@ -66,7 +66,7 @@ def writes(
     stored: Stored, _declared: Declared | None, implied: Implied
 ) -> dict[str, WrittenTensor]:
     """Return dtype and shape of the blocks and of their scales, in bytes."""
-    found: dict[str, WrittenTensor] = {}
+    written: dict[str, WrittenTensor] = {}
     for packed in _packed(stored):
         shape = implied(packed.name)
         if shape is None or len(shape) != AXES:
@@ -74,10 +74,10 @@ def writes(
         experts, inputs, outputs = shape
         scales = (experts, outputs, inputs // _NUMBERS)
         if packed.blocks:
-            found[packed.blocks.name] = WrittenTensor((*scales, _BYTES), ("U8",))
+            written[packed.blocks.name] = WrittenTensor((*scales, _BYTES), ("U8",))
         if packed.scales:
-            found[packed.scales.name] = WrittenTensor(scales, ("U8",))
-    return found
+            written[packed.scales.name] = WrittenTensor(scales, ("U8",))
+    return written
 
 
 def _packed(stored: Stored) -> Iterator[_Packed]:

@@ -115,16 +115,16 @@ class Stored(Struct, frozen=True, dict=True):
     @cached_property
     def modules(self) -> Mapping[str, Members]:
         """`a.q_proj` -> {"qweight": ..., "scales": ...}; for a name in two shards, the first."""
-        found: dict[str, dict[str, StoredTensor]] = {}
+        modules: dict[str, dict[str, StoredTensor]] = {}
         before, parts = None, {}
         for tensor in self.tensors:
             module, _, last = tensor[0].rpartition(".")
             if module != before:  # neighbours usually belong to one module
-                before, parts = module, found.setdefault(module, {})
+                before, parts = module, modules.setdefault(module, {})
             last = intern(last)  # one string for all modules
             if last not in parts:
                 parts[last] = tensor
-        return found
+        return modules
 
     def forget_modules(self) -> None:
         """Free the groups of `modules`, 300 bytes a module; it computes them again on use."""
@@ -310,16 +310,16 @@ class PackingLedger(Struct):
                 pieces.append(piece)
         taken = {*map(id, whole), *(id(piece.stored) for piece in pieces)}
         notes: list[Notes] = []
-        for reason, found in self.notes.items():
-            own = dict(zip(map(id, found), found, strict=True))
+        for reason, stored in self.notes.items():
+            own = dict(zip(map(id, stored), stored, strict=True))
             if not taken.isdisjoint(own):
                 own = {key: tensor for key, tensor in own.items() if key not in taken}
             taken.update(own)
             if own:
                 notes.append(Notes(tuple(own.values()), reason))
         faults = (
-            PackingFault(tuple(dict.fromkeys(found)), why, lacks=why in self.lacking)
-            for why, found in self.faults.items()
+            PackingFault(tuple(dict.fromkeys(stored)), why, lacks=why in self.lacking)
+            for why, stored in self.faults.items()
         )
         return Unpacked(
             layout=layout,

@@ -82,9 +82,9 @@ def unpack(stored: Stored, declared: Declared | None, implied: Implied) -> Unpac
 
 def _declared(declared: Declared | None) -> int | None:
     """The bits of "int4" and similar weights, which only transformers' QuantoConfig declares."""
-    found = declared.settings.get("weights") if declared else None
+    value = declared.settings.get("weights") if declared else None
     known = {"int2": 2, "int4": 4, "int8": 8, "float8": 8}
-    return known.get(found) if isinstance(found, str) else None
+    return known.get(value) if isinstance(value, str) else None
 
 
 def _note(parts: _Parts, ledger: PackingLedger) -> None:
@@ -131,12 +131,14 @@ def _unpack(parts: _Parts, bits: int | None, implied: Implied, ledger: PackingLe
         ledger.fault(f"_data is {data.dtype} {data.shape}; a matrix of bytes is needed", data)
         return ""
     expected = implied(parts.name)
-    found = _rows(parts, bits, expected, ledger)
-    label = f"INT{found.bits}"
-    if bits not in {None, found.bits}:
-        ledger.fault(f"the config declares {bits} bits, the shapes are those of {found.bits}", data)
+    packed_rows = _rows(parts, bits, expected, ledger)
+    label = f"INT{packed_rows.bits}"
+    if bits not in {None, packed_rows.bits}:
+        ledger.fault(
+            f"the config declares {bits} bits, the shapes are those of {packed_rows.bits}", data
+        )
     ledger.tensors.append(
-        LogicalTensor(data, parts.name, _shape(data, found, expected, ledger), label)
+        LogicalTensor(data, parts.name, _shape(data, packed_rows, expected, ledger), label)
     )
     return label.lower()
 
@@ -166,18 +168,20 @@ def _rows(parts: _Parts, bits: int | None, expected: Shape | None, ledger: Packi
     """Return R, the number of scales, and the bits of a number, which the packed rows show."""
     stored = parts.data.shape or ()
     scale, shift = (parts.members.get(last) for last in _SCALES)
-    told = [one for one in (scale, shift) if one is not None and one.shape is not None]
-    if len({one.shape for one in told}) > 1:
-        ledger.fault(f"_scale is {told[0].shape} and _shift is {told[1].shape}", *told)
+    with_shapes = [one for one in (scale, shift) if one is not None and one.shape is not None]
+    if len({one.shape for one in with_shapes}) > 1:
+        ledger.fault(
+            f"_scale is {with_shapes[0].shape} and _shift is {with_shapes[1].shape}", *with_shapes
+        )
     order = sorted(_BITS, key=lambda one: one != bits)
-    if not told:
+    if not with_shapes:
         return _unscaled(stored, order, expected)
-    scale = told[0]
+    scale = with_shapes[0]
     rows = scale.shape[0] if scale.shape else 1
     fitting = [_Rows(one, (rows, *stored[1:])) for one in order if -(-rows * one // 8) == stored[0]]
     if set((scale.shape or ())[1:]) - {1} or not fitting:
-        said = f"_data {stored} packs {stored[0] * 2:,} rows of 4 bits or {stored[0] * 4:,} of 2"
-        ledger.fault(f"_scale is {scale.shape}: {said}, each has a scale", scale)
+        counts = f"_data {stored} packs {stored[0] * 2:,} rows of 4 bits or {stored[0] * 4:,} of 2"
+        ledger.fault(f"_scale is {scale.shape}: {counts}, each has a scale", scale)
         return _Rows(order[0], (stored[0] * 8 // order[0], *stored[1:]))
     wanted = None if expected is None else prod(expected)
     return next((one for one in fitting if prod(one.shape) == wanted), fitting[0])
@@ -194,13 +198,13 @@ def _unscaled(stored: Shape, order: list[int], expected: Shape | None) -> _Rows:
 
 
 def _shape(
-    data: StoredTensor, found: _Rows, expected: Shape | None, ledger: PackingLedger
+    data: StoredTensor, packed_rows: _Rows, expected: Shape | None, ledger: PackingLedger
 ) -> Shape:
-    numbers = prod(found.shape)
+    numbers = prod(packed_rows.shape)
     if expected is not None and prod(expected) == numbers:
         return expected
     if expected is not None:
-        holds = f"_data {data.shape} holds {numbers:,} numbers of {found.bits} bits"
+        holds = f"_data {data.shape} holds {numbers:,} numbers of {packed_rows.bits} bits"
         ledger.fault(f"{holds}, the architecture has {expected} = {prod(expected):,}", data)
     return (numbers,)
 

@@ -93,12 +93,12 @@ def unpack(stored: Stored, _declared: Declared | None, implied: Implied) -> Unpa
 def _parameters(stored: Stored) -> Iterator[tuple[str, dict[str, StoredTensor]]]:
     """Yield `X.weight` and its parts; a single part with an ordinary name is not packed."""
     for module, members in stored.modules.items():
-        found: dict[tuple[str, bool], dict[str, StoredTensor]] = defaultdict(dict)
+        parts_by_parameter: dict[tuple[str, bool], dict[str, StoredTensor]] = defaultdict(dict)
         for last, tensor in members.items():
             named = _NAME.fullmatch(last) if last[:1] == "_" or ":" in last else None
             if named is not None:
-                found[named[1] or named[2], ":" in last][named[3]] = tensor
-        for (parameter, _), parts in found.items():
+                parts_by_parameter[named[1] or named[2], ":" in last][named[3]] = tensor
+        for (parameter, _), parts in parts_by_parameter.items():
             yield tensor_name(module, parameter), parts
 
 

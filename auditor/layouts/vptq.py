@@ -77,9 +77,9 @@ def unpack(stored: Stored, declared: Declared | None, implied: Implied) -> Unpac
     for module in stored.modules:
         head, _, last = module.rpartition(".")
         if last in _CENTROIDS and head not in modules and "weight" in stored.modules[module]:
-            said = "the indices that these centroids belong to are not stored"
+            reason = "the indices that these centroids belong to are not stored"
             ledger.note(_CENTROIDS[last], stored.modules[module]["weight"])
-            ledger.lack(said, stored.modules[module]["weight"])
+            ledger.lack(reason, stored.modules[module]["weight"])
     for module in modules:
         _unpack(module, _parts(stored, module), sizes.of(module), implied, ledger)
     return ledger.close("vptq")
@@ -107,8 +107,8 @@ class _Config:
         self._shared = object_or_empty(settings.get("shared_layer_config"))
 
     def of(self, module: str) -> _Sizes:
-        found = self._own.get(module) or self._shared.get(module.rpartition(".")[2])
-        settings = object_or_empty(found)
+        module_settings = self._own.get(module) or self._shared.get(module.rpartition(".")[2])
+        settings = object_or_empty(module_settings)
         outlier_vector, vector = _pair(settings.get("vector_lens"))
         outlier_centroids, centroids = _pair(settings.get("num_centroids"))
         return _Sizes(
@@ -179,14 +179,14 @@ def _bits(sizes: _Sizes) -> int:
 def _check_indices(indices: StoredTensor, sizes: _Sizes, ledger: PackingLedger) -> None:
     shape, group = indices.shape or (0, 0, 0), sizes.group or 0
     if DTYPE_BITS.get(indices.dtype or "") == 16:  # noqa: PLR2004 - unpacked
-        needed, said = group, f"groups of {group:,}"
+        needed, arithmetic = group, f"groups of {group:,}"
     else:
         bits = _bits(sizes)
         needed = -(-group * bits // 32)
-        said = f"ceil({group:,} * {bits} bits / 32) = {needed:,}"
+        arithmetic = f"ceil({group:,} * {bits} bits / 32) = {needed:,}"
     if shape[2] != needed or shape[0] != (sizes.groups or shape[0]):
         groups = sizes.groups or shape[0]
-        ledger.fault(f"indices {shape} should be ({groups:,}, rows, {said})", indices)
+        ledger.fault(f"indices {shape} should be ({groups:,}, rows, {arithmetic})", indices)
 
 
 def _check_parts(parts: Members, sizes: _Sizes, shape: Shape, ledger: PackingLedger) -> None:

@@ -1,6 +1,6 @@
-"""Adapters of peft: what adapter_config.json and the base model imply for adapter_model's tensors.
+"""Adapters of peft: the tensors that adapter_config.json and the base model imply.
 
-Names are those of the file: `base_model.model.`, the path of the module in memory, and the
+Names are those of the adapter's file: `base_model.model.`, the module's path in memory, and the
 adapter's own tensor, `.lora_A.weight`.
 """
 
@@ -70,7 +70,7 @@ _LAYERS = MappingProxyType(
         "TRAINABLE_TOKENS": other_methods.trainable_tokens,
     }
 )
-# The class of peft that puts it into the base, or beside it.
+# Method -> the class of peft that implements it.
 _CLASSES = MappingProxyType(
     {
         "LORA": "LoraModel",
@@ -90,7 +90,7 @@ _CLASSES = MappingProxyType(
 
 
 class _Parts(NamedTuple):
-    """What the file holds: the method's own tensors, and what is stored of the base."""
+    """The tensors in an adapter's file: the method's own, and tensors of the base."""
 
     own: tuple[ExpectedTensor, ...]
     of_base: tuple[ExpectedTensor, ...]
@@ -99,22 +99,22 @@ class _Parts(NamedTuple):
 
 
 def require_known(settings: AdapterSettings) -> None:
-    """Raise SourceError where the method's tensors are not known here."""
+    """Raise SourceError if the method's tensors are not known here."""
     if settings.method not in _CLASSES:
         known = ", ".join(sorted(_CLASSES))
         raise unchecked_adapter(f"peft_type is {quoted(settings.method)}; known are {known}")
 
 
 def is_prompt(settings: AdapterSettings) -> bool:
-    """Whether the adapter stands beside the base, so that no layer of it shapes its tensors."""
+    """Return whether the adapter is a learned prompt, whose shapes no layer of the base decides."""
     return settings.method in _PROMPTS
 
 
 def expect_adapter(settings: AdapterSettings, base: AdaptedModel) -> Expectation:
-    """Every tensor that the adapter's file has, and may have, on this base.
+    """Return every tensor, required or optional, of the adapter's file for this base.
 
-    Raises CheckpointError where the settings fit no module of the base, SourceError where they say
-    what is not known here.
+    Raise CheckpointError if the settings fit no module of the base, SourceError if they have values
+    that are not known here.
     """
     require_known(settings)
     parts = _parts(settings, base)
@@ -141,7 +141,7 @@ def expect_adapter(settings: AdapterSettings, base: AdaptedModel) -> Expectation
 def shapes_of_saved_modules(
     settings: AdapterSettings, base: AdaptedModel
 ) -> Mapping[str, tuple[int, ...]]:
-    """The tensors of the modules that are stored whole, by name: where a head may be."""
+    """Return the shapes of the modules that are stored completely, by name, e.g. of a head."""
     head = BESIDE if is_prompt(settings) else BELOW
     return {
         each.name: each.shape
@@ -154,24 +154,24 @@ def _parts(settings: AdapterSettings, base: AdaptedModel) -> _Parts:
     if is_prompt(settings):
         own = tuple(_PROMPTS[settings.method](settings))
         return _Parts(own, tuple(tensors_of_saved_modules(base, whole, BESIDE)))
-    kept = tuple(tensors_of_saved_modules(base, whole, BELOW))
+    of_saved_modules = tuple(tensors_of_saved_modules(base, whole, BELOW))
     if settings.method not in _LORAS:
         own = tuple(_LAYERS[settings.method](settings, base))
         targeted = Targets(settings, base).chosen
-        return _Parts(own, (*saved_embeddings(base, targeted, whole), *kept))
-    found = _LORAS[settings.method](settings, base)
+        return _Parts(own, (*saved_embeddings(base, targeted, whole), *of_saved_modules))
+    low_rank = _LORAS[settings.method](settings, base)
     of_base = (
-        *saved_embeddings(base, found.targeted, whole),
-        *biases(settings, base, found.targeted, whole),
-        *kept,
+        *saved_embeddings(base, low_rank.targeted, whole),
+        *biases(settings, base, low_rank.targeted, whole),
+        *of_saved_modules,
         *token_rows(settings, base),
     )
     rank = settings.rank("init_r" if settings.method == "ADALORA" else "r")
-    return _Parts(found.tensors, of_base, found.pairs, rank)
+    return _Parts(low_rank.tensors, of_base, low_rank.pairs, rank)
 
 
 def _formula(parts: _Parts, total: int) -> tuple[str, tuple[Symbol, ...]]:
-    """The thin pairs by their rank, and all the rest as a number."""
+    """Return the formula: the low-rank pairs with their rank, and the rest as a number."""
     text = lora_formula(parts.pairs, parts.rank)
     if text is None:
         return str(total), ()
@@ -182,7 +182,7 @@ def _formula(parts: _Parts, total: int) -> tuple[str, tuple[Symbol, ...]]:
 
 
 def _modules(tensors: Iterable[ExpectedTensor]) -> dict[str, ModuleFormula]:
-    """The parameters below each prefix; "" is the whole adapter."""
+    """Return the parameters below each prefix; "" is the complete adapter."""
     counts: dict[str, int] = {"": 0}
     for tensor in tensors:
         if tensor.role.optional:

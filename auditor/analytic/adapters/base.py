@@ -1,4 +1,4 @@
-"""The base model as an adapter sees it: modules by their names in memory, and what kind each is."""
+"""The base model of an adapter: modules by in-memory name, with the kind of each."""
 
 import re
 from collections.abc import Iterable, Iterator, Mapping
@@ -22,17 +22,17 @@ from auditor.analytic.blocks import (
 )
 from auditor.analytic.expectation import Expectation, ExpectedTensor, Role
 
-# What transformers 5 fuses in memory -> the names of an expert's parts on disk, in order.
+# A tensor that transformers 5 fuses in memory -> an expert's tensors on disk, in order.
 _FUSED = {
     "gate_up_proj": (("gate_proj", "up_proj"), ("w1", "w3")),
     "down_proj": (("down_proj",), ("w2",)),
 }
-_PLACES = re.compile("position|relative|wpe")  # tables of places, not of words
-_CONVOLUTION = 3  # axes of a convolution's weight, at the least
+_PLACES = re.compile("position|relative|wpe")  # embeddings of positions, not of words
+_CONVOLUTION = 3  # the fewest axes of a convolution's weight
 
 
 class Size(NamedTuple):
-    """What a layer makes of what: `(out, in)` and, for a convolution, its kernel."""
+    """The numbers of inputs and outputs of a layer and, for a convolution, its kernel."""
 
     inputs: int
     outputs: int
@@ -55,7 +55,7 @@ class AdaptedModule(NamedTuple):
         return self.path.rpartition(".")[2]
 
     def size(self) -> Size | None:
-        """The size of an embedding, a linear layer or a convolution; None: some other layer."""
+        """Return the size of an embedding, linear layer or convolution, None for other layers."""
         weight = self.tensors.get("weight")
         if weight is None or self.layer is Layer.ODD or weight.role is Role.BUFFER:
             return None
@@ -65,7 +65,7 @@ class AdaptedModule(NamedTuple):
             case (outputs, inputs):
                 return Size(inputs, outputs)
             case (outputs, inputs, *kernel) if len(kernel) >= _CONVOLUTION - 2:
-                # One input a filter is what a convolution in groups comes to.
+                # A convolution in groups shows as one input a filter.
                 grouped = inputs == 1 and outputs > 1
                 return None if grouped else Size(inputs, outputs, tuple(kernel))
         return None
@@ -77,35 +77,37 @@ class AdaptedModule(NamedTuple):
 
 
 class AdaptedModel(Struct, frozen=True, dict=True):
-    """One way in which versions of transformers name the base's modules in memory."""
+    """A base model with the in-memory names of one range of versions of transformers."""
 
     expectation: Expectation
     parts: Mapping[str, AdaptedModule]  # by path, in the model's order
-    certain: bool  # its layers are known, not judged by their names
+    certain: bool  # the kinds of its layers are known, not guessed from their names
 
     @cached_property
     def paths(self) -> tuple[str, ...]:
-        """Every module, those without tensors of their own too, each once."""
-        found: dict[str, None] = {}
+        """The paths of all modules, also of those without tensors of their own."""
+        paths_in_order: dict[str, None] = {}
         for path in self.parts:
             steps = path.split(".")
-            found.update(dict.fromkeys(".".join(steps[: n + 1]) for n in range(len(steps))))
-        return tuple(path for path in found if path)
+            paths_in_order.update(
+                dict.fromkeys(".".join(steps[: n + 1]) for n in range(len(steps)))
+            )
+        return tuple(path for path in paths_in_order if path)
 
     def under(self, path: str) -> Iterator[AdaptedModule]:
-        """The part of that path and those below it."""
+        """Return the module of that path and the modules below it."""
         below = f"{path}."
-        return (part for each, part in self.parts.items() if each == path or each.startswith(below))
+        return (part for name, part in self.parts.items() if name == path or name.startswith(below))
 
     @cached_property
     def embeddings(self) -> tuple[AdaptedModule, ...]:
-        """The table of words, and the modules that are as large: what a new word makes longer."""
+        """The word embedding and the modules with as many rows, which grow with a new word."""
         tables = (
             part.tensors["weight"].shape[0]
             for part in self.parts.values()
             if part.layer is Layer.EMBEDDING and not _PLACES.search(part.last)
         )
-        words = next(tables, 0)  # the first is; types of tokens come behind it
+        words = next(tables, 0)  # the first table; token types come after it
         return tuple(
             part
             for part in self.parts.values()
@@ -116,18 +118,18 @@ class AdaptedModel(Struct, frozen=True, dict=True):
 
 
 def base_model_forms(expectation: Expectation, tree: Module | None) -> tuple[AdaptedModel, ...]:
-    """The base under the names on disk, and under those in memory, with its experts fused or not.
+    """Return the base with names on disk and with names in memory, each with experts fused or not.
 
-    `tree` is the closed form; without one the kind of a layer follows from its name.
+    `tree` is the closed form; without one the kind of a layer is guessed from its name.
     """
     layers = None if tree is None else dict(_layers(tree, ""))
-    found: dict[tuple[str, ...], AdaptedModel] = {}
+    models: dict[tuple[str, ...], AdaptedModel] = {}
     for renamed in (False, True):
         parts = _parts(expectation, layers, renamed=renamed)
         for form in (parts, with_fused_experts(parts)):
             base = AdaptedModel(expectation, {part.path: part for part in form}, tree is not None)
-            found.setdefault(tuple(base.parts), base)
-    return tuple(found.values())
+            models.setdefault(tuple(base.parts), base)
+    return tuple(models.values())
 
 
 def _parts(
@@ -147,7 +149,7 @@ def _parts(
 
 
 def _layer(weight: ExpectedTensor, layers: Mapping[str, Layer] | None) -> Layer | None:
-    """A tied weight is one of a table of words, or of the layer that chooses among them."""
+    """Return the kind of a weight's layer; for a tied weight the name may show an embedding."""
     known = None if layers is None else layers.get(weight.name)
     by_name = layers is None or weight.role is Role.TIED
     return Layer.EMBEDDING if by_name and _named_as_table(weight) else known
@@ -160,7 +162,7 @@ def _named_as_table(weight: ExpectedTensor) -> bool:
 
 
 def _layers(block: Block, name: str) -> Iterator[tuple[str, Layer]]:
-    """The weights whose layer does not follow from their shape."""
+    """Yield name and kind of each weight whose kind does not follow from its shape."""
     match block:
         case Param(_, layer):
             if layer is not None:
@@ -173,8 +175,8 @@ def _layers(block: Block, name: str) -> Iterator[tuple[str, Layer]]:
             for number in range(count.value if below else 0):
                 yield from ((f"{name}.{number}.{rest}", layer) for rest, layer in below)
         case Stack(_, layers):
-            for number, each in enumerate(layers):
-                yield from _layers(each, f"{name}.{number}")
+            for number, layer_block in enumerate(layers):
+                yield from _layers(layer_block, f"{name}.{number}")
         case Experts(body) | Extra(body) | Submodel(body):
             yield from _layers(body, name)
         case _:
@@ -182,18 +184,18 @@ def _layers(block: Block, name: str) -> Iterator[tuple[str, Layer]]:
 
 
 def with_fused_experts(parts: tuple[AdaptedModule, ...]) -> tuple[AdaptedModule, ...]:
-    """The same with the experts of a layer as one module of two tensors, (E, out, in) each."""
-    found: list[AdaptedModule] = []
+    """Return the modules with each layer's experts fused into one of two tensors (E, out, in)."""
+    fused_parts: list[AdaptedModule] = []
     for path, group in groupby(parts, lambda part: part.path.partition(".experts.")[0]):
-        each = tuple(group)
-        experts = [part for part in each if part.path.startswith(f"{path}.experts.")]
+        members = tuple(group)
+        experts = [part for part in members if part.path.startswith(f"{path}.experts.")]
         merged = dict(_merged(path, experts)) if experts else {}
         if not merged:
-            found.extend(each)
+            fused_parts.extend(members)
             continue
-        found.extend(part for part in each if part not in experts)
-        found.append(AdaptedModule(f"{path}.experts", merged, None))
-    return tuple(found)
+        fused_parts.extend(part for part in members if part not in experts)
+        fused_parts.append(AdaptedModule(f"{path}.experts", merged, None))
+    return tuple(fused_parts)
 
 
 def _merged(path: str, experts: Iterable[AdaptedModule]) -> Iterator[tuple[str, ExpectedTensor]]:
@@ -212,5 +214,5 @@ def _merged(path: str, experts: Iterable[AdaptedModule]) -> Iterator[tuple[str, 
 
 
 def name_ends_in(path: str, ends: frozenset[str]) -> bool:
-    """Whether a list chooses the module: its whole name stands there, or the end of it."""
+    """Return whether a list chooses the module: it contains the full path or its last parts."""
     return not ends.isdisjoint(suffixes(path))

@@ -1,7 +1,7 @@
-"""LoRA, https://arxiv.org/abs/2106.09685, with DoRA's magnitudes; AdaLoRA, whose ranks vary.
+"""LoRA, https://arxiv.org/abs/2106.09685, with DoRA's magnitudes, and AdaLoRA, whose ranks vary.
 
 Beside a weight of (out, in), `lora_A` is (r, in) and `lora_B` (out, r): r * (in + out) parameters.
-rsLoRA and what starts from other values (PiSSA, OLoRA, EVA) stores the same tensors.
+rsLoRA and methods that only initialize differently (PiSSA, OLoRA, EVA) store the same tensors.
 """
 
 from collections import Counter
@@ -17,7 +17,7 @@ from auditor.analytic.expectation import ExpectedTensor, Role
 from auditor.errors import CheckpointError
 from auditor.messages import described, quoted
 
-# What changes the tensors in ways that are not written down here.
+# Settings that change the tensors in ways that are not implemented here.
 _OTHER_TENSORS = (
     "enable_lora",  # peft 0.2: the parts of a joined layer that have an adapter
     "layer_replication",
@@ -29,13 +29,13 @@ _OTHER_TENSORS = (
     "velora_config",
     "ensure_weight_tying",
 )
-# Model types whose fused experts are (E, in, out); those of all others are (E, out, in).
+# Model types whose fused experts are (E, in, out); all others have (E, out, in).
 _TRANSPOSED = frozenset({"aria_text", "gpt_oss", "llama4", "llama4_text"})
 _MOST_TERMS = 8  # of a formula: models have a few kinds of layers
 
 
 class LowRankPair(NamedTuple):
-    """A pair of thin matrices, for the formula: `r*(in + out)`."""
+    """The sizes of a pair of low-rank matrices, for the formula: `r*(in + out)`."""
 
     rank: int
     inputs: int
@@ -43,7 +43,7 @@ class LowRankPair(NamedTuple):
 
 
 class Lora(NamedTuple):
-    """What LoRA puts into a base, and where."""
+    """The tensors that LoRA adds to a base, and the modules that it adapts."""
 
     tensors: tuple[ExpectedTensor, ...]
     pairs: tuple[LowRankPair, ...]
@@ -51,7 +51,7 @@ class Lora(NamedTuple):
 
 
 def lora(settings: AdapterSettings, base: AdaptedModel) -> Lora:
-    """The tensors of LoRA's own; CheckpointError where the settings fit no module of the base."""
+    """Return LoRA's own tensors; raise CheckpointError if the settings fit no module."""
     for key in _OTHER_TENSORS:
         if settings.states(key):
             raise unchecked_adapter(
@@ -65,11 +65,11 @@ def lora(settings: AdapterSettings, base: AdaptedModel) -> Lora:
     pairs: list[LowRankPair] = []
     for part in targets.parts:
         rank = ranks.of(part.path)
-        tensors.extend(_of_part(part, rank, dora=dora, bias=bias))
+        tensors.extend(_tensors_of_part(part, rank, dora=dora, bias=bias))
         pairs.append(_pair(part, rank))
     for each in parameters:
-        pair = _low(base, each, ranks.of(each.name))
-        tensors += _thin(each.stored, pair)
+        pair = _pair_of_parameter(base, each, ranks.of(each.name))
+        tensors += _tensors_of_pair(each.stored, pair)
         pairs.append(pair)
     if not pairs:
         raise CheckpointError("neither target_modules nor target_parameters names anything")
@@ -77,7 +77,7 @@ def lora(settings: AdapterSettings, base: AdaptedModel) -> Lora:
 
 
 def lora_formula(pairs: Iterable[LowRankPair], rank: int) -> str | None:
-    """`12*r*(768 + 2304) + 12*r*(3072 + 768)`; None where that would be no help."""
+    """Return `12*r*(768 + 2304) + 12*r*(3072 + 768)`, None if it is empty or too long."""
     kinds = Counter(pairs)
     if not 0 < len(kinds) <= _MOST_TERMS:
         return None
@@ -100,7 +100,9 @@ def _pair(part: AdaptedModule, rank: int) -> LowRankPair:
     return LowRankPair(rank, size.inputs * area, size.outputs)
 
 
-def _of_part(part: AdaptedModule, rank: int, *, dora: bool, bias: bool) -> Iterator[ExpectedTensor]:
+def _tensors_of_part(
+    part: AdaptedModule, rank: int, *, dora: bool, bias: bool
+) -> Iterator[ExpectedTensor]:
     size = part.size()
     if size is None:
         raise unchecked_adapter(
@@ -121,39 +123,39 @@ def _of_part(part: AdaptedModule, rank: int, *, dora: bool, bias: bool) -> Itera
         yield expected_tensor(f"{name}.lora_magnitude_vector", *shape)
 
 
-def _thin(name: str, pair: LowRankPair) -> Iterator[ExpectedTensor]:
+def _tensors_of_pair(name: str, pair: LowRankPair) -> Iterator[ExpectedTensor]:
     yield expected_tensor(f"{name}.lora_A.weight", pair.rank, pair.inputs)
     yield expected_tensor(f"{name}.lora_B.weight", pair.outputs, pair.rank)
 
 
 class _Parameter(NamedTuple):
     name: str  # in the base: "model.layers.0.mlp.experts.down_proj"
-    stored: str  # up to the adapter's own part of the name
+    stored: str  # the stored name without the adapter's own part
     shape: tuple[int, ...]
 
 
 def _parameters(settings: AdapterSettings, base: AdaptedModel) -> Iterator[_Parameter]:
-    """target_parameters: tensors that are not the weight of a layer, as fused experts are.
+    """Yield the target_parameters: tensors such as fused experts, which are no layer's weight.
 
-    The wrappers of several in one module stand in each other, the last one outermost.
+    If one module has several, their wrappers are nested, the last one outermost.
     """
     if not settings.config.present("target_parameters"):
         return
     ends = frozenset(settings.config.texts("target_parameters"))
-    found = False
+    has_match = False
     for path, part in base.parts.items():
         chosen = [last for last in part.tensors if name_ends_in(f"{path}.{last}", ends)]
         for depth, last in enumerate(reversed(chosen)):
-            found = True
+            has_match = True
             stored = f"{BELOW}{path}{'.base_layer' * depth}"
             yield _Parameter(f"{path}.{last}", stored, part.tensors[last].shape)
-    if ends and not found:
+    if ends and not has_match:
         shown = quoted(", ".join(sorted(ends)[:3]))
         target = base.expectation.target
         raise CheckpointError(f"target_parameters, {shown}, chooses nothing of {target}")
 
 
-def _low(base: AdaptedModel, parameter: _Parameter, rank: int) -> LowRankPair:
+def _pair_of_parameter(base: AdaptedModel, parameter: _Parameter, rank: int) -> LowRankPair:
     match parameter.shape:
         case (outputs, inputs):
             return LowRankPair(rank, inputs, outputs)
@@ -170,16 +172,19 @@ def _low(base: AdaptedModel, parameter: _Parameter, rank: int) -> LowRankPair:
 
 
 def adalora(settings: AdapterSettings, base: AdaptedModel) -> Lora:
-    """AdaLoRA, https://arxiv.org/abs/2303.10512: A and B, and E, the singular values of both.
+    """Return AdaLoRA's tensors, https://arxiv.org/abs/2303.10512: A, B, and E, the singular values.
 
-    Training leaves of the first rank what rank_pattern marks as true, one mark for each.
+    Training reduces the first rank: rank_pattern has true for each dimension that remains.
     """
     targets = Targets(settings, base)
-    first, kept = settings.rank("init_r"), dict(_kept(settings.table("rank_pattern")))
+    first, remaining = (
+        settings.rank("init_r"),
+        dict(_remaining_ranks(settings.table("rank_pattern"))),
+    )
     tensors: list[ExpectedTensor] = []
     pairs: list[LowRankPair] = []
     for part in targets.parts:
-        rank = kept.get(part.path, first)
+        rank = remaining.get(part.path, first)
         pair, name = _pair(part, rank), f"{BELOW}{part.path}"
         if not part.is_linear:
             raise unchecked_adapter(
@@ -193,13 +198,13 @@ def adalora(settings: AdapterSettings, base: AdaptedModel) -> Lora:
     return Lora(tuple(tensors), tuple(pairs), frozenset(targets.chosen))
 
 
-def _kept(pattern: Mapping[str, object]) -> Iterator[tuple[str, int]]:
-    """`model.layers.0.q_proj.lora_E`: [true, false, ...], with the model's prefix or without."""
+def _remaining_ranks(pattern: Mapping[str, object]) -> Iterator[tuple[str, int]]:
+    """Yield path and rank of `model.layers.0.q_proj.lora_E`: [true, false, ...]."""
     for key, marks in pattern.items():
         if not isinstance(marks, list) or any(type(mark) is not bool for mark in marks):
             where = f"rank_pattern of {quoted(key)}"
-            found = described(marks)
-            raise CheckpointError(f"{where}: expected a list of true and false, found {found}")
+            observed = described(marks)
+            raise CheckpointError(f"{where}: expected a list of true and false, found {observed}")
         path = key.removeprefix(BELOW)
         path = path.removesuffix(".default").removesuffix(".lora_E")
         yield path, sum(marks)

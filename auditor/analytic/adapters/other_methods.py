@@ -1,6 +1,6 @@
 """Methods with few tensors: LoHa, VeRA, FourierFT, IA3, norms, chosen words, learned prompts.
 
-Their shapes are those of peft's classes, and held to them by a test.
+A test compares their shapes with those of peft's classes.
 """
 
 from collections.abc import Iterator
@@ -17,7 +17,7 @@ from auditor.messages import quoted
 
 
 def loha(settings: AdapterSettings, base: AdaptedModel) -> Iterator[ExpectedTensor]:
-    """LoHa, https://arxiv.org/abs/2108.06098: the product, number by number, of two thin pairs."""
+    """LoHa, https://arxiv.org/abs/2108.06098: the elementwise product of two low-rank pairs."""
     ranks = Ranks(settings, base.paths, settings.rank())
     for part, size in _linear(settings, base):
         rank = ranks.of(part.path)
@@ -27,23 +27,23 @@ def loha(settings: AdapterSettings, base: AdaptedModel) -> Iterator[ExpectedTens
 
 
 def vera(settings: AdapterSettings, base: AdaptedModel) -> Iterator[ExpectedTensor]:
-    """VeRA, https://arxiv.org/abs/2310.11454: two vectors a layer, and one random pair for all.
+    """VeRA, https://arxiv.org/abs/2310.11454: two vectors a layer, one random pair for all.
 
-    The pair is as large as the largest layer, is not learned, and need not be stored.
+    The pair fits the largest layer, is not learned, and need not be stored.
     """
-    rank, found = settings.rank(), tuple(_linear(settings, base))
-    for part, size in found:
+    rank, linear_parts = settings.rank(), tuple(_linear(settings, base))
+    for part, size in linear_parts:
         yield expected_tensor(f"{BELOW}{part.path}.vera_lambda_b", size.outputs)
         yield expected_tensor(f"{BELOW}{part.path}.vera_lambda_d", rank)
     if settings.config.flag("save_projection"):
-        inputs = max(size.inputs for _, size in found)
-        outputs = max(size.outputs for _, size in found)
+        inputs = max(size.inputs for _, size in linear_parts)
+        outputs = max(size.outputs for _, size in linear_parts)
         yield expected_tensor(f"{BESIDE}vera_A", rank, inputs, role=Role.BUFFER)
         yield expected_tensor(f"{BESIDE}vera_B", outputs, rank, role=Role.BUFFER)
 
 
 def fourier_ft(settings: AdapterSettings, base: AdaptedModel) -> Iterator[ExpectedTensor]:
-    """FourierFT, https://arxiv.org/abs/2405.03003: some coefficients of a layer's spectrum."""
+    """FourierFT, https://arxiv.org/abs/2405.03003: coefficients of each layer's spectrum."""
     if settings.states("n_frequency_pattern"):
         raise unchecked_adapter("n_frequency_pattern, which gives each layer its own number")
     count = settings.count("n_frequency")
@@ -52,14 +52,14 @@ def fourier_ft(settings: AdapterSettings, base: AdaptedModel) -> Iterator[Expect
 
 
 def ln_tuning(settings: AdapterSettings, base: AdaptedModel) -> Iterator[ExpectedTensor]:
-    """LN tuning, https://arxiv.org/abs/2312.11420: the chosen modules, which are norms, whole."""
+    """LN tuning, https://arxiv.org/abs/2312.11420: copies of the chosen norms."""
     for part in Targets(settings, base).parts:
-        for last, found in part.tensors.items():
-            yield expected_tensor(f"{BELOW}{part.path}.ln_tuning_layers.{last}", *found.shape)
+        for last, tensor in part.tensors.items():
+            yield expected_tensor(f"{BELOW}{part.path}.ln_tuning_layers.{last}", *tensor.shape)
 
 
 def trainable_tokens(settings: AdapterSettings, base: AdaptedModel) -> Iterator[ExpectedTensor]:
-    """Trainable tokens: rows of a table of words, and nothing else."""
+    """Trainable tokens: some rows of an embedding, and nothing else."""
     count = len(settings.config.integers("token_indices"))
     if not count:
         raise CheckpointError("token_indices is an empty list: no word would be trained")
@@ -71,7 +71,7 @@ def trainable_tokens(settings: AdapterSettings, base: AdaptedModel) -> Iterator[
             )
         width = size.outputs if part.layer is Layer.EMBEDDING else size.inputs
         yield expected_tensor(f"{BELOW}{part.path}.trainable_tokens_delta", count, width)
-        for tied in _tied_to(part, base):  # whose rows peft stores once more
+        for tied in _tied_to(part, base):  # peft may store the rows again
             name = f"{BELOW}{tied.path}.trainable_tokens_delta"
             yield expected_tensor(name, count, width, role=Role.EXTRA)
 
@@ -97,9 +97,9 @@ def _linear(settings: AdapterSettings, base: AdaptedModel) -> Iterator[tuple[Ada
 
 # --- learned prompts ------------------------------------------------------------------------------
 
-# What made them (an MLP, an LSTM, a projection) is left out on saving: the file holds its outputs.
+# The encoder of a prompt (an MLP, an LSTM, a projection) is not saved: the file has its outputs.
 _EMBEDDINGS = "prompt_embeddings"
-_TOWERS = "SEQ_2_SEQ_LM"  # the task with an encoder and a decoder, which get a prompt each
+_TOWERS = "SEQ_2_SEQ_LM"  # the task of models with an encoder and a decoder: a prompt for each
 
 
 def prompt_tuning(settings: AdapterSettings) -> Iterator[ExpectedTensor]:
@@ -114,7 +114,7 @@ def prefix_tuning(settings: AdapterSettings) -> Iterator[ExpectedTensor]:
 
 
 def multitask_prompt_tuning(settings: AdapterSettings) -> Iterator[ExpectedTensor]:
-    """A prompt for all tasks, and for each a matrix of low rank that it is multiplied by."""
+    """A prompt for all tasks, and for each task a low-rank matrix that multiplies it."""
     tokens, width = _tokens(settings), settings.count("token_dim")
     tasks, rank = settings.count("num_tasks"), settings.count("num_ranks")
     yield expected_tensor("prefix_task_cols", tasks, tokens, rank)
@@ -123,7 +123,7 @@ def multitask_prompt_tuning(settings: AdapterSettings) -> Iterator[ExpectedTenso
 
 
 def _tokens(settings: AdapterSettings) -> int:
-    """Of all towers: the settings say how many there are, or the task does."""
+    """Return the virtual tokens of all towers, whose number the settings or the task decide."""
     towers = 2 if settings.task == _TOWERS else 1
     if settings.config.present("num_transformer_submodules"):
         towers = settings.count("num_transformer_submodules")
@@ -151,7 +151,7 @@ def ia3(settings: AdapterSettings, base: AdaptedModel) -> Iterator[ExpectedTenso
 def _feed_forward(settings: AdapterSettings, base: AdaptedModel) -> frozenset[str]:
     names = settings.names("feedforward_modules") or ModuleNames(ends=frozenset())
     if names.ends is not None:
-        # Unlike targets, peft takes these as ends of the name without a dot before them.
+        # Unlike targets, these may match the end of a name without a dot before it.
         ends = tuple(names.ends)
         return frozenset(path for path in base.paths if ends and path.endswith(ends))
     if names.expression is None:

@@ -1,8 +1,8 @@
 """Regular expressions from untrusted configs, matched in polynomial time, or not at all.
 
 Adapters choose modules by expressions that anyone may have written, and Python's own matcher can
-take forever over one: it tries every way to match. Here a part of the expression is asked once at
-each place of a name for all the places where it can end, which is all that a full match needs.
+take forever: it tries every way to match. Here each part of the expression is evaluated once at
+each position of a name, for all positions where it can end, which is enough for a full match.
 """
 
 import re
@@ -10,23 +10,23 @@ from collections.abc import Iterable
 
 from msgspec import Struct
 
-# Characters of an expression. Unsloth writes some 300; a list of every module joined by `|` is
-# what a longer one comes to.
+# Characters of an expression. Unsloth writes some 300; a longer one is a list of every module,
+# joined by `|`.
 MOST_CHARACTERS = 4096
 _DEEPEST = 32  # groups within groups
 _MOST_REPEATS = 1000  # the largest number in braces
-# Questions of all names together: a second of work. Unsloth's expression asks 364,000, in 0.2 s, of
-# the 880 modules of a Llama of 80 layers.
+# Evaluations for all names together: a second of work. Unsloth's expression takes 364,000, in
+# 0.2 s, for the 880 modules of a Llama of 80 layers.
 MOST_STEPS = 1_000_000
 
 _BRACES = re.compile(r"\{(\d{0,4})(?:(,)(\d{0,4}))?\}")
 _CLASS = re.compile(r"\[\^?\]?(?:[^\]\\]|\\.)*\]")
 _GROUP = re.compile(r"\((?:\?(?:(:)|(=)|(!)|P<[A-Za-z_]\w*>))?")
-_NESTED = re.compile(r"--|&&|\|\||~~|(?<!^)\[")  # sets in sets, which Python may read one day
+_NESTED = re.compile(r"--|&&|\|\||~~|(?<!^)\[")  # nested sets, which a later Python may support
 
 
 class UnsafeError(ValueError):
-    """The expression is not run: it has what is not read here, or would take too long."""
+    """The error for an expression that is not run: unsupported syntax, or too slow."""
 
 
 class _Text(Struct, frozen=True, eq=False):
@@ -34,7 +34,7 @@ class _Text(Struct, frozen=True, eq=False):
 
 
 class _One(Struct, frozen=True, eq=False):
-    """One character of a class."""
+    """A single character of a class."""
 
     pattern: re.Pattern[str]
 
@@ -74,7 +74,7 @@ class Pattern(Struct, frozen=True, eq=False):
     _root: _Node
 
     def matching(self, names: Iterable[str]) -> frozenset[str]:
-        """The names that it matches as a whole; UnsafeError where that would take too long."""
+        """Return the names that match completely; raise UnsafeError if that takes too long."""
         budget = _Budget()
         return frozenset(
             name for name in names if len(name) in _Match(name, budget).ends(self._root, 0)
@@ -82,7 +82,7 @@ class Pattern(Struct, frozen=True, eq=False):
 
 
 def pattern(source: str) -> Pattern:
-    """The expression of that source; UnsafeError where it is not to be run."""
+    """Compile an expression; raise UnsafeError if it must not be run."""
     if len(source) > MOST_CHARACTERS:
         raise UnsafeError(f"it has {len(source):,} characters; {MOST_CHARACTERS:,} are run")
     parser = _Parser(source)
@@ -98,14 +98,14 @@ class _Parser:
         self.at = 0
 
     def ways(self, depth: int) -> _Node:
-        """Up to a closing bracket or the end: what stands between bars."""
+        """Parse the alternatives up to a closing bracket or the end."""
         if depth > _DEEPEST:
             raise UnsafeError(f"it nests more than {_DEEPEST} groups")
-        found = [self.sequence(depth)]
+        alternatives = [self.sequence(depth)]
         while self.source[self.at : self.at + 1] == "|":
             self.at += 1
-            found.append(self.sequence(depth))
-        return found[0] if len(found) == 1 else _Any(tuple(found))
+            alternatives.append(self.sequence(depth))
+        return alternatives[0] if len(alternatives) == 1 else _Any(tuple(alternatives))
 
     def sequence(self, depth: int) -> _Node:
         parts: list[_Node] = []
@@ -123,10 +123,10 @@ class _Parser:
         if character == "(":
             return self.group(depth)
         if character == "[":
-            found = _CLASS.match(self.source, self.at)
-            if found is None or _NESTED.search(found[0]):
+            character_class = _CLASS.match(self.source, self.at)
+            if character_class is None or _NESTED.search(character_class[0]):
                 raise UnsafeError(f"the class at character {self.at + 1} is not read here")
-            return self.one(found[0])
+            return self.one(character_class[0])
         if character == "\\":
             return self.escaped(self.source[self.at : self.at + 2])
         if character in "*+?":
@@ -152,7 +152,7 @@ class _Parser:
             return _Place(re.compile(text))
         if text in {"\\d", "\\D", "\\w", "\\W", "\\s", "\\S"}:
             return self.one(text)
-        if len(text) == 1 or text[1].isalnum():  # a reference back, a place, a character by number
+        if len(text) == 1 or text[1].isalnum():  # a back reference, a position, a character code
             raise UnsafeError(f"{text} is not read here")
         self.at += 2
         return _Text(text[1])
@@ -175,7 +175,7 @@ class _Parser:
             return body
         if isinstance(body, _Place | _Ahead):
             raise UnsafeError(f"a place is repeated before character {self.at + 1}")
-        if self.source[self.at : self.at + 1] == "?":  # as few as can be: the same names match
+        if self.source[self.at : self.at + 1] == "?":  # lazy: the same names match
             self.at += 1
         if self.source[self.at : self.at + 1] in {"*", "+", "?"} or _BRACES.match(
             self.source, self.at
@@ -185,12 +185,12 @@ class _Parser:
 
     def bounds(self) -> tuple[int, int | None] | None:
         simple = {"*": (0, None), "+": (1, None), "?": (0, 1)}
-        found = simple.get(self.source[self.at : self.at + 1])
-        if found is not None:
+        bounds = simple.get(self.source[self.at : self.at + 1])
+        if bounds is not None:
             self.at += 1
-            return found
+            return bounds
         braces = _BRACES.match(self.source, self.at)
-        if braces is None or braces[0] in {"{}", "{,}"}:  # Python reads {} as text, so does this
+        if braces is None or braces[0] in {"{}", "{,}"}:  # text, as in Python
             return None
         self.at = braces.end()
         least = int(braces[1] or 0)
@@ -211,7 +211,7 @@ class _Budget:
 
 
 class _Match:
-    """One name, and what is known of where each node can end in it."""
+    """The match of one name, with a cache of the positions where each node can end."""
 
     def __init__(self, name: str, budget: _Budget) -> None:
         self._name = name
@@ -253,12 +253,12 @@ class _Match:
         places = frozenset((start,))
         for _ in range(node.least):
             places = self._from(node.body, places)
-        found, times = places, node.least
+        reached, times = places, node.least
         while places and (node.most is None or times < node.most):
-            places = self._from(node.body, places) - found
-            found |= places
+            places = self._from(node.body, places) - reached
+            reached |= places
             times += 1
-        return found
+        return reached
 
     def _from(self, node: _Node, places: frozenset[int]) -> frozenset[int]:
         self._budget.spend(len(places))
@@ -266,6 +266,6 @@ class _Match:
 
 
 def suffixes(name: str) -> tuple[str, ...]:
-    """`a.b.c`, `b.c` and `c`: the names by which a list chooses a module."""
+    """Return `a.b.c`, `b.c` and `c`: the names by which a list can choose a module."""
     parts = name.split(".")
     return tuple(".".join(parts[first:]) for first in range(len(parts)))

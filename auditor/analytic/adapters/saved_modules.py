@@ -1,4 +1,4 @@
-"""What an adapter stores of the base itself: whole modules, biases, words and their rows."""
+"""Tensors of the base that an adapter stores: complete modules, biases, embeddings and rows."""
 
 from collections.abc import Collection, Iterable, Iterator
 from math import prod
@@ -10,10 +10,10 @@ from auditor.analytic.expectation import ExpectedTensor, Role
 from auditor.errors import CheckpointError
 from auditor.messages import described, quoted
 
-BELOW = "base_model.model."  # how names begin where peft has put layers into the base
-BESIDE = "base_model."  # how they begin where it has not: prompts stand beside the base
+BELOW = "base_model.model."  # the prefix of layers that peft adds inside the base
+BESIDE = "base_model."  # the prefix of tensors beside the base, such as prompts
 
-# A module that is stored whole is in memory twice: as trained, and as it was.
+# A module that is stored completely is in memory twice: the trained copy and the original.
 _COPIES = ("modules_to_save", "modules_to_save.default", "original_module")
 
 
@@ -22,14 +22,14 @@ def expected_tensor(name: str, *shape: int, role: Role = Role.PARAMETER) -> Expe
 
 
 def saved_paths(settings: AdapterSettings, base: AdaptedModel) -> tuple[str, ...]:
-    """The modules that are stored whole: all whose name ends in one of the settings, in any way.
+    """Return the modules that are stored completely: those whose path ends in one of the settings.
 
-    A module below another one of them is stored with it.
+    A module below another of these modules is stored with it, and is left out here.
     """
     ends = settings.saved()
-    found = [path for path in base.paths if ends and path.endswith(ends)]
-    outer = frozenset(found)
-    return tuple(path for path in found if outer.isdisjoint(_above(path)))
+    matching = [path for path in base.paths if ends and path.endswith(ends)]
+    outer = frozenset(matching)
+    return tuple(path for path in matching if outer.isdisjoint(_above(path)))
 
 
 def _above(path: str) -> Iterator[str]:
@@ -41,18 +41,20 @@ def _above(path: str) -> Iterator[str]:
 def tensors_of_saved_modules(
     base: AdaptedModel, paths: Iterable[str], head: str
 ) -> Iterator[ExpectedTensor]:
-    """All tensors of those modules, each once: a tied one has values of its own here."""
+    """Yield all tensors of these modules; a tied tensor is stored as one of its own."""
     for path in paths:
         for part in base.under(path):
-            for last, found in part.tensors.items():
-                role = Role.PARAMETER if found.role is Role.TIED else found.role
-                yield ExpectedTensor(f"{head}{part.path}.{last}", found.shape, found.elements, role)
+            for last, tensor in part.tensors.items():
+                role = Role.PARAMETER if tensor.role is Role.TIED else tensor.role
+                yield ExpectedTensor(
+                    f"{head}{part.path}.{last}", tensor.shape, tensor.elements, role
+                )
 
 
 def biases(
     settings: AdapterSettings, base: AdaptedModel, targeted: Collection[str], whole: Iterable[str]
 ) -> Iterator[ExpectedTensor]:
-    """The base's biases, of all modules or of those that have an adapter."""
+    """Yield the base's biases, of all modules or of the adapted ones."""
     which = settings.config.text("bias")
     if which == "none":
         return
@@ -63,9 +65,9 @@ def biases(
         if part.bias is None or (which != "all" and path not in targeted):
             continue
         shape = part.bias.shape
-        if not part.bias.role.learned:  # GPT-2's mask has that name, and older versions stored it
+        if not part.bias.role.learned:  # GPT-2's mask is named bias, and older versions stored it
             yield expected_tensor(f"{BELOW}{path}.bias", *shape, role=Role.LEGACY)
-        elif path in inside:  # peft takes up both copies of it beside the one that counts
+        elif path in inside:  # peft stores both copies beside the trained one
             rest = f"{path.removeprefix(inside[path])}.bias"
             for copy in _COPIES:
                 yield expected_tensor(
@@ -80,22 +82,22 @@ def biases(
 def saved_embeddings(
     base: AdaptedModel, targeted: Collection[str], whole: Iterable[str]
 ) -> Iterator[ExpectedTensor]:
-    """The table of words and the layer that chooses among them, which peft stores as it sees fit.
+    """Yield the word embedding and the output layer of the same size, which peft stores at times.
 
-    It does where they have an adapter, or where the user has added words to the base.
+    It stores them if they have an adapter, or if the user added words to the base.
     """
     inside = frozenset(part.path for path in whole for part in base.under(path))
     for part in base.embeddings:
         if part.path not in inside:
             within = ".base_layer" if part.path in targeted else ""
-            for last, found in part.tensors.items():
-                if found.role.learned:
+            for last, tensor in part.tensors.items():
+                if tensor.role.learned:
                     name = f"{BELOW}{part.path}{within}.{last}"
-                    yield expected_tensor(name, *found.shape, role=Role.EXTRA)
+                    yield expected_tensor(name, *tensor.shape, role=Role.EXTRA)
 
 
 def token_rows(settings: AdapterSettings, base: AdaptedModel) -> Iterator[ExpectedTensor]:
-    """The rows of chosen words, where only these are trained."""
+    """Yield the rows of chosen words, if only these rows are trained."""
     if not settings.config.present("trainable_token_indices"):
         return
     for path, part, count in _chosen_words(settings, base):
@@ -111,7 +113,7 @@ def token_rows(settings: AdapterSettings, base: AdaptedModel) -> Iterator[Expect
 def _chosen_words(
     settings: AdapterSettings, base: AdaptedModel
 ) -> Iterator[tuple[str, AdaptedModule, int]]:
-    """The modules and how many rows of each; what is tied to another table has none of its own."""
+    """Yield the modules and how many rows of each are trained; a tied module has no rows."""
     config = settings.config
     if isinstance(config.values.get("trainable_token_indices"), dict):
         nested = config.nested("trainable_token_indices")
@@ -125,10 +127,10 @@ def _chosen_words(
             )
         counts = {first.last: len(config.integers("trainable_token_indices"))}
     for key, count in counts.items():
-        found = [path for path in base.parts if path.endswith(key)]
-        if not found or not key:
+        matching = [path for path in base.parts if path.endswith(key)]
+        if not matching or not key:
             raise CheckpointError(f"trainable_token_indices names {quoted(key)}: no such module")
-        for path in found:
+        for path in matching:
             weight = base.parts[path].tensors.get("weight")
             if weight is not None and weight.role is not Role.TIED:
                 yield path, base.parts[path], count

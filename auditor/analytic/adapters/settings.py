@@ -1,4 +1,4 @@
-"""What an adapter_config.json says: which method, of which base, and on which of its modules."""
+"""The settings in an adapter_config.json: the method, the base, and the chosen modules."""
 
 from collections.abc import Mapping
 from types import MappingProxyType
@@ -14,8 +14,8 @@ from auditor.messages import described, quoted
 
 FILE = "adapter_config.json"
 
-# The defaults of peft's config classes, of the keys that shape tensors. A key that two methods
-# know has one meaning, but for rank_pattern, which AdaLoRA reads in its own way.
+# The defaults in peft's config classes of the keys that shape tensors. A key means the same in all
+# methods, except rank_pattern in AdaLoRA.
 _PEFT = Family(
     model_type="",
     prefix="",
@@ -49,8 +49,8 @@ _PEFT = Family(
     ),
 )
 
-# How the class that peft loads the base with ends, by the adapter's task; and the modules that it
-# trains whole for it, whether or not an older version has written them down.
+# Task of the adapter -> endings of the class that peft loads the base with; and the modules that it
+# trains completely for that task, even if an older version did not write them into the settings.
 HEADS: Mapping[str, tuple[str, ...]] = MappingProxyType(
     {
         "CAUSAL_LM": ("ForCausalLM", "LMHeadModel"),
@@ -68,28 +68,28 @@ _TRAINED_WHOLE: Mapping[str, tuple[str, ...]] = MappingProxyType(
         "QUESTION_ANS": ("qa_outputs",),
     }
 )
-_MOST_SAVED = 1000  # names of modules that are saved whole; each is looked for in every module
+_MOST_SAVED = 1000  # names in modules_to_save; each is compared with every module
 _MOST_LAYERS = 100_000
-_HIGHEST = 2**40  # rank; no axis of a real model comes near
+_HIGHEST = 2**40  # the highest rank; axes of real models are far shorter
 ALL_LINEAR = "all-linear"
 
 
 class ModuleNames(Struct, frozen=True, kw_only=True):
-    """Modules by a list of the ends of their names, or by an expression; neither is all-linear."""
+    """A choice of modules by endings of names or an expression; without both, all-linear."""
 
     ends: frozenset[str] | None = None
     expression: Pattern | None = None
 
 
 class AdapterSettings(Struct, frozen=True, kw_only=True):
-    """One adapter_config.json. Whatever reads a value raises CheckpointError, naming the key."""
+    """One adapter_config.json. Methods that read a value raise CheckpointError with the key."""
 
     method: str  # peft_type in upper case: "LORA"
-    base: str | None  # base_model_name_or_path: a Hub id or somebody's path
+    base: str | None  # base_model_name_or_path: a Hub id or a path
     revision: str | None  # of the base
     task: str | None  # task_type: "CAUSAL_LM"
-    base_class: str | None  # where auto_mapping says it
-    config: Config  # for what only one method reads
+    base_class: str | None  # from auto_mapping
+    config: Config  # for keys that only one method reads
 
     def rank(self, key: str = "r") -> int:
         value = self.config.integer(key)
@@ -104,7 +104,7 @@ class AdapterSettings(Struct, frozen=True, kw_only=True):
         return value
 
     def names(self, key: str) -> ModuleNames | None:
-        """The modules that a key chooses; None: the key is null, or an empty list."""
+        """Return the modules that a key chooses, None if it is null or an empty list."""
         if not self.config.present(key):
             return None
         value = self.config.values.get(key)
@@ -116,7 +116,7 @@ class AdapterSettings(Struct, frozen=True, kw_only=True):
         return ModuleNames(ends=ends) if ends else None
 
     def saved(self) -> tuple[str, ...]:
-        """The ends of the names of modules that are stored whole."""
+        """Return the endings of the names of modules that are stored completely."""
         listed = (
             self.config.texts("modules_to_save") if self.config.present("modules_to_save") else ()
         )
@@ -130,36 +130,36 @@ class AdapterSettings(Struct, frozen=True, kw_only=True):
         return tuple(names)
 
     def ranks(self) -> Mapping[str, int]:
-        """rank_pattern: an expression for the end of a module's name -> its rank, in order."""
-        found = self.table("rank_pattern")
-        for name, value in found.items():
+        """Return rank_pattern: expression for the end of a module's name -> rank, in order."""
+        ranks = self.table("rank_pattern")
+        for name, value in ranks.items():
             if type(value) is not int or not 1 <= value <= _HIGHEST:
                 where = f"the rank of {quoted(name)} in rank_pattern"
                 raise CheckpointError(f"{where} is {described(value)}; a whole number is needed")
-        return {name: value for name, value in found.items() if isinstance(value, int)}
+        return {name: value for name, value in ranks.items() if isinstance(value, int)}
 
     def table(self, key: str) -> Mapping[str, object]:
-        """An object; null or absent: an empty one."""
+        """Return the object under a key, an empty one if it is null or absent."""
         return self.config.nested(key).values
 
     def layers(self) -> frozenset[int] | None:
-        """layers_to_transform; None: all layers."""
+        """Return layers_to_transform, None for all layers."""
         if not self.config.present("layers_to_transform"):
             return None
         if type(self.config.values["layers_to_transform"]) is int:
             return frozenset((self.config.integer("layers_to_transform"),))
-        found = frozenset(self.config.integers("layers_to_transform"))
-        if len(found) > _MOST_LAYERS:
-            raise CheckpointError(f"layers_to_transform has {len(found):,} numbers")
-        return found or None
+        numbers = frozenset(self.config.integers("layers_to_transform"))
+        if len(numbers) > _MOST_LAYERS:
+            raise CheckpointError(f"layers_to_transform has {len(numbers):,} numbers")
+        return numbers or None
 
     def states(self, key: str) -> bool:
-        """Whether a key that is not known here is set to anything."""
+        """Return whether the value of a key is true in Python."""
         return bool(self.config.values.get(key))
 
 
 def safe_expression(key: str, source: str) -> Pattern:
-    """The expression under a key; SourceError where it is not safe to run."""
+    """Compile the expression under a key; raise SourceError if it is not safe to run."""
     try:
         return pattern(source)
     except UnsafeError as error:
@@ -168,12 +168,12 @@ def safe_expression(key: str, source: str) -> Pattern:
 
 
 def unchecked_adapter(what: str) -> SourceError:
-    """The error for an adapter that may be right and is not understood here."""
+    """Return the error for an adapter that may be right and is not supported here."""
     return SourceError(Reason.UNKNOWN_LAYOUT, f"not checked: {what}")
 
 
 def read_settings(content: bytes, file: str = FILE) -> AdapterSettings:
-    """The settings in an adapter_config.json's bytes; CheckpointError if they cannot be read."""
+    """Parse an adapter_config.json; raise CheckpointError if it cannot be read."""
     config = Config(values=MappingProxyType(parse_object(content, file)), family=_PEFT)
     method = _text(config, "peft_type")
     if method is None:
@@ -190,7 +190,7 @@ def read_settings(content: bytes, file: str = FILE) -> AdapterSettings:
 
 
 def _text(config: Config, key: str) -> str | None:
-    """A string; null, absent and empty are None."""
+    """Return a string, None if it is null, absent or empty."""
     value = config.values.get(key)
     if value is not None and not isinstance(value, str):
         where = f"{config.path}{key}"

@@ -1,4 +1,4 @@
-"""Which modules of the base an adapter's settings choose."""
+"""The modules of the base that an adapter's settings choose, and their ranks."""
 
 import re
 from collections.abc import Iterable, Iterator, Mapping
@@ -15,12 +15,12 @@ from auditor.analytic.adapters.settings import (
 from auditor.errors import CheckpointError
 from auditor.messages import quoted
 
-# The first number below a name below a name, as peft looks for a layer's.
+# The first number below two names: the pattern by which peft finds a layer's number.
 _NUMBER = re.compile(r".*?\.[^.]*\.(\d+)\.", re.ASCII)
 _PLAIN = re.compile(r"[\w.]+")
-_SHOWN = 60  # characters of a list of targets in a message
+_SHOWN = 60  # characters that a message shows of a list of targets
 _OUTPUTS = frozenset({"lm_head", "embed_out", "output_projection"})
-# What is a classifier's head by its name: all-linear leaves it out.
+# Names of classification heads, which all-linear leaves out.
 _CLASSIFIERS = ("score", "classifier")
 
 
@@ -33,7 +33,7 @@ class Targets:
 
     @cached_property
     def chosen(self) -> tuple[str, ...]:
-        """The paths in the model's order; CheckpointError if the settings choose no path."""
+        """The chosen paths in the model's order; CheckpointError if there are none."""
         names = self._settings.names("target_modules")
         if names is None:
             if self._settings.config.present("target_parameters"):
@@ -41,26 +41,26 @@ class Targets:
             raise unchecked_adapter(
                 "target_modules is null: the defaults of one version of peft count"
             )
-        found = self._kept(self._matching("target_modules", names))
-        if names.ends is not None:  # an expression says the layers itself
-            found = tuple(self._in_layers(found, names.ends))
-        if not found:
+        paths = self._without_excluded(self._matching("target_modules", names))
+        if names.ends is not None:  # an expression states the layers itself
+            paths = tuple(self._in_layers(paths, names.ends))
+        if not paths:
             given = str(self._settings.config.values.get("target_modules"))
             shown = quoted(given if len(given) <= _SHOWN else f"{given[:_SHOWN]}...")
             target = self._base.expectation.target
             raise CheckpointError(f"target_modules, {shown}, chooses no module of {target}")
-        return found
+        return paths
 
     @cached_property
     def parts(self) -> tuple[AdaptedModule, ...]:
         """The chosen modules, which all have a weight."""
-        found = [self._base.parts.get(path) for path in self.chosen]
-        for path, part in zip(self.chosen, found, strict=True):
+        modules = [self._base.parts.get(path) for path in self.chosen]
+        for path, part in zip(self.chosen, modules, strict=True):
             if part is None or "weight" not in part.tensors:
                 raise unchecked_adapter(
                     f"target_modules chooses {quoted(path)}, which is not a layer"
                 )
-        return tuple(part for part in found if part is not None)
+        return tuple(part for part in modules if part is not None)
 
     def _matching(self, key: str, names: ModuleNames) -> tuple[str, ...]:
         paths = self._base.paths
@@ -69,13 +69,13 @@ class Targets:
         if names.expression is None:
             return tuple(self._all_linear())
         try:
-            found = names.expression.matching(paths)
+            matching = names.expression.matching(paths)
         except UnsafeError as error:
             raise unchecked_adapter(f"{key} is an expression that is not run: {error}") from None
-        return tuple(path for path in paths if path in found)
+        return tuple(path for path in paths if path in matching)
 
-    def _kept(self, found: tuple[str, ...]) -> tuple[str, ...]:
-        """Without what is excluded, and what is saved whole anyway."""
+    def _without_excluded(self, paths: tuple[str, ...]) -> tuple[str, ...]:
+        """Return the paths without modules that are excluded or saved completely."""
         names = self._settings.names("exclude_modules")
         left_out = frozenset(self._matching("exclude_modules", names) if names else ())
         saved = self._settings.saved()
@@ -86,18 +86,18 @@ class Targets:
         whole = tuple(f".{name}." for name in saved)
         return tuple(
             path
-            for path in found
+            for path in paths
             if path not in left_out and not any(name in f".{path}." for name in whole)
         )
 
-    def _in_layers(self, found: Iterable[str], named: frozenset[str]) -> Iterator[str]:
-        """Those of the layers in layers_to_transform, and those that are named in full."""
+    def _in_layers(self, paths: Iterable[str], named: frozenset[str]) -> Iterator[str]:
+        """Yield the paths in the layers of layers_to_transform, and the paths in `named`."""
         layers = self._settings.layers()
         if layers is None:
-            yield from found
+            yield from paths
             return
         patterns = self._layer_patterns()
-        for path in found:
+        for path in paths:
             numbers = (pattern.match(path) for pattern in patterns)
             number = next((match[1] for match in numbers if match), None)
             if path in named or (number is not None and int(number) in layers):
@@ -116,9 +116,9 @@ class Targets:
         return tuple(re.compile(rf"(?:^|.*?\.){text}\.(\d+)\.", re.ASCII) for text in texts)
 
     def _all_linear(self) -> Iterator[str]:
-        """Every linear layer but the one that the model's outputs come from.
+        """Yield every linear layer except the output layer.
 
-        peft writes down the modules that this comes to; only its user's own config says it so.
+        A config that peft saves lists these modules; only a config by hand has all-linear.
         """
         if any(".experts" in path for path in self._base.paths):
             raise unchecked_adapter(
@@ -133,7 +133,7 @@ class Targets:
 
 
 class Ranks:
-    """The rank of each module: rank_pattern's first key that fits the end of its name, else r."""
+    """The rank of each module: from rank_pattern's first key that fits its name's end, else r."""
 
     def __init__(self, settings: AdapterSettings, paths: Iterable[str], otherwise: int) -> None:
         self.otherwise = otherwise
@@ -147,12 +147,12 @@ class Ranks:
 
     def of(self, path: str) -> int:
         places = [self._plain[end] for end in suffixes(path) if end in self._plain]
-        places += [place for place, found in self._others if path in found]
+        places += [place for place, paths in self._others if path in paths]
         return self._ranks[min(places)] if places else self.otherwise
 
 
 def _matched(key: str, paths: Iterable[str]) -> frozenset[str]:
-    """The modules whose names end in what the key matches, which begins at a dot."""
+    """Return the modules whose last name parts match the key."""
     try:
         return safe_expression("a key of rank_pattern", rf"(.*\.)?({key})").matching(paths)
     except UnsafeError as error:

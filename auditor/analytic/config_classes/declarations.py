@@ -1,8 +1,8 @@
 """The declarations of transformers' config classes: fields, types, defaults, other names.
 
-Read from auditor/data/config_classes.jsonl, which tools/rebuild_config_classes.py writes and a
-test holds to the installed library. The file is read when a class is needed, and of it only the
-lines of that class and the first one.
+They are read from auditor/data/config_classes.jsonl, which tools/rebuild_config_classes.py writes
+and a test compares with the installed library. The file is read when a class is first needed; only
+its first line and the lines of needed classes are parsed.
 """
 
 import json
@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 _FILE = Path(__file__).parents[2] / "data" / "config_classes.jsonl"
-_BASE = "PreTrainedConfig"  # whose fields all the others have
+_BASE = "PreTrainedConfig"  # all other classes inherit its fields
 
 # "int", "float", "bool", "str", "null", "any"; or a list: ["or", *kinds], ["list", kind],
 # ["dict", kind of keys, kind of values], ["one of", *values]; ["list"] and ["dict"] of anything.
@@ -29,9 +29,9 @@ class Field(NamedTuple):
 class SubConfig(NamedTuple):
     """A config inside another."""
 
-    class_name: str | None  # None: its own model_type says which class it is of
-    model_type: str  # of one that does not say
-    values: Mapping[str, Any]  # of one that is absent
+    class_name: str | None  # None: the class follows from its model_type
+    model_type: str  # the default if it states none
+    values: Mapping[str, Any]  # its contents if it is absent
     optional: bool  # an absent one stays absent
 
 
@@ -41,7 +41,7 @@ class ConfigClass(NamedTuple):
     name: str  # "BertConfig"
     model_type: str  # "bert"
     fields: Mapping[str, Field]
-    attribute_map: Mapping[str, str]  # the name that other classes use -> this one's own
+    attribute_map: Mapping[str, str]  # the name that other classes use -> the class's own
     parts: Mapping[str, SubConfig]  # by key
     read_only: frozenset[str]  # properties that a config cannot set
 
@@ -54,7 +54,7 @@ class ConfigClassLibrary(NamedTuple):
     layer_types: frozenset[str]
     mlp_layer_types: frozenset[str]
     older_layer_types: Mapping[str, str]
-    generation: frozenset[str]  # keys for generate(), which no config keeps
+    generation: frozenset[str]  # keys for generate(), which configs do not keep
     class_names: Mapping[str, str]  # model type -> the name of its config class
     kinds: Mapping[str, Kind]
 
@@ -71,14 +71,14 @@ def _lines() -> tuple[str, ...]:
 
 @cache
 def library() -> ConfigClassLibrary:
-    found = json.loads(_lines()[0])
+    record = json.loads(_lines()[0])
     sets = ("activations", "layer_types", "mlp_layer_types", "generation")
     return ConfigClassLibrary(
-        name=found["library"],
-        **{name: frozenset(found[name]) for name in sets},
-        older_layer_types=found["older_layer_types"],
-        class_names=found["model_types"],
-        kinds=found["kinds"],
+        name=record["library"],
+        **{name: frozenset(record[name]) for name in sets},
+        older_layer_types=record["older_layer_types"],
+        class_names=record["model_types"],
+        kinds=record["kinds"],
     )
 
 
@@ -105,20 +105,20 @@ def of_name(name: str) -> ConfigClass | None:
     return None if line is None else _read(name, json.loads(line))
 
 
-def _read(name: str, said: Mapping[str, Any]) -> ConfigClass:
+def _read(name: str, record: Mapping[str, Any]) -> ConfigClass:
     base = of_name(_BASE) if name != _BASE else None
     own = {
         key: Field(library().kinds[words], default)
-        for key, (words, default) in said.get("fields", {}).items()
+        for key, (words, default) in record.get("fields", {}).items()
     }
     return ConfigClass(
         name=name,
-        model_type=said["model_type"],
+        model_type=record["model_type"],
         fields={**(base.fields if base else {}), **own},
-        attribute_map=said.get("attribute_map", {}),
+        attribute_map=record.get("attribute_map", {}),
         parts={
             key: SubConfig(part["class"], part["model_type"], part["values"], part["optional"])
-            for key, part in said.get("sub_configs", {}).items()
+            for key, part in record.get("sub_configs", {}).items()
         },
-        read_only=frozenset(said.get("read_only", ())),
+        read_only=frozenset(record.get("read_only", ())),
     )

@@ -7,7 +7,7 @@ from typing import NamedTuple, assert_never
 from auditor.analytic.config_classes.declarations import library
 from auditor.errors import CheckpointError
 
-MOST_FAULTS = 32  # of one config: enough for a reader, where a hostile config has thousands
+MOST_FAULTS = 32  # of one config; a hostile config can have thousands
 
 
 class FaultOrigin(StrEnum):
@@ -19,7 +19,7 @@ class FaultOrigin(StrEnum):
 
 
 class ConfigFault(NamedTuple):
-    """One reason, and the keys that it is about."""
+    """One reason, and the keys that it concerns."""
 
     reason: str  # "pad_token_id is 32000, and the embedding has rows 0 to 31999"
     keys: tuple[str, ...]  # with the path to them, e.g. "text_config.pad_token_id"

@@ -1,7 +1,7 @@
 """The mistakes that people make in configs: one short table of rules.
 
-A rule fires only where transformers cannot load the config or build its model; a test asks the
-library. What else the library refuses is not imitated: the oracle answers that.
+A rule fires only if transformers cannot load the config or build its model; a test compares it
+with the library. Other refusals of the library are not imitated: the oracle reports them.
 """
 
 import re
@@ -42,7 +42,7 @@ def layer_lists(config: CompletedConfig) -> Iterator[ConfigFault]:
     for key, known in known_types.items():
         types = config.get(key)
         if not isinstance(types, list) or type(depth) is not int:
-            return  # the library does not look at the next list either
+            return  # the library does not check the next list either
         unknown = [each for each in types if not isinstance(each, str) or each not in known]
         if unknown:
             observed = f"{config.named(key)} has {described(unknown[0])}"
@@ -65,8 +65,8 @@ def attention_types_of_gpt_neo(config: CompletedConfig) -> Iterator[ConfigFault]
 
 
 def _well_formed(types: list[Any]) -> Iterator[tuple[list[Any], int]]:
-    for each in types:
-        match each:
+    for entry in types:
+        match entry:
             case [list(kinds), int(times)]:
                 yield kinds, times
 

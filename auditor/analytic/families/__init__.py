@@ -1,20 +1,20 @@
-"""One file for each model family or kin; the catalogue imports one when its classes are needed.
+"""One file for each family of models; the catalogue imports it when its classes are needed.
 
-The functions of a file are builders, named after the parts of the model that they build: attention,
-layer, mlp. Several files have an `attention`, each that of its own model; a model that has the part
-of another imports it. Files that begin with an underscore hold what several families share.
+The functions of a file are builders, named after the modules that they build: attention, layer,
+mlp. Several files have an `attention` for their own model; a model that shares a module with
+another imports it. Files that begin with an underscore contain code that several families share.
 """
 
 from collections.abc import Mapping
 from types import MappingProxyType
 
-# Files of the one model type that they are named after.
+# Files with one model type, after which they are named.
 _ALONE = (
     "albert bert blip bloom convnext detr dinov2 distilbert electra esm falcon gpt2 gpt_bigcode "
     "gpt_neo gpt_neox gpt_oss gptj layoutlm llama llava modernbert mpnet mpt opt paligemma phi "
     "phi3 resnet rwkv segformer smollm3 stablelm starcoder2 swin whisper"
 )
-# File -> its model types, of the others.
+# File -> its model types, for files with several model types or another name.
 _KIN = {
     "bart": "bart m2m_100 marian mbart pegasus",
     "clip": "clip clip_text_model clip_vision_model",
@@ -47,14 +47,13 @@ _KIN = {
     "vit": "deit vit",
     "wav2vec2": "hubert wav2vec2 wavlm",
 }
-# Model type -> the file here that has its classes: why `audit bert-base-chinese` does not wait for
-# all the others.
+# Model type -> the file with its classes, so that only the needed file is imported.
 FILES: Mapping[str, str] = MappingProxyType(
     {name: name for name in _ALONE.split()}
     | {model_type: file for file, types in _KIN.items() for model_type in types.split()}
 )
 
-# Names that checkpoints on the Hub have for one of these, where the tensors agree.
+# Older names in checkpoints on the Hub -> current names; the tensors are equal.
 OLD_TYPES: Mapping[str, str] = MappingProxyType(
     {
         "RefinedWeb": "falcon",

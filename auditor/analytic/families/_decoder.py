@@ -1,6 +1,6 @@
-"""The decoder that Llama made common, with the options in which its many relatives differ.
+"""Llama's decoder, with options for the differences of its relatives.
 
-`embed_tokens`, `layers` and `norm`; each layer a norm, attention, a norm, a gated feed-forward.
+It has `embed_tokens`, `layers` and `norm`; a layer is norm, attention, norm, gated feed-forward.
 """
 
 from collections.abc import Callable, Collection, Mapping
@@ -36,7 +36,7 @@ KEYS = (
     "vocab_size hidden_size intermediate_size num_hidden_layers num_attention_heads "
     "num_key_value_heads tie_word_embeddings"
 )
-# The heads of most decoders, in the order in which the others leave them out from the end.
+# The heads of most decoders; a family with fewer heads has the first ones.
 HEADS = ("CausalLM", "SequenceClassification", "TokenClassification", "QuestionAnswering")
 
 Norm = Callable[[Dim], Module]
@@ -48,7 +48,7 @@ def decoder(
     *,
     norm: Norm = RMSNorm,
 ) -> Module:
-    """A decoder of these layers, or of as many layers of one kind as the config says."""
+    """Return a decoder of these layers, or of num_hidden_layers layers of one kind."""
     D, V = c.dim("hidden_size"), c.dim("vocab_size")
     if not isinstance(layers, Repeat | Stack):
         layers = repeat(c.dim("num_hidden_layers"), layers)
@@ -60,7 +60,7 @@ def decoder(
 
 
 def decoder_of(block: Builder, *, norm: Norm = RMSNorm) -> Builder:
-    """Return a builder of a decoder with such layers, as many as the config says."""
+    """Return a builder of a decoder with num_hidden_layers such layers."""
 
     def build(c: Config, /) -> Module:
         return decoder(c, partial(block, c), norm=norm)
@@ -76,12 +76,12 @@ def layer(
     norms: Collection[str] = ("input_layernorm", "post_attention_layernorm"),
     **feed_forward: Module,
 ) -> Module:
-    """One layer; the feed-forward block comes under its own name, `mlp` for most."""
+    """Return a layer; the keyword of the feed-forward block is its name, usually `mlp`."""
     D = c.dim("hidden_size")
     return module(self_attn=self_attn, **feed_forward, **{name: norm(D) for name in norms})
 
 
-def attention(  # noqa: PLR0913 - the options in which the relatives differ
+def attention(  # noqa: PLR0913 - one option for each difference
     c: Config,
     head_dim: Dim,
     *,
@@ -93,8 +93,8 @@ def attention(  # noqa: PLR0913 - the options in which the relatives differ
 ) -> Module:
     """Grouped-query attention: H query heads share K pairs of key and value heads.
 
-    `qk_norm`: a norm of a head's width for all queries, and one for all keys; `norms`: norms of
-    another kind. `frequencies`: versions up to transformers 4.31 stored those of the rotation.
+    `qk_norm` adds a norm of a head's width for queries and one for keys, `norms` adds other norms.
+    `frequencies` adds the rotary frequencies that versions up to transformers 4.31 stored.
     """
     D, H, K = c.dim("hidden_size"), c.dim("num_attention_heads"), key_value_heads(c)
     if qk_norm:
@@ -110,12 +110,12 @@ def attention(  # noqa: PLR0913 - the options in which the relatives differ
 
 
 def key_value_heads(c: Config) -> Dim:
-    """The number of key and value heads; one for each query head if the config has null."""
+    """Return the number of key and value heads: one for each query head if the config has null."""
     return c.optional("num_key_value_heads") or c.dim("num_attention_heads")
 
 
 def layer_types(c: Config, otherwise: Callable[[int], str]) -> tuple[str, ...]:
-    """The type of each layer: from `layer_types`, or from the layer's number if that is null."""
+    """Return the type of each layer: from `layer_types`, or from its number if that is null."""
     count = list_indices(c.dim("num_hidden_layers"))
     if c.present("layer_types"):
         return c.texts("layer_types", length=len(count))
@@ -123,7 +123,7 @@ def layer_types(c: Config, otherwise: Callable[[int], str]) -> tuple[str, ...]:
 
 
 def types_of_layers(c: Config) -> tuple[str, ...]:
-    """`layer_types`; CheckpointError if there are fewer types than layers."""
+    """Return `layer_types`; raise CheckpointError if there are fewer types than layers."""
     types, count = c.texts("layer_types"), c.integer("num_hidden_layers")
     if len(types) < count:
         keys = (f"{c.path}layer_types", f"{c.path}num_hidden_layers")
@@ -134,13 +134,13 @@ def types_of_layers(c: Config) -> tuple[str, ...]:
 
 
 def head_dim(c: Config) -> Dim:
-    """The width of a head: `head_dim`, or D/H rounded down if it is null or absent."""
+    """Return the width of a head: `head_dim`, or D/H rounded down if it is null or absent."""
     shared = c.dim("hidden_size").floor(c.dim("num_attention_heads"))
     return (c.optional("head_dim") if c.has("head_dim") else None) or shared
 
 
 def either_head_dim(c: Config) -> Dim:
-    """The width of a head: `head_dim`, or D/H rounded down if it is null or zero."""
+    """Return the width of a head: `head_dim`, or D/H rounded down if it is null or zero."""
     stated = c.optional("head_dim")
     if stated is not None and stated.value:
         return stated
@@ -150,7 +150,7 @@ def either_head_dim(c: Config) -> Dim:
 def gated_mlp(
     c: Config, *, width: Dim | None = None, bias: bool = False, act: str | None = "hidden_act"
 ) -> Module:
-    """A gated feed-forward; `act` is the key of its activation, None for one of many experts."""
+    """Return a gated feed-forward; `act` is the key of its activation, None in an expert."""
     D, F = c.dim("hidden_size"), width or c.dim("intermediate_size")
     return module(
         gate_proj=Linear(D, F, bias=bias),
@@ -161,7 +161,7 @@ def gated_mlp(
 
 
 def fused_mlp(c: Config) -> Module:
-    """A gated feed-forward whose gate is stored above its other half."""
+    """Return a gated feed-forward with gate and up projection in one matrix, the gate first."""
     D, F = c.dim("hidden_size"), c.dim("intermediate_size")
     return module(
         gate_up_proj=Linear(D, 2 * F, bias=False),
@@ -171,7 +171,7 @@ def fused_mlp(c: Config) -> Module:
 
 
 def gated_experts(c: Config, count: Dim, *, width: Dim | None = None) -> Block:
-    """`count` gated feed-forwards; a router chooses `num_experts_per_tok` of them for a token."""
+    """Return `count` gated feed-forwards, of which a token uses `num_experts_per_tok`."""
     return experts(c, count, partial(gated_mlp, c, width=width, act=None))
 
 
@@ -193,7 +193,7 @@ def score(c: Config, *, bias: bool = False) -> Module:
     return Linear(c.dim("hidden_size"), c.num_labels, bias=bias)
 
 
-# What a class has beside the model, by its name after `For`.
+# The modules of a class beside the model, by the part of its name after `For`.
 _BESIDE: Mapping[str, Callable[[Config], Mapping[str, Block]]] = MappingProxyType(
     {
         "CausalLM": lambda c: {"lm_head": lm_head(c)},
@@ -205,7 +205,7 @@ _BESIDE: Mapping[str, Callable[[Config], Mapping[str, Block]]] = MappingProxyTyp
 
 
 def headed(model: Builder, head: str, prefix: str = "model") -> Builder:
-    """The model under its prefix, and the head of that name."""
+    """Return a builder of the model under its prefix, with the head of that name."""
 
     def build(c: Config) -> Module:
         return module(**{prefix: model(c)}, **_BESIDE[head](c))
@@ -221,9 +221,9 @@ def register(
     heads: Collection[str] = HEADS,
     qa: Family | None = None,
 ) -> None:
-    """The model, and the heads on it: all four that most decoders have, or those named.
+    """Register the model and its heads: all four of most decoders, or the given ones.
 
-    `qa` is the family under which question answering goes, where its prefix is another one.
+    `qa` is the family of question answering, if its prefix is not the model's.
     """
     architecture(f"{stem}Model", family)(model)
     for head in heads:
@@ -233,18 +233,18 @@ def register(
 
 # --- Experts that transformers 5 fuses when it loads them -----------------------------------------
 
-# On disk each is stored by itself.
+# On disk each expert is stored separately.
 
-_STACKED = Operation("MergeModulelist")  # an axis of experts in front
-_ABOVE = Operation("Concatenate", axes=(1,))  # what gates above what is gated, in each expert
+_STACKED = Operation("MergeModulelist")  # adds an axis of experts in front
+_ABOVE = Operation("Concatenate", axes=(1,))  # the gate above the up projection, in each expert
 
 
 def fused_experts(gate: str, up: str, down: str, module: str) -> Conversions:
-    """The experts of a layer become two tensors, (E, 2F, D) and (E, D, F)."""
-    each = [f"{module}.*.{name}.weight" for name in (gate, up, down)]
+    """Return the conversions of a layer's experts to two tensors, (E, 2F, D) and (E, D, F)."""
+    sources = [f"{module}.*.{name}.weight" for name in (gate, up, down)]
     return (
-        Rule((each[0], each[1]), (f"{module}.gate_up_proj",), operations=(_STACKED, _ABOVE)),
-        Rule((each[2],), (f"{module}.down_proj",), operations=(_STACKED,)),
+        Rule((sources[0], sources[1]), (f"{module}.gate_up_proj",), operations=(_STACKED, _ABOVE)),
+        Rule((sources[2],), (f"{module}.down_proj",), operations=(_STACKED,)),
     )
 
 

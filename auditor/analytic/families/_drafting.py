@@ -1,6 +1,6 @@
 """Layers that predict the tokens after the next one, stored beside a model; no class reads them.
 
-DeepSeek-V3 began with them, https://arxiv.org/abs/2412.19437 section 2.2.
+DeepSeek-V3 introduced them, https://arxiv.org/abs/2412.19437 section 2.2.
 """
 
 from collections.abc import Callable
@@ -20,10 +20,10 @@ from auditor.errors import CheckpointError
 
 
 def drafting(c: Config, layer: Callable[[], Module]) -> tuple[tuple[str, Extra], ...]:
-    """`num_nextn_predict_layers` more children of a decoder, numbered on after its own layers.
+    """Return `num_nextn_predict_layers` drafting layers, numbered after the decoder's own layers.
 
-    Each is such a layer, and has beside it the norms of two inputs and their projection, and
-    copies of the embedding and of the head.
+    Each is such a layer with the norms of two inputs, their projection, and copies of the embedding
+    and of the head.
     """
     V, D = c.dim("vocab_size"), c.dim("hidden_size")
     count = c.optional("num_nextn_predict_layers")
@@ -46,21 +46,21 @@ def drafting(c: Config, layer: Callable[[], Module]) -> tuple[tuple[str, Extra],
 
 
 def drafting_aside(c: Config, layer: Callable[[], Module]) -> dict[str, Extra]:
-    """`mtp_num_hidden_layers` of them in a decoder of their own, as Qwen 3.5 has it: `mtp`."""
+    """Return `mtp_num_hidden_layers` drafting layers in a separate decoder, Qwen 3.5's `mtp`."""
     if not isinstance(c.attribute("mtp_num_hidden_layers"), int):
         return {}
     D, count = c.dim("hidden_size"), c.dim("mtp_num_hidden_layers")
     if count.value < 1:
         return {}
     try:
-        each = layer()
+        drafting_layer = layer()
     except CheckpointError:
         return {}  # no version could store such layers
     drafter = module(
         pre_fc_norm_embedding=RMSNorm(D),
         pre_fc_norm_hidden=RMSNorm(D),
         fc=Linear(2 * D, D, bias=False),
-        layers=Repeat(count, each),
+        layers=Repeat(count, drafting_layer),
         norm=RMSNorm(D),
     )
     return {"mtp": Extra(drafter)}

@@ -1,6 +1,6 @@
-"""Gemma 4 reading: layers of two widths of heads, some of which share keys and values.
+"""Gemma 4's language model: layers with two widths of heads, some of which share keys and values.
 
-A layer can also have an embedding of its own of every token, and experts beside its feed-forward.
+A layer can also have a separate embedding of every token, and experts beside its feed-forward.
 """
 
 from types import MappingProxyType
@@ -27,18 +27,18 @@ from auditor.analytic.families._decoder import KEYS, decoder, gated_mlp, headed,
 from auditor.analytic.families.gemma import NORMS
 from auditor.errors import CheckpointError
 
-# --- how the layers differ: in their heads, and in having keys and values of their own ------------
+# --- kinds of layers: their heads, and whether they have keys and values of their own -------------
 
-_MOST_DIGITS = 8  # of the number of a layer, as it may be padded
+_MOST_DIGITS = 8  # the most digits of a layer's number, which may be padded
 
 
 class Kind(NamedTuple):
-    """In what layers differ."""
+    """The properties in which layers differ."""
 
-    values: bool  # has values of its own; else the keys are the values, too
-    width: Dim  # of a head
-    pairs: Dim  # heads of keys and values
-    shared: bool  # takes keys and values from an earlier layer
+    values: bool  # whether it has values of its own; else its keys are also its values
+    width: Dim  # the width of a head
+    pairs: Dim  # the number of key and value heads
+    shared: bool  # whether it uses keys and values of an earlier layer
 
 
 def kinds(c: Config) -> tuple[Kind, ...]:
@@ -56,8 +56,8 @@ def kinds(c: Config) -> tuple[Kind, ...]:
 
 
 def _check_sources(c: Config, types: tuple[str, ...], own: int) -> None:
-    """Of each type the last layer with keys and values of its own is there for the others."""
-    sources = types[0:own][::-1]  # counted as transformers counts, from the end where below zero
+    """Require, for each type, a last layer with own keys and values, which the others share."""
+    sources = types[0:own][::-1]  # as in transformers, a negative number counts from the end
     last = [own - 1 - sources.index(kind) for kind in set(types) if kind in sources]
     if set(sources) != set(types) or not all(-len(types) <= n < len(types) for n in last):
         named = c.dim("num_kv_shared_layers").named
@@ -66,16 +66,16 @@ def _check_sources(c: Config, types: tuple[str, ...], own: int) -> None:
 
 
 def heads(c: Config, number: int, kind: str) -> tuple[Dim, Dim]:
-    """The width of a layer's heads, and how many there are for keys and values.
+    """Return the width of a layer's heads, and the number of key and value heads.
 
-    transformers writes `per_layer_config`, where layer 5 of 30 is "05"; before there were keys for
-    all layers that see far.
+    transformers writes `per_layer_config`, in which layer 5 of 30 is "05"; older versions had one
+    key for all full-attention layers.
     """
     width, pairs = c.dim("head_dim"), c.dim("num_key_value_heads")
     if c.states("per_layer_config"):
         single = c.nested("per_layer_config")
-        spelt = (str(number).zfill(digits) for digits in range(_MOST_DIGITS))
-        own = single.nested(next((key for key in spelt if key in single.values), str(number)))
+        spellings = (str(number).zfill(digits) for digits in range(_MOST_DIGITS))
+        own = single.nested(next((key for key in spellings if key in single.values), str(number)))
         return (
             dim(own.integer("head_dim")) if own.states("head_dim") else width,
             dim(own.integer("num_key_value_heads")) if own.states("num_key_value_heads") else pairs,
@@ -90,7 +90,7 @@ def attention(c: Config, kind: Kind) -> Module:
     D, H, bias = c.dim("hidden_size"), c.dim("num_attention_heads"), c.flag("attention_bias")
     keys, norm = Linear(D, kind.pairs * kind.width, bias=bias), RMSNorm(kind.width)
     pairs = {"k_proj": keys, "k_norm": norm} | ({"v_proj": keys} if kind.values else {})
-    # A layer that shares has no keys, but google/gemma-4-E2B and -E4B store some, which are unused.
+    # A sharing layer has no keys, but google/gemma-4-E2B and -E4B store unused ones.
     unread = {name: Extra(block) for name, block in pairs.items()}
     return module(
         q_proj=Linear(D, H * kind.width, bias=bias),
@@ -100,11 +100,11 @@ def attention(c: Config, kind: Kind) -> Module:
     )
 
 
-_MOST_UNREAD = 1024  # layers whose unused tensors loading leaves out; the largest model has 60
+_MOST_UNREAD = 1024  # sharing layers that get patterns; the largest model has 60 layers
 
 
 def unread_patterns(c: Config) -> tuple[str, ...]:
-    """What loading leaves out of a layer that has no keys and values of its own."""
+    """Return patterns of the tensors that loading skips in layers without own keys and values."""
     shared = [number for number, kind in enumerate(kinds(c)) if kind.shared]
     names = ("k_proj", "v_proj", "k_norm", "v_norm")
     return tuple(
@@ -150,7 +150,7 @@ def decoder_layer(c: Config, kind: Kind) -> Module:
 
 
 def layer_input(c: Config) -> dict[str, Block]:
-    """What a layer does with its own embedding of a token, where it has one."""
+    """Return the projections of a layer's own token embedding; none if it has no such embedding."""
     D, narrow = c.dim("hidden_size"), c.dim("hidden_size_per_layer_input")
     if not narrow.value:
         return {}
@@ -183,8 +183,8 @@ def experts(c: Config) -> dict[str, Block]:
 @architecture("Gemma4TextModel", TEXT)
 def text_model(c: Config) -> Module:
     D, narrow = c.dim("hidden_size"), c.dim("hidden_size_per_layer_input")
-    count, each = c.dim("num_hidden_layers"), kinds(c)
-    layers = stack(count, each.__getitem__, lambda kind: decoder_layer(c, kind))
+    count, layer_kinds = c.dim("num_hidden_layers"), kinds(c)
+    layers = stack(count, layer_kinds.__getitem__, lambda kind: decoder_layer(c, kind))
     model = decoder(c, layers)
     if not narrow.value:
         return model

@@ -1,4 +1,4 @@
-"""The heads of encoders and of GPT: what stands beside a bare model, which has its own prefix."""
+"""The heads of encoders and of GPT, beside a base model that has its own prefix."""
 
 from collections.abc import Callable, Mapping
 
@@ -42,7 +42,7 @@ def answers(c: Config) -> Module:
 
 
 def summary(c: Config) -> Module:
-    """The layer that makes one vector of all vectors of a text."""
+    """Return the layer that combines all vectors of a text into one."""
     D, labels = c.dim("hidden_size"), c.num_labels
     width = labels if c.truth("summary_proj_to_labels") and labels.value else D
     return module(
@@ -53,16 +53,16 @@ def summary(c: Config) -> Module:
 
 # --- What GPT and its many relatives share --------------------------------------------------------
 
-# The causal mask of old versions, and their heads.
+# The causal mask that old versions stored, and the heads.
 
 
 def causal_mask(positions: Dim) -> Mapping[str, Legacy]:
-    """The mask that old versions stored in every attention, and the number it puts there."""
+    """Return the mask that old versions stored in every attention, and its fill value."""
     return {"bias": Legacy((1, 1, positions, positions)), "masked_bias": Legacy(())}
 
 
 def language_model(embedding: str, *, name: str = "lm_head", bias: bool = False) -> Head:
-    """A head that shares the embedding's matrix, by its full name, where the config ties them."""
+    """Return a head that shares the matrix of `embedding`, a full name, if the config ties them."""
 
     def head(c: Config) -> Module:
         D, V = c.dim("hidden_size"), c.dim("vocab_size")
@@ -77,5 +77,5 @@ def score(c: Config) -> Module:
 
 
 def span(c: Config) -> Module:
-    """Where an answer begins and where it ends."""
+    """Return the head that marks the start and the end of an answer."""
     return module(qa_outputs=Linear(c.dim("hidden_size"), 2))

@@ -1,6 +1,6 @@
-"""An encoder and a decoder as fairseq named them, with the options in which they differ.
+"""An encoder and a decoder under fairseq's names, with options for the differences of the models.
 
-Each layer attention, in a decoder attention to the encoder, and a feed-forward block; a norm each.
+A layer has attention, in a decoder also to the encoder, and a feed-forward block, each with a norm.
 """
 
 from collections.abc import Callable
@@ -34,7 +34,7 @@ SHARED = "shared.weight"
 
 
 def family(model_type: str, base: str, keys: str = "", **own: int) -> Family:
-    """A Family of that prefix and the keys that all have, and its own."""
+    """Return a Family with the keys that all these models share, and its own."""
     return Family(
         model_type=model_type,
         prefix="model",
@@ -49,27 +49,27 @@ def family(model_type: str, base: str, keys: str = "", **own: int) -> Family:
 
 
 class Style(Struct, frozen=True, kw_only=True):
-    """What the relatives do differently."""
+    """The differences between the related models."""
 
     positions: Callable[[Config], Module]
     embedding_norm: bool = False  # after the embeddings
-    final_norm: bool = False  # after the last layer, where the layers have theirs in front
+    final_norm: bool = False  # after the last layer, in models whose layers begin with a norm
     key_bias: bool = True
-    versioned: bool = False  # the first checkpoints store fairseq's number of the format
+    versioned: bool = False  # the first checkpoints store fairseq's format version
 
 
 def learned_positions(c: Config) -> Module:
-    """The first two rows are fairseq's, for padding, and never used."""
+    """Return learned positions; the first two rows are fairseq's padding and never used."""
     return Embedding(c.dim("max_position_embeddings") + 2, c.dim("d_model"))
 
 
 def sinusoids(c: Config) -> Module:
-    """Computed once, stored, and frozen: transformers counts them among the parameters."""
+    """Return computed positions: stored and frozen, and parameters in transformers."""
     return Embedding(c.dim("max_position_embeddings"), c.dim("d_model"))
 
 
 def tower(c: Config, side: Side, style: Style, **embeddings: Block) -> Module:
-    """One of the two; what it embeds with comes under its own name."""
+    """Return the encoder or the decoder; the keywords of its embeddings are their names."""
     D = c.dim("d_model")
     return module(
         version=Legacy((1,)) if style.versioned else None,
@@ -84,11 +84,11 @@ def tower(c: Config, side: Side, style: Style, **embeddings: Block) -> Module:
 def layer(c: Config, side: Side, style: Style) -> Module:
     D, F = c.dim("d_model"), c.dim(f"{side}_ffn_dim")
     decoder = side == "decoder"
-    attend = attention(c, style)
+    attention_block = attention(c, style)
     return module(
-        self_attn=attend,
+        self_attn=attention_block,
         self_attn_layer_norm=LayerNorm(D),
-        encoder_attn=attend if decoder else None,
+        encoder_attn=attention_block if decoder else None,
         encoder_attn_layer_norm=LayerNorm(D) if decoder else None,
         activation_fn=activation(c, "activation_function"),
         fc1=Linear(D, F),
@@ -110,7 +110,7 @@ def attention(c: Config, style: Style) -> Module:
 def encoder_decoder(
     c: Config, style: Style, *, shared: bool = True, decoder_vocab: Dim | None = None
 ) -> Module:
-    """The base class: two towers that embed with one matrix, unless nothing is tied."""
+    """Return the base class: encoder and decoder share one embedding, unless nothing is tied."""
     V, tied = c.dim("vocab_size"), shared and c.flag("tie_word_embeddings")
     W = decoder_vocab or V
     return module(
@@ -121,7 +121,7 @@ def encoder_decoder(
 
 
 def words(c: Config, vocab: Dim, *, tied: bool = False) -> Module:
-    """The embedding of words, tied to the shared one or not."""
+    """Return a word embedding, tied to the shared one or not."""
     return module(weight=Tied(SHARED)) if tied else Embedding(vocab, c.dim("d_model"))
 
 
@@ -133,7 +133,7 @@ def generation(
     vocab: Dim | None = None,
     embeddings: str = SHARED,
 ) -> Module:
-    """The language model; loading does without the bias of the logits, which is all zeros."""
+    """Return the language model; the bias of its logits, all zeros, is optional in loading."""
     V = vocab or c.dim("vocab_size")
     return module(
         final_logits_bias=Legacy((1, V)) if logits_bias else None,
@@ -148,13 +148,13 @@ def head(c: Config, vocab: Dim, embeddings: str) -> Module:
 
 
 def causal(c: Config, decoder: Module, *, name: str = "lm_head") -> Module:
-    """The language model of a decoder alone, which keeps its attention to an encoder."""
+    """Return the language model of a decoder alone, which keeps its attention to an encoder."""
     output = head(c, c.dim("vocab_size"), "model.decoder.embed_tokens.weight")
     return module(model=module(decoder=decoder), **{name: output})
 
 
 def register(family: Family, stem: str, style: Style) -> None:
-    """The base class, the language model, and the decoder alone."""
+    """Register the base class, the language model, and the decoder alone."""
 
     @architecture(f"{stem}Model", family)
     def model(c: Config) -> Module:
@@ -173,7 +173,7 @@ def register(family: Family, stem: str, style: Style) -> None:
 
 
 def register_classifiers(family: Family, stem: str, style: Style) -> None:
-    """The two other heads, of a sentence and of an answer in it, which BART and mBART have."""
+    """Register the classifier and the question answering of BART and mBART."""
 
     @architecture(f"{stem}ForSequenceClassification", family)
     def for_sequence_classification(c: Config) -> Module:

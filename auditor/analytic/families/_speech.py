@@ -1,6 +1,6 @@
-"""What wav2vec 2.0 and its relatives share: convolutions over the waveform, and an encoder.
+"""Modules of wav2vec 2.0 and its relatives: convolutions over the waveform, and an encoder.
 
-The position's convolution is stored as a magnitude and a direction, whose product it is.
+The convolution for positions is stored as a magnitude and a direction; it is their product.
 """
 
 from collections.abc import Callable
@@ -42,7 +42,7 @@ def model(
     batch_norm: bool = False,
     adapter: Module | None = None,
 ) -> Module:
-    """`batch_norm`: of the positions, in place of the magnitude and the direction."""
+    """Return the model; `batch_norm` replaces the magnitude and direction of the positions."""
     D = c.dim("hidden_size")
     width = features(c)[-1][1]
     masks = c.real("mask_time_prob") > 0 or c.real("mask_feature_prob") > 0
@@ -65,7 +65,7 @@ def model(
 
 
 def features(c: Config) -> tuple[tuple[Dim | int, Dim, Dim], ...]:
-    """Inputs, outputs and kernel of each convolution; the waveform is one channel."""
+    """Return inputs, outputs and kernel of each convolution; the waveform is one channel."""
     outputs = c.dims("conv_dim")
     if not outputs:
         raise CheckpointError("conv_dim is empty, expected one convolution or more")
@@ -94,18 +94,18 @@ def convolutions(c: Config) -> list[Module]:
 def positions(c: Config, *, batch_norm: bool) -> Module:
     D, kernel = c.dim("hidden_size"), c.dim("num_conv_pos_embeddings")
     groups = c.dim("num_conv_pos_embedding_groups")
-    each = _width_of_a_group(c, D, groups)
+    group_width = _width_of_a_group(c, D, groups)
     learned = activation(c, "feat_extract_activation")
     if batch_norm:
-        conv = module(weight=Param((D, each, kernel), Layer.ODD), bias=Param((D,)))
+        conv = module(weight=Param((D, group_width, kernel), Layer.ODD), bias=Param((D,)))
         return module(conv=conv, batch_norm=BatchNorm(D), activation=learned)
-    norm = module(original0=Param((1, 1, kernel)), original1=Param((D, each, kernel)))
+    norm = module(original0=Param((1, 1, kernel)), original1=Param((D, group_width, kernel)))
     conv = module(bias=Param((D,)), parametrizations=module(weight=norm))
     return module(conv=conv, activation=learned)
 
 
 def _width_of_a_group(c: Config, width: Dim, groups: Dim) -> Dim:
-    """Of a convolution in groups, which there have to be, and which share the width evenly."""
+    """Return the width of one group of a convolution; raise if groups do not divide the width."""
     if groups.value < 1:
         key = f"{c.path}num_conv_pos_embedding_groups"
         raise CheckpointError(f"{key} is {groups.value}, expected 1 or more", key)
@@ -113,7 +113,7 @@ def _width_of_a_group(c: Config, width: Dim, groups: Dim) -> Dim:
 
 
 def layer(c: Config, *, adapters: bool = True, **relative: Block | None) -> Module:
-    """`adapters`: has room for those of one language. `relative`: what attention has beside."""
+    """Return a layer; `adapters` adds those of a language, `relative` modules of its attention."""
     D, F = c.dim("hidden_size"), c.dim("intermediate_size")
     adapted = adapters and c.flag("do_stable_layer_norm") and c.present("adapter_attn_dim")
     return module(
@@ -142,7 +142,7 @@ def ctc(c: Config) -> Module:
 
 
 def weights(c: Config) -> Param | None:
-    """How much each layer, and what comes before the first, counts."""
+    """Return the weights of the layers and of the first layer's input, if layers are weighted."""
     weighted = c.flag("use_weighted_layer_sum")
     return Param((c.dim("num_hidden_layers") + 1,)) if weighted else None
 

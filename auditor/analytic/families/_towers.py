@@ -1,4 +1,4 @@
-"""What the towers of CLIP and its relatives share, where text and images meet in one space."""
+"""Modules of the towers of CLIP and its relatives, which map text and images to one space."""
 
 from functools import partial
 
@@ -27,7 +27,7 @@ def text_embeddings(c: Config, *, position_ids: Legacy | None = None) -> Module:
 
 
 def patches(c: Config) -> Dim:
-    """How many patches a square image has."""
+    """Return the number of patches of a square image."""
     side = c.dim("image_size").floor(c.dim("patch_size"))
     return side * side
 
@@ -67,7 +67,7 @@ def classifier(c: Config, vision: Config) -> Module | None:
 
 
 def load_two_towers(model_type: str, name: str) -> None:
-    """State how the classes load that begin with `name`: a tower for text, and one for images."""
+    """Declare how the classes whose names begin with `name` load a text and an image tower."""
     text, vision = f"{model_type}_text_model", f"{model_type}_vision_model"
     towers = (("text_model", "text_config", text), ("vision_model", "vision_config", vision))
     loads(model_type, LoadingFacts(inside=towers))

@@ -1,4 +1,4 @@
-"""What image models have in common: patches, labels, and the stages that a backbone hands on."""
+"""Modules of image models: patches, classifiers, and the stages that a backbone outputs."""
 
 from auditor.analytic.blocks import Conv, Linear, Module, sequential
 from auditor.analytic.config import Config
@@ -11,54 +11,54 @@ _MOST_STAGES = 32
 
 
 def patches(c: Config) -> Dim:
-    """How many patches an image is cut into; what its edges have left over is in none."""
+    """Return the number of complete patches of an image."""
     (height, width), (rows, columns) = c.pair("image_size"), c.pair("patch_size")
     return height.floor(rows) * width.floor(columns)
 
 
 def projection(c: Config, width: Dim) -> Module:
-    """The convolution that makes one row of each patch."""
+    """Return the convolution that makes one vector of each patch."""
     listed = isinstance(c.attribute("patch_size"), list)  # with an axis for each of its items
     sides = c.dims("patch_size") if listed else c.pair("patch_size")
     return Conv(c.dim("num_channels"), width, kernel=sides)
 
 
 def classifier(c: Config, width: Dim) -> Module | None:
-    """A linear layer, which a model without labels lacks."""
+    """Return a linear layer, None for a model without labels."""
     return Linear(width, c.num_labels) if c.num_labels.value > 0 else None
 
 
 def pixels(c: Config, width: Dim) -> Module:
-    """The decoder of masked image modelling: from one row to a square of pixels."""
+    """Return the decoder of masked image modelling: from one vector to a square of pixels."""
     stride = c.dim("encoder_stride")
     return sequential(Conv(width, stride * stride * c.dim("num_channels"), kernel=(1, 1)))
 
 
 def by_stage(c: Config, key: str, stages: int = 1, *, most: int | None = None) -> tuple[Dim, ...]:
-    """A list with a size for each stage, or for more; CheckpointError where it is too short.
+    """Return a list with a size for each stage or more; raise CheckpointError if it is too short.
 
-    At most `most` of them are read.
+    At most `most` items are read.
     """
-    found = c.dims(key, most=most)
-    if not max(stages, 1) <= len(found) <= _MOST_STAGES:
+    sizes = c.dims(key, most=most)
+    if not max(stages, 1) <= len(sizes) <= _MOST_STAGES:
         expected = f"expected {max(stages, 1)} to {_MOST_STAGES}"
-        raise CheckpointError(f"{c.path}{key} has {len(found)} items, {expected}", c.path + key)
-    return found
+        raise CheckpointError(f"{c.path}{key} has {len(sizes)} items, {expected}", c.path + key)
+    return sizes
 
 
 def handed_on(c: Config, stages: int) -> dict[str, int]:
-    """Name and number of the stages that a backbone hands on; the stem is number 0.
+    """Return name and number of the stages that a backbone outputs; the stem is number 0.
 
-    By `out_features`, else by `out_indices`, which may count from the end; else the last.
+    `out_features` decides, else `out_indices`, which may count from the end; else it is the last.
     """
     numbers = {"stem": 0} | {f"stage{number}": number for number in range(1, stages + 1)}
     if c.present("out_features"):
         names = c.texts("out_features")
     elif c.present("out_indices"):
-        every = tuple(numbers)
+        stage_names = tuple(numbers)
         indices = c.integers("out_indices")
-        beyond = [index for index in indices if not -len(every) <= index < len(every)]
-        names = tuple(every[index] for index in indices if index not in beyond)
+        beyond = [index for index in indices if not -len(stage_names) <= index < len(stage_names)]
+        names = tuple(stage_names[index] for index in indices if index not in beyond)
         if beyond:
             goes = f"{c.path}out_indices goes to {beyond[0]}"
             raise CheckpointError(f"{goes}; there are {stages} stages", f"{c.path}out_indices")

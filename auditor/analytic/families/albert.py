@@ -1,4 +1,4 @@
-"""ALBERT, https://arxiv.org/abs/1909.11942: one group of layers, run again and again."""
+"""ALBERT, https://arxiv.org/abs/1909.11942: one group of layers, run repeatedly."""
 
 from functools import partial
 from types import MappingProxyType
@@ -59,7 +59,7 @@ def layer(c: Config) -> Module:
 
 
 def attention(c: Config) -> Module:
-    """Attention as wide as the model if the heads divide its width."""
+    """Return attention, which is as wide as the model if the heads divide the width."""
     D, H = c.dim("hidden_size"), c.dim("num_attention_heads")
     width = H * D.floor(H)
     return module(

@@ -38,7 +38,7 @@ loads("bart", LoadingFacts(silent=("encoder.version", "decoder.version")))
 
 # --- mBART ----------------------------------------------------------------------------------------
 
-# https://arxiv.org/abs/2001.08210: BART with the norms in front, and one at the end.
+# https://arxiv.org/abs/2001.08210: BART with norms before each block, and one at the end.
 
 MBART = family("mbart", "MBartModel")
 
@@ -50,20 +50,20 @@ register_classifiers(MBART, "MBart", MBART_STYLE)
 
 # --- PEGASUS --------------------------------------------------------------------------------------
 
-# https://arxiv.org/abs/1912.08777: positions that are computed, and stored.
+# https://arxiv.org/abs/1912.08777: computed positions, which are stored.
 
 register(family("pegasus", "PegasusModel"), "Pegasus", Style(positions=sinusoids, final_norm=True))
 
 
 # --- M2M-100 --------------------------------------------------------------------------------------
 
-# https://arxiv.org/abs/2010.11125, and NLLB without experts.
+# https://arxiv.org/abs/2010.11125, also NLLB without experts.
 
 M2M100 = family("m2m_100", "M2M100Model")
 
 
 def positions(c: Config) -> Module:
-    """Computed; the first versions kept them as a parameter, which the base class stored."""
+    """Return computed positions, which the base class stored in the first versions."""
     L, D = c.dim("max_position_embeddings") + 2, c.dim("d_model")
     return module(weights=Legacy((L, D)))
 
@@ -80,7 +80,7 @@ def for_conditional_generation(c: Config) -> Module:
 
 # --- Marian ---------------------------------------------------------------------------------------
 
-# https://arxiv.org/abs/1804.00344: BART without a norm of its own, for OPUS-MT.
+# https://arxiv.org/abs/1804.00344: BART without a norm of the embeddings, for OPUS-MT.
 
 MARIAN = family(
     "marian",
@@ -92,7 +92,7 @@ MARIAN_STYLE = Style(positions=sinusoids)
 
 
 def unsaved(c: Config) -> Module:
-    """What save_pretrained leaves out of a MarianMTModel since transformers 4, and not before."""
+    """Return the positions of a MarianMTModel, which save_pretrained stored before version 4."""
     L, D = c.dim("max_position_embeddings"), c.dim("d_model")
     return module(weight=Legacy((L, D)))
 

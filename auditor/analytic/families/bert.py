@@ -52,7 +52,7 @@ def embeddings(
     types: bool = True,
     **more: Module,
 ) -> Module:
-    """Words, positions and token types; `width` if the layers have another width."""
+    """Return embeddings of words, positions and types; `width` if it is not the layers' width."""
     L, D = c.dim("max_position_embeddings"), width or c.dim("hidden_size")
     return module(
         position_ids=Legacy((1, L)),  # stored up to transformers 4.30
@@ -74,7 +74,7 @@ def pooled(c: Config) -> Module:
 
 
 def encoder_layer(c: Config, *, crosses: bool | None = None, across: Dim | None = None) -> Module:
-    """One layer; `across` is the width of what it attends to, if that is not its own width."""
+    """Return a layer; `across` is the width of the other sequence in cross-attention."""
     D, F = c.dim("hidden_size"), c.dim("intermediate_size")
     crosses = c.flag("add_cross_attention") if crosses is None else crosses
     return module(
@@ -87,7 +87,7 @@ def encoder_layer(c: Config, *, crosses: bool | None = None, across: Dim | None 
 
 def attention(c: Config, across: Dim | None = None) -> Module:
     D, H = c.dim("hidden_size"), c.dim("num_attention_heads")
-    width, to = H * D.floor(H), across or D  # D again if the heads divide it
+    width, to = H * D.floor(H), across or D  # equal to D if the heads divide it
     return module(
         self=module(
             query=Linear(D, width),
@@ -106,7 +106,7 @@ def dense_output(c: Config, width: Dim) -> Module:
 def predictions(
     c: Config, *, prefix: str = BERT.prefix, width: Dim | None = None, tie: bool = False
 ) -> Module:
-    """The language model's head, on the word embeddings' matrix; `tie`: even if c has it untied."""
+    """Return the language model's head; `tie` ties it even if the config does not."""
     V, D = c.dim("vocab_size"), c.dim("hidden_size")
     E = width or D
     tied = module(
@@ -114,7 +114,7 @@ def predictions(
         bias=Tied("cls.predictions.bias"),
     )
     return module(
-        bias=Param((V,)),  # untied, it is stored beside the decoder's bias, and used by nothing
+        bias=Param((V,)),  # if untied, it is stored beside the decoder's bias and unused
         transform=module(
             dense=Linear(D, E), transform_act_fn=activation(c), LayerNorm=LayerNorm(E)
         ),

@@ -1,4 +1,4 @@
-"""BLIP, https://arxiv.org/abs/2201.12086: a vision tower, and BERTs that look at what it saw."""
+"""BLIP, https://arxiv.org/abs/2201.12086: a vision tower, and BERTs that attend to its output."""
 
 from functools import partial
 
@@ -115,7 +115,7 @@ def vision_layer(c: Config) -> Module:
 
 
 def text_model(c: Config, vision: Config, *, pooler: bool = False) -> Module:
-    """A BERT without types of tokens, whose layers also attend to the image."""
+    """Return a BERT without token types, whose layers also attend to the image."""
     across = vision.dim("hidden_size")
     layer = partial(bert.encoder_layer, c, crosses=c.flag("is_decoder"), across=across)
     return module(
@@ -126,7 +126,7 @@ def text_model(c: Config, vision: Config, *, pooler: bool = False) -> Module:
 
 
 def text_decoder(c: Config, text: Config, vision: Config) -> Submodel:
-    """A language model; its head is tied where either config says so."""
+    """Return a language model, whose head is tied if either config ties it."""
     head = bert.predictions(text, tie=c.flag("tie_word_embeddings"))
     return Submodel(module(bert=text_model(text, vision), cls=module(predictions=head)))
 

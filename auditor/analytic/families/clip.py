@@ -66,10 +66,10 @@ def older_towers(config: CompletedConfig, others: dict[str, Any]) -> None:
 
 
 def part(c: Config, name: str, family: Family) -> Config:
-    """The config of one tower; an older `text_config_dict` replaces `text_config`."""
+    """Return the config of one tower; an older `text_config_dict` replaces `text_config`."""
     key, older = f"{name}_config", f"{name}_config_dict"
-    found = c.nested(older if c.states(older) else key, family)
-    return replace(found, completed=c.completed.part(key) if c.completed else None)
+    tower_config = c.nested(older if c.states(older) else key, family)
+    return replace(tower_config, completed=c.completed.part(key) if c.completed else None)
 
 
 @architecture("CLIPModel", CLIP)
@@ -111,7 +111,7 @@ def vision_model(c: Config) -> Module:
             patch_embedding=Conv(c.dim("num_channels"), D, kernel=(P, P), bias=False),
             position_embedding=Embedding(positions, D),
         ),
-        pre_layrnorm=LayerNorm(D),  # spelt so
+        pre_layrnorm=LayerNorm(D),  # this is its spelling
         encoder=encoder(c),
         post_layernorm=LayerNorm(D),
     )

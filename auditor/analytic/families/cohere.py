@@ -1,4 +1,4 @@
-"""Command R, R+ and R7B: attention and feed-forward side by side, behind one norm."""
+"""Command R, R+ and R7B: attention and feed-forward in parallel, after one norm."""
 
 from functools import partial
 from types import MappingProxyType
@@ -41,7 +41,7 @@ COHERE2 = replace(
 def cohere_attention(c: Config, *, qk_norm: bool) -> Module:
     bias, width = c.flag("attention_bias"), head_dim(c)
     norms = {}
-    if qk_norm:  # each head has one of its own
+    if qk_norm:  # a separate norm for each head
         norms = {
             "q_norm": module(weight=Param((c.dim("num_attention_heads"), width))),
             "k_norm": module(weight=Param((key_value_heads(c), width))),

@@ -1,4 +1,4 @@
-"""ConvNeXt, https://arxiv.org/abs/2201.03545: a convolutional net with a Transformer's manners."""
+"""ConvNeXt, https://arxiv.org/abs/2201.03545: a convolutional net with traits of Transformers."""
 
 from functools import partial
 from types import MappingProxyType
@@ -81,7 +81,7 @@ def for_image_classification(c: Config) -> Module:
 
 @architecture("ConvNextBackbone", CONVNEXT)
 def convnext_backbone(c: Config) -> Module:
-    """Without the last norm of the model, and with one for each stage that is handed on."""
+    """Return the backbone: no last norm, but a norm for each output stage."""
     count = len(by_stage(c, "depths"))
     widths = by_stage(c, "hidden_sizes", count)
     handed = {

@@ -1,4 +1,4 @@
-"""DeBERTa, versions 2 and 3, https://arxiv.org/abs/2006.03654: places apart from contents."""
+"""DeBERTa, versions 2 and 3, https://arxiv.org/abs/2006.03654: positions separate from contents."""
 
 from functools import partial
 from types import MappingProxyType
@@ -65,7 +65,7 @@ def deberta_model(c: Config) -> Module:
 
 
 def width(c: Config) -> Dim:
-    """The width of the embeddings."""
+    """Return the width of the embeddings."""
     return c.optional("embedding_size") or c.dim("hidden_size")
 
 
@@ -76,7 +76,7 @@ def embeddings(c: Config) -> Module:
     return module(
         position_ids=Legacy((1, L)),  # stored up to transformers 4.30
         word_embeddings=Embedding(V, E),
-        # Stored by some all the same; the class lists them as keys that loading ignores.
+        # Some checkpoints store them although unused; the class ignores them in loading.
         position_embeddings=places if c.flag("position_biased_input") else Extra(places),
         token_type_embeddings=Embedding(T, E) if T.value > 0 else None,
         embed_proj=Linear(E, D, bias=False) if E.value != D.value else None,
@@ -121,7 +121,7 @@ def _words(c: Config, key: str) -> tuple[str, ...]:
 
 
 def language_modelling(c: Config) -> Module:
-    """`legacy` says which; checkpoints of version 3 hold the newer, and the discriminator's."""
+    """Return the head that `legacy` selects; version 3 stores the newer and a discriminator."""
     D, V, legacy = c.dim("hidden_size"), c.dim("vocab_size"), c.flag("legacy")
     old = module(predictions=predictions(c, prefix=DEBERTA_V2.prefix, width=width(c)))
     normed = {"dense": Linear(D, D), "LayerNorm": LayerNorm(D)}
@@ -135,7 +135,7 @@ def language_modelling(c: Config) -> Module:
 
 
 def pooled(head: Head) -> Head:
-    """Return the head behind a pooler, which has a width of its own."""
+    """Return the head after a pooler, which has a width of its own."""
 
     def behind(c: Config) -> Module:
         D = c.optional("pooler_hidden_size") or c.dim("hidden_size")
@@ -147,7 +147,7 @@ def pooled(head: Head) -> Head:
 
 @derived_defaults("DebertaV2Config")
 def pooler_width(config: CompletedConfig, others: dict[str, Any]) -> None:
-    """Set a pooler as wide as the model, unless the config says how wide it is."""
+    """Set a pooler as wide as the model, unless the config states its width."""
     config.set("pooler_hidden_size", others.get("pooler_hidden_size", config["hidden_size"]))
 
 

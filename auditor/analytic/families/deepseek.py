@@ -1,6 +1,6 @@
-"""DeepSeek V2 and V3, https://arxiv.org/abs/2412.19437: latent attention, and experts that share.
+"""DeepSeek V2 and V3, https://arxiv.org/abs/2412.19437: latent attention, and shared experts.
 
-The first layers are dense, the others have experts of which one or a few serve every token.
+The first layers are dense; the others have experts, one or a few of which every token uses.
 """
 
 from functools import partial
@@ -61,7 +61,7 @@ DEEPSEEK_V3 = Family(
 
 
 def latent_attention(c: Config) -> Module:
-    """Queries, and keys with values, each by way of a narrow vector that is normed."""
+    """Return attention whose queries, and keys with values, are computed from normed latents."""
     D, H, bias = c.dim("hidden_size"), c.dim("num_attention_heads"), c.flag("attention_bias")
     nope, rope = c.dim("qk_nope_head_dim"), c.dim("qk_rope_head_dim")
     values, narrow = c.dim("v_head_dim"), c.dim("kv_lora_rank")
@@ -87,7 +87,7 @@ def queries(c: Config) -> dict[str, Module]:
 
 
 def sparse_mlp(c: Config, *, bias: bool, correction: bool) -> Module:
-    """`correction`: a buffer that balances the experts; no gradient changes it."""
+    """Return experts and router; `correction` adds a buffer without gradient, to balance them."""
     D, E, width = c.dim("hidden_size"), c.dim("n_routed_experts"), c.dim("moe_intermediate_size")
     experts = repeat(E, partial(gated_mlp, c, width=width, act=None))
     active = c.optional("num_experts_per_tok") if E.value > 0 else None
@@ -104,7 +104,7 @@ def sparse_mlp(c: Config, *, bias: bool, correction: bool) -> Module:
 def deepseek_v2_model(c: Config) -> Module:
     bias, dense_layers = c.flag("mlp_bias"), c.integer("first_k_dense_replace")
 
-    def block(dense: bool) -> Module:  # noqa: FBT001 - the one thing in which layers differ
+    def block(dense: bool) -> Module:  # noqa: FBT001 - the only difference of layers
         mlp = gated_mlp(c, bias=bias) if dense else sparse_mlp(c, bias=bias, correction=False)
         return layer(c, self_attn=latent_attention(c), mlp=mlp)
 
@@ -114,7 +114,7 @@ def deepseek_v2_model(c: Config) -> Module:
 def deepseek_v3_model(c: Config) -> Module:
     dense_layers = c.integer("first_k_dense_replace")
 
-    def block(dense: bool) -> Module:  # noqa: FBT001 - the one thing in which layers differ
+    def block(dense: bool) -> Module:  # noqa: FBT001 - the only difference of layers
         mlp = gated_mlp(c) if dense else sparse_mlp(c, bias=False, correction=True)
         return layer(c, self_attn=latent_attention(c), mlp=mlp)
 

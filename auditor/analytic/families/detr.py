@@ -45,11 +45,11 @@ _STEM = 64
 
 
 def frozen_resnet(c: Config) -> tuple[Module, tuple[Dim, ...]]:
-    """The backbone that `backbone` names, and how wide its four stages are.
+    """Return the backbone that `backbone` names, and the widths of its four stages.
 
-    SourceError for one of timm's others; they are a thousand.
+    Raise SourceError for the other models of timm, of which there are a thousand.
     """
-    name = c.text("backbone").partition(".")[0]  # resnet50.a1_in1k is one of its trainings
+    name = c.text("backbone").partition(".")[0]  # resnet50.a1_in1k is one training of it
     if name not in _DEPTHS:
         raise SourceError(
             Reason.UNKNOWN_ARCHITECTURE,
@@ -72,7 +72,7 @@ def frozen_resnet(c: Config) -> tuple[Module, tuple[Dim, ...]]:
 
 
 def _stage(count: int, before: int, width: int, *, basic: bool) -> Module:
-    """Layers of which the first changes the width, where it has to change."""
+    """Return a stage, whose first layer changes the width if necessary."""
     first = _layer(before, width, basic=basic, changes=before != width)
     other = _layer(width, width, basic=basic, changes=False)
     return sequential(first, *[other] * (count - 1))
@@ -85,7 +85,7 @@ def _layer(before: int, width: int, *, basic: bool, changes: bool) -> Module:
     for number, (inputs, outputs, kernel) in enumerate(steps[:2] if basic else steps, start=1):
         children[f"conv{number}"] = _conv(inputs, outputs, kernel)
         children[f"bn{number}"] = FrozenBatchNorm(outputs)
-    # facebook/detr-resnet-50 stores how many batches these norms have seen, and of no other.
+    # facebook/detr-resnet-50 stores num_batches_tracked for these norms only.
     norm = Module((*FrozenBatchNorm(width).children, ("num_batches_tracked", Legacy(()))))
     shortcut = sequential(_conv(before, width, 1), norm)
     return module(**children, downsample=shortcut if changes else None)
@@ -116,9 +116,9 @@ TIMM = Family(
     own=MappingProxyType({"backbone": "resnet50", "num_channels": 3}),
 )
 
-_STYLE = Style(positions=learned_positions)  # a layer has no positions
-_POSITIONS = 50  # along one side of the image, where they are learned
-_MASK_STAGES = 3  # of the backbone's, which the mask head is given
+_STYLE = Style(positions=learned_positions)  # unused: a layer has no positions
+_POSITIONS = 50  # learned positions along one side of the image
+_MASK_STAGES = 3  # stages of the backbone that the mask head uses
 
 
 @architecture("DetrModel", DETR)
@@ -139,7 +139,7 @@ def detr_model(c: Config) -> Module:
 
 
 def backbone(c: Config) -> tuple[Module, tuple[Dim, ...]]:
-    """What sees the image, and how wide each stage is that it hands on; its norms are frozen."""
+    """Return the backbone, with frozen norms, and the widths of the stages that it outputs."""
     inner = c.nested("backbone_config", RESNET)
     model_type = inner.model_type
     if not c.states("backbone_config"):
@@ -184,7 +184,7 @@ def for_object_detection(c: Config) -> Module:
     boxes = sequential(Linear(D, D), Linear(D, D), Linear(D, 4))
     return module(
         model=detr_model(c),
-        class_labels_classifier=Linear(D, c.num_labels + 1),  # one more, for no object
+        class_labels_classifier=Linear(D, c.num_labels + 1),  # one more for "no object"
         bbox_predictor=module(layers=boxes),
     )
 
@@ -200,7 +200,7 @@ def for_segmentation(c: Config) -> Module:
 
 
 def mask_head(c: Config) -> Module:
-    """Five convolutions, ever narrower, which the first stages join one by one, the last first."""
+    """Return five narrowing convolutions, joined by the first stages in reverse order."""
     D = c.dim("d_model")
     seen = D + c.dim("encoder_attention_heads")
     stages = backbone(c)[1][:_MASK_STAGES]

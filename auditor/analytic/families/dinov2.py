@@ -58,7 +58,7 @@ def mlp(c: Config) -> Module:
 
 
 def gated_mlp(c: Config) -> Module:
-    """Two thirds as wide, up to the next multiple of 8; gate and values in one matrix."""
+    """Return a gated feed-forward of two thirds of the width, rounded up to a multiple of 8."""
     D = c.dim("hidden_size")
     F = 8 * (2 * c.integer("mlp_ratio") * D).floor(3).ceil(8)
     return module(weights_in=Linear(D, 2 * F), weights_out=Linear(F, D))

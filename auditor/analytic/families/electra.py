@@ -1,4 +1,4 @@
-"""ELECTRA, https://arxiv.org/abs/2003.10555: a generator and a discriminator, BERTs both."""
+"""ELECTRA, https://arxiv.org/abs/2003.10555: a generator and a discriminator, both BERTs."""
 
 from functools import partial
 from types import MappingProxyType

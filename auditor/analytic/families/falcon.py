@@ -35,8 +35,8 @@ FALCON = Family(
     letters=MappingProxyType({"num_kv_heads": "K", "ffn_hidden_size": "F"}),
 )
 
-# The code that came with the first checkpoints spelt these keys so, and had the new decoder where
-# n_head_kv is stated; transformers' own script for converting them goes by that too.
+# The code in the repositories of the first checkpoints had these keys, and the new decoder if
+# n_head_kv is stated; transformers' conversion script uses the same rule.
 REFINED_WEB = replace(
     FALCON,
     older=MappingProxyType(
@@ -89,14 +89,14 @@ def queries_keys_values(c: Config) -> Dim:
 
 
 def norms(c: Config) -> tuple[str, ...]:
-    """Attention and feed-forward in parallel share a norm, or have one each."""
+    """Return the names of the norms: parallel attention and feed-forward may share one."""
     if not flag(c, "parallel_attn"):
         return ("post_attention_layernorm", "input_layernorm")
     if c.present("num_ln_in_parallel_attn"):
         number = c.integer("num_ln_in_parallel_attn")
     else:
         number = 2 if new_decoder(c) else 1
-    return ("ln_attn", "ln_mlp") if number == 2 else ("input_layernorm",)  # noqa: PLR2004 - as said
+    return ("ln_attn", "ln_mlp") if number == 2 else ("input_layernorm",)  # noqa: PLR2004 - a norm each
 
 
 def new_decoder(c: Config) -> bool:
@@ -106,7 +106,7 @@ def new_decoder(c: Config) -> bool:
 
 
 def flag(c: Config, key: str) -> bool:
-    """Falcon's flags may be null, which is false whatever the default."""
+    """Return a flag of Falcon, which may be null: false whatever the default."""
     return c.present(key) and c.flag(key)
 
 

@@ -1,4 +1,4 @@
-"""Gemma 1, https://arxiv.org/abs/2403.08295, a Llama with heads of their own width; Gemma 2."""
+"""Gemma 1, https://arxiv.org/abs/2403.08295, a Llama with heads of another width; Gemma 2."""
 
 from auditor.analytic.blocks import Module
 from auditor.analytic.catalogue import Family
@@ -39,7 +39,7 @@ loads("gemma", LoadingFacts(rotary=True))
 
 # --- Gemma 2 --------------------------------------------------------------------------------------
 
-# https://arxiv.org/abs/2408.00118: norms before and after both halves of a layer.
+# https://arxiv.org/abs/2408.00118: norms before and after attention and feed-forward.
 
 GEMMA2 = Family(
     model_type="gemma2",

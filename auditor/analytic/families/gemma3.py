@@ -1,4 +1,4 @@
-"""Gemma 3, https://arxiv.org/abs/2503.19786: Gemma 2 with normed heads, and SigLIP to see with."""
+"""Gemma 3, https://arxiv.org/abs/2503.19786: Gemma 2 with normed heads, and SigLIP for images."""
 
 from auditor.analytic.blocks import Linear, Module, Param, RMSNorm, module
 from auditor.analytic.catalogue import Family, architecture, base_model, completed_config

@@ -1,4 +1,4 @@
-"""Gemma 4, which may see, and may hear."""
+"""Gemma 4, with an optional vision tower and an optional audio tower."""
 
 from functools import partial
 from types import MappingProxyType
@@ -36,14 +36,14 @@ GEMMA4 = Family(
 @architecture("Gemma4Model", GEMMA4)
 def gemma4_model(c: Config) -> Module:
     D = c.nested("text_config", TEXT).dim("hidden_size")
-    seen = c.nested("vision_config", VISION) if c.present("vision_config") else None
-    heard = c.nested("audio_config", AUDIO) if c.present("audio_config") else None
+    vision = c.nested("vision_config", VISION) if c.present("vision_config") else None
+    audio = c.nested("audio_config", AUDIO) if c.present("audio_config") else None
     return module(
-        vision_tower=vision_model(seen) if seen else None,
+        vision_tower=vision_model(vision) if vision else None,
         language_model=text_model(c.nested("text_config", TEXT)),
-        audio_tower=audio_model(heard) if heard else None,
-        embed_vision=embedder(seen.dim("hidden_size"), D) if seen else None,
-        embed_audio=embedder(heard.dim("output_proj_dims"), D) if heard else None,
+        audio_tower=audio_model(audio) if audio else None,
+        embed_vision=embedder(vision.dim("hidden_size"), D) if vision else None,
+        embed_audio=embedder(audio.dim("output_proj_dims"), D) if audio else None,
     )
 
 
@@ -71,7 +71,7 @@ loads(
 
 # --- Gemma 4's vision tower -----------------------------------------------------------------------
 
-# Its linear layers may store bounds between which they clip.
+# Its linear layers may store bounds for clipping.
 
 VISION = Family(
     model_type="gemma4_vision",

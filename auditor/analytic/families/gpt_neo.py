@@ -1,4 +1,4 @@
-"""GPT-Neo, whose every other layer looks at a window only: the tensors are the same."""
+"""GPT-Neo; every other layer attends to a window only, with equal tensors."""
 
 from functools import partial
 

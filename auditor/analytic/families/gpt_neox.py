@@ -71,12 +71,12 @@ def attention(c: Config) -> Module:
 
 
 def frequencies(c: Config, width: int) -> int:
-    """One for each two of the features that turn, which are the first rotary_pct of a head."""
+    """Return the number of frequencies: half the rotated features, rotary_pct of a head."""
     turning = min(max(c.real("rotary_pct"), 0.0), 1.0)
     return max((int(width * turning) + 1) // 2, 0)
 
 
-# transformers 5 calls the head lm_head, and stores it as embed_out like all before it.
+# transformers 5 names the head lm_head, but stores it as embed_out like older versions.
 heads(
     GPT_NEOX,
     "GPTNeoX",

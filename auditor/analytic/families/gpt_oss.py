@@ -1,6 +1,6 @@
 """gpt-oss, https://arxiv.org/abs/2508.10925: fused experts with biases, and a sink for every head.
 
-These are the names and shapes of its weights unpacked; published files hold them in MXFP4.
+These are the names and shapes of the unpacked weights; published files contain MXFP4.
 """
 
 from auditor.analytic.blocks import Experts, Linear, Module, Param, module
@@ -28,7 +28,7 @@ GPT_OSS = Family(
 
 
 def sparse_mlp(c: Config) -> Module:
-    """Experts in one tensor each for all of them, and (in, out): gates and ups take turns."""
+    """Return experts fused in tensors (E, in, out), in which gates and ups alternate."""
     D, F, E = c.dim("hidden_size"), c.dim("intermediate_size"), c.dim("num_local_experts")
     experts = module(
         gate_up_proj=Param((E, D, 2 * F)),

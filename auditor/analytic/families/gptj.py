@@ -30,7 +30,7 @@ def gptj_model(c: Config) -> Module:
 
 
 def block(c: Config) -> Module:
-    """One norm, whose output goes into attention and feed-forward alike."""
+    """Return a block with one norm, the input of both attention and feed-forward."""
     D = c.dim("n_embd")
     F = c.optional("n_inner") or 4 * D
     return module(

@@ -1,4 +1,4 @@
-"""Granite 3, a Llama with constant factors that no checkpoint stores; dense and of experts."""
+"""Granite 3, a Llama with constant factors that no checkpoint stores; dense or with experts."""
 
 from auditor.analytic.blocks import Experts, Linear, Module, Param, module
 from auditor.analytic.catalogue import Family

@@ -1,4 +1,4 @@
-"""LayoutLM, https://arxiv.org/abs/1912.13318: BERT that knows where on the page a word stands."""
+"""LayoutLM, https://arxiv.org/abs/1912.13318: BERT with the positions of words on the page."""
 
 from functools import partial
 from types import MappingProxyType

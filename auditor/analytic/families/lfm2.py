@@ -1,6 +1,6 @@
-"""LFM2, https://arxiv.org/abs/2511.23404: few layers attend.
+"""LFM2, https://arxiv.org/abs/2511.23404: few layers have attention.
 
-The others look back over three tokens by a gated convolution.
+The others have a gated convolution over the last three tokens.
 """
 
 from functools import partial
@@ -81,7 +81,7 @@ def gated_mlp(c: Config, width: Dim) -> Module:
 
 
 def adjusted_width(c: Config) -> Dim:
-    """`intermediate_size`, or two thirds of it, scaled, up to the next multiple of 256."""
+    """Return `intermediate_size`, or two thirds of it, scaled and rounded up to a multiple."""
     F = c.dim("intermediate_size")
     if not c.flag("block_auto_adjust_ff_dim"):
         return F
@@ -118,7 +118,7 @@ def lfm2_model(c: Config) -> Module:
         c, lambda n: "full_attention" if attending is None or n in attending else "conv"
     )
 
-    def block(attends: bool) -> Module:  # noqa: FBT001 - the one thing in which layers differ
+    def block(attends: bool) -> Module:  # noqa: FBT001 - the only difference of layers
         return layer(c, attends=attends, feed_forward=gated_mlp(c, adjusted_width(c)))
 
     return decoder(c, stack(c.dim("num_hidden_layers"), lambda n: types[n] != "conv", block))
@@ -157,7 +157,7 @@ LFM2_MOE = Family(
 
 
 def sparse_mlp(c: Config) -> Module:
-    """`expert_bias` is a buffer that balances the experts; no gradient changes it."""
+    """Return experts and router; `expert_bias` balances the experts, without gradient."""
     E = c.dim("num_experts")
     return module(
         experts=experts(c, E, partial(gated_mlp, c, c.dim("moe_intermediate_size"))),

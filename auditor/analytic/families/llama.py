@@ -1,4 +1,4 @@
-"""Llama 1 to 3, https://arxiv.org/abs/2302.13971, and those that keep its tensors."""
+"""Llama 1 to 3, https://arxiv.org/abs/2302.13971, and models with equal tensors."""
 
 from msgspec.structs import replace
 

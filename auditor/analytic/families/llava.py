@@ -1,4 +1,4 @@
-"""Llava, https://arxiv.org/abs/2304.08485: any vision tower, and any language model beside it."""
+"""Llava, https://arxiv.org/abs/2304.08485: any vision tower with any language model."""
 
 from types import MappingProxyType
 
@@ -52,11 +52,14 @@ def for_conditional_generation(c: Config) -> Module:
 
 
 def projector(c: Config, vision: Config, text: Config) -> Module:
-    """Two layers, from the outputs of one layer of the vision tower or of several in a row."""
-    seen, D = c.length("vision_feature_layer") * vision.dim("hidden_size"), text.dim("hidden_size")
+    """Return two layers from the concatenated outputs of one or more layers of the vision tower."""
+    inputs, D = (
+        c.length("vision_feature_layer") * vision.dim("hidden_size"),
+        text.dim("hidden_size"),
+    )
     bias = c.flag("multimodal_projector_bias")
     return module(
-        linear_1=Linear(seen, D, bias=bias),
+        linear_1=Linear(inputs, D, bias=bias),
         act=activation(c, "projector_hidden_act"),
         linear_2=Linear(D, D, bias=bias),
     )

@@ -65,7 +65,7 @@ def mamba2_model(c: Config) -> Module:
 
 def mixer(c: Config) -> Module:
     D, S, bias = c.dim("hidden_size"), c.dim("state_size"), c.flag("use_bias")
-    F = c.optional("intermediate_size") or c.dim("expand") * D  # which every saved config states
+    F = c.optional("intermediate_size") or c.dim("expand") * D  # every saved config states it
     R = rank(c) or D.ceil(16)
     return module(
         act=activation(c),
@@ -101,13 +101,13 @@ def inner_width(c: Config) -> Dim:
 
 
 def rank(c: Config) -> Dim | None:
-    """The rank of the steps in time, None if it follows from the width of the model."""
+    """Return the rank of the time steps, None if it follows from the width of the model."""
     key = "time_step_rank"
     return None if c.attribute(key) == "auto" else c.optional(key)
 
 
 def convolution(c: Config, channels: Dim) -> Module:
-    """Each channel by itself, over the last `conv_kernel` tokens."""
+    """Return the convolution of each channel over the last `conv_kernel` tokens."""
     return Conv(1, channels, kernel=(c.dim("conv_kernel"),), bias=c.flag("use_conv_bias"))
 
 

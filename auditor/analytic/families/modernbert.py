@@ -46,7 +46,7 @@ def norm(c: Config) -> Module:
 
 
 def layer(c: Config, *, first: bool) -> Module:
-    """The first one takes what the norm of the embeddings has just been over."""
+    """Return a layer; the first has no norm before attention, as the embeddings have one."""
     return module(
         attn_norm=None if first else norm(c),
         attn=attention(c),
@@ -82,7 +82,7 @@ def language_modelling(c: Config) -> Module:
 
 
 def behind_dense(last: Head) -> Head:
-    """The head that all of them have first, and then that one."""
+    """Return the head that all classes share, followed by `last`."""
 
     def head(c: Config) -> Module:
         D = c.dim("hidden_size")

@@ -1,4 +1,4 @@
-"""MPNet, https://arxiv.org/abs/2004.09297: RoBERTa with one table of biases by distance."""
+"""MPNet, https://arxiv.org/abs/2004.09297: RoBERTa with one table of relative position biases."""
 
 from functools import partial
 
@@ -42,7 +42,7 @@ def bare(c: Config) -> Module:
 
 def layer(c: Config) -> Module:
     D, F, H = c.dim("hidden_size"), c.dim("intermediate_size"), c.dim("num_attention_heads")
-    width = H * D.floor(H)  # D again if the heads divide it
+    width = H * D.floor(H)  # equal to D if the heads divide it
     return module(
         attention=module(
             attn=module(q=Linear(D, width), k=Linear(D, width), v=Linear(D, width), o=Linear(D, D)),

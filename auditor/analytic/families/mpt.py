@@ -1,4 +1,4 @@
-"""MPT, of whose options transformers builds one choice: no biases, no learned positions."""
+"""MPT in the variant that transformers builds: no biases, no learned positions."""
 
 from functools import partial
 
@@ -40,7 +40,7 @@ def mpt_model(c: Config) -> Module:
 
 
 def block(c: Config) -> Module:
-    """`expansion_ratio` is not read: the feed-forward is four times as wide as the model."""
+    """Return a block; its feed-forward is always four times as wide as the model."""
     D = c.dim("d_model")
     attention = module(
         Wqkv=Linear(D, 3 * D, bias=False),

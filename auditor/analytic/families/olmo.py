@@ -1,4 +1,4 @@
-"""OLMo 2, https://arxiv.org/abs/2501.00656: norms behind each half of a layer; and OLMoE."""
+"""OLMo 2, https://arxiv.org/abs/2501.00656: norms after attention and feed-forward; and OLMoE."""
 
 from auditor.analytic.blocks import Linear, Module, RMSNorm, module
 from auditor.analytic.catalogue import Family
@@ -32,7 +32,7 @@ NORMS = ("post_attention_layernorm", "post_feedforward_layernorm")
 
 
 def olmo2_attention(c: Config) -> Module:
-    """Queries are normed over all heads at once, and so are keys."""
+    """Return attention with norms over all query heads and all key heads at once."""
     bias, width = c.flag("attention_bias"), head_dim(c)
     return attention(
         c,
@@ -59,7 +59,7 @@ loads("olmo2", LoadingFacts(rotary=True))
 
 # --- OLMoE ----------------------------------------------------------------------------------------
 
-# https://arxiv.org/abs/2409.02060: 64 narrow experts, and eight of them a token.
+# https://arxiv.org/abs/2409.02060: 64 narrow experts, of which a token uses eight.
 
 OLMOE = Family(
     model_type="olmoe",
@@ -70,7 +70,7 @@ OLMOE = Family(
 
 
 def olmoe_attention(c: Config) -> Module:
-    """Norms over all heads at once, whose width head_dim does not change."""
+    """Return attention with norms over all heads at once, whose width ignores head_dim."""
     D, bias = c.dim("hidden_size"), c.flag("attention_bias")
     keys, width = D.floor(c.dim("num_attention_heads")) * key_value_heads(c), head_dim(c)
     return attention(

@@ -1,4 +1,4 @@
-"""GPT, the first one, whose linear layers are stored as (in, out) like GPT-2's."""
+"""The first GPT, whose linear layers are stored as (in, out) like GPT-2's."""
 
 from functools import partial
 
@@ -29,7 +29,7 @@ GPT = Family(
 def gpt_model(c: Config) -> Module:
     D, L = c.dim("n_embd"), c.dim("n_positions")
     return module(
-        position_ids=Legacy((L,)),  # this and the mask: stored up to transformers 4.30
+        position_ids=Legacy((L,)),  # stored up to transformers 4.30, like the mask
         tokens_embed=Embedding(c.dim("vocab_size"), D),
         positions_embed=Embedding(L, D),
         h=repeat(c.dim("n_layer"), partial(block, c)),

@@ -33,7 +33,7 @@ OPT = Family(
     letters=MappingProxyType({"ffn_dim": "F"}),
 )
 
-PADDING = 2  # rows before the first position's
+PADDING = 2  # rows before that of the first position
 
 
 @architecture("OPTModel", OPT)
@@ -53,7 +53,7 @@ def opt_model(c: Config) -> Module:
 
 
 def outer_width(c: Config) -> Dim:
-    """The width of the embedding and of the heads, which the 350M model has narrower."""
+    """Return the width of the embedding and of the heads, which is smaller in the 350M model."""
     return c.optional("word_embed_proj_dim") or c.dim("hidden_size")
 
 

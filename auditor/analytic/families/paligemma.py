@@ -1,4 +1,4 @@
-"""PaliGemma, https://arxiv.org/abs/2407.07726: SigLIP before a Gemma, with one layer between."""
+"""PaliGemma, https://arxiv.org/abs/2407.07726: SigLIP before a Gemma, connected by one layer."""
 
 from types import MappingProxyType
 
@@ -47,7 +47,7 @@ def parts(c: Config) -> tuple[Config, Config]:
 
 
 def projector(c: Config, vision: Config) -> Module:
-    """To `projection_dim`, which has to be the language model's width for it to run."""
+    """Return the layer to `projection_dim`, which must be the language model's width to run."""
     return module(linear=Linear(vision.dim("hidden_size"), c.dim("projection_dim")))
 
 

@@ -1,6 +1,6 @@
-"""Phi 1 to 2: attention and feed-forward side by side, behind one norm.
+"""Phi 1 to 2: attention and feed-forward in parallel, after one norm.
 
-The first is https://arxiv.org/abs/2306.11644.
+Phi 1 is https://arxiv.org/abs/2306.11644.
 """
 
 from functools import partial

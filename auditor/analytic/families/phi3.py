@@ -1,4 +1,4 @@
-"""Phi 3 and 4, https://arxiv.org/abs/2404.14219: a Llama of fused projections."""
+"""Phi 3 and 4, https://arxiv.org/abs/2404.14219: a Llama with fused projections."""
 
 from auditor.analytic.blocks import Linear, Module, module
 from auditor.analytic.catalogue import Family

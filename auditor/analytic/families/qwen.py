@@ -43,7 +43,7 @@ loads("qwen2", LoadingFacts(rotary=True))
 
 # --- Qwen 3 ---------------------------------------------------------------------------------------
 
-# https://arxiv.org/abs/2505.09388: heads of their own width, queries and keys normed.
+# https://arxiv.org/abs/2505.09388: heads have their own width, queries and keys are normed.
 
 QWEN3 = Family(
     model_type="qwen3",

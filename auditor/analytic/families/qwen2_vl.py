@@ -1,8 +1,8 @@
 """Qwen2-VL, https://arxiv.org/abs/2409.12191: a vision tower before a Qwen 2.
 
-On disk the class with a head keeps the language model's names of old, `model.layers`, and the
-tower beside it; the model without one has it as `language_model`. A config of old is flat: what
-`text_config` says today stands on the outside.
+On disk the class with a head has the language model's older names, `model.layers`, with the tower
+beside it; the model without a head has it as `language_model`. An older config is flat: it has the
+keys of `text_config` on its outer level.
 """
 
 from collections.abc import Callable
@@ -64,13 +64,13 @@ QWEN2_VL = Family(
 
 
 def register(family: Family, text: Family, vision: Family, visual: Builder) -> None:
-    """The model, the model with a head, and the language model alone."""
+    """Register the model, the model with a head, and the language model alone."""
     stem = family.base.removesuffix("Model")
 
     def language(c: Config) -> Config:
         if c.states("text_config"):
             return c.nested("text_config", text)
-        # Its keys are among those of `c`, and completed as if they were in an object of their own.
+        # Its keys are among those of `c`; they are completed like a separate object.
         return replace(c, family=text, completed=c.completed.part(_TEXT) if c.completed else None)
 
     @architecture(f"{stem}Model", family)
@@ -92,7 +92,7 @@ def register(family: Family, text: Family, vision: Family, visual: Builder) -> N
 
 
 def text_model(c: Config) -> Module:
-    """Qwen 2, whose heads divide the width."""
+    """Return a Qwen 2 whose heads divide the width."""
     return decoder(c, partial(text_block, c))
 
 
@@ -110,7 +110,7 @@ def tower(
     mlp: Callable[[], Module],
     bias: bool = False,
 ) -> dict[str, Block]:
-    """Patches of a few frames each, in three axes, and the blocks of the tower."""
+    """Return the patches, three-dimensional over a few frames, and the blocks of the tower."""
 
     def block() -> Module:
         attn = module(qkv=Linear(width, 3 * width), proj=Linear(width, width))
@@ -125,7 +125,7 @@ def tower(
 
 
 def merged(c: Config, width: Dim) -> Dim:
-    """The width of a square of patches in a row."""
+    """Return the width of a square of patches that is concatenated."""
     return width * c.dim("spatial_merge_size") * c.dim("spatial_merge_size")
 
 

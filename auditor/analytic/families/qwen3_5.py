@@ -1,4 +1,4 @@
-"""Qwen 3.5, dense and of experts: three layers of linear attention for one of full; and vision.
+"""Qwen 3.5, dense or with experts: three layers of linear attention to one of full; and vision.
 
 Linear attention is a gated delta net, https://arxiv.org/abs/2412.06464.
 JevForDecision, which transformers lists for this type, is built from a config of its own type.
@@ -53,7 +53,7 @@ def text_layer(c: Config, kind: str, mlp: Callable[[], Module]) -> Module:
 
 
 def full_attention(c: Config) -> Module:
-    """Qwen 3's, but that a query brings a gate for what comes out of its head."""
+    """Return Qwen 3's attention with a gate for each head's output, projected with the query."""
     D, H, width = c.dim("hidden_size"), c.dim("num_attention_heads"), head_dim(c)
     bias = c.flag("attention_bias")
     heads = attention(c, width, qkv_bias=bias, out_bias=bias, qk_norm=True)
@@ -61,7 +61,7 @@ def full_attention(c: Config) -> Module:
 
 
 def delta_net(c: Config) -> Module:
-    """Queries, keys and values go through one convolution; a head of values has its own decay."""
+    """Return linear attention: one convolution of queries, keys, values; a decay a value head."""
     D, heads, width = (
         c.dim("hidden_size"),
         c.dim("linear_num_value_heads"),
@@ -83,7 +83,7 @@ def delta_net(c: Config) -> Module:
 
 
 def text_model(c: Config, mlp: Callable[[], Module], others: str = "full_attention") -> Module:
-    """`others` is what a layer of a kind that is neither of the two is built as."""
+    """Return the language model; a layer of an unknown kind is built as `others`."""
 
     def kind(number: int) -> str:
         interval = c.integer("full_attention_interval")
@@ -111,7 +111,7 @@ def visual(c: Config) -> Module:
 def register(
     whole: Family, text: Family, vision: Family, mlp: Builder, others: str = "full_attention"
 ) -> Builder:
-    """The classes that both have; the composite model, for a head of its own."""
+    """Register the classes of both variants; return the composite model for further heads."""
     stem = whole.base.removesuffix("Model")
     architecture(vision.base, vision)(visual)
 

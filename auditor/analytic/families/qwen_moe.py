@@ -37,7 +37,7 @@ QWEN2_MOE = Family(
 def sparse_layers(
     c: Config, self_attn: Callable[[Config], Module], sparse_mlp: Callable[[Config], Module]
 ) -> Repeat | Stack:
-    """Every `decoder_sparse_step`-th layer has experts, those of `mlp_only_layers` excepted."""
+    """Return the layers: every `decoder_sparse_step`-th has experts, except `mlp_only_layers`."""
     experts, step = c.dim("num_experts").value, c.integer("decoder_sparse_step")
     dense = c.integers("mlp_only_layers") if c.present("mlp_only_layers") else ()
 
@@ -49,7 +49,7 @@ def sparse_layers(
             raise CheckpointError(f"{key} is 0; it has to be 1 or more", key)
         return not (number + 1) % step
 
-    def block(has_experts: bool) -> Module:  # noqa: FBT001 - the one thing in which layers differ
+    def block(has_experts: bool) -> Module:  # noqa: FBT001 - the only difference of layers
         mlp = sparse_mlp(c) if has_experts else gated_mlp(c)
         return layer(c, self_attn=self_attn(c), mlp=mlp)
 
@@ -57,7 +57,7 @@ def sparse_layers(
 
 
 def shared_and_sparse_mlp(c: Config) -> Module:
-    """Of Qwen 1.5 and 2: one expert more serves every token."""
+    """Return the experts of Qwen 1.5 and 2, with one more that every token uses."""
     D, E = c.dim("hidden_size"), c.dim("num_experts")
     return module(
         gate=Linear(D, E, bias=False),
@@ -82,7 +82,7 @@ loads("qwen2_moe", LoadingFacts(rules=FUSED_EXPERTS, rotary=True))
 
 # --- Qwen 3 with experts --------------------------------------------------------------------------
 
-# https://arxiv.org/abs/2505.09388: 128, and eight of them a token.
+# https://arxiv.org/abs/2505.09388: 128 experts, of which a token uses eight.
 
 QWEN3_MOE = Family(
     model_type="qwen3_moe",

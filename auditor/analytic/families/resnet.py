@@ -1,4 +1,4 @@
-"""ResNet, https://arxiv.org/abs/1512.03385: stages of convolutions, with a way round each layer."""
+"""ResNet, https://arxiv.org/abs/1512.03385: stages of convolutions, with shortcuts."""
 
 from collections.abc import Callable
 from types import MappingProxyType
@@ -38,7 +38,7 @@ Norm = Callable[[Dim], Module]
 @architecture("ResNetBackbone", RESNET)
 @architecture("ResNetModel", RESNET)
 def resnet_model(c: Config, *, norm: Norm = BatchNorm) -> Module:
-    """`norm`: what stands after each convolution; detectors freeze it."""
+    """Return the model; `norm` follows each convolution, and is frozen in detectors."""
     stem = convolution(c.dim("num_channels"), c.dim("embedding_size"), 7, norm)
     stem = Module((*stem.children, *module(activation=activation(c)).children))
     count = min(len(by_stage(c, "hidden_sizes")), len(by_stage(c, "depths")))
@@ -54,13 +54,13 @@ def convolution(inputs: Dim, outputs: Dim, kernel: int, norm: Norm) -> Module:
 
 
 def stage(c: Config, number: int, norm: Norm) -> Repeat | Stack:
-    """Layers of which the first changes the width, and halves the image in all stages but one."""
+    """Return a stage; its first layer changes the width and, in all stages but one, the size."""
     count = by_stage(c, "depths")[number]
     before, width = (c.dim("embedding_size"), *by_stage(c, "hidden_sizes"))[number : number + 2]
     changes = number or c.flag("downsample_in_first_stage") or before.value != width.value
     shortcut = convolution(before, width, 1, norm) if changes else None
 
-    def build(entry: bool) -> Module:  # noqa: FBT001 - the one thing in which layers differ
+    def build(entry: bool) -> Module:  # noqa: FBT001 - the only difference of layers
         return module(
             shortcut=shortcut if entry else None,
             layer=layer(c, before if entry else width, width, norm),

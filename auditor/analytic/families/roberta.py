@@ -1,6 +1,6 @@
-"""RoBERTa, https://arxiv.org/abs/1907.11692, and those that took its tensors over.
+"""RoBERTa, https://arxiv.org/abs/1907.11692, and models with equal tensors.
 
-BERT's tensors, and places that are counted from behind the padding: 514 of them for 512 tokens.
+It has BERT's tensors; positions are counted from after the padding: 514 of them for 512 tokens.
 """
 
 from collections.abc import Mapping
@@ -32,7 +32,7 @@ CAMEMBERT = replace(BERT, model_type="camembert", prefix="roberta", base="Camemb
 
 
 def lm_head(prefix: str, *, decoder_bias: bool = True) -> Head:
-    """The language model's head; it shares the matrix of the word embeddings."""
+    """Return the language model's head, which shares the matrix of the word embeddings if tied."""
 
     def head(c: Config) -> Module:
         V, D = c.dim("vocab_size"), c.dim("hidden_size")
@@ -54,7 +54,7 @@ def lm_head(prefix: str, *, decoder_bias: bool = True) -> Head:
 
 
 def beside(prefix: str) -> Mapping[str, Head]:
-    """The heads of RoBERTa and MPNet on a model without a pooler."""
+    """Return the heads that RoBERTa and MPNet have on a model without a pooler."""
     return {
         "ForMaskedLM": lm_head(prefix),
         "ForSequenceClassification": dense_labelled,

@@ -25,7 +25,7 @@ RWKV = Family(
 def rwkv_model(c: Config) -> Module:
     D = c.dim("hidden_size")
 
-    def block(first: bool) -> Module:  # noqa: FBT001 - the one thing in which blocks differ
+    def block(first: bool) -> Module:  # noqa: FBT001 - the only difference of blocks
         return module(
             pre_ln=LayerNorm(D) if first else None,
             ln1=LayerNorm(D),

@@ -105,7 +105,7 @@ def mask_decoder(c: Config) -> Module:
 
 def two_way_layer(c: Config) -> Module:
     D = c.dim("hidden_size")
-    across = attention(c, D.floor(2))  # whatever attention_downsample_rate says
+    across = attention(c, D.floor(2))  # whatever attention_downsample_rate is
     norms = {f"layer_norm{number}": LayerNorm(D) for number in range(1, 5)}
     return module(
         self_attn=attention(c, D),
@@ -123,7 +123,7 @@ def attention(c: Config, inner: Dim) -> Module:
 
 
 def head(inputs: Dim, hidden: Dim, outputs: Dim, depth: Dim) -> Module:
-    """A network of that many layers; of two, where fewer are asked for."""
+    """Return a network of that many layers, but at least two."""
     ends = 2
     between = depth - ends if depth.value > ends else dim(0)
     return module(
@@ -135,7 +135,7 @@ def head(inputs: Dim, hidden: Dim, outputs: Dim, depth: Dim) -> Module:
 
 # --- SAM's image encoder --------------------------------------------------------------------------
 
-# https://arxiv.org/abs/2304.02643: a ViT of which few layers see it all.
+# https://arxiv.org/abs/2304.02643: a ViT in which few layers attend to the whole image.
 
 SAM_VISION = Family(
     model_type="sam_vision_model",
@@ -158,7 +158,7 @@ def sam_vision_model(c: Config) -> Module:
 def vision_encoder(c: Config) -> Module:
     D, O = c.dim("hidden_size"), c.dim("output_channels")
     side = partial(patches_of_a_side, c)
-    whole = frozenset(c.integers("global_attn_indexes"))  # the rest look no further than a window
+    whole = frozenset(c.integers("global_attn_indexes"))  # the others attend to a window only
 
     def layer(everywhere: bool) -> Module:  # noqa: FBT001 - the one thing in which layers differ
         window = c.dim("window_size")

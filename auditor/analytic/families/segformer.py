@@ -74,10 +74,10 @@ def layer(c: Config, width: Dim, stage: int) -> Module:
 
 
 def attention(c: Config, width: Dim, stage: int) -> Module:
-    """Keys and values come from a sequence that a convolution shortens, in most stages."""
+    """Return attention; in most stages a convolution shortens the sequence of keys and values."""
     H = by_stage(c, "num_attention_heads", stage + 1)[stage]
     ratio = by_stage(c, "sr_ratios", stage + 1)[stage]
-    inner = H * width.floor(H)  # the width again if the heads divide it
+    inner = H * width.floor(H)  # equal to the width if the heads divide it
     shortened = ratio.value > 1
     return module(
         self=module(

@@ -90,7 +90,7 @@ def vision_model(c: Config) -> Module:
 
 
 def pooling_head(c: Config) -> Module:
-    """One learned question to all patches, by torch's own attention with its fused weights."""
+    """Return attention from one learned query to all patches, with torch's fused weights."""
     D = c.dim("hidden_size")
     return module(
         probe=Param((1, 1, D)),

@@ -1,4 +1,4 @@
-"""SmolLM 3, whose layers without rotary positions store the same."""
+"""SmolLM 3; its layers without rotary positions have the tensors of the others."""
 
 from msgspec.structs import replace
 

@@ -79,7 +79,7 @@ def encoder(c: Config) -> Module:
 
 
 def downsample(width: Dim) -> Module:
-    """Four neighbours become one row of twice the width."""
+    """Return the layer that merges four neighbours into one vector of twice the width."""
     return module(reduction=Linear(4 * width, 2 * width, bias=False), norm=LayerNorm(4 * width))
 
 
@@ -96,7 +96,7 @@ def block(c: Config, width: Dim, heads: Dim) -> Module:
 
 def attention(c: Config, width: Dim, heads: Dim) -> Module:
     W, bias = c.dim("window_size"), c.flag("qkv_bias")
-    distances = 2 * W - 1  # along one side of the window
+    distances = 2 * W - 1  # length of one side of the window
     return module(
         self=module(
             relative_position_bias_table=Param((distances * distances, heads)),
@@ -121,7 +121,7 @@ def for_masked_image_modelling(c: Config) -> Module:
 
 @architecture("SwinBackbone", SWIN)
 def swin_backbone(c: Config) -> Module:
-    """On disk without the prefix of the model inside, but for the last norm of that model."""
+    """Return the backbone; on disk only the model's last norm has the model's prefix."""
     handed = {
         name: LayerNorm(widths(c)[max(number - 1, 0)])  # the stem is as wide as the first stage
         for name, number in handed_on(c, len(widths(c))).items()

@@ -38,7 +38,7 @@ T5 = Family(
     ),
 )
 
-EMBEDDING = "shared.weight"  # by all towers; tie_word_embeddings is about the head alone
+EMBEDDING = "shared.weight"  # by all towers; tie_word_embeddings concerns only the head
 
 
 def t5_model(c: Config) -> Module:
@@ -69,7 +69,7 @@ def decoder_blocks(c: Config) -> Repeat | Stack:
 
 
 def blocks(c: Config, count: Dim, *, decoder: bool = False) -> Repeat | Stack:
-    """Blocks of which the first alone has the biases by distance, for all of them."""
+    """Return blocks; the first one has the relative position biases, which all use."""
 
     def block(first: bool) -> Module:  # noqa: FBT001 - the one thing in which blocks differ
         norm = RMSNorm(c.dim("d_model"))
@@ -84,7 +84,7 @@ def blocks(c: Config, count: Dim, *, decoder: bool = False) -> Repeat | Stack:
 
 
 def attention(c: Config, *, biased: bool = False, unused: bool = False) -> Module:
-    """`unused`: with a bias that the first checkpoints store, and that no class reads."""
+    """Return attention; `unused` adds a bias of the first checkpoints that no class reads."""
     D, H = c.dim("d_model"), c.dim("num_heads")
     heads = H * c.dim("d_kv")
     bias = Param((c.dim("relative_attention_num_buckets"), H), Layer.EMBEDDING)
@@ -107,7 +107,7 @@ def feed_forward(c: Config) -> Module:
 
 
 def gated(c: Config) -> bool:
-    """Whether the feed-forward has a gate: `is_gated_act` in newer configs."""
+    """Return whether the feed-forward has a gate: `is_gated_act` in newer configs."""
     if c.has("is_gated_act"):
         return c.truth("is_gated_act")
     return c.text("feed_forward_proj").split("-")[0] == "gated"
@@ -128,14 +128,14 @@ CROSS_BIAS = ("decoder.block.0.layer.1.EncDecAttention.relative_attention_bias.w
 
 
 def register(family: Family, stem: str) -> None:
-    """The six classes of T5 and of those that keep its tensors."""
+    """Register the six classes of T5 and of models with equal tensors."""
     architecture(f"{stem}Model", family)(t5_model)
     architecture(f"{stem}EncoderModel", family)(t5_encoder)
 
     @architecture(f"{stem}ForConditionalGeneration", family)
     def for_conditional_generation(c: Config) -> Module:
         V, D = c.dim("vocab_size"), c.dim("d_model")
-        apart = c.apart and c.denies_ties  # transformers 5 ties it all the same
+        apart = c.apart and c.denies_ties  # transformers 5 ties it nevertheless
         head = Linear(D, V, bias=False) if apart else module(weight=Tied(EMBEDDING))
         return Module((*t5_model(c).children, ("lm_head", head)))
 

@@ -1,6 +1,6 @@
 """Any vision tower before any language model that attends to it: TrOCR, Donut, captions.
 
-https://arxiv.org/abs/2109.10282 is the first of them.
+The first of these models is https://arxiv.org/abs/2109.10282.
 """
 
 from types import MappingProxyType
@@ -40,10 +40,10 @@ def vision_encoder_decoder(c: Config) -> Module:
 
 
 def bridge(encoder: Config, decoder: Config) -> Module | None:
-    """A layer between two widths, unless the decoder attends to the encoder's width."""
-    seen, D = encoder.dim("hidden_size"), decoder.dim("hidden_size")
-    bridged = seen.value != D.value and not decoder.states("cross_attention_hidden_size")
-    return Linear(seen, D) if bridged else None
+    """Return the layer between different widths, unless the decoder attends to the encoder's."""
+    inputs, D = encoder.dim("hidden_size"), decoder.dim("hidden_size")
+    bridged = inputs.value != D.value and not decoder.states("cross_attention_hidden_size")
+    return Linear(inputs, D) if bridged else None
 
 
 loads(

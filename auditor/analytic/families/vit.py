@@ -1,4 +1,4 @@
-"""ViT, https://arxiv.org/abs/2010.11929: an image as patches behind a class token; and DeiT."""
+"""ViT, https://arxiv.org/abs/2010.11929: an image as patches after a class token; and DeiT."""
 
 from functools import partial
 from typing import Any
@@ -41,7 +41,7 @@ def vit_model(
 
 
 def embeddings(c: Config, *, mask: bool, distilled: bool) -> Module:
-    """`distilled`: with the second token of DeiT."""
+    """Return the embeddings; `distilled` adds the second token of DeiT."""
     D, token = c.dim("hidden_size"), Param((1, 1, c.dim("hidden_size")))
     places = (1, patches(c) + (2 if distilled else 1), D)
     return module(
@@ -67,7 +67,7 @@ def encoder_layer(c: Config) -> Module:
 def attention(c: Config) -> Module:
     D, H, bias = c.dim("hidden_size"), c.dim("num_attention_heads"), c.flag("qkv_bias")
     width = head_dim(c)
-    inner = H * width  # D again if the heads divide it
+    inner = H * width  # equal to D if the heads divide it
     return module(
         attention=module(
             query=Linear(D, inner, bias=bias),

@@ -1,4 +1,4 @@
-"""wav2vec 2.0, https://arxiv.org/abs/2006.11477, XLS-R, MMS; and of its kind HuBERT and WavLM."""
+"""wav2vec 2.0, https://arxiv.org/abs/2006.11477, XLS-R and MMS; its relatives HuBERT and WavLM."""
 
 from functools import partial
 
@@ -42,13 +42,13 @@ def wav2vec2_model(c: Config) -> Module:
 
 
 def output_width(c: Config) -> Dim:
-    """The adapter's, where there is one."""
+    """Return the width of the output: the adapter's if there is one."""
     adapted = c.optional("output_hidden_size") if c.flag("add_adapter") else None
     return adapted if adapted is not None and adapted.value else c.dim("hidden_size")
 
 
 def adapter(c: Config) -> Module | None:
-    """Convolutions behind the encoder, that shorten what it says."""
+    """Return the convolutions that shorten the encoder's output."""
     if not c.flag("add_adapter"):
         return None
     D, width = c.dim("hidden_size"), output_width(c)
@@ -64,7 +64,7 @@ def adapter(c: Config) -> Module | None:
 
 
 def pre_training(c: Config) -> Module:
-    """The quantizer chooses one code vector of each group, and their row is a target."""
+    """Return the quantizer, which chooses a code vector of each group, and the projections."""
     groups, width, space = (
         c.dim(key) for key in ("num_codevector_groups", "codevector_dim", "proj_codevector_dim")
     )
@@ -88,7 +88,7 @@ def frames(c: Config) -> Module:
 
 
 def x_vector(c: Config) -> Module:
-    """A speaker's vector: layers over windows of frames, and a head on their mean and spread."""
+    """Return layers over windows of frames, and the speaker's vector from their statistics."""
     widths, kernels = c.dims("tdnn_dim"), c.dims("tdnn_kernel")
     shorter = len(kernels) < len(widths) or len(c.integers("tdnn_dilation")) < len(widths)
     if not widths or shorter:
@@ -119,7 +119,7 @@ heads(WAV2VEC2, "Wav2Vec2", wav2vec2_model, ForPreTraining=pre_training, **LABEL
 
 # --- HuBERT ---------------------------------------------------------------------------------------
 
-# https://arxiv.org/abs/2106.07447: the model of wav2vec 2.0, taught differently.
+# https://arxiv.org/abs/2106.07447: the model of wav2vec 2.0, trained differently.
 
 HUBERT = Family(
     model_type="hubert",
@@ -160,8 +160,8 @@ def wavlm_model(c: Config) -> Module:
     return model(c, layers, adapter=adapter(c))
 
 
-def block(c: Config, first: bool) -> Module:  # noqa: FBT001 - the one thing in which blocks differ
-    """The first layer alone has the biases by distance, for all of them."""
+def block(c: Config, first: bool) -> Module:  # noqa: FBT001 - the only difference of blocks
+    """Return a layer; the first one has the relative position biases, which all use."""
     D, H = c.dim("hidden_size"), c.dim("num_attention_heads")
     return layer(
         c,

@@ -1,4 +1,4 @@
-"""Whisper, https://arxiv.org/abs/2212.04356: BART's towers, of which one hears a spectrogram."""
+"""Whisper, https://arxiv.org/abs/2212.04356: BART's towers, with a spectrogram as input."""
 
 from types import MappingProxyType
 
@@ -30,7 +30,7 @@ def style(positions: str) -> Style:
 
 
 def encoder(c: Config) -> Module:
-    """Its positions are sinusoids: stored, frozen, and counted by transformers all the same."""
+    """Return the encoder; its sinusoids are stored and frozen, but count as parameters."""
     D = c.dim("d_model")
     conv1, conv2 = Conv(c.dim("num_mel_bins"), D, kernel=(3,)), Conv(D, D, kernel=(3,))
     return tower(c, "encoder", style("max_source_positions"), conv1=conv1, conv2=conv2)

@@ -94,27 +94,29 @@ def unpack(stored: Stored, declared: Declared | None, implied: Implied) -> Unpac
             packed[module] = _unpack(module, members, schemes.of(module), reader, ledger)
         else:
             note_orphans(members, ("g_idx", *_NEEDED), implied, ledger)
-    note_left_plain(stored, packed, lambda plain: _asked(plain, schemes), ledger)
+    note_left_plain(stored, packed, lambda plain: _declared_packed(plain, schemes), ledger)
     _plain_by_name(stored, schemes, ledger)
     return ledger.close(title_of("auto-round", packed))
 
 
 def writes(stored: Stored, declared: Declared | None, implied: Implied) -> dict[str, WrittenTensor]:
     """Return the tensors of the modules whose settings are in the config."""
-    ledger, found = PackingLedger(), dict[str, WrittenTensor]()
+    ledger, written = PackingLedger(), dict[str, WrittenTensor]()
     schemes, (form, _) = AutoRoundSchemes(declared, stored, ledger), declared_form(declared, ledger)
     for module, members in stored.modules.items():
         scheme = schemes.of(module)
         bits = scheme.bits if scheme.bits in BITS else None
         one = packed_linear(module, implied, bits, scheme.group)
         if one is not None and "qweight" in members:
-            found |= under_full_names(
+            written |= under_full_names(
                 module, members, awq_tensors(one) if form == GEMM else gptq_tensors(one)
             )
-    return found
+    return written
 
 
-def _asked(plain: Mapping[str, StoredTensor], schemes: AutoRoundSchemes) -> list[StoredTensor]:
+def _declared_packed(
+    plain: Mapping[str, StoredTensor], schemes: AutoRoundSchemes
+) -> list[StoredTensor]:
     """The plain weights that the config declares packed, without those of extra_config."""
     return [
         weight

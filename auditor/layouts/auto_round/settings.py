@@ -57,9 +57,9 @@ def unread(declared: Declared) -> str | None:
     kind = next(filter(_is_no_integer, _data_types(declared)), None)
     if form is not None and kind is None:
         return None
-    said = [] if packing is None else [f"the {key} {_shown(packing)}"]
-    said += [] if kind is None else [f"the data_type {_shown(kind)}"]
-    return f"{named(declared.method)} with {' and '.join(said)}"
+    unread_settings = [] if packing is None else [f"the {key} {_shown(packing)}"]
+    unread_settings += [] if kind is None else [f"the data_type {_shown(kind)}"]
+    return f"{named(declared.method)} with {' and '.join(unread_settings)}"
 
 
 def declared_form(declared: Declared | None, ledger: PackingLedger) -> tuple[str | None, str]:
@@ -124,9 +124,9 @@ class AutoRoundSchemes:
     def of(self, module: str) -> AutoRoundScheme:
         if module in self.own:
             return self.own[module]
-        found = next((scheme for scheme, names in self._found if module in names), None)
-        if found is not None:
-            return found
+        own_scheme = next((scheme for scheme, names in self._found if module in names), None)
+        if own_scheme is not None:
+            return own_scheme
         if self._vague is None or _tail(module) in self._vague:
             return _UNSAID
         inside = not self._blocks or any(block in f".{module}" for block in self._blocks)
@@ -199,7 +199,7 @@ def _tail(name: str, *, last: bool = False) -> str:
 
     With `last`, return the last part of a name without a number.
     """
-    found = _NUMBERED.search(name)
-    if found:
-        return found.group()
+    match = _NUMBERED.search(name)
+    if match:
+        return match.group()
     return name.rpartition(".")[2] if last else name

@@ -40,8 +40,8 @@ def unpack_int8(
         return
     _piece(weight, implied, ledger)
     if scales is not None and weight.shape and scales.shape not in {None, weight.shape[:1]}:
-        said = f"SCB is {scales.shape}, a weight of {weight.shape} needs {weight.shape[:1]}"
-        ledger.fault(said, scales)
+        reason = f"SCB is {scales.shape}, a weight of {weight.shape} needs {weight.shape[:1]}"
+        ledger.fault(reason, scales)
 
 
 def unpack_bare_int8(weight: StoredTensor, implied: Implied, ledger: PackingLedger) -> None:

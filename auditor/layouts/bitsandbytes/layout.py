@@ -87,16 +87,16 @@ def _contradictions(stored: Stored, declared: Declared, ledger: PackingLedger) -
     for piece in ledger.tensors:
         packed = 8 if piece.dtype == "INT8" else 4
         if bits is not None and packed != bits:
-            said = f"{declared.where} says load_in_{bits}bit"
-            ledger.fault(f"{said}, and these are packed in {packed} bits", piece.stored)
+            reason = f"{declared.where} says load_in_{bits}bit"
+            ledger.fault(f"{reason}, and these are packed in {packed} bits", piece.stored)
         if at_or_below(piece.name.rpartition(".")[0], skipped):
-            said = f"llm_int8_skip_modules of {declared.where} says that these are plain"
-            ledger.fault(f"{said}, and they are packed", piece.stored)
+            reason = f"llm_int8_skip_modules of {declared.where} says that these are plain"
+            ledger.fault(f"{reason}, and they are packed", piece.stored)
     modules = {piece.name.rpartition(".")[0] for piece in ledger.tensors}
     odd = unlisted(plain_among_packed(stored, modules, whole_layers=True), skipped)
     if odd and declared.settings.get("llm_int8_has_fp16_weight") is not True:
-        said = "stored plain, packed in other layers, and not in llm_int8_skip_modules"
-        ledger.fault(said, *odd)
+        reason = "stored plain, packed in other layers, and not in llm_int8_skip_modules"
+        ledger.fault(reason, *odd)
 
 
 def _declared_bits(declared: Declared) -> int | None:
@@ -124,21 +124,21 @@ _STATE = ".quant_state"
 
 def writes(stored: Stored, declared: Declared | None, implied: Implied) -> dict[str, WrittenTensor]:
     """Return the tensors of int8 and of 4 bits; only the length of the JSON is within bounds."""
-    found: dict[str, WrittenTensor] = {}
+    written: dict[str, WrittenTensor] = {}
     storage = declared.settings.get("bnb_4bit_quant_storage") if declared else None
     for module, members in stored.modules.items():
         if {"SCB", "weight"} <= members.keys() and (shape := implied(tensor_name(module))):
             parts = _eight(shape[::-1] if module.rpartition(".")[2] in CONV1D else shape)
-            found |= {members[last].name: parts[last] for last in parts if last in members}
+            written |= {members[last].name: parts[last] for last in parts if last in members}
         holder, _, last = module.rpartition(".")
         weight = stored.members(holder).get(last)
         if weight is not None and "absmax" in members and (shape := implied(module)):
             parts = _four(shape, nested="nested_absmax" in members)
-            found |= {members[key].name: parts[key] for key in parts if key in members}
-            found |= {weight.name: _column(shape, storage)}
+            written |= {members[key].name: parts[key] for key in parts if key in members}
+            written |= {weight.name: _column(shape, storage)}
             for tensor in stored.members(module + _STATE).values():
-                found[tensor.name] = WrittenTensor((_MOST,), ("U8",), fewer=_MOST - _LEAST)
-    return found
+                written[tensor.name] = WrittenTensor((_MOST,), ("U8",), fewer=_MOST - _LEAST)
+    return written
 
 
 def _eight(shape: Shape) -> Mapping[str, WrittenTensor]:

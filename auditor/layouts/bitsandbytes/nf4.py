@@ -146,8 +146,10 @@ def _check_parts(parts: Members, numbers: int, ledger: PackingLedger) -> None:
         blocks = absmax.elements or 0
         fitting = any(-(-numbers // size) == blocks for size in _BLOCKSIZES)
         if len(absmax.shape) != 1 or not fitting:
-            said = f"absmax {absmax.shape} fits no blocksize of 32 to 4096"
-            ledger.fault(f"{said} for {numbers:,} numbers: 64 makes {-(-numbers // 64):,}", absmax)
+            observed = f"absmax {absmax.shape} fits no blocksize of 32 to 4096"
+            ledger.fault(
+                f"{observed} for {numbers:,} numbers: 64 makes {-(-numbers // 64):,}", absmax
+            )
         sizes["nested_absmax"] = -(-blocks // _NESTED_BLOCKSIZE)
         _check_nested(absmax, parts, ledger)
     for part, tensor in parts.items():

@@ -116,13 +116,13 @@ def _module(
     """Record the tensors of one module; return their format, or None if no weight is packed."""
     name = module if "row_offsets" in parts else tensor_name(module)
     note_kv_scales(parts, ledger)
-    found = packs.find_packed_weight(name, parts, scheme, implied, ledger) or _kept(
+    packed = packs.find_packed_weight(name, parts, scheme, implied, ledger) or _weight_in_own_shape(
         name, parts, scheme
     )
-    if found is None:
+    if packed is None:
         _loose(parts, ledger)
         return None
-    form, piece = found
+    form, piece = packed
     ledger.tensors.append(piece)
     _obligatory(parts, scheme, form, ledger)
     _note(parts, form, ledger)
@@ -132,7 +132,9 @@ def _module(
     return form
 
 
-def _kept(name: str, parts: Members, scheme: CompressedScheme) -> packs.PackedWeight | None:
+def _weight_in_own_shape(
+    name: str, parts: Members, scheme: CompressedScheme
+) -> packs.PackedWeight | None:
     """Return a weight of 8 bits in the model's shape, if there is one."""
     if not packs.keeps_shape(parts):
         return None
@@ -217,9 +219,9 @@ def _note(parts: Members, form: str, ledger: PackingLedger) -> None:
 
 
 def _note_activations(parts: Members, ledger: PackingLedger) -> None:
-    found = [parts[key] for key in sorted(_OF_ACTIVATIONS & parts.keys())]
-    if found:
-        ledger.note("scales and zero points of activations", *found)
+    scales = [parts[key] for key in sorted(_OF_ACTIVATIONS & parts.keys())]
+    if scales:
+        ledger.note("scales and zero points of activations", *scales)
 
 
 def _loose(parts: Members, ledger: PackingLedger) -> None:
@@ -305,8 +307,8 @@ def _left_plain(
 
 
 def _listed(declared: Declared | None) -> frozenset[str]:
-    found = declared.settings.get("ignore") if declared else None
-    return frozenset(map(str, found)) if isinstance(found, list) else frozenset()
+    ignored = declared.settings.get("ignore") if declared else None
+    return frozenset(map(str, ignored)) if isinstance(ignored, list) else frozenset()
 
 
 def _last(module: str) -> str:

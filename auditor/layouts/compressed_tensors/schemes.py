@@ -83,9 +83,9 @@ def read_schemes(
     named: dict[str, CompressedScheme] = {}
     certain = ignored is not None
     for targets, scheme in schemes:  # the first group that names a module counts
-        found = _expressed(targets, modules)
-        certain = certain and found is not None
-        for module in found or ():
+        covered = _expressed(targets, modules)
+        certain = certain and covered is not None
+        for module in covered or ():
             named.setdefault(module, scheme)
     for targets, scheme in reversed(schemes):
         named.update(dict.fromkeys(targets.intersection(modules), scheme))
@@ -120,20 +120,22 @@ def _may_be_class(target: str) -> bool:
 def _groups(
     declared: Declared, ledger: PackingLedger
 ) -> Iterator[tuple[frozenset[str], CompressedScheme]]:
-    found = declared.settings.get("config_groups", {})
-    if not isinstance(found, Mapping):
-        reason = f"config_groups of {declared.where} is {described(found)}; an object is needed"
+    groups = declared.settings.get("config_groups", {})
+    if not isinstance(groups, Mapping):
+        reason = f"config_groups of {declared.where} is {described(groups)}; an object is needed"
         ledger.fault(reason)
         return
-    for name in sorted(found):
+    for name in sorted(groups):
         where = f"{described(name)} in config_groups of {declared.where}"
-        group = Declared(method=declared.method, settings=object_or_empty(found[name]), where=where)
-        if isinstance(found[name], list):  # a preset's name, with its targets
-            yield frozenset(target for target in found[name] if isinstance(target, str)), UNSAID
+        group = Declared(
+            method=declared.method, settings=object_or_empty(groups[name]), where=where
+        )
+        if isinstance(groups[name], list):  # a preset's name, with its targets
+            yield frozenset(target for target in groups[name] if isinstance(target, str)), UNSAID
         elif group.settings:
             yield string_list(group, "targets"), _scheme(group, ledger)
         else:
-            ledger.fault(f"{where} is {described(found[name])}; an object is needed")
+            ledger.fault(f"{where} is {described(groups[name])}; an object is needed")
 
 
 def _scheme(group: Declared, ledger: PackingLedger) -> CompressedScheme:

@@ -32,21 +32,21 @@ _CACHE = dict.fromkeys(("k_scale", "v_scale", "q_scale"), _ONE)
 
 def writes(stored: Stored, declared: Declared | None, implied: Implied) -> dict[str, WrittenTensor]:
     """Return the tensors of modules with a scheme, except sparse weights and 2:4 tiles."""
-    found: dict[str, WrittenTensor] = {}
+    written: dict[str, WrittenTensor] = {}
     schemes = read_schemes(flat_settings(declared), stored.modules, PackingLedger())
     for module, parts in stored.modules.items():
         scheme, shape = schemes.of(module), implied(tensor_name(module))
         if scheme is None or not scheme.quantizes or shape is None or len(shape) < _MATRIX:
             continue
-        form = packs.packed_format(parts, scheme) or _form_kept(parts, scheme)
+        form = packs.packed_format(parts, scheme) or _eight_bit_form(parts, scheme)
         grain = scheme.grain if form is None else packs.fixed_grain(form) or scheme.grain
         if form is not None and grain is not None:
             own = _written(form, scheme, shape, grain)
-            found |= {parts[last].name: one for last, one in own.items() if last in parts}
-    return found
+            written |= {parts[last].name: one for last, one in own.items() if last in parts}
+    return written
 
 
-def _form_kept(parts: Members, scheme: CompressedScheme) -> str | None:
+def _eight_bit_form(parts: Members, scheme: CompressedScheme) -> str | None:
     """Return the format of an 8-bit weight; if only names are known, the scheme shows it."""
     if not packs.keeps_shape(parts):
         return None

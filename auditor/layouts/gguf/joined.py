@@ -91,8 +91,8 @@ class Pair(Struct, frozen=True):
         half = self.second.name.rpartition(".")[0].rpartition(".")[2]
         ledger.note(f"{half}: the other part of a tensor that the model has as one", self.second)
         if self.shape is None:
-            said = f"{self.first.shape} and {self.second.shape} cannot be two parts of one tensor"
-            ledger.fault(said, self.first, self.second)
+            reason = f"{self.first.shape} and {self.second.shape} cannot be two parts of one tensor"
+            ledger.fault(reason, self.first, self.second)
 
 
 def joined_pairs(stored: Stored, model_type: str) -> Iterator[Pair]:
@@ -101,10 +101,10 @@ def joined_pairs(stored: Stored, model_type: str) -> Iterator[Pair]:
         first, _, ending = join.first.partition(".")
         second = join.second.partition(".")[0]
         for module, members in stored.modules.items():
-            found = _BLOCK.fullmatch(module)
-            if found is None or found[2] != first or ending not in members:
+            match = _BLOCK.fullmatch(module)
+            if match is None or match[2] != first or ending not in members:
                 continue
-            number = found[1]
+            number = match[1]
             other = stored.members(f"blk.{number}.{second}").get(ending)
             if other is not None:
                 one = members[ending]

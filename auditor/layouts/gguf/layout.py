@@ -84,8 +84,8 @@ def unpack(stored: Stored, declared: Declared | None, implied: Implied) -> Unpac
         if name.ending in _SCALES and (weight := _beside(tensor, stored)) is not None:
             ledger.note(f"{name.ending}, one for a tensor or for each of its experts", tensor)
             if tensor.shape not in {(), (1,), weight.shape[:1] if weight.shape else ()}:
-                said = f"{name.ending} {tensor.shape} of a weight {weight.shape}"
-                ledger.fault(f"{said}: one number is needed, or one for each expert", tensor)
+                observed = f"{name.ending} {tensor.shape} of a weight {weight.shape}"
+                ledger.fault(f"{observed}: one number is needed, or one for each expert", tensor)
             continue
         ledger.tensors.extend(_pieces(tensor, name, model_type, table, implied))
     return ledger.close(f"gguf, {_kinds(stored)}")
@@ -97,8 +97,8 @@ def _beside(scale: StoredTensor, stored: Stored) -> StoredTensor | None:
 
 
 def _parsed(name: str) -> _Name:
-    found = _BLOCK.fullmatch(name)
-    before, number, rest = found.groups() if found else ("", "", name)
+    match = _BLOCK.fullmatch(name)
+    before, number, rest = match.groups() if match else ("", "", name)
     stem, dot, ending = rest.rpartition(".")
     if not dot or ending not in _ENDINGS:
         stem, ending = rest, ""
@@ -131,17 +131,17 @@ def _pieces(
 def _alternatives(name: _Name, table: Table) -> list[str]:
     """The possible names of the tensor in transformers; the architecture may have one of them."""
     key, ending = name.key, f".{name.ending}" if name.ending else ""
-    found, expert = table.get(f"{key}{ending}"), ""
-    if found is not None:
+    template, expert = table.get(f"{key}{ending}"), ""
+    if template is not None:
         ending = ""
     elif (lone := _LONE_EXPERT.fullmatch(key)) is not None:
         key, expert = lone.groups()
-        found = table.get(f"{key}_exps")
+        template = table.get(f"{key}_exps")
     else:
-        found = table.get(key)
-    if found is None:
+        template = table.get(key)
+    if template is None:
         return []
-    path, _, rest = found.rpartition(".{n}.")
+    path, _, rest = template.rpartition(".{n}.")
     start = f"{path}.{name.number}." if path else ""
     names = [f"{start}{one}{ending}" for one in rest.split("|")]
     return [one.replace("*", expert) for one in names] if expert else names

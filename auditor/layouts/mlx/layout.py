@@ -64,16 +64,16 @@ def recognises(stored: Stored) -> bool:
 def unpack(stored: Stored, declared: Declared | None, implied: Implied) -> Unpacked:
     """Unpack weights under the names of the unpacked model."""
     ledger = PackingLedger()
-    said = read_mlx_settings(declared, ledger)
+    settings = read_mlx_settings(declared, ledger)
     for module, members in stored.modules.items():
         weight = members.get("weight")
         beside = {part: members[part] for part in _BESIDE if part in members}
         if beside and _serve(weight, beside.values(), implied):
-            _unpack(weight, beside, said.of(module), implied, ledger)
-            _check_plain(module, said, beside.values(), ledger)
+            _unpack(weight, beside, settings.of(module), implied, ledger)
+            _check_plain(module, settings, beside.values(), ledger)
         elif weight is not None and weight.dtype == "U32":
             ledger.lack("packed in words of 32 bits, and has no scales", weight)
-        elif weight is not None and module in said.own:
+        elif weight is not None and module in settings.own:
             ledger.fault("the config says how this is packed, and it is stored plain", weight)
         for last in ("weight", "bias"):
             tensor = members.get(last)
@@ -83,24 +83,24 @@ def unpack(stored: Stored, declared: Declared | None, implied: Implied) -> Unpac
                 and (last == "bias" or not beside)
             ):
                 add_plain(tensor, implied, ledger)
-    return ledger.close(f"mlx, {said.top}" if said.top else "mlx")
+    return ledger.close(f"mlx, {settings.top}" if settings.top else "mlx")
 
 
 def writes(stored: Stored, declared: Declared | None, implied: Implied) -> dict[str, WrittenTensor]:
     """Return what `mlx.core.quantize` makes of the weights that the config declares packed."""
-    said, found = read_mlx_settings(declared, PackingLedger()), dict[str, WrittenTensor]()
+    settings, written = read_mlx_settings(declared, PackingLedger()), dict[str, WrittenTensor]()
     for module, members in stored.modules.items():
-        weight, packing = members.get("weight"), said.of(module)
+        weight, packing = members.get("weight"), settings.of(module)
         beside = [last for last in _BESIDE if last in members]
-        if weight is None or packing is None or module in said.plain or not beside:
+        if weight is None or packing is None or module in settings.plain or not beside:
             continue
         where = mlx_name(weight, implied)
         if where.expected is None:
             continue
         shape = (len(where.names), *where.expected) if where.stacked else where.expected
         parts = _parts(shape, packing)
-        found |= {members[last].name: parts[last] for last in ("weight", *beside)}
-    return found
+        written |= {members[last].name: parts[last] for last in ("weight", *beside)}
+    return written
 
 
 def _parts(shape: Shape, packing: MlxPacking) -> dict[str, WrittenTensor]:
@@ -125,9 +125,9 @@ def _serve(weight: StoredTensor | None, beside: Iterable[StoredTensor], implied:
 
 
 def _check_plain(
-    module: str, said: MlxSettings, beside: Iterable[StoredTensor], ledger: PackingLedger
+    module: str, settings: MlxSettings, beside: Iterable[StoredTensor], ledger: PackingLedger
 ) -> None:
-    if module in said.plain:
+    if module in settings.plain:
         ledger.fault("the config says that this is not packed, and it has scales", *beside)
 
 
@@ -144,8 +144,8 @@ def _unpack(
         ledger.lack("the packed weight that these serve is not stored", *beside.values())
         return
     if weight.dtype not in _PACKED:
-        said = f"stored plain, as {weight.dtype}, and yet beside {' and '.join(beside)}"
-        ledger.fault(said, weight)
+        reason = f"stored plain, as {weight.dtype}, and yet beside {' and '.join(beside)}"
+        ledger.fault(reason, weight)
         return
     where = mlx_name(weight, implied)
     if weight.shape is None:
@@ -193,8 +193,8 @@ def _unpacked(
     if guess is not None and expected is not None:
         return guess, (*words[:-1], expected[-1])
     if packing is None:
-        said = f"nothing says how many bits a number of {words} has, with scales {groups}"
-        ledger.fault(said, weight)
+        reason = f"nothing says how many bits a number of {words} has, with scales {groups}"
+        ledger.fault(reason, weight)
     return packing, _shape(words, packing)
 
 

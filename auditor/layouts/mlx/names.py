@@ -48,8 +48,8 @@ def mlx_name(tensor: StoredTensor, implied: Implied) -> MlxName:
             if first is not None:
                 stored = tensor.shape[0] if tensor.shape else None
                 known = count_experts(f"{experts}.", f".{name}.{last}", implied, stored=stored)
-                found = tuple(f"{experts}.{number}.{name}.{last}" for number in range(known))
-                return MlxName(found or (own,), first, stacked=True)
+                expert_names = tuple(f"{experts}.{number}.{name}.{last}" for number in range(known))
+                return MlxName(expert_names or (own,), first, stacked=True)
     for name in older:
         other = f"{parent}.{name}.{last}"
         expected = implied(other)

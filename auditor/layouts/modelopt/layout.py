@@ -117,7 +117,10 @@ def unpack(stored: Stored, declared: Declared | None, implied: Implied) -> Unpac
 
 def writes(stored: Stored, declared: Declared | None, implied: Implied) -> dict[str, WrittenTensor]:
     """Return the tensors of weights whose algorithm is in the config, without low-rank parts."""
-    settings, found = read_modelopt_settings(declared, PackingLedger()), dict[str, WrittenTensor]()
+    settings, written = (
+        read_modelopt_settings(declared, PackingLedger()),
+        dict[str, WrittenTensor](),
+    )
     for module, parts in stored.modules.items():
         for weight in _weights(module, parts):
             shape = implied(weight.name)
@@ -126,22 +129,22 @@ def writes(stored: Stored, declared: Declared | None, implied: Implied) -> dict[
             for key, one in tensors_of_weight(settings.of(module), shape).items():
                 tensor = weight.beside(key) if key else weight.stored
                 if tensor is not None:
-                    found[tensor.name] = one
+                    written[tensor.name] = one
         for key in CACHE & parts.keys():
-            found[parts[key].name] = WrittenTensor((), ("F32", "BF16", "F16"))
-    return found
+            written[parts[key].name] = WrittenTensor((), ("F32", "BF16", "F16"))
+    return written
 
 
 def _weights(module: str, parts: Members) -> list[_Weight]:
     """The packed weights of a module that have a scale; an index alone shows no dtypes."""
-    found = []
+    weights = []
     for key, scale in parts.items():
         if key.endswith("weight_scale"):
             stem = "weight" if key == "weight_scale" else key.removesuffix("_weight_scale")
             weight = parts.get(stem)
             if weight is not None and (weight.dtype is None or weight.dtype in _PACKED):
-                found.append(_Weight(module, stem, weight, scale, parts))
-    return found
+                weights.append(_Weight(module, stem, weight, scale, parts))
+    return weights
 
 
 # --- one weight -------------------------------------------------------------------------------
@@ -151,16 +154,16 @@ def _book(
     weight: _Weight, settings: ModelOptSettings, implied: Implied, ledger: PackingLedger
 ) -> str:
     """Record a weight with all its tensors; return its kind in words."""
-    said = settings.of(weight.module)
-    kind = _kind(weight) or said.kind or ("NVFP4" if weight.stored.dtype == "U8" else "FP8")
-    if said.kind not in {None, kind}:
+    declared = settings.of(weight.module)
+    kind = _kind(weight) or declared.kind or ("NVFP4" if weight.stored.dtype == "U8" else "FP8")
+    if declared.kind not in {None, kind}:
         what = f"{weight.stored.dtype} {weight.stored.shape}"
-        reason = f"stored as {kind} ({what}), but {settings.where} says {said.algorithm}"
+        reason = f"stored as {kind} ({what}), but {settings.where} says {declared.algorithm}"
         ledger.fault(reason, weight.stored)
     shape, turned = _shape(weight, kind, implied)
     inside = "F8_E4M3" if kind in {"FP8", "MXFP8"} else kind
     ledger.tensors.append(LogicalTensor(weight.stored, weight.name, shape, inside))
-    grain = None if shape is None else _grain(weight.scale, kind, said.group, shape)
+    grain = None if shape is None else _grain(weight.scale, kind, declared.group, shape)
     ledger.note(f"scales, {grain.words}" if grain else "scales of weights", weight.scale)
     if shape is not None:
         _scales(weight.scale, shape, grain, ledger, turned=turned)
@@ -168,7 +171,7 @@ def _book(
     for key, reason in _BESIDE.items():
         if (tensor := weight.beside(key)) is not None:
             ledger.note(reason, tensor)
-    missing = [key for key in said.needs if weight.beside(key) is None]
+    missing = [key for key in declared.needs if weight.beside(key) is None]
     if missing:
         reason = f"{' and '.join(missing)} should stand beside it, and no file has it"
         ledger.lack(reason, weight.stored)

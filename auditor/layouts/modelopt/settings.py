@@ -75,7 +75,7 @@ def read_modelopt_settings(declared: Declared | None, ledger: PackingLedger) -> 
         layers = settings.get("quantized_layers")
         named = _layers(declared, layers, ledger)
         return ModelOptSettings(declared.where, None if named else _NOTHING, named, excluded)
-    default = _said(declared, ledger)
+    default = _module_settings(declared, ledger)
     if default.group is None:
         default = default._replace(group=_inner_group(settings))
     return ModelOptSettings(declared.where, default, {}, excluded)
@@ -88,16 +88,16 @@ def _layers(
         reason = f"quantized_layers of {declared.where} is {described(layers)}"
         ledger.fault(f"{reason}; an object is needed for MIXED_PRECISION")
         return {}
-    found: dict[str, ModuleSettings] = {}
+    settings_by_module: dict[str, ModuleSettings] = {}
     for module, settings in layers.items():
         if isinstance(settings, Mapping):
             where = f"quantized_layers of {declared.where}"
             inner = Declared(method=declared.method, settings=settings, where=where)
-            found[module] = _said(inner, ledger)
-    return found
+            settings_by_module[module] = _module_settings(inner, ledger)
+    return settings_by_module
 
 
-def _said(declared: Declared, ledger: PackingLedger) -> ModuleSettings:
+def _module_settings(declared: Declared, ledger: PackingLedger) -> ModuleSettings:
     settings = declared.settings
     algorithm = settings.get("quant_algo")
     if not isinstance(algorithm, str) or algorithm.upper() not in _KINDS:
@@ -134,7 +134,7 @@ _MX = 32
 _NUMBERS = ("F32", "BF16", "F16")
 
 
-def tensors_of_weight(said: ModuleSettings, shape: Shape) -> dict[str, WrittenTensor]:
+def tensors_of_weight(settings: ModuleSettings, shape: Shape) -> dict[str, WrittenTensor]:
     """The tensors of a weight by name ending, "" for the weight; {} without settings."""
     *experts, rows, inputs = shape
     number = WrittenTensor((shape[0],) if len(shape) == AXES else (), _NUMBERS)
@@ -142,32 +142,32 @@ def tensors_of_weight(said: ModuleSettings, shape: Shape) -> dict[str, WrittenTe
         **dict.fromkeys(("weight_scale_2", "input_scale", "output_scale"), number),
         "pre_quant_scale": WrittenTensor(shape[-1:], FLOATS),
     }
-    match said.kind:
+    match settings.kind:
         case "NVFP4":
             weight = WrittenTensor((*experts, rows, inputs // 2), ("U8",))
             scale = WrittenTensor(
-                scales_shape(shape, group_grain(said.group or _SMALL)), ("F8_E4M3",)
+                scales_shape(shape, group_grain(settings.group or _SMALL)), ("F8_E4M3",)
             )
         case "MXFP4":
             weight = WrittenTensor((*experts, rows, inputs // 2), ("U8",))
             scale = WrittenTensor(scales_shape(shape, group_grain(_MX)), ("U8",))
-        case "INT4" if said.group:
+        case "INT4" if settings.group:
             weight = WrittenTensor((*experts, rows // 2, inputs), ("U8",))
-            scale = WrittenTensor(scales_shape(shape, group_grain(said.group)), FLOATS)
+            scale = WrittenTensor(scales_shape(shape, group_grain(settings.group)), FLOATS)
         case "MXFP8":
             weight = WrittenTensor(shape, ("F8_E4M3",))
             scale = WrittenTensor(scales_shape(shape, group_grain(_MX)), ("U8",))
         case "INT8":
             weight, scale = WrittenTensor(shape, ("I8",)), _of_outputs(shape)
         case "FP8":
-            weight, scale = WrittenTensor(shape, ("F8_E4M3",)), _of_fp8(said, shape, number)
+            weight, scale = WrittenTensor(shape, ("F8_E4M3",)), _of_fp8(settings, shape, number)
         case _:
             return {}
     return {**beside, "": weight, "weight_scale": scale}
 
 
-def _of_fp8(said: ModuleSettings, shape: Shape, number: WrittenTensor) -> WrittenTensor:
-    match said.algorithm:
+def _of_fp8(settings: ModuleSettings, shape: Shape, number: WrittenTensor) -> WrittenTensor:
+    match settings.algorithm:
         case "FP8_PER_CHANNEL_PER_TOKEN":
             return _of_outputs(shape)
         case "FP8_PB_WO":
