@@ -27,7 +27,7 @@ from auditor.diagnosis.solving.joint import (
 )
 
 CAUSE = "other-size"
-_FEWEST = 3  # keys; config-field explains fewer, as a slip in the config
+_FEWEST = 3  # keys; fewer are a slip in the config, which config-field names
 _RANKS = (2, 4, 8, 16)
 _MOST_SHOWN = 12  # keys of a summary
 
@@ -58,7 +58,7 @@ def _solution(case: Case) -> JointSolution | None:
 
 
 def _is_divided(config: Mapping[str, Any], values: Mapping[str, Any]) -> bool:
-    """Whether every key is declared 2 to 16 times as large: one rank of tensor parallelism."""
+    """Whether every key is declared so many times as large: one rank of tensor parallelism."""
     numbers = [(value_at(config, path), value) for path, value in values.items()]
     ratios = {
         declared / value if type(declared) is int and type(value) is int and value else 0

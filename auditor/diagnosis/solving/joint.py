@@ -1,9 +1,9 @@
-"""The solution for all keys of a config at once: values that imply the stored tensors.
+"""All keys of a config at once: the values under which the stored tensors are the expected ones.
 
-Every expected length is a polynomial in config keys, and the stored length is its value. First,
-each length that is a plain key sets that key, all keys at once. Then single changes follow, each
-the one that leaves the fewest tensors differing: a product solved for one of its keys, a flag, a
-key set to null, one item of a list.
+Every expected shape is a polynomial in config keys, and every stored shape its value. A length that
+is one key by itself gives that key's value, for all such keys at once; then single changes follow,
+each the one that leaves the fewest tensors differing: a product solved for one of its keys, a flag,
+a key set to null, one item of a list.
 """
 
 import re
@@ -35,30 +35,30 @@ from auditor.errors import CheckpointError
 
 Trees = Callable[[Mapping[str, Any]], ClassTree | None]  # of the config with these values
 
-_MOST_ROUNDS = 12  # rounds of plain lengths and of single changes together
+_MOST_ROUNDS = 12  # of plain lengths and of single changes, taken together
 _MOST_CANDIDATES = 120  # single changes that one round tries
-_MOST_INSTEAD = 2  # keys that may replace one key: heads and groups for head_dim
+_MOST_INSTEAD = 2  # keys in the place of one: heads and groups for the width of a head
 MOST_SECONDS = 1.0  # of processor time
 _MOST_NAMES = 20_000  # stored names up to which layers are compared one by one
 _HEAD_DIM = "head_dim"
-_LAYERS = re.compile(r"layers?$")  # name of a key that counts layers
+_LAYERS = re.compile(r"layers?$")  # of a key that is a number of layers
 
 
 class JointSolution(NamedTuple):
-    """The values that differ from the config's, by dotted path, and the remaining differences."""
+    """Values by dotted path that differ from the config's, and what differs all the same."""
 
     values: Mapping[str, Any]
     remains: TreeComparison
-    known: frozenset[str] = frozenset()  # paths of keys that shapes determine
-    ambiguous: frozenset[str] = frozenset()  # paths of keys that another key could replace
+    known: frozenset[str] = frozenset()  # paths of keys that shapes alone determine
+    ambiguous: frozenset[str] = frozenset()  # paths in whose place another key could change
 
 
 def solve(
     config: Mapping[str, Any], trees: Trees, trials: Trials, seconds: float = MOST_SECONDS
 ) -> JointSolution | None:
-    """Return the values that leave the fewest differences; None if the config implies no tree.
+    """Return the values that leave least; None if nothing follows from the config.
 
-    After this many seconds of processor time, no further single change is tried.
+    No single change is tried after so many seconds of processor time.
     """
     return _Solver(config, trees, trials, seconds).solution()
 
@@ -70,7 +70,7 @@ class _Solver:
         self._config = config
         self._trees = trees
         self._trials = trials
-        self._votes: dict[str, int] = {}  # tensors that support the plain value of a key, by path
+        self._votes: dict[str, int] = {}  # by path, the tensors that asked for its plain value
         self._until = time.thread_time() + seconds
 
     def solution(self) -> JointSolution | None:
@@ -93,7 +93,7 @@ class _Solver:
         return best
 
     def _judged(self, best: JointSolution) -> JointSolution:
-        """Return the solution with its `known` and `ambiguous` keys."""
+        """The solution with what its tree shows of how certain each value is."""
         tree = self._trees(best.values)
         known = self._known(best, tree) if tree else frozenset()
         ambiguous: Iterator[str] = iter(())
@@ -108,7 +108,7 @@ class _Solver:
         return frozenset(key_at(config, symbol.key, symbol.value).path for symbol in symbols)
 
     def _ambiguous(self, best: JointSolution, known: frozenset[str]) -> Iterator[str]:
-        """Yield the keys of products in which another key could change instead."""
+        """The keys of products in whose place other keys of the product could change."""
         for path, value in best.values.items():
             if path in known or type(value) is not int:
                 continue
@@ -137,15 +137,15 @@ class _Solver:
                 yield path
 
     def _product_solved(self, now: JointSolution, fixed: frozenset[str]) -> JointSolution | None:
-        """Return the best solution with a product solved for a key; None if none is better."""
-        solutions = [
+        """The solution with the key of a product solved for that leaves least."""
+        found = [
             self._with({**now.values, change.key.path: change.value})
             for change in islice(
                 solved(changed(self._config, now.values), now.remains), _MOST_CANDIDATES
             )
             if change.key.path not in fixed
         ]
-        least = min(filter(None, solutions), key=lambda one: one.remains.differ, default=now)
+        least = min(filter(None, found), key=lambda one: one.remains.differ, default=now)
         return least if least.remains.differ < now.remains.differ else None
 
     def _with(self, values: Mapping[str, Any]) -> JointSolution | None:
@@ -158,21 +158,21 @@ class _Solver:
     # --- lengths that are one key by themselves ---------------------------------------------------
 
     def _plain(self, now: JointSolution) -> JointSolution | None:
-        """Return the solution with every key that a plain length gives; None if there are none."""
+        """The solution with every key that a length gives by itself; None if there is no such."""
         config = changed(self._config, now.values)
         changes = self._supported(plain_values(config, now.remains))
         if not changes:
             return None
         with_heads = {**changes, **dict(_heads_of_the_same_width(config, changes))}
         fitted = {**with_heads, **dict(_fitted_lists(config, with_heads))}
-        for values in (fitted, with_heads, changes):
-            after = self._with({**now.values, **values})
+        for several in (fitted, with_heads, changes):
+            after = self._with({**now.values, **several})
             if after is not None:
                 return after
         return None
 
     def _supported(self, votes: Mapping[str, tuple[Any, int]]) -> dict[str, Any]:
-        """Return the values that more tensors support than support the key's present value."""
+        """The values that more tensors ask for than asked for the value the key has now."""
         changes: dict[str, Any] = {}
         for path, (value, number) in votes.items():
             if number > self._votes.get(path, 0):
@@ -183,18 +183,18 @@ class _Solver:
     # --- single changes ---------------------------------------------------------------------------
 
     def _single(self, best: JointSolution) -> JointSolution | None:
-        """Return the best solution with one more change; None if none leaves fewer differences."""
+        """The solution with one more change that leaves fewer tensors; None if none does."""
         config = changed(self._config, best.values)
-        solutions = [*self._layers_fitted(config, best)]
+        found = [*self._layers_fitted(config, best)]
         for change in islice(self._candidates(config, best), _MOST_CANDIDATES):
             if time.thread_time() > self._until:
                 break
             values = config_with(config, change.key.path, change.value)
             if (after := self._with({**best.values, **values})) is not None:
-                solutions.append(after)
+                found.append(after)
                 if not after.remains.differ:
                     break
-        least = min(solutions, key=lambda one: one.remains.differ, default=best)
+        least = min(found, key=lambda one: one.remains.differ, default=best)
         return least if least.remains.differ < best.remains.differ else None
 
     def _candidates(self, config: Mapping[str, Any], best: JointSolution) -> Iterator[KeyChange]:
@@ -214,7 +214,7 @@ class _Solver:
                 KeyChange(key, length)
                 for key in free
                 if key.value is None
-                for length in sorted({stored for _, stored in remains.lengths})
+                for length in sorted({have for _, have in remains.lengths})
             ),
             items_in_proportion(free, remains, frozenset()),
             other_numbers(free, remains),
@@ -227,7 +227,7 @@ class _Solver:
     def _layers_fitted(
         self, config: Mapping[str, Any], best: JointSolution
     ) -> Iterator[JointSolution]:
-        """Yield solutions in which each item of a list of words fits what its layer stores."""
+        """Solutions in which each item of a list of words is what its layer stores."""
         if self._trials.stored > _MOST_NAMES:
             return
         for key in every_key(config):
@@ -256,7 +256,7 @@ def _plain_keys(config: Mapping[str, Any], tree: ClassTree) -> frozenset[str]:
 
 
 def changed(config: Mapping[str, Any], values: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the config with the values, which are keyed by dotted path."""
+    """Return the config under the values, which are by dotted path."""
     copy = deepcopy(dict(config))
     for path, value in values.items():
         *folders, key = path.split(".")
@@ -269,9 +269,9 @@ def changed(config: Mapping[str, Any], values: Mapping[str, Any]) -> dict[str, A
 
 
 def plain_values(config: Mapping[str, Any], remains: TreeComparison) -> dict[str, tuple[Any, int]]:
-    """Return (value, tensors) of each key that is a length by itself, by path.
+    """The keys that stored lengths give by themselves: the value that most tensors ask for.
 
-    The value is the one that most tensors support, and `tensors` is their number.
+    Each value comes with the number of those tensors.
     """
     votes: dict[tuple[str, int | None], Counter[int]] = {}
     for equation, number in remains.equations.items():
@@ -279,32 +279,32 @@ def plain_values(config: Mapping[str, Any], remains: TreeComparison) -> dict[str
             if equation.size == dim(symbol):
                 place = indexed(symbol.key)
                 path = key_at(config, place[0] if place else symbol.key, symbol.value).path
-                key_votes = votes.setdefault((path, place[1] if place else None), Counter())
-                key_votes[equation.wanted] += number
-    winners: dict[str, tuple[Any, int]] = {}
-    for (path, index), key_votes in votes.items():
-        [(value, number)] = key_votes.most_common(1)
+                into = votes.setdefault((path, place[1] if place else None), Counter())
+                into[equation.wanted] += number
+    found: dict[str, tuple[Any, int]] = {}
+    for (path, index), wanted in votes.items():
+        [(value, number)] = wanted.most_common(1)
         if index is None:
-            winners[path] = value, number
+            found[path] = value, number
             continue
-        items, before = winners.get(path, (value_at(config, path), 0))
+        items, before = found.get(path, (value_at(config, path), 0))
         if isinstance(items, list) and index < len(items):
-            winners[path] = [*items[:index], value, *items[index + 1 :]], before + number
-    return {path: winner for path, winner in winners.items() if winner[0] != value_at(config, path)}
+            found[path] = [*items[:index], value, *items[index + 1 :]], before + number
+    return {path: one for path, one in found.items() if one[0] != value_at(config, path)}
 
 
 def is_heads(name: str) -> bool:
-    """Whether a key with this name counts heads or groups of heads."""
+    """Whether a key of that name is a number of heads or of groups of heads."""
     return name in HEADS | GROUPS or name.endswith("attention_heads")
 
 
 def _heads_of_the_same_width(
     config: Mapping[str, Any], changes: Mapping[str, Any]
 ) -> Iterator[tuple[str, int]]:
-    """Yield numbers of heads that keep the width of a head when the model's width changes.
+    """Numbers of heads beside a changed width with which heads are as wide as declared.
 
-    Without a declared head_dim, shapes do not determine the number of heads. Models of one type
-    mostly keep the width of a head, and the number of heads must divide the new width.
+    Shapes do not determine them where no head_dim is declared: models of one type mostly keep the
+    width of a head, and some number has to be there that divides the new width.
     """
     keys = every_key(config)
     for path, width in changes.items():
@@ -327,7 +327,7 @@ def _heads_of_the_same_width(
 def _fitted_lists(
     config: Mapping[str, Any], changes: Mapping[str, Any]
 ) -> Iterator[tuple[str, list[Any]]]:
-    """Yield lists with one item per layer, cut or extended to a changed number of layers."""
+    """Lists with an item a layer, beside a depth that changes: as long as the new depth."""
     for path, depth in changes.items():
         declared = value_at(config, path)
         if type(declared) is not int or type(depth) is not int or not 1 < declared < 2**16:
@@ -342,7 +342,7 @@ def _fitted_lists(
 
 
 def _of_length(items: list[Any], length: int) -> list[Any]:
-    """Return the list cut to the length, or extended by repeating its shortest period."""
+    """The list cut, or continued in its shortest period."""
     period = next(
         step for step in range(1, len(items) + 1) if items[step:] == items[: len(items) - step]
     )
@@ -354,7 +354,7 @@ def _words_by_layer(
     trees: Mapping[str, ClassTree],
     shapes: Mapping[str, tuple[int, ...] | None],
 ) -> list[str]:
-    """Return each layer's word, whose tree fits most of its tensors; a tie keeps the declared."""
+    """For each layer the word whose tree has most of its stored tensors, in a tie the declared."""
     places = {
         place.name
         for tree in trees.values()
@@ -383,10 +383,10 @@ def _words_by_layer(
 
 
 def undetermined(config: Mapping[str, Any], solution: JointSolution) -> dict[str, Any]:
-    """Return the declared values of keys that may be wrong too but that shapes do not determine.
+    """Return the keys that go with the changed ones and that no shape gives, as declared.
 
-    These are keys of products that several values satisfy, numbers of heads beside a changed
-    width, and numbers of layers that repeat the declared depth (max_window_layers).
+    These are keys of products that several values satisfy, numbers of heads whose width follows
+    from a changed width, and numbers of layers that repeat the declared depth (max_window_layers).
     """
     keys, values = every_key(config), solution.values
     declared_values = {key.path: key.value for key in keys}
@@ -407,10 +407,10 @@ def undetermined(config: Mapping[str, Any], solution: JointSolution) -> dict[str
                 if is_open and type(value) is int and f"{dot}{other}" not in solution.known:
                     found[f"{dot}{other}"] = value
         for other, value in stated.items() if _LAYERS.search(name) else ():
-            repeats = type(value) is int and value == declared and _LAYERS.search(other)
-            if repeats and f"{dot}{other}" not in values:
-                open_keys[f"{dot}{other}"] = value
-    return open_keys
+            again = type(value) is int and value == declared and _LAYERS.search(other)
+            if again and f"{dot}{other}" not in values:
+                found[f"{dot}{other}"] = value
+    return found
 
 
 def _beside(keys: Iterable[Key], within: str) -> list[Key]:
@@ -418,7 +418,7 @@ def _beside(keys: Iterable[Key], within: str) -> list[Key]:
 
 
 def _has_fixed_heads(config: Mapping[str, Any], path: str) -> bool:
-    """Whether the config object of a key has a head_dim that does not follow from the width."""
+    """Whether the object of that key has a head_dim that does not follow from a width."""
     within = path.rpartition(".")[0]
     dot = f"{within}." if within else ""
     doubled = {
@@ -434,7 +434,7 @@ def _has_fixed_heads(config: Mapping[str, Any], path: str) -> bool:
 
 
 def stated_keys(values: Iterable[str], config: Mapping[str, Any]) -> dict[str, Key]:
-    """Return the keys of the paths, with the values of the config or its class."""
+    """The keys of the paths, as the config or its class has them."""
     known = {key.path: key for key in every_key(config)}
     return {
         path: known.get(path, Key(path, value_at(config, path), default=False)) for path in values

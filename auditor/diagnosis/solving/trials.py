@@ -1,4 +1,4 @@
-"""The comparison of a config's tree with the stored tensors, one of each kind: a millisecond."""
+"""A config's tree beside what is stored, compared by one tensor of each kind: in a millisecond."""
 
 from collections.abc import Collection, Iterator, Mapping
 from typing import NamedTuple
@@ -12,39 +12,39 @@ from auditor.layouts.packing import Shape
 
 
 class ClassTree(NamedTuple):
-    """The tree of blocks of a config and its class."""
+    """What a config comes to for its class, not written out."""
 
     tree: Module
-    prefix: str  # of the base model; "" if the family has none
+    prefix: str  # of the base model; "" where the family has none
 
 
 class Equation(NamedTuple):
-    """A size as a formula, and the value with which a stored tensor would be expected."""
+    """A size by its formula, and what it would have to be for a stored tensor to be expected."""
 
     size: Dim
     wanted: int
 
 
 class TreeComparison(NamedTuple):
-    """The differences between a tree and the stored tensors."""
+    """What differs between a tree and what is stored."""
 
-    differ: int  # differing tensors; each kind counts all of its tensors
-    strange: int  # of these, stored tensors that are in no expected list of layers
-    equations: Mapping[Equation, int]  # with the number of tensors that support each
+    differ: int  # tensors, each kind counted with its like
+    strange: int  # of them those that are stored, and in no list of layers that is expected
+    equations: Mapping[Equation, int]  # each with the tensors that ask for it
     lengths: frozenset[tuple[int, int]]  # (expected, stored) of axes that differ
-    numbers: frozenset[int]  # in the differing names, and each plus 1
+    numbers: frozenset[int]  # of modules in lists where names are missing or too many, and the next
     names: frozenset[str]  # patterns of the names that differ
 
     def is_like(self, other: "TreeComparison") -> bool:
-        """Whether the same number of tensors and the same names differ."""
+        """Whether the same differs, as far as numbers and names of it go."""
         return self.differ == other.differ and self.names == other.names
 
 
 class Trials:
     """Comparisons of one checkpoint with several trees.
 
-    Differences from the unchanged config's tree are excused if no finding is alarming about names
-    of their kind.
+    What differs from the tree of the config as it is, and is of none of the kinds of names that
+    are alarming, is excused.
     """
 
     def __init__(self, holdings: HeldTensors, alarming: Collection[str] | None) -> None:
@@ -63,23 +63,23 @@ class Trials:
         return len(self.holdings.shapes)
 
     def excuse(self, as_it_is: ClassTree) -> None:
-        """In later comparisons, ignore this tree's differences that are not alarming."""
+        """Leave out what differs from this one and alarms nobody."""
         if self._alarming is not None:
             self._excused = self.compare(as_it_is).names - self._alarming
 
     def held_keys(self, expected: ClassTree) -> frozenset[str]:
-        """Return the keys in shapes stored as expected: other values would break these shapes."""
-        keys: set[str] = set()
+        """The keys of lengths that stored tensors have: another value would take those away."""
+        found: set[str] = set()
         for leaf in leaves(expected.tree):
             sizes = tuple(map(dim, leaf.shape))
             shape = tuple(size.value for size in sizes)
             stored = map(self.holdings.shapes.get, spellings(leaf.name, expected.prefix))
             if shape in stored:
-                keys.update(symbol.key for size in sizes for symbol in size.symbols)
-        return frozenset(keys)
+                found.update(symbol.key for size in sizes for symbol in size.symbols)
+        return frozenset(found)
 
     def compare(self, expected: ClassTree) -> TreeComparison:
-        differences = _Differences(self._excused)
+        found = _Differences(self._excused)
         for leaf in leaves(expected.tree):
             self._expected(leaf, expected.prefix, found)
         for kind in self.holdings.kinds:
@@ -87,8 +87,7 @@ class Trials:
                 (name, _step(expected, name)) for name in dict.fromkeys((kind.first, kind.last))
             ]
             lost = [(name, step) for name, step in ends if step.shape is None and not step.other]
-            share = -(-kind.number // len(ends))
-            whole = len(lost) == len(ends)
+            alike = -(-kind.number // len(ends))
             for name, step in lost:
                 whole = len(lost) == len(ends)
                 found.unexpected(name, step, alike, self.holdings.counts, whole=whole)
@@ -96,28 +95,28 @@ class Trials:
                 found.odd(*lost[0])
             for name, step in ends:
                 if step.shape is not None and kind.shape is not None:
-                    differences.shapes(name, step.shape, kind.shape, 0)
-        return differences.as_comparison()
+                    found.shapes(name, step.shape, kind.shape, 0)
+        return found.as_comparison()
 
     def _expected(self, leaf: Leaf, prefix: str, found: "_Differences") -> None:
         shapes = self.holdings.shapes
         for name in spellings(leaf.name, prefix):
             if name in shapes:
                 if (stored := shapes[name]) is not None:
-                    differences.shapes(leaf.name, leaf.shape, stored, leaf.number)
+                    found.shapes(leaf.name, leaf.shape, stored, leaf.number)
                 return
         found.missing(leaf, self.holdings.counts, prefix)
 
 
 def spellings(name: str, prefix: str) -> Iterator[str]:
-    """Yield the name, and the name with the base model's prefix added or removed."""
+    """The name, and the name with the base model's prefix put before it or taken away."""
     yield name
     if prefix:
         yield name[len(prefix) + 1 :] if name.startswith(f"{prefix}.") else f"{prefix}.{name}"
 
 
 def _step(expected: ClassTree, stored: str) -> NamePath:
-    """Follow the name with or without the prefix, whichever leads further."""
+    """Where the name leads, with or without the prefix; else as far as either goes."""
     best: NamePath | None = None
     for name in spellings(stored, expected.prefix):
         step = follow(expected.tree, name)
@@ -171,7 +170,7 @@ class _Differences:
     def unexpected(
         self, name: str, step: NamePath, number: int, counts: Mapping[str, int], *, whole: bool
     ) -> None:
-        """Record a stored tensor that is not expected; `whole` if none of its kind is."""
+        """`whole`: none of its kind is expected, wherever it may be."""
         if self._is_excused(name):
             return
         self._differ += number
@@ -180,9 +179,9 @@ class _Differences:
         self._number(name)
 
     def odd(self, name: str, step: NamePath) -> None:
-        """Record that lists may end before the first tensor of a kind that no module contains.
+        """The first of its kind, which no module of its lists has: they may end before it.
 
-        The layers that predict further tokens are numbered after those of the model.
+        The layers that predict further tokens are numbered on after those of the model.
         """
         if name_pattern(name) in self._excused:
             return
