@@ -1,10 +1,10 @@
-"""What can go wrong, split by blame: the user's input, the checkpoint, the outside world."""
+"""Errors, split by blame: the user's input, the checkpoint, the outside world."""
 
 from enum import StrEnum
 
 
 class Reason(StrEnum):
-    """Why a checkpoint could not be audited: the `reason` of an Unaudited outcome."""
+    """The reason why a checkpoint could not be audited: the `reason` of an Unaudited outcome."""
 
     BAD_REQUEST = "bad-request"  # the user's input: exit code 2, not 3
     NOT_FOUND = "not-found"

@@ -35,7 +35,7 @@ Verdict = Literal["clean", "findings", "unaudited"]
 
 
 class Expected(Struct, frozen=True, kw_only=True):
-    """What the config implies for the target class."""
+    """The expected side: what the config implies for the target class."""
 
     by: Literal["closed-form", "oracle"]
     tensors: int
@@ -57,7 +57,7 @@ class FileTally(Struct, frozen=True, kw_only=True):
 
 
 class Observed(Struct, frozen=True, kw_only=True):
-    """What the files hold. None stands for "not known": no header was read."""
+    """The observed side: what the files hold. None stands for "not known": no header was read."""
 
     files: int
     bytes: int | None  # of tensor data
@@ -86,7 +86,7 @@ class Diagnosis(Struct, frozen=True, kw_only=True):
 
 
 class Outcome(Observation, frozen=True, kw_only=True):
-    """What Report and Unaudited have in common."""
+    """The fields that Report and Unaudited share."""
 
     _aside = ("tensors",)
 
@@ -119,7 +119,7 @@ class Outcome(Observation, frozen=True, kw_only=True):
 
     @classmethod
     def begin(cls, snapshot: Snapshot, requested: str) -> "Outcome":
-        """What is known of a checkpoint as soon as it is fetched."""
+        """Return the outcome of a checkpoint that was only fetched so far."""
         return Outcome(
             requested=requested,
             model=snapshot.model,
@@ -159,7 +159,7 @@ class Outcome(Observation, frozen=True, kw_only=True):
         return f"{type(self).__name__}({', '.join([*said, *causes])})"
 
     def _repr_html_(self) -> str:
-        """What a notebook shows: the verdict, the causes, a drawing of the modules."""
+        """Return what a notebook shows: the verdict, the causes, a drawing of the modules."""
         return _format("notebook").fragment(self)  # type: ignore[no-any-return]
 
     def to_dict(self) -> dict[str, Any]:
@@ -320,7 +320,7 @@ def _file_tallies(walked: Walk, snapshot: Snapshot) -> tuple[FileTally, ...]:
 
 
 def residual(observed: Observed, expected: int, findings: Iterable[Finding]) -> int | None:
-    """What no finding explains of parameters stored minus parameters expected: law 3 wants 0."""
+    """Return the part of stored minus expected parameters that no finding explains (law 3: 0)."""
     if observed.parameters is None:
         return None
     return observed.parameters - expected - sum(finding.explains for finding in findings)

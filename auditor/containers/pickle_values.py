@@ -46,7 +46,7 @@ class Persistent(Struct, eq=False):
 
 
 class PickleFault(Struct, frozen=True, kw_only=True):
-    """Why a pickle was not followed to its end."""
+    """The reason why a pickle was not followed to its end."""
 
     reason: str  # a verb first: "uses the opcode INST at byte 12"
     may_go_on: bool  # an unpickler may read on behind it, and run what was not followed

@@ -78,7 +78,7 @@ class Storage(NamedTuple):
 
 
 class Held(NamedTuple):
-    """Where the storages of a file lie, and what is wrong with them."""
+    """The places of the storages of a file, and what is wrong with them."""
 
     spans: Mapping[str, Span]  # by key
     faults: Mapping[str, str]  # by key: what is wrong with a storage

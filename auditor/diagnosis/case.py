@@ -1,4 +1,4 @@
-"""What a cause looks at, and what it proposes: a change that would undo it."""
+"""The evidence that a cause examines, and the change that it proposes."""
 
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
@@ -56,7 +56,7 @@ class Undoing(Struct, frozen=True, kw_only=True):
     exact: bool = False  # it counts only where nothing at all is left to say
 
     def on(self, snapshot: Snapshot) -> "Undoing":
-        """The same by a changed snapshot, where it is said of findings that bytes explain."""
+        """Return the undoing on a changed snapshot, without the findings that it proved."""
         return replace(self, snapshot=snapshot, proven=())
 
 
@@ -153,7 +153,7 @@ class Case(Struct, frozen=True, kw_only=True, dict=True):
 
     @cached_property
     def _forms(self) -> NameForms | None:
-        """None: the names are those on disk, as nearly always."""
+        """The forms of names if the files have the names in memory; None as nearly always."""
         found = self._both_forms
         return found if found.differ and found.are_in_memory(self.stored_kinds) else None
 
@@ -224,7 +224,7 @@ class Case(Struct, frozen=True, kw_only=True, dict=True):
 
     @cached_property
     def implied_shapes(self) -> Shapes:
-        """What the config implies that must be stored; nothing where it implies nothing."""
+        """The shapes that must be stored by the config; empty if nothing follows from it."""
         return self.implied(self.snapshot) or {}
 
     @property
@@ -258,7 +258,7 @@ class Case(Struct, frozen=True, kw_only=True, dict=True):
 
     @cached_property
     def shapes(self) -> Mapping[str, tuple[int, ...] | None]:
-        """Of what is stored, by name."""
+        """The shapes of the stored tensors, by name."""
         return {tensor.name: tensor.shape for tensor in self.stored}
 
     @cached_property

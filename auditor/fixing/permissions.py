@@ -1,4 +1,4 @@
-"""What a fix may write: by itself, with the user's word, or not at all.
+"""The changes that a fix may write: by itself, with the user's word, or not at all.
 
 Shapes show lengths. What a model computes depends on more: into how many heads it splits a width,
 how many experts a token uses, how far attention looks. A config of another size differs in those
@@ -8,8 +8,9 @@ too, and no tensor shows it. So the tables here list what may be written; everyt
   them. They are written if the stored shapes determine them.
 - `_HEADS` and `_HEAD_SIZES`: written if the stored shapes determine them, which takes a declared
   size of a head or a tensor that has that size (a norm over each head).
-- `_DEPTHS`: more layers than declared are written, with the lists that have an entry for each
-  layer. Fewer layers may be a part of a model, so they need the user's word.
+- `DEPTHS`: more layers than declared are written, unless the config has a list with an entry for
+  each layer: no tensor shows the new entries. Fewer layers may be a part of a model, so they need
+  the user's word.
 - A vocabulary of less than half or more than twice the size is that of another tokenizer, so the
   config is that of another model.
 - A width (`hidden_size`) is in no table: head sizes and more follow from it.
@@ -129,7 +130,7 @@ def needs_of_edits(
     *,
     equal_copies: bool,
 ) -> Iterator[Need]:
-    """What the edits of a config need; raises Unwritten for a value that may not be written.
+    """Yield what the edits of a config need; raise Unwritten for a value that may not be written.
 
     `determined` has the values that the stored shapes leave no choice of, by path; `config` is
     the config before; `equal_copies` says whether each tensor that is stored under two names has

@@ -82,7 +82,7 @@ class _Answer(Struct, frozen=True):
 
 
 def to_json(found: Expectation) -> dict[str, Any]:
-    """What `from_json` makes the same expectation of."""
+    """Encode an expectation; `from_json` decodes it."""
     answer = _Answer(found.model_type, found.prefix, found.tensors, found.loading)
     said: dict[str, Any] = to_builtins(answer, enc_hook=dict)
     return said

@@ -8,19 +8,10 @@ from language import AVOIDED, avoided_by_package
 # Docstrings of each package that still begin with a word to avoid; a number here only falls.
 # `python tools/language.py` prints the numbers of today.
 CEILINGS = {
-    "__init__.py": 1,
-    "audit": 19,
-    "cli": 8,
+    "audit": 18,
+    "cli": 4,
     "companions": 20,
-    "containers": 34,
-    "downloader": 38,
-    "errors.py": 2,
-    "fixing": 14,
-    "formats": 34,
-    "oracle": 1,
-    "reconciler": 1,
-    "report.py": 6,
-    "values": 36,
+    "formats": 21,
 }
 
 

@@ -12,7 +12,7 @@ from auditor.layouts.packing import Shape
 
 
 class ClassTree(NamedTuple):
-    """What a config comes to for its class, not written out."""
+    """The blocks that a config implies for its class, not written out."""
 
     tree: Module
     prefix: str  # of the base model; "" where the family has none
@@ -26,7 +26,7 @@ class Equation(NamedTuple):
 
 
 class TreeComparison(NamedTuple):
-    """What differs between a tree and what is stored."""
+    """The differences between a tree and the stored tensors."""
 
     differ: int  # tensors, each kind counted with its like
     strange: int  # of them those that are stored, and in no list of layers that is expected
@@ -116,7 +116,7 @@ def spellings(name: str, prefix: str) -> Iterator[str]:
 
 
 def _step(expected: ClassTree, stored: str) -> NamePath:
-    """Where the name leads, with or without the prefix; else as far as either goes."""
+    """Follow the name with or without the prefix; else return the longer path."""
     best: NamePath | None = None
     for name in spellings(stored, expected.prefix):
         step = follow(expected.tree, name)
