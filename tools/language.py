@@ -1,7 +1,7 @@
 """Count the docstrings that begin with a word to avoid, and draw some for a reader.
 
-`python tools/language.py` prints a count for each package; `tests/unit/test_language.py` holds
-each count to a ceiling. `--list PACKAGE` prints the docstrings of a package that begin so;
+`python tools/language.py` prints a count for each package; `tests/unit/test_language.py` wants
+none. `--list PACKAGE` prints the docstrings of a package that begin so;
 `--sample 200 --seed 1` draws 200 of all docstrings.
 """
 

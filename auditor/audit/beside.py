@@ -1,4 +1,4 @@
-"""What the rules about a repository have to say of one model under audit."""
+"""Findings of the rules about a repository, for one model under audit."""
 
 from typing import TYPE_CHECKING
 
@@ -77,7 +77,7 @@ def _is_whole(snapshot: Snapshot) -> bool:
 
 
 def _unchecked(of: RepositoryCase) -> list[str]:
-    """What was not read, or only in part, of what stands beside the weights."""
+    """Yield the companion files that were not read, or only in part."""
     others = [name for name, file in of.companions.items() if file.content is None]
     why = {of.companions[name].unread for name in others}
     found = []

@@ -168,7 +168,7 @@ def _other_weights(rest: Snapshot, kept: Iterable[ComponentAudit]) -> Iterator[O
 def _absent(
     manifest: Manifest, found: Iterable[ComponentAudit], read: Collection[str]
 ) -> Iterator[MissingComponent]:
-    """What the manifest declares and the repository has no files of, or no weights."""
+    """Yield the declared components that have no files in the repository, or no weights."""
     for piece in found:
         if piece.entry is None or not _needed(manifest, piece.entry) or piece.weights:
             continue

@@ -103,7 +103,7 @@ def _diagnosed(
 def _implied_shapes(
     snapshot: Snapshot, target: str | None, entry: ManifestEntry | None
 ) -> dict[str, tuple[int, ...]] | None:
-    """What the config implies that must be stored, by name; None: nothing follows from it."""
+    """Return the shapes that must be stored, by name; None if nothing follows from the config."""
     found = _implied(snapshot, target, entry)
     if found is None:
         return None
@@ -246,7 +246,7 @@ def _add_beside(
     expectation: Expectation | None,
     custom: str | None,
 ) -> None:
-    """What the config and the files beside the weights say, of a model that has weights."""
+    """Add the findings of the config and the companion files, if the model has weights."""
     if declared is None or case.found.empty or is_gguf(case.snapshot):
         return
     with suppress(CheckpointError):  # of a config whose types are wrong, which is a finding already
@@ -277,7 +277,7 @@ def _without_expected(
 
 
 class _Expected(NamedTuple):
-    """What the config declared, and what follows from it."""
+    """The declared config, and what follows from it."""
 
     config: Config
     implied: Implied
@@ -385,7 +385,7 @@ def _compared(case: ModelAudit, found: _Expected) -> Report | Unaudited:
 def _as_stored(
     case: ModelAudit, implied: Implied, tensors: Sequence[StoredTensor], unpacked: Unpacked
 ) -> Implied:
-    """The same in the form in which the plain tensors are stored, disk's or memory's."""
+    """Return the expectation in the form of the stored tensors, on disk or in memory."""
     if not implied.expectation.loading.converters:
         return implied
     names = {tensor.name for tensor in tensors} - {one.stored.name for one in unpacked.tensors}
@@ -399,7 +399,7 @@ def _as_stored(
 
 
 def _adapter(case: ModelAudit) -> Report | Unaudited:
-    """The same of an adapter: what it should hold follows from its config and its base's."""
+    """Audit an adapter; its config and its base's imply what it should hold."""
     from auditor.audit.adapter import adapted  # noqa: PLC0415 - most are whole models
 
     try:

@@ -133,7 +133,7 @@ def _of_two_types(snapshot: Snapshot, choice: TargetChoice) -> ConfigContradicti
 
 
 def begin_audit(snapshot: Snapshot, options: Options, target: str | None) -> ModelAudit:
-    """What is known of a snapshot before its config is read."""
+    """Begin the audit of a snapshot, before its config is read."""
     without = replace(snapshot, headers=(), index=None, unopened=())
     found = contents(snapshot if options.weights else without)
     begun = Outcome.begin(snapshot, options.requested)
@@ -230,7 +230,7 @@ def _shallow(
 def _published(
     case: ModelAudit, expectation: Expectation, observed: Observed
 ) -> tuple[PublishedCount, ...]:
-    """Of the repository's own model: an adapter, or one in a folder, has another's name."""
+    """Return the published counts; an adapter and a folder have another model's name."""
     found, snapshot = case.found, case.snapshot
     adapter = snapshot.config is not None and snapshot.config.name == ADAPTER_CONFIG
     if adapter or any("/" in head.name for head in snapshot.headers):
@@ -298,7 +298,7 @@ def _other_model(
 def _unchecked(
     found: Contents, dtype: str | None, unpacked: Unpacked, of_index: tuple[str, ...]
 ) -> Iterator[str]:
-    """What this audit did not compare."""
+    """Yield what this audit did not compare."""
     yield "values: only headers are read, no weight is"
     if found.names_only:
         yield "shapes and dtypes: shards are not here, their names come from the index"
@@ -354,7 +354,7 @@ def _with_findings(case: ModelAudit, *findings: Finding) -> Outcome:
 
 
 def _of_files(case: ModelAudit, walked: Walk) -> Iterator[Finding]:
-    """What the files contradict by themselves, whatever the architecture."""
+    """Yield what the files contradict by themselves, whatever the architecture."""
     found, snapshot = case.found, case.snapshot
     yield from found.findings
     yield from (item.finding(file=item.file, reason=item.reason) for item in found.unread)
@@ -364,7 +364,7 @@ def _of_files(case: ModelAudit, walked: Walk) -> Iterator[Finding]:
 
 
 def _add_stored(case: ModelAudit) -> Walk:
-    """What is stored, as far as headers tell what is learned."""
+    """Add the tally of the stored tensors, as far as headers show what is learned."""
     found = case.found
     counted = ((tensor, learned(tensor), 0) for tensor in found.tensors)
     shallow = _shallow(case, (tensor.name for tensor in found.tensors), None, MOST_MODULES)

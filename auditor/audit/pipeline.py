@@ -119,7 +119,7 @@ def _with_config(snapshot: Snapshot, other: Snapshot) -> Snapshot:
 def _verified(
     against: str | None, *, token: str | None, say: Callable[[str], None]
 ) -> Callable[[Snapshot, Options], Report | Unaudited]:
-    """What examines a snapshot, and then the bytes of its files."""
+    """Return a function that examines a snapshot, and then the bytes of its files."""
     from auditor.values.verifying import Verifier  # noqa: PLC0415 - few audits read whole files
 
     look = Verifier(against, token=token, say=say)
@@ -131,7 +131,7 @@ def _outcome(
     fetched: Callable[[], Snapshot],
     examined: Callable[[Snapshot, Options], Report | Unaudited],
 ) -> Report | Unaudited:
-    """What comes of fetching a model and examining it, whatever happens on the way."""
+    """Fetch a model and examine it; whatever fails becomes an outcome."""
     nothing = Outcome(requested=options.requested, target=options.target)
 
     def work() -> Report | Unaudited:
@@ -156,13 +156,13 @@ def explain(  # noqa: PLR0913 - one keyword for each choice a caller has
     settings: Mapping[str, Any] = MappingProxyType({}),
     say: Callable[[str], None] = lambda _line: None,
 ) -> Report | Unaudited:
-    """What the config of a checkpoint implies, whatever its weights: they are not looked at.
+    """Return what the config of a checkpoint implies; its weights are not read.
 
-    Of GGUF files without a config their metadata say it; a model type alone stands for the defaults
-    of its config class. `settings` are values for keys of the config, and for arguments that the
-    class takes beside it (add_pooling_layer); the other arguments are those of `audit`. The
-    outcome is Unaudited(no-weights), with `expected` and `modules` known; a Report where the config
-    is broken; otherwise Unaudited for another reason.
+    GGUF files without a config have it in their metadata; a model type alone stands for the
+    defaults of its config class. `settings` are values for keys of the config, and for arguments
+    that the class takes beside it (add_pooling_layer); the other arguments are those of `audit`.
+    The outcome is Unaudited(no-weights), with `expected` and `modules` known; a Report if the
+    config is broken; otherwise Unaudited for another reason.
     """
     if target is not None:
         require_known_class(target)
@@ -215,7 +215,7 @@ def describing_snapshot(
     token: str | None,
     say: Callable[[str], None],
 ) -> Snapshot:
-    """What describes a model, and no weights: its config, or the defaults of a model type."""
+    """Read what describes a model, without its weights: its config, or a model type's defaults."""
     if is_model_type(model):
         return snapshot_of_type(model)
     from auditor.downloader.fetching import fetch  # noqa: PLC0415 - as above
@@ -231,7 +231,7 @@ def diff(
     token: str | None = None,
     say: Callable[[str], None] = lambda _line: None,
 ) -> "Comparison":
-    """What the second checkpoint has otherwise than the first; arguments as those of `audit`.
+    """Compare two checkpoints; the arguments are those of `audit`.
 
     Either may be of any format, quantized or not. Raises SourceError where one of them cannot be
     read or holds nothing to compare, UsageError for what cannot be asked for.

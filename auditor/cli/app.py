@@ -170,7 +170,7 @@ _NO_CHOICE = re.compile(r".*'([^']*)' is not one of (.*)", re.DOTALL)
 
 
 def _in_a_line(error: typer.TyperException, command: str) -> str:
-    """What is wrong with the arguments; its own message is a box of six lines and more."""
+    """Return the usage error in one line; typer's own message is a box of six lines and more."""
     message = " ".join(printable(error.format_message()).split()).removesuffix(".")
     message = f"{message[:1].lower()}{message[1:]}"
     if option := _NO_OPTION.fullmatch(message):

@@ -38,7 +38,7 @@ class FailOn(StrEnum):
 
 
 class SourceChoice(StrEnum):
-    """Where a Hub id is looked up."""
+    """The places where a Hub id is looked up."""
 
     HUB = "hub"
     CACHE = "cache"

@@ -31,7 +31,7 @@ from auditor.tensors import DTYPE_BITS, FOUR_BIT, SPELT_DTYPES, dtype_as_stored
 
 
 class MemoryFormat(StrEnum):
-    """What `audit memory` prints."""
+    """The formats of `audit memory`."""
 
     TERMINAL = "terminal"
     JSON = "json"

@@ -81,7 +81,7 @@ def report(  # noqa: PLR0913 - one parameter for each option
 
 
 def _said(folder: Path, summary: Mapping[str, Any]) -> Iterator[str]:
-    """What the baseline has to say, what is new, and the night in one line."""
+    """Yield the lines about the baseline, about what is new, and about the night."""
     for note in (summary["baseline"] or {}).get("notes", ()):
         yield f"baseline: {note}"
     news = summary["news"]

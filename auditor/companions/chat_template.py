@@ -60,7 +60,7 @@ def parse_faults(texts: Iterable[str]) -> dict[str, str | NotCheckedError | None
 
 
 def parse_fault(text: str, others: int = 0) -> str | None:
-    """Why the template does not parse, in a sentence; None: it does.
+    """Say in a sentence why the template does not parse; None if it does.
 
     `others` is how many characters the other templates have. Raises NotCheckedError if all of them
     together are too long to parse, or if jinja2 is not installed.

@@ -68,7 +68,7 @@ class CompanionFile(NamedTuple):
 
 
 class CompanionBounds(NamedTuple):
-    """What the companions of one model may cost."""
+    """The most that the companion files of one model may cost."""
 
     requests: int
     bytes: int
@@ -93,7 +93,7 @@ class PlannedRead(NamedTuple):
 
 
 def companions_of(names: Collection[str]) -> tuple[str, ...]:
-    """Those of a listing, the most telling first; a second vocabulary is the same again."""
+    """Return the companion files of a listing, most useful first; one vocabulary is enough."""
     ranked = sorted(name for name in names if name.endswith(_TIKTOKEN) and "/" not in name)
     every = (TOKENIZER, *_OTHER_VOCABULARIES, *ranked)
     without_ids = () if _OF_PIECES.isdisjoint(names) else _SENTENCEPIECE
@@ -119,7 +119,7 @@ def is_vocabulary(name: str) -> bool:
 def planned(
     names: Iterable[str], sizes: Mapping[str, int | None], bounds: CompanionBounds | None
 ) -> Iterator[PlannedRead]:
-    """What is read of each file; `bounds` None: they are here, and read whole."""
+    """Plan what is read of each file; without `bounds` the files are local, and read completely."""
     left = bounds or _OF_FOLDER
     ends: list[PlannedRead] = []
     vocabularies = 0
@@ -183,7 +183,7 @@ def has_template(file: CompanionFile) -> bool:
 
 
 def summary(name: str, start: bytes, end: bytes = b"", *, whole: bool = True) -> CompanionFile:
-    """What a vocabulary says of its ids, instead of its bytes."""
+    """Return a vocabulary's ids in place of its bytes."""
     from auditor.companions import other_vocabularies, tokenizer_json  # noqa: PLC0415 - few have one
     from auditor.companions.json_scan import ScanError  # noqa: PLC0415 - likewise
     from auditor.companions.vocabulary import Vocabulary, summary_json  # noqa: PLC0415 - likewise

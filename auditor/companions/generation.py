@@ -55,7 +55,7 @@ class RefusedSetting(NamedTuple):
 
 
 def refusals(of: Mapping[str, Any]) -> tuple[RefusedSetting, ...]:
-    """What is refused, in the order of the checks."""
+    """Yield what is refused, in the order of the checks."""
     try:
         return _judged(of)
     except TypeError:

@@ -46,7 +46,7 @@ class ScanError(Exception):
 
 
 class EndsEarlyError(ScanError):
-    """What is here of the document ends before the value does."""
+    """The bytes at hand end before the value does."""
 
 
 class Highest(NamedTuple):
@@ -88,7 +88,7 @@ def _members(data: bytes, at: int) -> Iterator[tuple[str, int]]:
 
 
 def items(data: bytes, at: int) -> Iterator[int]:
-    """Where each item of the list begins that begins there."""
+    """Yield the position of each item of the list that begins there."""
     at = _opened(data, at, b"[")
     if data[at : at + 1] == b"]":
         return
@@ -104,7 +104,7 @@ def items(data: bytes, at: int) -> Iterator[int]:
 
 
 def skip(data: bytes, at: int) -> int:
-    """Where the value ends that begins there."""
+    """Return the end of the value that begins there."""
     first = data[at : at + 1]
     if first not in {b"{", b"["}:
         found = (_TEXT if first == b'"' else _PLAIN).match(data, at)
@@ -141,7 +141,7 @@ def value(data: bytes, at: int, most: int = 64 * 1024) -> object:
 
 
 def highest_of_object(data: bytes, at: int) -> Highest:
-    """Of `{"token": id, ...}`; ScanError where the object is of another kind."""
+    """Return the highest id of `{"token": id, ...}`; raise ScanError for another object."""
     at = _opened(data, at, b"{")
     best, where, entries = -1, (at, at), 0
     while data[at : at + 1] != b"}":
@@ -166,7 +166,7 @@ def highest_of_object(data: bytes, at: int) -> Highest:
 
 
 def highest_of_list(data: bytes, at: int) -> Highest:
-    """Of `[["token", score], ...]`, where the place is the id."""
+    """Return the highest id of `[["token", score], ...]`, where the position is the id."""
     at = _opened(data, at, b"[")
     if data[at : at + 1] == b"]":
         return Highest(0)
@@ -191,7 +191,7 @@ def text_of(quoted: bytes) -> str:
 
 
 def _opened(data: bytes, at: int, bracket: bytes) -> int:
-    """Where the first thing inside begins."""
+    """Return the position of the first thing inside."""
     at = skip_space(data, at)
     if data[at : at + 1] != bracket:
         raise _fault(data, at, bracket.decode())
@@ -199,7 +199,7 @@ def _opened(data: bytes, at: int, bracket: bytes) -> int:
 
 
 def _fault(data: bytes, at: int, expected: str) -> ScanError:
-    """What is there is not what should be; of a beginning alone the rest may lack."""
+    """Return the error for an unexpected byte; a part may only end early."""
     if _STARTS.match(data, at):
         return EndsEarlyError("ends inside a value")
     return ScanError(f"is not what a tokenizer writes: expected {expected} at byte {at:,}")

@@ -9,7 +9,7 @@ DEFAULT = "default"
 
 
 def added_tokens(of: Mapping[str, Any]) -> tuple[Token, ...]:
-    """Of `added_tokens_decoder`: {"32000": {"content": ...}}, by their ids."""
+    """Read `added_tokens_decoder`, {"32000": {"content": ...}}, by id."""
     found = of.get("added_tokens_decoder")
     if not isinstance(found, Mapping) or len(found) > MOST_ADDED:
         return ()

@@ -36,7 +36,7 @@ _MOST_AT_ONCE = 2 * 1024 * 1024  # bytes; the 6,415 added tokens of Gemma 3 have
 
 
 def read(start: bytes, end: bytes = b"", *, whole: bool = True) -> Vocabulary:
-    """What a tokenizer.json says: `start` is all of it, or its first bytes and `end` its last."""
+    """Read a tokenizer.json: `start` is all of it, or its first bytes and `end` its last."""
     found = _Found(whole=whole)
     try:
         found.read(start)
@@ -66,7 +66,7 @@ def _last_entry(end: bytes) -> Token | None:
 
 
 class _Found:
-    """What is found on the way through the document."""
+    """The values collected on the way through the document."""
 
     def __init__(self, *, whole: bool) -> None:
         self._whole = whole

@@ -23,7 +23,7 @@ class Token(NamedTuple):
 
 
 class Vocabulary(NamedTuple):
-    """What one file says of a tokenizer's ids."""
+    """The ids of a tokenizer, by one file."""
 
     kind: str  # "BPE", "WordPiece", "Unigram", "sentencepiece", "tiktoken", "tekken", "list", ...
     highest: Token | None = None  # of the vocabulary itself; None: not read, or there is none
@@ -44,7 +44,7 @@ def token_of(number: int, text: str) -> Token:
 
 
 def summary_json(of: Vocabulary) -> bytes:
-    """As a snapshot keeps it."""
+    """Encode a vocabulary for a snapshot."""
     said: dict[str, object] = {"kind": of.kind, "entries": of.entries, "unread": of.unread}
     said["highest"] = list(of.highest) if of.highest else None
     said["added"] = [list(token) for token in of.added]
@@ -54,7 +54,7 @@ def summary_json(of: Vocabulary) -> bytes:
 
 
 def vocabulary_of(content: bytes, file: str) -> Vocabulary:
-    """What `summary_json` wrote; CheckpointError for anything else."""
+    """Decode what `summary_json` wrote; raise CheckpointError for anything else."""
     said = parse_object(content, file)
     kind, unread, added = (said.get(key) for key in ("kind", "unread", "added"))
     entries, highest, special = said.get("entries"), said.get("highest"), said.get("special", [])

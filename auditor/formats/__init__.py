@@ -4,7 +4,7 @@ from msgspec import Struct
 
 
 class View(Struct, frozen=True, kw_only=True):
-    """What formats for people follow; the formats for machines always give all of it."""
+    """The options of formats for people; formats for machines always give everything."""
 
     depth: int = 2  # of the module table
     width: int = 80  # columns of the terminal

@@ -204,7 +204,7 @@ def _finding(finding: Finding, *, explained: bool = False, ignored: bool = False
 
 
 def _to_do(finding: Finding) -> Iterator[Child]:
-    """What to do, with what stands in backticks as code."""
+    """Yield the advice, with text in backticks as code."""
     place = (finding.kind, finding.severity)
     (said,) = (one.to_do for one in kind_meanings() if (one.name, one.severity) == place)
     for at, part in enumerate(said.split("`")):

@@ -46,7 +46,7 @@ def _rules() -> list[Mapping[str, Any]]:
 
 
 def _said(model: str, finding: Mapping[str, Any], causes: Sequence[Mapping[str, Any]]) -> str:
-    """What is wrong, with numbers and names, and why: `org/name: 2 names missing (a, b): ...`."""
+    """Say what is wrong, with numbers and names: `org/name: 2 names missing (a, b): ...`."""
     patterns = finding["folded"]
     shown = ", ".join(patterns[:_MOST_SAID])
     more = f" and {len(patterns) - _MOST_SAID:,} more" if len(patterns) > _MOST_SAID else ""

@@ -1,4 +1,4 @@
-"""What a config implies, for people: each module with its formula, the legend, the total."""
+"""The implications of a config, for people: each module with its formula, the legend, the total."""
 
 import re
 from collections.abc import Iterator, Sequence
@@ -102,7 +102,7 @@ _NAME = re.compile(r"(ceil|floor)\(([^()]*)\)|([A-Za-z]\w*)|\^(\d+)|\*")
 
 
 def latex(outcome: Report | Unaudited, *, depth: int | None = None) -> str:
-    """The same tree as the rows of an align* environment; `%` lines hold the legend."""
+    """Write the tree as the rows of an align* environment; `%` lines hold the legend."""
     expected = outcome.expected
     if expected is None:
         return ""

@@ -1,4 +1,4 @@
-"""What a config implies, as JSON: the tree that `audit explain` prints, with its legend."""
+"""The implications of a config, as JSON: the tree that `audit explain` prints, with its legend."""
 
 from auditor.formats.as_json import SCHEMA, as_object
 from auditor.formats.json_values import json_text

@@ -34,7 +34,7 @@ def finite(value: Any) -> Any:
 
 
 def identity(finding: Mapping[str, Any]) -> tuple[str, ...]:
-    """What stays of a finding from audit to audit, within its model; independent of order.
+    """Return what identifies a finding from audit to audit, within its model, in any order.
 
     The finding is as JSON has it, with its component.
     """

@@ -1,4 +1,4 @@
-"""What kinds of findings and causes mean, and what to do: as their docstrings have it."""
+"""The meanings of findings and causes, and what to do: read from their docstrings."""
 
 import inspect
 from collections.abc import Iterator, Sequence

@@ -1,4 +1,4 @@
-"""What a model takes in memory, for people and as JSON: loaded, with a cache, in training.
+"""The memory that a model takes, for people and as JSON: loaded, with a cache, in training.
 
 Activations, workspaces of kernels and the program itself come on top of all of them.
 """
@@ -80,7 +80,7 @@ TRAINING = (
 
 
 def parameters_loaded(outcome: Report | Unaudited) -> int | None:
-    """Those of the target class, which loading makes; else those that are stored."""
+    """Return the parameters of the target class, which loading makes; else the stored ones."""
     if outcome.expected is not None:
         return outcome.expected.parameters
     return outcome.observed.parameters if outcome.observed else None
@@ -269,7 +269,7 @@ def as_json(
     batch: int = 1,
     cache_dtype: str | None = None,
 ) -> str:
-    """The same as one object on one line, all sizes in bytes."""
+    """Write the tables as one JSON object on one line, all sizes in bytes."""
     rows = loading_needs(outcome, dtypes, context=context, batch=batch, cache_dtype=cache_dtype)
     observed, expected, count = outcome.observed, outcome.expected, parameters_loaded(outcome)
     found = {

@@ -172,7 +172,7 @@ def _leaves(
 
 
 def _own(row: ModuleRow, children: Sequence[ModuleRow]) -> ModuleRow | None:
-    """What a module stores beside its children; None: nothing."""
+    """Return what a module stores beside its children; None if nothing."""
     tensors = row.tensors - sum(one.tensors for one in children)
     stored, expected = (
         _less(getattr(row, name), [getattr(one, name) for one in children])

@@ -1,4 +1,4 @@
-"""What a notebook shows of an outcome: the head of its page, and a drawing of its modules."""
+"""An outcome in a notebook: the head of its page, and a drawing of its modules."""
 
 from base64 import b64encode
 from xml.etree.ElementTree import Element

@@ -15,7 +15,7 @@ from auditor.report import Report, Unaudited
 
 
 class FormatModule(Protocol):
-    """What the module of a format has."""
+    """The members of a format's module."""
 
     def files(self, outcomes: Sequence[Report | Unaudited], view: View, /) -> Mapping[str, str]:
         """The files that outcomes become, name -> text.

@@ -48,7 +48,7 @@ def _whose(one: Report | Unaudited) -> str:
 
 
 def _filter(rows: int) -> Iterator[Child]:
-    """What the script shows, and fills; hidden without it."""
+    """Return the element that the script shows and fills; it is hidden without the script."""
     field = element("input", {"type": "search", "autocomplete": "off", "spellcheck": "false"})
     yield element("label", {}, "Filter by name, dtype, shape or status ", field)
     yield " "

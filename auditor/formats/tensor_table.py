@@ -131,7 +131,7 @@ def tensor_cells(outcome: Report | Unaudited, columns: Sequence[str]) -> Iterato
 
 
 def _json_shape(shape: tuple[int, ...] | None) -> Cell:
-    """As headers of safetensors write it."""
+    """Write a shape as safetensors headers do."""
     return None if shape is None else str(list(shape))
 
 

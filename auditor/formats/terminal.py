@@ -178,7 +178,7 @@ def _last(outcome: Report | Unaudited, width: int) -> Iterator[StyledLine]:
 
 
 def _topic(sentence: str) -> str:
-    """What a sentence of what was not checked is about: it stands before the colon."""
+    """Return the subject of a sentence about what was not checked: the part before the colon."""
     return cut_middle(sentence.partition(": ")[0], _TOPIC)
 
 
@@ -226,7 +226,7 @@ def _count(figure: int | None) -> str:
 
 
 def details(outcome: Report | Unaudited) -> Iterator[tuple[str, str]]:
-    """What was asked for, where it was found, and what was counted."""
+    """Yield what was requested, where it was read, and what was counted."""
     if outcome.model and outcome.model != outcome.requested:
         yield "requested", outcome.requested
     if outcome.model_type:

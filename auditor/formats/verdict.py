@@ -36,7 +36,7 @@ def word(outcome: Report | Unaudited) -> Styled:
 
 
 def sentence(outcome: Report | Unaudited) -> str:
-    """What the word stands for."""
+    """Return the sentence for the verdict's word."""
     alarms = [one for each in outcome.every for one in each.findings if _alarms(one)]
     if isinstance(outcome, Unaudited):
         beside = f" (and {counted(len(alarms), 'finding')})" if alarms else ""
@@ -53,7 +53,7 @@ def sentence(outcome: Report | Unaudited) -> str:
 
 
 def _stored_part(report: Report) -> str:
-    """What is there of what the class needs."""
+    """Say how much of what the class needs is stored."""
     target, expected = report.target or "the config", report.expected
     if expected is None:
         tensors = report.observed.tensors if report.observed else 0
@@ -149,7 +149,7 @@ def account(outcome: Report | Unaudited) -> str:
 
 
 def _terms(outcome: Report | Unaudited) -> dict[str, int]:
-    """What findings explain, ignored ones too, by kind."""
+    """Return what findings explain by kind, ignored ones included."""
     terms: dict[str, int] = {}
     for finding in (*outcome.findings, *outcome.ignored):
         terms[finding.kind] = terms.get(finding.kind, 0) + finding.explains
