@@ -60,7 +60,8 @@ def test_without_its_weights_nothing_is_loaded_and_that_is_an_error(merged, tmp_
         loaded(folder)
     report = audit(str(folder))
     [found] = [one for one in report.findings if one.severity == "error"]
-    assert (found.kind, found.names, found.file) == ("missing-component", (WEIGHTS,), SETTINGS)
+    observed = (found.kind, found.names, found.declared_in)
+    assert observed == ("missing-component", (WEIGHTS,), SETTINGS)
 
 
 def test_without_its_config_it_is_no_adapter(merged, tmp_path):

@@ -218,14 +218,14 @@ def test_a_snapshot_file_keeps_what_was_read(tmp_path, name):
 
 def test_a_snapshot_file_keeps_torch_copies():
     head = WeightHeader(name=WEIGHTS, size=9, parts=(FilePart(1, b"ab"), FilePart(5, b"c")))
-    snapshot = replace(load(OLD, "x"), torch_copies=(head,))
+    snapshot = replace(load(WITHOUT_COPIES, "x"), torch_copies=(head,))
     assert load(dump(snapshot), "x") == snapshot
 
 
-OLD = json.dumps(
+WITHOUT_COPIES = json.dumps(
     {
         "format": "hf-audit-snapshot",
-        "version": 1,
+        "version": 2,
         "model": "m",
         "commit": None,
         "origin": "a test",
@@ -239,9 +239,9 @@ OLD = json.dumps(
 ).encode()
 
 
-def test_a_snapshot_file_from_before_there_were_torch_copies_is_read():
-    assert load(OLD, "x").torch_copies == ()
-    assert b"torch_copies" not in dump(load(OLD, "x"))
+def test_a_snapshot_file_without_torch_copies_is_read():
+    assert load(WITHOUT_COPIES, "x").torch_copies == ()
+    assert b"torch_copies" not in dump(load(WITHOUT_COPIES, "x"))
 
 
 # Copies in torch files
