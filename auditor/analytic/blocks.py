@@ -92,7 +92,7 @@ def repeat(count: Dim, build: Callable[[], Module]) -> Repeat:
 
 
 class Experts(Struct, frozen=True):
-    """`count` experts, of which one token uses `active`: a Repeat, or fused tensors."""
+    """A Repeat or fused tensors that hold `count` experts; each token uses `active` of them."""
 
     body: "Param | Module | Repeat"
     count: Dim

@@ -82,7 +82,9 @@ _V = TypeVar("_V")
 
 
 class Config(Struct, frozen=True, kw_only=True, eq=False, dict=True):
-    """One config.json. Methods that read a value raise CheckpointError with key and value.
+    """The values of one config.json.
+
+    A method that reads a value raises CheckpointError with the key and the value.
 
     The config and the calling code may use the config class's own keys or synonyms of them
     (`n_embd` or `hidden_size`). Values are as strict as in transformers 5: 768 is a size; "768",

@@ -144,7 +144,7 @@ class Written(Struct, frozen=True, kw_only=True, dict=True):
 
 
 class Symbol(NamedTuple):
-    """One letter of a formula; a NamedTuple, because formulas hash letters often."""
+    """A letter of a formula. It is a NamedTuple because formulas hash letters often."""
 
     letter: str  # V, D, L, T, N, F, H, K, E, C, k, or D_text; the key if it has no usual letter
     key: str  # the config key that it stands for, e.g. "hidden_size", "text_config.hidden_size"

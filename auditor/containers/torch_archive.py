@@ -159,6 +159,7 @@ def open_archive(file: str, sparse: PartialFile) -> TorchArchive:
         )
     try:
         entries = list(_entries(sparse.read(Span(start, start + length))))
+    # zipfile raises NotImplementedError for an archive of a later version of the format.
     except (zipfile.BadZipFile, NotImplementedError, ValueError, struct.error) as error:
         raise not_followed(file, f"has a zip directory that cannot be read: {error}") from None
     if len(entries) != count:

@@ -82,7 +82,10 @@ class ModuleNames(Struct, frozen=True, kw_only=True):
 
 
 class AdapterSettings(Struct, frozen=True, kw_only=True):
-    """One adapter_config.json. Methods that read a value raise CheckpointError with the key."""
+    """The values of one adapter_config.json.
+
+    A method that reads a value raises CheckpointError with the key.
+    """
 
     method: str  # peft_type in upper case: "LORA"
     base: str | None  # base_model_name_or_path: a Hub id or a path

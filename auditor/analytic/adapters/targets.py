@@ -33,7 +33,7 @@ class Targets:
 
     @cached_property
     def chosen(self) -> tuple[str, ...]:
-        """The chosen paths in the model's order; CheckpointError if there are none."""
+        """Return the chosen paths in the model's order; raise CheckpointError if there are none."""
         names = self._settings.names("target_modules")
         if names is None:
             if self._settings.config.present("target_parameters"):

@@ -19,7 +19,7 @@ class FaultOrigin(StrEnum):
 
 
 class ConfigFault(NamedTuple):
-    """One reason, and the keys that it concerns."""
+    """A reason why a config is faulty, and the keys that it concerns."""
 
     reason: str  # "pad_token_id is 32000, and the embedding has rows 0 to 31999"
     keys: tuple[str, ...]  # with the path to them, e.g. "text_config.pad_token_id"

@@ -1,4 +1,4 @@
-"""One file for each family of models; the catalogue imports it when its classes are needed.
+"""The families of models, one file each; the catalogue imports a file when it needs its classes.
 
 The functions of a file are builders, named after the modules that they build: attention, layer,
 mlp. Several files have an `attention` for their own model; a model that shares a module with

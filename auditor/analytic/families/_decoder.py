@@ -171,7 +171,7 @@ def fused_mlp(c: Config) -> Module:
 
 
 def gated_experts(c: Config, count: Dim, *, width: Dim | None = None) -> Block:
-    """Return `count` gated feed-forwards, of which a token uses `num_experts_per_tok`."""
+    """Return `count` gated feed-forwards; each token uses `num_experts_per_tok` of them."""
     return experts(c, count, partial(gated_mlp, c, width=width, act=None))
 
 

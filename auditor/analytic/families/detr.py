@@ -47,7 +47,7 @@ _STEM = 64
 def frozen_resnet(c: Config) -> tuple[Module, tuple[Dim, ...]]:
     """Return the backbone that `backbone` names, and the widths of its four stages.
 
-    Raise SourceError for the other models of timm, of which there are a thousand.
+    Raise SourceError for any other model of timm, which has a thousand.
     """
     name = c.text("backbone").partition(".")[0]  # resnet50.a1_in1k is one training of it
     if name not in _DEPTHS:

@@ -41,7 +41,7 @@ loads("mistral", LoadingFacts(rotary=True))
 
 # --- Mixtral 8x7B ---------------------------------------------------------------------------------
 
-# https://arxiv.org/abs/2401.04088: a Mistral with eight experts, of which a token uses two.
+# https://arxiv.org/abs/2401.04088: a Mistral with eight experts; each token uses two.
 
 MIXTRAL = Family(
     model_type="mixtral",

@@ -59,7 +59,7 @@ loads("olmo2", LoadingFacts(rotary=True))
 
 # --- OLMoE ----------------------------------------------------------------------------------------
 
-# https://arxiv.org/abs/2409.02060: 64 narrow experts, of which a token uses eight.
+# https://arxiv.org/abs/2409.02060: 64 narrow experts; each token uses eight.
 
 OLMOE = Family(
     model_type="olmoe",

@@ -82,7 +82,7 @@ loads("qwen2_moe", LoadingFacts(rules=FUSED_EXPERTS, rotary=True))
 
 # --- Qwen 3 with experts --------------------------------------------------------------------------
 
-# https://arxiv.org/abs/2505.09388: 128 experts, of which a token uses eight.
+# https://arxiv.org/abs/2505.09388: 128 experts; each token uses eight.
 
 QWEN3_MOE = Family(
     model_type="qwen3_moe",
