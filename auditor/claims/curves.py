@@ -8,7 +8,7 @@ values are those of published models.
 
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from math import isqrt, lcm
+from math import lcm
 
 from msgspec import Struct
 
@@ -62,12 +62,6 @@ class Curve:
                 if low * d <= (a * value + b) * value + c <= high * d:
                     yield from self._verified(value, chosen, low, high)
 
-    def roots(self, target: int) -> Iterator[ValueHit]:
-        """Yield every value that gives the count without a slip."""
-        a, b, c, d = self._polynomial(())
-        for value in _roots(a, b, c - target * d):
-            yield from self._verified(value, (), target, target)
-
     def _verified(
         self, value: int, chosen: tuple[PossibleSlip, ...], low: int, high: int
     ) -> Iterator[ValueHit]:
@@ -87,20 +81,6 @@ class Curve:
         b = -(u * (y + z) + v * (x + z) + w * (x + y))
         c = u * y * z + v * x * z + w * x * y
         return a, b, c, d
-
-
-def _roots(a: int, b: int, c: int) -> Iterator[int]:
-    """The positive integers for which a*x^2 + b*x + c is zero."""
-    if not a:
-        if b and -c % b == 0 and -c // b > 0:
-            yield -c // b
-        return
-    square = b * b - 4 * a * c
-    if square < 0 or isqrt(square) ** 2 != square:
-        return
-    for root in {isqrt(square), -isqrt(square)}:
-        if (root - b) % (2 * a) == 0 and (root - b) // (2 * a) > 0:
-            yield (root - b) // (2 * a)
 
 
 # --- likely values --------------------------------------------------------------------------------

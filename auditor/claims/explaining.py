@@ -1,7 +1,7 @@
 """Explanations of a wrong claim: the fewest slips that give its number."""
 
 from collections.abc import Iterator, Sequence
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any
 
 from msgspec import Struct
@@ -15,10 +15,7 @@ from auditor.claims.subject import Counterpart, Subject
 from auditor.claims.verdict import Explanation, Slip
 
 SHOWN = 3  # explanations of one claim
-# The most cells of models with other values that are built if nothing else explains a claim: 69
-# models of BERT, which has 29 cells. A cell takes 60 microseconds.
-_BUILT = 2000
-_LONGEST = 5  # slips: three of the count, the others of how the number is read
+_LONGEST = 3  # slips: a few more explain any number
 _COMMON = 2.3  # the rarest slip that may explain a rounded figure, which hundreds of slips hit
 _COMMON_OF_SEVERAL = 1.85  # the rarest slip if there are several
 
@@ -48,10 +45,10 @@ class Question(Struct, frozen=True, kw_only=True):
 
 
 class _Base(Struct, frozen=True, kw_only=True, dict=True):
-    """A count to start from, and the slips that lead to it."""
+    """A count to start from, and the slip that leads to it: another class, or another config."""
 
     counted: CountedCells
-    steps: tuple[tuple[str, tuple[tuple[str, Any], ...]], ...] = ()
+    step: tuple[str, tuple[tuple[str, Any], ...]] | None = None
     rarity: float = 0.0
 
     @cached_property
@@ -82,12 +79,6 @@ def explanations(
                 _note(rank_by_slips, question, base, way, chosen, length)
         if rank_by_slips and (length > 1 or not figure.exact):
             break
-    if not rank_by_slips and figure.exact:
-        for base, chosen in bases.built_values(figure.value):
-            _note(rank_by_slips, question, base, read[0], chosen, 1 + len(chosen))
-    if not rank_by_slips and figure.exact:
-        for base, chosen in bases.odd_values(figure.value):
-            _note(rank_by_slips, question, base, read[0], chosen, _LONGEST)
     ranked = sorted(rank_by_slips, key=lambda slips: (*rank_by_slips[slips], str(slips)))
     return tuple(_ordered(slips, figure.value) for slips in _of_different_kinds(ranked))
 
@@ -157,22 +148,13 @@ class _Bases:
         yield from self._on(self._own, low, high, slips)
         for base in self._siblings:
             yield from self._on(base, low, high, slips - 1)
-        plain = alone and self._exact and not way.slips
-        if slips == 1 or (slips == 2 and plain):  # noqa: PLR2004
+        if self._exact and (slips == 1 or (slips == 2 and alone and not way.slips)):  # noqa: PLR2004
             yield from self._other_configs(low, high, slips=slips == 2)  # noqa: PLR2004
-        if slips == 2 and plain:  # noqa: PLR2004
-            budget = _BUILT
-            for base in self._siblings:
-                budget -= 2 * len(base.counted.cells) * len(self._subject.sizes)
-                if budget >= 0:
-                    yield from self._configs_of(base, low, high)
 
     def _on(self, base: _Base, low: int, high: int, slips: int) -> Iterator[_Found]:
         """Yield the slips of cells on top of a base."""
-        if slips > 3 or (base.steps and slips > 2):  # noqa: PLR2004 - then anything comes out
-            return
         if not slips:
-            if base.steps and low <= base.counted.total <= high:
+            if base.step and low <= base.counted.total <= high:
                 yield base, ()
             return
         common = _COMMON if slips == 1 else _COMMON_OF_SEVERAL
@@ -189,75 +171,32 @@ class _Bases:
         for sibling in self._subject.siblings:
             counted = self._question.counted_in(sibling)
             if counted is not None:
-                steps = (("other-class", (("class", sibling.target),)),)
-                bases.append(_Base(counted=counted, steps=steps, rarity=2.5))
+                step = ("other-class", (("class", sibling.target),))
+                bases.append(_Base(counted=counted, step=step, rarity=2.5))
         return tuple(bases)
 
     def _other_configs(self, low: int, high: int, *, slips: bool) -> Iterator[_Found]:
         for key, curve in self._curves.items():
-            if self._exact or "vocab" in key:
-                values = self._likely(key)
-                for hit in curve.hits(low, high, values, slips=slips):
-                    yield self._of_value(key, hit.value, hit.counted), hit.chosen
+            for hit in curve.hits(low, high, self._likely(key), slips=slips):
+                yield self._of_value(key, hit.value, hit.counted), hit.chosen
         for base in self._flags:
             yield from self._on(base, low, high, 1 if slips else 0)
 
-    def _configs_of(self, sibling: _Base, low: int, high: int) -> Iterator[_Found]:
-        """Yield the counts of another class with another config."""
-        target = str(dict(sibling.steps[0][1])["class"])
-        for key in self._subject.sizes:
-            curve = self._curve(key, sibling.counted, (), target)
-            if curve is None:
-                continue
-            for hit in curve.hits(low, high, self._likely(key), slips=False):
-                base = self._of_value(key, hit.value, hit.counted)
-                steps = (*sibling.steps, *base.steps)
-                yield _Base(counted=hit.counted, steps=steps, rarity=5.3), ()
-
-    def built_values(self, target: int) -> Iterator[_Found]:
-        """Yield values of keys in which the count is not a polynomial; each model is built."""
-        own = self._own.counted
-        budget = _BUILT
-        for key in sorted(self._subject.sizes, key=lambda key: key in self._curves):
-            alone = () if key in self._curves else tuple((one,) for one in self._own.candidates)
-            for value in self._likely(key):
-                budget -= len(own.cells)
-                if budget < 0:
-                    return
-                model = self._subject.with_value(key, value, self._question.whose.target)
-                counted = self._question.counted_in(model) if model else None
-                if counted is None or len(counted.cells) != len(own.cells):
-                    continue
-                for chosen in ((), *alone):
-                    if counted.value(chosen) == target:
-                        yield self._of_value(key, value, counted), chosen
-
-    def odd_values(self, target: int) -> Iterator[_Found]:
-        """Yield values that no published model has."""
-        for key, curve in self._curves.items():
-            for hit in curve.roots(target):
-                yield self._of_value(key, hit.value, hit.counted), hit.chosen
-
     @cached_property
     def _curves(self) -> dict[str, Curve]:
-        own = self._own
+        """The count as a function of one key, by key; only of keys in which it is a polynomial."""
         curves = {}
-        for key in self._subject.sizes:
-            target = self._question.whose.target
-            curve = self._curve(key, own.counted, own.candidates, target)
-            if curve is not None:
+        for key, value in self._subject.sizes.items():
+            build = partial(self._counted_with, key)
+            curve = Curve(self._own.counted, self._own.candidates, value, build)
+            if curve.measure(self._likely(key)):
                 curves[key] = curve
         return curves
 
-    def _curve(
-        self, key: str, counted: CountedCells, candidates: Sequence[PossibleSlip], target: str
-    ) -> Curve | None:
-        def build(value: int) -> CountedCells | None:
-            made = self._subject.with_value(key, value, target)
-            return self._question.counted_in(made) if made else None
-
-        curve = Curve(counted, candidates, self._subject.sizes[key], build)
-        return curve if curve.measure(self._likely(key)) else None
+    def _counted_with(self, key: str, value: Any) -> CountedCells | None:
+        """Return the count of the class with another value of one key; None if it has none."""
+        model = self._subject.with_value(key, value, self._question.whose.target)
+        return self._question.counted_in(model) if model else None
 
     def _likely(self, key: str) -> tuple[int, ...]:
         return likely_values(key, self._subject.sizes[key], self._subject.sizes)
@@ -266,17 +205,16 @@ class _Bases:
     def _flags(self) -> tuple[_Base, ...]:
         bases = []
         for key, value in self._subject.flags():
-            made = self._subject.with_value(key, not value)
-            counted = self._question.counted_in(made) if made else None
+            counted = self._counted_with(key, not value)
             if counted is not None and counted.total != self._own.counted.total:
-                steps = (("other-config", (("key", key), ("value", not value))),)
-                bases.append(_Base(counted=counted, steps=steps, rarity=2.7))
+                step = ("other-config", (("key", key), ("value", not value)))
+                bases.append(_Base(counted=counted, step=step, rarity=2.7))
         return tuple(bases)
 
     def _of_value(self, key: str, value: int, counted: CountedCells) -> _Base:
         fields = (("key", key), ("value", value))
         rarity = 2.5 if "vocab" in key else 2.8
-        return _Base(counted=counted, steps=(("other-config", fields),), rarity=rarity)
+        return _Base(counted=counted, step=("other-config", fields), rarity=rarity)
 
 
 # --- the report of slips ------------------------------------------------------------------------
@@ -301,9 +239,8 @@ def _with_differences(
         if reads:  # the count starts in parameters
             add(*reads[0], question.actual * 8 // subject.bits)
             reads = reads[1:]
-    for slip, fields in base.steps:
-        # For a class with a config, the class is reported with the difference of both.
-        add(slip, fields, _after(question, base, slip) * bits // 8)
+    if base.step is not None:
+        add(*base.step, base.counted.total * bits // 8)
     taken: list[PossibleSlip] = []
     for one in sorted(chosen, key=lambda one: one.order):
         taken.append(one)
@@ -322,13 +259,3 @@ def _with_differences(
             return None
         add("rounding", (), figure.value)
     return tuple(slips)
-
-
-def _after(question: Question, base: _Base, slip: str) -> int:
-    """Return the count after a step of a base with one step or two."""
-    if slip == base.steps[-1][0]:
-        return base.counted.total
-    name = dict(base.steps[0][1])["class"]
-    sibling = next(one for one in question.subject.siblings if one.target == name)
-    counted = question.counted_in(sibling)
-    return counted.total if counted else base.counted.total
