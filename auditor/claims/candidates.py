@@ -81,14 +81,14 @@ class CountedCells(Struct, frozen=True, kw_only=True, dict=True):
 
 def candidates(counted: CountedCells) -> tuple[PossibleSlip, ...]:
     """Return every slip that changes the count, each variant once."""
-    found: dict[tuple[str, Masks], PossibleSlip] = {}
+    slips: dict[tuple[str, Masks], PossibleSlip] = {}
     for one in _all(counted):
         if not one.difference:
             continue
         key = (one.slip, one.masks)
-        if key not in found or one.rarity < found[key].rarity:
-            found[key] = one
-    return tuple(sorted(found.values(), key=lambda one: one.rarity)[:_MOST])
+        if key not in slips or one.rarity < slips[key].rarity:
+            slips[key] = one
+    return tuple(sorted(slips.values(), key=lambda one: one.rarity)[:_MOST])
 
 
 class _Scopes:
@@ -194,13 +194,13 @@ class _Maker:
 
 
 def _left_out(scopes: _Scopes, make: _Maker) -> Iterator[PossibleSlip]:
-    whole = set(scopes.learned(scopes.inside))
+    part = set(scopes.learned(scopes.inside))
     for module, numbers in scopes.modules.items():
         learned = scopes.learned(numbers)
         if not module or not learned:
             continue
         rarity = _rarity_of_part(module, scopes, learned)
-        if len(learned) == len(whole):  # nothing of the part is left
+        if len(learned) == len(part):  # nothing of the part is left
             rarity += 3.0
         yield make("part-left-out", learned, rarity, module=scopes.module(module, learned))
     for name, chosen in scopes.groups:
@@ -292,10 +292,10 @@ def _one_of_numbered(scopes: _Scopes, make: _Maker) -> Iterator[PossibleSlip]:
             if part.isdecimal():
                 lists[".".join(parts[:at])][part].append(number)
     for module, numbered in lists.items():
-        for kept in numbered:
-            others = [n for each, numbers in numbered.items() if each != kept for n in numbers]
+        for counted in numbered:
+            others = [n for each, numbers in numbered.items() if each != counted for n in numbers]
             named = f"{module}.*" if module else "*"
-            rarity = 1.6 + 0.2 * (kept != next(iter(numbered))) + 0.2 * module.count(".")
+            rarity = 1.6 + 0.2 * (counted != next(iter(numbered))) + 0.2 * module.count(".")
             yield make("one-of-n", others, rarity, module=named, n=len(numbered))
 
 

@@ -26,7 +26,7 @@ def judge(subject: Subject, text: str, part: str = "") -> Verdict:
     part_readings = _readings(subject, part)
     if not part_readings:
         return _by_value(subject, figure, part)
-    return replace(_judged(subject, figure, part, part_readings), note=note)
+    return replace(_verdict(subject, figure, part, part_readings), note=note)
 
 
 def judge_all(subject: Subject, claims: Sequence[tuple[str, str]]) -> tuple[Verdict, ...]:
@@ -96,7 +96,7 @@ def _active(cell: FoldedTensor) -> FoldedTensor:
 # --- the verdict --------------------------------------------------------------------------------
 
 
-def _judged(
+def _verdict(
     subject: Subject,
     figure: Figure,
     part: str,
@@ -173,12 +173,12 @@ def _of_experts(figure: Figure, verdict: Verdict, reading: PartReading) -> Verdi
     """Judge a claim like 8x7B: eight experts, and seven billion for a model with one."""
     experts = {axis.size: axis for cell in reading.cells for axis in cell.axes if axis.active}
     if not experts or figure.experts is None:
-        return replace(verdict, note="it is no mixture of experts")
+        return replace(verdict, note="the model has no experts")
     n = max(experts)
     single = sum(_of_one_expert(cell) for cell in reading.cells)
     claim = figure.value * figure.experts
     explained = replace(
-        verdict, claim=claim, note=f"{n} experts; with one alone {single:,} parameters"
+        verdict, claim=claim, note=f"{n} experts; {single:,} parameters with one expert"
     )
     if n == figure.experts and figure.low <= single <= figure.high:
         return replace(explained, verdict="confirmed to its rounding")
@@ -216,11 +216,11 @@ def _nearest(
             )
     if not part:
         counts[whose.target] = total_of(reading.cells)
-    held = {name: count for name, count in counts.items() if name and count}
-    if not held:
+    known = {name: count for name, count in counts.items() if name and count}
+    if not known:
         return None
-    name = min(held, key=lambda each: (abs(figure.value - held[each]), len(each), each))
-    return Nearest(module=name, count=held[name], difference=figure.value - held[name])
+    name = min(known, key=lambda name: (abs(figure.value - known[name]), len(name), name))
+    return Nearest(module=name, count=known[name], difference=figure.value - known[name])
 
 
 def _by_value(subject: Subject, figure: Figure, part: str) -> Verdict:

@@ -204,10 +204,10 @@ def _people_choices(  # noqa: C901 - one case for each name
         case "weight":
             yield term, cells_where(cells, lambda cell: cell.kind is CellKind.WEIGHT)
         case "embeddings":
-            whole = stored or cells_where(cells, is_embedding)
-            yield term, whole
+            chosen = stored or cells_where(cells, is_embedding)
+            yield term, chosen
             tables = cells_where(
-                whole, lambda cell: cell.kind is not CellKind.NORM and not cell.optional
+                chosen, lambda cell: cell.kind is not CellKind.NORM and not cell.optional
             )
             names = dict.fromkeys(cell.module.rpartition(".")[2] for cell in tables)
             yield " + ".join(names), tables

@@ -47,7 +47,7 @@ _SIZE = re.compile(
 )
 _BEFORE = re.compile(r"(?<![a-z0-9.])(\d{1,3})[-_]$", re.IGNORECASE)  # 1_8b, opt-1-3b
 _WORDS = re.compile(r"[a-z0-9.]+", re.IGNORECASE)
-# Beside such a word a number counts data, or is the length of a text: 10B-tokens.
+# Next to such a word a number counts data, or is the length of a text: 10B-tokens.
 _OF_DATA = frozenset(
     {
         *("token", "tokens", "tok", "word", "words", "step", "steps", "samples", "pairs"),
@@ -170,7 +170,7 @@ def count_of_hub(key: str, text: str, counts: ModelCounts) -> PublishedCount | N
     reason = ""
     usual = not right and counts.packed and _near(claim, (counts.elements,))
     if not right:
-        how = "neither parameters nor stored elements come to that"
+        how = "that is neither the number of parameters nor of stored elements"
         if usual:
             how = f"it counts the {counts.elements:,} elements in which they are packed"
         observed = f"the Hub shows {claim:,} parameters ({key})"

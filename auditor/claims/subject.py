@@ -36,7 +36,7 @@ class StoredNumbers(Struct, frozen=True, kw_only=True):
 
 
 class Subject(Struct, frozen=True, kw_only=True, dict=True):
-    """One model, with the counts for which a wrong one may be right."""
+    """One model, its siblings, and the counts under other values of its config."""
 
     model: str
     own: Counterpart
@@ -57,8 +57,9 @@ class Subject(Struct, frozen=True, kw_only=True, dict=True):
             return ()
         family = _family(self.config, self.own.target)
         config, own = self.config, self.own.target
-        made = (counterpart(config, name) for name in catalogue.siblings(family) if name != own)
-        return tuple(found for found in made if found is not None)
+        names = (name for name in catalogue.siblings(family) if name != own)
+        siblings = (counterpart(config, name) for name in names)
+        return tuple(sibling for sibling in siblings if sibling is not None)
 
     @cached_property
     def sizes(self) -> Mapping[str, int]:
@@ -67,9 +68,9 @@ class Subject(Struct, frozen=True, kw_only=True, dict=True):
 
         if self.config is None:
             return {}
-        found = symbols(catalogue.block_tree(self.config, self.own.target))
+        known = symbols(catalogue.block_tree(self.config, self.own.target))
         path = self.config.path
-        keys = {symbol.key.removeprefix(path): symbol.value for symbol in sorted(found)}
+        keys = {symbol.key.removeprefix(path): symbol.value for symbol in sorted(known)}
         return {key: value for key, value in keys.items() if "[" not in key}
 
     def flags(self) -> Iterator[tuple[str, bool]]:
@@ -89,12 +90,12 @@ class Subject(Struct, frozen=True, kw_only=True, dict=True):
         if self.config is None:
             return {}
         family = catalogue.family(_family(self.config, self.own.target))
-        stated = self.config.of(family)
+        completed = self.config.of(family)
         numbers = {key: value for key, value in family.defaults.items() if type(value) is int}
-        return {key: value for key, value in numbers.items() if not stated.states(key)}
+        return {key: value for key, value in numbers.items() if not completed.states(key)}
 
     def with_value(self, key: str, value: Any, target: str | None = None) -> Counterpart | None:
-        """The class of the config with another value; None: no model can be built of it."""
+        """Return the class under another value of a key; None if no model can be built."""
         if self.config is None:
             return None
         target = target or self.own.target
@@ -131,7 +132,7 @@ def subject_of(
 
 def of_tensors(target: str, prefix: str, tensors: tuple[ExpectedTensor, ...]) -> Counterpart:
     cells = cells_of_tensors(tensors)
-    return Counterpart(target=target, cells=cells, prefix=_beside(prefix, cells))
+    return Counterpart(target=target, cells=cells, prefix=_prefix_in_names(prefix, cells))
 
 
 def counterpart(config: Config, target: str) -> Counterpart | None:
@@ -142,30 +143,30 @@ def counterpart(config: Config, target: str) -> Counterpart | None:
         cells = cells_of_tree(tree, _heads(config.of(family)))
     except _FAULTS:
         return None
-    return Counterpart(target=target, cells=cells, prefix=_beside(family.prefix, cells))
+    return Counterpart(target=target, cells=cells, prefix=_prefix_in_names(family.prefix, cells))
 
 
-def _beside(prefix: str, cells: Cells) -> str:
+def _prefix_in_names(prefix: str, cells: Cells) -> str:
     """Return the base model's prefix if the names have it, else ""."""
     return prefix if prefix and any(cell.name.startswith(f"{prefix}.") for cell in cells) else ""
 
 
 def _family(config: Config, target: str) -> str:
-    having = catalogue.types(target)
-    stated = catalogue.current_type(config.model_type or "")
-    return stated if stated in having else having[0]
+    types = catalogue.types(target)
+    declared = catalogue.current_type(config.model_type or "")
+    return declared if declared in types else types[0]
 
 
 def _heads(config: Config) -> dict[str, int]:
     """Return the attention heads of queries, and of keys and values."""
-    found = {}
+    heads = {}
     for name, key in (("q", "num_attention_heads"), ("kv", "num_key_value_heads")):
         value = config.attribute(key)
         if type(value) is int and value > 1:
-            found[name] = value
-    if "q" in found:
-        found.setdefault("kv", found["q"])
-    return found
+            heads[name] = value
+    if "q" in heads:
+        heads.setdefault("kv", heads["q"])
+    return heads
 
 
 def changed_config(config: Config, key: str, value: Any, target: str = "") -> Config:
@@ -188,5 +189,5 @@ def _changed(
         inner = values.get(path[0])
         inside = inner if isinstance(inner, Mapping) else {}
         return {**values, path[0]: _changed(inside, path[1:], key, value, others)}
-    kept = {name: each for name, each in values.items() if name not in others}
-    return {**kept, key: value}
+    others_left_out = {name: each for name, each in values.items() if name not in others}
+    return {**others_left_out, key: value}
