@@ -25,6 +25,7 @@ _ORDER = (
     "part-in-another",
     "tied-twice",
     "buffers-counted",
+    "part-counted",
     "part-left-out",
     "untied-once",
     "no-norm",
@@ -155,6 +156,7 @@ def _all(counted: CountedCells) -> Iterator[PossibleSlip]:
     yield from _one_of_n(scopes, make)
     yield from _ties(scopes, make)
     yield from _buffers(scopes, make)
+    yield from _unused_parts(scopes, make)
     yield from _experts(scopes, make)
     yield from _in_another(counted, make)
 
@@ -385,6 +387,19 @@ def _buffers(scopes: _Scopes, make: _Maker) -> Iterator[PossibleSlip]:
     stored = [n for n in buffers if cells[n].role is Role.BUFFER]
     if stored and len(stored) < len(buffers):
         yield make("buffers-counted", stored, 2.3, COUNTED, module=scopes.named(stored) or _ALL)
+
+
+def _unused_parts(scopes: _Scopes, make: _Maker) -> Iterator[PossibleSlip]:
+    """Yield the parts that are stored and that the class does not use: layers of MTP."""
+    parts: dict[str, list[int]] = defaultdict(list)
+    for number in scopes.inside:
+        if scopes.cells[number].role is Role.EXTRA:
+            parts[scopes.cells[number].name.partition("*")[0].rpartition(".")[0]].append(number)
+    unused = [number for numbers in parts.values() for number in numbers]
+    if unused:
+        yield make("part-counted", unused, 1.8, COUNTED, module=scopes.named(unused) or _ALL)
+    for module, numbers in parts.items():
+        yield make("part-counted", numbers, 2.0, COUNTED, module=module or _ALL)
 
 
 def _experts(scopes: _Scopes, make: _Maker) -> Iterator[PossibleSlip]:

@@ -16,6 +16,8 @@ from auditor.claims.verdict import Explanation, Slip
 
 SHOWN = 3  # explanations of one claim
 _LONGEST = 3  # slips: a few more explain any number
+_FEW = 3  # digits: some value of some key gives any number of so few
+_RAREST = 4.0  # rarity of all slips together that may explain a figure of so few digits
 _COMMON = 2.3  # the rarest slip that may explain a rounded figure, which hundreds of slips hit
 _COMMON_OF_SEVERAL = 1.85  # the rarest slip if there are several
 
@@ -73,8 +75,8 @@ def explanations(
     rank_by_slips.update((stored, (len(stored), 1.5)) for stored in _of_stored(question))
     read = tuple(ways(figure, question.subject.dtype))
     for length in range(1, _LONGEST + 1):
-        for way in (way for way in read if len(way.slips) <= length):
-            slips = length - len(way.slips)
+        for way in (way for way in read if way.slips <= length):
+            slips = length - way.slips
             for base, chosen in bases.of_length(slips, way, alone=not rank_by_slips):
                 _note(rank_by_slips, question, base, way, chosen, length)
         if rank_by_slips and (length > 1 or not figure.exact):
@@ -112,10 +114,13 @@ def _note(  # noqa: PLR0913, PLR0917 - an explanation, and where it is noted
     chosen: tuple[PossibleSlip, ...],
     length: int,
 ) -> None:
+    rarity = base.rarity + way.rarity + sum(one.rarity for one in chosen)
+    if rarity > _RAREST and question.figure.digits <= _FEW:
+        return
     slips = _with_differences(question, base, way, chosen)
     if slips is None:
         return
-    rank = (length, base.rarity + way.rarity + sum(one.rarity for one in chosen))
+    rank = (length, rarity)
     key = tuple(sorted(slips, key=str))
     if key not in rank_by_slips or rank < rank_by_slips[key]:
         rank_by_slips[key] = rank
@@ -148,7 +153,7 @@ class _Bases:
         yield from self._on(self._own, low, high, slips)
         for base in self._siblings:
             yield from self._on(base, low, high, slips - 1)
-        if self._exact and (slips == 1 or (slips == 2 and alone and not way.slips)):  # noqa: PLR2004
+        if slips == 1 or (slips == 2 and alone and not way.slips):  # noqa: PLR2004
             yield from self._other_configs(low, high, slips=slips == 2)  # noqa: PLR2004
 
     def _on(self, base: _Base, low: int, high: int, slips: int) -> Iterator[_Found]:
@@ -176,6 +181,8 @@ class _Bases:
         return tuple(bases)
 
     def _other_configs(self, low: int, high: int, *, slips: bool) -> Iterator[_Found]:
+        if not self._exact or self._question.figure.digits <= _FEW:
+            return
         for key, curve in self._curves.items():
             for hit in curve.hits(low, high, self._likely(key), slips=slips):
                 yield self._of_value(key, hit.value, hit.counted), hit.chosen
@@ -233,14 +240,11 @@ def _with_differences(
         slips.append(Slip(slip=slip, difference=after - before, fields=fields))
         before = after
 
-    bits, reads = 8, way.slips
-    if figure.unit == "bytes":
-        bits = subject.bits if not reads else 8
-        if reads:  # the count starts in parameters
-            add(*reads[0], question.actual * 8 // subject.bits)
-            reads = reads[1:]
+    scale = subject.bits if figure.unit == "bytes" else 8
+    if way.first is not None:  # the count starts in another unit
+        add(*way.first, question.actual * way.bits // scale)
     if base.step is not None:
-        add(*base.step, base.counted.total * bits // 8)
+        add(*base.step, base.counted.total * way.bits // 8)
     taken: list[PossibleSlip] = []
     for one in sorted(chosen, key=lambda one: one.order):
         taken.append(one)
@@ -249,9 +253,11 @@ def _with_differences(
             if question.reading.label == "active" and one.slip == "active-only"
             else one.slip
         )
-        add(name, one.fields, base.counted.value(taken) * bits // 8)
-    for slip, fields in reads:
-        add(slip, fields, way.read(slip, before))
+        add(name, one.fields, base.counted.value(taken) * way.bits // 8)
+    for slip, fields, ratio in way.last:
+        add(slip, fields, round(before * ratio))
+    if way.truncated and before != figure.value:
+        add("truncated", (), figure.value)
     if not all(slip.difference for slip in slips):
         return None
     if before != figure.value:

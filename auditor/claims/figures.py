@@ -1,11 +1,13 @@
-"""Figures in people's notation, 110M, 8x7B, 72.1 MB, 3.8亿, 30B-A3B, and ways to read them."""
+"""Figures in people's notation, 110M, 8x7B, 72.1 MB, 1亿零951万, 1.1e8, and ways to read them."""
 
 import re
+import unicodedata
 from collections.abc import Iterator
 from fractions import Fraction
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from auditor.tensors import DTYPE_BITS
 
@@ -55,12 +57,22 @@ _BYTES = {
 _FIGURE = re.compile(
     r"""(?:[~≈<>]|about|around|approx\.?|some|约|大约)?\s*
         (?:(?P<experts>[1-9]\d{0,3})\s*[x\u00d7]\s*)?
-        (?P<number>\d{1,3}(?:[,_' ]\d{3})+|\d{1,30})(?P<fraction>\.\d{1,12})?
-        \s*(?P<unit>[a-z]{0,8}|[百千十万萬亿億兆字节]{0,3})
+        (?P<number>\d{1,3}(?:[,_' ]\d{3})+|\d{1,3}(?:\.\d{3}){2,}|\d{1,30})(?P<fraction>\.\d{1,12})?
+        (?:e\+?(?P<power>\d{1,2}))?
+        \s*(?P<unit>%|[a-z]{0,8}|[百千十万萬亿億兆字节]{0,3})
         \s*(?:-?a(?P<active>\d{1,4}(?:\.\d{1,3})?)b)?
-        \s*(?:params?|parameters?|elements?|个?参数)?\.?""",
+        \s*(?:params?|parameters?|elements?|个?参数|个)?\.?""",
     re.IGNORECASE | re.VERBOSE,
 )
+_WHOLE = 10**12  # the value of a share that is the whole model
+_SHARES = {"share": _WHOLE, "%": _WHOLE // 100}
+_NUMERALS = {numeral: digit for digit, numeral in enumerate("零一二三四五六七八九")} | {
+    "\u3007": 0,
+    "两": 2,
+}
+_TENS = {"十": 10, "百": 100, "千": 1000}
+_MIXED = re.compile(r"([\d零一二三四五六七八九\u3007两十百千万萬亿億]{1,40})((?:个?参数|个)?)")
+_NUMERAL, _LARGE_UNIT = re.compile(r"[零一二三四五六七八九\u3007两]"), re.compile(r"[万萬亿億]")
 _WIDEST = 10  # a figure that ends in zeros is rounded to a tenth: 100M is 90 to 110
 _ROUND = 6  # zeros at the end of a number that was not counted
 
@@ -73,7 +85,9 @@ class Figure(Struct, frozen=True, kw_only=True):
     low: int  # the least number that rounds to it
     high: int  # the greatest number that rounds to it
     scale: int = 1  # a million for 110M
+    last_digit: int = 1  # the value of one in its last digit: 10^5 for 72.1M
     unit: Literal["parameters", "bytes"] = "parameters"
+    is_share: bool = False  # of the model, in parts of 10^12
     experts: int | None = None  # 8 of 8x7B; 7B is the model with one expert
     active: "Figure | None" = None  # of 30B-A3B
 
@@ -81,28 +95,29 @@ class Figure(Struct, frozen=True, kw_only=True):
     def exact(self) -> bool:
         return self.low == self.high
 
-    def binary(self, base: int) -> tuple[int, int]:
-        """Return the numbers that round to it if its million or billion is 2^20 or 2^30."""
-        more = Fraction(base, 10**6 if base == 2**20 else 10**9)
-        if self.exact:
-            half = Fraction(1, 2)
-            low, high = (self.value - half) * more, (self.value + half) * more
-            return -int(-low // 1), int(high // 1)
-        return -int(-(self.low * more) // 1), int(self.high * more // 1)
+    @property
+    def digits(self) -> int:
+        """The number of its digits that say something: 3 of 72.1M, 9 of 109,482,240."""
+        return len(str(self.value // self.last_digit).rstrip("0"))
 
 
-def parse_figure(text: str) -> Figure | None:
-    """Return the figure in a text; None if it is not one."""
-    match = _FIGURE.fullmatch(text.strip())
+def parse_figure(text: str, *, chinese: bool = False) -> Figure | None:
+    """Return the figure in a text; None if it is not one.
+
+    A number with a
+    fraction and no unit is a share below 1, and in a Chinese text a number of 亿 above.
+    """
+    plain = unicodedata.normalize("NFKC", text).strip()
+    match = _FIGURE.fullmatch(_without_numerals(plain))
     if match is None:
         return None
-    unit = match["unit"].lower()
-    in_bytes = unit in _BYTES
-    if not in_bytes and unit not in _SCALES:
+    unit, power = match["unit"].lower(), match["power"]
+    digits, fraction = re.sub(r"[,_' .]", "", match["number"]), match["fraction"] or ""
+    if fraction and not unit and not power:
+        unit = "share" if not int(digits) else "亿" if chinese else "?"
+    if unit not in {*_BYTES, *_SCALES, *_SHARES}:
         return None
-    scale = _BYTES[unit] if in_bytes else _SCALES[unit]
-    digits = re.sub(r"[,_' ]", "", match["number"])
-    fraction = match["fraction"] or ""
+    scale = {**_BYTES, **_SCALES, **_SHARES}[unit] * 10 ** int(power or 0)
     value = Fraction(digits + fraction) * scale
     low, high = _rounding(value, digits, fraction, scale)
     active = match["active"]
@@ -112,10 +127,51 @@ def parse_figure(text: str) -> Figure | None:
         low=low,
         high=high,
         scale=scale,
-        unit="bytes" if in_bytes else "parameters",
+        last_digit=max(1, int(_last_digit(digits, fraction, scale))),
+        unit="bytes" if unit in _BYTES else "parameters",
+        is_share=unit in _SHARES,
         experts=int(match["experts"]) if match["experts"] else None,
         active=parse_figure(f"{active}B") if active else None,
     )
+
+
+def share_of(figure: Figure, total: int) -> Figure:
+    """Return a share as the figure of a count: 21.77 % of a total."""
+
+    def of_total(share: int) -> Fraction:
+        return Fraction(share * total, _WHOLE)
+
+    return replace(
+        figure,
+        value=round(of_total(figure.value)),
+        low=-int(-of_total(figure.low) // 1),
+        high=int(of_total(figure.high) // 1),
+        is_share=False,
+    )
+
+
+def _without_numerals(text: str) -> str:
+    """Write Chinese numerals in digits: 一亿一千万 is 110000000, 1亿零951万4298 is 109514298.
+
+    A number with one unit and no numeral stays as it is, because its digits say how it is rounded.
+    """
+    match = _MIXED.fullmatch(text)
+    if match is None or not (_NUMERAL.search(text) or len(_LARGE_UNIT.findall(match[1])) > 1):
+        return text
+    total = section = 0
+    number = 0
+    for token in re.findall(r"\d+|.", match[1]):
+        if token.isdecimal():
+            number = int(token)
+        elif token in _NUMERALS:
+            number = _NUMERALS[token]
+        elif token in _TENS:
+            section, number = section + (number or 1) * _TENS[token], 0
+        else:
+            section, number = section + number, 0
+            unit = _SCALES[token]
+            total, section = (total + section) * unit if unit > total else total + section * unit, 0
+    return f"{total + section + number}{match[2]}"
 
 
 def _rounding(value: Fraction, digits: str, fraction: str, scale: int) -> tuple[int, int]:
@@ -123,72 +179,131 @@ def _rounding(value: Fraction, digits: str, fraction: str, scale: int) -> tuple[
     zeros = 0 if fraction else len(digits) - len(digits.rstrip("0"))
     if scale == 1 and not fraction and zeros < _ROUND:
         return int(value), int(value)
-    unit = Fraction(scale, 10 ** len(fraction[1:])) if fraction else Fraction(scale)
-    if scale == 1:
-        unit = Fraction(10**zeros)
-    half = unit / 2
+    half = _last_digit(digits, fraction, scale) / 2
     if zeros and scale > 1:
         half = max(half, min(half * 10**zeros, value / _WIDEST))
     return -int(-(value - half) // 1), int((value + half) // 1)
+
+
+def _last_digit(digits: str, fraction: str, scale: int) -> Fraction:
+    """Return the value of one in the last digit: 10^5 for 72.1M."""
+    if fraction:
+        return Fraction(scale, 10 ** len(fraction[1:]))
+    return Fraction(scale if scale > 1 else 10 ** (len(digits) - len(digits.rstrip("0"))))
 
 
 # --- ways to read one -----------------------------------------------------------------------------
 
 MILLION, BILLION = 2**20, 2**30
 Fields = tuple[tuple[str, Any], ...]
+_FOUR_BITS = "4-bit"
+_BITS = {**DTYPE_BITS, _FOUR_BITS: 4}
+
+
+class Misreading(NamedTuple):
+    """A slip in how the number is read: the number that it makes of the number before."""
+
+    slip: str
+    fields: Fields
+    ratio: Fraction
 
 
 class Way(Struct, frozen=True, kw_only=True):
-    """A way to read the number, with the counts of parameters that it then means."""
+    """A way to read the number, with the counts of parameters that it then means.
+
+    A count of parameters times `bits / 8` is the number before the last misreadings.
+    """
 
     low: int
     high: int
-    slips: tuple[tuple[str, Fields], ...] = ()  # the slips that read it so
     bits: int = 8  # of a parameter if bytes are counted; 8 if parameters are
-    base: int | None = None  # the value of its million or billion
+    first: tuple[str, Fields] | None = None  # the slip that changes what is counted
+    last: tuple[Misreading, ...] = ()  # slips that change the number that was counted
+    truncated: bool = False  # digits were cut off
     rarity: float = 0.0
 
-    def read(self, slip: str, count: int) -> int:
-        """Return the count under one of the slips."""
-        if slip == "bytes-for-parameters":
-            return count * self.bits // 8
-        decimal = 10**6 if self.base == MILLION else 10**9
-        return round(count * decimal / (self.base or decimal))
+    @property
+    def slips(self) -> int:
+        return (self.first is not None) + len(self.last) + self.truncated
 
 
 def ways(figure: Figure, dtype: str | None) -> Iterator[Way]:
     """The ways to read a figure, the plain one first; `dtype` is the model's."""
+    own = dtype or "F32"
     if figure.unit == "bytes":
-        yield from _of_bytes(figure, dtype or "F32")
+        yield from _of_bytes(figure, own)
         return
     yield Way(low=figure.low, high=figure.high)
-    widths: set[int] = set()
-    for each in dict.fromkeys(filter(None, (dtype, "F32", "BF16"))):
-        bits = DTYPE_BITS[each]
-        low, high = -(-figure.low * 8 // bits), figure.high * 8 // bits
-        if low <= high and bits != 8 and bits not in widths:  # noqa: PLR2004 - a byte is a byte
-            widths.add(bits)
-            slip = ("bytes-for-parameters", (("dtype", each),))
-            yield Way(low=low, high=high, slips=(slip,), bits=bits, rarity=2.5)
+    yield from _cut_off(figure, 8)
+    for name, bits in _widths(own, "F32", "BF16", _FOUR_BITS):
+        if bits != 8:  # noqa: PLR2004 - a byte is a byte
+            bytes_read = Misreading("bytes-for-parameters", (("dtype", name),), Fraction(bits, 8))
+            yield from _misread(figure, 8, bytes_read, rarity=2.5)
     for base in _bases(figure):
-        low, high = figure.binary(base)
-        yield Way(low=low, high=high, slips=(_binary(base),), base=base, rarity=2.4)
+        yield from _misread(figure, 8, _binary(base), rarity=2.4)
 
 
 def _of_bytes(figure: Figure, dtype: str) -> Iterator[Way]:
-    bits = DTYPE_BITS[dtype]
-    low, high = -(-figure.low * 8 // bits), figure.high * 8 // bits
-    yield Way(low=low, high=high, bits=bits)
-    called = ("bytes-for-parameters", (("dtype", dtype),))
-    yield Way(low=figure.low, high=figure.high, slips=(called,), rarity=2.5)
+    (_, bits), *others = _widths(dtype, "F32", "BF16", "I8", _FOUR_BITS)
+    yield Way(low=-(-figure.low * 8 // bits), high=figure.high * 8 // bits, bits=bits)
+    yield from _cut_off(figure, bits)
     for base in _bases(figure):
-        low, high = figure.binary(base)
-        slips = (called, _binary(base))
-        yield Way(low=low, high=high, slips=slips, base=base, rarity=4.0)
+        yield from _misread(figure, bits, _binary(base), rarity=1.5)
+        yield from _misread(figure, bits, _decimal(base), rarity=1.6)
+    for name, width in others:
+        low, high = -(-figure.low * 8 // width), figure.high * 8 // width
+        other = ("other-dtype", (("dtype", name),))
+        yield Way(low=low, high=high, bits=width, first=other, rarity=2.0)
+    called = ("bytes-for-parameters", (("dtype", dtype),))
+    yield Way(low=figure.low, high=figure.high, first=called, rarity=2.5)
+    for base in _bases(figure):
+        yield from _misread(figure, 8, _binary(base), first=called, rarity=4.0)
 
 
-def _binary(base: int) -> tuple[str, Fields]:
-    return "binary-million", (("base", base),)
+def _widths(*dtypes: str) -> tuple[tuple[str, int], ...]:
+    """Return the dtypes with their bits, the first of each width."""
+    names: dict[int, str] = {}
+    for name in dtypes:
+        names.setdefault(_BITS[name], name)
+    return tuple((name, bits) for bits, name in names.items())
+
+
+def _cut_off(figure: Figure, bits: int) -> Iterator[Way]:
+    """Yield the reading of a figure whose last digits were cut off: 1.23B for 1.236."""
+    above = figure.value + figure.last_digit - 1
+    if above > figure.high:
+        low, high = -(-(figure.high + 1) * 8 // bits), above * 8 // bits
+        yield Way(low=low, high=high, bits=bits, truncated=True, rarity=1.0)
+
+
+def _misread(
+    figure: Figure,
+    bits: int,
+    misread: Misreading,
+    *,
+    first: tuple[str, Fields] | None = None,
+    rarity: float,
+) -> Iterator[Way]:
+    """Yield the reading of a number that is a ratio of what was counted."""
+    low, high = Fraction(figure.low), Fraction(figure.high)
+    if figure.exact and misread.slip != "bytes-for-parameters":
+        low, high = low - Fraction(1, 2), high + Fraction(1, 2)  # the quotient was rounded
+    each = misread.ratio * Fraction(bits, 8)
+    least, most = -int(-(low / each) // 1), int(high / each // 1)
+    if least <= most:
+        yield Way(low=least, high=most, bits=bits, first=first, last=(misread,), rarity=rarity)
+
+
+def _binary(base: int) -> Misreading:
+    return Misreading("binary-million", (("base", base),), Fraction(_decimal_of(base), base))
+
+
+def _decimal(base: int) -> Misreading:
+    return Misreading("decimal-million", (("base", base),), Fraction(base, _decimal_of(base)))
+
+
+def _decimal_of(base: int) -> int:
+    return 10**6 if base == MILLION else 10**9
 
 
 def _bases(figure: Figure) -> tuple[int, ...]:

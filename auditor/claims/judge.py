@@ -6,7 +6,7 @@ from msgspec.structs import replace
 
 from auditor.claims.cells import FoldedTensor, changed, total_of
 from auditor.claims.explaining import Question, explanations
-from auditor.claims.figures import Figure, parse_figure
+from auditor.claims.figures import Figure, parse_figure, share_of
 from auditor.claims.formulas import FormulaError, evaluate
 from auditor.claims.parts import PartReading, readings
 from auditor.claims.subject import Counterpart, Subject
@@ -15,8 +15,11 @@ from auditor.claims.verdict import Explanation, Nearest, Slip, Verdict
 
 def judge(subject: Subject, text: str, part: str = "") -> Verdict:
     """Judge one claim."""
-    figure = parse_figure(text)
+    figure = parse_figure(text, chinese=not (text + part).isascii())
     note = ""
+    if figure is not None and figure.is_share:
+        total = total_of(subject.own.cells)
+        figure, note = share_of(figure, total), f"a share of the model's {total:,} parameters"
     if figure is None:
         try:
             value = evaluate(text, subject.letters)

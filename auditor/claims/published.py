@@ -161,7 +161,7 @@ def _rounds(size: NamedSize, count: int) -> bool:
 def count_of_hub(key: str, text: str, counts: ModelCounts) -> PublishedCount | None:
     """Judge the Hub's count; None if not all files are known."""
     figure = parse_figure(text)
-    if figure is None or counts.elements is None:
+    if figure is None or figure.is_share or counts.elements is None:
         return None
     claim = figure.value
     right = _near(claim, (counts.parameters, counts.expected))
@@ -190,7 +190,7 @@ def count_of_hub(key: str, text: str, counts: ModelCounts) -> PublishedCount | N
 def count_in_card(key: str, text: str, counts: ModelCounts) -> PublishedCount | None:
     """Judge a number in the card's front matter; None if it is not a number of parameters."""
     figure = parse_figure(text)
-    if figure is None or figure.unit == "bytes" or figure.value < _SMALLEST:
+    if figure is None or figure.is_share or figure.unit == "bytes" or figure.value < _SMALLEST:
         return None
     size = NamedSize(text=text, readings=(figure.value,), experts=figure.experts or 0)
     right = figure.low <= counts.parameters <= figure.high or (

@@ -9,6 +9,7 @@ from auditor.formats.text import plain_line
 
 _WORDS = {
     "part-left-out": "without {module}",
+    "part-counted": "with {module}, which the class does not use",
     "part-in-another": "with {module} counted in {into}",
     "one-of-n": "one of the {n} {module}",
     "no-bias": "without the biases of {module}",
@@ -22,7 +23,10 @@ _WORDS = {
     "other-class": "as {class}",
     "other-config": "with {key} = {value}",
     "binary-million": "{base} for a million or a billion",
+    "decimal-million": "a million or a billion for {base}",
+    "other-dtype": "as bytes of {dtype}",
     "bytes-for-parameters": "bytes for parameters, in {dtype}",
+    "truncated": "the last digits cut off",
     "rounding": "rounding",
 }
 
@@ -30,8 +34,8 @@ _WORDS = {
 def slip_sentence(slip: Slip) -> str:
     """Describe a slip in words."""
     words = {key: _value(value) for key, value in slip.fields}
-    if slip.slip == "binary-million":
-        words["base"] = "2^20" if words.get("base") == f"{2**20:,}" else "2^30"
+    if "base" in words:
+        words["base"] = "2^20" if words["base"] == f"{2**20:,}" else "2^30"
     if words.get("module") == "all":
         words["module"] = "the model"
     return _WORDS[slip.slip].format(**words)
