@@ -70,6 +70,7 @@ class WrittenTensor(NamedTuple):
     shape: Shape
     dtypes: tuple[str, ...]  # one; for scales all that occur, the usual one first
     fewer: int = 0  # elements that may be missing: text in a tensor has no fixed length
+    others: tuple[Shape, ...] = ()  # shapes that are read, too
 
 
 FLOATS = ("F16", "BF16", "F32")  # dtypes of scales that have the model's dtype

@@ -16,166 +16,90 @@ mlx) are not read here. Sources: auto_round/export and auto_round_extension/torc
 0.16.1.
 """
 
-from collections.abc import Iterator, Mapping
-from functools import partial
+from collections.abc import Collection, Iterator
+
+from msgspec.structs import replace
 
 from auditor.layouts._qweight import (
     GEMM,
     GPTQ,
-    Parts,
-    Reading,
-    awq_tensors,
-    columns_packed,
-    gptq_tensors,
-    lacks_headers,
-    packed_linear,
-    qweight_form,
-    rows_packed,
-    under_full_names,
-)
-from auditor.layouts._qweight_modules import (
-    ModuleReader,
-    note_lacking,
-    note_left_plain,
-    note_orphans,
-    telling_modules,
+    QWEIGHT,
+    WORDS,
+    any_qweight,
+    packing_of_config,
+    packing_of_shapes,
+    require_matrix,
     title_of,
+    with_forms,
 )
-from auditor.layouts._scales import require_one_element
 from auditor.layouts.auto_round.settings import (
     BITS,
-    PLAIN,
     AutoRoundScheme,
-    AutoRoundSchemes,
-    declared_form,
+    read_auto_round_schemes,
+    scheme_of_names,
     unread,
 )
+from auditor.layouts.engine import Packing, Table
 from auditor.layouts.packing import (
+    FLOATS,
     Declared,
-    Implied,
-    Layout,
     Members,
-    PackingLedger,
     Shape,
-    Stored,
-    Unpacked,
     WrittenTensor,
 )
-from auditor.tensors import StoredTensor
 
-_NEEDED = ("scales", "qzeros")
-_NOTES: Mapping[str, str] = {
-    "qzeros": "zero points, packed as the weight is",
+_COMPANIONS = {
+    **QWEIGHT,
     "g_idx": "g_idx, the group of each input",
     "act_scales": "scale of the activations",
     "w_bf16_to_fp8_scale": "scale of the weight as fp8",
 }
 
 
-def recognises(stored: Stored) -> bool:
-    """Whether a qweight has the shape of GPTQ or of AWQ's gemm."""
-    return any(map(_is_packed, telling_modules(stored)))
+def _by_shapes(
+    parts: Members, scheme: AutoRoundScheme, expected: Shape | None
+) -> Iterator[Packing] | str:
+    return require_matrix(parts) or _readings(parts, scheme, expected)
 
 
-def _is_packed(members: Members) -> bool:
-    if lacks_headers(members):
-        return "scales" in members
-    return qweight_form(members, BITS) in {GPTQ, GEMM}
-
-
-def unpack(stored: Stored, declared: Declared | None, implied: Implied) -> Unpacked:
-    """Unpack each `qweight` as `weight`, (out, in); a Conv1D of GPT-2 is (in, out)."""
-    ledger = PackingLedger()
-    schemes = AutoRoundSchemes(declared, stored, ledger)
-    reader = ModuleReader(partial(_readings, *declared_form(declared, ledger)), implied)
-    packed: dict[str, Reading | None] = {}
-    for module, members in stored.modules.items():
-        if "qweight" in members:
-            packed[module] = _unpack(module, members, schemes.of(module), reader, ledger)
-        else:
-            note_orphans(members, ("g_idx", *_NEEDED), implied, ledger)
-    note_left_plain(stored, packed, lambda plain: _declared_packed(plain, schemes), ledger)
-    _plain_by_name(stored, schemes, ledger)
-    return ledger.close(title_of("auto-round", packed))
-
-
-def writes(stored: Stored, declared: Declared | None, implied: Implied) -> dict[str, WrittenTensor]:
-    """Return the tensors of the modules whose settings are in the config."""
-    ledger, written = PackingLedger(), dict[str, WrittenTensor]()
-    schemes, (form, _) = AutoRoundSchemes(declared, stored, ledger), declared_form(declared, ledger)
-    for module, members in stored.modules.items():
-        scheme = schemes.of(module)
-        bits = scheme.bits if scheme.bits in BITS else None
-        one = packed_linear(module, implied, bits, scheme.group)
-        if one is not None and "qweight" in members:
-            written |= under_full_names(
-                module, members, awq_tensors(one) if form == GEMM else gptq_tensors(one)
-            )
-    return written
-
-
-def _declared_packed(
-    plain: Mapping[str, StoredTensor], schemes: AutoRoundSchemes
-) -> list[StoredTensor]:
-    """The plain weights that the config declares packed, without those of extra_config."""
-    return [
-        weight
-        for module, weight in plain.items()
-        if module not in schemes.own and schemes.of(module).bits in BITS
-    ]
-
-
-def _plain_by_name(stored: Stored, schemes: AutoRoundSchemes, ledger: PackingLedger) -> None:
-    """Report plain modules that extra_config declares packed."""
-    for module, scheme in schemes.own.items():
-        members = stored.members(module)
-        if scheme.bits in BITS and "qweight" not in members and "weight" in members:
-            reason = f"stored plain, and {scheme.where} declares {scheme.bits} bits"
-            ledger.fault(f"{reason}: loading looks for a qweight", members["weight"])
-
-
-# --- one module -------------------------------------------------------------------------------
-
-
-def _unpack(
-    module: str,
-    members: Members,
-    scheme: AutoRoundScheme,
-    reader: ModuleReader[AutoRoundScheme],
-    ledger: PackingLedger,
-) -> Reading | None:
-    reading = reader.unpack(module, members, scheme, ledger, notes=_NOTES)
-    require_one_element("the scale of the activations", members.get("act_scales"), ledger)
-    if scheme.bits in PLAIN:
-        reason = f"packed, though {scheme.where} leaves it plain: loading looks for a weight"
-        ledger.fault(reason, members["qweight"])
-    note_lacking(members, "qweight", _NEEDED, ledger)
-    return reading
-
-
-def _readings(
-    declared: str | None, says: str, parts: Parts, scheme: AutoRoundScheme, expected: Shape | None
-) -> Iterator[Reading]:
+def _readings(parts: Members, scheme: AutoRoundScheme, expected: Shape | None) -> Iterator[Packing]:
     """Yield a reading for each form and number of bits, the declared ones first."""
-    order = sorted(BITS, key=lambda bits: bits != scheme.bits)  # stable
-    for form in (GEMM, GPTQ) if declared == GEMM else (GPTQ, GEMM):
-        for bits in order:
-            doubts: dict[str, object] = {}
+    for form in (GEMM, GPTQ) if scheme.form == GEMM else (GPTQ, GEMM):
+        for bits in sorted(BITS, key=lambda bits: bits != scheme.bits):  # stable
+            doubts = []
             if scheme.bits in BITS and scheme.bits != bits:
-                doubts[f"{scheme.where} declares {scheme.bits} bits"] = bits
-            if declared not in {None, form}:
-                doubts[says] = form
-            if form == GPTQ:
-                yield rows_packed(parts, bits, scheme.group, expected).beside(doubts)
-            else:
-                yield columns_packed(parts, bits, scheme.group).beside(doubts)
+                doubts.append(f"bits of {scheme.where} is {scheme.bits}, stored are {bits}")
+            if scheme.form not in {None, form}:
+                doubts.append(f"{scheme.form_source}, stored is {form}")
+            one = packing_of_shapes(form, parts, bits, scheme.group, expected)
+            tensors = {**one.tensors, "act_scales": WrittenTensor((1,), FLOATS, others=((),))}
+            yield replace(one, tensors=tensors, doubts=tuple(doubts))
 
 
-LAYOUT = Layout(
+def _by_config(_parts: Members, scheme: AutoRoundScheme, shape: Shape) -> Packing | None:
+    bits = scheme.bits if scheme.bits in BITS else None
+    form = GEMM if scheme.form == GEMM else GPTQ
+    return packing_of_config(form, shape, bits, scheme.group)
+
+
+def _title(_declared: Declared | None, packings: Collection[Packing]) -> str:
+    return title_of(with_forms("auto-round", packings), packings)
+
+
+LAYOUT = Table[AutoRoundScheme](
     name="auto-round",
     methods=("auto-round", "intel/auto-round"),
-    recognises=recognises,
-    unpack=unpack,
+    recognises=any_qweight((GPTQ, GEMM), BITS),
+    packed="qweight",
+    dtypes=WORDS,
+    dtype="INT4",
+    companions=_COMPANIONS,
+    needed=lambda *_: ["scales", "qzeros"],
+    settings=read_auto_round_schemes,
+    by_shapes=_by_shapes,
+    by_config=_by_config,
+    title=_title,
+    scheme=scheme_of_names,
+    conv1d=True,
     unread=unread,
-    writes=writes,
-)
+).layout()

@@ -23,7 +23,6 @@ input_scale, input_global_scale and similar tensors, and attention k_scale and v
 
 from collections.abc import Iterator, Mapping
 
-from auditor.layouts._left_plain import plain_among_packed
 from auditor.layouts._scales import (
     CACHE,
     Grain,
@@ -32,6 +31,7 @@ from auditor.layouts._scales import (
     require_one_element,
     scales_misfit,
 )
+from auditor.layouts._scheme import plain_among_packed
 from auditor.layouts.compressed_tensors import packs
 from auditor.layouts.compressed_tensors.schemes import (
     UNSAID,

@@ -19,7 +19,6 @@ from collections.abc import Mapping
 from math import prod
 from typing import NamedTuple
 
-from auditor.layouts._left_plain import plain_among_packed
 from auditor.layouts._patterns import names_matching_globs
 from auditor.layouts._scales import (
     CACHE,
@@ -30,6 +29,7 @@ from auditor.layouts._scales import (
     note_kv_scales,
     scales_misfit,
 )
+from auditor.layouts._scheme import plain_among_packed
 from auditor.layouts.fused import AXES
 from auditor.layouts.modelopt.settings import (
     ModelOptSettings,

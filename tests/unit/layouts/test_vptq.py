@@ -98,26 +98,50 @@ def test_a_tensor_of_another_shape_is_a_fault_or_another_shape(outliers):
     ("table", "config", "reason"),
     [
         (TABLE, {X: SAID}, None),
-        (TABLE, {}, "the config does not say vector_lens, num_centroids and group_size"),
-        (TABLE, {X: []}, "the config does not say"),
-        (TABLE, {X: {**SAID, "vector_lens": [8]}}, "the config does not say"),
-        (TABLE, {X: {**SAID, "group_size": -1}}, "the config does not say"),
-        (TABLE, {X: {**SAID, "num_centroids": [-1, True]}}, "the config does not say"),
-        (TABLE, {X: {**SAID, "group_num": 2}}, "should be (2, rows, ceil(96 * 24 bits / 32) = 72)"),
-        (TABLE, {X: {**SAID, "vector_lens": [-1, 4]}}, "centroids is (1, 524288), (1, 262144) is"),
+        (TABLE, {}, "indices is I32 (1, 8, 72), expected vector_lens, num_centroids"),
+        (TABLE, {X: []}, "indices is I32 (1, 8, 72), expected vector_lens, num_centroids"),
+        (
+            TABLE,
+            {X: {**SAID, "vector_lens": [8]}},
+            "indices is I32 (1, 8, 72), expected vector_lens, num_centroids",
+        ),
+        (
+            TABLE,
+            {X: {**SAID, "group_size": -1}},
+            "indices is I32 (1, 8, 72), expected vector_lens, num_centroids",
+        ),
+        (
+            TABLE,
+            {X: {**SAID, "num_centroids": [-1, True]}},
+            "indices is I32 (1, 8, 72), expected vector_lens, num_centroids",
+        ),
+        (TABLE, {X: {**SAID, "group_num": 2}}, "indices is (1, 8, 72), expected (2, 8, 72)"),
+        (
+            TABLE,
+            {X: {**SAID, "vector_lens": [-1, 4]}},
+            "centroids is (1, 524288), expected (1, 262144)",
+        ),
         (
             {name: TABLE[name] for name in TABLE if "res_" not in name},
             {X: SAID},
-            "the config has residual centroids, none are stored",
+            "is stored without its res_centroids",
         ),
-        ({f"{X}.indices": TABLE[f"{X}.indices"]}, {X: SAID}, "the centroids of these indices are"),
+        (
+            {f"{X}.indices": TABLE[f"{X}.indices"]},
+            {X: SAID},
+            "is stored without its centroids and res_centroids",
+        ),
         (
             {f"{X}.centroids.weight": ("F16", (1, 8))},
             {X: SAID},
-            "the indices that these centroids belong to are not stored",
+            "is stored without its indices",
         ),
-        (TABLE | {f"{X}.perm": ("I16", (95,))}, {X: SAID}, "perm is (95,), (96,) is needed"),
-        (TABLE | {f"{X}.indices": ("I32", (8, 72))}, {X: SAID}, "(groups, rows, words) is needed"),
+        (TABLE | {f"{X}.perm": ("I16", (95,))}, {X: SAID}, "perm is (95,), expected (96,)"),
+        (
+            TABLE | {f"{X}.indices": ("I32", (8, 72))},
+            {X: SAID},
+            "indices is I32 (8, 72), expected (groups, rows, words)",
+        ),
     ],
 )
 def test_what_cannot_be_is_a_fault(table, config, reason):
