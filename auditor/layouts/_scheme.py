@@ -36,6 +36,10 @@ class Scheme(NamedTuple):
     # Whether a writer packs every layer: layers that are plain as a whole count, too.
     whole_layers: bool = False
     named: Collection[str] = ()  # modules that the config packs by their names
+    plain_source: str = ""  # of `plain`, if it is another
+    # Whether the config packs each linear outside a list: a projection of a layer with any packed
+    # module counts, too.
+    every_linear: bool = False
 
     def is_packed(self, module: str) -> bool | None:
         """Whether loading builds a packed module; None if versions of the loader differ."""
@@ -105,10 +109,13 @@ def report_contradictions(  # noqa: PLR0913 - what is stored, what is declared, 
     if scheme.plain:
         wrong = [weight for module, weight in packed if module in scheme.plain]
         if wrong:
-            reason = f"is packed, but plain by {scheme.source}: loading expects floats"
+            reason = f"is packed, but plain by {scheme.plain_source or scheme.source}"
+            reason = f"{reason}: loading expects floats"
             ledger.fault(reason, *wrong)
     modules = {module for module, _ in packed}
-    plain = plain_among_packed(stored, modules, whole_layers=scheme.whole_layers)
+    plain = plain_among_packed(
+        stored, modules, whole_layers=scheme.whole_layers, every_linear=scheme.every_linear
+    )
     odd = [weight for module, weight in plain.items() if scheme.is_packed(module)]
     for module in scheme.named:
         weight = stored.members(module).get("weight")
@@ -123,14 +130,19 @@ def report_contradictions(  # noqa: PLR0913 - what is stored, what is declared, 
 
 
 def plain_among_packed(
-    stored: Stored, packed: Collection[str], *, whole_layers: bool = False
+    stored: Stored,
+    packed: Collection[str],
+    *,
+    whole_layers: bool = False,
+    every_linear: bool = False,
 ) -> Mapping[str, StoredTensor]:
     """Plain matrices of modules that are similar to packed modules, by module.
 
     Modules are similar if their names differ only in numbers, because one class made them, or if
     they are projections of one attention or feed-forward block. A layer without any packed module
     does not count, because some tools copy a layer for drafting that loading ignores;
-    `whole_layers` counts it, for writers that store only what they have loaded.
+    `whole_layers` counts it, for writers that store only what they have loaded. With `every_linear`
+    all projections of a layer with a packed module are similar to it.
     """
     plain = {
         tensor.name.removesuffix(_WEIGHT): tensor
@@ -152,6 +164,7 @@ def plain_among_packed(
         and (
             _NUMBER.sub("N", module) in alike
             or (_is_projection(module) and module.rpartition(".")[0] in around)
+            or (every_linear and _is_projection(module))
         )
     }
     layers = set(map(_layer, packed)) if similar and not whole_layers else ()

@@ -153,11 +153,18 @@ def _title(declared: Declared | None, packings: Collection[Packing]) -> str:
     return f"{title}, act-order" if settings.act_order else title
 
 
-def _scheme(declared: Declared, _names: Collection[str], _settings: object) -> Scheme | None:
-    """Return a scheme that packs all modules; None if some have their own settings."""
-    if declared.settings.get("dynamic"):
-        return None
-    return Scheme(plain=(), packs=lambda _module: True, source=declared.where)
+def _scheme(declared: Declared, names: Collection[str], _settings: object) -> Scheme:
+    """Return a scheme that packs all linears, unless some modules have their own settings.
+
+    The router of a block of experts, its `gate`, is a plain parameter in every class.
+    """
+    experts = {name.partition(".experts.")[0] for name in names if ".experts." in name}
+    return Scheme(
+        plain=frozenset({f"{block}.gate" for block in experts}.intersection(names)),
+        packs=lambda _module: not declared.settings.get("dynamic"),
+        source=declared.where,
+        plain_source="the model's class, whose router is no linear layer",
+    )
 
 
 LAYOUT = Table[_Settings](

@@ -77,17 +77,17 @@ def without(*names):
         (
             GOOD,
             config(scheme(num_bits=4, group_size=32), ignore=[Q]),
-            "stored as pack-quantized, but `ignore` lists the module: it is loaded plain",
+            "is packed, but plain by config_groups and `ignore` of quantization_config: loading expects floats",
         ),
         (
             GOOD,
             config(scheme(num_bits=4, group_size=32), ignore=[r"re:.*self_attn\..*"]),
-            "stored as pack-quantized, but `ignore` lists the module: it is loaded plain",
+            "is packed, but plain by config_groups and `ignore` of quantization_config: loading expects floats",
         ),
         (
             GOOD,
             config(scheme(num_bits=4, group_size=32, targets=["re:.*mlp.*"])),
-            "stored as pack-quantized, but no target names the module: loaded plain",
+            "is packed, but plain by config_groups and `ignore` of quantization_config: loading expects floats",
         ),
         (
             whole(64, 128, (64, 1), "I8"),
@@ -271,3 +271,18 @@ def test_a_weight_of_8_bits_whose_scales_are_lost_is_no_plain_one(dtype):
     [(reason, names)] = faults(unpacked).items()
     assert reason == "weight_scale should stand beside it, and no file has it"
     assert list(names) == [f"{OTHER}.weight"]
+
+
+@pytest.mark.parametrize(("ignored", "alarmed"), [((), True), ((f"{Q[:-6]}o_proj",), False)])
+def test_a_plain_projection_of_a_packed_layer_is_a_fault_unless_it_is_ignored(ignored, alarmed):
+    """Loading packs each linear that `ignore` does not list, and makes up its scales."""
+    up, output = OTHER, f"{Q[:-6]}o_proj"
+    declared = config(INT8, ignore=["lm_head", Q, *ignored])
+    table = {
+        **below(up, whole(64, 128, (64, 1), "I8")),
+        f"{Q}.weight": ("BF16", (64, 64)),
+        f"{output}.weight": ("BF16", (64, 64)),
+    }
+    unpacked = opened(LAYOUT, table, declared, {f"{up}.weight": (64, 128)})
+    assert list(faults(unpacked).values()) == [{f"{output}.weight"}] * alarmed
+    assert all("add these modules to `ignore`" in reason for reason in faults(unpacked))

@@ -218,3 +218,12 @@ def test_a_list_of_settings_is_refused():
 )
 def test_it_knows_its_own_marks(table, known):
     assert LAYOUT.recognises(Stored(stored(table))) is known
+
+
+@pytest.mark.parametrize(("router", "alarmed"), [("gate", True), ("shared_expert_gate", False)])
+def test_a_packed_router_is_a_fault_because_no_class_has_a_linear_there(router, alarmed):
+    mlp = "model.layers.0.mlp"
+    table = linear(256, 512, module=f"{mlp}.experts.0.up_proj")
+    table |= linear(64, 512, module=f"{mlp}.{router}")
+    unpacked = opened(LAYOUT, table, says("gptq", bits=4, group_size=128))
+    assert list(faults(unpacked).values()) == [{f"{mlp}.gate.qweight"}] * alarmed
