@@ -31,7 +31,7 @@ class Scheme(NamedTuple):
     """The modules that a config packs; versions of a loader may read a list in different ways."""
 
     plain: Collection[str]  # modules that loading leaves plain
-    packs: Callable[[str], bool]  # whether no reading of the config leaves a module plain
+    packs: Callable[[Collection[str]], Collection[str]]  # modules that no reading leaves plain
     source: str  # "modules_to_not_convert of quantization_config", for messages
     # Whether a writer packs every layer: layers that are plain as a whole count, too.
     whole_layers: bool = False
@@ -45,7 +45,7 @@ class Scheme(NamedTuple):
         """Whether loading builds a packed module; None if versions of the loader differ."""
         if module in self.plain:
             return False
-        return True if self.packs(module) else None
+        return True if self.packs((module,)) else None
 
 
 def skip_list_scheme(
@@ -63,7 +63,7 @@ def skip_list_scheme(
     listed = string_list(declared, key)
     return Scheme(
         plain=names_in_skip_lists(listed, names) or (),
-        packs=unlisted(listed) if packs_others else _packs_nothing,
+        packs=unlisted(listed) if packs_others else lambda _names: (),
         source=f"{key} of {declared.where}",
     )
 
@@ -80,14 +80,10 @@ def literal_list_scheme(
     listed = string_list(declared, key)
     return Scheme(
         plain=frozenset(name for name in names if at_or_below(name, listed)),
-        packs=unlisted(listed) if packs_others else _packs_nothing,
+        packs=unlisted(listed) if packs_others else lambda _names: (),
         source=f"{key} of {declared.where}",
         whole_layers=True,
     )
-
-
-def _packs_nothing(_module: str) -> bool:
-    return False
 
 
 def report_contradictions(  # noqa: PLR0913 - what is stored, what is declared, two words
@@ -116,7 +112,7 @@ def report_contradictions(  # noqa: PLR0913 - what is stored, what is declared, 
     plain = plain_among_packed(
         stored, modules, whole_layers=scheme.whole_layers, every_linear=scheme.every_linear
     )
-    odd = [weight for module, weight in plain.items() if scheme.is_packed(module)]
+    odd = [plain[module] for module in scheme.packs(plain) if module not in scheme.plain]
     for module in scheme.named:
         weight = stored.members(module).get("weight")
         if weight is not None and module not in modules and weight not in odd:
@@ -189,24 +185,20 @@ def _layer(module: str) -> str:
     return module[: match.end()] if match else ""
 
 
-def unlisted(listed: frozenset[str]) -> Callable[[str], bool]:
-    """Return a function: whether no entry in a list of modules to leave plain can mean a module.
+def unlisted(listed: frozenset[str]) -> Callable[[Collection[str]], list[str]]:
+    """Return a function that keeps the modules which no entry in a list to leave plain can mean.
 
     An entry can mean a module if it is a part of its name, or if the part from its number on is. A
     list that is too long to be matched can mean any module.
     """
-    if len(listed) > _LISTED:
-        return lambda _module: False
-    tails = tuple({_tail(entry) for entry in listed})
-    compared = 0
 
-    def is_unlisted(module: str) -> bool:
-        nonlocal compared
-        compared += len(module) * len(tails)
-        name = module + _WEIGHT
-        return compared <= _COMPARED and not any(tail in name for tail in tails)
+    def keep(names: Collection[str]) -> list[str]:
+        if len(listed) > _LISTED or sum(map(len, names)) * len(listed) > _COMPARED:
+            return []
+        tails = tuple({_tail(entry) for entry in listed})
+        return [name for name in names if not any(tail in name + _WEIGHT for tail in tails)]
 
-    return is_unlisted
+    return keep
 
 
 def _tail(entry: str) -> str:

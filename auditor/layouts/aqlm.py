@@ -13,7 +13,7 @@ from collections.abc import Collection
 from typing import NamedTuple
 
 from auditor.layouts.declared import integer_setting
-from auditor.layouts.engine import Packing, Table, any_module, constant_settings
+from auditor.layouts.engine import LayoutTable, Packing, any_module, constant_settings
 from auditor.layouts.packing import (
     FLOATS,
     Declared,
@@ -98,7 +98,7 @@ def _title(declared: Declared | None, _packings: Collection[Packing]) -> str:
     return "aqlm"
 
 
-LAYOUT = Table[_Sizes](
+LAYOUT = LayoutTable[_Sizes](
     name="aqlm",
     methods=("aqlm",),
     recognises=any_module(lambda parts: "codes" in parts and "codebooks" in parts),

@@ -37,7 +37,7 @@ from auditor.layouts._qweight import (
 )
 from auditor.layouts._scheme import skip_list_scheme
 from auditor.layouts.declared import integer_setting
-from auditor.layouts.engine import Bundle, Packing, Table, constant_settings
+from auditor.layouts.engine import Bundle, LayoutTable, Packing, constant_settings
 from auditor.layouts.packing import (
     Declared,
     Members,
@@ -133,7 +133,7 @@ def _title(_declared: Declared | None, packings: Collection[Packing]) -> str:
     return title_of(with_forms("awq", packings), packings)
 
 
-LAYOUT = Table[_Settings](
+LAYOUT = LayoutTable[_Settings](
     name="awq",
     methods=("awq",),
     recognises=any_qweight(_FORMS, g_idx=False),

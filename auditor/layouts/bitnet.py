@@ -10,7 +10,7 @@ of these linears has a norm of its inputs, `X.rms_norm.weight` (in,).
 from collections.abc import Collection, Iterator
 
 from auditor.layouts._scheme import Scheme, literal_list_scheme
-from auditor.layouts.engine import Bundle, Packing, Table, any_module, constant_settings
+from auditor.layouts.engine import Bundle, LayoutTable, Packing, any_module, constant_settings
 from auditor.layouts.packing import (
     FLOATS,
     Declared,
@@ -88,7 +88,7 @@ def _scheme(declared: Declared, names: Collection[str], _settings: object) -> Sc
     return literal_list_scheme("modules_to_not_convert", declared, names, packs_others=is_strict)
 
 
-LAYOUT = Table[str](
+LAYOUT = LayoutTable[str](
     name="bitnet",
     methods=("bitnet",),
     recognises=any_module(_is_bitnet),

@@ -24,8 +24,8 @@ from typing import NamedTuple
 from auditor.layouts._scheme import Scheme, literal_list_scheme
 from auditor.layouts.engine import (
     Bundle,
+    LayoutTable,
     Packing,
-    Table,
     constant_settings,
     shape_of_numbers,
 )
@@ -222,7 +222,7 @@ def _scheme(
     return literal_list_scheme(_MODULES, declared, names, packs_others=not has_plain)
 
 
-LAYOUT = Table[_Settings](
+LAYOUT = LayoutTable[_Settings](
     name="bitsandbytes",
     methods=("bitsandbytes", "bitsandbytes_4bit", "bitsandbytes_8bit"),
     recognises=_recognises,

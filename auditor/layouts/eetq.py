@@ -9,7 +9,7 @@ transformers' integrations/eetq.py saves a linear of (out, in) as:
 from functools import partial
 
 from auditor.layouts._scheme import skip_list_scheme
-from auditor.layouts.engine import Packing, Table, any_module, no_settings
+from auditor.layouts.engine import LayoutTable, Packing, any_module, no_settings
 from auditor.layouts.packing import FLOATS, Members, Shape, WrittenTensor
 
 
@@ -28,7 +28,7 @@ def _by_shapes(parts: Members, settings: None, _expected: Shape | None) -> list[
     return [packing] if packing else "(in, out)"
 
 
-LAYOUT = Table[None](
+LAYOUT = LayoutTable[None](
     name="eetq",
     methods=("eetq",),
     recognises=any_module(

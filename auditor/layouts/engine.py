@@ -1,9 +1,9 @@
 """The engine of packed layouts: it reads a table for unpacking, checking and writing.
 
-A `Table` declares one packed method: the tensor with the packed numbers, its companions, and two
-readings of a module: by what is stored, and by what the config declares. Both return a `Packing`
+A `LayoutTable` declares one packed method: the tensor with the packed numbers, its companions, and
+two readings of a module, by what is stored and by what the config declares. Both return a `Packing`
 with the tensors that a writer stores for a weight of the model's shape. The engine compares these
-tensors with the stored ones; an index without headers gets them as they are.
+with the stored ones, and returns them for tensors that only an index names.
 """
 
 from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Mapping
@@ -14,6 +14,7 @@ from typing import Generic, NamedTuple, TypeVar
 from msgspec import Struct
 from msgspec.structs import replace
 
+from auditor.layouts._scales import CACHE, note_kv_scales
 from auditor.layouts._scheme import Scheme, report_contradictions
 from auditor.layouts.packing import (
     Declared,
@@ -58,7 +59,7 @@ class Packing(Struct, frozen=True, kw_only=True):
     doubts: tuple[str, ...] = ()  # declarations that the stored shapes contradict
 
 
-class Table(Struct, Generic[Settings], frozen=True, kw_only=True):
+class LayoutTable(Struct, Generic[Settings], frozen=True, kw_only=True):
     """The declaration of a packed method."""
 
     name: str  # for people
@@ -85,6 +86,8 @@ class Table(Struct, Generic[Settings], frozen=True, kw_only=True):
     bundles: Callable[[Stored, Declared | None], Iterable[Bundle]] | None = None  # or by module
     # Companions that need no packed tensor, and what they are then; None if their size varies.
     may_be_alone: Mapping[str, WrittenTensor | None] = MappingProxyType({})
+    unseen_dtype: Callable[[Members, Settings], str] | None = None  # instead of `dtype`
+    has_caches: bool = False  # whether modules may have scales of a KV cache
     also_plain: frozenset[str] = frozenset()  # dtypes of plain weights that may have companions
     conv1d: bool = False  # whether a Conv1D is packed as a linear (out, in)
     loads: str = ""  # what loading looks for; the packed tensor, if it is empty
@@ -151,7 +154,9 @@ def no_settings(
 class _Engine(Generic[Settings]):
     """Reads the bundles of one checkpoint; bundles with equal shapes and settings once."""
 
-    def __init__(self, table: Table[Settings], declared: Declared | None, implied: Implied) -> None:
+    def __init__(
+        self, table: LayoutTable[Settings], declared: Declared | None, implied: Implied
+    ) -> None:
         self._table, self._declared, self._implied = table, declared, implied
         self._readings: dict[object, Packing | str | None] = {}
 
@@ -161,6 +166,8 @@ class _Engine(Generic[Settings]):
         settings = table.settings(self._declared, stored, ledger)
         packed: list[tuple[str, StoredTensor]] = []
         packings: list[Packing] = []
+        for parts in stored.modules.values() if table.has_caches else ():
+            note_kv_scales(parts, ledger)
         for bundle in self._bundles(stored):
             if table.packed not in bundle.parts:
                 self._report_orphans(bundle.parts, ledger)
@@ -193,6 +200,9 @@ class _Engine(Generic[Settings]):
                 for part, one in bundle.parts.items()
                 if part in tensors and (part in own or self._implied(one.name) is None)
             }
+        for parts in stored.modules.values() if table.has_caches else ():
+            scales = (parts[key].name for key in CACHE & parts.keys())
+            written |= dict.fromkeys(scales, WrittenTensor((), ("F32", "BF16", "F16")))
         return written
 
     def _bundles(self, stored: Stored) -> Iterable[Bundle]:
@@ -238,6 +248,14 @@ class _Engine(Generic[Settings]):
             ledger.tensors.append(own)
         if bundle.is_plain or weight.dtype in table.also_plain:
             return None
+        return self._unpack_packed(bundle, settings, ledger)
+
+    def _unpack_packed(
+        self, bundle: Bundle, settings: Settings, ledger: PackingLedger
+    ) -> Packing | None:
+        """Record the packed tensor in the model's shape, and what contradicts it."""
+        table, parts = self._table, bundle.parts
+        weight = parts[table.packed]
         observed = f"{table.packed} is {weight.dtype} {weight.shape}"
         if weight.dtype is not None and weight.dtype not in table.dtypes:
             ledger.fault(f"{observed}, expected {' or '.join(sorted(table.dtypes))}", weight)
@@ -254,6 +272,8 @@ class _Engine(Generic[Settings]):
         if packing is not None:
             self._report_misfits(packing, parts, ledger)
         shape, dtype = (packing.shape, packing.dtype) if packing else (None, table.dtype)
+        if packing is None and table.unseen_dtype is not None:
+            dtype = table.unseen_dtype(parts, settings)
         ledger.tensors.append(LogicalTensor(weight, bundle.name, shape, dtype))
         return packing
 

@@ -310,7 +310,7 @@ def _scheme(declared: Declared, names: Collection[str]) -> Scheme:
     """The modules that the config packs; a list of exceptions also has to name the output layer."""
     lists = [key for key in _LISTS if string_list(declared, key)]
     scheme = skip_list_scheme((*lists, *_LISTS)[0], declared, names)
-    heads = (_HEAD,) if lists and scheme.packs(_HEAD) and scheme.is_packed(_HEAD) else ()
+    heads = (_HEAD,) if lists and scheme.is_packed(_HEAD) else ()
     return scheme._replace(named=heads)
 
 

@@ -36,7 +36,7 @@ from auditor.layouts._qweight import (
 )
 from auditor.layouts._scheme import Scheme
 from auditor.layouts.declared import integer_setting
-from auditor.layouts.engine import Bundle, Packing, Table, any_module, constant_settings
+from auditor.layouts.engine import Bundle, LayoutTable, Packing, any_module, constant_settings
 from auditor.layouts.packing import (
     FLOATS,
     Declared,
@@ -161,13 +161,13 @@ def _scheme(declared: Declared, names: Collection[str], _settings: object) -> Sc
     experts = {name.partition(".experts.")[0] for name in names if ".experts." in name}
     return Scheme(
         plain=frozenset({f"{block}.gate" for block in experts}.intersection(names)),
-        packs=lambda _module: not declared.settings.get("dynamic"),
+        packs=lambda plain: () if declared.settings.get("dynamic") else plain,
         source=declared.where,
         plain_source="the model's class, whose router is no linear layer",
     )
 
 
-LAYOUT = Table[_Settings](
+LAYOUT = LayoutTable[_Settings](
     name="gptq",
     methods=("gptq", "marlin"),
     recognises=lambda stored: any_qweight((GPTQ, MARLIN))(stored) or any_module(_is_tiled)(stored),

@@ -18,7 +18,7 @@ from math import prod
 from typing import NamedTuple
 
 from auditor.layouts.declared import object_or_empty
-from auditor.layouts.engine import Bundle, Packing, Table, any_module, shape_of_numbers
+from auditor.layouts.engine import Bundle, LayoutTable, Packing, any_module, shape_of_numbers
 from auditor.layouts.packing import (
     FLOATS,
     Declared,
@@ -167,7 +167,7 @@ def _title(_declared: Declared | None, packings: Collection[Packing]) -> str:
     return ", ".join(("hqq", *sorted({one.words for one in packings})))
 
 
-LAYOUT = Table[_Settings](
+LAYOUT = LayoutTable[_Settings](
     name="hqq",
     methods=("hqq",),
     recognises=any_module(lambda parts: "W_q" in parts),

@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from functools import partial
 
 from auditor.layouts._scheme import skip_list_scheme
-from auditor.layouts.engine import Bundle, Packing, Table, no_settings
+from auditor.layouts.engine import Bundle, LayoutTable, Packing, no_settings
 from auditor.layouts.packing import Declared, Members, Shape, Stored, WrittenTensor, tensor_name
 
 _BLOCKS, _SCALES = "_blocks", "_scales"
@@ -55,7 +55,7 @@ def _experts(_parts: Members, _settings: None, shape: Shape) -> Packing | None:
     return Packing(shape=shape, dtype="MXFP4", tensors=tensors)
 
 
-LAYOUT = Table[None](
+LAYOUT = LayoutTable[None](
     name="mxfp4",
     methods=("mxfp4",),
     recognises=lambda stored: any(len(bundle.parts) > 1 for bundle in _bundles(stored)),

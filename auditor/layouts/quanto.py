@@ -20,8 +20,8 @@ from math import prod
 
 from auditor.layouts.engine import (
     Bundle,
+    LayoutTable,
     Packing,
-    Table,
     constant_settings,
     shape_of_numbers,
 )
@@ -131,7 +131,7 @@ def _title(_declared: Declared | None, packings: Collection[Packing]) -> str:
     return ", ".join(("quanto", *sorted({one.dtype.lower() for one in packings})))
 
 
-LAYOUT = Table[int | None](
+LAYOUT = LayoutTable[int | None](
     name="quanto",
     methods=("quanto",),
     recognises=lambda stored: any(

@@ -25,7 +25,7 @@ from collections import defaultdict
 from collections.abc import Collection, Iterator, Mapping
 from math import prod
 
-from auditor.layouts.engine import Bundle, Packing, Table, no_settings
+from auditor.layouts.engine import Bundle, LayoutTable, Packing, no_settings
 from auditor.layouts.packing import (
     FLOATS,
     Declared,
@@ -189,7 +189,7 @@ def _title(_declared: Declared | None, packings: Collection[Packing]) -> str:
     return ", ".join(("torchao", *sorted({one.dtype.lower() for one in packings})))
 
 
-LAYOUT = Table[None](
+LAYOUT = LayoutTable[None](
     name="torchao",
     methods=("torchao",),
     recognises=_recognises,

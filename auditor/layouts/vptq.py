@@ -19,7 +19,7 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import NamedTuple
 
 from auditor.layouts.declared import object_or_empty
-from auditor.layouts.engine import Bundle, Packing, Table
+from auditor.layouts.engine import Bundle, LayoutTable, Packing
 from auditor.layouts.packing import (
     FLOATS,
     Declared,
@@ -163,7 +163,7 @@ def _tensors(
     return needed
 
 
-LAYOUT = Table[_Sizes](
+LAYOUT = LayoutTable[_Sizes](
     name="vptq",
     methods=("vptq",),
     recognises=lambda stored: any(

@@ -291,14 +291,15 @@ def _scheme(
     listed = frozenset(map(str, ignored)) if isinstance(ignored, list) else frozenset[str]()
     is_unlisted = unlisted(listed)
 
-    def packs(module: str) -> bool:
-        scheme = schemes.of(module)
-        return scheme is not None and scheme.quantizes and schemes.certain and is_unlisted(module)
+    def packs(names: Collection[str]) -> list[str]:
+        if not schemes.certain:
+            return []
+        return [one for one in is_unlisted(names) if (schemes.of(one) or UNSAID).quantizes]
 
     heads = (
         module
         for module, parts in stored.modules.items()
-        if _last(module) == _HEAD and parts.keys() == {"weight"} and packs(module)
+        if _last(module) == _HEAD and parts.keys() == {"weight"} and packs((module,))
     )
     return Scheme(
         plain=frozenset(name for name in packed if schemes.of(name) is None),

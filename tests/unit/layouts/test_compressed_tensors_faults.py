@@ -29,6 +29,12 @@ def without(*names):
     return {name: described for name, described in GOOD.items() if name not in names}
 
 
+PLAIN_BY_CONFIG = (
+    "is packed, but plain by config_groups and `ignore` of quantization_config: "
+    "loading expects floats"
+)
+
+
 @pytest.mark.parametrize(
     ("table", "declared", "reason"),
     [
@@ -77,17 +83,17 @@ def without(*names):
         (
             GOOD,
             config(scheme(num_bits=4, group_size=32), ignore=[Q]),
-            "is packed, but plain by config_groups and `ignore` of quantization_config: loading expects floats",
+            PLAIN_BY_CONFIG,
         ),
         (
             GOOD,
             config(scheme(num_bits=4, group_size=32), ignore=[r"re:.*self_attn\..*"]),
-            "is packed, but plain by config_groups and `ignore` of quantization_config: loading expects floats",
+            PLAIN_BY_CONFIG,
         ),
         (
             GOOD,
             config(scheme(num_bits=4, group_size=32, targets=["re:.*mlp.*"])),
-            "is packed, but plain by config_groups and `ignore` of quantization_config: loading expects floats",
+            PLAIN_BY_CONFIG,
         ),
         (
             whole(64, 128, (64, 1), "I8"),
