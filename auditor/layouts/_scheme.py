@@ -7,7 +7,7 @@ the list covers.
 """
 
 import re
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import NamedTuple
 
 from auditor.layouts._patterns import at_or_below, names_in_skip_lists
@@ -62,7 +62,7 @@ def skip_list_scheme(
     """
     listed = string_list(declared, key)
     return Scheme(
-        plain=names_in_skip_lists(listed, names) or (),
+        plain=(names_in_skip_lists(listed, names) or ()) if listed else (),
         packs=unlisted(listed) if packs_others else lambda _names: (),
         source=f"{key} of {declared.where}",
     )
@@ -88,7 +88,8 @@ def literal_list_scheme(
 
 def report_contradictions(  # noqa: PLR0913 - what is stored, what is declared, two words
     stored: Stored,
-    packed: Collection[tuple[str, StoredTensor]],
+    modules: Sequence[str],
+    weights: Sequence[StoredTensor],
     scheme: Scheme | None,
     ledger: PackingLedger,
     *,
@@ -97,18 +98,19 @@ def report_contradictions(  # noqa: PLR0913 - what is stored, what is declared, 
 ) -> None:
     """Report packed modules that the config leaves plain, and plain ones that it packs.
 
-    A plain module counts if similar modules are packed, or if the config names it. `loads` is what
-    loading looks for there; `by_name` is whether a name without a header shows a plain weight.
+    `modules` are the names of the packed modules, `weights` their packed tensors. A plain module
+    counts if similar modules are packed, or if the config names it. `loads` is what loading looks
+    for there; `by_name` is whether a name without a header shows a plain weight.
     """
     if scheme is None:
         return
     if scheme.plain:
-        wrong = [weight for module, weight in packed if module in scheme.plain]
+        pairs = zip(modules, weights, strict=True)
+        wrong = [weight for module, weight in pairs if module in scheme.plain]
         if wrong:
             reason = f"is packed, but plain by {scheme.plain_source or scheme.source}"
             reason = f"{reason}: loading expects floats"
             ledger.fault(reason, *wrong)
-    modules = {module for module, _ in packed}
     plain = plain_among_packed(
         stored, modules, whole_layers=scheme.whole_layers, every_linear=scheme.every_linear
     )

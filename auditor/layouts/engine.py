@@ -164,7 +164,8 @@ class _Engine(Generic[Settings]):
         """Unpack each bundle, and report what contradicts the table or the config."""
         table, ledger = self._table, PackingLedger()
         settings = table.settings(self._declared, stored, ledger)
-        packed: list[tuple[str, StoredTensor]] = []
+        modules: list[str] = []
+        weights: list[StoredTensor] = []
         packings: list[Packing] = []
         for parts in stored.modules.values() if table.has_caches else ():
             note_kv_scales(parts, ledger)
@@ -172,14 +173,20 @@ class _Engine(Generic[Settings]):
             if table.packed not in bundle.parts:
                 self._report_orphans(bundle.parts, ledger)
                 continue
-            packed.append((bundle.module, bundle.parts[table.packed]))
+            modules.append(bundle.module)
+            weights.append(bundle.parts[table.packed])
             packing = self._unpack(bundle, settings(bundle.module), ledger)
             if packing is not None:
                 packings.append(packing)
         if self._declared is not None:
-            scheme = table.scheme(self._declared, dict(packed), settings)
+            scheme = table.scheme(self._declared, modules, settings)
             report_contradictions(
-                stored, packed, scheme, ledger, loads=table.loads or f"its {table.packed}"
+                stored,
+                modules,
+                weights,
+                scheme,
+                ledger,
+                loads=table.loads or f"its {table.packed}",
             )
         return ledger.close(table.title(self._declared, packings))
 

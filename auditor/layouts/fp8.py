@@ -105,9 +105,12 @@ def unpack(stored: Stored, declared: Declared | None, _implied: Implied) -> Unpa
 
     ledger.book_alike(stored, book, _is_expert if settings.experts else None)
     if declared is not None:
-        packed = [(_module_of(piece), piece.stored) for piece in ledger.booked]
-        scheme = _scheme(declared, dict(packed))
-        report_contradictions(stored, packed, scheme, ledger, loads="its scale", by_name=False)
+        weights = [*ledger.whole, *(one.stored for one in ledger.tensors)]
+        modules = [one[0].removesuffix(".weight") for one in weights]
+        scheme = _scheme(declared, modules)
+        report_contradictions(
+            stored, modules, weights, scheme, ledger, loads="its scale", by_name=False
+        )
     if settings.static:
         _without_activations(stored, ledger)
     return ledger.close("; ".join(("fp8", *sorted(filter(None, words)))))

@@ -105,11 +105,16 @@ def unpack(stored: Stored, declared: Declared | None, implied: Implied) -> Unpac
             forms.add(form)
             _check_format(parts, scheme or UNSAID, ledger)
     _unscaled(stored, schemes, ledger)
-    packed = [(piece.name.removesuffix(".weight"), piece.stored) for piece in ledger.tensors]
+    packed = [piece.name.removesuffix(".weight") for piece in ledger.tensors]
     if declared is not None and packed:
-        config_scheme = _scheme(declared, stored, schemes, dict(packed))
+        config_scheme = _scheme(declared, stored, schemes, packed)
         report_contradictions(
-            stored, packed, config_scheme, ledger, loads="its scales; add these modules to `ignore`"
+            stored,
+            packed,
+            [piece.stored for piece in ledger.tensors],
+            config_scheme,
+            ledger,
+            loads="its scales; add these modules to `ignore`",
         )
     _cache(stored, declared, ledger)
     return ledger.close(", ".join(("compressed-tensors", *sorted(forms))))
