@@ -294,7 +294,8 @@ def _scheme(
     """
     ignored = declared.settings.get("ignore")
     listed = frozenset(map(str, ignored)) if isinstance(ignored, list) else frozenset[str]()
-    is_unlisted = unlisted(listed)
+    # Expressions are evaluated; a name may be that of another version of the class.
+    is_unlisted = unlisted(frozenset(one for one in listed if not one.startswith("re:")))
 
     def packs(names: Collection[str]) -> list[str]:
         if not schemes.certain:

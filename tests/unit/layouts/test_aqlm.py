@@ -85,7 +85,7 @@ TABLE = packed(64, 12)
         (
             TABLE,
             {"in_group_size": 4},
-            "codebooks is (1, 65536, 1, 8), which is a in_group_size of 8; ",
+            "codebooks is (1, 65536, 1, 8), which is a in_group_size of 8",
         ),
         (
             TABLE,

@@ -182,14 +182,8 @@ def only(unpacked: Unpacked) -> str:
     ("table", "reason"),
     [
         (FOUR | {W: ("U8", (3000, 1))}, "absmax is (96,), expected (94,)"),
-        (
-            FOUR | {W: ("U8", (64, 48))},
-            "weight is U8 (64, 48), expected one column of bytes for number",
-        ),
-        (
-            FOUR | {W: ("F16", (64, 96))},
-            "weight is F16 (64, 96), expected one column of bytes for numbe",
-        ),
+        (FOUR | {W: ("U8", (64, 48))}, "weight is U8 (64, 48), expected one column"),
+        (FOUR | {W: ("F16", (64, 96))}, "weight is F16 (64, 96), expected one column"),
         (FOUR | {f"{W}.absmax": ("F32", (95,))}, "absmax is (95,), expected (96,)"),
         (FOUR | {f"{W}.quant_map": ("F32", (256,))}, "quant_map is (256,), expected (16,)"),
         (
@@ -225,7 +219,7 @@ def test_what_cannot_be_is_a_fault(table, reason):
         (
             FOUR,
             {"llm_int8_skip_modules": ["model.layers.0.mlp"]},
-            "is packed, but plain by llm_int8_skip_modules",
+            "is packed, but plain by llm_int8_skip",
         ),
     ],
 )

@@ -102,10 +102,7 @@ def test_what_is_packed_is_the_unpacked_checkpoint(tmp_path):
             linear(64, 96) | {f"{W}_scales": ("F16", (96,))},
             "weight_scales is (96,), expected (64,)",
         ),
-        (
-            linear(64, 96, "lm_head"),
-            "is packed, but plain by modules_to_not_convert of quantiz",
-        ),
+        (linear(64, 96, "lm_head"), "is packed, but plain by modules_to_not"),
     ],
 )
 def test_what_cannot_be_is_a_fault(table, reason):

@@ -301,7 +301,7 @@ def test_healthy_ways_of_storing_8_bits(table, declared):
         (
             GOOD,
             of_blocks(128, 128, modules_to_not_convert=["model.layers.*.self_attn"]),
-            "is packed, but plain by modules_to_not_convert",
+            "is packed, but plain by modules_to_not",
         ),
         (
             GOOD,
@@ -311,12 +311,12 @@ def test_healthy_ways_of_storing_8_bits(table, declared):
         (
             {**GOOD, f"{O_PROJ}.weight": HALF},
             of_blocks(128, 128),
-            "is plain, but not by modules_to_not_convert",
+            "is plain, but not by modules_to_not",
         ),
         (
             {**GOOD, "lm_head.weight": ("BF16", (9, 9))},
             of_blocks(128, 128, modules_to_not_convert=["mlp.gate"]),
-            "is plain, but not by modules_to_not_convert",
+            "is plain, but not by modules_to_not",
         ),
         (
             {**GOOD, f"{Q}.input_scale": ("F32", (2,))},

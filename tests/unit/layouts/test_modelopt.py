@@ -213,32 +213,20 @@ def without(*names):
             NVFP4,
             "weight is BF16 (64, 128), expected F8_E4M3 or I8 or U8",
         ),
-        (
-            eight(64, 128, ()),
-            NVFP4,
-            "quant_algo of quantization_config is NVFP4, stored is FP8",
-        ),
+        (eight(64, 128, ()), NVFP4, "quant_algo of quantization_config is NVFP4, stored is FP8"),
         (
             GOOD,
             says("modelopt", quant_algo="NVFP4", exclude_modules=["model.layers.0.self_attn*"]),
             "is packed, but plain by quantization_config",
         ),
-        (
-            {**GOOD, "input_scale": ("F32", (2,))},
-            NVFP4,
-            "input_scale is (2,), expected ()",
-        ),
+        ({**GOOD, "input_scale": ("F32", (2,))}, NVFP4, "input_scale is (2,), expected ()"),
         (
             {**GOOD, "pre_quant_scale": ("F32", (64,))},
             NVFP4,
             "pre_quant_scale is (64,), expected (128,)",
         ),
         (
-            {
-                **GOOD,
-                "svdquant_lora_a": ("BF16", (32, 128)),
-                "svdquant_lora_b": ("BF16", (64, 16)),
-            },
+            {**GOOD, "svdquant_lora_a": ("BF16", (32, 128)), "svdquant_lora_b": ("BF16", (64, 16))},
             NVFP4,
             "svdquant_lora_b is (64, 16), expected (64, 32)",
         ),

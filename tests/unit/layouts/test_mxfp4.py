@@ -144,14 +144,8 @@ GOOD = blocks(4, 64, 2)
             {**GOOD, f"{NAME}_blocks": ("U8", (4, 64, 32))},
             "blocks is U8 (4, 64, 32), expected (experts, outputs, inputs / 32, 16)",
         ),
-        (
-            {f"{NAME}_blocks": GOOD[f"{NAME}_blocks"]},
-            "is stored without its scales",
-        ),
-        (
-            {f"{NAME}_scales": GOOD[f"{NAME}_scales"]},
-            "is stored without its blocks",
-        ),
+        ({f"{NAME}_blocks": GOOD[f"{NAME}_blocks"]}, "is stored without its scales"),
+        ({f"{NAME}_scales": GOOD[f"{NAME}_scales"]}, "is stored without its blocks"),
     ],
 )
 def test_what_does_not_fit_is_a_fault_with_its_arithmetic(table, reason):

@@ -194,10 +194,7 @@ INT8 = rows(64, 96)
 @pytest.mark.parametrize(
     ("table", "reason"),
     [
-        (
-            INT8 | parts(scale=("F32", (63, 1))),
-            "scale is (63, 1), expected (64, 1)",
-        ),
+        (INT8 | parts(scale=("F32", (63, 1))), "scale is (63, 1), expected (64, 1)"),
         (INT8 | parts(zero_point=("I8", (64, 2))), "zero_point is (64, 2), expected (64, 1)"),
         (parts(qdata=("I8", (64, 96))), "is stored without its scale"),
         (parts(scale=("F32", (64, 1))), "is stored without its qdata"),
