@@ -1,7 +1,8 @@
 """Layouts: from stored tensors to tensors of the model, a file or a folder for each layout.
 
-Modules that layouts share begin with an underscore, and no layout imports another. `packing`
-defines a layout, `declared` reads the config, `fused` handles stacked experts after all layouts.
+Modules that layouts share begin with an underscore, and no layout imports another. `engine` reads
+the table of a layout, `packing` has its results, `declared` reads the config, and `fused` handles
+stacked experts after all layouts.
 
 `unpack_tensors` looks for a layout if a checkpoint declares one or stores dtypes that one uses. All
 other checkpoints are plain and cost nothing here.

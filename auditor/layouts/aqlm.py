@@ -9,153 +9,109 @@
 Together they are `X.weight` (out, in) = (rows of codes * og, columns of codes * ig).
 """
 
-from collections.abc import Mapping
+from collections.abc import Collection
+from typing import NamedTuple
 
 from auditor.layouts.declared import integer_setting
+from auditor.layouts.engine import LayoutTable, Packing, any_module, constant_settings
 from auditor.layouts.packing import (
     FLOATS,
     Declared,
-    Implied,
-    Layout,
-    LogicalTensor,
     Members,
     PackingLedger,
-    Stored,
-    Unpacked,
+    Shape,
     WrittenTensor,
-    tensor_name,
 )
-from auditor.tensors import DTYPE_BITS, StoredTensor
 
-_PARTS = ("codes", "codebooks", "scales")
-_DIMENSIONS = {"codes": 3, "codebooks": 4, "scales": 4}
 _SIZES = range(1, 2**16 + 1)
 _BITS = range(1, 65)
 _MOST_BITS = 32  # of a code
 
 
-def recognises(stored: Stored) -> bool:
-    """Whether a module stores codes and codebooks."""
-    return any("codes" in members and "codebooks" in members for members in stored.modules.values())
+class _Sizes(NamedTuple):
+    """The sizes that determine all shapes but those of the weight; None if one is not declared."""
+
+    num_codebooks: int | None = None
+    nbits_per_codebook: int | None = None
+    out_group_size: int | None = None
+    in_group_size: int | None = None
 
 
-def unpack(stored: Stored, declared: Declared | None, _implied: Implied) -> Unpacked:
-    """Unpack `X.codes` as `X.weight`."""
-    ledger = PackingLedger()
-    settings = _settings(declared, ledger)
-    for module, members in stored.modules.items():
-        if "codes" in members or "codebooks" in members:
-            _unpack(module, members, settings, ledger)
-    count, bits = settings.get("num_codebooks"), settings.get("nbits_per_codebook")
-    return ledger.close(f"aqlm, {count}x{bits} bits" if count and bits else "aqlm")
-
-
-def writes(stored: Stored, declared: Declared | None, implied: Implied) -> dict[str, WrittenTensor]:
-    """Return dtypes and shapes for the sizes in the config, from which loading builds modules."""
-    written: dict[str, WrittenTensor] = {}
-    settings = _settings(declared, PackingLedger())
-    keys = ("out_group_size", "in_group_size", "num_codebooks", "nbits_per_codebook")
-    outputs, inputs, books, bits = (settings.get(key, 0) for key in keys)
-    if not (outputs and inputs and books and 0 < bits <= _MOST_BITS):
-        return written
-    width = next(f"I{width}" for width in (8, 16, 32) if bits <= width)
-    for module, members in stored.modules.items():
-        shape = implied(tensor_name(module))
-        if shape is None or len(shape) != 2 or "codes" not in members:  # noqa: PLR2004 - (out, in)
-            continue
-        rows, columns = shape[0] // outputs, shape[1] // inputs
-        parts = {
-            "codes": WrittenTensor((rows, columns, books), (width,)),
-            "codebooks": WrittenTensor((books, 2**bits, outputs, inputs), FLOATS),
-            "scales": WrittenTensor((rows, 1, 1, 1), FLOATS),
-        }
-        written |= {members[last].name: parts[last] for last in parts if last in members}
-    return written
-
-
-def _settings(declared: Declared | None, ledger: PackingLedger) -> Mapping[str, int]:
+def _settings(declared: Declared | None, ledger: PackingLedger) -> _Sizes:
     if declared is None:
-        return {}
-    allowed = dict.fromkeys(("in_group_size", "out_group_size", "num_codebooks"), _SIZES)
-    allowed["nbits_per_codebook"] = _BITS
-    values_by_key = {
-        key: integer_setting(declared, key, values, ledger) for key, values in allowed.items()
+        return _Sizes()
+    allowed = {key: _BITS if key.startswith("nbits") else _SIZES for key in _Sizes._fields}
+    return _Sizes(*(integer_setting(declared, *one, ledger) for one in allowed.items()))
+
+
+def _by_shapes(
+    parts: Members, declared: _Sizes, _expected: Shape | None
+) -> list[Packing] | str | None:
+    codes = parts["codes"].shape or ()
+    if len(codes) != 3:  # noqa: PLR2004 - (out / og, in / ig, K)
+        return "three axes"
+    books = parts["codebooks"].shape if "codebooks" in parts else None
+    stored = _Sizes()
+    if books is not None and len(books) == 4:  # noqa: PLR2004 - (K, 2^B, og, ig)
+        count, vectors, outputs, inputs = books
+        stored = _Sizes(count, max(vectors.bit_length() - 1, 0), outputs, inputs)
+    sizes = _Sizes(*(_known(pair) for pair in zip(stored, declared, strict=True)))
+    if None in sizes:
+        return "codebooks (K, 2^B, og, ig) beside it" if books else None
+    shape = (codes[0] * (sizes.out_group_size or 0), codes[1] * (sizes.in_group_size or 0))
+    packing = _linear(parts, sizes, shape)
+    if packing is None:
+        return f"codes of at most {_MOST_BITS} bits"
+    # Loading builds the modules from the config, and refuses other sizes.
+    doubts = tuple(
+        f"codebooks is {books}, which is a {key} of {value}; the config declares {other}"
+        for key, value, other in zip(_Sizes._fields, stored, declared, strict=True)
+        if other is not None and value not in {None, other}
+    )
+    return [Packing(shape=shape, dtype="AQLM", tensors=packing.tensors, doubts=doubts)]
+
+
+def _known(pair: tuple[int | None, int | None]) -> int | None:
+    return pair[1] if pair[0] is None else pair[0]
+
+
+def _linear(_parts: Members, sizes: _Sizes, shape: Shape) -> Packing | None:
+    count, bits, outputs, inputs = sizes
+    if len(shape) != 2 or None in sizes or not outputs or not inputs:  # noqa: PLR2004 - (out, in)
+        return None
+    if count is None or bits is None or bits > _MOST_BITS:
+        return None
+    rows, columns = shape[0] // outputs, shape[1] // inputs
+    widths = tuple(f"I{width}" for width in (8, 16, 32) if bits <= width)
+    tensors = {
+        "codes": WrittenTensor((rows, columns, count), widths),
+        "codebooks": WrittenTensor((count, 2**bits, outputs, inputs), FLOATS),
+        "scales": WrittenTensor((rows, 1, 1, 1), FLOATS),
     }
-    return {key: value for key, value in values_by_key.items() if value is not None}
+    return Packing(shape=shape, dtype="AQLM", tensors=tensors)
 
 
-def _unpack(
-    module: str,
-    members: Members,
-    settings: Mapping[str, int],
-    ledger: PackingLedger,
-) -> None:
-    codes, codebooks, scales = map(members.get, _PARTS)
-    there = [tensor for tensor in (codes, codebooks, scales) if tensor is not None]
-    if codebooks is not None:
-        ledger.note("codebooks, the vectors that codes stand for", codebooks)
-    if scales is not None:
-        ledger.note("scales, one for each row of codes", scales)
-    lacking = [part for part in _PARTS if part not in members]
-    if lacking:
-        ledger.lack(f"packed by aqlm, and {' and '.join(lacking)} not stored", *there)
-    if codes is None:
-        return
-    name = tensor_name(module)
-    if codebooks is None or codes.shape is None or codebooks.shape is None:
-        if codebooks is not None:
-            ledger.tensors.append(LogicalTensor(codes, name, None, "AQLM"))
-        return
-    if not all(_has_dimensions(part, members, ledger) for part in _PARTS):
-        return
-    (rows, columns, _), (_, _, outputs, inputs) = codes.shape, codebooks.shape
-    ledger.tensors.append(LogicalTensor(codes, name, (rows * outputs, columns * inputs), "AQLM"))
-    _check(codes, codebooks, scales, ledger)
-    _check_settings(codebooks, settings, ledger)
+def _title(declared: Declared | None, _packings: Collection[Packing]) -> str:
+    sizes = _settings(declared, PackingLedger())
+    if sizes.num_codebooks and sizes.nbits_per_codebook:
+        return f"aqlm, {sizes.num_codebooks}x{sizes.nbits_per_codebook} bits"
+    return "aqlm"
 
 
-def _has_dimensions(part: str, members: Members, ledger: PackingLedger) -> bool:
-    tensor = members.get(part)
-    if tensor is None or tensor.shape is None or len(tensor.shape) == _DIMENSIONS[part]:
-        return True
-    ledger.fault(f"{part} of aqlm is {tensor.shape}, not of {_DIMENSIONS[part]} dimensions", tensor)
-    return False
-
-
-def _check(
-    codes: StoredTensor, codebooks: StoredTensor, scales: StoredTensor | None, ledger: PackingLedger
-) -> None:
-    rows, _, count = codes.shape or ()
-    books, size, *_ = codebooks.shape or ()
-    if count != books:
-        observed = f"codes {codes.shape} name {count:,} codebooks, there are {codebooks.shape}"
-        ledger.fault(f"{observed}: {books:,}", codes, codebooks)
-    width = DTYPE_BITS.get(codes.dtype or "", 0)
-    if size < 1 or size & (size - 1) or size.bit_length() - 1 > width:
-        observed = f"codebooks {codebooks.shape} are of {size:,} vectors"
-        ledger.fault(
-            f"{observed}; {codes.dtype} codes need a power of two up to 2^{width}", codebooks
-        )
-    if scales is not None and scales.shape not in {None, (rows, 1, 1, 1)}:
-        observed = f"scales {scales.shape} beside codes {codes.shape}"
-        ledger.fault(f"{observed}: ({rows:,}, 1, 1, 1) is needed", scales)
-
-
-def _check_settings(
-    codebooks: StoredTensor, settings: Mapping[str, int], ledger: PackingLedger
-) -> None:
-    """Report codebooks of another shape than the settings give, which loading refuses."""
-    count, size, outputs, inputs = codebooks.shape or ()
-    declared = {
-        "num_codebooks": count,
-        "nbits_per_codebook": size.bit_length() - 1,
-        "out_group_size": outputs,
-        "in_group_size": inputs,
-    }
-    for key, stored in declared.items():
-        if key in settings and settings[key] != stored:
-            observed = f"codebooks {codebooks.shape} mean a {key} of {stored:,}"
-            ledger.fault(f"{observed}, the config says {settings[key]:,}", codebooks)
-
-
-LAYOUT = Layout(name="aqlm", methods=("aqlm",), recognises=recognises, unpack=unpack, writes=writes)
+LAYOUT = LayoutTable[_Sizes](
+    name="aqlm",
+    methods=("aqlm",),
+    recognises=any_module(lambda parts: "codes" in parts and "codebooks" in parts),
+    packed="codes",
+    dtypes=frozenset({"I8", "I16", "I32"}),
+    dtype="AQLM",
+    companions={
+        "codebooks": "codebooks, the vectors that codes stand for",
+        "scales": "scales, one for each row of codes",
+    },
+    needed=lambda *_: ["codebooks", "scales"],
+    settings=constant_settings(_settings),
+    by_shapes=_by_shapes,
+    by_config=_linear,
+    title=_title,
+).layout()

@@ -7,130 +7,105 @@ Weights for training (quantization_mode "online") are plain and have no scale; s
 of these linears has a norm of its inputs, `X.rms_norm.weight` (in,).
 """
 
-from auditor.layouts._left_plain import plain_among_packed, unlisted
-from auditor.layouts._patterns import at_or_below
-from auditor.layouts.declared import string_list
+from collections.abc import Collection, Iterator
+
+from auditor.layouts._scheme import Scheme, literal_list_scheme
+from auditor.layouts.engine import Bundle, LayoutTable, Packing, any_module, constant_settings
 from auditor.layouts.packing import (
+    FLOATS,
     Declared,
-    Implied,
-    Layout,
-    LogicalTensor,
     Members,
     PackingLedger,
+    Shape,
     Stored,
-    Unpacked,
     WrittenTensor,
     tensor_name,
 )
-from auditor.tensors import StoredTensor
 
 _PER_BYTE = 4
-_MATRIX = 2
-_ONE = frozenset({None, (), (1,)})
-_SCALES = frozenset({None, "F16", "BF16", "F32"})
-_OTHERS = frozenset({"input_scale", "weight_scale_2", "weight_zero_point", "weight_shape"})
-_WEIGHTS = frozenset({None, "U8", "F16", "BF16", "F32"})
+_ONE = WrittenTensor((1,), ("BF16", "F16", "F32"), others=((),))
+_OTHER_LAYOUTS = frozenset({"input_scale", "weight_scale_2", "weight_zero_point", "weight_shape"})
 
 
-def recognises(stored: Stored) -> bool:
-    """Whether a module stores bytes with a single weight_scale and no mark of other layouts."""
-    return any(_is_bitnet(members) for members in stored.modules.values())
-
-
-def _is_bitnet(members: Members) -> bool:
-    weight, scale = members.get("weight"), members.get("weight_scale")
+def _is_bitnet(parts: Members) -> bool:
+    """Whether a module stores bytes, or floats, with a single weight_scale and no other mark."""
+    weight, scale = parts.get("weight"), parts.get("weight_scale")
     return (
         weight is not None
         and scale is not None
-        and weight.dtype in _WEIGHTS
-        and scale.dtype in _SCALES
-        and scale.shape in _ONE
-        and _OTHERS.isdisjoint(members)
+        and weight.dtype in {None, "U8", *FLOATS}
+        and scale.dtype in {None, *FLOATS}
+        and scale.shape in {None, (), (1,)}
+        and _OTHER_LAYOUTS.isdisjoint(parts)
     )
 
 
-def unpack(stored: Stored, declared: Declared | None, _implied: Implied) -> Unpacked:
-    """Unpack each `X.weight` under its stored name."""
-    ledger = PackingLedger()
+def _settings(declared: Declared | None, _ledger: PackingLedger) -> str:
+    """Return the class of the linears; autobitlinear may store weights as floats."""
+    return str(declared.settings.get("linear_class", "bitlinear")) if declared else "bitlinear"
+
+
+def _bundles(stored: Stored, declared: Declared | None) -> Iterator[Bundle]:
     normed = declared is not None and declared.settings.get("use_rms_norm") is True
     for module, members in stored.modules.items():
-        weight, scale = members.get("weight"), members.get("weight_scale")
-        if scale is not None:
-            _check_scale(scale, weight, ledger)
-        if weight is not None and weight.dtype == "U8":
-            _unpack(weight, scale, ledger)
-        elif weight is not None and weight.dtype is None and scale is not None:
-            ledger.tensors.append(LogicalTensor(weight, weight.name, None, "TERNARY"))
-        norm = stored.members(tensor_name(module, "rms_norm")).get("weight") if normed else None
-        if norm is not None and scale is not None:
-            ledger.note("the norm that this layout puts before a linear", norm)
-    _contradictions(stored, declared, ledger)
-    return ledger.close("bitnet, ternary")
-
-
-def writes(stored: Stored, declared: Declared | None, implied: Implied) -> dict[str, WrittenTensor]:
-    """Return those of the class bitlinear; autobitlinear may save weights as floats."""
-    written: dict[str, WrittenTensor] = {}
-    settings = declared.settings if declared else {}
-    for module, members in stored.modules.items():
-        shape = implied(tensor_name(module))
-        scale, weight = members.get("weight_scale"), members.get("weight")
-        if scale is None or weight is None or shape is None or len(shape) != _MATRIX:
+        weight = members.get("weight")
+        if "weight_scale" not in members and (weight is None or weight.dtype != "U8"):
             continue
-        written[scale.name] = WrittenTensor((1,), ("BF16", "F16", "F32"))
-        if settings.get("linear_class", "bitlinear") == "bitlinear":
-            written[weight.name] = WrittenTensor((shape[0] // _PER_BYTE, shape[1]), ("U8",))
         norm = stored.members(tensor_name(module, "rms_norm")).get("weight")
-        if norm is not None and settings.get("use_rms_norm") is True:
-            written[norm.name] = WrittenTensor(shape[1:], ("BF16", "F16", "F32"))
-    return written
+        has_norm = normed and norm is not None and "weight_scale" in members
+        parts = {**members, "rms_norm": norm} if has_norm and norm else members
+        yield Bundle(module, tensor_name(module), parts)
 
 
-def _check_scale(scale: StoredTensor, weight: StoredTensor | None, ledger: PackingLedger) -> None:
-    ledger.note("weight_scale, one for the whole weight", scale)
-    if weight is None:
-        ledger.lack("the ternary weight that this belongs to is not stored", scale)
-    elif scale.shape not in _ONE:
-        ledger.fault(f"weight_scale is {scale.shape}, (1,) is needed", scale)
+def _by_shapes(parts: Members, _settings: str, _expected: Shape | None) -> list[Packing] | str:
+    rows = parts["weight"].shape or ()
+    if len(rows) != 2:  # noqa: PLR2004 - (out / 4, in)
+        return "(out / 4, in)"
+    return [_linear((_PER_BYTE * rows[0], rows[1]))]
 
 
-def _unpack(weight: StoredTensor, scale: StoredTensor | None, ledger: PackingLedger) -> None:
-    shape = weight.shape or ()
-    if len(shape) != 2:  # noqa: PLR2004 - (out / 4, in)
-        ledger.fault(f"ternary bytes are stored as {shape}, (out / 4, in) is needed", weight)
-        return
-    if scale is None:
-        ledger.lack("packed in ternary without its weight_scale", weight)
-    rows, columns = shape
-    ledger.tensors.append(
-        LogicalTensor(weight, weight.name, (_PER_BYTE * rows, columns), "TERNARY")
-    )
+def _by_config(_parts: Members, linear_class: str, shape: Shape) -> Packing | None:
+    if len(shape) != 2:  # noqa: PLR2004 - (out, in)
+        return None
+    packing = _linear(shape)
+    tensors = dict(packing.tensors)
+    if linear_class != "bitlinear":
+        del tensors["weight"]
+    return Packing(shape=shape, dtype=packing.dtype, tensors=tensors)
 
 
-def _contradictions(stored: Stored, declared: Declared | None, ledger: PackingLedger) -> None:
-    """Report modules that contradict the config, by which loading builds ternary modules.
-
-    Modules of the class autobitlinear also accept plain weights.
-    """
-    if declared is None:
-        return
-    skipped = string_list(declared, "modules_to_not_convert")
-    packed = {piece.name.rpartition(".")[0]: piece.stored for piece in ledger.tensors}
-    wrong = [packed[module] for module in packed if at_or_below(module, skipped)]
-    if wrong:
-        reason = f"modules_to_not_convert of {declared.where} says that these are plain"
-        ledger.fault(f"{reason}, and they are packed", *wrong)
-    odd = unlisted(plain_among_packed(stored, packed, whole_layers=True), skipped)
-    if odd and declared.settings.get("linear_class", "bitlinear") == "bitlinear":
-        reason = "stored plain, packed in other layers, and not in modules_to_not_convert"
-        ledger.fault(reason, *odd)
+def _linear(shape: Shape) -> Packing:
+    tensors = {
+        "weight": WrittenTensor((shape[0] // _PER_BYTE, shape[1]), ("U8",)),
+        "weight_scale": _ONE,
+        "rms_norm": WrittenTensor(shape[1:], ("BF16", "F16", "F32")),
+    }
+    return Packing(shape=shape, dtype="TERNARY", tensors=tensors)
 
 
-LAYOUT = Layout(
+def _scheme(declared: Declared, names: Collection[str], _settings: object) -> Scheme:
+    is_strict = declared.settings.get("linear_class", "bitlinear") == "bitlinear"
+    return literal_list_scheme("modules_to_not_convert", declared, names, packs_others=is_strict)
+
+
+LAYOUT = LayoutTable[str](
     name="bitnet",
     methods=("bitnet",),
-    recognises=recognises,
-    unpack=unpack,
-    writes=writes,
+    recognises=any_module(_is_bitnet),
+    packed="weight",
+    dtypes=frozenset({"U8"}),
+    dtype="TERNARY",
+    companions={
+        "weight_scale": "weight_scale, one for the whole weight",
+        "rms_norm": "the norm that this layout puts before a linear",
+    },
+    needed=lambda *_: ["weight_scale"],
+    settings=constant_settings(_settings),
+    by_shapes=_by_shapes,
+    by_config=_by_config,
+    title=lambda *_: "bitnet, ternary",
+    scheme=_scheme,
+    bundles=_bundles,
+    also_plain=frozenset(FLOATS),
     stores_plain=lambda declared: declared.settings.get("quantization_mode") == "online",
-)
+).layout()

@@ -14,11 +14,9 @@ Experts in one tensor (E, out, in) have `gate_up_proj_scale_inv` and similar nam
 `gate_up_proj`. Experts of DeepSeek-V4 have 4 bits: I8 (out, in / 2), scales (out, in / 32).
 """
 
-from itertools import chain
+from collections.abc import Collection
 from typing import NamedTuple
 
-from auditor.layouts._left_plain import plain_among_packed, unlisted
-from auditor.layouts._patterns import names_in_skip_lists
 from auditor.layouts._scales import (
     CHANNEL,
     TENSOR,
@@ -29,6 +27,7 @@ from auditor.layouts._scales import (
     scales_misfit,
     scales_shape,
 )
+from auditor.layouts._scheme import Scheme, report_contradictions, skip_list_scheme
 from auditor.layouts.declared import block_sides, string_list
 from auditor.layouts.fused import AXES, stacked_experts
 from auditor.layouts.packing import (
@@ -57,7 +56,8 @@ _SCALES = ("weight_scale_inv", "weight_scale", "qscale_weight", "scale")  # of `
 _SHARED = frozenset({"scale", "weight_scale"})  # other layouts and plain modules have them too
 _ACTIVATIONS = frozenset({"input_scale", "activation_scale", "input_scale_ub", "output_scale"})
 _OF_EXPERTS = ("_activation_scale", "_input_scale")  # after gate_up_proj and similar names
-_HEAD = "lm_head.weight"
+_HEAD = "lm_head"
+_LISTS = ("modules_to_not_convert", "ignored_layers")
 _FOUR_GROUP = 32  # inputs that share a scale, of numbers of 4 bits
 _FOUR_GRAIN = group_grain(_FOUR_GROUP)
 _METHODS = ("fp8", "fbgemm_fp8")
@@ -104,7 +104,13 @@ def unpack(stored: Stored, declared: Declared | None, _implied: Implied) -> Unpa
         _loose(parts, weights, ledger)
 
     ledger.book_alike(stored, book, _is_expert if settings.experts else None)
-    _skipped(stored, declared, ledger)
+    if declared is not None:
+        weights = [*ledger.whole, *(one.stored for one in ledger.tensors)]
+        modules = [one[0].removesuffix(".weight") for one in weights]
+        scheme = _scheme(declared, modules)
+        report_contradictions(
+            stored, modules, weights, scheme, ledger, loads="its scale", by_name=False
+        )
     if settings.static:
         _without_activations(stored, ledger)
     return ledger.close("; ".join(("fp8", *sorted(filter(None, words)))))
@@ -303,38 +309,12 @@ def _orphan(scale: StoredTensor, weight: StoredTensor | None, ledger: PackingLed
         ledger.fault(f"a scale beside a weight of {weight.dtype}, which needs none", scale)
 
 
-def _skipped(stored: Stored, declared: Declared | None, ledger: PackingLedger) -> None:
-    """Report packed modules that loading skips: it casts the weight and ignores the scale."""
-    keys = string_list(declared, "modules_to_not_convert") or string_list(
-        declared, "ignored_layers"
-    )
-    _left_plain(stored, keys, declared, ledger)
-    if not keys:
-        return
-    modules = names_in_skip_lists(keys, set(map(_module_of, ledger.booked))) or frozenset()
-    wrong = [piece.stored for piece in ledger.booked if _module_of(piece) in modules]
-    if wrong:
-        reason = "modules_to_not_convert lists it: loading would cast it and leave its scale out"
-        ledger.fault(f"stored in 8 bits, but {reason}", *wrong)
-
-
-def _left_plain(
-    stored: Stored, keys: frozenset[str], declared: Declared | None, ledger: PackingLedger
-) -> None:
-    """Report plain modules; a list of exceptions also has to name the output layer."""
-    if declared is None:
-        return
-    names = chain((one.name for one in ledger.tensors), (one.name for one in ledger.whole))
-    packed = [name.removesuffix(".weight") for name in names]
-    plain = dict(plain_among_packed(stored, packed))
-    if keys:
-        plain.update((one.name, one) for one in stored.tensors if one.name == _HEAD)
-    odd = unlisted(plain, keys)
-    if known := [one for one in odd if one.dtype is not None and one.dtype not in FLOATS]:
-        reason = (
-            "plain, and modules_to_not_convert does not list it: loading would make up the scale"
-        )
-        ledger.fault(reason, *known)
+def _scheme(declared: Declared, names: Collection[str]) -> Scheme:
+    """The modules that the config packs; a list of exceptions also has to name the output layer."""
+    lists = [key for key in _LISTS if string_list(declared, key)]
+    scheme = skip_list_scheme((*lists, *_LISTS)[0], declared, names)
+    heads = (_HEAD,) if lists and scheme.is_packed(_HEAD) else ()
+    return scheme._replace(named=heads)
 
 
 # --- what is stored under each name ---------------------------------------------------------------

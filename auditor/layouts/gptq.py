@@ -17,199 +17,170 @@ plain and is reported as unexpected. Sources: gptqmodel/nn_modules/qlinear of GP
 qlinear_marlin.py of AutoGPTQ 0.7.1.
 """
 
-from collections.abc import Iterator, Mapping
-from functools import partial
+from collections.abc import Collection, Iterator
 from typing import NamedTuple
+
+from msgspec.structs import replace
 
 from auditor.layouts._qweight import (
     GPTQ,
+    GROUPS,
     MARLIN,
-    Parts,
-    Reading,
-    gptq_tensors,
-    lacks_headers,
-    marlin,
-    marlin_tensors,
-    packed_linear,
-    qweight_form,
-    rows_packed,
-    under_full_names,
+    QWEIGHT,
+    WORDS,
+    any_qweight,
+    packing_of_config,
+    packing_of_shapes,
+    require_matrix,
+    title_of,
 )
-from auditor.layouts._qweight_modules import (
-    USUAL,
-    ModuleReader,
-    note_lacking,
-    note_left_plain,
-    note_orphans,
-    settings_text,
-    telling_modules,
-)
+from auditor.layouts._scheme import Scheme
 from auditor.layouts.declared import integer_setting
+from auditor.layouts.engine import Bundle, LayoutTable, Packing, any_module, constant_settings
 from auditor.layouts.packing import (
     FLOATS,
     Declared,
-    Implied,
-    Layout,
     Members,
     PackingLedger,
     Shape,
     Stored,
-    Unpacked,
     WrittenTensor,
     tensor_name,
 )
 
 _BITS = (4, 8, 3, 2, 5, 6, 7)  # the likeliest first: the order decides if shapes do not
-_GROUPS = range(-1, 2**31)
 _FORMATS = (GPTQ, "gptq_v2", "gptq_p", MARLIN)
-_PARTS = ("g_idx", "qzeros", "scales")  # beside a qweight
-_MARLIN = frozenset({"B", "s"})
-_WORDS = {"int8": 8, "int16": 16, "int32": 32, "int64": 64}  # values of pack_dtype
-_NOTES: Mapping[str, str] = {
-    "qzeros": "zero points, packed as the weight is",
+_WORD_BITS = {"int8": 8, "int16": 16, "int32": 32, "int64": 64}  # by pack_dtype
+_COMPANIONS = {
+    **QWEIGHT,
     "g_idx": "g_idx, the group of each input",
     "workspace": "workspace of the Marlin kernel",
     "g_idx_sort_indices": "g_idx_sort_indices, the order of the inputs",
 }
-
-
-def recognises(stored: Stored) -> bool:
-    """Whether a qweight has GPTQ's shape or a g_idx, or a module stores B and s."""
-    return any(map(_is_gptq, telling_modules(stored))) or any(
-        map(_is_marlin, stored.modules.values())
-    )
-
-
-def _is_gptq(members: Members) -> bool:
-    if lacks_headers(members):
-        return "scales" in members
-    return qweight_form(members) in {GPTQ, MARLIN}
-
-
-def _is_marlin(members: Members) -> bool:
-    return _MARLIN.issubset(members) and members["B"].dtype in {None, "I32"}
+_ORPHANS = frozenset({"g_idx", "qzeros", "scales"})
 
 
 class _Settings(NamedTuple):
-    bits: int | None
-    group: int | None  # -1: all inputs together; None: only the scales show it
-    act_order: bool
-    uneven: bool  # some modules have settings of their own
-    format: str
-    where: str
-
-
-def unpack(stored: Stored, declared: Declared | None, implied: Implied) -> Unpacked:
-    """Unpack each `qweight` as `weight`, (out, in); a Conv1D of GPT-2 is (in, out)."""
-    ledger = PackingLedger()
-    settings = _settings(declared, ledger)
-    reader = ModuleReader(partial(_readings, settings), implied, rows=True)
-    packed: dict[str, Reading | None] = {}
-    for module, members in stored.modules.items():
-        if "qweight" in members or _MARLIN.issubset(members):
-            packed[module] = _unpack(module, members, settings, reader, ledger)
-        else:
-            note_orphans(members, _PARTS, implied, ledger)
-    if not settings.uneven:
-        note_left_plain(stored, packed, lambda plain: plain.values(), ledger)
-    return ledger.close(_title(settings, packed))
-
-
-def writes(stored: Stored, declared: Declared | None, implied: Implied) -> dict[str, WrittenTensor]:
-    """Return all modules except those with their own settings (GPTQModel's `dynamic`)."""
-    settings, written = _settings(declared, PackingLedger()), dict[str, WrittenTensor]()
-    word = _WORDS.get(str(declared.settings.get("pack_dtype", "int32")) if declared else "")
-    if settings.uneven or word is None:
-        return written
-    for module, members in stored.modules.items():
-        one = packed_linear(module, implied, settings.bits, settings.group, word)
-        if one is None or not {"qweight", "B"} & members.keys():
-            continue
-        if "B" in members:
-            written |= under_full_names(module, members, marlin_tensors(one, "B", "s"))
-        elif settings.format == MARLIN:
-            written |= under_full_names(module, members, marlin_tensors(one, "qweight", "scales"))
-        else:
-            # Some writers store a bias of zeros that the architecture does not have.
-            has_own = implied(tensor_name(module, "bias"))
-            zeros = {} if has_own else {"bias": WrittenTensor((one.outputs,), FLOATS)}
-            written |= under_full_names(module, members, gptq_tensors(one) | zeros)
-    return written
+    bits: int | None = None
+    group: int | None = None  # -1: all inputs together; None: only the scales show it
+    act_order: bool = False
+    has_own: bool = False  # whether some modules have settings of their own
+    format: str = GPTQ
+    word: int | None = 32
+    where: str = ""
 
 
 def _settings(declared: Declared | None, ledger: PackingLedger) -> _Settings:
     if declared is None:
-        return _Settings(None, None, act_order=False, uneven=False, format=GPTQ, where="")
+        return _Settings()
     values = declared.settings
     form = values.get("checkpoint_format", values.get("format"))
     marlin_format = values.get("is_marlin_format") is True or declared.method == MARLIN
     return _Settings(
         bits=integer_setting(declared, "bits", sorted(_BITS), ledger),
-        group=integer_setting(declared, "group_size", _GROUPS, ledger),
+        group=integer_setting(declared, "group_size", GROUPS, ledger),
         act_order=values.get("desc_act") is True,
-        uneven=bool(values.get("dynamic")),
+        has_own=bool(values.get("dynamic")),
         format=MARLIN if marlin_format else form if form in _FORMATS else GPTQ,
+        word=_WORD_BITS.get(str(values.get("pack_dtype", "int32"))),
         where=declared.where,
     )
 
 
-def _title(settings: _Settings, packed: Mapping[str, Reading | None]) -> str:
-    act_order = ["act-order"] if settings.act_order else []
-    return ", ".join(
-        (settings.format, *settings_text(packed, whole=settings.group == -1), *act_order)
+def _is_tiled(members: Members) -> bool:
+    """Whether a module stores Marlin's B and s."""
+    return "B" in members and "s" in members and members["B"].dtype in {None, "I32"}
+
+
+def _bundles(stored: Stored, _declared: Declared | None) -> Iterator[Bundle]:
+    for module, members in stored.modules.items():
+        if "qweight" in members:
+            yield Bundle(module, tensor_name(module), members)
+        elif "B" in members and "s" in members:
+            parts = {**members, "qweight": members["B"], "scales": members["s"]}
+            yield Bundle(module, tensor_name(module), parts)
+        elif not _ORPHANS.isdisjoint(members):
+            orphans = {part: one for part, one in members.items() if part in _ORPHANS}
+            yield Bundle(module, tensor_name(module), orphans)
+
+
+def _needed(parts: Members, settings: _Settings, packing: Packing | None) -> list[str]:
+    is_marlin = (packing.form if packing else settings.format) == MARLIN
+    if "B" in parts or is_marlin:
+        return ["scales"]
+    return ["scales", "qzeros", *(["g_idx"] if settings.act_order else [])]
+
+
+def _by_shapes(
+    parts: Members, settings: _Settings, expected: Shape | None
+) -> Iterator[Packing] | str:
+    return require_matrix(parts) or _readings(parts, settings, expected)
+
+
+def _readings(parts: Members, settings: _Settings, expected: Shape | None) -> Iterator[Packing]:
+    """Yield a reading for each form and number of bits, the declared ones first."""
+    group = None if settings.has_own else settings.group
+    tiled = "B" in parts or settings.format == MARLIN
+    for form in (MARLIN, GPTQ) if tiled else (GPTQ, MARLIN):
+        for bits in sorted(_BITS, key=lambda bits: bits != settings.bits):  # stable
+            if form == MARLIN and bits not in {4, 8}:
+                continue
+            doubts = []
+            if settings.bits not in {None, bits} and not settings.has_own:
+                doubts.append(f"bits of {settings.where} is {settings.bits}, stored are {bits}")
+            if settings.where and (form == MARLIN) != (settings.format == MARLIN):
+                observed = f"checkpoint_format of {settings.where} is {settings.format}"
+                doubts.append(f"{observed}, stored is {form}")
+            one = packing_of_shapes(form, parts, bits, group, expected)
+            yield replace(one, doubts=tuple(doubts))
+
+
+def _by_config(parts: Members, settings: _Settings, shape: Shape) -> Packing | None:
+    """Return all modules except those with their own settings (GPTQModel's `dynamic`)."""
+    form = MARLIN if "B" in parts or settings.format == MARLIN else GPTQ
+    bits = None if settings.has_own or settings.word is None else settings.bits
+    one = packing_of_config(form, shape, bits, settings.group, settings.word or 32)
+    if one is None or form == MARLIN:
+        return one
+    # Some writers store a bias of zeros that the architecture does not have.
+    bias = {"bias": WrittenTensor(one.shape[:1], FLOATS)}
+    return replace(one, tensors={**one.tensors, **bias})
+
+
+def _title(declared: Declared | None, packings: Collection[Packing]) -> str:
+    settings = _settings(declared, PackingLedger())
+    title = title_of(settings.format, packings, settings.group)
+    return f"{title}, act-order" if settings.act_order else title
+
+
+def _scheme(declared: Declared, names: Collection[str], _settings: object) -> Scheme:
+    """Return a scheme that packs all linears, unless some modules have their own settings.
+
+    The router of a block of experts, its `gate`, is a plain parameter in every class.
+    """
+    experts = {name.partition(".experts.")[0] for name in names if ".experts." in name}
+    return Scheme(
+        plain=frozenset({f"{block}.gate" for block in experts}.intersection(names)),
+        packs=lambda plain: () if declared.settings.get("dynamic") else plain,
+        source=declared.where,
+        plain_source="the model's class, whose router is no linear layer",
     )
 
 
-# --- one module -------------------------------------------------------------------------------
-
-
-def _unpack(
-    module: str,
-    members: Members,
-    settings: _Settings,
-    reader: ModuleReader[bool],
-    ledger: PackingLedger,
-) -> Reading | None:
-    names = USUAL if "qweight" in members else ("B", "s", "qzeros")
-    weight, scales, zeros = names
-    tiled = weight == "B"
-    reading = reader.unpack(module, members, tiled, ledger, names=names, notes=_NOTES)
-    tiled = tiled or (reading.form if reading else settings.format) == MARLIN
-    note_lacking(members, weight, [scales] if tiled else [scales, zeros], ledger)
-    if settings.act_order and not tiled and "g_idx" not in members:
-        reason = "desc_act is declared, and no g_idx says which group an input is in"
-        ledger.lack(reason, members[weight])
-    return reading
-
-
-def _readings(
-    settings: _Settings,
-    parts: Parts,
-    tiled: bool,  # noqa: FBT001 - a B beside its s
-    expected: Shape | None,
-) -> Iterator[Reading]:
-    """Yield a reading for each number of bits, the declared one first."""
-    order = sorted(_BITS, key=lambda bits: bits != settings.bits)  # stable
-    group = None if settings.uneven else settings.group
-    rows = [rows_packed(parts, bits, group, expected) for bits in order]
-    tiles = [marlin(parts, bits, group) for bits in order if bits in {4, 8}]
-    for one in [*tiles, *rows] if tiled or settings.format == MARLIN else [*rows, *tiles]:
-        yield one.beside(_doubts(one, settings))
-
-
-def _doubts(reading: Reading, settings: _Settings) -> dict[str, object]:
-    doubts: dict[str, object] = {}
-    if settings.bits not in {None, reading.bits} and not settings.uneven:
-        doubts[f"{settings.where} declares {settings.bits} bits"] = reading.bits
-    if settings.where and (reading.form == MARLIN) != (settings.format == MARLIN):
-        doubts[f"{settings.where} declares the format {settings.format}"] = reading.form
-    return doubts
-
-
-LAYOUT = Layout(
+LAYOUT = LayoutTable[_Settings](
     name="gptq",
     methods=("gptq", "marlin"),
-    recognises=recognises,
-    unpack=unpack,
-    writes=writes,
-)
+    recognises=lambda stored: any_qweight((GPTQ, MARLIN))(stored) or any_module(_is_tiled)(stored),
+    packed="qweight",
+    dtypes=WORDS,
+    dtype="INT4",
+    companions=_COMPANIONS,
+    needed=_needed,
+    settings=constant_settings(_settings),
+    by_shapes=_by_shapes,
+    by_config=_by_config,
+    title=_title,
+    scheme=_scheme,
+    bundles=_bundles,
+    conv1d=True,
+).layout()

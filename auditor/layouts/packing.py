@@ -70,6 +70,7 @@ class WrittenTensor(NamedTuple):
     shape: Shape
     dtypes: tuple[str, ...]  # one; for scales all that occur, the usual one first
     fewer: int = 0  # elements that may be missing: text in a tensor has no fixed length
+    others: tuple[Shape, ...] = ()  # shapes that are read, too
 
 
 FLOATS = ("F16", "BF16", "F32")  # dtypes of scales that have the model's dtype
@@ -136,11 +137,7 @@ class Stored(Struct, frozen=True, dict=True):
 
 
 class Layout(Struct, frozen=True, kw_only=True):
-    """One way to store weights.
-
-    The module of a layout, and no other module, defines functions with the names of these fields:
-    always `recognises` and `unpack`; `stores_plain`, `unread` and `writes` if it needs them.
-    """
+    """One way to store weights: a `LayoutTable`'s, or that of a module with code of its own."""
 
     name: str  # for people
     methods: tuple[str, ...]  # the values of quant_method (Declared.method) for it

@@ -15,200 +15,137 @@ quanto_qmap.json lists the packed modules. Sources: quanto/tensor and quanto/nn/
 optimum-quanto 0.2.7.
 """
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from math import prod
-from typing import NamedTuple
 
+from auditor.layouts.engine import (
+    Bundle,
+    LayoutTable,
+    Packing,
+    constant_settings,
+    shape_of_numbers,
+)
 from auditor.layouts.packing import (
+    FLOATS,
     Declared,
-    Implied,
-    Layout,
-    LogicalTensor,
     Members,
     PackingLedger,
     Shape,
     Stored,
-    Unpacked,
+    WrittenTensor,
     tensor_name,
 )
-from auditor.tensors import StoredTensor
 
 _BYTES = {"I8": "INT8", "F8_E4M3": "F8_E4M3", "F8_E5M2": "F8_E5M2", "F8_E4M3FNUZ": "F8_E4M3FNUZ"}
 _BITS = (4, 2)
-_DATA = "_data"
-_SCALES = ("_scale", "_shift")
+_DATA, _INNER = "_data", "_data._data"
 _ACTIVATIONS = ("input_scale", "output_scale")
+_COMPANIONS = {
+    "_scale": "scales, one for each group of numbers",
+    "_shift": "shifts, one for each group of numbers",
+    **dict.fromkeys(
+        _ACTIVATIONS, "scales of activations, which stay 1 where only weights are packed"
+    ),
+}
 
 
-def recognises(stored: Stored) -> bool:
-    """Whether a weight stores a `_data` and a `_scale`."""
-    return any(True for _ in _packed(stored))
-
-
-class _Parts(NamedTuple):
-    """The stored tensors of one weight."""
-
-    name: str
-    data: StoredTensor
-    bytes: bool  # whether an element is one number
-    members: Members
-
-
-def _packed(stored: Stored) -> Iterator[_Parts]:
-    for module, members in stored.modules.items():
-        if "_scale" not in members:
-            continue
-        inner = stored.members(tensor_name(module, _DATA)).get(_DATA)
-        if inner is not None:
-            yield _Parts(module, inner, bytes=False, members=members)
-        elif _DATA in members:
-            yield _Parts(module, members[_DATA], bytes=True, members=members)
-
-
-def unpack(stored: Stored, declared: Declared | None, implied: Implied) -> Unpacked:
-    """Unpack each `weight._data` as `weight`."""
-    ledger, kinds = PackingLedger(), set()
-    done = set()
-    for parts in _packed(stored):
-        done.add(parts.name)
-        _note(parts, ledger)
-        kind = _unpack(parts, _declared(declared), implied, ledger)
-        kinds.add(kind)
-    for module, members in stored.modules.items():
-        _activations(members, implied, ledger)
-        _orphans(module, members, done, ledger)
-    return ledger.close(", ".join(("quanto", *sorted(kind for kind in kinds if kind))))
-
-
-def _declared(declared: Declared | None) -> int | None:
+def _bits(declared: Declared | None, _ledger: PackingLedger) -> int | None:
     """The bits of "int4" and similar weights, which only transformers' QuantoConfig declares."""
     value = declared.settings.get("weights") if declared else None
     known = {"int2": 2, "int4": 4, "int8": 8, "float8": 8}
     return known.get(value) if isinstance(value, str) else None
 
 
-def _note(parts: _Parts, ledger: PackingLedger) -> None:
-    for last in _SCALES:
-        if last in parts.members:
-            what = "scales" if last == "_scale" else "shifts"
-            ledger.note(f"{what}, one for each group of numbers", parts.members[last])
-    if not parts.bytes and "_shift" not in parts.members:
-        ledger.lack("packed without its _shift", parts.data)
+def _bundles(stored: Stored, _declared: Declared | None = None) -> Iterator[Bundle]:
+    """Yield weights, whose parts are below their names, and scales of plain modules."""
+    for module, members in stored.modules.items():
+        parts = {last: members[last] for last in (_DATA, "_scale", "_shift") if last in members}
+        inner = stored.members(tensor_name(module, _DATA)).get(_DATA)
+        if inner is not None and "_scale" in parts:
+            parts |= {_DATA: inner, _INNER: inner}
+        head, _, last = module.rpartition(".")
+        if last == _DATA and "_scale" in stored.members(head):
+            parts = parts if "_scale" in parts else {}  # a part of the weight above it
+        activations = {last: members[last] for last in _ACTIVATIONS if last in members}
+        if parts:
+            yield Bundle(head, module, parts)
+        if activations:
+            yield Bundle(module, tensor_name(module), activations)
 
 
-def _activations(members: Members, implied: Implied, ledger: PackingLedger) -> None:
-    for last in _ACTIVATIONS:
-        tensor = members.get(last)
-        if tensor is None or implied(tensor.name) is not None:
-            continue
-        ledger.note("scales of activations, which stay 1 where only weights are packed", tensor)
-        if tensor.shape not in {None, ()}:
-            ledger.fault(f"{last} is {tensor.shape}, one number is needed", tensor)
+def _needed(parts: Members, _settings: int | None, _packing: Packing | None) -> list[str]:
+    return ["_scale", "_shift"] if _INNER in parts else ["_scale"]
 
 
-def _orphans(module: str, members: Members, done: set[str], ledger: PackingLedger) -> None:
-    """Report a _scale without _data, and _data without a _scale."""
-    if module in done or module.removesuffix(f".{_DATA}") in done:
-        return
-    for last in (_DATA, *_SCALES):
-        if last in members:
-            need = "_scale" if last == _DATA else "_data"
-            ledger.note(f"{last} of no whole weight", members[last])
-            ledger.lack(f"{last} without its {need}", members[last])
+def _by_shapes(
+    parts: Members, declared: int | None, expected: Shape | None
+) -> Iterator[Packing] | str:
+    data = parts[_DATA]
+    if _INNER not in parts:
+        return iter([_bytes(data.dtype or "", data.shape or ())])
+    if data.dtype != "U8" or not data.elements or len(data.shape or ()) < 2:  # noqa: PLR2004
+        return "a matrix of bytes"
+    return _readings(parts, declared, expected)
 
 
-# --- one weight -------------------------------------------------------------------------------
+def _bytes(dtype: str, shape: Shape) -> Packing:
+    """Read a weight with one number in an element, whose shape is the stored one."""
+    scale = (*shape[:1], *(1 for _ in shape[1:]))
+    tensors = {
+        _DATA: WrittenTensor(shape, tuple(_BYTES)),
+        "_scale": WrittenTensor(scale, FLOATS, others=((),)),
+    }
+    return Packing(shape=shape, dtype=_BYTES.get(dtype, "INT8"), tensors=tensors)
 
 
-def _unpack(parts: _Parts, bits: int | None, implied: Implied, ledger: PackingLedger) -> str:
-    data = parts.data
-    if parts.bytes:
-        return _unpack_bytes(parts, ledger)
-    if data.shape is None:
-        ledger.tensors.append(LogicalTensor(data, parts.name, None, f"INT{bits or 4}"))
-        return ""
-    if data.dtype != "U8" or not data.elements or len(data.shape) < 2:  # noqa: PLR2004 - (R, C)
-        ledger.fault(f"_data is {data.dtype} {data.shape}; a matrix of bytes is needed", data)
-        return ""
-    expected = implied(parts.name)
-    packed_rows = _rows(parts, bits, expected, ledger)
-    label = f"INT{packed_rows.bits}"
-    if bits not in {None, packed_rows.bits}:
-        ledger.fault(
-            f"the config declares {bits} bits, the shapes are those of {packed_rows.bits}", data
-        )
-    ledger.tensors.append(
-        LogicalTensor(data, parts.name, _shape(data, packed_rows, expected, ledger), label)
-    )
-    return label.lower()
+def _readings(parts: Members, declared: int | None, expected: Shape | None) -> Iterator[Packing]:
+    """Yield a reading for 4 and for 2 bits; R, the number of scales, shows it or the architecture.
+
+    Without both, the packed rows are full.
+    """
+    rows, *columns = parts[_DATA].shape or ()
+    width = prod(columns)
+    shown = (parts[last].shape for last in ("_scale", "_shift") if last in parts)
+    scale = next((shape for shape in shown if shape is not None), None)
+    for bits in sorted(_BITS, key=lambda bits: bits != declared):
+        count = rows * 8 // bits
+        needed = prod(expected) // width if expected else 0
+        if scale:
+            count = scale[0]
+        elif -(-needed * bits // 8) == rows:
+            count = needed
+        what = f"_data {parts[_DATA].shape} in {bits} bits"
+        shape, doubts = shape_of_numbers(count * width, what, expected)
+        if declared not in {None, bits}:
+            doubts = (*doubts, f"weights of the config have {declared} bits, stored are {bits}")
+        grouped = WrittenTensor((count, *(1 for _ in columns)), FLOATS)
+        tensors = {
+            _DATA: WrittenTensor((-(-count * bits // 8), *columns), ("U8",)),
+            "_scale": grouped,
+            "_shift": grouped,
+        }
+        yield Packing(shape=shape, dtype=f"INT{bits}", tensors=tensors, doubts=doubts)
 
 
-def _unpack_bytes(parts: _Parts, ledger: PackingLedger) -> str:
-    """Unpack a weight with one number in an element, whose shape is the stored one."""
-    data = parts.data
-    label = "INT8" if data.dtype is None else _BYTES.get(data.dtype)
-    if label is None:
-        ledger.fault(f"_data is {data.dtype}; {' or '.join(_BYTES)} is needed", data)
-        return ""
-    ledger.tensors.append(LogicalTensor(data, parts.name, data.shape, label))
-    scale = parts.members["_scale"]
-    if data.shape is not None and scale.shape is not None:
-        needed = (*data.shape[:1], *(1 for _ in data.shape[1:]))
-        if scale.shape not in {needed, ()}:
-            ledger.fault(f"_scale is {scale.shape}, {needed} is needed for {data.shape}", scale)
-    return label.lower()
+def _title(_declared: Declared | None, packings: Collection[Packing]) -> str:
+    return ", ".join(("quanto", *sorted({one.dtype.lower() for one in packings})))
 
 
-class _Rows(NamedTuple):
-    bits: int
-    shape: Shape  # (R, C)
-
-
-def _rows(parts: _Parts, bits: int | None, expected: Shape | None, ledger: PackingLedger) -> _Rows:
-    """Return R, the number of scales, and the bits of a number, which the packed rows show."""
-    stored = parts.data.shape or ()
-    scale, shift = (parts.members.get(last) for last in _SCALES)
-    with_shapes = [one for one in (scale, shift) if one is not None and one.shape is not None]
-    if len({one.shape for one in with_shapes}) > 1:
-        ledger.fault(
-            f"_scale is {with_shapes[0].shape} and _shift is {with_shapes[1].shape}", *with_shapes
-        )
-    order = sorted(_BITS, key=lambda one: one != bits)
-    if not with_shapes:
-        return _unscaled(stored, order, expected)
-    scale = with_shapes[0]
-    rows = scale.shape[0] if scale.shape else 1
-    fitting = [_Rows(one, (rows, *stored[1:])) for one in order if -(-rows * one // 8) == stored[0]]
-    if set((scale.shape or ())[1:]) - {1} or not fitting:
-        counts = f"_data {stored} packs {stored[0] * 2:,} rows of 4 bits or {stored[0] * 4:,} of 2"
-        ledger.fault(f"_scale is {scale.shape}: {counts}, each has a scale", scale)
-        return _Rows(order[0], (stored[0] * 8 // order[0], *stored[1:]))
-    wanted = None if expected is None else prod(expected)
-    return next((one for one in fitting if prod(one.shape) == wanted), fitting[0])
-
-
-def _unscaled(stored: Shape, order: list[int], expected: Shape | None) -> _Rows:
-    """Return the rows without a header for the scales: those of the architecture, else the most."""
-    width = prod(stored[1:])
-    for bits in order:
-        rows = prod(expected) // width if expected is not None and width else 0
-        if -(-rows * bits // 8) == stored[0]:
-            return _Rows(bits, (rows, *stored[1:]))
-    return _Rows(order[0], (stored[0] * 8 // order[0], *stored[1:]))
-
-
-def _shape(
-    data: StoredTensor, packed_rows: _Rows, expected: Shape | None, ledger: PackingLedger
-) -> Shape:
-    numbers = prod(packed_rows.shape)
-    if expected is not None and prod(expected) == numbers:
-        return expected
-    if expected is not None:
-        holds = f"_data {data.shape} holds {numbers:,} numbers of {packed_rows.bits} bits"
-        ledger.fault(f"{holds}, the architecture has {expected} = {prod(expected):,}", data)
-    return (numbers,)
-
-
-LAYOUT = Layout(
-    name="quanto", methods=("quanto",), recognises=recognises, unpack=unpack, declares=False
-)
+LAYOUT = LayoutTable[int | None](
+    name="quanto",
+    methods=("quanto",),
+    recognises=lambda stored: any(
+        {_DATA, "_scale"} <= one.parts.keys() for one in _bundles(stored)
+    ),
+    packed=_DATA,
+    dtypes=frozenset({"U8", *_BYTES}),
+    dtype="INT8",
+    companions=_COMPANIONS,
+    needed=_needed,
+    settings=constant_settings(_bits),
+    by_shapes=_by_shapes,
+    title=_title,
+    bundles=_bundles,
+    may_be_alone=dict.fromkeys(_ACTIVATIONS, WrittenTensor((), FLOATS)),
+    declares=False,
+).layout()

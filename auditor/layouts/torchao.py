@@ -22,25 +22,22 @@ quantization/quantize_/workflows, prototype/mx_formats and prototype/safetensors
 
 import re
 from collections import defaultdict
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from math import prod
-from typing import NamedTuple
 
+from auditor.layouts.engine import Bundle, LayoutTable, Packing, no_settings
 from auditor.layouts.packing import (
+    FLOATS,
     Declared,
-    Implied,
-    Layout,
-    LogicalTensor,
     Members,
-    PackingLedger,
     Shape,
     Stored,
-    Unpacked,
+    WrittenTensor,
     tensor_name,
 )
-from auditor.tensors import StoredTensor
+from auditor.tensors import DTYPE_BITS, StoredTensor
 
-_NOTES: Mapping[str, str] = {
+_COMPANIONS: Mapping[str, str] = {
     "scale": "scales of the packed numbers",
     "zero_point": "zero points, one for each scale",
     "scale_and_zero": "scales and zero points of the packed numbers",
@@ -50,14 +47,14 @@ _NOTES: Mapping[str, str] = {
     "act_quant_zero_point": "zero points of activations",
     "act_per_tensor_scale": "scales of activations",
 }
-_NAME = re.compile(rf"(?:_(\w+?)_|(\w+):)(qdata|_data|{'|'.join(_NOTES)})", re.ASCII)
+_NAME = re.compile(rf"(?:_(\w+?)_|(\w+):)(qdata|_data|{'|'.join(_COMPANIONS)})", re.ASCII)
 _BYTES = {"I8": "INT8", "F8_E4M3": "F8_E4M3", "F8_E5M2": "F8_E5M2"}
-_FLOATS = ("F", "BF")
+_ANY = tuple(DTYPE_BITS)  # dtypes of scales, and of zero points, which may be floats
 _TILED = 4  # dimensions of a weight in tiles
 _INPUTS_TILE, _OUTPUTS_TILE = 1024, 16
 
 
-def recognises(stored: Stored) -> bool:
+def _recognises(stored: Stored) -> bool:
     """Whether a name ends in `_weight_qdata` or `weight:qdata`."""
     return any(
         last.endswith(("_qdata", ":qdata"))
@@ -66,112 +63,117 @@ def recognises(stored: Stored) -> bool:
     )
 
 
-class _Parts(NamedTuple):
-    """The stored tensors of one parameter."""
-
-    name: str
-    qdata: StoredTensor
-    others: Members  # scale, zero_point, ...
-
-
-def unpack(stored: Stored, _declared: Declared | None, implied: Implied) -> Unpacked:
-    """Unpack each `_weight_qdata` as `weight`."""
-    ledger, kinds = PackingLedger(), set()
-    for name, members in _parameters(stored):
-        plain, qdata = members.pop("_data", None), members.pop("qdata", None)
-        if plain is not None:
-            ledger.tensors.append(LogicalTensor(plain, name, plain.shape, plain.dtype or "F32"))
-        for last, tensor in members.items():
-            ledger.note(_NOTES[last], tensor)
-        if qdata is not None:
-            kinds.add(_unpack(_Parts(name, qdata, members), implied, ledger))
-        elif members:
-            ledger.lack("scales and the like whose qdata is not stored", *members.values())
-    return ledger.close(", ".join(("torchao", *sorted(kind for kind in kinds if kind))))
-
-
-def _parameters(stored: Stored) -> Iterator[tuple[str, dict[str, StoredTensor]]]:
+def _bundles(stored: Stored, _declared: Declared | None) -> Iterator[Bundle]:
     """Yield `X.weight` and its parts; a single part with an ordinary name is not packed."""
     for module, members in stored.modules.items():
         parts_by_parameter: dict[tuple[str, bool], dict[str, StoredTensor]] = defaultdict(dict)
         for last, tensor in members.items():
-            named = _NAME.fullmatch(last) if last[:1] == "_" or ":" in last else None
-            if named is not None:
-                parts_by_parameter[named[1] or named[2], ":" in last][named[3]] = tensor
+            match = _NAME.fullmatch(last) if last[:1] == "_" or ":" in last else None
+            if match is not None:
+                parts_by_parameter[match[1] or match[2], ":" in last][match[3]] = tensor
         for (parameter, _), parts in parts_by_parameter.items():
-            yield tensor_name(module, parameter), parts
+            name = tensor_name(module, parameter)
+            if "_data" in parts:
+                yield Bundle(module, name, {"qdata": parts.pop("_data")}, is_plain=True)
+            if parts:
+                yield Bundle(module, name, parts)
+
+
+def _needed(parts: Members, _settings: None, _packing: Packing | None) -> list[str]:
+    return ["scale_and_zero"] if "scale_and_zero" in parts else ["scale"]
 
 
 # --- one parameter ----------------------------------------------------------------------------
 
 
-def _unpack(parts: _Parts, implied: Implied, ledger: PackingLedger) -> str:
-    qdata = parts.qdata
-    _lacking(parts, ledger)
-    if qdata.shape is None:
-        ledger.tensors.append(LogicalTensor(qdata, parts.name, None, "INT8"))
-        return ""
-    read = _reading(parts)
-    if read is None:
-        ledger.fault(f"qdata is {qdata.dtype} {qdata.shape}, which no class of torchao has", qdata)
-        return ""
-    label, shape = read
-    if label == "INT4" and _is_tiled(parts):
-        shape = _trimmed(shape, implied(parts.name))
-        _check_tiled(parts, ledger)
-    else:
-        _check(parts, label, shape, ledger)
-    ledger.tensors.append(LogicalTensor(qdata, parts.name, shape, label))
-    return label.lower()
-
-
-def _lacking(parts: _Parts, ledger: PackingLedger) -> None:
-    if not {"scale", "scale_and_zero"} & parts.others.keys():
-        ledger.lack("packed without its scale", parts.qdata)
-
-
-def _is_tiled(parts: _Parts) -> bool:
-    return "scale_and_zero" in parts.others or len(parts.qdata.shape or ()) >= _TILED
-
-
-def _reading(parts: _Parts) -> tuple[str, Shape] | None:
-    """Return the dtype and shape of the numbers; None if no class stores such a qdata."""
-    dtype, shape = parts.qdata.dtype, parts.qdata.shape or ()
-    if len(shape) < 2 or 0 in shape:  # noqa: PLR2004 - (out, in)
-        return None
-    halves = (*shape[:-1], shape[-1] * 2)
+def _by_shapes(parts: Members, _settings: None, expected: Shape | None) -> list[Packing] | str:
+    """Return the class that stores such a qdata, by its dtype and the scale's."""
+    stored, dtype = parts["qdata"].shape or (), parts["qdata"].dtype or ""
+    if len(stored) < 2 or 0 in stored:  # noqa: PLR2004 - (out, in)
+        return "two axes or more"
+    halves = (*stored[:-1], stored[-1] * 2)
+    is_tiled = "scale_and_zero" in parts or len(stored) >= _TILED
+    if dtype == "I32" and not is_tiled:
+        return [_scaled(parts, "INT4", (*stored[:-1], stored[-1] * 8))]
     if dtype == "I32":
-        return _words(parts, shape)
+        return [_tiles(parts, stored, expected)] if len(stored) >= _TILED else "tiles (..., 32, 4)"
     if dtype == "U8":
-        return ("MXFP4" if _scale_dtype(parts) == "F8_E8M0" else "NVFP4"), halves
-    if dtype == "I8" and _is_int4(parts, halves):
-        return "INT4", halves
-    return (_BYTES[dtype], shape) if dtype in _BYTES else None
+        is_mx = "scale" in parts and parts["scale"].dtype == "F8_E8M0"
+        return [_scaled(parts, "MXFP4" if is_mx else "NVFP4", halves)]
+    if dtype not in _BYTES:
+        return "a dtype of a class of torchao"
+    is_int4 = dtype == "I8" and _is_int4(parts, halves)
+    return [_scaled(parts, "INT4", halves) if is_int4 else _scaled(parts, _BYTES[dtype], stored)]
 
 
-def _words(parts: _Parts, shape: Shape) -> tuple[str, Shape] | None:
-    if not _is_tiled(parts):
-        return "INT4", (*shape[:-1], shape[-1] * 8)
-    if len(shape) < _TILED:
-        return None
-    *experts, rows, columns, _, half = shape
-    return "INT4", (*experts, rows * 8, columns * 16 * half * 2)
-
-
-def _scale_dtype(parts: _Parts) -> str | None:
-    return parts.others["scale"].dtype if "scale" in parts.others else None
-
-
-def _is_int4(parts: _Parts, halves: Shape) -> bool:
+def _is_int4(parts: Members, halves: Shape) -> bool:
     """Whether a byte has two numbers: then scales are (in/g, out), and zero points floats."""
-    scale, zero = (parts.others.get(last) for last in ("scale", "zero_point"))
+    scale, zero = (parts.get(last) for last in ("scale", "zero_point"))
     if scale is None or scale.shape is None or len(scale.shape) != len(halves):
         return False
     *_, outputs, inputs = halves
     *_, groups, width = scale.shape
-    if zero is not None and zero.dtype is not None and not zero.dtype.startswith(_FLOATS):
+    if zero is not None and zero.dtype is not None and not zero.dtype.startswith(("F", "BF")):
         return False
     return groups > 0 and width == outputs and inputs % groups == 0 and groups != outputs
+
+
+def _scaled(parts: Members, dtype: str, shape: Shape) -> Packing:
+    """Read numbers in the order of a plain weight, with their scales."""
+    scale = _scales(parts, dtype, shape)
+    tensors = {
+        "scale": scale,
+        "per_tensor_scale": _one_or(parts, "per_tensor_scale", prod(shape[:-2])),
+        "act_pre_scale": _one_or(parts, "act_pre_scale", shape[-1]),
+    }
+    stored = parts["scale"].shape if "scale" in parts else None
+    if stored is not None:
+        tensors["zero_point"] = WrittenTensor(stored, _ANY)
+    return Packing(shape=shape, dtype=dtype, tensors=tensors, words=dtype)
+
+
+def _scales(parts: Members, dtype: str, shape: Shape) -> WrittenTensor:
+    """The scales: one of few shapes, or parts of equal blocks, side by side."""
+    *experts, outputs, inputs = shape
+    scale = parts.get("scale")
+    if dtype == "NVFP4" or (scale is not None and scale.dtype == "F8_E8M0" and dtype != "INT4"):
+        block, tile = (16, 64) if dtype == "NVFP4" else (32, 128)
+        swizzled = (*experts, 32 * -(-outputs // 128), 16 * -(-inputs // tile))
+        plain = (*experts, outputs, -(-inputs // block))
+        return WrittenTensor(plain, _ANY, others=(swizzled,))
+    whole = (*experts, inputs, outputs) if dtype == "INT4" else shape
+    stored = scale.shape if scale is not None else None
+    if stored is not None and len(stored) == len(whole) and 0 not in stored:
+        rests = (number % part for number, part in zip(whole, stored, strict=True))
+        if not any(rests):
+            return WrittenTensor(stored, _ANY)
+    channel = (*experts, 1, outputs) if dtype == "INT4" else (*experts, outputs, 1)
+    others: tuple[Shape, ...] = () if dtype == "INT4" else ((), (1,), (outputs,))
+    return WrittenTensor(channel, _ANY, others=others)
+
+
+def _one_or(parts: Members, last: str, count: int) -> WrittenTensor:
+    """One number, or `count` of them, in any shape."""
+    stored = parts[last].shape if last in parts else None
+    fits = stored is not None and prod(stored) in {1, count}
+    return WrittenTensor(stored if fits and stored is not None else (count,), _ANY)
+
+
+def _tiles(parts: Members, stored: Shape, expected: Shape | None) -> Packing:
+    """Read qdata (N/8, K/128, 32, 4), with scale_and_zero (K/g, N, 2)."""
+    *experts, rows, columns, _, half = stored
+    outputs, inputs = rows * 8, columns * 16 * half * 2
+    both = parts["scale_and_zero"].shape if "scale_and_zero" in parts else None
+    groups = both[-3] if both is not None and len(both) > 2 else 1  # noqa: PLR2004 - (K/g, N, 2)
+    if groups < 1 or inputs % groups:
+        groups = 1
+    before = both[:-3] if both is not None else ()
+    tensors = {
+        "qdata": WrittenTensor((*experts, rows, columns, 32, 4), ("I32",)),
+        "scale_and_zero": WrittenTensor((*before, groups, outputs, 2), FLOATS),
+    }
+    shape = _trimmed((*experts, outputs, inputs), expected)
+    return Packing(shape=shape, dtype="INT4", tensors=tensors, words="tiles of INT4")
 
 
 def _trimmed(shape: Shape, expected: Shape | None) -> Shape:
@@ -183,72 +185,21 @@ def _trimmed(shape: Shape, expected: Shape | None) -> Shape:
     return expected if fits else shape
 
 
-# --- scales and zero points -------------------------------------------------------------------
+def _title(_declared: Declared | None, packings: Collection[Packing]) -> str:
+    return ", ".join(("torchao", *sorted({one.dtype.lower() for one in packings})))
 
 
-def _check(parts: _Parts, label: str, shape: Shape, ledger: PackingLedger) -> None:
-    scale = parts.others.get("scale")
-    if scale is None or scale.shape is None:
-        return
-    allowed = _allowed(parts, label, shape)
-    if not _divides(scale.shape, allowed):
-        held = f"{parts.qdata.dtype} {parts.qdata.shape} holds {shape} of {label}"
-        ledger.fault(f"scale is {scale.shape}: qdata {held}", scale)
-    zero = parts.others.get("zero_point")
-    if zero is not None and zero.shape not in {None, scale.shape}:
-        ledger.fault(f"zero_point is {zero.shape}, scale is {scale.shape}", zero)
-    _check_small(parts, shape, ledger)
-
-
-class _Allowed(NamedTuple):
-    """The shapes that scales may have: one of `exact`, or parts of `blocks`, side by side."""
-
-    exact: frozenset[Shape]
-    blocks: Shape | None
-
-
-def _allowed(parts: _Parts, label: str, shape: Shape) -> _Allowed:
-    *experts, outputs, inputs = shape
-    if label == "INT4":
-        return _Allowed(frozenset(), (*experts, inputs, outputs))
-    if _scale_dtype(parts) == "F8_E8M0" or label == "NVFP4":
-        block, tile = (16, 64) if label == "NVFP4" else (32, 128)
-        swizzled = (32 * -(-outputs // 128), 16 * -(-inputs // tile))
-        plain = (outputs, -(-inputs // block))
-        return _Allowed(frozenset({(*experts, *swizzled), (*experts, *plain)}), None)
-    return _Allowed(frozenset({(), (1,), (outputs,)}), shape)
-
-
-def _divides(scale: Shape, allowed: _Allowed) -> bool:
-    if scale in allowed.exact:
-        return True
-    blocks = allowed.blocks
-    if blocks is None or len(scale) != len(blocks) or 0 in scale:
-        return False
-    return all(number % part == 0 for number, part in zip(blocks, scale, strict=True))
-
-
-def _check_tiled(parts: _Parts, ledger: PackingLedger) -> None:
-    """Check scale_and_zero (K/g, N, 2) against qdata (N/8, K/128, 32, 4)."""
-    qdata, both = parts.qdata, parts.others.get("scale_and_zero")
-    *_, rows, columns, lanes, half = qdata.shape or ()
-    if (lanes, half) != (32, 4):  # a warp, and t = 8 in the class
-        ledger.fault(f"qdata is {qdata.shape}, tiles are (..., 32, 4)", qdata)
-    if both is None or both.shape is None:
-        return
-    outputs, inputs = rows * 8, columns * 16 * half * 2
-    fits = len(both.shape) > 2 and both.shape[-2:] == (outputs, 2)  # noqa: PLR2004 - (K/g, N, 2)
-    if not fits or both.shape[-3] < 1 or inputs % both.shape[-3]:
-        held = f"qdata {qdata.shape} holds ({outputs:,}, {inputs:,})"
-        ledger.fault(f"scale_and_zero is {both.shape}: {held}", both)
-
-
-def _check_small(parts: _Parts, shape: Shape, ledger: PackingLedger) -> None:
-    sizes = {"per_tensor_scale": {1, prod(shape[:-2])}, "act_pre_scale": {1, shape[-1]}}
-    for last, allowed in sizes.items():
-        tensor = parts.others.get(last)
-        if tensor is not None and tensor.elements is not None and tensor.elements not in allowed:
-            ledger.fault(f"{last} is {tensor.shape}: {max(allowed):,} numbers at most", tensor)
-
-
-LAYOUT = Layout(name="torchao", methods=("torchao",), recognises=recognises, unpack=unpack)
+LAYOUT = LayoutTable[None](
+    name="torchao",
+    methods=("torchao",),
+    recognises=_recognises,
+    packed="qdata",
+    dtypes=frozenset(_ANY),
+    dtype="INT8",
+    companions=_COMPANIONS,
+    needed=_needed,
+    settings=no_settings,
+    by_shapes=_by_shapes,
+    title=_title,
+    bundles=_bundles,
+).layout()

@@ -15,23 +15,22 @@ Only the config contains v, C, R and g: in `config_for_layers`, by module, else 
 `shared_layer_config`, by the last part of the module's name.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import NamedTuple
 
 from auditor.layouts.declared import object_or_empty
+from auditor.layouts.engine import Bundle, LayoutTable, Packing
 from auditor.layouts.packing import (
+    FLOATS,
     Declared,
-    Implied,
-    Layout,
-    LogicalTensor,
     Members,
     PackingLedger,
     Shape,
     Stored,
-    Unpacked,
+    WrittenTensor,
     tensor_name,
 )
-from auditor.tensors import DTYPE_BITS, StoredTensor
+from auditor.tensors import DTYPE_BITS
 
 _OWN = {
     "res_indices": "indices of residual centroids",
@@ -45,6 +44,7 @@ _CENTROIDS = {
     "res_centroids": "residual centroids, which are added to the others",
     "outlier_centroids": "centroids of outlier inputs",
 }
+_INDICES = ("I32", "I16", "U16", "I64", "U32", "U64")
 _LIMIT = 2**31  # no layer has a larger size
 
 
@@ -61,54 +61,32 @@ class _Sizes(NamedTuple):
     outlier_centroids: int | None
 
 
-def recognises(stored: Stored) -> bool:
-    """Whether a module stores indices and centroids."""
-    return any(
-        "indices" in members and "weight" in stored.members(tensor_name(module, "centroids"))
-        for module, members in stored.modules.items()
-    )
-
-
-def unpack(stored: Stored, declared: Declared | None, implied: Implied) -> Unpacked:
-    """Unpack each `X.indices` as `X.weight`."""
-    ledger = PackingLedger()
-    sizes = _Config(declared)
-    modules = dict.fromkeys(module for module, own in stored.modules.items() if "indices" in own)
-    for module in stored.modules:
+def _bundles(stored: Stored, _declared: Declared | None = None) -> Iterator[Bundle]:
+    """Yield indices with the centroids in modules below, and centroids without indices."""
+    for module, own in stored.modules.items():
         head, _, last = module.rpartition(".")
-        if last in _CENTROIDS and head not in modules and "weight" in stored.modules[module]:
-            reason = "the indices that these centroids belong to are not stored"
-            ledger.note(_CENTROIDS[last], stored.modules[module]["weight"])
-            ledger.lack(reason, stored.modules[module]["weight"])
-    for module in modules:
-        _unpack(module, _parts(stored, module), sizes.of(module), implied, ledger)
-    return ledger.close("vptq")
-
-
-def _parts(stored: Stored, module: str) -> Members:
-    own = stored.modules[module]
-    parts = {part: own[part] for part in ("indices", *_OWN) if part in own}
-    for part in _CENTROIDS:
-        table = stored.members(tensor_name(module, part)).get("weight")
-        if table is not None:
-            parts[part] = table
-    return parts
+        if "indices" in own:
+            parts = {part: own[part] for part in ("indices", *_OWN) if part in own}
+            for part in _CENTROIDS:
+                centroids = stored.members(tensor_name(module, part)).get("weight")
+                parts |= {part: centroids} if centroids else {}
+            yield Bundle(module, tensor_name(module), parts)
+        elif last in _CENTROIDS and "weight" in own and "indices" not in stored.members(head):
+            yield Bundle(head, tensor_name(head), {last: own["weight"]})
 
 
 # --- settings ---------------------------------------------------------------------------------
 
 
-class _Config:
-    """The settings of the modules in the config."""
+def _settings(
+    declared: Declared | None, _stored: Stored, _ledger: PackingLedger
+) -> Callable[[str], _Sizes]:
+    values = declared.settings if declared else {}
+    own = object_or_empty(values.get("config_for_layers"))
+    shared = object_or_empty(values.get("shared_layer_config"))
 
-    def __init__(self, declared: Declared | None) -> None:
-        settings = declared.settings if declared else {}
-        self._own = object_or_empty(settings.get("config_for_layers"))
-        self._shared = object_or_empty(settings.get("shared_layer_config"))
-
-    def of(self, module: str) -> _Sizes:
-        module_settings = self._own.get(module) or self._shared.get(module.rpartition(".")[2])
-        settings = object_or_empty(module_settings)
+    def of(module: str) -> _Sizes:
+        settings = object_or_empty(own.get(module) or shared.get(module.rpartition(".")[2]))
         outlier_vector, vector = _pair(settings.get("vector_lens"))
         outlier_centroids, centroids = _pair(settings.get("num_centroids"))
         return _Sizes(
@@ -121,6 +99,8 @@ class _Config:
             outlier_vector=outlier_vector,
             outlier_centroids=outlier_centroids,
         )
+
+    return of
 
 
 def _pair(value: object) -> tuple[int | None, int | None]:
@@ -137,81 +117,65 @@ def _size(value: object) -> int | None:
 # --- shapes -----------------------------------------------------------------------------------
 
 
-def _unpack(
-    module: str, parts: Members, sizes: _Sizes, implied: Implied, ledger: PackingLedger
-) -> None:
-    for part, reason in (_OWN | _CENTROIDS).items():
-        if part in parts:
-            ledger.note(reason, parts[part])
-    indices, name = parts["indices"], tensor_name(module)
-    if "centroids" not in parts:
-        ledger.lack("the centroids of these indices are not stored", indices)
-    if indices.shape is None:
-        ledger.tensors.append(LogicalTensor(indices, name, None, "VPTQ"))
-        return
-    if len(indices.shape) != 3:  # noqa: PLR2004 - (groups, rows, packed inputs)
-        ledger.fault(f"indices are {indices.shape}, (groups, rows, words) is needed", indices)
-        return
+def _needed(_parts: Members, sizes: _Sizes, _packing: Packing | None) -> list[str]:
+    return ["centroids", "res_centroids"] if sizes.residual else ["centroids"]
+
+
+def _by_shapes(parts: Members, sizes: _Sizes, expected: Shape | None) -> list[Packing] | str:
+    stored = parts["indices"].shape or ()
+    if len(stored) != 3:  # noqa: PLR2004 - (groups, rows, words)
+        return "(groups, rows, words)"
     if sizes.vector is None or sizes.centroids is None or sizes.group is None:
-        ledger.fault("the config does not say vector_lens, num_centroids and group_size", indices)
-        return
-    shape = _shape(indices.shape, sizes, implied(name))
-    ledger.tensors.append(LogicalTensor(indices, name, shape, "VPTQ"))
-    _check_indices(indices, sizes, ledger)
-    _check_parts(parts, sizes, shape, ledger)
-
-
-def _shape(indices: Shape, sizes: _Sizes, expected: Shape | None) -> Shape:
-    """The weight's shape, with the architecture's outputs if they fill as many rows of vectors."""
-    groups, rows, _ = indices
-    vector, group = sizes.vector or 1, sizes.group or 0
-    outputs = rows * vector
-    if expected and -(-expected[0] // vector) == rows:
+        return "vector_lens, num_centroids and group_size in the config"
+    groups, rows, _ = stored
+    outputs = rows * sizes.vector
+    if expected and -(-expected[0] // sizes.vector) == rows:
         outputs = expected[0]
-    return (outputs, groups * group + sizes.outliers)
+    shape = (outputs, groups * sizes.group + sizes.outliers)
+    words = f"vectors of {sizes.vector:,} in groups of {sizes.group:,}"
+    tensors = _tensors(parts, groups, rows, shape, sizes)
+    return [Packing(shape=shape, dtype="VPTQ", tensors=tensors, words=words)]
 
 
-def _bits(sizes: _Sizes) -> int:
-    """The bits of one index: log2 of each number of centroids, rounded down like the writer."""
-    return ((sizes.centroids or 1).bit_length() - 1) + max(sizes.residual.bit_length() - 1, 0)
-
-
-def _check_indices(indices: StoredTensor, sizes: _Sizes, ledger: PackingLedger) -> None:
-    shape, group = indices.shape or (0, 0, 0), sizes.group or 0
-    if DTYPE_BITS.get(indices.dtype or "") == 16:  # noqa: PLR2004 - unpacked
-        needed, arithmetic = group, f"groups of {group:,}"
-    else:
-        bits = _bits(sizes)
-        needed = -(-group * bits // 32)
-        arithmetic = f"ceil({group:,} * {bits} bits / 32) = {needed:,}"
-    if shape[2] != needed or shape[0] != (sizes.groups or shape[0]):
-        groups = sizes.groups or shape[0]
-        ledger.fault(f"indices {shape} should be ({groups:,}, rows, {arithmetic})", indices)
-
-
-def _check_parts(parts: Members, sizes: _Sizes, shape: Shape, ledger: PackingLedger) -> None:
-    for part, right in _needed(parts["indices"].shape or (), sizes, shape).items():
-        tensor = parts.get(part)
-        if tensor is not None and tensor.shape not in {None, right}:
-            ledger.fault(f"{part} is {tensor.shape}, {right} is needed", tensor)
-    if sizes.residual and "res_centroids" not in parts:
-        ledger.lack("the config has residual centroids, none are stored", parts["indices"])
-
-
-def _needed(indices: Shape, sizes: _Sizes, shape: Shape) -> Mapping[str, Shape]:
-    groups, rows, width = indices
-    vector, (outputs, inputs) = sizes.vector or 1, shape
-    needed: dict[str, Shape] = {
-        "centroids": (groups, (sizes.centroids or 0) * vector),
-        "res_centroids": (groups, sizes.residual * vector),
-        "res_indices": (groups, rows, width),
-        **dict.fromkeys(("perm", "weight_scale", "weight_bias"), (inputs,)),
+def _tensors(
+    parts: Members, groups: int, rows: int, shape: Shape, sizes: _Sizes
+) -> Mapping[str, WrittenTensor]:
+    vector, group, centroids = sizes.vector or 1, sizes.group or 0, sizes.centroids or 0
+    # log2 of each number of centroids, rounded down like the writer
+    bits = (centroids.bit_length() - 1) + max(sizes.residual.bit_length() - 1, 0)
+    is_unpacked = DTYPE_BITS.get(parts["indices"].dtype or "") == 16  # noqa: PLR2004 - bits
+    width = group if is_unpacked else -(-group * bits // 32)
+    needed = {
+        "indices": WrittenTensor((sizes.groups or groups, rows, width), _INDICES),
+        "res_indices": WrittenTensor((groups, rows, width), _INDICES),
+        "centroids": WrittenTensor((groups, centroids * vector), FLOATS),
+        "res_centroids": WrittenTensor((groups, sizes.residual * vector), FLOATS),
+        "perm": WrittenTensor(shape[1:], _INDICES),
+        "weight_scale": WrittenTensor(shape[1:], FLOATS),
+        "weight_bias": WrittenTensor(shape[1:], FLOATS),
     }
     if sizes.outlier_vector is not None and sizes.outlier_centroids is not None:
         vector = sizes.outlier_vector
-        needed["outlier_centroids"] = (1, sizes.outlier_centroids * vector)
-        needed["outlier_indices"] = (1, -(-outputs // vector), sizes.outliers)
+        indices = (1, -(-shape[0] // vector), sizes.outliers)
+        needed["outlier_indices"] = WrittenTensor(indices, _INDICES)
+        flat = (1, sizes.outlier_centroids * vector)
+        needed["outlier_centroids"] = WrittenTensor(flat, FLOATS)
     return needed
 
 
-LAYOUT = Layout(name="vptq", methods=("vptq",), recognises=recognises, unpack=unpack)
+LAYOUT = LayoutTable[_Sizes](
+    name="vptq",
+    methods=("vptq",),
+    recognises=lambda stored: any(
+        {"indices", "centroids"} <= bundle.parts.keys() for bundle in _bundles(stored)
+    ),
+    packed="indices",
+    dtypes=frozenset(_INDICES),
+    dtype="VPTQ",
+    companions=_OWN | _CENTROIDS,
+    needed=_needed,
+    settings=_settings,
+    by_shapes=_by_shapes,
+    title=lambda *_: "vptq",
+    bundles=_bundles,
+).layout()

@@ -21,9 +21,8 @@ _scales.py describes weight_scale. Whether weights are packed or not, activation
 input_scale, input_global_scale and similar tensors, and attention k_scale and v_scale.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Mapping
 
-from auditor.layouts._left_plain import plain_among_packed
 from auditor.layouts._scales import (
     CACHE,
     Grain,
@@ -32,6 +31,7 @@ from auditor.layouts._scales import (
     require_one_element,
     scales_misfit,
 )
+from auditor.layouts._scheme import Scheme, report_contradictions, unlisted
 from auditor.layouts.compressed_tensors import packs
 from auditor.layouts.compressed_tensors.schemes import (
     UNSAID,
@@ -103,9 +103,19 @@ def unpack(stored: Stored, declared: Declared | None, implied: Implied) -> Unpac
         form = _module(module, parts, scheme or UNSAID, implied, ledger)
         if form is not None:
             forms.add(form)
-            _contradictions(parts, module, form, schemes, ledger)
+            _check_format(parts, scheme or UNSAID, ledger)
     _unscaled(stored, schemes, ledger)
-    _left_plain(stored, schemes, ledger, _listed(declared))
+    packed = [piece.name.removesuffix(".weight") for piece in ledger.tensors]
+    if declared is not None and packed:
+        config_scheme = _scheme(declared, stored, schemes, packed)
+        report_contradictions(
+            stored,
+            packed,
+            [piece.stored for piece in ledger.tensors],
+            config_scheme,
+            ledger,
+            loads="its scales; add these modules to `ignore`",
+        )
     _cache(stored, declared, ledger)
     return ledger.close(", ".join(("compressed-tensors", *sorted(forms))))
 
@@ -253,17 +263,10 @@ def _cache(stored: Stored, declared: Declared | None, ledger: PackingLedger) -> 
 # --- contradictions to the config -------------------------------------------------------------
 
 
-def _contradictions(
-    parts: Members, module: str, form: str, schemes: CompressedSchemes, ledger: PackingLedger
-) -> None:
+def _check_format(parts: Members, scheme: CompressedScheme, ledger: PackingLedger) -> None:
     weight = next(parts[key] for key in _WEIGHTS if key in parts)
-    scheme = schemes.of(module)
     stored = weight.name.rpartition(".")[2]
-    if module in schemes.ignored:
-        ledger.fault(f"stored as {form}, but `ignore` lists the module: it is loaded plain", weight)
-    elif scheme is None:
-        ledger.fault(f"stored as {form}, but no target names the module: loaded plain", weight)
-    elif stored != "compressed" and _STORES.get(scheme.form or "", stored) != stored:
+    if stored != "compressed" and _STORES.get(scheme.form or "", stored) != stored:
         reason = f"the config's format {scheme.form} stores {_STORES[scheme.form or '']}"
         ledger.fault(f"{reason}, the file {stored} of {weight.dtype}", weight)
 
@@ -282,46 +285,39 @@ def _unscaled(stored: Stored, schemes: CompressedSchemes, ledger: PackingLedger)
             ledger.lack("weight_scale should stand beside it, and no file has it", weight)
 
 
-def _left_plain(
-    stored: Stored, schemes: CompressedSchemes, ledger: PackingLedger, listed: frozenset[str]
-) -> None:
-    """Report plain weights of modules that the config quantizes, if similar ones are packed.
+def _scheme(
+    declared: Declared, stored: Stored, schemes: CompressedSchemes, packed: Collection[str]
+) -> Scheme:
+    """The modules that the config packs: its targets, except the modules in `ignore`.
 
     An output layer is a linear in every class, so it is one of them unless the list names it.
     """
-    if not schemes.certain or not ledger.tensors:
-        return
-    packed = {piece.name.removesuffix(".weight") for piece in ledger.tensors}
-    plain = list(_plain(plain_among_packed(stored, packed), schemes))
-    if plain:
-        reason = "plain, but the config quantizes it, and others like it are packed: "
-        ledger.fault(f"{reason}loading would find no packed weight", *plain)
-    heads = {
-        module: parts["weight"]
+    ignored = declared.settings.get("ignore")
+    listed = frozenset(map(str, ignored)) if isinstance(ignored, list) else frozenset[str]()
+    # Expressions are evaluated; a name may be that of another version of the class.
+    is_unlisted = unlisted(frozenset(one for one in listed if not one.startswith("re:")))
+
+    def packs(names: Collection[str]) -> list[str]:
+        if not schemes.certain:
+            return []
+        return [one for one in is_unlisted(names) if (schemes.of(one) or UNSAID).quantizes]
+
+    heads = (
+        module
         for module, parts in stored.modules.items()
-        if _last(module) == _HEAD and parts.keys() == {"weight"} and module not in packed
-    }
-    if _HEAD not in map(_last, listed) and (plain := list(_plain(heads, schemes))):
-        reason = "plain, but the config quantizes it: `ignore` does not list it, and loading would "
-        ledger.lack(f"{reason}look for its scales", *plain)
-
-
-def _listed(declared: Declared | None) -> frozenset[str]:
-    ignored = declared.settings.get("ignore") if declared else None
-    return frozenset(map(str, ignored)) if isinstance(ignored, list) else frozenset()
+        if _last(module) == _HEAD and parts.keys() == {"weight"} and packs((module,))
+    )
+    return Scheme(
+        plain=frozenset(name for name in packed if schemes.of(name) is None),
+        packs=packs,
+        source=f"config_groups and `ignore` of {declared.where}",
+        named=() if _HEAD in map(_last, listed) else tuple(heads),
+        every_linear=True,
+    )
 
 
 def _last(module: str) -> str:
     return module.rpartition(".")[2]
-
-
-def _plain(
-    candidates: Mapping[str, StoredTensor], schemes: CompressedSchemes
-) -> Iterator[StoredTensor]:
-    for module, weight in candidates.items():
-        scheme = schemes.of(module)
-        if scheme is not None and scheme.quantizes:
-            yield weight
 
 
 LAYOUT = Layout(

@@ -70,13 +70,7 @@ def test_anything_else_is_no_figure(text):
 
 @pytest.mark.parametrize(
     ("text", "value"),
-    [
-        ("V*D + 2", 32),
-        ("V·D²", 90),
-        ("2 V (D + 1)", 80),
-        ("D**2 - 4/2", 7),
-        ("-V + 12", 2),
-    ],
+    [("V*D + 2", 32), ("V·D²", 90), ("2 V (D + 1)", 80), ("D**2 - 4/2", 7), ("-V + 12", 2)],
 )
 def test_a_formula_has_the_value_of_its_letters(text, value):
     assert evaluate(text, {"V": 10, "D": 3}) == value

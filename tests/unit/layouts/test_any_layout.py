@@ -353,9 +353,9 @@ W = "model.layers.0.mlp.up_proj"
     ("file", "lasts", "reason"),
     [
         ("fp8", ("weight", "weight_scale", "weight_scale_inv"), "another scale of its weight"),
-        ("bitsandbytes", ("weight", "SCB", "weight.absmax"), "packed in 4 bits, and yet with an"),
+        ("bitsandbytes", ("weight", "SCB", "weight.absmax"), "is stored without its quant_map"),
         ("bitsandbytes", ("weight", "weight.absmax", "weight.absmax.absmax"), "without its quant"),
-        ("torchao", ("_weight_qdata", "weight:qdata"), "packed without its scale"),
+        ("torchao", ("_weight_qdata", "weight:qdata"), "is stored without its scale"),
     ],
 )
 def test_what_is_packed_in_two_ways_is_in_the_books_once_and_a_fault(file, lasts, reason):

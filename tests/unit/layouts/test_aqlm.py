@@ -82,17 +82,37 @@ TABLE = packed(64, 12)
     [
         (TABLE, {}, None),
         (TABLE, {"in_group_size": 8, "nbits_per_codebook": 16}, None),
-        (TABLE, {"in_group_size": 4}, "mean a in_group_size of 8, the config says 4"),
-        (TABLE, {"nbits_per_codebook": 8}, "mean a nbits_per_codebook of 16, the config says 8"),
+        (
+            TABLE,
+            {"in_group_size": 4},
+            "codebooks is (1, 65536, 1, 8), which is a in_group_size of 8",
+        ),
+        (
+            TABLE,
+            {"nbits_per_codebook": 8},
+            "codebooks is (1, 65536, 1, 8), which is a nbits_per_codebook o",
+        ),
         (TABLE, {"num_codebooks": "1"}, "num_codebooks of quantization_config is the string '1'"),
         (TABLE, {"in_group_size": 0}, "in_group_size of quantization_config is 0; 1 to 65,536"),
-        (TABLE | {f"{X}.scales": ("F16", (64,))}, {}, "scales of aqlm is (64,), not of 4"),
-        (TABLE | {f"{X}.scales": ("F16", (32, 1, 1, 1))}, {}, "(64, 1, 1, 1) is needed"),
-        (TABLE | {f"{X}.codes": ("I16", (64, 12, 2))}, {}, "name 2 codebooks"),
-        (TABLE | {f"{X}.codes": ("I8", (64, 12, 1))}, {}, "I8 codes need a power of two up to 2^8"),
-        (TABLE | {f"{X}.codebooks": ("F16", (1, 0, 1, 8))}, {}, "are of 0 vectors"),
-        ({f"{X}.codes": TABLE[f"{X}.codes"]}, {}, "codebooks and scales not stored"),
-        ({f"{X}.codebooks": TABLE[f"{X}.codebooks"]}, {}, "codes and scales not stored"),
+        (TABLE | {f"{X}.scales": ("F16", (64,))}, {}, "scales is (64,), expected (64, 1, 1, 1)"),
+        (
+            TABLE | {f"{X}.scales": ("F16", (32, 1, 1, 1))},
+            {},
+            "scales is (32, 1, 1, 1), expected (64, 1, 1, 1)",
+        ),
+        (
+            TABLE | {f"{X}.codes": ("I16", (64, 12, 2))},
+            {},
+            "codes is (64, 12, 2), expected (64, 12, 1)",
+        ),
+        (TABLE | {f"{X}.codes": ("I8", (64, 12, 1))}, {}, "codes is I8, expected I16 or I32"),
+        (
+            TABLE | {f"{X}.codebooks": ("F16", (1, 0, 1, 8))},
+            {},
+            "codebooks is (1, 0, 1, 8), expected (1, 1, 1, 8)",
+        ),
+        ({f"{X}.codes": TABLE[f"{X}.codes"]}, {}, "is stored without its codebooks and scales"),
+        ({f"{X}.codebooks": TABLE[f"{X}.codebooks"]}, {}, "is stored without its codes"),
     ],
 )
 def test_what_cannot_be_is_a_fault(table, settings, reason):

@@ -197,14 +197,14 @@ def test_what_auto_round_exports_is_the_checkpoint_that_went_in(tmp_path):
 @pytest.mark.parametrize(
     ("settings", "reason"),
     [
-        ({"group_size": 16}, "inputs in groups of 16 are"),
-        ({"bits": 8}, "declares 8 bits, the shapes are those of 4"),
-        ({"packing_format": "auto_round:auto_awq"}, "the shapes are those of gptq"),
+        ({"group_size": 16}, "groups of 16"),
+        ({"bits": 8}, "is 8, stored are 4"),
+        ({"packing_format": "auto_round:auto_awq"}, "stored is gptq"),
         ({"packing_format": 5}, "packing_format of quantization_config is 5; a string is needed"),
         ({"packing_format": ["auto_round"]}, "is a list; a string is needed"),
-        ({"extra_config": MIXED | {"lm_head": {"bits": 2}}}, "declares 2 bits, the shapes are"),
-        ({"extra_config": {**MIXED, f"{M}": {"bits": 16}}}, "leaves it plain: loading looks for"),
-        ({"extra_config": []}, "packed, though block_name_to_quantize"),
+        ({"extra_config": MIXED | {"lm_head": {"bits": 2}}}, "is 2, stored are"),
+        ({"extra_config": {**MIXED, f"{M}": {"bits": 16}}}, "is packed, but plain by extra_config"),
+        ({"extra_config": []}, "is packed, but plain by extra_config"),
     ],
 )
 def test_a_config_that_the_shapes_deny_is_a_finding_and_the_residual_is_0(

@@ -27,10 +27,7 @@ sizes = st.integers(1, 400)
 
 
 def packed(rows, columns, module=X):
-    return {
-        f"{module}.weight": ("U8", (rows, columns)),
-        f"{module}.weight_scale": ("BF16", (1,)),
-    }
+    return {f"{module}.weight": ("U8", (rows, columns)), f"{module}.weight_scale": ("BF16", (1,))}
 
 
 @given(sizes, sizes)
@@ -101,10 +98,10 @@ TABLE = packed(16, 96)
     [
         (TABLE, None),
         (TABLE | {f"{X}.bias": ("BF16", (64,))}, None),
-        ({W: TABLE[W]}, "packed in ternary without its weight_scale"),
-        ({f"{X}.weight_scale": ("BF16", (1,))}, "the ternary weight that this belongs to is not"),
-        (TABLE | {f"{X}.weight_scale": ("BF16", (64,))}, "weight_scale is (64,), (1,) is needed"),
-        (TABLE | {W: ("U8", (1536,))}, "ternary bytes are stored as (1536,)"),
+        ({W: TABLE[W]}, "is stored without its weight_scale"),
+        ({f"{X}.weight_scale": ("BF16", (1,))}, "is stored without its weight"),
+        (TABLE | {f"{X}.weight_scale": ("BF16", (64,))}, "weight_scale is (64,), expected (1,)"),
+        (TABLE | {W: ("U8", (1536,))}, "weight is U8 (1536,), expected (out / 4, in)"),
     ],
 )
 def test_what_cannot_be_is_a_fault(table, reason):
@@ -121,11 +118,11 @@ PLAIN = {"model.layers.1.mlp.up_proj.weight": ("BF16", (64, 96))}
 @pytest.mark.parametrize(
     ("settings", "reason"),
     [
-        ({"modules_to_not_convert": ["lm_head"]}, "stored plain, packed in other layers, and not"),
-        ({"modules_to_not_convert": None}, "stored plain, packed in other layers, and not"),
+        ({"modules_to_not_convert": ["lm_head"]}, "is plain, but not by modules_to_not"),
+        ({"modules_to_not_convert": None}, "is plain, but not by modules_to_not"),
         ({"modules_to_not_convert": ["model.layers.1"]}, None),
         ({"linear_class": "autobitlinear"}, None),
-        ({"modules_to_not_convert": [X, "layers.1.mlp"]}, "that these are plain, and they are"),
+        ({"modules_to_not_convert": [X, "layers.1.mlp"]}, "is packed, but plain by modules_to_not"),
     ],
 )
 def test_modules_are_packed_as_the_config_says(settings, reason):

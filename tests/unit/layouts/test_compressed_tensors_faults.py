@@ -3,30 +3,20 @@
 import re
 
 import pytest
-from support.layouts.compressed import (
-    GOOD,
-    NAME,
-    W4,
-    Q,
-    below,
-    config,
-    packed_words,
-    scheme,
-    whole,
-)
-from support.layouts.packed import (
-    faults,
-    opened,
-    pieces,
-    quantization_data,
-    says,
-)
+from support.layouts.compressed import GOOD, NAME, W4, Q, below, config, packed_words, scheme, whole
+from support.layouts.packed import faults, opened, pieces, quantization_data, says
 
 from auditor.layouts.compressed_tensors import LAYOUT
 
 
 def without(*names):
     return {name: described for name, described in GOOD.items() if name not in names}
+
+
+PLAIN_BY_CONFIG = (
+    "is packed, but plain by config_groups and `ignore` of quantization_config: "
+    "loading expects floats"
+)
 
 
 @pytest.mark.parametrize(
@@ -74,21 +64,13 @@ def without(*names):
             W4,
             "weight_g_idx is (4,); one for each input makes (128,)",
         ),
-        (
-            GOOD,
-            config(scheme(num_bits=4, group_size=32), ignore=[Q]),
-            "stored as pack-quantized, but `ignore` lists the module: it is loaded plain",
-        ),
+        (GOOD, config(scheme(num_bits=4, group_size=32), ignore=[Q]), PLAIN_BY_CONFIG),
         (
             GOOD,
             config(scheme(num_bits=4, group_size=32), ignore=[r"re:.*self_attn\..*"]),
-            "stored as pack-quantized, but `ignore` lists the module: it is loaded plain",
+            PLAIN_BY_CONFIG,
         ),
-        (
-            GOOD,
-            config(scheme(num_bits=4, group_size=32, targets=["re:.*mlp.*"])),
-            "stored as pack-quantized, but no target names the module: loaded plain",
-        ),
+        (GOOD, config(scheme(num_bits=4, group_size=32, targets=["re:.*mlp.*"])), PLAIN_BY_CONFIG),
         (
             whole(64, 128, (64, 1), "I8"),
             config(scheme(num_bits=8, strategy="channel"), format="pack-quantized"),
@@ -96,9 +78,7 @@ def without(*names):
         ),
         (
             whole(64, 128, (64, 1)),
-            config(
-                scheme(num_bits=8, type="float", strategy="channel", inputs={"dynamic": False}),
-            ),
+            config(scheme(num_bits=8, type="float", strategy="channel", inputs={"dynamic": False})),
             "input_scale should stand beside it, and no file has it",
         ),
         (
@@ -271,3 +251,18 @@ def test_a_weight_of_8_bits_whose_scales_are_lost_is_no_plain_one(dtype):
     [(reason, names)] = faults(unpacked).items()
     assert reason == "weight_scale should stand beside it, and no file has it"
     assert list(names) == [f"{OTHER}.weight"]
+
+
+@pytest.mark.parametrize(("ignored", "alarmed"), [((), True), ((f"{Q[:-6]}o_proj",), False)])
+def test_a_plain_projection_of_a_packed_layer_is_a_fault_unless_it_is_ignored(ignored, alarmed):
+    """Loading packs each linear that `ignore` does not list, and makes up its scales."""
+    up, output = OTHER, f"{Q[:-6]}o_proj"
+    declared = config(INT8, ignore=["re:.*lm_head", Q, *ignored])
+    table = {
+        **below(up, whole(64, 128, (64, 1), "I8")),
+        f"{Q}.weight": ("BF16", (64, 64)),
+        f"{output}.weight": ("BF16", (64, 64)),
+    }
+    unpacked = opened(LAYOUT, table, declared, {f"{up}.weight": (64, 128)})
+    assert list(faults(unpacked).values()) == [{f"{output}.weight"}] * alarmed
+    assert all("add these modules to `ignore`" in reason for reason in faults(unpacked))

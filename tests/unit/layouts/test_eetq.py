@@ -94,12 +94,15 @@ def test_what_is_packed_is_the_unpacked_checkpoint(tmp_path):
 @pytest.mark.parametrize(
     ("table", "reason"),
     [
-        ({W: ("I8", (96, 64))}, "int8 without its weight_scales"),
-        ({f"{W}_scales": ("F16", (64,))}, "weight_scales whose weight is not stored"),
-        (linear(64, 96) | {W: ("F16", (96, 64))}, "beside a weight of F16, I8 is needed"),
-        (linear(64, 96) | {W: ("I8", (96,))}, "stored as (96,), (in, out) is needed"),
-        (linear(64, 96) | {f"{W}_scales": ("F16", (96,))}, "(64,) is needed"),
-        (linear(64, 96, "lm_head"), "though modules_to_not_convert lists it"),
+        ({W: ("I8", (96, 64))}, "is stored without its weight_scales"),
+        ({f"{W}_scales": ("F16", (64,))}, "is stored without its weight"),
+        (linear(64, 96) | {W: ("F16", (96, 64))}, "weight is F16 (96, 64), expected I8"),
+        (linear(64, 96) | {W: ("I8", (96,))}, "weight is I8 (96,), expected (in, out)"),
+        (
+            linear(64, 96) | {f"{W}_scales": ("F16", (96,))},
+            "weight_scales is (96,), expected (64,)",
+        ),
+        (linear(64, 96, "lm_head"), "is packed, but plain by modules_to_not"),
     ],
 )
 def test_what_cannot_be_is_a_fault(table, reason):

@@ -90,7 +90,7 @@ def booked(entries):
     """The names under each reason, but for the one that compares modules."""
     found = {}
     for entry in entries:
-        if entry.reason.startswith("plain, and"):
+        if entry.reason.startswith("is plain, but"):
             continue
         found.setdefault(entry.reason, set()).update(tensor.name for tensor in entry.tensors)
     return found
@@ -301,22 +301,22 @@ def test_healthy_ways_of_storing_8_bits(table, declared):
         (
             GOOD,
             of_blocks(128, 128, modules_to_not_convert=["model.layers.*.self_attn"]),
-            "stored in 8 bits, but modules_to_not_convert lists it",
+            "is packed, but plain by modules_to_not",
         ),
         (
             GOOD,
             of_blocks(128, 128, ignored_layers=["q_proj"]),
-            "stored in 8 bits, but modules_to_not_convert lists it",
+            "is packed, but plain by ignored_layers",
         ),
         (
             {**GOOD, f"{O_PROJ}.weight": HALF},
             of_blocks(128, 128),
-            "plain, and modules_to_not_convert does not list it",
+            "is plain, but not by modules_to_not",
         ),
         (
             {**GOOD, "lm_head.weight": ("BF16", (9, 9))},
             of_blocks(128, 128, modules_to_not_convert=["mlp.gate"]),
-            "plain, and modules_to_not_convert does not list it",
+            "is plain, but not by modules_to_not",
         ),
         (
             {**GOOD, f"{Q}.input_scale": ("F32", (2,))},

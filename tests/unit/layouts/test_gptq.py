@@ -91,24 +91,32 @@ PARTLY = FOUR | linear(512, 256, module="model.layers.1.mlp.down_proj") | ANOTHE
 @pytest.mark.parametrize(
     ("table", "settings", "reason"),
     [
-        (without(FOUR, "scales"), {}, "packed without its scales"),
-        (without(FOUR, "qzeros"), {}, "packed without its qzeros"),
-        (without(FOUR, "qweight"), {}, "scales whose qweight is not stored"),
-        (without(FOUR, "g_idx"), {"desc_act": True}, "desc_act is declared, and no g_idx says"),
-        (FOUR, {"bits": 8}, "quantization_config declares 8 bits, the shapes are those of 4"),
-        (FOUR, {"group_size": 64}, "for 4 groups, 512 inputs in groups of 64 are 8"),
-        (FOUR, {"checkpoint_format": "marlin"}, "the format marlin, the shapes are those of gptq"),
-        (marlin(256, 512), {}, "declares the format gptq, the shapes are those of marlin"),
-        (FOUR | {f"{M}.g_idx": ("I32", (256,))}, {}, "holds 32/4 * 64 = 512 inputs"),
-        (FOUR | {f"{M}.scales": ("F16", (4, 128))}, {}, "are for 128 outputs, qweight has 256"),
+        (without(FOUR, "scales"), {}, "is stored without its scales"),
+        (without(FOUR, "qzeros"), {}, "is stored without its qzeros"),
+        (without(FOUR, "qweight"), {}, "is stored without its qweight"),
+        (without(FOUR, "g_idx"), {"desc_act": True}, "is stored without its g_idx"),
+        (FOUR, {"bits": 8}, "bits of quantization_config is 8, stored are 4"),
+        (FOUR, {"group_size": 64}, "scales is (4, 256), expected (8, 256)"),
         (
-            FOUR | {f"{M}.qzeros": ("I32", (4, 64))},
-            {},
-            "256 outputs * 4/32 in 4 groups are (4, 32)",
+            FOUR,
+            {"checkpoint_format": "marlin"},
+            "checkpoint_format of quantization_config is marlin",
         ),
-        (FOUR | {f"{M}.qweight": ("F16", (64, 256))}, {}, "a matrix of integers is needed"),
-        (FOUR | {f"{M}.qweight": ("I32", (64,))}, {}, "a matrix of integers is needed"),
-        (PARTLY, {}, "stored plain while"),
+        (marlin(256, 512), {}, "checkpoint_format of quantization_config is gptq"),
+        (FOUR | {f"{M}.g_idx": ("I32", (256,))}, {}, "g_idx is (256,), expected (512,)"),
+        (FOUR | {f"{M}.scales": ("F16", (4, 128))}, {}, "scales is (4, 128), expected (4, 256)"),
+        (FOUR | {f"{M}.qzeros": ("I32", (4, 64))}, {}, "qzeros is (4, 64), expected (4, 32)"),
+        (
+            FOUR | {f"{M}.qweight": ("F16", (64, 256))},
+            {},
+            "qweight is F16 (64, 256), expected I16 or",
+        ),
+        (
+            FOUR | {f"{M}.qweight": ("I32", (64,))},
+            {},
+            "qweight is I32 (64,), expected a matrix of integers",
+        ),
+        (PARTLY, {}, "is plain, but not by quantization_c"),
     ],
 )
 def test_what_cannot_be_is_a_fault(table, settings, reason):
@@ -127,10 +135,7 @@ def test_what_cannot_be_is_a_fault(table, settings, reason):
         (linear(256, 512, bias=True), {}),
         (linear(250, 512), {}),
         (linear(256, 500, group=100), {"group_size": 100}),
-        (
-            PARTLY,
-            {"dynamic": {"-:.*1.*": {}}},
-        ),
+        (PARTLY, {"dynamic": {"-:.*1.*": {}}}),
         (FOUR | ANOTHER, {}),
         (FOUR | {"model.layers.1.mlp.gate.weight": ("F16", (8, 512))}, {}),
     ],
@@ -206,3 +211,12 @@ def test_a_list_of_settings_is_refused():
 )
 def test_it_knows_its_own_marks(table, known):
     assert LAYOUT.recognises(Stored(stored(table))) is known
+
+
+@pytest.mark.parametrize(("router", "alarmed"), [("gate", True), ("shared_expert_gate", False)])
+def test_a_packed_router_is_a_fault_because_no_class_has_a_linear_there(router, alarmed):
+    mlp = "model.layers.0.mlp"
+    table = linear(256, 512, module=f"{mlp}.experts.0.up_proj")
+    table |= linear(64, 512, module=f"{mlp}.{router}")
+    unpacked = opened(LAYOUT, table, says("gptq", bits=4, group_size=128))
+    assert list(faults(unpacked).values()) == [{f"{mlp}.gate.qweight"}] * alarmed

@@ -146,14 +146,17 @@ def without(*lasts):
 @pytest.mark.parametrize(
     ("table", "reason"),
     [
-        (without("scale"), "W_q without its scale and zero"),
-        (without("nbits", "axis"), "W_q without its nbits, axis"),
-        (without("W_q"), "the W_q that these belong to is not stored"),
-        (FOUR | {f"{M}.zero": ("BF16", (511, 1))}, "scale is (512, 1) and zero is (511, 1)"),
-        (FOUR | {f"{M}.W_q": ("U8", (255, 64))}, "and scales (512, 1) fit no number of bits"),
-        (FOUR | {f"{M}.W_q": ("F64", (256, 64))}, "a matrix of words is needed"),
-        (linear(128, 512), "holds 65,536 of 4 bits, the architecture has (128, 256) = 32,768"),
-        (linear(128, 256, bits=2), "declares nbits 4, W_q and its scales are those of 2"),
+        (without("scale"), "is stored without its scale"),
+        (without("nbits", "axis"), "is stored without its nbits and axis"),
+        (without("W_q"), "is stored without its W_q"),
+        (FOUR | {f"{M}.zero": ("BF16", (511, 1))}, "zero is (511, 1), expected (512, 1)"),
+        (
+            FOUR | {f"{M}.W_q": ("U8", (255, 64))},
+            "W_q is U8 (255, 64), expected words that fit scales (512, 1)",
+        ),
+        (FOUR | {f"{M}.W_q": ("F64", (256, 64))}, "W_q is F64 (256, 64), expected BF16"),
+        (linear(128, 512), "W_q (512, 64) in 4 bits holds 65,536 numbers, expected (128, 2"),
+        (linear(128, 256, bits=2), "nbits of the config is 4, stored are 2"),
     ],
 )
 def test_what_cannot_be_is_a_fault(table, reason):
@@ -204,8 +207,7 @@ def test_a_weight_that_the_architecture_does_not_have_is_as_many_numbers():
 
 
 @pytest.mark.parametrize(
-    ("table", "known"),
-    [(FOUR, True), (without("W_q"), False), ({"a.scale": ("F16", (8,))}, False)],
+    ("table", "known"), [(FOUR, True), (without("W_q"), False), ({"a.scale": ("F16", (8,))}, False)]
 )
 def test_it_knows_its_own_marks(table, known):
     assert LAYOUT.recognises(Stored(stored(table))) is known

@@ -19,7 +19,7 @@ def test_the_table_of_methods_is_what_the_layouts_say_of_themselves():
         assert {method for method, its in METHODS.items() if its == file} == set(layout.methods)
 
 
-SEAMS = {"packing", "declared", "fused"}
+SEAMS = {"packing", "declared", "engine", "fused"}
 FOLDER = Path(layouts.__file__).parent
 
 

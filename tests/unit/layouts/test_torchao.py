@@ -194,16 +194,22 @@ INT8 = rows(64, 96)
 @pytest.mark.parametrize(
     ("table", "reason"),
     [
+        (INT8 | parts(scale=("F32", (63, 1))), "scale is (63, 1), expected (64, 1)"),
+        (INT8 | parts(zero_point=("I8", (64, 2))), "zero_point is (64, 2), expected (64, 1)"),
+        (parts(qdata=("I8", (64, 96))), "is stored without its scale"),
+        (parts(scale=("F32", (64, 1))), "is stored without its qdata"),
         (
-            INT8 | parts(scale=("F32", (63, 1))),
-            "scale is (63, 1): qdata I8 (64, 96) holds (64, 96)",
+            parts(qdata=("I64", (64, 96)), scale=("F32", (64, 1))),
+            "qdata is I64 (64, 96), expected a dtype of a class of torchao",
         ),
-        (INT8 | parts(zero_point=("I8", (64, 2))), "zero_point is (64, 2), scale is (64, 1)"),
-        (parts(qdata=("I8", (64, 96))), "packed without its scale"),
-        (parts(scale=("F32", (64, 1))), "whose qdata is not stored"),
-        (parts(qdata=("I64", (64, 96)), scale=("F32", (64, 1))), "which no class of torchao has"),
-        (parts(qdata=("I8", (64,)), scale=("F32", (64, 1))), "which no class of torchao has"),
-        (nvfp4(64, 96) | parts(per_tensor_scale=("F32", (64,))), "1 numbers at most"),
+        (
+            parts(qdata=("I8", (64,)), scale=("F32", (64, 1))),
+            "qdata is I8 (64,), expected two axes or more",
+        ),
+        (
+            nvfp4(64, 96) | parts(per_tensor_scale=("F32", (64,))),
+            "per_tensor_scale is (64,), expected (1,)",
+        ),
     ],
 )
 def test_what_cannot_be_is_a_fault(table, reason):

@@ -1,4 +1,21 @@
-"""The settings of AutoRound's config: the packing of integers, and the settings of each module.
+"""AutoRound, https://arxiv.org/abs/2309.05516, as Intel's auto-round stores it.
+
+A linear of (out, in) in b bits, 2 to 8, in groups of g inputs, is in words of GPTQ or of AWQ, by
+`packing_format`:
+
+    auto_round, auto_round:gptq, :auto_gptq, :gptqmodel
+        X.qweight I32 (in * b/32, out)   X.qzeros I32 (ceil(in/g), out * b/32)
+        X.scales  F16 (ceil(in/g), out)  X.g_idx  I32 (in,), only :gptqmodel
+    auto_round:awq, :auto_awq
+        X.qweight I32 (in, out * b/32)   X.qzeros I32 (in/g, out * b/32)   X.scales F16 (in/g, out)
+
+Symmetric weights have qzeros too. auto_round and :gptqmodel store zero points, the other two of
+GPTQ store zero points less one. If activations have 8 bits or fewer, X.act_scales (1,) and
+X.w_bf16_to_fp8_scale (1,) or (1, out) are stored too. Other packings (fp8, mxfp4, nvfp4, mx_int4,
+mlx) are not read here. Sources: auto_round/export and auto_round_extension/torch of auto-round
+0.16.1.
+
+The settings of AutoRound's config: the packing of integers, and the settings of each module.
 
 `packing_format` names the packing; up to 0.4 `backend` did, followed by a kernel, as in
 auto_round:gptq:exllamav2. The linears below `block_name_to_quantize` (up to 0.4
@@ -9,14 +26,37 @@ convert_model.py of auto-round 0.16.1, and auto_round/export of 0.2, 0.3.1, 0.4.
 """
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from itertools import groupby
 from typing import NamedTuple
 
+from msgspec.structs import replace
+
 from auditor.layouts._patterns import matching_names, search_tree
-from auditor.layouts._qweight import GEMM, GPTQ
+from auditor.layouts._qweight import (
+    GEMM,
+    GPTQ,
+    QWEIGHT,
+    WORDS,
+    any_qweight,
+    packing_of_config,
+    packing_of_shapes,
+    require_matrix,
+    title_of,
+    with_forms,
+)
+from auditor.layouts._scheme import Scheme
 from auditor.layouts.declared import integer_setting, object_or_empty
-from auditor.layouts.packing import Declared, PackingLedger, Stored
+from auditor.layouts.engine import LayoutTable, Packing
+from auditor.layouts.packing import (
+    FLOATS,
+    Declared,
+    Members,
+    PackingLedger,
+    Shape,
+    Stored,
+    WrittenTensor,
+)
 from auditor.messages import described, named, quoted
 
 BITS = (4, 8, 2, 3, 5, 6, 7)  # the likeliest first: the order decides if shapes do not
@@ -39,12 +79,11 @@ _NUMBERED = re.compile(r"\w+\.[0-9].*")
 class AutoRoundScheme(NamedTuple):
     """The settings of a module; None if the config does not state one."""
 
-    bits: int | None  # one of PLAIN: the module is not packed
-    group: int | None  # -1: all inputs together
-    where: str
-
-
-_UNSAID = AutoRoundScheme(None, None, "")
+    bits: int | None = None  # one of PLAIN: the module is not packed
+    group: int | None = None  # -1: all inputs together
+    where: str = ""
+    form: str | None = None  # GPTQ or GEMM, of all modules
+    form_source: str = ""  # the form in words of the config
 
 
 # --- how integers are packed ------------------------------------------------------------------
@@ -62,17 +101,17 @@ def unread(declared: Declared) -> str | None:
     return f"{named(declared.method)} with {' and '.join(unread_settings)}"
 
 
-def declared_form(declared: Declared | None, ledger: PackingLedger) -> tuple[str | None, str]:
-    """Return GPTQ or GEMM, or None if none is declared, and the config's words for it."""
-    if declared is None:
-        return None, ""
+def _unstated(declared: Declared, ledger: PackingLedger) -> AutoRoundScheme:
+    """Return the settings of a module of which the config states only the form."""
     key, packing = _packing(declared)
     if packing is None:
-        return GPTQ, f"{declared.where} declares no packing_format, which means gptq"
+        source = f"{declared.where} declares no packing_format, which means gptq"
+        return AutoRoundScheme(form=GPTQ, form_source=source)
     if not isinstance(packing, str):
         ledger.fault(f"{key} of {declared.where} is {described(packing)}; a string is needed")
-        return None, ""
-    return _form(packing), f"{declared.where} declares the {key} {quoted(packing)}"
+        return AutoRoundScheme()
+    source = f"{key} of {declared.where} is {quoted(packing)}"
+    return AutoRoundScheme(form=_form(packing), form_source=source)
 
 
 def _packing(declared: Declared) -> tuple[str, object]:
@@ -109,39 +148,48 @@ def _shown(value: object) -> str:
 # --- the settings of a module -----------------------------------------------------------------
 
 
-class AutoRoundSchemes:
+def read_auto_round_schemes(
+    declared: Declared | None, stored: Stored, ledger: PackingLedger
+) -> Callable[[str], AutoRoundScheme]:
+    """Return a function that finds the settings of a module in the config."""
+    if declared is None:
+        return lambda _module: AutoRoundScheme()
+    return _AutoRoundSchemes(declared, stored, ledger).of
+
+
+def scheme_of_names(
+    declared: Declared, names: Collection[str], settings: Callable[[str], AutoRoundScheme]
+) -> Scheme:
+    """Return the modules that the config packs."""
+    extra = object_or_empty(declared.settings.get("extra_config"))
+    return Scheme(
+        plain=frozenset(name for name in names if settings(name).bits in PLAIN),
+        packs=lambda plain: [
+            one for one in plain if one not in extra and settings(one).bits in BITS
+        ],
+        source=f"extra_config or block_name_to_quantize of {declared.where}",
+        named=tuple(module for module in extra if settings(module).bits in BITS),
+    )
+
+
+class _AutoRoundSchemes:
     """Finds the settings of a module in the config."""
 
-    def __init__(self, declared: Declared | None, stored: Stored, ledger: PackingLedger) -> None:
-        self.own: dict[str, AutoRoundScheme] = {}  # of the modules that extra_config names
-        self._default, self._outside = _UNSAID, _UNSAID
+    def __init__(self, declared: Declared, stored: Stored, ledger: PackingLedger) -> None:
+        self._own: dict[str, AutoRoundScheme] = {}  # of the modules that extra_config names
         self._found: list[tuple[AutoRoundScheme, frozenset[str]]] = []
         self._vague: frozenset[str] | None = frozenset()  # ends of names; None means all names
-        self._blocks: tuple[str, ...] = ()
-        if declared is not None:
-            self._read(declared, stored, ledger)
-
-    def of(self, module: str) -> AutoRoundScheme:
-        if module in self.own:
-            return self.own[module]
-        own_scheme = next((scheme for scheme, names in self._found if module in names), None)
-        if own_scheme is not None:
-            return own_scheme
-        if self._vague is None or _tail(module) in self._vague:
-            return _UNSAID
-        inside = not self._blocks or any(block in f".{module}" for block in self._blocks)
-        return self._default if inside else self._outside
-
-    def _read(self, declared: Declared, stored: Stored, ledger: PackingLedger) -> None:
-        self._default = _scheme(declared, _UNSAID, ledger)
+        self._unstated = _unstated(declared, ledger)
+        self._default = _scheme(declared, self._unstated, ledger)
         rest: list[tuple[str, AutoRoundScheme]] = []
         for key, scheme in _entries(declared, self._default, ledger):
             if key in stored.modules:
-                self.own[key] = scheme
+                self._own[key] = scheme
             else:
                 rest.append((key, scheme))
         key, blocks = _blocks(declared)
-        self._outside = AutoRoundScheme(PLAIN[0], None, f"{key} of {declared.where}")
+        where = f"{key} of {declared.where}"
+        self._outside = self._unstated._replace(bits=PLAIN[0], where=where)
         self._blocks = tuple({f".{_tail(block, last=True)}" for block in blocks if block})
         work = sum(map(len, stored.modules)) * len(self._blocks)
         too_much = work > _COMPARED or len(rest) > _KEYS
@@ -149,6 +197,18 @@ class AutoRoundSchemes:
             self._vague = None
         else:
             self._search(rest, stored)
+
+    def of(self, module: str) -> AutoRoundScheme:
+        """Return the settings of a module."""
+        if module in self._own:
+            return self._own[module]
+        own_scheme = next((scheme for scheme, names in self._found if module in names), None)
+        if own_scheme is not None:
+            return own_scheme
+        if self._vague is None or _tail(module) in self._vague:
+            return self._unstated
+        inside = not self._blocks or any(block in f".{module}" for block in self._blocks)
+        return self._default if inside else self._outside
 
     def _search(self, rest: list[tuple[str, AutoRoundScheme]], stored: Stored) -> None:
         """Match keys that name no module; some may name a module before a renaming."""
@@ -164,7 +224,7 @@ class AutoRoundSchemes:
 def _scheme(declared: Declared, default: AutoRoundScheme, ledger: PackingLedger) -> AutoRoundScheme:
     bits = integer_setting(declared, "bits", (*BITS, *PLAIN), ledger, default=default.bits)
     group = integer_setting(declared, "group_size", _GROUPS, ledger, default=default.group)
-    return AutoRoundScheme(bits, group, declared.where)
+    return default._replace(bits=bits, group=group, where=declared.where)
 
 
 def _entries(
@@ -203,3 +263,60 @@ def _tail(name: str, *, last: bool = False) -> str:
     if match:
         return match.group()
     return name.rpartition(".")[2] if last else name
+
+
+_COMPANIONS = {
+    **QWEIGHT,
+    "g_idx": "g_idx, the group of each input",
+    "act_scales": "scale of the activations",
+    "w_bf16_to_fp8_scale": "scale of the weight as fp8",
+}
+
+
+def _by_shapes(
+    parts: Members, scheme: AutoRoundScheme, expected: Shape | None
+) -> Iterator[Packing] | str:
+    return require_matrix(parts) or _readings(parts, scheme, expected)
+
+
+def _readings(parts: Members, scheme: AutoRoundScheme, expected: Shape | None) -> Iterator[Packing]:
+    """Yield a reading for each form and number of bits, the declared ones first."""
+    for form in (GEMM, GPTQ) if scheme.form == GEMM else (GPTQ, GEMM):
+        for bits in sorted(BITS, key=lambda bits: bits != scheme.bits):  # stable
+            doubts = []
+            if scheme.bits in BITS and scheme.bits != bits:
+                doubts.append(f"bits of {scheme.where} is {scheme.bits}, stored are {bits}")
+            if scheme.form not in {None, form}:
+                doubts.append(f"{scheme.form_source}, stored is {form}")
+            one = packing_of_shapes(form, parts, bits, scheme.group, expected)
+            tensors = {**one.tensors, "act_scales": WrittenTensor((1,), FLOATS, others=((),))}
+            yield replace(one, tensors=tensors, doubts=tuple(doubts))
+
+
+def _by_config(_parts: Members, scheme: AutoRoundScheme, shape: Shape) -> Packing | None:
+    bits = scheme.bits if scheme.bits in BITS else None
+    form = GEMM if scheme.form == GEMM else GPTQ
+    return packing_of_config(form, shape, bits, scheme.group)
+
+
+def _title(_declared: Declared | None, packings: Collection[Packing]) -> str:
+    return title_of(with_forms("auto-round", packings), packings)
+
+
+LAYOUT = LayoutTable[AutoRoundScheme](
+    name="auto-round",
+    methods=("auto-round", "intel/auto-round"),
+    recognises=any_qweight((GPTQ, GEMM), BITS),
+    packed="qweight",
+    dtypes=WORDS,
+    dtype="INT4",
+    companions=_COMPANIONS,
+    needed=lambda *_: ["scales", "qzeros"],
+    settings=read_auto_round_schemes,
+    by_shapes=_by_shapes,
+    by_config=_by_config,
+    title=_title,
+    scheme=scheme_of_names,
+    conv1d=True,
+    unread=unread,
+).layout()

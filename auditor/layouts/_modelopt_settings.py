@@ -44,6 +44,7 @@ class ModuleSettings(NamedTuple):
     kind: str | None = None
     group: int | None = None
     needs: tuple[str, ...] = ("weight_scale",)  # the tensors that a weight needs
+    where: str = ""
 
 
 _NOTHING = ModuleSettings()
@@ -52,7 +53,6 @@ _NOTHING = ModuleSettings()
 class ModelOptSettings(NamedTuple):
     """The settings of all modules."""
 
-    where: str
     default: ModuleSettings | None  # None if modules without a name here stay plain
     named: Mapping[str, ModuleSettings]
     excluded: frozenset[str] | None  # patterns; None if the config has no list
@@ -64,7 +64,7 @@ class ModelOptSettings(NamedTuple):
 def read_modelopt_settings(declared: Declared | None, ledger: PackingLedger) -> ModelOptSettings:
     """Read the settings of a config, and report impossible ones."""
     if declared is None:
-        return ModelOptSettings("", _NOTHING, {}, None)
+        return ModelOptSettings(_NOTHING, {}, None)
     settings = declared.settings
     lists = [key for key in ("exclude_modules", "ignore") if isinstance(settings.get(key), list)]
     excluded = (
@@ -74,11 +74,11 @@ def read_modelopt_settings(declared: Declared | None, ledger: PackingLedger) -> 
     if algorithm == "MIXED_PRECISION":
         layers = settings.get("quantized_layers")
         named = _layers(declared, layers, ledger)
-        return ModelOptSettings(declared.where, None if named else _NOTHING, named, excluded)
+        return ModelOptSettings(None if named else _NOTHING, named, excluded)
     default = _module_settings(declared, ledger)
     if default.group is None:
         default = default._replace(group=_inner_group(settings))
-    return ModelOptSettings(declared.where, default, {}, excluded)
+    return ModelOptSettings(default, {}, excluded)
 
 
 def _layers(
@@ -117,7 +117,7 @@ def _module_settings(declared: Declared, ledger: PackingLedger) -> ModuleSetting
         if settings.get("group_size")
         else None
     )
-    return ModuleSettings(algorithm, _KINDS[algorithm], group, tuple(needs))
+    return ModuleSettings(algorithm, _KINDS[algorithm], group, tuple(needs), declared.where)
 
 
 def _inner_group(settings: Mapping[str, Any]) -> int | None:
@@ -135,7 +135,7 @@ _NUMBERS = ("F32", "BF16", "F16")
 
 
 def tensors_of_weight(settings: ModuleSettings, shape: Shape) -> dict[str, WrittenTensor]:
-    """The tensors of a weight by name ending, "" for the weight; {} without settings."""
+    """The tensors of a weight by the last part of their names; {} without settings."""
     *experts, rows, inputs = shape
     number = WrittenTensor((shape[0],) if len(shape) == AXES else (), _NUMBERS)
     beside = {
@@ -163,7 +163,7 @@ def tensors_of_weight(settings: ModuleSettings, shape: Shape) -> dict[str, Writt
             weight, scale = WrittenTensor(shape, ("F8_E4M3",)), _of_fp8(settings, shape, number)
         case _:
             return {}
-    return {**beside, "": weight, "weight_scale": scale}
+    return {**beside, "weight": weight, "weight_scale": scale}
 
 
 def _of_fp8(settings: ModuleSettings, shape: Shape, number: WrittenTensor) -> WrittenTensor:

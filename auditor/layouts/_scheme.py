@@ -1,0 +1,214 @@
+"""The modules that a quantization config packs, and the stored modules that contradict it.
+
+The config decides whether loading builds a packed module or a plain one. Each layout reads it in
+the syntax of its loaders and returns one `Scheme`; `report_contradictions` is its only reader. If
+versions of a loader read a list in different ways, `unlisted` finds the modules that no reading of
+the list covers.
+"""
+
+import re
+from collections.abc import Callable, Collection, Mapping, Sequence
+from typing import NamedTuple
+
+from auditor.layouts._patterns import at_or_below, names_in_skip_lists
+from auditor.layouts.declared import string_list
+from auditor.layouts.packing import FLOATS, Declared, PackingLedger, Stored
+from auditor.tensors import StoredTensor
+
+_FLOATS = frozenset({None, "F32", "F16", "BF16"})  # None if only an index names the tensor
+_NUMBER = re.compile(r"(?<![^.])[0-9]+(?![^.])")  # of a layer or expert: a full part of a name
+# Linears of a decoder's layer: a writer that packs one of them packs all of them.
+_PROJECTIONS = frozenset(f"{one}_proj" for one in ("q", "k", "v", "o", "gate", "up", "down"))
+_NUMBERED = re.compile(r"\b\w+\.[0-9]")
+_DIGITS = tuple("0123456789")
+_WEIGHT = ".weight"
+_MATRIX = 2  # axes
+_LISTED = 20_000  # modules to skip, in 30 ms; real lists have some hundreds
+_COMPARED = 100_000_000  # characters of names times modules to skip, in 0.1 s
+
+
+class Scheme(NamedTuple):
+    """The modules that a config packs; versions of a loader may read a list in different ways."""
+
+    plain: Collection[str]  # modules that loading leaves plain
+    packs: Callable[[Collection[str]], Collection[str]]  # modules that no reading leaves plain
+    source: str  # "modules_to_not_convert of quantization_config", for messages
+    # Whether a writer packs every layer: layers that are plain as a whole count, too.
+    whole_layers: bool = False
+    named: Collection[str] = ()  # modules that the config packs by their names
+    plain_source: str = ""  # of `plain`, if it is another
+    # Whether the config packs each linear outside a list: a projection of a layer with any packed
+    # module counts, too.
+    every_linear: bool = False
+
+    def is_packed(self, module: str) -> bool | None:
+        """Whether loading builds a packed module; None if versions of the loader differ."""
+        if module in self.plain:
+            return False
+        return True if self.packs((module,)) else None
+
+
+def skip_list_scheme(
+    key: str,
+    declared: Declared,
+    names: Collection[str],
+    _settings: object = None,
+    *,
+    packs_others: bool = True,
+) -> Scheme:
+    """Return the scheme of a list of modules that transformers leaves plain.
+
+    `packs_others` is whether loading cannot read plain weights in a module outside the list.
+    """
+    listed = string_list(declared, key)
+    return Scheme(
+        plain=(names_in_skip_lists(listed, names) or ()) if listed else (),
+        packs=unlisted(listed) if packs_others else lambda _names: (),
+        source=f"{key} of {declared.where}",
+    )
+
+
+def literal_list_scheme(
+    key: str,
+    declared: Declared,
+    names: Collection[str],
+    _settings: object = None,
+    *,
+    packs_others: bool = True,
+) -> Scheme:
+    """Return the scheme of a list that is certain only about modules that it names literally."""
+    listed = string_list(declared, key)
+    return Scheme(
+        plain=frozenset(name for name in names if at_or_below(name, listed)),
+        packs=unlisted(listed) if packs_others else lambda _names: (),
+        source=f"{key} of {declared.where}",
+        whole_layers=True,
+    )
+
+
+def report_contradictions(  # noqa: PLR0913 - what is stored, what is declared, two words
+    stored: Stored,
+    modules: Sequence[str],
+    weights: Sequence[StoredTensor],
+    scheme: Scheme | None,
+    ledger: PackingLedger,
+    *,
+    loads: str,
+    by_name: bool = True,
+) -> None:
+    """Report packed modules that the config leaves plain, and plain ones that it packs.
+
+    `modules` are the names of the packed modules, `weights` their packed tensors. A plain module
+    counts if similar modules are packed, or if the config names it. `loads` is what loading looks
+    for there; `by_name` is whether a name without a header shows a plain weight.
+    """
+    if scheme is None:
+        return
+    if scheme.plain:
+        pairs = zip(modules, weights, strict=True)
+        wrong = [weight for module, weight in pairs if module in scheme.plain]
+        if wrong:
+            reason = f"is packed, but plain by {scheme.plain_source or scheme.source}"
+            reason = f"{reason}: loading expects floats"
+            ledger.fault(reason, *wrong)
+    plain = plain_among_packed(
+        stored, modules, whole_layers=scheme.whole_layers, every_linear=scheme.every_linear
+    )
+    odd = [plain[module] for module in scheme.packs(plain) if module not in scheme.plain]
+    for module in scheme.named:
+        weight = stored.members(module).get("weight")
+        if weight is not None and module not in modules and weight not in odd:
+            odd.append(weight)
+    if odd := [one for one in odd if by_name or one.dtype in FLOATS]:
+        reason = f"is plain, but not by {scheme.source}: loading looks for {loads}"
+        ledger.fault(reason, *odd)
+
+
+# --- plain modules among similar packed ones --------------------------------------------------
+
+
+def plain_among_packed(
+    stored: Stored,
+    packed: Collection[str],
+    *,
+    whole_layers: bool = False,
+    every_linear: bool = False,
+) -> Mapping[str, StoredTensor]:
+    """Plain matrices of modules that are similar to packed modules, by module.
+
+    Modules are similar if their names differ only in numbers, because one class made them, or if
+    they are projections of one attention or feed-forward block. A layer without any packed module
+    does not count, because some tools copy a layer for drafting that loading ignores;
+    `whole_layers` counts it, for writers that store only what they have loaded. With `every_linear`
+    all projections of a layer with a packed module are similar to it.
+    """
+    plain = {
+        tensor.name.removesuffix(_WEIGHT): tensor
+        for tensor in stored.tensors
+        if tensor[1] in _FLOATS and tensor[0].endswith(_WEIGHT) and _is_matrix(tensor.shape)
+    }
+    lasts = {module.rpartition(".")[2] for module in plain}
+    if not lasts.isdisjoint(_PROJECTIONS):
+        lasts |= _PROJECTIONS
+    ends = (*lasts, *(_DIGITS if any(map(str.isdecimal, lasts)) else ()))
+    # These are few of 45,000 names, and only they are searched for numbers.
+    like = frozenset(module for module in packed if module.endswith(ends))
+    alike = {_NUMBER.sub("N", module) for module in like}
+    around = {module.rpartition(".")[0] for module in like if _is_projection(module)}
+    similar = {
+        module: weight
+        for module, weight in plain.items()
+        if module not in like
+        and (
+            _NUMBER.sub("N", module) in alike
+            or (_is_projection(module) and module.rpartition(".")[0] in around)
+            or (every_linear and _is_projection(module))
+        )
+    }
+    layers = set(map(_layer, packed)) if similar and not whole_layers else ()
+    return {
+        module: weight
+        for module, weight in similar.items()
+        if whole_layers or _layer(module) in layers
+    }
+
+
+def _is_projection(module: str) -> bool:
+    return module.rpartition(".")[2] in _PROJECTIONS
+
+
+def _is_matrix(shape: tuple[int, ...] | None) -> bool:
+    return shape is None or len(shape) == _MATRIX
+
+
+def _layer(module: str) -> str:
+    """Return `model.layers.3` for `model.layers.3.mlp.experts.5`; "" if the name has no number."""
+    match = _NUMBER.search(module)
+    return module[: match.end()] if match else ""
+
+
+def unlisted(listed: frozenset[str]) -> Callable[[Collection[str]], list[str]]:
+    """Return a function that keeps the modules which no entry in a list to leave plain can mean.
+
+    An entry can mean a module if it is a part of its name, or if the part from its number on is. A
+    list that is too long to be matched can mean any module.
+    """
+
+    def keep(names: Collection[str]) -> list[str]:
+        if len(listed) > _LISTED or sum(map(len, names)) * len(listed) > _COMPARED:
+            return []
+        tails = tuple({_tail(entry) for entry in listed})
+        return [name for name in names if not any(tail in name + _WEIGHT for tail in tails)]
+
+    return keep
+
+
+def _tail(entry: str) -> str:
+    """Return `layers.1.mlp` for `language_model.model.layers.1.mlp`, whose start is often renamed.
+
+    A pattern that is not a plain name may mean any module: its tail is "", a part of every name.
+    """
+    if not re.fullmatch(r"[\w.]+", entry):
+        return ""
+    numbered = _NUMBERED.search(entry)
+    return entry[numbered.start() :] if numbered else entry

@@ -1,0 +1,349 @@
+"""The engine of packed layouts: it reads a table for unpacking, checking and writing.
+
+A `LayoutTable` declares one packed method: the tensor with the packed numbers, its companions, and
+two readings of a module, by what is stored and by what the config declares. Both return a `Packing`
+with the tensors that a writer stores for a weight of the model's shape. The engine compares these
+with the stored ones, and returns them for tensors that only an index names.
+"""
+
+from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Mapping
+from math import prod
+from types import MappingProxyType
+from typing import Generic, NamedTuple, TypeVar
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from auditor.layouts._scales import CACHE, note_kv_scales
+from auditor.layouts._scheme import Scheme, report_contradictions
+from auditor.layouts.packing import (
+    Declared,
+    Implied,
+    Layout,
+    LogicalTensor,
+    Members,
+    PackingLedger,
+    Shape,
+    Stored,
+    Unpacked,
+    WrittenTensor,
+    tensor_name,
+)
+from auditor.tensors import StoredTensor
+
+Settings = TypeVar("Settings", bound=Hashable)
+
+# Linears of GPT-2 and similar models, which a plain checkpoint stores as (in, out).
+CONV1D = frozenset({"c_attn", "c_fc", "c_proj", "q_attn"})
+
+
+class Bundle(NamedTuple):
+    """A packed tensor of the model and its companions, by their names in the table."""
+
+    module: str  # by which the config names it: "model.layers.0.mlp.up_proj"
+    name: str  # of the tensor in the model: "model.layers.0.mlp.up_proj.weight"
+    parts: Members
+    is_plain: bool = False  # whether the packed tensor is the model's own under another name
+
+
+class Packing(Struct, frozen=True, kw_only=True):
+    """One reading of a bundle: the model's shape, and all tensors that a writer stores for it."""
+
+    shape: Shape
+    dtype: str  # of a number inside: "INT4"
+    tensors: Mapping[str, WrittenTensor]
+    words: str = ""  # the settings, for messages: "gptq in 4 bits"
+    form: str = ""
+    bits: int = 0
+    group: int = 0  # inputs that share a scale
+    doubts: tuple[str, ...] = ()  # declarations that the stored shapes contradict
+
+
+class LayoutTable(Struct, Generic[Settings], frozen=True, kw_only=True):
+    """The declaration of a packed method."""
+
+    name: str  # for people
+    methods: tuple[str, ...]  # the values of quant_method for it
+    recognises: Callable[[Stored], bool]  # by marks of this layout alone
+    packed: str  # the tensor with the packed numbers: "qweight"
+    dtypes: frozenset[str]  # of it
+    dtype: str  # of a number inside, if only an index names the packed tensor
+    companions: Mapping[str, str]  # a tensor beside the packed one -> its description
+    # Companions without which a bundle cannot be unpacked.
+    needed: Callable[[Members, Settings, Packing | None], Iterable[str]]
+    # Reads the config once; returns the settings of each module. It reports impossible settings.
+    settings: Callable[[Declared | None, Stored, PackingLedger], Callable[[str], Settings]]
+    # The readings of the stored shapes, the likeliest first; the needed shape if there is none;
+    # None if unread files contain it. The last argument is the architecture's shape, if any.
+    by_shapes: Callable[[Members, Settings, Shape | None], Iterable[Packing] | str | None]
+    # The reading of the config for a weight of the architecture; None if its size is unknown.
+    by_config: Callable[[Members, Settings, Shape], Packing | None] = lambda *_: None
+    title: Callable[[Declared | None, Collection[Packing]], str]
+    # The modules that the config packs, for the names of the packed ones; None if it is not known.
+    scheme: Callable[[Declared, Collection[str], Callable[[str], Settings]], Scheme | None] = (
+        lambda *_: None
+    )
+    bundles: Callable[[Stored, Declared | None], Iterable[Bundle]] | None = None  # or by module
+    # Companions that need no packed tensor, and what they are then; None if their size varies.
+    may_be_alone: Mapping[str, WrittenTensor | None] = MappingProxyType({})
+    unseen_dtype: Callable[[Members, Settings], str] | None = None  # instead of `dtype`
+    has_caches: bool = False  # whether modules may have scales of a KV cache
+    also_plain: frozenset[str] = frozenset()  # dtypes of plain weights that may have companions
+    conv1d: bool = False  # whether a Conv1D is packed as a linear (out, in)
+    loads: str = ""  # what loading looks for; the packed tensor, if it is empty
+    declares: bool = True  # see Layout
+    stores_plain: Callable[[Declared], bool] = lambda _declared: False
+    unread: Callable[[Declared], str | None] = lambda _declared: None
+
+    def layout(self) -> Layout:
+        """The layout that this table declares."""
+        return Layout(
+            name=self.name,
+            methods=self.methods,
+            recognises=self.recognises,
+            unpack=lambda stored, declared, implied: _Engine(self, declared, implied).unpack(
+                stored
+            ),
+            writes=lambda stored, declared, implied: _Engine(self, declared, implied).writes(
+                stored
+            ),
+            stores_plain=self.stores_plain,
+            unread=self.unread,
+            declares=self.declares,
+        )
+
+
+def shape_of_numbers(
+    numbers: int, what: str, expected: Shape | None
+) -> tuple[Shape, tuple[str, ...]]:
+    """Return the architecture's shape if it has as many numbers, else a flat one and a doubt."""
+    if expected is None:
+        return (numbers,), ()
+    if prod(expected) == numbers:
+        return expected, ()
+    doubt = f"{what} holds {numbers:,} numbers, expected {expected} = {prod(expected):,}"
+    return (numbers,), (doubt,)
+
+
+def any_module(mark: Callable[[Members], bool]) -> Callable[[Stored], bool]:
+    """Return a function that looks for a module with a mark."""
+    return lambda stored: any(map(mark, stored.modules.values()))
+
+
+def constant_settings(
+    read: Callable[[Declared | None, PackingLedger], Settings],
+) -> Callable[[Declared | None, Stored, PackingLedger], Callable[[str], Settings]]:
+    """Return a reader of settings that all modules share."""
+
+    def settings(
+        declared: Declared | None, _stored: Stored, ledger: PackingLedger
+    ) -> Callable[[str], Settings]:
+        shared = read(declared, ledger)
+        return lambda _module: shared
+
+    return settings
+
+
+def no_settings(
+    _declared: Declared | None, _stored: Stored, _ledger: PackingLedger
+) -> Callable[[str], None]:
+    """Return the settings of a layout that reads none."""
+    return lambda _module: None
+
+
+class _Engine(Generic[Settings]):
+    """Reads the bundles of one checkpoint; bundles with equal shapes and settings once."""
+
+    def __init__(
+        self, table: LayoutTable[Settings], declared: Declared | None, implied: Implied
+    ) -> None:
+        self._table, self._declared, self._implied = table, declared, implied
+        self._readings: dict[object, Packing | str | None] = {}
+
+    def unpack(self, stored: Stored) -> Unpacked:
+        """Unpack each bundle, and report what contradicts the table or the config."""
+        table, ledger = self._table, PackingLedger()
+        settings = table.settings(self._declared, stored, ledger)
+        modules: list[str] = []
+        weights: list[StoredTensor] = []
+        packings: list[Packing] = []
+        for parts in stored.modules.values() if table.has_caches else ():
+            note_kv_scales(parts, ledger)
+        for bundle in self._bundles(stored):
+            if table.packed not in bundle.parts:
+                self._report_orphans(bundle.parts, ledger)
+                continue
+            modules.append(bundle.module)
+            weights.append(bundle.parts[table.packed])
+            packing = self._unpack(bundle, settings(bundle.module), ledger)
+            if packing is not None:
+                packings.append(packing)
+        if self._declared is not None:
+            scheme = table.scheme(self._declared, modules, settings)
+            report_contradictions(
+                stored,
+                modules,
+                weights,
+                scheme,
+                ledger,
+                loads=table.loads or f"its {table.packed}",
+            )
+        return ledger.close(table.title(self._declared, packings))
+
+    def writes(self, stored: Stored) -> dict[str, WrittenTensor]:
+        """Return the tensors of each bundle by the config and the architecture's shape."""
+        table, written = self._table, dict[str, WrittenTensor]()
+        settings = table.settings(self._declared, stored, PackingLedger())
+        own = {table.packed, *table.companions}
+        for bundle in self._bundles(stored):
+            shape = self._implied(bundle.name)
+            if shape is None or table.packed not in bundle.parts:
+                continue
+            shape = shape[::-1] if self._is_conv1d(bundle.module) else shape
+            packing = table.by_config(bundle.parts, settings(bundle.module), shape)
+            tensors = packing.tensors if packing else {}
+            written |= {
+                one.name: tensors[part]
+                for part, one in bundle.parts.items()
+                if part in tensors and (part in own or self._implied(one.name) is None)
+            }
+        for parts in stored.modules.values() if table.has_caches else ():
+            scales = (parts[key].name for key in CACHE & parts.keys())
+            written |= dict.fromkeys(scales, WrittenTensor((), ("F32", "BF16", "F16")))
+        return written
+
+    def _bundles(self, stored: Stored) -> Iterable[Bundle]:
+        if self._table.bundles is not None:
+            return self._table.bundles(stored, self._declared)
+        return self._by_module(stored)
+
+    def _by_module(self, stored: Stored) -> Iterator[Bundle]:
+        """Yield the modules with a companion, or with a packed tensor by its name or dtype."""
+        table = self._table
+        for module, members in stored.modules.items():
+            weight = members.get(table.packed)
+            has_packed = weight is not None and (
+                table.packed != "weight" or weight.dtype in table.dtypes
+            )
+            if has_packed or not table.companions.keys().isdisjoint(members):
+                yield Bundle(module, tensor_name(module), members)
+
+    def _is_conv1d(self, module: str) -> bool:
+        return self._table.conv1d and module.rpartition(".")[2] in CONV1D
+
+    # --- one bundle -------------------------------------------------------------------------------
+
+    def _report_orphans(self, parts: Members, ledger: PackingLedger) -> None:
+        """Report companions without a packed tensor, unless the architecture has their names."""
+        for part in self._table.companions:
+            if part in parts and self._implied(parts[part].name) is None:
+                ledger.note(self._table.companions[part], parts[part])
+                if part not in self._table.may_be_alone:
+                    ledger.lack(f"is stored without its {self._table.packed}", parts[part])
+                alone = self._table.may_be_alone.get(part)
+                if alone is not None and not self._fits(part, parts[part], alone):
+                    ledger.fault(_misfit_reason(part, parts[part], alone), parts[part])
+
+    def _unpack(self, bundle: Bundle, settings: Settings, ledger: PackingLedger) -> Packing | None:
+        table, parts = self._table, bundle.parts
+        weight = parts[table.packed]
+        for part, description in table.companions.items():
+            if part in parts:
+                ledger.note(description, parts[part])
+        if bundle.is_plain:
+            own = LogicalTensor(weight, bundle.name, weight.shape, weight.dtype or "F32")
+            ledger.tensors.append(own)
+        if bundle.is_plain or weight.dtype in table.also_plain:
+            return None
+        return self._unpack_packed(bundle, settings, ledger)
+
+    def _unpack_packed(
+        self, bundle: Bundle, settings: Settings, ledger: PackingLedger
+    ) -> Packing | None:
+        """Record the packed tensor in the model's shape, and what contradicts it."""
+        table, parts = self._table, bundle.parts
+        weight = parts[table.packed]
+        observed = f"{table.packed} is {weight.dtype} {weight.shape}"
+        if weight.dtype is not None and weight.dtype not in table.dtypes:
+            ledger.fault(f"{observed}, expected {' or '.join(sorted(table.dtypes))}", weight)
+            return None
+        reading = None if weight.shape is None else self._reading(bundle, settings)
+        packing = reading if isinstance(reading, Packing) else None
+        missing = [part for part in table.needed(parts, settings, packing) if part not in parts]
+        if missing:
+            ledger.lack(f"is stored without its {' and '.join(missing)}", weight)
+        if isinstance(reading, str):
+            if not missing:
+                ledger.fault(f"{observed}, expected {reading}", weight)
+            return None
+        if packing is not None:
+            self._report_misfits(packing, parts, ledger)
+        shape, dtype = (packing.shape, packing.dtype) if packing else (None, table.dtype)
+        if packing is None and table.unseen_dtype is not None:
+            dtype = table.unseen_dtype(parts, settings)
+        ledger.tensors.append(LogicalTensor(weight, bundle.name, shape, dtype))
+        return packing
+
+    def _reading(self, bundle: Bundle, settings: Settings) -> Packing | str | None:
+        """Return the reading with the fewest misfits, or the result of `by_shapes` without any."""
+        expected, is_conv1d = self._implied(bundle.name), self._is_conv1d(bundle.module)
+        shapes = tuple((part, one.dtype, one.shape) for part, one in bundle.parts.items())
+        key = (shapes, settings, expected, is_conv1d)
+        if key not in self._readings:
+            plain = expected[::-1] if is_conv1d and expected else expected
+            readings = self._table.by_shapes(bundle.parts, settings, plain)
+            if readings is None or isinstance(readings, str):
+                self._readings[key] = readings
+            else:
+                best = min(readings, key=lambda one: self._misfit(one, bundle.parts, plain))
+                is_turned = is_conv1d and expected == best.shape[::-1]
+                shape = best.shape[::-1] if is_turned else best.shape
+                self._readings[key] = replace(best, shape=shape)
+        return self._readings[key]
+
+    def _misfit(self, packing: Packing, parts: Members, expected: Shape | None) -> tuple[int, int]:
+        """Count all contradictions to a reading, and those of the stored shapes alone.
+
+        Each side of a shape counts.
+        """
+        is_strange = expected is not None and packing.shape != expected
+        misfits = sum(_distance(one, parts[part]) for part, one in self._misfits(packing, parts))
+        return misfits + len(packing.doubts) + is_strange, misfits
+
+    def _misfits(self, packing: Packing, parts: Members) -> Iterator[tuple[str, WrittenTensor]]:
+        """Yield the tensors whose stored shape, or kind of numbers, is not that of a reading."""
+        for part, written in packing.tensors.items():
+            if part in parts and not self._fits(part, parts[part], written):
+                yield part, written
+
+    def _fits(self, part: str, observed: StoredTensor, written: WrittenTensor) -> bool:
+        if observed.shape not in {None, written.shape, *written.others}:
+            return False
+        if observed.dtype is None or observed.dtype in written.dtypes:
+            return True
+        is_kind = _is_float(observed.dtype) == _is_float(written.dtypes[0])
+        return is_kind and part != self._table.packed
+
+    def _report_misfits(self, packing: Packing, parts: Members, ledger: PackingLedger) -> None:
+        words = f" for a weight of {packing.shape}{packing.words and ', '}{packing.words}"
+        for part, written in self._misfits(packing, parts):
+            ledger.fault(_misfit_reason(part, parts[part], written) + words, parts[part])
+        for doubt in packing.doubts:
+            ledger.fault(doubt, parts[self._table.packed])
+
+
+def _misfit_reason(part: str, observed: StoredTensor, written: WrittenTensor) -> str:
+    if observed.shape not in {None, written.shape, *written.others}:
+        return f"{part} is {observed.shape}, expected {written.shape}"
+    return f"{part} is {observed.dtype}, expected {' or '.join(written.dtypes)}"
+
+
+def _distance(written: WrittenTensor, observed: StoredTensor) -> int:
+    shape = observed.shape or ()
+    if len(shape) != len(written.shape):
+        return 1
+    return max(1, sum(one != other for one, other in zip(shape, written.shape, strict=True)))
+
+
+def _is_float(dtype: str) -> bool:
+    return dtype.startswith(("F", "BF"))
