@@ -31,7 +31,7 @@ from auditor.containers.weight_formats import parser
 from auditor.downloader.assemble import assemble
 from auditor.downloader.headers import FIRST_READ, read_header
 from auditor.downloader.local_file import open_regular_file, read_all, unreadable_file
-from auditor.downloader.parallel import AT_HAND, CallingThread
+from auditor.downloader.parallel import AT_HAND, do_nothing, threads
 from auditor.errors import Reason, SourceError, UsageError
 from auditor.messages import quoted
 from auditor.tensors import Span
@@ -74,7 +74,7 @@ def _folder(folder: Path, choose: Chooser) -> Snapshot:
     names, where = {file.name for file in files}, f"the folder {quoted(str(folder))}"
     model, commit = _cached_as(folder)
     try:
-        chosen = with_torch_copies(names, where, choose)  # on a disk they cost next to nothing
+        selection = with_torch_copies(names, where, choose)  # on a disk they cost next to nothing
     except SourceError as error:
         if error.reason is not Reason.NO_WEIGHTS or CONFIG not in names or model:
             raise
@@ -90,11 +90,11 @@ def _folder(folder: Path, choose: Chooser) -> Snapshot:
         partial=True,
     )
     count = sum(is_weights(file.name) for file in files)
-    pool = CallingThread() if count <= AT_HAND else None
-    found = assemble(listed, _Files(folder), chosen, pool)
-    for name in chain(found.unopened, *(one.unopened for one in found.components)):
-        _must_be_a_file(folder / name)
-    return found
+    with threads(0 if count <= AT_HAND else AT_HAND, do_nothing) as scheduler:
+        snapshot = assemble(listed, _Files(folder), selection, scheduler)
+    for name in chain(snapshot.unopened, *(part.unopened for part in snapshot.components)):
+        _require_file(folder / name)
+    return snapshot
 
 
 def _interrupted(folder: Path) -> str:
@@ -111,7 +111,7 @@ def _file(path: Path) -> Snapshot:
     if name.endswith(".safetensors") or parser(name) is not None:
         return _weight_file(path)
     if name.endswith(".index.json"):
-        _must_be_a_file(path)
+        _require_file(path)
         indexed = FileSelection(config=_beside(path, CONFIG), index=path.name)
         return _folder(path.parent, lambda _names, _where: indexed)
     if is_weights(name):
@@ -154,7 +154,8 @@ def _alone(path: Path, selection: FileSelection) -> Snapshot:
         files=tuple(_entry(path.parent, path.parent / name) for name in names),
         folder=path.parent,
     )
-    return assemble(listed, _Files(path.parent), selection, CallingThread())
+    with threads(0, do_nothing) as scheduler:
+        return assemble(listed, _Files(path.parent), selection, scheduler)
 
 
 class _Files:
@@ -178,14 +179,11 @@ class _Files:
         with open_regular_file(self._folder / file.name) as part:
             return part.read(span).data
 
-    def stop(self) -> None:
-        """Reads of a disk end by themselves."""
-
 
 def _listing(folder: Path) -> tuple[RepoFile, ...]:
     """Every regular file below the folder, links to files followed, sorted by name."""
     for name in (CONFIG, WEIGHTS, INDEX):
-        _must_be_a_file(folder / name)
+        _require_file(folder / name)
     found: list[RepoFile] = []
     for path, folders, names in os.walk(folder, onerror=_raise):
         folders[:] = [name for name in folders if not _is_foreign(path, name)]
@@ -229,7 +227,7 @@ def _raise(error: OSError) -> Never:
     raise error
 
 
-def _must_be_a_file(path: Path) -> None:
+def _require_file(path: Path) -> None:
     """Raises SourceError where the name is taken, by something that is not a regular file."""
     if os.path.lexists(path):
         with open_regular_file(path):

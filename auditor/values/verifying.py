@@ -17,7 +17,7 @@ from auditor.downloader.digests import file_sha256, git_blob_id
 from auditor.downloader.fetching import fetch
 from auditor.downloader.local_file import read_all
 from auditor.downloader.model_argument import HubModel, parse_model
-from auditor.downloader.parallel import CallingThread, awaited, threads
+from auditor.downloader.parallel import awaited, threads
 from auditor.downloader.waits import STOPPED, ReadingProgress, Talk, numbers_read
 from auditor.errors import Reason, SourceError, UsageError
 from auditor.messages import listed, quoted
@@ -123,13 +123,12 @@ class Verifier:
             progress.add(size)
 
         size = sum(file.size or 0 for file, _ in pairs)
-        alone = CallingThread() if size <= _SMALL else None
-        with threads(cpu_count(), over.set, share_of=alone) as pool:
-            asked = [
-                pool.submit(_fault, folder, *pair, count, states.get(pair[0].name))
+        with threads(0 if size <= _SMALL else cpu_count(), over.set) as scheduler:
+            reads = [
+                scheduler.submit(_fault, folder, *pair, count, states.get(pair[0].name))
                 for pair in pairs
             ]
-            faults = tuple(map(awaited, asked))
+            faults = tuple(map(awaited, reads))
         progress.end()
         names = {file.name for file, _ in pairs}
         return Verified(
