@@ -56,7 +56,7 @@ class RegularFile:
         if fault := _kind_fault(before):
             raise unreadable_file(path, fault)
         self.size = before.st_size
-        self.state = _state(before)
+        self.state = state_of(before)
 
     def read(self, span: Span) -> Received:
         """Return the bytes of the span, up to the end of the file."""
@@ -124,16 +124,18 @@ class RegularFile:
 
     def require_unchanged(self) -> None:
         """Raise SourceError if somebody wrote to the file, or replaced it, since it was opened."""
-        if _state(os.fstat(self._descriptor)) != self.state:
+        if state_of(os.fstat(self._descriptor)) != self.state:
             raise unreadable_file(self._path, _CHANGED)
 
 
-def _state(status: os.stat_result) -> FileState:
+def state_of(status: os.stat_result) -> FileState:
     return FileState(
-        device=status.st_dev,
         inode=status.st_ino,
         size=status.st_size,
         modified=status.st_mtime_ns,
+        links=status.st_nlink,
+        is_regular=stat.S_ISREG(status.st_mode),
+        device=status.st_dev,
         changed=status.st_ctime_ns,
     )
 

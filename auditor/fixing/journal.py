@@ -18,13 +18,13 @@ from typing import Literal, TypeVar
 from msgspec import DecodeError, Struct, to_builtins
 from msgspec.json import decode
 
+from auditor.checkpoint.snapshot import FileState
 from auditor.containers.index import shard_fault
 from auditor.downloader.local_file import read_all
 from auditor.downloader.local_folder import FIX_FOLDER, FIX_JOURNAL
 from auditor.errors import FixError, SourceError
 from auditor.fixing.local_files import (
     MAX_START,
-    EntryState,
     WrittenFile,
     current_state,
     no_follow,
@@ -51,7 +51,7 @@ class Entry(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
     file: str
     how: Literal["replace", "header", "restore", "remove"]
-    before: EntryState | None  # None: the file does not exist
+    before: FileState | None  # None: the file does not exist
     staged: str = ""  # its name in the work folder, a number
     kept: str = ""
     written: WrittenFile | None = None  # the new file, for an undo
@@ -179,7 +179,7 @@ def _keep(folder: Path, entry: Entry) -> None:
     (folder / entry.file).replace(folder / entry.kept)
 
 
-def _write_header(path: Path, staged: Path, before: EntryState | None) -> None:
+def _write_header(path: Path, staged: Path, before: FileState | None) -> None:
     """Write the new header over the old one, or over what an interrupted run left of both."""
     with open_to_read(staged) as both:
         content = both.read(2 * MAX_START)

@@ -12,13 +12,13 @@ from auditor.audit.options import Options
 from auditor.audit.repository import only_model
 from auditor.checkpoint.filenames import FileSelection
 from auditor.checkpoint.selecting import with_companions
-from auditor.checkpoint.snapshot import Snapshot
+from auditor.checkpoint.snapshot import FileState, Snapshot
 from auditor.containers.index import MAX_SHARDS
 from auditor.downloader import local_folder
 from auditor.downloader.fetching import fetch
 from auditor.errors import FixError, UsageError
 from auditor.fixing.carrying_out import carry_out, is_interrupted
-from auditor.fixing.local_files import EntryState, require_replaceable, states_in
+from auditor.fixing.local_files import require_replaceable, states_in
 from auditor.fixing.permissions import Allow
 from auditor.fixing.plan import Plan, plan_fix
 from auditor.fixing.tied_copies import copies_are_equal
@@ -33,7 +33,7 @@ class FolderPlan(Struct, frozen=True, kw_only=True):
 
     folder: Path
     plan: Plan
-    seen: dict[str, EntryState]
+    seen: dict[str, FileState]
     refused: str | None  # why its files must not be replaced; None: they may be
 
 
@@ -111,7 +111,7 @@ def _with_shards(requested: str, snapshot: Snapshot, others: tuple[str, ...]) ->
     )
 
 
-def _refused(folder: Path, plan: Plan, seen: dict[str, EntryState]) -> str | None:
+def _refused(folder: Path, plan: Plan, seen: dict[str, FileState]) -> str | None:
     try:
         if plan.changes:
             there = {change.file: change.before is not None for change in plan.changes}

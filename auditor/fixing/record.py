@@ -9,8 +9,8 @@ from typing import Literal
 
 from msgspec import Struct
 
+from auditor.checkpoint.snapshot import FileState
 from auditor.fixing.journal import Entry, decoded, encoded
-from auditor.fixing.local_files import EntryState
 from auditor.fixing.staging import stage_text
 
 RECORD = ".audit-fix.json"
@@ -32,7 +32,7 @@ def read_record(folder: Path) -> Record:
 
 
 def record_entry(
-    work: Path, number: int, fixes: tuple[tuple[Entry, ...], ...], before: EntryState | None
+    work: Path, number: int, fixes: tuple[tuple[Entry, ...], ...], before: FileState | None
 ) -> Entry:
     """Stage the record of these fixes under a free number; or its removal if there are none."""
     if not fixes:

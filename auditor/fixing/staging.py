@@ -13,9 +13,10 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
+from auditor.checkpoint.snapshot import FileState
 from auditor.errors import FixError
 from auditor.fixing.attributes import copy_attributes
-from auditor.fixing.local_files import EntryState, no_follow, open_to_read, state_of
+from auditor.fixing.local_files import journal_state, no_follow, open_to_read
 from auditor.fixing.new_files import BLOCK
 from auditor.messages import quoted
 
@@ -60,7 +61,7 @@ def stage_text(target: Path, content: bytes) -> None:
 
 
 def stage_replacement(
-    source: Path, seen: EntryState, before: bytes, after: bytes, target: Path
+    source: Path, seen: FileState, before: bytes, after: bytes, target: Path
 ) -> None:
     """Write a file that starts with `after` where `source` starts with `before`, and is equal else.
 
@@ -73,7 +74,7 @@ def stage_replacement(
         copy_attributes(source, old, new)
 
 
-def stage_header(source: Path, seen: EntryState, header: bytes, target: Path) -> None:
+def stage_header(source: Path, seen: FileState, header: bytes, target: Path) -> None:
     """Copy a file's header into a file of its own, with the attributes of the whole."""
     with unchanged_file(source, seen, header) as old, _new_file(target) as new:
         write_all(new, header)
@@ -81,7 +82,7 @@ def stage_header(source: Path, seen: EntryState, header: bytes, target: Path) ->
 
 
 @contextmanager
-def unchanged_file(path: Path, seen: EntryState, start: bytes) -> Iterator[int]:
+def unchanged_file(path: Path, seen: FileState, start: bytes) -> Iterator[int]:
     """Open the file that was audited, which begins with `start`; check it again at the end."""
     with open_to_read(path) as file:
         _require_unchanged(path, file.fileno(), seen)
@@ -91,8 +92,8 @@ def unchanged_file(path: Path, seen: EntryState, start: bytes) -> Iterator[int]:
         _require_unchanged(path, file.fileno(), seen)
 
 
-def _require_unchanged(path: Path, file: int, seen: EntryState) -> None:
-    if not seen.is_same(state_of(os.fstat(file))):
+def _require_unchanged(path: Path, file: int, seen: FileState) -> None:
+    if not seen.is_same(journal_state(os.fstat(file))):
         raise _changed(path)
 
 
