@@ -24,8 +24,8 @@ from pyreqwest.exceptions import (
 from pyreqwest.http import Url
 from pyreqwest.request import SyncStreamRequest
 
+from auditor.downloader.hub_settings import patience
 from auditor.downloader.retry import PassingError
-from auditor.downloader.transport import patience, whole_number
 from auditor.errors import Reason, SourceError, UsageError
 from auditor.messages import quoted
 
@@ -37,6 +37,8 @@ _SWITCHING, _HTTP_1 = 101, "HTTP/1.1"
 _PROXIES = ("HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "NO_PROXY")
 _PROXY_SCHEMES = ("http", "https", "socks4", "socks4a", "socks5", "socks5h")
 _CERTIFICATES = ("SSL_CERT_FILE", "SSL_CERT_DIR")
+
+_DIGITS = 19  # of a header's number; more than any file has bytes
 
 # What the causes of an error say.
 _NO_HOST, _CERTIFICATE, _UNKNOWN = "dns error", "invalid peer certificate: ", "UnknownIssuer"
@@ -163,6 +165,13 @@ def _headers(given: Any) -> Mapping[str, str]:
         except ValueError:
             continue
     return found
+
+
+def whole_number(text: str | None) -> int | None:
+    """A header's value as a number; None if it is not a number, or absurdly long."""
+    return (
+        int(text) if text and text.isascii() and text.isdecimal() and len(text) < _DIGITS else None
+    )
 
 
 def _framing_fault(status: int, headers: Mapping[str, str]) -> str | None:

@@ -19,7 +19,7 @@ from auditor.checkpoint.selecting import (
 )
 from auditor.checkpoint.snapshot import BaseModel, Snapshot, Source
 from auditor.containers.bounded_json import parse_object
-from auditor.downloader import bundled, huggingface_cache, local_folder
+from auditor.downloader import bundled, local_folder
 from auditor.downloader.model_argument import HubModel, parse_id, parse_model
 from auditor.errors import CheckpointError, Reason, SourceError, UsageError
 from auditor.messages import quoted
@@ -94,7 +94,7 @@ def _of_model(
         say(f"{target.id}: {paper.origin}")
         return paper
     if source == "cache":
-        return huggingface_cache.read(target, choose)
+        return local_folder.read_cached(target, choose)
     if source == "bundled":
         return bundled.read(target)
     require_address_space(_HTTP_SPACE)
@@ -122,7 +122,7 @@ def reading_variables() -> Iterator[None]:
 
 def _stand_in(model: HubModel, why: SourceError, say: Say, choose: Chooser) -> Snapshot:
     """The copy on this machine that is read instead: cached, else shipped."""
-    cached = partial(huggingface_cache.read, choose=choose)
+    cached = partial(local_folder.read_cached, choose=choose)
     for read, name in ((cached, "the Hugging Face cache"), (bundled.read, "this package")):
         try:
             snapshot = read(model)

@@ -15,13 +15,12 @@ import huggingface_hub
 from pyreqwest.http import Url
 
 from auditor.checkpoint.snapshot import Fetched
-from auditor.downloader.answers import Answer
+from auditor.downloader.answers import Answer, refusal_error
 from auditor.downloader.client import Reply, shared_client
-from auditor.downloader.http_errors import refusal_error
+from auditor.downloader.hub_settings import patience, plain_url
 from auditor.downloader.model_argument import HubModel
 from auditor.downloader.parallel import apart_from_signals
 from auditor.downloader.retry import PassingError, Patience
-from auditor.downloader.transport import patience, plain_url
 from auditor.downloader.waits import Talk
 from auditor.errors import Reason, SourceError
 from auditor.messages import quoted

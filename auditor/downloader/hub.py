@@ -27,8 +27,7 @@ from auditor.downloader.answers import Answer, part_of_file, too_large, whole_bo
 from auditor.downloader.assemble import assemble
 from auditor.downloader.headers import FIRST_READ, Received, read_header, safetensors_end
 from auditor.downloader.http import Governor, Session
-from auditor.downloader.http_errors import require_online
-from auditor.downloader.hub_settings import endpoint, endpoint_url, usable_token
+from auditor.downloader.hub_settings import endpoint, endpoint_url, require_online, usable_token
 from auditor.downloader.model_argument import HubModel
 from auditor.downloader.parallel import Scheduler, awaited, threads
 from auditor.downloader.waits import ReadingProgress, Talk, headers_read

@@ -1,4 +1,4 @@
-"""The settings of huggingface_hub that are obeyed: the endpoint and the access token."""
+"""The settings of huggingface_hub that are obeyed: endpoint, time-out, offline mode and token."""
 
 import os
 import sys
@@ -8,9 +8,30 @@ from pathlib import Path
 from huggingface_hub import constants
 from pyreqwest.http import Url
 
-from auditor.downloader.transport import plain_url
 from auditor.errors import Reason, SourceError, UsageError
 from auditor.messages import quoted
+
+
+def plain_url(text: str, base: Url | None = None) -> Url:
+    """An address, read as browsers do (WHATWG), without a user or a fragment.
+
+    With a base, resolve the text as a redirect from it. Raise ValueError if it is no address.
+    """
+    url = base.join(text) if base else Url(text)
+    if not url.has_host:
+        return url
+    return url.with_username("").with_password(None).with_fragment(None)
+
+
+def patience() -> float:
+    """Seconds for the headers of an answer, and for each read of a body, as huggingface_hub has."""
+    return float(constants.HF_HUB_DOWNLOAD_TIMEOUT)
+
+
+def require_online() -> None:
+    """Raise SourceError if HF_HUB_OFFLINE is set."""
+    if constants.is_offline_mode():
+        raise SourceError(Reason.OFFLINE, "HF_HUB_OFFLINE is set: the Hub is not asked")
 
 
 def endpoint() -> str:

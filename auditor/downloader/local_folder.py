@@ -4,7 +4,7 @@ import os
 import re
 import stat
 from functools import partial
-from itertools import chain
+from itertools import chain, product
 from pathlib import Path
 from typing import Never
 
@@ -17,6 +17,9 @@ from auditor.checkpoint.selecting import (
     ADAPTER_CONFIG,
     ADAPTERS,
     INDEX,
+    PIECES,
+    TORCH_INDEX,
+    TORCH_WEIGHTS,
     WEIGHTS,
     is_weights,
     select,
@@ -31,6 +34,7 @@ from auditor.containers.weight_formats import parser
 from auditor.downloader.assemble import assemble
 from auditor.downloader.headers import FIRST_READ, read_header
 from auditor.downloader.local_file import open_regular_file, read_all, unreadable_file
+from auditor.downloader.model_argument import HubModel
 from auditor.downloader.parallel import AT_HAND, do_nothing, threads
 from auditor.errors import Reason, SourceError, UsageError
 from auditor.messages import quoted
@@ -257,3 +261,49 @@ def _cached_as(folder: Path) -> tuple[str | None, str | None]:
     cached = _IN_CACHE.fullmatch(folder.absolute().as_posix())
     model_id = cached[1].replace("--", "/") if cached else ""
     return (model_id, cached[2]) if cached and not id_fault(model_id) else (None, None)
+
+
+# --- the Hugging Face cache -----------------------------------------------------------------------
+
+
+# A cache fills file by file: that one of these is not there says nothing about the repository.
+_INCOMPLETE = frozenset((Reason.EMPTY_REPO, Reason.NO_WEIGHTS, Reason.NO_SAFETENSORS))
+
+# Of these a model's own folder has one at least.
+_KNOWN = (
+    *(WEIGHTS, INDEX, TORCH_WEIGHTS, TORCH_INDEX, CONFIG, ADAPTER_CONFIG),
+    *MANIFESTS,
+    *PIECES,
+)
+
+
+def read_cached(model: HubModel, choose: Chooser = select) -> Snapshot:
+    """The cached snapshot of a model; raises SourceError where the cache does not have it."""
+    from huggingface_hub import (  # noqa: PLC0415 - 0.1 s, only where the cache is read
+        constants,
+        try_to_load_from_cache,
+    )
+
+    places = product(model.aliases, _KNOWN)
+    paths = (try_to_load_from_cache(*place, revision=model.revision) for place in places)
+    found = next((Path(path).parent for path in paths if isinstance(path, str)), None)
+    if found is None:
+        revision = f" at {quoted(model.revision)}" if model.revision else ""
+        where = quoted(str(constants.HF_HUB_CACHE))
+        raise SourceError(Reason.NOT_CACHED, f"{model.id}{revision} is not in the cache, {where}")
+    try:
+        return read(found, str(found), choose)
+    except SourceError as error:
+        if error.reason not in _INCOMPLETE:
+            raise
+        detail = f"{model.id} is in the cache without its weights: {error}"
+        raise SourceError(Reason.NOT_CACHED, detail) from None
+
+
+def is_in_cache(folder: Path) -> bool:
+    """Whether the folder is one of the cache's own, links followed."""
+    from huggingface_hub import constants  # noqa: PLC0415 - as above
+
+    caches = {constants.HF_HUB_CACHE, os.path.join(constants.HF_HOME, "hub")}  # noqa: PTH118 - text
+    place = Path(os.path.realpath(folder))
+    return any(place.is_relative_to(os.path.realpath(cache)) for cache in caches)

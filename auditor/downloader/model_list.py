@@ -8,9 +8,8 @@ from urllib.parse import urlencode
 
 from auditor.downloader.answers import Answer, whole_body
 from auditor.downloader.http import Session
-from auditor.downloader.hub_settings import endpoint, endpoint_url
+from auditor.downloader.hub_settings import endpoint, endpoint_url, plain_url
 from auditor.downloader.model_list_page import ListEntry, entries_in
-from auditor.downloader.transport import plain_url
 from auditor.errors import Reason, SourceError
 from auditor.messages import quoted
 

@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 from threading import Event
 from typing import NamedTuple, TypeVar
 
-from auditor.downloader.transport import patience
+from auditor.downloader.hub_settings import patience
 from auditor.downloader.waits import STOPPED, Talk, Wait
 from auditor.errors import Reason, SourceError
 

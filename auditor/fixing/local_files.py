@@ -11,8 +11,8 @@ from msgspec.structs import replace
 
 from auditor.checkpoint.snapshot import FileState
 from auditor.containers.safetensors import LENGTH_BYTES, MAX_HEADER
-from auditor.downloader.huggingface_cache import is_in_cache
 from auditor.downloader.local_file import state_of
+from auditor.downloader.local_folder import is_in_cache
 from auditor.errors import FixError
 from auditor.messages import quoted
 

@@ -11,8 +11,8 @@ from msgspec.structs import replace
 
 from auditor.checkpoint.selecting import ADAPTER_CONFIG, is_weights, select_config
 from auditor.checkpoint.snapshot import Fetched, FileState, RepoFile, Snapshot
-from auditor.downloader.digests import file_sha256
 from auditor.downloader.fetching import fetch
+from auditor.downloader.local_file import file_sha256
 from auditor.downloader.model_argument import HubModel, parse_model
 from auditor.errors import SourceError, UsageError
 from auditor.messages import listed, quoted

@@ -13,9 +13,8 @@ from msgspec.structs import replace
 from auditor.checkpoint.selecting import select_config
 from auditor.checkpoint.snapshot import Fetched, FileState, RepoFile, Snapshot, Source
 from auditor.cpus import cpu_count
-from auditor.downloader.digests import file_sha256, git_blob_id
 from auditor.downloader.fetching import fetch
-from auditor.downloader.local_file import read_all
+from auditor.downloader.local_file import file_sha256, git_blob_id, read_all
 from auditor.downloader.model_argument import HubModel, parse_model
 from auditor.downloader.parallel import awaited, threads
 from auditor.downloader.waits import STOPPED, ReadingProgress, Talk, numbers_read

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from support.raw_server import raw_server
 
 from auditor.downloader.client import new_client
-from auditor.downloader.transport import plain_url
+from auditor.downloader.hub_settings import plain_url
 from auditor.errors import SourceError, UsageError
 
 OK = b"HTTP/1.1 200 OK\r\n"

@@ -17,7 +17,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pyreqwest.http import Url
 
-from auditor.downloader.http_errors import refusal_error
+from auditor.downloader.answers import refusal_error
 from auditor.downloader.model_argument import HubModel
 from auditor.errors import Reason
 

@@ -12,9 +12,9 @@ from support.value_files import write_numbers
 import auditor
 from auditor.checkpoint.snapshot_reader import load
 from auditor.checkpoint.snapshot_writer import dump
-from auditor.downloader.digests import file_sha256, git_blob_id
 from auditor.downloader.fetching import fetch
 from auditor.downloader.hub import parse_listing
+from auditor.downloader.local_file import file_sha256, git_blob_id
 from auditor.errors import Reason, UsageError
 
 WEIGHTS, CONFIG = "model.safetensors", "config.json"
