@@ -196,7 +196,7 @@ def _named_parts(
             named = {entry.folder for entry in entries}
             parts = tuple(part for part in parts if part.folder in named)
     if len(parts) > MAX_COMPONENTS:
-        detail = f"there are {len(parts):,} models in folders; {MAX_COMPONENTS} are the most read"
+        detail = f"{len(parts):,} folders hold models, expected at most {MAX_COMPONENTS}"
         raise SourceError(Reason.TOO_LARGE, detail)
     return parts
 
@@ -285,7 +285,7 @@ def _as_hinted(reads: _Reads, selection: FileSelection) -> FileSelection:
             return replace(selection, **asdict(weights), hints=(), otherwise=None)
     if isinstance(selection.otherwise, FileSelection):
         return selection.otherwise
-    raise selection.otherwise or SourceError(Reason.NO_WEIGHTS, "no weights are there")
+    raise selection.otherwise or SourceError(Reason.NO_WEIGHTS, "the repository has no weights")
 
 
 def _contents(model: _Model) -> dict[str, Any]:
