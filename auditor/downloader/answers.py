@@ -122,7 +122,7 @@ def whole_body(limit: int, name: str, size: int | None = None) -> Callable[[Answ
             raise SourceError(Reason.BAD_RESPONSE, f"{answer.host} sent only a part of {name}")
         content = answer.upto(limit + 1)
         if len(content) > limit:
-            raise too_large(name, f"more than {limit:,}", limit)
+            raise too_large(name, limit)
         if size not in {None, len(content)}:
             detail = (
                 f"{answer.host} sent {len(content):,} bytes of {quoted(name)}, expected {size:,}"
@@ -189,8 +189,9 @@ def _total(answer: Answer, span: Span) -> int | None:
     return total
 
 
-def too_large(name: str, size: str, limit: int) -> SourceError:
-    detail = f"{quoted(name)} has {size} bytes, expected at most {limit:,}"
+def too_large(name: str, limit: int, size: int | None = None) -> SourceError:
+    observed = f"{size:,} bytes" if size is not None else "more bytes"
+    detail = f"{quoted(name)} has {observed}, expected at most {limit:,}"
     return SourceError(Reason.TOO_LARGE, detail)
 
 

@@ -164,7 +164,7 @@ class _HubFiles:
 
     def text(self, file: RepoFile, limit: int) -> TextFile:
         if file.size is not None and file.size > limit:
-            raise too_large(file.name, f"{file.size:,}", limit)
+            raise too_large(file.name, limit, file.size)
         if early := self._early.take(file, self._commit):
             return TextFile(name=file.name, content=early.data)
         take = whole_body(limit, file.name, file.size)
@@ -281,7 +281,7 @@ def _with_commit(take: Callable[[Answer], Received]) -> Callable[[Answer], _Earl
 
 def _config(answer: Answer) -> Received:
     if answer.length is None or answer.length > _MOST_EARLY:
-        raise too_large(CONFIG, "more", _MOST_EARLY)
+        raise too_large(CONFIG, _MOST_EARLY)
     content = whole_body(_MOST_EARLY, CONFIG)(answer)
     return Received(content, len(content))
 
