@@ -15,17 +15,19 @@ from auditor.checkpoint.snapshot import FileState
 from auditor.downloader.local_folder import FIX_FOLDER, FIX_JOURNAL
 from auditor.errors import FixError
 from auditor.fixing.journal import (
+    RECORD,
     Entry,
     Journal,
     finish_entries,
     is_pending,
     read_journal,
+    read_record,
+    record_entry,
     require_as_seen,
     write_journal,
 )
 from auditor.fixing.local_files import journal_state, written
 from auditor.fixing.plan import FileChange
-from auditor.fixing.record import RECORD, read_record, record_entry
 from auditor.fixing.staging import require_space, stage_header, stage_replacement, stage_text
 from auditor.fixing.work_folder import discard_work, work_folder
 

@@ -199,7 +199,38 @@ def _write_header(path: Path, staged: Path, before: FileState | None) -> None:
 
 
 def _is_of_both(now: bytes, new: bytes, old: bytes) -> bool:
-    """Whether each byte is that of the new header or of the old one."""
+    """Whether each byte is the new header's or the old one's."""
     return now in {old, new} or all(
         byte in pair for byte, *pair in zip(now, new, old, strict=False)
     )
+
+
+# --- the record of all fixes, `FOLDER/.audit-fix.json` --------------------------------------------
+
+
+RECORD = ".audit-fix.json"
+
+
+class Record(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """The steps of every fix that can be undone, in the order in which they were taken."""
+
+    version: Literal[1] = 1
+    fixes: tuple[tuple[Entry, ...], ...] = ()
+
+
+def read_record(folder: Path) -> Record:
+    """Return the folder's record; an empty one if there is none. Raise FixError if it is broken."""
+    path = folder / RECORD
+    if not os.path.lexists(path):
+        return Record()
+    return decoded(path, Record, "remove it, and undo what was fixed before by hand")
+
+
+def record_entry(
+    work: Path, number: int, fixes: tuple[tuple[Entry, ...], ...], before: FileState | None
+) -> Entry:
+    """Stage the record of these fixes under a free number; or its removal if there are none."""
+    if not fixes:
+        return Entry(file=RECORD, how="remove", before=before)
+    stage_text(work / str(number), encoded(Record(fixes=fixes)))
+    return Entry(file=RECORD, how="replace", staged=str(number), before=before)

@@ -8,9 +8,8 @@ from msgspec import Struct
 from auditor.checkpoint.snapshot import FileState
 from auditor.errors import FixError
 from auditor.fixing.carrying_out import finish_interrupted, take_steps
-from auditor.fixing.journal import Entry, Journal
+from auditor.fixing.journal import RECORD, Entry, Journal, read_record, record_entry
 from auditor.fixing.local_files import current_state, open_to_read
-from auditor.fixing.record import RECORD, read_record, record_entry
 from auditor.fixing.staging import stage_text
 from auditor.messages import quoted
 
