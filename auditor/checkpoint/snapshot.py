@@ -3,9 +3,8 @@
 from enum import StrEnum
 from functools import cached_property
 from pathlib import Path
-from typing import NamedTuple
 
-from msgspec import Struct, field
+from msgspec import UNSET, Struct, UnsetType, field
 
 from auditor.companions.companion_files import CompanionFile
 from auditor.containers.bounded_json import lfs_pointer_size
@@ -41,14 +40,27 @@ class RepoFile(Observation, frozen=True, kw_only=True):
     blob_id: str | None = None
 
 
-class FileState(NamedTuple):
-    """A local file at one moment: equal at two moments if nobody replaced it or wrote to it."""
+class FileState(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A local file at one moment: equal at two moments if nobody replaced it or wrote to it.
 
-    device: int
+    A journal omits the last two fields: to give a file a second name changes them, too.
+    """
+
     inode: int
-    size: int
-    modified: int  # ns
-    changed: int  # ns; unlike `modified`, no program can set it
+    size: int  # bytes
+    modified: int  # nanoseconds
+    links: int = 1
+    is_regular: bool = True  # not a link to a file, and not a device
+    device: int | UnsetType = UNSET
+    changed: int | UnsetType = UNSET  # nanoseconds; unlike `modified`, no program can set it
+
+    def is_same(self, other: "FileState | None") -> bool:
+        """Whether nobody has replaced the file or written to it; it may have another name."""
+        return other is not None and self.has_same_content(other) and self.inode == other.inode
+
+    def has_same_content(self, other: "FileState") -> bool:
+        """Whether size and time of change are equal: a copied folder's files have other inodes."""
+        return (self.size, self.modified) == (other.size, other.modified)
 
 
 class WeightHeader(Observation, frozen=True, kw_only=True, dict=True):

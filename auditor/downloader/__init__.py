@@ -1,5 +1,5 @@
 """Config, index and headers of a checkpoint, from the Hub, this machine or a snapshot file: I/O.
 
 Each source is a module with a function `read`, which returns the Snapshot of a model or raises
-SourceError: hub, huggingface_cache, local_folder, bundled. `fetching.fetch` chooses one.
+SourceError: hub, local_folder (and the Hugging Face cache), bundled. `fetching.fetch` chooses one.
 """

@@ -1,28 +1,33 @@
-"""Answers, whose bodies are read as far as is asked, and what is taken of one: a file, or a part.
+"""Answers of a server: the file or the part that one contains, or the error that it means.
 
-A body is left where it is slow or comes in crumbs, and taken within bounds and as announced alone.
+A body is read as far as it is needed, within bounds, and only if its size is the announced one.
+Reading ends early if the body is slow or arrives in tiny pieces.
 """
 
+import json
 import re
 import time
 from collections.abc import Callable, Mapping
+from http import HTTPStatus
+
+from huggingface_hub import constants
 
 from auditor.checkpoint.snapshot import RepoFile
 from auditor.containers.safetensors import LENGTH_BYTES, MAX_HEADER
-from auditor.downloader.client import Reply
+from auditor.downloader.client import Reply, whole_number
 from auditor.downloader.headers import Received
-from auditor.downloader.retry import PassingError
-from auditor.downloader.transport import whole_number
+from auditor.downloader.model_argument import HubModel
+from auditor.downloader.retry import WINDOW, PassingError, asked_wait
 from auditor.errors import Reason, SourceError
 from auditor.messages import quoted
 from auditor.tensors import Span
 
-# Bytes a second that a body must keep up once the time for its headers has passed: 33 kbit/s, the
-# pace of a telephone modem. The transport's own time-outs never end a body that drips on and on.
+# The least speed of a body, in bytes a second, once the time for its headers has passed: 33 kbit/s,
+# as a telephone modem has. The HTTP library's time-outs never end a body that drips on and on.
 _SLOWEST = 4 * 1024
 
-# Pieces of a body, and bytes that each of them has on average where there are more. The least that
-# networks carry at once are 500; a piece costs some 30 us, and a body of single bytes minutes.
+# Pieces of a body, and the least average size of more pieces, in bytes. Networks carry 500 bytes
+# and more at once. A piece takes some 30 us, so a body of single bytes would take minutes.
 _MOST_PIECES, _CRUMB = 10_000, 256
 
 _PARTIAL = 206
@@ -35,7 +40,7 @@ class Answer:
     def __init__(
         self, reply: Reply, count: Callable[[int], None], before: "Answer | None" = None
     ) -> None:
-        """`count` gets numbers of bytes as they are read; `before` redirected to this one."""
+        """`count` gets numbers of bytes as they are read; the answer `before` redirected here."""
         self.url = reply.url
         self.host = reply.url.host_str
         self.status = reply.status
@@ -43,11 +48,11 @@ class Answer:
         self.redirects = reply.status in _REDIRECTS and "location" in reply.headers
         self.headers: Mapping[str, str] = reply.headers
         self.length = reply.length
-        # What all answers until this one say: of which commits the file is, and its whole size.
+        # The file's commits and its whole size, from all answers up to this one.
         self.commits: frozenset[str] = before.commits if before else frozenset()
-        if "x-repo-commit" in reply.headers:  # of several answers, or several of one
+        if "x-repo-commit" in reply.headers:  # an answer may name several
             commits = reply.headers["x-repo-commit"].split(",")
-            self.commits |= {one.strip() for one in commits}
+            self.commits |= {commit.strip() for commit in commits}
         self.linked_size: int | None = before.linked_size if before else None
         if "x-linked-size" in reply.headers:
             self.linked_size = whole_number(reply.headers["x-linked-size"])
@@ -59,66 +64,70 @@ class Answer:
 
     @property
     def age(self) -> float:
-        """Seconds since the request went."""
+        """Seconds since the request was sent."""
         return time.monotonic() - self._since
 
     @property
     def commit(self) -> str | None:
-        """The commit that the file is of; None: the Hub names none, or several."""
+        """The commit of the file; None if the Hub names none, or several."""
         return next(iter(self.commits)) if len(self.commits) == 1 else None
 
     def require_commit(self, expected: str) -> None:
-        """Raises SourceError where it is of another commit, or is the file and names none."""
+        """Raise SourceError if the file has another commit, or no answer names one."""
         if others := sorted(self.commits - {expected}):
-            detail = f"the Hub answered with commit {quoted(others[0])}, not {expected}"
+            detail = f"the Hub answered with commit {quoted(others[0])}, expected {expected}"
             raise SourceError(Reason.COMMIT_MOVED, detail)
         if not self.commits and not self.redirects:
             detail = "the answer names no commit (X-Repo-Commit): is a proxy in the way?"
             raise SourceError(Reason.BAD_RESPONSE, detail)
 
     def upto(self, stop: int) -> bytes:
-        """The first `stop` bytes of the body; fewer where it is shorter."""
+        """Return the first `stop` bytes of the body; fewer if it is shorter."""
         while len(self._data) < stop:
             piece = next(self._pieces, None)
             if piece is None:
                 break
             self._data += piece
             self._count(len(piece))
-            self._keep_up()
+            self._require_speed()
         with memoryview(self._data) as data:  # a slice of the array would be copied once more
             return bytes(data[:stop])
 
-    def _keep_up(self) -> None:
-        """Raise PassingError where the body is slow; pieces may be empty, without end."""
+    def _require_speed(self) -> None:
+        """Raise PassingError if the body is slow, or has too many pieces; pieces may be empty."""
         self._read += 1
         size = len(self._data)
         if self.age > self._within + size / _SLOWEST:
-            detail = f"{self.host} sends too slowly: {size:,} bytes"
-            raise PassingError(Reason.TIMED_OUT, f"{detail} in {self._within:.0f} s and more")
+            detail = (
+                f"{self.host} sends too slowly: {size:,} bytes in {self._within:.0f} s and more"
+            )
+            raise PassingError(Reason.TIMED_OUT, detail)
         if self._read > _MOST_PIECES + size / _CRUMB:
             detail = f"{self.host} sends {size:,} bytes in more than {self._read - 1:,} pieces"
             raise PassingError(Reason.BAD_RESPONSE, detail)
 
 
-# Bytes up to which a file is read from its start where the server does not know ranges: the
-# longest safetensors header. The directory of a torch file of 7 GB lies behind all of its data.
+# Bytes up to which a file is read from its start if the server ignores ranges: the longest
+# safetensors header. The directory of a torch file of 7 GB lies behind all of its data.
 _MOST_SKIPPED = MAX_HEADER + LENGTH_BYTES
 
 _CONTENT_RANGE = re.compile(r"bytes (\d{1,18})-(\d{1,18})/(\d{1,18}|\*)")
 
 
 def whole_body(limit: int, name: str, size: int | None = None) -> Callable[[Answer], bytes]:
-    """Takes a whole body of at most `limit` bytes, and of `size`, if the listing says so."""
+    """Return a function that takes a whole body: at most `limit` bytes, exactly `size` if known."""
 
     def take(answer: Answer) -> bytes:
         if answer.partial:
             raise SourceError(Reason.BAD_RESPONSE, f"{answer.host} sent only a part of {name}")
         content = answer.upto(limit + 1)
         if len(content) > limit:
-            raise too_large(name, "more", limit)
+            raise too_large(name, limit)
         if size not in {None, len(content)}:
-            detail = f"{answer.host} sent {len(content):,} bytes of {quoted(name)}"
-            raise PassingError(Reason.BAD_RESPONSE, f"{detail}, which has {size:,}")
+            detail = (
+                f"{answer.host} sent {len(content):,} bytes of {quoted(name)}, expected {size:,}"
+            )
+            raise PassingError(Reason.BAD_RESPONSE, detail)
         return content
 
     return take
@@ -127,27 +136,29 @@ def whole_body(limit: int, name: str, size: int | None = None) -> Callable[[Answ
 def part_of_file(
     file: RepoFile, span: Span, end: Callable[[bytes, int | None], int] | None = None
 ) -> Callable[[Answer], Received]:
-    """Takes the span of a 206, or as much of it as the file has.
+    """Return a function that takes a span of a file, or as much of it as the file has.
 
-    A 200 ignores the range: the header is taken of it, up to its `end`, and nothing without an end.
+    If the server ignores the range and sends the whole file (200, not 206), only a header is read,
+    up to its `end`; without an `end` the answer is an error.
     """
 
     def take(answer: Answer) -> Received:
         size = _size(answer, file, span)
-        begins = span.start if answer.partial else 0  # the body, in the file
+        body_start = span.start if answer.partial else 0  # its place in the file
         stop = span.stop
         if not answer.partial:
             if end is None or stop > _MOST_SKIPPED:
-                whole = f"{answer.host} sends the whole of {quoted(file.name)}"
-                where = f"the part at byte {span.start:,} is too far from its start to wait for"
-                detail = f"{whole} where a part is asked for: {where}"
-                raise SourceError(Reason.BAD_RESPONSE, detail)
+                detail = (
+                    f"{answer.host} sends all of {quoted(file.name)}, expected {span.http_range}"
+                )
+                why = "that part is too far from the start to wait for"
+                raise SourceError(Reason.BAD_RESPONSE, f"{detail}; {why}")
             if span.start == 0:
                 stop = max(stop, end(answer.upto(stop), size))
         stop = stop if size is None else min(stop, size)
-        data = answer.upto(stop - begins)[span.start - begins :]
+        data = answer.upto(stop - body_start)[span.start - body_start :]
         if len(data) != stop - span.start:
-            detail = f"{answer.host} sent {len(data):,} bytes of {stop - span.start:,} asked for"
+            detail = f"{answer.host} sent {len(data):,} bytes, expected {stop - span.start:,}"
             raise PassingError(Reason.BAD_RESPONSE, detail)
         return Received(data, size)
 
@@ -155,10 +166,9 @@ def part_of_file(
 
 
 def _size(answer: Answer, file: RepoFile, span: Span) -> int | None:
-    """The whole file's size, on which the listing and every header of the answer must agree."""
-    told = _total(answer, span) if answer.partial else answer.length
-    claims = {file.size, answer.linked_size, told}
-    sizes = sorted(size for size in claims if size is not None)
+    """Return the file's size, on which the listing and every header of the answer must agree."""
+    total = _total(answer, span) if answer.partial else answer.length
+    sizes = sorted({size for size in (file.size, answer.linked_size, total) if size is not None})
     if len(sizes) > 1:
         detail = f"{answer.host} and the Hub disagree on the size of {quoted(file.name)}"
         raise PassingError(
@@ -168,17 +178,127 @@ def _size(answer: Answer, file: RepoFile, span: Span) -> int | None:
 
 
 def _total(answer: Answer, span: Span) -> int | None:
-    """The size in a Content-Range, which must be of the very span that was asked for."""
-    given = answer.headers.get("content-range", "")
-    found = _CONTENT_RANGE.fullmatch(given)
-    total = whole_number(found[3]) if found else None
+    """Return the size in a Content-Range, which must have exactly the requested span."""
+    text = answer.headers.get("content-range", "")
+    match = _CONTENT_RANGE.fullmatch(text)
+    total = whole_number(match[3]) if match else None
     last = (span.stop if total is None else min(span.stop, total)) - 1
-    if not found or (int(found[1]), int(found[2])) != (span.start, last):
-        detail = f"{answer.host} was asked for {span.http_range} and sent {quoted(given)}"
+    if not match or (int(match[1]), int(match[2])) != (span.start, last):
+        detail = f"{answer.host} sent {quoted(text)}, expected {span.http_range}"
         raise PassingError(Reason.BAD_RESPONSE, detail)
     return total
 
 
-def too_large(name: str, size: str, limit: int) -> SourceError:
-    detail = f"{quoted(name)} has {size} bytes; {limit:,} are the most that are read"
+def too_large(name: str, limit: int, size: int | None = None) -> SourceError:
+    observed = f"{size:,} bytes" if size is not None else "more bytes"
+    detail = f"{quoted(name)} has {observed}, expected at most {limit:,}"
     return SourceError(Reason.TOO_LARGE, detail)
+
+
+# --- refusals -------------------------------------------------------------------------------------
+
+
+_UNAUTHORIZED, _PROXY_UNAUTHORIZED, _TOO_MANY, _LEGAL = 401, 407, 429, 451
+_FORBIDDEN = frozenset((_UNAUTHORIZED, 403))
+_LEAST_ERROR = 400
+_SERVER_FAULTS = range(500, 600)
+_PASSING = frozenset((408, _TOO_MANY, *_SERVER_FAULTS))
+_PHRASES = {status.value: status.phrase for status in HTTPStatus}
+
+_WITH_TOKEN = "(hf auth login, or --token)"  # noqa: S105 - a hint
+
+# The Hub's X-Error-Codes. A test compares these, and the two messages below, with what
+# huggingface_hub's hf_raise_for_status raises, which takes 0.1 s to import.
+_BY_CODE = {
+    "GatedRepo": (
+        Reason.GATED,
+        f"{{id}} is gated: accept its licence at {{page}}, then give your token {_WITH_TOKEN}",
+    ),
+    "RevisionNotFound": (Reason.NO_REVISION, "{id} has no revision {revision}"),
+    "EntryNotFound": (Reason.BAD_RESPONSE, "{id} lists a file that does not exist{detail}"),
+}
+_NOT_FOUND = (
+    Reason.NOT_FOUND,
+    "the Hub shows no model {id}: check the spelling; a private model needs a token " + _WITH_TOKEN,
+)
+_DISABLED = (Reason.DISABLED, "{id} is disabled on the Hub{detail}")
+_DENIED = (
+    Reason.DENIED,
+    (
+        "the Hub refused access to {id} with {status}{detail}: check the token (hf auth whoami); "
+        "HF_HUB_DISABLE_IMPLICIT_TOKEN=1 asks without one"
+    ),
+)
+_AT_A_PROXY = (
+    Reason.DENIED,
+    "a proxy needs a user and a password ({status}): put them into its address, HTTP_PROXY",
+)
+_OTHER = (Reason.BAD_RESPONSE, "the Hub answered {status} for {id}{detail}")
+_DISABLED_MESSAGE = "Access to this resource is disabled."
+_BAD_TOKEN_MESSAGE = "Invalid credentials in Authorization header"  # noqa: S105 - a message
+_MODEL_PATHS = ("/api/models/", "/resolve/")  # in the paths of requests for one model
+
+
+def refusal_error(model: HubModel, answer: Answer, body: bytes, *, by_hub: bool) -> SourceError:
+    """Return the error for an answer that is neither the file nor a redirect to it."""
+    status = answer.status
+    if status in _PASSING:
+        return _passing(answer)
+    if not by_hub:  # a signed address may have expired: the Hub signs another
+        detail = f"{answer.host}, to which the Hub redirects, answered {status}"
+        return PassingError(Reason.BAD_RESPONSE, detail)
+    if status == _LEGAL:
+        return SourceError(Reason.DISABLED, f"{model.id} is not available for legal reasons")
+    if status < _LEAST_ERROR:
+        detail = f"{answer.host} answered {status}, expected 200 or 206"
+        return SourceError(Reason.BAD_RESPONSE, detail)
+    message = answer.headers.get("x-error-message", "")
+    reason, sentence = _refusal(answer, message)
+    shown = message or _error_in(body)
+    text = sentence.format(
+        id=model.id,
+        page=f"{constants.ENDPOINT}/{model.id}",
+        revision=quoted(model.revision or "main"),
+        status=status,
+        detail=f" ({quoted(shown)})" if shown else "",
+    )
+    return SourceError(reason, text)
+
+
+def _refusal(answer: Answer, message: str) -> tuple[Reason, str]:
+    """Return the reason of a refusal of the Hub, and a sentence for it."""
+    status, code = answer.status, answer.headers.get("x-error-code", "")
+    if code in _BY_CODE:
+        return _BY_CODE[code]
+    if message == _DISABLED_MESSAGE:
+        return _DISABLED
+    is_hidden = status == _UNAUTHORIZED and message != _BAD_TOKEN_MESSAGE  # it may be private
+    is_of_model = any(part in answer.url.path for part in _MODEL_PATHS)  # and not of their list
+    if code == "RepoNotFound" or (is_hidden and is_of_model):
+        return _NOT_FOUND
+    if status == _PROXY_UNAUTHORIZED:
+        return _AT_A_PROXY
+    return _DENIED if status in _FORBIDDEN else _OTHER
+
+
+def _error_in(body: bytes) -> str:
+    """Return the error message in the body of a refusal, which can be anything; "" if none."""
+    try:
+        parsed = json.loads(body)
+    except (ValueError, RecursionError):
+        return ""
+    error = parsed.get("error") if isinstance(parsed, dict) else None
+    return error if isinstance(error, str) else ""
+
+
+def _passing(answer: Answer) -> SourceError:
+    status, host = answer.status, answer.host
+    wait = asked_wait(status, answer.headers)
+    if status == _TOO_MANY:
+        reason, detail = Reason.RATE_LIMITED, f"{host} answered 429, too many requests"
+    else:
+        reason = Reason.SERVER_ERROR if status in _SERVER_FAULTS else Reason.TIMED_OUT
+        detail = f"{host} answered {status} {_PHRASES.get(status, '')}".rstrip()
+    if wait is not None and wait > WINDOW:
+        return SourceError(reason, f"{detail}: try again in {wait:.0f} s")
+    return PassingError(reason, detail, wait)

@@ -1,7 +1,7 @@
 """Read the config, index and headers of a selection concurrently, through any file reader."""
 
 from collections.abc import Callable, Collection, Mapping
-from concurrent.futures import Executor, Future
+from concurrent.futures import Future
 from contextlib import suppress
 from functools import partial
 from pathlib import PurePosixPath
@@ -34,7 +34,7 @@ from auditor.containers.index import MAX_INDEX
 from auditor.containers.manifest import MAX_COMPONENTS, MAX_MANIFEST, parse_manifest
 from auditor.containers.weight_formats import PICKLED
 from auditor.downloader.headers import ENTRY, FIRST_READ, ROOM, within_bound
-from auditor.downloader.parallel import AT_HAND, as_they_end, awaited, have_ended, threads
+from auditor.downloader.parallel import Scheduler, as_they_end, awaited, results
 from auditor.errors import CheckpointError, Reason, SourceError
 from auditor.tensors import Span
 
@@ -70,14 +70,11 @@ class FileReader(Protocol):
 
     def part(self, file: RepoFile, span: Span) -> bytes: ...
 
-    def stop(self) -> None:
-        """End the waits of the reads under way, because another read has finally failed."""
-
 
 class _Reads(Struct, frozen=True):
-    """The thread pool, file reader and listing for the reads of one checkpoint."""
+    """The scheduler, file reader and listing for the reads of one checkpoint."""
 
-    pool: Executor
+    scheduler: Scheduler
     reader: FileReader
     listing: Mapping[str, RepoFile]
     _texts: dict[str | None, Future[TextFile | None]] = field(default_factory=dict)
@@ -89,7 +86,7 @@ class _Reads(Struct, frozen=True):
             return None if name is None else self.reader.text(self.listing[name], limit)
 
         if name not in self._texts:
-            self._texts[name] = self.pool.submit(read)
+            self._texts[name] = self.scheduler.submit(read)
         return self._texts[name]
 
     def parsed(self, name: str, first: int = FIRST_READ) -> WeightHeader:
@@ -109,52 +106,48 @@ def assemble(
     snapshot: Snapshot,
     reader: FileReader,
     selection: FileSelection,
-    pool: Executor | None = None,
+    scheduler: Scheduler,
     progress: Callable[[int, int], None] = lambda _done, _of: None,
 ) -> Snapshot:
     """Read the selected files of a snapshot and return the snapshot with their contents.
 
     The snapshot already has its list of files. The config and the weight file or index are read
     concurrently, then all shards. If there are several models, those that the manifest names are
-    read concurrently. The reads run in `pool`, which several checkpoints may share, or else in new
-    threads. `progress` is called with (headers read, headers in total) at least once a second. A
-    broken index is returned unchanged and no shards are opened: the audit reports the fault.
+    read concurrently. `progress` is called with (headers read, headers in total) several times a
+    second. A broken index is returned unchanged and no shards are opened: the audit reports it.
     """
-    listing = {file.name: file for file in snapshot.files}
-    with threads(AT_HAND, reader.stop, share_of=pool) as executor:
-        reads = _Reads(executor, reader, listing)
-        companions = _companions(reads, selection.companions)
-        selection = _as_hinted(reads, selection)
-        begun = [_begin(reads, selection)]
-        packing = reads.text(selection.packing, MAX_CONFIG)
-        manifest = awaited(reads.text(selection.manifest, MAX_MANIFEST))
-        parts = _meant(selection.parts, manifest)
-        begun += [_begin(reads, part.selection) for part in parts]
-        while not have_ended([future for one in begun for future in one.first]):
-            progress(0, 1)
-        models = [_with_shards(reads, one) for one in begun]
-        heads = [future for one in models for future in one.headers]
-        read = within_bound(future.result() for future in as_they_end(heads))
-        for count, _ in enumerate(read, 1):
-            progress(count, len(heads))
-        while not have_ended(companions or ()):
-            progress(0, 1)
-        progress(0, 0)
-        found, *others = map(_contents, models)
-        return replace(
-            snapshot,
-            **found,
-            pickles=_pickles(reads, [found, *others]),
-            packing=awaited(packing),
-            manifest=manifest,
-            components=tuple(
-                Component(folder=part.folder, **fields)
-                for part, fields in zip(parts, others, strict=True)
-            ),
-            companions=None
-            if companions is None
-            else tuple(sorted(future.result() for future in companions)),
-        )
+
+    def nothing_read() -> None:
+        progress(0, 1)
+
+    reads = _Reads(scheduler, reader, {file.name: file for file in snapshot.files})
+    companions = _companions(reads, selection.companions)
+    selection = _as_hinted(reads, selection)
+    models = [_begin(reads, selection)]
+    packing = reads.text(selection.packing, MAX_CONFIG)
+    manifest = awaited(reads.text(selection.manifest, MAX_MANIFEST))
+    parts = _named_parts(selection.parts, manifest)
+    models += [_begin(reads, part.selection) for part in parts]
+    results([read for model in models for read in model.first], nothing_read)
+    models = [_with_shards(reads, model) for model in models]
+    headers = [read for model in models for read in model.headers]
+    for count, _ in enumerate(within_bound(read.result() for read in as_they_end(headers)), 1):
+        progress(count, len(headers))
+    companion_files = None if companions is None else results(companions, nothing_read)
+    progress(0, 0)
+    root, *others = map(_contents, models)
+    return replace(
+        snapshot,
+        **root,
+        pickles=_pickles(reads, [root, *others]),
+        packing=awaited(packing),
+        manifest=manifest,
+        components=tuple(
+            Component(folder=part.folder, **fields)
+            for part, fields in zip(parts, others, strict=True)
+        ),
+        companions=None if companion_files is None else tuple(sorted(companion_files)),
+    )
 
 
 def _companions(reads: _Reads, names: tuple[str, ...] | None) -> list[Future[CompanionFile]] | None:
@@ -164,10 +157,10 @@ def _companions(reads: _Reads, names: tuple[str, ...] | None) -> list[Future[Com
     sizes = {name: reads.listing[name].size for name in names}
     plans = planned(names, sizes, reads.reader.bounds)
     if any(map(is_vocabulary, names)):
-        reads.pool.submit(import_readers)
+        reads.scheduler.submit(import_readers)
     if TEMPLATE in names:
-        reads.pool.submit(_import_parser)
-    return [reads.pool.submit(_companion, reads, plan) for plan in plans]
+        reads.scheduler.submit(_import_parser)
+    return [reads.scheduler.submit(_companion, reads, plan) for plan in plans]
 
 
 def _companion(reads: _Reads, plan: PlannedRead) -> CompanionFile:
@@ -176,14 +169,14 @@ def _companion(reads: _Reads, plan: PlannedRead) -> CompanionFile:
     Raise SourceError if the network fails and the reader is patient.
     """
     try:
-        found = read_companion(plan, partial(reads.reader.part, reads.listing[plan.name]))
+        companion = read_companion(plan, partial(reads.reader.part, reads.listing[plan.name]))
     except SourceError as error:
         if reads.reader.patient and error.reason in _OF_NETWORK:
             raise
         return CompanionFile(plan.name, None, str(error))
-    if has_template(found):
+    if has_template(companion):
         _import_parser()
-    return found
+    return companion
 
 
 def _import_parser() -> None:
@@ -193,7 +186,7 @@ def _import_parser() -> None:
     import_parser()
 
 
-def _meant(
+def _named_parts(
     parts: tuple[SelectedComponent, ...], manifest: TextFile | None
 ) -> tuple[SelectedComponent, ...]:
     """Return the parts that the manifest names, or all parts if no manifest can be read."""
@@ -203,7 +196,7 @@ def _meant(
             named = {entry.folder for entry in entries}
             parts = tuple(part for part in parts if part.folder in named)
     if len(parts) > MAX_COMPONENTS:
-        detail = f"there are {len(parts):,} models in folders; {MAX_COMPONENTS} are the most read"
+        detail = f"{len(parts):,} folders hold models, expected at most {MAX_COMPONENTS}"
         raise SourceError(Reason.TOO_LARGE, detail)
     return parts
 
@@ -229,8 +222,7 @@ class _Model(Struct, frozen=True, kw_only=True):
 
 def _begin(reads: _Reads, selection: FileSelection) -> _Model:
     """Start to read the selected config, index, weight files and torch copies, all at once."""
-    submit, listing = reads.pool.submit, reads.listing
-    one = () if selection.weights is None else (listing[selection.weights],)
+    submit, weights = reads.scheduler.submit, selection.weights
     return _Model(
         selection=selection,
         torch_copies=tuple(submit(reads.torch_copy, name) for name in selection.torch_copies),
@@ -238,7 +230,7 @@ def _begin(reads: _Reads, selection: FileSelection) -> _Model:
         index=reads.text(selection.index, MAX_INDEX),
         settings=reads.text(selection.settings, MAX_CONFIG),
         headers=(
-            *(submit(reads.reader.header, file) for file in one),
+            *(submit(reads.reader.header, reads.listing[name]) for name in (weights,) if name),
             *(submit(reads.parsed, name) for name in selection.shards),
         ),
     )
@@ -252,19 +244,21 @@ def _with_shards(reads: _Reads, model: _Model) -> _Model:
     index = awaited(model.index)
     if index is None:
         return model
-    first = _first_reads(index)
-    others = files_not_in_index(index.name, first, reads.listing)
-    wanted = {**first, **dict.fromkeys(others, FIRST_READ)}
+    length_by_shard = _first_reads(index)
+    others = files_not_in_index(index.name, length_by_shard, reads.listing)
+    length_by_file = {**length_by_shard, **dict.fromkeys(others, FIRST_READ)}
     headers = (
-        reads.pool.submit(reads.parsed, name, length)
-        for name, length in wanted.items()
+        reads.scheduler.submit(reads.parsed, name, length)
+        for name, length in length_by_file.items()
         if name in reads.listing
     )
     return replace(
         model,
         headers=(*model.headers, *headers),
-        absent=tuple(shard for shard in first if shard not in reads.listing),
-        doubtful=frozenset(name for name in others if not named_as_model(index.name, first, name)),
+        absent=tuple(shard for shard in length_by_shard if shard not in reads.listing),
+        doubtful=frozenset(
+            name for name in others if not named_as_model(index.name, length_by_shard, name)
+        ),
     )
 
 
@@ -272,12 +266,12 @@ def _as_configured(
     selection: FileSelection, config: TextFile | None, names: Collection[str]
 ) -> FileSelection:
     """Replace the usual weight file by the file that the config names, if it names one."""
-    found = named_weights(config, names)
-    chosen = {selection.weights, selection.index, *selection.shards}
-    of_variant = any(name and variant_of(name) for name in chosen)
-    if found is None or of_variant or (found.weights or found.index) in chosen:
+    weights = named_weights(config, names)
+    selected = {selection.weights, selection.index, *selection.shards}
+    is_variant = any(name and variant_of(name) for name in selected)
+    if weights is None or is_variant or (weights.weights or weights.index) in selected:
         return selection
-    return replace(selection, **asdict(found), shards=(), torch_copies=())
+    return replace(selection, **asdict(weights), shards=(), torch_copies=())
 
 
 def _as_hinted(reads: _Reads, selection: FileSelection) -> FileSelection:
@@ -286,12 +280,12 @@ def _as_hinted(reads: _Reads, selection: FileSelection) -> FileSelection:
         return selection
     names = frozenset(name for name in reads.listing if "/" not in name)
     for text in map(awaited, [reads.text(name, MAX_CONFIG) for name in selection.hints]):
-        found = text and (named_weights(text, reads.listing) or based_weights(text, names))
-        if found:
-            return replace(selection, **asdict(found), hints=(), otherwise=None)
+        weights = text and (named_weights(text, reads.listing) or based_weights(text, names))
+        if weights:
+            return replace(selection, **asdict(weights), hints=(), otherwise=None)
     if isinstance(selection.otherwise, FileSelection):
         return selection.otherwise
-    raise selection.otherwise or SourceError(Reason.NO_WEIGHTS, "no weights are there")
+    raise selection.otherwise or SourceError(Reason.NO_WEIGHTS, "the repository has no weights")
 
 
 def _contents(model: _Model) -> dict[str, Any]:
@@ -317,10 +311,10 @@ def _pickles(reads: _Reads, models: list[dict[str, Any]]) -> tuple[WeightHeader,
     """Read the local files that may be pickles and were not read as weights."""
     if reads.reader.bounds is not None:
         return ()
-    read = {head.name for one in models for head in (*one["headers"], *one["torch_copies"])}
+    read = {head.name for model in models for head in (*model["headers"], *model["torch_copies"])}
     names = sorted(name for name in reads.listing if name.lower().endswith(PICKLED))
     others = [name for name in names if name not in read]
-    heads = reads.pool.map(reads.torch_copy, others[:_MOST_PICKLES])
+    heads = reads.scheduler.map(reads.torch_copy, others[:_MOST_PICKLES])
     return tuple(head for head in heads if head is not None)
 
 

@@ -1,8 +1,7 @@
-"""Models shipped with the package, for machines offline: snapshots, and configs out of papers.
+"""Models shipped with the package: snapshots of well-known models, and configs from papers.
 
-Snapshots are of a handful of well-known models. The configs are of models that a paper describes
-and no repository has, for `audit explain`; their names have no namespace, as no new repository of
-the Hub may have.
+The configs are of models that a paper describes and no repository has, for `audit explain`. Their
+names have no namespace, which no new repository of the Hub may lack.
 """
 
 from pathlib import Path
@@ -17,10 +16,10 @@ from auditor.errors import Reason, SourceError
 
 _DATA = Path(__file__).parents[1] / "data"
 _ENDING = ".json"
-_BETWEEN = "--"  # stands for the "/" of an id, in which it cannot occur
+_BETWEEN = "--"  # replaces the "/" of an id, which cannot contain it
 
-# Names -> the shipped config. Vaswani et al. 2017, table 3; vocabulary: section 5.1. No number of
-# words makes both counts good: the arithmetic is in
+# Names -> the shipped config. Vaswani et al. 2017, table 3; vocabulary: section 5.1. No vocabulary
+# explains both published counts: the arithmetic is in
 # tests/unit/analytic/families/test_transformer_2017.py.
 _BASE, _BIG = "transformer-2017-base", "transformer-2017-big"
 _PAPERS = MappingProxyType({"transformer-2017": _BASE, _BASE: _BASE, _BIG: _BIG})
@@ -28,33 +27,32 @@ PAPERS = tuple(_PAPERS)
 
 
 def bundled_models() -> tuple[str, ...]:
-    """The ids of the models that are shipped, sorted."""
+    """Return the ids of the shipped models, sorted."""
     files = _DATA.glob(f"*{_BETWEEN}*{_ENDING}")
     return tuple(sorted(file.stem.replace(_BETWEEN, "/") for file in files))
 
 
 def file_name(model_id: str) -> str:
-    """The file's name in auditor/data for a model's id."""
     return model_id.replace("/", _BETWEEN) + _ENDING
 
 
 def read(model: HubModel) -> Snapshot:
-    """The shipped snapshot of a model; raises SourceError if none is shipped."""
+    """Return the shipped snapshot of a model; raise SourceError if none is shipped."""
     shipped = bundled_models()
-    found = next((alias for alias in model.aliases if alias in shipped), None)
-    if found is None:
+    name = next((alias for alias in model.aliases if alias in shipped), None)
+    if name is None:
         detail = f"{model.id} is not shipped with this package, which has {', '.join(shipped)}"
         raise SourceError(Reason.NOT_BUNDLED, detail)
-    snapshot = _shipped(found)
+    snapshot = _shipped(name)
     if model.revision not in {None, "main", snapshot.commit}:
         commit = f"commit {snapshot.commit}" if snapshot.commit else "an unknown commit of main"
-        detail = f"the shipped snapshot of {found} is of {commit}, not of {model.revision}"
+        detail = f"the shipped snapshot of {name} is of {commit}, expected {model.revision}"
         raise SourceError(Reason.NOT_BUNDLED, detail)
     return snapshot
 
 
 def read_paper(model: HubModel) -> Snapshot | None:
-    """A snapshot of a config alone; None where the name is of no such model."""
+    """Return the snapshot of a config from a paper; None if the name is not such a model's."""
     name = _PAPERS.get(model.id)
     if name is None or model.revision is not None:
         return None

@@ -7,7 +7,7 @@ certificates from the environment (HTTPS_PROXY, NO_PROXY, SSL_CERT_FILE and thei
 import os
 import time
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from datetime import timedelta
 from functools import lru_cache
 from pathlib import Path
@@ -24,8 +24,8 @@ from pyreqwest.exceptions import (
 from pyreqwest.http import Url
 from pyreqwest.request import SyncStreamRequest
 
+from auditor.downloader.hub_settings import patience
 from auditor.downloader.retry import PassingError
-from auditor.downloader.transport import patience, whole_number
 from auditor.errors import Reason, SourceError, UsageError
 from auditor.messages import quoted
 
@@ -38,15 +38,17 @@ _PROXIES = ("HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "NO_PROXY")
 _PROXY_SCHEMES = ("http", "https", "socks4", "socks4a", "socks5", "socks5h")
 _CERTIFICATES = ("SSL_CERT_FILE", "SSL_CERT_DIR")
 
-# What the causes of an error say.
+_DIGITS = 19  # of a header's number; more than any file has bytes
+
+# Parts of the library's messages.
 _NO_HOST, _CERTIFICATE, _UNKNOWN = "dns error", "invalid peer certificate: ", "UnknownIssuer"
-_NO_CONNECTION = ("(Connect)", "(os error ")  # none was made, or this machine's system ended it
+_NO_CONNECTION = ("(Connect)", "(os error ")  # it failed, or this machine's system ended it
 
 
 class Client:
-    """Asks for one address after another, from several threads.
+    """Sends requests, from several threads.
 
-    Never from the main one, if that hears signals: while compiled code waits, Python cannot.
+    The main thread must not, if it handles signals: Python cannot while compiled code waits.
     """
 
     def __init__(self, client: SyncClient, seconds: float) -> None:
@@ -54,10 +56,10 @@ class Client:
         self._seconds = seconds
 
     def ask(self, url: Url, headers: Mapping[str, str], silence: float) -> "Reply":
-        """The answer to a GET, which may be a redirect; raises SourceError if no answer comes.
+        """Return the answer to a GET, which may be a redirect; raise SourceError if there is none.
 
-        Its headers come within `patience`, and so does each piece of its body, or else there is a
-        time-out; where `silence` is less, all of it within that many seconds.
+        The headers and each piece of the body have `patience()` seconds to arrive; if `silence` is
+        shorter, all of it has so many seconds.
         """
         since, within = time.monotonic(), min(silence, self._seconds)
         with _translated(url):
@@ -70,21 +72,21 @@ class Client:
 
 
 class Reply:
-    """One answer: its status and headers are here, its body is still on the way."""
+    """One answer: its status and headers have arrived, its body is on the way."""
 
     def __init__(self, url: Url, stream: SyncStreamRequest, since: float, within: float) -> None:
         response = stream.__enter__()
         self.url = url
-        self.since = since  # when it was asked for
+        self.since = since  # when the request was sent
         self.within = within  # seconds from then to its headers, at the most
         self.status = response.status
         self.headers = _headers(response.headers)
         self._stream = stream
         self._body = response.body_reader
-        # Bytes of the body; None: the answer does not say.
+        # Bytes of the body; None if the answer does not declare them.
         self.length = whole_number(self.headers.get("content-length"))
-        # Over HTTP/1 a body ends with its last byte. HTTP/2 says so afterwards, and who does not
-        # wait for that resets the stream, which servers count.
+        # Over HTTP/1 a body ends with its last byte. Over HTTP/2 a frame after it ends the stream;
+        # to leave before that frame resets the stream, which servers count.
         known = self.length is not None and response.version == _HTTP_1
         self._end = self.length if known else None
         if fault := _framing_fault(self.status, self.headers):
@@ -92,7 +94,7 @@ class Reply:
             raise _broken_off(url, fault)
 
     def pieces(self) -> Iterator[memoryview]:
-        """The body as it comes; raises SourceError where it breaks off."""
+        """Yield the body as it arrives; raise SourceError if it breaks off."""
         with _translated(self.url):
             read = 0
             while read != self._end and (piece := self._body.read_chunk()) is not None:
@@ -100,15 +102,14 @@ class Reply:
                 yield memoryview(piece)
 
     def close(self) -> None:
-        """No more of the body is wanted."""
         self._stream.__exit__(None, None, None)
 
 
 def shared_client() -> Client:
-    """The one of this process, whose connections all audits share; made anew where settings change.
+    """Return the client of this process; all audits share its connections.
 
-    Raises UsageError where the environment says what cannot be. Making one takes 10 ms, most of
-    them for the certificates.
+    A new one is built if the settings have changed, in 10 ms, most of them for the certificates.
+    Raise UsageError if a variable of the environment cannot be used.
     """
     names = (*_PROXIES, *map(str.lower, _PROXIES), *_CERTIFICATES)
     return _known_client(patience(), tuple((name, os.environ.get(name, "")) for name in names))
@@ -121,8 +122,8 @@ def _known_client(seconds: float, environment: tuple[tuple[str, str], ...]) -> C
             raise UsageError(f"no connection can be prepared: {name} {fault}")
     try:
         return new_client(seconds)
-    except BuilderError as error:  # no certificate is to be had, on a bare system for instance
-        detail = f"no connection can be prepared: {_said(error)}"
+    except BuilderError as error:  # a bare system may have no certificates
+        detail = f"no connection can be prepared: {_innermost(error)}"
         ways = "install ca-certificates, or name a file of certificates by SSL_CERT_FILE"
         raise UsageError(f"{detail}; {ways}") from None
 
@@ -156,13 +157,18 @@ def new_client(seconds: float) -> Client:
 
 def _headers(given: Any) -> Mapping[str, str]:
     """Map names in lower case to values, repeated ones joined by ", "; omit non-ASCII values."""
-    found: dict[str, str] = {}
+    value_by_name: dict[str, str] = {}
     for name in dict.fromkeys(given):
-        try:
-            found[name] = ", ".join(given.getall(name))
-        except ValueError:
-            continue
-    return found
+        with suppress(ValueError):
+            value_by_name[name] = ", ".join(given.getall(name))
+    return value_by_name
+
+
+def whole_number(text: str | None) -> int | None:
+    """A header's value as a number; None if it is not a number, or absurdly long."""
+    return (
+        int(text) if text and text.isascii() and text.isdecimal() and len(text) < _DIGITS else None
+    )
 
 
 def _framing_fault(status: int, headers: Mapping[str, str]) -> str | None:
@@ -171,7 +177,7 @@ def _framing_fault(status: int, headers: Mapping[str, str]) -> str | None:
     Parsers disagree about such an answer, and a forged one can exploit that.
     """
     if status == _SWITCHING:
-        return "it changes to another protocol, which was not asked for"
+        return "it changes to another protocol, expected HTTP"
     encoding = headers.get("transfer-encoding")
     if encoding is not None and "content-length" in headers:
         return "it has both a Transfer-Encoding and a Content-Length"
@@ -193,37 +199,37 @@ def _translated(url: Url) -> Iterator[None]:
     except ConnectError as error:
         raise _unconnected(url, error) from error
     except BuilderError as error:
-        raise UsageError(f"{quoted(str(url))} cannot be asked for: {_said(error)}") from error
-    except ValueError:  # which tells the header's value, perhaps a token
-        detail = f"{quoted(str(url))} cannot be asked for: a header holds what cannot be sent"
+        raise UsageError(f"{quoted(str(url))} cannot be requested: {_innermost(error)}") from error
+    except ValueError:  # its message has the header's value, which may be a token
+        detail = f"{quoted(str(url))} cannot be requested: a header's value cannot be sent"
         raise UsageError(detail) from None
     except RequestError as error:
-        raise _broken_off(url, _said(error)) from error
+        raise _broken_off(url, _innermost(error)) from error
 
 
 def _unconnected(url: Url, error: ConnectError) -> SourceError:
     """Return the error for a ConnectError, which also covers a connection that ended early."""
-    host, causes, said = url.host_str, " ".join(_causes(error)), _said(error)
+    host, causes, cause = url.host_str, " ".join(_causes(error)), _innermost(error)
     if _NO_HOST in causes:
-        said = said.removeprefix("failed to lookup address information: ")
-        detail = f"{host} cannot be found ({said}): is this machine on the network?"
+        cause = cause.removeprefix("failed to lookup address information: ")
+        detail = f"{host} cannot be found ({cause}): is this machine on the network?"
         return SourceError(Reason.UNREACHABLE, detail)
     if _CERTIFICATE in causes:
-        said = said.removeprefix(_CERTIFICATE)
-        ways = "; SSL_CERT_FILE names a file of authorities to trust" if said == _UNKNOWN else ""
-        detail = f"{host} shows a certificate that is not trusted: {said}{ways}"
+        cause = cause.removeprefix(_CERTIFICATE)
+        ways = "; SSL_CERT_FILE names a file of authorities to trust" if cause == _UNKNOWN else ""
+        detail = f"{host} has a certificate that is not trusted: {cause}{ways}"
         return SourceError(Reason.UNREACHABLE, detail)
     if any(sign in causes for sign in _NO_CONNECTION):
-        return PassingError(Reason.UNREACHABLE, f"no connection to {host}: {said}")
-    return _broken_off(url, said)
+        return PassingError(Reason.UNREACHABLE, f"no connection to {host}: {cause}")
+    return _broken_off(url, cause)
 
 
-def _broken_off(url: Url, said: str) -> PassingError:
+def _broken_off(url: Url, cause: str) -> PassingError:
     """Return the error for a reply that is not HTTP or ended early."""
-    return PassingError(Reason.BAD_RESPONSE, f"{url.host_str} broke off its answer: {said}")
+    return PassingError(Reason.BAD_RESPONSE, f"{url.host_str} broke off its answer: {cause}")
 
 
-def _said(error: DetailedPyreqwestError) -> str:
+def _innermost(error: DetailedPyreqwestError) -> str:
     """Return the message of the innermost cause, which is the most specific."""
     return [error.message, *_causes(error)][-1]
 

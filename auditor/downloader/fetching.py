@@ -1,4 +1,4 @@
-"""fetch: from what the user wrote to a Snapshot, whichever source has it, and an adapter's base."""
+"""`fetch`: the snapshot of the model that a user named, from any source; with an adapter's base."""
 
 import os
 from collections.abc import Callable, Iterator
@@ -19,7 +19,7 @@ from auditor.checkpoint.selecting import (
 )
 from auditor.checkpoint.snapshot import BaseModel, Snapshot, Source
 from auditor.containers.bounded_json import parse_object
-from auditor.downloader import bundled, huggingface_cache, local_folder
+from auditor.downloader import bundled, local_folder
 from auditor.downloader.model_argument import HubModel, parse_id, parse_model
 from auditor.errors import CheckpointError, Reason, SourceError, UsageError
 from auditor.messages import quoted
@@ -27,8 +27,8 @@ from auditor.messages import quoted
 _SOURCES = ("auto", "hub", "cache", "bundled")
 Say = Callable[[str], None]
 
-# The Hub did not answer, or not well: a copy on this machine may be read instead. Where it
-# answered ("gated", "not found"), it has spoken.
+# The Hub did not answer, or not well: a copy on this machine may be read instead. An answer such as
+# "gated" or "not found" is final.
 _NO_ANSWER = frozenset(
     (
         Reason.OFFLINE,
@@ -41,15 +41,15 @@ _NO_ANSWER = frozenset(
 )
 
 
-# Bytes of address space that an audit of the Hub needs beside Python. The HTTP library, which is
-# written in Rust, ends the process if memory is refused to it.
+# Bytes of address space that an audit of the Hub needs besides Python's. The HTTP library, which is
+# written in Rust, ends the process if it gets no memory.
 _HTTP_SPACE = 64 * 1024 * 1024
 
 _WAYS_OUT = "without it, --source cache, --source bundled or --source auto may have the model"
 
 
 def ignore_message(_: str) -> None:
-    """Drops a message: the default where the caller wants none."""
+    """Drop a message."""
 
 
 def fetch(
@@ -60,14 +60,14 @@ def fetch(
     say: Say = ignore_message,
     choose: Chooser = select,
 ) -> Snapshot:
-    """The config, the index and the headers of one checkpoint, and nothing of its weights.
+    """Read the config, the index and the headers of one checkpoint, and nothing of its weights.
 
     `requested` is a path, or a Hub id with an optional `@revision`; a path that exists wins.
-    An adapter comes with the config of the base that it names, or with why that cannot be had.
-    A model that only a paper describes is its config, whatever the source.
-    `source` says where an id is looked up, `say` is called, with one line each, for waits and for
-    stand-ins, `choose` picks the files of a listing that are read. Raises UsageError for a request
-    that cannot be met anywhere, SourceError where the outside world did not give what it needs.
+    An adapter comes with the config of the base that it names, or the reason why it is missing.
+    A model that only a paper describes consists of its config, whatever the source.
+    `source` is where an id is looked up, `say` gets a line for each wait and each stand-in,
+    `choose` selects the files of a listing that are read. Raise UsageError if no source could
+    ever answer the request, SourceError if this one did not.
     """
     if source not in _SOURCES:
         known = ", ".join(_SOURCES)
@@ -75,11 +75,11 @@ def fetch(
     target = parse_model(requested)
     of_model = partial(_of_model, source=source, token=token, say=say)
     if isinstance(target, Path):
-        found = local_folder.read(target, requested, choose)
+        snapshot = local_folder.read(target, requested, choose)
     else:
-        found = of_model(target, choose=choose)
+        snapshot = of_model(target, choose=choose)
     from_path = partial(local_folder.read, choose=select_config)
-    return with_base_model(found, from_path, partial(of_model, choose=select_config))
+    return with_base_model(snapshot, from_path, partial(of_model, choose=select_config))
 
 
 def _of_model(
@@ -94,7 +94,7 @@ def _of_model(
         say(f"{target.id}: {paper.origin}")
         return paper
     if source == "cache":
-        return huggingface_cache.read(target, choose)
+        return local_folder.read_cached(target, choose)
     if source == "bundled":
         return bundled.read(target)
     require_address_space(_HTTP_SPACE)
@@ -112,17 +112,17 @@ def _of_model(
 
 @contextmanager
 def reading_variables() -> Iterator[None]:
-    """Around an import of huggingface_hub, which reads its variables as it is loaded."""
+    """Raise UsageError if huggingface_hub, when it is imported, cannot read its variables."""
     try:
         yield
     except ValueError as error:
-        detail = "huggingface_hub cannot read an HF_ variable of this machine (HF_ENDPOINT, say)"
+        detail = "huggingface_hub cannot read an HF_ variable of this machine"
         raise UsageError(f"{detail}: {error}") from None
 
 
 def _stand_in(model: HubModel, why: SourceError, say: Say, choose: Chooser) -> Snapshot:
-    """The copy on this machine that is read instead: cached, else shipped."""
-    cached = partial(huggingface_cache.read, choose=choose)
+    """Return the copy on this machine that is read instead of the Hub: cached, else shipped."""
+    cached = partial(local_folder.read_cached, choose=choose)
     for read, name in ((cached, "the Hugging Face cache"), (bundled.read, "this package")):
         try:
             snapshot = read(model)
@@ -141,9 +141,9 @@ def with_base_model(
     from_path: Callable[[Path, str], Snapshot],
     from_id: Callable[[HubModel], Snapshot],
 ) -> Snapshot:
-    """The snapshot with the base that its adapter names, or with why that is not to be had.
+    """Add the base that an adapter names to its snapshot, or the reason why it cannot be read.
 
-    Only an adapter in a folder may name a path: one from the Hub is a stranger's, and must not
+    Only an adapter in a folder may name a path: an adapter from the Hub is untrusted, and must not
     choose what is read on this machine.
     """
     config = snapshot.config
@@ -152,28 +152,25 @@ def with_base_model(
     try:
         settings = parse_object(config.content, config.name)
     except CheckpointError:
-        return snapshot  # the audit says what is wrong
-    named, revision = settings.get("base_model_name_or_path"), settings.get("revision")
-    if not isinstance(named, str) or not named or not isinstance(revision, str | None):
+        return snapshot  # the audit reports the fault
+    name, revision = settings.get("base_model_name_or_path"), settings.get("revision")
+    if not isinstance(name, str) or not name or not isinstance(revision, str | None):
         return snapshot
-    local = snapshot.source in {Source.FOLDER, Source.FILE} and os.path.isdir(named)  # noqa: PTH112 - Path.is_dir raises
+    is_local = snapshot.source in {Source.FOLDER, Source.FILE} and os.path.isdir(name)  # noqa: PTH112 - Path.is_dir raises
     try:
-        if local:
-            found = from_path(Path(named), named)
+        if is_local:
+            base = from_path(Path(name), name)
         else:
-            at = f"@{revision}" if revision else ""
-            found = from_id(parse_id(f"{named}{at}"))
+            base = from_id(parse_id(f"{name}@{revision}" if revision else name))
     except (SourceError, UsageError) as error:
         reason = error.reason if isinstance(error, SourceError) else Reason.NOT_FOUND
-        base = BaseModel(model=named, reason=reason, detail=str(error))
-        return replace(snapshot, base=base)
-    return replace(snapshot, base=_base(found), fetched=snapshot.fetched.plus(found.fetched))
+        missing_base = BaseModel(model=name, reason=reason, detail=str(error))
+        return replace(snapshot, base=missing_base)
+    return replace(snapshot, base=_base(base), fetched=snapshot.fetched.plus(base.fetched))
 
 
-def _base(found: Snapshot) -> BaseModel:
-    if found.config is None or found.config.name != CONFIG:
-        detail = f"{found.model} has no {CONFIG}: it is not a whole model itself"
-        return BaseModel(model=found.model, reason=Reason.NO_CONFIG, detail=detail)
-    return BaseModel(
-        model=found.model, commit=found.commit, origin=found.origin, config=found.config
-    )
+def _base(base: Snapshot) -> BaseModel:
+    if base.config is None or base.config.name != CONFIG:
+        detail = f"{base.model} has no {CONFIG}: it is not a complete model"
+        return BaseModel(model=base.model, reason=Reason.NO_CONFIG, detail=detail)
+    return BaseModel(model=base.model, commit=base.commit, origin=base.origin, config=base.config)

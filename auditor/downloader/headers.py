@@ -1,4 +1,4 @@
-"""The header of a weight file, and no more of it, from anything that reads ranges."""
+"""Read the header of a weight file, and nothing else of it, from any source of ranges."""
 
 from collections.abc import Callable, Iterable, Iterator
 from typing import NamedTuple
@@ -28,15 +28,15 @@ from auditor.tensors import Span
 # second request through the redirect.
 FIRST_READ = 40 * 1024
 
-# Where an index names a shard's tensors, the first read is as long as their entries will be: the
-# name and some 82 bytes, `"":{"dtype":"BF16","shape":[151936,4096],"data_offsets":[...]},` with
+# If an index names a shard's tensors, the first read is as long as their entries will be: the name
+# and some 82 bytes, `"":{"dtype":"BF16","shape":[151936,4096],"data_offsets":[...]},` with
 # offsets of ten digits; 96 leaves room for longer shapes. A page more for the metadata. Too short
 # a guess costs the second request that it would have saved.
 ENTRY = 96
 ROOM = 4 * 1024
 
 
-# Files of other formats are read where their parsers ask, and this much at a time at least: a
+# Files of other formats are read where their parsers need bytes, at least this many at a time: a
 # round trip takes longer than 64 KiB. The data.pkl at the start of a torch file and the directory
 # at its end have both 20 to 60 kB for the usual shard of 300 tensors.
 AHEAD = 64 * 1024
@@ -50,7 +50,7 @@ MOST_BYTES = 24 * 1024 * 1024
 
 
 class Bound(NamedTuple):
-    """The most that is read of safetensors headers."""
+    """A bound of safetensors headers."""
 
     of: str
     size: int  # bytes
@@ -68,31 +68,32 @@ _TENSOR = b'"data_offsets"'  # no name contains it unescaped
 
 
 def within_bound(heads: Iterable[WeightHeader]) -> Iterator[WeightHeader]:
-    """The headers, as long as all of them together can be read; else SourceError(too-large)."""
+    """Yield the headers; raise SourceError(too-large) once they pass a bound together."""
     size, tensors = 0, 0
     for count, head in enumerate(heads, 1):
-        inside = head.prefix.count(_TENSOR)
-        of = f"the header of {quoted(head.name)} has"
-        _require(FILE, of, len(head.prefix), inside)
+        own_tensors = head.prefix.count(_TENSOR)
+        observed = f"the header of {quoted(head.name)} has"
+        _require(FILE, observed, len(head.prefix), own_tensors)
         size += head.length
-        tensors += inside
-        _require(MODEL, of if count == 1 else f"the headers of {count:,} files have", size, tensors)
+        tensors += own_tensors
+        if count > 1:
+            observed = f"the headers of {count:,} files have"
+        _require(MODEL, observed, size, tensors)
         yield head
 
 
-def _require(most: Bound, of: str, size: int, tensors: int) -> None:
-    if tensors > most.tensors:
-        over = f"{tensors:,} tensors; {most.tensors:,}"
-    elif size > most.size:
-        over = f"{size:,} bytes; {most.size:,}"
+def _require(bound: Bound, observed: str, size: int, tensors: int) -> None:
+    if tensors > bound.tensors:
+        excess = f"{tensors:,} tensors, expected at most {bound.tensors:,}"
+    elif size > bound.size:
+        excess = f"{size:,} bytes, expected at most {bound.size:,}"
     else:
         return
-    detail = f"{of} {over} are the most that are read of {most.of}"
-    raise SourceError(Reason.TOO_LARGE, detail)
+    raise SourceError(Reason.TOO_LARGE, f"{observed} {excess} of {bound.of}")
 
 
 class Received(NamedTuple):
-    """Bytes of a file, and the whole file's size where it is known."""
+    """Bytes of a file, and the whole file's size if it is known."""
 
     data: bytes
     size: int | None
@@ -152,19 +153,19 @@ def read_parsed_header(name: str, size: int | None, read: Read, parse: Parse) ->
     if size is None:
         data, size = read(Span(0, AHEAD), _as_asked)
         if size is None:
-            detail = f"nothing says how many bytes {quoted(name)} has, so its end cannot be read"
+            detail = f"the size of {quoted(name)} is unknown, so its end cannot be read"
             raise SourceError(Reason.BAD_RESPONSE, detail)
         parts = (FilePart(0, data),)
     for _ in range(MOST_READS):
-        seen = _Recorded(size, parts)
-        found = _tried(name, parse, seen)
-        if not isinstance(found, Span):
-            return WeightHeader(name=name, size=size, parts=seen.used(), known=found)
-        span = _ahead(found, seen)
+        recorded = _Recorded(size, parts)
+        parsed = _tried(name, parse, recorded)
+        if not isinstance(parsed, Span):
+            return WeightHeader(name=name, size=size, parts=recorded.used(), known=parsed)
+        span = _ahead(parsed, recorded)
         if span.length + sum(len(part.data) for part in parts) > MOST_BYTES:
             break
         parts = merged_parts((*parts, FilePart(span.start, read(span, _as_asked).data)))
-    return WeightHeader(name=name, size=size, parts=seen.used())
+    return WeightHeader(name=name, size=size, parts=recorded.used())
 
 
 class _Recorded(PartialFile, frozen=True):
@@ -208,11 +209,11 @@ def _ahead(span: Span, sparse: PartialFile) -> Span:
 
     At the end of the file it is extended backwards, because a zip archive's directory is there.
     """
-    here = [part for part in sparse.parts if part.start <= span.start]
-    there = [part for part in sparse.parts if span.start < part.start and span.stop <= part.stop]
-    before = here[-1].stop if here else 0
-    start = max(span.start, before)
-    stop = min(span.stop, there[0].start) if there else span.stop
+    earlier = [part for part in sparse.parts if part.start <= span.start]
+    later = [part for part in sparse.parts if span.start < part.start and span.stop <= part.stop]
+    known_up_to = earlier[-1].stop if earlier else 0
+    start = max(span.start, known_up_to)
+    stop = min(span.stop, later[0].start) if later else span.stop
     if stop == sparse.size:
-        return Span(max(before, min(start, stop - AHEAD)), stop)
+        return Span(max(known_up_to, min(start, stop - AHEAD)), stop)
     return Span(start, min(max(stop, start + AHEAD), sparse.size))

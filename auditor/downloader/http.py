@@ -15,13 +15,12 @@ import huggingface_hub
 from pyreqwest.http import Url
 
 from auditor.checkpoint.snapshot import Fetched
-from auditor.downloader.answers import Answer
+from auditor.downloader.answers import Answer, refusal_error
 from auditor.downloader.client import Reply, shared_client
-from auditor.downloader.http_errors import refusal_error
+from auditor.downloader.hub_settings import patience, plain_url
 from auditor.downloader.model_argument import HubModel
 from auditor.downloader.parallel import apart_from_signals
 from auditor.downloader.retry import PassingError, Patience
-from auditor.downloader.transport import patience, plain_url
 from auditor.downloader.waits import Talk
 from auditor.errors import Reason, SourceError
 from auditor.messages import quoted
@@ -33,7 +32,7 @@ class Turn(NamedTuple):
     """The permission to make one request."""
 
     path: str
-    first: float = 0.0  # when it went before the others of its kind; 0: it is one of many
+    first: float = 0.0  # when it went ahead of others of its kind; 0: it did not
     waited: float = 0.0  # seconds
 
 
@@ -52,7 +51,7 @@ class Governor:
     """
 
     def __init__(self, most: float = MOST_BYTES, what: str = "one model") -> None:
-        self._most, self._what = most, what  # bytes of all bodies, and of what
+        self._most, self._what = most, what  # bytes of all bodies, and what they are of
 
     def admit(self, path: str) -> Turn:
         """Wait for the turn of a request before it is made; raise SourceError if it gets none."""
@@ -68,7 +67,7 @@ class Governor:
     def check(self, received: int) -> None:
         """Raise SourceError if `received`, all bytes up to this piece of a body, is too many."""
         if received > self._most:
-            detail = f"more than {self._most:,} bytes, the most for {self._what}"
+            detail = f"received {received:,} bytes, expected at most {self._most:,} of {self._what}"
             raise SourceError(Reason.TOO_LARGE, detail)
 
 
@@ -81,7 +80,7 @@ _MOST_OF_AN_ERROR = 64 * 1024  # bytes; the Hub's have a few hundred
 # the Hub's have about 1 kB, and a new connection costs two round trips, three with its request.
 _MOST_OF_A_REDIRECT = 4 * 1024
 
-_LEAST_SILENCE = 0.1  # seconds that are left for an answer, however long the way to it was
+_LEAST_SILENCE = 0.1  # seconds that a redirected request has, however long the redirects took
 _OK, _PARTIAL = 200, 206
 
 # One DEBUG record a request, redirects and failed attempts included; `audit -vv` prints them.
@@ -117,7 +116,7 @@ class Session:
         self._requests = 0
         self._redirects = 0
         self._bytes = 0
-        self.distance = inf  # seconds from a request to its answer, of the quickest
+        self.distance = inf  # seconds from a request to its answer, in the quickest case
         self._since = time.monotonic()
 
     @property
@@ -140,10 +139,10 @@ class Session:
         span: Span | None = None,
         commit: str | None = None,
     ) -> T:
-        """Return what `take` makes of the answer; try again after passing faults.
+        """Return the result of `take` for the answer; try again after passing faults.
 
-        With a commit, every answer must be of that commit. `purpose` names what is read, for the
-        log of requests.
+        If `commit` is given, every answer must have that commit. `purpose` names what is read, for
+        the log of requests.
         """
 
         def once(silence: float) -> T:
@@ -164,19 +163,19 @@ class Session:
         silence: float | None = None,
     ) -> T:
         """Make one attempt of `get`; it fails after `silence` seconds without an answer."""
-        there, left = plain_url(url), silence or patience()
-        hub = there.origin_ascii
+        address, seconds_left = plain_url(url), silence or patience()
+        hub = address.origin_ascii
         headers = self._headers | self._authorization
         if span is not None:
             headers["range"] = span.http_range
         answer: Answer | None = None
         for _ in range(_MOST_REDIRECTS + 1):
-            by_hub = there.origin_ascii == hub
-            if not by_hub:  # neither this host nor those it redirects to may get the token
+            by_hub = address.origin_ascii == hub
+            if not by_hub:  # neither this host nor the hosts it redirects to may get the token
                 headers.pop("authorization", None)
             with (
-                _logged(there, headers, purpose) as trace,
-                self._replied(there, headers, left, by_hub=by_hub) as reply,
+                _logged(address, headers, purpose) as trace,
+                self._replied(address, headers, seconds_left, by_hub=by_hub) as reply,
             ):
                 trace.status = reply.status
                 answer = Answer(reply, trace.counted(self._count), answer)
@@ -191,8 +190,8 @@ class Session:
                 with self._lock:
                     self._redirects += 1
                 _drain(answer)
-                there = _redirected(answer)
-                left = max(_LEAST_SILENCE, left - answer.age)
+                address = _redirected(answer)
+                seconds_left = max(_LEAST_SILENCE, seconds_left - answer.age)
         detail = f"{plain_url(url).host_str} redirects more than {_MOST_REDIRECTS} times"
         raise SourceError(Reason.BAD_RESPONSE, detail)
 
@@ -242,13 +241,13 @@ class _Trace:
         self.bytes = 0  # of the body, as far as it was read
 
     def counted(self, count: Callable[[int], None]) -> Callable[[int], None]:
-        """Wrap `count` so that this trace adds up the bytes as well."""
+        """Return a function that adds bytes to this trace, and calls `count`."""
 
-        def both(received: int) -> None:
+        def count_both(received: int) -> None:
             self.bytes += received
             count(received)
 
-        return both
+        return count_both
 
 
 @contextmanager
@@ -283,25 +282,28 @@ def _agent() -> str:
 def _require_plain(answer: Answer) -> None:
     encoding = answer.headers.get("content-encoding", "identity")
     if encoding != "identity":
-        detail = f"{answer.host} packs its answer ({quoted(encoding)}) though asked not to"
+        detail = (
+            f"the answer of {answer.host} has the encoding {quoted(encoding)}, expected identity"
+        )
         raise SourceError(Reason.BAD_RESPONSE, detail)
 
 
 def _drain(answer: Answer) -> None:
     """Read the body of a redirect if it is short, so that its connection can be reused."""
     if answer.length is not None and answer.length <= _MOST_OF_A_REDIRECT:
-        answer.upto(answer.length + 1)  # one more than there is, so that its end is seen
+        answer.upto(answer.length + 1)  # one byte more than it has, so that its end is read
 
 
 def _redirected(answer: Answer) -> Url:
     """Return the address that a redirect leads to."""
-    here = answer.url
+    source = answer.url
     try:
-        there = plain_url(answer.headers["location"], here)
+        target = plain_url(answer.headers["location"], source)
     except ValueError:
-        detail = f"{answer.host} redirects to what is not an address"
+        detail = f"the redirect of {answer.host} does not have an address"
         raise SourceError(Reason.BAD_RESPONSE, detail) from None
-    if there.scheme not in {"http", "https"} or (here.scheme, there.scheme) == ("https", "http"):
-        detail = f"{answer.host} redirects from {here.scheme} to {quoted(there.scheme)}"
+    schemes = (source.scheme, target.scheme)
+    if target.scheme not in {"http", "https"} or schemes == ("https", "http"):
+        detail = f"{answer.host} redirects from {source.scheme} to {quoted(target.scheme)}"
         raise SourceError(Reason.BAD_RESPONSE, detail)
-    return there
+    return target

@@ -4,6 +4,7 @@ import math
 from collections.abc import Callable, Sequence
 from concurrent.futures import Executor, Future
 from contextlib import suppress
+from functools import partial
 from urllib.parse import quote
 
 from huggingface_hub import constants
@@ -26,10 +27,9 @@ from auditor.downloader.answers import Answer, part_of_file, too_large, whole_bo
 from auditor.downloader.assemble import assemble
 from auditor.downloader.headers import FIRST_READ, Received, read_header, safetensors_end
 from auditor.downloader.http import Governor, Session
-from auditor.downloader.http_errors import require_online
-from auditor.downloader.hub_settings import endpoint, endpoint_url, usable_token
+from auditor.downloader.hub_settings import endpoint, endpoint_url, require_online, usable_token
 from auditor.downloader.model_argument import HubModel
-from auditor.downloader.parallel import AT_HAND, ByDistance, awaited, have_ended, threads
+from auditor.downloader.parallel import Scheduler, awaited, threads
 from auditor.downloader.waits import ReadingProgress, Talk, headers_read
 from auditor.errors import CheckpointError, Reason, SourceError, UsageError
 from auditor.messages import quoted
@@ -52,15 +52,18 @@ def read(
     talk = Talk.of(say)
     session = Session(model, usable_token(token), talk)
     progress = ReadingProgress(talk.progress, headers_read(lambda: session.fetched.bytes))
-    with threads(_AT_ONCE, session.stop) as far, threads(AT_HAND, session.stop) as near:
-        pool = ByDistance(near, far, lambda: session.distance)
-        asked = pool.submit(fetch_listing, model, session)
+    with threads(_AT_ONCE, session.stop, distance=lambda: session.distance) as scheduler:
+        listing = scheduler.submit(fetch_listing, model, session)
         early = EarlyReads()
-        early.begin(pool, session, model, choose)
-        while not have_ended([asked]):
-            progress(0, 1)
-        return read_from_listing(
-            model, asked.result(), session, choose, pool=pool, early=early, progress=progress
+        early.begin(scheduler, session, model, choose)
+        return _assembled(
+            model,
+            awaited(listing, partial(progress, 0, 1)),
+            session,
+            choose,
+            scheduler=scheduler,
+            early=early,
+            progress=progress,
         )
 
 
@@ -84,24 +87,37 @@ def read_listing(
     return fetch_listing(model, session), session.fetched
 
 
-def read_from_listing(  # noqa: PLR0913 - what is read, how, and what of it is here already
+def read_from_listing(  # noqa: PLR0913 - what is read, and how
     model: HubModel,
     listing: Listing,
     session: Session,
     choose: Chooser = select,
     *,
     pool: Executor | None = None,
-    early: "EarlyReads | None" = None,
-    progress: Callable[[int, int], None] = lambda _done, _of: None,
     patient: bool = False,
 ) -> Snapshot:
     """Return the snapshot of a model whose files are known.
 
-    `pool` and `progress` are as in `assemble`. If `patient`, companion files are retried as other
-    files are: nobody waits for the snapshot, but it is stored. Otherwise they get one attempt.
+    `pool` has the threads, which several models may share. If `patient`, companion files are
+    retried as other files are: nobody waits for the snapshot, but it is stored. Otherwise they get
+    one attempt.
     """
+    with threads(_AT_ONCE, session.stop, pool) as scheduler:
+        return _assembled(model, listing, session, choose, scheduler=scheduler, patient=patient)
+
+
+def _assembled(  # noqa: PLR0913 - likewise, and what is here already
+    model: HubModel,
+    listing: Listing,
+    session: Session,
+    choose: Chooser,
+    *,
+    scheduler: Scheduler,
+    early: "EarlyReads | None" = None,
+    progress: Callable[[int, int], None] = lambda _done, _of: None,
+    patient: bool = False,
+) -> Snapshot:
     selection = choose({file.name for file in listing.files}, listing.model_id)
-    files = _HubFiles(session, listing, early, patient=patient)
     listed = Snapshot(
         model=listing.model_id,
         commit=listing.commit,
@@ -112,7 +128,9 @@ def read_from_listing(  # noqa: PLR0913 - what is read, how, and what of it is h
         published=() if model.revision not in _DEFAULTS else listing.published,
         card_base=listing.base,
     )
-    return replace(assemble(listed, files, selection, pool, progress), fetched=session.fetched)
+    files = _HubFiles(session, listing, early, patient=patient)
+    snapshot = assemble(listed, files, selection, scheduler, progress)
+    return replace(snapshot, fetched=session.fetched)
 
 
 def parse_listing(content: bytes, model_id: str) -> Listing:
@@ -146,7 +164,7 @@ class _HubFiles:
 
     def text(self, file: RepoFile, limit: int) -> TextFile:
         if file.size is not None and file.size > limit:
-            raise too_large(file.name, f"{file.size:,}", limit)
+            raise too_large(file.name, limit, file.size)
         if early := self._early.take(file, self._commit):
             return TextFile(name=file.name, content=early.data)
         take = whole_body(limit, file.name, file.size)
@@ -191,9 +209,6 @@ class _HubFiles:
         )
         return received.data
 
-    def stop(self) -> None:
-        self._session.stop()
-
     def _url(self, file: RepoFile) -> str:
         return f"{self._address}/{quote(file.name)}"
 
@@ -221,9 +236,11 @@ class EarlyReads:
     """
 
     def __init__(self) -> None:
-        self._asked: dict[str, Future[_Early]] = {}
+        self._reads: dict[str, Future[_Early]] = {}
 
-    def begin(self, pool: Executor, session: Session, model: HubModel, choose: Chooser) -> None:
+    def begin(
+        self, scheduler: Scheduler, session: Session, model: HubModel, choose: Chooser
+    ) -> None:
         """Request the config and the start of the weights, if `choose` selects them.
 
         If a repository has no such file, this costs an extra request.
@@ -232,7 +249,7 @@ class EarlyReads:
         def ask(name: str, take: Callable[[Answer], Received], span: Span | None = None) -> None:
             url = f"{endpoint()}/{model.id}/resolve/{_revision(model)}/{name}"
             purpose = f"{name}, before the listing is here"
-            self._asked[name] = pool.submit(
+            self._reads[name] = scheduler.submit(
                 session.try_once, url, _with_commit(take), purpose=purpose, span=span
             )
 
@@ -246,12 +263,14 @@ class EarlyReads:
 
     def take(self, file: RepoFile, commit: str) -> Received | None:
         """Return the received bytes of a file if commit and listed size match, else None."""
-        future = self._asked.pop(file.name, None)
+        future = self._reads.pop(file.name, None)
         if future is None:
             return None
         with suppress(SourceError, UsageError):
-            of, received = future.result()
-            if of == commit and (file.size == received.size or None in {file.size, received.size}):
+            commit_read, received = future.result()
+            if commit_read == commit and (
+                file.size == received.size or None in {file.size, received.size}
+            ):
                 return received
         return None
 
@@ -262,7 +281,7 @@ def _with_commit(take: Callable[[Answer], Received]) -> Callable[[Answer], _Earl
 
 def _config(answer: Answer) -> Received:
     if answer.length is None or answer.length > _MOST_EARLY:
-        raise too_large(CONFIG, "more", _MOST_EARLY)
+        raise too_large(CONFIG, _MOST_EARLY)
     content = whole_body(_MOST_EARLY, CONFIG)(answer)
     return Received(content, len(content))
 
@@ -281,25 +300,26 @@ def read_spans(
     token: str | None,
     say: Callable[[str], None],
 ) -> tuple[tuple[bytes, ...], Fetched]:
-    """The bytes of each span, in order, and what they cost.
+    """Return the bytes of each span, in order, and the cost.
 
-    Raises SourceError where one of them cannot be had, is of another commit or of a file of another
-    size; a server that ignores the range is left before it sends the file.
+    Raise SourceError if a span cannot be read, or its file has another commit or size; a server
+    that ignores the range is left before it sends the file.
     """
     target = HubModel(id=model, revision=commit)
     # The caller has chosen the spans, and so how many bytes there are.
     session = Session(target, usable_token(token), Talk.of(say), governor=Governor(math.inf))
-
     files = _HubFiles(session, Listing(model, commit, ()))
 
     def read(file: RepoFile, span: Span) -> bytes:
-        found = files.span(file, span, purpose="numbers of")
-        if len(found.data) < span.length:
-            detail = f"{quoted(file.name)} has {found.size:,} bytes, and none at {span.stop - 1:,}"
-            raise SourceError(Reason.BAD_RESPONSE, detail)
-        return found.data
+        received = files.span(file, span, purpose="numbers of")
+        if len(received.data) < span.length:
+            detail = f"{quoted(file.name)} has {received.size:,} bytes"
+            raise SourceError(
+                Reason.BAD_RESPONSE, f"{detail}, expected {span.stop:,} or more: its header says so"
+            )
+        return received.data
 
-    with threads(_SPANS_AT_ONCE, session.stop) as pool:
-        asked = [pool.submit(read, file, span) for file, span in spans]
-        found = tuple(map(awaited, asked))
-    return found, session.fetched
+    with threads(_SPANS_AT_ONCE, session.stop) as scheduler:
+        reads = [scheduler.submit(read, file, span) for file, span in spans]
+        data = tuple(map(awaited, reads))
+    return data, session.fetched

@@ -1,4 +1,4 @@
-"""The settings of huggingface_hub that are obeyed: the endpoint and the access token."""
+"""The settings of huggingface_hub that are obeyed: endpoint, time-out, offline mode and token."""
 
 import os
 import sys
@@ -8,9 +8,30 @@ from pathlib import Path
 from huggingface_hub import constants
 from pyreqwest.http import Url
 
-from auditor.downloader.transport import plain_url
 from auditor.errors import Reason, SourceError, UsageError
 from auditor.messages import quoted
+
+
+def plain_url(text: str, base: Url | None = None) -> Url:
+    """Parse an address as browsers do (WHATWG), and remove its user and its fragment.
+
+    With a base, resolve the text as a redirect from it. Raise ValueError if it is not an address.
+    """
+    url = base.join(text) if base else Url(text)
+    if not url.has_host:
+        return url
+    return url.with_username("").with_password(None).with_fragment(None)
+
+
+def patience() -> float:
+    """Return the seconds to wait for headers and each read of a body: those of huggingface_hub."""
+    return float(constants.HF_HUB_DOWNLOAD_TIMEOUT)
+
+
+def require_online() -> None:
+    """Raise SourceError if HF_HUB_OFFLINE is set."""
+    if constants.is_offline_mode():
+        raise SourceError(Reason.OFFLINE, "HF_HUB_OFFLINE is set: the Hub is not asked")
 
 
 def endpoint() -> str:
@@ -50,7 +71,7 @@ def usable_token(given: str | None) -> str | None:
         detail = f"the stored token, {place}, cannot be read: {error.strerror or error}"
         raise SourceError(Reason.UNREADABLE, detail) from None
     if token and not (token.isascii() and token.isprintable() and " " not in token):
-        raise UsageError("the token holds characters that no token has: was it copied whole?")
+        raise UsageError("the token has characters that no token has; copy the whole token")
     return token or None
 
 
@@ -73,7 +94,7 @@ def _stored() -> str:
 
 
 def _may_be_refreshed() -> bool:
-    """Whether a browser's login is stored, whose tokens end after some hours and are renewed."""
+    """Whether a browser's login is stored, whose tokens expire after hours and are renewed."""
     try:
         return b"refresh_token" in Path(constants.HF_STORED_TOKENS_PATH).read_bytes()
     except OSError:
@@ -81,14 +102,14 @@ def _may_be_refreshed() -> bool:
 
 
 def _by_library() -> str:
-    endpoint()  # huggingface_hub's utilities cannot be loaded while there is a wrong one
+    endpoint()  # huggingface_hub's utilities cannot be imported if the endpoint is wrong
     from huggingface_hub import get_token  # noqa: PLC0415 - 0.1 s
-    from huggingface_hub.errors import HfHubHTTPError, OIDCError  # noqa: PLC0415 - the same
+    from huggingface_hub.errors import HfHubHTTPError, OIDCError  # noqa: PLC0415 - likewise
 
     try:
         return get_token() or ""
     except (OIDCError, HfHubHTTPError) as error:
-        raise SourceError(Reason.DENIED, f"no token could be had: {error}") from None
+        raise SourceError(Reason.DENIED, f"the token cannot be obtained: {error}") from None
 
 
 def _cleaned(token: str) -> str:

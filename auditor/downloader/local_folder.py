@@ -4,7 +4,7 @@ import os
 import re
 import stat
 from functools import partial
-from itertools import chain
+from itertools import chain, product
 from pathlib import Path
 from typing import Never
 
@@ -17,6 +17,9 @@ from auditor.checkpoint.selecting import (
     ADAPTER_CONFIG,
     ADAPTERS,
     INDEX,
+    PIECES,
+    TORCH_INDEX,
+    TORCH_WEIGHTS,
     WEIGHTS,
     is_weights,
     select,
@@ -31,12 +34,13 @@ from auditor.containers.weight_formats import parser
 from auditor.downloader.assemble import assemble
 from auditor.downloader.headers import FIRST_READ, read_header
 from auditor.downloader.local_file import open_regular_file, read_all, unreadable_file
-from auditor.downloader.parallel import AT_HAND, CallingThread
+from auditor.downloader.model_argument import HubModel
+from auditor.downloader.parallel import AT_HAND, do_nothing, threads
 from auditor.errors import Reason, SourceError, UsageError
 from auditor.messages import quoted
 from auditor.tensors import Span
 
-# Where `audit fix` stages what is new, and keeps the journal of what it does. No part of the model.
+# The folder and journal of `audit fix`; they are not part of the model.
 FIX_FOLDER = ".audit-fix"
 FIX_JOURNAL = "journal.json"
 
@@ -51,18 +55,18 @@ _LONGEST_REF = 256  # bytes of refs/main: 40 digits, perhaps with an end of line
 
 
 def read(path: Path, requested: str, choose: Chooser = select) -> Snapshot:
-    """The snapshot of a folder, a file or a place in the Hugging Face cache."""
+    """Return the snapshot of a folder, a file or a place in the Hugging Face cache."""
     try:
         snapshot = _folder(_in_cache(path), choose) if _is_folder(path) else _file(path)
     except OSError as error:
-        where = Path(os.fsdecode(error.filename)) if error.filename else path
-        raise unreadable_file(where, f"cannot be read: {error.strerror or error}") from None
-    local = snapshot.source in {Source.FOLDER, Source.FILE}
-    return replace(snapshot, model=requested) if local else snapshot
+        failed_path = Path(os.fsdecode(error.filename)) if error.filename else path
+        raise unreadable_file(failed_path, f"cannot be read: {error.strerror or error}") from None
+    is_local = snapshot.source in {Source.FOLDER, Source.FILE}
+    return replace(snapshot, model=requested) if is_local else snapshot
 
 
 def _is_folder(path: Path) -> bool:
-    """Whether it is a folder; raises OSError without permission. A broken link is not a folder."""
+    """Whether it is a folder; raise OSError without permission. A broken link is not a folder."""
     try:
         return stat.S_ISDIR(path.stat().st_mode)
     except FileNotFoundError:
@@ -74,11 +78,11 @@ def _folder(folder: Path, choose: Chooser) -> Snapshot:
     names, where = {file.name for file in files}, f"the folder {quoted(str(folder))}"
     model, commit = _cached_as(folder)
     try:
-        chosen = with_torch_copies(names, where, choose)  # on a disk they cost next to nothing
+        selection = with_torch_copies(names, where, choose)  # a disk reads them in no time
     except SourceError as error:
         if error.reason is not Reason.NO_WEIGHTS or CONFIG not in names or model:
             raise
-        return _file(folder / CONFIG)  # which is as much as there is to say
+        return _file(folder / CONFIG)
     place = "the Hugging Face cache" if model else "the folder"
     listed = Snapshot(
         model=model or str(folder),
@@ -90,15 +94,15 @@ def _folder(folder: Path, choose: Chooser) -> Snapshot:
         partial=True,
     )
     count = sum(is_weights(file.name) for file in files)
-    pool = CallingThread() if count <= AT_HAND else None
-    found = assemble(listed, _Files(folder), chosen, pool)
-    for name in chain(found.unopened, *(one.unopened for one in found.components)):
-        _must_be_a_file(folder / name)
-    return found
+    with threads(0 if count <= AT_HAND else AT_HAND, do_nothing) as scheduler:
+        snapshot = assemble(listed, _Files(folder), selection, scheduler)
+    for name in chain(snapshot.unopened, *(part.unopened for part in snapshot.components)):
+        _require_file(folder / name)
+    return snapshot
 
 
 def _interrupted(folder: Path) -> str:
-    """A clause for a folder in which some files may be new and others old."""
+    """Return a clause for a folder in which some files may be new and others old."""
     if not os.path.lexists(folder / FIX_FOLDER / FIX_JOURNAL):
         return ""
     return ", in which an audit fix was interrupted: run it again, with --apply or --undo"
@@ -111,11 +115,11 @@ def _file(path: Path) -> Snapshot:
     if name.endswith(".safetensors") or parser(name) is not None:
         return _weight_file(path)
     if name.endswith(".index.json"):
-        _must_be_a_file(path)
-        indexed = FileSelection(config=_beside(path, CONFIG), index=path.name)
+        _require_file(path)
+        indexed = FileSelection(config=_neighbour(path, CONFIG), index=path.name)
         return _folder(path.parent, lambda _names, _where: indexed)
     if is_weights(name):
-        detail = f"{quoted(str(path))} is of a kind that is not read"
+        detail = f"{quoted(str(path))} has a format that is not supported"
         raise SourceError(Reason.NO_SAFETENSORS, detail)
     content = read_all(path, MAX_SNAPSHOT)
     if is_snapshot(content):
@@ -134,17 +138,17 @@ def _weight_file(path: Path) -> Snapshot:
     if shard and shard[2] != "1":
         detail = f"is one shard of {shard[2][:20]}: give the folder that holds them all"
         raise UsageError(f"{quoted(str(path))} {detail}")
-    config = _beside(path, ADAPTER_CONFIG if path.name in ADAPTERS else CONFIG)
+    config = _neighbour(path, ADAPTER_CONFIG if path.name in ADAPTERS else CONFIG)
     return _alone(path, FileSelection(config=config, weights=path.name))
 
 
-def _beside(path: Path, name: str) -> str | None:
-    """The name, where the file's folder has such a one."""
+def _neighbour(path: Path, name: str) -> str | None:
+    """Return the name if the file's folder has such a file, else None."""
     return name if os.path.lexists(path.parent / name) else None
 
 
 def _alone(path: Path, selection: FileSelection) -> Snapshot:
-    """The snapshot of one file, and of the config beside it where the selection has one."""
+    """Return the snapshot of one file, and of its config if the selection has one."""
     names = sorted(name for name in (selection.config, selection.weights) if name)
     listed = Snapshot(
         model=str(path),
@@ -154,11 +158,12 @@ def _alone(path: Path, selection: FileSelection) -> Snapshot:
         files=tuple(_entry(path.parent, path.parent / name) for name in names),
         folder=path.parent,
     )
-    return assemble(listed, _Files(path.parent), selection, CallingThread())
+    with threads(0, do_nothing) as scheduler:
+        return assemble(listed, _Files(path.parent), selection, scheduler)
 
 
 class _Files:
-    """Reads the files of one folder."""
+    """The files of one folder."""
 
     bounds: CompanionBounds | None = None
     patient = False
@@ -178,36 +183,33 @@ class _Files:
         with open_regular_file(self._folder / file.name) as part:
             return part.read(span).data
 
-    def stop(self) -> None:
-        """Reads of a disk end by themselves."""
-
 
 def _listing(folder: Path) -> tuple[RepoFile, ...]:
-    """Every regular file below the folder, links to files followed, sorted by name."""
+    """List every regular file below the folder, and links to files, sorted by name."""
     for name in (CONFIG, WEIGHTS, INDEX):
-        _must_be_a_file(folder / name)
-    found: list[RepoFile] = []
+        _require_file(folder / name)
+    files: list[RepoFile] = []
     for path, folders, names in os.walk(folder, onerror=_raise):
         folders[:] = [name for name in folders if not _is_foreign(path, name)]
         paths = (Path(path, name) for name in names)
-        found.extend(_entry(folder, path) for path in paths if _is_file(path))
-        if len(found) > _MOST_FILES:
-            detail = f"{quoted(str(folder))} has more than {_MOST_FILES:,} files: no model's folder"
-            raise SourceError(Reason.TOO_LARGE, detail)
-    return tuple(sorted(found, key=lambda file: file.name))
+        files.extend(_entry(folder, path) for path in paths if _is_file(path))
+        if len(files) > _MOST_FILES:
+            detail = f"{quoted(str(folder))} has more files than {_MOST_FILES:,}, the bound"
+            raise SourceError(Reason.TOO_LARGE, f"{detail}: it is not a model's folder")
+    return tuple(sorted(files, key=lambda file: file.name))
 
 
 def _is_foreign(path: str, name: str) -> bool:
-    """Whether a folder is no part of a model: a hidden one, an environment of Python or of node."""
+    """Whether a folder is not part of a model: hidden, or an environment of Python or node."""
     if name.startswith(".") or name in _FOREIGN:
         return True
     return os.path.lexists(os.path.join(path, name, "pyvenv.cfg"))  # noqa: PTH118 - of each folder
 
 
 def _is_file(path: Path) -> bool:
-    """Whether it is a regular file; raises PermissionError for a model's that it may not look at.
+    """Whether it is a regular file; raise PermissionError for a model's file.
 
-    That happens in a folder that may be listed but not entered, or behind a link into such a one.
+    That happens in a folder that may be listed but not entered, or for a link into such a folder.
     """
     try:
         return stat.S_ISREG(path.stat().st_mode)
@@ -215,13 +217,13 @@ def _is_file(path: Path) -> bool:
         if is_weights(path.name) or path.name.endswith(".json"):
             raise
         return False
-    except OSError:  # a link to nothing, or to itself
+    except OSError:  # a broken or circular link
         return False
 
 
 def _entry(folder: Path, path: Path) -> RepoFile:
     name = path.relative_to(folder).as_posix()
-    # A name that is not UTF-8 cannot be printed; it can only be of a file that is not opened.
+    # A name that is not UTF-8 cannot be printed; such a file is never opened.
     return RepoFile(name=os.fsencode(name).decode(errors="replace"), size=path.stat().st_size)
 
 
@@ -229,15 +231,15 @@ def _raise(error: OSError) -> Never:
     raise error
 
 
-def _must_be_a_file(path: Path) -> None:
-    """Raises SourceError where the name is taken, by something that is not a regular file."""
+def _require_file(path: Path) -> None:
+    """Raise SourceError if the path exists and is not a regular file."""
     if os.path.lexists(path):
         with open_regular_file(path):
             pass
 
 
 def _in_cache(path: Path) -> Path:
-    """The snapshot folder to read where `path` is a model's folder of the Hugging Face cache."""
+    """Return the snapshot folder to read if `path` is a model's folder in the cache."""
     snapshots = path / "snapshots"
     if not (path.absolute().name.startswith("models--") and snapshots.is_dir()):
         return path
@@ -255,7 +257,53 @@ def _in_cache(path: Path) -> Path:
 
 
 def _cached_as(folder: Path) -> tuple[str | None, str | None]:
-    """Model id and commit, where the folder is .../models--org--name/snapshots/<commit>."""
+    """Return model id and commit if the folder is .../models--org--name/snapshots/<commit>."""
     cached = _IN_CACHE.fullmatch(folder.absolute().as_posix())
     model_id = cached[1].replace("--", "/") if cached else ""
     return (model_id, cached[2]) if cached and not id_fault(model_id) else (None, None)
+
+
+# --- the Hugging Face cache -----------------------------------------------------------------------
+
+
+# A cache fills file by file: a file that is not in it may be in the repository.
+_INCOMPLETE = frozenset((Reason.EMPTY_REPO, Reason.NO_WEIGHTS, Reason.NO_SAFETENSORS))
+
+# A model's own folder has at least one of these.
+_KNOWN = (
+    *(WEIGHTS, INDEX, TORCH_WEIGHTS, TORCH_INDEX, CONFIG, ADAPTER_CONFIG),
+    *MANIFESTS,
+    *PIECES,
+)
+
+
+def read_cached(model: HubModel, choose: Chooser = select) -> Snapshot:
+    """Return the cached snapshot of a model; raise SourceError if the cache does not have it."""
+    from huggingface_hub import (  # noqa: PLC0415 - 0.1 s, few need it
+        constants,
+        try_to_load_from_cache,
+    )
+
+    places = product(model.aliases, _KNOWN)
+    paths = (try_to_load_from_cache(*place, revision=model.revision) for place in places)
+    folder = next((Path(path).parent for path in paths if isinstance(path, str)), None)
+    if folder is None:
+        revision = f" at {quoted(model.revision)}" if model.revision else ""
+        where = quoted(str(constants.HF_HUB_CACHE))
+        raise SourceError(Reason.NOT_CACHED, f"{model.id}{revision} is not in the cache, {where}")
+    try:
+        return read(folder, str(folder), choose)
+    except SourceError as error:
+        if error.reason not in _INCOMPLETE:
+            raise
+        detail = f"{model.id} is in the cache without its weights: {error}"
+        raise SourceError(Reason.NOT_CACHED, detail) from None
+
+
+def is_in_cache(folder: Path) -> bool:
+    """Whether the folder is in the cache, links followed."""
+    from huggingface_hub import constants  # noqa: PLC0415 - as above
+
+    caches = {constants.HF_HUB_CACHE, os.path.join(constants.HF_HOME, "hub")}  # noqa: PTH118 - text
+    place = Path(os.path.realpath(folder))
+    return any(place.is_relative_to(os.path.realpath(cache)) for cache in caches)

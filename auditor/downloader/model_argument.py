@@ -1,6 +1,6 @@
 """The model argument of a user: a path on this machine, or a model on the Hub, by id or by address.
 
-Addresses are those that people copy from the Hub:
+People copy these addresses from the Hub:
 https://huggingface.co/org/name[/tree/REV/FOLDER | /blob/REV/FILE | /resolve/REV/FILE?download=true]
 and hf://org/name[@REV][/FILE], as huggingface_hub's file system has it.
 """
@@ -18,16 +18,16 @@ from auditor.checkpoint.hub_listing import id_fault
 from auditor.errors import UsageError
 from auditor.messages import quoted
 
-# A Hub id may end in almost anything; these three endings are files wherever they were seen.
+# A Hub id may end in almost anything; all known names with these three endings are files.
 _FILE_ENDINGS = (".json", ".json.gz", ".safetensors")
 _PATH_STARTS = ("./", "../", "/", "~", ".\\", "..\\")
-_LONGEST_REVISION = 255  # bytes; a branch is a file name to git
+_LONGEST_REVISION = 255  # bytes; git keeps a branch as a file of that name
 
-# namespace/name:tag, as llama.cpp has it; a tag is part of the name of a GGUF file, or all of it.
+# namespace/name:tag, as in llama.cpp; a tag is part of the name of a GGUF file, or the whole name.
 _TAGGED = re.compile(r"([^:/]+/[^:/]+):(.*)", re.DOTALL)
 _TAG = re.compile(r"[\w./+-]{1,255}", re.ASCII)
 
-# org/name/FILE or org/name@revision/FILE: three parts at least, the last a file that is read.
+# org/name/FILE or org/name@revision/FILE: at least three parts, the last one a file that is read.
 _FILE_OF_MODEL = re.compile(
     r"(?P<id>[\w][^/\s:~]*/[^/\s:]+)/(?P<place>[^\s].*\.(?:safetensors|bin|pt|pth|ckpt|gguf|json))",
     re.ASCII,
@@ -49,16 +49,16 @@ _LEGACY_NAMESPACES = (
 
 
 class HubModel(Struct, frozen=True, kw_only=True):
-    """A model of the Hub, and where in its history."""
+    """A model on the Hub, at a revision."""
 
     id: str  # "namespace/name", or "name" for the oldest models
     revision: str | None = None  # branch, tag, commit or refs/pr/N; None: the default branch
-    tag: str | None = None  # which of several GGUF models; None: the only one
-    place: str | None = None  # the file or the folder that is meant; None: the model
+    tag: str | None = None  # selects one of several GGUF models
+    place: str | None = None  # a file or a folder of the repository; None: all of it
 
     @property
     def aliases(self) -> tuple[str, ...]:
-        """The id itself, then the names that the same model may go by in older or newer caches."""
+        """The id itself, then the other names that the model may have in older or newer caches."""
         namespace, slash, name = self.id.rpartition("/")
         if not slash:
             return (self.id, *(f"{space}/{name}" for space in _LEGACY_NAMESPACES))
@@ -66,18 +66,18 @@ class HubModel(Struct, frozen=True, kw_only=True):
 
 
 def parse_model(requested: str) -> Path | HubModel:
-    """A path that exists, else a Hub id, a pasted address or a file of a model on the Hub.
+    """Return a path that exists, else the model of a Hub id, an address or a file's path.
 
-    Raises UsageError, naming the fault, for anything else.
+    Raise UsageError, which names the fault, for anything else.
     """
     if _is_here(os.path.expanduser(requested)):  # noqa: PTH111 - Path.expanduser raises
         return Path(requested).expanduser()
     if is_address(requested):
         return _of_address(requested)
-    found = _FILE_OF_MODEL.fullmatch(requested)
-    if found and not {".", "..", ""}.intersection(requested.split("/")):
-        model = parse_id(found["id"], "neither a path that exists nor a file of a Hub model")
-        return replace(model, place=found["place"])
+    match = _FILE_OF_MODEL.fullmatch(requested)
+    if match and not {".", "..", ""}.intersection(requested.split("/")):
+        model = parse_id(match["id"], "neither a path that exists nor a file of a Hub model")
+        return replace(model, place=match["place"])
     if requested.startswith(_PATH_STARTS) or requested.endswith(_FILE_ENDINGS):
         raise UsageError(
             f"the file or folder {quoted(requested)} does not exist, or may not be read"
@@ -86,10 +86,9 @@ def parse_model(requested: str) -> Path | HubModel:
 
 
 def _is_here(path: str) -> bool:
-    """Whether the name is taken on this machine: by a link to nothing or to itself, too.
+    """Whether the path exists on this machine, also as a broken or circular link.
 
-    So is one that may not be looked at, and one behind links that go round: it is not for the Hub
-    to be asked for what somebody keeps in a folder of that name.
+    A path without permission counts: the Hub must not be asked for the name of a private folder.
     """
     try:
         os.lstat(path)
@@ -100,15 +99,15 @@ def _is_here(path: str) -> bool:
     return True
 
 
-def parse_id(requested: str, otherwise: str = "no Hub id") -> HubModel:
-    """A Hub id, whatever paths exist; raises UsageError, naming the fault, for anything else."""
+def parse_id(requested: str, otherwise: str = "not a Hub id") -> HubModel:
+    """Parse a Hub id, whatever paths exist; raise UsageError, which names the fault."""
     name, at, revision = requested.partition("@")
-    found = _TAGGED.fullmatch(name)
-    model_id, tag = found.groups() if found else (name, None)
+    match = _TAGGED.fullmatch(name)
+    model_id, tag = match.groups() if match else (name, None)
     model = HubModel(id=model_id, revision=revision if at else None, tag=tag)
     fault = id_fault(model_id) or _revision_fault(model.revision)
     if fault is None and tag is not None and not _TAG.fullmatch(tag):
-        fault = f"{quoted(tag)} after the ':' names no GGUF file; Q4_K_M would"
+        fault = f"{quoted(tag)} after the ':' does not name a GGUF file, expected one like Q4_K_M"
     if fault:
         raise UsageError(f"{quoted(requested)} is {otherwise}: {fault}")
     return model
@@ -121,19 +120,19 @@ def _revision_fault(revision: str | None) -> str | None:
     if not revision:
         return "nothing follows the '@'; give a branch, a tag or a commit"
     if len(revision.encode(errors="replace")) > _LONGEST_REVISION:
-        return f"a revision has {_LONGEST_REVISION} bytes at most"
-    strange = re.search(r"[\x00-\x20\x7f-\x9f\ud800-\udfff~^:?*\[\\]|\.\.|@\{|//", revision)
-    if strange:
-        return f"a revision holds no {quoted(strange[0])}"
+        return f"a revision has at most {_LONGEST_REVISION} bytes"
+    fault = re.search(r"[\x00-\x20\x7f-\x9f\ud800-\udfff~^:?*\[\\]|\.\.|@\{|//", revision)
+    if fault:
+        return f"a revision cannot contain {quoted(fault[0])}"
     if revision[0] in "-/." or revision[-1] in "/.":
-        return f"{quoted(revision)} is not a revision: check how it starts and ends"
+        return f"{quoted(revision)} is not a revision: check its first and last character"
     return None
 
 
 _ADDRESS = re.compile(r"https?://|(?:www\.)?(?:huggingface\.co|hf\.co)/", re.IGNORECASE)
 _HF = "hf://"
 _HOSTS = frozenset(("huggingface.co", "www.huggingface.co", "hf.co", "www.hf.co"))
-_OTHERS = {
+_OTHER_KINDS = {
     "datasets": "a dataset",
     "spaces": "a space",
     "papers": "a paper",
@@ -145,7 +144,7 @@ _OF_A_REVISION = "tree|blob|resolve|raw|blame|commits?|revision"
 _OTHER_PAGES = "discussions|community|settings|edit|upload"
 _REVISION = r"(?P<revision>refs/[^/]+/[^/]+|[^/]*)"
 _PLACE = r"(?:/(?P<place>.*))?"
-# Compiled where they are first used; their groups are fields of a HubModel.
+# They are compiled at their first use; their groups are fields of a HubModel.
 _HF_PATH = rf"(?P<id>[^/@]*(?:/[^/@]*)?)(?:@{_REVISION})?{_PLACE}"
 _WEB_PATH = (
     rf"(?P<id>[^/]+(?:/(?!(?:{_OF_A_REVISION}|{_OTHER_PAGES})(?:/|\Z))[^/]+)?)"
@@ -158,48 +157,48 @@ def is_address(requested: str) -> bool:
 
 
 def _of_address(requested: str) -> HubModel:
-    """The model that the address names; raises UsageError if it names no model of the Hub."""
+    """Return the model that the address names; raise UsageError if it does not name one."""
     try:
-        found = _hf(requested) if requested.startswith(_HF) else _web(requested)
+        model = _hf(requested) if requested.startswith(_HF) else _web(requested)
+        model = replace(model, id=model.id.removesuffix(".git"))
+        if fault := id_fault(model.id) or _revision_fault(model.revision):
+            raise ValueError(fault)  # noqa: TRY301 - as the others
     except ValueError as error:
-        raise UsageError(f"{quoted(requested)} names no model of the Hub: {error}") from None
-    found = replace(found, id=found.id.removesuffix(".git"))
-    if fault := id_fault(found.id) or _revision_fault(found.revision):
-        raise UsageError(f"{quoted(requested)} names no model of the Hub: {fault}")
-    return found
+        raise UsageError(f"{quoted(requested)} does not name a model of the Hub: {error}") from None
+    return model
 
 
 def _hf(requested: str) -> HubModel:
     path = requested.removeprefix(_HF).removeprefix("models/").rstrip("/")
-    found = _matched(_HF_PATH, path)
-    revision = found["revision"] and unquote(found["revision"])
-    return HubModel(id=found["id"], revision=revision, place=found["place"])
+    match = _matched(_HF_PATH, path)
+    revision = match["revision"] and unquote(match["revision"])
+    return HubModel(id=match["id"], revision=revision, place=match["place"])
 
 
 def _web(requested: str) -> HubModel:
-    # What follows a ? or a # says nothing about the model.
+    # A query or a fragment says nothing about the model.
     split = urlsplit(requested if "://" in requested else f"https://{requested}")
-    if split.netloc.lower() not in _HOSTS and split.netloc != _asked_host():
+    if split.netloc.lower() not in _HOSTS and split.netloc != _endpoint_host():
         raise ValueError(f"{quoted(split.netloc)} is another site")
     path = "/".join(part for part in split.path.split("/") if part)
-    found = _matched(_WEB_PATH, path.removeprefix("api/models/"))
-    return HubModel(**{key: text and unquote(text) for key, text in found.groupdict().items()})
+    match = _matched(_WEB_PATH, path.removeprefix("api/models/"))
+    return HubModel(**{key: text and unquote(text) for key, text in match.groupdict().items()})
 
 
 def _matched(pattern: str, path: str) -> re.Match[str]:
-    """The parts of an address; raises ValueError where it is not that of a model."""
+    """Return the parts of an address; raise ValueError if it is not a model's."""
     kind, slash, _ = path.partition("/")
     if not kind:
-        raise ValueError("it ends with the site")
-    if slash and kind in _OTHERS:
-        raise ValueError(f"it is the address of {_OTHERS[kind]}")
-    found = re.fullmatch(pattern, path, re.DOTALL)
-    if found is None:
-        raise ValueError(f"{quoted(path)} is no page of a model")
-    return found
+        raise ValueError("it has no path")
+    if slash and kind in _OTHER_KINDS:
+        raise ValueError(f"it is the address of {_OTHER_KINDS[kind]}")
+    match = re.fullmatch(pattern, path, re.DOTALL)
+    if match is None:
+        raise ValueError(f"{quoted(path)} is not a page of a model")
+    return match
 
 
-def _asked_host() -> str:
+def _endpoint_host() -> str:
     from auditor.downloader.hub_settings import endpoint_url  # noqa: PLC0415 - 0.1 s
 
     return endpoint_url().authority

@@ -1,4 +1,4 @@
-"""The Hub's list of models: about a thousand a request, one page after another."""
+"""Read the Hub's list of models: pages of a thousand, a request for each."""
 
 import re
 from collections.abc import Callable, Iterable, Iterator
@@ -8,16 +8,15 @@ from urllib.parse import urlencode
 
 from auditor.downloader.answers import Answer, whole_body
 from auditor.downloader.http import Session
-from auditor.downloader.hub_settings import endpoint, endpoint_url
+from auditor.downloader.hub_settings import endpoint, endpoint_url, plain_url
 from auditor.downloader.model_list_page import ListEntry, entries_in
-from auditor.downloader.transport import plain_url
 from auditor.errors import Reason, SourceError
 from auditor.messages import quoted
 
-PAGE = 1000  # models a request: the most that the Hub lists
+PAGE = 1000  # models of one request: the most that the Hub lists
 
-# Each page has bounds of its own, and the list has one. Bytes: a thousand models of twenty files
-# have 1 MB. Seconds of network. Pages: ten times what the Hub has, 3 million models.
+# Bounds of a page: bytes (a thousand models of twenty files have 1 MB) and seconds of network. The
+# bound of the list: ten times the pages of the Hub, which has 3 million models.
 MAX_PAGE = 64 * 1024 * 1024
 PAGE_SECONDS = 300.0
 MAX_PAGES = 30_000
@@ -42,12 +41,12 @@ class ListWalk:
         """Record the address of the next page; raise SourceError if it repeats or is too many."""
         digest = _digest(address)
         if digest in self._addresses:
-            detail = "the Hub's list of models goes round in circles: an address comes again"
+            detail = "the Hub's list of models is circular: the address of a page is repeated"
             raise SourceError(Reason.BAD_RESPONSE, detail)
         if len(self._addresses) == self._most:
-            detail = f"the list of models has more than {self._most:,} pages, the most that are"
-            ways = "ask for fewer (--author, --filter, --search, --top)"
-            raise SourceError(Reason.TOO_LARGE, f"{detail} read: {ways}")
+            detail = f"the list of models has more pages than {self._most:,}, the bound"
+            ways = "select fewer models (--author, --filter, --search, --top)"
+            raise SourceError(Reason.TOO_LARGE, f"{detail}; {ways}")
         self._addresses.add(digest)
 
     def bring(self, ids: Iterable[str]) -> None:
@@ -56,7 +55,7 @@ class ListWalk:
         digest = _digest(*sorted(names))
         if digest in self._pages or names <= self._before:
             number = len(self._addresses)
-            detail = f"the Hub's list of models goes on, and page {number:,} has no new model"
+            detail = f"page {number:,} of the Hub's list of models has no new model"
             raise SourceError(Reason.BAD_RESPONSE, detail)
         self._pages.add(digest)
         self._before = names
@@ -65,17 +64,17 @@ class ListWalk:
 def pages(
     session: Callable[[], Session], query: Iterable[tuple[str, str]]
 ) -> Iterator[tuple[ListEntry, ...]]:
-    """The pages of /api/models; of each the entries whose id is a model's.
+    """Yield the pages of /api/models, each with the entries whose id is a model's.
 
-    Each page is asked for by a `session` of its own, with bounds of its own; one that holds very
-    much comes in several parts. An empty page is the last one, as is one without a next. Raises
-    SourceError for a list that goes on for ever.
+    Each page has a `session` of its own, with bounds of its own; a very long page is yielded in
+    several parts. The last page is empty, or has no next page. Raise SourceError if the list does
+    not end.
 
-    Not huggingface_hub's list_models: that hides the headers, of which the budget is made, does
-    not try the first page twice, and reads bodies of any length.
+    huggingface_hub's list_models hides the headers, which the budget needs, does not retry the
+    first page, and reads bodies of any length.
     """
-    asked = urlencode(list(query), errors="surrogateescape")  # as bytes that are no UTF-8 come here
-    address: str | None = f"{endpoint()}/api/models?{asked}"
+    parameters = urlencode(list(query), errors="surrogateescape")  # arguments may not be UTF-8
+    address: str | None = f"{endpoint()}/api/models?{parameters}"
     walk = ListWalk()
     while address is not None:
         walk.turn(address)
@@ -91,20 +90,15 @@ def pages(
 
 
 def _page(answer: Answer) -> tuple[bytes, str | None]:
-    """A page, and the address of the next one."""
+    """Return a page and the next address, which must be on the Hub: it gets the token."""
     content = whole_body(MAX_PAGE, "a page of the list of models")(answer)
-    return content, _following(answer)
-
-
-def _following(answer: Answer) -> str | None:
-    """The next page's address, which has to be of the Hub: the token goes there."""
-    found = _NEXT.search(answer.headers.get("link", ""))
-    if not found:
-        return None
+    match = _NEXT.search(answer.headers.get("link", ""))
+    if not match:
+        return content, None
     with suppress(ValueError):
-        if plain_url(found[1]).origin_ascii == endpoint_url().origin_ascii:
-            return found[1]
-    detail = f"the list of models goes on at {quoted(found[1])}, which is not of the Hub"
+        if plain_url(match[1]).origin_ascii == endpoint_url().origin_ascii:
+            return content, match[1]
+    detail = f"the next page of the list of models is {quoted(match[1])}, expected one of the Hub"
     raise SourceError(Reason.BAD_RESPONSE, detail)
 
 

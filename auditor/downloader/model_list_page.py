@@ -1,8 +1,8 @@
-"""One page of the Hub's list of models, bytes -> entries: no single model can spoil it.
+"""Parse one page of the Hub's list of models: no single model can spoil it.
 
-A page has a thousand models of twenty files, which are 40,000 JSON values, and is read at once. One
-that has many more is cut up first and read an entry at a time, so that what is held at once stays
-bounded, and so that a model with millions of files is that model's trouble alone.
+A page has a thousand models of twenty files, which are 40,000 JSON values, and is parsed at once. A
+page with many more values is cut into its entries first, which are parsed one by one. So memory
+stays bounded, and a model with millions of files affects no other.
 """
 
 import json
@@ -19,39 +19,39 @@ from auditor.containers.bounded_json import MAX_DEPTH, MAX_TEXT_VALUES, bounds_f
 from auditor.errors import Reason, SourceError
 from auditor.messages import quoted
 
-# Of one model; the Hub recommends fewer for a repository, and 8 MB of its list hold that many.
+# Files of one model; the Hub recommends fewer, and they take 8 MB of its list.
 MAX_FILES = 100_000
 
-# Commas of a page that is cut up: 64 MB have room for as many files, and each may begin an entry.
+# Commas of a page that is cut up: 64 MB have room for so many files, and each may begin an entry.
 _MOST_VALUES = 2_000_000
 
-_MOST_HELD = 100_000  # values of one group, unless a single entry has more; 12 MB as files
+_MOST_HELD = 100_000  # values of one group, unless one entry has more; files take 12 MB
 
 _CUT_UP = msgspec.json.Decoder(list[msgspec.Raw]).decode
-_SURROGATE = re.compile(rb"\\u[dD][89a-fA-F][0-9a-fA-F]{2}")  # msgspec refuses one alone
+_SURROGATE = re.compile(rb"\\u[dD][89a-fA-F][0-9a-fA-F]{2}")  # msgspec refuses a lone one
 _ID = re.compile(rb'"id"\s*+:\s*+"([^"\\]{1,200})"')
-_BEGINS = (b",", b"[", b"{")  # a value, nearly
+_BEGINS = (b",", b"[", b"{")  # of a value
 
 
 class ListEntry(NamedTuple):
-    """A model of the list: an id that is one, and the rest as the Hub has it."""
+    """A model of the list: a checked id, and other values as the Hub has them."""
 
     id: str
     sha: object = None
     siblings: object = None
-    excess: str | None = None  # of what it has more than is read; then the rest is not known
+    excess: str | None = None  # why the entry is too large; then the other values are unknown
 
 
 def entries_in(content: bytes) -> Iterator[tuple[ListEntry, ...]]:
-    """The entries of a page that name a model, in groups that are bounded.
+    """Yield the entries of a page that name a model, in groups of bounded size.
 
-    Raises SourceError for what is not a JSON list, and for one that holds too much.
+    Raise SourceError if the page is not a JSON list, or is too large.
     """
     if bounds_fault(content, MAX_DEPTH, MAX_TEXT_VALUES) is None:
-        read = _value(content)
-        if not isinstance(read, list):
+        values = _value(content)
+        if not isinstance(values, list):
             raise _no_list()
-        yield tuple(entry for one in read if (entry := _entry(one)))
+        yield tuple(entry for value in values if (entry := _entry(value)))
     else:
         yield from _groups(content)
 
@@ -81,15 +81,15 @@ def _entry(value: object) -> ListEntry | None:
     if not isinstance(name, str) or id_fault(name):
         return None
     if isinstance(files, list) and len(files) > MAX_FILES:
-        excess = f"has {len(files):,} files; {MAX_FILES:,} are the most that are read"
+        excess = f"has {len(files):,} files, expected at most {MAX_FILES:,}"
         return ListEntry(name, excess=excess)
     return ListEntry(name, value.get("sha"), files)
 
 
 def _crowded(piece: bytes, excess: str) -> ListEntry | None:
     """Return the entry of a piece that is too large to parse; None if it does not name a model."""
-    found = _ID.search(piece)
-    name = found[1].decode("utf-8", "replace") if found else ""
+    match = _ID.search(piece)
+    name = match[1].decode("utf-8", "replace") if match else ""
     return None if id_fault(name) else ListEntry(name, excess=excess)
 
 
@@ -109,7 +109,7 @@ def _no_list() -> SourceError:
 def _pieces(content: bytes) -> Iterator[bytes]:
     """Return the undecoded entries of a JSON list."""
     if content.count(b",") > _MOST_VALUES:
-        detail = f"a page of the list of models has more than {_MOST_VALUES:,} values"
+        detail = f"a page of the list of models has more values than {_MOST_VALUES:,}, the bound"
         raise SourceError(Reason.TOO_LARGE, detail)
     for text in (content, _SURROGATE.sub(rb"\\ufffd", content)):
         with suppress(msgspec.DecodeError, RecursionError):

@@ -1,4 +1,10 @@
-"""Thread pools for concurrent reads, shared by several checkpoints or one for each."""
+"""The scheduler of concurrent reads, and waits for their results.
+
+Every read that has company goes through a Scheduler: headers, indexes and companion files, spans of
+numbers, digests. It decides which read begins next (the one that was submitted first) and how many
+are in flight; a pool has the threads. Other bounds are those of the reads themselves: `http`
+counts the bytes of a model, `headers` those of a header, `local_file` reads block by block.
+"""
 
 import threading
 import time
@@ -8,6 +14,7 @@ from concurrent.futures import FIRST_EXCEPTION, Executor, Future, ThreadPoolExec
 from concurrent.futures import wait as wait_for
 from contextlib import contextmanager, suppress
 from functools import partial
+from math import inf
 from typing import Any, TypeVar
 
 T = TypeVar("T")
@@ -18,60 +25,131 @@ _SLOW = 0.05  # seconds for one read; a near disk or server needs a few thousand
 
 # Seconds after which a wait begins anew. Python handles a signal in the main thread, between two of
 # its steps: one that comes just before a wait begins does not end it.
-_LISTENS = 1.0
+_LISTENS = 0.1
+
+
+def do_nothing() -> None:
+    """Ignore that time has passed: the default where nothing shows progress."""
+
+
+class Scheduler(Executor):
+    """Runs calls in the order of submission, a bounded number at a time, in the threads of a pool.
+
+    At most `most` calls are in flight, and AT_HAND if the source is near. `distance` is the time of
+    its quickest answer so far, in seconds. Many threads cost memory, because each has its own
+    arena, and time, because only one at a time runs Python: to read the 163 shards of DeepSeek-V3
+    from a near source, 64 threads take 50 MB and 10 % more time than 4.
+
+    A near mirror may fetch files from far away, or send them slowly: after AT_HAND slow calls in a
+    row, it counts as distant.
+
+    If `most` is 0, the thread that submits a call runs it: small work needs no other thread.
+    """
+
+    def __init__(
+        self,
+        most: int,
+        pool: Executor | None = None,
+        distance: Callable[[], float] = lambda: inf,
+    ) -> None:
+        """Run the calls in a pool that others use too, or in a new one."""
+        self._pool = pool or ThreadPoolExecutor(max(1, most))
+        self._is_own_pool = pool is None
+        self._most, self._distance = most, distance
+        self._lock = threading.Lock()
+        self._waiting = deque[tuple[Future[Any], Callable[[], Any]]]()
+        self._futures = list[Future[Any]]()
+        self._in_flight = 0  # threads of the pool that run these calls, or are about to
+        self._slow = 0  # calls in a row; AT_HAND of them settle the matter
+
+    def submit(self, fn: Callable[..., T], /, *args: Any, **kwargs: Any) -> Future[T]:
+        future, call = Future[T](), partial(fn, *args, **kwargs)
+        if not self._most:
+            try:
+                future.set_result(call())
+            except Exception as error:  # noqa: BLE001 - raised again by future.result()
+                future.set_exception(error)
+            return future
+        with self._lock:
+            self._futures.append(future)
+            self._waiting.append((future, call))
+        self._start_threads(1)
+        return future
+
+    def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:  # noqa: FBT001, FBT002 - as an Executor has it
+        """Wait for the calls of this scheduler; a pool that others use goes on."""
+        if cancel_futures:
+            self._cancel_waiting()
+        if wait:
+            for _ in as_they_end(self._futures):
+                pass
+        if self._is_own_pool:
+            self._pool.shutdown(wait, cancel_futures=cancel_futures)
+
+    def _start_threads(self, most: int) -> None:
+        """Let threads of the pool, `most` of them, run waiting calls, within the bound."""
+        with self._lock:
+            count = max(0, min(most, self._limit() - self._in_flight))
+            self._in_flight += count
+        for _ in range(count):
+            self._pool.submit(self._run).add_done_callback(self._require_run)
+
+    def _limit(self) -> int:
+        is_near = self._slow < AT_HAND and self._distance() < _NEAR
+        return min(AT_HAND, self._most) if is_near else self._most
+
+    def _run(self) -> None:
+        """Run waiting calls one after another, until none is left."""
+        while waiting := self._next():
+            since = time.monotonic()
+            run_into(*waiting)
+            if self._slow < AT_HAND:
+                self._slow = self._slow + 1 if time.monotonic() - since > _SLOW else 0
+                if self._slow == AT_HAND:
+                    self._start_threads(len(self._waiting))
+
+    def _next(self) -> tuple[Future[Any], Callable[[], Any]] | None:
+        """Remove and return the first waiting call; return None if the thread is free."""
+        with self._lock:
+            if self._waiting and self._in_flight <= self._limit():
+                return self._waiting.popleft()
+            self._in_flight -= 1
+            return None
+
+    def _require_run(self, thread: Future[None]) -> None:
+        """Cancel the waiting calls if the owner of the pool has shut it down."""
+        if thread.cancelled():
+            self._cancel_waiting()
+
+    def _cancel_waiting(self) -> None:
+        with self._lock:
+            cancelled = [future for future, _ in self._waiting if future.cancel()]
+            self._waiting.clear()
+        for future in cancelled:
+            future.set_running_or_notify_cancel()  # as_completed counts it as ended only then
 
 
 @contextmanager
 def threads(
-    count: int, stop: Callable[[], None], share_of: Executor | None = None
-) -> Iterator[Executor]:
-    """Provide `count` threads, or a share of a pool, for as long as the block lasts.
+    most: int,
+    stop: Callable[[], None],
+    pool: Executor | None = None,
+    distance: Callable[[], float] = lambda: inf,
+) -> Iterator[Scheduler]:
+    """Provide a scheduler for as long as the block lasts; `pool` has its threads, or a new one.
 
     If the block fails, calls that have not begun are cancelled, and `stop` ends the waits of those
     that have. These are joined unless the user interrupted the block: a read may take seconds.
     """
-    pool = _Share(share_of) if share_of else ThreadPoolExecutor(count)
+    scheduler = Scheduler(most, pool, distance)
     try:
-        yield pool
+        yield scheduler
     except BaseException as error:
         stop()
         by_itself = isinstance(error, (Exception, GeneratorExit))
-        pool.shutdown(wait=by_itself, cancel_futures=True)
+        scheduler.shutdown(wait=by_itself, cancel_futures=True)
         raise
-    pool.shutdown()
-
-
-class CallingThread(Executor):
-    """Runs each call at once in the thread that submits it: small work needs no other thread."""
-
-    def submit(self, fn: Callable[..., T], /, *args: Any, **kwargs: Any) -> Future[T]:
-        future = Future[T]()
-        try:
-            future.set_result(fn(*args, **kwargs))
-        except Exception as error:  # noqa: BLE001 - raised again by future.result()
-            future.set_exception(error)
-        return future
-
-
-class _Share(Executor):
-    """One checkpoint's share of a pool; its shutdown leaves the pool running."""
-
-    def __init__(self, pool: Executor) -> None:
-        self._pool = pool
-        self._asked: list[Future[Any]] = []
-
-    def submit(self, fn: Callable[..., T], /, *args: Any, **kwargs: Any) -> Future[T]:
-        future = self._pool.submit(fn, *args, **kwargs)
-        self._asked.append(future)
-        return future
-
-    def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:  # noqa: FBT001, FBT002 - as an Executor has it
-        if cancel_futures:
-            for future in self._asked:
-                future.cancel()
-        if wait:
-            for _ in as_they_end(self._asked):
-                pass
+    scheduler.shutdown()
 
 
 def apart_from_signals(work: Callable[[], T]) -> T:
@@ -97,7 +175,7 @@ def run_into(future: Future[T], work: Callable[[], T]) -> None:
 
 
 def as_they_end(futures: Sequence[Future[T]]) -> Iterator[Future[T]]:
-    """Yield futures like as_completed, but let the main thread handle signals every second."""
+    """Yield futures like as_completed, but let the main thread handle signals meanwhile."""
     if all(future.done() for future in futures):  # then as_completed would take 17 us and more
         yield from futures
         return
@@ -109,55 +187,21 @@ def as_they_end(futures: Sequence[Future[T]]) -> Iterator[Future[T]]:
                 yield future
 
 
-def have_ended(futures: Sequence[Future[Any]]) -> bool:
-    """Whether all futures end within a second; raise the error of the first one that failed."""
-    if not all(future.done() for future in futures):
-        wait_for(futures, _LISTENS, FIRST_EXCEPTION)
-    ended = [future.result() for future in futures if future.done()]
-    return len(ended) == len(futures)
+def results(futures: Sequence[Future[T]], idle: Callable[[], None] = do_nothing) -> tuple[T, ...]:
+    """Return the results in order, or raise the first error as soon as a future has failed.
 
-
-def awaited(future: Future[T]) -> T:
-    """Return or raise the result of a future; signals are handled within a second."""
-    while not have_ended([future]):
-        pass
-    return future.result()
-
-
-class ByDistance(Executor):
-    """An executor with few threads for a near source and many threads for a distant one.
-
-    `distance` is the time of the quickest answer so far, in seconds. Many threads cost memory,
-    because each has its own arena, and time, because only one at a time runs Python: to read the
-    163 shards of DeepSeek-V3 from a near source, 64 threads take 50 MB and 10 % more time than 4.
-
-    A near mirror may fetch files from far away, or send them slowly: after AT_HAND slow reads in a
-    row, the many threads do the remaining reads.
+    Signals are handled and `idle` is called several times a second.
     """
+    while not all(future.done() for future in futures):
+        wait_for(futures, _LISTENS, FIRST_EXCEPTION)
+        for future in futures:
+            if future.done():
+                future.result()
+        idle()
+    return tuple(future.result() for future in futures)
 
-    def __init__(self, near: Executor, far: Executor, distance: Callable[[], float]) -> None:
-        self._near, self._far, self._distance = near, far, distance
-        self._waiting = deque[Callable[[], None]]()
-        self._slow = 0  # reads in a row
 
-    def submit(self, fn: Callable[..., T], /, *args: Any, **kwargs: Any) -> Future[T]:
-        if self._slow >= AT_HAND or self._distance() >= _NEAR:
-            return self._far.submit(fn, *args, **kwargs)
-        future = Future[T]()
-        self._waiting.append(partial(run_into, future, partial(fn, *args, **kwargs)))
-        self._near.submit(self._first_of_the_waiting)
-        return future
-
-    def _first_of_the_waiting(self) -> None:
-        if work := self._taken():
-            since = time.monotonic()
-            work()
-            self._slow = self._slow + 1 if time.monotonic() - since > _SLOW else 0
-        while self._slow >= AT_HAND and (work := self._taken()):
-            self._far.submit(work)
-
-    def _taken(self) -> Callable[[], None] | None:
-        """Remove and return the first waiting call; None if no call is waiting."""
-        with suppress(IndexError):
-            return self._waiting.popleft()
-        return None
+def awaited(future: Future[T], idle: Callable[[], None] = do_nothing) -> T:
+    """Return or raise the result of one future, as `results` does."""
+    [result] = results([future], idle)
+    return result

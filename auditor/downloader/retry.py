@@ -1,4 +1,4 @@
-"""How often and how long an audit waits for a server that is busy, broken or gone quiet."""
+"""Retries: how often and how long an audit waits for a server that is busy, broken or silent."""
 
 import re
 from collections.abc import Callable, Mapping
@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 from threading import Event
 from typing import NamedTuple, TypeVar
 
-from auditor.downloader.transport import patience
+from auditor.downloader.hub_settings import patience
 from auditor.downloader.waits import STOPPED, Talk, Wait
 from auditor.errors import Reason, SourceError
 
@@ -17,32 +17,32 @@ ATTEMPTS = 5
 FIRST_WAIT = 0.2  # seconds; then 0.4, 0.8, 1.6: three seconds in all, while someone is watching
 
 # Seconds that one request may spend on attempts without an answer, while someone is watching. They
-# cut the second one short (10 s and 4, by default), so that an audit ends within 25 s: what was
-# asked for beside the listing had 10 before.
+# cut the second attempt short (10 s and 4, by default), so that an audit ends within 25 s: the
+# requests that are sent with the listing's have had 10 before.
 MOST_SILENCE = 14.0
 _TIME_OUTS = 1.4  # times HF_HUB_DOWNLOAD_TIMEOUT, if that is longer
-_TOO_SHORT = 0.1  # of all these seconds: no attempt is made for less
+_TOO_SHORT = 0.1  # of all these seconds: no attempt gets less
 
 _TOO_MANY = 429
-_MOST_SECONDS = 10**9  # 30 years, which is as good as for ever
+_MOST_SECONDS = 10**9  # 30 years
 _LONGEST_DATE = 64  # characters; an HTTP date has 29
 
 
 class PassingError(SourceError):
-    """A fault that may be gone at the next attempt."""
+    """A fault that the next attempt may not have."""
 
-    silence = 0.0  # seconds for which there was no answer
+    silence = 0.0  # seconds without an answer
 
     def __init__(self, reason: Reason, message: str, wait: float | None = None) -> None:
         super().__init__(reason, message)
-        self.wait = wait  # seconds that the server asked for
+        self.wait = wait  # seconds that the server requested
 
 
 class Patience:
-    """Tries again after passing faults, for all threads of one audit.
+    """Repeats attempts after passing faults, for all threads of one audit.
 
-    A wait that a server asked for lies within `held`; `silence` is how long a request may go
-    unanswered in all. Once it is `over` nothing is waited for, and what is tried after that fails.
+    A wait that a server requested happens inside the context `held`. `silence` is the total time
+    that a request may stay unanswered. Once `over` is set, waits end and attempts fail.
     """
 
     def __init__(
@@ -59,56 +59,55 @@ class Patience:
         self._waits = talk.waits
 
     def end(self) -> None:
-        """Ends every wait; what is tried after that fails at once."""
         self._over.set()
 
     def call(self, attempt: Callable[[float], T]) -> T:
-        """The result of the first attempt that has one; at most five are made.
+        """Return the result of the first attempt that has one; make at most five.
 
-        Each gets the seconds for which it may go unanswered.
+        Each gets the seconds for which it may stay unanswered.
         """
-        tried, waited, silence = 0, 0.0, self._silence
+        count, waited, silence = 0, 0.0, self._silence
         while not self._over.is_set():
             try:
                 return attempt(silence)
             except PassingError as fault:
-                tried += 1
+                count += 1
                 silence -= fault.silence
                 if silence < _TOO_SHORT * self._silence:
-                    raise _given_up(fault, tried) from fault
-                wait = next_wait(fault, tried, waited)
+                    raise _given_up(fault, count) from fault
+                wait = next_wait(fault, count, waited)
                 waited += wait
                 with nullcontext() if fault.wait is None else self._held(wait):
                     self._waits.rest_through(Wait(str(fault), wait), self._over)
         raise SourceError(Reason.UNREACHABLE, STOPPED)
 
 
-def next_wait(fault: PassingError, tried: int, waited: float) -> float:
-    """The seconds until the next attempt; raises SourceError if no attempt is left.
+def next_wait(fault: PassingError, count: int, waited: float) -> float:
+    """Return the seconds until the next attempt; raise SourceError if no attempt is left.
 
-    What the server asks for, else twice as long as the last time; a little more than that, so that
-    those who wait together do not come back together. No longer in all than a window.
+    They are the seconds that the server requests, or twice the last wait; and a random part, so
+    that clients that wait together do not return together. All waits fit into one rate window.
     """
     import random  # noqa: PLC0415 - 2 ms, only where a wait is needed
 
-    if tried >= ATTEMPTS:
-        raise _given_up(fault, tried) from fault
-    asked = FIRST_WAIT * 2 ** (tried - 1) if fault.wait is None else fault.wait
-    wait = asked + random.uniform(0, FIRST_WAIT)  # noqa: S311 - no secret
-    if waited + wait > WINDOW + 1:  # the second is for what is added
+    if count >= ATTEMPTS:
+        raise _given_up(fault, count) from fault
+    needed = FIRST_WAIT * 2 ** (count - 1) if fault.wait is None else fault.wait
+    wait = needed + random.uniform(0, FIRST_WAIT)  # noqa: S311 - no secret
+    if waited + wait > WINDOW + 1:  # a second more for the random part
         after = f" after {waited:.0f} s" if waited else ""
-        detail = f"{fault}: another {asked:.0f} s{after} is too long to wait"
+        detail = f"{fault}: another {needed:.0f} s{after} is too long to wait"
         raise SourceError(fault.reason, detail) from fault
     return wait
 
 
-def _given_up(fault: PassingError, tried: int) -> SourceError:
-    times = "once" if tried == 1 else f"{tried} times"
+def _given_up(fault: PassingError, count: int) -> SourceError:
+    times = "once" if count == 1 else f"{count} times"
     return SourceError(fault.reason, f"{fault} (tried {times})")
 
 
 def asked_wait(status: int, headers: Mapping[str, str]) -> float | None:
-    """The seconds that a refusal asks to wait: Retry-After, else the end of the rate window."""
+    """Return the seconds that a refusal requests: Retry-After, else the end of the rate window."""
     after = headers.get("retry-after", "").strip()
     if after.isascii() and after.isdecimal():
         return min(float(after), float(_MOST_SECONDS))
@@ -120,23 +119,23 @@ def asked_wait(status: int, headers: Mapping[str, str]) -> float | None:
 
 
 def _date(text: str) -> datetime | None:
-    """An HTTP date; None: the text is not a date."""
+    """Parse an HTTP date; return None if the text is not one."""
     if not text or len(text) > _LONGEST_DATE:
         return None
     from email.utils import parsedate_to_datetime  # noqa: PLC0415 - 10 ms, for few refusals
 
     try:
-        found = parsedate_to_datetime(text)
-        return (found if found.tzinfo else found.replace(tzinfo=UTC)).astimezone(UTC)
+        date = parsedate_to_datetime(text)
+        return (date if date.tzinfo else date.replace(tzinfo=UTC)).astimezone(UTC)
     except (TypeError, ValueError, OverflowError, IndexError):
         return None
 
 
-# --- what an answer says of the rate limit --------------------------------------------------------
+# --- the rate limit in an answer's headers --------------------------------------------------------
 
 
 # Seconds. The Hub counts in windows of five minutes, https://huggingface.co/docs/hub/rate-limits:
-# no server makes us wait for longer than that without being asked again.
+# after that long a server is asked again, whatever it requested.
 WINDOW = 300
 
 _MOST_CHARACTERS = 256  # of a header; the Hub's have 22 and 40
@@ -151,32 +150,32 @@ _QUOTA = re.compile(r";\s*q\s*=\s*(\d+)(?!\w)", re.ASCII)
 class RateLimit(NamedTuple):
     """One window of requests, as the headers of an answer describe it."""
 
-    kind: str | None  # of requests: api, resolvers, pages; None: the answer names none
+    kind: str | None  # of requests: api, resolvers, pages; None if the answer names no kind
     remaining: int  # requests
-    reset: int  # seconds until the window ends, as the answer says
-    quota: int | None  # requests of a whole window; None: the answer does not say
+    reset: int  # seconds until the window ends, according to the answer
+    quota: int | None  # requests of a whole window; None if the answer does not have it
 
     @property
     def ask_again(self) -> int:
-        """Seconds after which the answer is not believed any more, at most WINDOW."""
+        """Seconds after which the answer counts as outdated, at most WINDOW."""
         return min(self.reset, WINDOW)
 
 
 def rate_limit(headers: Mapping[str, str]) -> RateLimit | None:
-    """The window that an answer is of; None: it says nothing of one, as a mirror's do not."""
-    found = _LIMIT.search(_header(headers, "ratelimit"))
-    if found is None:
+    """Return the window that an answer describes; None if it has none, as a mirror's answers."""
+    limit = _LIMIT.search(_header(headers, "ratelimit"))
+    if limit is None:
         return None
     quota = _QUOTA.search(_header(headers, "ratelimit-policy"))
     return RateLimit(
-        kind=found[1],
-        remaining=min(int(found[2]), _MOST_REQUESTS),
-        reset=min(int(found[3]), _MOST_SECONDS),
+        kind=limit[1],
+        remaining=min(int(limit[2]), _MOST_REQUESTS),
+        reset=min(int(limit[3]), _MOST_SECONDS),
         quota=min(int(quota[1]), _MOST_REQUESTS) if quota else None,
     )
 
 
-def _header(headers: Mapping[str, str], wanted: str) -> str:
-    """The value of a header, whatever the case of its name; nothing of one that is too long."""
-    value = next((value for name, value in headers.items() if name.lower() == wanted), "")
+def _header(headers: Mapping[str, str], lower_name: str) -> str:
+    """Return the value of a header; "" if there is none, or if it is too long."""
+    value = next((value for name, value in headers.items() if name.lower() == lower_name), "")
     return value if len(value) <= _MOST_CHARACTERS else ""

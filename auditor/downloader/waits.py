@@ -38,7 +38,7 @@ class InLines:
         self._say = say
         self._clock = clock
         self._why: str | None = None  # of the wait that was shown last
-        self._until = self._said = 0.0  # when that ends, and when it was shown
+        self._until = self._shown = 0.0  # when that wait ends, and when it was shown
 
     def __call__(self, wait: Wait | None) -> None:
         if wait is None:
@@ -46,9 +46,9 @@ class InLines:
             return
         now = self._clock()
         until = now + wait.seconds
-        same = wait.why == self._why and abs(until - self._until) < _SAME
-        if not same or now - self._said >= _EVERY:
-            self._why, self._until, self._said = wait.why, until, now
+        is_same = wait.why == self._why and abs(until - self._until) < _SAME
+        if not is_same or now - self._shown >= _EVERY:
+            self._why, self._until, self._shown = wait.why, until, now
             self._say(wait.shown)
 
 
@@ -59,15 +59,15 @@ class Waits:
         self._show = show
         self._lock = Lock()
         self._waits: dict[object, Wait] = {}
-        self.longest: Wait | None = None  # the one that is shown
+        self.longest: Wait | None = None  # it is shown
 
     def tell(self, who: object, wait: Wait | None) -> None:
         """Set or, with None, end the wait of `who`. A wait that was long is shown to its end."""
         with self._lock:
-            known = who in self._waits
-            if wait is not None and (known or wait.seconds > LONG):
+            is_shown = who in self._waits
+            if wait is not None and (is_shown or wait.seconds > LONG):
                 self._waits[who] = wait
-            elif known:
+            elif is_shown:
                 del self._waits[who]
             else:
                 return
@@ -140,14 +140,14 @@ class ReadingProgress:
         self._line = line
         self._clock = clock
         self._since = clock()
-        self._told = self._since + _SOON - _STEP
+        self._shown = self._since + _SOON - _STEP
 
     def __call__(self, done: int, of: int) -> None:
         now = self._clock()
         if done == of:
             self._show(None)
-        elif now - self._told >= _STEP:
-            self._told, seconds = now, now - self._since
+        elif now - self._shown >= _STEP:
+            self._shown, seconds = now, now - self._since
             left = f"; {seconds / done * (of - done):.0f} s left" if done else ""
             self._show(self._line(done, of, seconds) + left)
 

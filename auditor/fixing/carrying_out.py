@@ -11,20 +11,23 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from itertools import count
 from pathlib import Path
 
+from auditor.checkpoint.snapshot import FileState
 from auditor.downloader.local_folder import FIX_FOLDER, FIX_JOURNAL
 from auditor.errors import FixError
 from auditor.fixing.journal import (
+    RECORD,
     Entry,
     Journal,
     finish_entries,
     is_pending,
     read_journal,
+    read_record,
+    record_entry,
     require_as_seen,
     write_journal,
 )
-from auditor.fixing.local_files import EntryState, state_of, written
+from auditor.fixing.local_files import journal_state, written
 from auditor.fixing.plan import FileChange
-from auditor.fixing.record import RECORD, read_record, record_entry
 from auditor.fixing.staging import require_space, stage_header, stage_replacement, stage_text
 from auditor.fixing.work_folder import discard_work, work_folder
 
@@ -39,7 +42,7 @@ def is_interrupted(folder: Path) -> bool:
 def carry_out(
     folder: Path,
     changes: tuple[FileChange, ...],
-    seen: Mapping[str, EntryState],
+    seen: Mapping[str, FileState],
     *,
     in_place: bool = False,
 ) -> tuple[str, ...]:
@@ -97,7 +100,7 @@ def _staged(
     folder: Path,
     work: Path,
     changes: tuple[FileChange, ...],
-    seen: Mapping[str, EntryState],
+    seen: Mapping[str, FileState],
     *,
     in_place: bool,
 ) -> Iterator[Entry]:
@@ -135,7 +138,7 @@ def _staged(
 
 
 def _replacement(
-    file: str, staged: Path, start: bytes, *, before: EntryState | None, kept: str = ""
+    file: str, staged: Path, start: bytes, *, before: FileState | None, kept: str = ""
 ) -> Entry:
     """The step by which a staged file, which begins with `start`, gets its name."""
     return Entry(
@@ -144,7 +147,7 @@ def _replacement(
         staged=staged.name,
         before=before,
         kept=kept,
-        written=written(state_of(staged.lstat()), start, is_header=False),
+        written=written(journal_state(staged.lstat()), start, is_header=False),
     )
 
 

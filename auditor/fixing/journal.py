@@ -18,13 +18,13 @@ from typing import Literal, TypeVar
 from msgspec import DecodeError, Struct, to_builtins
 from msgspec.json import decode
 
+from auditor.checkpoint.snapshot import FileState
 from auditor.containers.index import shard_fault
 from auditor.downloader.local_file import read_all
 from auditor.downloader.local_folder import FIX_FOLDER, FIX_JOURNAL
 from auditor.errors import FixError, SourceError
 from auditor.fixing.local_files import (
     MAX_START,
-    EntryState,
     WrittenFile,
     current_state,
     no_follow,
@@ -51,7 +51,7 @@ class Entry(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
     file: str
     how: Literal["replace", "header", "restore", "remove"]
-    before: EntryState | None  # None: the file does not exist
+    before: FileState | None  # None: the file does not exist
     staged: str = ""  # its name in the work folder, a number
     kept: str = ""
     written: WrittenFile | None = None  # the new file, for an undo
@@ -179,7 +179,7 @@ def _keep(folder: Path, entry: Entry) -> None:
     (folder / entry.file).replace(folder / entry.kept)
 
 
-def _write_header(path: Path, staged: Path, before: EntryState | None) -> None:
+def _write_header(path: Path, staged: Path, before: FileState | None) -> None:
     """Write the new header over the old one, or over what an interrupted run left of both."""
     with open_to_read(staged) as both:
         content = both.read(2 * MAX_START)
@@ -199,7 +199,38 @@ def _write_header(path: Path, staged: Path, before: EntryState | None) -> None:
 
 
 def _is_of_both(now: bytes, new: bytes, old: bytes) -> bool:
-    """Whether each byte is that of the new header or of the old one."""
+    """Whether each byte is the new header's or the old one's."""
     return now in {old, new} or all(
         byte in pair for byte, *pair in zip(now, new, old, strict=False)
     )
+
+
+# --- the record of all fixes, `FOLDER/.audit-fix.json` --------------------------------------------
+
+
+RECORD = ".audit-fix.json"
+
+
+class Record(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """The steps of every fix that can be undone, in the order in which they were taken."""
+
+    version: Literal[1] = 1
+    fixes: tuple[tuple[Entry, ...], ...] = ()
+
+
+def read_record(folder: Path) -> Record:
+    """Return the folder's record; an empty one if there is none. Raise FixError if it is broken."""
+    path = folder / RECORD
+    if not os.path.lexists(path):
+        return Record()
+    return decoded(path, Record, "remove it, and undo what was fixed before by hand")
+
+
+def record_entry(
+    work: Path, number: int, fixes: tuple[tuple[Entry, ...], ...], before: FileState | None
+) -> Entry:
+    """Stage the record of these fixes under a free number; or its removal if there are none."""
+    if not fixes:
+        return Entry(file=RECORD, how="remove", before=before)
+    stage_text(work / str(number), encoded(Record(fixes=fixes)))
+    return Entry(file=RECORD, how="replace", staged=str(number), before=before)

@@ -1,40 +1,24 @@
 """The files of a folder that may be replaced: its own, not changed since they were read."""
 
 import os
-import stat
 from collections.abc import Mapping
 from hashlib import sha256
 from pathlib import Path
 from typing import BinaryIO
 
-from msgspec import Struct
+from msgspec import UNSET, Struct
+from msgspec.structs import replace
 
+from auditor.checkpoint.snapshot import FileState
 from auditor.containers.safetensors import LENGTH_BYTES, MAX_HEADER
-from auditor.downloader.huggingface_cache import is_in_cache
+from auditor.downloader.local_file import state_of
+from auditor.downloader.local_folder import is_in_cache
 from auditor.errors import FixError
 from auditor.messages import quoted
 
 MAX_START = LENGTH_BYTES + MAX_HEADER  # bytes of a header; a config or an index is shorter
 
 _COPY = "copy the folder (cp -rL FOLDER COPY) and fix the copy"
-
-
-class EntryState(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A file's identity and time of change: a file that is replaced or written to has another."""
-
-    inode: int
-    size: int  # bytes
-    modified: int  # nanoseconds
-    links: int = 1
-    is_regular: bool = True  # not a link to a file, and not a device
-
-    def is_same(self, other: "EntryState | None") -> bool:
-        """Whether nobody has replaced the file or written to it."""
-        return other is not None and self.has_same_content(other) and self.inode == other.inode
-
-    def has_same_content(self, other: "EntryState") -> bool:
-        """Whether size and time of change are equal: a copied folder's files have other inodes."""
-        return (self.size, self.modified) == (other.size, other.modified)
 
 
 class WrittenFile(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -50,7 +34,7 @@ class WrittenFile(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True)
         if not 0 <= self.length <= MAX_START:
             raise ValueError(f"{self.length} bytes")
 
-    def is_still_in(self, path: Path, state: EntryState) -> bool:
+    def is_still_in(self, path: Path, state: FileState) -> bool:
         """Whether the path, whose state this is, still holds what was written."""
         if not state.is_regular or state.size != self.size:
             return False
@@ -60,7 +44,7 @@ class WrittenFile(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True)
             return sha256(file.read(self.length)).hexdigest() == self.sha256
 
 
-def written(state: EntryState, start: bytes, *, is_header: bool) -> WrittenFile:
+def written(state: FileState, start: bytes, *, is_header: bool) -> WrittenFile:
     """Describe a file that a fix wrote: `start` is the header or the text."""
     return WrittenFile(
         size=state.size,
@@ -80,25 +64,20 @@ def no_follow(path: str, flags: int) -> int:
     return os.open(path, flags | getattr(os, "O_NOFOLLOW", 0), 0o666)
 
 
-def state_of(status: os.stat_result) -> EntryState:
-    return EntryState(
-        inode=status.st_ino,
-        size=status.st_size,
-        modified=status.st_mtime_ns,
-        links=status.st_nlink,
-        is_regular=stat.S_ISREG(status.st_mode),
-    )
+def journal_state(status: os.stat_result) -> FileState:
+    """Return the state of a file as a journal has it."""
+    return replace(state_of(status), device=UNSET, changed=UNSET)
 
 
-def current_state(path: Path) -> EntryState | None:
+def current_state(path: Path) -> FileState | None:
     """Return the state of the file, or of the link itself; None if the path does not exist."""
     try:
-        return state_of(path.lstat())
+        return journal_state(path.lstat())
     except FileNotFoundError:
         return None
 
 
-def states_in(folder: Path) -> dict[str, EntryState]:
+def states_in(folder: Path) -> dict[str, FileState]:
     """Map the names in a folder to their states; folders below are not entered.
 
     Each file is asked for: on Windows the entries of os.scandir have no inode and no links.
@@ -108,7 +87,7 @@ def states_in(folder: Path) -> dict[str, EntryState]:
 
 
 def require_replaceable(
-    folder: Path, existed_by_name: Mapping[str, bool], seen: Mapping[str, EntryState]
+    folder: Path, existed_by_name: Mapping[str, bool], seen: Mapping[str, FileState]
 ) -> None:
     """Raise FixError if a file that is to be replaced does not belong to the folder alone."""
     if is_in_cache(folder):

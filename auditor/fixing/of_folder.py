@@ -12,17 +12,20 @@ from auditor.audit.options import Options
 from auditor.audit.repository import only_model
 from auditor.checkpoint.filenames import FileSelection
 from auditor.checkpoint.selecting import with_companions
-from auditor.checkpoint.snapshot import Snapshot
+from auditor.checkpoint.snapshot import FileState, Snapshot
 from auditor.containers.index import MAX_SHARDS
 from auditor.downloader import local_folder
 from auditor.downloader.fetching import fetch
-from auditor.errors import FixError, UsageError
+from auditor.downloader.local_file import open_regular_file
+from auditor.errors import FixError, SourceError, UsageError
 from auditor.fixing.carrying_out import carry_out, is_interrupted
-from auditor.fixing.local_files import EntryState, require_replaceable, states_in
+from auditor.fixing.local_files import require_replaceable, states_in
 from auditor.fixing.permissions import Allow
 from auditor.fixing.plan import Plan, plan_fix
-from auditor.fixing.tied_copies import copies_are_equal
 from auditor.messages import quoted
+from auditor.reconciler.findings import Duplicate
+from auditor.tensors import Span
+from auditor.values.placing import Placed, place_tensors
 
 Say = Callable[[str], None]
 _SHARD = re.compile(r"(?P<stem>[^/]+)-\d{5}-of-(?P<count>\d{5})\.safetensors", re.ASCII)
@@ -33,7 +36,7 @@ class FolderPlan(Struct, frozen=True, kw_only=True):
 
     folder: Path
     plan: Plan
-    seen: dict[str, EntryState]
+    seen: dict[str, FileState]
     refused: str | None  # why its files must not be replaced; None: they may be
 
 
@@ -42,14 +45,14 @@ def plan_for_folder(
 ) -> FolderPlan:
     """Plan the fix of a folder; `allowed` has the changes that the user allows.
 
-    Raises UsageError if it is not a folder, SourceError and OSError if it cannot be read.
+    Raise UsageError if it is not a folder, SourceError or OSError if it cannot be read.
     """
     folder = Path(requested)
     if not folder.is_dir():
         raise UsageError(
             f"audit fix takes a folder on this machine, and {quoted(requested)} is not a folder"
         )
-    seen = states_in(folder)  # before anything is read: what changes from now on is refused
+    seen = states_in(folder)  # before the first read, so that every later change is noticed
     snapshot = _read(requested, say)
     entry = None
     if snapshot.manifest or snapshot.components:
@@ -74,7 +77,7 @@ def plan_for_folder(
 
 
 def _read(requested: str, say: Say) -> Snapshot:
-    """The folder as `audit` reads it: the weights, and the files beside them."""
+    """Read the folder as `audit` does: the weights and the companion files."""
     return fetch(requested, say=say, choose=with_companions)
 
 
@@ -84,10 +87,10 @@ def _shards_beside(snapshot: Snapshot) -> tuple[str, ...]:
         return ()
     opened = {head.name for head in snapshot.headers}
     splits = {split.group("stem", "count") for name in opened if (split := _SHARD.fullmatch(name))}
-    found = ((file.name, _SHARD.fullmatch(file.name)) for file in snapshot.files)
+    split_by_name = {file.name: _SHARD.fullmatch(file.name) for file in snapshot.files}
     others = tuple(
         name
-        for name, split in found
+        for name, split in split_by_name.items()
         if split and name not in opened and split.group("stem", "count") in splits
     )
     return others if len(others) <= MAX_SHARDS else ()
@@ -101,9 +104,9 @@ def _with_shards(requested: str, snapshot: Snapshot, others: tuple[str, ...]) ->
         shards=names,
         packing=snapshot.packing.name if snapshot.packing else None,
     )
-    found = local_folder.read(Path(requested), requested, lambda _names, _where: selection)
+    wider = local_folder.read(Path(requested), requested, lambda _names, _where: selection)
     return replace(
-        found,
+        wider,
         index=snapshot.index,
         base=snapshot.base,
         settings=snapshot.settings,
@@ -111,44 +114,89 @@ def _with_shards(requested: str, snapshot: Snapshot, others: tuple[str, ...]) ->
     )
 
 
-def _refused(folder: Path, plan: Plan, seen: dict[str, EntryState]) -> str | None:
+def _refused(folder: Path, plan: Plan, seen: dict[str, FileState]) -> str | None:
     try:
         if plan.changes:
-            there = {change.file: change.before is not None for change in plan.changes}
-            require_replaceable(folder, there, seen)
+            existed_by_name = {change.file: change.before is not None for change in plan.changes}
+            require_replaceable(folder, existed_by_name, seen)
     except FixError as why:
         return str(why)
     return None
 
 
-def fix_folder(made: FolderPlan, *, in_place: bool, say: Say) -> tuple[str, ...]:
+def fix_folder(folder_plan: FolderPlan, *, in_place: bool, say: Say) -> tuple[str, ...]:
     """Carry out the plan, read the folder again, and return the names of the kept old files.
 
     Raise FixError if the plan is refused or fails; the old files are there then.
     """
-    if made.refused is not None:
-        raise FixError(made.refused)
+    if folder_plan.refused is not None:
+        raise FixError(folder_plan.refused)
     try:
-        kept = carry_out(made.folder, made.plan.changes, made.seen, in_place=in_place)
+        kept_names = carry_out(
+            folder_plan.folder, folder_plan.plan.changes, folder_plan.seen, in_place=in_place
+        )
     except OSError as error:
-        begun = is_interrupted(made.folder)
-        left = "begun, and the next --apply ends it" if begun else "the old files are as they were"
+        is_begun = is_interrupted(folder_plan.folder)
+        rest = (
+            "begun, and the next --apply ends it" if is_begun else "the old files are as they were"
+        )
         raise FixError(
-            f"cannot write in {quoted(str(made.folder))}: {error.strerror or error}; {left}"
+            f"cannot write in {quoted(str(folder_plan.folder))}: {error.strerror or error}; {rest}"
         ) from None
-    _require_as_planned(made.plan.planned, _read(made.plan.before.requested, say))
-    return kept
+    _require_as_planned(folder_plan.plan.planned, _read(folder_plan.plan.before.requested, say))
+    return kept_names
 
 
-def _require_as_planned(planned: Snapshot, found: Snapshot) -> None:
+def _require_as_planned(planned: Snapshot, written: Snapshot) -> None:
     """Raise FixError unless the folder holds what was audited before it was written."""
-    heads = [(head.name, head.size, _header(head.prefix)) for head in found.headers]
-    same = heads == [(head.name, head.size, _header(head.prefix)) for head in planned.headers]
-    texts = ("config", "index", "packing")
-    if not same or any(getattr(found, one) != getattr(planned, one) for one in texts):
+    if _contents(written) != _contents(planned):
         raise FixError("the files are not as they were planned: somebody else writes to the folder")
 
 
-def _header(prefix: bytes) -> bytes:
-    length = int.from_bytes(prefix[:8], "little")
-    return prefix[: 8 + length]
+def _contents(snapshot: Snapshot) -> tuple[object, ...]:
+    heads = [
+        (head.name, head.size, head.prefix[: 8 + int.from_bytes(head.prefix[:8], "little")])
+        for head in snapshot.headers
+    ]
+    return heads, snapshot.config, snapshot.index, snapshot.packing
+
+
+# --- tied copies ----------------------------------------------------------------------------------
+
+
+_BLOCK = 1 << 22  # bytes that are read at once
+
+
+def copies_are_equal(snapshot: Snapshot, folder: Path, duplicates: tuple[Duplicate, ...]) -> bool:
+    """Whether each tensor that is stored under two names has the same bytes under both.
+
+    Return False if the bytes of a copy cannot be read.
+    """
+    by_name = {one.tensor.name: one for one in place_tensors(snapshot, folder)[0]}
+    pairs = [
+        (by_name.get(copy.name), by_name.get(of))
+        for finding in duplicates
+        for copy, of in zip(finding.tensors, finding.of, strict=True)
+        if copy.name != of
+    ]
+    if len(pairs) < sum(len(finding.tensors) for finding in duplicates):
+        return False  # a name in two files: only one of the two places is known
+    try:
+        return all(copy and of and _have_same_bytes(copy, of) for copy, of in pairs)
+    except SourceError:
+        return False
+
+
+def _have_same_bytes(copy: Placed, of: Placed) -> bool:
+    size = copy.span.length
+    if (copy.dtype, size) != (of.dtype, of.span.length):
+        return False
+    with open_regular_file(copy.path) as first, open_regular_file(of.path) as second:
+        for done in range(0, size, _BLOCK):
+            parts = [
+                file.read(Span(start + done, start + min(done + _BLOCK, size))).data
+                for file, start in ((first, copy.span.start), (second, of.span.start))
+            ]
+            if parts[0] != parts[1]:
+                return False
+    return True

@@ -1,9 +1,9 @@
-"""The plan of a fix: which files change, from what to what, and what an audit says afterwards.
+"""The plan of a fix: the files that change, before and after, and the outcome after it.
 
 It is made in memory. Each round audits the checkpoint as it would be written, so what is written is
-what was audited. The plan is all or nothing: unless the files determine each value, the user
-allows what needs a word, and nothing is missing, unexpected or of another shape afterwards,
-nothing is planned.
+what was audited. The plan is all or nothing. It needs three things: the files determine each value,
+the user allows each change that needs it, and afterwards no tensor is missing, unexpected or of
+another shape.
 """
 
 from collections.abc import Callable, Collection, Iterator, Mapping
@@ -63,11 +63,11 @@ class FileChange(Struct, frozen=True, kw_only=True):
     """A file before and after a fix."""
 
     file: str
-    before: bytes | None  # its content, of weights the header alone; None: there is no such file
+    before: bytes | None  # its content, or a weight file's header; None if it does not exist
     after: bytes
-    size: int  # of the whole file, before; 0 where there is none
+    size: int  # of the whole file, before; 0 if it does not exist
     renames: tuple[tuple[str, str], ...] = ()  # names in a header, before and after, sorted
-    edits: tuple[Edit, ...] = ()  # of a JSON file; weights, whose data stays, have none
+    edits: tuple[Edit, ...] = ()  # of a JSON file
 
 
 class Mended(Struct, frozen=True, kw_only=True):
@@ -122,8 +122,8 @@ def plan_fix(
     `entry` is the model's entry in a manifest; `allowed` has the changes that the user allows.
     """
     audits = _Audits(options, entry)
-    before, found = audits.diagnosed(snapshot)
-    reached = _reached(snapshot, before, found, audits)
+    before, undoings = audits.diagnosed(snapshot)
+    reached = _reached(snapshot, before, undoings, audits)
     nothing = Plan(
         before=before, after=before, planned=snapshot, causes=(), left=reached.left, changes=()
     )
@@ -163,15 +163,15 @@ def _left(undoing: Undoing, why: str, needs: tuple[Need, ...] = ()) -> Left:
 
 
 class _Audits(NamedTuple):
-    """Audits of one model and of what may become of it."""
+    """Audits of one model, before and after changes."""
 
     options: Options
     entry: ManifestEntry | None
 
     def diagnosed(self, state: Snapshot) -> tuple[Report | Unaudited, list[Undoing]]:
-        """The outcome, and a change that would undo each of its causes."""
-        found = list[Undoing]()
-        return examine_model(state, self.options, self.entry, keep=found.append), found
+        """Return the outcome, and a change that would undo each of its causes."""
+        undoings = list[Undoing]()
+        return examine_model(state, self.options, self.entry, keep=undoings.append), undoings
 
     def undiagnosed(self, state: Snapshot) -> Report | Unaudited:
         return examine_undiagnosed(state, self.options, self.entry)
@@ -181,12 +181,12 @@ class _Audits(NamedTuple):
 
 
 def _reached(
-    state: Snapshot, now: Report | Unaudited, found: list[Undoing], audits: _Audits
+    state: Snapshot, now: Report | Unaudited, undoings: list[Undoing], audits: _Audits
 ) -> _Reached:
-    """Take the steps that can be written, and the steps for what is found after them."""
+    """Take the steps that can be written, and the steps for causes that appear after them."""
     renames, steps, left = UNCHANGED, list[FixStep](), list[Left]()
     for _ in range(_ROUNDS):
-        more, left, after = _steps(state, found)
+        more, left, after = _steps(state, undoings)
         together = UNCHANGED
         for step in more:
             together = composed(together, step.renames)
@@ -199,18 +199,18 @@ def _reached(
         if not _alarms(now):
             left = []
             break
-        now, found = audits.diagnosed(state)
+        now, undoings = audits.diagnosed(state)
     return _Reached(state=state, outcome=now, renames=renames, steps=tuple(steps), left=tuple(left))
 
 
 _NO_BETTER = "an audit would find as much afterwards, or something else"
 
 
-def _steps(state: Snapshot, found: list[Undoing]) -> tuple[list[FixStep], list[Left], Snapshot]:
-    """The undoings that can be written, those that cannot, and what the former come to."""
+def _steps(state: Snapshot, undoings: list[Undoing]) -> tuple[list[FixStep], list[Left], Snapshot]:
+    """Return the undoings that can be written, the others, and the checkpoint after the former."""
     steps, left = list[FixStep](), list[Left]()
     base, reached = state, state
-    for undoing in found:
+    for undoing in undoings:
         try:
             step = step_of(base, undoing)
             reached = taken(reached, step)
@@ -222,7 +222,7 @@ def _steps(state: Snapshot, found: list[Undoing]) -> tuple[list[FixStep], list[L
 
 
 def _with_index(state: Snapshot, audits: _Audits) -> tuple[Snapshot, Report | Unaudited]:
-    """The checkpoint with an index made of the headers, if the audit finds fault with the index."""
+    """Return the checkpoint with an index made of the headers, if the audit reports the index."""
     report = audits.undiagnosed(state)
     if not any(isinstance(one, BadIndex | WrongTotal) for one in _alarms(report)):
         return state, report
@@ -236,7 +236,7 @@ def _with_index(state: Snapshot, audits: _Audits) -> tuple[Snapshot, Report | Un
 
 
 def _better(now: Report | Unaudited, then: Report | Unaudited, renames: Mapping[str, str]) -> bool:
-    """Whether something alarming goes away, and nothing comes."""
+    """Whether an alarm disappears, and no new one appears."""
     if isinstance(then, Unaudited) and isinstance(now, Report):
         return False
     before = {key for one in _alarms(now) for key in alarm_keys(one, renames)}
@@ -258,7 +258,7 @@ def _mended(
     audits: _Audits,
     equal_copies: EqualCopies,
 ) -> Iterator[Mended]:
-    """Each cause with what it needs. Raises Unwritten if a value is not determined."""
+    """Yield each cause with its needs. Raise Unwritten if a value is not determined."""
     config = json_values(snapshot.config)
     edits = tuple(json_edits(config, json_values(reached.state.config)))
     edited = {".".join(edit.path) for edit in edits}
@@ -271,7 +271,7 @@ def _mended(
         config=config,
         equal_copies=bool(twice) and equal_copies(twice),
     )
-    list(needed(edits))  # of all steps together, for an edit may be safe only by itself
+    list(needed(edits))  # of all steps together, because an edit may be safe only alone
     for step in reached.steps:
         if step.packing:
             raise Unwritten("no stored shape determines the settings of packed weights")
@@ -318,21 +318,21 @@ def _may_stay(finding: Finding, keys: Collection[str] = ()) -> bool:
 
 
 def _with_other_size(plan: Plan, audits: _Audits) -> Plan:
-    """The plan, with what the files say of the sizes if the config is that of another size."""
+    """Return the plan, with the sizes in the files if the config is that of another size."""
     if all(map(_may_stay, _alarms(plan.before))):
         return plan
     read = audits.sizes(plan.planned, {})
     differ = {path: size for path, size in sorted(read.items()) if size.stored != size.declared}
     if len(differ) < _SEVERAL and not any(map(is_width, differ)):
         return plan
-    each = ", ".join(
+    sizes = ", ".join(
         f"{named(path)} is {size.stored:,} (declared: {size.declared:,})"
         for path, size in differ.items()
     )
     left = Left(
         cause=_FIELD,
         summary="this is the config of another size",
-        why=f"in the files {each}; what else a model of that size has is in no weight file",
+        why=f"in the files {sizes}; what else a model of that size has is in no weight file",
         instead="take the whole config.json of the model whose weights these are",
     )
     others = (one for one in plan.left if one.cause not in {_FIELD, other_architecture.CAUSE})

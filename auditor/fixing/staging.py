@@ -9,13 +9,14 @@ kernel has no such call the data is read and written.
 import errno
 import os
 import shutil
+import stat
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
+from auditor.checkpoint.snapshot import FileState
 from auditor.errors import FixError
-from auditor.fixing.attributes import copy_attributes
-from auditor.fixing.local_files import EntryState, no_follow, open_to_read, state_of
+from auditor.fixing.local_files import journal_state, no_follow, open_to_read
 from auditor.fixing.new_files import BLOCK
 from auditor.messages import quoted
 
@@ -60,7 +61,7 @@ def stage_text(target: Path, content: bytes) -> None:
 
 
 def stage_replacement(
-    source: Path, seen: EntryState, before: bytes, after: bytes, target: Path
+    source: Path, seen: FileState, before: bytes, after: bytes, target: Path
 ) -> None:
     """Write a file that starts with `after` where `source` starts with `before`, and is equal else.
 
@@ -73,7 +74,7 @@ def stage_replacement(
         copy_attributes(source, old, new)
 
 
-def stage_header(source: Path, seen: EntryState, header: bytes, target: Path) -> None:
+def stage_header(source: Path, seen: FileState, header: bytes, target: Path) -> None:
     """Copy a file's header into a file of its own, with the attributes of the whole."""
     with unchanged_file(source, seen, header) as old, _new_file(target) as new:
         write_all(new, header)
@@ -81,7 +82,7 @@ def stage_header(source: Path, seen: EntryState, header: bytes, target: Path) ->
 
 
 @contextmanager
-def unchanged_file(path: Path, seen: EntryState, start: bytes) -> Iterator[int]:
+def unchanged_file(path: Path, seen: FileState, start: bytes) -> Iterator[int]:
     """Open the file that was audited, which begins with `start`; check it again at the end."""
     with open_to_read(path) as file:
         _require_unchanged(path, file.fileno(), seen)
@@ -91,8 +92,8 @@ def unchanged_file(path: Path, seen: EntryState, start: bytes) -> Iterator[int]:
         _require_unchanged(path, file.fileno(), seen)
 
 
-def _require_unchanged(path: Path, file: int, seen: EntryState) -> None:
-    if not seen.is_same(state_of(os.fstat(file))):
+def _require_unchanged(path: Path, file: int, seen: FileState) -> None:
+    if not seen.is_same(journal_state(os.fstat(file))):
         raise _changed(path)
 
 
@@ -140,3 +141,54 @@ def _by_reading(source: int, target: int, start: int, to: int, count: int) -> in
     os.lseek(source, start, os.SEEK_SET)
     os.lseek(target, to, os.SEEK_SET)
     return os.write(target, os.read(source, min(count, _READ_AT_ONCE)))
+
+
+# --- owner, mode and extended attributes ----------------------------------------------------------
+
+
+# On Linux access control lists are extended attributes. Windows has no owner and mode of this kind,
+# and Python cannot read extended attributes on macOS: there they are not copied.
+
+_NO_ATTRIBUTES = {errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS}
+
+
+def copy_attributes(path: Path, source: int, target: int) -> None:
+    """Copy the attributes of the open file `source`, at `path`, to the open file `target`.
+
+    Raise FixError if an extended attribute cannot be copied. Only root can change the owner;
+    without that right the owner stays.
+    """
+    status = os.fstat(source)
+    if hasattr(os, "fchown"):
+        for owner, group in ((status.st_uid, -1), (-1, status.st_gid)):
+            with suppress(PermissionError):
+                os.fchown(target, owner, group)
+    if hasattr(os, "fchmod"):
+        os.fchmod(target, stat.S_IMODE(status.st_mode))
+    if hasattr(os, "listxattr"):
+        try:
+            _copy_extended(source, target)
+        except OSError as error:
+            raise FixError(
+                f"the extended attributes of {quoted(str(path))} cannot be copied to the new file: "
+                f"{error.strerror or error}; fix a copy of the folder that has none (cp -rL)"
+            ) from None
+
+
+def _copy_extended(source: int, target: int) -> None:
+    wanted, present = _extended(source), _extended(target)
+    for name in present.keys() - wanted.keys():  # from the default list of the folder
+        os.removexattr(target, name)
+    for name, value in wanted.items():
+        if present.get(name) != value:
+            os.setxattr(target, name, value)
+
+
+def _extended(file: int) -> dict[str, bytes]:
+    """Return the extended attributes of an open file; {} if the file system has none."""
+    try:
+        return {name: os.getxattr(file, name) for name in os.listxattr(file)}
+    except OSError as error:
+        if error.errno in _NO_ATTRIBUTES:
+            return {}
+        raise

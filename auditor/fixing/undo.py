@@ -5,11 +5,11 @@ from pathlib import Path
 
 from msgspec import Struct
 
+from auditor.checkpoint.snapshot import FileState
 from auditor.errors import FixError
 from auditor.fixing.carrying_out import finish_interrupted, take_steps
-from auditor.fixing.journal import Entry, Journal
-from auditor.fixing.local_files import EntryState, current_state, open_to_read
-from auditor.fixing.record import RECORD, read_record, record_entry
+from auditor.fixing.journal import RECORD, Entry, Journal, read_record, record_entry
+from auditor.fixing.local_files import current_state, open_to_read
 from auditor.fixing.staging import stage_text
 from auditor.messages import quoted
 
@@ -52,7 +52,7 @@ def _undo_last(folder: Path) -> Journal:
     return take_steps(folder, stage, is_undo=True)
 
 
-def _unchanged_state(folder: Path, entry: Entry) -> EntryState:
+def _unchanged_state(folder: Path, entry: Entry) -> FileState:
     """The state of the new file. Raise FixError if it, or the old file, has changed."""
     path, kept = folder / entry.file, folder / entry.kept
     state, kept_state = current_state(path), current_state(kept)
@@ -77,7 +77,7 @@ def _unchanged_state(folder: Path, entry: Entry) -> EntryState:
     return state
 
 
-def _opposite(folder: Path, work: Path, entry: Entry, before: EntryState) -> Entry:
+def _opposite(folder: Path, work: Path, entry: Entry, before: FileState) -> Entry:
     """The step that undoes one step of a fix."""
     if entry.how == "header" and entry.written:
         length = entry.written.length

@@ -1,10 +1,11 @@
-"""Findings that numbers or files made, added to an outcome; each alarm among them is a cause.
+"""Add findings about numbers or files to an outcome; each alarm among them is a cause.
 
-No count and no residual changes by that.
+This changes no count and no residual.
 """
 
 from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from inspect import cleandoc
+from itertools import chain
 
 from msgspec.structs import replace
 
@@ -20,40 +21,39 @@ def with_more_findings(
     new: Iterable[Finding],
     ignore: tuple[Ignore, ...],
     *,
-    kept: Sequence[tuple[Finding, ...]] | None = None,
+    old: Sequence[tuple[Finding, ...]] | None = None,
     notes: Iterable[str] = (),
 ) -> Report | Unaudited:
-    """The outcome with the new findings; `kept` is what becomes of each of the old ones."""
-    kept = [(one,) for one in outcome.findings] if kept is None else kept
-    old = [part for parts in kept for part in parts]
-    stand, ignored = split([*old, *new], ignore)
-    findings = in_order(stand)
-    places = {id(one): at for at, one in enumerate(findings)}
-    moved = (_moved(one, kept, places) for one in outcome.diagnosis)
-    known = tuple(one for one in moved if one is not None)
+    """Add findings to an outcome; `old` has what becomes of each finding that it already has."""
+    old = [(finding,) for finding in outcome.findings] if old is None else old
+    reported, ignored = split([*chain(*old), *new], ignore)
+    findings = in_order(reported)
+    place_by_id = {id(finding): at for at, finding in enumerate(findings)}
+    moved = (_moved(diagnosis, old, place_by_id) for diagnosis in outcome.diagnosis)
+    diagnosis = [cause for cause in moved if cause is not None]
+    explained = {at for cause in diagnosis for at in cause.findings}
     return replace(
         outcome,
         findings=findings,
         ignored=in_order((*outcome.ignored, *ignored)),
-        diagnosis=(*known, *_causes(findings, {at for one in known for at in one.findings})),
+        diagnosis=(*diagnosis, *_causes(findings, explained)),
         notes=(*outcome.notes, *notes),
     )
 
 
 def _moved(
-    one: Diagnosis, kept: Sequence[tuple[Finding, ...]], places: Mapping[int, int]
+    diagnosis: Diagnosis, old: Sequence[tuple[Finding, ...]], place_by_id: Mapping[int, int]
 ) -> Diagnosis | None:
     """Return the diagnosis with new finding positions; None if all its findings are harmless."""
-    parts = [part for at in one.findings for part in kept[at]]
-    alarms = [part for part in parts if part.severity is not Severity.INFO]
-    if one.findings and not alarms:
+    findings = [finding for at in diagnosis.findings for finding in old[at]]
+    if diagnosis.findings and all(one.severity is Severity.INFO for one in findings):
         return None
-    found = sorted(places[id(part)] for part in parts if id(part) in places)
-    return replace(one, findings=tuple(found))
+    places = sorted(place_by_id[id(one)] for one in findings if id(one) in place_by_id)
+    return replace(diagnosis, findings=tuple(places))
 
 
 def _causes(findings: tuple[Finding, ...], explained: Container[int]) -> Iterator[Diagnosis]:
-    """Each alarm of the level values is a cause of its own, unless another cause explains it."""
+    """Yield a cause for each alarm about values that no other cause explains."""
     for at, finding in enumerate(findings):
         is_new = type(finding).__module__ == _LEVEL
         if is_new and finding.severity is not Severity.INFO and at not in explained:

@@ -1,6 +1,6 @@
-"""`--base`: whether the weight files are those of the model that this one is made from.
+"""`--base`: compare the weight files of a model with its base's, by sha256 of whole files.
 
-By sha256 of whole files: what the listings of the Hub say, or what local files come to.
+The digests are those of the Hub's listings, or are computed from local files.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -11,8 +11,8 @@ from msgspec.structs import replace
 
 from auditor.checkpoint.selecting import ADAPTER_CONFIG, is_weights, select_config
 from auditor.checkpoint.snapshot import Fetched, FileState, RepoFile, Snapshot
-from auditor.downloader.digests import file_sha256
 from auditor.downloader.fetching import fetch
+from auditor.downloader.local_file import file_sha256
 from auditor.downloader.model_argument import HubModel, parse_model
 from auditor.errors import SourceError, UsageError
 from auditor.messages import listed, quoted
@@ -21,15 +21,15 @@ from auditor.reconciler.ignore import Ignore
 from auditor.report import Report, Unaudited
 from auditor.values.adding import with_more_findings
 
-Digest = Callable[[RepoFile], str | None]  # None: not known
+Digest = Callable[[RepoFile], str | None]  # None: unknown
 
 
 class SharedFiles(NamedTuple):
-    """The audited weight files, by what is known of them beside the base's."""
+    """The names of the audited weight files, by the result of the comparison."""
 
-    equal: tuple[str, ...]  # the very bytes of a file of the base
-    other: tuple[str, ...]  # of other bytes than each of them
-    unknown: tuple[str, ...]  # no digest tells
+    equal: tuple[str, ...]  # a file of the base has the same bytes
+    other: tuple[str, ...]  # no file of the base has the same bytes
+    unknown: tuple[str, ...]  # a digest is missing
 
 
 def files_of_base(
@@ -40,17 +40,17 @@ def files_of_base(
     digest_of_base: Digest,
 ) -> SharedFiles:
     """Compare files with those of the base; digests are read only if sizes are equal."""
-    weights = [one for one in base if is_weights(one.name)]
+    weights = [file for file in base if is_weights(file.name)]
     equal: list[str] = []
     other: list[str] = []
     unknown: list[str] = []
     for file in files:
-        alike = [one for one in weights if None in {one.size, file.size} or one.size == file.size]
-        known = digest(file) if alike else None
-        theirs = [digest_of_base(one) for one in alike]
-        if known is not None and known in theirs:
+        candidates = [one for one in weights if len({one.size, file.size} - {None}) < 2]  # noqa: PLR2004
+        own_digest = digest(file) if candidates else None
+        base_digests = [digest_of_base(one) for one in candidates]
+        if own_digest is not None and own_digest in base_digests:
             equal.append(file.name)
-        elif not alike or (known is not None and None not in theirs):
+        elif not candidates or (own_digest is not None and None not in base_digests):
             other.append(file.name)
         else:
             unknown.append(file.name)
@@ -65,11 +65,11 @@ def same_files(files: Sequence[RepoFile]) -> Iterator[str]:
             groups.setdefault(file.sha256, []).append(file.name)
     for names in groups.values():
         if len(names) > 1:
-            yield f"{listed(names)} hold the same bytes (sha256)"
+            yield f"{listed(names)} have the same bytes (sha256)"
 
 
 class ListedModel(NamedTuple):
-    """The files of a model, here or on the Hub."""
+    """The files of a model, on this machine or on the Hub."""
 
     name: str
     files: Sequence[RepoFile]
@@ -79,10 +79,10 @@ class ListedModel(NamedTuple):
 
 
 class BaseReader:
-    """Compares the files of the models of one audit with a base's; the listing is asked for once.
+    """Compares the files of the models of one audit with a base's, which are listed once.
 
-    `base` is what the user named; None: what the card names, where the listing tells it. Then a
-    base that cannot be had is a line, and no reason to end the audit.
+    `base` is the name that the user gave. If it is None, the base is the one that the model card
+    names, if the listing has it; then a base that cannot be read does not end the audit.
     """
 
     def __init__(
@@ -105,20 +105,20 @@ class BaseReader:
         is_adapter = config is not None and config.name.endswith(ADAPTER_CONFIG)
         if name is None or is_adapter or not snapshot.headers or name == snapshot.model:
             return outcome, Fetched()
-        asked = name not in self._known
+        is_new = name not in self._known
         try:
             base = self._listed(name)
-            found = _compared(snapshot, base)
+            shared = _compared(snapshot, base)
         except (SourceError, UsageError) as error:
             if self._base is not None and isinstance(error, SourceError):
                 return outcome.as_unaudited(error.reason, str(error)), Fetched()
             if self._base is not None:
                 raise
-            why = f"the base: {quoted(name)}, which the card names: {error}"
+            why = f"the base {quoted(name)}, which the card names: {error}"
             return replace(outcome, unchecked=(*outcome.unchecked, why)), Fetched()
-        cost = base.fetched if asked else Fetched()
+        cost = base.fetched if is_new else Fetched()
         outcome = replace(outcome, fetched=outcome.fetched.plus(cost))
-        return _told(outcome, found, base, ignore), cost
+        return _with_result(outcome, shared, base, ignore), cost
 
     def _listed(self, name: str) -> ListedModel:
         """List the files of the base; raise SourceError or UsageError if that fails."""
@@ -127,11 +127,11 @@ class BaseReader:
         return self._known[name]
 
     def _read(self, name: str) -> ListedModel:
-        # What a stranger's card names is no path on this machine.
+        # A card is untrusted: the name in it is never a path on this machine.
         target = parse_model(name) if self._base is not None else HubModel(id=name)
         if isinstance(target, Path) or self._source == "cache":
-            here = fetch(name, source=self._source, say=self._say, choose=select_config)
-            return ListedModel(here.model, here.files, here.commit, here.folder)
+            base = fetch(name, source=self._source, say=self._say, choose=select_config)
+            return ListedModel(base.model, base.files, base.commit, base.folder)
         from auditor.downloader.hub import read_listing  # noqa: PLC0415 - 0.1 s
 
         listing, fetched = read_listing(target, self._token, self._say)
@@ -168,30 +168,30 @@ def _digests(folder: Path | None, states: Mapping[str, FileState | None]) -> Dig
     return digest
 
 
-def _told(
+def _with_result(
     outcome: Report | Unaudited,
-    found: SharedFiles,
+    shared: SharedFiles,
     base: ListedModel,
     ignore: tuple[Ignore, ...],
 ) -> Report | Unaudited:
-    at = f"{quoted(base.name)}{f' @ {base.commit[:12]}' if base.commit else ''}"
+    title = f"{quoted(base.name)}{f' @ {base.commit[:12]}' if base.commit else ''}"
     new: list[EqualsBase] = []
-    if found.equal and not (found.other or found.unknown):
-        count = len(found.equal)
-        whose = f"all {count:,} weight files are" if count > 1 else "the weight file is"
-        reason = f"{whose}, byte for byte, of {at}: the sha256 is the same"
-        new.append(EqualsBase(files=found.equal, reason=reason))
-    outcome = with_more_findings(outcome, new, ignore, notes=_notes(found, at))
-    if not found.unknown:
+    if shared.equal and not (shared.other or shared.unknown):
+        count = len(shared.equal)
+        subject = f"all {count:,} weight files have" if count > 1 else "the weight file has"
+        reason = f"{subject} the same sha256 as in {title}"
+        new.append(EqualsBase(files=shared.equal, reason=reason))
+    outcome = with_more_findings(outcome, new, ignore, notes=_notes(shared, title))
+    if not shared.unknown:
         return outcome
-    why = f"the base: no digest of {listed(found.unknown)} is known, or none of {at}"
+    why = f"the base: digests of {listed(shared.unknown)} or of {title} are unknown"
     return replace(outcome, unchecked=(*outcome.unchecked, why))
 
 
-def _notes(found: SharedFiles, at: str) -> Iterator[str]:
-    count = len(found.equal) + len(found.other) + len(found.unknown)
-    if found.equal and len(found.equal) < count:
-        names = listed(found.equal)
-        yield f"{len(found.equal):,} of {count:,} weight files are, byte for byte, of {at}: {names}"
-    elif len(found.other) == count:
-        yield f"no weight file is, byte for byte, of {at}"
+def _notes(shared: SharedFiles, title: str) -> Iterator[str]:
+    count = sum(map(len, shared))
+    if shared.equal and len(shared.equal) < count:
+        names = listed(shared.equal)
+        yield f"{len(shared.equal):,} of {count:,} weight files are equal to {title}'s: {names}"
+    elif len(shared.other) == count:
+        yield f"no weight file is equal to one of {title}"

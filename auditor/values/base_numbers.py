@@ -18,12 +18,24 @@ from auditor.messages import quoted
 from auditor.reconciler.findings import EqualsBase
 from auditor.reconciler.tensor_values import BaseComparison, ModuleChanges
 from auditor.tensors import Span
-from auditor.values.evidence import Evidence, LocalBytes, SampledBytes, TensorBytes, both_blocks
+from auditor.values.evidence import (
+    Evidence,
+    LocalBytes,
+    SampledBytes,
+    TensorBytes,
+    both_blocks,
+    fetch_sample,
+)
 from auditor.values.name_patterns import NUMBER
 from auditor.values.placing import Placed, open_files, place_tensors
-from auditor.values.plan import PlannedSpan, SampleBudget, merged_spans, plan_spans
-from auditor.values.sampling import read_planned
-from auditor.values.telling import Interest, telling_slices
+from auditor.values.plan import (
+    Interest,
+    PlannedSpan,
+    SampleBudget,
+    merged_spans,
+    plan_spans,
+    telling_slices,
+)
 
 
 class BaseNumbers(Struct, frozen=True, kw_only=True):
@@ -34,13 +46,13 @@ class BaseNumbers(Struct, frozen=True, kw_only=True):
     placed: Mapping[str, Placed]
     bytes: TensorBytes
 
-    def alike(self, name: str, one: Placed) -> Placed | None:
-        """Return the base's tensor of this name if its shape and dtype are equal, else None."""
-        other = self.placed.get(name)
-        if other is None or other.span.length != one.span.length:
+    def counterpart(self, placed: Placed) -> Placed | None:
+        """Return the base's tensor of the same name, shape and dtype, else None."""
+        other = self.placed.get(placed.tensor.name)
+        if other is None or other.span.length != placed.span.length:
             return None
-        here, there = one.tensor, other.tensor
-        return other if (here.dtype, here.shape) == (there.dtype, there.shape) else None
+        forms = {(tensor.dtype, tensor.shape) for tensor in (placed.tensor, other.tensor)}
+        return other if len(forms) == 1 else None
 
 
 class BaseNumbersReader:
@@ -66,21 +78,21 @@ class BaseNumbersReader:
         """Add the comparison to the evidence; raise SourceError if the base cannot be read."""
         with ExitStack() as stack:
             base, fetched = self._read(stack, evidence)
-            found, whole = compared_with(evidence, base)
-        outcome, read = evidence.outcome, evidence.outcome.values
+            comparison, is_complete = compared_with(evidence, base)
+        outcome, values = evidence.outcome, evidence.outcome.values
         sampled = evidence.sampled or isinstance(base.bytes, SampledBytes)
-        note = changes_note(found, sampled=sampled)
+        note = changes_note(comparison, sampled=sampled)
         new: tuple[EqualsBase, ...] = ()
         if not any(isinstance(one, EqualsBase) for one in outcome.findings):
             files = tuple(head.name for head in evidence.snapshot.headers)
-            new = tuple(equals_base(found, files, whole=whole))
-        known = replace(
+            new = tuple(equals_base(comparison, files, is_complete=is_complete))
+        outcome = replace(
             outcome,
-            values=replace(read, base=found) if read else None,
+            values=replace(values, base=comparison) if values else None,
             fetched=outcome.fetched.plus(fetched),
             notes=(*outcome.notes, note),
         )
-        return replace(evidence, outcome=known), new
+        return replace(evidence, outcome=outcome), new
 
     def _read(self, stack: ExitStack, evidence: Evidence) -> tuple[BaseNumbers, Fetched]:
         cost = Fetched()
@@ -91,19 +103,22 @@ class BaseNumbersReader:
             cost = self._snapshot.fetched
         snapshot = self._snapshot
         placed, _ = place_tensors(snapshot, snapshot.folder or Path())
-        known = {one.tensor.name: one for one in reversed(placed)}
+        by_name = {one.tensor.name: one for one in reversed(placed)}
         if snapshot.folder is not None:
             files = stack.enter_context(open_files(placed))
             data: LocalBytes | SampledBytes = LocalBytes(files)
         else:
-            planned = self._planned(evidence, placed, known)
-            parts, spent = self._spans(snapshot, planned)
-            data, cost = SampledBytes(zip(planned, parts, strict=True)), cost.plus(spent)
-        base = BaseNumbers(model=snapshot.model, commit=snapshot.commit, placed=known, bytes=data)
+            planned = self._planned(evidence, placed, by_name)
+            if snapshot.commit is None:
+                detail = f"the weights of {quoted(self._base)} are not on this machine or the Hub"
+                raise SourceError(Reason.NO_WEIGHTS, detail)
+            data, spent = fetch_sample(snapshot, planned, self._token, self._say)
+            cost = cost.plus(spent)
+        base = BaseNumbers(model=snapshot.model, commit=snapshot.commit, placed=by_name, bytes=data)
         return base, cost
 
     def _planned(
-        self, evidence: Evidence, placed: Sequence[Placed], known: Mapping[str, Placed]
+        self, evidence: Evidence, placed: Sequence[Placed], by_name: Mapping[str, Placed]
     ) -> tuple[PlannedSpan, ...]:
         """Plan to read the base where the audited model was sampled, else its telling slices."""
         budget = self._budget
@@ -112,25 +127,17 @@ class BaseNumbersReader:
         if not evidence.sampled:
             return plan_spans(placed, telling_slices(placed, Interest()), budget)
         spans = sorted(
-            merged_spans(_same_places(evidence, known)), key=lambda one: -one.span.length
+            merged_spans(_same_places(evidence, by_name)), key=lambda one: -one.span.length
         )
         return merged_spans(spans[: budget.requests])
 
-    def _spans(
-        self, snapshot: Snapshot, planned: Sequence[PlannedSpan]
-    ) -> tuple[tuple[bytes, ...], Fetched]:
-        if snapshot.commit is None:
-            detail = f"the weights of {quoted(self._base)} are neither here nor on the Hub"
-            raise SourceError(Reason.NO_WEIGHTS, detail)
-        return read_planned(snapshot, planned, self._token, self._say)
 
-
-def _same_places(evidence: Evidence, known: Mapping[str, Placed]) -> Iterator[PlannedSpan]:
+def _same_places(evidence: Evidence, base: Mapping[str, Placed]) -> Iterator[PlannedSpan]:
     """Yield the spans of the base that match the runs read of each tensor."""
-    for name, one in evidence.placed.items():
-        other = known.get(name)
-        if other is not None and other.span.length == one.span.length:
-            for run in evidence.bytes.runs(one):
+    for name, placed in evidence.placed.items():
+        other = base.get(name)
+        if other is not None and other.span.length == placed.span.length:
+            for run in evidence.bytes.runs(placed):
                 start = other.span.start
                 yield PlannedSpan(other.path, Span(start + run.start, start + run.stop))
 
@@ -140,37 +147,41 @@ _SHOWN = 12  # kinds of modules in a note
 
 def compared_with(evidence: Evidence, base: BaseNumbers) -> tuple[BaseComparison, bool]:
     """Count the unchanged tensors; also return whether every byte of both models was compared."""
-    kinds: dict[str, list[bool]] = {}
-    whole = evidence.placed.keys() == base.placed.keys()
-    for name, one in evidence.placed.items():
-        other = base.alike(name, one)
-        same, size = _same(evidence.bytes, one, base.bytes, other) if other else (True, 0)
-        whole &= other is not None and size == one.span.length
+    results_by_kind: dict[str, list[bool]] = {}  # whether each tensor is unchanged
+    is_complete = evidence.placed.keys() == base.placed.keys()
+    for name, placed in evidence.placed.items():
+        other = base.counterpart(placed)
+        is_same, size = _same(evidence.bytes, placed, base.bytes, other) if other else (True, 0)
+        is_complete &= other is not None and size == placed.span.length
         if size:
-            kinds.setdefault(module_kind(name), []).append(same)
-    seen = [same for each in kinds.values() for same in each]
-    found = BaseComparison(
+            results_by_kind.setdefault(module_kind(name), []).append(is_same)
+    modules = tuple(
+        ModuleChanges(kind, sum(results), len(results) - sum(results))
+        for kind, results in sorted(results_by_kind.items())
+    )
+    unchanged, changed = (
+        sum(module.unchanged for module in modules),
+        sum(module.changed for module in modules),
+    )
+    comparison = BaseComparison(
         model=base.model,
         commit=base.commit,
-        unchanged=sum(seen),
-        changed=len(seen) - sum(seen),
-        uncompared=len(evidence.placed) - len(seen),
-        modules=tuple(
-            ModuleChanges(kind, sum(each), len(each) - sum(each))
-            for kind, each in sorted(kinds.items())
-        ),
+        unchanged=unchanged,
+        changed=changed,
+        uncompared=len(evidence.placed) - unchanged - changed,
+        modules=modules,
     )
-    return found, whole
+    return comparison, is_complete
 
 
 def _same(
-    data: TensorBytes, one: Placed, other_data: TensorBytes, other: Placed
+    data: TensorBytes, placed: Placed, other_data: TensorBytes, other: Placed
 ) -> tuple[bool, int]:
     """Return whether the bytes read of both tensors are equal, and how many were compared."""
     size = 0
-    for here, there in both_blocks(data, one, other_data, other):
-        size += len(here)
-        if not np.array_equal(here, there):
+    for block, other_block in both_blocks(data, placed, other_data, other):
+        size += len(block)
+        if not np.array_equal(block, other_block):
             return False, size
     return True, size
 
@@ -182,28 +193,35 @@ def module_kind(name: str) -> str:
 
 
 def equals_base(
-    found: BaseComparison, files: tuple[str, ...], *, whole: bool
+    comparison: BaseComparison, files: tuple[str, ...], *, is_complete: bool
 ) -> Iterator[EqualsBase]:
     """Yield a finding if every byte of both models was compared and none differs."""
-    if whole and found.unchanged and not (found.changed or found.uncompared):
-        reason = f"each of {found.unchanged:,} tensors holds the same bytes as in {_at(found)}"
-        yield EqualsBase(files=files, reason=reason)
+    has_others = comparison.changed or comparison.uncompared
+    if is_complete and comparison.unchanged and not has_others:
+        count, base = comparison.unchanged, _title(comparison)
+        yield EqualsBase(
+            files=files, reason=f"each of {count:,} tensors has the same bytes as in {base}"
+        )
 
 
-def changes_note(found: BaseComparison, *, sampled: bool) -> str:
+def changes_note(comparison: BaseComparison, *, sampled: bool) -> str:
     """Summarise the changed tensors in one line."""
-    seen = found.unchanged + found.changed
-    if not seen:
-        return f"beside {_at(found)}, no tensor could be compared: names, shapes or dtypes differ"
+    base, compared = _title(comparison), comparison.unchanged + comparison.changed
+    if not compared:
+        return f"compared with {base}: no tensor, because names, shapes or dtypes differ"
     how = "as far as they were sampled, " if sampled else ""
-    left_out = f"; {found.uncompared:,} were not compared" if found.uncompared else ""
-    said = f"beside {_at(found)}, {how}{found.unchanged:,} of {seen:,} tensors are unchanged"
-    changed = [one for one in found.modules if one.changed]
-    names = [f"{one.module} {one.changed:,} of {one.changed + one.unchanged:,}" for one in changed]
-    more = f" and {len(names) - _SHOWN:,} more" if len(names) > _SHOWN else ""
-    where = f"; changed: {', '.join(names[:_SHOWN])}{more}" if names else ""
-    return f"{said}{where}{left_out}"
+    left_out = f"; {comparison.uncompared:,} were not compared" if comparison.uncompared else ""
+    summary = f"{how}{comparison.unchanged:,} of {compared:,} tensors are unchanged"
+    changes = [
+        f"{module.module} {module.changed:,} of {module.changed + module.unchanged:,}"
+        for module in comparison.modules
+        if module.changed
+    ]
+    more = f" and {len(changes) - _SHOWN:,} more" if len(changes) > _SHOWN else ""
+    changed = f"; changed: {', '.join(changes[:_SHOWN])}{more}" if changes else ""
+    return f"compared with {base}: {summary}{changed}{left_out}"
 
 
-def _at(found: BaseComparison) -> str:
-    return f"{quoted(found.model)}{f' @ {found.commit[:12]}' if found.commit else ''}"
+def _title(comparison: BaseComparison) -> str:
+    commit = f" @ {comparison.commit[:12]}" if comparison.commit else ""
+    return f"{quoted(comparison.model)}{commit}"

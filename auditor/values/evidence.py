@@ -1,7 +1,7 @@
 """The input of the rules: an outcome, the numbers read of each tensor, and access to bytes."""
 
 import json
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
 from typing import Any, Protocol
@@ -10,7 +10,7 @@ import numpy as np
 from msgspec import Struct
 
 from auditor.checkpoint.selecting import ADAPTER_CONFIG
-from auditor.checkpoint.snapshot import Snapshot
+from auditor.checkpoint.snapshot import Fetched, RepoFile, Snapshot
 from auditor.downloader.local_file import BLOCK, RegularFile
 from auditor.reconciler.findings import Finding, QuantizationData, StoredBuffer, Unexpected
 from auditor.reconciler.tensor_values import TensorValues
@@ -22,11 +22,11 @@ from auditor.values.placing import Placed
 from auditor.values.plan import PlannedSpan
 from auditor.values.tally import NumberTally, counter_of
 
-SAMPLE = 16 * 1024  # bytes of a tensor that are looked at where a sample will do
+SAMPLE = 16 * 1024  # bytes of a tensor that rules read if a sample suffices
 
 
 class TensorBytes(Protocol):
-    """A second look at what was read."""
+    """Access to the bytes that were read."""
 
     def read(self, tensor: Placed, span: Span) -> Bytes | None:
         """Return bytes of a tensor, counted from its first, or None if some were not read."""
@@ -42,9 +42,9 @@ class LocalBytes:
         self._files = files
 
     def read(self, tensor: Placed, span: Span) -> Bytes | None:
-        found = np.empty(span.length, np.uint8)
-        self._files[tensor.path].read_into(found.data, tensor.span.start + span.start)
-        return found
+        data = np.empty(span.length, np.uint8)
+        self._files[tensor.path].read_into(data.data, tensor.span.start + span.start)
+        return data
 
     def runs(self, tensor: Placed) -> tuple[Span, ...]:
         return (Span(0, tensor.span.length),)
@@ -55,24 +55,24 @@ class Evidence(Struct, frozen=True, kw_only=True, dict=True):
 
     outcome: Report | Unaudited
     snapshot: Snapshot
-    placed: Mapping[str, Placed]  # by name, of two shards the first
-    values: Mapping[str, TensorValues]  # likewise; of what was read
+    placed: Mapping[str, Placed]  # by name; if two shards have it, the first one's tensor
+    values: Mapping[str, TensorValues]  # likewise, of tensors that were read
     bytes: TensorBytes
     sampled: bool = False  # not all bytes were read
 
     @property
     def were_read(self) -> str:
-        """How a reason says which numbers were looked at."""
+        """The words for the numbers that a reason is about."""
         return "were sampled" if self.sampled else "were read"
 
     @cached_property
     def config(self) -> Mapping[str, Any]:
         """The config's values, or {} if it cannot be read, which a finding reports."""
         try:
-            found = json.loads(self.snapshot.config.content) if self.snapshot.config else {}
+            values = json.loads(self.snapshot.config.content) if self.snapshot.config else {}
         except (ValueError, RecursionError):
             return {}
-        return found if isinstance(found, dict) else {}
+        return values if isinstance(values, dict) else {}
 
     @property
     def is_adapter(self) -> bool:
@@ -92,8 +92,8 @@ class Evidence(Struct, frozen=True, kw_only=True, dict=True):
         return self._named_by(QuantizationData)
 
     def _named_by(self, kind: type[Finding]) -> frozenset[str]:
-        found = (one for one in self.outcome.findings if isinstance(one, kind))
-        return frozenset(name for one in found for name in one.names)
+        findings = (one for one in self.outcome.findings if isinstance(one, kind))
+        return frozenset(name for finding in findings for name in finding.names)
 
     def tensor(self, name: str) -> StoredTensor:
         return self.placed[name].tensor
@@ -135,27 +135,28 @@ class Evidence(Struct, frozen=True, kw_only=True, dict=True):
 
     def constant(self, name: str) -> float | None:
         """Return the one number that fills a sample; None if there are several or it is unknown."""
-        found = self.sample(name)
-        if found is None or not len(found) or not (found == found[0]).all():
+        numbers = self.sample(name)
+        if numbers is None or not len(numbers) or not (numbers == numbers[0]).all():
             return None
-        return float(found[0])
+        return float(numbers[0])
 
-    def same(self, one: str, other: str) -> bool | None:
+    def same(self, name: str, other: str) -> bool | None:
         """Whether two tensors hold the same bytes.
 
-        None: what was read of them differs nowhere, or their dtypes are not the same.
+        Return None if the bytes read of them are equal and others were not read, or if their dtypes
+        or sizes differ.
         """
-        first, second = self.placed[one], self.placed[other]
+        first, second = self.placed[name], self.placed[other]
         if first.tensor.dtype != second.tensor.dtype or first.span.length != second.span.length:
             return None
         for here, there in both_blocks(self.bytes, first, self.bytes, second):
             if not np.array_equal(here, there):
                 return False
-        return True if self.compared(one, other) == first.span.length else None
+        return True if self.compared(name, other) == first.span.length else None
 
-    def compared(self, one: str, other: str) -> int:
+    def compared(self, *names: str) -> int:
         """Count the bytes that were read at the same places of two tensors."""
-        runs = (self.bytes.runs(self.placed[name]) for name in (one, other))
+        runs = (self.bytes.runs(self.placed[name]) for name in names)
         return sum(span.length for span in common_runs(*runs))
 
 
@@ -195,8 +196,10 @@ class SampledBytes:
     """The bytes of fetched spans; spans of one file do not touch each other."""
 
     def __init__(self, parts: Iterable[tuple[PlannedSpan, bytes]]) -> None:
+        self.size = 0
         self._parts: dict[Path, list[tuple[Span, Bytes]]] = {}
         for (path, span), data in parts:
+            self.size += len(data)
             self._parts.setdefault(path, []).append((span, np.frombuffer(data, np.uint8)))
 
     def read(self, tensor: Placed, span: Span) -> Bytes | None:
@@ -217,25 +220,41 @@ class SampledBytes:
                 yield Span(start - first, stop - first)
 
 
+def fetch_sample(
+    snapshot: Snapshot,
+    planned: Sequence[PlannedSpan],
+    token: str | None,
+    say: Callable[[str], None],
+) -> tuple[SampledBytes, Fetched]:
+    """Read spans of the weight files of a model on the Hub; also return the cost."""
+    from auditor.downloader.hub import read_spans  # noqa: PLC0415 - 0.1 s
+
+    file_by_path = {
+        Path(head.name): RepoFile(name=head.name, size=head.size) for head in snapshot.headers
+    }
+    spans = [(file_by_path[path], span) for path, span in planned]
+    parts, fetched = read_spans(snapshot.model, snapshot.commit or "", spans, token=token, say=say)
+    return SampledBytes(zip(planned, parts, strict=True)), fetched
+
+
 def sampled_values(
     placed: Sequence[Placed], data: SampledBytes, *, statistics: bool
 ) -> tuple[TensorValues, ...]:
     """Return the values of each tensor with fetched numbers, in the order of `placed`."""
-    return tuple(
-        found for one in placed if (found := _values(one, data, statistics=statistics)) is not None
-    )
+    values = (_values(tensor, data, statistics=statistics) for tensor in placed)
+    return tuple(value for value in values if value is not None)
 
 
-def _values(one: Placed, data: SampledBytes, *, statistics: bool) -> TensorValues | None:
-    counter = counter_of(one.dtype, statistics=statistics)
+def _values(placed: Placed, data: SampledBytes, *, statistics: bool) -> TensorValues | None:
+    counter = counter_of(placed.dtype, statistics=statistics)
     if counter is None:
         return None
     tally, unit = NumberTally(), counter.unit
     step = BLOCK // unit * unit
-    for run in data.runs(one):
+    for run in data.runs(placed):
         first, last = -(-run.start // unit) * unit, run.stop // unit * unit
         for start in range(first, last, step):
-            block = data.read(one, Span(start, min(start + step, last)))
+            block = data.read(placed, Span(start, min(start + step, last)))
             if block is not None:
                 counter.count(block, tally)
-    return values_of(one, tally, statistics=statistics) if tally.read else None
+    return values_of(placed, tally, statistics=statistics) if tally.read else None

@@ -2,8 +2,9 @@
 
 import importlib.util
 import sys
-from collections.abc import Callable, Iterator
-from functools import partial
+from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
@@ -12,6 +13,7 @@ from auditor.checkpoint.snapshot import Fetched, Snapshot, Source
 from auditor.downloader.waits import Talk
 from auditor.errors import SourceError, UsageError
 from auditor.messages import listed
+from auditor.reconciler.findings import Duplicate, Finding, Unexpected
 from auditor.reconciler.ignore import Ignore
 from auditor.reconciler.tensor_values import ValuesRead
 from auditor.report import Report, Unaudited
@@ -19,11 +21,19 @@ from auditor.request import AuditRequest
 from auditor.tensors import StoredTensor
 from auditor.values.adding import without_headers_alone
 from auditor.values.base_files import BaseReader
-from auditor.values.placing import open_files, place_tensors
-from auditor.values.sampling import LookBeside, Sampler, parse_budget
-from auditor.values.tokens import known_tokens, unchecked_rows
+from auditor.values.placing import Placed, open_files, place_tensors
+from auditor.values.plan import Interest, SampleBudget, parse_budget, plan_spans, telling_slices
+from auditor.values.tokens import Tokens, known_tokens, unchecked_rows
+
+if TYPE_CHECKING:
+    from auditor.values.evidence import Evidence, TensorBytes
+
+# A comparison with a base: it adds the result to an evidence, and returns its findings.
+LookBeside = Callable[["Evidence"], tuple["Evidence", tuple[Finding, ...]]]
 
 INSTALL = 'pip install "hf-audit[values]"'
+
+_REDIRECT = 4 * 1024  # bytes of a redirect's own body, at most
 
 
 # Bytes of address space that the import of numpy needs: 83 MiB with one thread of OpenBLAS and 123
@@ -40,10 +50,9 @@ def require_numpy() -> None:
 
 
 def values_reader(request: AuditRequest, say: Callable[[str], None]) -> "ValuesReader":
-    """Return what reads numbers, and compares files with a base's.
+    """Return the reader of numbers, which also compares files with a base's.
 
-    Raises UsageError if numbers are asked for and numpy is not installed, or if the budget is not
-    a budget.
+    Raise UsageError if it needs numpy, which is not installed, or if the budget is not a budget.
     """
     base, source, token = request.base, request.source, request.token
     files = BaseReader(base, source=source, token=token, say=say)
@@ -92,7 +101,10 @@ class ValuesReader:
 
 
 class NumbersOfModels:
-    """A reader of the numbers of the models of one audit."""
+    """A reader of the numbers of the models of one audit, one after another.
+
+    Numbers of files on this machine are all read, those on the Hub within a budget for all models.
+    """
 
     def __init__(
         self,
@@ -103,16 +115,17 @@ class NumbersOfModels:
         say: Callable[[str], None],
         beside: LookBeside | None,
     ) -> None:
+        self._budget = parse_budget(budget)  # what is left of it
+        self._models_left = 0
         self._statistics = statistics
+        self._token = token
         self._say = say
         self._beside = beside
-        self._sampler = Sampler(
-            parse_budget(budget), statistics=statistics, token=token, say=say, beside=beside
-        )
 
     def spend(self, cost: Fetched) -> None:
         """Reduce the budget by requests to the Hub that were made for something else."""
-        self._sampler.spend(cost.requests)
+        requests = max(0, self._budget.requests - cost.requests)
+        self._budget = SampleBudget(requests=requests, bytes=self._budget.bytes)
 
     def __call__(
         self,
@@ -123,75 +136,162 @@ class NumbersOfModels:
         models: int,
         redirected: bool | None,
     ) -> Report | Unaudited:
-        """Return the outcome with the findings of its numbers, or the reason they were not read."""
-        if snapshot.folder is not None:
-            show = Talk.of(self._say).progress
-            read = partial(with_numbers, statistics=self._statistics, show=show)
-            return read(outcome, snapshot, ignore, beside=self._beside)
-        if snapshot.source is Source.HUB and snapshot.commit is not None:
-            return self._sampler(outcome, snapshot, ignore, models=models, redirected=redirected)
-        why = "values: the weight files are not on this machine"
-        return replace(outcome, unchecked=(*without_headers_alone(outcome), why))
+        """Return the outcome with the findings of its numbers, or the reason they were not read.
 
+        `models` is the number of models in the repository. `redirected` is whether its files are on
+        another host than the Hub; None: the cost of this model's headers shows it. The outcome is
+        Unaudited if a file cannot be read, or is not the one whose header was read.
+        """
+        self._models_left = self._models_left or models
+        try:
+            if snapshot.folder is not None:
+                return self._with_all_numbers(outcome, snapshot, snapshot.folder, ignore)
+            if snapshot.source is Source.HUB and snapshot.commit is not None:
+                if redirected is None:
+                    redirected = snapshot.fetched.redirects > 0
+                return self._with_sample(outcome, snapshot, ignore, cost=1 + redirected)
+        except SourceError as error:
+            return outcome.as_unaudited(error.reason, str(error))
+        finally:
+            self._models_left -= 1
+        return _unread(outcome, "values: the weight files are not on this machine")
 
-def with_numbers(  # noqa: PLR0913 - what is read, how, and beside what
-    outcome: Report | Unaudited,
-    snapshot: Snapshot,
-    ignore: tuple[Ignore, ...],
-    *,
-    statistics: bool,
-    show: Callable[[str | None], None],
-    beside: LookBeside | None = None,
-) -> Report | Unaudited:
-    """Return the outcome with all numbers of its files, or with the reason why it has none.
-
-    It is Unaudited if a file is not the one whose header was read, or changes: nothing is known.
-    """
-    if snapshot.folder is None:
-        raise ValueError("the weight files are not on this machine")
-    try:
-        placed, left_out = place_tensors(snapshot, snapshot.folder)
+    def _with_all_numbers(
+        self,
+        outcome: Report | Unaudited,
+        snapshot: Snapshot,
+        folder: Path,
+        ignore: tuple[Ignore, ...],
+    ) -> Report | Unaudited:
+        placed, gaps = place_tensors(snapshot, folder)
         require_numpy()  # again: what was read since takes memory too
-        from auditor.values.evidence import Evidence, LocalBytes  # noqa: PLC0415 - needs numpy
-        from auditor.values.findings import with_findings  # noqa: PLC0415 - likewise
+        from auditor.values.evidence import LocalBytes  # noqa: PLC0415 - needs numpy
         from auditor.values.local_numbers import NumbersReader  # noqa: PLC0415 - likewise
 
-        tokens = known_tokens(snapshot.companions)
-        reader = NumbersReader(statistics=statistics, show=show)
-        tensors = reader.read(placed)
-        known = {one.name for one in tensors}
-        unread = [one.tensor for one in placed if one.tensor.name not in known]
-        read = ValuesRead(
+        show = Talk.of(self._say).progress
+        tensors = NumbersReader(statistics=self._statistics, show=show).read(placed)
+        names = {one.name for one in tensors}
+        unread = [one.tensor for one in placed if one.tensor.name not in names]
+        values = ValuesRead(
             tensors=tensors,
-            bytes=sum(one.span.length for one in placed if one.tensor.name in known),
+            bytes=sum(one.span.length for one in placed if one.tensor.name in names),
             of=sum(one.span.length for one in placed),
             of_tensors=len(placed),
         )
-        outcome = replace(
-            outcome,
-            values=read,
-            unchecked=(
-                *without_headers_alone(outcome),
-                *_unread_dtypes(unread),
-                *left_out,
-                *unchecked_rows(tokens, (one.tensor.name for one in placed)),
-            ),
-        )
         with open_files(placed) as files:
-            evidence = Evidence(
-                outcome=outcome,
-                snapshot=snapshot,
-                placed={one.tensor.name: one for one in reversed(placed)},
-                values={one.name: one for one in reversed(tensors)},
-                bytes=LocalBytes(files),
+            return self._with_findings(
+                replace(outcome, values=values),
+                snapshot,
+                ignore,
+                placed,
+                LocalBytes(files),
+                unchecked=(*_unread_dtypes(unread), *gaps),
             )
-            evidence, new = beside(evidence) if beside else (evidence, ())
-            return with_findings(evidence, tokens, ignore, new)
-    except SourceError as error:
-        return outcome.as_unaudited(error.reason, str(error))
+
+    def _with_sample(
+        self,
+        outcome: Report | Unaudited,
+        snapshot: Snapshot,
+        ignore: tuple[Ignore, ...],
+        *,
+        cost: int,
+    ) -> Report | Unaudited:
+        from auditor.values.evidence import fetch_sample, sampled_values  # noqa: PLC0415 - needs numpy
+
+        placed, gaps = place_tensors(snapshot, Path())
+        slices = telling_slices(placed, _interest(outcome, known_tokens(snapshot.companions)))
+        planned = plan_spans(placed, slices, self._share(cost))
+        if not planned:
+            why = "values: not sampled: no readable tensors, or the budget is zero"
+            return _unread(outcome, why, *gaps)
+        data, fetched = fetch_sample(snapshot, planned, self._token, self._say)
+        self._budget = SampleBudget(
+            requests=self._budget.requests - cost * len(planned),
+            bytes=self._budget.bytes - fetched.bytes,
+        )
+        values = ValuesRead(
+            tensors=sampled_values(placed, data, statistics=self._statistics),
+            bytes=data.size,
+            of=sum(one.span.length for one in placed),
+            of_tensors=len(placed),
+            sampled=True,
+            fetched=fetched,
+        )
+        return self._with_findings(
+            replace(outcome, values=values, fetched=outcome.fetched.plus(fetched)),
+            snapshot,
+            ignore,
+            placed,
+            data,
+            unchecked=(*_unsampled(values), *gaps),
+        )
+
+    def _share(self, cost: int) -> SampleBudget:
+        """Return the budget of this model if a read costs `cost` requests."""
+        requests = -(-(self._budget.requests // cost) // self._models_left)
+        size = self._budget.bytes // self._models_left - (cost - 1) * requests * _REDIRECT
+        return SampleBudget(requests=requests, bytes=max(0, size))
+
+    def _with_findings(  # noqa: PLR0913, PLR0917 - the parts of an evidence
+        self,
+        outcome: Report | Unaudited,
+        snapshot: Snapshot,
+        ignore: tuple[Ignore, ...],
+        placed: tuple[Placed, ...],
+        data: "TensorBytes",
+        unchecked: Iterable[str],
+    ) -> Report | Unaudited:
+        """Return the outcome with the findings of the rules about numbers."""
+        from auditor.values.evidence import Evidence  # noqa: PLC0415 - needs numpy
+        from auditor.values.rules import with_findings  # noqa: PLC0415 - likewise
+
+        tokens = known_tokens(snapshot.companions)
+        rows = unchecked_rows(tokens, (one.tensor.name for one in placed))
+        tensors = outcome.values.tensors if outcome.values else ()
+        is_sample = outcome.values is not None and outcome.values.sampled
+        evidence = Evidence(
+            outcome=replace(
+                outcome, unchecked=(*without_headers_alone(outcome), *unchecked, *rows)
+            ),
+            snapshot=snapshot,
+            placed={one.tensor.name: one for one in reversed(placed)},
+            values={one.name: one for one in reversed(tensors)},
+            bytes=data,
+            sampled=is_sample
+            and (any(one.sampled for one in tensors) or len(tensors) < len(placed)),
+        )
+        evidence, new = self._beside(evidence) if self._beside else (evidence, ())
+        return with_findings(evidence, tokens, ignore, new)
+
+
+def _unread(outcome: Report | Unaudited, *reasons: str) -> Report | Unaudited:
+    return replace(outcome, unchecked=(*without_headers_alone(outcome), *reasons))
 
 
 def _unread_dtypes(tensors: list[StoredTensor]) -> Iterator[str]:
     if tensors:
         dtypes = listed(sorted({one.dtype or "" for one in tensors}))
         yield f"values of {len(tensors):,} tensors: numbers of {dtypes} are not read"
+
+
+def _unsampled(values: ValuesRead) -> Iterator[str]:
+    """Yield a line about the size of the sample, unless it has all numbers."""
+    if values.bytes < values.of:
+        sample = f"sampled {len(values.tensors):,} of {values.of_tensors:,} tensors"
+        yield f"values: {sample}, {values.bytes / 1000:,.0f} kB of {values.of / 1000:,.0f}"
+
+
+def _interest(outcome: Report | Unaudited, tokens: Tokens) -> Interest:
+    duplicates = [one for one in outcome.findings if isinstance(one, Duplicate)]
+    unexpected = [one for one in outcome.findings if isinstance(one, Unexpected)]
+    return Interest(
+        pairs=tuple(
+            (tensor.name, of)
+            for duplicate in duplicates
+            for tensor, of in zip(duplicate.tensors, duplicate.of, strict=True)
+        ),
+        doubted=frozenset(
+            name for finding in unexpected for name in finding.names if name.endswith(".bias")
+        ),
+        tokens=tokens.row_count or None,
+    )

@@ -6,15 +6,17 @@ that the same file gives the same report whoever read what.
 """
 
 import math
-import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import wait
 from pathlib import Path
+from threading import Event, Lock
 from typing import NamedTuple
 
 import numpy as np
 
 from auditor.cpus import cpu_count
 from auditor.downloader.local_file import BLOCK, Extent, RegularFile
+from auditor.downloader.parallel import results, threads
 from auditor.downloader.waits import ReadingProgress, numbers_read
 from auditor.reconciler.tensor_values import TensorValues
 from auditor.tensors import Span
@@ -43,7 +45,7 @@ class _Run(NamedTuple):
 
 
 class NumbersReader:
-    """Reads tensors on several threads; `stop` ends it between two blocks."""
+    """Reads tensors on several threads, once."""
 
     def __init__(
         self,
@@ -55,10 +57,9 @@ class NumbersReader:
         self._statistics = statistics
         self._threads = threads
         self._show = show
-        self._over = threading.Event()
-        self._lock = threading.Lock()
-        self._done = 0
-        self._fault: BaseException | None = None
+        self._over = Event()
+        self._lock = Lock()
+        self._done = 0  # bytes
 
     def read(self, placed: Sequence[Placed]) -> tuple[TensorValues, ...]:
         """Return what each tensor holds, in the order given, without tensors of unknown dtypes.
@@ -68,58 +69,53 @@ class NumbersReader:
         with open_files(placed) as files:
             runs = list(_runs(placed, files, statistics=self._statistics))
             tallies = self._count(runs)
-        found: dict[int, NumberTally] = {}
+        tally_by_tensor: dict[int, NumberTally] = {}
         for run, tally in zip(runs, tallies, strict=True):
-            found.setdefault(run.at, NumberTally()).add(tally)
+            tally_by_tensor.setdefault(run.at, NumberTally()).add(tally)
         return tuple(
-            values_of(placed[at], tally, statistics=self._statistics) for at, tally in found.items()
+            values_of(placed[at], tally, statistics=self._statistics)
+            for at, tally in tally_by_tensor.items()
         )
 
     def _count(self, runs: list[_Run]) -> list[NumberTally]:
         tallies = [NumberTally() for _ in runs]
-        work, size = iter(enumerate(runs)), sum(run.span.length for run in runs)
+        size, progress = (
+            sum(run.span.length for run in runs),
+            ReadingProgress(self._show, numbers_read),
+        )
+        count = min(self._threads or min(_MOST_THREADS, cpu_count()), len(runs))
         if self._threads is None and size <= _RUN:  # small work needs no other thread
-            self._work(work, tallies)
-        else:
-            self._count_in_threads(work, tallies, size)
-        if self._fault is not None:
-            raise self._fault
+            count = 0
+        numbered_runs = iter(enumerate(runs))
+        with threads(count, self._over.set) as scheduler:
+            counters = [
+                scheduler.submit(self._count_runs, numbered_runs, tallies)
+                for _ in range(max(1, count))
+            ]
+            try:
+                results(counters, lambda: progress(self._done, size))
+            finally:
+                self._show(None)
+                self._over.set()
+                wait(counters, 1.0)  # they use the files; a disk that hangs is not waited for
         return tallies
 
-    def _count_in_threads(
-        self, work: Iterator[tuple[int, _Run]], tallies: list[NumberTally], size: int
+    def _count_runs(
+        self, numbered_runs: Iterator[tuple[int, _Run]], tallies: list[NumberTally]
     ) -> None:
-        progress = ReadingProgress(self._show, numbers_read)
-        count = min(self._threads or min(_MOST_THREADS, cpu_count()), len(tallies))
-        threads: list[threading.Thread] = []
-        try:
-            for _ in range(count):
-                thread = threading.Thread(target=self._work, args=(work, tallies), daemon=True)
-                thread.start()
-                threads.append(thread)
-            for thread in threads:
-                while thread.is_alive():  # the main thread hears Ctrl-C between two waits
-                    thread.join(0.1)
-                    progress(self._done, size)
-        finally:
-            self._over.set()
-            for thread in threads:  # which still use the files; a disk that hangs is not waited for
-                thread.join(1.0)
-            self._show(None)
-
-    def _work(self, work: Iterator[tuple[int, _Run]], tallies: list[NumberTally]) -> None:
+        """Count one run after another, in one block, until none is left."""
         try:
             block = np.empty(BLOCK, np.uint8)
             while not self._over.is_set():
                 with self._lock:
-                    at, run = next(work, (0, None))
+                    at, run = next(numbered_runs, (0, None))
                 if run is None:
                     return
                 for extent in _in_units(run):
                     self._extent(run, extent, block, tallies[at])
-        except BaseException as error:  # noqa: BLE001 - it is raised where all threads are waited for
-            self._fault = self._fault or error
+        except BaseException:
             self._over.set()
+            raise
 
     def _extent(self, run: _Run, extent: Extent, block: Bytes, into: NumberTally) -> None:
         span, unit = extent.span, run.counter.unit
@@ -142,10 +138,10 @@ def _runs(
 ) -> Iterator[_Run]:
     """Yield runs that cover every byte of the tensors once, as far as the file has them."""
     counters: dict[str | None, Counter | ScaleCounter | None] = {}
-    for at, one in enumerate(placed):
-        if one.dtype not in counters:
-            counters[one.dtype] = counter_of(one.dtype, statistics=statistics)
-        counter, file, span = counters[one.dtype], files[one.path], one.span
+    for at, tensor in enumerate(placed):
+        if tensor.dtype not in counters:
+            counters[tensor.dtype] = counter_of(tensor.dtype, statistics=statistics)
+        counter, file, span = counters[tensor.dtype], files[tensor.path], tensor.span
         if counter is None:
             continue
         units = (min(span.stop, file.size) - span.start) // counter.unit
@@ -155,7 +151,7 @@ def _runs(
 
 
 def _in_units(run: _Run) -> Iterator[Extent]:
-    """The run's extents, cut where a number ends: one that is half in a hole is read."""
+    """The run's extents, cut where a number ends: a number that is half in a hole is read."""
     unit, first, at = run.counter.unit, run.span.start, run.span.start
     for extent in run.file.extents(run.span):
         if not extent.hole:
@@ -174,25 +170,25 @@ def _in_units(run: _Run) -> Iterator[Extent]:
 
 def _zeros(counter: Counter | ScaleCounter, units: int) -> NumberTally:
     """Return the tally of `units` units of zero bytes: the tally of one unit, multiplied."""
-    one = NumberTally()
-    counter.count(np.zeros(counter.unit, np.uint8), one)
+    tally = NumberTally()
+    counter.count(np.zeros(counter.unit, np.uint8), tally)
     moments = Moments(
-        count=one.moments.count * units,
-        mean=one.moments.mean,
-        squares=one.moments.squares * units,
-        minimum=one.moments.minimum,
-        maximum=one.moments.maximum,
+        count=tally.moments.count * units,
+        mean=tally.moments.mean,
+        squares=tally.moments.squares * units,
+        minimum=tally.moments.minimum,
+        maximum=tally.moments.maximum,
     )
-    one.read, one.nan, one.inf = one.read * units, one.nan * units, one.inf * units
-    one.zeros, one.moments = one.zeros * units, moments
-    return one
+    tally.read, tally.nan, tally.inf = tally.read * units, tally.nan * units, tally.inf * units
+    tally.zeros, tally.moments = tally.zeros * units, moments
+    return tally
 
 
-def values_of(one: Placed, tally: NumberTally, *, statistics: bool) -> TensorValues:
+def values_of(placed: Placed, tally: NumberTally, *, statistics: bool) -> TensorValues:
     """Convert a tally into the values of the report."""
-    tensor, moments, numbers = one.tensor, tally.moments, number_count(one)
+    tensor, moments, numbers = placed.tensor, tally.moments, number_count(placed)
     dtype = tensor.dtype or ""
-    found = statistics and moments.count > 0
+    has_moments = statistics and moments.count > 0
     return TensorValues(
         name=tensor.name,
         file=tensor.file,
@@ -202,13 +198,13 @@ def values_of(one: Placed, tally: NumberTally, *, statistics: bool) -> TensorVal
         nan=tally.nan,
         inf=tally.inf,
         nonzero=tally.nonzero,
-        absmax=absolute_maximum(one.dtype or "", tally),
+        absmax=absolute_maximum(placed.dtype or "", tally),
         fits_bf16=not tally.low if dtype == "F32" and tally.nonzero else None,
         zeros=tally.zeros if statistics else None,
-        minimum=moments.minimum if found else None,
-        maximum=moments.maximum if found else None,
-        mean=_finite(moments.mean) if found else None,
-        std=_finite(moments.std) if found else None,
+        minimum=moments.minimum if has_moments else None,
+        maximum=moments.maximum if has_moments else None,
+        mean=_finite(moments.mean) if has_moments else None,
+        std=_finite(moments.std) if has_moments else None,
         sampled=tally.read < numbers,
     )
 
@@ -218,7 +214,7 @@ def _finite(number: float | None) -> float | None:
     return number if number is not None and math.isfinite(number) else None
 
 
-def number_count(one: Placed) -> int:
+def number_count(placed: Placed) -> int:
     """Return how many numbers a tensor has, as TensorValues defines them."""
-    counter = counter_of(one.dtype, statistics=False)
-    return one.span.length // counter.unit * counter.numbers if counter else 0
+    counter = counter_of(placed.dtype, statistics=False)
+    return placed.span.length // counter.unit * counter.numbers if counter else 0

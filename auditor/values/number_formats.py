@@ -52,47 +52,46 @@ class NumberFormat(Struct, frozen=True, kw_only=True):
         return self.infinite is not None or self.nan_from is not None or self.table is not None
 
     def patterns(self, data: Bytes) -> Numbers:
-        """The words, each of one number."""
+        """Return the words, one for each number."""
         if self.unit == self.per_unit or self.table is None or self.per_unit == 1:
             return data.view(self.word)
         return _four_bits(data) if self.per_unit == 2 else _six_bits(data)  # noqa: PLR2004
 
     def decode(self, data: Bytes) -> Numbers:
-        """The numbers, in float32, or in a wider type where that holds less than they say."""
-        found = self.patterns(data)
+        """Return the numbers in float32, or in a wider type if float32 would lose digits."""
+        patterns = self.patterns(data)
         if self.table is not None:
-            return self.table[found]
+            return self.table[patterns]
         if self.number is None:  # BF16: the upper half of a float32
-            return (found.astype(np.uint32) << 16).view(np.float32)
+            return (patterns.astype(np.uint32) << 16).view(np.float32)
         if self.number == np.float16:
-            return _halves()[found]
-        return found.view(self.number)
+            return _halves()[patterns]
+        return patterns.view(self.number)
 
     def pattern_value(self, pattern: int) -> float:
         """Return the number that a bit pattern encodes."""
         if self.table is not None:
             return float(self.table[pattern])
-        one = np.array([pattern], self.word)
-        return float(self.decode(one.view(np.uint8))[0])
+        return float(self.decode(np.array([pattern], self.word).view(np.uint8))[0])
 
 
 @cache
 def _halves() -> NDArray[np.float32]:
-    """All float16: looking them up is eight times as fast as numpy's conversion."""
+    """Return all float16 numbers: a table is eight times as fast as numpy's conversion."""
     return np.arange(1 << 16, dtype=np.uint16).view(np.float16).astype(np.float32)
 
 
 def _small(exponent: int, mantissa: int, bias: int) -> NDArray[np.float64]:
     """(-1)**s * 2**(e - bias) * (1 + m / 2**mantissa); 2**(1 - bias) * m / 2**mantissa at e = 0."""
     count = 1 << (1 + exponent + mantissa)
-    found = np.empty(count)
+    numbers = np.empty(count)
     for pattern in range(count):
         m = pattern & ((1 << mantissa) - 1)
         e = (pattern >> mantissa) & ((1 << exponent) - 1)
         fraction = m / (1 << mantissa)
         value = 2.0 ** (e - bias) * (1 + fraction) if e else 2.0 ** (1 - bias) * fraction
-        found[pattern] = -value if pattern >= count // 2 else value
-    return found
+        numbers[pattern] = -value if pattern >= count // 2 else value
+    return numbers
 
 
 def _with(table: NDArray[np.float64], values: Mapping[int, float]) -> NDArray[np.float64]:
@@ -115,20 +114,20 @@ _TABLES = {
 
 
 def _four_bits(data: Bytes) -> Bytes:
-    found = np.empty(2 * len(data), np.uint8)
-    found[0::2], found[1::2] = data & 15, data >> 4
-    return found
+    patterns = np.empty(2 * len(data), np.uint8)
+    patterns[0::2], patterns[1::2] = data & 15, data >> 4
+    return patterns
 
 
 def _six_bits(data: Bytes) -> Bytes:
-    """Four numbers in three bytes: aaaaaa, bb bbbb.., and so on from the lowest bit up."""
-    one, two, three = data[0::3], data[1::3], data[2::3]
-    found = np.empty(4 * len(one), np.uint8)
-    found[0::4] = one & 63
-    found[1::4] = (one >> 6) | ((two & 15) << 2)
-    found[2::4] = (two >> 4) | ((three & 3) << 4)
-    found[3::4] = three >> 2
-    return found
+    """Cut three bytes into four numbers, from the lowest bit up."""
+    first, second, third = data[0::3], data[1::3], data[2::3]
+    patterns = np.empty(4 * len(first), np.uint8)
+    patterns[0::4] = first & 63
+    patterns[1::4] = (first >> 6) | ((second & 15) << 2)
+    patterns[2::4] = (second >> 4) | ((third & 3) << 4)
+    patterns[3::4] = third >> 2
+    return patterns
 
 
 def _ieee(bits: int, infinite: int, number: str | None) -> NumberFormat:
@@ -164,7 +163,7 @@ def _integer(bits: int, kind: str) -> NumberFormat:
 _F32, _F64 = _ieee(32, 0x7F80_0000, "<f4"), _ieee(64, 0x7FF0_0000_0000_0000, "<f8")
 _F16 = _ieee(16, 0x7C00, "<f2")
 
-# By dtype of the safetensors format; then those that torch alone has. Complex numbers are two.
+# The dtypes of safetensors, then those that only torch has. A complex number counts as two.
 FORMATS: Mapping[str, NumberFormat] = MappingProxyType(
     {name: _table(name) for name in _TABLES}
     | {f"I{bits}": _integer(bits, "i") for bits in (8, 16, 32, 64)}

@@ -46,19 +46,18 @@ def place_tensors(snapshot: Snapshot, folder: Path) -> tuple[tuple[Placed, ...],
         if isinstance(start, str):
             left_out.append(start)
             continue
-        found = [
+        tensors = [
             Placed(
-                one,
+                tensor,
                 folder / head.name,
-                Span(start + one.span.start, start + one.span.stop),
+                Span(start + tensor.span.start, start + tensor.span.stop),
                 state=head.state,
             )
-            for one in _tensors(head)
-            if one.span is not None
+            for tensor in _tensors(head)
+            if tensor.span is not None
         ]
-        inside = [one for one in found if head.size is None or one.span.stop <= head.size]
-        if len(inside) < len(found):
-            beyond = len(found) - len(inside)
+        inside = [one for one in tensors if head.size is None or one.span.stop <= head.size]
+        if beyond := len(tensors) - len(inside):
             left_out.append(f"values of {beyond:,} tensors: {named(head.name)} ends before them")
         placed += sorted(inside, key=lambda one: (one.span, one.tensor.name))
     return tuple(_with_exponents(placed)), tuple(left_out)
@@ -85,21 +84,20 @@ def open_files(placed: Iterable[Placed]) -> Iterator[Mapping[Path, RegularFile]]
 def _with_exponents(placed: list[Placed]) -> Iterator[Placed]:
     """Yield the tensors, and mark U8 tensors that are scales of microscaling formats.
 
-    The tensors beside a scale show what it is: gpt-oss has X_scales beside X_blocks,
-    compressed-tensors X.weight_scale beside X.weight_packed of 4 or 6 bits, or beside an X.weight
-    of 8.
+    The scaled tensor shows it: gpt-oss has X_scales for X_blocks, compressed-tensors has
+    X.weight_scale for X.weight_packed of 4 or 6 bits, or for an X.weight of 8.
     """
-    dtypes = {one.tensor.name: one.tensor.dtype for one in placed}
-    for one in placed:
-        name = one.tensor.name
-        beside = {
-            dtypes.get(name.removesuffix(end) + other)
+    dtype_by_name = {one.tensor.name: one.tensor.dtype for one in placed}
+    for tensor in placed:
+        name = tensor.tensor.name
+        scaled_dtypes = {
+            dtype_by_name.get(name.removesuffix(end) + other)
             for end, others in _SCALED.items()
             if name.endswith(end)
             for other in others
         }
-        known = one.tensor.dtype == "U8" and bool(beside & _PACKED)
-        yield one._replace(exponents=True) if known else one
+        is_exponents = tensor.tensor.dtype == "U8" and bool(scaled_dtypes & _PACKED)
+        yield tensor._replace(exponents=True) if is_exponents else tensor
 
 
 def _tensors(head: WeightHeader) -> Iterable[StoredTensor]:

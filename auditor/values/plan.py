@@ -1,27 +1,42 @@
-"""Which spans of a checkpoint's files are read where a few kilobytes are all that may be. Pure.
+"""The spans of a checkpoint's files that a small sample reads. Pure.
+
+Some slices of tensors are worth more than others. Norms and biases are small, and show whether the
+body was trained; a head and an adapter's factors show whether they were; the last rows of the
+embedding belong to added tokens; two copies of a tied tensor are compared at the same place. For
+all other tensors the first, the middle and the last layer stand for the rest.
 
 A request costs more than its bytes: a round trip, and one of the requests that a token may make. So
-what is chosen are windows of a file in which several slices lie that tell something: the end of one
-matrix, the norm behind it and the beginning of the next are one request. The window that tells most
-is taken first, then the next; slices of a kind that was seen already count for less.
+a span is a window of a file with several such slices: the end of one matrix, the norm behind it and
+the beginning of the next matrix are one request. The most valuable window is chosen first, then
+the next; a slice of a kind that is already in a window counts for less.
 """
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
-from itertools import groupby
+from collections.abc import Container, Iterable, Iterator, Sequence
+from itertools import groupby, takewhile
 from pathlib import Path
 from typing import NamedTuple
 
 from msgspec import Struct
 
-from auditor.tensors import Span
+from auditor.errors import UsageError
+from auditor.messages import quoted
+from auditor.tensors import Span, natural_key
+from auditor.values.name_patterns import EMBEDDING, HEAD, NEUTRAL_FACTOR, NORM, NUMBER
 from auditor.values.placing import Placed
 
-# Slices that are weighed: a model has about a hundred, a file of strangers' names may have more.
+SMALL = 16 * 1024  # bytes of a tensor that is read whole: norms and biases
+_START = 16 * 1024  # bytes of the beginning of a matrix
+_END = 8 * 1024  # of its end, which lies next to the beginning of the next matrix
+_HEAD_START = 48 * 1024  # 24,576 numbers of BF16 distinguish deviations that differ by 2 %
+_LEAST_ROWS = 4  # of the embedding's end
+
+_MOST_PAIRS = 2
+
+# Slices that are weighed: a model has about a hundred, an untrusted file may have more.
 _MOST_SLICES = 2000
 
-
-_SEEN_LAYER = 0.75
+_KNOWN_LAYER = 0.75  # the value of a slice from a layer that is already in a window
 
 
 class Slice(NamedTuple):
@@ -29,10 +44,10 @@ class Slice(NamedTuple):
 
     path: Path
     span: Span  # of the file, within one tensor
-    kind: str  # what it tells of; of the same kind a second one tells half as much
+    kind: str  # a second slice of the same kind is worth half
     worth: float
-    wanted: bool = False  # before all others: without its like it tells nothing
-    layer: str = ""  # the numbers in its name; of a layer that was seen it tells a little less
+    wanted: bool = False  # it comes before all others: without its counterpart it is worth nothing
+    layer: str = ""  # the numbers in the tensor's name
 
 
 class PlannedSpan(NamedTuple):
@@ -49,13 +64,35 @@ class SampleBudget(Struct, frozen=True, kw_only=True):
     bytes: int
 
 
+DEFAULT = SampleBudget(requests=8, bytes=600_000)
+
+_UNITS = {"": 0, "b": 1, "kb": 1000, "kib": 1024, "mb": 10**6, "mib": 2**20, "gb": 10**9}
+
+
+def parse_budget(text: str | None) -> SampleBudget:
+    """Parse `16`, `2MB` or `16,2MB`: requests, bytes, or both; raise UsageError for other texts."""
+    requests, size = DEFAULT.requests, DEFAULT.bytes
+    for part in text.split(",") if text is not None else ():
+        number = part.strip().rstrip("kKmMgGiIbB").strip()
+        unit = part.strip()[len(number) :].strip().lower()
+        if not (number.isascii() and number.isdecimal() and len(number) < 10 and unit in _UNITS):  # noqa: PLR2004
+            raise UsageError(
+                f"--values-budget is {quoted(text or '')}, expected one like 16, 2MB or 16,2MB"
+            )
+        if unit:
+            size = int(number) * _UNITS[unit]
+        else:
+            requests = int(number)
+    return SampleBudget(requests=requests, bytes=size)
+
+
 def plan_spans(
     placed: Sequence[Placed], slices: Iterable[Slice], budget: SampleBudget
 ) -> tuple[PlannedSpan, ...]:
-    """The spans to read, by file and place.
+    """Return the spans to read, by file and place.
 
-    They are within the budget; none touches another of its file, and each lies between the first
-    and the last byte of the file's tensors. What all fits is read whole.
+    They are within the budget, do not touch each other, and lie between the first and the last byte
+    of the file's tensors. If all tensors fit, each file is one span.
     """
     data = _extents(placed)
     if not data or budget.requests < 1 or budget.bytes < 1:
@@ -69,46 +106,46 @@ def plan_spans(
 
 def _extents(placed: Iterable[Placed]) -> dict[Path, Span]:
     """Return the span from the first to the last tensor byte, by file."""
-    found: dict[Path, Span] = {}
-    for one in placed:
-        if one.span.length > 0:
-            known = found.get(one.path, one.span)
-            start, stop = min(known.start, one.span.start), max(known.stop, one.span.stop)
-            found[one.path] = Span(start, stop)
-    return found
+    span_by_file: dict[Path, Span] = {}
+    for tensor in placed:
+        if tensor.span.length > 0:
+            span = span_by_file.get(tensor.path, tensor.span)
+            start, stop = min(span.start, tensor.span.start), max(span.stop, tensor.span.stop)
+            span_by_file[tensor.path] = Span(start, stop)
+    return span_by_file
 
 
 def _windows(slices: Iterable[Slice], budget: SampleBudget) -> list[PlannedSpan]:
-    """The windows that tell most, one for each request at the most."""
+    """Return the most valuable windows, at most one for each request."""
     ranked = sorted(slices, key=lambda one: (not one.wanted, -one.worth, one.path, one.span))
     left = sorted(ranked[:_MOST_SLICES], key=lambda one: (one.path, one.span))
     seen: Counter[str] = Counter()
-    found: list[PlannedSpan] = []
+    windows: list[PlannedSpan] = []
     most = budget.bytes
     for requests in range(budget.requests, 0, -1):
         best = _best(left, seen, most // requests)
         if not best:
             break
         window = Span(best[0].span.start, max(one.span.stop for one in best))
-        found.append(PlannedSpan(best[0].path, window))
+        windows.append(PlannedSpan(best[0].path, window))
         most -= window.length
         seen.update(one.kind for one in best)
         seen.update({one.layer for one in best})
         taken = set(best)
         left = [one for one in left if one not in taken]
-    return found
+    return windows
 
 
 def _best(slices: list[Slice], seen: Counter[str], most: int) -> list[Slice]:
-    """Neighbours within so many bytes that tell most; with a wanted one, if any is left."""
-    must = any(one.wanted for one in slices)
+    """Return the most valuable neighbours within `most` bytes, a wanted slice among them."""
+    must_be_wanted = any(one.wanted for one in slices)
     best: list[Slice] = []
     highest = 0.0
-    for _, each in groupby(slices, key=lambda one: one.path):
-        of_file = list(each)
-        for at, first in enumerate(of_file):
-            window = _within(of_file[at:], first.span.start + most)
-            if must and not any(one.wanted for one in window):
+    for _, group in groupby(slices, key=lambda one: one.path):
+        slices_of_file = list(group)
+        for at, first in enumerate(slices_of_file):
+            window = _within(slices_of_file[at:], first.span.start + most)
+            if must_be_wanted and not any(one.wanted for one in window):
                 continue
             worth = _worth(window, seen)
             if worth > highest:
@@ -117,35 +154,30 @@ def _best(slices: list[Slice], seen: Counter[str], most: int) -> list[Slice]:
 
 
 def _within(slices: Iterable[Slice], stop: int) -> list[Slice]:
-    found = []
-    for one in slices:
-        if one.span.start >= stop:
-            break
-        if one.span.stop <= stop:
-            found.append(one)
-    return found
+    begun = takewhile(lambda one: one.span.start < stop, slices)
+    return [one for one in begun if one.span.stop <= stop]
 
 
 def _worth(window: Iterable[Slice], seen: Counter[str]) -> float:
     counts: Counter[str] = Counter()
     worth = 0.0
-    for one in window:
-        known = _SEEN_LAYER if one.layer and seen[one.layer] else 1.0
-        worth += known * one.worth / (1 + seen[one.kind] + counts[one.kind])
-        counts[one.kind] += 1
+    for piece in window:
+        share = _KNOWN_LAYER if piece.layer and seen[piece.layer] else 1.0
+        worth += share * piece.worth / (1 + seen[piece.kind] + counts[piece.kind])
+        counts[piece.kind] += 1
     return worth
 
 
 def merged_spans(spans: Iterable[PlannedSpan]) -> tuple[PlannedSpan, ...]:
     """Sort spans, and merge spans that overlap or touch."""
-    found: list[PlannedSpan] = []
+    merged: list[PlannedSpan] = []
     for path, span in sorted(spans):
-        last = found[-1] if found else None
+        last = merged[-1] if merged else None
         if last and last.path == path and span.start <= last.span.stop:
-            found[-1] = PlannedSpan(path, Span(last.span.start, max(last.span.stop, span.stop)))
+            merged[-1] = PlannedSpan(path, Span(last.span.start, max(last.span.stop, span.stop)))
         else:
-            found.append(PlannedSpan(path, span))
-    return tuple(found)
+            merged.append(PlannedSpan(path, span))
+    return tuple(merged)
 
 
 def _grown(
@@ -158,3 +190,85 @@ def _grown(
         back = min(share - forth, span.start - data[path].start)
         left -= forth + back
         yield PlannedSpan(path, Span(span.start - back, span.stop + forth))
+
+
+# --- slices --------------------------------------------------------------------------------------
+
+
+class Interest(NamedTuple):
+    """The tensors whose numbers are worth reading after an audit of the headers."""
+
+    pairs: tuple[tuple[str, str], ...] = ()  # a copy, and what it is tied to
+    doubted: frozenset[str] = frozenset()  # added biases, which only numbers can judge
+    tokens: int | None = None  # rows of the embedding that tokens have; None: unknown
+
+
+def telling_slices(placed: Sequence[Placed], interest: Interest) -> Iterator[Slice]:
+    """Yield valuable slices of tensors; both slices of a pair are wanted, at the same place.
+
+    The choice of tensors does not depend on their order.
+    """
+    members_by_kind: dict[str, list[Placed]] = {}
+    for tensor in placed:
+        if tensor.span.length > 0:
+            kind = NUMBER.sub("#", tensor.tensor.name)
+            members_by_kind.setdefault(kind, []).append(tensor)
+    for kind, members in sorted(members_by_kind.items()):
+        members.sort(key=lambda one: (natural_key(one.tensor.name), one.path, one.span))
+        doubted = (at for at, one in enumerate(members) if one.tensor.name in interest.doubted)
+        for at in sorted({0, len(members) // 2, len(members) - 1, *doubted}):
+            yield from _of_tensor(members[at], kind, interest)
+    yield from _pairs(placed, interest.pairs)
+
+
+def _of_tensor(placed: Placed, kind: str, interest: Interest) -> Iterator[Slice]:
+    name, size = placed.tensor.name, placed.span.length
+    if EMBEDDING.search(name):
+        worth = 1.0 if interest.tokens is None else 6.0  # without tokens no row is untrained
+        yield _slice(placed, _last_rows(placed, interest.tokens), f"{kind} rows", worth)
+    worth = _worth_of_tensor(name, interest.doubted)
+    if size <= SMALL:
+        yield _slice(placed, Span(0, size), kind, worth)
+        return
+    start = min(size, _HEAD_START if HEAD.search(name) else _START)
+    yield _slice(placed, Span(0, start), kind, worth)
+    if size - _END >= start:
+        yield _slice(placed, Span(size - _END, size), f"{kind} end", 0.3)
+
+
+def _worth_of_tensor(name: str, doubted: Container[str]) -> float:
+    if name in doubted or NEUTRAL_FACTOR.search(name):
+        return 3.0
+    if HEAD.search(name):
+        return 4.0
+    if NORM.search(name):
+        return 2.0
+    return 1.5 if name.endswith(".bias") else 1.0
+
+
+def _last_rows(placed: Placed, tokens: int | None) -> Span:
+    """Return the last rows that tokens have: as many as 16 KiB hold, but at least four."""
+    rows = (placed.tensor.shape or (1,))[0] or 1
+    size = max(1, placed.span.length // rows)  # of a row, in bytes
+    last = min(rows, tokens or rows)
+    count = max(_LEAST_ROWS, _START // size)
+    return Span(max(0, last - count) * size, last * size)
+
+
+def _pairs(placed: Iterable[Placed], pairs: Sequence[tuple[str, str]]) -> Iterator[Slice]:
+    names = {name for pair in pairs for name in pair}
+    tensors = [one for one in placed if one.tensor.name in names and one.span.length > 0]
+    tensors.sort(key=lambda one: (one.path, one.span), reverse=True)
+    by_name = {one.tensor.name: one for one in tensors}  # the first file that has the name
+    stored_pairs = [pair for pair in pairs if set(pair) <= by_name.keys()]
+    for copy, of in stored_pairs[:_MOST_PAIRS]:
+        if copy != of:
+            span = Span(0, min(_START, by_name[copy].span.length, by_name[of].span.length))
+            for name in (copy, of):
+                yield _slice(by_name[name], span, f"{copy} tied", 4.0)._replace(wanted=True)
+
+
+def _slice(placed: Placed, span: Span, kind: str, worth: float) -> Slice:
+    start = placed.span.start + span.start
+    layer = ".".join(NUMBER.findall(placed.tensor.name))
+    return Slice(placed.path, Span(start, start + span.length), kind, worth, layer=layer)

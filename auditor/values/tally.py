@@ -8,7 +8,7 @@ from msgspec import Struct, field
 
 from auditor.values.number_formats import BLOCKS, FORMATS, BlockScales, Bytes, NumberFormat
 
-LOW_HALF = 0xFFFF  # of a float32: what a bfloat16 in its place leaves zero
+LOW_HALF = 0xFFFF  # of a float32: zero if a bfloat16 has the same value
 
 
 class Moments(Struct):
@@ -16,7 +16,7 @@ class Moments(Struct):
 
     count: int = 0
     mean: float = 0.0
-    squares: float = 0.0  # of what is off the mean
+    squares: float = 0.0  # of the differences from the mean
     minimum: float = math.inf
     maximum: float = -math.inf
 
@@ -42,10 +42,10 @@ class NumberTally(Struct):
     nan: int = 0
     inf: int = 0
     nonzero: bool = False
-    absmax: float = 0.0  # of finite numbers, where these do not sort as their patterns do
-    pattern: int = 0  # of the largest magnitude, where they do
-    low: int = 0  # the bits that any float32 has in its lower half
-    zeros: int = 0  # these two with statistics alone
+    absmax: float = 0.0  # of finite numbers, if they do not sort as their patterns do
+    pattern: int = 0  # of the largest magnitude, if they do
+    low: int = 0  # the union of the lower halves of all float32
+    zeros: int = 0  # this and the moments only with statistics
     moments: Moments = field(default_factory=Moments)
 
     def add(self, other: "NumberTally") -> None:
@@ -110,7 +110,7 @@ class Counter:
         return int(finite.max(initial=0))
 
     def _by_table(self, data: Bytes, into: NumberTally) -> None:
-        """Formats of which there are 256 patterns at the most: each is counted."""
+        """Count each pattern of a format that has at most 256."""
         values, counts = self._values(data)
         finite = np.isfinite(values)
         into.nan += int(counts[np.isnan(values)].sum())
@@ -124,8 +124,8 @@ class Counter:
         if table is None:
             raise ValueError("a format without a table")
         counts = np.bincount(self._form.patterns(data), minlength=len(table))
-        there = np.flatnonzero(counts)
-        return table[there], counts[there]
+        present = np.flatnonzero(counts)
+        return table[present], counts[present]
 
     def _integers(self, numbers: Any, into: NumberTally) -> None:
         low, high = int(numbers.min()), int(numbers.max())
@@ -140,10 +140,10 @@ class Counter:
         finite = np.isfinite(values) if into.nan or into.inf else None
         if finite is not None:
             values, counts = values[finite], counts if counts is None else counts[finite]
-        found = moments_of(values, counts)
+        moments = moments_of(values, counts)
         nonzero = np.count_nonzero(values) if counts is None else counts[values != 0].sum()
-        into.zeros += found.count - int(nonzero)
-        into.moments.add(found)
+        into.zeros += moments.count - int(nonzero)
+        into.moments.add(moments)
 
 
 def moments_of(numbers: Any, counts: Any = None) -> Moments:
@@ -167,7 +167,7 @@ def moments_of(numbers: Any, counts: Any = None) -> Moments:
 
 
 def _largest_magnitude(words: Any, signed: np.dtype[Any]) -> int:
-    """The largest pattern without its sign bit, in two maxima and without a copy.
+    """Return the largest pattern without its sign bit, by two maxima and without a copy.
 
     This takes 13 us for 256 KiB of BF16, and masking out the sign first takes 22 us.
     """

@@ -2,7 +2,7 @@
 
 import os
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from itertools import chain
 from pathlib import Path
 from threading import Event, Lock
@@ -13,11 +13,10 @@ from msgspec.structs import replace
 from auditor.checkpoint.selecting import select_config
 from auditor.checkpoint.snapshot import Fetched, FileState, RepoFile, Snapshot, Source
 from auditor.cpus import cpu_count
-from auditor.downloader.digests import file_sha256, git_blob_id
 from auditor.downloader.fetching import fetch
-from auditor.downloader.local_file import read_all
+from auditor.downloader.local_file import file_sha256, git_blob_id, read_all
 from auditor.downloader.model_argument import HubModel, parse_model
-from auditor.downloader.parallel import CallingThread, awaited, threads
+from auditor.downloader.parallel import awaited, threads
 from auditor.downloader.waits import STOPPED, ReadingProgress, Talk, numbers_read
 from auditor.errors import Reason, SourceError, UsageError
 from auditor.messages import listed, quoted
@@ -27,8 +26,8 @@ from auditor.report import Report, Unaudited
 from auditor.values.adding import with_more_findings
 
 _SHA256, _BLOB = re.compile(r"[0-9a-f]{64}"), re.compile(r"[0-9a-f]{40}")
-_METADATA = ".cache/huggingface/download"  # where a download into a folder keeps what it asked for
-_LARGEST = 4096  # bytes of such a file: a commit, an ETag and a time
+_METADATA = ".cache/huggingface/download"  # where a download into a folder keeps commit and ETag
+_LARGEST = 4096  # bytes of such a file
 _SMALL = 64 * 1024 * 1024  # bytes of all files that are read without another thread
 _SHOWN = 12  # digits of a digest in a reason
 
@@ -59,40 +58,43 @@ class Verifier:
         Raise UsageError if there are no files to verify or no listing to compare them with.
         """
         if snapshot.folder is None:
-            raise UsageError(f"--verify: the files of {quoted(snapshot.model)} are not here")
+            raise UsageError(
+                f"--verify: the files of {quoted(snapshot.model)} are not on this machine"
+            )
         try:
-            known = self._listing(snapshot, snapshot.folder)
-            components = (one.headers for one in snapshot.components)
+            listed_files = self._listing(snapshot, snapshot.folder)
+            components = (component.headers for component in snapshot.components)
             heads = chain(snapshot.headers, *components)
             states = {head.name: head.state for head in heads}
-            found = self._read(snapshot.files, snapshot.folder, known, states)
+            verified = self._read(snapshot.files, snapshot.folder, listed_files, states)
         except SourceError as error:
             return outcome.as_unaudited(error.reason, str(error))
-        outcome = replace(outcome, fetched=outcome.fetched.plus(known.fetched))
-        return _told(outcome, found, known, ignore)
+        outcome = replace(outcome, fetched=outcome.fetched.plus(listed_files.fetched))
+        return _with_faults(outcome, verified, listed_files, ignore)
 
     def _listing(self, snapshot: Snapshot, folder: Path) -> ListedFiles:
         if self._against is not None:
-            return self._given(self._against)
+            return self._listing_of(self._against)
         if snapshot.source is Source.CACHE:
             try:
                 return self._of_hub(HubModel(id=snapshot.model, revision=snapshot.commit))
             except SourceError:
-                pass  # each file of the cache is named by what it should be
-        files = {file.name: known for file in snapshot.files if (known := _noted(folder, file))}
+                pass  # the cache names each file by its digest
+        noted_files = (_noted_file(folder, file) for file in snapshot.files)
+        files = {file.name: file for file in noted_files if file}
         if not files:
-            what = f"nothing says what the files of {quoted(snapshot.model)} should be"
-            raise UsageError(f"--verify: {what}: --verify-against MODEL does")
-        return ListedFiles(files, "what the download noted")
+            detail = f"no digests of the files of {quoted(snapshot.model)} are known"
+            raise UsageError(f"--verify: {detail}; give them by --verify-against MODEL")
+        return ListedFiles(files, "the download's metadata")
 
-    def _given(self, against: str) -> ListedFiles:
+    def _listing_of(self, against: str) -> ListedFiles:
         target = parse_model(against)
         if isinstance(target, HubModel):
             return self._of_hub(target)
         other = fetch(against, say=self._say, choose=select_config)
         if other.folder is not None and other.source is not Source.SNAPSHOT:
-            detail = f"{quoted(against)} is neither a model of the Hub nor a snapshot"
-            raise UsageError(f"--verify-against: {detail}, which list digests")
+            detail = f"{quoted(against)} has no digests, expected a model of the Hub or a snapshot"
+            raise UsageError(f"--verify-against: {detail}")
         return ListedFiles({file.name: file for file in other.files}, quoted(against))
 
     def _of_hub(self, model: HubModel) -> ListedFiles:
@@ -106,31 +108,36 @@ class Verifier:
         self,
         files: Sequence[RepoFile],
         folder: Path,
-        known: ListedFiles,
+        listed_files: ListedFiles,
         states: Mapping[str, FileState | None],
     ) -> "Verified":
         """Compare the files in several threads; the main thread handles Ctrl-C.
 
         Raise SourceError if a file is not the one whose header was read.
         """
-        pairs = [(file, known.files[file.name]) for file in files if file.name in known.files]
-        pairs = [(file, should) for file, should in pairs if should.sha256 or should.blob_id]
-        over, progress = Event(), _Progress(Talk.of(self._say), pairs)
+        expected = listed_files.files
+        pairs = [(file, expected[file.name]) for file in files if file.name in expected]
+        pairs = [(file, entry) for file, entry in pairs if entry.sha256 or entry.blob_id]
+        size = sum(file.size or 0 for file, _ in pairs)
+        over, lock, done = Event(), Lock(), 0
+        talk = Talk.of(self._say)
+        progress = ReadingProgress(talk.progress, numbers_read)
 
-        def count(size: int) -> None:
+        def count(read: int) -> None:
+            nonlocal done
             if over.is_set():
                 raise SourceError(Reason.UNREADABLE, STOPPED)
-            progress.add(size)
+            with lock:
+                done += read
+                progress(done, size)
 
-        size = sum(file.size or 0 for file, _ in pairs)
-        alone = CallingThread() if size <= _SMALL else None
-        with threads(cpu_count(), over.set, share_of=alone) as pool:
-            asked = [
-                pool.submit(_fault, folder, *pair, count, states.get(pair[0].name))
+        with threads(0 if size <= _SMALL else cpu_count(), over.set) as scheduler:
+            reads = [
+                scheduler.submit(_fault, folder, *pair, count, states.get(pair[0].name))
                 for pair in pairs
             ]
-            faults = tuple(map(awaited, asked))
-        progress.end()
+            faults = tuple(map(awaited, reads))
+        talk.progress(None)
         names = {file.name for file, _ in pairs}
         return Verified(
             same=sum(fault is None for fault in faults),
@@ -151,45 +158,26 @@ class Verified(NamedTuple):
     unknown: tuple[str, ...]
 
 
-class _Progress:
-    """The progress of all reading threads."""
-
-    def __init__(self, talk: Talk, pairs: Sequence[tuple[RepoFile, RepoFile]]) -> None:
-        self._show = talk.progress
-        self._tell = ReadingProgress(self._show, numbers_read)
-        self._size = sum(file.size or 0 for file, _ in pairs)
-        self._lock = Lock()
-        self._done = 0
-
-    def add(self, size: int) -> None:
-        with self._lock:
-            self._done += size
-            self._tell(self._done, self._size)
-
-    def end(self) -> None:
-        self._show(None)
-
-
 def _fault(
     folder: Path,
     file: RepoFile,
-    should: RepoFile,
+    entry: RepoFile,
     count: Callable[[int], None],
     state: FileState | None,
 ) -> str | None:
     """Return how the bytes of a file differ from the listed ones; None if they do not."""
-    if should.size is not None and file.size != should.size:
-        return f"it has {file.size:,} bytes, and {should.size:,} are listed"
-    path, expected = folder / file.name, should.sha256 or should.blob_id or ""
-    kind = "sha256" if should.sha256 else "git blob id"
-    digest = file_sha256 if should.sha256 else git_blob_id
+    if entry.size is not None and file.size != entry.size:
+        return f"it has {file.size:,} bytes, expected {entry.size:,} as listed"
+    path, expected = folder / file.name, entry.sha256 or entry.blob_id or ""
+    kind = "sha256" if entry.sha256 else "git blob id"
+    digest = file_sha256 if entry.sha256 else git_blob_id
     observed = digest(path, count, state)
     if observed == expected:
         return None
-    return f"its {kind} is {observed[:_SHOWN]}..., and {expected[:_SHOWN]}... is listed"
+    return f"its {kind} is {observed[:_SHOWN]}..., expected {expected[:_SHOWN]}... as listed"
 
 
-def _noted(folder: Path, file: RepoFile) -> RepoFile | None:
+def _noted_file(folder: Path, file: RepoFile) -> RepoFile | None:
     """Return the digest that the ETag stored by huggingface_hub gives for a file, else None.
 
     In its cache a file is a link to blobs/ETAG. For a download into a folder, a metadata file of
@@ -209,16 +197,18 @@ def _noted(folder: Path, file: RepoFile) -> RepoFile | None:
     return RepoFile(name=file.name, size=None, blob_id=etag) if _BLOB.fullmatch(etag) else None
 
 
-def _told(
-    outcome: Report | Unaudited, found: Verified, known: ListedFiles, ignore: tuple[Ignore, ...]
+def _with_faults(
+    outcome: Report | Unaudited,
+    verified: Verified,
+    listed_files: ListedFiles,
+    ignore: tuple[Ignore, ...],
 ) -> Report | Unaudited:
-    new = [BadDigest(file=name, reason=f"{why} by {known.by}") for name, why in found.faults]
-    of = found.same + len(found.faults)
-    note = f"{found.same:,} of {of:,} files hold the bytes that are listed by {known.by}"
+    by = listed_files.by
+    new = [BadDigest(file=name, reason=f"{why} by {by}") for name, why in verified.faults]
+    count = verified.same + len(verified.faults)
+    note = f"{verified.same:,} of {count:,} files have the bytes that are listed by {by}"
     outcome = with_more_findings(outcome, new, ignore, notes=(note,))
-    return replace(outcome, unchecked=(*outcome.unchecked, *_unchecked(found, known)))
-
-
-def _unchecked(found: Verified, known: ListedFiles) -> Iterator[str]:
-    if found.unknown:
-        yield f"digests: of {listed(found.unknown)} none is listed by {known.by}"
+    if not verified.unknown:
+        return outcome
+    unchecked = f"digests of {listed(verified.unknown)}: they are not listed by {by}"
+    return replace(outcome, unchecked=(*outcome.unchecked, unchecked))

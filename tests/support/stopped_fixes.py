@@ -27,8 +27,8 @@ from auditor.audit.options import Options
 from auditor.cli import main
 from auditor.downloader.fetching import fetch
 from auditor.downloader.local_folder import FIX_FOLDER
+from auditor.fixing.journal import RECORD
 from auditor.fixing.plan import plan_fix
-from auditor.fixing.record import RECORD
 from auditor.formats import terminal
 
 PREFIX = "module."

@@ -8,7 +8,7 @@ from threading import Condition, Event, Lock
 from typing import NamedTuple, Self
 
 from auditor.downloader.http import Governor, Session, Turn
-from auditor.downloader.http_errors import require_online
+from auditor.downloader.hub_settings import require_online
 from auditor.downloader.model_argument import HubModel
 from auditor.downloader.model_list import MAX_PAGE, PAGE_SECONDS
 from auditor.downloader.retry import WINDOW

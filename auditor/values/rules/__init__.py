@@ -1,1 +1,42 @@
-"""Findings of numbers, one file a cause or kin; each rule is a function of the Evidence."""
+"""Add the findings of the rules about numbers to an outcome, and a diagnosis for each alarm.
+
+A finding that numbers can judge (a duplicate, an added bias) is replaced by the judged finding;
+this changes no count and no residual.
+"""
+
+from collections.abc import Callable, Iterable
+from itertools import chain
+
+from auditor.reconciler.findings import Finding
+from auditor.reconciler.ignore import Ignore
+from auditor.report import Report, Unaudited
+from auditor.values.adding import with_more_findings
+from auditor.values.evidence import Evidence
+from auditor.values.rules.adapters import added_norms, no_op_adapter
+from auditor.values.rules.added_bias import judged_biases
+from auditor.values.rules.broken import all_zero, not_finite, padded_dtype
+from auditor.values.rules.copies import judged_duplicates, repeated_layers
+from auditor.values.rules.fresh_head import fresh_heads
+from auditor.values.rules.untrained_rows import untrained_rows
+from auditor.values.tokens import Tokens
+
+_RULES: tuple[Callable[[Evidence], Iterable[Finding]], ...] = (
+    not_finite,
+    all_zero,
+    no_op_adapter,
+    fresh_heads,
+    padded_dtype,
+    repeated_layers,
+)
+
+
+def with_findings(
+    evidence: Evidence, tokens: Tokens, ignore: tuple[Ignore, ...], extra: Iterable[Finding] = ()
+) -> Report | Unaudited:
+    """Add the findings of the rules to the outcome; `extra` are findings of other origin."""
+    judged = chain(judged_duplicates(evidence), judged_biases(evidence))
+    judged_by_id: dict[int, tuple[Finding, ...]] = {id(old): new for old, new in judged}
+    outcome = evidence.outcome
+    old = [judged_by_id.get(id(finding), (finding,)) for finding in outcome.findings]
+    new = [*chain(*(rule(evidence) for rule in _RULES)), *untrained_rows(evidence, tokens), *extra]
+    return with_more_findings(outcome, new, ignore, old=old, notes=added_norms(evidence))

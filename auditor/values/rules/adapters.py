@@ -19,71 +19,71 @@ _OTHER_FACTOR = {"lora_A": 0.0, "lora_embedding_B": 0.0, "lokr_w1": 0.0, "lokr_w
 _PART = re.compile(rf"(.*?)\.({'|'.join((*NEUTRAL, *_OTHER_FACTOR))})(?:\.[^.]+)*")
 _LEAST_MODULES = 3  # of a sample: the first, the middle and the last layer have one each
 _SEEN = 64  # numbers of a factor, if they are not all
-_LARGEST = 64 * 1024 * 1024  # bytes of a factor whose norm is worked out
+_LARGEST = 64 * 1024 * 1024  # bytes of a factor whose norm is computed
 
 
 def no_op_adapter(evidence: Evidence) -> Iterator[NoOpAdapter]:
-    """Every module is neutral. Of a sample: every module that was seen, three of them at least."""
+    """Yield a finding if every module is neutral; of a sample, every module, and at least three."""
     modules: dict[str, list[str]] = {}
     for name in evidence.placed if evidence.is_adapter else ():
-        found = _PART.fullmatch(name)
-        if found is not None and not name.endswith(".bias"):
-            modules.setdefault(found[1], []).append(name)
+        match = _PART.fullmatch(name)
+        if match is not None and not name.endswith(".bias"):
+            modules.setdefault(match[1], []).append(name)
     states = {start: _is_neutral(evidence, names) for start, names in modules.items()}
-    seen = [start for start, state in states.items() if state is not None]
-    if False in states.values() or len(seen) < min(_LEAST_MODULES, len(modules)) or not seen:
+    read = [start for start, state in states.items() if state is not None]
+    if False in states.values() or len(read) < min(_LEAST_MODULES, len(modules)) or not read:
         return
-    names = [name for start in seen for name in modules[start]]
+    names = [name for start in read for name in modules[start]]
     others = len(evidence.placed) - sum(map(len, modules.values()))
-    beside = f"; {others:,} other tensors are stored beside them" if others else ""
-    of = f" of {len(modules):,} that {evidence.were_read}" if len(seen) < len(modules) else ""
+    clause = f"; {others:,} other tensors are stored" if others else ""
+    of = f" of {len(modules):,} that {evidence.were_read}" if len(read) < len(modules) else ""
     yield NoOpAdapter(
         tensors=by_name(map(evidence.tensor, names)),
-        reason=f"all {len(seen):,} modules{of} are as they are before training: what they add "
-        f"to the base is zero{beside}",
+        reason=f"all {len(read):,} modules{of} have their values from before training, and change "
+        f"the base by zero{clause}",
     )
 
 
 def _is_neutral(evidence: Evidence, names: list[str]) -> bool | None:
-    """Whether one of a module's factors makes its product neutral; None: that was not seen."""
+    """Whether a factor of a module makes its product neutral; None if too little was read."""
     states = [_is_all(evidence, name, _neutral(name)) for name in names]
     return True if True in states else None if None in states else False
 
 
 def _neutral(name: str) -> float:
-    found = _PART.fullmatch(name)
-    return NEUTRAL.get(found[2], 0.0) if found else 0.0
+    match = _PART.fullmatch(name)
+    return NEUTRAL.get(match[2], 0.0) if match else 0.0
 
 
 def _is_all(evidence: Evidence, name: str, value: float) -> bool | None:
-    """Whether a factor is neutral; None: too little of it was read."""
+    """Whether all numbers of a factor have the value; None if too little of it was read."""
     read = evidence.values.get(name)
     if read is None:
         return None
     if not value:
         return False if read.nonzero else True if evidence.seems_zero(name, _SEEN) else None
-    found = evidence.sample(name, evidence.placed[name].span.length)
-    if found is None or (len(found) < _SEEN and not read.whole):
+    numbers = evidence.sample(name, evidence.placed[name].span.length)
+    if numbers is None or (len(numbers) < _SEEN and not read.whole):
         return None
-    return bool((found == value).all())
+    return bool((numbers == value).all())
 
 
 def added_norms(evidence: Evidence) -> Iterator[str]:
-    """A line for each kind of module: how much its LoRA adds, the root of the sum of squares."""
+    """Yield a line for each kind of module with the norm of what its LoRA adds."""
     if not evidence.is_adapter:
         return
-    squares: dict[str, list[float]] = {}
+    squares_by_module: dict[str, list[float]] = {}
     for name in evidence.values:
         other = name.replace("lora_A", "lora_B")
         if other == name or other not in evidence.values or not name.endswith("weight"):
             continue
-        found = _square(evidence, name, other)
-        if found is not None:
+        square = _square(evidence, name, other)
+        if square is not None:
             module = name.partition(".lora_A")[0].rpartition(".")[2]
-            squares.setdefault(module, []).append(found)
-    for module, each in sorted(squares.items()):
-        norm = math.sqrt(sum(each)) * _scale(evidence)
-        yield f"the adapter adds {norm:.4g} (Frobenius norm) to {len(each):,} x {module}"
+            squares_by_module.setdefault(module, []).append(square)
+    for module, squares in sorted(squares_by_module.items()):
+        norm = math.sqrt(sum(squares)) * _scale(evidence)
+        yield f"the adapter adds {norm:.4g} (Frobenius norm) to {len(squares):,} x {module}"
 
 
 def _square(evidence: Evidence, down: str, up: str) -> float | None:
@@ -97,9 +97,8 @@ def _square(evidence: Evidence, down: str, up: str) -> float | None:
     a, b = (evidence.sample(name, size) for name, size in zip((down, up), sizes, strict=True))
     if a is None or b is None or [a.size, b.size] != [math.prod(shape) for shape in shapes]:
         return None
-    one = a.astype(np.float64).reshape(shapes[0])
-    two = b.astype(np.float64).reshape(shapes[1])
-    square = float(np.einsum("ij,ji->", two.T @ two, one @ one.T))
+    a, b = (x.astype(np.float64).reshape(shape) for x, shape in zip((a, b), shapes, strict=True))
+    square = float(np.einsum("ij,ji->", b.T @ b, a @ a.T))
     return max(square, 0.0) if math.isfinite(square) else None
 
 

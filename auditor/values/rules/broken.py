@@ -1,4 +1,4 @@
-"""Numbers that no sound checkpoint has: NaN and Inf, and matrices of zeros. And padded floats."""
+"""Numbers that no sound checkpoint has: NaN, Inf and matrices of zeros; and padded floats."""
 
 import re
 from collections.abc import Iterator
@@ -12,9 +12,10 @@ from auditor.values.name_patterns import EMBEDDING, HEAD, NUMBER
 
 # Masks of attention are made of -Inf, whether or not the architecture is known to store them.
 _MASK = re.compile(r"(?:^|[._])(?:masked_bias|attn\.bias|mask|attention_bias)$")
-# What transformers starts at zero, or real checkpoints hold as zeros without harm: tables of biases
-# and of positions, sampling offsets and box heads of DETR's kin, routers, projections that join an
-# image tower, the token types that RoBERTa does without. Read from its 5.23's `init.zeros_(...)`.
+# Tensors that transformers initializes to zero, or that are zero in real checkpoints without harm:
+# tables of biases and of positions, sampling offsets and box heads of DETR and its like, routers,
+# projections that join an image tower, the token types that RoBERTa ignores. Source: `init.zeros_`
+# in transformers 5.23.
 _MAY_BE_ZERO = re.compile(
     r"bias|position|pos_emb|token_type|type_embed|relative|bbox|sampling_offsets|attention_weights"
     r"|(?:^|\.)(?:gate|router)\.weight$|mm_input|entity|(?:^|[._])(?:cls|mask|query|register)_"
@@ -22,8 +23,8 @@ _MAY_BE_ZERO = re.compile(
 )
 _TOKENS = re.compile(r"(?:^|\.)(?:lm_head|embed_out|embed_tokens|word_embeddings|wte|shared)\.")
 
-# `X.scales` beside X.qweight (GPTQ, AWQ), `X.weight_scale` beside X.weight or X.weight_packed, as
-# fp8 and compressed-tensors have it, `X.weight.absmax` beside X.weight and `X.SCB` (bitsandbytes).
+# `X.scales` of X.qweight (GPTQ, AWQ), `X.weight_scale` of X.weight or X.weight_packed (fp8,
+# compressed-tensors), `X.weight.absmax` and `X.SCB` of X.weight (bitsandbytes).
 _SCALE = re.compile(
     r"(.*?)[._](?:weight[._])?(?:scales?|scale_inv|scale_2|global_scale|(?:nested_)?absmax|SCB)"
 )
@@ -32,9 +33,9 @@ _PACKED_DTYPES = frozenset(
     ("I8", "U8", "I32", "U32", "I16", "I64", "F8_E4M3", "F8_E5M2", "F8_E4M3FNUZ", "F8_E5M2FNUZ")
 )
 
-_LEAST = 1024  # numbers of which the lower halves are looked at
-_VARIED = 64  # different ones among a sample: masks and norms have a few
-_SHARE = 0.1  # of all bytes: norms that are kept in float32 beside bfloat16 are far less
+_LEAST = 1024  # numbers whose lower halves are checked
+_VARIED = 64  # different numbers of a sample: masks and norms have fewer
+_SHARE = 0.1  # of all bytes: float32 norms of a bfloat16 model are far less
 
 
 def not_finite(evidence: Evidence) -> Iterator[NotFinite]:
@@ -56,7 +57,7 @@ def not_finite(evidence: Evidence) -> Iterator[NotFinite]:
 
 
 def all_zero(evidence: Evidence) -> Iterator[AllZero]:
-    """Matrices where nothing lets zeros stand, and scales of packed ones; see AllZero."""
+    """Yield matrices that must not be zero, and scales of packed tensors; see AllZero."""
     zero: dict[str, list[str]] = {}  # by kind: the name without its numbers
     alive: set[str] = set()
     scales: list[str] = []
@@ -74,46 +75,45 @@ def all_zero(evidence: Evidence) -> Iterator[AllZero]:
             zero.setdefault(kind, []).append(name)
         else:
             alive.add(kind)
-    found = [
+    zero_names = scales + [
         name
         for kind, names in zero.items()
-        if not _MAY_BE_ZERO.search(kind) or _TOKENS.search(kind) or _left_behind(kind, alive)
+        if not _MAY_BE_ZERO.search(kind) or _TOKENS.search(kind) or _is_exception(kind, alive)
         for name in names
         if not evidence.is_adapter
     ]
-    found += scales
-    if found:
-        tensors = by_name(map(evidence.tensor, found))
-        numbers = sum(evidence.values[name].read for name in found)
+    if zero_names:
+        tensors = by_name(map(evidence.tensor, zero_names))
+        numbers = sum(evidence.values[name].read for name in zero_names)
         reason = f"each of {numbers:,} numbers that {evidence.were_read} is zero"
         yield AllZero(tensors=tensors, reason=reason)
 
 
 def is_all_zero(evidence: Evidence, name: str) -> bool:
-    """Each number is zero; of a sample, of which 1,024 are enough, each that was read.
+    """Whether each number that was read is zero; a sample has at least 1,024 numbers.
 
-    The last rows of a vocabulary are no such sample: they may pad it.
+    The last rows of a vocabulary are not a sample: they may pad it.
     """
     if not evidence.seems_zero(name, _LEAST):
         return False
     if evidence.values[name].whole or not (EMBEDDING.search(name) or HEAD.search(name)):
         return True
-    begins = next((run.start for run in evidence.bytes.runs(evidence.placed[name])), 0)
-    return 2 * begins < evidence.placed[name].span.length
+    start = next((run.start for run in evidence.bytes.runs(evidence.placed[name])), 0)
+    return 2 * start < evidence.placed[name].span.length
 
 
 def is_scale(evidence: Evidence, name: str) -> bool:
-    """The scales of a packed tensor that is stored beside them: where all are 0, so is that."""
-    found = _SCALE.fullmatch(name)
-    if found is None or not holds_floats(evidence.tensor(name)):
+    """Whether a tensor has the scales of a packed tensor, which is zero if they are."""
+    match = _SCALE.fullmatch(name)
+    if match is None or not holds_floats(evidence.tensor(name)):
         return False
-    beside = (f"{found[1]}{end}" for end in ("", *_PACKED))
-    dtypes = (evidence.placed[one].tensor.dtype for one in beside if one in evidence.placed)
+    packed = (evidence.placed.get(f"{match[1]}{end}") for end in ("", *_PACKED))
+    dtypes = (placed.tensor.dtype for placed in packed if placed)
     return any(dtype in _PACKED_DTYPES for dtype in dtypes)
 
 
-def _left_behind(kind: str, alive: set[str]) -> bool:
-    """Other layers have such a matrix that is not zero, and none that could be a bias."""
+def _is_exception(kind: str, alive: set[str]) -> bool:
+    """Whether the matrix of another layer is not zero; biases and adapters do not count."""
     return kind in alive and "bias" not in kind and "lora_" not in kind
 
 
@@ -122,9 +122,9 @@ def _packed(name: str) -> bool:
 
 
 def padded_dtype(evidence: Evidence) -> Iterator[PaddedDtype]:
-    """F32 that bfloat16 would hold: most of the F32 there is, and a tenth of all numbers at least.
+    """Yield a finding if bfloat16 could hold most F32 numbers, a tenth of all bytes or more.
 
-    Tensors with few different numbers are no evidence: ones and masks end in zeros in any dtype.
+    Tensors with few different numbers do not count: ones and masks end in zeros in any dtype.
     """
     wide = [one for one in evidence.values.values() if one.dtype == "F32" and one.nonzero]
     if any(one.fits_bf16 is None for one in wide):
@@ -134,7 +134,7 @@ def padded_dtype(evidence: Evidence) -> Iterator[PaddedDtype]:
     numbers = sum(evidence.values[name].read for name in varied)
     others = sum(one.read for one in wide if not one.fits_bf16)
     size = 4 * sum(evidence.values[name].numbers for name in varied)
-    if evidence.sampled:  # those that nobody saw are taken to be like those
+    if evidence.sampled:  # the unread ones are assumed to be like the read ones
         size = sum(one.span.length for one in evidence.placed.values() if one.tensor.dtype == "F32")
     whole = sum(one.span.length for one in evidence.placed.values())
     if numbers < _LEAST or numbers <= others or size < _SHARE * whole:
@@ -149,5 +149,5 @@ def padded_dtype(evidence: Evidence) -> Iterator[PaddedDtype]:
 
 
 def _is_varied(evidence: Evidence, name: str) -> bool:
-    found = evidence.sample(name)
-    return found is not None and len(np.unique(found)) >= min(_VARIED, len(found) // 4)
+    numbers = evidence.sample(name)
+    return numbers is not None and len(np.unique(numbers)) >= min(_VARIED, len(numbers) // 4)

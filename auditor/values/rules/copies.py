@@ -1,4 +1,4 @@
-"""Tensors that should be the same, and layers that should not."""
+"""Tensors that should have the same numbers, and layers that should not."""
 
 import re
 from collections.abc import Iterator
@@ -17,12 +17,12 @@ from auditor.values.evidence import SAMPLE, Evidence, is_matrix
 
 _LAYER = re.compile(r"(.*?\.)?(\d+)\.(.+)")
 _TIED = "the config ties it"  # how the reason of such a duplicate begins
-_MOST_GROUPS = 8  # that begin alike and are not: each is read again for each layer
-_LEAST_MATRICES = 2  # of a layer: heads that begin as copies of each other have one
+_MOST_GROUPS = 8  # with equal samples: each layer is compared with each group
+_LEAST_MATRICES = 2  # of a layer: heads that start as copies of each other have one
 
 
 def judged_duplicates(evidence: Evidence) -> Iterator[tuple[Duplicate, tuple[Finding, ...]]]:
-    """Each `duplicate` whose numbers tell more, and what becomes of it."""
+    """Yield each `duplicate` finding that numbers can judge, and its replacements."""
     for finding in evidence.outcome.findings:
         if isinstance(finding, Duplicate) and not isinstance(finding, EqualDuplicate):
             parts = tuple(_judged(evidence, finding))
@@ -37,17 +37,17 @@ def _judged(evidence: Evidence, finding: Duplicate) -> Iterator[Finding]:
         groups.setdefault(evidence.same(tensor.name, of) if known else None, []).append(at)
     for same, places in groups.items():
         tensors = tuple(finding.tensors[at] for at in places)
-        kept = tuple(finding.of[at] for at in places)
+        others = tuple(finding.of[at] for at in places)
         if same is None or (same is False and not finding.reason.startswith(_TIED)):
             reason = finding.reason + _as_far_as_seen(evidence, finding, places)
-            yield Duplicate(tensors=tensors, of=kept, reason=reason, silent=finding.silent)
+            yield Duplicate(tensors=tensors, of=others, reason=reason, silent=finding.silent)
         elif same:
             size = sum(one.span.length for one in tensors if one.span)
-            reason = f"both copies hold the same bytes: {size:,} are stored twice"
-            yield EqualDuplicate(tensors=tensors, of=kept, reason=reason, silent=finding.silent)
+            reason = f"both copies have the same bytes: {size:,} are stored twice"
+            yield EqualDuplicate(tensors=tensors, of=others, reason=reason, silent=finding.silent)
         else:
-            reason = f"the config ties it to {kept[0]}, and their numbers are not the same"
-            yield TiedCopyDiffers(tensors=tensors, of=kept, reason=reason)
+            reason = f"the config ties it to {others[0]}, and their numbers differ"
+            yield TiedCopyDiffers(tensors=tensors, of=others, reason=reason)
 
 
 def _as_far_as_seen(evidence: Evidence, finding: Duplicate, places: list[int]) -> str:
@@ -60,22 +60,22 @@ def _as_far_as_seen(evidence: Evidence, finding: Duplicate, places: list[int]) -
 
 
 def repeated_layers(evidence: Evidence) -> Iterator[RepeatedLayers]:
-    """Layers of the same names all of whose matrices are the same, byte for byte.
+    """Yield layers whose matrices are all equal, byte for byte.
 
-    A sample of each tensor says which could be; those are compared wholly.
+    Layers with equal samples of each tensor are compared completely.
     """
     layers: dict[tuple[str, str], dict[str, str]] = {}
     for name in evidence.placed:
-        found = _LAYER.fullmatch(name)
-        if found and is_matrix(evidence.tensor(name)):
-            layers.setdefault((found[1] or "", found[2]), {})[found[3]] = name
-    alike: dict[object, list[tuple[str, str]]] = {}
+        match = _LAYER.fullmatch(name)
+        if match and is_matrix(evidence.tensor(name)):
+            layers.setdefault((match[1] or "", match[2]), {})[match[3]] = name
+    places_by_sample: dict[object, list[tuple[str, str]]] = {}
     for place, members in layers.items():
         if key := _sampled(evidence, members):
-            alike.setdefault((place[0], key), []).append(place)
+            places_by_sample.setdefault((place[0], key), []).append(place)
     groups = [
         group
-        for places in alike.values()
+        for places in places_by_sample.values()
         for group in _equal(evidence, sorted(places, key=lambda one: int(one[1])), layers)
     ]
     if groups:
@@ -84,7 +84,7 @@ def repeated_layers(evidence: Evidence) -> Iterator[RepeatedLayers]:
         yield RepeatedLayers(
             tensors=by_name(map(evidence.tensor, names)),
             layers=tuple(sorted(shown, key=lambda one: natural_key(one[0]))),
-            reason="; ".join(f"{', '.join(one)} are the same, byte for byte" for one in shown[:8]),
+            reason="; ".join(f"{', '.join(group)} are equal, byte for byte" for group in shown[:8]),
         )
 
 

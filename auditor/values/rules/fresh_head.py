@@ -1,13 +1,14 @@
-"""A head that nobody trained, on a body that somebody did.
+"""An untrained head on a trained body.
 
 transformers starts a linear layer with its bias at 0 and its n weights drawn from a normal
 distribution with mean 0 and deviation r = initializer_range (0.02 by default). Then the mean of
 the weights is within z r / sqrt(n) of 0, their deviation within z r / sqrt(2 n) of r, and their
 kurtosis within z sqrt(24 / n) of 3, for z = 4 in all but one of 10,000 draws each.
 
-A trained bias is not 0: one step with any gradient moves it. So a bias of zeros and weights like
-that are two witnesses. A head without a bias has one, which a short training may leave as it is:
-there the body's own matrices must be far off r, as the same training would have left the head.
+A trained bias is not 0: one step with any gradient moves it. So a bias of zeros and such weights
+are two signs of an untrained head. A head without a bias has one sign, which a short training may
+not remove: then the body's own matrices must be far from r, too, because the same training would
+have changed the head.
 """
 
 import math
@@ -25,10 +26,10 @@ _RANGES = ("initializer_range", "init_std", "initializer_std")
 _DEFAULT = 0.02
 _SIGMAS = 4.0
 _ROUNDED = 0.002  # of the deviation: what 16-bit floats may add to it
-_LEAST = 32  # numbers of a head; fewer say nothing
-_MOST = 4 * 1024 * 1024  # bytes of a head that are looked at
-_FAR = 0.1  # a body's matrices are this share of r away from it, at the median
-_SOME = 64  # tensors of a body that are looked at
+_LEAST = 32  # numbers of a head; fewer show nothing
+_MOST = 4 * 1024 * 1024  # bytes of a head that are read
+_FAR = 0.1  # the median distance of a body's matrices from r, as a share of r
+_SOME = 64  # tensors of a body that are read
 
 
 class _Draw(NamedTuple):
@@ -45,29 +46,28 @@ def fresh_heads(evidence: Evidence) -> Iterator[FreshHead]:
     heads: dict[str, list[str]] = {}
     body: list[str] = []
     for name in evidence.placed if evidence.sampled else evidence.values:
-        found = HEAD.search(name)
-        if found and name not in evidence.buffers:
-            heads.setdefault(name[: found.end()], []).append(name)
-        elif not found and name in evidence.values:
+        match = HEAD.search(name)
+        if match and name not in evidence.buffers:
+            heads.setdefault(name[: match.end()], []).append(name)
+        elif not match and name in evidence.values:
             body.append(name)
     fresh = {
-        start: witness
+        start: has_bias
         for start, names in heads.items()
-        if (witness := _is_fresh(evidence, names, spread)) is not None
+        if (has_bias := _is_fresh(evidence, names, spread)) is not None
     }
     if not fresh or not _is_trained(evidence, body):
         return
-    bare = [start for start, witness in fresh.items() if not witness]
-    if bare and not _is_far(evidence, body, spread):
-        fresh = {start: witness for start, witness in fresh.items() if witness}
+    if not all(fresh.values()) and not _is_far(evidence, body, spread):
+        fresh = {start: has_bias for start, has_bias in fresh.items() if has_bias}
     if fresh:
         names = sorted(name for start in fresh for name in heads[start])
         read = sum(evidence.values[name].read for name in names)
-        seen = f"; of the head {read:,} numbers were sampled" if evidence.sampled else ""
+        sample = f"; {read:,} numbers of the head were sampled" if evidence.sampled else ""
         yield FreshHead(
             tensors=by_name(map(evidence.tensor, names)),
             reason=f"biases of 0 and weights around 0 with a deviation of {spread:g}, as the "
-            f"initializer leaves them, while the rest of the model was trained{seen}",
+            f"initializer leaves them, while the rest of the model was trained{sample}",
         )
 
 
@@ -82,7 +82,7 @@ def _initializer_range(evidence: Evidence) -> float:
 
 
 def _is_fresh(evidence: Evidence, names: list[str], spread: float) -> bool | None:
-    """Whether a bias bears witness, where all of a head is fresh; None: it is not."""
+    """Whether a fresh head has a bias; None if the head is not fresh."""
     matrices = [
         name
         for name in names
@@ -100,10 +100,10 @@ def _is_fresh(evidence: Evidence, names: list[str], spread: float) -> bool | Non
 
 
 def _draw(evidence: Evidence, name: str) -> _Draw | None:
-    found = evidence.sample(name, _MOST)
-    if found is None or len(found) < _LEAST or not np.isfinite(found).all():
+    sample = evidence.sample(name, _MOST)
+    if sample is None or len(sample) < _LEAST or not np.isfinite(sample).all():
         return None
-    numbers = found.astype(np.float64)
+    numbers = sample.astype(np.float64)
     mean = float(numbers.mean())
     numbers -= mean
     variance = float((numbers**2).mean())
@@ -114,7 +114,7 @@ def _draw(evidence: Evidence, name: str) -> _Draw | None:
 
 
 def _is_drawn(draw: _Draw | None, spread: float) -> bool:
-    """Whether the numbers can be what the initializer drew."""
+    """Whether the initializer can have drawn the numbers."""
     if draw is None:
         return False
     within = _SIGMAS / math.sqrt(draw.numbers)
@@ -126,7 +126,7 @@ def _is_drawn(draw: _Draw | None, spread: float) -> bool:
 
 
 def _is_trained(evidence: Evidence, body: Iterable[str]) -> bool:
-    """Most of the body's norms, or of its biases if it has no norms, are not as they begin."""
+    """Whether most norms of the body, or biases if it has no norms, differ from their start."""
     one_dimensional = [
         name
         for name in body
@@ -134,14 +134,14 @@ def _is_trained(evidence: Evidence, body: Iterable[str]) -> bool:
     ]
     norms = [name for name in one_dimensional if NORM.search(name)]
     biases = [name for name in one_dimensional if name.endswith(".bias")]
-    looked_at = (norms or biases)[:_SOME]
-    moved = [name for name in looked_at if evidence.constant(name) not in {0.0, 1.0}]
-    return 2 * len(moved) > len(looked_at)
+    checked = (norms or biases)[:_SOME]
+    moved = [name for name in checked if evidence.constant(name) not in {0.0, 1.0}]
+    return 2 * len(moved) > len(checked)
 
 
 def _is_far(evidence: Evidence, body: Iterable[str], spread: float) -> bool:
-    """The body's own matrices are not as the initializer leaves them."""
+    """Whether the body's own matrices are not as the initializer leaves them."""
     matrices = [name for name in body if is_matrix(evidence.tensor(name))]
     draws = [_draw(evidence, name) for name in matrices[:_SOME]]
-    off = [abs(draw.std / spread - 1) for draw in draws if draw is not None]
-    return bool(off) and median(off) > _FAR
+    distances = [abs(draw.std / spread - 1) for draw in draws if draw is not None]
+    return bool(distances) and median(distances) > _FAR

@@ -1,8 +1,8 @@
-"""Rows of the token embedding that no training touched, of tokens that the tokenizer has.
+"""Untrained rows of the token embedding, for tokens that the tokenizer has.
 
-A row is zero, or it is the same as another row, bit for bit. Two rows of D trained bfloat16 numbers
-are the same by chance once in far more than 2**D. The padding token's row is zero in sound models
-(torch gives it no gradient); rows that no token has are padding of the matrix.
+Such a row is zero, or equal to another row, bit for bit. Two rows of D trained bfloat16 numbers are
+equal by chance once in far more than 2**D. The padding token's row is zero in sound models (torch
+gives it no gradient); rows without a token pad the matrix.
 """
 
 from collections.abc import Iterator
@@ -20,11 +20,11 @@ from auditor.values.tokens import Tokens
 
 _SHOWN = 8
 _BEGINNING = 8  # bytes of a row
-_SLICE = 8 * 1024 * 1024  # bytes of rows that are looked at together
+_SLICE = 8 * 1024 * 1024  # bytes of rows that are read together
 
 
 def untrained_rows(evidence: Evidence, tokens: Tokens) -> Iterator[UntrainedRows]:
-    """Nothing where there is no tokenizer, or where the whole matrix is another rule's business."""
+    """Yield untrained rows, unless there is no tokenizer or another rule reports the matrix."""
     if not tokens.row_count or evidence.is_adapter:
         return
     for name in evidence.values:
@@ -33,41 +33,41 @@ def untrained_rows(evidence: Evidence, tokens: Tokens) -> Iterator[UntrainedRows
             continue
         if is_all_zero(evidence, name) or evidence.values[name].nan:
             continue
-        zero, alike = _rows(evidence, name)
+        zero, equal = _rows(evidence, name)
         padding = tokens.padding | _padding_of(evidence)
         if not padding and len(zero) == 1:
-            padding = zero  # which token pads is written nowhere, and one row is like padding
-        rows = sorted(row for row in (zero | alike) - padding if tokens.has(row))
+            padding = zero  # no file declares the padding token, and one row is like padding
+        rows = sorted(row for row in (zero | equal) - padding if tokens.has(row))
         if rows:
             shown = ", ".join(map(str, rows[:_SHOWN])) + (", ..." if len(rows) > _SHOWN else "")
             yield UntrainedRows(
                 tensors=(tensor,),
                 rows=tuple(rows),
-                reason=f"{len(rows):,} tokens of the tokenizer have rows that are zero or the same "
-                f"as another row: {shown}{_of_how_many(evidence, name)}",
+                reason=f"{len(rows):,} tokens of the tokenizer have rows that are zero or equal "
+                f"to another row: {shown}{_of_how_many(evidence, name)}",
             )
 
 
 def _of_how_many(evidence: Evidence, name: str) -> str:
-    """A clause that says how many rows were looked at, if not all of them."""
+    """Return a clause with the number of rows that were read, unless it is all of them."""
     if not evidence.sampled:
         return ""
     count = (evidence.tensor(name).shape or (0,))[0]
     size = evidence.placed[name].span.length // count
-    seen = sum(last - first for first, last in _steps(evidence, name, size))
-    return f"; of {count:,} rows {seen:,} were sampled"
+    read = sum(last - first for first, last in _steps(evidence, name, size))
+    return f"; {read:,} of {count:,} rows were sampled"
 
 
 def _padding_of(evidence: Evidence) -> frozenset[int]:
     nested = [one for one in evidence.config.values() if isinstance(one, dict)]
-    found = (one.get("pad_token_id") for one in (evidence.config, *nested))
-    return frozenset(one for one in found if type(one) is int)
+    ids = (config.get("pad_token_id") for config in (evidence.config, *nested))
+    return frozenset(token for token in ids if type(token) is int)
 
 
 def _rows(evidence: Evidence, name: str) -> tuple[frozenset[int], frozenset[int]]:
-    """The rows that are zero, and those that are the same as another that is not.
+    """Return the rows that are zero, and the other rows that are equal to another row.
 
-    Of each row eight bytes are kept; of rows that begin alike all bytes are compared.
+    Eight bytes of each row stay in memory; rows with equal beginnings are compared completely.
     """
     placed = evidence.placed[name]
     form = FORMATS.get(placed.tensor.dtype or "")
@@ -76,22 +76,22 @@ def _rows(evidence: Evidence, name: str) -> tuple[frozenset[int], frozenset[int]
     if form is None or not size or size % form.unit:
         return frozenset(), frozenset()
     beginnings = np.zeros((count, _BEGINNING), np.uint8)
-    seen, empty = np.zeros(count, bool), np.zeros(count, bool)
+    is_read, is_zero = np.zeros(count, bool), np.zeros(count, bool)
     for first, last in _steps(evidence, name, size):
         data = evidence.bytes.read(placed, Span(first * size, last * size))
         if data is None:
             continue
         rows = data.reshape(last - first, size)
         beginnings[first:last, : min(size, _BEGINNING)] = rows[:, :_BEGINNING]
-        seen[first:last] = True
-        empty[first:last] = ~form.decode(data).reshape(last - first, -1).any(axis=1)
+        is_read[first:last] = True
+        is_zero[first:last] = ~form.decode(data).reshape(last - first, -1).any(axis=1)
     groups: dict[int, list[int]] = {}
     words = beginnings.view(np.uint64)[:, 0]
     _, kinds, counts = np.unique(words, return_inverse=True, return_counts=True)
-    for row in np.flatnonzero((counts[kinds] > 1) & seen & ~empty).tolist():
+    for row in np.flatnonzero((counts[kinds] > 1) & is_read & ~is_zero).tolist():
         groups.setdefault(int(kinds[row]), []).append(row)
-    alike = (one for rows in groups.values() for one in _alike(evidence, name, size, rows))
-    return frozenset(np.flatnonzero(empty).tolist()), frozenset(alike)
+    equal = (row for rows in groups.values() for row in _equal_rows(evidence, name, size, rows))
+    return frozenset(np.flatnonzero(is_zero).tolist()), frozenset(equal)
 
 
 def _steps(evidence: Evidence, name: str, size: int) -> Iterator[tuple[int, int]]:
@@ -102,12 +102,12 @@ def _steps(evidence: Evidence, name: str, size: int) -> Iterator[tuple[int, int]
             yield first, min(run.stop // size, first + step)
 
 
-def _alike(evidence: Evidence, name: str, size: int, rows: list[int]) -> Iterator[int]:
-    """Yield each row that equals an earlier one, with that one; `rows` have equal beginnings."""
-    found: dict[bytes, int] = {}
+def _equal_rows(evidence: Evidence, name: str, size: int, rows: list[int]) -> Iterator[int]:
+    """Yield each row that equals an earlier one, and that one; `rows` have equal beginnings."""
+    first_by_digest: dict[bytes, int] = {}
     for row in rows:
         data = evidence.bytes.read(evidence.placed[name], Span(row * size, (row + 1) * size))
         if data is not None:
-            other = found.setdefault(blake2b(data.data, digest_size=16).digest(), row)
+            other = first_by_digest.setdefault(blake2b(data.data, digest_size=16).digest(), row)
             if other != row:
                 yield from (other, row)

@@ -40,10 +40,10 @@ def ids(*pairs: tuple[str, str]) -> list:
         ("bert\x1b[31m\n\u202e", r"'\\x1b' is not a letter"),
         ("bert\udcff", r"'\\udcff' is not a letter"),
         ("bert@", "nothing follows the '@'"),
-        ("bert@a b", "a revision holds no ' '"),
-        ("bert@../../etc", r"a revision holds no '\.\.'"),
+        ("bert@a b", "a revision cannot contain ' '"),
+        ("bert@../../etc", r"a revision cannot contain '\.\.'"),
         ("bert@/main", "is not a revision"),
-        ("bert@\x07", r"a revision holds no '\\x07'"),
+        ("bert@\x07", r"a revision cannot contain '\\x07'"),
         ("bert@" + "x" * 300, "a revision has 255 bytes at most"),
     ),
 )

@@ -264,9 +264,15 @@ PROMPT = (
     faulty("an endless listing", API, EndlessBody(), "too-large", "the most that are read"),
     faulty("an endless config", ON_CONFIG, EndlessBody(), "too-large", "the most that are read"),
     faulty("endless chunks", ON_CONFIG, EndlessBody(chunked=True), "too-large", "the most that"),
-    faulty("a packed listing", API, Gzipped(), "bad-response", r"packs its answer \('gzip'\)"),
-    faulty("a packed config", ON_CONFIG, Gzipped(), "bad-response", r"packs its answer"),
-    faulty("packed weights", ON_WEIGHTS, Gzipped(), "bad-response", r"packs its answer"),
+    faulty(
+        "a packed listing",
+        API,
+        Gzipped(),
+        "bad-response",
+        r"the encoding 'gzip', expected identity",
+    ),
+    faulty("a packed config", ON_CONFIG, Gzipped(), "bad-response", r"the encoding"),
+    faulty("packed weights", ON_WEIGHTS, Gzipped(), "bad-response", r"the encoding"),
 )
 SLOW = (
     faulty("500 for ever", API, ServerError(), "server-error", r"500 .*\(tried 5 times\)"),

@@ -187,7 +187,7 @@ PLACES = (
         make=in_place_of(CONFIG, Path.mkdir),
         path="m",
         code=UNAUDITED,
-        says="unreadable: .*config.json' is a folder, not a file",
+        says="unreadable: .*config.json' is a folder, expected a file",
     ),
     Place(
         name="a folder named model.safetensors",
@@ -267,14 +267,14 @@ PLACES = (
         make=in_place_of(WEIGHTS, dangling),
         path="m",
         code=UNAUDITED,
-        says="unreadable: .*model.safetensors' is a link to nothing",
+        says="unreadable: .*model.safetensors' is a broken link",
     ),
     Place(
         name="a shard that links to nothing",
         make=in_shards(SHARDS[1], dangling),
         path="m",
         code=UNAUDITED,
-        says=f"unreadable: .*{SHARDS[1]}' is a link to nothing",
+        says=f"unreadable: .*{SHARDS[1]}' is a broken link",
     ),
     Place(
         name="a file in place of the folder",

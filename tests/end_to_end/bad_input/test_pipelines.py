@@ -124,7 +124,7 @@ def test_65_folders_are_more_than_are_read(audit, tmp_path):
     for number in range(65):
         files |= under(f"f{number}", {"config.json": b"{}", "model.safetensors": b""})
     written(tmp_path / "input", files)
-    row = refused("65", None, "65 models in folders; 64 are the most read")
+    row = refused("65", None, "65 folders hold models, expected at most 64")
     said(audit(str(tmp_path / "input"), "--format", "json"), row)
 
 

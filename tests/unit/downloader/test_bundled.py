@@ -97,7 +97,7 @@ def test_old_names_and_revisions_are_understood(asked, model, commit):
     [
         ("gpt2", "gpt2 is not shipped with this package, which has google-bert/bert-base-cased"),
         ("bert-base-uncased@v2", f"is of commit {UNCASED}, not of v2"),
-        ("bert-base-cased@" + "ab" * 20, "is of an unknown commit of main, not of abab"),
+        ("bert-base-cased@" + "ab" * 20, "is of an unknown commit of main, expected abab"),
     ],
 )
 def test_what_is_not_shipped_is_said(asked, said):

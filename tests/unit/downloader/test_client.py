@@ -10,8 +10,8 @@ from auditor.downloader import hub
 from auditor.downloader.client import shared_client
 from auditor.downloader.fetching import ignore_message
 from auditor.downloader.http import Session
+from auditor.downloader.hub_settings import plain_url
 from auditor.downloader.model_argument import HubModel
-from auditor.downloader.transport import plain_url
 from auditor.errors import Reason, SourceError, UsageError
 
 MODEL = HubModel(id="o/n")

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from support.raw_server import raw_server
 
 from auditor.downloader.client import new_client
-from auditor.downloader.transport import plain_url
+from auditor.downloader.hub_settings import plain_url
 from auditor.errors import SourceError, UsageError
 
 OK = b"HTTP/1.1 200 OK\r\n"
@@ -176,7 +176,7 @@ def test_whatever_an_address_holds_it_is_one_request(target, server, client):
 @pytest.mark.parametrize("value", ["Bearer x\r\nX-B: 1", "bytes=0-1\n", "\0"])
 def test_a_header_that_would_be_more_than_one_is_not_sent(value, server, client):
     since = len(server.asked)
-    with pytest.raises(UsageError, match="a header holds what cannot be sent") as raised:
+    with pytest.raises(UsageError, match="a header's value cannot be sent") as raised:
         client.ask(server.address(), {"authorization": value}, SILENCE)
     assert value not in str(raised.value)
     assert len(server.asked) == since

@@ -17,7 +17,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pyreqwest.http import Url
 
-from auditor.downloader.http_errors import refusal_error
+from auditor.downloader.answers import refusal_error
 from auditor.downloader.model_argument import HubModel
 from auditor.errors import Reason
 
@@ -96,4 +96,4 @@ def test_what_the_body_says_is_quoted_if_it_is_a_text(body, said):
 
 def test_a_proxy_that_asks_for_a_password_is_not_the_hub():
     error = refusal_error(HubModel(id="org/name"), Refusal(407, {}), b"", by_hub=True)
-    assert str(error).startswith("a proxy asks who you are (407): put a user and a password")
+    assert str(error).startswith("a proxy needs a user and a password (407)")

@@ -68,7 +68,7 @@ def test_a_stored_token_is_left_alone_where_that_is_wished(at_hub, monkeypatch):
 
 @pytest.mark.parametrize("token", ["hf_a b", "hf_\n\nx", "hf_é", "hf_\x00"])
 def test_a_token_that_cannot_be_one_is_refused_and_not_shown(at_hub, token):
-    with pytest.raises(UsageError, match="was it copied whole") as raised:
+    with pytest.raises(UsageError, match="copy the whole token") as raised:
         fetch("org/name", token=token)
     assert token not in str(raised.value)
     assert at_hub.log == ()

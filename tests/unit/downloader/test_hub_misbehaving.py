@@ -184,16 +184,16 @@ def test_a_short_wait_is_not_worth_telling(model):
 @pytest.mark.parametrize("fault", [TooMany(reset=301), TooMany(retry_after=86_400)], ids=str)
 def test_a_wait_of_more_than_a_window_is_not_begun(model, fault):
     model.misbehave(path=ANY_HEAD, fault=fault)
-    refused(Reason.RATE_LIMITED, "asks to come back in")
+    refused(Reason.RATE_LIMITED, "try again in")
     assert sum(record.fault is not None for record in model.log) == 1 + early(ANY_HEAD)
 
 
 def test_a_quota_that_is_spent_is_told_as_such(model):
     model.limit(Quota(api=0, window=400))
-    refused(Reason.RATE_LIMITED, "too many requests, and asks to come back in")
+    refused(Reason.RATE_LIMITED, "too many requests: try again in")
 
 
-# Answers that are not what was asked for
+# Answers that are not what sent 'bytes 0-40959/many', expected
 
 
 def test_a_server_that_ignores_ranges_is_left_at_the_headers_end(model):
@@ -226,11 +226,11 @@ def test_a_whole_file_that_is_no_header_is_left_at_once(at_hub):
 @pytest.mark.parametrize(
     ("fault", "said"),
     [
-        (WrongRange(shift=1), "was asked for bytes=0-40959 and sent 'bytes 1-40960/"),
+        (WrongRange(shift=1), "sent 'bytes 1-40960/"),
         (WrongRange(total=999_999), "disagree on the size of 'model.safetensors'"),
-        (WrongRange(total=9), "was asked for bytes=0-40959 and sent"),
-        (WrongRange(total="many"), "was asked for"),
-        (Header(name="Content-Range", value=None), "and sent ''"),
+        (WrongRange(total=9), "sent 'bytes 0-40959/9', expected bytes=0-40959"),
+        (WrongRange(total="many"), "sent 'bytes 0-40959/many', expected"),
+        (Header(name="Content-Range", value=None), "sent '', expected bytes"),
     ],
     ids=str,
 )
@@ -260,7 +260,7 @@ def test_the_size_before_the_redirect_must_agree_with_the_listing(model, size):
 @pytest.mark.parametrize("path", [ANY_CONFIG, "*resolve*model.safetensors"])
 def test_another_commit_half_way_is_told(model, path):
     model.misbehave(path=path, fault=Header(name="X-Repo-Commit", value="cd" * 20))
-    refused(Reason.COMMIT_MOVED, "answered with commit 'cdcdcd.*, not ")
+    refused(Reason.COMMIT_MOVED, "answered with commit 'cdcdcd.*, expected ")
     assert sum(record.fault is not None for record in model.log) == 1 + early(path)
 
 
@@ -284,12 +284,12 @@ def test_json_of_another_shape_is_not_a_listing(model, value):
 @pytest.mark.parametrize("path", [API, ANY_CONFIG])
 def test_a_packed_body_is_refused(model, path):
     model.misbehave(path=path, fault=Gzipped())
-    refused(Reason.BAD_RESPONSE, r"packs its answer \('gzip'\)")
+    refused(Reason.BAD_RESPONSE, r"the encoding 'gzip', expected identity")
 
 
 def test_a_packed_bomb_is_not_unpacked(model):
     model.misbehave(origin=Origin.STORAGE, fault=Gzipped())
-    refused(Reason.BAD_RESPONSE, "packs its answer")
+    refused(Reason.BAD_RESPONSE, "the encoding")
 
 
 # Redirects
@@ -308,7 +308,7 @@ def test_a_loop_of_redirects_ends(model, path):
         ("file:///etc/passwd", "redirects from http to 'file'"),
         ("ftp://127.0.0.1/x", "redirects from http to 'ftp'"),
         ("javascript:alert(1)", "redirects from http to 'javascript'"),
-        ("http://[::1", "redirects to what is not an address"),
+        ("http://[::1", "does not have an address"),
     ],
 )
 def test_a_redirect_leads_to_http_or_nowhere(model, location, said):
@@ -353,7 +353,7 @@ def test_a_token_does_not_come_back_from_another_port(model):
 def test_a_listing_without_end_is_left(model, machine):
     machine.setattr("auditor.downloader.hub.MAX_LISTING", 100_000)
     model.misbehave(path=API, fault=EndlessBody())
-    refused(Reason.TOO_LARGE, "'the listing' has more bytes; 100,000 are the most")
+    refused(Reason.TOO_LARGE, "'the listing' has more bytes, expected at most 100,000")
 
 
 @pytest.mark.parametrize("chunked", [False, True])
@@ -414,9 +414,7 @@ def test_what_is_read_of_one_model_is_bounded_in_all(at_hub):
     at_hub.add("org/name", {CONFIG: b"{}", INDEX: json.dumps(index).encode(), **shards})
     name, most = HubModel(id="org/name"), 3 * LENGTH
     session = Session(name, None, ignore_message, governor=Governor(most))
-    with pytest.raises(
-        SourceError, match="more than 300,000 bytes, the most for one model"
-    ) as raised:
+    with pytest.raises(SourceError, match="expected at most 300,000 of one model") as raised:
         hub.read_from_listing(name, hub.fetch_listing(name, session), session)
     assert raised.value.reason is Reason.TOO_LARGE
     assert session.fetched.bytes < 2 * most

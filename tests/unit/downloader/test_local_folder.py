@@ -197,8 +197,8 @@ def test_a_snapshot_file_is_known_by_its_content(folder, tmp_path):
     [
         ("model-00002-of-00003.safetensors", UsageError, "one shard of 3: give the folder"),
         ("notes.txt", UsageError, "is not a config .*, weights .* or a snapshot"),
-        ("tf_model.h5", SourceError, "is of a kind that is not read"),
-        ("model.onnx", SourceError, "is of a kind that is not read"),
+        ("tf_model.h5", SourceError, "has a format that is not supported"),
+        ("model.onnx", SourceError, "has a format that is not supported"),
     ],
 )
 def test_other_files_are_refused_by_what_they_are(tmp_path, name, error, said):
@@ -215,7 +215,9 @@ def test_the_only_shard_of_one_is_a_whole_model(tmp_path):
 def test_a_config_beyond_all_bounds_is_not_read(folder):
     with (folder / CONFIG).open("r+b") as file:
         file.truncate(10**9)
-    with pytest.raises(SourceError, match="1,000,000,000 bytes; 16,777,216 are the most") as raised:
+    with pytest.raises(
+        SourceError, match="1,000,000,000 bytes, expected at most 16,777,216"
+    ) as raised:
         fetch(str(folder))
     assert raised.value.reason is Reason.TOO_LARGE
 
@@ -243,10 +245,10 @@ def spoil_device(path: Path) -> None:
 @pytest.mark.parametrize(
     ("spoil", "said"),
     [
-        (spoil_folder, "is a folder, not a file"),
-        (spoil_pipe, "is a named pipe, not a file"),
-        (spoil_link, "is a link to nothing"),
-        (spoil_device, "is a device, not a file"),
+        (spoil_folder, "is a folder, expected a file"),
+        (spoil_pipe, "is a named pipe, expected a file"),
+        (spoil_link, "is a broken link"),
+        (spoil_device, "is a device, expected a file"),
     ],
 )
 def test_what_is_not_a_regular_file_is_neither_opened_nor_waited_for(sharded, name, spoil, said):
@@ -310,7 +312,7 @@ def test_headers_that_would_fill_the_memory_are_refused(sharded, monkeypatch):
 
 def test_more_tensors_than_any_model_has_are_refused(sharded, monkeypatch):
     monkeypatch.setattr(headers, "MODEL", headers.MODEL._replace(tensors=1))
-    says = "the headers of 2 files have 2 tensors; 1 are the most that are read of one model"
+    says = "the headers of 2 files have 2 tensors, expected at most 1 of one model"
     with pytest.raises(SourceError, match=says) as raised:
         fetch(str(sharded))
     assert raised.value.reason is Reason.TOO_LARGE

@@ -55,7 +55,7 @@ def test_a_first_page_without_a_model_ends_the_list():
 def test_an_address_that_comes_again_ends_the_list():
     walk = ListWalk()
     walk.turn("/1")
-    with pytest.raises(SourceError, match="goes round in circles"):
+    with pytest.raises(SourceError, match="is circular"):
         walk.turn("/1")
 
 

@@ -1,11 +1,11 @@
-"""Few threads read of a near server, many of a far one; what waits for them hears signals."""
+"""The scheduler starts few threads for a near source; waits for its calls handle signals."""
 
 import _thread
 import signal
 import threading
 import time
 from collections.abc import Callable, Iterator
-from concurrent.futures import Executor, Future
+from concurrent.futures import Executor, Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from functools import partial
 from typing import Any
@@ -18,90 +18,146 @@ from support.running import PATIENCE
 from auditor.downloader import parallel
 from auditor.downloader.parallel import (
     AT_HAND,
-    ByDistance,
+    Scheduler,
     apart_from_signals,
     as_they_end,
     awaited,
+    results,
+    run_into,
+    threads,
 )
 
 QUICK, SLOW = 0.001, 0.1  # seconds
 NEAR, FAR = 0.0001, 0.1
+MOST = 10
 
 
-class Held(Executor):
-    """Work that a test does when it says so, one at a time."""
+class HeldPool(Executor):
+    """A pool whose threads begin when the test says so, one after another."""
 
     def __init__(self) -> None:
-        self.held: list[Callable[[], Any]] = []
+        self.held: list[tuple[Future[Any], Callable[[], Any]]] = []
 
     def submit(self, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Future[Any]:
-        self.held.append(partial(fn, *args, **kwargs))
-        return Future()
+        future = Future[Any]()
+        self.held.append((future, partial(fn, *args, **kwargs)))
+        return future
 
-    def work(self, count: int) -> None:
+    def run(self, count: int) -> None:
         for _ in range(count):
-            self.held.pop(0)()
+            run_into(*self.held.pop(0))
 
 
-class Pools:
-    """A near and a far pool, and a clock that goes on while something is read."""
+class Clock:
+    """Time that passes while something is read."""
 
-    def __init__(self, distance: float) -> None:
-        self.near, self.far, self.now = Held(), Held(), 0.0
-        self.by_distance = ByDistance(self.near, self.far, lambda: distance)
+    def __init__(self) -> None:
+        self.now = 0.0
 
-    def read(self, *lengths: float) -> list[Future[float]]:
-        return [self.by_distance.submit(self._one, seconds) for seconds in lengths]
-
-    def _one(self, seconds: float) -> float:
+    def read(self, seconds: float) -> float:
         self.now += seconds
         return seconds
 
 
 @pytest.fixture
-def pools(monkeypatch: pytest.MonkeyPatch) -> Pools:
-    pools = Pools(NEAR)
-    monkeypatch.setattr(parallel.time, "monotonic", lambda: pools.now)
-    return pools
+def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
+    clock = Clock()
+    monkeypatch.setattr(parallel.time, "monotonic", lambda: clock.now)
+    return clock
 
 
-def test_many_threads_read_from_afar_and_few_from_nearby(pools: Pools) -> None:
-    far = Pools(FAR)
-    for one in (pools, far):
-        one.read(*[QUICK] * 20)
-    assert [len(pools.near.held), len(pools.far.held)] == [20, 0]
-    assert [len(far.near.held), len(far.far.held)] == [0, 20]
+@pytest.mark.parametrize(("distance", "count"), [(NEAR, AT_HAND), (FAR, MOST)])
+def test_few_threads_read_from_a_near_source_and_many_from_a_distant_one(
+    distance: float, count: int
+) -> None:
+    pool = HeldPool()
+    scheduler = Scheduler(MOST, pool, lambda: distance)
+    for _ in range(2 * MOST):
+        scheduler.submit(int)
+    assert len(pool.held) == count
 
 
-def test_the_many_threads_do_what_is_left_after_some_slow_reads_in_a_row(pools: Pools) -> None:
-    asked = pools.read(*[SLOW] * 20)
-    pools.near.work(AT_HAND - 1)
-    assert not pools.far.held
-    pools.near.work(1)
-    assert len(pools.far.held) == 20 - AT_HAND
-    pools.near.work(3)  # the few go on beside them
-    pools.far.work(len(pools.far.held))
-    pools.near.work(len(pools.near.held))
-    assert [future.result(timeout=0) for future in asked] == [SLOW] * 20
-    pools.read(SLOW)
-    assert len(pools.far.held) == 1
+def test_many_threads_read_the_rest_after_some_slow_reads_in_a_row(clock: Clock) -> None:
+    pool = HeldPool()
+    scheduler = Scheduler(MOST, pool, lambda: NEAR)
+    reads = [scheduler.submit(clock.read, SLOW) for _ in range(3 * MOST)]
+    pool.run(1)  # its thread reads all that the others leave
+    assert len(pool.held) == MOST - 1
+    assert [read.result(timeout=0) for read in reads] == [SLOW] * len(reads)
 
 
-def test_single_slow_reads_change_nothing(pools: Pools) -> None:
-    asked = pools.read(*[*[SLOW] * (AT_HAND - 1), QUICK] * 5)
-    pools.near.work(len(asked))
-    assert not pools.far.held
-    assert all(future.done() for future in asked)
+def test_single_slow_reads_do_not_start_more_threads(clock: Clock) -> None:
+    pool = HeldPool()
+    scheduler = Scheduler(MOST, pool, lambda: NEAR)
+    for seconds in [*[SLOW] * (AT_HAND - 1), QUICK] * 5:
+        scheduler.submit(clock.read, seconds)
+    pool.run(1)
+    assert len(pool.held) == AT_HAND - 1
 
 
-def test_a_read_that_was_given_up_is_not_done_and_one_that_fails_says_so(pools: Pools) -> None:
-    given_up, kept = pools.read(QUICK, QUICK)
-    failing = pools.by_distance.submit(int, "x")
-    assert given_up.cancel()
-    pools.near.work(3)
-    assert pools.now == QUICK
-    assert kept.result(timeout=0) == QUICK
-    assert isinstance(failing.exception(timeout=0), ValueError)
+@given(st.integers(0, 5), st.integers(1, 12), st.sampled_from([NEAR, FAR]))
+def test_calls_are_run_once_in_their_order_and_not_more_than_the_bound_at_a_time(
+    most: int, count: int, distance: float
+) -> None:
+    lock, begun, running, highest = threading.Lock(), list[int](), [0], [0]
+
+    def call(number: int) -> int:
+        with lock:
+            begun.append(number)
+            running[0] += 1
+            highest[0] = max(highest[0], running[0])
+        with lock:
+            running[0] -= 1
+        return number
+
+    before = threading.active_count()
+    with threads(most, bool, distance=lambda: distance) as scheduler:
+        futures = [scheduler.submit(call, number) for number in range(count)]
+        assert results(futures) == tuple(range(count))
+    assert begun == list(range(count)) or most > 1
+    assert sorted(begun) == list(range(count))
+    assert highest[0] <= max(1, most)
+    assert threading.active_count() == before
+
+
+def test_a_failure_cancels_what_has_not_begun_and_ends_what_has() -> None:
+    over, begun = threading.Event(), threading.Event()
+    reads = list[Future[None]]()
+
+    def wait_for_the_end() -> None:
+        begun.set()
+        assert over.wait(PATIENCE)
+
+    def fail() -> None:
+        with threads(1, over.set) as scheduler:
+            reads.extend(scheduler.submit(wait_for_the_end) for _ in range(2))
+            assert begun.wait(PATIENCE)
+            raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError):
+        fail()
+    assert reads[0].result(timeout=0) is None
+    assert reads[1].cancelled()
+
+
+def test_the_calls_end_if_the_owner_of_the_pool_shuts_it_down() -> None:
+    over = threading.Event()
+    with ThreadPoolExecutor(1) as pool:
+        scheduler = Scheduler(MOST, pool)
+        first, *others = [scheduler.submit(over.wait, PATIENCE) for _ in range(3)]
+        pool.shutdown(wait=False, cancel_futures=True)
+        over.set()
+        assert first.result(timeout=PATIENCE)
+        scheduler.shutdown()
+    assert all(other.done() for other in others)
+
+
+def test_an_error_is_raised_by_the_thread_that_waits() -> None:
+    for most in (0, 2):
+        with threads(most, bool) as scheduler:
+            failed = scheduler.submit(int, "x")
+            with pytest.raises(ValueError, match="invalid literal"):
+                awaited(failed)
 
 
 # --- waits ----------------------------------------------------------------------------------------

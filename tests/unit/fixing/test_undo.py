@@ -11,8 +11,8 @@ from support.stopped_fixes import spoiled_folder
 
 from auditor.errors import FixError
 from auditor.fixing import journal
+from auditor.fixing.journal import RECORD
 from auditor.fixing.json_edits import Edit, edited_json
-from auditor.fixing.record import RECORD
 from auditor.fixing.undo import undo_fix
 
 INDEX = "model.safetensors.index.json"

@@ -141,7 +141,7 @@ def test_a_list_that_is_none_ends_the_selection(fault, message, at_hub, selector
     [
         ("<http://127.0.0.1:9/api/models>", "goes on at 'http://127.0.0.1:9/.*not of the Hub"),
         ("<file:///etc/passwd>", "which is not of the Hub"),
-        ("<{own}>", "goes round in circles"),
+        ("<{own}>", "is circular"),
     ],
     ids=["elsewhere", "file", "circle"],
 )

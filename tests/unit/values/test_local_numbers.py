@@ -204,7 +204,7 @@ def test_a_file_that_is_gone_by_then_is_an_outcome(tmp_path):
     snapshot = local_folder.read(path, str(path))
     placed, _ = place_tensors(snapshot, snapshot.folder)
     path.unlink()
-    with pytest.raises(SourceError, match="is not there"):
+    with pytest.raises(SourceError, match="does not exist"):
         local_numbers.NumbersReader().read(placed)
 
 

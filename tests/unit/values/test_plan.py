@@ -10,9 +10,16 @@ from hypothesis import strategies as st
 from auditor.errors import UsageError
 from auditor.tensors import Span, StoredTensor
 from auditor.values.placing import Placed
-from auditor.values.plan import PlannedSpan, SampleBudget, Slice, plan_spans
-from auditor.values.sampling import DEFAULT, parse_budget
-from auditor.values.telling import Interest, telling_slices
+from auditor.values.plan import (
+    DEFAULT,
+    Interest,
+    PlannedSpan,
+    SampleBudget,
+    Slice,
+    parse_budget,
+    plan_spans,
+    telling_slices,
+)
 
 NAMES = (
     "model.embed_tokens.weight",

@@ -12,9 +12,9 @@ from support.value_files import write_numbers
 import auditor
 from auditor.checkpoint.snapshot_reader import load
 from auditor.checkpoint.snapshot_writer import dump
-from auditor.downloader.digests import file_sha256, git_blob_id
 from auditor.downloader.fetching import fetch
 from auditor.downloader.hub import parse_listing
+from auditor.downloader.local_file import file_sha256, git_blob_id
 from auditor.errors import Reason, UsageError
 
 WEIGHTS, CONFIG = "model.safetensors", "config.json"
@@ -55,7 +55,7 @@ def test_a_sound_download_is_said_to_be_so_and_a_broken_file_is_named(download):
     folder, sha = download
     outcome = auditor.audit(str(folder), verify_against="org/name")
     assert kinds(outcome) == []
-    listed = f"2 of 2 files hold the bytes that are listed by 'org/name' @ {sha[:12]}"
+    listed = f"2 of 2 files have the bytes that are listed by 'org/name' @ {sha[:12]}"
     assert listed in outcome.notes
     for name in (CONFIG, WEIGHTS):
         broken(folder / name)
@@ -116,15 +116,15 @@ def test_the_cache_is_compared_with_the_hub_or_with_the_names_of_its_blobs(
     if not reachable:
         at_hub.misbehave(fault=ServerError())
     outcome = auditor.audit(str(snapshot), verify=True)
-    by = f"'org/name' @ {sha[:12]}" if reachable else "what the download noted"
-    assert outcome.notes[-1] == f"2 of 2 files hold the bytes that are listed by {by}"
+    by = f"'org/name' @ {sha[:12]}" if reachable else "the download's metadata"
+    assert outcome.notes[-1] == f"2 of 2 files have the bytes that are listed by {by}"
     broken(snapshot / WEIGHTS)
     assert kinds(auditor.audit(str(snapshot), verify=True)) == [("bad-digest", WEIGHTS)]
 
 
 def test_where_nothing_is_listed_nothing_is_verified(download):
     folder, _ = download
-    with pytest.raises(UsageError, match="nothing says what the files of"):
+    with pytest.raises(UsageError, match="no digests of the files of"):
         auditor.audit(str(folder), verify=True)
     with pytest.raises(UsageError, match="the files of 'org/name' are not here"):
         auditor.audit("org/name", verify=True)
@@ -137,7 +137,7 @@ def test_a_listing_that_cannot_be_had_is_an_outcome(download):
     folder, _ = download
     outcome = auditor.audit(str(folder), verify_against="org/gone")
     assert (outcome.verdict, outcome.reason) == ("unaudited", Reason.NOT_FOUND)
-    with pytest.raises(UsageError, match="neither a model of the Hub nor a snapshot"):
+    with pytest.raises(UsageError, match="expected a model of the Hub or a snapshot"):
         auditor.audit(str(folder), verify_against=str(folder))
 
 

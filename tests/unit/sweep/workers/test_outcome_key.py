@@ -79,7 +79,7 @@ CHANGES: dict[Struct, dict[str, tuple[object, bool]]] = {
         "prefix": (b"another", True),
         "parts": ((FilePart(0, b"GGUF"),), True),
         "known": (Table(file="model.safetensors", tensors=()), False),
-        "state": (FileState(1, 2, 3, 4, 5), False),
+        "state": (FileState(inode=1, size=2, modified=3), False),
     },
     TEXT: {"name": ("b.json", True), "content": (b"{}", True), "known": (INDEX, False)},
     BASE: {
