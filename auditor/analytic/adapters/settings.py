@@ -1,13 +1,13 @@
 """The settings in an adapter_config.json: the method, the base, and the chosen modules."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from types import MappingProxyType
 
 from msgspec import Struct
 
-from auditor.analytic.adapters.patterns import Pattern, UnsafeError, pattern
 from auditor.analytic.config import Config
 from auditor.analytic.family import Family
+from auditor.bounded.patterns import PatternNotFollowedError, names_matching
 from auditor.containers.bounded_json import parse_object
 from auditor.errors import CheckpointError, Reason, SourceError
 from auditor.messages import described, quoted
@@ -78,7 +78,7 @@ class ModuleNames(Struct, frozen=True, kw_only=True):
     """A choice of modules by endings of names or an expression; without both, all-linear."""
 
     ends: frozenset[str] | None = None
-    expression: Pattern | None = None
+    expression: str | None = None
 
 
 class AdapterSettings(Struct, frozen=True, kw_only=True):
@@ -114,7 +114,7 @@ class AdapterSettings(Struct, frozen=True, kw_only=True):
         if isinstance(value, str):
             if value.lower() == ALL_LINEAR:
                 return ModuleNames()
-            return ModuleNames(expression=safe_expression(key, value))
+            return ModuleNames(expression=value)
         ends = frozenset(self.config.texts(key))
         return ModuleNames(ends=ends) if ends else None
 
@@ -161,13 +161,17 @@ class AdapterSettings(Struct, frozen=True, kw_only=True):
         return bool(self.config.values.get(key))
 
 
-def safe_expression(key: str, source: str) -> Pattern:
-    """Compile the expression under a key; raise SourceError if it is not safe to run."""
+def paths_matching(key: str, expression: str, paths: Iterable[str]) -> frozenset[str]:
+    """Return the paths that the complete expression matches, which the config has under a key.
+
+    Raise SourceError if the expression is not followed.
+    """
     try:
-        return pattern(source)
-    except UnsafeError as error:
-        what = f"{key} is the expression {quoted(source)}, which is not run: {error}"
-        raise unchecked_adapter(what) from None
+        return names_matching([expression], paths)
+    except PatternNotFollowedError as error:
+        raise unchecked_adapter(
+            f"{key} has the expression {quoted(expression)}, which is not followed: {error}"
+        ) from None
 
 
 def unchecked_adapter(what: str) -> SourceError:

@@ -4,12 +4,11 @@ import re
 from collections.abc import Iterable, Iterator, Mapping
 from functools import cached_property
 
-from auditor.analytic.adapters.base import AdaptedModel, AdaptedModule, name_ends_in
-from auditor.analytic.adapters.patterns import UnsafeError, suffixes
+from auditor.analytic.adapters.base import AdaptedModel, AdaptedModule, name_ends_in, suffixes
 from auditor.analytic.adapters.settings import (
     AdapterSettings,
     ModuleNames,
-    safe_expression,
+    paths_matching,
     unchecked_adapter,
 )
 from auditor.errors import CheckpointError
@@ -68,10 +67,7 @@ class Targets:
             return tuple(path for path in paths if name_ends_in(path, names.ends))
         if names.expression is None:
             return tuple(self._all_linear())
-        try:
-            matching = names.expression.matching(paths)
-        except UnsafeError as error:
-            raise unchecked_adapter(f"{key} is an expression that is not run: {error}") from None
+        matching = paths_matching(key, names.expression, paths)
         return tuple(path for path in paths if path in matching)
 
     def _without_excluded(self, paths: tuple[str, ...]) -> tuple[str, ...]:
@@ -142,20 +138,12 @@ class Ranks:
         self._ranks = tuple(pattern.values())
         self._plain = plain
         self._others = [
-            (place, _matched(key, paths)) for place, key in enumerate(pattern) if key not in plain
+            (place, paths_matching("rank_pattern", rf"(.*\.)?({key})", paths))
+            for place, key in enumerate(pattern)
+            if key not in plain
         ]
 
     def of(self, path: str) -> int:
         places = [self._plain[end] for end in suffixes(path) if end in self._plain]
         places += [place for place, paths in self._others if path in paths]
         return self._ranks[min(places)] if places else self.otherwise
-
-
-def _matched(key: str, paths: Iterable[str]) -> frozenset[str]:
-    """Return the modules whose last name parts match the key."""
-    try:
-        return safe_expression("a key of rank_pattern", rf"(.*\.)?({key})").matching(paths)
-    except UnsafeError as error:
-        raise unchecked_adapter(
-            f"rank_pattern has {quoted(key)}, which is not run: {error}"
-        ) from None
