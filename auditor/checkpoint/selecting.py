@@ -7,15 +7,18 @@ from msgspec.structs import asdict, replace
 
 from auditor.checkpoint.filenames import (
     CONFIG,
+    GGUF_ENDING,
     Chooser,
     FileSelection,
     FoundWeights,
     SelectedComponent,
+    only_gguf_set,
+    shards_of,
     standard_weights,
+    tagged_gguf_set,
     variant_of,
     variants,
 )
-from auditor.checkpoint.gguf_sets import ENDING, only_gguf_set, shards_of, tagged_gguf_set
 from auditor.checkpoint.model_folders import (
     components,
     found_in,
@@ -297,7 +300,7 @@ def select_place(names: Collection[str], where: str, place: str) -> FileSelectio
         return _folder(names, where, place)
     folder, _, last = place.rpartition("/")
     shard = _SHARD.search(last)
-    if last.lower().endswith(ENDING):
+    if last.lower().endswith(GGUF_ENDING):
         config = _config(names, folder, CONFIG)
         return FileSelection(config=config, shards=shards_of(place, names))
     if last.endswith(_INDEX) and is_weights(place):

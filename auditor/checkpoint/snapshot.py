@@ -7,8 +7,8 @@ from typing import NamedTuple
 
 from msgspec import Struct, field
 
+from auditor.bounded.json_text import lfs_pointer_size
 from auditor.companions.companion_files import CompanionFile
-from auditor.containers.bounded_json import lfs_pointer_size
 from auditor.containers.index import Index, parse_index
 from auditor.containers.safetensors import Header, parse_header
 from auditor.containers.weight_formats import FilePart, NeedsBytes, PartialFile, Table, parser

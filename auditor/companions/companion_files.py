@@ -174,7 +174,7 @@ def read_companion(plan: PlannedRead, read: Callable[[Span], bytes]) -> Companio
 
 def import_readers() -> None:
     """Import what reads vocabularies, for 15 ms: who waits for the network has the time."""
-    from auditor.companions import other_vocabularies, tokenizer_json  # noqa: F401, PLC0415
+    from auditor.companions import vocabulary_files  # noqa: F401, PLC0415
 
 
 def has_template(file: CompanionFile) -> bool:
@@ -184,20 +184,20 @@ def has_template(file: CompanionFile) -> bool:
 
 def summary(name: str, start: bytes, end: bytes = b"", *, whole: bool = True) -> CompanionFile:
     """Return a vocabulary's ids in place of its bytes."""
-    from auditor.companions import other_vocabularies, tokenizer_json  # noqa: PLC0415 - few have one
-    from auditor.companions.json_scan import ScanError  # noqa: PLC0415 - likewise
+    from auditor.bounded.json_scan import ScanError  # noqa: PLC0415 - likewise
+    from auditor.companions import vocabulary_files  # noqa: PLC0415 - few have one
     from auditor.companions.vocabulary import Vocabulary, summary_json  # noqa: PLC0415 - likewise
 
     readers: dict[str, Callable[[bytes], Vocabulary]] = {
-        TOKENIZER: partial(tokenizer_json.read, end=end, whole=whole),
-        ADDED: other_vocabularies.added_object,
-        TEKKEN: other_vocabularies.tekken,
-        "vocab.json": other_vocabularies.token_object,
-        "vocab.txt": other_vocabularies.token_lines,
-        **dict.fromkeys(_SENTENCEPIECE, other_vocabularies.sentencepiece),
+        TOKENIZER: partial(vocabulary_files.read_tokenizer, end=end, whole=whole),
+        ADDED: vocabulary_files.added_object,
+        TEKKEN: vocabulary_files.tekken,
+        "vocab.json": vocabulary_files.token_object,
+        "vocab.txt": vocabulary_files.token_lines,
+        **dict.fromkeys(_SENTENCEPIECE, vocabulary_files.sentencepiece),
     }
     try:
-        found = readers.get(name, other_vocabularies.tiktoken)(start)
+        found = readers.get(name, vocabulary_files.tiktoken)(start)
     except ScanError as error:
         return CompanionFile(name, None, f"{quoted(name)} {error}")
     return CompanionFile(name, summary_json(found))

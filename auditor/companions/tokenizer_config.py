@@ -3,7 +3,8 @@
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from auditor.companions.vocabulary import MOST_ADDED, MOST_DIGITS, Token, token_of
+from auditor.bounded.json_scan import MOST_DIGITS
+from auditor.companions.vocabulary import MOST_ADDED, Token, token_of
 
 DEFAULT = "default"
 

@@ -6,12 +6,12 @@ A file of many megabytes is read once, for what matters of it, and this is what 
 import json
 from typing import NamedTuple
 
-from auditor.containers.bounded_json import parse_object
+from auditor.bounded.json_scan import MOST_DIGITS
+from auditor.bounded.json_text import parse_object
 from auditor.errors import CheckpointError
 
 # Added tokens that are kept by name: the 6,415 of Gemma 3 are the most known.
 MOST_ADDED = 20_000
-MOST_DIGITS = 20  # of an id: 2**63 has 19
 _LONGEST = 200  # characters of a token
 
 

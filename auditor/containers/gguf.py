@@ -18,10 +18,9 @@ from operator import attrgetter
 from types import MappingProxyType
 from typing import NamedTuple
 
-from auditor.containers.bounded_json import lfs_fault
+from auditor.bounded.json_text import lfs_fault
 from auditor.containers.gguf_reader import NAMES, U32, Cursor, Skipped, Value
-from auditor.containers.magic import format_by_magic
-from auditor.containers.weight_formats import PartialFile, Table
+from auditor.containers.weight_formats import PartialFile, Table, format_by_magic
 from auditor.errors import CheckpointError
 from auditor.messages import described, named, quoted
 from auditor.tensors import Span, StoredTensor

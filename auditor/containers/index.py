@@ -8,7 +8,7 @@ from types import MappingProxyType
 from msgspec import DecodeError, Raw, Struct
 from msgspec.json import decode
 
-from auditor.containers.bounded_json import Loaded, load_object
+from auditor.bounded.json_text import Loaded, load_object
 from auditor.errors import CheckpointError
 from auditor.messages import described, named, quoted
 from auditor.tensors import names_fault

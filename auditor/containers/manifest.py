@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 
-from auditor.containers.bounded_json import lfs_fault, parse_object
+from auditor.bounded.json_text import lfs_fault, parse_object
 from auditor.containers.index import shard_fault
 from auditor.errors import CheckpointError
 from auditor.messages import described, named, quoted

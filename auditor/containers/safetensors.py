@@ -2,7 +2,7 @@
 
 A file is accepted exactly if the `safetensors` library (0.8) accepts it, with all oddities: white
 space before the `{`, a tensor written as a list, a repeated name (the last one counts). The library
-does not have the bounds `bounded_json.MAX_VALUES` and `tensors.MAX_CHARACTERS`.
+does not have the bounds `json_text.MAX_VALUES` and `tensors.MAX_CHARACTERS`.
 """
 
 import re
@@ -15,10 +15,10 @@ from typing import Annotated, NamedTuple
 from msgspec import DecodeError, Meta, Struct
 from msgspec.json import decode
 
+from auditor.bounded.json_text import MAX_VALUES, bounds_fault, lfs_fault
 from auditor.containers import safetensors_json
-from auditor.containers.bounded_json import MAX_VALUES, bounds_fault, lfs_fault
-from auditor.containers.magic import format_by_magic
 from auditor.containers.safetensors_json import U64_MAX
+from auditor.containers.weight_formats import format_by_magic
 from auditor.errors import CheckpointError
 from auditor.messages import named, quoted
 from auditor.tensors import DTYPE_BITS, MAX_CHARACTERS, Span, StoredTensor, names_fault

@@ -9,7 +9,7 @@ import json
 import math
 from typing import Any, NoReturn
 
-from auditor.containers.bounded_json import encoding_fault, escape_fault, syntax_fault
+from auditor.bounded.json_text import encoding_fault, escape_fault, syntax_fault
 from auditor.errors import CheckpointError
 from auditor.messages import described, named, quoted
 from auditor.tensors import DTYPE_BITS

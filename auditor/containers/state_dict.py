@@ -5,9 +5,8 @@ from itertools import islice
 
 from msgspec import Struct
 
-from auditor.containers.pickle_values import Call, Global, PickledDict, PickledSet
-from auditor.containers.torch_storages import Unreadable, is_text
-from auditor.containers.torch_tensors import TensorView, tensor_view
+from auditor.bounded.pickle_names import Call, Global, PickledDict, PickledSet
+from auditor.containers.torch_tensors import TensorView, Unreadable, is_text, tensor_view
 from auditor.messages import quoted
 
 # Keys under which training scripts keep the model's state dict, the likeliest first: Lightning

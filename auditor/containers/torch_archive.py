@@ -17,8 +17,8 @@ from typing import NamedTuple
 
 from msgspec import Struct
 
-from auditor.containers.pickle_machine import MAX_PICKLE
-from auditor.containers.torch_storages import Held, Storage
+from auditor.bounded.pickle_machine import MAX_PICKLE
+from auditor.containers.torch_tensors import Held, Storage
 from auditor.containers.weight_formats import PartialFile, UnsafeFileError, not_followed
 from auditor.errors import CheckpointError
 from auditor.messages import named, quoted

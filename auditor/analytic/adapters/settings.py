@@ -7,8 +7,8 @@ from msgspec import Struct
 
 from auditor.analytic.config import Config
 from auditor.analytic.family import Family
+from auditor.bounded.json_text import parse_object
 from auditor.bounded.patterns import PatternNotFollowedError, names_matching
-from auditor.containers.bounded_json import parse_object
 from auditor.errors import CheckpointError, Reason, SourceError
 from auditor.messages import described, quoted
 

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from auditor.containers.bounded_json import MAX_TEXT_VALUES
+from auditor.bounded.json_text import MAX_TEXT_VALUES
 from auditor.downloader import model_list_page
 from auditor.downloader.model_list_page import MAX_FILES, ListEntry, entries_in
 from auditor.errors import Reason, SourceError

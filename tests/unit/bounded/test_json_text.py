@@ -7,9 +7,11 @@ import tracemalloc
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec import Struct
 
-from auditor.containers.bounded_json import (
+from auditor.bounded.json_text import (
     bounds_fault,
+    converted,
     lfs_pointer_size,
     load_object,
     parse_object,
@@ -169,3 +171,30 @@ def test_escapes_without_number_take_no_memory_of_their_own():
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
     assert peak < 3 * len(content)
+
+
+class Entry(Struct, forbid_unknown_fields=True):
+    name: str
+    size: int | None = None
+    inner: list["Entry"] = []
+
+
+@pytest.mark.parametrize(
+    ("value", "message"),
+    [
+        ({"name": 5}, "name is 5, expected a string"),
+        ({"name": "a", "size": 1.5}, "size is 1.5, expected a whole number or null"),
+        ({"name": "a", "inner": {}}, "inner is an object, expected a list"),
+        (
+            {"name": "a", "inner": [{"name": "b"}, {"name": None}]},
+            "inner[1].name is null, expected a string",
+        ),
+        ({"name": "a", "inner": [{}]}, "inner[0] has no key 'name'"),
+        ({"name": "a", "a\x1bb": 1}, "it has the unknown key 'a\\x1bb'"),
+        ([], "it is a list, expected an object"),
+    ],
+)
+def test_a_value_of_another_type_is_named_with_its_place(value, message):
+    with pytest.raises(CheckpointError) as raised:
+        converted(value, Entry)
+    assert str(raised.value) == message

@@ -4,10 +4,14 @@ import json
 import re
 from collections.abc import Iterable
 from itertools import accumulate
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
+
+from msgspec import ValidationError, convert
 
 from auditor.errors import CheckpointError
-from auditor.messages import described, named, quoted
+from auditor.messages import described, named, printable, quoted
+
+_T = TypeVar("_T")
 
 # The largest index known, Kimi K2 Thinking's with 208,000 names, has some 25 MB.
 MAX_TEXT = 32 * 1024 * 1024
@@ -230,3 +234,48 @@ def _bounded_int(digits: str) -> int:
     if len(digits) > MAX_DIGITS:
         raise _TooManyDigitsError(digits)
     return int(digits)
+
+
+# msgspec's names of types -> words of a message.
+_TYPES = {
+    "str": "a string",
+    "int": "a whole number",
+    "float": "a number",
+    "bool": "true or false",
+    "null": "null",
+    "array": "a list",
+    "object": "an object",
+}
+_WRONG = re.compile(
+    r"(?:Expected `(.*?)`(.*?)(?:, got `.*?`)?|(.*?))(?: - at `\$\.?(.*)`)?", re.DOTALL
+)
+_KEYS = re.compile(
+    r"Object (?:missing required|contains unknown) field `(.*?)`(?: - at `\$\.?(.*)`)?", re.DOTALL
+)
+
+
+def converted(value: object, type_: type[_T]) -> _T:
+    """Return a JSON value as a msgspec type; raise CheckpointError if it does not have the type."""
+    try:
+        return convert(value, type_)
+    except ValidationError as error:
+        raise CheckpointError(_type_fault(value, str(error))) from None
+
+
+def _type_fault(value: object, fault: str) -> str:
+    """Return msgspec's sentence in the form of this program's messages."""
+    if match := _KEYS.fullmatch(fault):
+        key, place = match.groups()
+        has = "has no key" if fault.startswith("Object missing") else "has the unknown key"
+        return f"{printable(place or 'it')} {has} {quoted(key)}"
+    match = _WRONG.fullmatch(fault)
+    types, rule, other, place = match.groups() if match else (None, None, fault, None)
+    for step in re.findall(r"\[(\d+)\]|(\w+)", place or ""):
+        value = value[int(step[0])] if isinstance(value, list) else _member(value, step[1])
+    words = " or ".join(_TYPES.get(one, one) for one in (types or "").split(" | "))
+    expected = f"expected {words}{rule}" if types else other.lower()
+    return f"{printable(place or 'it')} is {described(value)}, {expected}"
+
+
+def _member(value: object, key: str) -> object:
+    return value.get(key) if isinstance(value, dict) else value

@@ -11,15 +11,8 @@ from collections.abc import Callable
 from io import BytesIO
 from typing import Any
 
-from auditor.containers.pickle_names import (
+from auditor.bounded.pickle_names import (
     WEIGHTS_ONLY,
-    is_known,
-    may_have_state,
-    new_object,
-    renamed,
-    result_of,
-)
-from auditor.containers.pickle_values import (
     Call,
     FollowedPickle,
     Global,
@@ -28,7 +21,12 @@ from auditor.containers.pickle_values import (
     PickledSet,
     PickleFault,
     is_key,
+    is_known,
     kind,
+    may_have_state,
+    new_object,
+    renamed,
+    result_of,
 )
 from auditor.messages import named, quoted
 

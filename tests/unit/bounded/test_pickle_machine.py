@@ -16,9 +16,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 from support.torch_files import parsed
 
-from auditor.containers.pickle_machine import MAX_STEPS, follow_pickle
-from auditor.containers.pickle_names import WEIGHTS_ONLY, is_known
-from auditor.containers.pickle_values import Call, Global, PickledDict, PickledSet
+from auditor.bounded.pickle_machine import MAX_STEPS, follow_pickle
+from auditor.bounded.pickle_names import (
+    WEIGHTS_ONLY,
+    Call,
+    Global,
+    PickledDict,
+    PickledSet,
+    is_known,
+)
 
 PROTOCOLS = (2, 3, 4, 5)
 TEXTS = st.text(st.characters(exclude_categories=["Cs"]), max_size=20)

@@ -8,9 +8,9 @@ import re
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from auditor.companions.vocabulary import MOST_DIGITS
-from auditor.containers.bounded_json import MAX_DEPTH
+from auditor.bounded.json_text import MAX_DEPTH
 
+MOST_DIGITS = 20  # of an id: 2**63 has 19
 # The longest vocabulary known, XLM-V's, has 901,629 entries; they take half a second.
 MOST_ENTRIES = 1_000_000
 # Strings and brackets of what is passed over: 6,400 added tokens of Gemma 3 have 100,000.
