@@ -140,7 +140,7 @@ def names_fault(names: Collection[str]) -> str | None:
     characters, most = sum(map(len, names)), max(MAX_CHARACTERS, MAX_AVERAGE * len(names))
     if characters <= most:
         return None
-    return f"has {characters:,} characters of tensor names; {most:,} are the most that are read"
+    return f"has {characters:,} characters of tensor names, expected at most {most:,}"
 
 
 class Depth(NamedTuple):

@@ -33,7 +33,7 @@ class BoundedTotal:
 def require(has: str, count: int, unit: str, most: int) -> None:
     """Raise CheckpointError if the count is above the bound."""
     if count > most:
-        raise CheckpointError(f"{has} {count:,} {unit}; {most:,} are the most that are read")
+        raise CheckpointError(f"{has} {count:,} {unit}, expected at most {most:,}")
 
 
 def deflate(content: bytes) -> str:

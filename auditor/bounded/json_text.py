@@ -81,11 +81,11 @@ def load_object(
     except _TooManyDigitsError as error:
         where = position(text, text.find(error.digits))
         raise CheckpointError(
-            f"{subject} has an integer of {len(error.digits):,} digits at {where}; "
-            f"{MAX_DIGITS:,} are the most that can be read"
+            f"{subject} has an integer of {len(error.digits):,} digits at {where}, "
+            f"expected at most {MAX_DIGITS:,}"
         ) from None
     if not isinstance(value, dict):
-        raise CheckpointError(f"{subject} is {described(value)}, not a JSON object")
+        raise CheckpointError(f"{subject} is {described(value)}, expected a JSON object")
     if "\\u" in text and (fault := escape_fault(value)):
         raise CheckpointError(f"{subject} {fault}")
     return Loaded(value, tuple(sorted(repeated)))
@@ -126,11 +126,9 @@ def lfs_fault(subject: str, prefix: bytes) -> str | None:
 def _decoded(content: bytes, subject: str, most: int) -> str:
     """Decode UTF-8 text that may be JSON: not empty, no Git LFS pointer, no byte order mark."""
     if len(content) > most:
-        raise CheckpointError(
-            f"{subject} has {len(content):,} bytes; {most:,} are the most that are read"
-        )
+        raise CheckpointError(f"{subject} has {len(content):,} bytes, expected at most {most:,}")
     if not content.strip():
-        raise CheckpointError(f"{subject} is empty: {len(content)} bytes, none of them JSON")
+        raise CheckpointError(f"{subject} is empty: {len(content)} bytes, expected a JSON object")
     if fault := lfs_fault(subject, content):
         raise CheckpointError(fault)
     if content.startswith(b"\xef\xbb\xbf"):
@@ -159,15 +157,15 @@ def syntax_fault(subject: str, error: json.JSONDecodeError) -> str:
     if conflict := _CONFLICT.search(error.doc):
         line = error.doc.count("\n", 0, conflict.start()) + 1
         return (
-            f"{subject} holds a git merge conflict that is not resolved: "
+            f"{subject} has an unresolved git merge conflict: "
             f"line {line} is {quoted(error.doc[conflict.start() :].split(chr(10), 1)[0])}"
         )
     where = f"line {error.lineno} column {error.colno}"
     rest = error.doc[error.pos : error.pos + 30]
     if error.msg == "Extra data":
-        return f"{subject} goes on after its JSON has ended: {quoted(rest)} at {where}"
+        return f"{subject} continues after the end of its JSON: {quoted(rest)} at {where}"
     if not rest:
-        return f"{subject} is cut off: its JSON has not ended at {where}"
+        return f"{subject} is cut off: its JSON does not end before {where}"
     if error.msg.startswith("Unterminated string"):
         return f"{subject} is cut off: the string that begins at {where} has no end"
     return (
@@ -181,11 +179,11 @@ def bounds_fault(content: bytes, depth: int, most: int = MAX_VALUES) -> str | No
     brackets = marks.translate(_STEPS, b",")
     values = len(marks) - len(brackets) // 2  # each comma, and each pair of brackets
     if values > most:
-        return f"holds some {values:,} JSON values; {most:,} are the most that are read"
+        return f"has some {values:,} JSON values, expected at most {most:,}"
     steps = memoryview(brackets).cast("b")
     deepest = max(accumulate(steps), default=0)
     if deepest > depth:
-        return f"is nested {deepest:,} levels deep; {depth} are the most that are read"
+        return f"is nested {deepest:,} levels deep, expected at most {depth}"
     return None
 
 

@@ -121,7 +121,7 @@ _Node = _One | _Edge | _All | _Either | _Repeat | _Ahead
 def _parse(expression: str) -> _Node:
     if len(expression) > MOST_CHARACTERS:
         raise PatternNotFollowedError(
-            f"it has {len(expression):,} characters; {MOST_CHARACTERS:,} are the most"
+            f"it has {len(expression):,} characters, expected at most {MOST_CHARACTERS:,}"
         )
     parser = _Parser(expression)
     node = parser.alternatives(0)

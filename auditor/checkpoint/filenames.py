@@ -238,7 +238,7 @@ def tagged_gguf_set(names: Iterable[str], where: str, tag: str) -> Files:
     """The model that a tag names: a file name, or a part of just one, such as Q4_K_M."""
     sets = gguf_sets(names)
     if not sets:
-        detail = f"{where} holds no GGUF model, so none is {quoted(tag)}"
+        detail = f"{where} has no GGUF model, expected {quoted(tag)}"
         raise SourceError(Reason.NO_WEIGHTS, detail)
     part = re.compile(rf"(?<![a-z0-9]){re.escape(tag)}(?![a-z0-9_])", re.IGNORECASE)
     meant = [files for files in sets if tag in files] or [

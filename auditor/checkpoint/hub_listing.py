@@ -91,7 +91,7 @@ def id_fault(model_id: str) -> str | None:
     if fault:
         return fault
     if "--" in model_id or ".." in model_id:
-        return "an id holds no '--' and no '..'"
+        return "an id has no '--' and no '..'"
     return "an id does not end in '.git'" if model_id.endswith(".git") else None
 
 

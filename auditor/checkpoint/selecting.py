@@ -162,7 +162,7 @@ def _root(names: set[str], where: str, variant: str | None) -> FoundWeights | No
         return None
     if len(several) > 1:
         shown = listed(several)
-        detail = f"{where} holds its weights as variants only, {shown}: name one with --variant"
+        detail = f"{where} has its weights only as variants, {shown}; name one with --variant"
         raise SourceError(Reason.NO_SAFETENSORS, detail)
     return standard_weights(names, several[0]) if several else None
 
@@ -220,7 +220,7 @@ def select_config(names: Collection[str], where: str) -> FileSelection:
             return FileSelection(config=config)
     ending = f"/{CONFIG}"
     folders = sorted(name.removesuffix(ending) for name in names if name.endswith(ending))
-    inside = f"; there is one in {listed(folders)}: name such a folder" if folders else ""
+    inside = f"; there is one in {listed(folders)}; name such a folder" if folders else ""
     raise SourceError(Reason.NO_CONFIG, f"{where} has no {CONFIG}{inside}")
 
 
@@ -268,13 +268,13 @@ def name_fault(name: str) -> str | None:
 def _nothing(names: Iterable[str], where: str) -> SourceError:
     files = sorted(name for name in names if not _is_paperwork(name))
     if not files:
-        return SourceError(Reason.EMPTY_REPO, f"{where} is empty: it holds no model files")
+        return SourceError(Reason.EMPTY_REPO, f"{where} is empty: it has no model files")
     weights = [name for name in files if is_weights(name)]
     if not weights:
         detail = f"{where} holds no weights (it holds {listed(files)})"
         return SourceError(Reason.NO_WEIGHTS, detail)
-    known = f"{WEIGHTS}, {TORCH_WEIGHTS} and their indexes"
-    detail = f"{where} has none of {known}; its weights are {listed(weights)}"
+    known = f"{WEIGHTS}, {TORCH_WEIGHTS} or index of them"
+    detail = f"{where} has no {known}; its weights are {listed(weights)}"
     return SourceError(Reason.NO_SAFETENSORS, detail)
 
 

@@ -67,8 +67,9 @@ def parse_fault(text: str, others: int = 0) -> str | None:
     """
     if len(text) + others > MOST_CHARACTERS:
         with_others = f", {len(text) + others:,} with others" if others else ""
-        detail = f"has {len(text):,} characters{with_others}; {MOST_CHARACTERS:,} are the most"
-        raise NotCheckedError(f"{detail} that are parsed")
+        raise NotCheckedError(
+            f"has {len(text):,} characters{with_others}, expected at most {MOST_CHARACTERS:,}"
+        )
     if max((len(number[0]) for number in _NUMBER.finditer(text)), default=0) > MOST_DIGITS:
         raise NotCheckedError(f"has a number of more than {MOST_DIGITS} digits")
     if max(_depth_of_blocks(text), _deepest_tag(text)) > DEEPEST:

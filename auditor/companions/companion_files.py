@@ -156,9 +156,7 @@ def _of_one(name: str, size: int | None, most: int) -> PlannedRead:
         return PlannedRead(name, (Span(0, size),))
     if name == TOKENIZER and most >= START:
         return PlannedRead(name, (Span(0, START),), whole=False)
-    return PlannedRead(
-        name, (), unread=f"it has {size:,} bytes; {most:,} are the most that are read"
-    )
+    return PlannedRead(name, (), unread=f"it has {size:,} bytes, expected at most {most:,}")
 
 
 def read_companion(plan: PlannedRead, read: Callable[[Span], bytes]) -> CompanionFile:

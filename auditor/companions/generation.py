@@ -87,20 +87,20 @@ def _judged(of: Mapping[str, Any]) -> tuple[RefusedSetting, ...]:
 def _alone(of: Mapping[str, Any]) -> Iterator[RefusedSetting]:
     early = of.get("early_stopping")
     if early not in (None, True, False, "never"):
-        yield RefusedSetting("early_stopping", 'true, false or "never" is needed')
+        yield RefusedSetting("early_stopping", 'expected true, false or "never"')
     most = of.get("max_new_tokens")
     if most is not None and most <= 0:
-        yield RefusedSetting("max_new_tokens", "a number above 0 is needed")
+        yield RefusedSetting("max_new_tokens", "expected a number above 0")
     weight = of.get("assistant_ensemble_weight")
     if weight is not None and not 0.0 < weight < 1.0:
-        yield RefusedSetting("assistant_ensemble_weight", "a number between 0 and 1 is needed")
+        yield RefusedSetting("assistant_ensemble_weight", "expected a number between 0 and 1")
     pad = of.get("pad_token_id")
     if pad is not None and pad < 0:
-        yield RefusedSetting("pad_token_id", "an id from 0 on is needed")
+        yield RefusedSetting("pad_token_id", "expected an id from 0 on")
     cache = of.get("cache_implementation")
     if cache is not None and cache not in _CACHES:
         yield RefusedSetting(
-            "cache_implementation", f"one of {', '.join(sorted(_CACHES))} is needed"
+            "cache_implementation", f"expected one of {', '.join(sorted(_CACHES))}"
         )
 
 
@@ -117,13 +117,9 @@ def _beams(of: Mapping[str, Any]) -> Iterator[RefusedSetting]:
     if of.get("num_beams") not in (None, 1):
         return
     if of.get("early_stopping") not in (None, False):
-        yield RefusedSetting(
-            "early_stopping", "only a search with beams reads it, and num_beams is 1"
-        )
+        yield RefusedSetting("early_stopping", "only beam search reads it, and num_beams is 1")
     if of.get("length_penalty") not in (None, 1.0):
-        yield RefusedSetting(
-            "length_penalty", "only a search with beams reads it, and num_beams is 1"
-        )
+        yield RefusedSetting("length_penalty", "only beam search reads it, and num_beams is 1")
 
 
 def _several(of: Mapping[str, Any]) -> Iterator[RefusedSetting]:
@@ -148,12 +144,10 @@ def _others(of: Mapping[str, Any]) -> Iterator[RefusedSetting]:
             continue
         ids = {forced} if isinstance(forced, int) else set(forced)
         if ids and ids <= set(suppressed):
-            yield RefusedSetting(
-                key, "all of it is in suppress_tokens, too: no token would be left"
-            )
+            yield RefusedSetting(key, "all of its ids are in suppress_tokens too: no token is left")
     for key in _ARGUMENTS:
         if key in of:
-            yield RefusedSetting(key, "it is an argument of generate(), and no setting")
+            yield RefusedSetting(key, "it is an argument of generate(), not a setting")
 
 
 def _idle(of: Mapping[str, Any]) -> Iterator[RefusedSetting]:
@@ -165,6 +159,4 @@ def _idle(of: Mapping[str, Any]) -> Iterator[RefusedSetting]:
     if of.get("return_dict_in_generate") is not True:
         for key in _OUTPUTS:
             if of.get(key) is True:
-                yield RefusedSetting(
-                    key, "it has no effect, for return_dict_in_generate is not true"
-                )
+                yield RefusedSetting(key, "it has no effect: return_dict_in_generate is not true")

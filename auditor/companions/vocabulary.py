@@ -81,4 +81,4 @@ def _token(said: object, file: str) -> Token:
 
 
 def _no_summary(file: str) -> CheckpointError:
-    return CheckpointError(f"{file}: this is no summary of a vocabulary")
+    return CheckpointError(f"{file}: this is not a summary of a vocabulary")

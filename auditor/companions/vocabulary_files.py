@@ -190,7 +190,9 @@ def _fields(data: bytes) -> Iterator[tuple[int, int, int]]:
         elif wire in {1, 5}:
             start, at = at, at + (8 if wire == 1 else 4)
         else:
-            raise ScanError(f"is no protobuf: there is no wire type {wire}, at byte {at:,}")
+            raise ScanError(
+                f"is not protobuf: wire type at byte {at:,} is {wire}, expected 0, 1, 2 or 5"
+            )
         if at > end:
             raise ScanError(f"declares a field up to byte {at:,}, and has {end:,}")
         yield key >> 3, start, at
@@ -203,7 +205,7 @@ def _varint(data: bytes, at: int) -> tuple[int, int]:
         if data[place] < 0x80:  # noqa: PLR2004 - the bit that says that more follows
             return number, place + 1
         shift += 7
-    raise ScanError(f"is no protobuf: a number at byte {at:,} does not end")
+    raise ScanError(f"is not protobuf: a number at byte {at:,} does not end")
 
 
 def tiktoken(data: bytes) -> Vocabulary:

@@ -111,7 +111,9 @@ class Cursor:
         length = self.u64(what)
         if length > _LONGEST_KEY:
             self._room(length, what)
-            raise CheckpointError(f"has {length:,} bytes for {what}; {_LONGEST_KEY:,} are the most")
+            raise CheckpointError(
+                f"has {length:,} bytes for {what}, expected at most {_LONGEST_KEY:,}"
+            )
         content = self.take(length, what)
         try:
             return content.decode()
@@ -128,7 +130,7 @@ class Cursor:
                 raise CheckpointError(f"nests the arrays of {key} more than {_DEEPEST} deep")
             return self._array(key, depth + 1)
         if kind not in _SCALARS:
-            raise CheckpointError(f"has the value type {kind:,} for {key}, which GGUF has not")
+            raise CheckpointError(f"has value type {kind:,} for {key}, expected 0 to {max(NAMES)}")
         return self._scalars(kind, 1, key)[0]
 
     @property
@@ -147,7 +149,7 @@ class Cursor:
         kind = self.u32(f"the item type of {key}")
         count = self.u64(f"the length of {key}")
         if kind not in NAMES:
-            raise CheckpointError(f"has the item type {kind:,} for {key}, which GGUF has not")
+            raise CheckpointError(f"has item type {kind:,} for {key}, expected 0 to {max(NAMES)}")
         least = _SCALARS[kind][2] if kind in _SCALARS else _LEAST[kind]
         self._room(count * least, f"{key}, {count:,} items of {least} bytes at least")
         kept = count <= _MOST_KEPT and self._values + count <= _MOST_VALUES

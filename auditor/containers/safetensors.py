@@ -286,7 +286,7 @@ def _measured(file: str, name: str, dtype: str, dimensions: tuple[int, ...]) -> 
     if bits % 8:
         raise CheckpointError(
             f"{named(file)}: tensor {quoted(name)}, {_shaped(dtype, dimensions)}, takes "
-            f"{bits:,} bits, which is not a whole number of bytes"
+            f"{bits:,} bits, expected a whole number of bytes"
         )
     return elements, bits // 8
 
@@ -307,7 +307,7 @@ def _gap(file: str, tensor: StoredTensor, start: int, end: int, before: StoredTe
     what = f"leaves a gap of {start - end:,}" if start > end else "overlaps"
     return (
         f"{named(file)}: tensor {quoted(tensor.name)} begins at byte {start:,} of the data and "
-        f"{what}: {last}, and each tensor has to begin where the last one ends"
+        f"{what}: {last}, expected each tensor to begin at the end of the last one"
     )
 
 

@@ -159,5 +159,5 @@ def _feed_forward(settings: AdapterSettings, base: AdaptedModel) -> frozenset[st
         ends = tuple(names.ends)
         return frozenset(path for path in base.paths if ends and path.endswith(ends))
     if names.expression is None:
-        raise unchecked_adapter("feedforward_modules is all-linear, which says no modules")
+        raise unchecked_adapter("feedforward_modules is all-linear, which names no modules")
     return paths_matching("feedforward_modules", names.expression, base.paths)

@@ -97,13 +97,13 @@ class AdapterSettings(Struct, frozen=True, kw_only=True):
     def rank(self, key: str = "r") -> int:
         value = self.config.integer(key)
         if not 1 <= value <= _HIGHEST:
-            raise CheckpointError(f"{key} is {described(value)}; a rank is from 1 to {_HIGHEST:,}")
+            raise CheckpointError(f"{key} is {described(value)}, expected 1 to {_HIGHEST:,}")
         return value
 
     def count(self, key: str) -> int:
         value = self.config.integer(key)
         if value < 1:
-            raise CheckpointError(f"{key} is {value}; it has to be 1 at least")
+            raise CheckpointError(f"{key} is {value}, expected at least 1")
         return value
 
     def names(self, key: str) -> ModuleNames | None:
@@ -126,10 +126,10 @@ class AdapterSettings(Struct, frozen=True, kw_only=True):
         names = dict.fromkeys((*listed, *_TRAINED_WHOLE.get(self.task or "", ())))
         if len(names) > _MOST_SAVED:
             raise CheckpointError(
-                f"modules_to_save has {len(names):,} names; {_MOST_SAVED:,} are the most looked for"
+                f"modules_to_save has {len(names):,} names, expected at most {_MOST_SAVED:,}"
             )
         if "" in names:
-            raise CheckpointError("modules_to_save holds an empty name, which every module ends in")
+            raise CheckpointError("modules_to_save has an empty name, which matches every module")
         return tuple(names)
 
     def ranks(self) -> Mapping[str, int]:
@@ -138,7 +138,9 @@ class AdapterSettings(Struct, frozen=True, kw_only=True):
         for name, value in ranks.items():
             if type(value) is not int or not 1 <= value <= _HIGHEST:
                 where = f"the rank of {quoted(name)} in rank_pattern"
-                raise CheckpointError(f"{where} is {described(value)}; a whole number is needed")
+                raise CheckpointError(
+                    f"{where} is {described(value)}, expected a whole number from 1 on"
+                )
         return {name: value for name, value in ranks.items() if isinstance(value, int)}
 
     def table(self, key: str) -> Mapping[str, object]:
@@ -184,7 +186,7 @@ def read_settings(content: bytes, file: str = FILE) -> AdapterSettings:
     config = Config(values=MappingProxyType(parse_object(content, file)), family=_PEFT)
     method = _text(config, "peft_type")
     if method is None:
-        raise CheckpointError(f"{file} names no peft_type: nothing says what kind of adapter it is")
+        raise CheckpointError(f"{file} has no peft_type, expected the method of the adapter")
     mapping = config.nested("auto_mapping")
     return AdapterSettings(
         method=method.upper(),
@@ -201,5 +203,5 @@ def _text(config: Config, key: str) -> str | None:
     value = config.values.get(key)
     if value is not None and not isinstance(value, str):
         where = f"{config.path}{key}"
-        raise CheckpointError(f"{where} is {described(value)}; a string is needed")
+        raise CheckpointError(f"{where} is {described(value)}, expected a string")
     return value or None

@@ -38,7 +38,7 @@ class Targets:
             if self._settings.config.present("target_parameters"):
                 return ()
             raise unchecked_adapter(
-                "target_modules is null: the defaults of one version of peft count"
+                "target_modules is null: its default depends on the version of peft"
             )
         paths = self._without_excluded(self._matching("target_modules", names))
         if names.ends is not None:  # an expression states the layers itself
@@ -47,7 +47,7 @@ class Targets:
             given = str(self._settings.config.values.get("target_modules"))
             shown = quoted(given if len(given) <= _SHOWN else f"{given[:_SHOWN]}...")
             target = self._base.expectation.target
-            raise CheckpointError(f"target_modules, {shown}, chooses no module of {target}")
+            raise CheckpointError(f"target_modules, {shown}, matches no module of {target}")
         return paths
 
     @cached_property

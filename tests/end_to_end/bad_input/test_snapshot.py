@@ -114,7 +114,7 @@ def components(count: int, index: str) -> Callable[[Any], Any]:
 
 BYTES = (
     ("cut off", lambda content: content[:-200], "is cut off|is not JSON"),
-    ("rubbish after it", lambda content: content + b"}", "goes on after its JSON has ended"),
+    ("rubbish after it", lambda content: content + b"}", "continues after the end of its JSON"),
     ("not UTF-8", lambda content: content.replace(b"config", b"c\xffnfig"), "is not UTF-8"),
     ("a key twice", lambda content: content.replace(b"{", b'{"model":1,', 1), "'model' twice"),
     ("gzip cut off", lambda content: gzip.compress(content)[:-20], "its gzip is broken"),
@@ -125,7 +125,7 @@ BYTES = (
     (
         "a million lists",
         lambda content: content.replace(b"{", b'{"x":[%s[]],' % (b"[]," * 1_000_000), 1),
-        "some 2,000,0.. JSON values; 500,000 are the most that are read",
+        "some 2,000,0.. JSON values, expected at most 500,000",
     ),
     ("10,000 levels deep", lambda content: content + b"[" * 10_000, "is nested 10,00"),
 )
@@ -188,12 +188,12 @@ VALUES = (
     (
         "a million tensors",
         heads(4, lambda: packed(ENTRY * 250_000)),
-        "header of 0.safetensors has 250,000 tensors; 100,000 are the most",
+        "header of 0.safetensors has 250,000 tensors, expected at most 100,000",
     ),
     (
         "300,000 tensors in three files",
         heads(3, lambda: packed(ENTRY * 100_000)),
-        "headers have 300,000 tensors; 250,000 are the most",
+        "headers have 300,000 tensors, expected at most 250,000",
     ),
     ("half a character", to("config", "text", "\ud800"), "half a"),
     ("broken base64", to("config", {"name": "config.json", "deflated": "!"}), "base64 is broken"),
