@@ -48,9 +48,8 @@ def strings(tree: ast.Module) -> Iterator[tuple[int, str]]:
         if isinstance(node, ast.JoinedStr):
             parts = (part.value if isinstance(part, ast.Constant) else "{}" for part in node.values)
             yield node.lineno, "".join(map(str, parts))
-        elif isinstance(node, ast.Constant) and isinstance(node.value, str):
-            if id(node) not in skipped:
-                yield node.lineno, node.value
+        elif isinstance(node, ast.Constant) and id(node) not in skipped:
+            yield node.lineno, str(node.value)
 
 
 def _not_literals(node: ast.AST) -> Iterator[ast.AST]:
