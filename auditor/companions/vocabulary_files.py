@@ -1,11 +1,17 @@
-"""tokenizer.json of the tokenizers library: its added tokens, and the highest id of its model.
+"""Readers of vocabulary files: added tokens and the highest id.
+
+tokenizer.json of the tokenizers library is
 
     {"version", "truncation", "padding", "added_tokens": [{"id", "content", "special", ...}, ...],
      "normalizer", "pre_tokenizer", "post_processor", "decoder",
      "model": {"type": "BPE", ..., "vocab": {"token": id, ...}, "merges": [...]}}
 
-A Unigram model has `"vocab": [["token", score], ...]`, where the place is the id. Read are a whole
-file, or its start, where the added tokens are, and its end, where WordPiece has its last token.
+A Unigram model has `"vocab": [["token", score], ...]`, where the position is the id. The complete
+file is read, or its start with the added tokens and its end with the last token of WordPiece.
+
+The other formats are sentencepiece (protobuf), tiktoken (a line of base64 and a rank for each
+token), tekken (JSON that begins with settings), vocab.json and added_tokens.json ({"token": id}),
+and vocab.txt (a line for each token).
 """
 
 import re
@@ -28,7 +34,7 @@ from auditor.bounded.json_scan import (
 from auditor.companions.vocabulary import MOST_ADDED, Token, Vocabulary, token_of
 
 _SORTED_BY_ID = frozenset({"WordPiece", "WordLevel"})  # and with the vocabulary last
-# What follows a vocabulary of BPE, which is too long for a start: 10 ms that tell nothing.
+# The key after a vocabulary of BPE. If it is not in the start of a file, reading on is useless.
 _AFTER_VOCABULARY = b'"merges"'
 _LAST = re.compile(
     rb'("(?:[^"\\]|\\.)*")[ \t\r\n]*:[ \t\r\n]*(\d{1,20})[ \t\r\n]*\}[ \t\r\n]*\}[ \t\r\n]*\}\s*\Z',
@@ -39,7 +45,7 @@ _MOST_AT_ONCE = 2 * 1024 * 1024  # bytes; the 6,415 added tokens of Gemma 3 have
 
 
 def read_tokenizer(start: bytes, end: bytes = b"", *, whole: bool = True) -> Vocabulary:
-    """Read a tokenizer.json: `start` is all of it, or its first bytes and `end` its last."""
+    """Read a tokenizer.json: `start` is the complete file, or its start if `end` is its end."""
     found = _Found(whole=whole)
     try:
         found.read(start)
@@ -109,10 +115,10 @@ class _Found:
 
 
 def _added(data: bytes, at: int) -> Iterator[Token]:
-    for place, said in enumerate(_objects(data, at)):
+    for place, entry in enumerate(_objects(data, at)):
         if place >= MOST_ADDED:
             raise ScanError(f"has more than {MOST_ADDED:,} added tokens")
-        match said:
+        match entry:
             case {"id": int(number), "content": str(text)} if not isinstance(number, bool):
                 yield token_of(number, text)
             case _:
@@ -120,13 +126,13 @@ def _added(data: bytes, at: int) -> Iterator[Token]:
 
 
 def _objects(data: bytes, at: int) -> Iterator[object]:
-    """The items of a list at once, or, where it is long or its end is not here, one by one."""
+    """Yield the items of a list, one by one if the list is long or incomplete."""
     try:
-        said = value(data, at, _MOST_AT_ONCE)
+        entries = value(data, at, _MOST_AT_ONCE)
     except EndsEarlyError:
-        said = None
-    if isinstance(said, list):
-        yield from said
+        entries = None
+    if isinstance(entries, list):
+        yield from entries
     else:
         yield from (value(data, item) for item in items(data, at))
 
@@ -148,9 +154,9 @@ _LONGEST_VARINT = 10  # bytes
 
 
 def sentencepiece(data: bytes) -> Vocabulary:
-    """The pieces of a ModelProto, whose places are ids; of tiktoken where it is no protobuf.
+    """Read the pieces of a ModelProto, whose positions are ids, or a file of tiktoken.
 
-    Field 1 is a piece (its field 1 the text), fields 2 to 5 are settings.
+    Field 1 is a piece (with the text in its field 1), fields 2 to 5 are settings.
     """
     if _FIRST_RANKED.match(data):
         return tiktoken(data)
@@ -177,7 +183,7 @@ def _piece(data: bytes, span: tuple[int, int], number: int) -> Token:
 
 
 def _fields(data: bytes) -> Iterator[tuple[int, int, int]]:
-    """Number, start and stop of each field; ScanError where a length passes the end."""
+    """Yield number, start and stop of each field; raise ScanError if one passes the end."""
     at, end = 0, len(data)
     while at < end:
         key, at = (data[at], at + 1) if data[at] < 0x80 else _varint(data, at)  # noqa: PLR2004
@@ -222,7 +228,7 @@ def tiktoken(data: bytes) -> Vocabulary:
 
 
 def tekken(data: bytes) -> Vocabulary:
-    """The number of ids that its settings say, which stand before the vocabulary."""
+    """Read the number of ids in the settings, which precede the vocabulary."""
     for key, at in json_members(data, 0):
         if key != "config":
             continue
@@ -230,11 +236,11 @@ def tekken(data: bytes) -> Vocabulary:
             case {"default_vocab_size": int(size)} if size > 0:
                 return Vocabulary("tekken", token_of(size - 1, ""), size)
         break
-    raise ScanError("does not say its default_vocab_size")
+    raise ScanError("has no default_vocab_size")
 
 
 def token_object(data: bytes) -> Vocabulary:
-    """vocab.json: `{"token": id}`."""
+    """Read a vocab.json, `{"token": id}`."""
     found = highest_of_object(data, 0)
     top = None if found.id is None else token_of(found.id, found.token)
     each = islice(_SPECIAL.finditer(data, 0, _LOOKED_AT), _MOST_SPECIAL)
@@ -243,7 +249,7 @@ def token_object(data: bytes) -> Vocabulary:
 
 
 def added_object(data: bytes) -> Vocabulary:
-    """added_tokens.json, likewise, whose tokens are kept."""
+    """Read an added_tokens.json, `{"token": id}`, with its tokens."""
     found = highest_of_object(data, 0)
     if found.entries > MOST_ADDED:
         return token_object(data)
@@ -252,7 +258,7 @@ def added_object(data: bytes) -> Vocabulary:
 
 
 def token_lines(data: bytes) -> Vocabulary:
-    """vocab.txt: a token a line."""
+    """Read a vocab.txt, which has a line for each token."""
     entries = data.count(b"\n") + (not data.endswith(b"\n") and bool(data))
     if not entries:
         raise ScanError("is empty")
