@@ -93,7 +93,7 @@ _FLOATS = ("F", "BF", "C")  # the starts of the format's learnable dtypes
 
 
 def is_float(dtype: str) -> bool:
-    """Whether training could have produced numbers of this dtype."""
+    """Return whether training could have produced numbers of this dtype."""
     return dtype.startswith(_FLOATS)
 
 
@@ -161,7 +161,7 @@ class Depth(NamedTuple):
         return ".".join(parts)
 
     def lists(self, prefix: str) -> bool:
-        """Whether the module of that prefix is listed."""
+        """Return whether the module of that prefix is listed."""
         return self.cut(prefix) == prefix
 
     def at_most(self, most: int) -> "Depth":

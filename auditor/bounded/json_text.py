@@ -24,14 +24,14 @@ MAX_VALUES = 1_500_000
 # A config holds fewer: one with the 22,000 classes of ImageNet, by number and by name, 44,000.
 # 290,000 were measured at 100 MB more than a usual config.
 MAX_TEXT_VALUES = 150_000
-# What Python's int() takes whatever its settings; by default it takes 4,300.
+# Python's int() reads these with any setting; by default it reads 4,300.
 MAX_DIGITS = 640
 
-# How transformers writes the floats that JSON has no words for: {"__float__": "Infinity"}.
+# The form in which transformers writes floats that JSON does not have: {"__float__": "Infinity"}.
 FLOAT = b"__float__"
 _FLOATS = {name: float(name) for name in ("Infinity", "-Infinity", "NaN")}
 
-# Possessive, for what could be gone back to is kept: 1.8 GB for 15 million escapes.
+# Possessive, because the engine stores what it can go back to: 1.8 GB for 15 million escapes.
 _STRING = re.compile(rb'"[^"\\]*+(?:\\.[^"\\]*+)*+(?:"|\\?\Z)', re.DOTALL)
 _BARE_STRING = re.compile(rb'"[^"]*(?:"|\Z)')
 _UNMARKED = bytes(byte for byte in range(256) if byte not in b'[]{},"')
@@ -143,7 +143,7 @@ def _decoded(content: bytes, subject: str, most: int) -> str:
 
 
 def encoding_fault(subject: str, content: bytes, error: UnicodeDecodeError) -> str:
-    """The sentence for bytes that are not UTF-8."""
+    """Return the sentence for bytes that are not UTF-8."""
     before = content[: error.start].decode()
     guess = " (it looks like UTF-16)" if content[:2] in {b"\xff\xfe", b"\xfe\xff"} else ""
     return (
@@ -153,7 +153,7 @@ def encoding_fault(subject: str, content: bytes, error: UnicodeDecodeError) -> s
 
 
 def syntax_fault(subject: str, error: json.JSONDecodeError) -> str:
-    """The sentence for text that is not JSON."""
+    """Return the sentence for text that is not JSON."""
     if conflict := _CONFLICT.search(error.doc):
         line = error.doc.count("\n", 0, conflict.start()) + 1
         return (
@@ -206,7 +206,7 @@ def position(text: str, offset: int) -> str:
 
 
 def _marks(content: bytes) -> bytes:
-    """The brackets and commas of a JSON text in order, without those inside strings.
+    """Return the brackets and commas of a JSON text in order, without those inside strings.
 
     Taking out one pair of neighbouring quotes leaves every other byte on the side of the quotes
     where it was, inside or outside; so strings without either go first, and cheaply.

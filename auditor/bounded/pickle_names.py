@@ -38,7 +38,7 @@ class PickledSet(Struct, eq=False):
 
 
 class Call(Struct, eq=False):
-    """The result of a call that nobody makes."""
+    """A call, in place of its result: no call is made."""
 
     callee: object
     args: tuple[object, ...]
@@ -86,7 +86,7 @@ def kind(value: object) -> str:
 
 
 def is_key(value: object) -> bool:
-    """Whether the value can be a key of a dict or be in a set, judged without hashing it."""
+    """Return whether the value can be a key of a dict or be in a set, judged without hashing it."""
     if isinstance(value, tuple):
         return all(item is None or isinstance(item, str | bytes | int | float) for item in value)
     return value is None or isinstance(value, str | bytes | int | float)
@@ -133,7 +133,7 @@ def renamed(module: str, name: str) -> Global:
 
 
 def is_known(name: Global) -> bool:
-    """Whether a pickle may import the name; a dot in it would look inside an object."""
+    """Return whether a pickle may import the name; a dot in it would look inside an object."""
     return "." not in name.name and name.path in _KNOWN
 
 
@@ -168,7 +168,7 @@ def new_object(name: Global, args: tuple[object, ...]) -> Call | None:
 
 
 def may_have_state(call: Call, state: object) -> bool:
-    """Whether the state is one that the library writes for the result of this call."""
+    """Return whether the state is one that the library writes for the result of this call."""
     path = call.callee.path if isinstance(call.callee, Global) else ""
     if path == "collections.OrderedDict" or path in _PLAIN_OBJECTS:
         return isinstance(state, PickledDict) and all(
@@ -262,7 +262,7 @@ def _is_shape(value: tuple[object, ...]) -> bool:
 
 
 def _fits(content: bytes, shape: tuple[object, ...], dtype: object) -> bool:
-    """Whether the bytes are the numbers of a numpy array."""
+    """Return whether the bytes are the numbers of a numpy array."""
     match dtype:
         case Call(callee=Global("numpy", "dtype"), args=(str(name), *_)) if _is_shape(shape):
             sizes = (number for number in shape if isinstance(number, int))

@@ -51,7 +51,7 @@ class FileSelection(Struct, frozen=True, kw_only=True):
     weights: str | None = None  # the one weight file
     index: str | None = None
     packing: str | None = None  # the file that declares the packing, beside the config
-    settings: str | None = None  # the file that says how sentence-transformers loads the model
+    settings: str | None = None  # the settings by which sentence-transformers loads the model
     shards: tuple[str, ...] = ()  # of one model without an index, sorted: GGUF files
     # Files that may name the weights if these have no usual name; they are read first: config.json,
     # quantize_config.json. If they name none, `otherwise` is read; an error says why nothing is.
@@ -93,7 +93,7 @@ def standard_weights(names: Collection[str], variant: str | None = None) -> Foun
 
 
 def variants(names: Iterable[str]) -> tuple[str, ...]:
-    """The variants that can be loaded from one folder, sorted."""
+    """Return the variants that can be loaded from one folder, sorted."""
     found = set(names)
     every = {variant for name in found if (variant := variant_of(name))}
     return tuple(sorted(variant for variant in every if standard_weights(found, variant)))
@@ -131,7 +131,7 @@ _TORCH_SHARD = r"(?:diffusion_)?pytorch_model-[0-9]{5}-of-[0-9]{5}\.bin"
 
 
 def torch_model_files(names: Iterable[str]) -> tuple[str, ...]:
-    """The torch files of a folder that form a complete model: one file, else all shards."""
+    """Return the torch files of a folder that form a complete model: one file, else all shards."""
     found = set(names)
     for one in _TORCH:
         if one in found:
@@ -140,7 +140,7 @@ def torch_model_files(names: Iterable[str]) -> tuple[str, ...]:
 
 
 def is_in_folder(name: str, folder: str) -> bool:
-    """Whether a file is in a folder, at any depth; every file is in ""."""
+    """Return whether a file is in a folder, at any depth; every file is in ""."""
     return not folder or name.startswith(f"{folder}/")
 
 
@@ -197,7 +197,7 @@ def _bases(values: Mapping[str, Any]) -> Iterator[str]:
 
 
 def _values(config: TextFile) -> Mapping[str, Any]:
-    """The values of a config; a broken one has none, which the audit reports."""
+    """Return the values of a config; {} for an invalid one, which the audit reports."""
     try:
         return parse_object(config.content, config.name)
     except CheckpointError:
@@ -216,7 +216,7 @@ Files = tuple[str, ...]  # one file, or the shards of one model, sorted
 
 
 def gguf_sets(names: Iterable[str]) -> tuple[Files, ...]:
-    """The models among the names, sorted."""
+    """Return the models among the names, sorted."""
     found: dict[tuple[str, str], list[str]] = {}
     for name in names:
         last = name.rpartition("/")[2].lower()
@@ -235,7 +235,7 @@ def only_gguf_set(names: Iterable[str], where: str) -> Files:
 
 
 def tagged_gguf_set(names: Iterable[str], where: str, tag: str) -> Files:
-    """The model that a tag names: a file name, or a part of just one, such as Q4_K_M."""
+    """Return the model that a tag names: a file name, or a part of just one, such as Q4_K_M."""
     sets = gguf_sets(names)
     if not sets:
         detail = f"{where} has no GGUF model, expected {quoted(tag)}"
@@ -252,7 +252,7 @@ def tagged_gguf_set(names: Iterable[str], where: str, tag: str) -> Files:
 
 
 def shards_of(name: str, names: Iterable[str]) -> Files:
-    """The shards of the model to which a shard belongs, including this one."""
+    """Return the shards of the model to which a shard belongs, including this one."""
     return next(files for files in gguf_sets({name, *names}) if name in files)
 
 

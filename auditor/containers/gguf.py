@@ -96,7 +96,7 @@ REMOVED_TYPES: Mapping[int, str] = MappingProxyType(
 MAGIC = b"GGUF"
 _VERSIONS = (2, 3)
 _ALIGNMENT_KEY = "general.alignment"
-_ALIGNMENT = 32  # bytes; where that key does not say otherwise
+_ALIGNMENT = 32  # bytes; the default
 _LARGEST_ALIGNMENT = 2**20
 # llama.cpp's: GGML_MAX_DIMS, and GGML_MAX_NAME less the zero that ends a name.
 _MOST_DIMENSIONS = 4
@@ -173,13 +173,13 @@ def _parse(file: str, sparse: PartialFile) -> GgufHeader:
     entries = _entries(cursor, tensors)
     start = -(-cursor.place // alignment) * alignment
     length = _contiguous(entries, alignment)
-    faults, strange = _sizes(sparse.size, start, length, entries, alignment)
-    strange = (*strange, *_oddities(cursor, entries))
+    faults, notes = _sizes(sparse.size, start, length, entries, alignment)
+    notes = (*notes, *_oddities(cursor, entries))
     return GgufHeader(
         file=file,
         tensors=tuple(sorted(_stored(file, entries), key=attrgetter("name"))),
         size_faults=tuple(f"{named(file)} {fault}" for fault in faults),
-        notes=tuple(f"{named(file)} {note}" for note in strange),
+        notes=tuple(f"{named(file)} {note}" for note in notes),
         version=version,
         big_endian=cursor.big_endian,
         alignment=alignment,
@@ -301,16 +301,16 @@ def _type(number: int, tensor: str) -> GgmlType:
 
 def _contiguous(entries: list[_Entry], alignment: int) -> int:
     """Check that each tensor starts at the aligned end of the last one; return the last end."""
-    due = end = 0
+    expected = end = 0
     before = "the data begins at 0"
     for entry in entries:
-        if entry.offset != due:
+        if entry.offset != expected:
             raise CheckpointError(
                 f"has tensor {quoted(entry.name)} at byte {entry.offset:,} of the data, expected "
-                f"{due:,}: {before}, and offsets are multiples of {alignment}"
+                f"{expected:,}: {before}, and offsets are multiples of {alignment}"
             )
-        end = due + entry.length
-        due = -(-end // alignment) * alignment
+        end = expected + entry.length
+        expected = -(-end // alignment) * alignment
         before = f"{quoted(entry.name)} ends at {end:,}"
     return end
 
@@ -335,7 +335,7 @@ def _sizes(
 
 
 def _oddities(cursor: Cursor, entries: list[_Entry]) -> Iterator[str]:
-    """Yield what keeps programs from reading the file although it is sound."""
+    """Yield the reasons why some programs cannot read a valid file."""
     if cursor.big_endian:
         yield "is big-endian; most programs read only little-endian"
     long = [entry.name for entry in entries if len(entry.name.encode()) > _LONGEST_NAME]

@@ -80,7 +80,7 @@ class Cursor:
 
     @property
     def place(self) -> int:
-        """The position in the file, in bytes."""
+        """Return the position in the file, in bytes."""
         return self._base + self._at
 
     def peek(self, count: int) -> bytes:
@@ -127,7 +127,7 @@ class Cursor:
             return self._string(key)
         if kind == _ARRAY:
             if depth == _DEEPEST:
-                raise CheckpointError(f"nests the arrays of {key} more than {_DEEPEST} deep")
+                raise CheckpointError(f"nests the arrays of {key} more than {_DEEPEST} levels deep")
             return self._array(key, depth + 1)
         if kind not in _SCALARS:
             raise CheckpointError(f"has value type {kind:,} for {key}, expected 0 to {max(NAMES)}")
@@ -161,7 +161,9 @@ class Cursor:
             return Skipped(NAMES[kind], count)
         self._items += count
         if self._items > _MOST_ITEMS or (kind == _ARRAY and not kept):
-            raise CheckpointError(f"has more items in its arrays, up to {key}, than are read")
+            raise CheckpointError(
+                f"has too many items in its arrays, up to {key}: expected at most {_MOST_ITEMS:,}"
+            )
         if not kept:
             self._skip_strings(count, key)
             return Skipped(NAMES[kind], count)

@@ -17,7 +17,7 @@ SENTENCE = "sentence_transformers"  # the library, as modules.json has it
 TRANSFORMERS = ("Transformer", "MLMTransformer", "CLIPModel")  # whose config names their class
 LEARNING = (*TRANSFORMERS, "Dense", "LayerNorm", "LSTM", "CNN", "WeightedLayerPooling")
 
-# What a module that wraps a transformer says of itself, in its folder: the first that is there.
+# The settings of a module that wraps a transformer, in its folder; the first existing file counts.
 SETTINGS = (
     "sentence_bert_config.json",
     "sentence_roberta_config.json",
@@ -116,7 +116,7 @@ def _modules(file: str, content: bytes) -> Manifest:
 
 
 def _weighs(entry: ManifestEntry) -> bool:
-    """Whether a module has weights, by its class."""
+    """Return whether a module has weights, by its class."""
     return entry.library != SENTENCE or entry.kind in LEARNING
 
 

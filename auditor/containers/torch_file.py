@@ -1,9 +1,12 @@
-"""A file of torch.save: its tensors, from the zip directory and data.pkl, or from five pickles.
+"""The reader of torch.save files: a zip directory and data.pkl, or five pickles.
 
 Since torch 1.6 such a file is a zip archive with a pickle of the value, `data.pkl`, and an entry
-`data/KEY` for each storage (`torch_archive`); before, it was five pickles and then the storages
-(`torch_legacy`). A pickle is followed and never loaded (`pickle_machine`). A file is read to its
-end, or torch.load raises for it, or the error is UnsafeFileError: it may run code.
+`data/KEY` for each storage (`torch_archive`). The legacy form is five pickles (a magic number, the
+protocol, facts about the machine, the value, the keys of the storages), then the storages, each
+behind eight bytes; torch supplies storages only to the pickle of the value.
+
+A pickle is followed and never loaded (`pickle_machine`). A file is read to its end, or torch.load
+raises for it, or the error is UnsafeFileError: it may run code.
 """
 
 import re
@@ -42,7 +45,7 @@ _COMPRESSED = (
     *(b"\x78\x01", b"\x78\x5e", b"\x78\x9c", b"\x78\xda"),
 )
 _LONGEST_MAGIC = max(map(len, _COMPRESSED))
-_START = 1024  # bytes that tell a Git LFS pointer, a web page or another format
+_START = 1024  # bytes that show a Git LFS pointer, a web page or another format
 
 
 # The legacy form: five pickles.
@@ -103,7 +106,7 @@ def _not_loaded(file: str, legacy: LegacyFile, sparse: PartialFile) -> Checkpoin
 
 
 def _other(file: str, prefix: bytes) -> str | None:
-    """Say what a file is that no unpickler reads; None if it begins as a pickle."""
+    """Return the error for a file that no unpickler reads; None if it begins as a pickle."""
     if prefix.startswith(b"\x80"):
         return None
     known = "a safetensors file, perhaps" if prefix[8:9] == b"{" else format_by_magic(prefix)
@@ -200,7 +203,7 @@ def _unmade(pickle: FollowedPickle, found: StateDict, *, legacy: bool) -> Iterat
     """Yield what torch refuses to make, except for tensors that have a fault of their own."""
     for reason in storage_faults(pickle, legacy=legacy):
         if reason not in found.unreadable.values():
-            yield TensorFault((), f"a value beside its tensors {reason}")
+            yield TensorFault((), f"a value that is not a tensor {reason}")
 
 
 def _refused(pickle: FollowedPickle) -> Iterator[TensorFault]:
@@ -212,7 +215,7 @@ def _refused(pickle: FollowedPickle) -> Iterator[TensorFault]:
     yield TensorFault(
         (),
         f"torch.load(weights_only=True), and with it from_pretrained, refuses {', '.join(shown)}"
-        f"{rest}; save tensors, numbers and strings alone, by pickle protocol 2",
+        f"{rest}; save only tensors, numbers and strings, by pickle protocol 2",
     )
 
 
@@ -230,7 +233,7 @@ def _limited(file: str, faults: list[TensorFault]) -> tuple[TensorFault, ...]:
     rest = faults[_MOST_FAULTS:]
     if rest:
         names = tuple(name for fault in rest for name in fault.names)
-        shown.append(TensorFault(names, f"{named(file)}: {len(rest):,} more faults of such kinds"))
+        shown.append(TensorFault(names, f"{named(file)}: {len(rest):,} more faults"))
     return tuple(shown)
 
 
@@ -248,7 +251,7 @@ def read_legacy(file: str, sparse: PartialFile) -> LegacyFile:
 
 
 def _is_tar(block: bytes) -> bool:
-    """Whether torch.load reads the file with tarfile, which it tries before pickles."""
+    """Return whether torch.load reads the file with tarfile, which it tries before pickles."""
     from tarfile import HeaderError, TarInfo  # noqa: PLC0415 - few files are of the legacy form
 
     try:
@@ -286,7 +289,7 @@ def _fault(pickles: list[FollowedPickle]) -> str | None:
     if [pickle.value for pickle in pickles[:_FACTS]] != [MAGIC, PROTOCOL]:
         return "is a pickle without the magic number and the protocol of torch.save"
     if any(pickles[which].persistent for which in (_MAGIC, _PROTOCOL, _FACTS, _KEYS)):
-        return "has a storage in a pickle for which torch supplies none"
+        return "has a storage in a pickle that may not have one"
     keys = pickles[_KEYS].value
     if not isinstance(keys, list):
         return "has keys of storages that are not a list"

@@ -1,4 +1,4 @@
-"""The storages of a torch pickle: runs of bytes that tensors are views of."""
+"""The storages of a torch pickle, runs of bytes, and the tensors that are views of them."""
 
 import re
 from collections.abc import Callable, Mapping
@@ -79,7 +79,7 @@ class Storage(NamedTuple):
 
 
 class Held(NamedTuple):
-    """The places of the storages of a file, and what is wrong with them."""
+    """The positions of the storages of a file, and their faults."""
 
     spans: Mapping[str, Span]  # by key
     faults: Mapping[str, str]  # by key: what is wrong with a storage
@@ -134,7 +134,7 @@ def storage(value: Persistent) -> Storage | Unreadable:
 
 
 def is_text(text: str) -> bool:
-    """Whether a string is made of characters: a pickle may hold halves of some (surrogates)."""
+    """Return whether a string has no surrogates, halves of characters."""
     return text.isascii() or not _HALF.search(text)
 
 
@@ -195,11 +195,11 @@ def tensor_view(value: object) -> TensorView | Unreadable | None:
                 return Unreadable(f"is of a kind that is not read ({path.removeprefix(_UTILS)})")
             case _:
                 return None
-    return Unreadable("is wrapped too often to be read")
+    return Unreadable("has too many wrappers to be read")
 
 
 def _is_of_variable(state: object) -> bool:
-    """Whether a state is (requires_grad, volatile, hooks), as before torch 0.4: without a shape."""
+    """Return whether a state is (requires_grad, volatile, hooks), as before torch 0.4."""
     match state:
         case (bool(), bool(), _):
             return True
@@ -289,7 +289,7 @@ def _tensor_v3(args: tuple[object, ...]) -> TensorView | Unreadable:
 
 
 def _sparse(_args: tuple[object, ...]) -> Unreadable:
-    return Unreadable("is sparse: its numbers and their places are stored, which are not read")
+    return Unreadable("is sparse: numbers and positions are stored, which are not read")
 
 
 def _meta(_args: tuple[object, ...]) -> Unreadable:
@@ -304,7 +304,7 @@ def _view(
         return Unreadable(f"has the unknown dtype {quoted(dtype)}")
     start = _whole_numbers((offset,))
     if shape is None or steps is None or len(shape) != len(steps) or start is None:
-        return Unreadable("has no shape, stride and offset that a tensor can have")
+        return Unreadable("has an impossible shape, stride or offset")
     name, width = DTYPES[dtype]
     reach = sum((length - 1) * step for length, step in zip(shape, steps, strict=True))
     count = prod(shape)

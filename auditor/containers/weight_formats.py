@@ -37,7 +37,7 @@ class UnsafeFileError(CheckpointError):
 
 
 def not_followed(file: str, reason: str, imports: tuple[str, ...] = ()) -> UnsafeFileError:
-    """The error for a file that was not followed to its end; the reason begins with a verb."""
+    """Return the error for a file not followed to its end; the reason begins with a verb."""
     return UnsafeFileError(f"{named(file)} may run code: not followed, it {reason}", imports)
 
 

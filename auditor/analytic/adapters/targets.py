@@ -75,9 +75,9 @@ class Targets:
         names = self._settings.names("exclude_modules")
         left_out = frozenset(self._matching("exclude_modules", names) if names else ())
         saved = self._settings.saved()
-        if strange := next((name for name in saved if not _PLAIN.fullmatch(name)), None):
+        if expression := next((name for name in saved if not _PLAIN.fullmatch(name)), None):
             raise unchecked_adapter(
-                f"modules_to_save names {quoted(strange)}, which is an expression"
+                f"modules_to_save names {quoted(expression)}, which is an expression"
             )
         whole = tuple(f".{name}." for name in saved)
         return tuple(
@@ -107,8 +107,8 @@ class Targets:
             texts = config.texts("layers_pattern")
         if not any(texts):
             return (_NUMBER,)
-        if strange := next((text for text in texts if not _PLAIN.fullmatch(text)), None):
-            raise unchecked_adapter(f"layers_pattern is the expression {quoted(strange)}")
+        if expression := next((text for text in texts if not _PLAIN.fullmatch(text)), None):
+            raise unchecked_adapter(f"layers_pattern is the expression {quoted(expression)}")
         return tuple(re.compile(rf"(?:^|.*?\.){text}\.(\d+)\.", re.ASCII) for text in texts)
 
     def _all_linear(self) -> Iterator[str]:

@@ -318,11 +318,11 @@ REFUSED = {
     ),
     "arrays five deep": (
         gguf_bytes([("a", ARRAY, array(9, [array(9, [array(9, [array(9, [array(4, [])])])])]))]),
-        "nests the arrays of 'a' more than 4 deep",
+        "nests the arrays of 'a' more than 4 levels deep",
     ),
     "many arrays in an array": (
         gguf_bytes([("a", ARRAY, array(ARRAY, [array(U8, [])] * 2000))]),
-        "has more items in its arrays, up to 'a', than are read",
+        "has too many items in its arrays, up to 'a'",
     ),
     "an alignment of 0": (
         gguf_bytes([("general.alignment", U32, 0)], GOOD),
