@@ -8,8 +8,8 @@ from typing import Any, NamedTuple
 
 from msgspec import Struct
 
+from auditor.bounded.json_text import parse_object
 from auditor.checkpoint.snapshot import Snapshot
-from auditor.containers.bounded_json import parse_object
 from auditor.errors import CheckpointError, Reason, SourceError
 from auditor.layouts import unknown_quantization, unpack_tensors
 from auditor.layouts.declared import declaration

@@ -40,13 +40,13 @@ class AuditError(Exception):
 
 
 class UsageError(AuditError):
-    """The user asked for something that cannot be asked for."""
+    """The user's request is impossible."""
 
 
 class CheckpointError(AuditError):
     """The checkpoint's own bytes are wrong: a header, an index or a config. Becomes a finding.
 
-    `keys`: those of a config that are to blame, with the path to them, where they are known.
+    `keys` are the faulty keys of a config, with their path, if they are known.
     """
 
     def __init__(self, message: str, *keys: str) -> None:
@@ -55,17 +55,17 @@ class CheckpointError(AuditError):
 
 
 class StoreError(AuditError):
-    """A sweep's store cannot be read or written; the line says which, why and what to do."""
+    """A sweep's store cannot be read or written; the message says why and what to do."""
 
 
 class FixError(AuditError):
-    """`audit fix` may not or cannot write; the line says which file, why and what to do."""
+    """`audit fix` may not or cannot write; the message says which file and what to do."""
 
 
 class SourceError(AuditError):
-    """The outside world did not give what an audit needs. Becomes an Unaudited outcome.
+    """A source did not supply what an audit needs. Becomes an Unaudited outcome.
 
-    The message says what, where and what to do, in one line.
+    The message is one line: what, where and what to do.
     """
 
     def __init__(self, reason: Reason, message: str) -> None:

@@ -15,7 +15,7 @@ _INVISIBLE = re.compile(
 
 
 def printable(text: str) -> str:
-    r"""Escape whatever a terminal or a log would act upon, and whatever nobody sees: ESC as \x1b.
+    r"""Escape what a terminal or a log would act upon, and invisible characters: ESC as \x1b.
 
     Three kinds of characters are escaped: those that str.isprintable denies (controls, line ends,
     bidi overrides, lone surrogates, spaces other than the space), invisible letters, and the second
@@ -23,7 +23,7 @@ def printable(text: str) -> str:
     that prints it: `::error::` on GitHub, `##[error]` and `##vso[...]` on GitHub and Azure.
 
     Every writer escapes the lines that it writes, and escaping twice changes nothing. A backslash
-    stays one, so that paths of Windows stay readable: JSON alone tells ESC from the text \x1b.
+    is not escaped, so that Windows paths stay readable; only JSON tells ESC from \x1b.
     """
     if text.isprintable() and (text.isascii() or not _INVISIBLE.search(text)):
         shown = text

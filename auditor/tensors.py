@@ -93,7 +93,7 @@ _FLOATS = ("F", "BF", "C")  # the starts of the format's learnable dtypes
 
 
 def is_float(dtype: str) -> bool:
-    """Whether training could have produced numbers of this dtype."""
+    """Return whether training could have produced numbers of this dtype."""
     return dtype.startswith(_FLOATS)
 
 
@@ -140,7 +140,7 @@ def names_fault(names: Collection[str]) -> str | None:
     characters, most = sum(map(len, names)), max(MAX_CHARACTERS, MAX_AVERAGE * len(names))
     if characters <= most:
         return None
-    return f"has {characters:,} characters of tensor names; {most:,} are the most that are read"
+    return f"has {characters:,} characters of tensor names, expected at most {most:,}"
 
 
 class Depth(NamedTuple):
@@ -161,7 +161,7 @@ class Depth(NamedTuple):
         return ".".join(parts)
 
     def lists(self, prefix: str) -> bool:
-        """Whether the module of that prefix is listed."""
+        """Return whether the module of that prefix is listed."""
         return self.cut(prefix) == prefix
 
     def at_most(self, most: int) -> "Depth":

@@ -6,14 +6,9 @@ from pathlib import Path
 from auditor import tensors
 from auditor.analytic import blocks
 from auditor.audit import outcome
-from auditor.checkpoint import snapshot_fields, snapshot_reader
-from auditor.containers import (
-    bounded_json,
-    index,
-    manifest,
-    pickle_machine,
-    torch_archive,
-)
+from auditor.bounded import json_text, pickle_machine
+from auditor.checkpoint import snapshot_reader
+from auditor.containers import index, manifest, torch_archive
 from auditor.downloader import (
     assemble,
     headers,
@@ -43,13 +38,13 @@ BOUNDS = (
     ("characters of their names", f"{tensors.MAX_CHARACTERS:,}, or {tensors.MAX_AVERAGE} a name"),
     ("safetensors headers of one model", mib(headers.MODEL.size)),
     ("tensors in them", f"{headers.MODEL.tensors:,}"),
-    ("JSON values of one header", f"{bounded_json.MAX_VALUES:,}"),
+    ("JSON values of one header", f"{json_text.MAX_VALUES:,}"),
     ("an index", mib(index.MAX_INDEX)),
     ("files that an index names", f"{index.MAX_SHARDS:,}"),
     ("tensors that an index names", f"{index.MAX_NAMES:,}"),
-    ("JSON values of a config", f"{bounded_json.MAX_TEXT_VALUES:,}"),
-    ("levels of JSON", f"{bounded_json.MAX_DEPTH:,}"),
-    ("digits of an integer", f"{bounded_json.MAX_DIGITS:,}"),
+    ("JSON values of a config", f"{json_text.MAX_TEXT_VALUES:,}"),
+    ("levels of JSON", f"{json_text.MAX_DEPTH:,}"),
+    ("digits of an integer", f"{json_text.MAX_DIGITS:,}"),
     ("a config", mib(assemble.MAX_CONFIG)),
     ("tensors that a config implies", f"{blocks.MAX_TENSORS:,}"),
     ("a manifest of several models", mib(manifest.MAX_MANIFEST)),
@@ -66,7 +61,7 @@ BOUNDS = (
     ("pickles beside the weights of a folder", f"{assemble._MOST_PICKLES:,}"),
     ("a snapshot file, without gzip", mib(snapshot_reader.MAX_SNAPSHOT)),
     ("its JSON values", f"{snapshot_reader.MAX_VALUES:,}"),
-    ("texts and copies of weights in it, unpacked", mib(snapshot_fields.MAX_OTHERS)),
+    ("texts and copies of weights in it, unpacked", mib(snapshot_reader.MAX_OTHERS)),
     ("files of a folder", f"{local_folder._MOST_FILES:,}"),
     ("the Hub's listing of one model", mib(hub.MAX_LISTING)),
     ("a page of its list of models", mib(model_list.MAX_PAGE)),

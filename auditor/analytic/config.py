@@ -15,7 +15,7 @@ from auditor.analytic.config_classes import CompletedConfig
 from auditor.analytic.dims import Dim, dim
 from auditor.analytic.expectation import Symbol
 from auditor.analytic.family import Family
-from auditor.containers.bounded_json import FLOAT, parse_object, with_floats
+from auditor.bounded.json_text import FLOAT, parse_object, with_floats
 from auditor.errors import CheckpointError, Reason, SourceError
 from auditor.messages import described
 

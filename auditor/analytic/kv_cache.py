@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 from msgspec import Struct
 
 from auditor.analytic.expectation import Expectation, ExpectedTensor, Role
-from auditor.folded_names import escaped_name, expand
+from auditor.names import escaped_name, expand
 from auditor.tensors import natural_key
 
 # The model types that decode; encoders have attention too, but no cache.

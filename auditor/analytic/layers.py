@@ -7,7 +7,7 @@ from types import MappingProxyType
 from typing import NamedTuple
 
 from auditor.analytic.expectation import ExpectedTensor, ModuleFormula, Role
-from auditor.folded_names import escaped_name, numbered
+from auditor.names import escaped_name, numbered
 from auditor.tensors import Depth, naturally_sorted
 
 _MOST_REPEATED = 2048  # tensors and modules of a list that is cached; Llama-2-70B has 1,760

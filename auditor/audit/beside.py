@@ -4,8 +4,8 @@ from typing import TYPE_CHECKING
 
 from auditor.analytic import Config, Expectation
 from auditor.analytic.config_classes import of_model_type
+from auditor.bounded.json_text import parse_object
 from auditor.checkpoint.snapshot import Snapshot
-from auditor.containers.bounded_json import parse_object
 from auditor.errors import CheckpointError
 from auditor.messages import listed
 from auditor.reconciler.repository_rules.config_rules import contradiction_findings, key_findings

@@ -9,8 +9,8 @@ from msgspec.structs import replace
 from auditor.analytic import Config, catalogue, read_config
 from auditor.analytic.repository_loader import Loader, of_pipeline, of_sentence_transformers
 from auditor.analytic.target import custom_class
+from auditor.bounded.json_text import parse_object
 from auditor.checkpoint.snapshot import Snapshot, TextFile
-from auditor.containers.bounded_json import parse_object
 from auditor.containers.manifest import SENTENCE, TRANSFORMERS, ManifestEntry
 from auditor.errors import CheckpointError
 from auditor.layouts.packing import Declared

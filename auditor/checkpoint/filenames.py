@@ -15,11 +15,11 @@ from typing import Any, NamedTuple
 
 from msgspec import Struct
 
+from auditor.bounded.json_text import parse_object
 from auditor.checkpoint.snapshot import TextFile
-from auditor.containers.bounded_json import parse_object
 from auditor.containers.index import shard_fault
-from auditor.errors import CheckpointError, SourceError, UsageError
-from auditor.messages import quoted
+from auditor.errors import CheckpointError, Reason, SourceError, UsageError
+from auditor.messages import listed, quoted
 
 # The usual names in search order: safetensors first, transformers' names first.
 _WEIGHTS = (
@@ -51,7 +51,7 @@ class FileSelection(Struct, frozen=True, kw_only=True):
     weights: str | None = None  # the one weight file
     index: str | None = None
     packing: str | None = None  # the file that declares the packing, beside the config
-    settings: str | None = None  # the file that says how sentence-transformers loads the model
+    settings: str | None = None  # the settings by which sentence-transformers loads the model
     shards: tuple[str, ...] = ()  # of one model without an index, sorted: GGUF files
     # Files that may name the weights if these have no usual name; they are read first: config.json,
     # quantize_config.json. If they name none, `otherwise` is read; an error says why nothing is.
@@ -93,7 +93,7 @@ def standard_weights(names: Collection[str], variant: str | None = None) -> Foun
 
 
 def variants(names: Iterable[str]) -> tuple[str, ...]:
-    """The variants that can be loaded from one folder, sorted."""
+    """Return the variants that can be loaded from one folder, sorted."""
     found = set(names)
     every = {variant for name in found if (variant := variant_of(name))}
     return tuple(sorted(variant for variant in every if standard_weights(found, variant)))
@@ -131,7 +131,7 @@ _TORCH_SHARD = r"(?:diffusion_)?pytorch_model-[0-9]{5}-of-[0-9]{5}\.bin"
 
 
 def torch_model_files(names: Iterable[str]) -> tuple[str, ...]:
-    """The torch files of a folder that form a complete model: one file, else all shards."""
+    """Return the torch files of a folder that form a complete model: one file, else all shards."""
     found = set(names)
     for one in _TORCH:
         if one in found:
@@ -140,7 +140,7 @@ def torch_model_files(names: Iterable[str]) -> tuple[str, ...]:
 
 
 def is_in_folder(name: str, folder: str) -> bool:
-    """Whether a file is in a folder, at any depth; every file is in ""."""
+    """Return whether a file is in a folder, at any depth; every file is in ""."""
     return not folder or name.startswith(f"{folder}/")
 
 
@@ -197,8 +197,66 @@ def _bases(values: Mapping[str, Any]) -> Iterator[str]:
 
 
 def _values(config: TextFile) -> Mapping[str, Any]:
-    """The values of a config; a broken one has none, which the audit reports."""
+    """Return the values of a config; {} for an invalid one, which the audit reports."""
     try:
         return parse_object(config.content, config.name)
     except CheckpointError:
         return {}
+
+
+# --- GGUF files: grouped into models, and the model that a tag names -----------------------------
+
+GGUF_ENDING = ".gguf"
+
+_GGUF_SHARD = re.compile(r"(.*)-\d{5}-of-(\d{5})\.gguf", re.ASCII | re.IGNORECASE | re.DOTALL)
+# Files that belong to a model: its vision tower, and the importance matrix of its quantization.
+_NO_MODELS = ("mmproj", "imatrix")
+
+Files = tuple[str, ...]  # one file, or the shards of one model, sorted
+
+
+def gguf_sets(names: Iterable[str]) -> tuple[Files, ...]:
+    """Return the models among the names, sorted."""
+    found: dict[tuple[str, str], list[str]] = {}
+    for name in names:
+        last = name.rpartition("/")[2].lower()
+        if last.endswith(GGUF_ENDING) and not any(word in last for word in _NO_MODELS):
+            shard = _GGUF_SHARD.fullmatch(name)
+            found.setdefault((shard[1], shard[2]) if shard else (name, ""), []).append(name)
+    return tuple(sorted(tuple(sorted(files)) for files in found.values()))
+
+
+def only_gguf_set(names: Iterable[str], where: str) -> Files:
+    """Return the only model among the names, () without one; raise SourceError for several."""
+    sets = gguf_sets(names)
+    if len(sets) > 1:
+        raise _unclear(f"{where} holds {len(sets)} GGUF models", sets)
+    return sets[0] if sets else ()
+
+
+def tagged_gguf_set(names: Iterable[str], where: str, tag: str) -> Files:
+    """Return the model that a tag names: a file name, or a part of just one, such as Q4_K_M."""
+    sets = gguf_sets(names)
+    if not sets:
+        detail = f"{where} has no GGUF model, expected {quoted(tag)}"
+        raise SourceError(Reason.NO_WEIGHTS, detail)
+    part = re.compile(rf"(?<![a-z0-9]){re.escape(tag)}(?![a-z0-9_])", re.IGNORECASE)
+    meant = [files for files in sets if tag in files] or [
+        files for files in sets if part.search(files[0])
+    ]
+    if len(meant) != 1:
+        some = f"{len(meant)} of the {len(sets)} GGUF models of {where} are"
+        count = some if meant else f"no GGUF model of {where} is"
+        raise _unclear(f"{count} {quoted(tag)}", meant or sets)
+    return meant[0]
+
+
+def shards_of(name: str, names: Iterable[str]) -> Files:
+    """Return the shards of the model to which a shard belongs, including this one."""
+    return next(files for files in gguf_sets({name, *names}) if name in files)
+
+
+def _unclear(what: str, sets: Iterable[Files]) -> SourceError:
+    files = listed([files[0] for files in sets])
+    detail = f"{what}, {files}: name one, as in namespace/name:Q4_K_M"
+    return SourceError(Reason.NO_SAFETENSORS, detail)

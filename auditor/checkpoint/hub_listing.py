@@ -47,10 +47,10 @@ def listing_of(answer: Mapping[str, object], model_id: str) -> Listing:
 def _base(answer: Mapping[str, object]) -> str | None:
     """Return the base model in the model card; None without one or with several."""
     card = answer.get("cardData")
-    said = card.get("base_model") if isinstance(card, dict) else None
-    if isinstance(said, list) and len(said) == 1:
-        said = said[0]
-    return said if isinstance(said, str) and id_fault(said) is None else None
+    base = card.get("base_model") if isinstance(card, dict) else None
+    if isinstance(base, list) and len(base) == 1:
+        base = base[0]
+    return base if isinstance(base, str) and id_fault(base) is None else None
 
 
 def _repo_file(model_id: str, entry: object) -> RepoFile:
@@ -91,7 +91,7 @@ def id_fault(model_id: str) -> str | None:
     if fault:
         return fault
     if "--" in model_id or ".." in model_id:
-        return "an id holds no '--' and no '..'"
+        return "an id has no '--' and no '..'"
     return "an id does not end in '.git'" if model_id.endswith(".git") else None
 
 
@@ -100,9 +100,9 @@ def _part_fault(part: str) -> str | None:
         return "a part of it is empty"
     if len(part) > _LONGEST_PART:
         return f"a part has {_LONGEST_PART} characters at most, this one has {len(part)}"
-    strange = re.search(r"[^\w.\-]", part, re.ASCII)
-    if strange:
-        return f"{quoted(strange[0])} is not a letter, a digit, '-', '_' or '.'"
+    wrong = re.search(r"[^\w.\-]", part, re.ASCII)
+    if wrong:
+        return f"{quoted(wrong[0])} is not a letter, a digit, '-', '_' or '.'"
     if part[0] in "-." or part[-1] in "-.":
         return f"{quoted(part)} starts or ends with '-' or '.'"
     return None
@@ -120,8 +120,8 @@ _LONGEST = 40  # characters of a number with its unit
 
 
 def published_in(answer: Mapping[str, object]) -> tuple[PublishedText, ...]:
-    """The published sizes, sorted by key; anything else under these keys is left out."""
-    found = (*_counted_by_hub(answer.get("safetensors")), *_said_by_card(answer.get("cardData")))
+    """Return the published sizes, sorted by key; anything else under these keys is left out."""
+    found = (*_counted_by_hub(answer.get("safetensors")), *_sizes_in_card(answer.get("cardData")))
     return tuple(sorted(found, key=lambda one: one.name))
 
 
@@ -138,7 +138,7 @@ def _counted_by_hub(of_files: object) -> Iterator[PublishedText]:
         yield PublishedText(name=key, text=str(total))
 
 
-def _said_by_card(card: object) -> Iterator[PublishedText]:
+def _sizes_in_card(card: object) -> Iterator[PublishedText]:
     for key in _OF_CARDS if isinstance(card, dict) else ():
         value = card.get(key) if isinstance(card, dict) else None
         if type(value) is int and not 0 < value < _LARGEST:

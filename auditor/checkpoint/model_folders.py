@@ -24,7 +24,7 @@ _SAFE = r"(?:diffusion_pytorch_)?model\.safetensors(?:\.index\.json)?"
 def components(
     names: Iterable[str], manifest: str, variant: str | None
 ) -> tuple[SelectedComponent, ...]:
-    """The folders with a model that a manifest may name, judged by file names alone."""
+    """Return the folders with a model that a manifest may name, judged by file names alone."""
     every = _parts(names, variant)
     if manifest == PIPELINE:
         return tuple(every)
@@ -37,12 +37,12 @@ def components(
 
 
 def models(names: Iterable[str], variant: str | None) -> tuple[SelectedComponent, ...]:
-    """The folders with a complete model each: a config and weights."""
+    """Return the folders with a complete model each: a config and weights."""
     return tuple(part for part in _parts(names, variant) if part.selection.config and _weighs(part))
 
 
 def found_in(names: set[str], variant: str | None) -> FoundWeights | None:
-    """The weights of one folder: of the variant, else of none, else of the only variant."""
+    """Return the weights of one folder: of the variant, else without one, else of the only one."""
     found = standard_weights(names, variant) or standard_weights(names)
     if found is None and len(only := variants(names)) == 1:
         found = standard_weights(names, only[0])
@@ -84,7 +84,7 @@ def _selection(folder: str, inside: set[str], found: FoundWeights) -> FileSelect
 
 
 def _with_settings(part: SelectedComponent, inside: set[str]) -> SelectedComponent:
-    """Add the file that says how sentence-transformers loads the part, if there is one."""
+    """Add the settings by which sentence-transformers loads the part, if there are any."""
     name = next((f"{part.folder}/{name}" for name in SETTINGS if name in inside), None)
     return part._replace(selection=replace(part.selection, settings=name))
 

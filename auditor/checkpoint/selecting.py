@@ -7,15 +7,18 @@ from msgspec.structs import asdict, replace
 
 from auditor.checkpoint.filenames import (
     CONFIG,
+    GGUF_ENDING,
     Chooser,
     FileSelection,
     FoundWeights,
     SelectedComponent,
+    only_gguf_set,
+    shards_of,
     standard_weights,
+    tagged_gguf_set,
     variant_of,
     variants,
 )
-from auditor.checkpoint.gguf_sets import ENDING, only_gguf_set, shards_of, tagged_gguf_set
 from auditor.checkpoint.model_folders import (
     components,
     found_in,
@@ -63,7 +66,7 @@ _WEIGHT_ENDINGS = (
     ".ot",
     ".distcp",
 )
-# Files of a trainer beside the model that have the endings of weights.
+# Files of a trainer with the endings of weights.
 _NOT_WEIGHTS = ("training_args", "optimizer", "scheduler", "scaler", "rng_state", "tokenizer")
 _PACKED_BY_NAME = ("quantize_config.json", "quant_config.json")
 _HINTED = (".safetensors", ".bin", ".pt", ".index.json")
@@ -129,7 +132,7 @@ def select(names: Collection[str], where: str, variant: str | None = None) -> Fi
 
 
 def _hints(names: Collection[str], config: str | None) -> tuple[str, ...]:
-    """The files that may name weights with an unusual name, the more specific file first."""
+    """Return the files that may name weights with an unusual name, the more specific file first."""
     if not any("/" not in name and name.endswith(_HINTED) and is_weights(name) for name in names):
         return ()
     packing = (name for name in _PACKED_BY_NAME if name in names)
@@ -149,7 +152,7 @@ def _unusual(names: Collection[str], where: str, config: str | None) -> FileSele
 
 
 def _root(names: set[str], where: str, variant: str | None) -> FoundWeights | None:
-    """The weights outside all folders; the only variant if there are no others."""
+    """Return the weights outside all folders; the only variant if there are no others."""
     if found := standard_weights(names, variant):
         return found
     several = variants(names)
@@ -159,7 +162,7 @@ def _root(names: set[str], where: str, variant: str | None) -> FoundWeights | No
         return None
     if len(several) > 1:
         shown = listed(several)
-        detail = f"{where} holds its weights as variants only, {shown}: name one with --variant"
+        detail = f"{where} has its weights only as variants, {shown}; name one with --variant"
         raise SourceError(Reason.NO_SAFETENSORS, detail)
     return standard_weights(names, several[0]) if several else None
 
@@ -217,7 +220,7 @@ def select_config(names: Collection[str], where: str) -> FileSelection:
             return FileSelection(config=config)
     ending = f"/{CONFIG}"
     folders = sorted(name.removesuffix(ending) for name in names if name.endswith(ending))
-    inside = f"; there is one in {listed(folders)}: name such a folder" if folders else ""
+    inside = f"; there is one in {listed(folders)}; name such a folder" if folders else ""
     raise SourceError(Reason.NO_CONFIG, f"{where} has no {CONFIG}{inside}")
 
 
@@ -229,7 +232,7 @@ def select_describing(names: Collection[str], where: str) -> FileSelection:
 
 
 def is_weights(name: str) -> bool:
-    """Whether a file contains or indexes weights, judged by its name alone."""
+    """Return whether a file contains or indexes weights, judged by its name alone."""
     last = name.rpartition("/")[2].lower()
     if last.startswith(_NOT_WEIGHTS):
         return False
@@ -237,12 +240,12 @@ def is_weights(name: str) -> bool:
 
 
 def is_readable(name: str) -> bool:
-    """Whether a name is that of a weight file in a format that this package reads."""
+    """Return whether a name is that of a weight file in a format that this package reads."""
     return is_weights(name) and name.lower().endswith((".safetensors", *FORMATS))
 
 
 def other_weight_files(snapshot: Snapshot) -> tuple[str, ...]:
-    """The weight files of the repository that are not part of the audited set, sorted."""
+    """Return the weight files of the repository that are not part of the audited set, sorted."""
     if snapshot.index is None and not snapshot.headers:
         return ()  # a config alone: there is no set to differ from
     audited = {head.name for head in snapshot.headers} | set(snapshot.unopened)
@@ -265,13 +268,13 @@ def name_fault(name: str) -> str | None:
 def _nothing(names: Iterable[str], where: str) -> SourceError:
     files = sorted(name for name in names if not _is_paperwork(name))
     if not files:
-        return SourceError(Reason.EMPTY_REPO, f"{where} is empty: it holds no model files")
+        return SourceError(Reason.EMPTY_REPO, f"{where} is empty: it has no model files")
     weights = [name for name in files if is_weights(name)]
     if not weights:
         detail = f"{where} holds no weights (it holds {listed(files)})"
         return SourceError(Reason.NO_WEIGHTS, detail)
-    known = f"{WEIGHTS}, {TORCH_WEIGHTS} and their indexes"
-    detail = f"{where} has none of {known}; its weights are {listed(weights)}"
+    known = f"{WEIGHTS}, {TORCH_WEIGHTS} or index of them"
+    detail = f"{where} has no {known}; its weights are {listed(weights)}"
     return SourceError(Reason.NO_SAFETENSORS, detail)
 
 
@@ -297,7 +300,7 @@ def select_place(names: Collection[str], where: str, place: str) -> FileSelectio
         return _folder(names, where, place)
     folder, _, last = place.rpartition("/")
     shard = _SHARD.search(last)
-    if last.lower().endswith(ENDING):
+    if last.lower().endswith(GGUF_ENDING):
         config = _config(names, folder, CONFIG)
         return FileSelection(config=config, shards=shards_of(place, names))
     if last.endswith(_INDEX) and is_weights(place):
@@ -309,9 +312,9 @@ def select_place(names: Collection[str], where: str, place: str) -> FileSelectio
 
 
 def _config(names: Collection[str], folder: str, name: str) -> str | None:
-    """The config in a file's folder, else the config of the repository."""
-    beside = f"{folder}/{name}" if folder else name
-    return next((one for one in (beside, name) if one in names), None)
+    """Return the config in a file's folder, else the config of the repository."""
+    inside = f"{folder}/{name}" if folder else name
+    return next((path for path in (inside, name) if path in names), None)
 
 
 def _folder(names: Collection[str], where: str, folder: str) -> FileSelection:

@@ -6,8 +6,8 @@ from pathlib import Path
 
 from msgspec import UNSET, Struct, UnsetType, field
 
+from auditor.bounded.json_text import lfs_pointer_size
 from auditor.companions.companion_files import CompanionFile
-from auditor.containers.bounded_json import lfs_pointer_size
 from auditor.containers.index import Index, parse_index
 from auditor.containers.safetensors import Header, parse_header
 from auditor.containers.weight_formats import FilePart, NeedsBytes, PartialFile, Table, parser
@@ -84,18 +84,18 @@ class WeightHeader(Observation, frozen=True, kw_only=True, dict=True):
 
     @property
     def length(self) -> int:
-        """The number of bytes that are kept."""
+        """Return the number of bytes that are kept."""
         return len(self.prefix) + sum(len(part.data) for part in self.parts)
 
     @property
     def pointed(self) -> int | None:
-        """The size of the file to which this Git LFS pointer points; None if it is no pointer."""
+        """Return the size of the file behind a Git LFS pointer; None if this is not a pointer."""
         begins = self.parts and self.parts[0].start == 0
         return lfs_pointer_size(self.parts[0].data if begins else self.prefix)
 
     @cached_property
     def parsed(self) -> Header | Table | CheckpointError:
-        """The header, or the error in it; parsed once, on first use."""
+        """Return the header or the error in it; it is parsed once, on first use."""
         if self.known is not None:
             return self.known
         try:
@@ -107,7 +107,7 @@ class WeightHeader(Observation, frozen=True, kw_only=True, dict=True):
             return error
         except NeedsBytes as lacking:
             return CheckpointError(
-                f"{named(self.name)} has a header that is too long or too scattered to be read: "
+                f"{named(self.name)} has a header too long or in too many parts to be read: "
                 f"{lacking}, after {self.length:,} of them were read"
             )
 
@@ -123,7 +123,7 @@ class TextFile(Observation, frozen=True, kw_only=True, dict=True):
 
     @cached_property
     def as_index(self) -> Index:
-        """The content, parsed as an index on first use; raises CheckpointError if it is not one."""
+        """Return the content, parsed as an index on first use; raise CheckpointError otherwise."""
         return self.known or parse_index(self.name, self.content)
 
 

@@ -1,23 +1,19 @@
 """The reader of snapshot files: JSON with all that an audit reads of a checkpoint. Pure.
 
-Keys are sorted, and lists are sorted by name:
-
-    format, version     "hf-audit-snapshot", 2
-    model, commit       the Hub id or the path; 40 hex digits or null
-    origin, partial     where the files come from; whether the source may be incomplete
-    files               {name, size} of every listed file
-    config, index       null, or {name, text}, or {name, deflated}
-    heads               {name, size, deflated}: the length and the header of a safetensors file;
-                        {name, size, parts}: of another format {start, deflated} for each part
-    unopened            the names of missing shards
-
-These keys are optional: packing, settings, manifest (as config), torch_copies and pickles (as
-heads), base (of an adapter), components (the models in folders), companions (as config, or
-{name, unread} for a file that could not be read; a vocabulary is reduced to its ids, see
-companions/vocabulary.py), published ({name, text}: the size that the listing states).
-`deflated` is zlib's format in base64 (snapshot_fields.py).
+`SnapshotDocument` and the classes above it are the format, "hf-audit-snapshot" version 2: lists are
+sorted by name, `deflated` is zlib's format in base64. A vocabulary is reduced to its ids, see
+companions/vocabulary.py.
 """
 
+import re
+from collections.abc import Iterable, Sequence
+from itertools import pairwise
+
+from msgspec import UNSET, Struct, UnsetType
+
+from auditor.bounded.deflated import GZIP, BoundedTotal, gunzip, inflate, require
+from auditor.bounded.json_text import Loaded, converted, load_object
+from auditor.checkpoint.selecting import name_fault
 from auditor.checkpoint.snapshot import (
     BaseModel,
     Component,
@@ -28,33 +24,7 @@ from auditor.checkpoint.snapshot import (
     TextFile,
     WeightHeader,
 )
-from auditor.checkpoint.snapshot_fields import (
-    GZIP,
-    MAX_ALL_TENSORS,
-    MAX_HEADER,
-    MAX_HEADERS,
-    MAX_OTHERS,
-    MAX_PARTS,
-    MAX_TENSORS,
-    MAX_TEXT,
-    BoundedTotal,
-    SnapshotFaultError,
-    flag_of,
-    hex_digits_of,
-    list_of,
-    name_of,
-    number_of,
-    object_of,
-    plain,
-    require,
-    size_of,
-    string_of,
-    tensors_in,
-    unpacked,
-    unzipped,
-)
 from auditor.companions.companion_files import CompanionFile
-from auditor.containers.bounded_json import Loaded, load_object
 from auditor.containers.weight_formats import FilePart
 from auditor.errors import CheckpointError, Reason, UsageError
 from auditor.messages import described, named, quoted
@@ -62,43 +32,124 @@ from auditor.messages import described, named, quoted
 FORMAT = "hf-audit-snapshot"
 VERSION = 2
 
+_MIB = 1024 * 1024
+# Bytes of one file: a safetensors header, the parts of a torch file or GGUF, a text.
+MAX_HEADER, MAX_PARTS, MAX_TEXT = 12 * _MIB, 24 * _MIB, 32 * _MIB
+MAX_TENSORS = 100_000  # in the header of one file
+# Bytes and tensors of all headers of one model, and bytes of the rest: an index, a config.
+MAX_HEADERS, MAX_ALL_TENSORS, MAX_OTHERS = 48 * _MIB, 250_000, 48 * _MIB
 # Bytes of the file.
 MAX_SNAPSHOT = MAX_HEADERS + MAX_OTHERS
 # JSON values: three for each of the 100,000 files that a folder may have, five for a header.
 MAX_VALUES = 500_000
+_LARGEST = 2**64 - 1
+_TENSOR = b'"data_offsets"'  # no name contains it unescaped
 
-_KEYS = "commit config files format heads index model origin partial unopened version"
-# Optional keys.
-TORCH_COPIES, BASE, MANIFEST, COMPONENTS = "torch_copies", "base", "manifest", "components"
-PACKING, SETTINGS, COMPANIONS = "packing", "settings", "companions"
-PUBLISHED, PICKLES = "published", "pickles"
-_OPTIONAL = (
-    *(TORCH_COPIES, BASE, PACKING, SETTINGS, MANIFEST, COMPONENTS, COMPANIONS),
-    *(PUBLISHED, PICKLES),
-)
-_COMPONENT_KEYS = (
-    "config heads index name torch_copies unopened",
-    "config heads index name settings torch_copies unopened",
-)
-_BASE_KEYS = "commit config detail model origin reason"
-_TEXT_KEYS = ("name text", "deflated name")
-_HEAD_KEYS = ("deflated name size", "name parts size")
-_PART_KEYS = "deflated start"
-_FILE_KEYS = ("name size", "name sha256 size", "blob_id name size")
-_COMPANION_KEYS = (*_TEXT_KEYS, "name unread")
+
+class _Closed(Struct, forbid_unknown_fields=True, kw_only=True):
+    """An object without other keys."""
+
+
+class BytesEntry(_Closed):
+    """A file whose bytes are text, or deflated; or a companion file that was not read."""
+
+    name: str
+    text: str | UnsetType = UNSET
+    deflated: str | UnsetType = UNSET
+    unread: str | UnsetType = UNSET  # why it was not read; of a companion file
+
+
+class PartEntry(_Closed):
+    """Bytes of a weight file from `start` on."""
+
+    start: int
+    deflated: str
+
+
+class HeaderEntry(_Closed):
+    """A weight file: a safetensors header with its length, or the parts of another format."""
+
+    name: str
+    size: int | None
+    deflated: str | UnsetType = UNSET
+    parts: list[PartEntry] | UnsetType = UNSET
+
+
+class FileEntry(_Closed):
+    """A listed file and its digests."""
+
+    name: str
+    size: int | None
+    sha256: str | None = None
+    blob_id: str | None = None
+
+
+class ComponentEntry(_Closed):
+    """One of the models in folders."""
+
+    name: str
+    config: BytesEntry | None
+    index: BytesEntry | None
+    heads: list[HeaderEntry]
+    torch_copies: list[HeaderEntry]
+    unopened: list[str]
+    settings: BytesEntry | None = None
+
+
+class BaseEntry(_Closed):
+    """The base of an adapter."""
+
+    model: str
+    commit: str | None
+    origin: str
+    config: BytesEntry | None
+    reason: Reason | None
+    detail: str
+
+
+class PublishedEntry(_Closed):
+    """A size that the listing states."""
+
+    name: str
+    text: str
+
+
+class SnapshotDocument(_Closed):
+    """A snapshot file."""
+
+    format: str
+    version: int
+    model: str  # the Hub id or the path
+    commit: str | None
+    origin: str  # where the files come from
+    partial: bool  # the source may be incomplete
+    files: list[FileEntry]
+    config: BytesEntry | None
+    index: BytesEntry | None
+    heads: list[HeaderEntry]
+    unopened: list[str]  # missing shards
+    packing: BytesEntry | None = None
+    settings: BytesEntry | None = None
+    manifest: BytesEntry | None = None
+    torch_copies: list[HeaderEntry] = []
+    pickles: list[HeaderEntry] = []
+    base: BaseEntry | UnsetType = UNSET
+    components: list[ComponentEntry] = []
+    companions: list[BytesEntry] | None = None
+    published: list[PublishedEntry] = []
 
 
 def is_snapshot(content: bytes) -> bool:
-    """Whether a file's bytes look like a snapshot; `load` checks whether they are one."""
+    """Return whether a file's bytes look like a snapshot; `load` checks whether they are one."""
     return content.startswith(GZIP) or f'"{FORMAT}"'.encode() in content
 
 
 def load(content: bytes, path: str) -> Snapshot:
     """Read a snapshot that `dump` wrote; raise UsageError with the fault for anything else."""
     try:
-        return _snapshot(_loaded(unzipped(content, MAX_SNAPSHOT), path))
-    except (CheckpointError, SnapshotFaultError) as fault:
-        raise _no_snapshot(path, fault) from None
+        return _snapshot(_loaded(gunzip(content, MAX_SNAPSHOT), path))
+    except CheckpointError as fault:
+        raise _not_a_snapshot(path, fault) from None
 
 
 def load_own_and_shared(own: bytes, shared: bytes, path: str) -> Snapshot:
@@ -107,32 +158,29 @@ def load_own_and_shared(own: bytes, shared: bytes, path: str) -> Snapshot:
         parts = [_loaded(part, path) for part in (own, shared)]
         document = {**parts[1].value, **parts[0].value}
         return _snapshot(Loaded(document, (*parts[0].repeated, *parts[1].repeated)))
-    except (CheckpointError, SnapshotFaultError) as fault:
-        raise _no_snapshot(path, fault) from None
+    except CheckpointError as fault:
+        raise _not_a_snapshot(path, fault) from None
 
 
 def _loaded(content: bytes, path: str) -> Loaded:
     return load_object(content, path, size=MAX_SNAPSHOT, values=MAX_VALUES)
 
 
-def _no_snapshot(path: str, fault: Exception) -> UsageError:
+def _not_a_snapshot(path: str, fault: Exception) -> UsageError:
     return UsageError(f"{quoted(path)} is not a snapshot that can be read: {fault}")
 
 
 def _snapshot(loaded: Loaded) -> Snapshot:
     document = loaded.value
     if loaded.repeated:
-        raise SnapshotFaultError(f"it contains the key {quoted(loaded.repeated[0])} twice")
+        raise CheckpointError(f"it contains the key {quoted(loaded.repeated[0])} twice")
     kind, version = document.get("format"), document.get("version")
     if kind != FORMAT or version != VERSION or type(version) is not int:
-        observed = f"{described(kind)}, version {described(version)}"
-        raise SnapshotFaultError(
-            f"its format is {observed}, expected {quoted(FORMAT)}, version {VERSION}; "
-            "make it again with audit snapshot"
+        raise CheckpointError(
+            f"its format is {described(kind)}, version {described(version)}, expected "
+            f"{quoted(FORMAT)}, version {VERSION}; make it again with audit snapshot"
         )
-    optional = [key for key in _OPTIONAL if key in document]
-    object_of(document, "it", " ".join(sorted((*_KEYS.split(), *optional))))
-    return _Reader().snapshot(document)
+    return _Reader().snapshot(converted(document, SnapshotDocument))
 
 
 class _Reader:
@@ -143,145 +191,161 @@ class _Reader:
         self._tensors = BoundedTotal("its headers have", "tensors", MAX_ALL_TENSORS)
         self._others = BoundedTotal("its texts and torch copies have", "bytes", MAX_OTHERS)
 
-    def snapshot(self, document: dict[str, object]) -> Snapshot:
-        components = list_of(document.get(COMPONENTS, []), COMPONENTS)
+    def snapshot(self, document: SnapshotDocument) -> Snapshot:
+        _require_sorted("files", [file.name for file in document.files], twice=True)
+        _require_sorted("published", [one.name for one in document.published])
+        _require_sorted("components", [one.name for one in document.components])
         return Snapshot(
-            model=string_of(document["model"], "model"),
-            commit=hex_digits_of(document["commit"], "commit", 40),
+            model=document.model,
+            commit=_hex(document.commit, "commit", 40),
             source=Source.SNAPSHOT,
-            origin=string_of(document["origin"], "origin"),
-            files=_files(document["files"]),
-            config=self._text(document["config"], "config"),
-            index=self._text(document["index"], "index"),
-            headers=self._heads(document["heads"]),
-            torch_copies=self._torch_files(document.get(TORCH_COPIES, []), TORCH_COPIES),
-            pickles=self._torch_files(document[PICKLES], PICKLES) if PICKLES in document else (),
-            base=self._base(document[BASE]) if BASE in document else None,
-            unopened=_names(document["unopened"]),
-            packing=self._text(document.get(PACKING), PACKING),
-            settings=self._text(document.get(SETTINGS), SETTINGS),
-            manifest=self._text(document.get(MANIFEST), MANIFEST),
-            components=tuple(map(self._component, components)),
-            companions=self._companions(document.get(COMPANIONS)),
-            published=_published(document.get(PUBLISHED, [])),
-            partial=flag_of(document["partial"], "partial"),
+            origin=document.origin,
+            files=tuple(map(_file, document.files)),
+            config=self._text(document.config, "config"),
+            index=self._text(document.index, "index"),
+            headers=self._heads(document.heads),
+            torch_copies=self._torch_files(document.torch_copies, "torch_copies"),
+            pickles=self._torch_files(document.pickles, "pickles"),
+            base=None if document.base is UNSET else self._base(document.base),
+            unopened=_names(document.unopened),
+            packing=self._text(document.packing, "packing"),
+            settings=self._text(document.settings, "settings"),
+            manifest=self._text(document.manifest, "manifest"),
+            components=tuple(map(self._component, document.components)),
+            companions=self._companions(document.companions),
+            published=tuple(
+                PublishedText(name=one.name, text=one.text) for one in document.published
+            ),
+            partial=document.partial,
         )
 
-    def _companions(self, entries: object) -> tuple[CompanionFile, ...] | None:
+    def _companions(self, entries: list[BytesEntry] | None) -> tuple[CompanionFile, ...] | None:
         if entries is None:
             return None
-        return tuple(map(self._companion, list_of(entries, COMPANIONS)))
+        _require_sorted("companions", [entry.name for entry in entries])
+        return tuple(map(self._companion, entries))
 
-    def _companion(self, entry: object) -> CompanionFile:
-        fields = object_of(entry, COMPANIONS, *_COMPANION_KEYS)
-        name = name_of(fields["name"])
-        if "unread" in fields:
-            return CompanionFile(name, None, string_of(fields["unread"], COMPANIONS))
-        return CompanionFile(name, _bytes(fields, COMPANIONS, MAX_TEXT, self._others))
+    def _companion(self, entry: BytesEntry) -> CompanionFile:
+        name = _name(entry.name)
+        if entry.unread is not UNSET:
+            return CompanionFile(name, None, entry.unread)
+        return CompanionFile(name, self._bytes(entry, "companions"))
 
-    def _component(self, entry: object) -> Component:
-        fields = object_of(entry, COMPONENTS, *_COMPONENT_KEYS)
+    def _component(self, entry: ComponentEntry) -> Component:
         return Component(
-            folder=name_of(fields["name"]),
-            config=self._text(fields["config"], "config"),
-            index=self._text(fields["index"], "index"),
-            headers=self._heads(fields["heads"]),
-            torch_copies=self._torch_files(fields[TORCH_COPIES], TORCH_COPIES),
-            unopened=_names(fields["unopened"]),
-            settings=self._text(fields.get(SETTINGS), SETTINGS),
+            folder=_name(entry.name),
+            config=self._text(entry.config, "config"),
+            index=self._text(entry.index, "index"),
+            headers=self._heads(entry.heads),
+            torch_copies=self._torch_files(entry.torch_copies, "torch_copies"),
+            unopened=_names(entry.unopened),
+            settings=self._text(entry.settings, "settings"),
         )
 
-    def _text(self, entry: object, what: str) -> TextFile | None:
+    def _text(self, entry: BytesEntry | None, what: str) -> TextFile | None:
         if entry is None:
             return None
-        fields = object_of(entry, what, *_TEXT_KEYS)
-        return TextFile(
-            name=name_of(fields["name"]), content=_bytes(fields, what, MAX_TEXT, self._others)
-        )
+        return TextFile(name=_name(entry.name), content=self._bytes(entry, what))
 
-    def _base(self, entry: object) -> BaseModel:
-        fields = object_of(entry, BASE, _BASE_KEYS)
-        reason = fields["reason"]
-        if reason is not None and reason not in tuple(Reason):
-            raise SnapshotFaultError(f"{BASE}: expected a reason, found {described(reason)}")
+    def _base(self, entry: BaseEntry) -> BaseModel:
         return BaseModel(
-            model=string_of(fields["model"], BASE),
-            commit=hex_digits_of(fields["commit"], "commit", 40),
-            origin=string_of(fields["origin"], BASE),
-            config=self._text(fields["config"], BASE),
-            reason=None if reason is None else Reason(str(reason)),
-            detail=string_of(fields["detail"], BASE),
+            model=entry.model,
+            commit=_hex(entry.commit, "commit", 40),
+            origin=entry.origin,
+            config=self._text(entry.config, "base"),
+            reason=entry.reason,
+            detail=entry.detail,
         )
 
-    def _heads(self, entries: object) -> tuple[WeightHeader, ...]:
-        return tuple(map(self._head, list_of(entries, "heads")))
+    def _bytes(self, entry: BytesEntry, what: str) -> bytes:
+        if (entry.text is UNSET) == (entry.deflated is UNSET):
+            raise CheckpointError(f"{what}: expected one of the keys text and deflated")
+        if entry.text is not UNSET:
+            content = entry.text.encode()
+            require(f"{what}: it has", len(content), "bytes", MAX_TEXT)
+            self._others.add(len(content))
+            return content
+        return inflate(str(entry.deflated), what, MAX_TEXT, self._others)
 
-    def _head(self, entry: object) -> WeightHeader:
+    def _heads(self, entries: Sequence[HeaderEntry]) -> tuple[WeightHeader, ...]:
+        _require_sorted("heads", [entry.name for entry in entries])
+        return tuple(map(self._head, entries))
+
+    def _head(self, entry: HeaderEntry) -> WeightHeader:
         header = _weight_file(entry, "heads", self._headers)
-        tensors = tensors_in(header.prefix)
+        tensors = header.prefix.count(_TENSOR)  # an upper bound
         require(f"the header of {named(header.name)} has", tensors, "tensors", MAX_TENSORS)
         self._tensors.add(tensors)
         return header
 
-    def _torch_files(self, entries: object, what: str) -> tuple[WeightHeader, ...]:
-        files = list_of(entries, what)
-        return tuple(_weight_file(entry, what, self._others) for entry in files)
+    def _torch_files(self, entries: Sequence[HeaderEntry], what: str) -> tuple[WeightHeader, ...]:
+        _require_sorted(what, [entry.name for entry in entries])
+        return tuple(_weight_file(entry, what, self._others) for entry in entries)
 
 
-def _weight_file(entry: object, what: str, total: BoundedTotal) -> WeightHeader:
-    fields = object_of(entry, what, *_HEAD_KEYS)
-    name, size = name_of(fields["name"]), size_of(fields["size"])
-    if "parts" in fields:
-        return WeightHeader(name=name, size=size, parts=_parts(fields["parts"], total))
-    return WeightHeader(name=name, size=size, prefix=_bytes(fields, what, MAX_HEADER, total))
+def _weight_file(entry: HeaderEntry, what: str, total: BoundedTotal) -> WeightHeader:
+    name, size = _name(entry.name), _size(entry.size)
+    if (entry.parts is UNSET) == (entry.deflated is UNSET):
+        raise CheckpointError(f"{what}: expected one of the keys deflated and parts")
+    if entry.parts is not UNSET:
+        return WeightHeader(name=name, size=size, parts=_parts(entry.parts, total))
+    prefix = inflate(str(entry.deflated), what, MAX_HEADER, total)
+    return WeightHeader(name=name, size=size, prefix=prefix)
 
 
-def _parts(entries: object, total: BoundedTotal) -> tuple[FilePart, ...]:
-    """The parts of a file for a PartialFile: sorted, not empty, with gaps between them."""
+def _parts(entries: Iterable[PartEntry], total: BoundedTotal) -> tuple[FilePart, ...]:
+    """Return the parts of a file for a PartialFile: sorted, not empty, with gaps between them."""
     parts: list[FilePart] = []
-    for entry in list_of(entries, "parts"):
-        fields = object_of(entry, "parts", _PART_KEYS)
-        start = number_of(fields["start"], "start")
-        part = FilePart(start, _bytes(fields, "parts", MAX_PARTS, total))
+    for entry in entries:
+        part = FilePart(
+            _whole(entry.start, "start"), inflate(entry.deflated, "parts", MAX_PARTS, total)
+        )
         if not part.data or (parts and part.start <= parts[-1].stop):
-            raise SnapshotFaultError("parts: one is empty, or begins where another has not ended")
+            raise CheckpointError("parts: one is empty, or begins before the end of another")
         parts.append(part)
     if not parts:
-        raise SnapshotFaultError("parts: expected bytes of the file, found an empty list")
+        raise CheckpointError("parts is an empty list, expected bytes of the file")
     return tuple(parts)
 
 
-def _bytes(fields: dict[str, object], what: str, most: int, total: BoundedTotal) -> bytes:
-    """The bytes of an entry, which contains them as text or deflated."""
-    if "text" in fields:
-        return plain(string_of(fields["text"], what).encode(), what, most, total)
-    return unpacked(string_of(fields["deflated"], what), what, most, total)
-
-
-def _files(entries: object) -> tuple[RepoFile, ...]:
-    """The listed files; two names that are not UTF-8 in a folder may be equal here."""
-    return tuple(map(_file, list_of(entries, "files", twice=True)))
-
-
-def _file(entry: object) -> RepoFile:
-    fields = object_of(entry, "files", *_FILE_KEYS)
+def _file(entry: FileEntry) -> RepoFile:
+    """Return the listed file; two names that are not UTF-8 in a folder may be equal here."""
     return RepoFile(
-        name=name_of(fields["name"]),
-        size=size_of(fields["size"]),
-        sha256=hex_digits_of(fields.get("sha256"), "sha256", 64),
-        blob_id=hex_digits_of(fields.get("blob_id"), "blob_id", 40),
+        name=_name(entry.name),
+        size=_size(entry.size),
+        sha256=_hex(entry.sha256, "sha256", 64),
+        blob_id=_hex(entry.blob_id, "blob_id", 40),
     )
 
 
-def _published(entries: object) -> tuple[PublishedText, ...]:
-    objects = (object_of(entry, PUBLISHED, "name text") for entry in list_of(entries, PUBLISHED))
-    return tuple(
-        PublishedText(
-            name=string_of(one["name"], PUBLISHED), text=string_of(one["text"], PUBLISHED)
-        )
-        for one in objects
-    )
+def _names(names: Sequence[str]) -> tuple[str, ...]:
+    _require_sorted("unopened", names)
+    return tuple(map(_name, names))
 
 
-def _names(entries: object) -> tuple[str, ...]:
-    return tuple(map(name_of, list_of(entries, "unopened")))
+def _name(name: str) -> str:
+    if fault := name_fault(name):
+        raise CheckpointError(fault)
+    return name
+
+
+def _size(size: int | None) -> int | None:
+    return None if size is None else _whole(size, "size")
+
+
+def _whole(number: int, what: str) -> int:
+    if not 0 <= number <= _LARGEST:
+        observed = described(number)
+        raise CheckpointError(f"{what} is {observed}, expected a whole number from 0 to 2**64 - 1")
+    return number
+
+
+def _hex(text: str | None, what: str, digits: int) -> str | None:
+    if text is not None and not re.fullmatch(f"[0-9a-f]{{{digits}}}", text):
+        raise CheckpointError(f"{what} is {described(text)}, expected {digits} hex digits")
+    return text
+
+
+def _require_sorted(what: str, names: Sequence[str], *, twice: bool = False) -> None:
+    if any(later < name or (later == name and not twice) for name, later in pairwise(names)):
+        raise CheckpointError(f"{what}: its names are not sorted, or one is there twice")

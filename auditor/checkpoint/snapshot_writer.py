@@ -7,21 +7,9 @@ from hashlib import sha256
 
 from msgspec.structs import asdict
 
+from auditor.bounded.deflated import deflate
 from auditor.checkpoint.snapshot import Component, RepoFile, Snapshot, TextFile, WeightHeader
-from auditor.checkpoint.snapshot_fields import packed
-from auditor.checkpoint.snapshot_reader import (
-    BASE,
-    COMPANIONS,
-    COMPONENTS,
-    FORMAT,
-    MANIFEST,
-    PACKING,
-    PICKLES,
-    PUBLISHED,
-    SETTINGS,
-    TORCH_COPIES,
-    VERSION,
-)
+from auditor.checkpoint.snapshot_reader import FORMAT, VERSION
 from auditor.companions.companion_files import CompanionFile
 
 # Bytes of a text that stays text: nearly every config.json, and no index of a large model.
@@ -70,10 +58,12 @@ def fingerprint(snapshot: Snapshot) -> bytes | None:
 def _own(snapshot: Snapshot) -> dict[str, object]:
     companions: dict[str, object] = {}
     if snapshot.companions is not None:
-        companions[COMPANIONS] = [_companion(one) for one in snapshot.companions]
+        companions["companions"] = [_companion(one) for one in snapshot.companions]
     published: dict[str, object] = {}
     if snapshot.published:
-        published[PUBLISHED] = [{"name": one.name, "text": one.text} for one in snapshot.published]
+        published["published"] = [
+            {"name": one.name, "text": one.text} for one in snapshot.published
+        ]
     return {
         "model": snapshot.model.encode(errors="replace").decode(),  # a path need not be UTF-8
         "commit": snapshot.commit,
@@ -101,19 +91,19 @@ def _shared(snapshot: Snapshot) -> dict[str, object]:
         "partial": snapshot.partial,
     }
     if snapshot.torch_copies:
-        document[TORCH_COPIES] = [_head(head) for head in snapshot.torch_copies]
+        document["torch_copies"] = [_head(head) for head in snapshot.torch_copies]
     if snapshot.pickles:
-        document[PICKLES] = [_head(head) for head in snapshot.pickles]
+        document["pickles"] = [_head(head) for head in snapshot.pickles]
     if snapshot.base:
-        document[BASE] = {**asdict(snapshot.base), "config": _text(snapshot.base.config)}
+        document["base"] = {**asdict(snapshot.base), "config": _text(snapshot.base.config)}
     if snapshot.packing:
-        document[PACKING] = _text(snapshot.packing)
+        document["packing"] = _text(snapshot.packing)
     if snapshot.settings:
-        document[SETTINGS] = _text(snapshot.settings)
+        document["settings"] = _text(snapshot.settings)
     if snapshot.manifest:
-        document[MANIFEST] = _text(snapshot.manifest)
+        document["manifest"] = _text(snapshot.manifest)
     if snapshot.components:
-        document[COMPONENTS] = [_component(one) for one in snapshot.components]
+        document["components"] = [_component(one) for one in snapshot.components]
     return document
 
 
@@ -124,7 +114,7 @@ def _companion(file: CompanionFile) -> dict[str, object] | None:
 
 
 def _component(component: Component) -> dict[str, object]:
-    settings = {SETTINGS: _text(component.settings)} if component.settings else {}
+    settings = {"settings": _text(component.settings)} if component.settings else {}
     return {
         **settings,
         "name": component.folder,
@@ -143,12 +133,12 @@ def _text(file: TextFile | None) -> dict[str, object] | None:
     if len(file.content) <= _LONGEST_TEXT:
         with suppress(UnicodeDecodeError):
             return {"name": file.name, "text": file.content.decode()}
-    return {"name": file.name, "deflated": packed(file.content)}
+    return {"name": file.name, "deflated": deflate(file.content)}
 
 
 def _head(head: WeightHeader) -> dict[str, object]:
     entry: dict[str, object] = {"name": head.name, "size": head.size}
     if head.parts:
-        parts = [{"start": part.start, "deflated": packed(part.data)} for part in head.parts]
+        parts = [{"start": part.start, "deflated": deflate(part.data)} for part in head.parts]
         return entry | {"parts": parts}
-    return entry | {"deflated": packed(head.prefix)}
+    return entry | {"deflated": deflate(head.prefix)}

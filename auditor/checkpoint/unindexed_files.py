@@ -14,7 +14,7 @@ from auditor.checkpoint.selecting import is_readable
 _SPLIT = re.compile(r"(?P<stem>.+?)[-_](?P<number>\d+)-of-(?P<count>\w+)(?P<ending>(?:\.\w+)+)")
 _SAFETENSORS = ".safetensors"
 _TORCH = (".bin", ".pt", ".pth", ".ckpt")
-# Names of files that lie beside a model and do not belong to it.
+# Names of files in a model's folder that do not belong to it.
 _OTHERS = ("adapter_", "consolidated.", "ema.", "ema_")
 
 _Split = tuple[str, str, str]  # stem, count and ending, which the shards of one model share
@@ -40,7 +40,7 @@ def files_not_in_index(
 
 
 def named_as_model(index: str, shards: Iterable[str], name: str) -> bool:
-    """Whether the name shows that a file which no index names belongs to the model.
+    """Return whether the name shows that a file which no index names belongs to the model.
 
     It is then a shard of another split, or torch's file under its usual name.
     """
@@ -52,14 +52,14 @@ def named_as_model(index: str, shards: Iterable[str], name: str) -> bool:
 
 
 def _inside(index: str, names: Iterable[str]) -> tuple[str, list[str]]:
-    """The folder of the index, with its slash, and the names of its files."""
+    """Return the folder of the index, with its slash, and the names of its files."""
     folder = index[: index.rfind("/") + 1]
     below = (name.removeprefix(folder) for name in names if name.startswith(folder))
     return folder, sorted(name for name in below if "/" not in name)
 
 
 def _may_be(name: str, index: str) -> bool:
-    """Whether a file may contain the model of the index: of its variant, and not a companion."""
+    """Return whether a file may contain the index's model: of its variant, not a companion."""
     own = variant_of(index)
     return (
         is_readable(name)
@@ -70,14 +70,14 @@ def _may_be(name: str, index: str) -> bool:
 
 
 def _stems(index: str, shards: Iterable[str]) -> frozenset[str]:
-    """The words with which the names of the index's shards begin: `model`."""
+    """Return the words with which the names of the index's shards begin: `model`."""
     last = index.rpartition("/")[2].partition(".")[0]
     split = (_SPLIT.fullmatch(shard) for shard in shards)
     return frozenset((last, *(found["stem"] for found in split if found)))
 
 
 def _whole(names: Iterable[str], stems: frozenset[str] | None = None) -> Sequence[str]:
-    """The shards of one model: of the complete split, else of the split with the most shards.
+    """Return the shards of one model: the complete split, else the split with the most shards.
 
     Only names that begin with one of `stems` count; all names if it is None.
     """
@@ -90,14 +90,14 @@ def _whole(names: Iterable[str], stems: frozenset[str] | None = None) -> Sequenc
 
 
 def _weight(shards: Sequence[str]) -> tuple[bool, int]:
-    """Whether all shards of a split are there, and the number of those that are."""
+    """Return whether all shards of a split are there, and the number of those that are."""
     found = _SPLIT.fullmatch(shards[0])
     count = found["count"] if found else ""
     return (count.isdecimal() and len(count) < 10 and len(shards) >= int(count), len(shards))  # noqa: PLR2004 - digits
 
 
 def _any(index: str, inside: Iterable[str], others: Sequence[str]) -> Sequence[str]:
-    """The only model in the folder, preferably in the format of the index."""
+    """Return the only model in the folder, preferably in the format of the index."""
     safe = [name for name in others if name.endswith(_SAFETENSORS)]
     torch = [name for name in others if name.lower().endswith(_TORCH)]
     usual = [name for name in torch_model_files(inside) if name in torch]

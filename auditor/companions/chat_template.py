@@ -1,7 +1,7 @@
-"""A chat template -> why it does not parse. It is never rendered, and nothing of it is run.
+"""The parser of chat templates, which are never rendered or run.
 
 It is parsed as transformers parses it: jinja2's sandboxed environment with loop controls and its
-own `generation` block. jinja2, which takes 35 ms to import, is imported where there is a template.
+own `generation` block. jinja2, which takes 35 ms to import, is imported for the first template.
 """
 
 import re
@@ -37,17 +37,17 @@ _NUMBER = re.compile(r"[0-9][0-9_]*+")
 
 
 class NotCheckedError(Exception):
-    """The template was not parsed, and why."""
+    """The reason why a template was not parsed."""
 
 
 def import_parser() -> None:
-    """Import what parses, if it is installed: who waits for the network has the time."""
+    """Import the parser if it is installed, while the network is slow anyway."""
     with suppress(ImportError):
         _environment()
 
 
 def parse_faults(texts: Iterable[str]) -> dict[str, str | NotCheckedError | None]:
-    """The fault of each of a model's templates, or why it was not checked."""
+    """Return the fault of each of a model's templates, or why it was not checked."""
     found: dict[str, str | NotCheckedError | None] = {}
     others = 0  # characters
     for text in texts:
@@ -60,15 +60,16 @@ def parse_faults(texts: Iterable[str]) -> dict[str, str | NotCheckedError | None
 
 
 def parse_fault(text: str, others: int = 0) -> str | None:
-    """Say in a sentence why the template does not parse; None if it does.
+    """Return why the template does not parse, else None.
 
-    `others` is how many characters the other templates have. Raises NotCheckedError if all of them
+    `others` is the number of characters of the other templates. Raise NotCheckedError if all
     together are too long to parse, or if jinja2 is not installed.
     """
     if len(text) + others > MOST_CHARACTERS:
         with_others = f", {len(text) + others:,} with others" if others else ""
-        detail = f"has {len(text):,} characters{with_others}; {MOST_CHARACTERS:,} are the most"
-        raise NotCheckedError(f"{detail} that are parsed")
+        raise NotCheckedError(
+            f"has {len(text):,} characters{with_others}, expected at most {MOST_CHARACTERS:,}"
+        )
     if max((len(number[0]) for number in _NUMBER.finditer(text)), default=0) > MOST_DIGITS:
         raise NotCheckedError(f"has a number of more than {MOST_DIGITS} digits")
     if max(_depth_of_blocks(text), _deepest_tag(text)) > DEEPEST:
@@ -82,9 +83,9 @@ def parse_fault(text: str, others: int = 0) -> str | None:
     except TemplateSyntaxError as error:
         return f"line {error.lineno}: {error.message}"
     except RecursionError:
-        raise NotCheckedError("is nested too deep to be parsed") from None
+        raise NotCheckedError("is nested too deeply to be parsed") from None
     except (ValueError, OverflowError) as error:  # of a literal
-        return f"a literal in it cannot be read: {str(error)[:100]}"
+        return f"one of its literals cannot be read: {str(error)[:100]}"
     return None
 
 
@@ -97,7 +98,7 @@ def _depth_of_blocks(text: str) -> int:
 
 
 def _deepest_tag(text: str) -> int:
-    """The deepest nesting of brackets and signs in any one tag."""
+    """Return the deepest nesting of brackets and signs in one tag."""
     return max((_depth_of_tag(tag[0]) for tag in _TAG.finditer(text)), default=0)
 
 
@@ -113,12 +114,12 @@ def _depth_of_tag(tag: str) -> int:
 
 
 def _environment() -> "Environment":
-    from jinja2 import nodes  # noqa: PLC0415 - likewise
+    from jinja2 import nodes  # noqa: PLC0415 - as above
     from jinja2.ext import Extension, loopcontrols  # noqa: PLC0415
     from jinja2.sandbox import ImmutableSandboxedEnvironment  # noqa: PLC0415
 
     class Generation(Extension):
-        """`{% generation %}`, by which transformers marks what the assistant said."""
+        """`{% generation %}`, which marks the assistant's text in transformers."""
 
         tags = {"generation"}  # noqa: RUF012 - as jinja2 declares it
 

@@ -1,6 +1,6 @@
-"""Which files stand beside the weights, how much of them is read, and what is kept of that.
+"""The companion files of weights: which are read, how much of them, and what is kept.
 
-Small files are kept byte for byte; of a vocabulary, which may have 40 MB, what it says of its ids.
+Small files are kept byte for byte. A vocabulary, which may have 40 MB, is reduced to its ids.
 """
 
 import re
@@ -24,9 +24,9 @@ PROCESSOR = "processor_config.json"
 # The processor of images or audio: any of them will do.
 PROCESSORS = ("preprocessor_config.json", PROCESSOR, "video_preprocessor_config.json")
 
-# In the order in which they tell more; of a repository on the Hub the first few are read.
+# The most informative first; only the first few are read from the Hub.
 _TEXTS = (GENERATION, TEMPLATE, TOKENIZER_CONFIG, ADDED, SPECIAL, OLDER_TEMPLATE, *PROCESSORS)
-# Whichever name the tokenizer's class gives it; some hold tiktoken's ranks.
+# The name depends on the tokenizer's class; some contain tiktoken's ranks.
 _SENTENCEPIECE = (
     "tokenizer.model",
     "spiece.model",
@@ -47,24 +47,24 @@ _TIKTOKEN = ".tiktoken"
 
 # Bytes of a text: tokenizer_config.json of Gemma 3, with 6,415 added tokens, has 1.2 MB.
 MAX_TEXT = 4 * 1024 * 1024
-# Bytes of a vocabulary of which all is read: tokenizer.json of Gemma 3 has 33 MB.
+# Bytes of a vocabulary that is read completely; tokenizer.json of Gemma 3 has 33 MB.
 MAX_VOCABULARY = 40 * 1024 * 1024
 # A repository has one tokenizer, in two forms or three.
 _MOST_VOCABULARIES = 2
 # Bytes of a module's settings; that of a Pooling has 200.
 _MAX_MODULE = 64 * 1024
-# Bytes of what is read of a longer one.
+# Bytes that are read at the start and the end of a longer one.
 START, END = 192 * 1024, 4 * 1024
-# Bytes of a tekken.json at whose start the settings stand.
+# Bytes at the start of a tekken.json, which contain the settings.
 _SETTINGS = 16 * 1024
 
 
 class CompanionFile(NamedTuple):
-    """One file beside the weights, as far as it was read."""
+    """One companion file, as far as it was read."""
 
     name: str
-    content: bytes | None  # of a vocabulary what it says, as JSON; None: it was not read
-    unread: str = ""  # why it was not
+    content: bytes | None  # for a vocabulary, its summary as JSON; None: it was not read
+    unread: str = ""  # why it was not read
 
 
 class CompanionBounds(NamedTuple):
@@ -74,7 +74,7 @@ class CompanionBounds(NamedTuple):
     bytes: int
 
 
-# What a single audit may ask of the Hub beside config, index and shards.
+# The requests of one audit to the Hub, without config, index and shards.
 OF_HUB = CompanionBounds(3, 512 * 1024)
 
 
@@ -84,7 +84,7 @@ _OF_FOLDER = CompanionBounds(32, 48 * 1024 * 1024)
 
 
 class PlannedRead(NamedTuple):
-    """The parts of one file that are read; none where it is too long to be read at all."""
+    """The parts of one file that are read; no part if the file is too long."""
 
     name: str
     spans: tuple[Span, ...]
@@ -104,7 +104,7 @@ def companions_of(names: Collection[str]) -> tuple[str, ...]:
 
 
 def template_name(file: str) -> str | None:
-    """The name of the template that a file holds, "" for the default one; None: it holds none."""
+    """Return the name of the template in a file, "" for the default; None if it has no template."""
     if file == TEMPLATE:
         return ""
     found = _MORE_TEMPLATES.fullmatch(file)
@@ -112,7 +112,7 @@ def template_name(file: str) -> str | None:
 
 
 def is_vocabulary(name: str) -> bool:
-    """Whether a summary of it is kept, and not its bytes."""
+    """Return whether a summary of the file is kept instead of its bytes."""
     return name in {TOKENIZER, ADDED, *_OTHER_VOCABULARIES} or name.endswith(_TIKTOKEN)
 
 
@@ -156,13 +156,11 @@ def _of_one(name: str, size: int | None, most: int) -> PlannedRead:
         return PlannedRead(name, (Span(0, size),))
     if name == TOKENIZER and most >= START:
         return PlannedRead(name, (Span(0, START),), whole=False)
-    return PlannedRead(
-        name, (), unread=f"it has {size:,} bytes; {most:,} are the most that are read"
-    )
+    return PlannedRead(name, (), unread=f"it has {size:,} bytes, expected at most {most:,}")
 
 
 def read_companion(plan: PlannedRead, read: Callable[[Span], bytes]) -> CompanionFile:
-    """The file by its plan; `read` raises what its source raises."""
+    """Read a file as planned; errors of `read` are passed on."""
     if not plan.spans:
         return CompanionFile(plan.name, None, plan.unread)
     first, *others = plan.spans
@@ -173,31 +171,31 @@ def read_companion(plan: PlannedRead, read: Callable[[Span], bytes]) -> Companio
 
 
 def import_readers() -> None:
-    """Import what reads vocabularies, for 15 ms: who waits for the network has the time."""
-    from auditor.companions import other_vocabularies, tokenizer_json  # noqa: F401, PLC0415
+    """Import the readers of vocabularies, which takes 15 ms, while the network is slow anyway."""
+    from auditor.companions import vocabulary_files  # noqa: F401, PLC0415
 
 
 def has_template(file: CompanionFile) -> bool:
-    """Whether a chat template may be in it."""
+    """Return whether the file may contain a chat template."""
     return template_name(file.name) is not None or b'"chat_template"' in (file.content or b"")
 
 
 def summary(name: str, start: bytes, end: bytes = b"", *, whole: bool = True) -> CompanionFile:
     """Return a vocabulary's ids in place of its bytes."""
-    from auditor.companions import other_vocabularies, tokenizer_json  # noqa: PLC0415 - few have one
-    from auditor.companions.json_scan import ScanError  # noqa: PLC0415 - likewise
-    from auditor.companions.vocabulary import Vocabulary, summary_json  # noqa: PLC0415 - likewise
+    from auditor.bounded.json_scan import ScanError  # noqa: PLC0415 - as above
+    from auditor.companions import vocabulary_files  # noqa: PLC0415 - few have one
+    from auditor.companions.vocabulary import Vocabulary, summary_json  # noqa: PLC0415 - as above
 
     readers: dict[str, Callable[[bytes], Vocabulary]] = {
-        TOKENIZER: partial(tokenizer_json.read, end=end, whole=whole),
-        ADDED: other_vocabularies.added_object,
-        TEKKEN: other_vocabularies.tekken,
-        "vocab.json": other_vocabularies.token_object,
-        "vocab.txt": other_vocabularies.token_lines,
-        **dict.fromkeys(_SENTENCEPIECE, other_vocabularies.sentencepiece),
+        TOKENIZER: partial(vocabulary_files.read_tokenizer, end=end, whole=whole),
+        ADDED: vocabulary_files.added_object,
+        TEKKEN: vocabulary_files.tekken,
+        "vocab.json": vocabulary_files.token_object,
+        "vocab.txt": vocabulary_files.token_lines,
+        **dict.fromkeys(_SENTENCEPIECE, vocabulary_files.sentencepiece),
     }
     try:
-        found = readers.get(name, other_vocabularies.tiktoken)(start)
+        found = readers.get(name, vocabulary_files.tiktoken)(start)
     except ScanError as error:
         return CompanionFile(name, None, f"{quoted(name)} {error}")
     return CompanionFile(name, summary_json(found))

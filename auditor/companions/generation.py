@@ -1,6 +1,7 @@
-"""generation_config.json: what transformers refuses to save of it, and warns of when it loads it.
+"""The settings of a generation_config.json that transformers refuses to save.
 
-`GenerationConfig.validate(strict=True)` of transformers 5.24, imitated; a test holds this to it.
+transformers warns of them when it loads the file. This repeats `GenerationConfig.validate` of
+transformers 5.24 with strict=True; a test compares the two.
 """
 
 from collections.abc import Iterator, Mapping
@@ -8,7 +9,7 @@ from typing import Any, NamedTuple
 
 LIBRARY = "transformers 5.24"
 
-# Settings of sampling, and the value at which each says nothing.
+# Settings of sampling, and the value at which each has no effect.
 _SAMPLING = {
     "temperature": 1.0,
     "top_p": 1.0,
@@ -48,90 +49,92 @@ _ARGUMENTS = (
 
 
 class RefusedSetting(NamedTuple):
-    """One setting that is refused, and why."""
+    """One refused setting and the reason."""
 
     key: str
     why: str
 
 
-def refusals(of: Mapping[str, Any]) -> tuple[RefusedSetting, ...]:
-    """Yield what is refused, in the order of the checks."""
+def refusals(config: Mapping[str, Any]) -> tuple[RefusedSetting, ...]:
+    """Return the refused settings, in the order of the checks."""
     try:
-        return _judged(of)
+        return _judged(config)
     except TypeError:
         return ()
 
 
-def stumble(of: Mapping[str, Any]) -> str | None:
-    """The setting over which loading fails, for transformers cannot compare its type.
+def stumble(config: Mapping[str, Any]) -> str | None:
+    """Return the setting that makes loading fail, because transformers cannot compare its type.
 
-    Empty where several settings make it fail together, None where it does not fail.
+    Return "" if only several settings together make it fail, None if it does not fail.
     """
-    if not _fails(of):
+    if not _fails(config):
         return None
-    return next((key for key, value in of.items() if _fails({key: value})), "")
+    return next((key for key, value in config.items() if _fails({key: value})), "")
 
 
-def _fails(of: Mapping[str, Any]) -> bool:
+def _fails(config: Mapping[str, Any]) -> bool:
     try:
-        _judged(of)
+        _judged(config)
     except TypeError:
         return True
     return False
 
 
-def _judged(of: Mapping[str, Any]) -> tuple[RefusedSetting, ...]:
-    return (*_alone(of), *_sampling(of), *_beams(of), *_several(of), *_others(of))
+def _judged(config: Mapping[str, Any]) -> tuple[RefusedSetting, ...]:
+    return (
+        *_alone(config),
+        *_sampling(config),
+        *_beams(config),
+        *_several(config),
+        *_others(config),
+    )
 
 
-def _alone(of: Mapping[str, Any]) -> Iterator[RefusedSetting]:
-    early = of.get("early_stopping")
+def _alone(config: Mapping[str, Any]) -> Iterator[RefusedSetting]:
+    early = config.get("early_stopping")
     if early not in (None, True, False, "never"):
-        yield RefusedSetting("early_stopping", 'true, false or "never" is needed')
-    most = of.get("max_new_tokens")
+        yield RefusedSetting("early_stopping", 'expected true, false or "never"')
+    most = config.get("max_new_tokens")
     if most is not None and most <= 0:
-        yield RefusedSetting("max_new_tokens", "a number above 0 is needed")
-    weight = of.get("assistant_ensemble_weight")
+        yield RefusedSetting("max_new_tokens", "expected a number above 0")
+    weight = config.get("assistant_ensemble_weight")
     if weight is not None and not 0.0 < weight < 1.0:
-        yield RefusedSetting("assistant_ensemble_weight", "a number between 0 and 1 is needed")
-    pad = of.get("pad_token_id")
+        yield RefusedSetting("assistant_ensemble_weight", "expected a number between 0 and 1")
+    pad = config.get("pad_token_id")
     if pad is not None and pad < 0:
-        yield RefusedSetting("pad_token_id", "an id from 0 on is needed")
-    cache = of.get("cache_implementation")
+        yield RefusedSetting("pad_token_id", "expected an id from 0 on")
+    cache = config.get("cache_implementation")
     if cache is not None and cache not in _CACHES:
         yield RefusedSetting(
-            "cache_implementation", f"one of {', '.join(sorted(_CACHES))} is needed"
+            "cache_implementation", f"expected one of {', '.join(sorted(_CACHES))}"
         )
 
 
-def _sampling(of: Mapping[str, Any]) -> Iterator[RefusedSetting]:
-    if of.get("do_sample") is True:
+def _sampling(config: Mapping[str, Any]) -> Iterator[RefusedSetting]:
+    if config.get("do_sample") is True:
         return
     for key, silent in _SAMPLING.items():
-        value = of.get(key)
+        value = config.get(key)
         if value is not None and value != silent:
             yield RefusedSetting(key, "only sampling reads it, and do_sample is not true")
 
 
-def _beams(of: Mapping[str, Any]) -> Iterator[RefusedSetting]:
-    if of.get("num_beams") not in (None, 1):
+def _beams(config: Mapping[str, Any]) -> Iterator[RefusedSetting]:
+    if config.get("num_beams") not in (None, 1):
         return
-    if of.get("early_stopping") not in (None, False):
-        yield RefusedSetting(
-            "early_stopping", "only a search with beams reads it, and num_beams is 1"
-        )
-    if of.get("length_penalty") not in (None, 1.0):
-        yield RefusedSetting(
-            "length_penalty", "only a search with beams reads it, and num_beams is 1"
-        )
+    if config.get("early_stopping") not in (None, False):
+        yield RefusedSetting("early_stopping", "only beam search reads it, and num_beams is 1")
+    if config.get("length_penalty") not in (None, 1.0):
+        yield RefusedSetting("length_penalty", "only beam search reads it, and num_beams is 1")
 
 
-def _several(of: Mapping[str, Any]) -> Iterator[RefusedSetting]:
-    several, beams = of.get("num_return_sequences"), of.get("num_beams")
+def _several(config: Mapping[str, Any]) -> Iterator[RefusedSetting]:
+    several, beams = config.get("num_return_sequences"), config.get("num_beams")
     if several is None or several <= 1:
         return
     if beams in (None, 1):
-        if not of.get("do_sample"):
+        if not config.get("do_sample"):
             yield RefusedSetting(
                 "num_return_sequences", "greedy search has one, and do_sample is not true"
             )
@@ -139,32 +142,28 @@ def _several(of: Mapping[str, Any]) -> Iterator[RefusedSetting]:
         yield RefusedSetting("num_return_sequences", f"num_beams is {beams}, which is less")
 
 
-def _others(of: Mapping[str, Any]) -> Iterator[RefusedSetting]:
-    yield from _idle(of)
-    suppressed = of.get("suppress_tokens")
+def _others(config: Mapping[str, Any]) -> Iterator[RefusedSetting]:
+    yield from _idle(config)
+    suppressed = config.get("suppress_tokens")
     for key in ("forced_bos_token_id", "forced_eos_token_id"):
-        forced = of.get(key)
+        forced = config.get(key)
         if suppressed is None or forced is None:
             continue
         ids = {forced} if isinstance(forced, int) else set(forced)
         if ids and ids <= set(suppressed):
-            yield RefusedSetting(
-                key, "all of it is in suppress_tokens, too: no token would be left"
-            )
+            yield RefusedSetting(key, "all of its ids are in suppress_tokens too: no token is left")
     for key in _ARGUMENTS:
-        if key in of:
-            yield RefusedSetting(key, "it is an argument of generate(), and no setting")
+        if key in config:
+            yield RefusedSetting(key, "it is an argument of generate(), not a setting")
 
 
-def _idle(of: Mapping[str, Any]) -> Iterator[RefusedSetting]:
-    """Settings that have no effect."""
-    if of.get("use_cache") is False:
+def _idle(config: Mapping[str, Any]) -> Iterator[RefusedSetting]:
+    """Yield the settings that have no effect."""
+    if config.get("use_cache") is False:
         for key in ("cache_implementation", "cache_config"):
-            if of.get(key) is not None:
+            if config.get(key) is not None:
                 yield RefusedSetting(key, "use_cache is false")
-    if of.get("return_dict_in_generate") is not True:
+    if config.get("return_dict_in_generate") is not True:
         for key in _OUTPUTS:
-            if of.get(key) is True:
-                yield RefusedSetting(
-                    key, "it has no effect, for return_dict_in_generate is not true"
-                )
+            if config.get(key) is True:
+                yield RefusedSetting(key, "it has no effect: return_dict_in_generate is not true")

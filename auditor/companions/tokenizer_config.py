@@ -1,46 +1,47 @@
-"""tokenizer_config.json and its kin: ids of added tokens, the end token, the templates inside."""
+"""Values of tokenizer_config.json and similar files: added tokens, special tokens, templates."""
 
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from auditor.companions.vocabulary import MOST_ADDED, MOST_DIGITS, Token, token_of
+from auditor.bounded.json_scan import MOST_DIGITS
+from auditor.companions.vocabulary import MOST_ADDED, Token, token_of
 
 DEFAULT = "default"
 
 
-def added_tokens(of: Mapping[str, Any]) -> tuple[Token, ...]:
-    """Read `added_tokens_decoder`, {"32000": {"content": ...}}, by id."""
-    found = of.get("added_tokens_decoder")
-    if not isinstance(found, Mapping) or len(found) > MOST_ADDED:
+def added_tokens(config: Mapping[str, Any]) -> tuple[Token, ...]:
+    """Return the tokens of `added_tokens_decoder`, {"32000": {"content": ...}}, by id."""
+    decoder = config.get("added_tokens_decoder")
+    if not isinstance(decoder, Mapping) or len(decoder) > MOST_ADDED:
         return ()
-    return tuple(sorted(_added(found)))
+    return tuple(sorted(_added(decoder)))
 
 
-def _added(found: Mapping[str, Any]) -> Iterator[Token]:
-    for number, said in found.items():
+def _added(decoder: Mapping[str, Any]) -> Iterator[Token]:
+    for number, token in decoder.items():
         if number.isascii() and number.isdigit() and len(number) <= MOST_DIGITS:
-            yield token_of(int(number), text_of_token(said) or "")
+            yield token_of(int(number), text_of_token(token) or "")
 
 
-def text_of_token(said: object) -> str | None:
-    """A token is a string, or an object with its content."""
-    if isinstance(said, Mapping):
-        said = said.get("content")
-    return said if isinstance(said, str) else None
+def text_of_token(token: object) -> str | None:
+    """Return the text of a token, which is a string or an object with its content."""
+    text = token.get("content") if isinstance(token, Mapping) else token
+    return text if isinstance(text, str) else None
 
 
-def templates(of: Mapping[str, Any]) -> dict[str, str]:
-    """The chat templates by their names; one alone is the default."""
-    said = of.get("chat_template")
-    match said:
-        case str():
-            return {DEFAULT: said}
-        case list():
-            pairs = (
-                (one.get("name"), one.get("template")) for one in said if isinstance(one, dict)
-            )
-        case Mapping():
-            pairs = ((name, text) for name, text in said.items())
+def templates(config: Mapping[str, Any]) -> dict[str, str]:
+    """Return the chat templates by name; a single one is the default."""
+    match config.get("chat_template"):
+        case str(template):
+            return {DEFAULT: template}
+        case list(entries):
+            pairs = [
+                (entry.get("name"), entry.get("template"))
+                for entry in entries
+                if isinstance(entry, dict)
+            ]
+        case dict(by_name):
+            pairs = list(by_name.items())
         case _:
             return {}
     return {name: text for name, text in pairs if isinstance(name, str) and isinstance(text, str)}

@@ -18,10 +18,9 @@ from operator import attrgetter
 from types import MappingProxyType
 from typing import NamedTuple
 
-from auditor.containers.bounded_json import lfs_fault
+from auditor.bounded.json_text import lfs_fault
 from auditor.containers.gguf_reader import NAMES, U32, Cursor, Skipped, Value
-from auditor.containers.magic import format_by_magic
-from auditor.containers.weight_formats import PartialFile, Table
+from auditor.containers.weight_formats import PartialFile, Table, format_by_magic
 from auditor.errors import CheckpointError
 from auditor.messages import described, named, quoted
 from auditor.tensors import Span, StoredTensor
@@ -97,7 +96,7 @@ REMOVED_TYPES: Mapping[int, str] = MappingProxyType(
 MAGIC = b"GGUF"
 _VERSIONS = (2, 3)
 _ALIGNMENT_KEY = "general.alignment"
-_ALIGNMENT = 32  # bytes; where that key does not say otherwise
+_ALIGNMENT = 32  # bytes; the default
 _LARGEST_ALIGNMENT = 2**20
 # llama.cpp's: GGML_MAX_DIMS, and GGML_MAX_NAME less the zero that ends a name.
 _MOST_DIMENSIONS = 4
@@ -174,13 +173,13 @@ def _parse(file: str, sparse: PartialFile) -> GgufHeader:
     entries = _entries(cursor, tensors)
     start = -(-cursor.place // alignment) * alignment
     length = _contiguous(entries, alignment)
-    faults, strange = _sizes(sparse.size, start, length, entries, alignment)
-    strange = (*strange, *_oddities(cursor, entries))
+    faults, notes = _sizes(sparse.size, start, length, entries, alignment)
+    notes = (*notes, *_oddities(cursor, entries))
     return GgufHeader(
         file=file,
         tensors=tuple(sorted(_stored(file, entries), key=attrgetter("name"))),
         size_faults=tuple(f"{named(file)} {fault}" for fault in faults),
-        notes=tuple(f"{named(file)} {note}" for note in strange),
+        notes=tuple(f"{named(file)} {note}" for note in notes),
         version=version,
         big_endian=cursor.big_endian,
         alignment=alignment,
@@ -209,9 +208,10 @@ def _begin(cursor: Cursor) -> int:
         return version
     if version == 1:
         raise CheckpointError(
-            "is of GGUF version 1, of August 2023, which llama.cpp reads no longer: convert it anew"
+            "is of GGUF version 1, of August 2023, which llama.cpp no longer reads; "
+            "convert it again"
         )
-    raise CheckpointError(f"is of GGUF version {version:,}; 2 and 3 are read")
+    raise CheckpointError(f"is of GGUF version {version:,}, expected 2 or 3")
 
 
 def _countable(cursor: Cursor, what: str, count: int, least: int, most: int) -> None:
@@ -222,7 +222,7 @@ def _countable(cursor: Cursor, what: str, count: int, least: int, most: int) -> 
             f"{count * least:,} in all, and the file has {cursor.size:,}"
         )
     if count > most:
-        raise CheckpointError(f"declares {count:,} {what}; {most:,} are the most that are read")
+        raise CheckpointError(f"declares {count:,} {what}, expected at most {most:,}")
 
 
 # --- metadata ---------------------------------------------------------------------------------
@@ -236,9 +236,7 @@ def _metadata(cursor: Cursor, pairs: int) -> dict[str, Value]:
             raise CheckpointError(f"has the metadata key {quoted(key)} twice")
         kind = cursor.u32(f"the type of {quoted(key)}")
         if key == _ALIGNMENT_KEY and kind != U32 and kind in NAMES:
-            raise CheckpointError(
-                f"has a {key} of type {NAMES[kind]}; every reader of GGUF takes u32 alone"
-            )
+            raise CheckpointError(f"has a {key} of type {NAMES[kind]}, expected u32")
         found[key] = cursor.value(kind, quoted(key))
     return found
 
@@ -247,7 +245,7 @@ def _alignment(metadata: Mapping[str, Value]) -> int:
     value = metadata.get(_ALIGNMENT_KEY, _ALIGNMENT)
     if type(value) is not int or not 0 < value <= _LARGEST_ALIGNMENT or value & (value - 1):
         raise CheckpointError(
-            f"has a {_ALIGNMENT_KEY} of {described(value)}; a power of two is needed"
+            f"has a {_ALIGNMENT_KEY} of {described(value)}, expected a power of two"
         )
     return value
 
@@ -273,7 +271,7 @@ def _entry(cursor: Cursor, number: int) -> _Entry:
     dimensions = cursor.u32(f"the dimensions of {shown}")
     if dimensions > _MOST_DIMENSIONS:
         raise CheckpointError(
-            f"has tensor {shown} of {dimensions:,} dimensions; ggml has {_MOST_DIMENSIONS} at most"
+            f"has tensor {shown} of {dimensions:,} dimensions, expected at most {_MOST_DIMENSIONS}"
         )
     shape = tuple(cursor.u64(f"the shape of {shown}") for _ in range(dimensions))[::-1]
     kind = _type(cursor.u32(f"the type of {shown}"), shown)
@@ -294,23 +292,25 @@ def _type(number: int, tensor: str) -> GgmlType:
     if number in REMOVED_TYPES:
         raise CheckpointError(
             f"has tensor {tensor} of ggml type {number}, {REMOVED_TYPES[number]}, which was "
-            f"removed from ggml: llama.cpp reads it no longer"
+            f"removed from ggml; llama.cpp no longer reads it"
         )
-    raise CheckpointError(f"has tensor {tensor} of ggml type {number:,}, which is not known")
+    raise CheckpointError(
+        f"has tensor {tensor} of ggml type {number:,}, expected 0 to {max(GGML_TYPES)}"
+    )
 
 
 def _contiguous(entries: list[_Entry], alignment: int) -> int:
     """Check that each tensor starts at the aligned end of the last one; return the last end."""
-    due = end = 0
+    expected = end = 0
     before = "the data begins at 0"
     for entry in entries:
-        if entry.offset != due:
+        if entry.offset != expected:
             raise CheckpointError(
                 f"has tensor {quoted(entry.name)} at byte {entry.offset:,} of the data, expected "
-                f"{due:,}: {before}, and offsets are multiples of {alignment}"
+                f"{expected:,}: {before}, and offsets are multiples of {alignment}"
             )
-        end = due + entry.length
-        due = -(-end // alignment) * alignment
+        end = expected + entry.length
+        expected = -(-end // alignment) * alignment
         before = f"{quoted(entry.name)} ends at {end:,}"
     return end
 
@@ -325,19 +325,19 @@ def _sizes(
         lacking = sum(start + entry.offset + entry.length > size for entry in entries)
         fault = (
             f"is truncated: its header implies {sum_}, and it has {size:,}; "
-            f"{lacking:,} of its {len(entries):,} tensors are cut off or not there"
+            f"{lacking:,} of its {len(entries):,} tensors are cut off or missing"
         )
         return (fault,), ()
     padded = start + -(-length // alignment) * alignment
     if size > padded:
-        return (), (f"goes on for {size - padded:,} bytes after the {sum_} of the model",)
+        return (), (f"continues for {size - padded:,} bytes after the {sum_} of the model",)
     return (), ()
 
 
 def _oddities(cursor: Cursor, entries: list[_Entry]) -> Iterator[str]:
-    """Yield what keeps programs from reading the file although it is sound."""
+    """Yield the reasons why some programs cannot read a valid file."""
     if cursor.big_endian:
-        yield "is big-endian; most programs read little-endian alone"
+        yield "is big-endian; most programs read only little-endian"
     long = [entry.name for entry in entries if len(entry.name.encode()) > _LONGEST_NAME]
     if long:
         yield (

@@ -80,7 +80,7 @@ class Cursor:
 
     @property
     def place(self) -> int:
-        """The position in the file, in bytes."""
+        """Return the position in the file, in bytes."""
         return self._base + self._at
 
     def peek(self, count: int) -> bytes:
@@ -111,7 +111,9 @@ class Cursor:
         length = self.u64(what)
         if length > _LONGEST_KEY:
             self._room(length, what)
-            raise CheckpointError(f"has {length:,} bytes for {what}; {_LONGEST_KEY:,} are the most")
+            raise CheckpointError(
+                f"has {length:,} bytes for {what}, expected at most {_LONGEST_KEY:,}"
+            )
         content = self.take(length, what)
         try:
             return content.decode()
@@ -125,10 +127,10 @@ class Cursor:
             return self._string(key)
         if kind == _ARRAY:
             if depth == _DEEPEST:
-                raise CheckpointError(f"nests the arrays of {key} more than {_DEEPEST} deep")
+                raise CheckpointError(f"nests the arrays of {key} more than {_DEEPEST} levels deep")
             return self._array(key, depth + 1)
         if kind not in _SCALARS:
-            raise CheckpointError(f"has the value type {kind:,} for {key}, which GGUF has not")
+            raise CheckpointError(f"has value type {kind:,} for {key}, expected 0 to {max(NAMES)}")
         return self._scalars(kind, 1, key)[0]
 
     @property
@@ -147,7 +149,7 @@ class Cursor:
         kind = self.u32(f"the item type of {key}")
         count = self.u64(f"the length of {key}")
         if kind not in NAMES:
-            raise CheckpointError(f"has the item type {kind:,} for {key}, which GGUF has not")
+            raise CheckpointError(f"has item type {kind:,} for {key}, expected 0 to {max(NAMES)}")
         least = _SCALARS[kind][2] if kind in _SCALARS else _LEAST[kind]
         self._room(count * least, f"{key}, {count:,} items of {least} bytes at least")
         kept = count <= _MOST_KEPT and self._values + count <= _MOST_VALUES
@@ -159,7 +161,9 @@ class Cursor:
             return Skipped(NAMES[kind], count)
         self._items += count
         if self._items > _MOST_ITEMS or (kind == _ARRAY and not kept):
-            raise CheckpointError(f"has more items in its arrays, up to {key}, than are read")
+            raise CheckpointError(
+                f"has too many items in its arrays, up to {key}: expected at most {_MOST_ITEMS:,}"
+            )
         if not kept:
             self._skip_strings(count, key)
             return Skipped(NAMES[kind], count)

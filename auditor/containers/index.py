@@ -8,7 +8,7 @@ from types import MappingProxyType
 from msgspec import DecodeError, Raw, Struct
 from msgspec.json import decode
 
-from auditor.containers.bounded_json import Loaded, load_object
+from auditor.bounded.json_text import Loaded, load_object
 from auditor.errors import CheckpointError
 from auditor.messages import described, named, quoted
 from auditor.tensors import names_fault
@@ -113,7 +113,7 @@ def shard_fault(shard: str) -> str | None:
         (shard.startswith("/"), "is an absolute path"),
         (".." in parts, "leaves the folder of the index"),
         ("" in parts or "." in parts, "has a folder or file name that is empty or '.'"),
-        (longest > _PART_BYTES, f"has a part of {longest:,} bytes; {_PART_BYTES} are the most"),
+        (longest > _PART_BYTES, f"has a part of {longest:,} bytes, expected at most {_PART_BYTES}"),
         (len(shard.encode(errors="surrogatepass")) > _PATH_BYTES, "is longer than any path"),
     )
     return next((fault for bad, fault in faults if bad), None)
@@ -122,21 +122,25 @@ def shard_fault(shard: str) -> str | None:
 def _weight_map(subject: str, index: dict[str, object]) -> dict[str, str]:
     """Return the files as written."""
     if "weight_map" not in index:
-        keys = ", ".join(quoted(key) for key in list(index)[:_SHOWN]) or "no key at all"
-        raise CheckpointError(f"{subject} has no weight_map, so it is not an index; it has {keys}")
+        keys = ", ".join(quoted(key) for key in list(index)[:_SHOWN]) or "none"
+        raise CheckpointError(
+            f"{subject} has no weight_map, expected an index; its keys are {keys}"
+        )
     weight_map = index["weight_map"]
     if not isinstance(weight_map, dict):
-        raise CheckpointError(f"{subject}: weight_map is {described(weight_map)}, not an object")
+        raise CheckpointError(
+            f"{subject}: weight_map is {described(weight_map)}, expected an object"
+        )
     if not weight_map:
-        raise CheckpointError(f"{subject}: weight_map is empty: it names no tensor and no file")
+        raise CheckpointError(f"{subject}: weight_map is empty, expected the file of each tensor")
     if set(map(type, weight_map.values())) != {str}:
         tensor, shard = next(item for item in weight_map.items() if type(item[1]) is not str)
         raise CheckpointError(
-            f"{subject}: weight_map has {described(shard)} under {quoted(tensor)}, no file"
+            f"{subject}: weight_map has {described(shard)} under {quoted(tensor)}, expected a file"
         )
     if len(weight_map) > MAX_NAMES:
         raise CheckpointError(
-            f"{subject} names {len(weight_map):,} tensors; {MAX_NAMES:,} are the most that are read"
+            f"{subject} names {len(weight_map):,} tensors, expected at most {MAX_NAMES:,}"
         )
     if fault := names_fault(weight_map):
         raise CheckpointError(f"{subject} {fault}")
@@ -148,7 +152,7 @@ def _paths(subject: str, weight_map: Mapping[str, str]) -> dict[str, str]:
     written = sorted(set(weight_map.values()))
     if len(written) > MAX_SHARDS:
         raise CheckpointError(
-            f"{subject} names {len(written):,} files; {MAX_SHARDS:,} are the most that are read"
+            f"{subject} names {len(written):,} files, expected at most {MAX_SHARDS:,}"
         )
     paths = {shard: shard.removeprefix(_HERE) for shard in written}
     for shard, path in paths.items():
@@ -178,16 +182,16 @@ def _count(value: object) -> int | float | None:
 
 def _metadata_faults(subject: str, metadata: object) -> Iterator[str]:
     if metadata is not None and not isinstance(metadata, dict):
-        yield f"{subject}: metadata is {described(metadata)}, not an object"
+        yield f"{subject}: metadata is {described(metadata)}, expected an object"
         return
     for key in ("total_size", "total_parameters"):
         value = (metadata or {}).get(key)
         if value is not None and _count(value) is None:
-            yield f"{subject}: {key} is {described(value)}, which is not a count"
+            yield f"{subject}: {key} is {described(value)}, expected a count"
 
 
 def _repeated_faults(subject: str, repeated: tuple[str, ...]) -> Iterator[str]:
     if repeated:
         shown = ", ".join(quoted(key) for key in repeated[:_SHOWN])
         rest = f" and {len(repeated) - _SHOWN:,} more" if len(repeated) > _SHOWN else ""
-        yield f"{subject} has keys twice, and the last of each stands: {shown}{rest}"
+        yield f"{subject} repeats keys, and the last value of each counts: {shown}{rest}"

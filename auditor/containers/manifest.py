@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 
-from auditor.containers.bounded_json import lfs_fault, parse_object
+from auditor.bounded.json_text import lfs_fault, parse_object
 from auditor.containers.index import shard_fault
 from auditor.errors import CheckpointError
 from auditor.messages import described, named, quoted
@@ -17,7 +17,7 @@ SENTENCE = "sentence_transformers"  # the library, as modules.json has it
 TRANSFORMERS = ("Transformer", "MLMTransformer", "CLIPModel")  # whose config names their class
 LEARNING = (*TRANSFORMERS, "Dense", "LayerNorm", "LSTM", "CNN", "WeightedLayerPooling")
 
-# What a module that wraps a transformer says of itself, in its folder: the first that is there.
+# The settings of a module that wraps a transformer, in its folder; the first existing file counts.
 SETTINGS = (
     "sentence_bert_config.json",
     "sentence_roberta_config.json",
@@ -58,8 +58,8 @@ def parse_manifest(file: str, content: bytes) -> Manifest:
     manifest = parse(file, content)
     if len(manifest.entries) > MAX_COMPONENTS:
         raise CheckpointError(
-            f"{named(file)} names {len(manifest.entries):,} components; "
-            f"{MAX_COMPONENTS} are the most that are read"
+            f"{named(file)} names {len(manifest.entries):,} components, "
+            f"expected at most {MAX_COMPONENTS}"
         )
     for entry in manifest.entries:
         if entry.folder and (fault := shard_fault(entry.folder)):
@@ -75,7 +75,9 @@ def _pipeline(file: str, content: bytes) -> Manifest:
     document = parse_object(content, file)
     target = document.get("_class_name")
     if target is not None and not isinstance(target, str):
-        raise CheckpointError(f"{named(file)}: _class_name is {described(target)}, no class")
+        raise CheckpointError(
+            f"{named(file)}: _class_name is {described(target)}, expected a string"
+        )
     entries: list[ManifestEntry] = []
     for name, value in document.items():
         if name.startswith("_") or not isinstance(value, list) or len(value) != _PAIR:
@@ -85,8 +87,8 @@ def _pipeline(file: str, content: bytes) -> Manifest:
                 entries.append(ManifestEntry(name, library, kind))
             case [str(), _] | [_, str()]:
                 raise CheckpointError(
-                    f"{named(file)}: {quoted(name)} should be [library, class], and is "
-                    f"[{described(value[0])}, {described(value[1])}]"
+                    f"{named(file)}: {quoted(name)} is [{described(value[0])}, "
+                    f"{described(value[1])}], expected [library, class]"
                 )
     return Manifest(file=file, target=target, entries=tuple(sorted(entries)))
 
@@ -101,7 +103,7 @@ def _modules(file: str, content: bytes) -> Manifest:
     wrapped = parse_object(b'{"modules":' + content + b"}", file)
     modules = wrapped["modules"]
     if not isinstance(modules, list) or len(wrapped) > 1:
-        raise CheckpointError(f"{named(file)}: expected a list, found {described(modules)}")
+        raise CheckpointError(f"{named(file)} is {described(modules)}, expected a list")
     found: dict[str, ManifestEntry] = {}
     for entry in sorted(_module_entries(file, modules)):
         other = found.get(entry.folder)
@@ -114,7 +116,7 @@ def _modules(file: str, content: bytes) -> Manifest:
 
 
 def _weighs(entry: ManifestEntry) -> bool:
-    """Whether a module has weights, by its class."""
+    """Return whether a module has weights, by its class."""
     return entry.library != SENTENCE or entry.kind in LEARNING
 
 
@@ -124,8 +126,8 @@ def _module_entries(file: str, modules: list[object]) -> Iterator[ManifestEntry]
         path, kind = fields.get("path"), fields.get("type")
         if not isinstance(path, str) or not isinstance(kind, str):
             raise CheckpointError(
-                f"{named(file)}: module {number} has as its path {described(path)} and as its "
-                f"type {described(kind)}, expected strings"
+                f"{named(file)}: path and type of module {number} are {described(path)} and "
+                f"{described(kind)}, expected strings"
             )
         folder = "/".join(part for part in path.split("/") if part not in {"", "."})
         yield ManifestEntry(folder, kind.partition(".")[0], kind.rpartition(".")[2])

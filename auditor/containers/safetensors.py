@@ -2,7 +2,7 @@
 
 A file is accepted exactly if the `safetensors` library (0.8) accepts it, with all oddities: white
 space before the `{`, a tensor written as a list, a repeated name (the last one counts). The library
-does not have the bounds `bounded_json.MAX_VALUES` and `tensors.MAX_CHARACTERS`.
+does not have the bounds `json_text.MAX_VALUES` and `tensors.MAX_CHARACTERS`.
 """
 
 import re
@@ -15,10 +15,10 @@ from typing import Annotated, NamedTuple
 from msgspec import DecodeError, Meta, Struct
 from msgspec.json import decode
 
+from auditor.bounded.json_text import MAX_VALUES, bounds_fault, lfs_fault
 from auditor.containers import safetensors_json
-from auditor.containers.bounded_json import MAX_VALUES, bounds_fault, lfs_fault
-from auditor.containers.magic import format_by_magic
 from auditor.containers.safetensors_json import U64_MAX
+from auditor.containers.weight_formats import format_by_magic
 from auditor.errors import CheckpointError
 from auditor.messages import named, quoted
 from auditor.tensors import DTYPE_BITS, MAX_CHARACTERS, Span, StoredTensor, names_fault
@@ -286,7 +286,7 @@ def _measured(file: str, name: str, dtype: str, dimensions: tuple[int, ...]) -> 
     if bits % 8:
         raise CheckpointError(
             f"{named(file)}: tensor {quoted(name)}, {_shaped(dtype, dimensions)}, takes "
-            f"{bits:,} bits, which is not a whole number of bytes"
+            f"{bits:,} bits, expected a whole number of bytes"
         )
     return elements, bits // 8
 
@@ -307,7 +307,7 @@ def _gap(file: str, tensor: StoredTensor, start: int, end: int, before: StoredTe
     what = f"leaves a gap of {start - end:,}" if start > end else "overlaps"
     return (
         f"{named(file)}: tensor {quoted(tensor.name)} begins at byte {start:,} of the data and "
-        f"{what}: {last}, and each tensor has to begin where the last one ends"
+        f"{what}: {last}, expected each tensor to begin at the end of the last one"
     )
 
 

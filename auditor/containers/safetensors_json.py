@@ -9,7 +9,7 @@ import json
 import math
 from typing import Any, NoReturn
 
-from auditor.containers.bounded_json import encoding_fault, escape_fault, syntax_fault
+from auditor.bounded.json_text import encoding_fault, escape_fault, syntax_fault
 from auditor.errors import CheckpointError
 from auditor.messages import described, named, quoted
 from auditor.tensors import DTYPE_BITS
@@ -59,9 +59,9 @@ def _load(file: str, content: bytes) -> JsonObject:
     except json.JSONDecodeError as error:
         raise CheckpointError(syntax_fault(what, error)) from None
     except _NumberError as error:
-        raise CheckpointError(f"{what} is not JSON as the format has it: {error}") from None
+        raise CheckpointError(f"{what} is not valid JSON: {error}") from None
     if not isinstance(top, JsonObject):
-        raise CheckpointError(f"{what} is {described(top)}, not a JSON object")
+        raise CheckpointError(f"{what} is {described(top)}, expected a JSON object")
     if "\\u" in text and (fault := escape_fault(top)):
         raise CheckpointError(f"{what} {fault}")
     return top
@@ -72,10 +72,12 @@ def _metadata(file: str, value: object) -> dict[str, str]:
     if value is None:
         return {}
     if not isinstance(value, JsonObject):
-        raise CheckpointError(f"{where} is {described(value)}, not an object")
+        raise CheckpointError(f"{where} is {described(value)}, expected an object")
     for key, text in value:
         if not isinstance(text, str):
-            raise CheckpointError(f"{where} has {described(text)} under {quoted(key)}, no string")
+            raise CheckpointError(
+                f"{where} has {described(text)} under {quoted(key)}, expected a string"
+            )
     return dict(value)
 
 
@@ -84,16 +86,18 @@ def _entry(tensor: str, value: object) -> dict[str, Any]:
         fields = _fields(tensor, value)
     elif isinstance(value, list):
         if len(value) != len(FIELDS):
-            raise CheckpointError(f"{tensor} is a list of {len(value)}, not of {_listed(FIELDS)}")
+            raise CheckpointError(f"{tensor} is a list of {len(value)}, expected {_listed(FIELDS)}")
         fields = dict(zip(FIELDS, value, strict=True))
     else:
-        raise CheckpointError(f"{tensor} is {described(value)}, not an object")
+        raise CheckpointError(f"{tensor} is {described(value)}, expected an object")
     fields["dtype"] = _dtype(tensor, fields["dtype"])
     _check_integers(f"{tensor}: shape", fields["shape"])
     _check_integers(f"{tensor}: data_offsets", fields["data_offsets"])
     if len(fields["data_offsets"]) != 2:  # noqa: PLR2004 - where it begins, where it ends
         count = len(fields["data_offsets"])
-        raise CheckpointError(f"{tensor}: data_offsets has {count} numbers, not two: begin and end")
+        raise CheckpointError(
+            f"{tensor}: data_offsets has {count} numbers, expected two: begin and end"
+        )
     return fields
 
 
@@ -116,21 +120,23 @@ def _dtype(tensor: str, value: object) -> str:
     if isinstance(value, JsonObject) and len(value) == 1 and value[0][1] is None:
         name = value[0][0]
     if not isinstance(name, str):
-        raise CheckpointError(f"{tensor}: dtype is {described(value)}, not a dtype's name")
+        raise CheckpointError(
+            f"{tensor}: dtype is {described(value)}, expected the name of a dtype"
+        )
     if name not in DTYPE_BITS:
         raise CheckpointError(
-            f"{tensor}: the format has no dtype {quoted(name)}, only {', '.join(DTYPE_BITS)}"
+            f"{tensor}: dtype is {quoted(name)}, expected one of {', '.join(DTYPE_BITS)}"
         )
     return name
 
 
 def _check_integers(field: str, value: object) -> None:
     if type(value) is not list:
-        raise CheckpointError(f"{field} is {described(value)}, not a list")
+        raise CheckpointError(f"{field} is {described(value)}, expected a list")
     for number in value:
         if type(number) is not int or not 0 <= number <= U64_MAX:
             raise CheckpointError(
-                f"{field} has {described(number)}, not an integer from 0 to 2^64 - 1"
+                f"{field} has {described(number)}, expected an integer from 0 to 2^64 - 1"
             )
 
 

@@ -5,9 +5,8 @@ from itertools import islice
 
 from msgspec import Struct
 
-from auditor.containers.pickle_values import Call, Global, PickledDict, PickledSet
-from auditor.containers.torch_storages import Unreadable, is_text
-from auditor.containers.torch_tensors import TensorView, tensor_view
+from auditor.bounded.pickle_names import Call, Global, PickledDict, PickledSet
+from auditor.containers.torch_tensors import TensorView, Unreadable, is_text, tensor_view
 from auditor.messages import quoted
 
 # Keys under which training scripts keep the model's state dict, the likeliest first: Lightning
@@ -67,7 +66,7 @@ def state_dict(value: object, *, opened: bool = True) -> StateDict:
 
 
 def is_dict(value: object) -> bool:
-    """Whether a value is a dict, of tensors or not."""
+    """Return whether a value is a dict, of tensors or not."""
     return isinstance(value, PickledDict) or (isinstance(value, Call) and _makes_dict(value))
 
 
@@ -95,11 +94,11 @@ def _unwrapped(walk: "_Walk", value: object) -> tuple[object, list[str], Mapping
 
 def _note(path: list[str], rest: Mapping[str, object], *, opened: bool) -> str:
     """Say which part of the value the state dict is."""
-    beside = f"; beside it are {_listed(rest)}" if rest else ""
+    beside = f"; next to it are {_listed(rest)}" if rest else ""
     place = quoted(".".join(path))
     if opened:
         return f"the state dict under {place} is read{beside}"
-    return f"its state dict lies under {place}, where from_pretrained does not look{beside}"
+    return f"its state dict is under {place}, where from_pretrained does not look{beside}"
 
 
 def _listed(rest: Mapping[str, object]) -> str:
@@ -190,7 +189,7 @@ class _Walk:
         for place, (key, item) in enumerate(pairs):
             text = _text(key) if isinstance(key, str | int) else f"(key {place})"
             if kinds.setdefault(text, isinstance(key, str)) != isinstance(key, str):
-                raise _SpentError("holds two values under keys that read alike, such as 1 and '1'")
+                raise _SpentError("holds two values under keys with one text, such as 1 and '1'")
             items[text] = item
         return items
 
@@ -198,7 +197,7 @@ class _Walk:
         self._values -= values
         self._letters -= letters
         if self._values < 0:
-            raise _SpentError(f"holds more than {_MOST_VALUES:,} values, one within the other")
+            raise _SpentError(f"holds more than {_MOST_VALUES:,} nested values")
         if self._letters < 0:
             raise _SpentError(f"holds names of more than {_MOST_LETTERS:,} letters in all")
 

@@ -17,8 +17,8 @@ from typing import NamedTuple
 
 from msgspec import Struct
 
-from auditor.containers.pickle_machine import MAX_PICKLE
-from auditor.containers.torch_storages import Held, Storage
+from auditor.bounded.pickle_machine import MAX_PICKLE
+from auditor.containers.torch_tensors import Held, Storage
 from auditor.containers.weight_formats import PartialFile, UnsafeFileError, not_followed
 from auditor.errors import CheckpointError
 from auditor.messages import named, quoted
@@ -66,7 +66,7 @@ class _Entry(NamedTuple):
 
     @property
     def least(self) -> int:
-        """The earliest start of its data: behind a local header without extra fields."""
+        """Return the earliest start of its data: behind a local header without extra fields."""
         return self.header + _LOCAL.size + self.width
 
 
@@ -167,9 +167,7 @@ def open_archive(file: str, sparse: PartialFile) -> TorchArchive:
         raise not_followed(file, reason)
     names = _names_below_folder(file, entries)
     if not any(version in names for version in _VERSIONS):
-        raise CheckpointError(
-            f"{named(file)} has no entry 'version', without which torch does not open it"
-        )
+        raise CheckpointError(f"{named(file)} has no entry 'version', which torch needs to open it")
     return TorchArchive(file=file, entries=names, stops=_stops(file, entries, start))
 
 
@@ -184,7 +182,7 @@ def _directory(file: str, sparse: PartialFile) -> tuple[int, int, int]:
             raise not_followed(file, "has bytes behind the end of its zip directory")
         raise CheckpointError(
             f"{named(file)} begins as a zip archive and does not end as one: it is truncated, or "
-            f"something was written behind it"
+            f"has bytes behind its end"
         )
     _, disk, first, here, count, length, start, _ = _END.unpack(tail[-_END.size :])
     stop = size - _END.size
@@ -248,7 +246,7 @@ def _names_below_folder(file: str, entries: list[_Entry]) -> dict[str, _Entry]:
         if not entry.name.startswith(folder) or not _WRITTEN.fullmatch(name):
             raise not_followed(file, f"has {quoted(entry.name)}, which torch.save does not write")
         if name in names:
-            raise not_followed(file, f"has {quoted(entry.name)} twice, whatever the case")
+            raise not_followed(file, f"has two entries {quoted(entry.name)}, compared without case")
         names[name] = entry
     if _DATA not in names:
         raise not_followed(file, f"is a zip archive without {_DATA}: torch.save did not write it")

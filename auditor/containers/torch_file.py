@@ -1,31 +1,34 @@
-"""A file of torch.save: its tensors, from the zip directory and data.pkl, or from five pickles.
+"""The reader of torch.save files: a zip directory and data.pkl, or five pickles.
 
 Since torch 1.6 such a file is a zip archive with a pickle of the value, `data.pkl`, and an entry
-`data/KEY` for each storage (`torch_archive`); before, it was five pickles and then the storages
-(`torch_legacy`). A pickle is followed and never loaded (`pickle_machine`). A file is read to its
-end, or torch.load raises for it, or the error is UnsafeFileError: it may run code.
+`data/KEY` for each storage (`torch_archive`). The legacy form is five pickles (a magic number, the
+protocol, facts about the machine, the value, the keys of the storages), then the storages, each
+behind eight bytes; torch supplies storages only to the pickle of the value.
+
+A pickle is followed and never loaded (`pickle_machine`). A file is read to its end, or torch.load
+raises for it, or the error is UnsafeFileError: it may run code.
 """
 
 import re
 from collections.abc import Iterator, Mapping
 from math import prod
 from types import MappingProxyType
+from typing import NamedTuple
 
-from auditor.containers.bounded_json import lfs_fault
-from auditor.containers.magic import format_by_magic
-from auditor.containers.pickle_machine import follow_pickle
-from auditor.containers.pickle_values import FollowedPickle
+from auditor.bounded.json_text import lfs_fault
+from auditor.bounded.pickle_machine import MAX_PICKLE, follow_pickle
+from auditor.bounded.pickle_names import FollowedPickle
 from auditor.containers.state_dict import StateDict, is_dict, state_dict
 from auditor.containers.torch_archive import open_archive
-from auditor.containers.torch_legacy import LegacyFile, read_legacy
-from auditor.containers.torch_storages import Held, Storage, storage_faults, storages
-from auditor.containers.torch_tensors import TensorView
+from auditor.containers.torch_tensors import Held, Storage, TensorView, storage_faults, storages
 from auditor.containers.weight_formats import (
     PICKLES,
+    NeedsBytes,
     PartialFile,
     Table,
     TensorFault,
     UnsafeFileError,
+    format_by_magic,
     not_followed,
 )
 from auditor.errors import CheckpointError
@@ -42,7 +45,28 @@ _COMPRESSED = (
     *(b"\x78\x01", b"\x78\x5e", b"\x78\x9c", b"\x78\xda"),
 )
 _LONGEST_MAGIC = max(map(len, _COMPRESSED))
-_START = 1024  # bytes that tell a Git LFS pointer, a web page or another format
+_START = 1024  # bytes that show a Git LFS pointer, a web page or another format
+
+
+# The legacy form: five pickles.
+MAGIC = 0x1950A86A20F9469CFC6C
+PROTOCOL = 1001
+_MAGIC, _PROTOCOL, _FACTS, _VALUE, _KEYS = range(5)
+_FIRST = 64 * 1024  # bytes of the first read; doubled until they suffice
+_LENGTH = 8  # bytes before each storage
+_TAR = 512  # bytes of the first block of a tar archive
+
+
+class LegacyFile(NamedTuple):
+    """The pickles of a file, up to the first with a fault, and where its storages lie."""
+
+    pickles: list[FollowedPickle]
+    fault: str | None  # why torch does not load the file, a verb first
+    held: Held
+
+    @property
+    def value(self) -> FollowedPickle:
+        return self.pickles[_VALUE]
 
 
 def parse(file: str, sparse: PartialFile) -> Table:
@@ -82,7 +106,7 @@ def _not_loaded(file: str, legacy: LegacyFile, sparse: PartialFile) -> Checkpoin
 
 
 def _other(file: str, prefix: bytes) -> str | None:
-    """Say what a file is that no unpickler reads; None if it begins as a pickle."""
+    """Return the error for a file that no unpickler reads; None if it begins as a pickle."""
     if prefix.startswith(b"\x80"):
         return None
     known = "a safetensors file, perhaps" if prefix[8:9] == b"{" else format_by_magic(prefix)
@@ -179,7 +203,7 @@ def _unmade(pickle: FollowedPickle, found: StateDict, *, legacy: bool) -> Iterat
     """Yield what torch refuses to make, except for tensors that have a fault of their own."""
     for reason in storage_faults(pickle, legacy=legacy):
         if reason not in found.unreadable.values():
-            yield TensorFault((), f"a value beside its tensors {reason}")
+            yield TensorFault((), f"a value that is not a tensor {reason}")
 
 
 def _refused(pickle: FollowedPickle) -> Iterator[TensorFault]:
@@ -191,7 +215,7 @@ def _refused(pickle: FollowedPickle) -> Iterator[TensorFault]:
     yield TensorFault(
         (),
         f"torch.load(weights_only=True), and with it from_pretrained, refuses {', '.join(shown)}"
-        f"{rest}; save tensors, numbers and strings alone, by pickle protocol 2",
+        f"{rest}; save only tensors, numbers and strings, by pickle protocol 2",
     )
 
 
@@ -209,5 +233,91 @@ def _limited(file: str, faults: list[TensorFault]) -> tuple[TensorFault, ...]:
     rest = faults[_MOST_FAULTS:]
     if rest:
         names = tuple(name for fault in rest for name in fault.names)
-        shown.append(TensorFault(names, f"{named(file)}: {len(rest):,} more faults of such kinds"))
+        shown.append(TensorFault(names, f"{named(file)}: {len(rest):,} more faults"))
     return tuple(shown)
+
+
+# --- the legacy form ------------------------------------------------------------------------------
+
+
+def read_legacy(file: str, sparse: PartialFile) -> LegacyFile:
+    """Follow the pickles of the file; raise UnsafeFileError if torch reads something else."""
+    if _is_tar(sparse.read(Span(0, min(sparse.size, _TAR)))):
+        raise not_followed(file, "is a tar archive, as torch wrote before version 0.1.10")
+    pickles = _pickles(file, sparse)
+    if fault := _fault(pickles):
+        return LegacyFile(pickles, fault, Held({}, {}))
+    return LegacyFile(pickles, None, _held(file, pickles, sparse.size))
+
+
+def _is_tar(block: bytes) -> bool:
+    """Return whether torch.load reads the file with tarfile, which it tries before pickles."""
+    from tarfile import HeaderError, TarInfo  # noqa: PLC0415 - few files are of the legacy form
+
+    try:
+        TarInfo.frombuf(block, "utf-8", "surrogateescape")
+    except HeaderError:
+        return False
+    return True
+
+
+def _pickles(file: str, sparse: PartialFile) -> list[FollowedPickle]:
+    """Follow the pickles that torch.load would read, up to the first with a fault."""
+    data = next((part.data for part in sparse.parts if part.start == 0), b"")
+    pickles: list[FollowedPickle] = []
+    at = 0
+    while len(pickles) <= _KEYS:
+        followed = follow_pickle(data, at)
+        if followed.fault and followed.fault.truncated and len(data) < sparse.size:
+            if len(data) >= MAX_PICKLE:
+                raise not_followed(
+                    file, f"has pickles of more than {MAX_PICKLE:,} bytes", followed.outside
+                )
+            raise NeedsBytes(Span(0, min(sparse.size, max(_FIRST, 2 * len(data)), MAX_PICKLE)))
+        pickles.append(followed)
+        at = followed.stop
+        if followed.fault or (len(pickles) == 1 and followed.value != MAGIC):
+            break
+    sparse.read(Span(0, min(at, sparse.size)))  # a snapshot keeps the bytes that were used
+    return pickles
+
+
+def _fault(pickles: list[FollowedPickle]) -> str | None:
+    """Return why torch refuses the pickles, a verb first; None if it reads them."""
+    if fault := pickles[-1].fault:
+        return f"has a pickle that {fault.reason}"
+    if [pickle.value for pickle in pickles[:_FACTS]] != [MAGIC, PROTOCOL]:
+        return "is a pickle without the magic number and the protocol of torch.save"
+    if any(pickles[which].persistent for which in (_MAGIC, _PROTOCOL, _FACTS, _KEYS)):
+        return "has a storage in a pickle that may not have one"
+    keys = pickles[_KEYS].value
+    if not isinstance(keys, list):
+        return "has keys of storages that are not a list"
+    known = storages(pickles[_VALUE])
+    for key in keys:
+        if not isinstance(key, str) or key not in known:
+            shown = quoted(key) if isinstance(key, str) else "whose key is not a string"
+            return f"holds the storage {shown}, which its value does not use"
+    return None
+
+
+def _held(file: str, pickles: list[FollowedPickle], size: int) -> Held:
+    """Return where the storages lie; they follow the pickles in the order of the keys."""
+    known, keys, start = storages(pickles[_VALUE]), pickles[_KEYS].value, pickles[_KEYS].stop
+    spans: dict[str, Span] = {}
+    at = start
+    for key in keys if isinstance(keys, list) else ():
+        spans[key] = Span(at + _LENGTH, at + _LENGTH + known[key].length)
+        at = spans[key].stop
+    faults = {
+        key: f"its storage {quoted(key)} is not among the keys of the file"
+        for key in known
+        if key not in spans
+    }
+    if at == size:
+        return Held(spans, faults)
+    fault = (
+        f"{named(file)} is {'truncated' if size < at else 'too long'}: it has {size:,} bytes, "
+        f"expected {at:,}: {start:,} of pickles and {at - start:,} of storages"
+    )
+    return Held(spans, faults, (fault,))

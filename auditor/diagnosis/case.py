@@ -10,8 +10,8 @@ from msgspec import Struct, field
 from msgspec.structs import replace
 
 from auditor.analytic import ExpectedTensor
+from auditor.bounded.json_text import parse_object
 from auditor.checkpoint.snapshot import Snapshot
-from auditor.containers.bounded_json import parse_object
 from auditor.diagnosis.name_kinds import NameKind, chosen_of, kinds_of, name_pattern
 from auditor.diagnosis.solving.forms import NameForms
 from auditor.diagnosis.solving.holdings import HeldTensors, held

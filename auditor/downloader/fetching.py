@@ -9,6 +9,7 @@ from pathlib import Path
 from msgspec.structs import replace
 
 from auditor.address_space import require_address_space
+from auditor.bounded.json_text import parse_object
 from auditor.checkpoint.filenames import CONFIG, Chooser
 from auditor.checkpoint.selecting import (
     ADAPTER_CONFIG,
@@ -18,7 +19,6 @@ from auditor.checkpoint.selecting import (
     select_tagged,
 )
 from auditor.checkpoint.snapshot import BaseModel, Snapshot, Source
-from auditor.containers.bounded_json import parse_object
 from auditor.downloader import bundled, local_folder
 from auditor.downloader.model_argument import HubModel, parse_id, parse_model
 from auditor.errors import CheckpointError, Reason, SourceError, UsageError

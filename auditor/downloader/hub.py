@@ -10,6 +10,7 @@ from urllib.parse import quote
 from huggingface_hub import constants
 from msgspec.structs import replace
 
+from auditor.bounded.json_text import parse_object
 from auditor.checkpoint.filenames import CONFIG, Chooser
 from auditor.checkpoint.hub_listing import Listing, listing_of
 from auditor.checkpoint.selecting import WEIGHTS, select
@@ -22,7 +23,6 @@ from auditor.checkpoint.snapshot import (
     WeightHeader,
 )
 from auditor.companions.companion_files import OF_HUB, CompanionBounds
-from auditor.containers.bounded_json import parse_object
 from auditor.downloader.answers import Answer, part_of_file, too_large, whole_body
 from auditor.downloader.assemble import assemble
 from auditor.downloader.headers import FIRST_READ, Received, read_header, safetensors_end

@@ -10,8 +10,7 @@ from typing import Never
 
 from msgspec.structs import replace
 
-from auditor.checkpoint import gguf_sets
-from auditor.checkpoint.filenames import CONFIG, Chooser, FileSelection
+from auditor.checkpoint.filenames import CONFIG, GGUF_ENDING, Chooser, FileSelection
 from auditor.checkpoint.hub_listing import id_fault
 from auditor.checkpoint.selecting import (
     ADAPTER_CONFIG,
@@ -133,7 +132,7 @@ def _file(path: Path) -> Snapshot:
 
 def _weight_file(path: Path) -> Snapshot:
     shard = _SHARD.search(path.name)
-    if shard and path.name.lower().endswith(gguf_sets.ENDING):
+    if shard and path.name.lower().endswith(GGUF_ENDING):
         return _folder(path.parent, partial(select_place, place=path.name))
     if shard and shard[2] != "1":
         detail = f"is one shard of {shard[2][:20]}: give the folder that holds them all"

@@ -14,8 +14,8 @@ from typing import NamedTuple
 import msgspec
 from huggingface_hub import constants
 
+from auditor.bounded.json_text import MAX_DEPTH, MAX_TEXT_VALUES, bounds_fault
 from auditor.checkpoint.hub_listing import id_fault
-from auditor.containers.bounded_json import MAX_DEPTH, MAX_TEXT_VALUES, bounds_fault
 from auditor.errors import Reason, SourceError
 from auditor.messages import quoted
 

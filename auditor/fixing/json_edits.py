@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import groupby, pairwise
 from typing import Any, Final, NamedTuple
 
-from auditor.containers.bounded_json import MAX_DEPTH, MAX_VALUES, bounds_fault
+from auditor.bounded.json_text import MAX_DEPTH, MAX_VALUES, bounds_fault
 from auditor.messages import named
 
 # Finds where a value ends; numbers stay text, whatever their length.

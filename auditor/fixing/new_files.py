@@ -12,9 +12,9 @@ from typing import Any
 
 from msgspec.structs import replace
 
+from auditor.bounded.json_text import Loaded, load_object
 from auditor.checkpoint.selecting import INDEX
 from auditor.checkpoint.snapshot import Snapshot, TextFile, WeightHeader
-from auditor.containers.bounded_json import Loaded, load_object
 from auditor.containers.index import MAX_NAMES
 from auditor.containers.safetensors import LENGTH_BYTES, MAX_HEADER, Header, size_fault
 from auditor.errors import CheckpointError

@@ -9,9 +9,9 @@ from xml.etree.ElementTree import Element
 
 from msgspec import Struct, field
 
-from auditor.folded_names import first
 from auditor.formats.markup import Attributes, element
 from auditor.formats.module_tree import Node
+from auditor.names import first
 
 _QUIET = frozenset({"equal", "buffer", "quantization-data", "tied", "unchecked"})
 _ALARMING = frozenset({"missing", "mismatched", "unexpected", "duplicate", "unreadable"})

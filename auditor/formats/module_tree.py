@@ -9,8 +9,8 @@ from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from auditor.folded_names import expand
 from auditor.messages import printable
+from auditor.names import expand
 from auditor.reconciler.fold import fold
 
 Node = list[Any]

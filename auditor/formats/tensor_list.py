@@ -6,9 +6,9 @@ It is readable without JavaScript; `tensor_list.js` shows a field that filters i
 from collections.abc import Iterator, Sequence
 from xml.etree.ElementTree import Element
 
-from auditor.folded_names import expand
 from auditor.formats.markup import Child, code, element, scrolled, table
 from auditor.formats.text import counted
+from auditor.names import expand
 from auditor.reconciler.fold import fold
 from auditor.reconciler.tensor_rows import TensorRow
 from auditor.report import Report, Unaudited

@@ -32,7 +32,8 @@ from typing import NamedTuple
 
 from msgspec.structs import replace
 
-from auditor.layouts._patterns import matching_names, search_tree
+from auditor.bounded.patterns import names_containing
+from auditor.layouts._patterns import followed
 from auditor.layouts._qweight import (
     GEMM,
     GPTQ,
@@ -214,7 +215,7 @@ class _AutoRoundSchemes:
         """Match keys that name no module; some may name a module before a renaming."""
         self._vague = frozenset(_tail(key) for key, _ in rest)
         for scheme, keys in groupby(rest, lambda pair: pair[1]):
-            names = matching_names((search_tree(key) for key, _ in keys), stored.modules)
+            names = followed(names_containing, [key for key, _ in keys], stored.modules)
             if names is None or len(self._found) == _RUNS:
                 self._vague = None
                 return

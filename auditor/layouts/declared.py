@@ -6,7 +6,7 @@ All settings are untrusted.
 from collections.abc import Collection, Iterator, Mapping
 from typing import Any
 
-from auditor.containers.bounded_json import parse_object
+from auditor.bounded.json_text import parse_object
 from auditor.errors import CheckpointError
 from auditor.layouts.packing import Declared, PackingLedger
 from auditor.messages import described

@@ -1,4 +1,4 @@
-"""fold: many tensor names as few patterns (`folded_names`), losslessly, for people to read.
+"""fold: many tensor names as few patterns (`names`), losslessly, for people to read.
 
 It does not fold names with braces or a backslash, numbers of more than 18 digits, names of more
 than 400 characters, and names with more than 8 numbers and 16 parts.
@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from functools import lru_cache
 from itertools import chain, product, zip_longest
 
-from auditor.folded_names import escaped_name, expand, first, pieces, ranges_of
+from auditor.names import escaped_name, expand, first, pieces, ranges_of
 from auditor.tensors import natural_key
 
 _NUMBER = re.compile(r"([0-9]+)")

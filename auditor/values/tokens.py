@@ -5,6 +5,7 @@ from typing import Any
 
 from msgspec import Struct
 
+from auditor.bounded.json_text import parse_object
 from auditor.companions.companion_files import (
     SPECIAL,
     TOKENIZER_CONFIG,
@@ -13,7 +14,6 @@ from auditor.companions.companion_files import (
 )
 from auditor.companions.tokenizer_config import added_tokens, text_of_token
 from auditor.companions.vocabulary import Vocabulary, vocabulary_of
-from auditor.containers.bounded_json import parse_object
 from auditor.errors import CheckpointError
 from auditor.values.name_patterns import EMBEDDING
 

@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from auditor.folded_names import expand
+from auditor.names import expand
 from auditor.reconciler.fold import fold
 from auditor.tensors import natural_key
 

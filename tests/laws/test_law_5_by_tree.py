@@ -11,8 +11,8 @@ from auditor.analytic import Config, Expectation, catalogue
 from auditor.analytic.families import FILES
 from auditor.analytic.listing import inventory
 from auditor.errors import CheckpointError, SourceError
-from auditor.folded_names import expand, first, how_many, numbered
 from auditor.formats.module_table import lines
+from auditor.names import expand, first, how_many, numbered
 from auditor.reconciler.fold import fold, refold
 from auditor.reconciler.module_rows import ExpectedRows
 from auditor.tensors import natural_key

@@ -9,8 +9,7 @@ from pathlib import Path
 from typing import BinaryIO
 
 from auditor.checkpoint.snapshot import WeightHeader
-from auditor.containers.torch_file import parse
-from auditor.containers.torch_legacy import MAGIC
+from auditor.containers.torch_file import MAGIC, parse
 from auditor.containers.weight_formats import FilePart, PartialFile, Table
 from auditor.downloader.headers import Received, read_parsed_header
 from auditor.tensors import Span

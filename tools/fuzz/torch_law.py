@@ -4,8 +4,8 @@ import re
 from collections.abc import Iterable
 from random import Random
 
-from auditor.containers.pickle_machine import follow_pickle
-from auditor.containers.pickle_names import is_known, renamed
+from auditor.bounded.pickle_machine import follow_pickle
+from auditor.bounded.pickle_names import is_known, renamed
 from auditor.containers.torch_file import parse
 from auditor.containers.weight_formats import FilePart, PartialFile, Table, UnsafeFileError
 from auditor.errors import CheckpointError

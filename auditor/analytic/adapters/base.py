@@ -8,7 +8,6 @@ from typing import NamedTuple
 
 from msgspec import Struct
 
-from auditor.analytic.adapters.patterns import suffixes
 from auditor.analytic.blocks import (
     Block,
     Experts,
@@ -216,3 +215,9 @@ def _merged(path: str, experts: Iterable[AdaptedModule]) -> Iterator[tuple[str, 
 def name_ends_in(path: str, ends: frozenset[str]) -> bool:
     """Return whether a list chooses the module: it contains the full path or its last parts."""
     return not ends.isdisjoint(suffixes(path))
+
+
+def suffixes(name: str) -> tuple[str, ...]:
+    """Return `a.b.c`, `b.c` and `c`: the names by which a list can choose a module."""
+    parts = name.split(".")
+    return tuple(".".join(parts[first:]) for first in range(len(parts)))

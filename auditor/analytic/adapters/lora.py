@@ -152,7 +152,7 @@ def _parameters(settings: AdapterSettings, base: AdaptedModel) -> Iterator[_Para
     if ends and not has_match:
         shown = quoted(", ".join(sorted(ends)[:3]))
         target = base.expectation.target
-        raise CheckpointError(f"target_parameters, {shown}, chooses nothing of {target}")
+        raise CheckpointError(f"target_parameters, {shown}, matches no parameter of {target}")
 
 
 def _pair_of_parameter(base: AdaptedModel, parameter: _Parameter, rank: int) -> LowRankPair:
@@ -204,7 +204,7 @@ def _remaining_ranks(pattern: Mapping[str, object]) -> Iterator[tuple[str, int]]
         if not isinstance(marks, list) or any(type(mark) is not bool for mark in marks):
             where = f"rank_pattern of {quoted(key)}"
             observed = described(marks)
-            raise CheckpointError(f"{where}: expected a list of true and false, found {observed}")
+            raise CheckpointError(f"{where} is {observed}, expected a list of true and false")
         path = key.removeprefix(BELOW)
         path = path.removesuffix(".default").removesuffix(".lora_E")
         yield path, sum(marks)

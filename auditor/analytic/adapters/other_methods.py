@@ -6,9 +6,13 @@ A test compares their shapes with those of peft's classes.
 from collections.abc import Iterator
 
 from auditor.analytic.adapters.base import AdaptedModel, AdaptedModule, Size
-from auditor.analytic.adapters.patterns import UnsafeError
 from auditor.analytic.adapters.saved_modules import BELOW, BESIDE, expected_tensor
-from auditor.analytic.adapters.settings import AdapterSettings, ModuleNames, unchecked_adapter
+from auditor.analytic.adapters.settings import (
+    AdapterSettings,
+    ModuleNames,
+    paths_matching,
+    unchecked_adapter,
+)
 from auditor.analytic.adapters.targets import Ranks, Targets
 from auditor.analytic.blocks import Layer
 from auditor.analytic.expectation import ExpectedTensor, Role
@@ -155,8 +159,5 @@ def _feed_forward(settings: AdapterSettings, base: AdaptedModel) -> frozenset[st
         ends = tuple(names.ends)
         return frozenset(path for path in base.paths if ends and path.endswith(ends))
     if names.expression is None:
-        raise unchecked_adapter("feedforward_modules is all-linear, which says no modules")
-    try:
-        return names.expression.matching(base.paths)
-    except UnsafeError as error:
-        raise unchecked_adapter(f"feedforward_modules is an expression not run: {error}") from None
+        raise unchecked_adapter("feedforward_modules is all-linear, which names no modules")
+    return paths_matching("feedforward_modules", names.expression, base.paths)

@@ -59,7 +59,7 @@ def biases(
     if which == "none":
         return
     if which != "all" and not which.endswith("_only"):
-        raise CheckpointError(f"bias is {described(which)}; it can be none, all or lora_only")
+        raise CheckpointError(f"bias is {described(which)}, expected none, all or lora_only")
     inside = {part.path: path for path in whole for part in base.under(path)}
     for path, part in base.parts.items():
         if part.bias is None or (which != "all" and path not in targeted):
@@ -123,7 +123,7 @@ def _chosen_words(
         first = next(tables, None)
         if first is None:
             raise unchecked_adapter(
-                "trainable_token_indices: the base's table of words is not known"
+                "trainable_token_indices: the word embedding of the base is not known"
             )
         counts = {first.last: len(config.integers("trainable_token_indices"))}
     for key, count in counts.items():

@@ -1,14 +1,14 @@
 """The settings in an adapter_config.json: the method, the base, and the chosen modules."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from types import MappingProxyType
 
 from msgspec import Struct
 
-from auditor.analytic.adapters.patterns import Pattern, UnsafeError, pattern
 from auditor.analytic.config import Config
 from auditor.analytic.family import Family
-from auditor.containers.bounded_json import parse_object
+from auditor.bounded.json_text import parse_object
+from auditor.bounded.patterns import PatternNotFollowedError, names_matching
 from auditor.errors import CheckpointError, Reason, SourceError
 from auditor.messages import described, quoted
 
@@ -78,7 +78,7 @@ class ModuleNames(Struct, frozen=True, kw_only=True):
     """A choice of modules by endings of names or an expression; without both, all-linear."""
 
     ends: frozenset[str] | None = None
-    expression: Pattern | None = None
+    expression: str | None = None
 
 
 class AdapterSettings(Struct, frozen=True, kw_only=True):
@@ -97,13 +97,13 @@ class AdapterSettings(Struct, frozen=True, kw_only=True):
     def rank(self, key: str = "r") -> int:
         value = self.config.integer(key)
         if not 1 <= value <= _HIGHEST:
-            raise CheckpointError(f"{key} is {described(value)}; a rank is from 1 to {_HIGHEST:,}")
+            raise CheckpointError(f"{key} is {described(value)}, expected 1 to {_HIGHEST:,}")
         return value
 
     def count(self, key: str) -> int:
         value = self.config.integer(key)
         if value < 1:
-            raise CheckpointError(f"{key} is {value}; it has to be 1 at least")
+            raise CheckpointError(f"{key} is {value}, expected at least 1")
         return value
 
     def names(self, key: str) -> ModuleNames | None:
@@ -114,7 +114,7 @@ class AdapterSettings(Struct, frozen=True, kw_only=True):
         if isinstance(value, str):
             if value.lower() == ALL_LINEAR:
                 return ModuleNames()
-            return ModuleNames(expression=safe_expression(key, value))
+            return ModuleNames(expression=value)
         ends = frozenset(self.config.texts(key))
         return ModuleNames(ends=ends) if ends else None
 
@@ -126,10 +126,10 @@ class AdapterSettings(Struct, frozen=True, kw_only=True):
         names = dict.fromkeys((*listed, *_TRAINED_WHOLE.get(self.task or "", ())))
         if len(names) > _MOST_SAVED:
             raise CheckpointError(
-                f"modules_to_save has {len(names):,} names; {_MOST_SAVED:,} are the most looked for"
+                f"modules_to_save has {len(names):,} names, expected at most {_MOST_SAVED:,}"
             )
         if "" in names:
-            raise CheckpointError("modules_to_save holds an empty name, which every module ends in")
+            raise CheckpointError("modules_to_save has an empty name, which matches every module")
         return tuple(names)
 
     def ranks(self) -> Mapping[str, int]:
@@ -138,7 +138,9 @@ class AdapterSettings(Struct, frozen=True, kw_only=True):
         for name, value in ranks.items():
             if type(value) is not int or not 1 <= value <= _HIGHEST:
                 where = f"the rank of {quoted(name)} in rank_pattern"
-                raise CheckpointError(f"{where} is {described(value)}; a whole number is needed")
+                raise CheckpointError(
+                    f"{where} is {described(value)}, expected a whole number from 1 on"
+                )
         return {name: value for name, value in ranks.items() if isinstance(value, int)}
 
     def table(self, key: str) -> Mapping[str, object]:
@@ -161,13 +163,17 @@ class AdapterSettings(Struct, frozen=True, kw_only=True):
         return bool(self.config.values.get(key))
 
 
-def safe_expression(key: str, source: str) -> Pattern:
-    """Compile the expression under a key; raise SourceError if it is not safe to run."""
+def paths_matching(key: str, expression: str, paths: Iterable[str]) -> frozenset[str]:
+    """Return the paths that the complete expression matches, which the config has under a key.
+
+    Raise SourceError if the expression is not followed.
+    """
     try:
-        return pattern(source)
-    except UnsafeError as error:
-        what = f"{key} is the expression {quoted(source)}, which is not run: {error}"
-        raise unchecked_adapter(what) from None
+        return names_matching([expression], paths)
+    except PatternNotFollowedError as error:
+        raise unchecked_adapter(
+            f"{key} has the expression {quoted(expression)}, which is not followed: {error}"
+        ) from None
 
 
 def unchecked_adapter(what: str) -> SourceError:
@@ -180,7 +186,7 @@ def read_settings(content: bytes, file: str = FILE) -> AdapterSettings:
     config = Config(values=MappingProxyType(parse_object(content, file)), family=_PEFT)
     method = _text(config, "peft_type")
     if method is None:
-        raise CheckpointError(f"{file} names no peft_type: nothing says what kind of adapter it is")
+        raise CheckpointError(f"{file} has no peft_type, expected the method of the adapter")
     mapping = config.nested("auto_mapping")
     return AdapterSettings(
         method=method.upper(),
@@ -197,5 +203,5 @@ def _text(config: Config, key: str) -> str | None:
     value = config.values.get(key)
     if value is not None and not isinstance(value, str):
         where = f"{config.path}{key}"
-        raise CheckpointError(f"{where} is {described(value)}; a string is needed")
+        raise CheckpointError(f"{where} is {described(value)}, expected a string")
     return value or None

@@ -4,12 +4,11 @@ import re
 from collections.abc import Iterable, Iterator, Mapping
 from functools import cached_property
 
-from auditor.analytic.adapters.base import AdaptedModel, AdaptedModule, name_ends_in
-from auditor.analytic.adapters.patterns import UnsafeError, suffixes
+from auditor.analytic.adapters.base import AdaptedModel, AdaptedModule, name_ends_in, suffixes
 from auditor.analytic.adapters.settings import (
     AdapterSettings,
     ModuleNames,
-    safe_expression,
+    paths_matching,
     unchecked_adapter,
 )
 from auditor.errors import CheckpointError
@@ -39,7 +38,7 @@ class Targets:
             if self._settings.config.present("target_parameters"):
                 return ()
             raise unchecked_adapter(
-                "target_modules is null: the defaults of one version of peft count"
+                "target_modules is null: its default depends on the version of peft"
             )
         paths = self._without_excluded(self._matching("target_modules", names))
         if names.ends is not None:  # an expression states the layers itself
@@ -48,7 +47,7 @@ class Targets:
             given = str(self._settings.config.values.get("target_modules"))
             shown = quoted(given if len(given) <= _SHOWN else f"{given[:_SHOWN]}...")
             target = self._base.expectation.target
-            raise CheckpointError(f"target_modules, {shown}, chooses no module of {target}")
+            raise CheckpointError(f"target_modules, {shown}, matches no module of {target}")
         return paths
 
     @cached_property
@@ -68,10 +67,7 @@ class Targets:
             return tuple(path for path in paths if name_ends_in(path, names.ends))
         if names.expression is None:
             return tuple(self._all_linear())
-        try:
-            matching = names.expression.matching(paths)
-        except UnsafeError as error:
-            raise unchecked_adapter(f"{key} is an expression that is not run: {error}") from None
+        matching = paths_matching(key, names.expression, paths)
         return tuple(path for path in paths if path in matching)
 
     def _without_excluded(self, paths: tuple[str, ...]) -> tuple[str, ...]:
@@ -79,9 +75,9 @@ class Targets:
         names = self._settings.names("exclude_modules")
         left_out = frozenset(self._matching("exclude_modules", names) if names else ())
         saved = self._settings.saved()
-        if strange := next((name for name in saved if not _PLAIN.fullmatch(name)), None):
+        if expression := next((name for name in saved if not _PLAIN.fullmatch(name)), None):
             raise unchecked_adapter(
-                f"modules_to_save names {quoted(strange)}, which is an expression"
+                f"modules_to_save names {quoted(expression)}, which is an expression"
             )
         whole = tuple(f".{name}." for name in saved)
         return tuple(
@@ -111,8 +107,8 @@ class Targets:
             texts = config.texts("layers_pattern")
         if not any(texts):
             return (_NUMBER,)
-        if strange := next((text for text in texts if not _PLAIN.fullmatch(text)), None):
-            raise unchecked_adapter(f"layers_pattern is the expression {quoted(strange)}")
+        if expression := next((text for text in texts if not _PLAIN.fullmatch(text)), None):
+            raise unchecked_adapter(f"layers_pattern is the expression {quoted(expression)}")
         return tuple(re.compile(rf"(?:^|.*?\.){text}\.(\d+)\.", re.ASCII) for text in texts)
 
     def _all_linear(self) -> Iterator[str]:
@@ -142,20 +138,12 @@ class Ranks:
         self._ranks = tuple(pattern.values())
         self._plain = plain
         self._others = [
-            (place, _matched(key, paths)) for place, key in enumerate(pattern) if key not in plain
+            (place, paths_matching("rank_pattern", rf"(.*\.)?({key})", paths))
+            for place, key in enumerate(pattern)
+            if key not in plain
         ]
 
     def of(self, path: str) -> int:
         places = [self._plain[end] for end in suffixes(path) if end in self._plain]
         places += [place for place, paths in self._others if path in paths]
         return self._ranks[min(places)] if places else self.otherwise
-
-
-def _matched(key: str, paths: Iterable[str]) -> frozenset[str]:
-    """Return the modules whose last name parts match the key."""
-    try:
-        return safe_expression("a key of rank_pattern", rf"(.*\.)?({key})").matching(paths)
-    except UnsafeError as error:
-        raise unchecked_adapter(
-            f"rank_pattern has {quoted(key)}, which is not run: {error}"
-        ) from None

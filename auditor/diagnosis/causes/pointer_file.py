@@ -6,8 +6,8 @@ are for.
 
 from collections.abc import Iterator
 
+from auditor.bounded.json_text import lfs_pointer_size
 from auditor.checkpoint.snapshot import TextFile
-from auditor.containers.bounded_json import lfs_pointer_size
 from auditor.diagnosis.case import Case, Undoing
 from auditor.diagnosis.weight_files import restored
 from auditor.messages import listed

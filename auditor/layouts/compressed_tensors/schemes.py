@@ -10,7 +10,8 @@ are unknown here: a target that may be one matches every module, as the last kin
 from collections.abc import Iterable, Iterator, Mapping
 from typing import NamedTuple
 
-from auditor.layouts._patterns import match_tree, matching_names
+from auditor.bounded.patterns import names_beginning
+from auditor.layouts._patterns import followed
 from auditor.layouts._scales import CHANNEL, TENSOR, Grain, group_grain
 from auditor.layouts.declared import (
     block_sides,
@@ -95,8 +96,8 @@ def read_schemes(
 
 def _expressed(targets: frozenset[str], modules: Iterable[str]) -> frozenset[str] | None:
     expressions = sorted(target for target in targets if target.startswith(_EXPRESSION))
-    return matching_names(
-        (match_tree(one.removeprefix(_EXPRESSION)) for one in expressions), modules
+    return followed(
+        names_beginning, [one.removeprefix(_EXPRESSION) for one in expressions], modules
     )
 
 

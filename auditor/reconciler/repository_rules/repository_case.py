@@ -11,8 +11,8 @@ from msgspec import Struct, field
 
 from auditor.analytic import ExpectedTensor
 from auditor.analytic.config_classes import ConfigClass
+from auditor.bounded.json_text import parse_object
 from auditor.companions.companion_files import OFFSET_PIECES, CompanionFile, is_vocabulary
-from auditor.containers.bounded_json import parse_object
 from auditor.errors import CheckpointError
 from auditor.tensors import StoredTensor
 

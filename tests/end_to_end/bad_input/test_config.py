@@ -65,22 +65,24 @@ TEXTS = (
     broken("comments", b"// BERT\n" + GOOD_CONFIG, "is not JSON: .*BERT"),
     broken("a comma too many", GOOD_CONFIG[:-1] + b",}", "is not JSON"),
     broken("single quotes", b"{'hidden_size': 4}", "is not JSON"),
-    broken("rubbish after it", GOOD_CONFIG + b"}", r"goes on after its JSON has ended: '}'"),
-    broken("twice", GOOD_CONFIG * 2, "goes on after its JSON has ended"),
-    broken("cut off", GOOD_CONFIG[:-1], "is cut off: its JSON has not ended at line 1"),
+    broken("rubbish after it", GOOD_CONFIG + b"}", r"continues after the end of its JSON: '}'"),
+    broken("twice", GOOD_CONFIG * 2, "continues after the end of its JSON"),
+    broken("cut off", GOOD_CONFIG[:-1], "is cut off: its JSON does not end before line 1"),
     broken("cut off in a string", GOOD_CONFIG[:-5], "is cut off: the string .* has no end"),
     broken("a Git LFS pointer", POINTER, "is a Git LFS pointer to a file of 411,553,788 bytes"),
-    broken("a merge conflict", CONFLICT, "holds a git merge conflict .* line 2"),
-    broken("a list", b"[%s]" % GOOD_CONFIG, "is a list, not a JSON object"),
+    broken("a merge conflict", CONFLICT, "has an unresolved git merge conflict .* line 2"),
+    broken("a list", b"[%s]" % GOOD_CONFIG, "is a list, expected a JSON object"),
     broken("a number", b"768", "is 768, not a JSON object"),
     broken("a string", b'"bert"', "is the string 'bert', not a JSON object"),
-    broken("null", b"null", "is null, not a JSON object"),
+    broken("null", b"null", "is null, expected a JSON object"),
     broken(
         "100,000 levels deep",
         b'{"a":' * 100_000 + b"1" + b"}" * 100_000,
         "is nested 100,000 levels deep; 128",
     ),
-    broken("100,000 levels open", b"[" * 100_000, "is nested 100,000 levels deep; 128 are"),
+    broken(
+        "100,000 levels open", b"[" * 100_000, "is nested 100,000 levels deep, expected at most 128"
+    ),
     broken(
         "an integer of 5,000 digits",
         b'{"a":%s}' % (b"9" * 5000),
@@ -90,7 +92,7 @@ TEXTS = (
     broken("UTF-16", GOOD_CONFIG.decode().encode("utf-16"), r"is not UTF-8 \(it looks like UTF-16"),
     broken("a byte order mark", b"\xef\xbb\xbf" + GOOD_CONFIG, "begins with a byte order mark"),
     broken("half a character", b'{"architectures": ["Bert\\ud800"]}', r"has the escape \\ud800"),
-    broken("a million lists", b'{"a":[' + b"[]," * 10**6 + b"[]]}", "holds some 2,000,003 JSON v"),
+    broken("a million lists", b'{"a":[' + b"[]," * 10**6 + b"[]]}", "has some 2,000,003 JSON v"),
 )
 VALUES = (
     refused(
@@ -191,7 +193,7 @@ REFUSALS = (
         spoil=long(17 * 2**20),
         code=UNAUDITED,
         kind=None,
-        says="too-large: .*config.json' has 17,825,792 bytes; 16,777,216 are the most",
+        says="too-large: .*config.json' has 17,825,792 bytes, expected at most 16,777,216",
     ),
     Row(
         name="10 TB",

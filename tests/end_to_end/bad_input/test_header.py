@@ -97,7 +97,9 @@ SPELT = (
     top("not JSON", "is not JSON: Expecting property name", "{model}"),
     top("no object", r"its JSON begins with '\[', not with '{'", "[]"),
     top("null", "its JSON begins with 'n', not with '{'", "null"),
-    top("cut off", "is cut off: its JSON has not ended at line 1", HEADER.decode().rstrip()[:-1]),
+    top(
+        "cut off", "is cut off: its JSON does not end before line 1", HEADER.decode().rstrip()[:-1]
+    ),
     top("10,000 levels deep", "is nested 10,001 levels deep; 127", inserted(f'"a":{DEEP}')),
     bad("not UTF-8", framed(HEADER.replace(b"pooler", b"p\xffoler")), "is not UTF-8: byte 0xff"),
     bad(
@@ -105,7 +107,11 @@ SPELT = (
     ),
     top("half a character", r"has the escape \\ud800", inserted(rf'"\ud800":{NOTHING}')),
     top("metadata of numbers", "__metadata__ has 1 under 'a'", inserted('"__metadata__":{"a":1}')),
-    top("metadata a list", "__metadata__ is a list, not an object", inserted('"__metadata__":[]')),
+    top(
+        "metadata a list",
+        "__metadata__ is a list, expected an object",
+        inserted('"__metadata__":[]'),
+    ),
     top("metadata twice", "__metadata__ twice", inserted('"__metadata__":{},"__metadata__":{}')),
     top("a tensor that is a number", "tensor 'a' is 1, not an object", inserted('"a":1')),
     top("a field twice", "has dtype twice", inserted('"a":{"dtype":"F32",' + NOTHING[1:])),

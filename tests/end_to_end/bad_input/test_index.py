@@ -81,8 +81,8 @@ INDEXES = (
     bad("an HTML page", PAGE, " is not JSON: .*DOCTYPE"),
     bad("cut off", index()[:-1], " is cut off"),
     bad("a Git LFS pointer", POINTER, " is a Git LFS pointer to a file of"),
-    bad("a merge conflict", CONFLICT, " holds a git merge conflict"),
-    bad("a list", b"[]", " is a list, not a JSON object"),
+    bad("a merge conflict", CONFLICT, " has an unresolved git merge conflict"),
+    bad("a list", b"[]", " is a list, expected a JSON object"),
     bad("100,000 levels deep", b"[" * 100_000, " is nested 100,000 levels deep"),
     bad(
         "metadata 100,000 levels deep",
@@ -98,8 +98,8 @@ INDEXES = (
     bad("a config", b'{"model_type": "bert"}', " has no weight_map, .* it has 'model_type'"),
     bad("an empty object", b"{}", " has no weight_map, .* it has no key at all"),
     bad("an empty weight_map", b'{"weight_map": {}}', ": weight_map is empty"),
-    bad("weight_map a list", b'{"weight_map": []}', ": weight_map is a list, not an object"),
-    bad("weight_map null", b'{"weight_map": null}', ": weight_map is null, not an object"),
+    bad("weight_map a list", b'{"weight_map": []}', ": weight_map is a list, expected an object"),
+    bad("weight_map null", b'{"weight_map": null}', ": weight_map is null, expected an object"),
     bad("half a character", index({"\ud800": SHARDS[0]}), r" has the escape \\ud800"),
     placed("a shard that is a number", 1, ": weight_map has 1 under 'embeddings.word"),
     placed("a shard without a name", "", ": the shard '' is empty"),
@@ -168,7 +168,7 @@ HUGE = Row(
     spoil=lambda folder: (folder / INDEX).write_bytes(index() + b" " * 10**8),
     code=UNAUDITED,
     kind=None,
-    says="too-large: .*index.json' has .* bytes; 33,554,432 are the most",
+    says="too-large: .*index.json' has .* bytes, expected at most 33,554,432",
 )
 TRUE = (
     ("total_size with a zero behind its point", index(total_size=1792.0)),

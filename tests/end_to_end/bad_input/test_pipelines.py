@@ -55,7 +55,7 @@ def refused(name: str, spoil, says: str) -> Row:
 ROWS = (
     found("30,000 components", manifest(many(30_000)), "bad-config", "names 30,000 components"),
     refused("a million components", manifest(many(1_000_000)), "1,048,576 are the most read"),
-    found("a list", manifest(b"[]"), "bad-config", "is a list, not a JSON object"),
+    found("a list", manifest(b"[]"), "bad-config", "is a list, expected a JSON object"),
     found("nothing", manifest(b""), "bad-config", "is empty"),
     found("a pointer", manifest(POINTER), "bad-config", "is a Git LFS pointer"),
     found("deep", manifest(b'{"a":' * 90_000), "bad-config", "levels deep"),
@@ -75,7 +75,7 @@ ROWS = (
         "a class that is a number",
         manifest(text({"text_encoder": ["transformers", 1]})),
         "bad-config",
-        "'text_encoder' should be .library, class.",
+        "'text_encoder' expected .library, class.",
     ),
     found("modules: an object", modules(b"{}"), "bad-config", "expected a list, found "),
     found("modules: two objects", modules(b'[],"x":[]'), "bad-config", "expected a list, found "),

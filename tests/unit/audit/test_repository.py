@@ -226,7 +226,7 @@ def test_of_several_variants_and_no_default_one_has_to_be_named(tmp_path: Path) 
     folder = written(tmp_path, files)
     outcome = auditor.audit(folder)
     assert isinstance(outcome, Unaudited)
-    assert "'bf16', 'fp16': name one with --variant" in outcome.detail
+    assert "'bf16', 'fp16'; name one with --variant" in outcome.detail
     assert auditor.audit(folder, variant="fp16").observed.parameters == 448
 
 
@@ -341,13 +341,16 @@ def test_a_pipeline_in_the_cache_is_audited_as_far_as_it_is_there(
 @pytest.mark.parametrize(
     ("index", "says"),
     [
-        ({f"c{n}": ["diffusers", "X"] for n in range(65)}, "names 65 components; 64 are the most"),
+        (
+            {f"c{n}": ["diffusers", "X"] for n in range(65)},
+            "names 65 components, expected at most 64",
+        ),
         ({"../../etc": ["diffusers", "X"]}, "leaves the folder"),
         ({"/etc": ["diffusers", "X"]}, "is an absolute path"),
         ({"a\\b": ["diffusers", "X"]}, "has a backslash"),
-        ({"vae": ["diffusers", 3]}, "should be .library, class."),
-        ({"vae": [["diffusers"], "X"]}, "should be .library, class."),
-        ({"_class_name": ["X"]}, "_class_name is a list, no class"),
+        ({"vae": ["diffusers", 3]}, "expected .library, class."),
+        ({"vae": [["diffusers"], "X"]}, "expected .library, class."),
+        ({"_class_name": ["X"]}, "_class_name is a list, expected a string"),
     ],
 )
 def test_a_broken_manifest_is_a_finding_and_all_folders_are_audited(

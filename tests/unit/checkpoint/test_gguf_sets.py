@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from auditor.checkpoint.gguf_sets import gguf_sets, only_gguf_set, shards_of, tagged_gguf_set
+from auditor.checkpoint.filenames import gguf_sets, only_gguf_set, shards_of, tagged_gguf_set
 from auditor.checkpoint.selecting import FileSelection, select, select_describing, select_tagged
 from auditor.downloader.model_argument import HubModel, parse_id
 from auditor.errors import Reason, SourceError, UsageError
@@ -36,7 +36,7 @@ def test_a_tag_may_be_the_name_of_a_file_or_mean_shards():
     [
         (FILES, "Q4_K", r"no GGUF model of o/n is 'Q4_K', 'Meta.*and 2 more: name one, as in"),
         (FILES, "Llama", "7 of the 7 GGUF models of o/n are 'Llama'"),
-        (BESIDE, "Q4_K_M", "o/n holds no GGUF model, so none is 'Q4_K_M'"),
+        (BESIDE, "Q4_K_M", "o/n has no GGUF model, expected 'Q4_K_M'"),
     ],
 )
 def test_a_tag_that_means_no_model_or_several_is_refused(names, tag, says):

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from auditor.companions.json_scan import EndsEarlyError, ScanError, skip
+from auditor.bounded.json_scan import EndsEarlyError, ScanError, skip
 
 JSON = st.recursive(
     st.none() | st.booleans() | st.integers() | st.text('a"\\[]{},: é', max_size=8),

@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 from tokenizers import Tokenizer, models, pre_tokenizers, trainers
 from transformers import AutoTokenizer, PreTrainedTokenizerFast
 
-from auditor.companions import other_vocabularies, tokenizer_json
+from auditor.bounded.json_scan import EndsEarlyError, ScanError
+from auditor.companions import vocabulary_files
 from auditor.companions.companion_files import summary
-from auditor.companions.json_scan import EndsEarlyError, ScanError
 from auditor.companions.vocabulary import Token, Vocabulary, summary_json, vocabulary_of
 
 TEXT = ["the quick brown fox jumps over the lazy dog", 'a "quoted": 7, word } ] \\ 日本語'] * 20
@@ -45,7 +45,7 @@ def test_a_tokenizer_of_the_library_has_the_highest_id_that_auto_tokenizer_says(
 ):
     trained(kind, tokens).save_pretrained(tmp_path)
     known = AutoTokenizer.from_pretrained(tmp_path).get_vocab()
-    found = tokenizer_json.read((tmp_path / "tokenizer.json").read_bytes())
+    found = vocabulary_files.read_tokenizer((tmp_path / "tokenizer.json").read_bytes())
     assert found.top is not None
     assert (found.top.id, found.unread) == (max(known.values()), "")
     assert known[found.top.text] == found.top.id
@@ -57,7 +57,7 @@ def test_a_start_of_any_length_says_no_id_that_is_not_there(kind, tmp_path):
     content = (tmp_path / "tokenizer.json").read_bytes()
     highest = max(AutoTokenizer.from_pretrained(tmp_path).get_vocab().values())
     for length in range(0, len(content), 17):
-        found = tokenizer_json.read(content[:length], content[-4096:], whole=False)
+        found = vocabulary_files.read_tokenizer(content[:length], content[-4096:], whole=False)
         assert found.unread or (found.top and found.top.id == highest)
         assert found.top is None or found.top.id <= highest
 
@@ -67,7 +67,7 @@ def test_the_end_of_a_long_file_has_the_last_entry_of_a_word_piece(tmp_path):
     content = (tmp_path / "tokenizer.json").read_bytes()
     start = content[: content.index(b'"vocab"') + 40]
     highest = max(AutoTokenizer.from_pretrained(tmp_path).get_vocab().values())
-    found = tokenizer_json.read(start, content[-200:], whole=False)
+    found = vocabulary_files.read_tokenizer(start, content[-200:], whole=False)
     assert found.highest is not None
     assert found.highest.id == highest
     assert found.unread == "all of its vocabulary but the last entry"
@@ -83,37 +83,37 @@ def pieces(*texts):
 
 
 def test_sentencepiece_counts_its_pieces():
-    found = other_vocabularies.sentencepiece(pieces(b"<unk>", b"<s>", b"\xe2\x96\x81a"))
+    found = vocabulary_files.sentencepiece(pieces(b"<unk>", b"<s>", b"\xe2\x96\x81a"))
     assert (found.highest, found.entries) == (Token(2, "▁a"), 3)
 
 
 def test_tiktoken_has_a_rank_on_each_line():
     content = b"".join(base64.b64encode(bytes([n])) + b" %d\n" % n for n in range(256))
-    found = other_vocabularies.tiktoken(content)
+    found = vocabulary_files.tiktoken(content)
     assert (found.highest, found.entries) == (Token(255, ""), 256)
-    assert other_vocabularies.sentencepiece(content) == found  # which some call tokenizer.model
+    assert vocabulary_files.sentencepiece(content) == found  # which some call tokenizer.model
 
 
 def test_tekken_says_its_number_of_ids_first():
     content = json.dumps({"config": {"default_vocab_size": 131_072}, "vocab": [{}]}).encode()
-    assert other_vocabularies.tekken(content[:60]).highest == Token(131_071, "")
+    assert vocabulary_files.tekken(content[:60]).highest == Token(131_071, "")
 
 
 def test_vocab_json_added_tokens_and_vocab_txt():
-    assert other_vocabularies.token_object(b'{"a": 3, "b": 7, ": 9,": 5}').highest == Token(7, "b")
-    assert other_vocabularies.added_object(b'{"<x>": 9, "<w>": 8}').added == (
+    assert vocabulary_files.token_object(b'{"a": 3, "b": 7, ": 9,": 5}').highest == Token(7, "b")
+    assert vocabulary_files.added_object(b'{"<x>": 9, "<w>": 8}').added == (
         Token(8, "<w>"),
         Token(9, "<x>"),
     )
-    assert other_vocabularies.token_lines(b"[PAD]\n[UNK]\na\n").highest == Token(2, "a")
-    assert other_vocabularies.token_lines(b"[PAD]\r\na").highest == Token(1, "a")
+    assert vocabulary_files.token_lines(b"[PAD]\n[UNK]\na\n").highest == Token(2, "a")
+    assert vocabulary_files.token_lines(b"[PAD]\r\na").highest == Token(1, "a")
 
 
 def test_special_tokens_of_a_plain_vocabulary_are_kept_by_name():
     written = b'{"</s>": 2, "a": 3, "\\"<x>": 4, "[MASK]": 5, "<a b>": 6, "<|endoftext|>": 7}'
-    found = other_vocabularies.token_object(written)
+    found = vocabulary_files.token_object(written)
     assert found.special == (Token(2, "</s>"), Token(5, "[MASK]"), Token(7, "<|endoftext|>"))
-    assert other_vocabularies.sentencepiece(pieces(b"a", b"</s>")).special == (Token(1, "</s>"),)
+    assert vocabulary_files.sentencepiece(pieces(b"a", b"</s>")).special == (Token(1, "</s>"),)
 
 
 HOSTILE = {
@@ -128,21 +128,21 @@ HOSTILE = {
 
 @pytest.mark.parametrize("name", HOSTILE)
 def test_a_hostile_tokenizer_json_is_not_read(name):
-    found = tokenizer_json.read(HOSTILE[name])
+    found = vocabulary_files.read_tokenizer(HOSTILE[name])
     assert (found.top, bool(found.unread)) == (None, True)
 
 
 @pytest.mark.parametrize(
     ("reader", "content"),
     [
-        (other_vocabularies.sentencepiece, b"\x0a\xff\xff\xff\xff\x0f"),
-        (other_vocabularies.sentencepiece, b"\x0a" + b"\xff" * 20),
-        (other_vocabularies.sentencepiece, b"\x0f" * 20),
-        (other_vocabularies.sentencepiece, b""),
-        (other_vocabularies.tiktoken, b"YQ== " + b"9" * 4000 + b"\n"),
-        (other_vocabularies.tekken, b'{"config": {}}'),
-        (other_vocabularies.token_object, b'{"a": {"b": 1}}'),
-        (other_vocabularies.token_lines, b""),
+        (vocabulary_files.sentencepiece, b"\x0a\xff\xff\xff\xff\x0f"),
+        (vocabulary_files.sentencepiece, b"\x0a" + b"\xff" * 20),
+        (vocabulary_files.sentencepiece, b"\x0f" * 20),
+        (vocabulary_files.sentencepiece, b""),
+        (vocabulary_files.tiktoken, b"YQ== " + b"9" * 4000 + b"\n"),
+        (vocabulary_files.tekken, b'{"config": {}}'),
+        (vocabulary_files.token_object, b'{"a": {"b": 1}}'),
+        (vocabulary_files.token_lines, b""),
     ],
 )
 def test_a_hostile_vocabulary_is_refused(reader, content):
@@ -152,7 +152,7 @@ def test_a_hostile_vocabulary_is_refused(reader, content):
 
 def test_an_id_of_two_to_the_63_is_an_id():
     content = b'{"added_tokens": [{"id": 9223372036854775808, "content": "x"}]}'
-    assert tokenizer_json.read(content).top == Token(2**63, "x")
+    assert vocabulary_files.read_tokenizer(content).top == Token(2**63, "x")
 
 
 TOKENS = st.builds(Token, st.integers(0, 2**63), st.text(max_size=5))
@@ -182,6 +182,6 @@ def test_any_bytes_end_in_a_summary_or_in_a_reason(content):
 
 def test_an_end_that_is_cut_is_told_from_a_document_of_another_kind():
     assert issubclass(EndsEarlyError, ScanError)
-    cut = tokenizer_json.read(b'{"version": "1.0", "added', whole=False)
+    cut = vocabulary_files.read_tokenizer(b'{"version": "1.0", "added', whole=False)
     assert cut.unread == "the rest of its added tokens and its vocabulary"
-    assert "expected" in tokenizer_json.read(b'{"version": }', whole=False).unread
+    assert "expected" in vocabulary_files.read_tokenizer(b'{"version": }', whole=False).unread

@@ -76,8 +76,8 @@ def test_a_total_is_kept_as_written_or_named_as_a_fault(key, written):
     [
         ("{}", ()),
         ("null", ()),
-        ("[]", (f"{F}: metadata is a list, not an object",)),
-        ("3", (f"{F}: metadata is 3, not an object",)),
+        ("[]", (f"{F}: metadata is a list, expected an object",)),
+        ("3", (f"{F}: metadata is 3, expected an object",)),
     ],
 )
 def test_metadata_that_is_no_object_is_a_fault(metadata, faults):
@@ -93,14 +93,15 @@ def test_an_index_without_metadata_is_an_index():
 def test_of_a_tensor_named_twice_the_last_shard_stands_and_a_fault_says_so():
     index = parse_index(F, b'{"weight_map":{"a":"x","b":"x","a":"y"}}')
     assert index.weight_map == {"a": "y", "b": "x"}
-    assert index.faults == (f"{F} has keys twice, and the last of each stands: 'a'",)
+    assert index.faults == (f"{F} repeats keys, and the last value of each counts: 'a'",)
 
 
 def test_of_many_repeated_names_a_few_are_shown():
     twice = ",".join(f'"t{i}":"x"' for i in range(9))
     index = parse_index(F, f'{{"weight_map":{{{twice},{twice}}}}}'.encode())
+    shown = "'t0', 't1', 't2', 't3', 't4'"
     assert index.faults == (
-        f"{F} has keys twice, and the last of each stands: 't0', 't1', 't2', 't3', 't4' and 4 more",
+        f"{F} repeats keys, and the last value of each counts: {shown} and 4 more",
     )
 
 
@@ -136,8 +137,8 @@ SHARDS = {
     "./../a": "leaves the folder",
     ".//a": "is an absolute path",
     "./": "is empty",
-    "x" * 256: "has a part of 256 bytes; 255 are the most",
-    "é" * 128: "has a part of 256 bytes; 255 are the most",
+    "x" * 256: "has a part of 256 bytes, expected at most 255",
+    "é" * 128: "has a part of 256 bytes, expected at most 255",
     "x/" * 2050 + "x": "is longer than any path",
 }
 
@@ -178,18 +179,18 @@ FAILS = {
     " is a Git LFS pointer to a file of 27,752 bytes": (
         b"version https://git-lfs.github.com/spec/v1\noid sha256:18\nsize 27752\n"
     ),
-    " holds a git merge conflict": b'{\n<<<<<<< HEAD\n"weight_map": {}\n=======\n}',
+    " has an unresolved git merge conflict": b'{\n<<<<<<< HEAD\n"weight_map": {}\n=======\n}',
     " is empty": b"",
-    " has no weight_map, so it is not an index; it has '_class_name', 'unet'": (
+    " has no weight_map, expected an index; its keys are '_class_name', 'unet'": (
         b'{"_class_name": "StableDiffusion3Pipeline", "unet": []}'
     ),
-    " has no weight_map, so it is not an index; it has no key at all": b"{}",
-    ": weight_map is a list, not an object": b'{"weight_map": []}',
-    ": weight_map is null, not an object": b'{"weight_map": null}',
+    " has no weight_map, expected an index; its keys are none": b"{}",
+    ": weight_map is a list, expected an object": b'{"weight_map": []}',
+    ": weight_map is null, expected an object": b'{"weight_map": null}',
     ": weight_map is empty": b'{"weight_map": {}}',
-    ": weight_map has 1 under 'a', no file": b'{"weight_map": {"a": 1}}',
-    ": weight_map has a list under 'a', no file": b'{"weight_map": {"a": ["m"]}}',
-    " has 33,554,433 bytes; 33,554,432 are the most": b" " * (32 * 1024 * 1024 + 1),
+    ": weight_map has 1 under 'a', expected a file": b'{"weight_map": {"a": 1}}',
+    ": weight_map has a list under 'a', expected a file": b'{"weight_map": {"a": ["m"]}}',
+    " has 33,554,433 bytes, expected at most 33,554,432": b" " * (32 * 1024 * 1024 + 1),
 }
 
 
@@ -214,7 +215,7 @@ def test_the_largest_known_index_is_not_too_large():
 
 def test_an_index_of_more_files_than_any_model_has_is_refused():
     weight_map = {f"t{number}": f"{number}.safetensors" for number in range(10_001)}
-    with pytest.raises(CheckpointError, match="names 10,001 files; 10,000 are the most that are"):
+    with pytest.raises(CheckpointError, match="names 10,001 files, expected at most 10,000"):
         parse_index(F, index_bytes(weight_map))
     weight_map.popitem()
     assert len(parse_index(F, index_bytes(weight_map)).shards) == 10_000
@@ -223,7 +224,7 @@ def test_an_index_of_more_files_than_any_model_has_is_refused():
 @pytest.mark.slow
 def test_an_index_of_more_tensors_than_any_model_has_is_refused():
     weight_map = dict.fromkeys(map(str, range(250_001)), "a.safetensors")
-    with pytest.raises(CheckpointError, match="names 250,001 tensors; 250,000 are the most that"):
+    with pytest.raises(CheckpointError, match="names 250,001 tensors, expected at most 250,000"):
         parse_index(F, index_bytes(weight_map))
 
 

@@ -153,7 +153,7 @@ BROKEN = {
     "tensor 'a', F32 \\[2, 3\\], takes 24 bytes, but its data_offsets \\[0, 20\\] span 20": tensor(
         "F32", "[2,3]", "[0,20]"
     ),
-    "tensor 'a', F4 \\[3\\], takes 12 bits, which is not a whole number of bytes": tensor(
+    "tensor 'a', F4 \\[3\\], takes 12 bits, expected a whole number of bytes": tensor(
         "F4", "[3]", "[0,2]"
     ),
     "tensor 'a', U8 \\[0\\], has data_offsets \\[2, 0\\], which end before they begin": tensor(
@@ -165,21 +165,21 @@ BROKEN = {
     "tensor 'a' begins at byte 4 of the data and leaves a gap of 4: the data begins at 0": tensor(
         "U8", "[4]", "[4,8]"
     ),
-    "tensor 'a': the format has no dtype 'F128', only BOOL, F4,": tensor("F128", "[]", "[0,16]"),
-    "tensor 'a': dtype is null, not a dtype's name": one(
+    "tensor 'a': dtype is 'F128', expected one of BOOL, F4,": tensor("F128", "[]", "[0,16]"),
+    "tensor 'a': dtype is null, expected the name of a dtype": one(
         '{"dtype":null,"shape":[],"data_offsets":[0,1]}'
     ),
-    "tensor 'a': shape has 2.0, not an integer from 0 to": tensor("U8", "[2.0]", "[0,2]"),
-    "tensor 'a': shape has -1, not an integer from 0 to": tensor("U8", "[-1,-1]", "[0,1]"),
-    "tensor 'a': data_offsets has 3 numbers, not two": tensor("U8", "[2]", "[0,1,2]"),
-    "tensor 'a': data_offsets is an object, not a list": tensor("U8", "[2]", "{}"),
+    "tensor 'a': shape has 2.0, expected an integer from 0 to": tensor("U8", "[2.0]", "[0,2]"),
+    "tensor 'a': shape has -1, expected an integer from 0 to": tensor("U8", "[-1,-1]", "[0,1]"),
+    "tensor 'a': data_offsets has 3 numbers, expected two": tensor("U8", "[2]", "[0,1,2]"),
+    "tensor 'a': data_offsets is an object, expected a list": tensor("U8", "[2]", "{}"),
     "tensor 'a' has no shape and data_offsets": one('{"dtype":"U8"}'),
     "tensor 'a' has dtype twice": one('{"dtype":"U8","dtype":"U8"}'),
-    "tensor 'a' is null, not an object": one("null"),
-    "tensor 'a' is a list of 2, not of dtype, shape and data_offsets": one('["U8",[2]]'),
+    "tensor 'a' is null, expected an object": one("null"),
+    "tensor 'a' is a list of 2, expected dtype, shape and data_offsets": one('["U8",[2]]'),
     "its header has __metadata__ twice": '{"__metadata__":null,"__metadata__":null}',
-    "__metadata__ has 1 under 'step', no string": '{"__metadata__":{"step":1}}',
-    "__metadata__ is a list, not an object": '{"__metadata__":[]}',
+    "__metadata__ has 1 under 'step', expected a string": '{"__metadata__":{"step":1}}',
+    "__metadata__ is a list, expected an object": '{"__metadata__":[]}',
 }
 
 
@@ -203,14 +203,14 @@ def test_an_overlap_names_both_tensors():
 
 NOT_JSON = {
     "is not JSON: Expecting ':' delimiter at line 2 column 6, before '1}'": '{\n "a" 1}',
-    "is cut off: its JSON has not ended at line 1 column 6": '{"a":',
-    "goes on after its JSON has ended: 'x' at line 1 column 4": "{} x",
+    "is cut off: its JSON does not end before line 1 column 6": '{"a":',
+    "continues after the end of its JSON: 'x' at line 1 column 4": "{} x",
     "is not UTF-8: byte 0xff at line 2 column 3": b'{\n "\xff":1}',
-    "is not JSON as the format has it: NaN is not a JSON number": one('{"x":NaN}'),
-    "is not JSON as the format has it: the number '1e999' is out of range": one('{"x":1e999}'),
+    "is not valid JSON: NaN is not a JSON number": one('{"x":NaN}'),
+    "is not valid JSON: the number '1e999' is out of range": one('{"x":1e999}'),
     r"has the escape \\ud800, half a character": '{"\\ud800":1}',
-    "is nested 128 levels deep; 127 are the most": one("[" * 127 + "]" * 127),
-    "is nested 50,001 levels deep; 127 are the most": one("[" * 50_000),
+    "is nested 128 levels deep, expected at most 127": one("[" * 127 + "]" * 127),
+    "is nested 50,001 levels deep, expected at most 127": one("[" * 50_000),
 }
 
 
@@ -223,7 +223,9 @@ def test_a_header_that_is_not_json_says_where(message):
 def test_a_header_of_millions_of_values_is_refused_before_they_take_memory():
     content = framed(one("[" + "[]," * 4_000_000 + "[]]"))
     tracemalloc.start()
-    with pytest.raises(CheckpointError, match="holds some 8,000,003 JSON values; 1,500,000 are"):
+    with pytest.raises(
+        CheckpointError, match="has some 8,000,003 JSON values, expected at most 1,500,000"
+    ):
         parse_header(F, content)
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()

@@ -203,7 +203,7 @@ def test_of_a_training_checkpoint_the_models_tensors_are_read(form):
     [note] = table.notes
     assert note == (
         "last.ckpt: the state dict under 'model' is read; "
-        "beside it are 'epoch', 'optimizer' (6 tensors)"
+        "next to it are 'epoch', 'optimizer' (6 tensors)"
     )
     assert table.imports == ()
 
@@ -350,7 +350,7 @@ NEGATIVE = (b"J\2\0\0\0t(", b"J\xfe\xff\xff\xfft(")  # the dimension 2, and -2 i
                 {"a": tensor("0", "F32", (2,)).replace(b"J\2\0\0\0t(", b"J\xfe\xff\xff\xfft(")}
             ),
             [8],
-            "no shape, stride and offset",
+            "an impossible shape, stride or offset",
         ),
     ],
 )

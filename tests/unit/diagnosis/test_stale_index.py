@@ -51,4 +51,6 @@ def test_a_name_that_is_written_twice_is_no_wrong_total(folder):
     twice = f'"weight_map": {{"{name}": "{FIRST}", '
     (folder / INDEX).write_text(text.replace('"weight_map": {', twice))
     [why] = audit(str(folder)).diagnosis
-    assert why.summary.startswith(f"{INDEX} has keys twice, and the last of each stands: '{name}'")
+    assert why.summary.startswith(
+        f"{INDEX} repeats keys, and the last value of each counts: '{name}'"
+    )

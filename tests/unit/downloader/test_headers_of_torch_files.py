@@ -125,7 +125,7 @@ def test_a_file_that_asks_for_too_much_ends_in_a_fault(parse, monkeypatch):
     assert sum(span.length for span in received) <= MOST_BYTES
     monkeypatch.setattr("auditor.checkpoint.snapshot.parser", lambda _: parse)
     assert isinstance(head.parsed, CheckpointError)
-    assert "too long or too scattered to be read: bytes" in str(head.parsed)
+    assert "too long or in too many parts to be read: bytes" in str(head.parsed)
 
 
 def test_a_file_of_no_known_size_cannot_be_read():

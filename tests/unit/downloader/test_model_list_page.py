@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from auditor.containers.bounded_json import MAX_TEXT_VALUES
+from auditor.bounded.json_text import MAX_TEXT_VALUES
 from auditor.downloader import model_list_page
 from auditor.downloader.model_list_page import MAX_FILES, ListEntry, entries_in
 from auditor.errors import Reason, SourceError
@@ -81,7 +81,7 @@ def test_a_model_with_too_many_files_is_told_and_the_others_are_read(files):
 def test_a_model_that_is_too_deep_is_told_and_the_others_are_read():
     deep = f', "x": {"[" * 500}{"]" * 500}'
     found = read(page(model(1, 1), model(2, 1, deep), model(3, 1)))
-    excess = "is nested 501 levels deep; 128 are the most that are read"
+    excess = "is nested 501 levels deep, expected at most 128"
     assert found[1] == ListEntry("o/m2", excess=excess)
     assert [one.id for one in (found[0], found[2])] == ["o/m1", "o/m3"]
 

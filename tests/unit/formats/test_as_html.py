@@ -15,10 +15,10 @@ from support import chromium
 from support.outcomes.examples import EXAMPLES
 from support.tensor_tables import ListedTensors, tensor
 
-from auditor.folded_names import expand
 from auditor.formats import View, tensor_list
 from auditor.formats.registry import FORMATS
 from auditor.messages import printable
+from auditor.names import expand
 
 AXE = Path(sys.prefix) / "axe" / "node_modules" / "axe-core" / "axe.min.js"
 

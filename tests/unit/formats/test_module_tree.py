@@ -6,8 +6,8 @@ from hypothesis import strategies as st
 from support.nightly_stores import outcome_of
 from support.outcomes.examples import EXAMPLES, pipeline
 
-from auditor.folded_names import expand
 from auditor.formats.module_tree import DEEPEST, MOST_NODES, module_tree, modules_of
+from auditor.names import expand
 
 NAME, COUNT, TENSORS, STORED, EXPECTED, STATUS, CHILDREN = range(7)
 PARTS = st.sampled_from(["h", "0", "1", "2", "10", "mlp", "attn", "a{b", ""])

@@ -286,7 +286,7 @@ BEFORE = gptq(*SHAPE, bits=8, module="language_model.model.layers.0.mlp.up_proj"
         (TABLE | plain("lm_head"), BLOCKS | {"extra_config": {"lm_head": {"bits": 16}}}),
         (TABLE | plain("model.visual.blocks.0.mlp"), BLOCKS),
         (TABLE, {"extra_config": {M: {}}}),
-        (TABLE, {"extra_config": {r"mlp\.(?=up)": {"bits": 8}}}),  # read by Python's re alone
+        (TABLE, {"extra_config": {r"(mlp)\.\1": {"bits": 8}}}),  # a back reference is not followed
         (BOTH, {"extra_config": {NEXT: {"bits": 4}, "up_proj": {"bits": 4}}}),
         (BEFORE, {"extra_config": {RENAMED: {"bits": 8}}}),
         (BEFORE, {"bits": 8, "block_name_to_quantize": ["model.language_model.layers"]}),

@@ -1,4 +1,4 @@
-"""Patterns of module names: what Python's re says, and an end for what would never end."""
+"""Skip lists cover what transformers skips, and globs what fnmatch matches."""
 
 import re
 from fnmatch import fnmatchcase
@@ -7,49 +7,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from auditor.layouts._patterns import (
-    match_tree,
-    matching_names,
-    names_in_skip_lists,
-    names_matching_globs,
-)
+from auditor.layouts._patterns import names_in_skip_lists, names_matching_globs
 
-ATOMS = st.sampled_from(
-    ["a", "b", "0", r"\.", ".", "[ab]", "[^a.]", "[0-9]", r"\d", r"\w", "_", "[0-3b]", r"[\d.]"]
-)
-QUANTIFIERS = st.sampled_from(["", "", "", "*", "+", "?", "{2}", "{1,2}", "{1,}", "*?", "+?"])
-
-
-def join(parts):
-    return "".join(map("".join, parts))
-
-
-PLAIN = st.lists(st.tuples(ATOMS, QUANTIFIERS), max_size=5).map(join)
-GROUPS = st.tuples(st.lists(PLAIN, min_size=1, max_size=3), QUANTIFIERS).map(
-    lambda group: f"({'|'.join(group[0])}){group[1]}"
-)
-EXPRESSIONS = st.tuples(
-    st.sampled_from(["", "^"]),
-    st.lists(PLAIN | GROUPS, max_size=3).map("".join),
-    st.sampled_from(["", "$"]),
-).map("".join)
 NAMES = st.lists(st.text("ab0_.", max_size=8), max_size=6)
-
-
-@given(EXPRESSIONS, NAMES)
-def test_an_expression_matches_what_re_match_does(expression, names):
-    expected = frozenset(name for name in names if re.match(expression, name))
-    assert matching_names([match_tree(expression)], names) == expected
-
-
-@given(st.lists(EXPRESSIONS, max_size=4), NAMES)
-def test_several_expressions_match_what_any_of_them_does(expressions, names):
-    expected = frozenset(
-        name for name in names if any(re.match(expression, name) for expression in expressions)
-    )
-    assert matching_names(map(match_tree, expressions), names) == expected
-
-
 GLOBS = st.lists(st.text("ab0.*?", min_size=1, max_size=5), max_size=3)
 
 
@@ -65,7 +25,10 @@ def test_a_glob_matches_what_fnmatch_does(globs, names):
     }
 
 
-@given(st.lists(st.text("ab0.", min_size=1, max_size=4), max_size=3), NAMES)
+KEYS = st.text("ab0.", min_size=1, max_size=4).filter(lambda key: not key.endswith("."))
+
+
+@given(st.lists(KEYS, max_size=3), NAMES)
 def test_a_key_without_marks_skips_as_the_same_key_with_them(keys, names):
     escaped = [f"(?:{re.escape(key)})" for key in keys]
     ends = {name for name in names if name.endswith(tuple(keys))}
@@ -85,6 +48,8 @@ SKIPPED = [
     ("fc1", "model.layers.23.fc12", False),
     ("mlp.gate$", "mlp.gate", True),
     ("mlp.gate$", "mlp.gate.x", False),
+    ("model.", "model.layers.1", True),
+    ("^(?!.*head).*mlp|norm", "norm.weight", True),
 ]
 
 
@@ -129,44 +94,6 @@ def test_a_skip_list_of_any_length_comes_to_an_end_for_names_of_any_depth():
     }
 
 
-@pytest.mark.parametrize(
-    "expression",
-    [
-        "(?!lm_head).*",
-        "(?=a)a",
-        "(?<=a)b",
-        r"(a)\1",
-        r"\bq_proj",
-        "(?i)LM",
-        "a**",
-        "(a",
-        "a)",
-        "[a",
-        "a$b",
-        "a^b",
-        "a|b$",
-        "\\",
-        "{2}",
-        "(" * 100 + ")" * 100,
-    ],
-)
-def test_syntax_that_is_not_read_is_not_guessed(expression):
-    assert match_tree(expression) is None
-    assert matching_names([match_tree("a"), match_tree(expression)], ["a"]) is None
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize(
-    ("expression", "names"),
-    [
-        ("(a+)+$", ["a" * 5_000 + "!"]),
-        ("(a|a)*b", [f"{'a' * 60}{number}" for number in range(90_000)]),
-        (".*.*.*.*.*.*.*.*=", ["a" * 1_000_000]),
-        ("(((a{60}){60}){60}){60}", ["a" * 100]),
-        ("a{999}", ["a"]),
-        ("(a|b|" + "c" * 30_000 + ")", ["c" * 30_000]),
-        ("(.?.?.?.?.?.?.?.?.?.?){30}x", [f"{number}" * 40 for number in range(50_000)]),
-    ],
-)
-def test_a_hostile_pattern_comes_to_an_end(expression, names):
-    assert matching_names([match_tree(expression)], names) in (None, frozenset())
+@pytest.mark.parametrize("key", [r"(a)\1", "(a", "(?i)LM", "a" * 5000 + "("])
+def test_a_skip_list_with_a_key_that_is_not_followed_is_undecided(key):
+    assert names_in_skip_lists(["a", key], ["a"]) is None

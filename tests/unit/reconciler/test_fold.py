@@ -4,7 +4,7 @@ import random
 
 import pytest
 
-from auditor.folded_names import expand
+from auditor.names import expand
 from auditor.reconciler.fold import fold
 
 

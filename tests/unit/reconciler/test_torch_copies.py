@@ -100,7 +100,7 @@ def test_a_state_dict_below_a_key_is_none_for_who_loads_the_file_whole(tmp_path)
     items = {name: tensor(str(n), *one) for n, (name, one) in enumerate(TENSORS.items())}
     content = pickled({"state_dict": pickled(items)[2:-1], "epoch": b"K\x03"})
     report = audit(folder(tmp_path, **{TORCH: zipped(content, lengths(TENSORS))}))
-    assert report.notes[0].startswith("pytorch_model.bin: its state dict lies under 'state_dict'")
+    assert report.notes[0].startswith("pytorch_model.bin: its state dict is under 'state_dict'")
     unexpected = {name for one in report.findings if one.kind == "unexpected" for name in one.names}
     assert unexpected == {f"(state_dict).{name}" for name in TENSORS}
     assert report.residual == 0

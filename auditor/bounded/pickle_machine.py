@@ -11,15 +11,8 @@ from collections.abc import Callable
 from io import BytesIO
 from typing import Any
 
-from auditor.containers.pickle_names import (
+from auditor.bounded.pickle_names import (
     WEIGHTS_ONLY,
-    is_known,
-    may_have_state,
-    new_object,
-    renamed,
-    result_of,
-)
-from auditor.containers.pickle_values import (
     Call,
     FollowedPickle,
     Global,
@@ -28,7 +21,12 @@ from auditor.containers.pickle_values import (
     PickledSet,
     PickleFault,
     is_key,
+    is_known,
     kind,
+    may_have_state,
+    new_object,
+    renamed,
+    result_of,
 )
 from auditor.messages import named, quoted
 
@@ -63,7 +61,7 @@ def follow_pickle(data: bytes, start: int = 0) -> FollowedPickle:
         reason = f"is cut off: it has not ended at byte {len(data):,}"
         fault = PickleFault(reason=reason, may_go_on=False, truncated=True)
     except (_ImpossibleError, IndexError, KeyError) as error:
-        reason = str(error) if isinstance(error, _ImpossibleError) else "uses what it did not make"
+        reason = str(error) if isinstance(error, _ImpossibleError) else "uses a missing value"
         fault = PickleFault(reason=f"{reason} at byte {machine.at:,}", may_go_on=False)
     except _NotFollowedError as error:
         fault = PickleFault(reason=f"{error} at byte {machine.at:,}", may_go_on=True)
@@ -126,9 +124,9 @@ class _Machine:
         """Return the error for an opcode that is not followed: most bytes are not a pickle."""
         is_empty = not (self.stack or self.marked)
         if name in _PREPARED or (is_empty and name in _TAKING):
-            return _ImpossibleError(f"uses the opcode {name}, for which nothing is there,")
+            return _ImpossibleError(f"uses the opcode {name} with nothing to take")
         if name in _ASCII and not stream.readline().isascii():
-            return _ImpossibleError(f"uses the opcode {name} with what is not text")
+            return _ImpossibleError(f"uses the opcode {name} with bytes that are not text")
         return _NotFollowedError(f"uses the opcode {name}")
 
     def check_frame(self, at: int) -> None:
@@ -172,7 +170,7 @@ class _Machine:
     # --- containers ---
 
     def filled(self) -> object:
-        """The container on the top of the stack, which was not used yet."""
+        """Return the container on top of the stack, which must not have been used yet."""
         target = self.stack[-1]
         if id(target) in self.used:
             raise _NotFollowedError(f"fills {kind(target)} that was used before")
@@ -236,7 +234,7 @@ class _Machine:
         self.import_name(module, name)
 
     def is_outside(self, value: object) -> bool:
-        """Whether a name that is not known stands for the value, or made it."""
+        """Return whether a name that is not known stands for the value, or made it."""
         while isinstance(value, Call):
             value = value.callee
         return isinstance(value, Global) and value in self.outside
@@ -275,7 +273,7 @@ class _Machine:
                 self.persistent.append(Persistent(key))
                 self.make(self.persistent[-1])
             case _:
-                raise _NotFollowedError("asks the loader for an object that is not a storage")
+                raise _NotFollowedError("refers to an object that is not a storage")
 
     # --- words ---
 
@@ -350,7 +348,7 @@ def _argument(value: object) -> str:
 
 
 def _two_lines(stream: BytesIO) -> tuple[bytes, bytes]:
-    """The argument of GLOBAL, byte for byte: pickletools would read escapes in it."""
+    """Read the argument of GLOBAL, byte for byte: pickletools would read escapes in it."""
     lines = stream.readline(), stream.readline()
     if not lines[1].endswith(b"\n"):
         raise EOFError
@@ -358,7 +356,7 @@ def _two_lines(stream: BytesIO) -> tuple[bytes, bytes]:
 
 
 def _reader(read: Callable[[Any], Any]) -> Callable[[BytesIO], Any]:
-    """The reader of pickletools; EOFError if the bytes end inside the argument."""
+    """Return pickletools' reader; it raises EOFError if the bytes end inside the argument."""
 
     def reading(stream: BytesIO) -> Any:
         try:
@@ -368,7 +366,9 @@ def _reader(read: Callable[[Any], Any]) -> Callable[[BytesIO], Any]:
                 raise EOFError from None
             if isinstance(error, UnicodeDecodeError):
                 raise _ImpossibleError("has a string that is not UTF-8") from None
-            raise _NotFollowedError("has an argument that pickle never writes so") from None
+            raise _NotFollowedError(
+                "has an argument in a form that pickle does not write"
+            ) from None
 
     return reading
 

@@ -16,9 +16,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 from support.torch_files import parsed
 
-from auditor.containers.pickle_machine import MAX_STEPS, follow_pickle
-from auditor.containers.pickle_names import WEIGHTS_ONLY, is_known
-from auditor.containers.pickle_values import Call, Global, PickledDict, PickledSet
+from auditor.bounded.pickle_machine import MAX_STEPS, follow_pickle
+from auditor.bounded.pickle_names import (
+    WEIGHTS_ONLY,
+    Call,
+    Global,
+    PickledDict,
+    PickledSet,
+    is_known,
+)
 
 PROTOCOLS = (2, 3, 4, 5)
 TEXTS = st.text(st.characters(exclude_categories=["Cs"]), max_size=20)
@@ -284,16 +290,16 @@ def test_the_forged_pickles_differ_from_true_ones_in_what_is_forged():
         (b"q\x00.", "at byte 0"),
         (b"\x86.", "at byte 0"),
         (b"R.", "at byte 0"),
-        (b"l.", "uses the opcode LIST, for which nothing is there, at byte 0"),
-        (b"0.", "uses the opcode POP, for which nothing is there, at byte 0"),
-        (b"\x82\x01.", "uses the opcode EXT1, for which nothing is there, at byte 0"),
-        (b"\x97.", "uses the opcode NEXT_BUFFER, for which nothing is there, at byte 0"),
-        (b"I\xff\n.", "uses the opcode INT with what is not text at byte 0"),
-        (b"F1\xff\n.", "uses the opcode FLOAT with what is not text at byte 0"),
-        (b"L\xff1\n.", "uses the opcode LONG with what is not text at byte 0"),
-        (b"g\xff\n.", "uses the opcode GET with what is not text at byte 0"),
-        (b"Np\xff\n.", "uses the opcode PUT with what is not text at byte 1"),
-        (b"P\xff\n.", "uses the opcode PERSID with what is not text at byte 0"),
+        (b"l.", "uses the opcode LIST with nothing to take at byte 0"),
+        (b"0.", "uses the opcode POP with nothing to take at byte 0"),
+        (b"\x82\x01.", "uses the opcode EXT1 with nothing to take at byte 0"),
+        (b"\x97.", "uses the opcode NEXT_BUFFER with nothing to take at byte 0"),
+        (b"I\xff\n.", "uses the opcode INT with bytes that are not text at byte 0"),
+        (b"F1\xff\n.", "uses the opcode FLOAT with bytes that are not text at byte 0"),
+        (b"L\xff1\n.", "uses the opcode LONG with bytes that are not text at byte 0"),
+        (b"g\xff\n.", "uses the opcode GET with bytes that are not text at byte 0"),
+        (b"Np\xff\n.", "uses the opcode PUT with bytes that are not text at byte 1"),
+        (b"P\xff\n.", "uses the opcode PERSID with bytes that are not text at byte 0"),
         (b"c\xff\na\n.", "imports a name that is not text at byte 0"),
         (b"X\1\0\0\0\xff.", "has a string that is not UTF-8 at byte 0"),
         (b"}(Nu.", "a key without a value at byte 3"),

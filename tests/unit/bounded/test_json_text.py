@@ -7,9 +7,11 @@ import tracemalloc
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec import Struct
 
-from auditor.containers.bounded_json import (
+from auditor.bounded.json_text import (
     bounds_fault,
+    converted,
     lfs_pointer_size,
     load_object,
     parse_object,
@@ -73,7 +75,9 @@ def test_brackets_in_strings_nest_nothing(text):
 )
 def test_a_text_too_deep_is_refused_before_it_is_parsed(text):
     deep = '{"a":[' + text
-    with pytest.raises(CheckpointError, match=r"^config.json is nested 130 levels deep; 128 are"):
+    with pytest.raises(
+        CheckpointError, match=r"^config.json is nested 130 levels deep, expected at most 128"
+    ):
         parse_object(deep.encode(), "config.json")
     assert parse_object(b'{"a":' + b"[" * 127 + b"]" * 127 + b"}", "config.json")
 
@@ -109,29 +113,33 @@ def test_keys_that_are_written_twice_are_named():
 
 FAILS = {
     r"is empty: 0 bytes": b"",
-    r"is empty: 3 bytes, none of them JSON": b" \n\t",
+    r"is empty: 3 bytes, expected a JSON object": b" \n\t",
     r"is a Git LFS pointer to a file of 35,838 bytes, not the file: .* `git lfs pull`": POINTER,
     r"begins with a byte order mark \(EF BB BF\), which transformers refuses": b"\xef\xbb\xbf{}",
     r"is not UTF-8: byte 0xe9 at line 2 column 8": '{\n "a": "é"}'.encode("latin-1"),
     r"is not UTF-8 \(it looks like UTF-16\): byte 0xff at line 1 column 1": "{}".encode("utf-16"),
-    r"goes on after its JSON has ended: '\[http\]\\n\\tpost.*' at line 4 column 1": (
+    r"continues after the end of its JSON: '\[http\]\\n\\tpost.*' at line 4 column 1": (
         b'{\n "vocab_size": 32004\n}\n[http]\n\tpostBuffer = 524288000\n'
     ),
-    r"holds a git merge conflict .*: line 2 is '<<<<<<< HEAD'": (
+    r"has an unresolved git merge conflict: line 2 is '<<<<<<< HEAD'": (
         b'{\n<<<<<<< HEAD\n "a": 1\n=======\n "a": 2\n>>>>>>> main\n}'
     ),
     r"is not JSON: Expecting property name .* at line 3 column 1, before '}'": b'{\n "a": 1,\n}',
     r"is not JSON: Invalid control character at line 1 column 3, before '\\n": b'{"\n": 1}',
     r"is not JSON: Expecting value at line 1 column 1, before '<html>'": b"<html>",
-    r"is cut off: its JSON has not ended at line 2 column 6": b'{\n "a":',
-    r"is a list, not a JSON object": b"[{}]",
-    r"is null, not a JSON object": b"null",
-    r"is the string 'x', not a JSON object": b'"x"',
-    r"has an integer of 641 digits at line 2 column 6; 640 are": b'{\n "a":' + b"7" * 641 + b"}",
+    r"is cut off: its JSON does not end before line 2 column 6": b'{\n "a":',
+    r"is a list, expected a JSON object": b"[{}]",
+    r"is null, expected a JSON object": b"null",
+    r"is the string 'x', expected a JSON object": b'"x"',
+    r"has an integer of 641 digits at line 2 column 6, expected at most 640": b'{\n "a":'
+    + b"7" * 641
+    + b"}",
     r"has an integer of 10,000 digits at line 1 column 2": b"[" + b"7" * 10_000 + b"]",
     r"has the escape \\udfff, half a character": b'{"a": ["\\udfff"]}',
-    r"has 33,554,433 bytes; 33,554,432 are the most": b"{}" + b" " * (32 * 1024 * 1024 - 1),
-    r"holds some 150,00\d JSON values; 150,000 are": b'{"a":[' + b"1," * 150_000 + b"1]}",
+    r"has 33,554,433 bytes, expected at most 33,554,432": b"{}" + b" " * (32 * 1024 * 1024 - 1),
+    r"has some 150,00\d JSON values, expected at most 150,000": b'{"a":['
+    + b"1," * 150_000
+    + b"1]}",
 }
 
 
@@ -169,3 +177,30 @@ def test_escapes_without_number_take_no_memory_of_their_own():
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
     assert peak < 3 * len(content)
+
+
+class Entry(Struct, forbid_unknown_fields=True):
+    name: str
+    size: int | None = None
+    inner: list["Entry"] = []
+
+
+@pytest.mark.parametrize(
+    ("value", "message"),
+    [
+        ({"name": 5}, "name is 5, expected a string"),
+        ({"name": "a", "size": 1.5}, "size is 1.5, expected a whole number or null"),
+        ({"name": "a", "inner": {}}, "inner is an object, expected a list"),
+        (
+            {"name": "a", "inner": [{"name": "b"}, {"name": None}]},
+            "inner[1].name is null, expected a string",
+        ),
+        ({"name": "a", "inner": [{}]}, "inner[0] has no key 'name'"),
+        ({"name": "a", "a\x1bb": 1}, "it has the unknown key 'a\\x1bb'"),
+        ([], "it is a list, expected an object"),
+    ],
+)
+def test_a_value_of_another_type_is_named_with_its_place(value, message):
+    with pytest.raises(CheckpointError) as raised:
+        converted(value, Entry)
+    assert str(raised.value) == message

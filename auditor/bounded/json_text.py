@@ -4,10 +4,14 @@ import json
 import re
 from collections.abc import Iterable
 from itertools import accumulate
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
+
+from msgspec import ValidationError, convert
 
 from auditor.errors import CheckpointError
-from auditor.messages import described, named, quoted
+from auditor.messages import described, named, printable, quoted
+
+_T = TypeVar("_T")
 
 # The largest index known, Kimi K2 Thinking's with 208,000 names, has some 25 MB.
 MAX_TEXT = 32 * 1024 * 1024
@@ -20,14 +24,14 @@ MAX_VALUES = 1_500_000
 # A config holds fewer: one with the 22,000 classes of ImageNet, by number and by name, 44,000.
 # 290,000 were measured at 100 MB more than a usual config.
 MAX_TEXT_VALUES = 150_000
-# What Python's int() takes whatever its settings; by default it takes 4,300.
+# Python's int() reads these with any setting; by default it reads 4,300.
 MAX_DIGITS = 640
 
-# How transformers writes the floats that JSON has no words for: {"__float__": "Infinity"}.
+# The form in which transformers writes floats that JSON does not have: {"__float__": "Infinity"}.
 FLOAT = b"__float__"
 _FLOATS = {name: float(name) for name in ("Infinity", "-Infinity", "NaN")}
 
-# Possessive, for what could be gone back to is kept: 1.8 GB for 15 million escapes.
+# Possessive, because the engine stores what it can go back to: 1.8 GB for 15 million escapes.
 _STRING = re.compile(rb'"[^"\\]*+(?:\\.[^"\\]*+)*+(?:"|\\?\Z)', re.DOTALL)
 _BARE_STRING = re.compile(rb'"[^"]*(?:"|\Z)')
 _UNMARKED = bytes(byte for byte in range(256) if byte not in b'[]{},"')
@@ -77,11 +81,11 @@ def load_object(
     except _TooManyDigitsError as error:
         where = position(text, text.find(error.digits))
         raise CheckpointError(
-            f"{subject} has an integer of {len(error.digits):,} digits at {where}; "
-            f"{MAX_DIGITS:,} are the most that can be read"
+            f"{subject} has an integer of {len(error.digits):,} digits at {where}, "
+            f"expected at most {MAX_DIGITS:,}"
         ) from None
     if not isinstance(value, dict):
-        raise CheckpointError(f"{subject} is {described(value)}, not a JSON object")
+        raise CheckpointError(f"{subject} is {described(value)}, expected a JSON object")
     if "\\u" in text and (fault := escape_fault(value)):
         raise CheckpointError(f"{subject} {fault}")
     return Loaded(value, tuple(sorted(repeated)))
@@ -122,11 +126,9 @@ def lfs_fault(subject: str, prefix: bytes) -> str | None:
 def _decoded(content: bytes, subject: str, most: int) -> str:
     """Decode UTF-8 text that may be JSON: not empty, no Git LFS pointer, no byte order mark."""
     if len(content) > most:
-        raise CheckpointError(
-            f"{subject} has {len(content):,} bytes; {most:,} are the most that are read"
-        )
+        raise CheckpointError(f"{subject} has {len(content):,} bytes, expected at most {most:,}")
     if not content.strip():
-        raise CheckpointError(f"{subject} is empty: {len(content)} bytes, none of them JSON")
+        raise CheckpointError(f"{subject} is empty: {len(content)} bytes, expected a JSON object")
     if fault := lfs_fault(subject, content):
         raise CheckpointError(fault)
     if content.startswith(b"\xef\xbb\xbf"):
@@ -141,7 +143,7 @@ def _decoded(content: bytes, subject: str, most: int) -> str:
 
 
 def encoding_fault(subject: str, content: bytes, error: UnicodeDecodeError) -> str:
-    """The sentence for bytes that are not UTF-8."""
+    """Return the sentence for bytes that are not UTF-8."""
     before = content[: error.start].decode()
     guess = " (it looks like UTF-16)" if content[:2] in {b"\xff\xfe", b"\xfe\xff"} else ""
     return (
@@ -151,19 +153,19 @@ def encoding_fault(subject: str, content: bytes, error: UnicodeDecodeError) -> s
 
 
 def syntax_fault(subject: str, error: json.JSONDecodeError) -> str:
-    """The sentence for text that is not JSON."""
+    """Return the sentence for text that is not JSON."""
     if conflict := _CONFLICT.search(error.doc):
         line = error.doc.count("\n", 0, conflict.start()) + 1
         return (
-            f"{subject} holds a git merge conflict that is not resolved: "
+            f"{subject} has an unresolved git merge conflict: "
             f"line {line} is {quoted(error.doc[conflict.start() :].split(chr(10), 1)[0])}"
         )
     where = f"line {error.lineno} column {error.colno}"
     rest = error.doc[error.pos : error.pos + 30]
     if error.msg == "Extra data":
-        return f"{subject} goes on after its JSON has ended: {quoted(rest)} at {where}"
+        return f"{subject} continues after the end of its JSON: {quoted(rest)} at {where}"
     if not rest:
-        return f"{subject} is cut off: its JSON has not ended at {where}"
+        return f"{subject} is cut off: its JSON does not end before {where}"
     if error.msg.startswith("Unterminated string"):
         return f"{subject} is cut off: the string that begins at {where} has no end"
     return (
@@ -177,11 +179,11 @@ def bounds_fault(content: bytes, depth: int, most: int = MAX_VALUES) -> str | No
     brackets = marks.translate(_STEPS, b",")
     values = len(marks) - len(brackets) // 2  # each comma, and each pair of brackets
     if values > most:
-        return f"holds some {values:,} JSON values; {most:,} are the most that are read"
+        return f"has some {values:,} JSON values, expected at most {most:,}"
     steps = memoryview(brackets).cast("b")
     deepest = max(accumulate(steps), default=0)
     if deepest > depth:
-        return f"is nested {deepest:,} levels deep; {depth} are the most that are read"
+        return f"is nested {deepest:,} levels deep, expected at most {depth}"
     return None
 
 
@@ -204,7 +206,7 @@ def position(text: str, offset: int) -> str:
 
 
 def _marks(content: bytes) -> bytes:
-    """The brackets and commas of a JSON text in order, without those inside strings.
+    """Return the brackets and commas of a JSON text in order, without those inside strings.
 
     Taking out one pair of neighbouring quotes leaves every other byte on the side of the quotes
     where it was, inside or outside; so strings without either go first, and cheaply.
@@ -230,3 +232,48 @@ def _bounded_int(digits: str) -> int:
     if len(digits) > MAX_DIGITS:
         raise _TooManyDigitsError(digits)
     return int(digits)
+
+
+# msgspec's names of types -> words of a message.
+_TYPES = {
+    "str": "a string",
+    "int": "a whole number",
+    "float": "a number",
+    "bool": "true or false",
+    "null": "null",
+    "array": "a list",
+    "object": "an object",
+}
+_WRONG = re.compile(
+    r"(?:Expected `(.*?)`(.*?)(?:, got `.*?`)?|(.*?))(?: - at `\$\.?(.*)`)?", re.DOTALL
+)
+_KEYS = re.compile(
+    r"Object (?:missing required|contains unknown) field `(.*?)`(?: - at `\$\.?(.*)`)?", re.DOTALL
+)
+
+
+def converted(value: object, type_: type[_T]) -> _T:
+    """Return a JSON value as a msgspec type; raise CheckpointError if it does not have the type."""
+    try:
+        return convert(value, type_)
+    except ValidationError as error:
+        raise CheckpointError(_type_fault(value, str(error))) from None
+
+
+def _type_fault(value: object, fault: str) -> str:
+    """Return msgspec's sentence in the form of this program's messages."""
+    if match := _KEYS.fullmatch(fault):
+        key, place = match.groups()
+        has = "has no key" if fault.startswith("Object missing") else "has the unknown key"
+        return f"{printable(place or 'it')} {has} {quoted(key)}"
+    match = _WRONG.fullmatch(fault)
+    types, rule, other, place = match.groups() if match else (None, None, fault, None)
+    for step in re.findall(r"\[(\d+)\]|(\w+)", place or ""):
+        value = value[int(step[0])] if isinstance(value, list) else _member(value, step[1])
+    words = " or ".join(_TYPES.get(one, one) for one in (types or "").split(" | "))
+    expected = f"expected {words}{rule}" if types else other.lower()
+    return f"{printable(place or 'it')} is {described(value)}, {expected}"
+
+
+def _member(value: object, key: str) -> object:
+    return value.get(key) if isinstance(value, dict) else value

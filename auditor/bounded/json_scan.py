@@ -1,6 +1,6 @@
-"""A JSON document of many megabytes, walked where it lies: nothing is built of what is passed over.
+"""A scanner of JSON documents of many megabytes, which builds only the values that are needed.
 
-`json.loads` takes 0.6 s and 300 MB for the tokenizer.json of Gemma 3. A check needs few ids of it.
+`json.loads` takes 0.6 s and 300 MB for the tokenizer.json of Gemma 3; a check needs few of its ids.
 """
 
 import json
@@ -8,15 +8,15 @@ import re
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from auditor.companions.vocabulary import MOST_DIGITS
-from auditor.containers.bounded_json import MAX_DEPTH
+from auditor.bounded.json_text import MAX_DEPTH
 
+MOST_DIGITS = 20  # of an id: 2**63 has 19
 # The longest vocabulary known, XLM-V's, has 901,629 entries; they take half a second.
 MOST_ENTRIES = 1_000_000
-# Strings and brackets of what is passed over: 6,400 added tokens of Gemma 3 have 100,000.
+# Strings and brackets of a skipped value; 6,400 added tokens of Gemma 3 have 100,000.
 MOST_TOKENS = 1_000_000
 
-# With as many escapes at the most: each that the engine goes past takes five bytes.
+# The number of escapes is bounded: each takes five bytes of the engine's memory.
 _STRING = rb'"(?:[^"\\]++|\\.){0,100000}+"'
 _SPACE = re.compile(rb"[ \t\r\n]*+")
 _KEY = re.compile(rb"(" + _STRING + rb")[ \t\r\n]*+:[ \t\r\n]*+", re.DOTALL)
@@ -42,7 +42,7 @@ _PIECE = re.compile(
 
 
 class ScanError(Exception):
-    """The document is not what it should be, or is too much of it."""
+    """The document is invalid or too large."""
 
 
 class EndsEarlyError(ScanError):
@@ -63,10 +63,7 @@ def skip_space(data: bytes, at: int) -> int:
 
 
 def json_members(data: bytes, at: int) -> Iterator[tuple[str, int]]:
-    """Each key of the object that begins there, and where its value does.
-
-    Who iterates passes over the values that it does not read by `skip`; so does this.
-    """
+    """Yield each key of the object at this position, and the position of its value."""
     yield from _members(data, _opened(data, at, b"{"))
 
 
@@ -88,7 +85,7 @@ def _members(data: bytes, at: int) -> Iterator[tuple[str, int]]:
 
 
 def items(data: bytes, at: int) -> Iterator[int]:
-    """Yield the position of each item of the list that begins there."""
+    """Yield the position of each item of the list at this position."""
     at = _opened(data, at, b"[")
     if data[at : at + 1] == b"]":
         return
@@ -104,7 +101,7 @@ def items(data: bytes, at: int) -> Iterator[int]:
 
 
 def skip(data: bytes, at: int) -> int:
-    """Return the end of the value that begins there."""
+    """Return the end of the value at this position."""
     first = data[at : at + 1]
     if first not in {b"{", b"["}:
         found = (_TEXT if first == b'"' else _PLAIN).match(data, at)
@@ -130,7 +127,7 @@ def skip(data: bytes, at: int) -> int:
 
 
 def value(data: bytes, at: int, most: int = 64 * 1024) -> object:
-    """The value that begins there, if it has no more than `most` bytes; None where it has more."""
+    """Return the value at this position; None if it has more than `most` bytes."""
     end = skip(data, at)
     if end - at > most:
         return None
@@ -191,7 +188,7 @@ def text_of(quoted: bytes) -> str:
 
 
 def _opened(data: bytes, at: int, bracket: bytes) -> int:
-    """Return the position of the first thing inside."""
+    """Return the position behind an opening bracket and white space."""
     at = skip_space(data, at)
     if data[at : at + 1] != bracket:
         raise _fault(data, at, bracket.decode())
@@ -202,10 +199,10 @@ def _fault(data: bytes, at: int, expected: str) -> ScanError:
     """Return the error for an unexpected byte; a part may only end early."""
     if _STARTS.match(data, at):
         return EndsEarlyError("ends inside a value")
-    return ScanError(f"is not what a tokenizer writes: expected {expected} at byte {at:,}")
+    return ScanError(f"is not a tokenizer's file: expected {expected} at byte {at:,}")
 
 
-# What may come of an end that cuts a string, a number or the space before them.
+# The beginnings of tokens that the end of the bytes at hand may cut.
 _STARTS = re.compile(
     rb'\s*+(?:"(?:[^"\\]++|\\.){0,100000}+(?:"\s*+(?::\s*+(?:-?\d*+\s*+)?)?|\\)?'
     rb'|\[[^\[\]{}"]*+(?:"(?:[^"\\]++|\\.){0,100000}+(?:"[^\[\]{}"]*+\]?\s*+|\\)?)?|[^,\]}\s"\[{]*+)\Z',

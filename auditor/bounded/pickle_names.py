@@ -11,9 +11,88 @@ from collections.abc import Mapping
 from math import prod
 from pathlib import Path
 
-from msgspec import json
+from msgspec import Struct, json
 
-from auditor.containers.pickle_values import Call, Global, PickledDict, PickledSet, is_key
+
+class Global(Struct, frozen=True):
+    """A class or a function that a pickle imports, under its name in Python 3."""
+
+    module: str
+    name: str
+
+    @property
+    def path(self) -> str:
+        return f"{self.module}.{self.name}"
+
+
+class PickledDict(Struct, eq=False):
+    """A dict's items in the order in which they were set; a key may occur twice."""
+
+    pairs: list[tuple[object, object]]
+
+
+class PickledSet(Struct, eq=False):
+    """A set's items in the order in which they were added."""
+
+    items: list[object]
+
+
+class Call(Struct, eq=False):
+    """A call, in place of its result: no call is made."""
+
+    callee: object
+    args: tuple[object, ...]
+    pairs: list[tuple[object, object]] | None = None  # set as items
+    state: object = None  # becomes its attributes
+    has_state: bool = False
+
+
+class Persistent(Struct, eq=False):
+    """An object that the loader supplies for a key: one of torch's storages."""
+
+    key: object
+
+
+class PickleFault(Struct, frozen=True, kw_only=True):
+    """The reason why a pickle was not followed to its end."""
+
+    reason: str  # a verb first: "uses the opcode INST at byte 12"
+    may_go_on: bool  # an unpickler may read on behind it, and run what was not followed
+    truncated: bool = False  # the bytes end before the pickle does
+
+
+class FollowedPickle(Struct, frozen=True, kw_only=True):
+    """One pickle, followed to its end or to its fault."""
+
+    value: object
+    stop: int  # offset behind the pickle
+    outside: tuple[str, ...]  # a line for each name that is not on the list
+    refused: tuple[str, ...]  # harmless, and refused by torch.load(weights_only=True)
+    persistent: tuple[Persistent, ...]
+    fault: PickleFault | None = None
+
+
+_KINDS: dict[type, str] = {
+    Global: "an import",
+    Persistent: "a storage",
+    PickledDict: "a dict",
+    PickledSet: "a set",
+    Call: "the result of a call",
+}
+
+
+def kind(value: object) -> str:
+    return _KINDS.get(type(value)) or f"a value of type {type(value).__name__}"
+
+
+def is_key(value: object) -> bool:
+    """Return whether the value can be a key of a dict or be in a set, judged without hashing it."""
+    if isinstance(value, tuple):
+        return all(item is None or isinstance(item, str | bytes | int | float) for item in value)
+    return value is None or isinstance(value, str | bytes | int | float)
+
+
+# --- names and calls ------------------------------------------------------------------------------
 
 # Written by tools/rebuild_pickle_names.py; a test compares it with the installed libraries.
 _DATA = Path(__file__).parents[1] / "data" / "pickle_names.json"
@@ -54,7 +133,7 @@ def renamed(module: str, name: str) -> Global:
 
 
 def is_known(name: Global) -> bool:
-    """Whether a pickle may import the name; a dot in it would look inside an object."""
+    """Return whether a pickle may import the name; a dot in it would look inside an object."""
     return "." not in name.name and name.path in _KNOWN
 
 
@@ -89,7 +168,7 @@ def new_object(name: Global, args: tuple[object, ...]) -> Call | None:
 
 
 def may_have_state(call: Call, state: object) -> bool:
-    """Whether the state is one that the library writes for the result of this call."""
+    """Return whether the state is one that the library writes for the result of this call."""
     path = call.callee.path if isinstance(call.callee, Global) else ""
     if path == "collections.OrderedDict" or path in _PLAIN_OBJECTS:
         return isinstance(state, PickledDict) and all(
@@ -183,7 +262,7 @@ def _is_shape(value: tuple[object, ...]) -> bool:
 
 
 def _fits(content: bytes, shape: tuple[object, ...], dtype: object) -> bool:
-    """Whether the bytes are the numbers of a numpy array."""
+    """Return whether the bytes are the numbers of a numpy array."""
     match dtype:
         case Call(callee=Global("numpy", "dtype"), args=(str(name), *_)) if _is_shape(shape):
             sizes = (number for number in shape if isinstance(number, int))

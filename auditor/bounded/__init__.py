@@ -1,0 +1,1 @@
+"""Bounded readers of untrusted text: JSON, regular expressions, zip directories and pickles."""

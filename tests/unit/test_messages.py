@@ -1,0 +1,93 @@
+"""Messages are plain English: no string of the package has one of the odd phrases below.
+
+A message is `<subject> is <observed>, expected <expected>; <what to do>`. All string literals but
+docstrings are searched: a phrase that is odd in a message is not needed in another string either.
+"""
+
+import ast
+import re
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+PACKAGE = Path(__file__).resolve().parents[2] / "auditor"
+ODD = re.compile(
+    r"\b(?:is|are|was|were) none\b"  # there is no
+    r"|\bnone of\b"  # no
+    r"|\b(?:has|have) not(?=\s*(?:$|[.,;:)]))"  # does not have
+    r"|, for (?:there|it|they|that|this|nothing|nobody|no \w+) (?:is|are|has|have|was|were)\b"
+    r"|\bdue\b"  # expected
+    r"|\b(?:told|hears?|heard) "  # reported, declares
+    r"|\bstands? beside\b"  # is next to, has
+    r"|\bwhere it (?:is told|does not)\b"
+    r"|(?<!there )\b(?:is|are) no (?!longer|more|other)"  # is not a
+    r"|\bcomes? to (?:that|\{)"  # is equal to
+    r"|\bexpected\b.*\bfound\b"  # is X, expected Y
+    r"|\bare the most\b"  # expected at most
+    r"|\b(?:nobody|likewise|strangers?)\b"
+)
+# The strings with an odd phrase that a package may still have; packages without an entry have none.
+CEILINGS = {
+    "analytic": 1,
+    "claims": 2,
+    "cli": 2,
+    "diagnosis": 1,
+    "downloader": 6,
+    "layouts": 5,
+    "reconciler": 3,
+    "values": 2,
+}
+
+
+def strings(tree: ast.Module) -> Iterator[tuple[int, str]]:
+    """Yield line and text of each literal; an f-string has `{}` for each value."""
+    skipped = {id(part) for node in ast.walk(tree) for part in _not_literals(node)}
+    for node in ast.walk(tree):
+        if isinstance(node, ast.JoinedStr):
+            parts = (part.value if isinstance(part, ast.Constant) else "{}" for part in node.values)
+            yield node.lineno, "".join(map(str, parts))
+        elif isinstance(node, ast.Constant) and id(node) not in skipped:
+            yield node.lineno, str(node.value)
+
+
+def _not_literals(node: ast.AST) -> Iterator[ast.AST]:
+    """Yield the parts of f-strings, and docstrings."""
+    if isinstance(node, ast.JoinedStr):
+        yield from node.values
+    elif isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant):
+        yield node.value
+
+
+def odd_messages() -> Iterator[tuple[str, str]]:
+    """Yield the package of each odd string, and the string with its place."""
+    for path in sorted(PACKAGE.rglob("*.py")):
+        name = path.relative_to(PACKAGE).as_posix()
+        for line, text in strings(ast.parse(path.read_text("utf-8"))):
+            if ODD.search(text):
+                yield name.partition("/")[0], f"auditor/{name}:{line} {text}"
+
+
+def test_no_package_has_more_odd_messages_than_its_ceiling():
+    odd = list(odd_messages())
+    counts = Counter(package for package, _ in odd)
+    above = {package for package in counts if counts[package] > CEILINGS.get(package, 0)}
+    assert [message for package, message in odd if package in above] == []
+
+
+@pytest.mark.parametrize(
+    ("source", "is_odd"),
+    [
+        ("fault = f'value type is {kind}, which GGUF has not'", True),
+        ("fault = f'no values: {a} of them, for there is nothing to read'", True),
+        ("raise Error(f'{size} bytes; ' f'{most} are the most that are read')", True),
+        ("fault = 'expected a list, found an object'", True),
+        ("fault = 'is no config'", True),
+        ("fault = 'is a list, expected an object'", False),
+        ("fault = 'there is no config; the file has not been read'", False),
+        ("def f():\n    'The file stands beside it.'", False),
+    ],
+)
+def test_a_phrase_is_odd_in_literals_and_not_in_docstrings(source, is_odd):
+    assert any(ODD.search(text) for _, text in strings(ast.parse(source))) is is_odd
