@@ -114,6 +114,28 @@ def conversions_by(rules: tuple[Rule, ...], names: Iterable[str]) -> dict[str, R
     return taken
 
 
+def forms_with_prefix(name: str, prefix: str) -> tuple[str, ...]:
+    """Return the names under which loading looks, in order: without the prefix, with it, as it is.
+
+    `prefix` is the base model's. transformers does not require a dot after it: `bert_pooler.x` of a
+    file is `pooler.x` too.
+    """
+    if not prefix:
+        return (name,)
+    longer = f"{prefix}.{name}"
+    return (name[len(prefix) + 1 :], longer, name) if name.startswith(prefix) else (longer, name)
+
+
+def starts_of_rule(scope: str | None, prefix: str) -> tuple[str, ...]:
+    """Return the starts of the names that a rule may change: its scope, after the prefix or bare.
+
+    The scope is the path of a model inside the class, without the base model's prefix; None for a
+    rule of the complete class.
+    """
+    below = f"{scope}." if scope else ""
+    return (below,) if scope is None or not prefix else (f"{prefix}.{below}", below)
+
+
 def rewritten_name(rule: Rule, name: str) -> Rewritten | None:
     """Return the name after the rule, None if the rule does not apply."""
     pattern, words = _compiled(rule.sources)

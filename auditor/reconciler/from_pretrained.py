@@ -22,7 +22,7 @@ from auditor.analytic.conversions import (
     tensors_before_conversion,
     tied_pairs,
 )
-from auditor.analytic.loading import Loading, Rule, renamed_by
+from auditor.analytic.loading import Loading, Rule, forms_with_prefix, renamed_by
 from auditor.reconciler.load_report import LoadReport, Mismatch
 
 _Shape = tuple[int, ...]
@@ -118,15 +118,6 @@ def destinations(stored: Collection[str], loading: Loading) -> dict[str, Destina
         elif name != asked:
             found[asked] = Destination(name, None, asked)
     return found
-
-
-def forms_with_prefix(name: str, prefix: str) -> tuple[str, ...]:
-    """The names that the model may have: without the prefix, with it, unchanged."""
-    if not prefix:
-        return (name,)
-    longer = f"{prefix}.{name}"
-    # transformers does not require a dot
-    return (name[len(prefix) + 1 :], longer, name) if name.startswith(prefix) else (longer, name)
 
 
 def _last_of(loading: Loading, source: str) -> Rule:

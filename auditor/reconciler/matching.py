@@ -1,6 +1,6 @@
 """The matching of stored tensors with expected ones, by the rules with which loading renames."""
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from enum import IntFlag, StrEnum
 from functools import cache
 from itertools import chain, compress
@@ -11,7 +11,7 @@ from msgspec import Struct
 
 from auditor.analytic import Expectation, ExpectedTensor
 from auditor.analytic.expectation import Listed, TensorsByName
-from auditor.analytic.loading import ChangedName, Loading
+from auditor.analytic.loading import ChangedName, Loading, forms_with_prefix
 from auditor.analytic.lookup import NameLookup
 from auditor.layouts.packing import LogicalTensor, as_stored_tensor
 from auditor.tensors import StoredTensor, natural_key
@@ -150,30 +150,23 @@ class Places(Struct, frozen=True):
         """The class's tensors under these names, looked up at once."""
         if not isinstance(self.names, NameLookup | TensorsByName):
             return self.names
-        forms = (form for name in names for form, _ in self._forms(name))
+        forms = (form for name in names for form in forms_with_prefix(name, self.prefix))
         return self.names.tensors(frozenset(forms))
 
     def _found(self, name: str, known: Mapping[str, ExpectedTensor]) -> _Found:
         """The tensor under a name without the base model's prefix, or with it, or unchanged."""
-        for form, shift in self._forms(name):
-            if found := known.get(form):
-                return _Found(form, found, shift)
+        for form in forms_with_prefix(name, self.prefix):
+            if expected := known.get(form):
+                longer = len(form) > len(name)
+                shift = None if form == name else Step.ADDED if longer else Step.STRIPPED
+                return _Found(form, expected, shift)
         return _Found(name, None, None)
-
-    def _forms(self, name: str) -> Iterator[tuple[str, Step | None]]:
-        if self.prefix:
-            # transformers does not require a dot: it reads `bert_pooler.x` too.
-            if name.startswith(self.prefix):
-                yield name[len(self.prefix) + 1 :], Step.STRIPPED
-            yield f"{self.prefix}.{name}", Step.ADDED
-        yield name, None
 
     def _older(self, stored: str, expected: str, shift: Step | None) -> bool:
         """Whether two names of one tensor differ in more than the prefix."""
         if not self.loading.renames or stored == expected:
             return False
-        shifted = {f"{self.prefix}.{expected}", expected.removeprefix(f"{self.prefix}.")}
-        return shift is None or stored not in shifted
+        return shift is None or stored not in forms_with_prefix(expected, self.prefix)
 
 
 def places(expectation: Expectation, stored: Iterable[str] = ()) -> Places:

@@ -14,7 +14,7 @@ from msgspec.structs import replace
 
 from auditor.analytic import Expectation, ExpectedTensor, ModuleFormula, Role, Written
 from auditor.analytic.conversions import ConvertedGroup, converted_groups, tensors_before_conversion
-from auditor.analytic.loading import Loading
+from auditor.analytic.loading import Loading, forms_with_prefix
 from auditor.reconciler.matching import places
 from auditor.tensors import Depth
 
@@ -54,10 +54,7 @@ def expected_as_stored(
 def _forms(names: Collection[str], prefix: str, loading: Loading) -> Iterator[str]:
     """Yield the names as names in memory: unchanged, with the prefix, and without."""
     for reported in chain.from_iterable(loading.reported(names)):
-        yield reported
-        if prefix:
-            yield f"{prefix}.{reported}"
-            yield reported.removeprefix(f"{prefix}.")
+        yield from forms_with_prefix(reported, prefix)
 
 
 def _in_memory(

@@ -5,7 +5,7 @@ from typing import NamedTuple
 
 from auditor.analytic import ExpectedTensor, Role
 from auditor.analytic.catalogue import Sibling
-from auditor.analytic.loading import Loading
+from auditor.analytic.loading import Loading, forms_with_prefix
 from auditor.analytic.lookup import Union
 from auditor.reconciler.findings import (
     MOST_NAMED,
@@ -96,17 +96,10 @@ class FamilyNames:
         found: dict[str, None] = {}
         for (prefix, *_), rules in self._kinds.items():
             for stored, renamed in zip(names, rules.looked_for(names), strict=True):
-                if any(self._has(name, prefix) for name in {stored, renamed}):
+                forms = {*forms_with_prefix(stored, prefix), *forms_with_prefix(renamed, prefix)}
+                if any(form in self._names for form in forms):
                     found[stored] = None
         return found
-
-    def _has(self, name: str, prefix: str) -> bool:
-        if name in self._names:
-            return True
-        return bool(prefix) and (
-            f"{prefix}.{name}" in self._names
-            or (name.startswith(prefix) and name[len(prefix) + 1 :] in self._names)
-        )
 
 
 def _used(tensor: StoredTensor, known_by: Iterable[tuple[str, ExpectedTensor]]) -> UnexpectedTensor:
