@@ -21,7 +21,6 @@ from auditor.errors import Reason
 from auditor.layouts.packing import PLAIN, ReadAndHidden, Unpacked, WrittenTensor, split_off_unread
 from auditor.messages import listed
 from auditor.reconciler.contents import Contents, contents
-from auditor.reconciler.counting import counted_once
 from auditor.reconciler.findings import (
     BadConfig,
     ClaimedSize,
@@ -62,7 +61,7 @@ from auditor.report import (
     residual,
 )
 from auditor.tensors import Depth, learned
-from auditor.walker import Shallow, Walk, depth_within, walk
+from auditor.walker import Shallow, Walk, counted_once, depth_within, walk
 
 # Module rows. DeepSeek-V3 has 47,000 and Kimi K2 93,000; a row takes a kilobyte while it is made.
 # What nothing expects is named in findings, and has rows for its outline.
@@ -151,16 +150,7 @@ def compared_outcome(
     found, (expectation, family), packed = case.found, implied, packing.apart
     unpacked = packed.read
     shapes = not found.names_only
-    reconciled = reconcile(
-        found.tensors,
-        expectation,
-        family,
-        indexed=found.index.weight_map if found.index else {},
-        unread=found.unread,
-        unpacked=unpacked,
-        behind=packed.behind,
-        shared=found.shared,
-    )
+    reconciled = reconcile(found, expectation, family, packed)
     foreign = (Fate.UNEXPECTED | Fate.BUFFER).value
     names = (one.tensor.name for one in reconciled.unexpected if one.fate & foreign)
     shallow = _shallow(case, names, foreign, MOST_STRANGE_MODULES)

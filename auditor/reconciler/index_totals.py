@@ -16,8 +16,7 @@ from msgspec import Struct
 from auditor.layouts.packing import WrittenTensor
 from auditor.messages import named
 from auditor.reconciler.matching import Fate
-from auditor.reconciler.reconcile import Reconciled
-from auditor.reconciler.unread_files import NameWithoutHeader
+from auditor.reconciler.reconcile import NameWithoutHeader, Reconciled
 from auditor.tensors import DTYPE_BITS
 
 WIDTHS = {"F32": 32, "BF16": 16, "F16": 16, "F64": 64, "F8_E4M3": 8, "F8_E5M2": 8}  # bits

@@ -7,12 +7,11 @@ from math import inf
 from typing import NamedTuple
 
 from auditor.analytic import Expectation, ExpectedTensor
-from auditor.reconciler.counting import counted_once
 from auditor.reconciler.matching import Fate
 from auditor.reconciler.module_rows import ModuleStatus, status_of
 from auditor.reconciler.reconcile import Reconciled
 from auditor.tensors import StoredTensor, learned, natural_key
-from auditor.walker import Counted
+from auditor.walker import Counted, counted_once
 
 
 class TensorRow(NamedTuple):

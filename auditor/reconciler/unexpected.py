@@ -15,7 +15,7 @@ from auditor.reconciler.findings import (
     Unused,
     by_name,
 )
-from auditor.reconciler.matching import Fate, Hit, Places
+from auditor.reconciler.matching import Candidate, Fate, Hit, Places
 from auditor.tensors import StoredTensor, learned
 
 BUFFERS = {
@@ -40,27 +40,22 @@ class UnexpectedTensor(NamedTuple):
 
 
 def identify(
-    tensors: Sequence[StoredTensor],
+    candidates: Sequence[Candidate],
     loading: Loading,
     siblings: Callable[[], tuple[Sibling, ...]],
 ) -> Iterator[UnexpectedTensor]:
     """Look up each tensor in every class of the family; `loading` is the target class's."""
-    family = FamilyNames(siblings())
-    for at in range(0, len(tensors), _AT_ONCE):
-        yield from _identified(tensors[at : at + _AT_ONCE], loading, family)
-
-
-def _identified(
-    tensors: Sequence[StoredTensor], loading: Loading, family: "FamilyNames"
-) -> Iterator[UnexpectedTensor]:
-    names = [tensor.name for tensor in tensors]
-    known = family.knowing(names)
-    for tensor, unknown in zip(tensors, loading.unknown(names), strict=True):
-        if unknown.buffer:
-            found = _buffer(tensor, Role.LEGACY, None)
-        else:
-            found = _used(tensor, known.get(tensor.name, ()))
-        yield found._replace(silent=unknown.silent)
+    family = FamilyNames(siblings() if candidates else ())
+    for at in range(0, len(candidates), _AT_ONCE):
+        some = candidates[at : at + _AT_ONCE]
+        names = [name for _, name in some]
+        known = family.knowing(names)
+        for (tensor, name), unknown in zip(some, loading.unknown(names), strict=True):
+            if unknown.buffer:
+                identified = _buffer(tensor, Role.LEGACY, None)
+            else:
+                identified = _used(tensor, known.get(name, ()))
+            yield identified._replace(silent=unknown.silent)
 
 
 class FamilyNames:
@@ -132,8 +127,8 @@ def _buffer(tensor: StoredTensor, role: Role, implied: int | None) -> Unexpected
 
 def read_by_no_class(hits: Collection[Hit], loading: Loading) -> Iterator[UnexpectedTensor]:
     """Yield the tensors that no class reads by the rules of the target class."""
-    said = loading.unknown([hit.stored.name for hit in hits])
-    for hit, unknown in zip(hits, said, strict=True):
+    unknown_names = loading.unknown([hit.stored.name for hit in hits]) if hits else ()
+    for hit, unknown in zip(hits, unknown_names, strict=True):
         yield _extra(hit.stored, hit.expected)._replace(silent=unknown.silent)
 
 

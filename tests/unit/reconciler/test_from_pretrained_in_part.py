@@ -11,6 +11,7 @@ from support.checkpoints import Spoilt, expect, spoilt, stored
 
 from auditor.analytic import Expectation, Role, catalogue
 from auditor.analytic.conversions import class_memory
+from auditor.reconciler.contents import Contents
 from auditor.reconciler.from_pretrained import load_of_differences, simulate_load, whole_load
 from auditor.reconciler.load_report import LoadReport
 from auditor.reconciler.reconcile import FamilyExpectations, reconcile
@@ -38,7 +39,7 @@ CLASSES = {
 def parts(expectation: Expectation, tensors: list[StoredTensor]) -> tuple[LoadReport, LoadReport]:
     """The report on what is touched, and on all."""
     family = FamilyExpectations(declared=expectation, siblings=lambda: ())
-    result = reconcile(tensors, expectation, family, indexed={})
+    result = reconcile(Contents(tensors=tensors), expectation, family)
     shapes = {tensor.name: tensor.shape for tensor in tensors}
     whole = {name for name, one in result.plain.items() if one.name == name}
     return simulate_load(load_of_differences(expectation, shapes, whole)), simulate_load(

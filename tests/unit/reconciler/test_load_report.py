@@ -19,11 +19,11 @@ from support.checkpoints import (
 
 import auditor
 from auditor.analytic import Expectation, catalogue
-from auditor.reconciler.contents import Contents
+from auditor.reconciler.contents import Contents, Unread
 from auditor.reconciler.findings import BadHeader, Finding, StoredBuffer, Unexpected, Unused
 from auditor.reconciler.load_report import LoadReport, Mismatch, Predicted
 from auditor.reconciler.predicted_load import predict
-from auditor.reconciler.reconcile import FamilyExpectations, Unread, reconcile
+from auditor.reconciler.reconcile import FamilyExpectations, reconcile
 from auditor.tensors import StoredTensor
 
 
@@ -47,7 +47,7 @@ def contents(*tensors: StoredTensor, **others: Any) -> Contents:
 def predicted(
     found: Contents, target: Expectation, family: FamilyExpectations, packed: str | None = None
 ) -> tuple[Predicted, tuple[Finding, ...]]:
-    result = reconcile(found.tensors, target, family, indexed={}, unread=found.unread)
+    result = reconcile(found, target, family)
     return predict(found, target, result, result.findings, packed), result.findings
 
 

@@ -11,6 +11,7 @@ from support.checkpoints import stored
 
 from auditor.analytic import Expectation, Role, catalogue
 from auditor.analytic.conversions import ConvertedGroup, converted_groups, tensors_before_conversion
+from auditor.reconciler.contents import Contents
 from auditor.reconciler.findings import Severity
 from auditor.reconciler.reconcile import FamilyExpectations, reconcile
 from auditor.reconciler.stored_form import expected_as_stored
@@ -65,7 +66,7 @@ def audited(shapes: dict[str, tuple[int, ...]], expectation: Expectation):
     """What alarms, and the parameters that no finding explains."""
     family = FamilyExpectations(declared=expectation, siblings=lambda: ())
     tensors = [stored(name, shape) for name, shape in shapes.items()]
-    result = reconcile(tensors, expectation, family, indexed={})
+    result = reconcile(Contents(tensors=tensors), expectation, family)
     difference = walk(result.counted).total.parameters - expectation.parameters
     loud = [one.kind for one in result.findings if one.severity is not Severity.INFO]
     return loud, difference - sum(one.explains for one in result.findings)

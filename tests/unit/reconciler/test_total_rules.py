@@ -7,6 +7,7 @@ from support.four_tensors import EMBEDDING, FILE, HEAD, WHOLE, named
 
 from auditor.analytic import ExpectedTensor, Role, Written
 from auditor.containers.index import Index
+from auditor.reconciler.contents import Contents, Unread
 from auditor.reconciler.findings import (
     BadIndex,
     BadSize,
@@ -18,15 +19,13 @@ from auditor.reconciler.findings import (
 from auditor.reconciler.index_totals import holdings
 from auditor.reconciler.reconcile import FamilyExpectations, reconcile
 from auditor.reconciler.total_rules import implied_note, implied_rules
-from auditor.reconciler.unread_files import Unread
 
 
 def reconciled(names):
     return reconcile(
-        [named(name) for name in names],
+        Contents(tensors=[named(name) for name in names]),
         WHOLE,
         FamilyExpectations(declared=WHOLE, siblings=tuple),
-        indexed={},
     )
 
 
@@ -91,9 +90,8 @@ def test_totals_are_judged_by_the_expected_shapes(names, totals, declared, found
 
 def test_a_total_is_judged_though_no_shard_can_be_read():
     unread = Unread(BadSize, "a.safetensors", "it is empty", frozenset(PLAIN))
-    result = reconcile(
-        [], WHOLE, FamilyExpectations(declared=WHOLE, siblings=tuple), indexed={}, unread=(unread,)
-    )
+    family = FamilyExpectations(declared=WHOLE, siblings=tuple)
+    result = reconcile(Contents(tensors=(), unread=(unread,)), WHOLE, family)
     (finding,) = judged(index(PLAIN, total_size=44 * 4), result, "BF16")
     assert finding.names == PLAIN
     assert "exactly 4 bytes a parameter, the config declares BF16" in finding.reason
@@ -124,7 +122,7 @@ def test_buffers_of_one_kind_are_one_part_of_a_total():
         buffers = tuple(ExpectedTensor(name, (2,), 2, Role.BUFFER) for name in names)
         whole = replace(WHOLE, listed=Written(tensors=buffers, modules=WHOLE.modules))
         family = FamilyExpectations(declared=whole, siblings=tuple)
-        result = reconcile([named(name) for name in names], whole, family, indexed={})
+        result = reconcile(Contents(tensors=[named(name) for name in names]), whole, family)
         return [group.what for group in holdings(result, len(names)).buffers]
 
     assert listed("a.bn1.running_mean", "b.bn2.running_mean") == ["running_mean"]
@@ -144,7 +142,7 @@ def test_a_tied_tensor_that_is_stored_is_not_said_to_be_absent():
 def test_headers_at_hand_are_counted_as_they_are():
     tensors = [stored(EMBEDDING, (10, 4)), named("norm.weight")]
     family = FamilyExpectations(declared=WHOLE, siblings=tuple)
-    result = reconcile(tensors, WHOLE, family, indexed={})
+    result = reconcile(Contents(tensors=tensors), WHOLE, family)
     note = noted(index(PLAIN, total_size=40 * 4 + 4 * 2), result, "BF16")
     assert note is not None
     assert note.endswith("8 of parameters (4 x 2) + 160 of tensors with a header (160 x 1)")

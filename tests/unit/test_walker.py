@@ -9,8 +9,7 @@ from hypothesis import strategies as st
 from support.depths import depths, listed
 
 from auditor.tensors import DTYPE_BITS, Depth, Span, StoredTensor
-from auditor.walker import Counted, Shallow, depth_within, parent, walk
-from auditor.walker.tally import MAX_DEPTH
+from auditor.walker import MAX_DEPTH, Counted, Shallow, depth_within, parent, walk
 
 _names = st.lists(st.sampled_from("ab07"), min_size=1, max_size=6).map(".".join)
 

@@ -1,4 +1,4 @@
-"""Tallies: sums over the stored tensors of a module prefix, a dtype or a file."""
+"""Tallies: sums over stored tensors, by module prefix at any depth, by dtype and by file."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import cached_property
@@ -18,6 +18,18 @@ class Counted(NamedTuple):
     tensor: StoredTensor
     parameters: int
     fate: int = 0  # bits that the walker collects and the reconciler defines
+
+
+def counted_once(
+    counted: tuple[tuple[StoredTensor, int, int], ...], shared: Mapping[str, str]
+) -> tuple[tuple[StoredTensor, int, int], ...]:
+    """Count bytes that have several names under one name only; the others are keys of `shared`."""
+    if not shared:
+        return counted
+    return tuple(
+        Counted(one._replace(elements=0) if one.name in shared else one, parameters, fate)
+        for one, parameters, fate in counted
+    )
 
 
 class Tally(Struct, frozen=True):
