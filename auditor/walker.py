@@ -141,7 +141,7 @@ def walk(
             limit = deepest.at_most(up_to) if fates is None or fate & fates else deepest
             uncut = limit.most if limit.layers is None else min(limit.layers, limit.most)
             odd = dtype is not None and dtype not in DTYPE_BITS
-        if not name.startswith(below) and (module := parent(name)) != above:
+        if not name.startswith(below) and (module := name.rpartition(".")[0]) != above:
             above = prefix = module
             level = prefix.count(".") + 1
             if level > uncut:

@@ -114,16 +114,21 @@ def conversions_by(rules: tuple[Rule, ...], names: Iterable[str]) -> dict[str, R
     return taken
 
 
-def forms_with_prefix(name: str, prefix: str) -> tuple[str, ...]:
-    """Return the names under which loading looks, in order: without the prefix, with it, as it is.
+def forms_with_prefix(names: Iterable[str], prefix: str) -> dict[str, tuple[str, ...]]:
+    """Map each name to those under which loading looks: without the prefix, with it, unchanged.
 
     `prefix` is the base model's. transformers does not require a dot after it: `bert_pooler.x` of a
     file is `pooler.x` too.
     """
     if not prefix:
-        return (name,)
-    longer = f"{prefix}.{name}"
-    return (name[len(prefix) + 1 :], longer, name) if name.startswith(prefix) else (longer, name)
+        return {name: (name,) for name in names}
+    start = len(prefix) + 1
+    return {
+        name: (name[start:], f"{prefix}.{name}", name)
+        if name.startswith(prefix)
+        else (f"{prefix}.{name}", name)
+        for name in names
+    }
 
 
 def starts_of_rule(scope: str | None, prefix: str) -> tuple[str, ...]:

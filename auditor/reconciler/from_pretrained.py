@@ -125,12 +125,10 @@ def _last_of(loading: Loading, source: str) -> Rule:
     return next(rule for rule in reversed(loading.converters) if source in rule.sources)
 
 
-def _in_model(name: str, target: Target) -> str:
+def _in_model(names: Iterable[str], target: Target) -> dict[str, str]:
     """Remove the base model's prefix if the rest is a name; add it if that makes a name."""
-    for form in forms_with_prefix(name, target.prefix):
-        if form in target.shapes:
-            return form
-    return name
+    forms = forms_with_prefix(names, target.prefix).items()
+    return {name: next((one for one in some if one in target.shapes), name) for name, some in forms}
 
 
 # --- the loaded tensors -----------------------------------------------------------------------
@@ -140,11 +138,12 @@ def _sorted_out(load: StateDictLoad, unexpected: set[str]) -> Mapping[str, list[
     """Group the stored tensors by the model's parameters; add all other names to `unexpected`."""
     found: dict[str, list[_Found]] = {}
     shapes = load.target.shapes
+    in_model = _in_model(chain(load.stored, (one.name for one in load.leads.values())), load.target)
     for name, shape in load.stored.items():
         first, rule, source = load.leads.get(name) or (name, None, name)
-        first = _in_model(first, load.target)
+        first = in_model[first]
         if first not in shapes and name in shapes:
-            first, rule, source = _in_model(name, load.target), None, name
+            first, rule, source = in_model[name], None, name
         if first in shapes:
             found.setdefault(first, []).append(_Found(name, shape, rule, source))
         elif rule is None:
@@ -261,7 +260,7 @@ def _reached(
 ) -> set[str]:
     """The known names at which loading may look."""
     looks = chain(stored, (one.name for one in leads.values())) if known else ()
-    forms = chain.from_iterable(forms_with_prefix(name, prefix) for name in looks)
+    forms = chain.from_iterable(forms_with_prefix(looks, prefix).values())
     return {name for name in forms if name in known}
 
 

@@ -112,7 +112,7 @@ def reconcile(
     # Make a stored tied tensor a copy of its source, or its replacement.
     settled = _settle_ties(matching)
     # Give each stored tensor its fate.
-    answered = tuple(map(_answer, settled.hits))
+    answered = tuple(_answers(settled.hits))
     copies = tuple(_copies(settled, contents.shared))
     unexpected = (
         *identify(matching.unmatched, loading, family.siblings),
@@ -475,14 +475,17 @@ class _Answer(NamedTuple):
     fate: int
 
 
-def _answer(hit: Hit) -> _Answer:
-    stored, expected, _ = hit
-    learned, is_equal = expected.role.learned, stored.shape == expected.shape
-    if learned and is_equal:
-        return _Answer(hit, expected.elements, Fate.EQUAL.value)
-    if not (is_equal or stored.shape is None or expected.role.optional):  # legacy buffers vary
-        return _Answer(hit, (stored.elements or 0) if learned else 0, Fate.MISMATCHED.value)
-    return _Answer(hit, 0, (Fate.UNCHECKED if learned else Fate.BUFFER).value)
+def _answers(hits: Iterable[Hit]) -> Iterator[_Answer]:
+    """Yield the fate of each match: only shapes may differ, and those of legacy buffers may."""
+    for hit in hits:
+        stored, expected, _ = hit
+        learned, is_equal = expected.role.learned, stored.shape == expected.shape
+        if learned and is_equal:
+            yield _Answer(hit, expected.elements, Fate.EQUAL.value)
+        elif not (is_equal or stored.shape is None or expected.role.optional):
+            yield _Answer(hit, (stored.elements or 0) if learned else 0, Fate.MISMATCHED.value)
+        else:
+            yield _Answer(hit, 0, (Fate.UNCHECKED if learned else Fate.BUFFER).value)
 
 
 def _mismatched(answers: Iterable[_Answer]) -> Iterator[Finding]:

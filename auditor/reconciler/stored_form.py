@@ -52,9 +52,9 @@ def expected_as_stored(
 
 
 def _forms(names: Collection[str], prefix: str, loading: Loading) -> Iterator[str]:
-    """Yield the names as names in memory: unchanged, with the prefix, and without."""
-    for reported in chain.from_iterable(loading.reported(names)):
-        yield from forms_with_prefix(reported, prefix)
+    """Return the names as names in memory: unchanged, with the prefix, and without."""
+    reported = chain.from_iterable(loading.reported(names))
+    return chain.from_iterable(forms_with_prefix(reported, prefix).values())
 
 
 def _in_memory(

@@ -1,6 +1,7 @@
 """Stored tensors that the target class does not use, and the sibling classes that do."""
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from itertools import chain
 from typing import NamedTuple
 
 from auditor.analytic import ExpectedTensor, Role
@@ -90,9 +91,10 @@ class FamilyNames:
         """The names that a class may know; no class knows any other name."""
         found: dict[str, None] = {}
         for (prefix, *_), rules in self._kinds.items():
-            for stored, renamed in zip(names, rules.looked_for(names), strict=True):
-                forms = {*forms_with_prefix(stored, prefix), *forms_with_prefix(renamed, prefix)}
-                if any(form in self._names for form in forms):
+            renamed = rules.looked_for(names)
+            forms = forms_with_prefix(chain(names, renamed), prefix)
+            for stored, other in zip(names, renamed, strict=True):
+                if any(form in self._names for form in {*forms[stored], *forms[other]}):
                     found[stored] = None
         return found
 

@@ -13,11 +13,12 @@ PREFIXES = st.sampled_from(("bert", "model", "b"))
 
 @given(NAMES, PREFIXES)
 def test_each_form_names_the_tensor_with_the_prefix_without_it_or_as_it_is(name, prefix):
-    forms = forms_with_prefix(name, prefix)
-    assert forms[-2:] == (f"{prefix}.{name}", name)
+    longer = f"{prefix}.{name}"
+    forms = forms_with_prefix((name, longer), prefix)[name]
+    assert forms[-2:] == (longer, name)
     assert all(name in {form, f"{prefix}{name[len(prefix)]}{form}"} for form in forms[:-2])
-    assert forms_with_prefix(f"{prefix}.{name}", prefix)[0] == name
-    assert forms_with_prefix(name, "") == (name,)
+    assert forms_with_prefix((name, longer), prefix)[longer][0] == name
+    assert forms_with_prefix((name,), "") == {name: (name,)}
 
 
 @pytest.mark.oracle
@@ -25,7 +26,7 @@ def test_each_form_names_the_tensor_with_the_prefix_without_it_or_as_it_is(name,
 def test_the_library_loads_a_name_into_the_first_form_that_the_model_has(name, prefix, names):
     from transformers.core_model_loading import rename_source_key  # noqa: PLC0415 - takes seconds
 
-    forms = forms_with_prefix(name, prefix)
+    forms = forms_with_prefix((name,), prefix)[name]
     in_model = names | {form for at, form in enumerate(forms) if (len(name) + at) % 2}
     expected, _ = rename_source_key(name, [], [], prefix, dict.fromkeys(in_model, 1))
     assert next((form for form in forms if form in in_model), name) == expected
