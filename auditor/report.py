@@ -16,7 +16,7 @@ from auditor.errors import Reason
 from auditor.messages import quoted
 from auditor.observation import Observation
 from auditor.reconciler.findings import Finding, Severity
-from auditor.reconciler.load_report import LoadReport
+from auditor.reconciler.loading.report import LoadReport
 from auditor.reconciler.module_rows import ModuleRow, Weights
 from auditor.reconciler.tensor_rows import TensorRow, TensorTable
 from auditor.reconciler.tensor_values import TensorValues, ValuesRead

@@ -44,9 +44,9 @@ from auditor.layouts.fused import separated
 from auditor.layouts.packing import PLAIN, Declared, split_off_unread
 from auditor.reconciler.contents import pipeline_file, unindexed_files
 from auditor.reconciler.findings import BadConfig, BadIndex
+from auditor.reconciler.loading.stored_form import expected_as_stored
 from auditor.reconciler.matching import shapes_of
 from auditor.reconciler.other_model import drafting_notes, listed_size_rule
-from auditor.reconciler.stored_form import expected_as_stored
 from auditor.report import Outcome, Report, Unaudited, expected_side
 from auditor.tensors import StoredTensor
 

@@ -30,7 +30,8 @@ from auditor.reconciler.findings import (
     MissingComponent,
 )
 from auditor.reconciler.ignore import split
-from auditor.reconciler.index_rules import by_files, index_judgement
+from auditor.reconciler.index.rules import by_files, index_judgement
+from auditor.reconciler.loading.report import predict
 from auditor.reconciler.matching import Fate
 from auditor.reconciler.module_rows import (
     ExpectedRows,
@@ -46,7 +47,6 @@ from auditor.reconciler.other_weights import (
     uncompared_torch_copies,
     unread_pickles,
 )
-from auditor.reconciler.predicted_load import predict
 from auditor.reconciler.reconcile import Reconciled, reconcile
 from auditor.reconciler.repository_rules.repository_case import value_text
 from auditor.reconciler.tensor_rows import TensorTable

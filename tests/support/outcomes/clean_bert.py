@@ -10,7 +10,7 @@ from auditor.reconciler.findings import (
     TiedWeight,
     Unused,
 )
-from auditor.reconciler.load_report import LoadReport
+from auditor.reconciler.loading.report import LoadReport
 from auditor.report import Expected, FileTally, Observed, Report
 
 

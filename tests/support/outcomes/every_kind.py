@@ -54,7 +54,7 @@ from auditor.reconciler.findings import (
     WrongDtype,
     WrongTotal,
 )
-from auditor.reconciler.load_report import LoadReport, Mismatch
+from auditor.reconciler.loading.report import LoadReport, Mismatch
 from auditor.report import Expected, Observed, Report
 
 

@@ -13,7 +13,7 @@ from auditor.reconciler.findings import (
     Severity,
     Unexpected,
 )
-from auditor.reconciler.load_report import LoadReport, Mismatch
+from auditor.reconciler.loading.report import LoadReport, Mismatch
 from auditor.reconciler.module_rows import ModuleRow
 from auditor.report import Diagnosis, Expected, FileTally, Observed, Report, Unaudited
 

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from auditor.reconciler.index_totals import (
+from auditor.reconciler.index.sums import (
     WIDTHS,
     Holdings,
     WidthGroup,

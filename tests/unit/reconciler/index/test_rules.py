@@ -12,7 +12,7 @@ from support.builders import safetensors_bytes
 from auditor.checkpoint.snapshot import RepoFile, Snapshot, Source, TextFile, WeightHeader
 from auditor.containers.weight_formats import Table
 from auditor.reconciler.contents import contents
-from auditor.reconciler.index_rules import stated_size_rule
+from auditor.reconciler.index.rules import stated_size_rule
 from auditor.tensors import DTYPE_BITS
 
 INDEX = "model.safetensors.index.json"

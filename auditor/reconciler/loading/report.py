@@ -1,18 +1,48 @@
-"""The predicted load report of from_pretrained for the reconciled tensors."""
+"""The report of from_pretrained with output_loading_info=True, as far as it can be predicted."""
 
 from collections.abc import Iterable, Mapping
+from typing import NamedTuple
 
 from auditor.analytic import Expectation
 from auditor.analytic.config_classes import fault_sentence
 from auditor.reconciler.contents import Contents
 from auditor.reconciler.findings import BadHeader, BadIndex, BadSize, Finding, Unsafe, is_of_tensors
-from auditor.reconciler.load_report import LoadReport, Predicted
 from auditor.reconciler.matching import Fate, places
 from auditor.reconciler.reconcile import Reconciled
 from auditor.tensors import StoredTensor
 
 # The most stored tensors that are all loaded if the library lists the names in memory: 10 ms.
 _MOST_LOADED = 2048
+
+
+class Mismatch(NamedTuple):
+    """A loaded tensor whose shape is not the model's."""
+
+    name: str  # in memory
+    stored: tuple[int, ...]  # after conversion
+    model: tuple[int, ...]
+
+
+class LoadReport(NamedTuple):
+    """The library's report of a checkpoint: sorted names in memory."""
+
+    missing: tuple[str, ...] = ()
+    unexpected: tuple[str, ...] = ()
+    mismatched: tuple[Mismatch, ...] = ()
+    raises: str | None = None  # why loading raises with any flags
+
+    @property
+    def names(self) -> frozenset[str]:
+        """All names in the report."""
+        return frozenset((*self.missing, *self.unexpected, *(one.name for one in self.mismatched)))
+
+
+class Predicted(NamedTuple):
+    """A load report, and the names in memory for each name of a finding."""
+
+    report: LoadReport | None = None  # None if it cannot be determined
+    in_memory: Mapping[str, tuple[str, ...]] | None = None  # None if other software loads it
+    unchecked: tuple[str, ...] = ()  # why there is no report, if nothing else says so
 
 
 def predict(
@@ -42,7 +72,7 @@ def _loaded(found: Contents, expectation: Expectation, reconciled: Reconciled) -
     if _as_expected(expectation, reconciled):
         return Predicted(LoadReport())
     from auditor.analytic.conversions import UnknownOperationError  # noqa: PLC0415 - few need it
-    from auditor.reconciler.from_pretrained import (  # noqa: PLC0415 - likewise
+    from auditor.reconciler.loading.from_pretrained import (  # noqa: PLC0415 - likewise
         load_of_differences,
         simulate_load,
         whole_load,

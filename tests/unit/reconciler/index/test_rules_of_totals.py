@@ -16,9 +16,9 @@ from auditor.reconciler.findings import (
     WrongDtype,
     WrongTotal,
 )
-from auditor.reconciler.index_totals import holdings
+from auditor.reconciler.index.rules import implied_note, implied_rules
+from auditor.reconciler.index.sums import holdings
 from auditor.reconciler.reconcile import FamilyExpectations, reconcile
-from auditor.reconciler.total_rules import implied_note, implied_rules
 
 
 def reconciled(names):

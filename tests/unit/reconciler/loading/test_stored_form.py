@@ -13,8 +13,8 @@ from auditor.analytic import Expectation, Role, catalogue
 from auditor.analytic.conversions import ConvertedGroup, converted_groups, tensors_before_conversion
 from auditor.reconciler.contents import Contents
 from auditor.reconciler.findings import Severity
+from auditor.reconciler.loading.stored_form import expected_as_stored
 from auditor.reconciler.reconcile import FamilyExpectations, reconcile
-from auditor.reconciler.stored_form import expected_as_stored
 from auditor.walker import walk
 
 TINY = {"hidden_size": 8, "num_attention_heads": 2, "num_hidden_layers": 2, "patch_size": 2}

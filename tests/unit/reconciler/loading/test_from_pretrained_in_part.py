@@ -12,8 +12,12 @@ from support.checkpoints import Spoilt, expect, spoilt, stored
 from auditor.analytic import Expectation, Role, catalogue
 from auditor.analytic.conversions import class_memory
 from auditor.reconciler.contents import Contents
-from auditor.reconciler.from_pretrained import load_of_differences, simulate_load, whole_load
-from auditor.reconciler.load_report import LoadReport
+from auditor.reconciler.loading.from_pretrained import (
+    load_of_differences,
+    simulate_load,
+    whole_load,
+)
+from auditor.reconciler.loading.report import LoadReport
 from auditor.reconciler.reconcile import FamilyExpectations, reconcile
 from auditor.tensors import StoredTensor
 

@@ -4,13 +4,13 @@ import pytest
 
 from auditor.analytic.conversions import UnknownOperationError
 from auditor.analytic.loading import PLAIN, Loading, Memory, Operation, Rule
-from auditor.reconciler.from_pretrained import (
+from auditor.reconciler.loading.from_pretrained import (
     StateDictLoad,
     Target,
     destinations,
     simulate_load,
 )
-from auditor.reconciler.load_report import LoadReport, Mismatch
+from auditor.reconciler.loading.report import LoadReport, Mismatch
 
 NOTHING = LoadReport()
 STACK, ABOVE = Operation("MergeModulelist"), Operation("Concatenate", axes=(1,))

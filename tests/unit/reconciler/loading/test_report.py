@@ -21,8 +21,7 @@ import auditor
 from auditor.analytic import Expectation, catalogue
 from auditor.reconciler.contents import Contents, Unread
 from auditor.reconciler.findings import BadHeader, Finding, StoredBuffer, Unexpected, Unused
-from auditor.reconciler.load_report import LoadReport, Mismatch, Predicted
-from auditor.reconciler.predicted_load import predict
+from auditor.reconciler.loading.report import LoadReport, Mismatch, Predicted, predict
 from auditor.reconciler.reconcile import FamilyExpectations, reconcile
 from auditor.tensors import StoredTensor
 

@@ -23,7 +23,7 @@ from auditor.analytic.conversions import (
     tied_pairs,
 )
 from auditor.analytic.loading import Loading, Rule, forms_with_prefix, renamed_by
-from auditor.reconciler.load_report import LoadReport, Mismatch
+from auditor.reconciler.loading.report import LoadReport, Mismatch
 
 _Shape = tuple[int, ...]
 

@@ -1,0 +1,1 @@
+"""What from_pretrained makes of the stored tensors: names, forms, and its load report."""
