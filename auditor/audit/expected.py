@@ -20,8 +20,8 @@ from auditor.analytic.expectation import ModuleFormula, Written
 from auditor.analytic.repository_loader import MODULES, Loader, expect_module
 from auditor.analytic.target import Classes, Refusal, TargetChoice, choose
 from auditor.errors import CheckpointError, Reason, SourceError, UsageError
+from auditor.findings import FormulaDisputed
 from auditor.messages import meant, quoted
-from auditor.reconciler.findings import FormulaDisputed
 from auditor.reconciler.formula_disputed import formula_disputes
 from auditor.reconciler.reconcile import FamilyExpectations
 

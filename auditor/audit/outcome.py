@@ -18,10 +18,7 @@ from auditor.checkpoint.selecting import ADAPTER_CONFIG
 from auditor.checkpoint.snapshot import Snapshot
 from auditor.claims.verdict import PublishedCount
 from auditor.errors import Reason
-from auditor.layouts.packing import PLAIN, ReadAndHidden, Unpacked, WrittenTensor, split_off_unread
-from auditor.messages import listed
-from auditor.reconciler.contents import Contents, contents
-from auditor.reconciler.findings import (
+from auditor.findings import (
     BadConfig,
     ClaimedSize,
     ConfigContradiction,
@@ -29,7 +26,10 @@ from auditor.reconciler.findings import (
     HubCount,
     MissingComponent,
 )
-from auditor.reconciler.ignore import split
+from auditor.findings.ignore import split
+from auditor.layouts.packing import PLAIN, ReadAndHidden, Unpacked, WrittenTensor, split_off_unread
+from auditor.messages import listed
+from auditor.reconciler.contents import Contents, contents
 from auditor.reconciler.index.rules import by_files, index_judgement
 from auditor.reconciler.loading.report import predict
 from auditor.reconciler.matching import Fate

@@ -22,9 +22,9 @@ from auditor.containers.manifest import (
     parse_manifest,
 )
 from auditor.errors import CheckpointError, Reason, UsageError
+from auditor.findings import BadConfig, Finding, MissingComponent, OtherWeights
+from auditor.findings.ignore import split
 from auditor.messages import listed, named
-from auditor.reconciler.findings import BadConfig, Finding, MissingComponent, OtherWeights
-from auditor.reconciler.ignore import split
 from auditor.reconciler.module_rows import ModuleRow, Weights
 from auditor.reconciler.other_weights import (
     other_weights_by_kind,

@@ -5,7 +5,7 @@ from pathlib import Path
 from auditor.checkpoint.snapshot import Snapshot
 from auditor.downloader.local_file import open_regular_file
 from auditor.errors import SourceError
-from auditor.reconciler.findings import Duplicate
+from auditor.findings import Duplicate
 from auditor.tensors import Span
 from auditor.values.placing import Placed, place_tensors
 

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Self
 
 from auditor.errors import Reason
-from auditor.reconciler.findings import Finding, MissingComponent, Severity
+from auditor.findings import Finding, MissingComponent, Severity
 from auditor.reconciler.module_rows import ModuleRow
 from auditor.report import (
     Diagnosis,

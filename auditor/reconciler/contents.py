@@ -16,9 +16,9 @@ from auditor.containers.index import Index
 from auditor.containers.safetensors import Header, size_fault
 from auditor.containers.weight_formats import Table, UnsafeFileError
 from auditor.errors import CheckpointError
+from auditor.findings import BadHeader, BadIndex, BadSize, Finding, Unsafe
 from auditor.layouts.packing import Declared
 from auditor.messages import listed, named, quoted
-from auditor.reconciler.findings import BadHeader, BadIndex, BadSize, Finding, Unsafe
 from auditor.tensors import StoredTensor, natural_key
 
 # Layouts whose loaders need no index of the files.

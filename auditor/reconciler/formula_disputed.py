@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 
 from auditor.analytic import Expectation, ExpectedTensor
-from auditor.reconciler.findings import DisputedTensor, FormulaDisputed
+from auditor.findings import DisputedTensor, FormulaDisputed
 from auditor.tensors import natural_key
 
 

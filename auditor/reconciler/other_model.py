@@ -5,7 +5,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from auditor.analytic import Config, Expectation
 from auditor.checkpoint.snapshot import RepoFile
-from auditor.reconciler.findings import BadConfig, BadSize, Finding, WrongDtype, by_name
+from auditor.findings import BadConfig, BadSize, Finding, WrongDtype, by_name
 from auditor.reconciler.index import sums
 from auditor.reconciler.matching import Fate
 from auditor.reconciler.reconcile import Reconciled

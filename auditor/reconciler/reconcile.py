@@ -11,16 +11,7 @@ from msgspec import Struct
 from auditor.analytic import Expectation, ExpectedTensor, Role
 from auditor.analytic.catalogue import Sibling
 from auditor.analytic.loading import Loading
-from auditor.layouts.packing import (
-    PLAIN,
-    UNPACKED,
-    HiddenContent,
-    LogicalTensor,
-    ReadAndHidden,
-    Unpacked,
-)
-from auditor.reconciler.contents import Contents, Unread
-from auditor.reconciler.findings import (
+from auditor.findings import (
     BadQuantization,
     Duplicate,
     Finding,
@@ -34,6 +25,15 @@ from auditor.reconciler.findings import (
     TiedWeight,
     by_name,
 )
+from auditor.layouts.packing import (
+    PLAIN,
+    UNPACKED,
+    HiddenContent,
+    LogicalTensor,
+    ReadAndHidden,
+    Unpacked,
+)
+from auditor.reconciler.contents import Contents, Unread
 from auditor.reconciler.matching import Candidate, Fate, Hit, Matching, Step, match, places
 from auditor.reconciler.unexpected import (
     BUFFERS,

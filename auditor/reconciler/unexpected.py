@@ -8,7 +8,7 @@ from auditor.analytic import ExpectedTensor, Role
 from auditor.analytic.catalogue import Sibling
 from auditor.analytic.loading import Loading, forms_with_prefix
 from auditor.analytic.lookup import Union
-from auditor.reconciler.findings import (
+from auditor.findings import (
     MOST_NAMED,
     Finding,
     StoredBuffer,

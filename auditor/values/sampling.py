@@ -8,9 +8,9 @@ from msgspec.structs import replace
 
 from auditor.checkpoint.snapshot import Fetched, RepoFile, Snapshot
 from auditor.errors import SourceError, UsageError
+from auditor.findings import Duplicate, Finding, Unexpected
+from auditor.findings.ignore import Ignore
 from auditor.messages import quoted
-from auditor.reconciler.findings import Duplicate, Finding, Unexpected
-from auditor.reconciler.ignore import Ignore
 from auditor.reconciler.tensor_values import ValuesRead
 from auditor.report import Report, Unaudited
 from auditor.values.adding import without_headers_alone

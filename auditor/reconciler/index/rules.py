@@ -11,9 +11,9 @@ from typing import NamedTuple
 from auditor.checkpoint.snapshot import Snapshot
 from auditor.containers.index import Index
 from auditor.containers.weight_formats import parser
+from auditor.findings import BadIndex, Finding, WrongDtype, WrongTotal, by_name
 from auditor.layouts.packing import WrittenTensor
 from auditor.reconciler.contents import Contents, names_by_shard
-from auditor.reconciler.findings import BadIndex, Finding, WrongDtype, WrongTotal, by_name
 from auditor.reconciler.index import sums
 from auditor.reconciler.matching import Fate
 from auditor.reconciler.reconcile import Reconciled

@@ -5,8 +5,8 @@ from typing import NamedTuple
 
 from auditor.analytic import Expectation
 from auditor.analytic.config_classes import fault_sentence
+from auditor.findings import BadHeader, BadIndex, BadSize, Finding, Unsafe, is_of_tensors
 from auditor.reconciler.contents import Contents
-from auditor.reconciler.findings import BadHeader, BadIndex, BadSize, Finding, Unsafe, is_of_tensors
 from auditor.reconciler.matching import Fate, places
 from auditor.reconciler.reconcile import Reconciled
 from auditor.tensors import StoredTensor

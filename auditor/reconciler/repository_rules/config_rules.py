@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 from auditor.analytic.config_classes import ConfigClass, library
 from auditor.analytic.config_classes.declarations import Field, of_model_type, of_name
-from auditor.reconciler.findings import ConfigContradiction, Finding, UnknownConfigKey
+from auditor.findings import ConfigContradiction, Finding, UnknownConfigKey
 from auditor.reconciler.repository_rules.processors import PAIR
 from auditor.reconciler.repository_rules.repository_case import RepositoryCase, value_text
 

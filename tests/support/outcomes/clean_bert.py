@@ -4,7 +4,7 @@ from support.outcomes.making import COMMIT, LAYER, expected, row, stored
 
 from auditor.analytic import Role, Symbol
 from auditor.checkpoint.snapshot import Fetched, Source
-from auditor.reconciler.findings import (
+from auditor.findings import (
     MatchedPair,
     Renamed,
     TiedWeight,

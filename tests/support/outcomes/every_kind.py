@@ -4,7 +4,7 @@ from support.outcomes.making import expected, row, stored
 
 from auditor.analytic import Role
 from auditor.checkpoint.snapshot import Fetched, Source
-from auditor.reconciler.findings import (
+from auditor.findings import (
     AddedBiasNotZero,
     AddedBiasZero,
     AllZero,

@@ -7,7 +7,7 @@ from support.outcomes.making import COMMIT, LAYER, expected, row, stored
 from auditor.analytic import Symbol
 from auditor.checkpoint.snapshot import Fetched, Source
 from auditor.errors import Reason
-from auditor.reconciler.findings import (
+from auditor.findings import (
     Missing,
     MissingComponent,
     Severity,

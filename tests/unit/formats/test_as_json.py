@@ -15,9 +15,9 @@ from support.outcomes.examples import EXAMPLES, HOSTILE, hostile
 from auditor.analytic import Role
 from auditor.checkpoint.snapshot import Source
 from auditor.errors import Reason
+from auditor.findings import FINDING_KINDS, Severity
 from auditor.folded_names import expand
 from auditor.formats.as_json import render, stored_text
-from auditor.reconciler.findings import FINDING_KINDS, Severity
 from auditor.reconciler.module_rows import ModuleStatus
 from auditor.report import Expected, Verdict
 

@@ -6,12 +6,12 @@ from support.four_tensors import WHOLE, named
 
 from auditor.analytic import Config
 from auditor.checkpoint.snapshot import RepoFile
-from auditor.reconciler.contents import Contents
-from auditor.reconciler.findings import (
+from auditor.findings import (
     BadConfig,
     BadSize,
     WrongDtype,
 )
+from auditor.reconciler.contents import Contents
 from auditor.reconciler.other_model import (
     drafting_notes,
     listed_size_rule,

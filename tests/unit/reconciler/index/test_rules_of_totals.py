@@ -7,8 +7,7 @@ from support.four_tensors import EMBEDDING, FILE, HEAD, WHOLE, named
 
 from auditor.analytic import ExpectedTensor, Role, Written
 from auditor.containers.index import Index
-from auditor.reconciler.contents import Contents, Unread
-from auditor.reconciler.findings import (
+from auditor.findings import (
     BadIndex,
     BadSize,
     Duplicate,
@@ -16,6 +15,7 @@ from auditor.reconciler.findings import (
     WrongDtype,
     WrongTotal,
 )
+from auditor.reconciler.contents import Contents, Unread
 from auditor.reconciler.index.rules import implied_note, implied_rules
 from auditor.reconciler.index.sums import holdings
 from auditor.reconciler.reconcile import FamilyExpectations, reconcile

@@ -11,8 +11,8 @@ from support.checkpoints import stored
 
 from auditor.analytic import Expectation, Role, catalogue
 from auditor.analytic.conversions import ConvertedGroup, converted_groups, tensors_before_conversion
+from auditor.findings import Severity
 from auditor.reconciler.contents import Contents
-from auditor.reconciler.findings import Severity
 from auditor.reconciler.loading.stored_form import expected_as_stored
 from auditor.reconciler.reconcile import FamilyExpectations, reconcile
 from auditor.walker import walk

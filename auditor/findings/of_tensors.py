@@ -7,7 +7,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from auditor.analytic import ExpectedTensor, Role
-from auditor.reconciler.findings.evidence import (
+from auditor.findings.evidence import (
     FindingKind,
     OfExpected,
     OfPairs,

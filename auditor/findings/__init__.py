@@ -8,8 +8,8 @@ The `explains` of all findings of a report add up to its difference: law 3.
 
 # ruff: noqa: I001 - one import for each module; `as` exports a name
 
-from auditor.reconciler.findings import of_files, of_repository, of_tensors, of_values
-from auditor.reconciler.findings.evidence import (
+from auditor.findings import of_files, of_repository, of_tensors, of_values
+from auditor.findings.evidence import (
     MOST_NAMED as MOST_NAMED,
     Finding as Finding,
     FindingKind as FindingKind,
@@ -21,7 +21,7 @@ from auditor.reconciler.findings.evidence import (
     Severity as Severity,
     by_name as by_name,
 )
-from auditor.reconciler.findings.of_files import (
+from auditor.findings.of_files import (
     BadConfig as BadConfig,
     BadDigest as BadDigest,
     BadHeader as BadHeader,
@@ -33,7 +33,7 @@ from auditor.reconciler.findings.of_files import (
     Unsafe as Unsafe,
     WrongTotal as WrongTotal,
 )
-from auditor.reconciler.findings.of_repository import (
+from auditor.findings.of_repository import (
     ChatTemplateBroken as ChatTemplateBroken,
     ClaimedSize as ClaimedSize,
     CodeNotThere as CodeNotThere,
@@ -49,7 +49,7 @@ from auditor.reconciler.findings.of_repository import (
     TokenBeyondEmbedding as TokenBeyondEmbedding,
     UnknownConfigKey as UnknownConfigKey,
 )
-from auditor.reconciler.findings.of_tensors import (
+from auditor.findings.of_tensors import (
     BadQuantization as BadQuantization,
     DisputedTensor as DisputedTensor,
     Duplicate as Duplicate,
@@ -65,7 +65,7 @@ from auditor.reconciler.findings.of_tensors import (
     Unused as Unused,
     WrongDtype as WrongDtype,
 )
-from auditor.reconciler.findings.of_values import (
+from auditor.findings.of_values import (
     AddedBiasNotZero as AddedBiasNotZero,
     AddedBiasZero as AddedBiasZero,
     AllZero as AllZero,

@@ -8,7 +8,7 @@ from typing import Any, ClassVar, Self
 
 from msgspec.structs import replace
 
-from auditor.reconciler.findings.evidence import FindingKind, NoParameters, Severity
+from auditor.findings.evidence import FindingKind, NoParameters, Severity
 
 
 def _name_of_key(statement: tuple[str, str, str]) -> str:

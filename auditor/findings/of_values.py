@@ -3,9 +3,9 @@
 from collections.abc import Mapping
 from typing import Any, ClassVar
 
-from auditor.reconciler.findings.evidence import OfStored, Severity
-from auditor.reconciler.findings.of_files import OfFiles
-from auditor.reconciler.findings.of_tensors import Duplicate
+from auditor.findings.evidence import OfStored, Severity
+from auditor.findings.of_files import OfFiles
+from auditor.findings.of_tensors import Duplicate
 
 
 class EqualsBase(OfFiles, frozen=True):

@@ -7,8 +7,8 @@ from typing import NamedTuple
 from msgspec.structs import replace
 
 from auditor.errors import UsageError
+from auditor.findings import FINDING_KINDS, Finding, Unexpected
 from auditor.messages import meant, quoted
-from auditor.reconciler.findings import FINDING_KINDS, Finding, Unexpected
 
 KINDS: tuple[str, ...] = tuple(sorted({kind.kind for kind in FINDING_KINDS}))
 

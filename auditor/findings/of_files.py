@@ -5,7 +5,7 @@ from typing import Any, ClassVar, Self
 
 from msgspec.structs import replace
 
-from auditor.reconciler.findings.evidence import FindingKind, NoParameters, OfFile, Severity
+from auditor.findings.evidence import FindingKind, NoParameters, OfFile, Severity
 
 
 class OfFiles(NoParameters, FindingKind, frozen=True, kw_only=True):

@@ -2,7 +2,7 @@
 
 import pytest
 
-from auditor.reconciler.findings import FINDING_KINDS, FindingKind
+from auditor.findings import FINDING_KINDS, FindingKind
 
 # Each of them changes what JSON has of a finding.
 WRITTEN = {"evidence", "count"}
