@@ -17,8 +17,7 @@ from auditor.findings import Finding, Severity
 from auditor.messages import quoted
 from auditor.observation import Observation
 from auditor.reconciler.loading.report import LoadReport
-from auditor.reconciler.module_rows import ModuleRow, Weights
-from auditor.reconciler.tensor_rows import TensorRow, TensorTable
+from auditor.reconciler.rows import ModuleRow, TensorRow, TensorTable, Weights
 from auditor.reconciler.tensor_values import TensorValues, ValuesRead
 from auditor.tensors import natural_key
 from auditor.walker import Walk

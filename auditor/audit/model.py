@@ -9,7 +9,6 @@ from msgspec.structs import replace
 
 from auditor.analytic import Config, Expectation, Role, catalogue
 from auditor.analytic.target import Refusal, choose
-from auditor.audit.beside import add_findings_beside
 from auditor.audit.custom_code import custom_code, if_comparable
 from auditor.audit.declaration import Declaration, declared_by_config, is_gguf, module_of, where
 from auditor.audit.expected import (
@@ -47,6 +46,7 @@ from auditor.reconciler.contents import pipeline_file, unindexed_files
 from auditor.reconciler.loading.stored_form import expected_as_stored
 from auditor.reconciler.matching import shapes_of
 from auditor.reconciler.other_model import drafting_notes, listed_size_rule
+from auditor.reconciler.repository_rules import repository_findings
 from auditor.report import Outcome, Report, Unaudited, expected_side
 from auditor.tensors import StoredTensor
 
@@ -250,7 +250,15 @@ def _add_beside(
     if declared is None or case.found.empty or is_gguf(case.snapshot):
         return
     with suppress(CheckpointError):  # of a config whose types are wrong, which is a finding already
-        add_findings_beside(case, declared.config, expectation, custom)
+        found = repository_findings(
+            case.snapshot,
+            case.found.tensors,
+            declared.config,
+            expectation,
+            is_custom=custom is not None,
+        )
+        case.add_findings(found.findings)
+        case.beside = found.unchecked
 
 
 def _declaration(snapshot: Snapshot, entry: ManifestEntry | None) -> Declaration | None:

@@ -33,12 +33,6 @@ from auditor.reconciler.contents import Contents, contents
 from auditor.reconciler.index.rules import by_files, index_judgement
 from auditor.reconciler.loading.report import predict
 from auditor.reconciler.matching import Fate
-from auditor.reconciler.module_rows import (
-    ExpectedRows,
-    compared_rows,
-    stored_rows,
-    weights_by_dtype,
-)
 from auditor.reconciler.other_model import dtype_rule, other_model_rule, other_names_note
 from auditor.reconciler.other_weights import (
     embedded_adapter,
@@ -49,7 +43,13 @@ from auditor.reconciler.other_weights import (
 )
 from auditor.reconciler.reconcile import Reconciled, reconcile
 from auditor.reconciler.repository_rules.repository_case import value_text
-from auditor.reconciler.tensor_rows import TensorTable
+from auditor.reconciler.rows import (
+    ExpectedRows,
+    TensorTable,
+    compared_rows,
+    stored_rows,
+    weights_by_dtype,
+)
 from auditor.report import (
     Observed,
     Outcome,

@@ -25,12 +25,12 @@ from auditor.errors import CheckpointError, Reason, UsageError
 from auditor.findings import BadConfig, Finding, MissingComponent, OtherWeights
 from auditor.findings.ignore import split
 from auditor.messages import listed, named
-from auditor.reconciler.module_rows import ModuleRow, Weights
 from auditor.reconciler.other_weights import (
     other_weights_by_kind,
     unread_pickles,
     unsafe_pickles,
 )
+from auditor.reconciler.rows import ModuleRow, Weights
 from auditor.report import Expected, Observed, Outcome, Report, Unaudited, in_order
 from auditor.tensors import natural_key
 

@@ -1,1 +1,1 @@
-"""What from_pretrained makes of the stored tensors: names, forms, and its load report."""
+"""The simulation of from_pretrained: forms of stored tensors, and the load report."""

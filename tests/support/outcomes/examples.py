@@ -14,7 +14,7 @@ from auditor.findings import (
     Unexpected,
 )
 from auditor.reconciler.loading.report import LoadReport, Mismatch
-from auditor.reconciler.module_rows import ModuleRow
+from auditor.reconciler.rows import ModuleRow
 from auditor.report import Diagnosis, Expected, FileTally, Observed, Report, Unaudited
 
 

@@ -18,7 +18,7 @@ from auditor.errors import Reason
 from auditor.findings import FINDING_KINDS, Severity
 from auditor.folded_names import expand
 from auditor.formats.as_json import render, stored_text
-from auditor.reconciler.module_rows import ModuleStatus
+from auditor.reconciler.rows import ModuleStatus
 from auditor.report import Expected, Verdict
 
 SCHEMA = json.loads((files("auditor.formats") / "report.schema.json").read_bytes())
