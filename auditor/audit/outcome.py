@@ -31,7 +31,7 @@ from auditor.layouts.packing import PLAIN, ReadAndHidden, Unpacked, WrittenTenso
 from auditor.messages import listed
 from auditor.reconciler.contents import Contents, contents
 from auditor.reconciler.index.rules import by_files, index_judgement
-from auditor.reconciler.loading.report import predict
+from auditor.reconciler.loading.predict import predict
 from auditor.reconciler.matching import Fate
 from auditor.reconciler.other_model import dtype_rule, other_model_rule, other_names_note
 from auditor.reconciler.other_weights import (

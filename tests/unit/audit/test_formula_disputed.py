@@ -4,9 +4,9 @@ import pytest
 from msgspec.structs import replace
 
 from auditor.analytic import Expectation, ExpectedTensor, ModuleFormula, Role, Written
+from auditor.audit.expected import formula_disputes
 from auditor.findings import Severity
 from auditor.findings.ignore import Ignore, split
-from auditor.reconciler.formula_disputed import formula_disputes
 
 A = ExpectedTensor("a.weight", (2, 3), 6)
 B = ExpectedTensor("b.weight", (4,), 4)

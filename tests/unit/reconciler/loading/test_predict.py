@@ -21,7 +21,8 @@ import auditor
 from auditor.analytic import Expectation, catalogue
 from auditor.findings import BadHeader, Finding, StoredBuffer, Unexpected, Unused
 from auditor.reconciler.contents import Contents, Unread
-from auditor.reconciler.loading.report import LoadReport, Mismatch, Predicted, predict
+from auditor.reconciler.loading.predict import predict
+from auditor.reconciler.loading.report import LoadReport, Mismatch, Predicted
 from auditor.reconciler.reconcile import FamilyExpectations, reconcile
 from auditor.tensors import StoredTensor
 
