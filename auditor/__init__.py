@@ -6,7 +6,7 @@
     (592130, 0)
 
 `audit` returns a Report, or Unaudited with a reason; both carry `findings` (one class for each
-kind, see auditor.reconciler.findings) and `modules_frame()`, a pandas DataFrame. `claim` says what
+kind, see auditor.findings) and `modules_frame()`, a pandas DataFrame. `claim` says what
 a published count is worth, `diff` what one checkpoint has otherwise than another.
 """
 

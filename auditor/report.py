@@ -13,12 +13,11 @@ from auditor.analytic.kv_cache import KVCache as KVCache  # noqa: PLC0414 - like
 from auditor.checkpoint.snapshot import Fetched, Snapshot, Source
 from auditor.claims.verdict import PublishedCount
 from auditor.errors import Reason
+from auditor.findings import Finding, Severity
 from auditor.messages import quoted
 from auditor.observation import Observation
-from auditor.reconciler.findings import Finding, Severity
-from auditor.reconciler.load_report import LoadReport
-from auditor.reconciler.module_rows import ModuleRow, Weights
-from auditor.reconciler.tensor_rows import TensorRow, TensorTable
+from auditor.reconciler.loading.report import LoadReport
+from auditor.reconciler.rows import ModuleRow, TensorRow, TensorTable, Weights
 from auditor.reconciler.tensor_values import TensorValues, ValuesRead
 from auditor.tensors import natural_key
 from auditor.walker import Walk

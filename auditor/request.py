@@ -2,7 +2,7 @@
 
 from msgspec import Struct
 
-from auditor.reconciler.ignore import Ignore
+from auditor.findings.ignore import Ignore
 from auditor.tensors import Depth
 
 

@@ -15,10 +15,10 @@ from collections.abc import Callable, Iterator, Mapping
 from itertools import groupby
 from pathlib import Path
 
+from auditor.findings import Severity
 from auditor.formats import meanings
 from auditor.formats.meanings import meaning_table
 from auditor.formats.registry import FORMATS
-from auditor.reconciler.findings import Severity
 
 ROOT = Path(__file__).resolve().parent.parent
 DOCS = ROOT / "docs"

@@ -3,7 +3,7 @@
 import re
 from pathlib import Path
 
-from auditor import tensors
+from auditor import findings, tensors
 from auditor.analytic import blocks
 from auditor.audit import outcome
 from auditor.bounded import json_text, pickle_machine
@@ -20,7 +20,6 @@ from auditor.downloader import (
     retry,
 )
 from auditor.oracle import server
-from auditor.reconciler import findings
 
 SECURITY = Path(__file__).resolve().parent.parent / "SECURITY.md"
 BYTES = 2**20

@@ -342,7 +342,8 @@ def _by_class(config: Config, family: Family) -> CompletedConfig | None:
 
     transformers has no config class for an older name of a type: the repository has its code.
     """
-    today = config.model_type is None or current_type(config.model_type) == config.model_type
+    declared = config.model_type
+    today = declared is None or current_type(declared) == declared
     kind = of_model_type(family.model_type) if today else None
     if kind is None:
         return None

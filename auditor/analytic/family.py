@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 from msgspec import Struct
 
 from auditor.analytic.config_classes.declarations import ConfigClass, of_family
-from auditor.analytic.loading import Loading, Rule
+from auditor.analytic.loading import Loading, Rule, starts_of_rule
 
 Default = bool | int | float | str | None | tuple[object, ...] | Mapping[str, object]
 
@@ -164,7 +164,8 @@ def _own(family: Family) -> Rules:
 
 
 def _below(path: str, rules: Rules, prefix: str) -> Iterator[Rule]:
-    return _scoped(rules, _prefixes(path, prefix))
+    scope = path.removeprefix(prefix).removeprefix(".")
+    return _scoped(rules, starts_of_rule(scope, prefix))
 
 
 def _scoped(rules: Rules, prefixes: tuple[str, ...]) -> Iterator[Rule]:
@@ -174,13 +175,6 @@ def _scoped(rules: Rules, prefixes: tuple[str, ...]) -> Iterator[Rule]:
         else:
             pattern, replacement = rule
             yield Rule((pattern,), (replacement,), prefixes)
-
-
-def _prefixes(path: str, prefix: str) -> tuple[str, ...]:
-    """Return the name prefixes of a path, with and without the base model's prefix."""
-    scope = path.removeprefix(prefix).removeprefix(".")
-    below = f"{scope}." if scope else ""
-    return (f"{prefix}.{below}" if prefix else below, below)
 
 
 def _buffers(model_type: str) -> Iterator[str]:

@@ -114,6 +114,33 @@ def conversions_by(rules: tuple[Rule, ...], names: Iterable[str]) -> dict[str, R
     return taken
 
 
+def forms_with_prefix(names: Iterable[str], prefix: str) -> dict[str, tuple[str, ...]]:
+    """Map each name to those under which loading looks: without the prefix, with it, unchanged.
+
+    `prefix` is the base model's. transformers does not require a dot after it: `bert_pooler.x` of a
+    file is `pooler.x` too.
+    """
+    if not prefix:
+        return {name: (name,) for name in names}
+    start = len(prefix) + 1
+    return {
+        name: (name[start:], f"{prefix}.{name}", name)
+        if name.startswith(prefix)
+        else (f"{prefix}.{name}", name)
+        for name in names
+    }
+
+
+def starts_of_rule(scope: str | None, prefix: str) -> tuple[str, ...]:
+    """Return the starts of the names that a rule may change: its scope, after the prefix or bare.
+
+    The scope is the path of a model inside the class, without the base model's prefix; None for a
+    rule of the complete class.
+    """
+    below = f"{scope}." if scope else ""
+    return (below,) if scope is None or not prefix else (f"{prefix}.{below}", below)
+
+
 def rewritten_name(rule: Rule, name: str) -> Rewritten | None:
     """Return the name after the rule, None if the rule does not apply."""
     pattern, words = _compiled(rule.sources)

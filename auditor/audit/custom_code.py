@@ -13,8 +13,8 @@ from msgspec.structs import replace
 from auditor.analytic import Expectation, Role
 from auditor.audit.outcome import ModelAudit, unaudited_outcome
 from auditor.errors import Reason
+from auditor.findings import Finding, Missing, Unexpected
 from auditor.messages import named, quoted
-from auditor.reconciler.findings import Finding, Missing, Unexpected
 from auditor.report import Report, Unaudited
 
 _NUMBER = re.compile(r"(?<![^.])\d+(?![^.])")

@@ -13,9 +13,9 @@ from auditor.bounded.json_text import parse_object
 from auditor.checkpoint.snapshot import Snapshot, TextFile
 from auditor.containers.manifest import SENTENCE, TRANSFORMERS, ManifestEntry
 from auditor.errors import CheckpointError
+from auditor.findings import BadConfig, Finding
 from auditor.layouts.packing import Declared
 from auditor.messages import quoted
-from auditor.reconciler.findings import BadConfig, Finding
 
 
 class Declaration(NamedTuple):

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from msgspec.structs import replace
 
-from auditor.analytic import Config, Expectation, Role, catalogue
+from auditor.analytic import Config, Expectation, ExpectedTensor, Role, catalogue
 from auditor.analytic.auto_classes import is_auto
 from auditor.analytic.catalogue import Sibling
 from auditor.analytic.config_classes import FaultyConfigError, fault_sentence
@@ -20,10 +20,10 @@ from auditor.analytic.expectation import ModuleFormula, Written
 from auditor.analytic.repository_loader import MODULES, Loader, expect_module
 from auditor.analytic.target import Classes, Refusal, TargetChoice, choose
 from auditor.errors import CheckpointError, Reason, SourceError, UsageError
+from auditor.findings import DisputedTensor, FormulaDisputed
 from auditor.messages import meant, quoted
-from auditor.reconciler.findings import FormulaDisputed
-from auditor.reconciler.formula_disputed import formula_disputes
 from auditor.reconciler.reconcile import FamilyExpectations
+from auditor.tensors import natural_key
 
 if TYPE_CHECKING:
     from auditor.oracle.client import Oracle
@@ -223,6 +223,49 @@ def second_opinion(config: Config, expectation: Expectation) -> Opinion:
     learned = {one.name for one in expectation.tensors if one.role is Role.PARAMETER}
     second = with_untied(second, untied_heads(config, second, lambda: learned))
     return Opinion(findings=tuple(formula_disputes(expectation, second)))
+
+
+def formula_disputes(expectation: Expectation, second: Expectation) -> Iterator[FormulaDisputed]:
+    """Yield a finding for each kind of difference: names, shapes, roles and ties, the total.
+
+    The closed form may have more optional tensors, which other versions stored.
+    """
+    ours = {tensor.name: tensor for tensor in expectation.tensors}
+    theirs = {tensor.name: tensor for tensor in second.tensors}
+    whose = second.library or "the oracle"
+    groups: dict[str, list[DisputedTensor]] = {}
+    for name in sorted({*ours, *theirs}, key=natural_key):
+        dispute = DisputedTensor(name=name, closed_form=ours.get(name), oracle=theirs.get(name))
+        reason = _reason(dispute, whose)
+        if reason is not None:
+            groups.setdefault(reason, []).append(dispute)
+    for reason, disputes in groups.items():
+        yield FormulaDisputed(target=expectation.target, disputes=tuple(disputes), reason=reason)
+    if expectation.parameters != second.parameters:
+        reason = (
+            f"{expectation.parameters:,} parameters by the closed form, "
+            f"{second.parameters:,} by {whose}"
+        )
+        yield FormulaDisputed(target=expectation.target, disputes=(), reason=reason)
+
+
+def _reason(dispute: DisputedTensor, whose: str) -> str | None:
+    """Describe both sides of a dispute; None if they do not differ."""
+    ours, theirs = dispute.closed_form, dispute.oracle
+    if ours == theirs:
+        return None
+    if theirs is None:
+        of_old = ours is None or ours.role.optional
+        return None if of_old else f"the closed form has it, {whose} does not"
+    if ours is None:
+        return f"{whose} has it, the closed form does not"
+    if ours.shape != theirs.shape:
+        return f"{ours.shape} by the closed form, {theirs.shape} by {whose}"
+    return f"{_role(ours)} by the closed form, {_role(theirs)} by {whose}"
+
+
+def _role(tensor: ExpectedTensor) -> str:
+    return f"tied to {tensor.tied_to}" if tensor.tied_to else tensor.role.value
 
 
 # --- stored heads that the class ties -------------------------------------------------------------

@@ -14,9 +14,9 @@ from auditor.analytic.gguf_config import reconstructed_config
 from auditor.audit.declaration import Declaration
 from auditor.checkpoint.snapshot import Snapshot
 from auditor.containers.gguf import GgufHeader
+from auditor.findings import BadIndex, Finding
 from auditor.layouts.packing import Declared
 from auditor.messages import named
-from auditor.reconciler.findings import BadIndex, Finding
 
 _SHARD = re.compile(r"-(\d{5})-of-(\d{5})\.gguf$", re.ASCII | re.IGNORECASE)
 _METHOD = "gguf"

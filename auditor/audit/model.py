@@ -1,6 +1,6 @@
 """One model: what its config implies, what its files hold, and both compared."""
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping
 from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
@@ -9,7 +9,6 @@ from msgspec.structs import replace
 
 from auditor.analytic import Config, Expectation, Role, catalogue
 from auditor.analytic.target import Refusal, choose
-from auditor.audit.beside import add_findings_beside
 from auditor.audit.custom_code import custom_code, if_comparable
 from auditor.audit.declaration import Declaration, declared_by_config, is_gguf, module_of, where
 from auditor.audit.expected import (
@@ -38,15 +37,16 @@ from auditor.checkpoint.selecting import ADAPTER_CONFIG
 from auditor.checkpoint.snapshot import Snapshot
 from auditor.containers.manifest import ManifestEntry
 from auditor.errors import CheckpointError, Reason, SourceError
+from auditor.findings import BadConfig, BadIndex
 from auditor.layouts import unknown_quantization, unpack_tensors, written_tensors
 from auditor.layouts.declared import declaration
 from auditor.layouts.fused import separated
-from auditor.layouts.packing import PLAIN, Declared, Unpacked, split_off_unread
+from auditor.layouts.packing import PLAIN, Declared, split_off_unread
 from auditor.reconciler.contents import pipeline_file, unindexed_files
-from auditor.reconciler.findings import BadConfig, BadIndex
+from auditor.reconciler.loading.stored_form import expected_as_stored
 from auditor.reconciler.matching import shapes_of
 from auditor.reconciler.other_model import drafting_notes, listed_size_rule
-from auditor.reconciler.stored_form import expected_as_stored
+from auditor.reconciler.repository_rules import repository_findings
 from auditor.report import Outcome, Report, Unaudited, expected_side
 from auditor.tensors import StoredTensor
 
@@ -250,7 +250,15 @@ def _add_beside(
     if declared is None or case.found.empty or is_gguf(case.snapshot):
         return
     with suppress(CheckpointError):  # of a config whose types are wrong, which is a finding already
-        add_findings_beside(case, declared.config, expectation, custom)
+        found = repository_findings(
+            case.snapshot,
+            case.found.tensors,
+            declared.config,
+            expectation,
+            is_custom=custom is not None,
+        )
+        case.add_findings(found.findings)
+        case.beside = found.unchecked
 
 
 def _declaration(snapshot: Snapshot, entry: ManifestEntry | None) -> Declaration | None:
@@ -279,39 +287,55 @@ def _without_expected(
 class _Expected(NamedTuple):
     """The declared config, and what follows from it."""
 
-    config: Config
     implied: Implied
+    dtype: str | None
     quantization: Declared | None
     opinion: Opinion
 
 
 def _expected(case: ModelAudit, declared: Declaration, module: str | None) -> _Expected | Refusal:
-    """Raises CheckpointError for a config from which nothing follows."""
-    config, snapshot = replace(declared.config, arguments=case.options.arguments), case.snapshot
+    """Derive the expected tensors; raise CheckpointError for a config that implies none."""
+    config = replace(declared.config, arguments=case.options.arguments)
+    # State what the config declares, before anything that may fail.
     drafts = () if case.found.unread else drafting_notes(config, case.found.tensors)
-    notes = (*case.found.notes, *declared.notes, *drafts)
-    declares, model_type = config.architectures, config.model_type
-    case.known = replace(case.known, declared=declares, model_type=model_type, notes=notes)
-    if module:
-        found = expectation_of_module(config, module)
-    else:
-        found = _of_diffusers(case, config) or expectation_of(
-            config,
-            case.options.target or declared.target,
-            partial(case.set_choice, notes=notes),
-            loader=declared.loader,
-            stored=partial(_stored_names, case),
-        )
-    if isinstance(found, Refusal):
-        return found
-    expectation = found.expectation
+    case.known = replace(
+        case.known,
+        declared=config.architectures,
+        model_type=config.model_type,
+        notes=(*case.found.notes, *declared.notes, *drafts),
+    )
+    # Choose the class, and derive its tensors from the config.
+    implied = _implied_by(case, config, declared, module)
+    if isinstance(implied, Refusal):
+        return implied
+    expectation = implied.expectation
     case.contradictions += config_faults(expectation)
-    asked = case.options.oracle and not module
-    opinion = second_opinion(config, expectation) if asked else Opinion()
-    quantization = declared.quantization or _quantization(config, snapshot)
-    _ = config.dtype  # raises here, and not later, if the value is not a dtype
+    # Compare them with those of the library, if that is requested.
+    requested = case.options.oracle and not module
+    opinion = second_opinion(config, expectation) if requested else Opinion()
+    # Read in which form and dtype they are stored.
+    quantization = declared.quantization or _quantization(config, case.snapshot)
+    dtype = config.dtype
     case.set_expected(expectation, config.values)
-    return _Expected(config, found, quantization, opinion)
+    return _Expected(implied, dtype, quantization, opinion)
+
+
+def _implied_by(
+    case: ModelAudit, config: Config, declared: Declaration, module: str | None
+) -> Implied | Refusal:
+    """Return what the class implies; its name becomes known as soon as it is chosen."""
+    if module:
+        return expectation_of_module(config, module)
+    if refusal := refusal_of_diffusers(config):
+        case.known = replace(case.known, target=str(config.values["_class_name"]))
+        return refusal
+    return expectation_of(
+        config,
+        case.options.target or declared.target,
+        partial(case.set_choice, notes=case.known.notes),
+        loader=declared.loader,
+        stored=partial(_stored_names, case),
+    )
 
 
 def _unindexed(snapshot: Snapshot, declared: Declaration) -> tuple[BadIndex, ...]:
@@ -335,60 +359,62 @@ def _stored_names(case: ModelAudit) -> Collection[str] | None:
     return {*(tensor.name for tensor in case.found.tensors), *hidden}
 
 
-def _of_diffusers(case: ModelAudit, config: Config) -> Refusal | None:
-    found = refusal_of_diffusers(config)
-    if found is not None:
-        case.known = replace(case.known, target=str(config.values["_class_name"]))
-    return found
-
-
 def _compared(case: ModelAudit, found: _Expected) -> Report | Unaudited:
-    config, quantization = found.config, found.quantization
-    expected = found.implied.expectation
+    expectation, quantization = found.implied.expectation, found.quantization
+    # Stop if there are no weights, or if nothing here knows their layout.
     if case.found.empty:
-        model = case.snapshot.model
-        detail = f"{model} is a config alone: there are no weights to compare it with"
+        detail = f"{case.snapshot.model} is a config alone: there are no weights to compare it with"
         files = () if quantization else case.snapshot.files
-        sizes = listed_size_rule(files, expected, config.dtype)
-        return no_weights(case, expected, detail, *found.opinion.findings, *sizes)
+        sizes = listed_size_rule(files, expectation, found.dtype)
+        return no_weights(case, expectation, detail, *found.opinion.findings, *sizes)
     packer = unknown_quantization(quantization) if quantization is not None else None
     if packer is not None:
         detail = f"the weights are packed by {packer}: its layout is not known here"
         return unaudited_outcome(case, Reason.UNKNOWN_LAYOUT, detail)
-    without_header, shapes = case.found.without_header, shapes_of(expected)
-    tensors = (*case.found.tensors, *without_header) if without_header else case.found.tensors
+    # Unpack the weights.
     try:
-        unpacked = unpack_tensors(tensors, quantization, shapes)
-        packed = quantization.method if quantization else None
-        packed = packed if unpacked is PLAIN else unpacked.layout
-        listed = expected.listed
-        needed = listed.learned + sum(not one.role.optional for one in listed.others)
-        if len(tensors) < needed:  # else there is no use in looking at each name
-            unpacked = separated(unpacked, tensors, shapes)
+        packing = _unpacked(case, expectation, quantization)
     except CheckpointError as error:
         file = quantization.where if quantization else where(case.snapshot)
         return without_expectation(case, BadConfig(file=file, reason=str(error)))
-    by_layout = (
-        written_tensors(tensors, quantization, shapes)
-        if without_header or case.found.names_only
-        else {}
-    )
-    packing = PackedWeights(
-        split_off_unread(unpacked, without_header, holds_unknown=case.found.holds_unknown),
-        by_layout,
-        packed,
-    )
-    implied = found.implied if packed else _as_stored(case, found.implied, tensors, unpacked)
-    return compared_outcome(case, config.dtype, implied, packing, found.opinion)
+    # Expect converted tensors in the form in which they are stored.
+    implied = found.implied if packing.method else _as_stored(case, found.implied, packing)
+    return compared_outcome(case, found.dtype, implied, packing, found.opinion)
 
 
-def _as_stored(
-    case: ModelAudit, implied: Implied, tensors: Sequence[StoredTensor], unpacked: Unpacked
-) -> Implied:
+def _unpacked(
+    case: ModelAudit, expectation: Expectation, quantization: Declared | None
+) -> PackedWeights:
+    """Read what packed tensors contain; raise CheckpointError for settings that are broken."""
+    found, shapes = case.found, shapes_of(expectation)
+    tensors = _all_tensors(case)
+    unpacked = unpack_tensors(tensors, quantization, shapes)
+    method = quantization.method if quantization else None
+    method = method if unpacked is PLAIN else unpacked.layout
+    listed = expectation.listed
+    needed = listed.learned + sum(not one.role.optional for one in listed.others)
+    if len(tensors) < needed:  # else no tensor can contain several, and no name has to be looked at
+        unpacked = separated(unpacked, tensors, shapes)
+    by_names = found.without_header or found.names_only
+    return PackedWeights(
+        split_off_unread(unpacked, found.without_header, holds_unknown=found.holds_unknown),
+        written_tensors(tensors, quantization, shapes) if by_names else {},
+        method,
+        frozenset() if method else frozenset(one.stored.name for one in unpacked.tensors),
+    )
+
+
+def _all_tensors(case: ModelAudit) -> tuple[StoredTensor, ...]:
+    """Return the stored tensors, with those of which only the names are known."""
+    hidden = case.found.without_header
+    return (*case.found.tensors, *hidden) if hidden else case.found.tensors
+
+
+def _as_stored(case: ModelAudit, implied: Implied, packing: PackedWeights) -> Implied:
     """Return the expectation in the form of the stored tensors, on disk or in memory."""
     if not implied.expectation.loading.converters:
         return implied
-    names = {tensor.name for tensor in tensors} - {one.stored.name for one in unpacked.tensors}
+    names = {tensor.name for tensor in _all_tensors(case)} - packing.holders
     expectation, family = expected_as_stored(implied.expectation, names, case.depth), implied.family
     if expectation is implied.expectation:
         return implied

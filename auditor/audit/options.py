@@ -7,7 +7,7 @@ from typing import Protocol
 from msgspec import Struct
 
 from auditor.checkpoint.snapshot import Snapshot
-from auditor.reconciler.ignore import Ignore
+from auditor.findings.ignore import Ignore
 from auditor.report import Report, Unaudited
 from auditor.tensors import Depth
 

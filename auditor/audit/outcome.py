@@ -18,11 +18,7 @@ from auditor.checkpoint.selecting import ADAPTER_CONFIG
 from auditor.checkpoint.snapshot import Snapshot
 from auditor.claims.verdict import PublishedCount
 from auditor.errors import Reason
-from auditor.layouts.packing import PLAIN, ReadAndHidden, Unpacked, WrittenTensor, split_off_unread
-from auditor.messages import listed
-from auditor.reconciler.contents import Contents, contents
-from auditor.reconciler.counting import counted_once
-from auditor.reconciler.findings import (
+from auditor.findings import (
     BadConfig,
     ClaimedSize,
     ConfigContradiction,
@@ -30,15 +26,13 @@ from auditor.reconciler.findings import (
     HubCount,
     MissingComponent,
 )
-from auditor.reconciler.ignore import split
-from auditor.reconciler.index_rules import by_files, index_judgement
+from auditor.findings.ignore import split
+from auditor.layouts.packing import PLAIN, ReadAndHidden, Unpacked, WrittenTensor, split_off_unread
+from auditor.messages import listed
+from auditor.reconciler.contents import Contents, contents
+from auditor.reconciler.index.rules import by_files, index_judgement
+from auditor.reconciler.loading.predict import predict
 from auditor.reconciler.matching import Fate
-from auditor.reconciler.module_rows import (
-    ExpectedRows,
-    compared_rows,
-    stored_rows,
-    weights_by_dtype,
-)
 from auditor.reconciler.other_model import dtype_rule, other_model_rule, other_names_note
 from auditor.reconciler.other_weights import (
     embedded_adapter,
@@ -47,10 +41,15 @@ from auditor.reconciler.other_weights import (
     uncompared_torch_copies,
     unread_pickles,
 )
-from auditor.reconciler.predicted_load import predict
 from auditor.reconciler.reconcile import Reconciled, reconcile
 from auditor.reconciler.repository_rules.repository_case import value_text
-from auditor.reconciler.tensor_rows import TensorTable
+from auditor.reconciler.rows import (
+    ExpectedRows,
+    TensorTable,
+    compared_rows,
+    stored_rows,
+    weights_by_dtype,
+)
 from auditor.report import (
     Observed,
     Outcome,
@@ -62,7 +61,7 @@ from auditor.report import (
     residual,
 )
 from auditor.tensors import Depth, learned
-from auditor.walker import Shallow, Walk, depth_within, walk
+from auditor.walker import Shallow, Walk, counted_once, depth_within, walk
 
 # Module rows. DeepSeek-V3 has 47,000 and Kimi K2 93,000; a row takes a kilobyte while it is made.
 # What nothing expects is named in findings, and has rows for its outline.
@@ -76,6 +75,7 @@ class PackedWeights(NamedTuple):
     apart: ReadAndHidden
     written: Mapping[str, WrittenTensor]  # what the layout stores, under names without a header
     method: str | None = None  # by what they are packed; None: what is stored is the model's
+    holders: frozenset[str] = frozenset()  # names of tensors that contain several, without a method
 
 
 UNPACKED = PackedWeights(split_off_unread(PLAIN, ()), MappingProxyType({}))
@@ -105,7 +105,10 @@ class ModelAudit(Struct, kw_only=True):
         self.known = replace(self.known, notes=(*self.known.notes, *notes))
 
     def set_choice(self, choice: TargetChoice, notes: tuple[str, ...]) -> None:
-        """The class that the audit is for; `notes` are all those before it was chosen."""
+        """Set the class that the audit is for; `notes` are those before a class was chosen.
+
+        The oracle's choice replaces that of the closed forms.
+        """
         self.known = replace(
             self.known,
             target=choice.target,
@@ -147,52 +150,62 @@ def begin_audit(snapshot: Snapshot, options: Options, target: str | None) -> Mod
 def compared_outcome(
     case: ModelAudit, dtype: str | None, implied: Implied, packing: PackedWeights, opinion: Opinion
 ) -> Report:
-    _add_adapter(case)
-    found, (expectation, family), packed = case.found, implied, packing.apart
-    unpacked = packed.read
-    shapes = not found.names_only
-    reconciled = reconcile(
-        found.tensors,
-        expectation,
-        family,
-        indexed=found.index.weight_map if found.index else {},
-        unread=found.unread,
-        unpacked=unpacked,
-        behind=packed.behind,
-        shared=found.shared,
-    )
+    """Compare what is stored with what the config implies; `dtype` is the declared one."""
+    found, snapshot, expectation = case.found, case.snapshot, implied.expectation
+    shapes, unpacked = not found.names_only, packing.apart.read
+    # Give each tensor its fate.
+    reconciled = reconcile(found, expectation, implied.family, packing.apart)
+    # Sum up the stored tensors; list modules that nothing expects in outline if there are many.
     foreign = (Fate.UNEXPECTED | Fate.BUFFER).value
     names = (one.tensor.name for one in reconciled.unexpected if one.fate & foreign)
-    shallow = _shallow(case, names, foreign, MOST_STRANGE_MODULES)
-    walked = walk(reconciled.counted, depth=case.depth, shallow=shallow)
+    outline = _outline(names, foreign, MOST_STRANGE_MODULES)
+    walked = walk(reconciled.counted, depth=case.depth, shallow=outline.shallow)
+    observed = observed_side(
+        walked,
+        snapshot,
+        shapes=shapes,
+        layout=None if unpacked is PLAIN else unpacked.layout,
+        weights=weights_by_dtype(reconciled, walked) if shapes else (),
+    )
+    # Check the index, the published sizes, and whether the files belong to another model.
     index = index_judgement(
         found,
-        case.snapshot,
+        snapshot,
         walked.total,
         reconciled,
         written=packing.written,
         declared=dtype,
         parameters=expectation.parameters,
     )
-    layout = None if unpacked is PLAIN else unpacked.layout
-    rows = weights_by_dtype(reconciled, walked) if shapes else ()
-    observed = observed_side(walked, case.snapshot, shapes=shapes, layout=layout, weights=rows)
     published = _published(case, expectation, observed)
+    total = found.index.total_size if found.index else None
+    other_names = other_names_note(reconciled, expectation, total)
+    adapter = embedded_adapter(snapshot)
+    # Collect the findings.
     findings = (
         *found.findings,
+        *((adapter,) if isinstance(adapter, MissingComponent) else ()),
         *contradictions(case),
         *reconciled.findings,
         *opinion.findings,
         *_dtypes(found, dtype, reconciled, walked),
         *index.findings,
-        *_other_model(case, reconciled, expectation),
-        *torch_copy_findings(case.snapshot, found),
-        *other_weights(case.snapshot),
+        *_other_model(case, reconciled, expectation, total),
+        *torch_copy_findings(snapshot, found),
+        *other_weights(snapshot),
         *refuted_claims(published),
     )
     stand, left_out = split(findings, case.options.ignore)
-    case.add_notes(*index.notes)
+    # Predict the load report.
     loads = predict(found, expectation, reconciled, findings, packing.method)
+    # Put the report together.
+    notes = (
+        *case.known.notes,
+        *((adapter,) if isinstance(adapter, str) else ()),
+        *outline.notes,
+        *((other_names,) if other_names else ()),
+        *index.notes,
+    )
     known = replace(
         case.known,
         observed=observed,
@@ -203,9 +216,10 @@ def compared_outcome(
         findings=in_order(stand),
         ignored=in_order(left_out),
         tensors=TensorTable.compared(reconciled, expectation),
+        notes=notes,
         unchecked=(
             *_unchecked(found, dtype, unpacked, index.unchecked),
-            *_torch_copies(case.snapshot, found),
+            *_torch_copies(snapshot, found),
             *opinion.unchecked,
             *loads.unchecked,
             *case.beside,
@@ -214,17 +228,21 @@ def compared_outcome(
     return known.as_report(residual(observed, expectation.parameters, findings))
 
 
-def _shallow(
-    case: ModelAudit, names: Iterable[str], fates: int | None, most: int
-) -> Shallow | None:
-    """The depth down to which modules of those fates are listed, with a note if that is not all."""
+class _Outline(NamedTuple):
+    """The fates whose modules are listed down to some depth only, and a note about it."""
+
+    shallow: Shallow | None = None  # None if all modules are listed
+    notes: tuple[str, ...] = ()
+
+
+def _outline(names: Iterable[str], fates: int | None, most: int) -> _Outline:
+    """Limit the depth of modules so that those of the names are at most `most`."""
     depth = depth_within(names, most)
     if depth is None:
-        return None
+        return _Outline()
     whose = "of tensors that nothing expects " if fates else ""
     note = f"modules {whose}are listed down to depth {depth}: below, there are more than {most:,}"
-    case.add_notes(note)
-    return Shallow(fates, depth)
+    return _Outline(Shallow(fates, depth), (note,))
 
 
 def _published(
@@ -271,28 +289,16 @@ def _dtypes(
         yield from dtype_rule(reconciled, dtype, dtypes)
 
 
-def _add_adapter(case: ModelAudit) -> None:
-    match embedded_adapter(case.snapshot):
-        case str(note):
-            case.add_notes(note)
-        case MissingComponent() as finding:
-            case.add_findings((finding,))
-
-
 def contradictions(case: ModelAudit) -> Iterator[Finding]:
     for reason in case.contradictions:
         yield BadConfig(file=where(case.snapshot), reason=reason)
 
 
 def _other_model(
-    case: ModelAudit, reconciled: Reconciled, expectation: Expectation
+    case: ModelAudit, reconciled: Reconciled, expectation: Expectation, total: float | None
 ) -> Iterator[Finding]:
-    total = case.found.index.total_size if case.found.index else None
-    if note := other_names_note(reconciled, expectation, total):
-        case.add_notes(note)
     if case.snapshot.config is not None:
-        file = case.snapshot.config.name
-        yield from other_model_rule(reconciled, expectation, file, total)
+        yield from other_model_rule(reconciled, expectation, case.snapshot.config.name, total)
 
 
 def _unchecked(
@@ -335,17 +341,13 @@ def no_weights(
 
 def without_expectation(case: ModelAudit, *bad: BadConfig) -> Report:
     """The config is broken: what is stored is tallied, and compared with nothing."""
-    walked = _add_stored(case)
-    known = _with_findings(case, *bad, *contradictions(case), *_of_files(case, walked))
     unchecked = ("everything: the config does not say what to expect",)
-    return replace(known, unchecked=unchecked).as_report(None)
+    return replace(_tallied(case, *bad), unchecked=unchecked).as_report(None)
 
 
 def unaudited_outcome(case: ModelAudit, reason: Reason, detail: str) -> Unaudited:
     """Nothing can be expected; what is stored is tallied all the same."""
-    walked = _add_stored(case)
-    known = _with_findings(case, *contradictions(case), *_of_files(case, walked))
-    return known.as_unaudited(reason, detail)
+    return _tallied(case).as_unaudited(reason, detail)
 
 
 def _with_findings(case: ModelAudit, *findings: Finding) -> Outcome:
@@ -363,18 +365,22 @@ def _of_files(case: ModelAudit, walked: Walk) -> Iterator[Finding]:
     yield from other_weights(snapshot)
 
 
-def _add_stored(case: ModelAudit) -> Walk:
-    """Add the tally of the stored tensors, as far as headers show what is learned."""
+def _tallied(case: ModelAudit, *bad: BadConfig) -> Outcome:
+    """Sum up the stored tensors, as far as headers show what is learned; check the files alone."""
     found = case.found
-    counted = ((tensor, learned(tensor), 0) for tensor in found.tensors)
-    shallow = _shallow(case, (tensor.name for tensor in found.tensors), None, MOST_MODULES)
-    walked = walk(counted_once(tuple(counted), found.shared), depth=case.depth, shallow=shallow)
-    if not found.empty:
-        shapes = not found.names_only
-        case.known = replace(
-            case.known,
-            observed=observed_side(walked, case.snapshot, shapes=shapes),
-            modules=stored_rows(walked, shapes=shapes),
-            tensors=TensorTable.of_stored(found.tensors, found.shared),
-        )
-    return walked
+    outline = _outline((tensor.name for tensor in found.tensors), None, MOST_MODULES)
+    counted = counted_once(
+        tuple((tensor, learned(tensor), 0) for tensor in found.tensors), found.shared
+    )
+    walked = walk(counted, depth=case.depth, shallow=outline.shallow)
+    known = _with_findings(case, *bad, *contradictions(case), *_of_files(case, walked))
+    known = replace(known, notes=(*known.notes, *outline.notes))
+    if found.empty:
+        return known
+    shapes = not found.names_only
+    return replace(
+        known,
+        observed=observed_side(walked, case.snapshot, shapes=shapes),
+        modules=stored_rows(walked, shapes=shapes),
+        tensors=TensorTable.of_stored(found.tensors, found.shared),
+    )

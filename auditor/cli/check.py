@@ -36,8 +36,8 @@ from auditor.cli.printing import (
     require_format_of_tensors,
     write_reports,
 )
+from auditor.findings.ignore import KINDS, Ignore
 from auditor.formats.registry import TERMINAL
-from auditor.reconciler.ignore import KINDS, Ignore
 from auditor.report import Report, Unaudited
 from auditor.request import AuditRequest
 

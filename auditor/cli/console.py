@@ -15,8 +15,8 @@ import typer
 from auditor.audit.guard import TOO_LITTLE_MEMORY
 from auditor.cli.signals import Stopped
 from auditor.errors import FixError, Reason, StoreError, UsageError
+from auditor.findings import Severity
 from auditor.messages import printable, quoted
-from auditor.reconciler.findings import Severity
 from auditor.report import Report, Unaudited
 from auditor.streams import WRITE_FAULTS, discard, lines_of
 from auditor.writing import replacing

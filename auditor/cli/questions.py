@@ -29,9 +29,9 @@ from auditor.cli.console import (
 from auditor.cli.printing import Shown, print_outcome
 from auditor.downloader.bundled import PAPERS
 from auditor.errors import SourceError, UsageError
+from auditor.findings import BadConfig
 from auditor.formats.registry import TERMINAL
 from auditor.messages import quoted
-from auditor.reconciler.findings import BadConfig
 from auditor.report import Unaudited
 
 _JSON = "json"

@@ -18,7 +18,7 @@ from auditor.diagnosis.solving.holdings import HeldTensors, held
 from auditor.diagnosis.solving.outline import leaves
 from auditor.diagnosis.solving.trials import ClassTree
 from auditor.errors import CheckpointError
-from auditor.reconciler.findings import (
+from auditor.findings import (
     Finding,
     MatchedPair,
     Mismatched,
@@ -26,8 +26,8 @@ from auditor.reconciler.findings import (
     Severity,
     is_of_repository,
 )
-from auditor.reconciler.findings import Unexpected as UnexpectedFinding
-from auditor.reconciler.findings.evidence import OfFile
+from auditor.findings import Unexpected as UnexpectedFinding
+from auditor.findings.evidence import OfFile
 from auditor.report import Report, Unaudited
 from auditor.tensors import StoredTensor
 

@@ -39,7 +39,7 @@ from auditor.diagnosis.name_kinds import MOST_KINDS
 from auditor.diagnosis.repository import with_repository
 from auditor.diagnosis.solving.forms import NameForms
 from auditor.diagnosis.solving.trials import ClassTree
-from auditor.reconciler.findings import (
+from auditor.findings import (
     NewlyInitialized,
     Severity,
     Unexpected,

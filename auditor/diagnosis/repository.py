@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 from msgspec.structs import replace
 
-from auditor.reconciler.findings import ConfigContradiction, OfIds, OfKeys, UnknownConfigKey
+from auditor.findings import ConfigContradiction, OfIds, OfKeys, UnknownConfigKey
 from auditor.report import Diagnosis, Report, Unaudited
 
 

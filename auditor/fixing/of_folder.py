@@ -18,12 +18,12 @@ from auditor.downloader import local_folder
 from auditor.downloader.fetching import fetch
 from auditor.downloader.local_file import open_regular_file
 from auditor.errors import FixError, SourceError, UsageError
+from auditor.findings import Duplicate
 from auditor.fixing.carrying_out import carry_out, is_interrupted
 from auditor.fixing.local_files import require_replaceable, states_in
 from auditor.fixing.permissions import Allow
 from auditor.fixing.plan import Plan, plan_fix
 from auditor.messages import quoted
-from auditor.reconciler.findings import Duplicate
 from auditor.tensors import Span
 from auditor.values.placing import Placed, place_tensors
 

@@ -26,6 +26,16 @@ from auditor.containers.safetensors import LENGTH_BYTES, Header
 from auditor.diagnosis.case import UNCHANGED, Undoing, alarm_keys, composed
 from auditor.diagnosis.causes import config_field, other_architecture
 from auditor.errors import CheckpointError
+from auditor.findings import (
+    BadIndex,
+    ConfigContradiction,
+    Duplicate,
+    Finding,
+    Severity,
+    WrongDtype,
+    WrongTotal,
+    is_of_repository,
+)
 from auditor.fixing.json_edits import Edit, json_edits
 from auditor.fixing.new_files import json_values, rebuilt_index
 from auditor.fixing.permissions import (
@@ -39,16 +49,6 @@ from auditor.fixing.permissions import (
 )
 from auditor.fixing.steps import FixStep, Unfixable, step_of, taken
 from auditor.messages import listed, named
-from auditor.reconciler.findings import (
-    BadIndex,
-    ConfigContradiction,
-    Duplicate,
-    Finding,
-    Severity,
-    WrongDtype,
-    WrongTotal,
-    is_of_repository,
-)
 from auditor.report import Report, Unaudited
 
 _FIELD = config_field.CAUSE

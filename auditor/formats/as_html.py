@@ -10,6 +10,7 @@ from hashlib import sha256
 from importlib.resources import files as resources
 from xml.etree.ElementTree import Element
 
+from auditor.findings import Finding, Severity
 from auditor.formats import View, verdict
 from auditor.formats.as_json import modules_object
 from auditor.formats.icicle import Cell, cells, icicle
@@ -19,7 +20,6 @@ from auditor.formats.module_tree import module_tree, modules_of
 from auditor.formats.tensor_list import tensor_list
 from auditor.formats.text import counted
 from auditor.formats.verdict import address
-from auditor.reconciler.findings import Finding, Severity
 from auditor.reconciler.fold import fold
 from auditor.report import Diagnosis, Report, Unaudited
 

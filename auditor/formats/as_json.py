@@ -6,11 +6,11 @@ from typing import Any, NamedTuple
 import msgspec.json
 
 from auditor.claims.verdict import PublishedCount
+from auditor.findings import Finding, QuantizationData
 from auditor.formats import View
 from auditor.formats.json_values import finite, json_text
-from auditor.reconciler.findings import Finding, QuantizationData
 from auditor.reconciler.fold import fold
-from auditor.reconciler.load_report import LoadReport
+from auditor.reconciler.loading.report import LoadReport
 from auditor.reconciler.tensor_values import BaseComparison, ValuesRead
 from auditor.report import VALUES, Diagnosis, Expected, KVCache, Observed, Report, Unaudited
 from auditor.tensors import natural_key

@@ -2,12 +2,12 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 
+from auditor.findings import Finding, Severity
 from auditor.formats import View, verdict
 from auditor.formats.markdown_text import code_cell, code_span, escaped_markdown
 from auditor.formats.module_table import lines
 from auditor.formats.text import counted
 from auditor.formats.verdict import address
-from auditor.reconciler.findings import Finding, Severity
 from auditor.reconciler.fold import fold
 from auditor.report import Diagnosis, Report, Unaudited
 

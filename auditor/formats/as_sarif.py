@@ -10,13 +10,13 @@ from hashlib import sha256
 from typing import Any
 from urllib.parse import quote
 
+from auditor.findings import Severity
 from auditor.formats import View
 from auditor.formats.as_json import as_object
 from auditor.formats.json_values import identity, json_text
 from auditor.formats.meanings import kind_meanings
 from auditor.formats.text import counted
 from auditor.messages import printable
-from auditor.reconciler.findings import Severity
 from auditor.report import Report, Unaudited
 from auditor.version import VERSION
 

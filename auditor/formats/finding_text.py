@@ -3,6 +3,14 @@
 from collections.abc import Iterator, Mapping
 from itertools import takewhile
 
+from auditor.findings import (
+    Duplicate,
+    Finding,
+    NewlyInitialized,
+    Severity,
+    TiedWeight,
+    Unused,
+)
 from auditor.formats.text import (
     Style,
     StyledLine,
@@ -12,14 +20,6 @@ from auditor.formats.text import (
     shown,
     styled,
     wrapped,
-)
-from auditor.reconciler.findings import (
-    Duplicate,
-    Finding,
-    NewlyInitialized,
-    Severity,
-    TiedWeight,
-    Unused,
 )
 from auditor.reconciler.fold import fold
 from auditor.report import Diagnosis, Report, Unaudited

@@ -4,12 +4,12 @@ import json
 from collections.abc import Iterator
 from typing import Any
 
+from auditor.findings import Finding, Severity
 from auditor.fixing.json_edits import ABSENT, Edit
 from auditor.fixing.permissions import Need
 from auditor.fixing.plan import FileChange, Left, Plan
 from auditor.formats.text import plain_line
 from auditor.messages import described, named, quoted
-from auditor.reconciler.findings import Finding, Severity
 from auditor.report import Report, Unaudited
 
 _EXAMPLES = 3  # names of one file

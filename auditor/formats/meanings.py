@@ -9,8 +9,8 @@ from typing import Literal
 from msgspec import Struct
 
 from auditor.diagnosis.known_causes import described_causes
+from auditor.findings import FINDING_KINDS, FindingKind, Severity
 from auditor.formats.text import StyledLine, columns, lines_text, styled, wrapped
-from auditor.reconciler.findings import FINDING_KINDS, FindingKind, Severity
 
 _TO_DO = "To do: "
 _AS_SAID = "Do what the report says under `fix`: it names the fields and the tensors."

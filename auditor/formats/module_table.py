@@ -10,7 +10,7 @@ from msgspec.structs import replace
 from auditor.formats.text import Style, Styled, StyledLine, columns, cut_name, header_row
 from auditor.names import first, how_many
 from auditor.reconciler.fold import fold, refold
-from auditor.reconciler.module_rows import ExpectedRows, ModuleRow, ModuleStatus
+from auditor.reconciler.rows import ExpectedRows, ModuleRow, ModuleStatus
 from auditor.tensors import natural_key
 
 

@@ -7,8 +7,8 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Self
 
 from auditor.errors import Reason
-from auditor.reconciler.findings import Finding, MissingComponent, Severity
-from auditor.reconciler.module_rows import ModuleRow
+from auditor.findings import Finding, MissingComponent, Severity
+from auditor.reconciler.rows import ModuleRow
 from auditor.report import (
     Diagnosis,
     Expected,

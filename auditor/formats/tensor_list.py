@@ -10,7 +10,7 @@ from auditor.formats.markup import Child, code, element, scrolled, table
 from auditor.formats.text import counted
 from auditor.names import expand
 from auditor.reconciler.fold import fold
-from auditor.reconciler.tensor_rows import TensorRow
+from auditor.reconciler.rows import TensorRow
 from auditor.report import Report, Unaudited
 
 MOST_ROWS = 2_000  # of the list; tensors.csv has all tensors. A row takes 200 bytes of a page

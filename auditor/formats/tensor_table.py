@@ -9,7 +9,7 @@ from auditor.formats.as_csv import yes_or_no
 from auditor.formats.csv_cells import Cell, csv_text, safe
 from auditor.formats.text import counted, cut_middle, plain_line
 from auditor.messages import printable
-from auditor.reconciler.tensor_rows import TensorRow
+from auditor.reconciler.rows import TensorRow
 from auditor.reconciler.tensor_values import TensorValues
 from auditor.report import VALUES, Report, Unaudited
 

@@ -3,6 +3,7 @@
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 
+from auditor.findings import NewlyInitialized, Severity, Unused
 from auditor.formats import View
 from auditor.formats.finding_text import (
     cause_text,
@@ -27,7 +28,6 @@ from auditor.formats.text import (
     wrapped,
 )
 from auditor.formats.verdict import account, sentence, word
-from auditor.reconciler.findings import NewlyInitialized, Severity, Unused
 from auditor.reconciler.tensor_values import ValuesRead
 from auditor.report import Expected, Observed, Report, Unaudited
 

@@ -4,8 +4,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping
 from urllib.parse import quote
 
-from auditor.formats.text import Styled, counted
-from auditor.reconciler.findings import (
+from auditor.findings import (
     Finding,
     Mismatched,
     Missing,
@@ -14,6 +13,7 @@ from auditor.reconciler.findings import (
     Unexpected,
     Unused,
 )
+from auditor.formats.text import Styled, counted
 from auditor.report import Report, Unaudited, Verdict
 
 _ENDED: Mapping[Verdict, str] = {

@@ -7,7 +7,7 @@ sub-models; names and shapes in memory are those that it fills.
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from auditor.analytic.loading import Loading, Memory, Operation, Rule
+from auditor.analytic.loading import Loading, Memory, Operation, Rule, starts_of_rule
 
 Shape = tuple[int, ...]
 
@@ -68,24 +68,16 @@ def _known(transform: Any) -> bool:
 def rule_of(transform: Any, config: Any) -> Rule:
     operations = getattr(transform, "operations", ())
     halved = type(transform).__name__ == _HALVED  # this rule ignores prefixes
-    prefixes = [""] if halved else _prefixes(transform.scope_prefix, transform.base_model_prefix)
+    scope, prefix = transform.scope_prefix, transform.base_model_prefix or ""
     return Rule(
         sources=(transform.pattern.pattern,) if halved else tuple(transform.source_patterns),
         targets=tuple(transform.target_patterns),
-        prefixes=tuple(prefixes),
+        prefixes=("",) if halved else starts_of_rule(scope, prefix),
         operations=tuple(_operation(operation, config) for operation in operations),
         paired=type(transform).__name__ == _PAIRED,
         offset=getattr(transform, "offset", 0),
         halves=_HALVES if halved else (),
     )
-
-
-def _prefixes(scope: str | None, prefix: str | None) -> Iterator[str]:
-    """Yield the starts of names of a rule: the scope, after the prefix or without it."""
-    below = f"{scope}." if scope else ""
-    if scope is not None and prefix:
-        yield f"{prefix}.{below}"
-    yield below
 
 
 def _operation(operation: Any, config: Any) -> Operation:

@@ -1,6 +1,6 @@
 """The comparison of observed and expected tensors: each accounted for, each difference named."""
 
-from auditor.reconciler.findings import Finding, Severity
-from auditor.reconciler.module_rows import ModuleRow
+from auditor.findings import Finding, Severity
+from auditor.reconciler.rows import ModuleRow
 
 __all__ = ["Finding", "ModuleRow", "Severity"]

@@ -4,6 +4,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import cached_property, partial
 from itertools import chain
 from types import MappingProxyType
+from typing import NamedTuple
 
 from msgspec import Struct, field
 from msgspec.structs import replace
@@ -15,10 +16,9 @@ from auditor.containers.index import Index
 from auditor.containers.safetensors import Header, size_fault
 from auditor.containers.weight_formats import Table, UnsafeFileError
 from auditor.errors import CheckpointError
+from auditor.findings import BadHeader, BadIndex, BadSize, Finding, Unsafe
 from auditor.layouts.packing import Declared
 from auditor.messages import listed, named, quoted
-from auditor.reconciler.findings import BadHeader, BadIndex, BadSize, Finding, Unsafe
-from auditor.reconciler.unread_files import Unread
 from auditor.tensors import StoredTensor, natural_key
 
 # Layouts whose loaders need no index of the files.
@@ -26,16 +26,25 @@ _WITHOUT_INDEX = frozenset({"mlx", "metal"})
 _SHOWN_IMPORTS = 3  # imports of a file in a reason; the finding lists all of them
 
 
+class Unread(NamedTuple):
+    """A weight file that could not be read, and the stored names in it."""
+
+    finding: Callable[..., BadHeader | BadIndex | BadSize | Unsafe]
+    file: str
+    reason: str
+    names: frozenset[str] | None  # from the index; None if it may contain anything
+
+
 class Contents(Struct, frozen=True, kw_only=True, dict=True):
     """The stored tensors of a snapshot, and the files that could not be read."""
 
     tensors: tuple[StoredTensor, ...]
-    index: Index | None
-    opened: frozenset[str]  # weight files with a readable header
-    unread: tuple[Unread, ...]
-    unread_files: int  # unreadable files and missing shards; the latter share one Unread
-    findings: tuple[Finding, ...]  # files whose size differs from their header's declaration
-    names_only: bool  # whether some shards are missing: the index has their names, but no shapes
+    index: Index | None = None
+    opened: frozenset[str] = frozenset()  # weight files with a readable header
+    unread: tuple[Unread, ...] = ()
+    unread_files: int = 0  # unreadable files and missing shards; the latter share one Unread
+    findings: tuple[Finding, ...] = ()  # files whose size differs from their header's declaration
+    names_only: bool = False  # whether some shards are missing, which the index names
     unnamed: tuple[str, ...] = ()  # files outside the index, read instead of missing shards
     variant: str | None = None  # "fp16" if these are not the weights that load by default
     notes: tuple[str, ...] = ()  # sentences about how files were read

@@ -1,6 +1,6 @@
 """The matching of stored tensors with expected ones, by the rules with which loading renames."""
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from enum import IntFlag, StrEnum
 from functools import cache
 from itertools import chain, compress
@@ -11,7 +11,7 @@ from msgspec import Struct
 
 from auditor.analytic import Expectation, ExpectedTensor
 from auditor.analytic.expectation import Listed, TensorsByName
-from auditor.analytic.loading import ChangedName, Loading
+from auditor.analytic.loading import ChangedName, Loading, forms_with_prefix
 from auditor.analytic.lookup import NameLookup
 from auditor.layouts.packing import LogicalTensor, as_stored_tensor
 from auditor.tensors import StoredTensor, natural_key
@@ -116,8 +116,9 @@ class Places(Struct, frozen=True):
         own = self.loading.renamed(stored)
         older = self.loading.of_old(own)
         names = [older[name].name if name in older else name for name in own]
-        known = self._known(chain(stored, names))
-        found = [self._found(name, known) for name in names]
+        forms = forms_with_prefix(chain(stored, names), self.prefix)
+        known = self._known(forms)
+        found = [_first_known(name, forms[name], known) for name in names]
         lost = self._unconverted(names, found)
         places: list[Place] = []
         for asked, before, name, place in zip(stored, own, names, found, strict=True):
@@ -125,7 +126,7 @@ class Places(Struct, frozen=True):
             if name in lost:
                 places.append(Place(name, None, steps))
             elif place.expected is None and name != asked and asked in known:
-                places.append(self._with_steps(asked, self._found(asked, known), ()))
+                places.append(self._with_steps(asked, _first_known(asked, forms[asked], known), ()))
             else:
                 places.append(self._with_steps(asked, place, steps))
         return places
@@ -146,34 +147,28 @@ class Places(Struct, frozen=True):
             steps = (Step.OLDER,)
         return Place(name, expected, (*steps, shift) if shift else steps)
 
-    def _known(self, names: Iterable[str]) -> Mapping[str, ExpectedTensor]:
-        """The class's tensors under these names, looked up at once."""
+    def _known(self, forms: Mapping[str, tuple[str, ...]]) -> Mapping[str, ExpectedTensor]:
+        """The class's tensors under these forms of names, looked up at once."""
         if not isinstance(self.names, NameLookup | TensorsByName):
             return self.names
-        forms = (form for name in names for form, _ in self._forms(name))
-        return self.names.tensors(frozenset(forms))
-
-    def _found(self, name: str, known: Mapping[str, ExpectedTensor]) -> _Found:
-        """The tensor under a name without the base model's prefix, or with it, or unchanged."""
-        for form, shift in self._forms(name):
-            if found := known.get(form):
-                return _Found(form, found, shift)
-        return _Found(name, None, None)
-
-    def _forms(self, name: str) -> Iterator[tuple[str, Step | None]]:
-        if self.prefix:
-            # transformers does not require a dot: it reads `bert_pooler.x` too.
-            if name.startswith(self.prefix):
-                yield name[len(self.prefix) + 1 :], Step.STRIPPED
-            yield f"{self.prefix}.{name}", Step.ADDED
-        yield name, None
+        return self.names.tensors(frozenset(chain.from_iterable(forms.values())))
 
     def _older(self, stored: str, expected: str, shift: Step | None) -> bool:
         """Whether two names of one tensor differ in more than the prefix."""
         if not self.loading.renames or stored == expected:
             return False
-        shifted = {f"{self.prefix}.{expected}", expected.removeprefix(f"{self.prefix}.")}
-        return shift is None or stored not in shifted
+        forms = forms_with_prefix((expected,), self.prefix)
+        return shift is None or stored not in forms[expected]
+
+
+def _first_known(name: str, forms: tuple[str, ...], known: Mapping[str, ExpectedTensor]) -> _Found:
+    """The tensor under the first form of a name that the class knows."""
+    for form in forms:
+        if expected := known.get(form):
+            longer = len(form) > len(name)
+            shift = None if form == name else Step.ADDED if longer else Step.STRIPPED
+            return _Found(form, expected, shift)
+    return _Found(name, None, None)
 
 
 def places(expectation: Expectation, stored: Iterable[str] = ()) -> Places:

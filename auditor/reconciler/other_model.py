@@ -5,8 +5,8 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from auditor.analytic import Config, Expectation
 from auditor.checkpoint.snapshot import RepoFile
-from auditor.reconciler import index_totals
-from auditor.reconciler.findings import BadConfig, BadSize, Finding, WrongDtype, by_name
+from auditor.findings import BadConfig, BadSize, Finding, WrongDtype, by_name
+from auditor.reconciler.index import sums
 from auditor.reconciler.matching import Fate
 from auditor.reconciler.reconcile import Reconciled
 from auditor.tensors import StoredTensor, is_float
@@ -58,7 +58,7 @@ def other_names_note(
         same = not lacking and more * _NEXT_TO_NOTHING <= expectation.parameters
         how = "have the shapes of"
     else:
-        sizes = {expectation.parameters * bits // 8 for bits in index_totals.WIDTHS.values()}
+        sizes = {expectation.parameters * bits // 8 for bits in sums.WIDTHS.values()}
         same = len(unexpected) == len(missing) and total in sizes
         how = "take, by total_size, as many bytes as"
     if not same:
@@ -85,8 +85,8 @@ def other_model_rule(
     needed = expectation.listed.learned
     if 2 * missing <= needed:
         return
-    ends = {index_totals.last_two_parts(tensor.name) for tensor in expectation.tensors}
-    foreign = sum(index_totals.last_two_parts(name) not in ends for name in unexpected)
+    ends = {sums.last_two_parts(tensor.name) for tensor in expectation.tensors}
+    foreign = sum(sums.last_two_parts(name) not in ends for name in unexpected)
     if 2 * foreign <= stored:
         return
     reason = (
@@ -110,18 +110,16 @@ def listed_size_rule(
     """
     parameters = expectation.parameters
     for file in files:
-        if file.name not in _LONE_FILES or file.size is None or declared not in index_totals.WIDTHS:
+        if file.name not in _LONE_FILES or file.size is None or declared not in sums.WIDTHS:
             continue
         most = _HEADER_BYTES * len(expectation.tensors)
-        over = {
-            dtype: file.size - parameters * bits // 8 for dtype, bits in index_totals.WIDTHS.items()
-        }
+        over = {dtype: file.size - parameters * bits // 8 for dtype, bits in sums.WIDTHS.items()}
         if over[declared] >= 0:
             continue
         fitting = next((dtype for dtype, rest in over.items() if 0 <= rest <= most), None)
         size = f"{file.name} has {file.size:,} bytes"
         if fitting:
-            each = index_totals.WIDTHS[fitting] // 8
+            each = sums.WIDTHS[fitting] // 8
             reason = (
                 f"{size}: {each} for each of {parameters:,} parameters and {over[fitting]:,} "
                 f"around them; the config declares {declared}"

@@ -13,15 +13,15 @@ from auditor.checkpoint.selecting import ADAPTER_CONFIG, ADAPTERS, other_weight_
 from auditor.checkpoint.snapshot import Snapshot
 from auditor.containers.weight_formats import PICKLED, Table
 from auditor.errors import CheckpointError
-from auditor.messages import listed, named
-from auditor.reconciler.contents import Contents, table_findings, unsafe_finding
-from auditor.reconciler.findings import (
+from auditor.findings import (
     CopyDiffers,
     Finding,
     MissingComponent,
     OtherWeights,
     Unsafe,
 )
+from auditor.messages import listed, named
+from auditor.reconciler.contents import Contents, table_findings, unsafe_finding
 from auditor.tensors import StoredTensor, learned, natural_key
 
 # Endings in lower case -> the software of the format.

@@ -1,7 +1,7 @@
 """The reconciliation: each stored and each expected tensor gets a fate, and fates give findings."""
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from itertools import repeat
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from itertools import chain, repeat
 from operator import attrgetter, itemgetter
 from types import MappingProxyType
 from typing import NamedTuple
@@ -11,28 +11,30 @@ from msgspec import Struct
 from auditor.analytic import Expectation, ExpectedTensor, Role
 from auditor.analytic.catalogue import Sibling
 from auditor.analytic.loading import Loading
-from auditor.layouts.packing import PLAIN, HiddenContent, Unpacked
-from auditor.reconciler.counting import (
-    apart,
-    copied_of,
-    counted_as_stored,
-    counted_once,
-    duplicates,
-    packed_dtypes,
-    packing_findings,
-)
-from auditor.reconciler.findings import (
+from auditor.findings import (
+    BadQuantization,
+    Duplicate,
     Finding,
     MatchedPair,
     Mismatched,
     Missing,
     NewlyInitialized,
+    QuantizationData,
     Renamed,
     StoredBuffer,
     TiedWeight,
     by_name,
 )
-from auditor.reconciler.matching import Candidate, Fate, Hit, Step, match, places
+from auditor.layouts.packing import (
+    PLAIN,
+    UNPACKED,
+    HiddenContent,
+    LogicalTensor,
+    ReadAndHidden,
+    Unpacked,
+)
+from auditor.reconciler.contents import Contents, Unread
+from auditor.reconciler.matching import Candidate, Fate, Hit, Matching, Step, match, places
 from auditor.reconciler.unexpected import (
     BUFFERS,
     UnexpectedTensor,
@@ -40,14 +42,13 @@ from auditor.reconciler.unexpected import (
     read_by_no_class,
     unexpected_findings,
 )
-from auditor.reconciler.unread_files import (
-    NameWithoutHeader,
-    Unread,
-    file_that_may_hold,
-    names_without_header,
-)
-from auditor.tensors import DTYPE_BITS, StoredTensor, naturally_sorted
-from auditor.walker import Counted, parent
+from auditor.tensors import DTYPE_BITS, StoredTensor, natural_key, naturally_sorted
+from auditor.walker import counted_once, parent
+
+_DIMENSIONS = 8  # of a shape in a reason; models have at most five
+_ELEMENTS = itemgetter(StoredTensor._fields.index("elements"))
+_NOT_PACKED = ReadAndHidden(PLAIN, MappingProxyType({}))
+_Item = tuple[StoredTensor, int, int]  # the fields of walker.Counted
 
 
 class FamilyExpectations(Struct, frozen=True, kw_only=True):
@@ -58,19 +59,19 @@ class FamilyExpectations(Struct, frozen=True, kw_only=True):
     spares: tuple[str, ...] = ()  # modules of the target that its own loader does not use
 
 
-_DIMENSIONS = 8  # of a shape in a reason; models have at most five
-_ELEMENTS = itemgetter(StoredTensor._fields.index("elements"))
-
-
-_UNSHARED: Mapping[str, str] = MappingProxyType({})
-_NOTHING: Mapping[str, HiddenContent] = MappingProxyType({})
-
-
 class Absent(NamedTuple):
     """An expected tensor that no stored one matches, and its Fate."""
 
     tensor: ExpectedTensor
     fate: int
+
+
+class NameWithoutHeader(NamedTuple):
+    """The known facts about a stored name without a header."""
+
+    elements: int | None  # of the expected tensors in it; None if nothing is expected
+    fate: int
+    packed: bool  # or quantization data: its bytes are not those of its elements
 
 
 class Reconciled(Struct, frozen=True, kw_only=True):
@@ -80,7 +81,7 @@ class Reconciled(Struct, frozen=True, kw_only=True):
     not stored, extra ones, and tied ones whose stored copy is a duplicate.
     """
 
-    counted: tuple[tuple[StoredTensor, int, int], ...]  # the fields of walker.Counted
+    counted: tuple[_Item, ...]
     plain: Mapping[str, StoredTensor]  # by expected name: equal in name, shape and role
     answered: tuple[Hit, ...]  # matched in another way
     copies: tuple[Hit, ...]  # stored again: under another name, or in another shard
@@ -90,199 +91,371 @@ class Reconciled(Struct, frozen=True, kw_only=True):
     shift: Step | None
     packed: Mapping[tuple[str, str], str]  # (name, file) of a stored tensor -> dtype of its pieces
     scaled: tuple[StoredTensor, ...]  # weights that are packed only in that they need scales
-    without_header: tuple[
-        tuple[str, NameWithoutHeader], ...
-    ]  # the names that an index places in files that were not read
+    # The names that an index places in files that were not read, sorted.
+    without_header: tuple[tuple[str, NameWithoutHeader], ...]
     moved: bool  # whether some pieces belong to another module than the stored tensor's name
 
 
-def reconcile(  # noqa: PLR0913 - what is stored, what is expected, and what is known of the files
-    tensors: Sequence[StoredTensor],
+def reconcile(
+    contents: Contents,
     expectation: Expectation,
     family: FamilyExpectations,
-    *,
-    indexed: Mapping[str, str],
-    unread: tuple[Unread, ...] = (),
-    unpacked: Unpacked = PLAIN,
-    behind: Mapping[str, HiddenContent] = _NOTHING,
-    shared: Mapping[str, str] = _UNSHARED,
+    packing: ReadAndHidden = _NOT_PACKED,
 ) -> Reconciled:
-    """Account for every tensor; `indexed` is the index's own name -> shard.
-
-    `unpacked` are the packed tensors and their contents, `behind` those of names in unread files,
-    `shared` the tensors whose bytes are those of another tensor of their file.
-    """
-    alone = apart(tensors, unpacked)
-    matching = match(alone.alone, expectation, indexed=indexed, pieces=alone.pieces)
-    plain, loading = matching.plain, expectation.loading
-    ties = _settle_ties(matching.hits, plain)
-    copies = (*matching.copies, *ties.copies)
-    answered = tuple(hit for hit in ties.answered if hit.expected.role is not Role.EXTRA)
-    extras = [hit for hit in ties.answered if hit.expected.role is Role.EXTRA]
-    named = {hit.expected.name for hit in (*ties.answered, *copies)}
-    whole = len(plain) == matching.parameters  # no parameter is missing then
-    wanted = expectation.listed.others if whole else expectation.tensors
-    left = [one for one in wanted if one.name not in plain and one.name not in named]
-    where = file_that_may_hold(unread, expectation, behind) if left else (lambda _name: None)
-    absent, hidden = _judge_absent(left, expectation, family, unread, where)
-    unknown = _identified(matching.unmatched, loading, family) if matching.unmatched else ()
-    unexpected = (*unknown, *read_by_no_class(extras, loading))
-    copied = copied_of(copies, ties.answered, plain, shared)
-    fates = ((one.hit, Fate.TIED if one.same else Fate.DUPLICATE) for one in copied)
+    """Account for every stored and every expected tensor."""
+    loading = expectation.loading
+    # Separate the tensors of the model from those that contain or serve packed ones.
+    stored = _separated(contents.tensors, packing.read)
+    # Match stored names with expected ones, by the rules with which loading renames.
+    indexed = contents.index.weight_map if contents.index else {}
+    matching = match(stored.single, expectation, indexed=indexed, pieces=stored.pieces)
+    # Make a stored tied tensor a copy of its source, or its replacement.
+    settled = _settle_ties(matching)
+    # Give each stored tensor its fate.
+    answered = tuple(_answers(settled.hits))
+    copies = tuple(_copies(settled, contents.shared))
+    unexpected = (
+        *identify(matching.unmatched, loading, family.siblings),
+        *read_by_no_class(settled.extras, loading),
+    )
+    # Give each expected tensor that is not stored its fate.
+    hidden = _hidden_names(contents.unread, expectation, packing.behind)
+    unread_file = _unread_file(contents.unread, hidden)
+    left = _not_stored(expectation, matching, settled)
+    absent = tuple(_absent(left, expectation, family, unread_file))
+    # Explain each fate but that of a tensor which is as expected.
     findings = (
-        *hidden,
+        *_unreadable(contents.unread, absent, unread_file),
         *_missing(absent, family.spares),
         *_mismatched(answered),
-        *duplicates(copied),
-        *_renamed(answered),
+        *_duplicates(copies),
+        *_renamed(settled.hits),
         *_tied(absent),
         *_buffers(answered, loading),
         *unexpected_findings(unexpected, expectation.target),
-        *packing_findings(unpacked),
+        *_packing(packing.read),
     )
+    # Count each stored tensor once, with the parameters of its pieces.
+    plain = matching.plain
+    parameters = map(_ELEMENTS, plain.values())
     counted = (
-        *zip(plain.values(), map(_ELEMENTS, plain.values()), repeat(Fate.EQUAL.value)),
-        *_counted(answered),
-        *(Counted(hit.stored, 0, fate.value) for hit, fate in fates),
-        *(Counted(item.tensor, item.parameters, item.fate) for item in unexpected),
+        *zip(plain.values(), parameters, repeat(Fate.EQUAL.value)),
+        *((one.hit.stored, one.parameters, one.fate) for one in answered),
+        *((one.hit.stored, 0, one.fate) for one in copies),
+        *((one.tensor, one.parameters, one.fate) for one in unexpected),
     )
     return Reconciled(
-        counted=counted_once(tuple(counted_as_stored(counted, alone)), shared),
+        counted=counted_once(tuple(_as_stored(counted, stored)), contents.shared),
         plain=plain,
-        answered=answered,
-        copies=copies,
+        answered=settled.hits,
+        copies=settled.copies,
         unexpected=unexpected,
         absent=absent,
         findings=findings,
         shift=matching.shift,
-        packed=packed_dtypes(alone),
-        scaled=alone.scaled,
-        without_header=tuple(names_without_header(unread, expectation, behind, family.siblings)),
-        moved=any(parent(piece.name) != parent(piece.stored.name) for piece in alone.pieces),
+        packed=_dtypes_inside(stored.pieces),
+        scaled=stored.scaled,
+        without_header=tuple(_without_header(hidden, loading, family)),
+        moved=any(parent(piece.name) != parent(piece.stored.name) for piece in stored.pieces),
     )
 
 
-def _identified(
-    unexpected: tuple[Candidate, ...], loading: Loading, family: FamilyExpectations
-) -> tuple[UnexpectedTensor, ...]:
-    """Identify unexpected tensors by the names that loading looks up; report the stored names."""
-    asked = [
-        tensor if tensor.name == name else tensor._replace(name=name) for tensor, name in unexpected
-    ]
-    found = identify(asked, loading, family.siblings)
-    return tuple(
-        item if item.tensor is tensor else item._replace(tensor=tensor)
-        for item, (tensor, _) in zip(found, unexpected, strict=True)
-    )
+# --- stored tensors of a packed checkpoint, by their use ---------------------------------------
 
 
-# --- ties -------------------------------------------------------------------------------------
+class _Stored(NamedTuple):
+    """The stored tensors, by their use."""
+
+    single: Sequence[StoredTensor]  # each is one tensor of the model, unchanged
+    scaled: tuple[StoredTensor, ...]  # those of `single` that are packed by their dtype
+    pieces: tuple[LogicalTensor, ...]  # the contents of the others
+    serving: tuple[StoredTensor, ...]  # quantization data
 
 
-class _Ties(NamedTuple):
-    answered: tuple[Hit, ...]
+def _separated(tensors: Sequence[StoredTensor], unpacked: Unpacked) -> _Stored:
+    """Separate stored tensors by use; an 8-bit weight that only needs scales stays unchanged.
+
+    Pieces that share a stored tensor are sorted by their names, so a later sort by stored names
+    does not depend on the order of the files.
+    """
+    if unpacked is PLAIN:
+        return _Stored(tensors, (), (), ())
+    pieces = unpacked.pieces
+    serving = tuple(chain.from_iterable(notes.tensors for notes in unpacked.quantization_data))
+    holders = {id(piece.stored) for piece in pieces}
+    if len(holders) < len(pieces):
+        pieces = tuple(naturally_sorted(pieces, attrgetter("name")))
+    taken = {*holders, *map(id, serving)}  # a layout returns the objects that it received
+    single = [tensor for tensor in tensors if id(tensor) not in taken]
+    scaled = tuple(tensor for tensor in unpacked.whole if tensor.dtype not in UNPACKED)
+    return _Stored(single, scaled, pieces, serving)
+
+
+def _dtypes_inside(pieces: Iterable[LogicalTensor]) -> Mapping[tuple[str, str], str]:
+    """The dtype of the contents of each packed tensor, by its name and file."""
+    return {
+        (piece.stored.name, piece.stored.file): piece.dtype
+        for piece in pieces
+        if piece.dtype not in UNPACKED
+    }
+
+
+def _as_stored(counted: Iterable[_Item], stored: _Stored) -> Iterable[_Item]:
+    """Count each stored tensor once, with the parameters of its pieces."""
+    serving = zip(stored.serving, repeat(0), repeat(Fate.QUANTIZATION_DATA.value))
+    return chain(_added_up(counted, stored.pieces) if stored.pieces else counted, serving)
+
+
+def _added_up(counted: Iterable[_Item], pieces: Iterable[LogicalTensor]) -> Iterator[_Item]:
+    holders = {(piece.stored.name, piece.stored.file): piece.stored for piece in pieces}
+    sums: dict[tuple[str, str], _Item] = {}
+    for item in counted:
+        tensor, parameters, fate = item
+        key = (tensor.name, tensor.file)
+        if key in holders:
+            _, before, fates = sums.get(key, (tensor, 0, 0))
+            sums[key] = (holders[key], before + parameters, fates | fate)
+        else:
+            yield item
+    yield from sums.values()
+
+
+def _packing(unpacked: Unpacked) -> Iterator[QuantizationData | BadQuantization]:
+    """Yield the quantization data in the layout's order, and the faults of the layout."""
+    for notes in unpacked.quantization_data:  # 46,122 in DeepSeek-V3, which `fold` sorts
+        yield QuantizationData(tensors=tuple(notes.tensors), reason=notes.reason)
+    for fault in unpacked.faults:
+        yield BadQuantization(tensors=by_name(fault.tensors), reason=fault.reason)
+
+
+# --- ties and copies ---------------------------------------------------------------------------
+
+
+class _Settled(NamedTuple):
+    """The matches of stored tensors, by what they are to the model."""
+
+    plain: Mapping[str, StoredTensor]  # as in Matching
+    hits: tuple[Hit, ...]  # each the only stored form of its expected tensor
+    extras: tuple[Hit, ...]  # of tensors that no class reads
     copies: tuple[Hit, ...]
 
 
-def _settle_ties(hits: tuple[Hit, ...], plain: Mapping[str, StoredTensor]) -> _Ties:
+def _settle_ties(matching: Matching) -> _Settled:
     """Make a stored tied tensor a copy of its source.
 
     If the source is not stored, the tied tensor replaces it, as in loading.
     """
-    tied = [hit for hit in hits if hit.expected.role is Role.TIED]
-    if not tied:
-        return _Ties(hits, ())
-    answered = {hit.expected.name: hit for hit in hits if hit.expected.role is not Role.TIED}
-    copies: list[Hit] = []
+    plain, hits = matching.plain, {hit.expected.name: hit for hit in matching.hits}
+    copies = list(matching.copies)
+    tied = [hit for hit in matching.hits if hit.expected.role is Role.TIED]
+    for hit in tied:
+        del hits[hit.expected.name]
     for hit in naturally_sorted(tied, attrgetter("stored.name")):
         source = hit.expected.tied_to or ""
-        if source in answered or source in plain:
+        if source in hits or source in plain:
             copies.append(hit)
         else:
-            source_tensor = hit.expected._replace(name=source, role=Role.PARAMETER, tied_to=None)
-            answered[source] = Hit(hit.stored, source_tensor, (*hit.steps, Step.TIED))
-    return _Ties(tuple(answered.values()), tuple(copies))
+            replaced = hit.expected._replace(name=source, role=Role.PARAMETER, tied_to=None)
+            hits[source] = Hit(hit.stored, replaced, (*hit.steps, Step.TIED))
+    extras = tuple(hit for hit in hits.values() if hit.expected.role is Role.EXTRA)
+    used = tuple(hit for hit in hits.values() if hit.expected.role is not Role.EXTRA)
+    return _Settled(plain, used, extras, tuple(copies))
 
 
-# --- what is absent ---------------------------------------------------------------------------
+class _Copy(NamedTuple):
+    """A stored tensor whose parameter another stored tensor already provides."""
+
+    hit: Hit
+    original: StoredTensor  # the tensor that counts
+    fate: int  # TIED if the config ties them and they are identical bytes of one file
 
 
-def _judge_absent(
+def _copies(settled: _Settled, shared: Mapping[str, str]) -> Iterator[_Copy]:
+    """Yield each copy with its original; `shared` is Contents.shared."""
+    hits = (*settled.hits, *settled.extras) if settled.copies else ()
+    others = {hit.expected.name: hit.stored for hit in hits}
+    for hit in settled.copies:
+        tied = hit.expected.role is Role.TIED
+        source = (hit.expected.tied_to or "") if tied else hit.expected.name
+        original = settled.plain.get(source) or others[source]
+        first, second = (shared.get(name, name) for name in (hit.stored.name, original.name))
+        same = tied and first == second and hit.stored.file == original.file
+        yield _Copy(hit, original, (Fate.TIED if same else Fate.DUPLICATE).value)
+
+
+def _duplicates(copies: Iterable[_Copy]) -> Iterator[Finding]:
+    """Yield ties of identical bytes as tied, and all other copies as duplicates."""
+    groups: dict[str, list[_Copy]] = {}
+    for copy in copies:
+        groups.setdefault(_reason_of_copy(copy), []).append(copy)
+    for reason, group in groups.items():
+        group.sort(key=lambda copy: (natural_key(copy.hit.stored.name), copy.hit.stored.file))
+        originals = tuple(copy.original.name for copy in group)
+        if group[0].fate == Fate.TIED:
+            tied = (copy.hit.expected._replace(name=copy.hit.stored.name) for copy in group)
+            yield TiedWeight(tensors=tuple(tied), to=originals, reason=reason)
+        else:
+            tensors = tuple(copy.hit.stored for copy in group)
+            yield Duplicate(tensors=tensors, of=originals, reason=reason)
+
+
+def _reason_of_copy(copy: _Copy) -> str:
+    if copy.fate == Fate.TIED:
+        return "stored as the very same bytes as the tensor that the config ties it to"
+    if copy.hit.expected.role is Role.TIED:
+        return (
+            "the config ties it to another tensor, yet the file stores both; "
+            "only their values could show whether they are the same"
+        )
+    if copy.original.name == copy.hit.stored.name:
+        return f"the same name is stored in {copy.original.file} as well"
+    return "another stored name loads into the same parameter; only one is read"
+
+
+# --- tensors of files that could not be read ---------------------------------------------------
+
+
+class _Hidden(NamedTuple):
+    """The content of a name that an index places in an unread file."""
+
+    content: HiddenContent
+    expected: tuple[ExpectedTensor, ...]
+
+
+def _hidden_names(
+    unread: tuple[Unread, ...], expectation: Expectation, behind: Mapping[str, HiddenContent]
+) -> Mapping[str, _Hidden]:
+    """Map the names in unread files to their contents, sorted by name; `behind` are packed ones."""
+    names = sorted(frozenset(chain.from_iterable(file.names or () for file in unread)))
+    if not names:
+        return {}
+    contents = [behind.get(name, HiddenContent((name,), packed=False)) for name in names]
+    pieces = dict.fromkeys(chain.from_iterable(content.tensors for content in contents))
+    known = zip(pieces, places(expectation).of(pieces), strict=True)
+    expected = {piece: place.expected for piece, place in known if place.expected is not None}
+    return {
+        name: _Hidden(content, tuple(expected[one] for one in content.tensors if one in expected))
+        for name, content in zip(names, contents, strict=True)
+    }
+
+
+def _unread_file(
+    unread: tuple[Unread, ...], hidden: Mapping[str, _Hidden]
+) -> Callable[[str], str | None]:
+    """Return a function from an expected name to the unread file that may contain it."""
+    known: dict[str, str] = {}
+    for file in unread:
+        for name in file.names or ():
+            for tensor in hidden[name].expected:
+                known.setdefault(tensor.name, file.file)
+    anywhere = next((file.file for file in unread if file.names is None), None)
+    return lambda name: known.get(name, anywhere)
+
+
+def _without_header(
+    hidden: Mapping[str, _Hidden], loading: Loading, family: FamilyExpectations
+) -> Iterator[tuple[str, NameWithoutHeader]]:
+    """Yield the facts about each name in an unread file; unexpected names come last."""
+    unknown: list[Candidate] = []
+    for name, (content, expected) in hidden.items():
+        if expected:
+            fate = Fate.EQUAL if any(one.role.learned for one in expected) else Fate.BUFFER
+            elements = sum(one.elements for one in expected)
+            yield name, NameWithoutHeader(elements, fate.value, packed=content.packed)
+        elif content.packed:
+            fate = Fate.UNEXPECTED if content.tensors else Fate.QUANTIZATION_DATA
+            yield name, NameWithoutHeader(None, fate.value, packed=True)
+        else:
+            unknown.append(Candidate(StoredTensor(name, None, None, None, "", None), name))
+    for one in identify(unknown, loading, family.siblings):
+        yield one.tensor.name, NameWithoutHeader(one.implied, one.fate, packed=False)
+
+
+def _unreadable(
+    unread: tuple[Unread, ...], absent: Iterable[Absent], unread_file: Callable[[str], str | None]
+) -> Iterator[Finding]:
+    """Yield a finding for each file, with the expected tensors that it may contain."""
+    hidden: dict[str | None, list[ExpectedTensor]] = {}
+    for tensor, fate in absent if unread else ():
+        if fate == Fate.UNREADABLE:
+            hidden.setdefault(unread_file(tensor.name), []).append(tensor)
+    for file in unread:
+        tensors = tuple(hidden.get(file.file, ()))
+        yield file.finding(file=file.file, reason=file.reason, hidden=tensors)
+
+
+# --- expected tensors that are not stored ------------------------------------------------------
+
+
+def _not_stored(
+    expectation: Expectation, matching: Matching, settled: _Settled
+) -> list[ExpectedTensor]:
+    """Return the expected tensors that no stored tensor matches, without optional ones."""
+    complete = len(matching.plain) == matching.parameters  # then no parameter is missing
+    tensors = expectation.listed.others if complete else expectation.tensors
+    hits = (*settled.hits, *settled.extras, *settled.copies)
+    matched = (
+        matching.plain.keys() | {hit.expected.name for hit in hits} if hits else matching.plain
+    )
+    return [one for one in tensors if one.name not in matched and not one.role.optional]
+
+
+def _absent(
     left: list[ExpectedTensor],
     expectation: Expectation,
     family: FamilyExpectations,
-    unread: tuple[Unread, ...],
-    where: Callable[[str], str | None],
-) -> tuple[tuple[Absent, ...], tuple[Finding, ...]]:
-    """Return the fate of each unmatched tensor, and one finding for each unread file.
-
-    `where` returns the unread file that may contain an expected name.
-    """
-    left = [tensor for tensor in left if not tensor.role.optional]  # some store some of these
-    behind: dict[str, list[ExpectedTensor]] = {item.file: [] for item in unread}
-    unshared = [tensor for tensor in left if tensor.role is not Role.TIED]
-    needed = _needed(unshared, expectation, family.declared) if unshared else frozenset()
-    absent: list[Absent] = []
+    unread_file: Callable[[str], str | None],
+) -> Iterator[Absent]:
+    """Yield the fate of each tensor that is not stored."""
+    needed = _needed(left, expectation, family.declared)
     for tensor in left:
-        file = where(tensor.name)
         if tensor.role is Role.TIED:
             fate = Fate.TIED
-        elif file is not None:
-            behind[file].append(tensor)
+        elif unread_file(tensor.name) is not None:
             fate = Fate.UNREADABLE
+        elif tensor.name not in needed or _reason_to_spare(tensor, family.spares):
+            fate = Fate.NEWLY_INITIALIZED
         else:
-            spare = _is_below(tensor.name, family.spares) or _counts_batches(tensor)
-            lacking = tensor.name in needed and not spare
-            fate = Fate.MISSING if lacking else Fate.NEWLY_INITIALIZED
-        absent.append(Absent(tensor, fate.value))
-    hidden = tuple(
-        item.finding(file=item.file, reason=item.reason, hidden=tuple(behind[item.file]))
-        for item in unread
-    )
-    return tuple(absent), hidden
+            fate = Fate.MISSING
+        yield Absent(tensor, fate.value)
 
 
 def _needed(
     left: list[ExpectedTensor], expectation: Expectation, declared: Expectation
 ) -> frozenset[str]:
     """The target's names, at least those in `left`, that the declared class has too."""
-    if declared is expectation:
+    if declared is expectation or all(tensor.role is Role.TIED for tensor in left):
         return frozenset(tensor.name for tensor in left)
     found = places(expectation).of([tensor.name for tensor in declared.needed])
     return frozenset(place.expected.name for place in found if place.expected is not None)
 
 
-def _missing(absent: tuple[Absent, ...], spares: tuple[str, ...]) -> Iterator[Finding]:
-    missing = tuple(item.tensor for item in absent if item.fate == Fate.MISSING)
-    new = [item.tensor for item in absent if item.fate == Fate.NEWLY_INITIALIZED]
-    counters = tuple(filter(_counts_batches, new))
-    new = [tensor for tensor in new if not _counts_batches(tensor)]
-    spared = tuple(tensor for tensor in new if _is_below(tensor.name, spares))
-    others = tuple(tensor for tensor in new if not _is_below(tensor.name, spares))
+def _reason_to_spare(tensor: ExpectedTensor, spares: tuple[str, ...]) -> str | None:
+    """Return why the model does not miss a tensor that its class needs; None if it does."""
+    # torch 0.4 and some converters do not store the counters.
+    if tensor.role is Role.BUFFER and tensor.name.endswith(".num_batches_tracked"):
+        return "it counts the batches of a training, from 0 on, and no output depends on it"
+    if any(tensor.name.startswith(f"{module}.") for module in spares):
+        return "its loader has no use for it: loading would initialize it afresh"
+    return None
+
+
+def _missing(absent: Iterable[Absent], spares: tuple[str, ...]) -> Iterator[Finding]:
+    missing = tuple(tensor for tensor, fate in absent if fate == Fate.MISSING)
     if missing:
         yield Missing(tensors=missing, reason="the declared class needs it and no file stores it")
-    if others:
-        reason = "only the target class uses it: loading would initialize it afresh"
-        yield NewlyInitialized(tensors=others, reason=reason)
-    if spared:
-        reason = "its loader has no use for it: loading would initialize it afresh"
-        yield NewlyInitialized(tensors=spared, reason=reason)
-    if counters:
-        reason = "it counts the batches of a training, from 0 on, and no output depends on it"
-        yield NewlyInitialized(tensors=counters, reason=reason)
+    groups: dict[str, list[ExpectedTensor]] = {}
+    for tensor, fate in absent:
+        if fate == Fate.NEWLY_INITIALIZED:
+            reason = _reason_to_spare(tensor, spares)
+            reason = reason or "only the target class uses it: loading would initialize it afresh"
+            groups.setdefault(reason, []).append(tensor)
+    for reason, tensors in groups.items():
+        yield NewlyInitialized(tensors=tuple(tensors), reason=reason)
 
 
-def _counts_batches(tensor: ExpectedTensor) -> bool:
-    """Whether a tensor counts batches: torch 0.4 and some converters do not store these."""
-    return tensor.role is Role.BUFFER and tensor.name.endswith(".num_batches_tracked")
-
-
-def _is_below(name: str, modules: tuple[str, ...]) -> bool:
-    return any(name.startswith(f"{module}.") for module in modules)
-
-
-def _tied(absent: tuple[Absent, ...]) -> Iterator[Finding]:
-    tied = tuple(item.tensor for item in absent if item.fate == Fate.TIED)
+def _tied(absent: Iterable[Absent]) -> Iterator[Finding]:
+    tied = tuple(tensor for tensor, fate in absent if fate == Fate.TIED)
     if tied:
         yield TiedWeight(
             tensors=tied,
@@ -291,68 +464,67 @@ def _tied(absent: tuple[Absent, ...]) -> Iterator[Finding]:
         )
 
 
-# --- what is answered -------------------------------------------------------------------------
+# --- stored tensors that match an expected one, not plainly ------------------------------------
 
 
-def _counted(answered: tuple[Hit, ...]) -> Iterator[Counted]:
-    equal, unchecked = Fate.EQUAL.value, Fate.UNCHECKED.value
-    for hit in answered:
+class _Answer(NamedTuple):
+    """A stored tensor for an expected one, and its fate."""
+
+    hit: Hit
+    parameters: int
+    fate: int
+
+
+def _answers(hits: Iterable[Hit]) -> Iterator[_Answer]:
+    """Yield the fate of each match: only shapes may differ, and those of legacy buffers may."""
+    for hit in hits:
         stored, expected, _ = hit
-        if stored.shape == expected.shape and expected.role.learned:
-            yield Counted(stored, expected.elements, equal)
-        elif _misses(hit):
-            parameters = (stored.elements or 0) if expected.role.learned else 0
-            yield Counted(stored, parameters, Fate.MISMATCHED.value)
-        elif not expected.role.learned:
-            yield Counted(stored, 0, Fate.BUFFER.value)
+        learned, is_equal = expected.role.learned, stored.shape == expected.shape
+        if learned and is_equal:
+            yield _Answer(hit, expected.elements, Fate.EQUAL.value)
+        elif not (is_equal or stored.shape is None or expected.role.optional):
+            yield _Answer(hit, (stored.elements or 0) if learned else 0, Fate.MISMATCHED.value)
         else:
-            yield Counted(stored, 0, unchecked)
+            yield _Answer(hit, 0, (Fate.UNCHECKED if learned else Fate.BUFFER).value)
 
 
-def _misses(hit: Hit) -> bool:
-    """Whether the stored shape is not the expected one, except for a legacy buffer."""
-    stored, expected, _ = hit
-    return stored.shape not in {None, expected.shape} and not expected.role.optional
-
-
-def _mismatched(answered: tuple[Hit, ...]) -> Iterator[Finding]:
+def _mismatched(answers: Iterable[_Answer]) -> Iterator[Finding]:
     groups: dict[tuple[object, object, str | None], list[Hit]] = {}
-    for hit in filter(_misses, answered):
-        dtype = None if hit.stored.dtype in DTYPE_BITS else hit.stored.dtype  # if packed
-        groups.setdefault((hit.stored.shape, hit.expected.shape, dtype), []).append(hit)
-    for (stored, expected, dtype), hits in groups.items():
+    for hit, _, fate in answers:
+        if fate == Fate.MISMATCHED:
+            dtype = None if hit.stored.dtype in DTYPE_BITS else hit.stored.dtype  # if packed
+            groups.setdefault((hit.stored.shape, hit.expected.shape, dtype), []).append(hit)
+    for (observed, expected, dtype), hits in groups.items():
         inside = f" of {dtype}" if dtype else ""
-        reason = (
-            f"stored as {shape_text(stored)}{inside}, the config implies {shape_text(expected)}"
-        )
-        yield Mismatched(pairs=_pairs(hits), reason=reason)
+        shapes = f"stored as {_text(observed)}{inside}, the config implies {_text(expected)}"
+        yield Mismatched(pairs=_pairs(hits), reason=shapes)
 
 
-def shape_text(shape: object) -> str:
-    """A shape as text: `(768, 3072)`, `(768,)`, `()`; at most its first eight dimensions."""
+def _text(shape: object) -> str:
+    """Return a shape as text: `(768, 3072)`, `(768,)`, `()`; at most its first eight dimensions."""
     if isinstance(shape, tuple) and len(shape) > _DIMENSIONS:
         return f"({', '.join(map(str, shape[:_DIMENSIONS]))}, ...: {len(shape):,} dimensions)"
     return str(shape)
 
 
-def _renamed(answered: tuple[Hit, ...]) -> Iterator[Finding]:
+def _renamed(hits: Iterable[Hit]) -> Iterator[Finding]:
     groups: dict[tuple[Step, ...], list[Hit]] = {}
-    for hit in answered:
+    for hit in hits:
         if hit.steps and hit.expected.role.learned:
             groups.setdefault(hit.steps, []).append(hit)
-    for steps, hits in groups.items():
-        yield Renamed(pairs=_pairs(hits), reason="; ".join(steps))
+    for steps, group in groups.items():
+        yield Renamed(pairs=_pairs(group), reason="; ".join(steps))
 
 
-def _buffers(answered: tuple[Hit, ...], loading: Loading) -> Iterator[Finding]:
+def _buffers(answers: Iterable[_Answer], loading: Loading) -> Iterator[Finding]:
     """Yield stored buffers; loading is silent about obsolete ones only if a rule says so."""
-    buffers = [hit for hit in answered if hit.expected.role in BUFFERS and not _misses(hit)]
+    buffers = [hit for hit, _, fate in answers if fate == Fate.BUFFER]
     groups: dict[tuple[Role, bool], list[StoredTensor]] = {}
-    said = loading.unknown([hit.stored.name for hit in buffers])
-    for hit, unknown in zip(buffers, said, strict=True):
+    unknown_names = loading.unknown([hit.stored.name for hit in buffers]) if buffers else ()
+    for hit, unknown in zip(buffers, unknown_names, strict=True):
         role = hit.expected.role
-        known = role is Role.BUFFER or loading.takes(hit.expected.name)
-        groups.setdefault((role, known or unknown.silent), []).append(hit.stored)
+        is_loaded = role is Role.BUFFER or loading.takes(hit.expected.name)
+        groups.setdefault((role, is_loaded or unknown.silent), []).append(hit.stored)
     for role, silent in sorted(groups, reverse=True):
         tensors = by_name(groups[role, silent])
         yield StoredBuffer(tensors=tensors, silent=silent, reason=BUFFERS[role])

@@ -1,13 +1,14 @@
 """Stored tensors that the target class does not use, and the sibling classes that do."""
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from itertools import chain
 from typing import NamedTuple
 
 from auditor.analytic import ExpectedTensor, Role
 from auditor.analytic.catalogue import Sibling
-from auditor.analytic.loading import Loading
+from auditor.analytic.loading import Loading, forms_with_prefix
 from auditor.analytic.lookup import Union
-from auditor.reconciler.findings import (
+from auditor.findings import (
     MOST_NAMED,
     Finding,
     StoredBuffer,
@@ -15,7 +16,7 @@ from auditor.reconciler.findings import (
     Unused,
     by_name,
 )
-from auditor.reconciler.matching import Fate, Hit, Places
+from auditor.reconciler.matching import Candidate, Fate, Hit, Places
 from auditor.tensors import StoredTensor, learned
 
 BUFFERS = {
@@ -40,27 +41,22 @@ class UnexpectedTensor(NamedTuple):
 
 
 def identify(
-    tensors: Sequence[StoredTensor],
+    candidates: Sequence[Candidate],
     loading: Loading,
     siblings: Callable[[], tuple[Sibling, ...]],
 ) -> Iterator[UnexpectedTensor]:
     """Look up each tensor in every class of the family; `loading` is the target class's."""
-    family = FamilyNames(siblings())
-    for at in range(0, len(tensors), _AT_ONCE):
-        yield from _identified(tensors[at : at + _AT_ONCE], loading, family)
-
-
-def _identified(
-    tensors: Sequence[StoredTensor], loading: Loading, family: "FamilyNames"
-) -> Iterator[UnexpectedTensor]:
-    names = [tensor.name for tensor in tensors]
-    known = family.knowing(names)
-    for tensor, unknown in zip(tensors, loading.unknown(names), strict=True):
-        if unknown.buffer:
-            found = _buffer(tensor, Role.LEGACY, None)
-        else:
-            found = _used(tensor, known.get(tensor.name, ()))
-        yield found._replace(silent=unknown.silent)
+    family = FamilyNames(siblings() if candidates else ())
+    for at in range(0, len(candidates), _AT_ONCE):
+        some = candidates[at : at + _AT_ONCE]
+        names = [name for _, name in some]
+        known = family.knowing(names)
+        for (tensor, name), unknown in zip(some, loading.unknown(names), strict=True):
+            if unknown.buffer:
+                identified = _buffer(tensor, Role.LEGACY, None)
+            else:
+                identified = _used(tensor, known.get(name, ()))
+            yield identified._replace(silent=unknown.silent)
 
 
 class FamilyNames:
@@ -95,18 +91,12 @@ class FamilyNames:
         """The names that a class may know; no class knows any other name."""
         found: dict[str, None] = {}
         for (prefix, *_), rules in self._kinds.items():
-            for stored, renamed in zip(names, rules.looked_for(names), strict=True):
-                if any(self._has(name, prefix) for name in {stored, renamed}):
+            renamed = rules.looked_for(names)
+            forms = forms_with_prefix(chain(names, renamed), prefix)
+            for stored, other in zip(names, renamed, strict=True):
+                if any(form in self._names for form in {*forms[stored], *forms[other]}):
                     found[stored] = None
         return found
-
-    def _has(self, name: str, prefix: str) -> bool:
-        if name in self._names:
-            return True
-        return bool(prefix) and (
-            f"{prefix}.{name}" in self._names
-            or (name.startswith(prefix) and name[len(prefix) + 1 :] in self._names)
-        )
 
 
 def _used(tensor: StoredTensor, known_by: Iterable[tuple[str, ExpectedTensor]]) -> UnexpectedTensor:
@@ -139,8 +129,8 @@ def _buffer(tensor: StoredTensor, role: Role, implied: int | None) -> Unexpected
 
 def read_by_no_class(hits: Collection[Hit], loading: Loading) -> Iterator[UnexpectedTensor]:
     """Yield the tensors that no class reads by the rules of the target class."""
-    said = loading.unknown([hit.stored.name for hit in hits])
-    for hit, unknown in zip(hits, said, strict=True):
+    unknown_names = loading.unknown([hit.stored.name for hit in hits]) if hits else ()
+    for hit, unknown in zip(hits, unknown_names, strict=True):
         yield _extra(hit.stored, hit.expected)._replace(silent=unknown.silent)
 
 

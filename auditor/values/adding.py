@@ -9,8 +9,8 @@ from itertools import chain
 
 from msgspec.structs import replace
 
-from auditor.reconciler.findings import Finding, Severity, of_values
-from auditor.reconciler.ignore import Ignore, split
+from auditor.findings import Finding, Severity, of_values
+from auditor.findings.ignore import Ignore, split
 from auditor.report import Diagnosis, Report, Unaudited, in_order
 
 _LEVEL = of_values.__name__

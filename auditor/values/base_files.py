@@ -15,9 +15,9 @@ from auditor.downloader.fetching import fetch
 from auditor.downloader.local_file import file_sha256
 from auditor.downloader.model_argument import HubModel, parse_model
 from auditor.errors import SourceError, UsageError
+from auditor.findings import EqualsBase
+from auditor.findings.ignore import Ignore
 from auditor.messages import listed, quoted
-from auditor.reconciler.findings import EqualsBase
-from auditor.reconciler.ignore import Ignore
 from auditor.report import Report, Unaudited
 from auditor.values.adding import with_more_findings
 

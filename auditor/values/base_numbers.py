@@ -14,8 +14,8 @@ from msgspec.structs import replace
 from auditor.checkpoint.snapshot import Fetched, Snapshot
 from auditor.downloader.fetching import fetch
 from auditor.errors import Reason, SourceError
+from auditor.findings import EqualsBase
 from auditor.messages import quoted
-from auditor.reconciler.findings import EqualsBase
 from auditor.reconciler.tensor_values import BaseComparison, ModuleChanges
 from auditor.tensors import Span
 from auditor.values.evidence import (

@@ -12,7 +12,7 @@ from msgspec import Struct
 from auditor.checkpoint.selecting import ADAPTER_CONFIG
 from auditor.checkpoint.snapshot import Fetched, RepoFile, Snapshot
 from auditor.downloader.local_file import BLOCK, RegularFile
-from auditor.reconciler.findings import Finding, QuantizationData, StoredBuffer, Unexpected
+from auditor.findings import Finding, QuantizationData, StoredBuffer, Unexpected
 from auditor.reconciler.tensor_values import TensorValues
 from auditor.report import Report, Unaudited
 from auditor.tensors import Span, StoredTensor

@@ -19,9 +19,9 @@ from auditor.downloader.model_argument import HubModel, parse_model
 from auditor.downloader.parallel import awaited, threads
 from auditor.downloader.waits import STOPPED, ReadingProgress, Talk, numbers_read
 from auditor.errors import Reason, SourceError, UsageError
+from auditor.findings import BadDigest
+from auditor.findings.ignore import Ignore
 from auditor.messages import listed, quoted
-from auditor.reconciler.findings import BadDigest
-from auditor.reconciler.ignore import Ignore
 from auditor.report import Report, Unaudited
 from auditor.values.adding import with_more_findings
 

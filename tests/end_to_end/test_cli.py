@@ -23,8 +23,8 @@ from auditor.checkpoint.snapshot import Snapshot
 from auditor.cli.app import COMMANDS
 from auditor.cli.console import FailOn
 from auditor.downloader.fetching import fetch
+from auditor.findings.ignore import KINDS
 from auditor.formats.registry import FORMATS
-from auditor.reconciler.ignore import KINDS
 
 CHINESE = "google-bert/bert-base-chinese"
 TOKEN = "hf_" + "t" * 34

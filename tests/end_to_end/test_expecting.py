@@ -14,9 +14,9 @@ from support.running import run
 import auditor
 from auditor.analytic import Config, Expectation, Written, catalogue
 from auditor.errors import CheckpointError
+from auditor.findings import FormulaDisputed
 from auditor.formats import as_json
 from auditor.oracle import client
-from auditor.reconciler.findings import FormulaDisputed
 
 FNET = {
     "hidden_size": 8,

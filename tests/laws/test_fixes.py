@@ -6,9 +6,9 @@ from support.stopped_fixes import WAYS, Stopping
 
 from auditor.audit.options import Options
 from auditor.audit.pipeline import examine
+from auditor.findings import Severity
 from auditor.fixing.permissions import Allow
 from auditor.fixing.plan import plan_fix
-from auditor.reconciler.findings import Severity
 
 # Causes that are no more than names, the config or an index.
 FIXABLE = {

@@ -11,7 +11,7 @@ from auditor.audit.pipeline import examine
 from auditor.checkpoint.snapshot import Snapshot, Source, TextFile, WeightHeader
 from auditor.containers.weight_formats import Table
 from auditor.diagnosis.changes import with_names, with_values
-from auditor.reconciler.findings import Severity
+from auditor.findings import Severity
 
 
 @pytest.fixture(scope="module")

@@ -9,7 +9,7 @@ from support.faults.names import name_faults
 
 from auditor.audit.options import Options
 from auditor.audit.pipeline import examine
-from auditor.reconciler.findings import Severity
+from auditor.findings import Severity
 
 pytestmark = pytest.mark.oracle
 

@@ -21,7 +21,7 @@ from support.faults_of_config import (
 from auditor.audit.options import Options
 from auditor.audit.pipeline import examine
 from auditor.downloader import local_folder
-from auditor.reconciler.findings import Severity
+from auditor.findings import Severity
 
 pytestmark = pytest.mark.oracle
 

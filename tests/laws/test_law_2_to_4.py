@@ -8,22 +8,21 @@ from support.checkpoints import Spoilt, expect, siblings, spoilt, stored_by
 from support.depths import depths, listed
 
 from auditor.analytic import Expectation, Role
-from auditor.reconciler.module_rows import compared_rows
+from auditor.reconciler.contents import Contents
 from auditor.reconciler.reconcile import FamilyExpectations, Reconciled, reconcile
-from auditor.reconciler.tensor_rows import TensorTable
+from auditor.reconciler.rows import TensorTable, compared_rows
 from auditor.tensors import Depth
 from auditor.walker import walk
 
 
 def _reconciled(case: Spoilt, tensors=None) -> Reconciled:
     return reconcile(
-        case.tensors if tensors is None else tensors,
+        Contents(tensors=case.tensors if tensors is None else tensors),
         expect(case.target, **case.changes),
         FamilyExpectations(
             declared=expect(case.declared, **case.changes),
             siblings=lambda: siblings(**case.changes),
         ),
-        indexed={},
     )
 
 
@@ -112,6 +111,8 @@ def test_each_row_is_the_sum_of_its_children_and_of_its_own_tensors(case: Spoilt
 def test_a_checkpoint_audited_for_the_class_that_wrote_it_is_clean_until_it_is_spoilt(case) -> None:
     whole = expect(case.declared, **case.changes)
     result = reconcile(
-        stored_by(whole), whole, FamilyExpectations(declared=whole, siblings=lambda: ()), indexed={}
+        Contents(tensors=stored_by(whole)),
+        whole,
+        FamilyExpectations(declared=whole, siblings=tuple),
     )
     assert {finding.kind for finding in result.findings} <= {"tied"}

@@ -7,7 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from support.checkpoints import Spoilt, expect, siblings, spoilt, stored
 
-from auditor.layouts.packing import PLAIN, LogicalTensor, Notes, Unpacked
+from auditor.layouts.packing import PLAIN, LogicalTensor, Notes, ReadAndHidden, Unpacked
+from auditor.reconciler.contents import Contents
 from auditor.reconciler.reconcile import FamilyExpectations, Reconciled, reconcile
 from auditor.walker import walk
 
@@ -48,7 +49,7 @@ def _reconciled(case: Spoilt, tensors, unpacked: Unpacked) -> Reconciled:
         declared=expect(case.declared, **case.changes), siblings=lambda: siblings(**case.changes)
     )
     target = expect(case.target, **case.changes)
-    return reconcile(tensors, target, family, indexed={}, unpacked=unpacked)
+    return reconcile(Contents(tensors=tensors), target, family, ReadAndHidden(unpacked, {}))
 
 
 @given(packed())

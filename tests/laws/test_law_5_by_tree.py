@@ -14,7 +14,7 @@ from auditor.errors import CheckpointError, SourceError
 from auditor.formats.module_table import lines
 from auditor.names import expand, first, how_many, numbered
 from auditor.reconciler.fold import fold, refold
-from auditor.reconciler.module_rows import ExpectedRows
+from auditor.reconciler.rows import ExpectedRows
 from auditor.tensors import natural_key
 
 PLACES = st.sets(st.integers(0, 12), min_size=1).map(sorted)

@@ -29,8 +29,8 @@ from auditor.audit.pipeline import examine
 from auditor.checkpoint.snapshot_reader import load
 from auditor.checkpoint.snapshot_writer import dump
 from auditor.downloader.fetching import fetch
+from auditor.findings import Severity
 from auditor.formats import as_json
-from auditor.reconciler.findings import Severity
 
 SCHEMA = Path(as_json.__file__).parent / "report.schema.json"
 FOLDERS = st.fixed_dictionaries(

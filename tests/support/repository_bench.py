@@ -184,12 +184,6 @@ def _synonym(own: str, other: str):
     return change
 
 
-def _layer_types(snapshot: Snapshot) -> Snapshot | None:
-    values = _config(snapshot)
-    kinds = values.get("layer_types")
-    return with_values(snapshot, {**values, "layer_types": kinds[:-1]}) if kinds else None
-
-
 def _labels(snapshot: Snapshot) -> Snapshot | None:
     values = _config(snapshot)
     if not isinstance(values.get("id2label"), dict):
@@ -282,7 +276,6 @@ _CHANGES: tuple[tuple[str, str, Callable[[Snapshot], Snapshot | None]], ...] = (
     ("config-contradiction", "dtypes", _set(torch_dtype="bfloat16", dtype="float32")),
     ("config-contradiction", "rope_theta", _rope),
     ("config-contradiction", "rope type", _rope_type),
-    ("config-contradiction", "layer_types", _layer_types),
     ("config-contradiction", "labels", _labels),
     ("config-contradiction", "n_embd and hidden_size", _synonym("n_embd", "hidden_size")),
     ("config-contradiction", "d_model and hidden_size", _synonym("d_model", "hidden_size")),

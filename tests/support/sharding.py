@@ -8,7 +8,7 @@ from pathlib import Path
 from support.builders import safetensors_bytes
 
 from auditor.containers.safetensors import parse_header
-from auditor.reconciler.findings import Finding, Severity
+from auditor.findings import Finding, Severity
 from auditor.report import Report, Unaudited
 from auditor.tensors import DTYPE_BITS
 

@@ -10,8 +10,8 @@ from auditor.analytic import read_config
 from auditor.analytic.target import custom_class
 from auditor.checkpoint.snapshot import Snapshot
 from auditor.errors import CheckpointError
+from auditor.findings import Severity
 from auditor.messages import quoted
-from auditor.reconciler.findings import Severity
 from auditor.report import Diagnosis, Report, Unaudited
 
 CAUSE = "custom-code"

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from auditor.diagnosis.case import Case, Undoing
 from auditor.diagnosis.changes import with_values
-from auditor.reconciler.findings import WrongDtype
+from auditor.findings import WrongDtype
 
 CAUSE = "dtype-doubled"
 _HALVES = {"F16": "float16", "BF16": "bfloat16"}

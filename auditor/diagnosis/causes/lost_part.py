@@ -19,8 +19,8 @@ from auditor.diagnosis.case import Case, Undoing
 from auditor.diagnosis.causes.other_class import other_classes
 from auditor.diagnosis.changes import value_at, with_values
 from auditor.errors import CheckpointError
+from auditor.findings import Missing
 from auditor.messages import quoted
-from auditor.reconciler.findings import Missing
 from auditor.tensors import Span, StoredTensor
 
 CAUSE = "lost-part"

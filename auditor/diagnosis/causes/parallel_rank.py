@@ -12,8 +12,8 @@ from auditor.analytic import ExpectedTensor
 from auditor.diagnosis.case import Case, Undoing
 from auditor.diagnosis.changes import with_shapes, with_tensors
 from auditor.diagnosis.name_kinds import members, numbers, runs
-from auditor.reconciler.findings import MatchedPair
-from auditor.reconciler.findings.evidence import OfStored
+from auditor.findings import MatchedPair
+from auditor.findings.evidence import OfStored
 from auditor.tensors import Span, StoredTensor
 
 CAUSE = "parallel-rank"

@@ -8,8 +8,8 @@ from collections.abc import Iterator
 from auditor.diagnosis.case import Case, Undoing
 from auditor.diagnosis.changes import as_indexed, holding, of_files
 from auditor.diagnosis.weight_files import dtype_of_weights, read_index, split_of, splits
+from auditor.findings import Missing
 from auditor.messages import listed
-from auditor.reconciler.findings import Missing
 
 CAUSE = "partial-upload"
 _INDEX = "model.safetensors.index.json"

@@ -10,8 +10,8 @@ from auditor.bounded.json_text import lfs_pointer_size
 from auditor.checkpoint.snapshot import TextFile
 from auditor.diagnosis.case import Case, Undoing
 from auditor.diagnosis.weight_files import restored
+from auditor.findings.evidence import OfFile
 from auditor.messages import listed
-from auditor.reconciler.findings.evidence import OfFile
 
 CAUSE = "pointer-file"
 

@@ -8,8 +8,8 @@ from collections.abc import Iterator
 from auditor.diagnosis.case import Case, Undoing
 from auditor.diagnosis.changes import of_files
 from auditor.diagnosis.weight_files import read_index
+from auditor.findings import BadIndex
 from auditor.messages import named
-from auditor.reconciler.findings import BadIndex
 
 CAUSE = "stale-index"
 

@@ -13,8 +13,8 @@ from auditor.containers.weight_formats import Table, parser
 from auditor.diagnosis.case import Case, Undoing
 from auditor.diagnosis.weight_files import restored
 from auditor.errors import CheckpointError
+from auditor.findings.evidence import OfFile
 from auditor.messages import listed, named
-from auditor.reconciler.findings.evidence import OfFile
 
 CAUSE = "truncated"
 _CUT = "truncated"  # in the errors of other formats' readers for a file that ends too soon

@@ -10,7 +10,7 @@ from math import prod
 
 from auditor.diagnosis.case import Case, Undoing
 from auditor.diagnosis.changes import with_shapes, with_tensors
-from auditor.reconciler.findings import MatchedPair, Missing
+from auditor.findings import MatchedPair, Missing
 from auditor.tensors import StoredTensor
 
 CAUSE = "unsharded-save"

@@ -1,1 +1,105 @@
 """Rules about companion files and about repeated statements in the config. Pure."""
+
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from auditor.analytic import Config, Expectation
+from auditor.analytic.config_classes import of_model_type
+from auditor.bounded.json_text import parse_object
+from auditor.checkpoint.snapshot import Snapshot
+from auditor.errors import CheckpointError
+from auditor.findings import Finding
+from auditor.messages import listed
+from auditor.reconciler.repository_rules.config_rules import contradiction_findings, key_findings
+from auditor.reconciler.repository_rules.repository_case import RepositoryCase
+from auditor.tensors import StoredTensor
+
+_UNREAD = "companion files: tokenizer, generation config, chat template and processor are not read"
+
+# Files that show a folder to be a repository, and not weights alone that were fetched from one.
+_IN_REPOSITORIES = ("README.md", "tokenizer", "vocab", "preprocessor_config", "processor_config")
+
+
+class RepositoryFindings(NamedTuple):
+    """The findings about a model's config and companion files."""
+
+    findings: tuple[Finding, ...] = ()
+    unchecked: tuple[str, ...] = ()  # sentences about files that were not read
+
+
+def repository_findings(
+    snapshot: Snapshot,
+    stored: tuple[StoredTensor, ...],
+    config: Config,
+    expectation: Expectation | None,
+    *,
+    is_custom: bool,
+) -> RepositoryFindings:
+    """Apply all rules to one model; `is_custom` if its class is the repository's own code.
+
+    Raise CheckpointError for a config whose types are wrong.
+    """
+    companions = snapshot.companions
+    case = RepositoryCase(
+        names=frozenset(file.name for file in snapshot.files),
+        whole=companions is not None and _is_complete(snapshot),
+        config_file=snapshot.config.name if snapshot.config else "config.json",
+        config=config.values,
+        kind=of_model_type(config.model_type) if config.model_type else None,
+        custom=is_custom,
+        target=expectation.target if expectation else next(iter(config.architectures), None),
+        stored=stored,
+        expected=lambda: expectation.tensors if expectation else (),
+        companions={file.name: file for file in companions or ()},
+        settings=_settings(snapshot),
+        shaping=_shaping_keys(expectation),
+    )
+    findings = (*contradiction_findings(case), *key_findings(case))
+    if companions is None:
+        return RepositoryFindings(findings, (_UNREAD,))
+    from auditor.reconciler.repository_rules.of_files import (  # noqa: PLC0415 - few have companions
+        file_findings,
+    )
+
+    findings += tuple(file_findings(case))
+    return RepositoryFindings(findings, tuple(_unchecked(case)))
+
+
+def _shaping_keys(expectation: Expectation | None) -> frozenset[str] | None:
+    """Return the config keys that shape tensors; None if no closed form shows them."""
+    if expectation is None or expectation.by != "closed-form":
+        return None
+    return frozenset(symbol.key.rpartition(".")[2] for symbol in expectation.legend)
+
+
+def _settings(snapshot: Snapshot) -> dict[str, object]:
+    if snapshot.settings is None:
+        return {}
+    try:
+        return parse_object(snapshot.settings.content, snapshot.settings.name)
+    except CheckpointError:
+        return {}  # which is a finding of its own
+
+
+def _is_complete(snapshot: Snapshot) -> bool:
+    """Whether files that are not listed do not exist: on the Hub, and in a repository's folder."""
+    if not snapshot.partial:
+        return True
+    if snapshot.commit is not None:
+        return False  # the Hugging Face cache is filled file by file
+    names = (file.name for file in snapshot.files)
+    return any(name.startswith(_IN_REPOSITORIES) or name.endswith(".py") for name in names)
+
+
+def _unchecked(case: RepositoryCase) -> Iterator[str]:
+    """Yield the companion files that were not read, or only in part."""
+    unread = [name for name, file in case.companions.items() if file.content is None]
+    if unread:
+        reasons = {case.companions[name].unread for name in unread}
+        why = f": {next(iter(reasons))}" if len(reasons) == 1 else ""
+        yield f"{listed(unread)}: not read{why}"
+    for name, vocabulary in case.vocabularies.items():
+        if vocabulary.unread:
+            yield f"{name}: not read: {vocabulary.unread}"
+    for name, reason in sorted(case.unread.items()):
+        yield f"{name}: {reason}"

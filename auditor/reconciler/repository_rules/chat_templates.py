@@ -10,8 +10,8 @@ from auditor.companions.companion_files import (
     template_name,
 )
 from auditor.companions.tokenizer_config import DEFAULT, templates
+from auditor.findings import ChatTemplateBroken, Finding
 from auditor.messages import quoted
-from auditor.reconciler.findings import ChatTemplateBroken, Finding
 from auditor.reconciler.repository_rules.repository_case import RepositoryCase
 
 _KEY = "chat_template"

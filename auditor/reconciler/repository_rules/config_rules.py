@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 from auditor.analytic.config_classes import ConfigClass, library
 from auditor.analytic.config_classes.declarations import Field, of_model_type, of_name
-from auditor.reconciler.findings import ConfigContradiction, Finding, UnknownConfigKey
+from auditor.findings import ConfigContradiction, Finding, UnknownConfigKey
 from auditor.reconciler.repository_rules.processors import PAIR
 from auditor.reconciler.repository_rules.repository_case import RepositoryCase, value_text
 
@@ -44,7 +44,7 @@ class Twice(NamedTuple):
 
 def contradiction_findings(case: RepositoryCase) -> Iterator[Finding]:
     if not case.custom:
-        for rule in (_rotation, _dtypes, _labels, _layers, _windows, _head_dim, _synonyms, _parts):
+        for rule in (_rotation, _dtypes, _labels, _windows, _head_dim, _synonyms, _parts):
             yield from (_finding(case, twice) for twice in rule(case))
     yield from (_finding(case, twice) for rule in _OF_ALL for twice in rule(case))
 
@@ -120,21 +120,6 @@ def _labels(case: RepositoryCase) -> Iterator[Twice]:
             first, second = f"{len(names)} labels", f"{len(numbers)} labels"
             wins = f"{_takes('id2label')} for the number of labels"
             yield Twice("id2label", first, "label2id", second, wins)
-
-
-def _layers(case: RepositoryCase) -> Iterator[Twice]:
-    yield from _layers_of(case.config, "")
-    part = case.text_part()
-    if part is not None:
-        yield from _layers_of(part[1], f"{part[0]}.")
-
-
-def _layers_of(values: Mapping[str, Any], path: str) -> Iterator[Twice]:
-    count, kinds = values.get("num_hidden_layers"), values.get("layer_types")
-    if type(count) is int and isinstance(kinds, list) and len(kinds) != count:
-        said = f"{len(kinds)} layers"
-        wins = f"{library().short} refuses it"
-        yield Twice(f"{path}num_hidden_layers", count, f"{path}layer_types", said, wins)
 
 
 def _windows(case: RepositoryCase) -> Iterator[Twice]:

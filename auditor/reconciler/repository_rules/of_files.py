@@ -7,8 +7,8 @@ from typing import Any
 
 from auditor.companions.companion_files import GENERATION, PROCESSORS, TOKENIZER_CONFIG
 from auditor.companions.generation import LIBRARY, refusals, stumble
+from auditor.findings import BadConfig, CodeNotThere, Finding, GenerationConfigInvalid
 from auditor.messages import described, listed, quoted
-from auditor.reconciler.findings import BadConfig, CodeNotThere, Finding, GenerationConfigInvalid
 from auditor.reconciler.repository_rules import (
     chat_templates,
     processors,

@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Mapping
 
 from auditor.companions.companion_files import PROCESSORS, TEKKEN
-from auditor.reconciler.findings import Finding, ProcessorMissing
+from auditor.findings import Finding, ProcessorMissing
 from auditor.reconciler.repository_rules.repository_case import RepositoryCase, value_text
 
 # Model types whose inputs are images or audio: transformers 5.23 has an image processor or a

@@ -6,13 +6,13 @@ from typing import Any
 
 from auditor.companions.companion_files import GENERATION, SPECIAL, TOKENIZER_CONFIG
 from auditor.companions.tokenizer_config import text_of_token
-from auditor.messages import quoted
-from auditor.reconciler.findings import (
+from auditor.findings import (
     EosDisagrees,
     Finding,
     SpecialIdBeyondVocabulary,
     TokenBeyondEmbedding,
 )
+from auditor.messages import quoted
 from auditor.reconciler.repository_rules.repository_case import (
     EmbeddingRows,
     RepositoryCase,

@@ -25,8 +25,8 @@ from typing import NamedTuple
 from msgspec import Struct, field
 
 from auditor.errors import Reason, UsageError
+from auditor.findings.ignore import KINDS
 from auditor.messages import quoted
-from auditor.reconciler.ignore import KINDS
 from auditor.sweep.settings_file import Text, read_settings_file
 
 _MOST_BYTES = 16 * 1024 * 1024  # a hundred thousand entries

@@ -10,8 +10,8 @@ from auditor.audit.options import Options
 from auditor.audit.pipeline import examine
 from auditor.checkpoint.snapshot import Fetched, Snapshot
 from auditor.claims.verdict import PublishedCount
+from auditor.findings import Severity
 from auditor.formats import as_json
-from auditor.reconciler.findings import Severity
 from auditor.report import Report, Unaudited
 from auditor.sweep.store.packing import Kept, Shared, compress_text, digest_of
 from auditor.sweep.store.reading import Recorded

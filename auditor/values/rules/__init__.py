@@ -7,8 +7,8 @@ this changes no count and no residual.
 from collections.abc import Callable, Iterable
 from itertools import chain
 
-from auditor.reconciler.findings import Finding
-from auditor.reconciler.ignore import Ignore
+from auditor.findings import Finding
+from auditor.findings.ignore import Ignore
 from auditor.report import Report, Unaudited
 from auditor.values.adding import with_more_findings
 from auditor.values.evidence import Evidence

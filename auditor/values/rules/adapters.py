@@ -11,7 +11,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from auditor.reconciler.findings import NoOpAdapter, by_name
+from auditor.findings import NoOpAdapter, by_name
 from auditor.values.evidence import Evidence
 from auditor.values.name_patterns import NEUTRAL
 

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 from msgspec.structs import replace
 
-from auditor.reconciler.findings import (
+from auditor.findings import (
     AddedBiasNotZero,
     AddedBiasZero,
     Finding,

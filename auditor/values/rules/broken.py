@@ -5,7 +5,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from auditor.reconciler.findings import AllZero, NotFinite, PaddedDtype, by_name
+from auditor.findings import AllZero, NotFinite, PaddedDtype, by_name
 from auditor.tensors import learned
 from auditor.values.evidence import Evidence, holds_floats, is_matrix
 from auditor.values.name_patterns import EMBEDDING, HEAD, NUMBER

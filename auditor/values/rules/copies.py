@@ -4,7 +4,7 @@ import re
 from collections.abc import Iterator
 from hashlib import blake2b
 
-from auditor.reconciler.findings import (
+from auditor.findings import (
     Duplicate,
     EqualDuplicate,
     Finding,

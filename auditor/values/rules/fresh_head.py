@@ -18,7 +18,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from auditor.reconciler.findings import FreshHead, by_name
+from auditor.findings import FreshHead, by_name
 from auditor.values.evidence import Evidence, holds_floats, is_matrix
 from auditor.values.name_patterns import HEAD, NORM
 

@@ -10,7 +10,7 @@ from hashlib import blake2b
 
 import numpy as np
 
-from auditor.reconciler.findings import UntrainedRows
+from auditor.findings import UntrainedRows
 from auditor.tensors import Span
 from auditor.values.evidence import Evidence
 from auditor.values.name_patterns import EMBEDDING

@@ -4,13 +4,13 @@ from support.outcomes.making import COMMIT, LAYER, expected, row, stored
 
 from auditor.analytic import Role, Symbol
 from auditor.checkpoint.snapshot import Fetched, Source
-from auditor.reconciler.findings import (
+from auditor.findings import (
     MatchedPair,
     Renamed,
     TiedWeight,
     Unused,
 )
-from auditor.reconciler.load_report import LoadReport
+from auditor.reconciler.loading.report import LoadReport
 from auditor.report import Expected, FileTally, Observed, Report
 
 

@@ -4,7 +4,7 @@ from support.outcomes.making import expected, row, stored
 
 from auditor.analytic import Role
 from auditor.checkpoint.snapshot import Fetched, Source
-from auditor.reconciler.findings import (
+from auditor.findings import (
     AddedBiasNotZero,
     AddedBiasZero,
     AllZero,
@@ -54,7 +54,7 @@ from auditor.reconciler.findings import (
     WrongDtype,
     WrongTotal,
 )
-from auditor.reconciler.load_report import LoadReport, Mismatch
+from auditor.reconciler.loading.report import LoadReport, Mismatch
 from auditor.report import Expected, Observed, Report
 
 

@@ -7,14 +7,14 @@ from support.outcomes.making import COMMIT, LAYER, expected, row, stored
 from auditor.analytic import Symbol
 from auditor.checkpoint.snapshot import Fetched, Source
 from auditor.errors import Reason
-from auditor.reconciler.findings import (
+from auditor.findings import (
     Missing,
     MissingComponent,
     Severity,
     Unexpected,
 )
-from auditor.reconciler.load_report import LoadReport, Mismatch
-from auditor.reconciler.module_rows import ModuleRow
+from auditor.reconciler.loading.report import LoadReport, Mismatch
+from auditor.reconciler.rows import ModuleRow
 from auditor.report import Diagnosis, Expected, FileTally, Observed, Report, Unaudited
 
 

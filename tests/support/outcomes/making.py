@@ -3,7 +3,7 @@
 from math import prod
 
 from auditor.analytic import ExpectedTensor, Role
-from auditor.reconciler.module_rows import ModuleRow
+from auditor.reconciler.rows import ModuleRow
 from auditor.tensors import Span, StoredTensor
 
 COMMIT = "8f23c25b06e129b6c986331a13d8d025a92cf0ea"

@@ -10,7 +10,7 @@ from auditor.analytic.blocks import Extra, LayerNorm, Param, Repeat, Submodel, T
 from auditor.analytic.dims import counted_dim, dim
 from auditor.analytic.lookup import NameLookup, Union
 from auditor.reconciler import unexpected
-from auditor.reconciler.matching import Places
+from auditor.reconciler.matching import Candidate, Places
 
 WIDE, NARROW = LayerNorm(dim(4)), module(scale=Param((dim(2),)))
 TREES = (
@@ -91,7 +91,8 @@ def test_strangers_are_what_each_class_says_of_them(case):
     config = read_config("config.json", config_bytes(**case.changes))
     loading = catalogue.expect(config, case.target).loading
     every = tuple(catalogue.sibling(config, name) for name in BERT_CLASSES)
-    found = unexpected.identify(case.tensors, loading, lambda: every)
+    candidates = [Candidate(tensor, tensor.name) for tensor in case.tensors]
+    found = unexpected.identify(candidates, loading, lambda: every)
     told = loading.unknown([tensor.name for tensor in case.tensors])
     for tensor, item, unknown in zip(case.tensors, found, told, strict=True):
         if not unknown.buffer:

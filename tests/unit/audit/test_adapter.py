@@ -29,7 +29,7 @@ from auditor.audit.pipeline import examine
 from auditor.checkpoint.snapshot_reader import load
 from auditor.checkpoint.snapshot_writer import dump
 from auditor.downloader.fetching import fetch
-from auditor.reconciler.findings import (
+from auditor.findings import (
     Mismatched,
     OtherWeights,
     Unused,

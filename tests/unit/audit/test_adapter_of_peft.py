@@ -13,7 +13,7 @@ from support.hub import Hub
 import auditor
 from auditor import Report
 from auditor.downloader import retry
-from auditor.reconciler.findings import Mismatched, Missing, Unexpected
+from auditor.findings import Mismatched, Missing, Unexpected
 
 pytest.importorskip("peft", reason="writes the adapters")
 pytestmark = [

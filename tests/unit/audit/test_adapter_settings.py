@@ -18,7 +18,7 @@ from support.small_adapters import (
 
 import auditor
 from auditor import Reason, Report, Unaudited
-from auditor.reconciler.findings import (
+from auditor.findings import (
     BadConfig,
     Mismatched,
 )

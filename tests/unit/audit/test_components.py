@@ -23,7 +23,7 @@ from support.torch_files import torch_bytes
 
 import auditor
 from auditor import Report, UsageError
-from auditor.reconciler.findings import Missing, MissingComponent, OtherWeights
+from auditor.findings import Missing, MissingComponent, OtherWeights
 
 
 @pytest.mark.parametrize("as_torch", [False, True])

@@ -6,7 +6,7 @@ import pytest
 from support.pipelines import model, tensors, text, written
 
 import auditor
-from auditor.reconciler.findings import WrongDtype
+from auditor.findings import WrongDtype
 
 TEXT = {
     "vocab_size": 40,

@@ -6,7 +6,7 @@ import pytest
 from support.pipelines import text
 
 import auditor
-from auditor.reconciler.findings import Duplicate, TiedWeight
+from auditor.findings import Duplicate, TiedWeight
 
 transformers = pytest.importorskip("transformers", reason="writes the checkpoints")
 torch = pytest.importorskip("torch")

@@ -13,7 +13,7 @@ from auditor import Reason, Report, Unaudited, UsageError
 from auditor.checkpoint.snapshot_reader import load
 from auditor.checkpoint.snapshot_writer import dump
 from auditor.downloader.fetching import fetch
-from auditor.reconciler.findings import (
+from auditor.findings import (
     BadIndex,
     NewlyInitialized,
     Renamed,
@@ -21,7 +21,7 @@ from auditor.reconciler.findings import (
     Unused,
     WrongDtype,
 )
-from auditor.reconciler.ignore import Ignore
+from auditor.findings.ignore import Ignore
 
 HEAD = {
     "cls.predictions.bias",

@@ -19,8 +19,8 @@ from auditor.checkpoint.snapshot import (
     TextFile,
     WeightHeader,
 )
-from auditor.reconciler.findings import ClaimedSize, HubCount, Severity
-from auditor.reconciler.ignore import Ignore
+from auditor.findings import ClaimedSize, HubCount, Severity
+from auditor.findings.ignore import Ignore
 
 PARAMETERS = 8_030_261_248  # of Llama-3.1-8B, as its card has it
 FILE = "model.safetensors"

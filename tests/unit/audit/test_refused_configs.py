@@ -10,7 +10,7 @@ from support.checkpoints import TINY
 
 import auditor
 from auditor import Report, Unaudited
-from auditor.reconciler.findings import BadConfig, Missing, is_of_repository
+from auditor.findings import BadConfig, Missing, is_of_repository
 
 CANNOT = "transformers 5.24 cannot build BertModel"
 

@@ -34,14 +34,14 @@ import auditor
 from auditor import Reason, Report, Unaudited, UsageError
 from auditor.checkpoint.snapshot import Fetched
 from auditor.cli.console import FailOn, exit_code
-from auditor.reconciler.findings import (
+from auditor.findings import (
     BadConfig,
     Missing,
     MissingComponent,
     OtherWeights,
     Unexpected,
 )
-from auditor.reconciler.ignore import Ignore
+from auditor.findings.ignore import Ignore
 
 # --- a whole and its parts --------------------------------------------------------------------
 

@@ -15,8 +15,8 @@ from auditor.analytic.auto_classes import is_auto, resolve_auto_class
 from auditor.checkpoint.snapshot_reader import load
 from auditor.checkpoint.snapshot_writer import dump
 from auditor.downloader.fetching import fetch
+from auditor.findings import BadConfig, Finding, Missing, NewlyInitialized, Unused
 from auditor.oracle.transformers_classes import installed_library
-from auditor.reconciler.findings import BadConfig, Finding, Missing, NewlyInitialized, Unused
 
 SMALL = {
     "vocab_size": 40,

@@ -9,7 +9,7 @@ from support.outcomes.making import expected, stored
 
 from auditor.cli import console, sweep
 from auditor.errors import Reason
-from auditor.reconciler.findings import BadIndex, Missing, StoredBuffer, Unexpected, WrongTotal
+from auditor.findings import BadIndex, Missing, StoredBuffer, Unexpected, WrongTotal
 from auditor.report import Report, Unaudited
 from auditor.sweep.store.ledger import StoreWriter
 from auditor.sweep.store.reading import SelectedModel

@@ -18,7 +18,7 @@ from auditor.checkpoint.snapshot_writer import dump
 from auditor.companions.chat_template import NotCheckedError, parse_fault, parse_faults
 from auditor.companions.companion_files import OF_HUB, companions_of, planned
 from auditor.companions.generation import refusals
-from auditor.reconciler.findings import is_of_repository
+from auditor.findings import is_of_repository
 
 FAMILIES = ["BertForMaskedLM", "LlamaForCausalLM", "T5ForConditionalGeneration", "GPT2LMHeadModel"]
 

@@ -13,7 +13,7 @@ from support.small_adapters import (
 )
 
 import auditor
-from auditor.reconciler.findings import Severity
+from auditor.findings import Severity
 
 
 @pytest.fixture

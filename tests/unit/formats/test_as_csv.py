@@ -12,7 +12,7 @@ from support.outcomes.every_kind import every_kind
 from support.outcomes.examples import EXAMPLES, HOSTILE, gated, hostile
 
 from auditor.formats.as_csv import files
-from auditor.reconciler.module_rows import ModuleRow
+from auditor.reconciler.rows import ModuleRow
 
 DESIGN = (
     "model, commit_sha, prefix, depth, tensors, elements, parameters, expected, difference, "

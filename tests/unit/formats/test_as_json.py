@@ -15,10 +15,10 @@ from support.outcomes.examples import EXAMPLES, HOSTILE, hostile
 from auditor.analytic import Role
 from auditor.checkpoint.snapshot import Source
 from auditor.errors import Reason
+from auditor.findings import FINDING_KINDS, Severity
 from auditor.formats.as_json import render, stored_text
 from auditor.names import expand
-from auditor.reconciler.findings import FINDING_KINDS, Severity
-from auditor.reconciler.module_rows import ModuleStatus
+from auditor.reconciler.rows import ModuleStatus
 from auditor.report import Expected, Verdict
 
 SCHEMA = json.loads((files("auditor.formats") / "report.schema.json").read_bytes())

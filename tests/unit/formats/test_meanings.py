@@ -8,8 +8,8 @@ from support.running import run
 
 from auditor.diagnosis import causes as causes_folder
 from auditor.diagnosis.known_causes import described_causes
+from auditor.findings import FINDING_KINDS, Severity
 from auditor.formats.meanings import cause_meanings, kind_meanings
-from auditor.reconciler.findings import FINDING_KINDS, Severity
 
 SENTENCE = r"[A-Za-z`][^\n|]*[^\s.|]\."
 EVERY = (*kind_meanings(), *cause_meanings())

@@ -12,7 +12,7 @@ from support.outcomes.examples import config_alone, gated
 from auditor.analytic.kv_cache import KVCache, LayerCache
 from auditor.formats.memory import COMMON_DTYPES, as_json, bits_of, in_bytes, loading_needs, render
 from auditor.formats.text import size
-from auditor.reconciler.module_rows import Weights
+from auditor.reconciler.rows import Weights
 from auditor.tensors import DTYPE_BITS
 
 GIB = 2**30

@@ -11,10 +11,10 @@ from support.outcomes.every_kind import every_kind
 from support.outcomes.examples import EXAMPLES, gated, hostile
 from support.outcomes.making import row, stored
 
+from auditor.findings import Duplicate, Unexpected
 from auditor.formats import View, terminal
 from auditor.formats.text import cut_name
 from auditor.formats.verdict import account
-from auditor.reconciler.findings import Duplicate, Unexpected
 
 ANSI = re.compile(r"\x1b\[[0-9;]*m")
 TEXT = st.text(st.characters(exclude_categories=()), min_size=1, max_size=30)

@@ -6,11 +6,12 @@ from support.four_tensors import WHOLE, named
 
 from auditor.analytic import Config
 from auditor.checkpoint.snapshot import RepoFile
-from auditor.reconciler.findings import (
+from auditor.findings import (
     BadConfig,
     BadSize,
     WrongDtype,
 )
+from auditor.reconciler.contents import Contents
 from auditor.reconciler.other_model import (
     drafting_notes,
     listed_size_rule,
@@ -35,7 +36,7 @@ def test_a_config_is_of_another_model_where_hardly_a_name_is_common(rename, foun
     expectation = expect("BertModel")
     tensors = [named(rename(tensor.name)) for tensor in expectation.tensors]
     family = FamilyExpectations(declared=expectation, siblings=tuple)
-    result = reconcile(tensors, expectation, family, indexed={})
+    result = reconcile(Contents(tensors=tensors), expectation, family)
     findings = list(other_model_rule(result, expectation, "config.json"))
     assert [type(one) for one in findings] == found
     assert all("39 of its 39 tensors are not stored" in one.reason for one in findings)
@@ -47,15 +48,16 @@ def test_a_model_of_the_same_sizes_is_the_same_under_other_names():
     foreign = [f"x{number}.{one.name[::-1]}" for number, one in enumerate(needed)]
     family = FamilyExpectations(declared=expectation, siblings=tuple)
     whole = [one._replace(name=name) for name, one in zip(foreign, needed, strict=True)]
-    result = reconcile(whole, expectation, family, indexed={})
+    result = reconcile(Contents(tensors=whole), expectation, family)
     assert list(other_model_rule(result, expectation, "config.json")) == []
     assert "have the shapes of the 39 that are missing" in other_names_note(
         result, expectation, None
     )
-    less = reconcile(whole[1:], expectation, family, indexed={})
+    less = reconcile(Contents(tensors=whole[1:]), expectation, family)
     assert other_names_note(less, expectation, None) is None
     assert list(other_model_rule(less, expectation, "config.json"))
-    unseen = reconcile([named(name) for name in foreign], expectation, family, indexed={})
+    names_alone = Contents(tensors=[named(name) for name in foreign])
+    unseen = reconcile(names_alone, expectation, family)
     total = 2 * expectation.parameters
     assert list(other_model_rule(unseen, expectation, "config.json", total)) == []
     assert "as many bytes as the 39" in other_names_note(unseen, expectation, total)

@@ -5,6 +5,7 @@ from support.checkpoints import stored
 
 from auditor.analytic import Expectation, ExpectedTensor, ModuleFormula, Role, Written
 from auditor.analytic.catalogue import Sibling
+from auditor.reconciler.contents import Contents
 from auditor.reconciler.reconcile import FamilyExpectations, reconcile
 from auditor.walker import walk
 
@@ -38,10 +39,9 @@ def findings(shapes, expected=None):
     expected = expected or whole
     sibling = Sibling(whole.target, whole.prefix, {one.name: one for one in whole.tensors})
     result = reconcile(
-        [stored(name, shape) for name, shape in shapes.items()],
+        Contents(tensors=[stored(name, shape) for name, shape in shapes.items()]),
         expected,
         FamilyExpectations(declared=expected, siblings=lambda: (sibling,)),
-        indexed={},
     )
     difference = walk(result.counted).total.parameters - expected.parameters
     assert difference == sum(finding.explains for finding in result.findings)
@@ -92,10 +92,9 @@ def test_what_a_sibling_class_says_of_a_tensor_holds_for_the_target_too():
 
 def test_an_extra_tensor_is_unused_by_every_class_here():
     result = reconcile(
-        [stored("norm.weight", (3,)), stored("draft.weight", (5,))],
+        Contents(tensors=[stored("norm.weight", (3,)), stored("draft.weight", (5,))]),
         expectation("norm.weight", "draft.weight"),
         FamilyExpectations(declared=expectation("norm.weight"), siblings=tuple),
-        indexed={},
     )
     (unused,) = result.findings
     assert unused.used_by == ()

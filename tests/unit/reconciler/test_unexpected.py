@@ -8,11 +8,11 @@ from support.checkpoints import config_bytes, expect, stored_by
 
 from auditor import audit
 from auditor.audit import outcome
+from auditor.findings import Unexpected
+from auditor.findings.ignore import Ignore
 from auditor.formats import View
 from auditor.formats.registry import FORMATS
 from auditor.reconciler import unexpected as module
-from auditor.reconciler.findings import Unexpected
-from auditor.reconciler.ignore import Ignore
 
 FOREIGN = {f"x.{number}.w": ("F32", (number,)) for number in range(12)}  # 0 + 1 + ... + 11 = 66
 

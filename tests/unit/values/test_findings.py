@@ -14,8 +14,8 @@ from support.value_faults import adapter_cases, value_cases
 from support.value_files import write_numbers
 
 import auditor
+from auditor.findings import AddedBiasZero, EqualDuplicate, TiedCopyDiffers
 from auditor.formats import as_json
-from auditor.reconciler.findings import AddedBiasZero, EqualDuplicate, TiedCopyDiffers
 
 # A masked model, a causal one whose head is its own, one that ties and starts its norms at zero,
 # one of images, one of two towers.

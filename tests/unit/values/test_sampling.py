@@ -20,9 +20,9 @@ from support.value_files import write_numbers
 
 import auditor
 from auditor.errors import Reason
+from auditor.findings import Severity
 from auditor.formats import View
 from auditor.formats.registry import FORMATS
-from auditor.reconciler.findings import Severity
 
 WEIGHTS, CONFIG = "model.safetensors", "config.json"
 NAME = "LlamaForCausalLM"

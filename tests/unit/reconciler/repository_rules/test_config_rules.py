@@ -103,14 +103,6 @@ def test_the_library_takes_what_the_finding_says(name):
     assert read(built(model_type, values)) == taken
 
 
-def test_the_library_refuses_layer_types_of_another_length():
-    values = {"num_hidden_layers": 3, "layer_types": ["full_attention"] * 2}
-    [finding] = findings_of("llama", values)
-    assert finding.reason.endswith(" refuses it")
-    with pytest.raises(Exception, match="layer"):
-        built("llama", values)
-
-
 @pytest.mark.parametrize("name", TAKEN)
 def test_the_same_value_twice_is_no_contradiction(name):
     model_type, values, *_ = TAKEN[name]

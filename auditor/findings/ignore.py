@@ -1,0 +1,62 @@
+"""Findings that the user removes from the verdict: `--ignore KIND[:GLOB]`."""
+
+from collections.abc import Iterable
+from fnmatch import fnmatchcase
+from typing import NamedTuple
+
+from msgspec.structs import replace
+
+from auditor.errors import UsageError
+from auditor.findings import FINDING_KINDS, Finding, Unexpected
+from auditor.messages import meant, quoted
+
+KINDS: tuple[str, ...] = tuple(sorted({kind.kind for kind in FINDING_KINDS}))
+
+
+class Ignore(NamedTuple):
+    """A kind of finding and the names (tensors or files) to ignore it for."""
+
+    kind: str
+    glob: str
+
+    @classmethod
+    def parse(cls, text: str) -> "Ignore":
+        kind, _, glob = text.partition(":")
+        if kind not in KINDS:
+            known = f"; kinds are {', '.join(KINDS)}"
+            raise UsageError(f"--ignore {quoted(text)}: no such kind{meant(kind, KINDS)}{known}")
+        return cls(kind, glob or "*")
+
+
+def split(
+    findings: Iterable[Finding], ignore: tuple[Ignore, ...]
+) -> tuple[tuple[Finding, ...], tuple[Finding, ...]]:
+    """Split findings into those that stand and ignored ones; one finding may be split by names.
+
+    Only the glob `*` matches names that a finding counts but does not list.
+    """
+    stand: list[Finding] = []
+    ignored: list[Finding] = []
+    for finding in findings:
+        globs = tuple(item.glob for item in ignore if item.kind == finding.kind)
+
+        def unwanted(name: str, globs: tuple[str, ...] = globs) -> bool:
+            return any(fnmatchcase(name, glob) for glob in globs)
+
+        if not globs or not any(map(unwanted, finding.names)):
+            stand.append(finding)
+        elif all(map(unwanted, finding.names)) and (
+            "*" in globs or finding.count == len(finding.names)
+        ):
+            ignored.append(finding)
+        else:
+            ignored.append(_named(finding.only(unwanted)))
+            stand.append(finding.only(lambda name: not unwanted(name)))
+    return tuple(stand), tuple(ignored)
+
+
+def _named(finding: Finding) -> Finding:
+    """Restrict a finding to the names that it lists; the others stay with the other part."""
+    if isinstance(finding, Unexpected):
+        return replace(finding, more=0, more_parameters=0)
+    return finding

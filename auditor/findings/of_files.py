@@ -1,0 +1,149 @@
+"""The kinds of findings about files: weights, indexes, configs, components."""
+
+from collections.abc import Callable, Mapping
+from typing import Any, ClassVar, Self
+
+from msgspec.structs import replace
+
+from auditor.findings.evidence import FindingKind, NoParameters, OfFile, Severity
+
+
+class OfFiles(NoParameters, FindingKind, frozen=True, kw_only=True):
+    """A finding about complete files and none of their tensors, which explains nothing."""
+
+    files: tuple[str, ...]
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        return self.files
+
+    def only(self, wanted: Callable[[str], bool]) -> Self:
+        return replace(self, files=tuple(filter(wanted, self.files)))
+
+
+class OtherWeights(OfFiles, frozen=True):
+    """A weight file is not part of what was audited: a variant, another framework, another folder.
+
+    To do: Nothing; audit it by its own path or with `--variant` if you load it.
+    """
+
+    kind: ClassVar = "other-weights"
+    severity: ClassVar = Severity.INFO
+
+
+class BadHeader(OfFile, frozen=True):
+    """The header of a weight file cannot be read, breaks the format, or is refused by its loader.
+
+    To do: Upload the file again; if it is a Git LFS pointer, push the file that it stands for. Save
+    a torch file again, with tensors, numbers and strings alone, if torch.load refuses its values.
+    """
+
+    kind: ClassVar = "bad-header"
+    severity: ClassVar = Severity.ERROR
+
+
+class BadIndex(OfFile, frozen=True):
+    """The index of the shards cannot be read, or contradicts the files.
+
+    To do: Upload the shards that it names, or save the model again, with a new index.
+    """
+
+    kind: ClassVar = "bad-index"
+    severity: ClassVar = Severity.ERROR
+
+
+class BadDigest(OfFile, frozen=True):
+    """The bytes of a file on this machine are not those that the repository lists for it.
+
+    All of them were read, with `--verify`. A download that broke off and was filled up with zeros,
+    or a bit that fell over, shows in no header.
+
+    To do: Delete the file and download it again; if it is meant to differ, do not verify it.
+    """
+
+    kind: ClassVar = "bad-digest"
+    severity: ClassVar = Severity.ERROR
+
+
+class BadSize(OfFile, frozen=True):
+    """A file is shorter or longer than its header declares.
+
+    To do: Upload the file again: a shorter one was cut off on its way.
+    """
+
+    kind: ClassVar = "bad-size"
+    severity: ClassVar = Severity.ERROR
+
+
+class WrongTotal(OfFile, frozen=True):
+    """The index states another number of parameters than there are; no loader reads it.
+
+    To do: Correct `total_parameters` in the metadata of the index, or remove it.
+    """
+
+    kind: ClassVar = "wrong-total"
+    severity: ClassVar = Severity.WARNING
+
+
+class BadConfig(OfFile, frozen=True):
+    """A config cannot be read, no model can be built from it, or loading raises over it.
+
+    To do: Correct the key that the finding names, and check that `AutoConfig.from_pretrained` or
+    `GenerationConfig.from_pretrained` takes it.
+    """
+
+    kind: ClassVar = "bad-config"
+    severity: ClassVar = Severity.ERROR
+
+
+class Unsafe(OfFile, frozen=True, kw_only=True):
+    """Loading the file may run code: it imports unknown names, or is not followed to its end.
+
+    Nothing of it was run.
+
+    To do: Do not load the file; ask for the weights as safetensors, or publish them so.
+    """
+
+    imports: tuple[str, ...] = ()  # a line for each name: "posix.system('id') at byte 2"
+
+    kind: ClassVar = "unsafe"
+    severity: ClassVar = Severity.ERROR
+
+    @property
+    def evidence(self) -> Mapping[str, Any]:
+        return {"file": self.file, "imports": self.imports}
+
+
+class CopyDiffers(OfFile, frozen=True):
+    """The copy of the weights in torch files is not the same, or cannot be compared.
+
+    To do: Delete the torch files, or convert them again: which weights a user gets depends on what
+    loads them.
+    """
+
+    kind: ClassVar = "copy-differs"
+    severity: ClassVar = Severity.WARNING
+
+
+class MissingComponent(NoParameters, FindingKind, frozen=True, kw_only=True):
+    """A component that the repository declares is not there, or has no weights.
+
+    To do: Upload its folder or its weights, or remove it from the file that declares it.
+    """
+
+    declared_in: str  # a file
+    folders: tuple[str, ...]
+
+    kind: ClassVar = "missing-component"
+    severity: ClassVar = Severity.ERROR
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        return self.folders
+
+    @property
+    def evidence(self) -> Mapping[str, Any]:
+        return {"file": self.declared_in}
+
+    def only(self, wanted: Callable[[str], bool]) -> Self:
+        return replace(self, folders=tuple(filter(wanted, self.folders)))

@@ -1,0 +1,194 @@
+"""The kinds of findings about companion files and about the config's keys.
+
+They concern no tensor, so they explain nothing of a difference; each names files and keys.
+"""
+
+from collections.abc import Callable, Mapping
+from typing import Any, ClassVar, Self
+
+from msgspec.structs import replace
+
+from auditor.findings.evidence import FindingKind, NoParameters, Severity
+
+
+def _name_of_key(statement: tuple[str, str, str]) -> str:
+    """Return the key, or the file's name if a file as a whole is concerned."""
+    file, key, _ = statement
+    return key or file
+
+
+class OfKeys(NoParameters, FindingKind, frozen=True, kw_only=True):
+    """A finding about statements in files; `says` are (file, key, value), "" if there is none."""
+
+    says: tuple[tuple[str, str, str], ...]  # the value as JSON, shortened, or ""
+    fix: str  # what to change in this repository
+
+    @property
+    def file(self) -> str:
+        return self.says[0][0]
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        return tuple(sorted(set(map(_name_of_key, self.says))))
+
+    @property
+    def evidence(self) -> Mapping[str, Any]:
+        says = [{"file": file, "key": key, "value": value} for file, key, value in self.says]
+        return {"file": self.file, "says": says, "fix": self.fix}
+
+    def only(self, wanted: Callable[[str], bool]) -> Self:
+        return replace(self, says=tuple(one for one in self.says if wanted(_name_of_key(one))))
+
+
+class OfIds(OfKeys, frozen=True, kw_only=True):
+    """A finding about ids of tokens and the rows of the embedding for them."""
+
+    ids: tuple[int, ...]  # sorted
+    rows: int
+    rows_of: str  # the tensor with the rows, or the key of the config
+
+    @property
+    def evidence(self) -> Mapping[str, Any]:
+        ids = {"ids": self.ids, "rows": self.rows, "rows_of": self.rows_of}
+        return {**super().evidence, **ids}
+
+
+class TokenBeyondEmbedding(OfIds, frozen=True):
+    """The tokenizer gives an id that no row of the embedding answers; more rows than ids is normal.
+
+    To do: `model.resize_token_embeddings(len(tokenizer))` and save both, or upload the tokenizer
+    that the model was trained with.
+    """
+
+    kind: ClassVar = "token-beyond-embedding"
+    severity: ClassVar = Severity.ERROR
+
+
+class SpecialIdBeyondVocabulary(OfIds, frozen=True):
+    """A special token of the config or the generation config has an id beyond the vocabulary.
+
+    To do: Correct the id: look the token up in the tokenizer.
+    """
+
+    kind: ClassVar = "special-id-beyond-vocabulary"
+    severity: ClassVar = Severity.ERROR
+
+
+class EosDisagrees(OfKeys, frozen=True):
+    """Tokenizer, config and generation config name different end tokens; none of them has all.
+
+    To do: Name the tokens at which the model was trained to stop in `generation_config.json`; a
+    list is normal.
+    """
+
+    kind: ClassVar = "eos-disagrees"
+    severity: ClassVar = Severity.WARNING
+
+
+class ChatTemplateBroken(OfKeys, frozen=True):
+    """The chat template does not parse, or is there twice and differs. It was never rendered.
+
+    To do: Correct the template, or delete the copy that is not meant; check it with
+    `tokenizer.apply_chat_template`.
+    """
+
+    kind: ClassVar = "chat-template-broken"
+    severity: ClassVar = Severity.ERROR
+
+
+class ConfigContradiction(OfKeys, frozen=True):
+    """The config says one fact twice, with different values; which of them wins is said.
+
+    To do: Remove the key that is not meant; the other one stays.
+    """
+
+    kind: ClassVar = "config-contradiction"
+    severity: ClassVar = Severity.WARNING
+
+
+class GenerationConfigInvalid(OfKeys, frozen=True):
+    """The generation config is one that transformers refuses to save.
+
+    To do: Remove the settings that the finding names, or set what they need (`do_sample`).
+    """
+
+    kind: ClassVar = "generation-config-invalid"
+    severity: ClassVar = Severity.WARNING
+
+
+class UnknownConfigKey(OfKeys, frozen=True):
+    """No class of the model type reads the key, and it is one slip from one that is read.
+
+    To do: Correct the spelling; until then the default holds.
+    """
+
+    kind: ClassVar = "unknown-config-key"
+    severity: ClassVar = Severity.WARNING
+
+
+class CodeNotThere(OfKeys, frozen=True):
+    """A module of code that auto_map names is not in the repository.
+
+    To do: Upload the module, or name the repository that has it: `org/name--module.Class`.
+    """
+
+    kind: ClassVar = "code-not-there"
+    severity: ClassVar = Severity.ERROR
+
+
+class ProcessorMissing(OfKeys, frozen=True):
+    """A model of images or audio comes without the processor that prepares them.
+
+    To do: Save the processor beside it: `processor.save_pretrained`.
+    """
+
+    kind: ClassVar = "processor-missing"
+    severity: ClassVar = Severity.WARNING
+
+
+# --- published numbers of parameters -----------------------------------------------------------
+
+
+class OfCount(NoParameters, FindingKind, frozen=True, kw_only=True):
+    """A finding about a published number: its place, its text, and the true number."""
+
+    where: str  # a key of the Hub's answer, or the repository's name
+    text: str
+    claim: int
+    actual: int
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        return (self.where,)
+
+    @property
+    def evidence(self) -> Mapping[str, Any]:
+        return {"text": self.text, "claim": self.claim, "actual": self.actual}
+
+    def only(self, _wanted: Callable[[str], bool]) -> Self:
+        return self  # it has one name
+
+
+class HubCount(OfCount, frozen=True):
+    """The Hub states a number of parameters that these files do not have; programs select by it.
+
+    It is neither the parameters nor the stored elements: of another upload, or edited.
+
+    To do: Upload the weights again, which makes the Hub count anew.
+    """
+
+    kind: ClassVar = "hub-count"
+    severity: ClassVar = Severity.WARNING
+
+
+class ClaimedSize(OfCount, frozen=True):
+    """A published size is not the model's: its name's, its card's, the Hub's count of packed words.
+
+    The Hub counts stored elements: of weights that GPTQ or AWQ packed, eight parameters are one.
+
+    To do: Correct the name or the card (`audit claim` says what the number would be right for); of
+    packed weights, give the true number in the card.
+    """
+
+    kind: ClassVar = "claimed-size"
+    severity: ClassVar = Severity.INFO

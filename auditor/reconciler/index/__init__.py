@@ -1,0 +1,1 @@
+"""The comparison of an index with its files and with the expectation."""

@@ -1,0 +1,309 @@
+"""The totals of an index without its shards, from the expected shapes in some width.
+
+An index names tensors and states their sum, but no shapes or dtypes. The expected shapes give the
+elements, and a packed layout the bytes of packed tensors. With one width for all plain parameters
+and one for each kind of scale and buffer, the sum has to equal the total to the byte.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping
+from itertools import chain, combinations, product
+from math import prod
+from types import MappingProxyType
+from typing import NamedTuple
+
+from msgspec import Struct
+
+from auditor.layouts.packing import WrittenTensor
+from auditor.messages import named
+from auditor.reconciler.matching import Fate
+from auditor.reconciler.reconcile import NameWithoutHeader, Reconciled
+from auditor.tensors import DTYPE_BITS
+
+WIDTHS = {"F32": 32, "BF16": 16, "F16": 16, "F64": 64, "F8_E4M3": 8, "F8_E5M2": 8}  # bits
+
+# I64 position_ids, F32 inv_freq, F16 of a cast model, BOOL masks, and the bit that some versions of
+# transformers counted for an element of a BOOL mask, which takes a byte in the file.
+_BUFFER_BITS = (64, 32, 16, 8)
+_FLAG_BITS = 1
+
+# Parameters that a cast leaves in 32 bits: `_keep_in_fp32_modules` of transformers' classes, by the
+# last parts of their names, and similar names in other software.
+_KEPT_WIDE = (
+    *(".e_score_correction_bias", ".expert_bias", ".A_log", ".dt_bias", ".D", ".sinks"),
+    *(".time_decay", ".time_first", ".mlp.gate.weight"),
+)
+_WIDE = 32
+
+_MOST_GROUPS = 5  # groups whose widths are tried: 5 widths each give 3,125 sums
+_MOST_PIECES = 12  # groups that may explain a difference: 298 sums of up to three
+_NOTHING: Mapping[str, WrittenTensor] = MappingProxyType({})
+
+
+class WidthGroup(NamedTuple):
+    """Tensors that share one width."""
+
+    what: str
+    elements: int
+
+
+class WidthTerm(NamedTuple):
+    """A group in the width that gives the total."""
+
+    what: str
+    elements: int
+    bits: int  # of an element; 0 if the total does not count the group
+
+    def __str__(self) -> str:
+        width = f"{self.bits // 8}" if self.bits % 8 == 0 else f"{self.bits}/8"
+        return f"{self.elements * self.bits // 8:,} of {self.what} ({self.elements:,} x {width})"
+
+
+class Scales(NamedTuple):
+    """Quantization data of one kind and one width."""
+
+    what: str
+    elements: int
+    widths: tuple[int, ...]  # the bits that occur, the usual ones first
+
+
+class Holdings(Struct, frozen=True, kw_only=True):
+    """The tensors that an index names, by expected shapes and by the available headers."""
+
+    learned: int  # elements of plain parameters, of unknown width
+    buffers: tuple[WidthGroup, ...]  # by the last part of their names, sorted
+    copies: tuple[WidthGroup, ...]  # of parameters that are stored elsewhere too, by name
+    read: int  # bytes of the tensors with a header
+    parameters: int  # of all tensors, packed ones too
+    tied: tuple[WidthGroup, ...]  # tied and not stored, by name
+    unexpected: int  # the number of unexpected tensors; the other fields leave them out
+    wide: tuple[WidthGroup, ...] = ()  # kinds of learned tensors that may stay in 32 bits
+    packed: int = 0  # bytes of packed tensors, and of quantization data with its own dtype
+    fewer: int = 0  # bytes by which `packed` may be too large
+    scales: tuple[Scales, ...] = ()  # by the last part of their names, sorted
+    unsized: int = 0  # packed tensors of unknown size; the other fields leave them out
+
+
+def holdings(
+    reconciled: Reconciled, names: int, written: Mapping[str, WrittenTensor] = _NOTHING
+) -> Holdings | None:
+    """Sum up an index of `names` names; None if some of its names are unknown.
+
+    `written` are the packed tensors that the layout stores under names without a header.
+    """
+    without_header = _without_header(reconciled)
+    with_header = sum(one.span is not None for one, _, _ in reconciled.counted)
+    if with_header + len(without_header) != names:
+        return None
+    read = [(one, parameters) for one, parameters, _ in reconciled.counted if one.span]
+    found = _Sums()
+    for name, item in without_header.items():
+        found.add(name, item, written.get(name))
+    return Holdings(
+        learned=found.learned,
+        buffers=tuple(_by_last_part(found.buffers)),
+        copies=tuple(found.copies),
+        read=sum(one.span.length for one, _ in read if one.span),
+        parameters=found.parameters + sum(parameters for _, parameters in read),
+        tied=tied_not_stored(reconciled),
+        unexpected=found.unexpected,
+        wide=tuple(WidthGroup(named(last), count) for last, count in sorted(found.wide.items())),
+        packed=found.packed,
+        fewer=found.fewer,
+        scales=tuple(
+            Scales(named(last), count, widths)
+            for (last, widths), count in sorted(found.scales.items())
+        ),
+        unsized=found.unsized,
+    )
+
+
+_UNCOUNTED = frozenset({Fate.BUFFER, Fate.DUPLICATE, Fate.QUANTIZATION_DATA})
+
+
+class _Sums:
+    """Adds up names without a header."""
+
+    def __init__(self) -> None:
+        self.learned = self.parameters = self.packed = self.fewer = 0
+        self.unexpected = self.unsized = 0
+        self.wide: dict[str, int] = {}
+        self.scales: dict[tuple[str, tuple[int, ...]], int] = {}
+        self.buffers: list[WidthGroup] = []
+        self.copies: list[WidthGroup] = []
+
+    def add(self, name: str, item: NameWithoutHeader, written: WrittenTensor | None) -> None:
+        if item.fate not in _UNCOUNTED:
+            self.parameters += item.elements or 0
+        if written is not None:
+            self._add_written(name, written)
+        elif item.packed:
+            self.unsized += 1
+        elif item.elements is None:
+            self.unexpected += 1
+        elif item.fate == Fate.BUFFER:
+            self.buffers.append(WidthGroup(name, item.elements))
+        elif item.fate == Fate.DUPLICATE:
+            self.copies.append(WidthGroup(named(name), item.elements))
+        else:
+            self.learned += item.elements
+            if name.endswith(_KEPT_WIDE):
+                kind = last_two_parts(name)
+                self.wide[kind] = self.wide.get(kind, 0) + item.elements
+
+    def _add_written(self, name: str, written: WrittenTensor) -> None:
+        widths = tuple(dict.fromkeys(DTYPE_BITS[dtype] for dtype in written.dtypes))
+        elements = prod(written.shape)
+        if len(widths) > 1:
+            key = (name.rpartition(".")[2], widths)
+            self.scales[key] = self.scales.get(key, 0) + elements
+        else:
+            self.packed += elements * widths[0] // 8
+            self.fewer += written.fewer * widths[0] // 8
+
+
+def last_two_parts(name: str) -> str:
+    """Return `q_proj.weight` for `model.layers.0.self_attn.q_proj.weight`."""
+    return ".".join(name.rsplit(".", 2)[-2:])
+
+
+def _without_header(reconciled: Reconciled) -> dict[str, NameWithoutHeader]:
+    """Every stored name without a header; several pieces in one are added up."""
+    found: dict[str, NameWithoutHeader] = {}
+    for name, item in chain(_named(reconciled), reconciled.without_header):
+        before = found.get(name)
+        both = before is not None and None not in {before.elements, item.elements}
+        added = (before.elements or 0) + (item.elements or 0) if before and both else item.elements
+        found[name] = item._replace(elements=added)
+    return found
+
+
+def _named(reconciled: Reconciled) -> Iterator[tuple[str, NameWithoutHeader]]:
+    buffer, equal = Fate.BUFFER.value, Fate.EQUAL.value
+    packed = {name for name, _ in reconciled.packed}
+    for hit in reconciled.answered:
+        if hit.stored.span is None:
+            fate = equal if hit.expected.role.learned else buffer
+            name = hit.stored.name
+            yield name, NameWithoutHeader(hit.expected.elements, fate, name in packed)
+    for hit in reconciled.copies:
+        if hit.stored.span is None:
+            name, fate = hit.stored.name, Fate.DUPLICATE.value
+            yield name, NameWithoutHeader(hit.expected.elements, fate, name in packed)
+    for item in reconciled.unexpected:
+        if item.tensor.span is None:
+            name = item.tensor.name
+            yield name, NameWithoutHeader(item.implied, item.fate, name in packed)
+    for tensor, _, fate in reconciled.counted:
+        if tensor.span is None and fate == Fate.QUANTIZATION_DATA:
+            yield tensor.name, NameWithoutHeader(None, fate, packed=True)
+
+
+def _by_last_part(buffers: Iterable[WidthGroup]) -> Iterator[WidthGroup]:
+    """Yield one group for `running_mean` of all layers, or `attn.bias` if all have that name."""
+    kinds: dict[str, list[WidthGroup]] = {}
+    for one in buffers:
+        kinds.setdefault(one.what.rpartition(".")[2], []).append(one)
+    for last, group in sorted(kinds.items()):
+        ends = {last_two_parts(one.what) for one in group}
+        what = ends.pop() if len(ends) == 1 else last
+        yield WidthGroup(named(what), sum(one.elements for one in group))
+
+
+def tied_not_stored(reconciled: Reconciled) -> tuple[WidthGroup, ...]:
+    """The tied tensors that are not stored; some writers count them."""
+    tied = (item.tensor for item in reconciled.absent if item.fate == Fate.TIED)
+    return tuple(WidthGroup(_shaped(one.name, one.shape), one.elements) for one in tied)
+
+
+def _shaped(name: str, shape: tuple[int, ...]) -> str:
+    return f"{named(name)} ({' x '.join(map(str, shape))})"
+
+
+# --- the sum ----------------------------------------------------------------------------------
+
+
+class Sum(NamedTuple):
+    """The parts whose sizes add up to a total."""
+
+    dtype: str  # of the parameters, or another dtype of its width
+    parts: tuple[WidthTerm, ...]
+
+    def __str__(self) -> str:
+        return " + ".join(str(part) for part in self.parts if part.bits)
+
+    @property
+    def flags(self) -> tuple[WidthTerm, ...]:
+        """The parts that are counted with an eighth of their size."""
+        return tuple(part for part in self.parts if part.bits == _FLAG_BITS)
+
+
+def plain_sum(held: Holdings, dtype: str) -> int:
+    """The bytes if all named tensors, with buffers and copies, had the parameters' width."""
+    elements = held.learned + sum(group.elements for group in (*held.buffers, *held.copies))
+    scales = sum(scale.elements * scale.widths[0] // 8 for scale in held.scales)
+    return held.read + held.packed + elements * WIDTHS[dtype] // 8 + scales
+
+
+def least_sum(held: Holdings, dtype: str) -> int:
+    """The fewest bytes that the expected tensors can take, with parameters of that dtype."""
+    scales = sum(scale.elements * min(scale.widths) // 8 for scale in held.scales)
+    return held.read + held.packed - held.fewer + held.learned * WIDTHS[dtype] // 8 + scales
+
+
+def find_sum(held: Holdings, total: float, declared: str | None) -> Sum | None:
+    """Find widths in which the holdings take exactly `total` bytes; None if there are none.
+
+    The declared dtype is tried first.
+    """
+    first = [declared] if declared in WIDTHS else []
+    dtypes = list(dict.fromkeys([*first, *WIDTHS]))
+    for flags, wide in ((False, False), (False, True), (True, False)):
+        for dtype in dtypes if held.wide or not wide else ():
+            found = _in_dtype(held, total, WIDTHS[dtype], flags=flags, wide=wide)
+            if found is not None:
+                return Sum(dtype, found)
+    return None
+
+
+def _in_dtype(
+    held: Holdings, total: float, width: int, *, flags: bool, wide: bool
+) -> tuple[WidthTerm, ...] | None:
+    kept = held.wide if wide else ()
+    groups = (*_choices(held, width, flags=flags), *((group, (width, _WIDE)) for group in kept))
+    learned = held.learned - sum(group.elements for group in kept)
+    many = (WidthTerm(*group, bits[0]) for group, bits in groups[_MOST_GROUPS:])
+    read = (WidthTerm("tensors with a header", held.read, 8),) if held.read else ()
+    fixed = (WidthTerm("parameters", learned, width), *read, *many)
+    packed = held.packed * 8
+    rest = total * 8 - packed - sum(part.elements * part.bits for part in fixed)
+    tried = groups[:_MOST_GROUPS]
+    for bits in product(*(choice for _, choice in tried)):
+        own = zip(tried, bits, strict=True)
+        parts = tuple(WidthTerm(*group, each) for (group, _), each in own)
+        over = sum(part.elements * part.bits for part in parts) - rest
+        if 0 <= over <= 8 * held.fewer:
+            inside = (packed - int(over)) // 8
+            whole = (WidthTerm("what is packed", inside, 8),) if packed else ()
+            return (*whole, *fixed, *parts)
+    return None
+
+
+def _choices(
+    held: Holdings, width: int, *, flags: bool
+) -> tuple[tuple[WidthGroup, tuple[int, ...]], ...]:
+    """The groups with their own width, and the widths that each may have."""
+    buffer = tuple(dict.fromkeys((width, *_BUFFER_BITS, *((_FLAG_BITS,) * flags))))
+    return (
+        *((WidthGroup(one.what, one.elements), one.widths) for one in held.scales),
+        *((group, (width, 0)) for group in held.copies),
+        *((group, buffer) for group in held.buffers),
+    )
+
+
+def groups_that_make_up(
+    difference: float, groups: tuple[WidthGroup, ...]
+) -> tuple[WidthGroup, ...]:
+    """Return the fewest groups, at most three, whose elements add up to a difference, else ()."""
+    some = groups[:_MOST_PIECES]
+    picks = chain.from_iterable(combinations(some, count) for count in (1, 2, 3))
+    return next((pick for pick in picks if sum(one.elements for one in pick) == difference), ())

@@ -1,0 +1,1 @@
+"""The simulation of from_pretrained: forms of stored tensors, and the load report."""

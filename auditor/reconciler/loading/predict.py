@@ -1,0 +1,121 @@
+"""The load report of from_pretrained, predicted for the reconciled tensors."""
+
+from collections.abc import Iterable, Mapping
+
+from auditor.analytic import Expectation
+from auditor.analytic.config_classes import fault_sentence
+from auditor.findings import BadHeader, BadIndex, BadSize, Finding, Unsafe, is_of_tensors
+from auditor.reconciler.contents import Contents
+from auditor.reconciler.loading.report import LoadReport, Predicted
+from auditor.reconciler.matching import Fate, places
+from auditor.reconciler.reconcile import Reconciled
+from auditor.tensors import StoredTensor
+
+# The most stored tensors that are all loaded if the library lists the names in memory: 10 ms.
+_MOST_LOADED = 2048
+
+
+def predict(
+    found: Contents,
+    expectation: Expectation,
+    reconciled: Reconciled,
+    findings: Iterable[Finding],
+    packed: str | None,
+) -> Predicted:
+    """Predict the load report; `packed` is the method of packed weights, whose loader decides."""
+    if not expectation.loading.reports:
+        return Predicted()
+    if packed is not None:
+        reason = f"the load report: how packed weights load ({packed}) depends on the machine"
+        return Predicted(unchecked=(reason,))
+    in_memory = _in_memory(found.tensors, expectation, findings)
+    if expectation.faults:  # loading then raises before it looks at a name
+        reason = fault_sentence(expectation.faults[0], expectation.target)
+        return Predicted(LoadReport(raises=reason), in_memory)
+    if (reasons := _untold(found)) is not None:
+        return Predicted(in_memory=in_memory, unchecked=reasons)
+    return _loaded(found, expectation, reconciled)._replace(in_memory=in_memory)
+
+
+def _loaded(found: Contents, expectation: Expectation, reconciled: Reconciled) -> Predicted:
+    """Load the stored tensors name by name."""
+    if _as_expected(expectation, reconciled):
+        return Predicted(LoadReport())
+    from auditor.analytic.conversions import UnknownOperationError  # noqa: PLC0415 - few need it
+    from auditor.reconciler.loading.from_pretrained import (  # noqa: PLC0415 - likewise
+        load_of_differences,
+        simulate_load,
+        whole_load,
+    )
+
+    stored = _shapes(found.tensors)
+    plain = {name for name, one in reconciled.plain.items() if one.name == name}
+    try:
+        load = (
+            whole_load(expectation, stored)
+            if expectation.by == "oracle" and len(stored) <= _MOST_LOADED
+            else load_of_differences(expectation, stored, plain)
+        )
+        return Predicted(simulate_load(load))
+    except UnknownOperationError as error:
+        reason = f"the load report: it takes the conversion {error}, which is not known here"
+        return Predicted(unchecked=(reason,))
+
+
+def _untold(found: Contents) -> tuple[str, ...] | None:
+    """Return why there is no report, if no finding says so; None if there is one."""
+    refusing = BadHeader | BadIndex | BadSize | Unsafe
+    refused = any(isinstance(finding, refusing) for finding in found.findings)
+    if found.names_only or found.unread or refused:
+        return ()
+    if found.index is None and len(found.opened) > 1:
+        return ("the load report: transformers finds several files by an index, and none is here",)
+    return None
+
+
+def _as_expected(expectation: Expectation, reconciled: Reconciled) -> bool:
+    """Whether every tensor is stored once, in the right shape, and nothing else: an empty report.
+
+    Ninety thousand tensors that are as expected are then not looked at again. If a closed form
+    gives the expectation, what save_pretrained writes loads with an empty report.
+    """
+    ties = Fate.TIED.value
+    return (
+        expectation.by == "closed-form"
+        and not expectation.loading.taken
+        and not reconciled.unexpected
+        and not reconciled.copies
+        and all(item.fate == ties for item in reconciled.absent)
+        and all(
+            hit.stored.shape == hit.expected.shape and not hit.expected.role.optional
+            for hit in reconciled.answered
+        )
+    )
+
+
+def _shapes(tensors: Iterable[StoredTensor]) -> Mapping[str, tuple[int, ...]]:
+    """The shape under each name; for a name in two files that of the last, as in loading."""
+    in_order = sorted(tensors, key=lambda tensor: tensor.file)
+    return {tensor.name: tensor.shape for tensor in in_order if tensor.shape is not None}
+
+
+def _in_memory(
+    tensors: Iterable[StoredTensor], expectation: Expectation, findings: Iterable[Finding]
+) -> Mapping[str, tuple[str, ...]]:
+    """Map each name of a finding about tensors to the names that loading looks up for it."""
+    some = [finding for finding in findings if is_of_tensors(finding)]
+    names = {name for finding in some for name in finding.names}
+    if not names:
+        return {}
+    where = places(expectation, (tensor.name for tensor in tensors))
+    found = where.of(names)
+    loaded = set(expectation.loaded_of(one.expected for one in found if one.expected))
+    known = {
+        name: place.name
+        for name, place in zip(names, found, strict=True)
+        if place.expected in loaded
+    }
+    others = names - known.keys()
+    converted = where.loading.converted(known.values())
+    reported = where.loading.reported(others)
+    return {**dict(zip(known, converted, strict=True)), **dict(zip(others, reported, strict=True))}

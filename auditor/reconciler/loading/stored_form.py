@@ -1,0 +1,109 @@
+"""The form of a class's stored tensors: as save_pretrained writes them, or as they are in memory.
+
+Loading converts tensors in the on-disk form and takes those in the in-memory form unchanged:
+experts of a layer in one tensor, a projection in three. So each group of tensors of one conversion
+is expected in the form of the file.
+"""
+
+from collections import Counter
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from itertools import chain
+from types import MappingProxyType
+
+from msgspec.structs import replace
+
+from auditor.analytic import Expectation, ExpectedTensor, ModuleFormula, Role, Written
+from auditor.analytic.conversions import ConvertedGroup, converted_groups, tensors_before_conversion
+from auditor.analytic.loading import Loading, forms_with_prefix
+from auditor.reconciler.matching import places
+from auditor.tensors import Depth
+
+
+def expected_as_stored(
+    expectation: Expectation, stored: Iterable[str], depth: Depth | None = None
+) -> Expectation:
+    """Return the expectation with the groups in memory's form that are stored in this form.
+
+    Without any, return the object itself. Its modules are those that `depth` lists (None: all), and
+    one level more.
+    """
+    loading = expectation.loading
+    if not loading.converters:
+        return expectation
+    known = {tensor.name for tensor in expectation.tensors}
+    names = frozenset(stored)
+    rest = names - known
+    if not rest:
+        return expectation
+    where = places(expectation, names)
+    found = dict(zip(rest, (place.expected for place in where.of(rest)), strict=True))
+    unknown = [name for name, expected in found.items() if expected is None]
+    strange = frozenset(_forms(unknown, expectation.prefix, loading))
+    if not strange:
+        return expectation
+    taken = names | {expected.name for expected in found.values() if expected is not None}
+    reformed = tuple(
+        group
+        for group in converted_groups(tensors_before_conversion(expectation), loading).values()
+        if not strange.isdisjoint(group.in_memory)
+        and taken.isdisjoint(tensor.name for tensor in group.on_disk)
+    )
+    return _in_memory(expectation, reformed, depth) if reformed else expectation
+
+
+def _forms(names: Collection[str], prefix: str, loading: Loading) -> Iterator[str]:
+    """Return the names as names in memory: unchanged, with the prefix, and without."""
+    reported = chain.from_iterable(loading.reported(names))
+    return chain.from_iterable(forms_with_prefix(reported, prefix).values())
+
+
+def _in_memory(
+    expectation: Expectation, reformed: tuple[ConvertedGroup, ...], depth: Depth | None
+) -> Expectation:
+    """Put each group's in-memory tensors in the place of its first on-disk tensor."""
+    first = {group.on_disk[0].name: group for group in reformed}
+    gone = {tensor.name: tensor for group in reformed for tensor in group.on_disk}
+    tensors: list[ExpectedTensor] = []
+    for tensor in expectation.tensors:
+        if tensor.name in first:
+            tensors += first[tensor.name].tensors
+        elif tensor.name not in gone:
+            tensors.append(tensor)
+    come = [tensor for group in reformed for tensor in group.tensors]
+    further = None if depth is None else depth.one_deeper()
+    before = expectation.modules_to(further)
+    modules = {
+        prefix: formula
+        for prefix, formula in _modules(before, tensors, gone.values(), come)
+        if further is None or further.lists(prefix)
+    }
+    listed = Written(tensors=tuple(tensors), modules=MappingProxyType(modules))
+    return replace(expectation, listed=listed)
+
+
+def _modules(
+    before: Mapping[str, ModuleFormula],
+    tensors: Iterable[ExpectedTensor],
+    gone: Iterable[ExpectedTensor],
+    come: Iterable[ExpectedTensor],
+) -> Iterator[tuple[str, ModuleFormula]]:
+    """Yield the modules: one with as many parameters as before keeps its formula, empty ones go."""
+    change: Counter[str] = Counter()
+    for sign, some in ((-1, gone), (1, come)):
+        for tensor in some:
+            count = tensor.elements if tensor.role is Role.PARAMETER else 0
+            change.update(dict.fromkeys(_above(tensor.name), sign * count))
+    left = {prefix for one in tensors if not one.role.optional for prefix in _above(one.name)}
+    for prefix in dict.fromkeys((*before, *change)):
+        if prefix not in left and prefix in change:
+            continue
+        formula = before.get(prefix, ModuleFormula(0, ""))
+        count = formula.parameters + change[prefix]
+        same = prefix in before and not change[prefix]
+        yield prefix, formula if same else ModuleFormula(count, str(count))
+
+
+def _above(name: str) -> Iterator[str]:
+    """Yield the modules that contain a tensor, the complete model first."""
+    parts = name.split(".")[:-1]
+    return (".".join(parts[:length]) for length in range(len(parts) + 1))

@@ -1,0 +1,555 @@
+"""Rows of a report, under the checkpoint's names: by module, by dtype, and one for each tensor."""
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import cached_property, partial
+from itertools import chain
+from math import inf
+from typing import Literal, NamedTuple, overload
+
+from msgspec import Struct
+
+from auditor.analytic import Expectation, ExpectedTensor, ModuleFormula, Role
+from auditor.reconciler.matching import Fate, Step
+from auditor.reconciler.reconcile import Absent, Reconciled
+from auditor.tensors import DTYPE_BITS, Depth, StoredTensor, learned, natural_key
+from auditor.walker import Counted, Tally, Walk, counted_once, parent
+
+ModuleStatus = Literal[
+    "equal",  # stored = expected
+    "unused",
+    "unexpected",
+    "newly-initialized",
+    "missing",
+    "mismatched",
+    "differs",  # several fates below this prefix, and not all are as expected
+    "buffer",  # only buffers
+    "quantization-data",  # only quantization data
+    "tied",  # nothing stored: shares the values of another tensor
+    "duplicate",
+    "unreadable",  # hidden behind a broken header or a missing shard
+    "unchecked",  # no expectation, or no shapes, to compare with
+]
+
+
+class ModuleRow(Struct, frozen=True):
+    """The tally of one module prefix under the checkpoint's name; the root is ""."""
+
+    prefix: str
+    depth: int  # dots + 1; the root is 0
+    tensors: int
+    elements: int | None
+    parameters: int | None
+    expected: int | None  # parameters; None without an expectation
+    difference: int | None  # parameters - expected
+    formula: str | None
+    status: ModuleStatus
+    trainable: int | None
+    bytes: int | None
+    share: float | None  # of all stored parameters, 0 to 1
+
+
+_NOT_STORED = Tally()
+_NOT_EXPECTED = ModuleFormula(0, "0")
+
+
+def compared_rows(
+    reconciled: Reconciled,
+    expectation: Expectation,
+    walked: Walk,
+    *,
+    depth: Depth | None,
+    shapes: bool,
+) -> tuple[ModuleRow, ...]:
+    """The rows of all stored or expected prefixes, down to the walk's own `depth`.
+
+    Without `shapes` (names from an index alone) the stored counts are None.
+    """
+    tallies = walked.by_prefix()
+    older = reconciled.moved or any(Step.OLDER in hit.steps for hit in reconciled.answered)
+    formulas = (
+        _as_stored(reconciled, expectation, depth)
+        if older
+        else _on_disk(expectation, reconciled.shift, depth)
+    )
+    fates = _absent_fates(reconciled.absent, expectation.prefix, reconciled.shift, depth)
+    whole = tallies[""].parameters
+    others = {**tallies, **fates}.keys() - formulas.keys()
+    prefixes: Iterable[str] = formulas
+    # 20,000 keys take 50 ms.
+    if others or older or reconciled.shift or not expectation.listed.in_order:
+        prefixes = sorted((*formulas, *others), key=natural_key)
+    return tuple(
+        _row(
+            prefix,
+            tally := tallies.get(prefix, _NOT_STORED),
+            formulas.get(prefix, _NOT_EXPECTED),
+            status_of(tally.fates | fates.get(prefix, 0)),
+            whole if shapes else None,
+        )
+        for prefix in prefixes
+    )
+
+
+def stored_rows(walked: Walk, *, shapes: bool) -> tuple[ModuleRow, ...]:
+    """The rows of stored tensors without an expectation to compare with."""
+    tallies = walked.by_prefix()
+    whole = tallies[""].parameters if shapes else None
+    return tuple(
+        _row(prefix, tallies[prefix], None, "unchecked", whole)
+        for prefix in sorted(tallies, key=natural_key)
+    )
+
+
+def _row(
+    prefix: str,
+    tally: Tally,
+    formula: ModuleFormula | None,
+    status: ModuleStatus,
+    whole: int | None,
+) -> ModuleRow:
+    expected, text = formula or (None, None)
+    if whole is None:
+        return _uncounted(prefix, tally.tensors, expected, text, status)
+    parameters = tally.parameters
+    return ModuleRow(
+        prefix,
+        depth_of(prefix),
+        tally.tensors,
+        tally.elements,
+        parameters,
+        expected,
+        None if expected is None else parameters - expected,
+        text,
+        status,
+        tally.trainable,
+        tally.bytes,
+        parameters / whole if whole else None,
+    )
+
+
+def _uncounted(
+    prefix: str, tensors: int, expected: int | None, formula: str | None, status: ModuleStatus
+) -> ModuleRow:
+    """The row of a module of which only the number of tensors is known."""
+    depth, nothing = depth_of(prefix), (None, None, None)
+    return ModuleRow(prefix, depth, tensors, None, None, expected, None, formula, status, *nothing)
+
+
+def depth_of(prefix: str) -> int:
+    return prefix.count(".") + 1 if prefix else 0
+
+
+def _on_disk(
+    expectation: Expectation, shift: Step | None, depth: Depth | None
+) -> Mapping[str, ModuleFormula]:
+    """The expectation's modules under this checkpoint's names."""
+    if shift is None:
+        return expectation.modules_to(depth)
+    found = _modules_one_deeper(expectation, depth)
+    pairs = ((_shifted(name, expectation.prefix, shift), of) for name, of in found.items())
+    found = {name: of for name, of in pairs if name is not None} | {"": found[""]}
+    return {name: of for name, of in found.items() if depth is None or depth.lists(name)}
+
+
+def _modules_one_deeper(
+    expectation: Expectation, depth: Depth | None
+) -> Mapping[str, ModuleFormula]:
+    """The expectation's modules, one level deeper: the file may have them one level higher."""
+    return expectation.modules_to(None if depth is None else depth.one_deeper())
+
+
+def _as_stored(
+    reconciled: Reconciled, expectation: Expectation, depth: Depth | None
+) -> Mapping[str, ModuleFormula]:
+    """The expectation of each module of the file, if the file has older names.
+
+    A module under another path keeps its formula; other modules have the count only.
+    """
+    counts: dict[str, int] = {"": 0}
+    modules = _modules_one_deeper(expectation, depth)
+    formulas = {"": modules[""]}
+    stored = {hit.expected.name: hit.stored.name for hit in reconciled.answered}
+    if reconciled.moved:
+        stored.update((name, tensor.name) for name, tensor in reconciled.plain.items())
+    for tensor in expectation.tensors:
+        if tensor.role.optional:
+            continue
+        name = stored.get(tensor.name, tensor.name)
+        ours, theirs = parent(tensor.name), parent(name)
+        same = tensor.name.rpartition(".")[2] == name.rpartition(".")[2]
+        while theirs:
+            if same and ours in modules:
+                formulas[theirs] = modules[ours]
+            counts[theirs] = counts.get(theirs, 0) + (
+                tensor.elements if tensor.role is Role.PARAMETER else 0
+            )
+            same = same and ours.rpartition(".")[2] == theirs.rpartition(".")[2]
+            ours, theirs = parent(ours), parent(theirs)
+    found = {"": modules[""]}
+    for prefix, count in counts.items():
+        if prefix and (depth is None or depth.lists(prefix)):
+            formula = formulas.get(prefix)
+            exact = formula is not None and formula.parameters == count
+            found[prefix] = formula if formula and exact else ModuleFormula(count, str(count))
+    return found
+
+
+def _shifted(prefix: str, base: str, shift: Step | None) -> str | None:
+    """Return a module's name in the file; None if the file has no such level.
+
+    STRIPPED: `bert.encoder` in the file is `encoder` of BertModel.
+    ADDED: `encoder` in the file is `bert.encoder` of BertForMaskedLM.
+    """
+    if shift is Step.STRIPPED:
+        return f"{base}.{prefix}" if prefix else base
+    if shift is Step.ADDED and (prefix == base or prefix.startswith(f"{base}.")):
+        return prefix[len(base) + 1 :] or None
+    return prefix
+
+
+def _absent_fates(
+    absent: Iterable[Absent], base: str, shift: Step | None, depth: Depth | None
+) -> Mapping[str, int]:
+    """The combined fates of the unmatched expected tensors below each prefix."""
+    fates: dict[str, int] = {}
+    for tensor, fate in absent:
+        prefix = _shifted(parent(tensor.name), base, shift) or ""
+        if depth is not None:
+            prefix = depth.cut(prefix)
+        while True:
+            fates[prefix] = fates.get(prefix, 0) | fate
+            if not prefix:
+                break
+            prefix = parent(prefix)
+    return fates
+
+
+# --- by dtype ----------------------------------------------------------------------------------
+
+
+QUANTIZATION_DATA = "quantization-data"  # scales and similar tensors of any dtype
+
+
+class Weights(Struct, frozen=True, kw_only=True):
+    """All stored tensors of one dtype: of the file, or of the layout if they are packed."""
+
+    dtype: str  # "BF16", "INT4", or "quantization-data"
+    tensors: int
+    parameters: int
+    bytes: int
+
+    @property
+    def bits_per_parameter(self) -> float | None:
+        return 8 * self.bytes / self.parameters if self.parameters else None
+
+
+def weights_by_dtype(reconciled: Reconciled, walked: Walk) -> tuple[Weights, ...]:
+    """The weights sorted by dtype; `walked` is the walk over the reconciled tensors.
+
+    Tensors without a header are in no row.
+    """
+    rows: dict[str, list[int]] = {}
+    for dtype, tally in walked.by_dtype().items():
+        _add(rows, dtype, tally.tensors, tally.parameters, tally.bytes)
+    for dtype, tally in walked.by_dtype(Fate.QUANTIZATION_DATA.value).items():
+        _add(rows, dtype, -tally.tensors, -tally.parameters, -tally.bytes)
+        _add(rows, QUANTIZATION_DATA, tally.tensors, tally.parameters, tally.bytes)
+    packed = reconciled.packed
+    for tensor, parameters, _ in reconciled.counted if packed else ():
+        inside, outside = packed.get((tensor.name, tensor.file)), tensor.dtype or ""
+        if inside is not None:
+            _add(rows, outside, -1, -parameters, -_bytes(tensor, outside))
+            _add(rows, inside, 1, parameters, _bytes(tensor, inside))
+    return tuple(
+        Weights(dtype=dtype, tensors=tensors, parameters=parameters, bytes=size)
+        for dtype, (tensors, parameters, size) in sorted(rows.items())
+        if dtype and tensors
+    )
+
+
+def _add(rows: dict[str, list[int]], dtype: str, *counts: int) -> None:
+    row = rows.get(dtype, (0, 0, 0))
+    rows[dtype] = [before + more for before, more in zip(row, counts, strict=True)]
+
+
+def _bytes(tensor: StoredTensor, dtype: str) -> int:
+    if dtype in DTYPE_BITS:
+        return (tensor.elements or 0) * DTYPE_BITS[dtype] // 8
+    return tensor.span.length if tensor.span else 0
+
+
+# --- expected alone ----------------------------------------------------------------------------
+
+
+class ExpectedRows(Sequence[ModuleRow]):
+    """The rows of all modules down to `depth`, made on demand.
+
+    DeepSeek-V3 has 60,000 in 25 kinds, and folding needs only the kinds.
+    """
+
+    def __init__(self, expectation: Expectation, *, depth: Depth | None) -> None:
+        self._expectation = expectation
+        self._depth = depth
+
+    @property
+    def folded(self) -> Sequence[ModuleRow] | None:
+        """One row for identical modules in layers of one kind; its prefix is a folded name.
+
+        None if it is not known which layers are identical.
+        """
+        outline = self._expectation.outline
+        return None if outline is None else tuple(self._rows(outline.modules.items()))
+
+    @cached_property
+    def _every(self) -> tuple[ModuleRow, ...]:
+        modules: Iterable[tuple[str, ModuleFormula]] = self._expectation.modules_to(
+            self._depth
+        ).items()
+        if not self._expectation.listed.in_order:  # 60,000 take 0.1 s
+            modules = sorted(modules, key=lambda item: natural_key(item[0]))
+        return tuple(self._rows(modules))
+
+    def _rows(self, modules: Iterable[tuple[str, ModuleFormula]]) -> Iterator[ModuleRow]:
+        for prefix, formula in modules:
+            if self._depth is None or depth_of(prefix) <= self._depth.most:
+                parameters, text = formula
+                yield _uncounted(prefix, 0, parameters, text, "unchecked")
+
+    @overload
+    def __getitem__(self, at: int) -> ModuleRow: ...
+    @overload
+    def __getitem__(self, at: slice) -> tuple[ModuleRow, ...]: ...
+    def __getitem__(self, at: int | slice) -> ModuleRow | tuple[ModuleRow, ...]:
+        return self._every[at]
+
+    def __len__(self) -> int:
+        return len(self._every)
+
+    def __iter__(self) -> Iterator[ModuleRow]:
+        return iter(self._every)
+
+    def __eq__(self, other: object) -> bool:
+        return self._every == (other._every if isinstance(other, ExpectedRows) else other)
+
+    def __hash__(self) -> int:
+        return hash(self._every)
+
+    def __repr__(self) -> str:
+        return repr(self._every)
+
+    def __reduce__(self) -> tuple[object, ...]:
+        """Pickle the rows themselves, and not the objects they are made from."""
+        return tuple, (self._every,)
+
+
+# --- status ------------------------------------------------------------------------------------
+
+
+_NAMES: dict[int, ModuleStatus] = {
+    Fate.EQUAL.value: "equal",
+    Fate.UNUSED.value: "unused",
+    Fate.UNEXPECTED.value: "unexpected",
+    Fate.MISMATCHED.value: "mismatched",
+    Fate.BUFFER.value: "buffer",
+    Fate.DUPLICATE.value: "duplicate",
+    Fate.NEWLY_INITIALIZED.value: "newly-initialized",
+    Fate.MISSING.value: "missing",
+    Fate.TIED.value: "tied",
+    Fate.UNREADABLE.value: "unreadable",
+    Fate.UNCHECKED.value: "unchecked",
+    Fate.QUANTIZATION_DATA.value: "quantization-data",
+}
+_QUIET = (Fate.EQUAL | Fate.BUFFER | Fate.TIED | Fate.QUANTIZATION_DATA).value
+
+
+def status_of(fates: int) -> ModuleStatus:
+    """The status of combined fates; buffers, quantization data and tied tensors do not count."""
+    if fates in _NAMES:
+        return _NAMES[fates]
+    if not fates & ~_QUIET:
+        return "equal"
+    loud = fates & ~_QUIET
+    if fates & Fate.EQUAL.value and loud != Fate.UNCHECKED.value:
+        return "differs"
+    return _NAMES.get(loud, "differs")
+
+
+# --- by tensor ---------------------------------------------------------------------------------
+
+
+class TensorRow(NamedTuple):
+    """One tensor of the checkpoint, or an expected tensor that is not stored."""
+
+    name: str
+    file: str | None  # None if it is not stored
+    dtype: str | None
+    shape: tuple[int, ...] | None  # None if not stored, or if no header was read
+    elements: int | None
+    parameters: int | None  # None if stored and no header was read
+    expected_shape: tuple[int, ...] | None  # None if not expected, or in several packed pieces
+    status: ModuleStatus
+    expected_name: str | None = None  # the model's name, if it is another one
+
+
+class TensorTable:
+    """The tensors of one audit, with the results of the audit."""
+
+    def __init__(self, rows: Callable[[], Iterator[TensorRow]]) -> None:
+        self._rows = rows
+
+    @classmethod
+    def compared(cls, reconciled: Reconciled, expectation: Expectation) -> "TensorTable":
+        return cls(partial(_compared, reconciled, expectation))
+
+    @classmethod
+    def of_stored(cls, tensors: Sequence[StoredTensor], shared: Mapping[str, str]) -> "TensorTable":
+        """Make the table of stored tensors without an expectation; `shared` is the reconciler's."""
+        return cls(partial(_stored_alone, tensors, shared))
+
+    @classmethod
+    def of_expected(cls, expectation: Expectation) -> "TensorTable":
+        """Make the table of a config without weights."""
+        return cls(partial(_expected_alone, expectation))
+
+    @classmethod
+    def of_rows(cls, rows: tuple[TensorRow, ...]) -> "TensorTable":
+        return cls(partial(iter, rows))
+
+    def __reduce__(self) -> tuple[object, ...]:
+        """Pickle the rows themselves, and not the objects they are made from."""
+        return TensorTable.of_rows, (tuple(self.rows()),)
+
+    def rows(self) -> Iterator[TensorRow]:
+        """Yield the rows in the model's own order.
+
+        An unexpected tensor follows the innermost module of its name that the model has, else it
+        comes at the end, in natural order of names, then of files. Without an expectation all rows
+        have this order.
+        """
+        return self._rows()
+
+
+class _Answer(NamedTuple):
+    """The place of a stored tensor in the model, and the expectation there."""
+
+    at: int
+    name: str
+    shape: tuple[int, ...] | None  # None if it contains several pieces
+
+
+# A place in the model, whether a tensor follows it, and the order of those that share both.
+_Place = tuple[float, bool, tuple[tuple[str, str], str]]
+_NO_NAME = (("", ""), "")
+
+
+def _compared(reconciled: Reconciled, expectation: Expectation) -> Iterator[TensorRow]:
+    order = {tensor.name: at for at, tensor in enumerate(expectation.tensors)}
+    answers = _answers(reconciled, order)
+    ends: dict[str, int] = {}  # the last place of the tensors below each stored module
+    for (name, _), answer in answers.items():
+        for module in _modules(name):
+            ends[module] = max(answer.at, ends.get(module, 0))
+    copies = {
+        (hit.stored.name, hit.stored.file): order.get(hit.expected.name, inf)
+        for hit in reconciled.copies
+    }
+
+    def place(tensor: StoredTensor) -> _Place:
+        key = tensor.name, tensor.file
+        if key in answers:
+            return answers[key].at, False, _NO_NAME
+        at = copies[key] if key in copies else _end(tensor.name, ends)
+        return at, True, (natural_key(tensor.name), tensor.file)
+
+    found: list[tuple[_Place, Counted | tuple[ExpectedTensor, int]]] = []
+    found += ((place(one[0]), Counted(*one)) for one in reconciled.counted)
+    found += ((_absent_place(one[0], order), one) for one in reconciled.absent)
+    found.sort(key=_first)
+    for _, one in found:
+        if isinstance(one, Counted):
+            yield _stored_row(one, answers.get((one.tensor.name, one.tensor.file)))
+        else:
+            yield _absent_row(*one)
+
+
+def _modules(name: str) -> Iterator[str]:
+    """Yield the modules that contain a tensor, the outermost first."""
+    dot = name.find(".")
+    while dot >= 0:
+        yield name[:dot]
+        dot = name.find(".", dot + 1)
+
+
+def _end(name: str, ends: Mapping[str, int]) -> float:
+    """Return the last place of the innermost known module of a name."""
+    at: float = inf
+    for known in map(ends.get, _modules(name)):
+        if known is None:
+            break
+        at = known
+    return at
+
+
+def _first(pair: tuple[_Place, object]) -> _Place:
+    return pair[0]
+
+
+def _absent_place(tensor: ExpectedTensor, order: dict[str, int]) -> _Place:
+    return order.get(tensor.name, inf), False, (natural_key(tensor.name), "")
+
+
+def _answers(reconciled: Reconciled, order: dict[str, int]) -> dict[tuple[str, str], _Answer]:
+    """The answers by name and file of the stored tensor."""
+    found: dict[tuple[str, str], _Answer] = {}
+    plain = ((name, one, one.shape) for name, one in reconciled.plain.items())
+    others = ((hit.expected.name, hit.stored, hit.expected.shape) for hit in reconciled.answered)
+    for name, stored, shape in chain(plain, others):
+        key, at = (stored.name, stored.file), order.get(name, len(order))
+        before = found.get(key)
+        answer = _Answer(at, name, shape)
+        found[key] = _Answer(min(at, before.at), "", None) if before else answer
+    return found
+
+
+def _stored_row(one: Counted, answer: _Answer | None) -> TensorRow:
+    tensor = one.tensor
+    other = answer is not None and answer.name not in {"", tensor.name}
+    return TensorRow(
+        name=tensor.name,
+        file=tensor.file,
+        dtype=tensor.dtype,
+        shape=tensor.shape,
+        elements=tensor.elements,
+        parameters=None if tensor.elements is None else one.parameters,
+        expected_shape=answer.shape if answer else None,
+        status=status_of(one.fate),
+        expected_name=answer.name if answer and other else None,
+    )
+
+
+def _absent_row(tensor: ExpectedTensor, fate: int) -> TensorRow:
+    return TensorRow(
+        name=tensor.name,
+        file=None,
+        dtype=None,
+        shape=None,
+        elements=None,
+        parameters=0,
+        expected_shape=tensor.shape,
+        status=status_of(fate),
+    )
+
+
+def _stored_alone(
+    tensors: Iterable[StoredTensor], shared: Mapping[str, str]
+) -> Iterator[TensorRow]:
+    ordered = sorted(tensors, key=lambda one: (natural_key(one.name), one.file))
+    unchecked = Fate.UNCHECKED.value
+    for one in counted_once(tuple((each, learned(each), unchecked) for each in ordered), shared):
+        yield _stored_row(Counted(*one), None)
+
+
+def _expected_alone(expectation: Expectation) -> Iterator[TensorRow]:
+    for tensor in expectation.tensors:
+        if not tensor.role.optional:
+            yield _absent_row(tensor, Fate.UNCHECKED.value)
