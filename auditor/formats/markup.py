@@ -41,6 +41,11 @@ def code(text: str) -> Element:
     return element("code", {}, text if text.strip() else f'"{text}"')
 
 
+def linked(text: str, address: str | None) -> Child:
+    """Link a text to an address, if there is one."""
+    return element("a", {"href": address}, text) if address else text
+
+
 def verbatim(tag: str, text: str) -> Element:
     """Make an element of our own style or script, whose line ends stay."""
     made = Element(tag)
