@@ -10,8 +10,8 @@ from msgspec.structs import astuple
 from auditor.comparing import Comparison
 from auditor.formats import View, as_csv, as_json, as_svg, verdict
 from auditor.formats.comparison import comparison_tables
-from auditor.formats.count_tables import as_objects
 from auditor.formats.markup import element, html_fragment, linked
+from auditor.formats.tables import as_objects
 from auditor.reconciler.module_rows import ModuleRow
 from auditor.reconciler.tensor_rows import TensorRow
 from auditor.reconciler.tensor_values import ValuesRead

@@ -21,7 +21,7 @@ from auditor.cli.console import (
 )
 from auditor.errors import SourceError, UsageError
 from auditor.formats.comparison import comparison_tables
-from auditor.formats.count_tables import TABLE_FORMATS
+from auditor.formats.tables import TABLE_FORMATS
 from auditor.messages import quoted
 
 _FOR_PEOPLE = frozenset({"terminal", "markdown"})

@@ -93,9 +93,9 @@ def explain(  # noqa: PLR0913 - one parameter for each option
             model, target=target, source=source.value, token=token, settings=given, say=tell
         )
         if form == _JSON:
-            from auditor.formats import explanation_json  # noqa: PLC0415 - for this alone
+            from auditor.formats import explanation  # noqa: PLC0415 - for this alone
 
-            put(explanation_json.render(outcome, depth=depth), output)
+            put(explanation.as_json(outcome, depth=depth), output)
             raise typer.Exit(CLEAN if outcome.expected else exit_code(outcome, FailOn.WARNING))
         if outcome.expected is None:
             print_outcome(
@@ -143,7 +143,7 @@ def _tables(  # noqa: PLR0913, PLR0917 - what was asked for, and of what
     from auditor.audit.claiming import implied_by  # noqa: PLC0415 - for these tables alone
     from auditor.claims import hand_counts  # noqa: PLC0415
     from auditor.claims.subject import subject_of  # noqa: PLC0415
-    from auditor.formats.count_tables import TABLE_FORMATS  # noqa: PLC0415
+    from auditor.formats.tables import TABLE_FORMATS  # noqa: PLC0415
 
     if form not in TABLE_FORMATS:
         known = ", ".join(TABLE_FORMATS)

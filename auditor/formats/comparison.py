@@ -2,8 +2,8 @@
 
 from collections.abc import Iterable, Iterator
 
-from auditor.claims.hand_counts import CountTable
 from auditor.comparing import Changed, Comparison, Lost
+from auditor.formats.tables import SimpleTable, Table, cut_table
 from auditor.reconciler.fold import fold
 
 _LONGEST_VALUE = 60  # characters of a config value
@@ -11,7 +11,7 @@ _LONGEST_VALUE = 60  # characters of a config value
 _Rows = Iterator[tuple[str | int | None, ...]]
 
 
-def comparison_tables(comparison: Comparison, *, most: int | None = None) -> tuple[CountTable, ...]:
+def comparison_tables(comparison: Comparison, *, most: int | None = None) -> tuple[Table, ...]:
     """Return the tables that have rows, each with at most `most` rows."""
     first, second = comparison.models
     sides = (first, second) if first != second else (f"{first} (before)", f"{second} (after)")
@@ -23,18 +23,11 @@ def comparison_tables(comparison: Comparison, *, most: int | None = None) -> tup
         _table("config", ("config key", "before", "after", "tensors explained"), _keys(comparison)),
         _table("modules", ("module", *sides, "difference"), _modules(comparison)),
     )
-    return tuple(_cut(table, most) for table in tables if table.rows)
+    return tuple(cut_table(table, most) for table in tables if table.rows)
 
 
-def _table(title: str, columns: tuple[str, ...], rows: _Rows) -> CountTable:
-    return CountTable(title=title, columns=columns, rows=tuple(rows))
-
-
-def _cut(table: CountTable, most: int | None) -> CountTable:
-    if most is None or len(table.rows) <= most:
-        return table
-    rest = (f"and {len(table.rows) - most} more", *(None for _ in table.columns[1:]))
-    return CountTable(title=table.title, columns=table.columns, rows=(*table.rows[:most], rest))
+def _table(title: str, columns: tuple[str, ...], rows: _Rows) -> SimpleTable:
+    return SimpleTable(title, columns, tuple(rows))
 
 
 def _lost(modules: Iterable[Lost]) -> _Rows:

@@ -5,8 +5,8 @@ from importlib import import_module
 from typing import IO
 
 from auditor.errors import UsageError
-from auditor.formats.csv_cells import Cell, csv_row, csv_text, safe
-from auditor.formats.csv_rows import COLUMNS, Columns, Row, rows_of, with_components
+from auditor.formats.as_csv import COLUMNS, Columns, Row, rows_of, with_components
+from auditor.formats.escapes import Cell, csv_row, csv_text, safe
 from auditor.sweep.reporting.changes import COLUMNS as CHANGES
 from auditor.sweep.reporting.changes import Change
 from auditor.sweep.reporting.model_entry import ModelEntry

@@ -13,8 +13,8 @@ from string import Template
 from tempfile import TemporaryFile
 from typing import IO, Any
 
+from auditor.formats.as_csv import Outcome, object_at
 from auditor.formats.as_html import content_policy
-from auditor.formats.csv_rows import Outcome, object_at
 from auditor.formats.module_tree import module_tree, modules_of
 from auditor.messages import printable
 from auditor.sweep.reporting.changes import ALARMING, SEVERITIES, Change, Finding, Matched

@@ -33,8 +33,8 @@ from support.outcomes.every_kind import every_kind
 from support.outcomes.examples import EXAMPLES, HOSTILE, diagnosed, gated, pipeline
 
 from auditor.errors import StoreError, UsageError
-from auditor.formats import as_csv, csv_cells
-from auditor.formats.csv_rows import (
+from auditor.formats import as_csv, escapes
+from auditor.formats.as_csv import (
     diagnosis_rows,
     finding_rows,
     model_row,
@@ -99,7 +99,7 @@ def test_no_cell_of_any_table_is_run_as_a_formula(text):
     for name, found in rows.items():
         for row in csv.DictReader(io.StringIO(as_text(name, found), newline=""), strict=True):
             for cell in row.values():
-                assert not cell.lstrip(" ").startswith(csv_cells._FORMULA)  # noqa: SLF001 - the list
+                assert not cell.lstrip(" ").startswith(escapes._FORMULA)  # noqa: SLF001 - the list
                 assert cell.isprintable()
 
 
@@ -339,7 +339,7 @@ def test_parquet_holds_what_the_csv_does(tmp_path):
         for row, kept in zip(rows, found.to_pylist(), strict=True):
             for column, cell in kept.items():
                 shown = "" if cell is None else str(cell)
-                assert row[column] == csv_cells.safe(shown) or float(row[column]) == float(cell)
+                assert row[column] == escapes.safe(shown) or float(row[column]) == float(cell)
 
 
 def test_a_number_of_more_than_64_bits_is_unknown_to_parquet():
