@@ -178,14 +178,14 @@ def architectures(
     ] = False,
 ) -> None:
     """List the model types with a closed form, and how many classes of each."""
-    from auditor.formats import architectures  # noqa: PLC0415 - all the families
+    from auditor.formats import meanings  # noqa: PLC0415 - for this command
 
     with guarded():
         types = {name: siblings(name) for name in model_types()}
         width, color = terminal()
         text = (
-            architectures.markdown(types)
+            meanings.architectures_markdown(types)
             if markdown
-            else architectures.render(types, PAPERS, width, color=color)
+            else meanings.architectures(types, PAPERS, width, color=color)
         )
         put(text)
