@@ -1,6 +1,5 @@
-"""The `audit memory` command: what a model takes loaded, with its cache, and in training."""
+"""The `audit memory` command: memory of a loaded model, with its cache, and in training."""
 
-from enum import StrEnum
 from functools import partial
 from typing import Annotated
 
@@ -13,6 +12,8 @@ from auditor.cli.console import (
     QuietOption,
     SourceChoice,
     SourceOption,
+    TargetOption,
+    TextFormat,
     TokenOption,
     exit_code,
     guarded,
@@ -29,13 +30,6 @@ from auditor.report import Unaudited
 from auditor.tensors import DTYPE_BITS, FOUR_BIT, SPELT_DTYPES, dtype_as_stored
 
 
-class MemoryFormat(StrEnum):
-    """The formats of `audit memory`."""
-
-    TERMINAL = "terminal"
-    JSON = "json"
-
-
 def memory(  # noqa: PLR0913 - one parameter for each option
     models: Annotated[
         list[str], typer.Argument(metavar="MODEL", show_default=False, help="As for audit MODEL.")
@@ -47,7 +41,7 @@ def memory(  # noqa: PLR0913 - one parameter for each option
             "--dtype",
             metavar="DTYPE",
             show_default="fp32, bf16, int8, 4bit",
-            help="Weights in this dtype: bf16, fp32, int8, 4bit, F8_E4M3; may be given again.",
+            help="Weights in this dtype: bf16, fp32, int8, 4bit, F8_E4M3; may be repeated.",
         ),
     ] = None,
     context: Annotated[
@@ -60,25 +54,22 @@ def memory(  # noqa: PLR0913 - one parameter for each option
         typer.Option(
             "--cache-dtype",
             metavar="DTYPE",
-            show_default="as the weights, bf16 beside narrower ones",
+            show_default="that of the weights, bf16 for narrower ones",
             help="The cache in this dtype.",
         ),
     ] = None,
-    target: Annotated[
-        str | None,
-        typer.Option("--as", metavar="CLASS", show_default=False, help="The class to load."),
-    ] = None,
+    target: TargetOption = None,
     form: Annotated[
-        MemoryFormat, typer.Option("--format", help="json: one object a model, each on a line.")
-    ] = MemoryFormat.TERMINAL,
+        TextFormat, typer.Option("--format", help="json: one object a model, each on a line.")
+    ] = TextFormat.TERMINAL,
     source: SourceOption = SourceChoice.HUB,
     token: TokenOption = None,
     quiet: QuietOption = False,
 ) -> None:
-    """Say what MODEL takes in memory: stored, loaded in some dtypes, its KV cache, in training.
+    """Print what MODEL takes in memory: stored, loaded, with a KV cache, in training.
 
-    Activations, workspaces and the program itself come on top. Exit codes are those of audit,
-    findings aside: they make no difference here.
+    Activations, workspaces and the program itself come on top. Exit codes are those of audit
+    without findings.
     """
     with guarded():
         chosen = tuple(_dtype("--dtype", name) for name in dtypes or ())
@@ -100,7 +91,7 @@ def memory(  # noqa: PLR0913 - one parameter for each option
         code = CLEAN
         for outcome in outcomes_of(models, audited):
             code = max(code, exit_code(outcome, FailOn.NEVER))
-            if form is MemoryFormat.JSON:
+            if form is TextFormat.JSON:
                 put(shown.as_json(outcome, use))
             elif outcome.observed or outcome.expected:
                 put(shown.render(outcome, use, width=width, color=color))

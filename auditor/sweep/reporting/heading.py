@@ -167,9 +167,9 @@ def _notes(summary: Mapping[str, Any], left_out: int) -> Iterator[str]:
     before = summary["previous"]
     ours = (summary["auditor"], summary["catalogue"])
     if before and (before["auditor"], before["catalogue"]) != ours:
-        yield "The auditor itself has changed since the night before: so may its findings have."
+        yield "The auditor has changed since the night before, so findings may differ."
     if left_out:
-        yield f"{left_out:,} models are left out of this page, and are in models.csv."
+        yield f"{left_out:,} models are not on this page; models.csv has them."
     if summary["baseline"]:
         for note in summary["baseline"]["notes"]:
             yield f"Baseline: {note}"

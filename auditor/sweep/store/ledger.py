@@ -57,8 +57,8 @@ class StoreWriter(Store):
             if existing and not existing.finished:
                 if existing.selection != selection:
                     detail = f"the night {quoted(night)} is under way for {existing.selection}"
-                    ways = "finish it with the same selection, or name this one (--night)"
-                    raise UsageError(f"{detail}, and not for {selection}: {ways}")
+                    ways = "finish it with that selection, or name this one (--night)"
+                    raise UsageError(f"{detail}, not for {selection}; {ways}")
                 plan, started = existing.plan, existing.started
             database.execute(_SEEN_SINCE, (night, *versions))
             row = Night(night, selection, plan, *versions, started, None)
