@@ -104,7 +104,7 @@ def test_an_interrupted_sweep_says_so_and_exits_with_130(models, tmp_path):
     process.send_signal(signal.SIGINT)
     code, said = ended(process)
     assert code == 130
-    assert "the same command goes on from there" in said
+    assert "the same command resumes the sweep" in said
     assert "Traceback" not in said
 
 

@@ -17,8 +17,7 @@ from msgspec import Struct
 from auditor.errors import StoreError, UsageError
 from auditor.messages import quoted
 from auditor.sweep.store.opening import open_store_to_read, store_errors
-from auditor.sweep.store.packing import Kept, decompress_text, merged_object
-from auditor.sweep.store.schema import StoredNight
+from auditor.sweep.store.schema import Kept, StoredNight, decompress_text, merged_object
 
 _MODEL = attrgetter("model")
 

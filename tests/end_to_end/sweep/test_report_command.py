@@ -41,7 +41,7 @@ def test_the_command_writes_the_night_and_ends_with_what_is_new(tmp_path):
     path = str(baseline(tmp_path, *accepts))
     code, out, said = command(tmp_path, "sweep.sqlite", "--baseline", path, "--night", THIRD)
     assert (code, out) == (0, "")
-    assert said.startswith("audit: baseline: accepts nothing tonight: tied of '*' ('r')\n")
+    assert said.startswith("audit: baseline: unused tonight: tied of '*' ('r')\n")
     assert command(tmp_path, "--fail-on", "never", "-q", "-o", "x") == (0, "", "")
 
 

@@ -433,6 +433,6 @@ def test_a_store_of_torn_pages_is_said_in_one_line(tmp_path):
 def test_a_night_whose_name_leads_elsewhere_needs_a_folder(night, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     store = store_of(tmp_path / "sweep.sqlite", {night: [plain("o/a")]})
-    with pytest.raises(UsageError, match=r"the night '.*' cannot be the name of a folder"):
+    with pytest.raises(UsageError, match=r"the night is '.*', expected a name"):
         write_night(store)
     write_night(store, wanted=Wanted(folder=tmp_path / "out"))

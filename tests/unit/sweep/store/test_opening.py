@@ -31,8 +31,8 @@ def altered(path, statement):
 @pytest.mark.parametrize("version", [1, VERSION - 1, VERSION + 1])
 def test_a_store_of_another_version_is_refused_and_left_as_it_is(version, kind, store):
     before = altered(store, f"PRAGMA user_version = {version}")
-    why = rf"'.*sweep.sqlite' is of version {version}, and this auditor reads version {VERSION}"
-    with pytest.raises(UsageError, match=f"{why} alone: move it away and sweep again") as refused:
+    why = rf"'.*sweep.sqlite' has version {version}, expected {VERSION}"
+    with pytest.raises(UsageError, match=f"{why}; move it away and sweep again") as refused:
         kind.open(store).__enter__()
     assert "\n" not in str(refused.value)
     assert store.read_bytes() == before

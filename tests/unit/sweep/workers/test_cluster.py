@@ -150,7 +150,7 @@ def test_a_scheduler_that_goes_away_takes_nothing_with_it(models, plain, setting
         code, said = swept("--author", "sweep", "--night", "n1", store=store, cluster=running)
         closer.join()
     assert code == 3
-    assert "what is audited is kept, and the same command goes on" in said
+    assert "outcomes are stored, and the same command resumes" in said
     assert all(line.startswith("audit: ") for line in said.splitlines())
     models.behave()
     assert runner.sweep(settings(OURS), night="n1").audited < MODELS + 1
