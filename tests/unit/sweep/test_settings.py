@@ -72,8 +72,8 @@ def test_a_whole_file_says_selections_policy_and_output(file, tmp_path):
 SELECTION = "[[selection]]\ntop = 1\n"
 NUMBER = "Expected `int` >= 1 - at "
 WRONG = {
-    "": r"no \[\[selection\]\] says which models to sweep",
-    "selection = []": r"no \[\[selection\]\] says which models to sweep",
+    "": r"has no \[\[selection\]\], expected one",
+    "selection = []": r"has no \[\[selection\]\], expected one",
     "selection = 3": r"Expected `array`, got `int` - at `\$.selection`",
     "selection = [3]": r"Expected `object`, got `int` - at `\$.selection\[0\]`",
     "[[selection]]": r"has an empty \[\[selection\]\], which is the whole Hub; add sort",
