@@ -73,7 +73,7 @@ DAMAGES = {
     "half of it": (lambda path: os.truncate(path, path.stat().st_size // 2), "is damaged: "),
     "a few bytes": (lambda path: os.truncate(path, 50), "is damaged: "),
     "a text": (lambda path: path.write_text("models\n" * 999), "is not an SQLite database"),
-    "a folder": (folder_in_its_place, "is a folder: name a file"),
+    "a folder": (folder_in_its_place, "is a folder, expected a file"),
 }
 
 

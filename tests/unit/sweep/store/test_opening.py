@@ -64,7 +64,7 @@ def test_one_with_a_damaged_outcome_shows_the_others(store):
 def test_a_folder_is_none_though_it_has_no_name(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     for kind in (Store, StoreWriter):
-        with pytest.raises(StoreError, match=r"the store '\.' is a folder: name a file"):
+        with pytest.raises(StoreError, match=r"the store '\.' is a folder, expected a file"):
             kind.open(Path()).__enter__()
 
 
