@@ -33,7 +33,6 @@ class Cell(Struct, frozen=True, kw_only=True):
     path: str  # folded: encoder.layer.{0-11}; the root is ""
     label: str  # the last part of the path
     modules: int
-    tensors: int | None
     stored: int | None  # parameters
     expected: int | None
     share: float | None  # of all stored parameters
@@ -90,9 +89,9 @@ class _Module:
         self.label, self.status = node.name, node.status
         self.times = times * node.modules
         self.path = f"{above}.{node.name}" if above else node.name
-        self.tensors, self.stored, self.expected = (
+        self.stored, self.expected = (
             None if figure is None else figure * self.times
-            for figure in (node.tensors, node.stored, node.expected)
+            for figure in (node.stored, node.expected)
         )
         self.size = max(self.stored or 0, self.expected or 0)
         self.below = [_Module(child, self.path, self.times) for child in node.below]
@@ -117,7 +116,6 @@ class _Places(Struct, frozen=True):
             path=module.path,
             label=module.label,
             modules=module.times,
-            tensors=module.tensors,
             stored=module.stored,
             expected=module.expected,
             share=(module.stored or 0) / (self.whole or 1) if has_share else None,
