@@ -77,13 +77,13 @@ def report(  # noqa: PLR0913 - one parameter for each option
         say(f"cannot write {name}: {error.strerror or error}")
         raise typer.Exit(UNAUDITED) from None
     if not quiet:
-        for line in _said(written.folder, written.summary):
+        for line in _lines(written.folder, written.summary):
             say(line)
     raise typer.Exit(sweep_exit_code(written.alarms, fail_on))
 
 
-def _said(folder: Path, summary: Mapping[str, Any]) -> Iterator[str]:
-    """Yield the lines about the baseline, about what is new, and about the night."""
+def _lines(folder: Path, summary: Mapping[str, Any]) -> Iterator[str]:
+    """Yield lines about the baseline, new findings, and the night."""
     for note in (summary["baseline"] or {}).get("notes", ()):
         yield f"baseline: {note}"
     news = summary["news"]
@@ -92,9 +92,9 @@ def _said(folder: Path, summary: Mapping[str, Any]) -> Iterator[str]:
         yield f"new: {item['model']}{inside}: {item['what']}: {item['said']}"
     more = len(news["listed"][_MOST_NEWS:]) + news["more"]
     if more:
-        yield f"and {more:,} more that are new, in {quoted(str(folder / 'changes.csv'))}"
+        yield f"and {more:,} more new findings, in {quoted(str(folder / 'changes.csv'))}"
     states = ", ".join(f"{count:,} {state}" for state, count in summary["states"].items() if count)
-    found = ("new", "changed", "still-open", "fixed")
-    changes = ", ".join(f"{summary['changes'].get(change, 0):,} {change}" for change in found)
+    counts, kinds = summary["changes"], ("new", "changed", "still-open", "fixed")
+    changes = ", ".join(f"{counts.get(change, 0):,} {change}" for change in kinds)
     models = f"{summary['models']:,} models ({states or 'none'})"
     yield f"wrote {quoted(str(folder))}: {models}; findings: {changes}"

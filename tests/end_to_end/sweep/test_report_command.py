@@ -50,7 +50,7 @@ def test_ten_lines_say_what_is_new_and_one_how_much_more(tmp_path):
     lines = command(tmp_path)[2].splitlines()
     assert [line.split(": ")[2] for line in lines[:10]] == [f"o/{n:02}" for n in range(10)]
     assert lines[10] == (
-        f"audit: and 3 more that are new, in 'reports/nightly/{THIRD}/changes.csv'"
+        f"audit: and 3 more new findings, in 'reports/nightly/{THIRD}/changes.csv'"
     )
     assert len(lines) == 12
 
