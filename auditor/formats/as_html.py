@@ -12,10 +12,19 @@ from xml.etree.ElementTree import Element
 
 from auditor.formats import View, verdict
 from auditor.formats.as_svg import Cell, cells_of_outcome, icicle
-from auditor.formats.markup import Child, code, element, html, linked, scrolled, verbatim
+from auditor.formats.markup import (
+    Child,
+    code,
+    element,
+    html,
+    html_table,
+    linked,
+    scrolled,
+    verbatim,
+)
 from auditor.formats.meanings import kind_meanings
 from auditor.formats.module_table import module_table
-from auditor.formats.tables import Name, SimpleTable, Table, html_table
+from auditor.formats.tables import Name, SimpleTable, Table
 from auditor.formats.tensor_table import tensor_list
 from auditor.formats.verdict import address, counts_of
 from auditor.reconciler.findings import Finding, Severity

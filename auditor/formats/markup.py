@@ -1,8 +1,10 @@
 """The elements of HTML and SVG, in which all text and every attribute is escaped."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
 from xml.etree.ElementTree import Element, tostring
 
+from auditor.formats.tables import Name, Table, cell_text, number_columns
 from auditor.messages import printable
 
 Child = Element | str | None
@@ -48,6 +50,29 @@ def verbatim(tag: str, text: str) -> Element:
     parent = Element(tag)
     parent.text = text
     return parent
+
+
+def html_table(table: Table, **attributes: str) -> Element:
+    """Make an HTML table; a cell may be an element already, and the first one heads its row."""
+    sides = ["figure" if is_number else None for is_number in number_columns(table)]
+
+    def child(cell: Any) -> Child:
+        if isinstance(cell, Element):
+            return cell
+        return code(cell) if isinstance(cell, Name) else cell_text(cell)
+
+    def cells(row: Sequence[Any]) -> Iterable[Element]:
+        yield element("th", {"scope": "row"}, child(row[0]))
+        for cell, side in zip(row[1:], sides[1:], strict=True):
+            yield element("td", {"class": side}, child(cell))
+
+    headings = (
+        element("th", {"scope": "col", "class": side}, name)
+        for name, side in zip(table.columns, sides, strict=True)
+    )
+    head = element("thead", {}, element("tr", {}, *headings))
+    body = element("tbody", {}, *(element("tr", {}, *cells(row)) for row in table.rows))
+    return element("table", attributes, head, body)
 
 
 def scrolled(label: str, inner: Element) -> Element:

@@ -6,10 +6,8 @@ the right.
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from types import MappingProxyType
-from typing import Any, NamedTuple, Protocol
-from xml.etree.ElementTree import Element
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
-from auditor.formats import markup
 from auditor.formats.escapes import (
     Cell,
     code_cell,
@@ -21,6 +19,9 @@ from auditor.formats.escapes import (
 )
 from auditor.formats.json_values import json_text
 from auditor.formats.text import Style, Styled, cells_of, columns, cut_name, lines_text, size
+
+if TYPE_CHECKING:
+    from auditor.claims.hand_counts import CountTable
 
 
 class Name(str):
@@ -55,25 +56,15 @@ class Share(float):
     __slots__ = ()
 
 
-class Table(Protocol):
-    """The members of a table."""
-
-    @property
-    def title(self) -> str: ...
-
-    @property
-    def columns(self) -> Sequence[str]: ...
-
-    @property
-    def rows(self) -> Sequence[Sequence[Any]]: ...  # of Cell; for one format Styled or Element
-
-
 class SimpleTable(NamedTuple):
-    """A table."""
+    """A table of typed cells; for one format a cell may also be Styled or an Element."""
 
     title: str
     columns: tuple[str, ...]
     rows: tuple[tuple[Any, ...], ...]
+
+
+Table: TypeAlias = "SimpleTable | CountTable"
 
 
 _NUMBER_TEXTS: Mapping[type, Callable[[Any], str]] = {
@@ -116,8 +107,7 @@ def cut_table(table: Table, most: int | None) -> Table:
     if most is None or len(table.rows) <= most:
         return table
     rest = (f"and {len(table.rows) - most:,} more", *(None for _ in table.columns[1:]))
-    rows = (*map(tuple, table.rows[:most]), rest)
-    return SimpleTable(table.title, tuple(table.columns), rows)
+    return SimpleTable(table.title, table.columns, (*table.rows[:most], rest))
 
 
 # --- in a terminal ------------------------------------------------------------------------------
@@ -194,31 +184,6 @@ def markdown_table(table: Table) -> str:
     rules = ["---:" if is_number else "---" for is_number in number_columns(table)]
     heading, *rows = ([text(cell) for cell in row] for row in (table.columns, *table.rows))
     return "".join(f"| {' | '.join(row)} |\n" for row in (heading, rules, *rows))
-
-
-def html_table(table: Table, **attributes: str) -> Element:
-    """Make an HTML table; a cell may be an element already, and the first one heads its row."""
-    sides = ["figure" if is_number else None for is_number in number_columns(table)]
-
-    def child(cell: Any) -> markup.Child:
-        if isinstance(cell, Element):
-            return cell
-        return markup.code(cell) if isinstance(cell, Name) else cell_text(cell)
-
-    def cells(row: Sequence[Any]) -> Iterable[Element]:
-        yield markup.element("th", {"scope": "row"}, child(row[0]))
-        for cell, side in zip(row[1:], sides[1:], strict=True):
-            yield markup.element("td", {"class": side}, child(cell))
-
-    headings = (
-        markup.element("th", {"scope": "col", "class": side}, name)
-        for name, side in zip(table.columns, sides, strict=True)
-    )
-    head = markup.element("thead", {}, markup.element("tr", {}, *headings))
-    body = markup.element(
-        "tbody", {}, *(markup.element("tr", {}, *cells(row)) for row in table.rows)
-    )
-    return markup.element("table", attributes, head, body)
 
 
 def as_csv_text(tables: Sequence[Table]) -> str:

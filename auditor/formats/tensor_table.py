@@ -8,8 +8,8 @@ from xml.etree.ElementTree import Element
 
 from auditor.folded_names import expand
 from auditor.formats.escapes import Cell, csv_text, safe
-from auditor.formats.markup import Child, element, scrolled
-from auditor.formats.tables import Name, SimpleTable, html_table
+from auditor.formats.markup import Child, element, html_table, scrolled
+from auditor.formats.tables import Name, SimpleTable
 from auditor.formats.text import counted, cut_middle, plain_line
 from auditor.messages import printable
 from auditor.reconciler.fold import fold

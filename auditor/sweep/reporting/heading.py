@@ -9,8 +9,8 @@ from xml.etree.ElementTree import Element
 
 from msgspec.json import decode
 
-from auditor.formats.markup import Child, element, html_fragment, scrolled
-from auditor.formats.tables import SimpleTable, html_table
+from auditor.formats.markup import Child, element, html_fragment, html_table, scrolled
+from auditor.formats.tables import SimpleTable
 from auditor.formats.text import size
 from auditor.messages import printable
 

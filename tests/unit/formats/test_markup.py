@@ -7,8 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from support.outcomes.examples import HOSTILE
 
-from auditor.formats.markup import element, html, svg
-from auditor.formats.tables import SimpleTable, html_table
+from auditor.formats.markup import element, html, html_table, svg
+from auditor.formats.tables import SimpleTable
 from auditor.messages import printable
 
 TEXT = st.text(st.characters(exclude_categories=())) | st.sampled_from(
