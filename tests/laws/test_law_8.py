@@ -124,4 +124,4 @@ def test_a_night_under_way_is_not_taken_over_by_another_selection(models, tmp_pa
     done = subprocess.run(command, check=False, capture_output=True, text=True)  # noqa: S603 - ours
     assert done.returncode == 2
     assert done.stderr.count("\n") == 1
-    assert 'under way for [{"author": "sweep"}], and not for' in done.stderr
+    assert 'under way for [{"author": "sweep"}], not for' in done.stderr

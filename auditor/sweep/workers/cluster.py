@@ -326,7 +326,7 @@ def audit_batch(
         raise UsageError(f"{worker} {error}") from None
     for ours, theirs in zip(here, due, strict=True):
         if ours != theirs:
-            raise UsageError(f"{worker} has {ours}, expected {theirs} as this sweep has; {_REMEDY}")
+            raise UsageError(f"{worker} has {ours}, expected {theirs}; {_REMEDY}")
     with _opening:
         threads = _threads(policy, token)
     threads.budget.share = max(1, workers)

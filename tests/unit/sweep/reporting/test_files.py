@@ -388,7 +388,7 @@ def test_the_latest_night_is_the_default(tmp_path):
 
 
 def test_a_night_that_is_not_there_is_said_with_those_that_are(tmp_path):
-    told = rf"this store has no night '2026-01-01'; its last: '{SECOND}', '{THIRD}'"
+    told = rf"this store has no night '2026-01-01'; its last ones are '{SECOND}', '{THIRD}'"
     with pytest.raises(UsageError, match=told):
         written(tmp_path, NIGHTS, night="2026-01-01")
 
@@ -404,7 +404,7 @@ def test_a_night_whose_selection_was_stopped_is_said(tmp_path):
         database.execute("UPDATE nights SET plan = NULL WHERE night = ?", (THIRD,))
         database.commit()
     assert written(tmp_path, NIGHTS)[0].summary["night"] == SECOND
-    with pytest.raises(UsageError, match=f"nothing to report of the night '{THIRD}', its selec"):
+    with pytest.raises(UsageError, match=f"the night '{THIRD}' has nothing to report: its selec"):
         written(tmp_path, NIGHTS, night=THIRD)
 
 

@@ -206,7 +206,7 @@ def test_a_finished_night_is_selected_anew_and_one_under_way_goes_on(path):
 
 
 def test_a_night_under_way_for_another_selection_is_refused(path):
-    said = "'n1' is under way for all, and not for more"
+    said = "'n1' is under way for all, not for more"
     with opened(path, found("o/a")) as (ledger, _), pytest.raises(UsageError, match=said):
         ledger.begin("n1", "more", NOW)
 

@@ -193,9 +193,7 @@ def test_a_worker_of_another_version_is_refused_and_nothing_of_it_is_kept(
         monkeypatch.setattr(module, "current_versions", lambda **_: ours)
     with (
         workers(1) as running,
-        pytest.raises(
-            UsageError, match=r"this sweep has hf-audit 0\.0\.9 \(another\): install the same"
-        ),
+        pytest.raises(UsageError, match=r"expected hf-audit 0\.0\.9 \(another\); install the same"),
     ):
         runner.sweep(settings(OURS), night="n1", scheduler=running.scheduler_address)
     with Store.open(settings(OURS).output.store) as store:
