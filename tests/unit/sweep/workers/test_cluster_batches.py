@@ -70,7 +70,7 @@ def test_a_worker_that_asks_another_hub_says_which(at_hub, monkeypatch):
         elsewhere.setattr(cluster, "endpoint", lambda: "http://127.0.0.1:1")
         terms = cluster.terms(None)
     hubs = f"has the Hub '{at_hub.url}', expected the Hub 'http://127.0.0.1:1'"
-    assert re.search(f"{hubs}: .*set HF_ENDPOINT .*where both start", refusal(terms))
+    assert re.search(f"{hubs}; .*set HF_ENDPOINT .*for both", refusal(terms))
 
 
 def test_a_worker_of_another_version_says_which_before_all_else(at_hub):
