@@ -6,16 +6,20 @@
     (592130, 0)
 
 `audit` returns a Report, or Unaudited with a reason; both carry `findings` (one class for each
-kind, see auditor.findings) and `modules_frame()`, a pandas DataFrame. `claim` says what
-a published count is worth, `diff` what one checkpoint has otherwise than another.
+kind, see auditor.findings) and `modules_frame()`, a pandas DataFrame. `claim` checks
+published counts, `diff` compares two checkpoints.
 """
 
 import sys
 from importlib import import_module
 from types import ModuleType
 
+from auditor import presented
+
 TYPE_CHECKING = False  # as in typing, whose import would take more time than the rest here
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from auditor.audit.claiming import Claim, claim
     from auditor.audit.options import Options
     from auditor.audit.pipeline import audit, diff, examine, explain
@@ -73,12 +77,21 @@ def __getattr__(name: str) -> object:
     return value
 
 
+def _function_of(method: str) -> "Callable[..., object]":
+    """Return the function behind a method of `auditor.presented`."""
+    function: Callable[..., object] = getattr(import_module("auditor.presentation"), method)
+    return function
+
+
+presented.function_of = _function_of
+
+
 def __dir__() -> list[str]:
     return sorted({*globals(), *__all__})
 
 
 class _Package(ModuleType):
-    """The package, whose `audit` is the function and never the subpackage `auditor.audit`."""
+    """The package; its attribute `audit` is the function, not the subpackage `auditor.audit`."""
 
     def __setattr__(self, name: str, value: object) -> None:
         if not (name == "audit" and isinstance(value, ModuleType)):  # set where it is imported

@@ -15,21 +15,21 @@ WRITE_FAULTS = frozenset(
 
 # Characters of a line that names a model: a path on Linux has 4,096 bytes at most.
 LONGEST_LINE = 4096
-_EXPECTED = "expected one model on each line; separate the models by line breaks"
+_EXPECTED = "expected one model on each line; separate models by line breaks"
 
 
 class ListLine(NamedTuple):
-    """One line of a list, without the space around it; of a line that is too long its start."""
+    """One line of a list, or the start of a line that is too long, without the space around it."""
 
     number: int  # counted from 1
     text: str
-    fault: str = ""  # why the line cannot name a model; "": it may
+    fault: str = ""  # the reason if the line cannot name a model
 
 
 def lines_of(stream: TextIO) -> Iterator[ListLine]:
     """Yield each line as soon as it has arrived; at most LONGEST_LINE characters are in memory.
 
-    A line that is longer is yielded before the rest of it is passed over: it may have no end.
+    A longer line is yielded before its rest is skipped, which may have no end.
     """
     for number in count(1):
         piece = stream.readline(LONGEST_LINE + 1)

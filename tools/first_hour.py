@@ -47,7 +47,7 @@ IN_SENTENCES = (
     Step("audit small -o report.html && grep -c '<h2>Tensors' report.html", _CLEAN, "OK  All"),
     Step("audit small -o report.svg -q && head -c 4 report.svg", _CLEAN, "<svg"),
     Step("audit compiled", _FINDINGS, "why: wrapper-prefix"),
-    Step("audit fix compiled", _FINDINGS, "nothing was changed: with --apply it is done"),
+    Step("audit fix compiled", _FINDINGS, "dry run: nothing changed; --apply writes it"),
     Step("audit fix compiled --apply", _CLEAN, "strip _orig_mod."),
     Step("audit compiled", _CLEAN, "OK  All"),
     Step("audit explain small --format json", _CLEAN, '"formula"'),
@@ -60,7 +60,7 @@ IN_SENTENCES = (
     Step("ls reports/nightly/n1/models", _CLEAN, "o-broken-"),
 )
 SLIPS = (
-    Step("audit chek small", _USAGE, "'chek' is no command (did you mean check?)"),
+    Step("audit chek small", _USAGE, "'chek' is not a command (did you mean check?)"),
     Step("audit small --sorce hub", _USAGE, "no such option: --sorce (did you mean --source?)"),
     Step("audit $HF_ENDPOINT/o/sound/tree/main", _CLEAN, "OK  All"),
     Step("audit ./smal", _USAGE, "the file or folder './smal' does not exist"),

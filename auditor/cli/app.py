@@ -28,8 +28,8 @@ class Command(NamedTuple):
     help: str  # the first sentence of its docstring
 
 
-# The one that is called is loaded and no other, which saves a single audit 10 of 145 ms; the list
-# of all of them needs none, and takes 0.2 s where loading them took 0.4.
+# Only the command that is called is loaded, which saves a single audit 10 of 145 ms; the list of
+# all commands loads none, and takes 0.2 s instead of 0.4.
 COMMANDS = {
     "check": Command(
         "check", "Audit checkpoints: what their files store against what their configs imply."
@@ -40,88 +40,90 @@ COMMANDS = {
     ),
     "explain": Command(
         "questions",
-        "Say what the config of MODEL implies: every module, its formula and its share.",
+        "Print what the config of MODEL implies: every module, its formula and its share.",
     ),
     "explain-finding": Command(
-        "explain_finding",
-        "Say what a kind of finding or a cause means, and what to do about it.",
+        "questions", "Print what a kind of finding or a cause means, and what to do about it."
     ),
     "memory": Command(
         "memory",
-        "Say what MODEL takes in memory: stored, loaded in some dtypes, its KV cache, in training.",
+        "Print what MODEL takes in memory: stored, loaded, with a KV cache, in training.",
     ),
     "architectures": Command(
         "questions", "List the model types with a closed form, and how many classes of each."
     ),
     "claim": Command(
-        "claim", "Confirm a published count of MODEL, or say which slips make it come out."
+        "claim", "Confirm a published count of MODEL, or name the mistakes that explain it."
     ),
     "diff": Command(
-        "diff",
-        "Say what B has otherwise than A: what was lost first, then tensors, config keys, modules.",
+        "questions",
+        "Compare checkpoint B with A: lost modules first, then tensors, config keys, modules.",
     ),
     "fix": Command(
         "fix",
-        "Mend what is wrong in names, config and index of a checkpoint, never in its weights.",
+        "Repair names, config and index of a checkpoint, never its weights.",
     ),
     "sweep": Command(
         "sweep",
-        "Audit many models of the Hub, and keep what came of it; only what changed is fetched.",
+        "Audit many models of the Hub and store the outcomes; only changed models are fetched.",
     ),
     "report": Command(
         "report",
-        "Write the reports of a night from the store alone: tables, what changed, and a page.",
+        "Write the reports of a night from the store alone: tables, changes, and a page.",
     ),
 }
 _OF_ALL = {"-h", "--help", "--version"}
 _COMPLETION = {"--install-completion", "--show-completion"}
-_IS_COMPLETING = "_AUDIT_COMPLETE"  # which the shell sets when it asks for words
+_IS_COMPLETING = "_AUDIT_COMPLETE"  # a variable that the shell sets to complete words
 
 
 class _WithHelp(TyperGroup):
-    """Without arguments it prints its help, on standard output."""
+    """A group that prints its help on standard output if it has no arguments."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        if not args and not ctx.resilient_parsing:  # which is how a shell asks for words
+        if not args and not ctx.resilient_parsing:  # the shell completes words
             typer.echo(ctx.get_help())
             ctx.exit(USAGE)
         return super().parse_args(ctx, args)
 
 
 def _complete(args: list[str]) -> list[str]:
-    """`audit bert-base-chinese` is `audit check bert-base-chinese`.
+    """Return the arguments with a command: `audit MODEL` is `audit check MODEL`.
 
-    A first word that is nearly a command, and no path, is a slip: no model has such a name.
+    Raise UsageError for a first word that is nearly a command and not a path.
     """
     if not args or args[0] in {*COMMANDS, *_OF_ALL, *_COMPLETION}:
         return args
     first = args[0]
     nearly = "" if first[:1] in {"-", "."} or "/" in first else meant(first, COMMANDS)
     if nearly and not os.path.lexists(first):
-        raise UsageError(f"{quoted(first)} is no command{nearly}; of a model: audit check {first}")
+        raise UsageError(
+            f"{quoted(first)} is not a command{nearly}; to audit a model of that name: "
+            f"audit check {first}"
+        )
     return ["check", *args]
 
 
 def _app(args: list[str]) -> typer.Typer:
-    """The program, with the command that these arguments call, or with a list of all."""
+    """Return the program, with the command that these arguments call or with a list of all."""
     completing = _IS_COMPLETING in os.environ
-    made = typer.Typer(
+    program = typer.Typer(
         cls=_WithHelp,
         name="audit",
         subcommand_metavar="MODEL... | COMMAND [ARGS]...",
-        # 5 ms that only who asks for it needs
+        # 5 ms
         add_completion=completing or not _COMPLETION.isdisjoint(args),
         pretty_exceptions_enable=False,
         context_settings={"help_option_names": ["-h", "--help"]},
     )
-    made.callback()(_audit)
+    program.callback()(_audit)
     called = args[:1] if args and args[0] in COMMANDS else ()
     for name in called or COMMANDS:
         if called or completing:
-            made.command(name, epilog=_epilog_of(name))(function_of(name))
+            program.command(name, epilog=_epilog_of(name))(function_of(name))
         else:
-            made.command(name, help=COMMANDS[name].help)(_listed)
-    return made
+            program.command(name, help=COMMANDS[name].help)(_listed)
+    return program
 
 
 def function_of(command: str) -> Callable[..., None]:
@@ -130,7 +132,7 @@ def function_of(command: str) -> Callable[..., None]:
 
 
 def _epilog_of(command: str) -> str | None:
-    """The text below the options in a command's help; None if its module has no EPILOG."""
+    """Return the text below the options in a command's help; None if there is none."""
     return getattr(_module_of(command), "EPILOG", None)
 
 
@@ -185,12 +187,12 @@ def main() -> None:
     # Ninety thousand tensors make millions of objects and no cycles; looking for cycles among
     # them took 130 of the 280 ms that reconciling them takes.
     gc.disable()
-    # The allocator of the HTTP library, which reads this when it is loaded, takes pages of 2 MiB
-    # otherwise: 380 MB in place of 200 for a sweep at the Hub's distance, with its 220 threads.
+    # The allocator of the HTTP library reads this when it is loaded. With pages of 2 MiB, a sweep
+    # of 220 threads at the Hub's distance takes 380 MB instead of 200.
     os.environ.setdefault("MIMALLOC_ALLOW_THP", "0")
-    # It would reserve 1 GiB of address space, or so much of a limit that nothing else has room.
+    # Otherwise it reserves 1 GiB of address space, or most of a lower limit.
     os.environ.setdefault("MIMALLOC_ARENA_RESERVE", "16M")
-    # numpy's linear algebra, of which nothing large is asked: each of its threads reserves 40 MiB.
+    # Each thread of numpy's linear algebra reserves 40 MiB; one is enough.
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     prepare_streams()
     args = sys.argv[1:]
@@ -204,12 +206,12 @@ def main() -> None:
     except typer.TyperException as error:
         say(_in_a_line(error, args[0] if args and args[0] in COMMANDS else "check"))
         code = error.exit_code
-    except Exception as error:  # noqa: BLE001 - a model has its own guard; this is around the rest
+    except Exception as error:  # noqa: BLE001 - each model has a guard of its own
         say(f"too little memory: {TOO_LITTLE_MEMORY}" if is_lack_of_memory(error) else crash(error))
         code = UNAUDITED
     if args[:1] == ["sweep"] and any(one.name == "audit" for one in threading.enumerate()):
-        # Threads of audit_threads.py still read. Ending in order, Python would go before the HTTP
+        # Threads of audit_threads.py still read. At a regular exit, Python ends before the HTTP
         # library's own thread, which then calls it and crashes.
         os._exit(code)
-    gc.freeze()  # the interpreter's last collection would take 25 ms to find nothing either
+    gc.freeze()  # the interpreter's last collection takes 25 ms otherwise
     sys.exit(code)

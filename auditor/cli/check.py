@@ -1,4 +1,4 @@
-"""The `audit check` command, which plain `audit MODEL` is short for."""
+"""The `audit check` command; plain `audit MODEL` is short for it."""
 
 import os
 from contextlib import suppress
@@ -18,6 +18,7 @@ from auditor.cli.console import (
     QuietOption,
     SourceChoice,
     SourceOption,
+    TargetOption,
     TokenOption,
     VerboseOption,
     exit_code,
@@ -55,10 +56,7 @@ def check(  # noqa: PLR0913 - one parameter for each option
         ),
     ],
     *,
-    target: Annotated[
-        str | None,
-        typer.Option("--as", metavar="CLASS", show_default=False, help="The class to audit for."),
-    ] = None,
+    target: TargetOption = None,
     form: Annotated[
         str | None,
         typer.Option(
@@ -76,25 +74,23 @@ def check(  # noqa: PLR0913 - one parameter for each option
             "-o",
             metavar="PATH",
             show_default=False,
-            help="Write it there (csv: a folder); the terminal table is printed all the same.",
+            help="The file to write (csv: a folder); the terminal table is printed, too.",
         ),
     ] = None,
     tensors: Annotated[
         bool,
-        typer.Option("--tensors", help="Each tensor as well, beside what was expected there."),
+        typer.Option("--tensors", help="List each tensor, stored and expected."),
     ] = False,
     depth: Annotated[
         int | None,
-        typer.Option(
-            min=0, show_default="2, for machines all", help="How deep the module rows go."
-        ),
+        typer.Option(min=0, show_default="2; json, csv: all", help="Levels of the module rows."),
     ] = None,
     fail_on: Annotated[
         FailOn,
         typer.Option(
             "--fail-on",
             metavar="SEVERITY",
-            help=f"The least severity that exits with 1: {', '.join(FailOn)}.",
+            help=f"The lowest severity that exits with 1: {', '.join(FailOn)}.",
         ),
     ] = FailOn.WARNING,
     ignore: Annotated[
@@ -110,14 +106,14 @@ def check(  # noqa: PLR0913 - one parameter for each option
         bool,
         typer.Option(
             "--oracle",
-            help="Hold the closed form to transformers as well; needs hf-audit\\[oracle].",
+            help="Also compare the closed form with transformers; needs hf-audit\\[oracle].",
         ),
     ] = False,
     torch_copies: Annotated[
         bool,
         typer.Option(
             "--torch-copies",
-            help="On the Hub, too, compare safetensors with their copy in torch files.",
+            help="Compare safetensors with their copies in torch files on the Hub, too.",
         ),
     ] = False,
     variant: Annotated[
@@ -140,13 +136,13 @@ def check(  # noqa: PLR0913 - one parameter for each option
         bool,
         typer.Option(
             "--values",
-            help="Read numbers, too, all of local files, a sample on the Hub: NaN, Inf, zeros and "
-            "what they tell; needs hf-audit\\[values].",
+            help="Also read numbers, all of local files, a sample on the Hub: NaN, Inf, zeros and "
+            "more; needs hf-audit\\[values].",
         ),
     ] = False,
     statistics: Annotated[
         bool,
-        typer.Option("--statistics", help="With --values, of each tensor mean, std and their kin."),
+        typer.Option("--statistics", help="With --values: mean, std and more of each tensor."),
     ] = False,
     values_budget: Annotated[
         str | None,
@@ -154,7 +150,7 @@ def check(  # noqa: PLR0913 - one parameter for each option
             "--values-budget",
             metavar="N,SIZE",
             show_default="8,600kB",
-            help="The most requests and bytes of a sample, which --values takes on the Hub.",
+            help="The most requests and bytes of a sample on the Hub.",
         ),
     ] = None,
     base: Annotated[
@@ -163,14 +159,14 @@ def check(  # noqa: PLR0913 - one parameter for each option
             "--base",
             metavar="MODEL",
             show_default=False,
-            help="Say which weight files are, byte for byte, those of this model, by their sha256.",
+            help="Name the weight files that are identical to those of this model, by sha256.",
         ),
     ] = None,
     verify: Annotated[
         bool,
         typer.Option(
             "--verify",
-            help="Read local files whole, and compare their sha256 with what the repository lists.",
+            help="Compare the sha256 of local files with those that the repository lists.",
         ),
     ] = False,
     verify_against: Annotated[
@@ -179,7 +175,7 @@ def check(  # noqa: PLR0913 - one parameter for each option
             "--verify-against",
             metavar="MODEL",
             show_default=False,
-            help="The same with what a model of the Hub (with @revision) or a snapshot lists.",
+            help="Compare them with those of a Hub model (with @revision) or a snapshot.",
         ),
     ] = None,
     config: Annotated[
@@ -188,7 +184,7 @@ def check(  # noqa: PLR0913 - one parameter for each option
             "--config",
             metavar="FILE",
             show_default=False,
-            help="Read the weights by this config (a file, a folder or a model), not their own.",
+            help="Use this config (a file, a folder or a model) instead of the model's own.",
         ),
     ] = None,
     source: SourceOption = SourceChoice.HUB,
@@ -251,7 +247,7 @@ def check(  # noqa: PLR0913 - one parameter for each option
 
 
 def _import_meanwhile(name: str) -> None:
-    """Import a module that the end needs while the beginning waits for the network."""
-    with suppress(RuntimeError):  # no thread can be started; the module is imported in the end
+    """Import a module that is needed at the end, while the audit waits for the network."""
+    with suppress(RuntimeError):  # no thread can be started: it is imported at the end
         # No daemon: an interpreter that ends in the middle of an import may crash.
         Thread(target=import_module, args=(name,)).start()

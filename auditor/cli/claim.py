@@ -1,9 +1,9 @@
-"""The `audit claim` command: is a published number right, and what was counted if not."""
+"""The `audit claim` command: verdicts on published counts."""
 
 import csv
 import io
+from collections import defaultdict
 from collections.abc import Iterator, Sequence
-from enum import StrEnum
 from pathlib import Path
 from typing import Annotated
 
@@ -19,6 +19,8 @@ from auditor.cli.console import (
     QuietOption,
     SourceChoice,
     SourceOption,
+    TargetOption,
+    TextFormat,
     TokenOption,
     guarded,
     put,
@@ -30,13 +32,6 @@ from auditor.messages import quoted
 
 _LARGEST_FILE = 4 * 1024 * 1024  # bytes of claims.csv
 _COLUMNS = ("model", "part", "claim")
-
-
-class ClaimFormat(StrEnum):
-    """How verdicts are printed."""
-
-    TERMINAL = "terminal"
-    JSON = "json"
 
 
 def claim(  # noqa: PLR0913 - one parameter for each option
@@ -58,36 +53,33 @@ def claim(  # noqa: PLR0913 - one parameter for each option
             "--part",
             metavar="PART=COUNT",
             show_default=False,
-            help="Of a module prefix, or of embeddings, encoder, attention, ffn, norm, bias, head.",
+            help="For a module prefix, or embeddings, encoder, attention, ffn, norm, bias, head.",
         ),
     ] = None,
     file: Annotated[
         Path | None,
         typer.Option("--file", show_default=False, help="A CSV: columns model, part, claim."),
     ] = None,
-    target: Annotated[
-        str | None,
-        typer.Option("--as", metavar="CLASS", show_default=False, help="The class to count."),
-    ] = None,
+    target: TargetOption = None,
     form: Annotated[
-        ClaimFormat, typer.Option("--format", help="For people, or an object a claim.")
-    ] = ClaimFormat.TERMINAL,
+        TextFormat, typer.Option("--format", help="Text, or a JSON object for each claim.")
+    ] = TextFormat.TERMINAL,
     source: SourceOption = SourceChoice.HUB,
     token: TokenOption = None,
     quiet: QuietOption = False,
 ) -> None:
-    """Confirm a published count of MODEL, or say which slips make it come out.
+    """Confirm a published count of MODEL, or name the mistakes that explain it.
 
     Exit codes: 0 confirmed, 1 refuted, 2 usage, 3 nothing to compare with.
     """
     with guarded():
-        asked = dict(_asked(model, claims or [], part or [], file))
+        claims_by_model = _claims_by_model(model, claims or [], part or [], file)
         tell = talk(quiet=quiet)
         codes = []
-        for name, some in asked.items():
+        for name, model_claims in claims_by_model.items():
             try:
                 verdicts = judged(
-                    name, some, target=target, source=source.value, token=token, say=tell
+                    name, model_claims, target=target, source=source.value, token=token, say=tell
                 )
             except SourceError as error:
                 say(f"{name}: {error.reason}: {error}")
@@ -99,53 +91,51 @@ def claim(  # noqa: PLR0913 - one parameter for each option
     raise typer.Exit(FINDINGS if FINDINGS in codes else max(codes))
 
 
-def _asked(
+def _claims_by_model(
     model: str | None, claims: Sequence[str], parts: Sequence[str], file: Path | None
-) -> Iterator[tuple[str, list[Claim]]]:
-    """The claims of each model."""
-    found: dict[str, list[Claim]] = {}
-    if model is not None:
-        some = [Claim(text) for text in claims]
-        for each in parts:
-            name, equals, text = each.rpartition("=")
+) -> dict[str, list[Claim]]:
+    claims_by_model: dict[str, list[Claim]] = defaultdict(list)
+    if model is not None and (claims or parts):
+        claims_by_model[model] += map(Claim, claims)
+        for text in parts:
+            name, equals, count = text.rpartition("=")
             if not equals:
-                raise UsageError(f"--part {quoted(each)}: say it as attention=2359296")
-            some.append(Claim(text.strip(), name.strip()))
-        if some:
-            found[model] = some
-    if file is not None:
-        for name, claim in _of_file(file):
-            found.setdefault(name, []).append(claim)
-    if not found:
-        raise UsageError("nothing is claimed: give MODEL and a count, --part or --file")
-    yield from found.items()
+                raise UsageError(
+                    f"--part is {quoted(text)}, expected PART=COUNT: attention=2359296"
+                )
+            claims_by_model[model].append(Claim(count.strip(), name.strip()))
+    for name, claim in _claims_of_file(file) if file is not None else ():
+        claims_by_model[name].append(claim)
+    if not claims_by_model:
+        raise UsageError("no claim is given: give MODEL and a count, --part or --file")
+    return claims_by_model
 
 
-def _of_file(file: Path) -> Iterator[tuple[str, Claim]]:
+def _claims_of_file(file: Path) -> Iterator[tuple[str, Claim]]:
+    name = f"--file {quoted(str(file))}"
     try:
         content = file.read_bytes()
         if len(content) > _LARGEST_FILE:
-            raise UsageError(f"--file {quoted(str(file))}: more than {_LARGEST_FILE:,} bytes")
+            raise UsageError(f"{name} has more than {_LARGEST_FILE:,} bytes")
         rows = list(csv.DictReader(io.StringIO(content.decode("utf-8-sig"))))
     except (OSError, UnicodeDecodeError, csv.Error) as error:
-        raise UsageError(f"--file {quoted(str(file))}: {error}") from None
+        raise UsageError(f"{name}: {error}") from None
     for number, row in enumerate(rows, start=2):
-        model, part, text = (row.get(column) or "" for column in _COLUMNS)
+        model, part, text = ((row.get(column) or "").strip() for column in _COLUMNS)
         if not model or not text:
-            columns = ", ".join(_COLUMNS)
-            raise UsageError(f"--file {quoted(str(file))}, line {number}: expected {columns}")
-        yield model.strip(), Claim(text.strip(), part.strip())
+            raise UsageError(f"{name}, line {number}: expected {', '.join(_COLUMNS)}")
+        yield model, Claim(text, part)
 
 
-def _text(model: str, verdicts: Sequence[Verdict], form: ClaimFormat) -> str:
+def _text(model: str, verdicts: Sequence[Verdict], form: TextFormat) -> str:
     from auditor.formats import claims  # noqa: PLC0415 - beside its only use
 
-    as_json = form is ClaimFormat.JSON
+    as_json = form is TextFormat.JSON
     return claims.verdicts_as_json(model, verdicts) if as_json else claims.render(model, verdicts)
 
 
 def _code(verdicts: Sequence[Verdict]) -> int:
-    said = {verdict.verdict for verdict in verdicts}
-    if "refuted" in said:
+    words = {verdict.verdict for verdict in verdicts}
+    if "refuted" in words:
         return FINDINGS
-    return UNAUDITED if "nothing to compare with" in said else CLEAN
+    return UNAUDITED if "nothing to compare with" in words else CLEAN

@@ -30,7 +30,7 @@ _LEAST_WIDTH = 40  # of a report; a narrower terminal wraps its lines
 
 
 class FailOn(StrEnum):
-    """The least severity that makes the exit code 1."""
+    """The lowest severity that makes the exit code 1."""
 
     ERROR = "error"
     WARNING = "warning"
@@ -46,20 +46,34 @@ class SourceChoice(StrEnum):
     AUTO = "auto"
 
 
+class TextFormat(StrEnum):
+    """The formats of commands that print text or JSON."""
+
+    TERMINAL = "terminal"
+    JSON = "json"
+
+
+ModelArgument = Annotated[
+    str, typer.Argument(metavar="MODEL", show_default=False, help="As for audit MODEL.")
+]
+TargetOption = Annotated[
+    str | None,
+    typer.Option(
+        "--as", metavar="CLASS", show_default=False, help="The class that loads the model."
+    ),
+]
 SourceOption = Annotated[
     SourceChoice,
     typer.Option("--source", help="Where to find a Hub id. auto: hub, then cache, then bundled."),
 ]
 TokenOption = Annotated[
     str | None,
-    typer.Option("--token", show_default=False, help="Access token. Default: the stored one."),
+    typer.Option("--token", show_default=False, help="Access token; default: the stored one."),
 ]
-QuietOption = Annotated[
-    bool, typer.Option("--quiet", "-q", help="No table and no talk, errors only.")
-]
+QuietOption = Annotated[bool, typer.Option("--quiet", "-q", help="Print errors only.")]
 FileOption = Annotated[
     Path | None,
-    typer.Option("--output", "-o", metavar="FILE", show_default=False, help="Write it there."),
+    typer.Option("--output", "-o", metavar="FILE", show_default=False, help="The file to write."),
 ]
 VerboseOption = Annotated[
     int,
@@ -68,8 +82,8 @@ VerboseOption = Annotated[
         "-v",
         count=True,
         show_default=False,
-        help="Every name of each finding, and every row of the table; -vv: each request as well, "
-        "on standard error.",
+        help="All names of each finding and all rows of the table; -vv: also each request, on "
+        "standard error.",
     ),
 ]
 
@@ -139,9 +153,9 @@ _stderr = _Stderr()
 def outcomes_of(
     models: Sequence[str], audited: Callable[[str], Report | Unaudited]
 ) -> Iterator[Report | Unaudited]:
-    """Audit each model in the order given; `-` stands for the lines of standard input.
+    """Audit each model in the given order; `-` stands for the lines of standard input.
 
-    A model that cannot be requested has an outcome too. Raises UsageError if there is no model.
+    A model that cannot be requested has an outcome too. Raise UsageError if there is no model.
     """
     is_empty = True
     for name, fault in _requested(models):
@@ -156,7 +170,7 @@ def outcomes_of(
             )
         yield outcome
     if is_empty:
-        raise UsageError("standard input holds no model")
+        raise UsageError("standard input has no model")
 
 
 def _bad_request(name: str, detail: str) -> Unaudited:

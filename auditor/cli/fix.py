@@ -2,7 +2,6 @@
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from enum import StrEnum
 from pathlib import Path
 from typing import Annotated
 
@@ -16,6 +15,8 @@ from auditor.cli.console import (
     UNAUDITED,
     FailOn,
     QuietOption,
+    TargetOption,
+    TextFormat,
     exit_code,
     fail,
     guarded,
@@ -34,13 +35,6 @@ from auditor.formats.json_values import json_text
 from auditor.messages import quoted
 
 
-class PlanFormat(StrEnum):
-    """How the plan is printed."""
-
-    TERMINAL = "terminal"
-    JSON = "json"
-
-
 def fix(  # noqa: PLR0913 - one parameter for each option
     folder: Annotated[
         str,
@@ -51,52 +45,51 @@ def fix(  # noqa: PLR0913 - one parameter for each option
     *,
     apply: Annotated[
         bool,
-        typer.Option("--apply", help="Carry out the plan, and keep each old file as FILE.orig."),
+        typer.Option("--apply", help="Carry out the plan; each old file is kept as FILE.orig."),
     ] = False,
     in_place: Annotated[
         bool,
         typer.Option(
             "--in-place",
-            help="Write a header over the old one where it fits, which needs no space: the old "
-            "header stays as FILE.header.orig. Cut short, the next audit fix finishes it.",
+            help="Write a header over the old one if it fits, which needs no space; the old one is "
+            "kept as FILE.header.orig. If it is interrupted, the next audit fix finishes it.",
         ),
     ] = False,
     undo: Annotated[
         bool,
         typer.Option(
             "--undo",
-            help="Put back the files that the last fix replaced, and remove those that it added.",
+            help="Restore the files that the last fix replaced, and remove those that it added.",
         ),
     ] = False,
-    target: Annotated[
-        str | None,
-        typer.Option("--as", metavar="CLASS", show_default=False, help="The class to fix it for."),
-    ] = None,
+    target: TargetOption = None,
     allow: Annotated[
         list[Allow] | None,
         typer.Option(
             "--allow",
             show_default=False,
             help="Allow a change that needs your word; the plan names the option for each, and "
-            "says what the model would then be. May be given several times.",
+            "the consequence. May be repeated.",
         ),
     ] = None,
     form: Annotated[
-        PlanFormat, typer.Option("--format", help="How to print the plan.")
-    ] = PlanFormat.TERMINAL,
+        TextFormat, typer.Option("--format", help="How to print the plan.")
+    ] = TextFormat.TERMINAL,
     quiet: QuietOption = False,
 ) -> None:
-    """Mend what is wrong in names, config and index of a checkpoint, never in its weights.
+    """Repair names, config and index of a checkpoint, never its weights.
 
-    Prints what it would do, and does it with --apply. Writes only what the files determine, and
-    either closes all that it says or changes nothing. Never writes to the Hugging Face cache, to a
-    link or to a file that has another name. Exit codes: 0 it is clean, or is now; 1 findings
-    remain; 2 usage; 3 it cannot be done, and nothing has changed.
+    Prints a plan; --apply carries it out. Writes only what the files determine, and either closes
+    all findings that the plan names or changes nothing. Never writes to the Hugging Face cache, to
+    a link or to a file that has another name. Exit codes: 0 clean, before or after the fix; 1
+    findings remain; 2 usage; 3 it cannot be done, and nothing has changed.
     """
     with guarded():
         if undo:
             if apply or in_place or allow or target is not None:
-                raise UsageError("--undo goes with --format and --quiet alone")
+                raise UsageError(
+                    "--undo is combined with other options, expected only --format or --quiet"
+                )
             _undo(folder, form, quiet=quiet)
             raise typer.Exit(CLEAN)
         if target is not None:
@@ -104,41 +97,41 @@ def fix(  # noqa: PLR0913 - one parameter for each option
         place, tell = Path(folder), talk(quiet=quiet)
         _finish_earlier(place, apply=apply)
         try:
-            made = plan_for_folder(folder, target, allow or (), tell)
+            folder_plan = plan_for_folder(folder, target, allow or (), tell)
         except SourceError as error:
             fail(UNAUDITED, f"{quoted(folder)}: {error.reason}: {error}")
         except OSError as error:
             fail(UNAUDITED, f"{quoted(folder)} cannot be read: {error.strerror or error}")
-        plan = made.plan
-        if form is PlanFormat.TERMINAL and not quiet:
+        plan = folder_plan.plan
+        if form is TextFormat.TERMINAL and not quiet:
             put(fix_plan.render(plan))
-        todo = _is_to_do(made, apply=apply)
-        kept = fix_folder(made, in_place=in_place, say=tell) if todo else None
-        if form is PlanFormat.JSON and not quiet:
+        todo = _is_to_do(folder_plan, apply=apply)
+        kept = fix_folder(folder_plan, in_place=in_place, say=tell) if todo else None
+        if form is TextFormat.JSON and not quiet:
             put(json_text(fix_plan.plan_as_json(plan, kept), indent=2) + "\n")
         elif kept is not None:
             tell(f"done; the old files are kept: {', '.join(map(quoted, kept)) or 'none'}")
-    raise typer.Exit(_code(plan, made.refused, applied=kept is not None))
+    raise typer.Exit(_code(plan, folder_plan.refused, applied=kept is not None))
 
 
 def _finish_earlier(folder: Path, *, apply: bool) -> None:
-    """Finish an interrupted run: until then some files are new and others old."""
+    """Finish an interrupted run, which left some files new and others old."""
     if not apply:
         if is_interrupted(folder):
             fail(
                 FINDINGS,
-                f"an audit fix of {quoted(str(folder))} was interrupted: run it again, with "
+                f"an audit fix of {quoted(str(folder))} was interrupted; run it again with "
                 f"--apply or --undo",
             )
         return
     with _writing(folder):
         if finish_interrupted(folder):
-            say("an earlier audit fix was interrupted, and is finished now")
+            say("an interrupted audit fix is finished now")
 
 
 @contextmanager
 def _writing(folder: Path) -> Iterator[None]:
-    """Raise FixError for an OSError."""
+    """Turn an OSError into a FixError."""
     try:
         yield
     except OSError as error:
@@ -147,24 +140,24 @@ def _writing(folder: Path) -> Iterator[None]:
         ) from None
 
 
-def _undo(requested: str, form: PlanFormat, *, quiet: bool) -> None:
-    """Undo the last fix, and print which files are the old ones again."""
+def _undo(requested: str, form: TextFormat, *, quiet: bool) -> None:
+    """Undo the last fix, and print the restored files."""
     folder = Path(requested)
     if not folder.is_dir():
         raise UsageError(f"{quoted(requested)} is not a folder on this machine")
     with _writing(folder):
         undone = undo_fix(folder)
-    if form is PlanFormat.JSON and not quiet:
+    if form is TextFormat.JSON and not quiet:
         put(json_text(to_builtins(undone), indent=2) + "\n")
-    for what, names in (("put back", undone.restored), ("removed", undone.removed)):
+    for what, names in (("restored", undone.restored), ("removed", undone.removed)):
         if names and not quiet:
             say(f"{what}: {', '.join(map(quoted, names))}")
 
 
-def _is_to_do(made: FolderPlan, *, apply: bool) -> bool:
-    if made.plan.changes and not apply:
-        say(f"nothing was changed: {made.refused or 'with --apply it is done'}")
-    return bool(made.plan.changes) and apply
+def _is_to_do(folder_plan: FolderPlan, *, apply: bool) -> bool:
+    if folder_plan.plan.changes and not apply:
+        say(f"dry run: nothing changed; {folder_plan.refused or '--apply writes it'}")
+    return bool(folder_plan.plan.changes) and apply
 
 
 def _code(plan: Plan, refused: str | None, *, applied: bool) -> int:

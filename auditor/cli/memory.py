@@ -1,6 +1,5 @@
-"""The `audit memory` command: what a model takes loaded, with its cache, and in training."""
+"""The `audit memory` command: memory of a loaded model, with its cache, and in training."""
 
-from enum import StrEnum
 from functools import partial
 from typing import Annotated
 
@@ -13,6 +12,8 @@ from auditor.cli.console import (
     QuietOption,
     SourceChoice,
     SourceOption,
+    TargetOption,
+    TextFormat,
     TokenOption,
     exit_code,
     guarded,
@@ -24,17 +25,9 @@ from auditor.cli.console import (
 )
 from auditor.errors import UsageError
 from auditor.formats import memory as shown
-from auditor.formats.memory import COMMON_DTYPES
 from auditor.messages import meant, quoted
 from auditor.report import Unaudited
 from auditor.tensors import DTYPE_BITS, FOUR_BIT, SPELT_DTYPES, dtype_as_stored
-
-
-class MemoryFormat(StrEnum):
-    """The formats of `audit memory`."""
-
-    TERMINAL = "terminal"
-    JSON = "json"
 
 
 def memory(  # noqa: PLR0913 - one parameter for each option
@@ -48,7 +41,7 @@ def memory(  # noqa: PLR0913 - one parameter for each option
             "--dtype",
             metavar="DTYPE",
             show_default="fp32, bf16, int8, 4bit",
-            help="Weights in this dtype: bf16, fp32, int8, 4bit, F8_E4M3; may be given again.",
+            help="Weights in this dtype: bf16, fp32, int8, 4bit, F8_E4M3; may be repeated.",
         ),
     ] = None,
     context: Annotated[
@@ -61,29 +54,31 @@ def memory(  # noqa: PLR0913 - one parameter for each option
         typer.Option(
             "--cache-dtype",
             metavar="DTYPE",
-            show_default="as the weights, bf16 beside narrower ones",
+            show_default="that of the weights, bf16 for narrower ones",
             help="The cache in this dtype.",
         ),
     ] = None,
-    target: Annotated[
-        str | None,
-        typer.Option("--as", metavar="CLASS", show_default=False, help="The class to load."),
-    ] = None,
+    target: TargetOption = None,
     form: Annotated[
-        MemoryFormat, typer.Option("--format", help="json: one object a model, each on a line.")
-    ] = MemoryFormat.TERMINAL,
+        TextFormat, typer.Option("--format", help="json: one object a model, each on a line.")
+    ] = TextFormat.TERMINAL,
     source: SourceOption = SourceChoice.HUB,
     token: TokenOption = None,
     quiet: QuietOption = False,
 ) -> None:
-    """Say what MODEL takes in memory: stored, loaded in some dtypes, its KV cache, in training.
+    """Print what MODEL takes in memory: stored, loaded, with a KV cache, in training.
 
-    Activations, workspaces and the program itself come on top. Exit codes are those of audit,
-    findings aside: they make no difference here.
+    Activations, workspaces and the program itself come on top. Exit codes are those of audit
+    without findings.
     """
     with guarded():
-        chosen = tuple(_dtype("--dtype", spelt) for spelt in dtypes or ())
-        cache = None if cache_dtype is None else _dtype("--cache-dtype", cache_dtype)
+        chosen = tuple(_dtype("--dtype", name) for name in dtypes or ())
+        use = shown.Use(
+            dtypes=tuple(dict.fromkeys(chosen)) or shown.COMMON_DTYPES,
+            context=context,
+            batch=batch,
+            cache_dtype=None if cache_dtype is None else _dtype("--cache-dtype", cache_dtype),
+        )
         audited = partial(
             audit,
             target=target,
@@ -92,37 +87,26 @@ def memory(  # noqa: PLR0913 - one parameter for each option
             depth=0,
             say=talk(quiet=quiet),
         )
-        dtypes_shown = tuple(dict.fromkeys(chosen)) or COMMON_DTYPES
         width, color = terminal()
         code = CLEAN
         for outcome in outcomes_of(models, audited):
             code = max(code, exit_code(outcome, FailOn.NEVER))
-            if form is MemoryFormat.JSON:
-                text = shown.as_json(
-                    outcome, dtypes=dtypes_shown, context=context, batch=batch, cache_dtype=cache
-                )
-                put(text)
+            if form is TextFormat.JSON:
+                put(shown.as_json(outcome, use))
             elif outcome.observed or outcome.expected:
-                text = shown.render(
-                    outcome,
-                    dtypes=dtypes_shown,
-                    context=context,
-                    batch=batch,
-                    cache_dtype=cache,
-                    width=width,
-                    color=color,
-                )
-                put(text)
+                put(shown.render(outcome, use, width=width, color=color))
             if isinstance(outcome, Unaudited):
                 say(f"{outcome.requested}: {outcome.reason}: {outcome.detail}")
     raise typer.Exit(code)
 
 
-def _dtype(option: str, spelt: str) -> str:
-    """The dtype as safetensors has it; UsageError for what is no dtype."""
-    stored = dtype_as_stored(spelt)
+def _dtype(option: str, name: str) -> str:
+    """Return a dtype in safetensors' spelling; raise UsageError if it is not a dtype."""
+    stored = dtype_as_stored(name)
     if stored == FOUR_BIT or stored in DTYPE_BITS:
         return stored
-    nearly = meant(spelt, (*DTYPE_BITS, *SPELT_DTYPES))
-    some = "some are F32, BF16, F16, F8_E4M3, int8, 4bit"
-    raise UsageError(f"{option} {quoted(spelt)}: no such dtype{nearly}; {some}")
+    hint = meant(name, (*DTYPE_BITS, *SPELT_DTYPES))
+    raise UsageError(
+        f"{option} is {quoted(name)}, expected a dtype{hint}; F32, BF16, F16, F8_E4M3, int8 and "
+        f"4bit are some"
+    )

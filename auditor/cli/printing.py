@@ -21,11 +21,11 @@ from auditor.tensors import Depth
 _TABLE_DEPTH = 2
 CSV = "csv"
 _TENSORS_CSV = "tensors.csv"
-_DEEPER = 2  # so that the layers of a module are counted: `encoder` has `encoder.layer.0`
+_DEEPER = 2  # levels, to count the layers of a module: `encoder` has `encoder.layer.0`
 
 
 class Shown(Struct, frozen=True, kw_only=True):
-    """The amount of a report that the user requested."""
+    """The parts of a report that the user requested."""
 
     depth: int | None = None  # of the module rows; None: the default of the format
     verbose: bool = False
@@ -53,11 +53,13 @@ def chosen_format(form: str | None, output: Path | None) -> str:
     if form_of_file := by_ending(output.suffix):
         return form_of_file
     endings = ", ".join(ending for each in FORMATS.values() for ending in each.endings)
-    raise UsageError(f"-o {quoted(str(output))}: say --format, or end the name in {endings}")
+    raise UsageError(
+        f"-o is {quoted(str(output))}, expected a name that ends in {endings}; or give --format"
+    )
 
 
 def counted_depth(form: str, depth: int | None) -> int | Depth | None:
-    """Return the depth to which modules are counted: the terminal counts deeper than it shows."""
+    """Return the depth to which modules are counted, which is deeper than the terminal shows."""
     if form != TERMINAL:
         return depth
     shown = _TABLE_DEPTH if depth is None else depth
@@ -67,16 +69,16 @@ def counted_depth(form: str, depth: int | None) -> int | Depth | None:
 def require_format_of_tensors(form: str) -> None:
     """Raise UsageError if a format has no table of tensors."""
     if form not in {TERMINAL, CSV}:
-        raise UsageError(f"--tensors: only {TERMINAL} and {CSV} have a table of tensors")
+        raise UsageError(f"--tensors needs --format {TERMINAL} or {CSV}, not {form}")
 
 
 def print_outcome(
     outcome: Report | Unaudited, form: str, shown: Shown, *, quiet: bool
 ) -> Report | Unaudited:
     """Print a report to stdout, or a line to stderr if there is none; return what was printed."""
-    said = (outcome.observed, outcome.expected, outcome.findings)
-    known, told = isinstance(outcome, Report) or any(said), False
-    if not quiet and (known or form != TERMINAL):
+    parts = (outcome.observed, outcome.expected, outcome.findings)
+    has_content, is_printed = isinstance(outcome, Report) or any(parts), False
+    if not quiet and (has_content or form != TERMINAL):
         outcome, text = outcome_of(
             lambda: (outcome, _text(outcome, form, shown)),
             lambda detail: _crashed_text(outcome, detail, form, shown),
@@ -86,8 +88,8 @@ def print_outcome(
         if shown.tensors:
             outcome = _print_tensors(outcome, form)
         sys.stdout.flush()
-        told = form == TERMINAL and bool(text)  # in the verdict
-    if isinstance(outcome, Unaudited) and not told:
+        is_printed = form == TERMINAL and bool(text)  # with the verdict
+    if isinstance(outcome, Unaudited) and not is_printed:
         say(f"{outcome.requested}: {outcome.reason}: {outcome.detail}")
     return outcome
 
@@ -187,13 +189,13 @@ def _write_tensors(
 def _without_crashes(
     outcomes: Sequence[Report | Unaudited], form: str, shown: Shown
 ) -> tuple[Sequence[Report | Unaudited], Mapping[str, str]]:
-    sound: list[Report | Unaudited] = []
+    checked: list[Report | Unaudited] = []
     for outcome in outcomes:
-        found = outcome_of(partial(_if_rendered, outcome, form, shown), partial(_crashed, outcome))
-        if found is not outcome and isinstance(found, Unaudited):
-            say(f"{found.requested}: {found.reason}: {found.detail}")
-        sound.append(found)
-    return sound, rendered(sound, form, shown)
+        result = outcome_of(partial(_if_rendered, outcome, form, shown), partial(_crashed, outcome))
+        if result is not outcome and isinstance(result, Unaudited):
+            say(f"{result.requested}: {result.reason}: {result.detail}")
+        checked.append(result)
+    return checked, rendered(checked, form, shown)
 
 
 def _if_rendered(outcome: Report | Unaudited, form: str, shown: Shown) -> Report | Unaudited:

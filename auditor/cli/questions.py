@@ -1,4 +1,4 @@
-"""The commands that say what a config implies, and what is known."""
+"""The commands that answer questions without an audit: explain, diff, explain-finding and more."""
 
 from collections.abc import Callable, Mapping
 from typing import Annotated, Any, NamedTuple
@@ -9,15 +9,19 @@ from auditor.analytic.catalogue import model_types, siblings
 from auditor.audit.default_configs import parsed_setting
 from auditor.audit.expected import config_faults
 from auditor.audit.pipeline import describing_snapshot, require_taken, with_given
+from auditor.audit.pipeline import diff as compared
 from auditor.audit.pipeline import explain as explained
 from auditor.cli.console import (
     CLEAN,
+    FINDINGS,
     UNAUDITED,
     FailOn,
     FileOption,
+    ModelArgument,
     QuietOption,
     SourceChoice,
     SourceOption,
+    TargetOption,
     TokenOption,
     exit_code,
     fail,
@@ -31,23 +35,20 @@ from auditor.downloader.bundled import PAPERS
 from auditor.errors import SourceError, UsageError
 from auditor.findings import BadConfig
 from auditor.formats.registry import TERMINAL
-from auditor.messages import quoted
+from auditor.messages import meant, quoted
 from auditor.report import Unaudited
 
 _JSON = "json"
+_FOR_PEOPLE = frozenset({"terminal", "markdown"})
+_MOST_ROWS = 40  # of each table of differences, for people
 
 
 def explain(  # noqa: PLR0913 - one parameter for each option
-    model: Annotated[
-        str, typer.Argument(metavar="MODEL", show_default=False, help="As for audit MODEL.")
-    ],
+    model: ModelArgument,
     *,
-    target: Annotated[
-        str | None,
-        typer.Option("--as", metavar="CLASS", show_default=False, help="The class to explain."),
-    ] = None,
+    target: TargetOption = None,
     depth: Annotated[
-        int | None, typer.Option(min=0, show_default="all the way", help="How deep the tree goes.")
+        int | None, typer.Option(min=0, show_default="all levels", help="Levels of the tree.")
     ] = None,
     symbolic: Annotated[bool, typer.Option("--symbolic", help="Formulas without values.")] = False,
     latex: Annotated[bool, typer.Option("--latex", help="For a paper: an align* block.")] = False,
@@ -67,12 +68,12 @@ def explain(  # noqa: PLR0913 - one parameter for each option
         bool, typer.Option("--classes", help="The classes of the family side by side.")
     ] = False,
     keys: Annotated[
-        bool, typer.Option("--keys", help="Which keys of the config change the count.")
+        bool, typer.Option("--keys", help="The keys of the config that change the count.")
     ] = False,
     form: Annotated[
         str,
         typer.Option(
-            "--format", help="Of such tables: markdown, csv, json, latex; of the tree: json."
+            "--format", help="For such tables: markdown, csv, json, latex; for the tree: json."
         ),
     ] = TERMINAL,
     output: FileOption = None,
@@ -80,22 +81,21 @@ def explain(  # noqa: PLR0913 - one parameter for each option
     token: TokenOption = None,
     quiet: QuietOption = False,
 ) -> None:
-    """Say what the config of MODEL implies: every module, its formula and its share."""
+    """Print what the config of MODEL implies: every module, its formula and its share."""
     tell = talk(quiet=quiet)
     with guarded():
         given = dict(map(parsed_setting, settings or ()))
-        wanted = Tables(tensors=tensors, kinds=kinds, classes=classes, keys=keys)
-        if wanted.any or form not in {TERMINAL, _JSON}:
-            text = _tables(model, wanted, form, target, source.value, token, given, tell)
-            put(text, output)
+        tables = Tables(tensors=tensors, kinds=kinds, classes=classes, keys=keys)
+        if any(tables) or form not in {TERMINAL, _JSON}:
+            put(_tables(model, tables, form, target, source.value, token, given, tell), output)
             return
         outcome = explained(
             model, target=target, source=source.value, token=token, settings=given, say=tell
         )
-        if form == _JSON:
-            from auditor.formats import explanation_json  # noqa: PLC0415 - for this alone
+        from auditor.formats import explanation  # noqa: PLC0415 - for this alone
 
-            put(explanation_json.render(outcome, depth=depth), output)
+        if form == _JSON:
+            put(explanation.as_json(outcome, depth=depth), output)
             raise typer.Exit(CLEAN if outcome.expected else exit_code(outcome, FailOn.WARNING))
         if outcome.expected is None:
             print_outcome(
@@ -105,32 +105,27 @@ def explain(  # noqa: PLR0913 - one parameter for each option
         for finding in outcome.findings:
             if isinstance(finding, BadConfig):
                 tell(f"{finding.kind}: {finding.reason}")
-        from auditor.formats import explanation  # noqa: PLC0415 - for this alone
-
         width, color = terminal()
-        if latex:
-            text = explanation.latex(outcome, depth=depth)
-        else:
-            text = explanation.render(
+        text = (
+            explanation.latex(outcome, depth=depth)
+            if latex
+            else explanation.render(
                 outcome, depth=depth, width=width, color=color, symbolic=symbolic
             )
+        )
         put(text, output)
 
 
 class Tables(NamedTuple):
-    """The tables that were asked for."""
+    """The tables to print."""
 
     tensors: bool
     kinds: bool
     classes: bool
     keys: bool
 
-    @property
-    def any(self) -> bool:
-        return self.tensors or self.kinds or self.classes or self.keys
 
-
-def _tables(  # noqa: PLR0913, PLR0917 - what was asked for, and of what
+def _tables(  # noqa: PLR0913, PLR0917 - the request, and the model
     model: str,
     wanted: Tables,
     form: str,
@@ -143,24 +138,22 @@ def _tables(  # noqa: PLR0913, PLR0917 - what was asked for, and of what
     from auditor.audit.claiming import implied_by  # noqa: PLC0415 - for these tables alone
     from auditor.claims import hand_counts  # noqa: PLC0415
     from auditor.claims.subject import subject_of  # noqa: PLC0415
-    from auditor.formats.count_tables import TABLE_FORMATS  # noqa: PLC0415
+    from auditor.formats.tables import TABLE_FORMATS  # noqa: PLC0415
 
-    if form not in TABLE_FORMATS:
-        known = ", ".join(TABLE_FORMATS)
-        raise UsageError(f"--format {quoted(form)}: the formats of explain are {known}")
+    _require_table_format(form, TABLE_FORMATS)
     try:
-        found, arguments = with_given(
+        snapshot, arguments = with_given(
             describing_snapshot(model, source=source, token=token, say=say), settings
         )
-        expectation, config = implied_by(found, target, checked=True, arguments=arguments)
+        expectation, config = implied_by(snapshot, target, checked=True, arguments=arguments)
     except SourceError as error:
         fail(UNAUDITED, f"{model}: {error.reason}: {error}")
     require_taken(arguments, expectation.target)
     for fault in config_faults(expectation):
         say(f"{BadConfig.kind}: {fault}")
-    subject = subject_of(found.model, expectation, config)
+    subject = subject_of(snapshot.model, expectation, config)
     tables = []
-    if wanted.tensors or not wanted.any:
+    if wanted.tensors or not any(wanted):
         tables.append(hand_counts.tensor_table(expectation))
     if wanted.kinds:
         tables.append(hand_counts.kind_table(subject))
@@ -171,6 +164,73 @@ def _tables(  # noqa: PLR0913, PLR0917 - what was asked for, and of what
     return TABLE_FORMATS[form](tables)
 
 
+def _require_table_format(form: str, known: Mapping[str, object]) -> None:
+    if form not in known:
+        raise UsageError(f"--format is {quoted(form)}, expected one of {', '.join(known)}")
+
+
+def diff(  # noqa: PLR0913 - one parameter for each option
+    first: Annotated[
+        str, typer.Argument(metavar="A", show_default=False, help="As for audit MODEL.")
+    ],
+    second: Annotated[str, typer.Argument(metavar="B", show_default=False, help="Likewise.")],
+    *,
+    form: Annotated[
+        str, typer.Option("--format", help="terminal, markdown, csv, json or latex.")
+    ] = "terminal",
+    output: FileOption = None,
+    source: SourceOption = SourceChoice.HUB,
+    token: TokenOption = None,
+    quiet: QuietOption = False,
+) -> None:
+    """Compare checkpoint B with A: lost modules first, then tensors, config keys, modules.
+
+    A and B may be models, revisions, folders, snapshots; of any format, quantized or not.
+
+    Exit codes: 0 the same, 1 different, 2 usage, 3 one of them could not be read.
+    """
+    from auditor.formats.comparison import comparison_tables  # noqa: PLC0415 - for this alone
+    from auditor.formats.tables import TABLE_FORMATS  # noqa: PLC0415
+
+    with guarded():
+        _require_table_format(form, TABLE_FORMATS)
+        tell = talk(quiet=quiet)
+        try:
+            comparison = compared(first, second, source=source.value, token=token, say=tell)
+        except SourceError as error:
+            fail(UNAUDITED, f"{error.reason}: {error}")
+        most = _MOST_ROWS if form in _FOR_PEOPLE else None
+        text = TABLE_FORMATS[form](comparison_tables(comparison, most=most))
+        if output is not None or not quiet:
+            put(text, output)
+    raise typer.Exit(CLEAN if comparison.same else FINDINGS)
+
+
+def explain_finding(
+    names: Annotated[
+        list[str] | None,
+        typer.Argument(
+            metavar="[KIND|CAUSE]...",
+            show_default=False,
+            help="As reports name them: missing, wrapper-prefix. Without one: all, a line each.",
+        ),
+    ] = None,
+) -> None:
+    """Print what a kind of finding or a cause means, and what to do about it."""
+    from auditor.formats import meanings  # noqa: PLC0415 - for this alone
+
+    with guarded():
+        kinds = reversed(meanings.kind_meanings())  # of two with one name, the graver one is used
+        known = {one.name: one for one in (*kinds, *meanings.cause_meanings())}
+        for name in names or ():
+            if name not in known:
+                hint = meant(name, known) or "; without a name all are listed"
+                raise UsageError(f"no finding and no cause is called {quoted(name)}{hint}")
+        width, color = terminal()
+        render = meanings.render if names else meanings.overview
+        put(render([known[name] for name in names or known], width=width, color=color))
+
+
 def architectures(
     *,
     markdown: Annotated[
@@ -178,14 +238,14 @@ def architectures(
     ] = False,
 ) -> None:
     """List the model types with a closed form, and how many classes of each."""
-    from auditor.formats import architectures  # noqa: PLC0415 - all the families
+    from auditor.formats import meanings  # noqa: PLC0415 - for this alone
 
     with guarded():
         types = {name: siblings(name) for name in model_types()}
         width, color = terminal()
         text = (
-            architectures.markdown(types)
+            meanings.architectures_markdown(types)
             if markdown
-            else architectures.render(types, PAPERS, width, color=color)
+            else meanings.architectures(types, PAPERS, width, color=color)
         )
         put(text)

@@ -16,11 +16,11 @@ _MOST_NEWS = 10  # lines of what is new
 
 def report(  # noqa: PLR0913 - one parameter for each option
     store: Annotated[
-        Path, typer.Argument(metavar="[STORE]", help="What `audit sweep` keeps its outcomes in.")
+        Path, typer.Argument(metavar="[STORE]", help="The store of `audit sweep`.")
     ] = Path("sweep.sqlite"),
     *,
     night: Annotated[
-        str | None, typer.Option(show_default="the latest", help="The night to report, a date.")
+        str | None, typer.Option(show_default="the latest", help="The night to report: a date.")
     ] = None,
     output: Annotated[
         Path | None,
@@ -29,13 +29,13 @@ def report(  # noqa: PLR0913 - one parameter for each option
             "-o",
             metavar="DIR",
             show_default="reports/nightly/NIGHT",
-            help="Where CSV tables, summary.json and index.html go.",
+            help="The folder for CSV tables, summary.json and index.html.",
         ),
     ] = None,
     baseline: Annotated[
         Path | None,
         typer.Option(
-            metavar="FILE", show_default=False, help="Findings that are accepted: TOML or JSON."
+            metavar="FILE", show_default=False, help="Accepted findings, as TOML or JSON."
         ),
     ] = None,
     sarif: Annotated[
@@ -46,20 +46,22 @@ def report(  # noqa: PLR0913 - one parameter for each option
     ] = None,
     parquet: Annotated[
         bool,
-        typer.Option("--parquet", help="The tables as Parquet, too; needs hf-audit\\[parquet]."),
+        typer.Option(
+            "--parquet", help="Also write the tables as Parquet; needs hf-audit\\[parquet]."
+        ),
     ] = False,
     depth: Annotated[
         int | None,
-        typer.Option(min=0, show_default="all the way", help="How deep the rows of modules go."),
+        typer.Option(min=0, show_default="all levels", help="Levels of the module rows."),
     ] = None,
     fail_on: Annotated[
-        FailOn, typer.Option("--fail-on", help="The least severity that exits with 1.")
+        FailOn, typer.Option("--fail-on", help="The lowest severity that exits with 1.")
     ] = FailOn.WARNING,
-    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="No talk, errors only.")] = False,
+    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Print errors only.")] = False,
 ) -> None:
-    """Write the reports of a night from the store alone: tables, what changed, and a page.
+    """Write the reports of a night from the store alone: tables, changes, and a page.
 
-    Exit codes: 0 nothing to be alarmed about, 1 findings that no baseline accepts, 2 usage,
+    Exit codes: 0 no findings, 1 findings that no baseline accepts, 2 usage,
     3 some models could not be audited; the worst wins.
     """
     from auditor.sweep.reporting import night as reporting  # noqa: PLC0415 - for this command alone
@@ -75,13 +77,13 @@ def report(  # noqa: PLR0913 - one parameter for each option
         say(f"cannot write {name}: {error.strerror or error}")
         raise typer.Exit(UNAUDITED) from None
     if not quiet:
-        for line in _said(written.folder, written.summary):
+        for line in _lines(written.folder, written.summary):
             say(line)
     raise typer.Exit(sweep_exit_code(written.alarms, fail_on))
 
 
-def _said(folder: Path, summary: Mapping[str, Any]) -> Iterator[str]:
-    """Yield the lines about the baseline, about what is new, and about the night."""
+def _lines(folder: Path, summary: Mapping[str, Any]) -> Iterator[str]:
+    """Yield lines about the baseline, new findings, and the night."""
     for note in (summary["baseline"] or {}).get("notes", ()):
         yield f"baseline: {note}"
     news = summary["news"]
@@ -90,9 +92,9 @@ def _said(folder: Path, summary: Mapping[str, Any]) -> Iterator[str]:
         yield f"new: {item['model']}{inside}: {item['what']}: {item['said']}"
     more = len(news["listed"][_MOST_NEWS:]) + news["more"]
     if more:
-        yield f"and {more:,} more that are new, in {quoted(str(folder / 'changes.csv'))}"
+        yield f"and {more:,} more new findings, in {quoted(str(folder / 'changes.csv'))}"
     states = ", ".join(f"{count:,} {state}" for state, count in summary["states"].items() if count)
-    found = ("new", "changed", "still-open", "fixed")
-    changes = ", ".join(f"{summary['changes'].get(change, 0):,} {change}" for change in found)
+    counts, kinds = summary["changes"], ("new", "changed", "still-open", "fixed")
+    changes = ", ".join(f"{counts.get(change, 0):,} {change}" for change in kinds)
     models = f"{summary['models']:,} models ({states or 'none'})"
     yield f"wrote {quoted(str(folder))}: {models}; findings: {changes}"

@@ -1,4 +1,4 @@
-"""`audit snapshot`: what an audit of a model reads, in one file."""
+"""The `audit snapshot` command: a file with everything that an audit reads."""
 
 from pathlib import Path
 from typing import Annotated
@@ -11,6 +11,7 @@ from auditor.checkpoint.snapshot_reader import load
 from auditor.checkpoint.snapshot_writer import dump
 from auditor.cli.console import (
     UNAUDITED,
+    ModelArgument,
     QuietOption,
     SourceChoice,
     SourceOption,
@@ -26,9 +27,7 @@ from auditor.messages import quoted
 
 
 def snapshot(
-    model: Annotated[
-        str, typer.Argument(metavar="MODEL", show_default=False, help="As for audit MODEL.")
-    ],
+    model: ModelArgument,
     *,
     output: Annotated[
         Path,
@@ -48,17 +47,19 @@ def snapshot(
     tell = talk(quiet=quiet)
     with guarded():
         try:
-            found = fetch(model, source=source.value, token=token, say=tell, choose=with_companions)
-            content = _recorded(found, output.name)
+            fetched = fetch(
+                model, source=source.value, token=token, say=tell, choose=with_companions
+            )
+            content = _recorded(fetched, output.name)
         except SourceError as error:
             fail(UNAUDITED, f"{model}: {error.reason}: {error}")
         write(output, content)
         tell(f"wrote {quoted(str(output))}, {len(content):,} bytes")
 
 
-def _recorded(found: Snapshot, name: str) -> bytes:
-    """A snapshot file that can be read again; SourceError where there is too much for that."""
-    content = dump(found, name)
+def _recorded(snapshot: Snapshot, name: str) -> bytes:
+    """Return a snapshot file; raise SourceError if it is too large to be read again."""
+    content = dump(snapshot, name)
     try:
         load(content, name)
     except UsageError as fault:

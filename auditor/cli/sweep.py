@@ -52,7 +52,7 @@ def sweep(  # noqa: PLR0913 - one parameter for each option
     library: Annotated[str | None, typer.Option(help="Models of this library.")] = None,
     search: Annotated[str | None, typer.Option(help="Models with this in their id.")] = None,
     top: Annotated[
-        int | None, typer.Option(min=1, help="At most this many, the first by --sort.")
+        int | None, typer.Option(min=1, help="The most models, the first by --sort.")
     ] = None,
     sort: Annotated[
         str | None,
@@ -60,10 +60,10 @@ def sweep(  # noqa: PLR0913 - one parameter for each option
     ] = None,
     store: Annotated[
         Path | None,
-        typer.Option(metavar="FILE", show_default="sweep.sqlite", help="Where outcomes are kept."),
+        typer.Option(metavar="FILE", show_default="sweep.sqlite", help="The file of the outcomes."),
     ] = None,
     night: Annotated[
-        str | None, typer.Option(show_default="today, UTC", help="The name to keep them under.")
+        str | None, typer.Option(show_default="today, UTC", help="The name of the night.")
     ] = None,
     keep: Annotated[
         int | None,
@@ -71,15 +71,14 @@ def sweep(  # noqa: PLR0913 - one parameter for each option
             min=1,
             metavar="N",
             show_default="all",
-            help="Finished nights to keep, this one too. Changes are told against the one before: "
-            "2 at least.",
+            help="Finished nights to keep, with this one; at least 2 are needed to report changes.",
         ),
     ] = None,
     max_requests: Annotated[
         int | None,
         typer.Option(
             min=1,
-            show_default="as the Hub's RateLimit headers say",
+            show_default="the Hub's RateLimit headers",
             help="Requests in five minutes.",
         ),
     ] = None,
@@ -88,49 +87,48 @@ def sweep(  # noqa: PLR0913 - one parameter for each option
         typer.Option(
             min=1,
             show_default="1",
-            help="Processes that audit; more than one need hf-audit\\[cluster].",
+            help="Processes that audit; more than one needs hf-audit\\[cluster].",
         ),
     ] = None,
     at_once: Annotated[
         int | None,
         typer.Option(
             min=1,
-            show_default="as the quota and the distance need, 160 at most",
-            help="The most models at once in each process.",
+            show_default="measured, 160 at most",
+            help="The most models under way in each process.",
         ),
     ] = None,
     deadline: Annotated[
-        float | None, typer.Option(min=1, show_default="120", help="Seconds of network a model.")
+        float | None,
+        typer.Option(min=1, show_default="120", help="Seconds of network for each model."),
     ] = None,
     scheduler: Annotated[
         str | None,
         typer.Option(
             metavar="tcp://HOST:PORT",
             show_default=False,
-            help="A Dask cluster, whose workers audit; needs hf-audit\\[cluster].",
+            help="A Dask cluster whose workers audit; needs hf-audit\\[cluster].",
         ),
     ] = None,
     plan: Annotated[
         bool,
         typer.Option(
-            "--plan", help="Print what it will cost, and do nothing: lists alone are read."
+            "--plan", help="Print an estimate of the cost; only the Hub's lists are read."
         ),
     ] = False,
     fail_on: Annotated[
         FailOn | None,
         typer.Option(
-            "--fail-on", show_default="warning", help="The least severity that exits with 1."
+            "--fail-on", show_default="warning", help="The lowest severity that exits with 1."
         ),
     ] = None,
     token: TokenOption = None,
-    quiet: Annotated[
-        bool, typer.Option("--quiet", "-q", help="No progress and no talk, errors only.")
-    ] = False,
+    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Print errors only.")] = False,
 ) -> None:
-    """Audit many models of the Hub, and keep what came of it; only what changed is fetched.
+    """Audit many models of the Hub and store the outcomes; only changed models are fetched.
 
-    The same command goes on where it was stopped. Exit codes: 0 all reconciled, 1 findings,
-    2 usage, 3 some could not be audited; the worst wins.
+    The same command resumes a stopped sweep. Exit codes: 0 all reconciled, 1 findings, 2 usage,
+    3 some could not be audited; the worst wins.
     """
     with reading_variables():
         # 0.1 s that other commands do not need
@@ -139,8 +137,8 @@ def sweep(  # noqa: PLR0913 - one parameter for each option
 
     if not any((source, author, tags, library, search, top, sort)):
         raise UsageError(
-            "say which models: a sweep.toml, a file of ids, - for standard input, or --author, "
-            "--filter, --library, --search, --top"
+            "no models are selected; give a sweep.toml, a file of ids, - for standard input, or "
+            "--author, --filter, --library, --search, --top"
         )
     gc.enable()  # main turns it off for commands that end before cycles matter
     gc.set_threshold(YOUNG)
@@ -181,7 +179,7 @@ def sweep(  # noqa: PLR0913 - one parameter for each option
         say(f"{error.reason}: {error}")
         raise typer.Exit(UNAUDITED) from None
     except Stopped:
-        tell("what is audited is kept; the same command goes on from there")
+        tell("outcomes are stored; the same command resumes the sweep")
         raise
     tell(runner.summary_line(swept))
     if crashed := runner.crash_notice(swept):
@@ -196,7 +194,7 @@ def sweep(  # noqa: PLR0913 - one parameter for each option
 
 
 def _reported(store: Path, reports: Path, night: str) -> str:
-    """Write the reports of a night; what was written, in a line."""
+    """Write the reports of a night, and return a line about them."""
     from auditor.sweep.reporting.night import Wanted, write_night  # noqa: PLC0415 - as above
 
     try:
@@ -208,7 +206,7 @@ def _reported(store: Path, reports: Path, night: str) -> str:
 
 
 def _planned(settings: "SweepSettings", token: str | None, progress: "Progress") -> str:
-    """The estimate, as it is printed."""
+    """Return the estimate as text."""
     from auditor.sweep import costs, planning  # noqa: PLC0415 - for this option alone
 
     try:
@@ -221,15 +219,18 @@ def _planned(settings: "SweepSettings", token: str | None, progress: "Progress")
 
 
 def sweep_exit_code(alarms: Any, fail_on: FailOn) -> int:
-    """The worst of all models. Of one, a finding comes before what could not be audited of it."""
-    found, unseen = 0, alarms.unaudited
+    """Return the worst code of all models; in one model, findings take precedence."""
+    alarming, unseen = 0, alarms.unaudited
     for fails, count, blind in (
         (fail_on is not FailOn.NEVER, alarms.errors, alarms.blind_errors),
         (fail_on is FailOn.WARNING, alarms.warnings, alarms.blind_warnings),
     ):
-        found, unseen = (found + count, unseen) if fails else (found, unseen + blind)
+        if fails:
+            alarming += count
+        else:
+            unseen += blind
     codes = (
-        FINDINGS if found else CLEAN,
+        FINDINGS if alarming else CLEAN,
         USAGE if alarms.bad_requests else CLEAN,
         UNAUDITED if unseen else CLEAN,
     )
@@ -241,30 +242,32 @@ def _settings(source: str | None, asked: dict[str, Any]) -> "SweepSettings":
 
     if source and source.endswith(".toml"):
         if any(asked.values()):
-            raise UsageError("a sweep.toml has its own selections: leave the options out")
+            raise UsageError(
+                "a sweep.toml has its own selections; omit --author, --filter and the like"
+            )
         return settings.read_sweep_settings(Path(source))
     ids: tuple[str, ...] = ()
     if source == "-":
         ids = settings.ids_of(lines_of(sys.stdin), "standard input")
     elif source:
         ids = settings.ids_in(Path(source))
-    found = settings.selection_of(settings.AskedModels(**asked), ids)
-    return settings.SweepSettings(selections=(found,))
+    selection = settings.selection_of(settings.AskedModels(**asked), ids)
+    return settings.SweepSettings(selections=(selection,))
 
 
 def _bounded(
     settings: "SweepSettings", output: dict[str, Any], bounds: dict[str, Any]
 ) -> "SweepSettings":
-    """The settings under what the command line says of the store, and its bounds."""
-    kept, given = (
-        {name: value for name, value in asked.items() if value is not None}
-        for asked in (output, bounds)
+    """Return the settings with the store and the bounds of the command line."""
+    output, bounds = (
+        {name: value for name, value in options.items() if value is not None}
+        for options in (output, bounds)
     )
     try:
-        policy = convert(asdict(settings.policy) | given, type(settings.policy))
+        policy = convert(asdict(settings.policy) | bounds, type(settings.policy))
     except ValidationError as error:  # nan is in any range that an option has
         raise UsageError(str(error)) from None
-    return replace(settings, policy=policy, output=replace(settings.output, **kept))
+    return replace(settings, policy=policy, output=replace(settings.output, **output))
 
 
 def _progress(say: Callable[[str], None], quiet: bool) -> "Progress":  # noqa: FBT001 - as given

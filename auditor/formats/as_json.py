@@ -12,14 +12,13 @@ from auditor.formats.json_values import finite, json_text
 from auditor.reconciler.fold import fold
 from auditor.reconciler.loading.report import LoadReport
 from auditor.reconciler.tensor_values import BaseComparison, ValuesRead
-from auditor.report import VALUES, Diagnosis, Expected, KVCache, Observed, Report, Unaudited
+from auditor.report import Diagnosis, Expected, KVCache, Observed, Report, Unaudited
 from auditor.tensors import natural_key
 
 SCHEMA = 1
 
 # Keys of JSON objects, which are the names of attributes.
 _COUNTS = ("files", "bytes", "tensors", "elements", "parameters", "trainable")
-_FILE = ("name", "size", "tensors", "elements", "parameters")
 _WEIGHTS = ("dtype", "tensors", "parameters", "bytes", "bits_per_parameter")
 _SYMBOL = ("letter", "key", "value", "default", "formula")
 _CLAIM = ("where", "key", "text", "claim", "verdict", "actual")
@@ -50,7 +49,7 @@ def as_object(outcome: Report | Unaudited) -> dict[str, Any]:
 
 
 def _as_written(outcome: Report | Unaudited) -> dict[str, Any]:
-    """The JSON object with module rows as structs, since there may be 60,000 of them."""
+    """Return the JSON object with rows of modules, files and numbers as structs, for speed."""
     loading = _Loading(outcome.in_memory or {}, outcome.load_report and outcome.load_report.names)
     return {
         "schema": SCHEMA,
@@ -97,19 +96,6 @@ def _fields(of: object, keys: Sequence[str]) -> dict[str, Any]:
     return {key: getattr(of, key) for key in keys}
 
 
-def _base(base: BaseComparison | None) -> dict[str, Any] | None:
-    if base is None:
-        return None
-    return {
-        "model": base.model,
-        "commit_sha": base.commit,
-        "unchanged": base.unchanged,
-        "changed": base.changed,
-        "uncompared": base.uncompared,
-        "modules": [one._asdict() for one in base.modules],
-    }
-
-
 def _values(values: ValuesRead | None) -> dict[str, Any] | None:
     if values is None:
         return None
@@ -118,8 +104,19 @@ def _values(values: ValuesRead | None) -> dict[str, Any] | None:
         "of": values.of,
         "of_tensors": values.of_tensors,
         "sampled": values.sampled,
-        "base": _base(values.base),
-        "tensors": [_fields(one, VALUES) for one in values.tensors],
+        "base": values.base and _base(values.base),
+        "tensors": values.tensors,
+    }
+
+
+def _base(base: BaseComparison) -> dict[str, Any]:
+    return {
+        "model": base.model,
+        "commit_sha": base.commit,
+        "unchanged": base.unchanged,
+        "changed": base.changed,
+        "uncompared": base.uncompared,
+        "modules": [module._asdict() for module in base.modules],
     }
 
 
@@ -170,7 +167,7 @@ def modules_object(outcome: Report | Unaudited) -> dict[str, Any]:
     return {
         "component": outcome.component,
         "expected": _expected(outcome.expected),
-        "observed": _observed(outcome.observed),
+        "observed": msgspec.to_builtins(_observed(outcome.observed)),
         "modules": msgspec.to_builtins((*outcome.modules,)),
         "parts": [modules_object(part) for part in outcome.parts],
     }
@@ -197,7 +194,7 @@ def _observed(observed: Observed | None) -> dict[str, Any]:
         return dict.fromkeys(_COUNTS) | empty
     return _fields(observed, _COUNTS) | {
         "by_dtype": dict(observed.by_dtype),
-        "by_file": [_fields(tally, _FILE) for tally in observed.by_file],
+        "by_file": observed.by_file,
         "layout": observed.layout,
         "weights": [_fields(weights, _WEIGHTS) for weights in observed.weights],
     }

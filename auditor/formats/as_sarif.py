@@ -1,7 +1,7 @@
-"""--format sarif: errors and warnings for pages of code-scanning results, also of a night.
+"""--format sarif: errors and warnings for pages of code-scanning results, also those of a night.
 
-A finding's place is a path, `MODEL/FILE`, or the model's where no file is named; those pages tell
-old results from new ones by the fingerprint, which is the finding's identity.
+The place of a finding is a path: `MODEL/FILE`, or the model if no file is named. The pages
+recognise a known result by its fingerprint, which is the finding's identity.
 """
 
 from collections import Counter
@@ -24,13 +24,13 @@ _VERSION = "2.1.0"
 _SCHEMA = (
     "https://docs.oasis-open.org/sarif/sarif/v2.1.0/errata01/os/schemas/sarif-schema-2.1.0.json"
 )
-_MOST_PATTERNS = 10  # of folded names in one result; findings.csv has them all
-_MOST_SAID = 3  # of them in its message
+_MOST_PATTERNS = 10  # folded names in one result; findings.csv has all
+_MOST_IN_MESSAGE = 3  # folded names in a message
 _LONGEST = 1000  # characters of a message
 
 
 def _rules() -> list[Mapping[str, Any]]:
-    """One for each kind that alarms: what it means, and what to do."""
+    """Return a rule for each kind of error or warning: its meaning, and what to do."""
     alarming = (kind for kind in kind_meanings() if kind.severity is not Severity.INFO)
     return [
         {
@@ -45,20 +45,24 @@ def _rules() -> list[Mapping[str, Any]]:
     ]
 
 
-def _said(model: str, finding: Mapping[str, Any], causes: Sequence[Mapping[str, Any]]) -> str:
-    """Say what is wrong, with numbers and names: `org/name: 2 names missing (a, b): ...`."""
+def _sentence(model: str, finding: Mapping[str, Any], causes: Sequence[Mapping[str, Any]]) -> str:
+    """Return what is wrong: `org/name: missing, 2 names, 8 parameters (a, b): ...`."""
     patterns = finding["folded"]
-    shown = ", ".join(patterns[:_MOST_SAID])
-    more = f" and {len(patterns) - _MOST_SAID:,} more" if len(patterns) > _MOST_SAID else ""
-    count, parameters = finding["count"], finding["parameters"]
-    names, learned = counted(count, "name"), f", {counted(parameters, 'parameter')}"
-    what = f"{model}: {finding['kind']}, {names}{learned if parameters else ''}"
-    why = "".join(f" Cause: {one['reason']}. Fix: {one['fix']}." for one in causes)
-    return f"{what} ({shown}{more}): {finding['reason']}.{why}"
+    shown = ", ".join(patterns[:_MOST_IN_MESSAGE])
+    more = (
+        f" and {len(patterns) - _MOST_IN_MESSAGE:,} more"
+        if len(patterns) > _MOST_IN_MESSAGE
+        else ""
+    )
+    counts = counted(finding["count"], "name")
+    if parameters := finding["parameters"]:
+        counts += f", {counted(parameters, 'parameter')}"
+    why = "".join(f" Cause: {cause['reason']}. Fix: {cause['fix']}." for cause in causes)
+    return f"{model}: {finding['kind']}, {counts} ({shown}{more}): {finding['reason']}.{why}"
 
 
 def message(text: str) -> str:
-    """Plain text that stays it: brackets would make links, and braces stand for arguments."""
+    """Escape a text: brackets would make links, and braces would be arguments."""
     shown = printable(text)
     shown = shown if len(shown) <= _LONGEST else f"{shown[:_LONGEST]}..."
     for char, escaped in (("\\", r"\\"), ("[", r"\["), ("]", r"\]"), ("{", "{{"), ("}", "}}")):
@@ -80,7 +84,7 @@ def _place(model: str, finding: Mapping[str, Any]) -> Mapping[str, Any]:
 
 
 def _segments(model: str, finding: Mapping[str, Any]) -> Iterator[str]:
-    """The parts of a relative path; none of them leads up or away, whatever a name holds."""
+    """Yield the parts of a relative path, which never leads up or to another host."""
     place = finding.get("file") or finding.get("component") or ""
     for part in filter(None, f"{model}/{place}".split("/")):
         shown = quote(printable(part), safe="")
@@ -88,55 +92,51 @@ def _segments(model: str, finding: Mapping[str, Any]) -> Iterator[str]:
 
 
 def files(outcomes: Sequence[Report | Unaudited], _view: View) -> Mapping[str, str]:
-    """One log with one run; what --ignore leaves out is there, and suppressed."""
+    """Return one log with one run; findings that --ignore leaves out are suppressed results."""
     results = [result for outcome in outcomes for result in _results(outcome)]
     run: dict[str, Any] = {"automationDetails": {"id": "audit/"}, "results": results}
-    if sampled := [one for outcome in outcomes for one in _sampled(outcome)]:
+    if sampled := [part for outcome in outcomes for part in _sampled(outcome)]:
         run["properties"] = {"sampled": sampled}
     return {"report.sarif": json_text(log_of(run, VERSION), indent=1) + "\n"}
 
 
 def log_of(run: Mapping[str, Any], version: str, **driver: Any) -> Mapping[str, Any]:
-    """The log of one run by a version of the auditor; `driver` says more of that."""
+    """Return the log of one run by a version of the auditor; `driver` has more of its fields."""
     tool = {"driver": {"name": "hf-audit", "version": version, "rules": _rules(), **driver}}
     return {"$schema": _SCHEMA, "version": _VERSION, "runs": [{"tool": tool, **run}]}
 
 
 def _sampled(outcome: Report | Unaudited) -> Iterator[Mapping[str, Any]]:
-    """How much of the numbers was seen, where that is a sample."""
-    for one in outcome.every:
-        if one.values and one.values.sampled:
+    """Yield the share of the numbers that was read, for each sampled part."""
+    for part in outcome.every:
+        if part.values and part.values.sampled:
             yield {
                 "model": outcome.model or outcome.requested,
-                "component": one.component,
-                "bytes": one.values.bytes,
-                "of": one.values.of,
-                "tensors": len(one.values.tensors),
-                "of_tensors": one.values.of_tensors,
+                "component": part.component,
+                "bytes": part.values.bytes,
+                "of": part.values.of,
+                "tensors": len(part.values.tensors),
+                "of_tensors": part.values.of_tensors,
             }
 
 
 def _results(outcome: Report | Unaudited) -> Iterator[Mapping[str, Any]]:
     model = outcome.model or outcome.requested
     seen: Counter[tuple[str, ...]] = Counter()
-    for one in (as_object(each) for each in outcome.every):
-        both = [(finding, False) for finding in one["findings"]]
-        both += [(finding, True) for finding in one["ignored"]]
-        for at, (found, ignored) in enumerate(both):
-            if found["severity"] == "info":
-                continue
-            finding = {**found, "component": one["component"]}
-            explaining = () if ignored else one["diagnosis"]
-            causes = [
-                {"kind": each["cause"], "reason": each["summary"], "fix": each["fix"]}
-                for each in explaining
-                if at in each["findings"]
-            ]
-            why = "left out by --ignore" if ignored else None
-            yield result_of(model, finding, causes, seen=seen, suppressed=why)
+    for part in map(as_object, outcome.every):
+        for group, suppressed in (("findings", None), ("ignored", "left out by --ignore")):
+            for at, finding in enumerate(part[group]):
+                causes = [
+                    {"kind": cause["cause"], "reason": cause["summary"], "fix": cause["fix"]}
+                    for cause in part["diagnosis"]
+                    if not suppressed and at in cause["findings"]
+                ]
+                if finding["severity"] != "info":
+                    whole = {**finding, "component": part["component"]}
+                    yield result_of(model, whole, causes, seen=seen, suppressed=suppressed)
 
 
-def result_of(  # noqa: PLR0913 - what a result is made of
+def result_of(  # noqa: PLR0913 - the parts of a result
     model: str,
     finding: Mapping[str, Any],
     causes: Sequence[Mapping[str, Any]],
@@ -145,18 +145,18 @@ def result_of(  # noqa: PLR0913 - what a result is made of
     suppressed: str | None,
     state: str | None = None,
 ) -> Mapping[str, Any]:
-    """One finding with its component; causes are in the form of findings, and have a fix.
+    """Return the result for a finding with its component; causes have the form of findings.
 
-    `seen` counts the model's findings by identity; `state` is what a run before makes it.
+    `seen` counts the model's findings by identity; `state` compares it with an earlier run.
     """
-    key = identity(finding)  # so that the fingerprint is the same whenever it is found
+    key = identity(finding)
     seen[key] += 1
     digest = sha256("\0".join((model, *key)).encode("utf-8", "backslashreplace")).hexdigest()
     accepted = {"kind": "external", "status": "accepted"}
     return {
         "ruleId": finding["kind"],
         "level": finding["severity"],
-        "message": {"text": message(_said(model, finding, causes))},
+        "message": {"text": message(_sentence(model, finding, causes))},
         "locations": [_place(model, finding)],
         "partialFingerprints": {"primaryLocationLineHash": f"{digest[:32]}:{seen[key]}"},
         **({"baselineState": state} if state else {}),

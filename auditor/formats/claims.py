@@ -1,7 +1,9 @@
-"""The verdicts on claims for people and as JSON: a line for each claim, and why it is wrong."""
+"""The verdicts on claims, for people and as JSON."""
 
 from collections.abc import Iterator, Sequence
 from typing import Any
+
+from msgspec.structs import asdict
 
 from auditor.claims.verdict import Explanation, Slip, Verdict
 from auditor.formats.json_values import json_text
@@ -46,29 +48,27 @@ def _value(value: object) -> str:
 
 
 def render(model: str, verdicts: Sequence[Verdict]) -> str:
-    """Describe what became of each claim."""
-    return "".join(plain_line(line) for one in verdicts for line in _lines(model, one))
+    """Return a line for each claim, and an explanation of each wrong one."""
+    lines = (line for verdict in verdicts for line in _lines(model, verdict))
+    return "".join(map(plain_line, lines))
 
 
 def _lines(model: str, verdict: Verdict) -> Iterator[str]:
-    what = f"{verdict.part} of {model}" if verdict.part else model
-    yield f"{verdict.verdict}: {verdict.text} for {what}"
+    subject = f"{verdict.part} of {model}" if verdict.part else model
+    yield f"{verdict.verdict}: {verdict.text} for {subject}"
     if verdict.actual is not None:
-        unit = verdict.unit
-        of = f" ({verdict.reading})" if verdict.reading not in {"", verdict.part} else ""
-        yield f"  {verdict.actual:,} {unit}{of}"
+        reading = "" if verdict.reading in {"", verdict.part} else f" ({verdict.reading})"
+        yield f"  {verdict.actual:,} {verdict.unit}{reading}"
     if verdict.note:
         yield f"  {verdict.note}"
-    for number, one in enumerate(verdict.explanations):
-        short = len(one.slips) == len(verdict.explanations[0].slips)
-        if verdict.verdict == "refuted" and short:
-            yield "  it is what one counts" if not number else "  or"
-            yield from _table(verdict, one)
-    if verdict.nearest:
-        near = verdict.nearest
-        more = f"{abs(near.difference):,} {'less' if near.difference > 0 else 'more'}"
-        where = f"{near.module}: {near.count:,}, {more}"
-        yield f"  no slip explains it; the nearest is {where}"
+    if verdict.verdict == "refuted":
+        for number, explanation in enumerate(verdict.explanations):
+            if len(explanation.slips) == len(verdict.explanations[0].slips):
+                yield "  or" if number else "  it is what one counts"
+                yield from _table(verdict, explanation)
+    if near := verdict.nearest:
+        difference = f"{abs(near.difference):,} {'less' if near.difference > 0 else 'more'}"
+        yield (f"  no slip explains it; the nearest is {near.module}: {near.count:,}, {difference}")
 
 
 def _table(verdict: Verdict, explanation: Explanation) -> Iterator[str]:
@@ -81,13 +81,22 @@ def _table(verdict: Verdict, explanation: Explanation) -> Iterator[str]:
 
 
 def verdicts_as_json(model: str, verdicts: Sequence[Verdict]) -> str:
-    """Encode each claim as one object on a line of its own."""
-    return "".join(f"{json_text(fields(model, one))}\n" for one in verdicts)
+    """Return a line with an object for each claim."""
+    return "".join(f"{json_text(fields(model, verdict))}\n" for verdict in verdicts)
 
 
 def fields(model: str, verdict: Verdict) -> dict[str, Any]:
-    """Return a verdict as an object of JSON."""
-    near = verdict.nearest
+    """Return a verdict as a JSON object."""
+    explanations = [
+        {
+            "slips": [
+                {"slip": slip.slip, **dict(slip.fields), "difference": slip.difference}
+                for slip in explanation.slips
+            ],
+            "total": explanation.total,
+        }
+        for explanation in verdict.explanations
+    ]
     return {
         "model": model,
         "claim": verdict.claim,
@@ -97,16 +106,7 @@ def fields(model: str, verdict: Verdict) -> dict[str, Any]:
         "actual": verdict.actual,
         "unit": verdict.unit,
         "reading": verdict.reading,
-        "explanations": [
-            {"slips": [_slip(slip) for slip in one.slips], "total": one.total}
-            for one in verdict.explanations
-        ],
-        "nearest": None
-        if near is None
-        else {"module": near.module, "count": near.count, "difference": near.difference},
+        "explanations": explanations,
+        "nearest": asdict(verdict.nearest) if verdict.nearest else None,
         "note": verdict.note,
     }
-
-
-def _slip(slip: Slip) -> dict[str, Any]:
-    return {"slip": slip.slip, **dict(slip.fields), "difference": slip.difference}

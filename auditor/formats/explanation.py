@@ -1,23 +1,18 @@
-"""The implications of a config, for people: each module with its formula, the legend, the total."""
+"""The implications of a config: each module with its formula, the legend, the total."""
 
 import re
 from collections.abc import Iterator, Sequence
 
+from auditor.formats.as_json import SCHEMA, as_object
+from auditor.formats.escapes import escaped_latex
+from auditor.formats.json_values import json_text
 from auditor.formats.module_table import Line, lines
-from auditor.formats.text import (
-    Styled,
-    columns,
-    cut_name,
-    header_row,
-    lines_text,
-    plain_line,
-    styled,
-    wrapped,
-)
+from auditor.formats.tables import Share, SimpleTable, right_columns, styled_rows
+from auditor.formats.text import columns, cut_name, lines_text, plain_line, styled, wrapped
 from auditor.messages import printable
 from auditor.report import Expected, Report, Symbol, Unaudited
 
-_ALL_THE_WAY = 64  # deeper than any model
+_ALL_LEVELS = 64  # deeper than any model
 
 
 def render(
@@ -28,19 +23,18 @@ def render(
     color: bool = False,
     symbolic: bool = False,
 ) -> str:
-    """The module tree down to `depth`, numbered siblings folded; nothing without an expectation.
+    """Return the module tree down to `depth`, numbered siblings folded; "" if nothing is expected.
 
     `symbolic` leaves all values out.
     """
     expected = outcome.expected
     if expected is None:
         return ""
-    found = lines(outcome.modules, _ALL_THE_WAY if depth is None else depth)
-    title = f"{outcome.model or outcome.requested}: {outcome.target}"
-    table = list(_table(found, expected, width, symbolic=symbolic))
-    figures = range(1, len(table[0]) - 1)
-    shown = [styled(f"{title} ({outcome.model_type})", "bold"), ()]
-    shown += (*columns(table, right=figures, width=width), ())
+    modules = lines(outcome.modules, _ALL_LEVELS if depth is None else depth)
+    table = _table(modules, expected, width, symbolic=symbolic)
+    name = outcome.model or outcome.requested
+    shown = [styled(f"{name}: {outcome.target} ({outcome.model_type})", "bold"), ()]
+    shown += (*columns(styled_rows(table), right=right_columns(table), width=width), ())
     for line in _legend(expected.legend, symbolic=symbolic):
         shown += wrapped(line, width, 2)
     if not symbolic:
@@ -49,35 +43,33 @@ def render(
 
 
 def _table(
-    found: Sequence[Line], expected: Expected, width: int, *, symbolic: bool
-) -> Iterator[Sequence[Styled | str]]:
-    """The heading, and a row for each line."""
-    yield header_row("module", *(() if symbolic else ("parameters", "share")), "formula")
-    for line in found:
-        count = line.modules * (line.row.expected or 0)
-        share = count / expected.parameters if expected.parameters else 0.0
-        name = "  " * max(line.row.depth - 1, 0) + cut_name(_name(line), width // 2)
-        numbers = () if symbolic else (f"{count:,}", f"{share:.1%}")
-        yield (name, *numbers, _times(line))
+    modules: Sequence[Line], expected: Expected, width: int, *, symbolic: bool
+) -> SimpleTable:
+    """Return the table; a module is indented by its depth, and has the last part of its prefix."""
+    names = ("module", "formula") if symbolic else ("module", "parameters", "share", "formula")
+    cells = (
+        {
+            "module": "  " * max(line.row.depth - 1, 0) + cut_name(_last(line), width // 2),
+            "parameters": line.expected or 0,
+            "share": Share(_part(line.expected or 0, expected.parameters)),
+            "formula": line.formula or "0",
+        }
+        for line in modules
+    )
+    return SimpleTable("modules", names, tuple(tuple(map(row.get, names)) for row in cells))
 
 
-def _name(line: Line) -> str:
-    """The last part of the prefix, which the indent puts in its place."""
-    if not line.row.depth:
-        return "(whole model)"
-    return line.pattern if line.row.depth == 1 else _last(line.pattern)
+def _part(count: int, whole: int) -> float:
+    return count / whole if whole else 0.0
 
 
-def _last(pattern: str) -> str:
-    """`layer.{0-11}.output` -> `output`; a number keeps its module: `layer.{0-11}`."""
-    parts = re.split(r"\.(?![^{]*\})", pattern)
-    numbered = re.fullmatch(r"\{?[0-9,-]+\}?", parts[-1])
-    return ".".join(parts[-2:]) if numbered else parts[-1]
-
-
-def _times(line: Line) -> str:
-    formula = line.row.formula or "0"
-    return formula if line.modules == 1 else f"{line.modules} x ({formula})"
+def _last(line: Line) -> str:
+    """Return the last part of a prefix; a number follows its module: `layer.{0-11}`."""
+    if line.row.depth <= 1:
+        return line.name
+    parts = re.split(r"\.(?![^{]*\})", line.pattern)
+    is_number = re.fullmatch(r"\{?[0-9,-]+\}?", parts[-1])
+    return ".".join(parts[-2:]) if is_number else parts[-1]
 
 
 def _legend(legend: Sequence[Symbol], *, symbolic: bool) -> Iterator[str]:
@@ -90,26 +82,58 @@ def _legend(legend: Sequence[Symbol], *, symbolic: bool) -> Iterator[str]:
 
 def _totals(expected: Expected) -> Iterator[str]:
     yield f"{expected.parameters:,} parameters in {expected.tensors:,} tensors"
-    if expected.active is not None:
-        share = expected.active.parameters / expected.parameters if expected.parameters else 0.0
-        active = f"{expected.active.parameters:,} ({share:.1%}) active for one token"
-        yield f"{active} = {expected.active.formula}"
+    if active := expected.active:
+        share = _part(active.parameters, expected.parameters)
+        yield f"{active.parameters:,} ({share:.1%}) active for one token = {active.formula}"
 
 
-# --- LaTeX ------------------------------------------------------------------------------------
+# --- JSON ---------------------------------------------------------------------------------------
+
+_MODEL_KEYS = ("requested", "model", "commit", "source", "target", "model_type")
+_MODULE_KEYS = ("prefix", "depth", "expected", "formula")
+
+
+def as_json(outcome: Report | Unaudited, *, depth: int | None = None) -> str:
+    """Return one object on one line; keys that `audit --format json` has too mean the same.
+
+    `reason` and `detail` are null if something is expected.
+    """
+    document = as_object(outcome)
+    total = outcome.expected.parameters if outcome.expected else None
+    modules = [
+        {key: row[key] for key in _MODULE_KEYS}
+        | {"share": (row["expected"] or 0) / total if total else None}
+        for row in document["modules"]
+        if depth is None or row["depth"] <= depth
+    ]
+    is_unknown = outcome.expected is None
+    explanation = {
+        "schema": SCHEMA,
+        **{key: document[key] for key in _MODEL_KEYS},
+        "expected": document["expected"],
+        "modules": modules,
+        "kv_cache": document["kv_cache"],
+        "findings": document["findings"],
+        "reason": document["reason"] if is_unknown else None,
+        "detail": document["detail"] if is_unknown else None,
+    }
+    return json_text(explanation) + "\n"
+
+
+# --- LaTeX --------------------------------------------------------------------------------------
 
 _NAME = re.compile(r"(ceil|floor)\(([^()]*)\)|([A-Za-z]\w*)|\^(\d+)|\*")
 
 
 def latex(outcome: Report | Unaudited, *, depth: int | None = None) -> str:
-    """Write the tree as the rows of an align* environment; `%` lines hold the legend."""
+    """Return the tree as the rows of an align* environment; `%` lines hold the legend."""
     expected = outcome.expected
     if expected is None:
         return ""
     rows = [
         f"\\texttt{{{escaped_latex(line.pattern if line.row.depth else 'total')}}}"
-        f" &= {_math(printable(_times(line)))}"
-        for line in lines(outcome.modules, _ALL_THE_WAY if depth is None else depth)
+        f" &= {_math(printable(line.formula or '0'))}"
+        for line in lines(outcome.modules, _ALL_LEVELS if depth is None else depth)
     ]
     legend = (f"% {line}" for line in _legend(expected.legend, symbolic=False))
     body = [*(f"{row} \\\\" for row in rows[:-1]), *rows[-1:]]
@@ -117,7 +141,7 @@ def latex(outcome: Report | Unaudited, *, depth: int | None = None) -> str:
 
 
 def _math(formula: str) -> str:
-    """`N*(12*D^2 + 13*D)` -> `N (12 D^{2} + 13 D)`."""
+    """Return `N (12 D^{2} + 13 D)` for `N*(12*D^2 + 13*D)`."""
 
     def part(match: re.Match[str]) -> str:
         rounding, inner, name, power = match.groups()
@@ -133,9 +157,3 @@ def _math(formula: str) -> str:
         return "\\times" if name == "x" else name if len(name) == 1 else f"\\text{{{name}}}"
 
     return _NAME.sub(part, formula)
-
-
-def escaped_latex(text: str) -> str:
-    """Escape a text so that TeX prints it as it is."""
-    special = {"\\": r"\textbackslash{}", "~": r"\textasciitilde{}", "^": r"\textasciicircum{}"}
-    return "".join(special.get(c, f"\\{c}" if c in "{}_%&#$" else c) for c in printable(text))

@@ -1,7 +1,7 @@
 """The text of findings and of their causes, for people."""
 
 from collections.abc import Iterator, Mapping
-from itertools import takewhile
+from os.path import commonprefix
 
 from auditor.findings import (
     Duplicate,
@@ -15,12 +15,12 @@ from auditor.formats.text import (
     Style,
     StyledLine,
     columns,
-    counted,
     cut_name,
     shown,
     styled,
     wrapped,
 )
+from auditor.formats.verdict import counts_of
 from auditor.reconciler.fold import fold
 from auditor.report import Diagnosis, Report, Unaudited
 
@@ -37,7 +37,7 @@ _LEAST_ROOM = 16  # for a class name
 
 
 def cause_text(one: Diagnosis, findings: tuple[Finding, ...], width: int) -> Iterator[StyledLine]:
-    """The cause, the fix, and a line for each finding that it explains."""
+    """Yield the cause, the fix, and a line for each finding that it explains."""
     yield styled(f"why: {one.cause}", SEVERITIES[one.severity])
     yield from wrapped(shown(one.summary), width, 2)
     yield from wrapped((("fix: ", "bold"), (shown(one.fix), "")), width, 2)
@@ -52,7 +52,7 @@ def finding_text(
     verbose: bool,
     ignored: bool = False,
 ) -> Iterator[StyledLine]:
-    """A finding with its first names, or with all of them, and its reason."""
+    """Yield a finding with its first names, or all if verbose, and its reason."""
     yield from wrapped(_heading(finding, ignored=ignored), width)
     folded = _names(finding)
     named = folded if verbose else folded[:_MAX_NAMES]
@@ -64,7 +64,7 @@ def finding_text(
 
 
 def _names(finding: Finding) -> tuple[str, ...]:
-    """The folded names, each `copy = original` if they are copies; none if the file is the name."""
+    """Return the folded names, each `copy = original` for copies; () if the file is the name."""
     if finding.names == (finding.file,):
         return ()
     if not isinstance(finding, TiedWeight | Duplicate):
@@ -85,10 +85,9 @@ def _heading(finding: Finding, *, ignored: bool) -> StyledLine:
     style: Style = "dim" if ignored else SEVERITIES[finding.severity]
     kind = f"{'ignored ' if ignored else ''}{finding.severity}: {finding.kind}"
     file = finding.file
-    is_nameless = finding.names == (file,) or not finding.count
-    details = [] if is_nameless else [counted(finding.count, "name")]
-    if finding.parameters:
-        details.append(counted(finding.parameters, "parameter"))
+    details = counts_of(finding)
+    if finding.names == (file,):
+        details = details[1:]
     if file is not None:
         details.append(shown(file))
     return (kind, style), (f" ({', '.join(details)})" if details else "", "dim" if ignored else "")
@@ -98,7 +97,7 @@ def _heading(finding: Finding, *, ignored: bool) -> StyledLine:
 
 
 def unused_text(one: Report | Unaudited, width: int) -> Iterator[StyledLine]:
-    """The modules that the target class does not use, and the classes that use them."""
+    """Yield the modules that the target class does not use, and the classes that use them."""
     unused = [finding for finding in one.findings if isinstance(finding, Unused)]
     if not unused:
         return
@@ -112,7 +111,7 @@ def unused_text(one: Report | Unaudited, width: int) -> Iterator[StyledLine]:
 
 
 def newly_initialized_text(one: Report | Unaudited, width: int) -> Iterator[StyledLine]:
-    """The modules that loading initializes."""
+    """Yield the modules that loading initializes."""
     initialized = [finding for finding in one.findings if isinstance(finding, NewlyInitialized)]
     if initialized:
         yield styled("Not stored: loading starts them from random values", "bold")
@@ -122,7 +121,7 @@ def newly_initialized_text(one: Report | Unaudited, width: int) -> Iterator[Styl
 def _module_rows(
     findings: list[tuple[Unused | NewlyInitialized, tuple[str, ...]]], width: int
 ) -> Iterator[StyledLine]:
-    """A row for each finding: modules, parameters unless it is the only row, classes."""
+    """Yield a row for each finding: modules, parameters unless it is the only row, classes."""
     rows = [
         (common_modules(each.names), f"{each.parameters:,}" if findings[1:] else "", classes)
         for each, classes in findings[:_MAX_LISTED]
@@ -138,9 +137,10 @@ def _module_rows(
 
 
 def common_modules(names: tuple[str, ...]) -> str:
-    """The innermost module with all the names; the first few modules if there is none."""
+    """Return the innermost module of all names, else the first few modules."""
+    # The common parts of the first and the last name are common to all names between them.
     first, last = min(names).split("."), max(names).split(".")
-    common = [part for part, _ in takewhile(_are_equal, zip(first, last, strict=False))]
+    common = commonprefix([first, last])  # noqa: RUF071 - of lists of parts
     if common:
         return fold([".".join(common)])[0]
     modules = fold({name.rpartition(".")[0] or name for name in names})
@@ -148,12 +148,8 @@ def common_modules(names: tuple[str, ...]) -> str:
     return ", ".join(modules[:_MODULES]) + more
 
 
-def _are_equal(pair: tuple[str, str]) -> bool:
-    return pair[0] == pair[1]
-
-
 def _users(classes: tuple[str, ...], room: int) -> str:
-    """`used by A, B +3`: as many classes as fit, at least one."""
+    """Return `used by A, B +3`: as many classes as fit, at least one."""
     if not classes:
         return ""
     for count in range(len(classes), 0, -1):

@@ -1,4 +1,4 @@
-"""The plan of a fix, for people and as JSON: which files change, from what to what."""
+"""The plan of a fix, for people and as JSON: the changes of each file."""
 
 import json
 from collections.abc import Iterator
@@ -8,15 +8,15 @@ from auditor.findings import Finding, Severity
 from auditor.fixing.json_edits import ABSENT, Edit
 from auditor.fixing.permissions import Need
 from auditor.fixing.plan import FileChange, Left, Plan
-from auditor.formats.text import plain_line
+from auditor.formats.text import counted, plain_line
 from auditor.messages import described, named, quoted
 from auditor.report import Report, Unaudited
 
-_EXAMPLES = 3  # names of one file
-_SHOWN = 8  # values of one file, and findings that are left
+_EXAMPLES = 3  # names in one file
+_SHOWN = 8  # values in one file, and remaining findings
 _DETAILED = 2  # weight files whose names are shown
 _FILES = 12
-_WORTH_SAYING = 1 << 30  # bytes of copies
+_LARGE = 1 << 30  # bytes of copies
 _MAP = "weight_map"
 
 
@@ -66,10 +66,10 @@ def _files(changes: tuple[FileChange, ...]) -> Iterator[str]:
     if len(changes) > _FILES:
         yield f"  and {len(changes) - _FILES:,} more files"
     space = sum(change.size for change in changes if change.renames)
-    if space >= _WORTH_SAYING:
+    if space >= _LARGE:
         yield (
-            f"  The new weight files are copies, and take {space:,} bytes where the file system "
-            "does not share blocks; with --in-place they take none."
+            f"  The new weight files are copies, which take {space:,} bytes unless the file system "
+            "shares blocks; --in-place needs no space."
         )
 
 
@@ -82,13 +82,13 @@ def _verdict(plan: Plan) -> Iterator[str]:
     if not alarms:
         yield f"{then}it audits clean" if plan.changes else "nothing to fix: it audits clean"
         return
-    count = f"{len(alarms):,} finding{'' if len(alarms) == 1 else 's'}"
+    count = counted(len(alarms), "finding")
     if plan.changes:
-        yield f"then {count} would be left:"
+        yield f"then {count} would remain:"
     elif any(left.needs for left in plan.left):
-        yield f"{count} would stay without your word:"
+        yield f"{count} would remain without your word:"
     else:
-        yield f"nothing here mends {count}:"
+        yield f"{count} cannot be fixed:"
     for finding in alarms[:_SHOWN]:
         yield f"  {finding.kind}: {finding.reason}"
     if len(alarms) > _SHOWN:
@@ -96,18 +96,18 @@ def _verdict(plan: Plan) -> Iterator[str]:
 
 
 def _alarms(outcome: Report | Unaudited) -> list[Finding]:
-    return [one for one in outcome.findings if one.severity is not Severity.INFO]
+    return [finding for finding in outcome.findings if finding.severity is not Severity.INFO]
 
 
 def _what(change: FileChange) -> str:
     if change.renames:
-        same = len(change.before or b"") == len(change.after)
-        header = "a header of the same length" if same else "a longer header"
-        names = f"{len(change.renames):,} name{'' if len(change.renames) == 1 else 's'}"
-        return f"{names} in {header}; {change.size:,} bytes, whose data stays as it is"
+        is_longer = len(change.before or b"") != len(change.after)
+        header = "a longer header" if is_longer else "a header of the same length"
+        names = counted(len(change.renames), "name")
+        return f"{names} in {header}; {change.size:,} bytes, whose data is unchanged"
     if change.before is None:
         return f"a new file, {len(change.after):,} bytes"
-    return f"{len(change.edits):,} value{'' if len(change.edits) == 1 else 's'}"
+    return counted(len(change.edits), "value")
 
 
 def _details(change: FileChange) -> Iterator[str]:
@@ -128,11 +128,11 @@ def _details(change: FileChange) -> Iterator[str]:
 
 def _counts(placed: list[Edit]) -> Iterator[str]:
     added = sum(edit.before is ABSENT for edit in placed)
-    gone = sum(edit.after is ABSENT for edit in placed)
-    for count, what in ((added, "named"), (gone, "not named any more")):
+    removed = sum(edit.after is ABSENT for edit in placed)
+    for count, what in ((added, "named"), (removed, "no longer named")):
         if count:
             yield f"{count:,} {what}"
-    if moved := len(placed) - added - gone:
+    if moved := len(placed) - added - removed:
         yield f"{moved:,} in another file"
 
 
@@ -145,7 +145,7 @@ def _value(value: Any) -> str:
 
 
 def plan_as_json(plan: Plan, kept: tuple[str, ...] | None) -> dict[str, Any]:
-    """Return the plan as one object; `kept` has the names of the old files if it is carried out."""
+    """Return the plan as one object; `kept` lists the old files, None if it is not applied."""
     after = plan.after
     return {
         "model": plan.before.requested,
@@ -177,7 +177,7 @@ def plan_as_json(plan: Plan, kept: tuple[str, ...] | None) -> dict[str, Any]:
 
 
 def _needs_as_json(needs: tuple[Need, ...]) -> dict[str, Any]:
-    """The tier of a cause; the options that allow its changes; and what the model would be then."""
+    """Return the tier of a cause, the options that allow it, and their consequences."""
     return {
         "tier": "needs-your-word" if needs else "safe",
         "allow": [need.allow for need in needs],
@@ -185,8 +185,8 @@ def _needs_as_json(needs: tuple[Need, ...]) -> dict[str, Any]:
     }
 
 
-def _finite(value: Any) -> Any:
-    """The value, with "NaN" and "Infinity" for what JSON has no words for."""
+def _json_value(value: Any) -> Any:
+    """Return a value of a file as JSON can have it: `NaN` and `Infinity` become strings."""
     return json.loads(json.dumps(value), parse_constant=str)
 
 
@@ -198,8 +198,8 @@ def _file_as_json(change: FileChange) -> dict[str, Any]:
         "values": [
             {
                 "path": list(edit.path),
-                **({} if edit.before is ABSENT else {"before": _finite(edit.before)}),
-                **({} if edit.after is ABSENT else {"after": _finite(edit.after)}),
+                **({} if edit.before is ABSENT else {"before": _json_value(edit.before)}),
+                **({} if edit.after is ABSENT else {"after": _json_value(edit.after)}),
             }
             for edit in change.edits
         ],

@@ -1,8 +1,10 @@
 """The elements of HTML and SVG, in which all text and every attribute is escaped."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
 from xml.etree.ElementTree import Element, tostring
 
+from auditor.formats.tables import Name, Table, cell_text, number_columns
 from auditor.messages import printable
 
 Child = Element | str | None
@@ -15,25 +17,22 @@ def element(tag: str, attributes: Attributes | None = None, /, *children: Child)
 
     Each text and each attribute is escaped as for a terminal; writing the element escapes markup.
     """
-    made = Element(tag, _given(attributes or {}))
+    texts = {
+        name: printable(value) if isinstance(value, str) else f"{value:g}"
+        for name, value in (attributes or {}).items()
+        if value is not None
+    }
+    parent = Element(tag, texts)
     last: Element | None = None
     for child in children:
         if isinstance(child, Element):
-            made.append(child)
+            parent.append(child)
             last = child
         elif child and last is None:
-            made.text = (made.text or "") + printable(child)
+            parent.text = (parent.text or "") + printable(child)
         elif child and last is not None:
             last.tail = (last.tail or "") + printable(child)
-    return made
-
-
-def _given(attributes: Attributes) -> dict[str, str]:
-    return {
-        name: printable(value) if isinstance(value, str) else f"{value:g}"
-        for name, value in attributes.items()
-        if value is not None
-    }
+    return parent
 
 
 def code(text: str) -> Element:
@@ -41,45 +40,45 @@ def code(text: str) -> Element:
     return element("code", {}, text if text.strip() else f'"{text}"')
 
 
+def linked(text: str, address: str | None) -> Child:
+    """Link a text to an address, if there is one."""
+    return element("a", {"href": address}, text) if address else text
+
+
 def verbatim(tag: str, text: str) -> Element:
-    """Make an element of our own style or script, whose line ends stay."""
-    made = Element(tag)
-    made.text = text
-    return made
+    """Make a style or script element from our own text, without escaping it."""
+    parent = Element(tag)
+    parent.text = text
+    return parent
 
 
-def table(
-    columns: Mapping[str, bool], rows: Iterable[Iterable[Child]], /, **attributes: str
-) -> Element:
-    """Make a table of named columns that hold figures or text; the first cell heads its row."""
-    figures = list(columns.values())
-    head = (
-        element("th", {"scope": "col", "class": _side(figure)}, name)
-        for name, figure in columns.items()
+def html_table(table: Table, **attributes: str) -> Element:
+    """Make an HTML table; a cell may be an element already, and the first one heads its row."""
+    sides = ["figure" if is_number else None for is_number in number_columns(table)]
+
+    def child(cell: Any) -> Child:
+        if isinstance(cell, Element):
+            return cell
+        return code(cell) if isinstance(cell, Name) else cell_text(cell)
+
+    def cells(row: Sequence[Any]) -> Iterable[Element]:
+        yield element("th", {"scope": "row"}, child(row[0]))
+        for cell, side in zip(row[1:], sides[1:], strict=True):
+            yield element("td", {"class": side}, child(cell))
+
+    headings = (
+        element("th", {"scope": "col", "class": side}, name)
+        for name, side in zip(table.columns, sides, strict=True)
     )
-    body = element("tbody")
-    for row in rows:
-        first, *others = row
-        cells = zip(others, figures[1:], strict=True)
-        body.append(
-            element(
-                "tr",
-                {},
-                element("th", {"scope": "row"}, first),
-                *(element("td", {"class": _side(figure)}, cell) for cell, figure in cells),
-            )
-        )
-    return element("table", attributes, element("thead", {}, element("tr", {}, *head)), body)
+    head = element("thead", {}, element("tr", {}, *headings))
+    body = element("tbody", {}, *(element("tr", {}, *cells(row)) for row in table.rows))
+    return element("table", attributes, head, body)
 
 
 def scrolled(label: str, inner: Element) -> Element:
     """Put a table that may be wider than a phone into a region that a keyboard scrolls."""
     region: Attributes = {"class": "scroll", "tabindex": 0, "role": "region", "aria-label": label}
     return element("div", region, inner)
-
-
-def _side(figure: bool) -> str | None:  # noqa: FBT001 - of a column
-    return "figure" if figure else None
 
 
 def html(root: Element) -> str:
@@ -89,11 +88,11 @@ def html(root: Element) -> str:
 
 def html_fragment(root: Element) -> str:
     """Write a part of a page, in ASCII."""
-    part: bytes = tostring(root, encoding="us-ascii", method="html")
-    return part.decode("ascii")
+    content: bytes = tostring(root, encoding="us-ascii", method="html")
+    return content.decode("ascii")
 
 
 def svg(root: Element) -> str:
     """Write a complete drawing, in ASCII."""
-    drawn: bytes = tostring(root, encoding="us-ascii")
-    return drawn.decode("ascii") + "\n"
+    content: bytes = tostring(root, encoding="us-ascii")
+    return content.decode("ascii") + "\n"

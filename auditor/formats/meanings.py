@@ -1,118 +1,128 @@
-"""The meanings of findings and causes, and what to do: read from their docstrings."""
+"""The reference that the package prints: kinds of findings, causes, architectures.
+
+Meanings and advice are read from the docstrings of kinds and causes.
+"""
 
 import inspect
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import cache
 from itertools import groupby
-from typing import Literal
 
 from msgspec import Struct
 
 from auditor.diagnosis.known_causes import described_causes
-from auditor.findings import FINDING_KINDS, FindingKind, Severity
+from auditor.findings import FINDING_KINDS, Severity
+from auditor.formats.tables import SimpleTable, styled_rows
 from auditor.formats.text import StyledLine, columns, lines_text, styled, wrapped
 
 _TO_DO = "To do: "
-_AS_SAID = "Do what the report says under `fix`: it names the fields and the tensors."
+_DEFAULT_ADVICE = "Do what the report says under `fix`: it names the fields and the tensors."
 
 
 class Meaning(Struct, frozen=True, kw_only=True):
     """One kind of finding, or one cause of findings."""
 
     name: str
-    of: Literal["finding", "cause"]
-    severity: Severity | None  # None: that of the findings that the cause explains
-    level: str | None  # of a cause: what was read to find it
+    severity: Severity | None  # None: a cause is as severe as the findings that it explains
     said: str  # one sentence or more
-    details: str  # more of it, for who reads on
+    details: str
     to_do: str
 
 
-@cache  # a page asks for each of its findings: 90 % of the time that it took
+@cache  # a page needs them for each finding: this was 90 % of its time
 def kind_meanings() -> tuple[Meaning, ...]:
-    """All kinds of findings, errors first."""
+    """Return all kinds of findings, errors first."""
     ranks = [*Severity]
     kinds = sorted(FINDING_KINDS, key=lambda kind: ranks.index(kind.severity))
-    return tuple(map(_kind, kinds))
+    return tuple(
+        _meaning(kind.kind, kind.severity, inspect.cleandoc(kind.__doc__ or "")) for kind in kinds
+    )
 
 
 def cause_meanings() -> tuple[Meaning, ...]:
-    """All causes, in the order in which they are looked for."""
-    return tuple(_cause(name, text) for name, text in described_causes().items())
+    """Return all causes, in the order in which they are searched."""
+    return tuple(_meaning(name, None, text) for name, text in described_causes().items())
 
 
-def _kind(kind: type[FindingKind]) -> Meaning:
-    said, details, to_do = _parts(inspect.cleandoc(kind.__doc__ or ""))
-    return Meaning(
-        name=kind.kind,
-        of="finding",
-        severity=kind.severity,
-        level=None,
-        said=said,
-        details=details,
-        to_do=to_do,
-    )
-
-
-def _cause(name: str, text: str) -> Meaning:
-    said, details, to_do = _parts(text)
+def _meaning(name: str, severity: Severity | None, text: str) -> Meaning:
+    """Split a docstring into its first paragraph, the following ones, and the advice."""
+    said, *others = (" ".join(paragraph.split()) for paragraph in text.split("\n\n"))
+    advice = [other.removeprefix(_TO_DO) for other in others if other.startswith(_TO_DO)]
     return Meaning(
         name=name,
-        of="cause",
-        severity=None,
-        level="headers",
+        severity=severity,
         said=said,
-        details=details,
-        to_do=to_do,
+        details=" ".join(other for other in others if not other.startswith(_TO_DO)),
+        to_do=advice[0] if advice else _DEFAULT_ADVICE,
     )
-
-
-def _parts(text: str) -> tuple[str, str, str]:
-    """The first paragraph, what follows it, and what to do."""
-    said, *others = (" ".join(one.split()) for one in text.split("\n\n"))
-    to_do = [one.removeprefix(_TO_DO) for one in others if one.startswith(_TO_DO)]
-    details = " ".join(one for one in others if not one.startswith(_TO_DO))
-    return said, details, to_do[0] if to_do else _AS_SAID
 
 
 # --- for people ---------------------------------------------------------------------------------
 
 
 _CAUSES = "causes, as severe as the findings that they explain"
+_CAUSE = "cause, found in headers; as severe as the findings that it explains"
 
 
 def render(meanings: Sequence[Meaning], *, width: int, color: bool) -> str:
-    """Each in full: what it is, what it means, what to do."""
+    """Return each kind or cause in full: its meaning, details, advice."""
     return "\n".join(lines_text(_in_full(one, width), color=color) for one in meanings)
 
 
-def _in_full(one: Meaning, width: int) -> Iterator[StyledLine]:
-    yield from wrapped(((one.name, "bold"), (f" ({_sort(one)})", "")), width)
-    for sentence in filter(None, (one.said, one.details, f"To do: {one.to_do}")):
+def _in_full(meaning: Meaning, width: int) -> Iterator[StyledLine]:
+    sort = f"finding, {meaning.severity}" if meaning.severity else _CAUSE
+    yield from wrapped(((meaning.name, "bold"), (f" ({sort})", "")), width)
+    for sentence in filter(None, (meaning.said, meaning.details, f"To do: {meaning.to_do}")):
         yield ()
         yield from wrapped(sentence, width)
 
 
 def overview(meanings: Sequence[Meaning], *, width: int, color: bool) -> str:
-    """A line or two for each, those of a severity together."""
+    """Return a line or two for each kind or cause, grouped by severity."""
     longest = max(len(one.name) for one in meanings)
     groups = []
-    for group, found in groupby(meanings, lambda one: one.severity or _CAUSES):
-        rows = [(f"  {one.name:<{longest}}", one.said) for one in found]
+    for group, members in groupby(meanings, lambda one: one.severity or _CAUSES):
+        rows = [(f"  {one.name:<{longest}}", one.said) for one in members]
         lines = (styled(group, "bold"), *columns(rows, gap=2, width=width))
         groups.append(lines_text(lines, color=color))
     return "\n".join(groups)
 
 
 def meaning_table(meanings: Sequence[Meaning], heading: str) -> Iterator[str]:
-    """The rows of a table: name, what it means, what to do."""
+    """Yield the lines of a Markdown table: name, meaning, advice."""
     yield f"| {heading} | what it means | what to do |"
     yield "|---|---|---|"
     for one in meanings:
         yield f"| `{one.name}` | {one.said} | {one.to_do} |"
 
 
-def _sort(one: Meaning) -> str:
-    if one.of == "cause":
-        return f"cause, found in {one.level}; as severe as the findings that it explains"
-    return f"finding, {one.severity}"
+# --- architectures ------------------------------------------------------------------------------
+
+
+def architectures(
+    types: Mapping[str, Sequence[str]], papers: Sequence[str], width: int, *, color: bool
+) -> str:
+    """Return a row for each model type with its classes, then the sums.
+
+    `papers` are the models that can be explained by their name alone.
+    """
+    rows = tuple((name, len(classes), ", ".join(classes)) for name, classes in types.items())
+    table = SimpleTable("architectures", ("model type", "classes", ""), rows)
+    lines = (
+        *columns(styled_rows(table), right={1}, width=width),
+        (),
+        styled(_sum(types)),
+        *wrapped(f"Known by name, for audit explain: {', '.join(papers)}.", width),
+    )
+    return lines_text(lines, color=color)
+
+
+def architectures_markdown(types: Mapping[str, Sequence[str]]) -> str:
+    """Return the README's table."""
+    rows = (f"| {name} | {len(classes)} |\n" for name, classes in types.items())
+    return f"| model type | classes |\n|---|--:|\n{''.join(rows)}\n{_sum(types)}\n"
+
+
+def _sum(types: Mapping[str, Sequence[str]]) -> str:
+    classes = {name for names in types.values() for name in names}
+    return f"{len(types)} model types, {len(classes)} classes, each from a closed form."

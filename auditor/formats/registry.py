@@ -1,6 +1,6 @@
 """The formats of `audit --format`: a format is one module here, and one line of FORMATS.
 
-The option, the ending of the file that `-o` names, the help text and the README follow from it.
+The option, the endings of files for `-o`, the help text and the README are made from it.
 """
 
 from collections.abc import Mapping, Sequence
@@ -18,18 +18,15 @@ class FormatModule(Protocol):
     """The members of a format's module."""
 
     def files(self, outcomes: Sequence[Report | Unaudited], view: View, /) -> Mapping[str, str]:
-        """The files that outcomes become, name -> text.
-
-        The text is to be written as UTF-8 and without translating line ends.
-        """
+        """Return texts by file name, to be written as UTF-8 without translating line ends."""
 
 
 class Format(Struct, frozen=True, kw_only=True):
-    """One format; its module is imported when somebody asks for it."""
+    """One format; its module is imported at the first use."""
 
     module: str  # of this package
     meaning: str  # for the help text and the README
-    endings: tuple[str, ...] = ()  # of the file that -o names; none: -o names a folder
+    endings: tuple[str, ...] = ()  # of files for -o; (): -o names a folder
 
     def load(self) -> FormatModule:
         return cast("FormatModule", import_module(f"auditor.formats.{self.module}"))
@@ -61,9 +58,9 @@ FORMATS: Mapping[str, Format] = MappingProxyType(
         "csv": Format(module="as_csv", meaning="a folder of tables, whose modules.csv is printed"),
     }
 )
-TERMINAL = "terminal"  # where nothing else is asked for
+TERMINAL = "terminal"  # the default
 
 
 def by_ending(ending: str) -> str | None:
-    """The format of a file that ends so."""
+    """Return the format of files with this ending."""
     return next((name for name, form in FORMATS.items() if ending in form.endings), None)

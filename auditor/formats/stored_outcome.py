@@ -1,10 +1,10 @@
-"""The reader of an outcome's JSON, which a sweep stores: it returns all that a page shows.
+"""The reader of an outcome's JSON, which a sweep stores: it returns what a page shows.
 
 JSON does not contain the list of tensors, nor the shapes in findings.
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Self
+from typing import Any, Self, TypeVar
 
 from auditor.errors import Reason
 from auditor.findings import Finding, MissingComponent, Severity
@@ -21,10 +21,11 @@ from auditor.report import (
 )
 
 _Object = Mapping[str, Any]
+_Row = TypeVar("_Row")
 
 
 class StoredFinding(Finding, frozen=True, kw_only=True):
-    """A finding of any kind, as JSON has it."""
+    """A finding of any kind, in its JSON form."""
 
     kind: str
     severity: Severity
@@ -33,36 +34,38 @@ class StoredFinding(Finding, frozen=True, kw_only=True):
     parameters: int
     explains: int
     file: str | None
-    evidence: _Object  # every key of the finding
+    evidence: _Object  # all keys of the finding
 
     def only(self, _wanted: Callable[[str], bool]) -> Self:
         return self  # JSON has no parameters for a part of the names
 
 
 def outcome_from(stored: _Object) -> Report | Unaudited:
-    """Return the outcome of one audit; keys that an older version did not write are optional."""
+    """Return an outcome; keys that an older version did not write are optional."""
+    fields = ("model", "commit", "source", "origin", "target", "model_type", "component")
+    texts: dict[str, Any] = {name: stored.get(name) for name in fields}
     known = Outcome(
+        **texts,
         requested=stored["requested"],
-        model=stored.get("model"),
-        commit=stored.get("commit"),
-        source=stored.get("source"),
-        origin=stored.get("origin"),
-        target=stored.get("target"),
-        model_type=stored.get("model_type"),
         expected=_expected(stored.get("expected") or {}),
         observed=_observed(stored.get("observed") or {}),
-        modules=tuple(_module(row) for row in stored.get("modules", ())),
+        modules=tuple(_row(ModuleRow, row) for row in stored.get("modules", ())),
         findings=_findings(stored.get("findings", ())),
         ignored=_findings(stored.get("ignored", ())),
-        diagnosis=tuple(_cause(one) for one in stored.get("diagnosis", ())),
+        diagnosis=tuple(map(_cause, stored.get("diagnosis", ()))),
         unchecked=tuple(stored.get("unchecked", ())),
         notes=tuple(stored.get("notes", ())),
-        component=stored.get("component"),
-        parts=tuple(outcome_from(part) for part in stored.get("parts", ())),
+        parts=tuple(map(outcome_from, stored.get("parts", ()))),
     )
     if reason := stored.get("reason"):
         return known.as_unaudited(Reason(reason), stored.get("detail") or "")
     return known.as_report(stored.get("residual"))
+
+
+def _row(kind: Callable[..., _Row], stored: _Object) -> _Row:
+    """Make a Struct or a NamedTuple of the stored keys that are its fields."""
+    names: Sequence[str] = getattr(kind, "__struct_fields__", getattr(kind, "_fields", ()))
+    return kind(**{name: stored.get(name) for name in names})
 
 
 def _findings(stored: Sequence[_Object]) -> tuple[Finding, ...]:
@@ -84,14 +87,17 @@ def _findings(stored: Sequence[_Object]) -> tuple[Finding, ...]:
 
 
 def _cause(one: _Object) -> Diagnosis:
-    fields = one.get("fields", {}).items()
+    fields: _Object = one.get("fields", {})
     return Diagnosis(
         cause=one["cause"],
         severity=Severity(one["severity"]),
         level=one.get("level", "headers"),
         summary=one["summary"],
         fix=one["fix"],
-        fields=tuple((key, said, found) for key, (said, found) in fields),
+        fields=tuple((key, *pair) for key, pair in fields.items() if isinstance(pair, list)),
+        undetermined=tuple(
+            (key, value["declared"]) for key, value in fields.items() if isinstance(value, Mapping)
+        ),
         findings=tuple(one["findings"]),
         evidence=tuple(one.get("evidence", ())),
     )
@@ -105,9 +111,7 @@ def _expected(one: _Object) -> Expected | None:
         tensors=one.get("tensors") or 0,
         parameters=one["parameters"],
         formula=one.get("formula") or "",
-        legend=tuple(
-            Symbol(**{key: row.get(key) for key in Symbol._fields}) for row in one.get("legend", ())
-        ),
+        legend=tuple(_row(Symbol, row) for row in one.get("legend", ())),
         library=one.get("library"),
     )
 
@@ -115,20 +119,11 @@ def _expected(one: _Object) -> Expected | None:
 def _observed(one: _Object) -> Observed | None:
     if one.get("tensors") is None:
         return None
-    counts = ("bytes", "tensors", "elements", "parameters", "trainable")
+    counts = ("bytes", "tensors", "elements", "parameters", "trainable", "layout")
     known: dict[str, Any] = {name: one.get(name) for name in counts}
-    files = one.get("by_file", ())
     return Observed(
         **known,
         files=one.get("files") or 0,
         by_dtype=tuple(one.get("by_dtype", {}).items()),
-        by_file=tuple(
-            FileTally(**{key: row.get(key) for key in FileTally.__struct_fields__}) for row in files
-        ),
-        layout=one.get("layout"),
+        by_file=tuple(_row(FileTally, row) for row in one.get("by_file", ())),
     )
-
-
-def _module(row: _Object) -> ModuleRow:
-    known: dict[str, Any] = {key: row.get(key) for key in ModuleRow.__struct_fields__}
-    return ModuleRow(**known)

@@ -1,26 +1,32 @@
-"""Every tensor of an outcome, line by line: for people, and as tensors.csv.
+"""Every tensor of an outcome: line by line for people and as tensors.csv, and as a list in HTML.
 
-Lines come one at a time, for a large model has a hundred thousand.
+Lines are yielded one at a time, because a large model has a hundred thousand.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
+from xml.etree.ElementTree import Element
 
-from auditor.formats.as_csv import yes_or_no
-from auditor.formats.csv_cells import Cell, csv_text, safe
+from auditor.formats.escapes import Cell, csv_text, safe
+from auditor.formats.markup import Child, element, html_table, scrolled
+from auditor.formats.tables import Name, SimpleTable
 from auditor.formats.text import counted, cut_middle, plain_line
 from auditor.messages import printable
+from auditor.names import expand
+from auditor.reconciler.fold import fold
 from auditor.reconciler.rows import TensorRow
 from auditor.reconciler.tensor_values import TensorValues
 from auditor.report import VALUES, Report, Unaudited
 
 TENSORS = ("model", "commit_sha", *TensorRow._fields, "component")
-NUMBERS = tuple(one for one in VALUES if one not in TENSORS)  # columns where numbers were read
+NUMBERS = tuple(name for name in VALUES if name not in TENSORS)  # columns if numbers were read
 
-_WIDEST = 100  # of a name; the longest that models have take 90
-_DIMENSIONS = 8  # of a shape that people are shown; five are the most that a model has
+_Shape = tuple[int, ...] | None
 
 
 # --- for people ---------------------------------------------------------------------------------
+
+_WIDEST = 100  # cells of a name; the longest names of real models take 90
+_MOST_DIMENSIONS = 8  # of a shape; real models have five at most
 
 _Line = tuple[str, str, str, str, str, str, str]
 _HEADING: _Line = ("tensor", "dtype", "shape", "expected", "parameters", "status", "file")
@@ -28,65 +34,53 @@ _FIGURES = _HEADING.index("parameters")
 
 
 def tensor_lines(outcome: Report | Unaudited) -> Iterator[str]:
-    """A table for people, of an outcome and then of each of its parts, an empty line before each.
-
-    Nothing without tensors.
-    """
-    for one in outcome.every:
-        if one.tensors is None:
+    """Yield a table for the outcome and for each of its parts, each after an empty line."""
+    for part in outcome.every:
+        if part.tensors is None:
             continue
         yield "\n"
-        if one.component is not None:
-            yield plain_line(f"in {one.component}")
+        if part.component is not None:
+            yield plain_line(f"in {part.component}")
         widths = [0] * len(_HEADING)
-        for line in _table(one.tensors.rows()):
+        for line in _lines(part.tensors.rows()):
             widths = list(map(max, widths, map(len, line)))
-        for line in _table(one.tensors.rows()):
+        for line in _lines(part.tensors.rows()):
             yield _aligned(line, widths)
 
 
-def _table(rows: Iterable[TensorRow]) -> Iterator[_Line]:
+def _lines(rows: Iterable[TensorRow]) -> Iterator[_Line]:
     yield _HEADING
     stored = absent = parameters = 0
     for row in rows:
         stored, absent = stored + (row.file is not None), absent + (row.file is None)
         parameters += row.parameters or 0
+        is_equal = row.shape is not None and row.shape == row.expected_shape
+        file = printable(row.file or "-")
         yield (
             _name(row.name),
             printable(row.dtype or "-"),
             _shape(row.shape),
-            "=" if row.shape is not None and row.shape == row.expected_shape else _expected(row),
+            "=" if is_equal else _shape(row.expected_shape),
             "-" if row.file is None or row.parameters is None else f"{row.parameters:,}",
             row.status,
-            _place(row),
+            f"{file}  as {_name(row.expected_name)}" if row.expected_name else file,
         )
-    total = f"{counted(stored, 'tensor')} stored"
-    if absent:
-        total += f", {absent:,} not"
+    total = f"{counted(stored, 'tensor')} stored" + (f", {absent:,} not" if absent else "")
     yield (total, "", "", "", f"{parameters:,}", "", "")
 
 
-def _place(row: TensorRow) -> str:
-    """The file, and the name that loading looks for in the model where it is another."""
-    file = printable(row.file or "-")
-    return f"{file}  as {_name(row.expected_name)}" if row.expected_name else file
-
-
 def _name(name: str) -> str:
-    short = name.isascii() and len(name) <= _WIDEST  # nearly all: to measure cells takes longer
-    return printable(name) if short else cut_middle(name, _WIDEST)
+    is_short = name.isascii() and len(name) <= _WIDEST  # nearly all: measuring takes longer
+    return printable(name) if is_short else cut_middle(name, _WIDEST)
 
 
-def _shape(shape: tuple[int, ...] | None) -> str:
-    """`768 x 3072`; `()` of a tensor that is one number."""
+def _shape(shape: _Shape) -> str:
+    """Return `768 x 3072`, or `()` for a single number."""
     if shape is None:
         return "-"
-    more = f" x ... ({len(shape):,} dimensions)" if len(shape) > _DIMENSIONS else ""
-    return " x ".join(map(str, shape[:_DIMENSIONS])) + more or "()"
-
-
-def _expected(row: TensorRow) -> str:
-    return _shape(row.expected_shape)
+    is_cut = len(shape) > _MOST_DIMENSIONS
+    more = f" x ... ({len(shape):,} dimensions)" if is_cut else ""
+    return " x ".join(map(str, shape[:_MOST_DIMENSIONS])) + more or "()"
 
 
 def _aligned(line: _Line, widths: Sequence[int]) -> str:
@@ -101,44 +95,135 @@ def _aligned(line: _Line, widths: Sequence[int]) -> str:
 
 
 def columns_of(outcomes: Iterable[Report | Unaudited]) -> tuple[str, ...]:
-    """The columns of tensors.csv: those of numbers, too, where some outcome's were read."""
-    read = any(one.values for outcome in outcomes for one in outcome.every)
-    return (*TENSORS, *NUMBERS) if read else TENSORS
+    """Return the columns of tensors.csv, with those of numbers if any were read."""
+    has_numbers = any(part.values for outcome in outcomes for part in outcome.every)
+    return (*TENSORS, *NUMBERS) if has_numbers else TENSORS
 
 
 def csv_lines(outcome: Report | Unaudited, columns: Sequence[str]) -> Iterator[str]:
-    """The lines of an outcome in tensors.csv, below its heading."""
+    """Yield the lines of an outcome in tensors.csv, below its heading."""
     return (csv_line(map(safe, row)) for row in tensor_cells(outcome, columns))
 
 
 def tensor_cells(outcome: Report | Unaudited, columns: Sequence[str]) -> Iterator[tuple[Cell, ...]]:
-    """One row a tensor, of an outcome and of each of its parts."""
-    for one in outcome.every:
-        read = one.values.tensors if one.values else ()
-        numbers = {(each.name, each.file): each for each in read}
-        of_model: dict[str, Cell] = {
-            "model": one.model,
-            "commit_sha": one.commit,
-            "component": one.component,
+    """Yield a row for each tensor of an outcome and its parts."""
+    for part in outcome.every:
+        values = part.values.tensors if part.values else ()
+        values_by_place = {(tensor.name, tensor.file): tensor for tensor in values}
+        model: dict[str, Cell] = {
+            "model": part.model,
+            "commit_sha": part.commit,
+            "component": part.component,
         }
-        for row in one.tensors.rows() if one.tensors else ():
-            known = of_model | row._asdict()
-            known["shape"] = _json_shape(row.shape)
-            known["expected_shape"] = _json_shape(row.expected_shape)
-            if numbers:
-                known |= _numbers(numbers.get((row.name, row.file or "")))
-            yield tuple(map(known.get, columns))
+        for row in part.tensors.rows() if part.tensors else ():
+            cells = model | row._asdict()
+            cells["shape"] = _json_shape(row.shape)
+            cells["expected_shape"] = _json_shape(row.expected_shape)
+            if tensor := values_by_place.get((row.name, row.file or "")):
+                cells |= _numbers(tensor)
+            yield tuple(map(cells.get, columns))
 
 
-def _json_shape(shape: tuple[int, ...] | None) -> Cell:
+def _json_shape(shape: _Shape) -> str | None:
     """Write a shape as safetensors headers do."""
-    return None if shape is None else str(list(shape))
+    return None if shape is None else str([*shape])
 
 
-def _numbers(read: TensorValues | None) -> dict[str, Cell]:
-    return {} if read is None else {one: yes_or_no(getattr(read, one)) for one in NUMBERS}
+def _numbers(tensor: TensorValues) -> dict[str, Cell]:
+    values = {name: getattr(tensor, name) for name in NUMBERS}
+    return {
+        name: ("no", "yes")[value] if type(value) is bool else value
+        for name, value in values.items()
+    }
 
 
 def csv_line(row: Iterable[Cell]) -> str:
-    """A row as it is: columns, one of which is `nan`, or cells that are safe."""
+    """Write a row without guarding it: headings, one of which is `nan`, or guarded cells."""
     return csv_text([row])
+
+
+# --- in HTML ------------------------------------------------------------------------------------
+
+MOST_ROWS = 2_000  # of the list; tensors.csv has all tensors. A row takes 200 bytes of a page
+MOST_FOLDED = 100_000  # tensors: random names, which nothing folds, take 3 s
+
+_Row = tuple[str, int, TensorRow]  # a name or a pattern, its number of names, and one of them
+
+
+def tensor_list(part: Report | Unaudited) -> Element | None:
+    """Return a folded section; None if there is no list of tensors.
+
+    `tensor_list.js` shows a field that filters the list; it is readable without JavaScript.
+    """
+    tensors = tuple(part.tensors.rows()) if part.tensors else ()
+    if not tensors:
+        return None
+    listed = tensors[:MOST_FOLDED]
+    is_short = len(tensors) <= MOST_ROWS
+    rows = [(row.name, 1, row) for row in tensors] if is_short else _folded(listed)
+    shown = rows[:MOST_ROWS]
+    left = len(tensors) - len(listed) + sum(count for _, count, _ in rows[MOST_ROWS:])
+    table = _table(shown, several=len({row.file for row in tensors if row.file}) > 1)
+    name = part.model or part.requested
+    owner = name if part.component is None else f"{name}, {part.component}"
+    rest = f"and {counted(left, 'tensor')} more, in tensors.csv"
+    return element(
+        "details",
+        {"class": "tensors"},
+        element("summary", {}, f"Tensors ({len(tensors):,})"),
+        element("p", {"hidden": "hidden"}, *_filter(len(shown))),
+        scrolled(f"Tensors of {owner}", html_table(table)),
+        element("p", {"class": "sub"}, rest) if left else None,
+    )
+
+
+def _filter(rows: int) -> Iterator[Child]:
+    """Yield the field and the count, which only the script shows and fills."""
+    field = element("input", {"type": "search", "autocomplete": "off", "spellcheck": "false"})
+    yield element("label", {}, "Filter by name, dtype, shape or status ", field)
+    yield " "
+    yield element("output", {"aria-live": "polite"}, counted(rows, "row"))
+
+
+def _folded(tensors: Sequence[TensorRow]) -> list[_Row]:
+    """Fold tensors that differ only in the numbers in their names, in the order of the first."""
+    rows_by_kind: dict[tuple[str | None, _Shape, _Shape, str], dict[str, TensorRow]] = {}
+    for row in tensors:
+        kind = (row.dtype, row.shape, row.expected_shape, row.status)
+        rows_by_kind.setdefault(kind, {}).setdefault(row.name, row)
+    places = {row.name: at for at, row in reversed([*enumerate(tensors)])}
+    folded = [
+        (pattern, len(names), row_by_name[names[0]])
+        for row_by_name in rows_by_kind.values()
+        for pattern in fold(row_by_name, words=False)
+        for names in (expand(pattern),)
+    ]
+    return sorted(folded, key=lambda row: places[row[2].name])
+
+
+def _table(rows: Sequence[_Row], *, several: bool) -> SimpleTable:
+    """Return the table, without columns of copies, expected shapes or files if they are trivial."""
+    is_folded = any(count > 1 for _, count, _ in rows)
+    differs = any(row.shape != row.expected_shape and row.expected_shape for _, _, row in rows)
+    left_out = {
+        "tensors": not is_folded,
+        "expected shape": not differs,
+        "file": is_folded or not several,
+    }
+    cells = [
+        {
+            "tensor": Name(name),
+            "tensors": count,
+            "dtype": row.dtype,
+            "shape": _json_shape(row.shape),
+            "expected shape": "="
+            if row.shape == row.expected_shape
+            else _json_shape(row.expected_shape),
+            "parameters of one": row.parameters,
+            "status": row.status,
+            "file": row.file,
+        }
+        for name, count, row in rows
+    ]
+    columns = tuple(name for name in cells[0] if not left_out.get(name))
+    return SimpleTable("tensors", columns, tuple(tuple(map(row.get, columns)) for row in cells))

@@ -11,16 +11,26 @@ from auditor.formats.finding_text import (
     newly_initialized_text,
     unused_text,
 )
-from auditor.formats.module_table import expected_table, lines, share_table, stored_table
+from auditor.formats.module_table import Part, lines, module_table, parts_of
+from auditor.formats.tables import (
+    STATUS_STYLES,
+    Heading,
+    Share,
+    SimpleTable,
+    fitted_rows,
+    right_columns,
+    styled_rows,
+    without_unknown_columns,
+)
 from auditor.formats.text import (
     Style,
     Styled,
     StyledLine,
     as_ascii,
+    cells_of,
     columns,
     counted,
     cut_middle,
-    header_row,
     lines_text,
     shown,
     size,
@@ -33,23 +43,23 @@ from auditor.report import Expected, Observed, Report, Unaudited
 
 _NAMED_SOURCES = {"bundled", "cache", "snapshot"}
 _MOST_DTYPES = 3  # in the title
-_MAX_ROWS = 60  # of the table of a config alone, where not all is asked for
-_TOPIC = 40  # characters of what was not checked
+_MAX_ROWS = 60  # of the table of a config alone, unless verbose
+_TOPIC = 40  # characters of a topic that was not checked
 _SAMPLED = "values: sampled "
 _LABEL = 9  # cells of a label
-_INDENT = 4  # of the account, where the verdict is one word
+_INDENT = 4  # of the account, if the verdict is one word
 
 
 def files(outcomes: Sequence[Report | Unaudited], view: View) -> Mapping[str, str]:
-    """One text of all outcomes."""
+    """Return one text of all outcomes."""
     return {"report.txt": "\n".join(render(outcome, view) for outcome in outcomes)}
 
 
 def render(outcome: Report | Unaudited, view: View | None = None) -> str:
-    """The outcome as text for people: the first lines answer, details follow.
+    """Return the outcome as text for people: first the verdict, then details.
 
     Sentences wrap at the width, figures are never cut. The module table goes down to the depth;
-    verbose lists all modules and names, the formula, and where everything comes from.
+    verbose lists all modules and names, the formula, and the sources.
     """
     view = view or View()
     blocks = [lines_text(block, color=view.color) for block in _blocks(outcome, view)]
@@ -60,8 +70,8 @@ def render(outcome: Report | Unaudited, view: View | None = None) -> str:
 def _blocks(outcome: Report | Unaudited, view: View) -> Iterator[Iterator[StyledLine]]:
     yield _title(outcome, view.width)
     yield _verdict(outcome, view.width)
-    for one in outcome.every:
-        yield from _of_one(one, view)
+    for part in outcome.every:
+        yield from _of_part(part, view)
     if outcome.parts:
         yield component_table(outcome, view.width)
     elif outcome.modules:
@@ -78,108 +88,94 @@ def _title(outcome: Report | Unaudited, width: int) -> Iterator[StyledLine]:
     rest = f" @ {shown(outcome.commit[:12])}" if outcome.commit else ""
     if outcome.source in _NAMED_SOURCES:
         rest += f" ({outcome.source})"
-    foreign = outcome.declared and outcome.target and outcome.target not in outcome.declared
-    declared = f" (declared: {', '.join(outcome.declared)})" if foreign else ""
+    is_declared = not outcome.declared or outcome.target in outcome.declared
+    declared = "" if is_declared else f" (declared: {', '.join(outcome.declared)})"
     target = f"{shown(outcome.target)}{shown(declared)}" if outcome.target else ""
-    for part in filter(None, (target, _files(outcome))):
-        rest += f" \N{MIDDLE DOT} {part}"
+    for fact in filter(None, (target, _files(outcome))):
+        rest += f" \N{MIDDLE DOT} {fact}"
     return wrapped(((shown(outcome.model or outcome.requested), "bold"), (rest, "")), width)
 
 
 def _files(outcome: Report | Unaudited) -> str:
-    """`1 file, 392 MiB, F32`."""
+    """Return `1 file, 392 MiB, F32`."""
     observed = outcome.observed
     if observed is None:
         return ""
-    said = [f"{observed.files:,} {'file' if observed.files == 1 else 'files'}"]
+    facts = [counted(observed.files, "file")]
     if observed.bytes is not None:
-        said.append(size(observed.bytes, digits=3))
-    most = sorted(observed.by_dtype, key=lambda one: -one[1])
-    said += [shown(dtype) for dtype, _ in most[:_MOST_DTYPES]]
-    if len(most) > _MOST_DTYPES:
-        said.append(f"{len(most) - _MOST_DTYPES} more dtypes")
+        facts.append(size(observed.bytes, digits=3))
+    dtypes = sorted(observed.by_dtype, key=lambda pair: -pair[1])
+    facts += [shown(dtype) for dtype, _ in dtypes[:_MOST_DTYPES]]
+    if len(dtypes) > _MOST_DTYPES:
+        facts.append(f"{len(dtypes) - _MOST_DTYPES} more dtypes")
     if observed.layout:
-        said.append(shown(observed.layout))
-    return ", ".join(said)
+        facts.append(shown(observed.layout))
+    return ", ".join(facts)
 
 
 def _verdict(outcome: Report | Unaudited, width: int) -> Iterator[StyledLine]:
-    said, style = word(outcome)
-    label = f"{said:<{_INDENT - 2}}"
+    text, style = word(outcome)
+    label = f"{text:<{_INDENT - 2}}"
     yield from columns([((label, style), shown(sentence(outcome)))], gap=2, width=width)
     if counts := account(outcome):
-        yield from wrapped(counts, width, max(_INDENT, len(said) + 2))
+        yield from wrapped(counts, width, max(_INDENT, len(text) + 2))
 
 
-def _of_one(one: Report | Unaudited, view: View) -> Iterator[Iterator[StyledLine]]:
-    """Causes and findings of a whole or, under a heading, of a part; its notes go with them."""
-    blocks = [list(block) for block in _told(one, view)]
-    if one.component is not None and any(blocks):
-        yield iter((styled(f"in {shown(one.component)}", "bold"),))
+def _of_part(part: Report | Unaudited, view: View) -> Iterator[Iterator[StyledLine]]:
+    """Yield notes, causes and findings of the whole or, under a heading, of a component."""
+    blocks = [list(block) for block in _explained(part, view)]
+    if part.component is not None and any(blocks):
+        yield iter((styled(f"in {shown(part.component)}", "bold"),))
     yield from map(iter, blocks)
 
 
-def _told(one: Report | Unaudited, view: View) -> Iterator[Iterator[StyledLine]]:
-    yield (line for note in one.notes for line in wrapped(f"note: {shown(note)}", view.width))
-    yield from (cause_text(each, one.findings, view.width) for each in one.diagnosis)
-    explained = {at for each in one.diagnosis for at in each.findings}
-    ranks = list(Severity)
-    ranked = sorted(enumerate(one.findings), key=lambda both: ranks.index(both[1].severity))
+def _explained(part: Report | Unaudited, view: View) -> Iterator[Iterator[StyledLine]]:
+    yield (line for note in part.notes for line in wrapped(f"note: {shown(note)}", view.width))
+    yield from (cause_text(cause, part.findings, view.width) for cause in part.diagnosis)
+    explained = {at for cause in part.diagnosis for at in cause.findings}
+    ranks = [*Severity]
+    ranked = sorted(enumerate(part.findings), key=lambda pair: ranks.index(pair[1].severity))
     for at, finding in ranked:
-        quiet = finding.severity is Severity.INFO or at in explained
-        if view.verbose or not quiet:
+        is_quiet = finding.severity is Severity.INFO or at in explained
+        if view.verbose or not is_quiet:
             yield finding_text(finding, view.width, verbose=view.verbose)
-    for finding in one.ignored:
+    for finding in part.ignored:
         yield finding_text(finding, view.width, verbose=view.verbose, ignored=True)
     if not view.verbose:
-        yield unused_text(one, view.width)
-        yield newly_initialized_text(one, view.width)
-
-
-def _modules(outcome: Report | Unaudited, view: View) -> Iterator[StyledLine]:
-    if outcome.observed and not view.verbose:
-        if outcome.observed.tensors or outcome.expected:
-            yield from share_table(outcome.modules, view.depth, view.width)
-        return
-    found = lines(outcome.modules, view.depth)
-    rows = found if view.verbose else found[:_MAX_ROWS]
-    yield from (stored_table if outcome.observed else expected_table)(rows, view.width)
-    if len(found) > len(rows):
-        yield styled(f"and {len(found) - len(rows):,} rows more")
+        yield unused_text(part, view.width)
+        yield newly_initialized_text(part, view.width)
 
 
 def _labelled(rows: Iterator[tuple[str, str]], width: int) -> Iterator[StyledLine]:
-    """Labels in one column, and in the next the text of each, which wraps."""
-    made: list[Sequence[Styled | str]] = []
+    """Align labels in one column, and wrap the text of each in the next."""
+    cells: list[Sequence[Styled | str]] = []
     for label, text in rows:
-        made.append(((f"{label:<{_LABEL}}", "dim"), shown(text)))
-    return columns(made, gap=2, width=width)
+        cells.append(((f"{label:<{_LABEL}}", "dim"), shown(text)))
+    return columns(cells, gap=2, width=width)
 
 
 def _last(outcome: Report | Unaudited, width: int) -> Iterator[StyledLine]:
-    """A line for what is fine, and for what was not checked."""
-    told = (Unused, NewlyInitialized)
+    """Yield a line for what is fine, and for what was not checked."""
     fine: Counter[str] = Counter()
-    for one in outcome.every:
-        for finding in one.findings:
-            if finding.severity is Severity.INFO and not isinstance(finding, told):
+    for part in outcome.every:
+        for finding in part.findings:
+            is_listed = isinstance(finding, Unused | NewlyInitialized)
+            if finding.severity is Severity.INFO and not is_listed:
                 fine[finding.kind] += finding.count
-    said = []
+    sentences = []
     if fine:
-        said.append(f"Fine: {', '.join(f'{count:,} {kind}' for kind, count in fine.items())}.")
+        kinds = ", ".join(f"{count:,} {kind}" for kind, count in fine.items())
+        sentences.append(f"Fine: {kinds}.")
     if outcome.expected and outcome.expected.library:
-        said.append(f"Expected by the oracle, {outcome.expected.library}.")
-    sampled = [one for one in outcome.unchecked if one.startswith(_SAMPLED)]
-    said += [f"{one[:1].upper()}{one[1:]}." for one in sampled]
-    if topics := dict.fromkeys(_topic(one) for one in outcome.unchecked if one not in sampled):
-        said.append(f"Not checked: {', '.join(topics)}.")
-    if said:
-        yield from wrapped(styled(f"{' '.join(said)} -v says more.", "dim"), width)
-
-
-def _topic(sentence: str) -> str:
-    """Return the subject of a sentence about what was not checked: the part before the colon."""
-    return cut_middle(sentence.partition(": ")[0], _TOPIC)
+        sentences.append(f"Expected by the oracle, {outcome.expected.library}.")
+    sampled = [text for text in outcome.unchecked if text.startswith(_SAMPLED)]
+    sentences += [f"{text[:1].upper()}{text[1:]}." for text in sampled]
+    # The subject of a sentence is before the colon.
+    subjects = (text.partition(": ")[0] for text in outcome.unchecked if text not in sampled)
+    if topics := dict.fromkeys(cut_middle(subject, _TOPIC) for subject in subjects):
+        sentences.append(f"Not checked: {', '.join(topics)}.")
+    if sentences:
+        yield from wrapped(styled(f"{' '.join(sentences)} -v says more.", "dim"), width)
 
 
 def _unchecked(outcome: Report | Unaudited, width: int) -> Iterator[StyledLine]:
@@ -189,44 +185,104 @@ def _unchecked(outcome: Report | Unaudited, width: int) -> Iterator[StyledLine]:
         yield from wrapped(shown(text), width, 2)
 
 
-# --- the table of components -------------------------------------------------------------------
+# --- tables -------------------------------------------------------------------------------------
 
 
-_UNKNOWN = "-"
-_HEADINGS = ("component", "class", "parameters", "expected", "status")
-_LONGEST_FOLDER = 24  # characters of a folder
-_CLASS_ROOM = 12  # characters of a class, where the figures take all of a narrow terminal
-_STYLES: Mapping[str, Style] = {"clean": "green", "findings": "bold red", "unaudited": "yellow"}
+_BAR = 20  # cells of a bar that is the whole model
+_LONGEST_FOLDER = 24  # cells of a folder
+_CLASS_ROOM = 12  # cells of a class, if the figures take all of a narrow terminal
+_VERDICT_STYLES: Mapping[str, Style] = {
+    "clean": "green",
+    "findings": "bold red",
+    "unaudited": "yellow",
+}
+_STORED = ("module", "tensors", "stored", "share", "expected", "difference", "status")
+
+
+def _modules(outcome: Report | Unaudited, view: View) -> Iterator[StyledLine]:
+    if outcome.observed and not view.verbose:
+        if outcome.observed.tensors or outcome.expected:
+            yield from _share_table(parts_of(outcome.modules, view.depth), view.width)
+        return
+    modules = lines(outcome.modules, view.depth)
+    listed = modules if view.verbose else modules[:_MAX_ROWS]
+    if outcome.observed:
+        table = without_unknown_columns(module_table(listed, *_STORED))
+        rows = fitted_rows(table, view.width)
+    else:
+        table = module_table(listed, "module", "expected", "formula")
+        rows = styled_rows(table, room=view.width // 2)
+    yield from columns(rows, right=right_columns(table))
+    if len(modules) > len(listed):
+        yield styled(f"and {len(modules) - len(listed):,} rows more")
+
+
+def _share_table(parts: Sequence[Part], width: int) -> Iterator[StyledLine]:
+    """Yield the parts of a model, with bars if there is room."""
+    if not parts:
+        return
+    is_stored = any(part.stored is not None for part in parts)
+    is_expected = any(part.expected is not None for part in parts)
+    names = (*("stored",) * is_stored, *("expected",) * is_expected, *("share",) * is_stored)
+    cells = [
+        {
+            "stored": part.stored,
+            "expected": "=" if part.stored == part.expected else part.expected,
+            "share": Share(part.share or 0),
+        }
+        for part in parts
+    ]
+    table = SimpleTable(
+        "parts",
+        ("module", *names, ""),
+        tuple(
+            (
+                part.name,
+                *map(cell.get, names),
+                (part.note, STATUS_STYLES.get(part.status, "dim")),
+            )
+            for part, cell in zip(parts, cells, strict=True)
+        ),
+    )
+    rows = fitted_rows(table, width, gap=2)
+    taken = sum(max(cells_of(row[at][0]) for row in rows) + 2 for at in range(len(table.columns)))
+    bars = [_bar(part.share or 0) for part in parts] if is_stored else []
+    if bars and max(map(len, bars)) <= width - taken:
+        for row, bar in zip(rows, ("", *bars), strict=True):
+            row.insert(-1, (bar, "cyan"))
+    yield from columns(rows, right=range(1, len(names) + 1), gap=2)
+
+
+def _bar(share: float) -> str:
+    """Return full cells; a share of less than one cell is a thin line, so it stays visible."""
+    thin = "\N{LEFT ONE EIGHTH BLOCK}" if share > 0 else ""
+    return "\N{FULL BLOCK}" * round(share * _BAR) or thin
 
 
 def component_table(outcome: Report | Unaudited, width: int) -> Iterator[StyledLine]:
-    """Folder, class, parameters stored and expected, and how it ended; classes are cut to fit."""
-    parts = outcome.every[1:]
-    folders = [cut_middle(one.component or _UNKNOWN, _LONGEST_FOLDER) for one in parts]
-    stored = [_count(one.observed.parameters if one.observed else None) for one in outcome.every]
-    expected = [_count(one.expected.parameters if one.expected else None) for one in outcome.every]
-    statuses = [str(one.reason if isinstance(one, Unaudited) else one.verdict) for one in parts]
-    known: tuple[list[str], ...] = (folders, stored, expected, statuses)
-    headings = (_HEADINGS[0], *_HEADINGS[2:])
-    taken = (max(map(len, (name, *cells))) for name, cells in zip(headings, known, strict=True))
-    room = max(_CLASS_ROOM, width - sum(taken) - len(known))
-    kinds = [cut_middle(one.target or _UNKNOWN, room) for one in parts]
-    told = [(status, _STYLES[one.verdict]) for status, one in zip(statuses, parts, strict=True)]
-    rows: list[Sequence[Styled | str]] = [header_row(*_HEADINGS)]
-    rows += zip(folders, kinds, stored[1:], expected[1:], told, strict=True)
-    rows.append((*header_row("all"), "", stored[0], expected[0], ""))
-    return columns(rows, right={2, 3})
+    """Yield folder, class, parameters and verdict of each component; classes are cut to fit."""
+    rows: list[tuple[object, ...]] = []
+    for part in outcome.every[1:]:
+        status = str(part.reason if isinstance(part, Unaudited) else part.verdict)
+        folder = cut_middle(part.component or "-", _LONGEST_FOLDER)
+        mark = (status, _VERDICT_STYLES[part.verdict])
+        rows.append((folder, part.target, *_parameters(part), mark))
+    rows.append((Heading("all"), "", *_parameters(outcome), ""))
+    headings = ("component", "class", "parameters", "expected", "status")
+    table = SimpleTable("components", headings, tuple(rows))
+    return columns(fitted_rows(table, width, cut=1, least=_CLASS_ROOM), right={2, 3})
 
 
-def _count(figure: int | None) -> str:
-    return _UNKNOWN if figure is None else f"{figure:,}"
+def _parameters(part: Report | Unaudited) -> tuple[int | None, int | None]:
+    stored = part.observed.parameters if part.observed else None
+    return stored, part.expected.parameters if part.expected else None
 
 
 # --- what verbose adds -------------------------------------------------------------------------
 
 
 def details(outcome: Report | Unaudited) -> Iterator[tuple[str, str]]:
-    """Yield what was requested, where it was read, and what was counted."""
+    """Yield the request, the source and the counts."""
     if outcome.model and outcome.model != outcome.requested:
         yield "requested", outcome.requested
     if outcome.model_type:
@@ -241,8 +297,8 @@ def details(outcome: Report | Unaudited) -> Iterator[tuple[str, str]]:
         yield "stored", _stored(outcome.observed)
     if outcome.values:
         yield "values", _values(outcome.values)
-    for one in outcome.claims:
-        yield "claim", f"{one.where} ({one.key}): {one.text}, {one.verdict}"
+    for claim in outcome.claims:
+        yield "claim", f"{claim.where} ({claim.key}): {claim.text}, {claim.verdict}"
     if outcome.expected:
         yield "expected", _expected(outcome.expected)
 
@@ -257,10 +313,10 @@ def _stored(observed: Observed) -> str:
 
 
 def _values(values: ValuesRead) -> str:
-    size, tensors = counted(values.bytes, "byte"), counted(len(values.tensors), "tensor")
+    read, tensors = counted(values.bytes, "byte"), counted(len(values.tensors), "tensor")
     if not values.sampled:
-        return f"{size} of numbers read, in {tensors}"
-    return f"sampled: {size} in {tensors}, of {values.of:,} in {values.of_tensors:,}"
+        return f"{read} of numbers read, in {tensors}"
+    return f"sampled: {read} in {tensors}, of {values.of:,} in {values.of_tensors:,}"
 
 
 def _expected(expected: Expected) -> str:
@@ -271,9 +327,9 @@ def _expected(expected: Expected) -> str:
 
 
 def facts(outcome: Report | Unaudited) -> Iterator[tuple[str, str]]:
-    """The formula with its letters, and how many numbers of each dtype are stored."""
+    """Yield the formula with its letters, and the stored numbers of each dtype."""
     expected, observed = outcome.expected, outcome.observed
-    if expected and expected.by != "oracle":  # whose formula is the total once more
+    if expected and expected.by != "oracle":  # its formula is only the total
         yield "formula", expected.formula
     if expected and expected.legend:
         letters = (

@@ -172,8 +172,8 @@ def crash_notice(swept: Swept) -> str | None:
     count = sum(models for _, reason, models in swept.tally if reason == Reason.CRASHED)
     models = "1 model" if count == 1 else f"{count:,} models"
     notice = (
-        f"the audit of {models} crashed, a bug of hf-audit: please report what audit says of it "
-        f"alone; the reports name it"
+        f"the audit of {models} crashed, which is a bug of hf-audit; the reports name them: please "
+        f"report the output of `audit MODEL` for one"
     )
     return notice if count else None
 

@@ -58,10 +58,10 @@ def read_sweep_settings(path: Path) -> SweepSettings:
     """Read a sweep.toml; raise UsageError with file and key if it is invalid."""
     file = read_settings_file(path, _SweepFile, most_bytes=_MOST_BYTES)
     if not file.selection:
-        raise UsageError(f"{quoted(str(path))}: no [[selection]] says which models to sweep")
+        raise UsageError(f"{quoted(str(path))} has no [[selection]], expected one at least")
     if AskedModels() in file.selection:
-        detail = "a [[selection]] that chooses nothing would be the whole Hub: say sort"
-        raise UsageError(f"{quoted(str(path))}: {detail}")
+        detail = "has an empty [[selection]], which is the whole Hub; add sort to select it"
+        raise UsageError(f"{quoted(str(path))} {detail}")
     selections = tuple(map(selection_of, file.selection))
     return SweepSettings(selections=selections, policy=file.policy, output=file.output)
 
@@ -69,7 +69,7 @@ def read_sweep_settings(path: Path) -> SweepSettings:
 def folder_of(night: str) -> Path:
     """Return the folder of a night's reports; raise UsageError if the name cannot be a folder's."""
     if not night.strip(".") or not night.isprintable() or any(char in night for char in "/\\"):
-        raise UsageError(f"the night {quoted(night)} cannot be the name of a folder")
+        raise UsageError(f"the night is {quoted(night)}, expected a name that a folder can have")
     return REPORTS / night
 
 
@@ -90,7 +90,7 @@ def ids_of(lines: Iterable[ListLine], what: str) -> tuple[str, ...]:
         if model_id := line.text.partition("#")[0].strip().removeprefix("\ufeff"):
             ids[model_id] = None
     if not ids:
-        raise UsageError(f"{what} holds no model")
+        raise UsageError(f"{what} has no model")
     return tuple(ids)
 
 
@@ -108,7 +108,9 @@ def selection_of(asked: AskedModels, ids: Sequence[str] = ()) -> ModelSelection:
     ids = ids_in(asked.ids) if asked.ids else ids
     filters = (asked.author, asked.filter, asked.library, asked.search, asked.sort, asked.top)
     if ids and any(filters):
-        raise UsageError("ids are taken as they are: give them, or author, filter, search and top")
+        raise UsageError(
+            "ids are combined with filters; give ids, or author, filter, search and top"
+        )
     tags = (asked.filter,) if isinstance(asked.filter, str) else asked.filter
     return ModelSelection(
         ids=tuple(ids),

@@ -345,4 +345,4 @@ def test_memory_answers_for_a_dtype_and_refuses_one_that_there_is_not():
     assert "F16                2 204,580,624 195.10 MiB" in shown.stdout
     refused = run("memory", CHINESE, "--source", "bundled", "--dtype", "int3")
     assert refused.returncode == 2
-    assert "--dtype 'int3': no such dtype" in refused.stderr
+    assert "--dtype is 'int3', expected a dtype" in refused.stderr

@@ -231,6 +231,6 @@ def test_a_sweep_goes_on_and_says_so(at_hub: Hub, tmp_path):
     ran = audit("sweep", "--author", "o", "--processes", "1", cwd=tmp_path, env=env)
     assert ran.returncode == 3
     assert "3 models (2 clean, 1 crashed)" in ran.stderr
-    assert "the audit of 1 model crashed, a bug of hf-audit: please report" in ran.stderr
+    assert "the audit of 1 model crashed, which is a bug of hf-audit" in ran.stderr
     assert SECRET not in ran.stdout + ran.stderr
     assert "Traceback" not in ran.stderr

@@ -30,7 +30,7 @@ def test_an_undo_puts_back_the_old_files_and_a_second_one_has_nothing_to_do(fold
     undone = run("fix", str(folder), "--undo")
     assert (undone.returncode, undone.stdout, contents_of(folder)) == (0, "", before)
     [line] = undone.stderr.splitlines()
-    assert line.startswith("audit: put back: 'config.json', 'model-00001")
+    assert line.startswith("audit: restored: 'config.json', 'model-00001")
     again = run("fix", str(folder), "--undo")
     assert (again.returncode, contents_of(folder)) == (3, before)
     assert "there is no audit fix to undo" in again.stderr

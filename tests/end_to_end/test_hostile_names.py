@@ -18,8 +18,8 @@ from support.running import run
 
 import auditor
 from auditor.cli.app import COMMANDS, function_of
-from auditor.formats.count_tables import TABLE_FORMATS
 from auditor.formats.registry import FORMATS
+from auditor.formats.tables import TABLE_FORMATS
 
 ONE_FORMAT = ("terminal",)
 # The formats of each command; a command or a format that is missing here fails a test below.

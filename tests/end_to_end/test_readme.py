@@ -9,7 +9,7 @@ from rewrite_documents import DOCUMENTS, SHOWN, TABLES, marked, printed
 from support.programs import ROOT
 from support.running import run
 
-from auditor.formats import csv_rows, tensor_table
+from auditor.formats import as_csv, tensor_table
 
 TEXTS = {path.name: path.read_text() for path in DOCUMENTS}
 EVERYTHING = "\n".join(TEXTS.values())
@@ -44,7 +44,7 @@ def test_a_table_is_printed_from_what_it_is_about(name: str) -> None:
 
 @pytest.mark.parametrize("table", ["MODELS", "MODULES", "FINDINGS", "DIAGNOSIS", "TENSORS"])
 def test_the_columns_of_the_tables_are_documented(table: str) -> None:
-    module = tensor_table if table == "TENSORS" else csv_rows
+    module = tensor_table if table == "TENSORS" else as_csv
     columns = ", ".join(f"`{column}`" for column in getattr(module, table))
     assert f"| {table.lower()}.csv | {columns} |" in EVERYTHING
 

@@ -46,7 +46,7 @@ def test_a_signal_ends_the_wait_of_an_audit(number, fault, model, hub_env):
     assert ended_by(number, process) == (CODES[number], "audit: interrupted\n")
 
 
-KEPT = "audit: what is audited is kept; the same command goes on from there\naudit: interrupted\n"
+KEPT = "audit: outcomes are stored; the same command resumes the sweep\naudit: interrupted\n"
 
 
 @pytest.mark.parametrize("number", CODES, ids=lambda number: number.name)

@@ -17,8 +17,8 @@ BUNDLED = ("bert-base-chinese", "--source", "bundled")
 @pytest.mark.parametrize(
     ("args", "said"),
     [
-        (("chek", "m"), "'chek' is no command (did you mean check?)"),
-        (("explian", "m"), "'explian' is no command (did you mean explain?)"),
+        (("chek", "m"), "'chek' is not a command (did you mean check?)"),
+        (("explian", "m"), "'explian' is not a command (did you mean explain?)"),
         ((*BUNDLED, "--sorce", "hub"), "--sorce (did you mean --source?); audit check --help"),
         (("architectures", "--markdwn"), "(did you mean --markdown?); audit architectures --help"),
         ((*BUNDLED, "--source", "bundeld"), "(did you mean bundled?)"),

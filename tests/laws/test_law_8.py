@@ -104,7 +104,7 @@ def test_an_interrupted_sweep_says_so_and_exits_with_130(models, tmp_path):
     process.send_signal(signal.SIGINT)
     code, said = ended(process)
     assert code == 130
-    assert "the same command goes on from there" in said
+    assert "the same command resumes the sweep" in said
     assert "Traceback" not in said
 
 
@@ -124,4 +124,4 @@ def test_a_night_under_way_is_not_taken_over_by_another_selection(models, tmp_pa
     done = subprocess.run(command, check=False, capture_output=True, text=True)  # noqa: S603 - ours
     assert done.returncode == 2
     assert done.stderr.count("\n") == 1
-    assert 'under way for [{"author": "sweep"}], and not for' in done.stderr
+    assert 'under way for [{"author": "sweep"}], not for' in done.stderr

@@ -10,9 +10,8 @@ from auditor.formats import as_json
 from auditor.report import Report, Unaudited
 from auditor.sweep.reporting.night import Wanted, write_night
 from auditor.sweep.store.ledger import StoreWriter
-from auditor.sweep.store.packing import Kept, compress_text
 from auditor.sweep.store.reading import Recorded, SelectedModel, Versions
-from auditor.sweep.store.schema import SUMMARY, StoredNight
+from auditor.sweep.store.schema import SUMMARY, Kept, StoredNight, compress_text
 
 Outcome = Mapping[str, Any]
 VERSIONS = Versions(auditor="1.0", catalogue="abc")

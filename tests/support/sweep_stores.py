@@ -5,7 +5,7 @@ from contextlib import closing
 from pathlib import Path
 from typing import Any
 
-from auditor.sweep.store.packing import merged_object
+from auditor.sweep.store.schema import merged_object
 
 TABLES = ("nights", "planned", "listings", "snapshots", "outcomes", "failures", "contents")
 

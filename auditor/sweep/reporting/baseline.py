@@ -26,6 +26,7 @@ from msgspec import Struct, field
 
 from auditor.errors import Reason, UsageError
 from auditor.findings.ignore import KINDS
+from auditor.formats.text import counted
 from auditor.messages import quoted
 from auditor.sweep.settings_file import Text, read_settings_file
 
@@ -93,10 +94,11 @@ class Baseline(Struct, kw_only=True, dict=True):
         """Yield a line for each expired entry, then for each entry that accepted nothing."""
         for at, entry in enumerate(self.entries):
             if self.expired(entry):
-                yield f"expired on {entry.expires}: {entry}; {self.missed[at]} of them stand again"
+                count = counted(self.missed[at], "finding")
+                yield f"expired on {entry.expires}: {entry}; it would accept {count}"
         for at, entry in enumerate(self.entries):
             if at not in self.used and not self.expired(entry):
-                yield f"accepts nothing tonight: {entry}"
+                yield f"unused tonight: {entry}"
 
 
 def _covering(rules: Sequence[_Rule], names: Sequence[str]) -> Sequence[_Rule]:
@@ -119,7 +121,9 @@ def read_baseline(path: Path) -> tuple[BaselineEntry, ...]:
     entries = read_settings_file(path, _BaselineFile, most_bytes=_MOST_BYTES).accept
     for at, entry in enumerate(entries):
         if entry.kind not in _ACCEPTABLE:
-            place = f"{quoted(str(path))}: no such kind {quoted(entry.kind)} - at `$.accept[{at}]`"
-            known = f"kinds are {', '.join(KINDS)}, and the reasons of what is unaudited"
-            raise UsageError(f"{place}; {known}")
+            known = f"{', '.join(KINDS)}, and the reasons of unaudited models"
+            raise UsageError(
+                f"{quoted(str(path))}: the kind is {quoted(entry.kind)} - at `$.accept[{at}]`, "
+                f"expected one of {known}"
+            )
     return entries

@@ -14,7 +14,7 @@ from enum import StrEnum
 from operator import itemgetter
 from typing import Any, NamedTuple
 
-from auditor.formats.csv_rows import Columns, Outcome, Row, causes_of, object_at, with_components
+from auditor.formats.as_csv import Columns, Outcome, Row, causes_of, object_at, with_components
 from auditor.formats.json_values import identity
 
 ALARMING = ("error", "warning")

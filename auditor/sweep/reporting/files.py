@@ -1,15 +1,22 @@
-"""The tables of a night, as CSV and as Parquet, written model by model."""
+"""The files of a night that are written model by model: CSV, Parquet, JSON arrays, SARIF."""
 
-from collections.abc import Iterable, Mapping
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping
+from hashlib import sha256
 from importlib import import_module
-from typing import IO
+from typing import IO, Any
+from uuid import NAMESPACE_URL, uuid5
 
 from auditor.errors import UsageError
-from auditor.formats.csv_cells import Cell, csv_row, csv_text, safe
-from auditor.formats.csv_rows import COLUMNS, Columns, Row, rows_of, with_components
+from auditor.formats.as_csv import COLUMNS, Columns, Row, rows_of, with_components
+from auditor.formats.as_sarif import log_of, result_of
+from auditor.formats.escapes import Cell, csv_row, csv_text, safe
+from auditor.formats.json_values import json_text
+from auditor.messages import printable
 from auditor.sweep.reporting.changes import COLUMNS as CHANGES
 from auditor.sweep.reporting.changes import Change
 from auditor.sweep.reporting.model_entry import ModelEntry
+from auditor.sweep.store.reading import Night
 
 TABLES: Mapping[str, Columns] = {**COLUMNS, "changes": CHANGES, "open": CHANGES}
 
@@ -90,3 +97,93 @@ Table = Csv | Parquet
 def _text(cell: Cell) -> str | None:
     """Return the text of a cell; lone surrogates, which UTF-8 cannot encode, are escaped."""
     return None if cell is None else str(cell).encode("utf-8", "backslashreplace").decode()
+
+
+class JsonArray:
+    """An array in ASCII, written to a file that the caller closes."""
+
+    def __init__(self, file: IO[bytes]) -> None:
+        self.file = file
+        self.length = 0
+        self._places: dict[bytes, int] = {}
+
+    def add(self, item: Any) -> int:
+        """Add an item and return its index."""
+        self.file.write(b",\n" if self.length else b"[\n")
+        self.file.write(ascii_json(item).encode("ascii"))
+        self.length += 1
+        return self.length - 1
+
+    def place(self, key: Any, make: Callable[[], Any] | None = None) -> int:
+        """Return the index of an item; an item whose key is already there is not added again.
+
+        Keys are compared by digests of 16 bytes. The item is the key, or what `make` returns: it is
+        called for new keys only.
+        """
+        digest = sha256(ascii_json(key).encode()).digest()[:16]
+        if digest not in self._places:
+            self._places[digest] = self.add(make() if make else key)
+        return self._places[digest]
+
+    def close(self) -> None:
+        """Write the end of the array."""
+        self.file.write(b"\n]" if self.length else b"[]")
+
+
+def ascii_json(value: Any) -> str:
+    """Return JSON for a script element: ASCII, without `<` that could end it or open a comment."""
+    return json_text(value).replace("<", "\\u003c")
+
+
+# --- SARIF 2.1.0, for pages of code-scanning results ----------------------------------------------
+
+_STATES = {
+    Change.NEW: "new",
+    Change.CHANGED: "updated",
+    Change.STILL_OPEN: "unchanged",
+}
+
+
+class Sarif:
+    """The log of one run, written result by result; accepted findings are suppressed results."""
+
+    def __init__(self, file: IO[bytes], night: Night, previous: Night | None) -> None:
+        self._file, self._compared = file, previous is not None
+        log = json_text(_log(night, previous))
+        opening, self._end = log.split('"@"')  # the results go between them
+        file.write(opening.encode())
+        self._results = JsonArray(file)
+
+    def add(self, entry: ModelEntry) -> None:
+        seen: Counter[tuple[str, ...]] = Counter()
+        for match in entry.matches:
+            if match.alarming:
+                result = result_of(
+                    entry.model,
+                    match.finding,
+                    entry.causes_of(match.finding),
+                    seen=seen,
+                    suppressed=match.accepted,
+                    state=_STATES[match.change] if self._compared else None,
+                )
+                self._results.add(result)
+
+    def close(self) -> None:
+        self._results.close()
+        self._file.write(f"{self._end}\n".encode())
+
+
+def _log(night: Night, previous: Night | None) -> Mapping[str, Any]:
+    """Return the log with the mark "@" in the place of its results."""
+    name = f"audit sweep/{printable(night.night)}"
+    run = {
+        "automationDetails": {"id": name, "guid": _guid(night)},
+        **({"baselineGuid": _guid(previous)} if previous else {}),
+        "results": "@",
+    }
+    return log_of(run, night.auditor, properties={"catalogue": night.catalogue})
+
+
+def _guid(night: Night) -> str:
+    """Return an id that is stable for a night of a store."""
+    return str(uuid5(NAMESPACE_URL, f"hf-audit:{night.night}:{night.started}"))

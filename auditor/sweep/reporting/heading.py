@@ -1,7 +1,7 @@
 """The top of the page: the summary of a night, as HTML that needs no script."""
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from html import escape
 from typing import Any
 from urllib.parse import quote
@@ -9,7 +9,8 @@ from xml.etree.ElementTree import Element
 
 from msgspec.json import decode
 
-from auditor.formats.markup import Child, element, html_fragment, scrolled, table
+from auditor.formats.markup import Child, element, html_fragment, html_table, scrolled
+from auditor.formats.tables import SimpleTable
 from auditor.formats.text import size
 from auditor.messages import printable
 
@@ -114,14 +115,14 @@ def _news(news: Mapping[str, Any], pages: Mapping[str, str]) -> Iterator[Element
     Each item links to the model at its commit and to its page.
     """
     if news["listed"]:
-        columns = dict.fromkeys(("model", "cause or kind", "what was found"), False)
-        rows = (new_row(item, pages.get(item["model"])) for item in news["listed"])
-        news_table = scrolled("New tonight", table(columns, rows, **{"class": "news"}))
+        rows = tuple(new_row(item, pages.get(item["model"])) for item in news["listed"])
+        table = SimpleTable("news", ("model", "cause or kind", "what was found"), rows)
+        news_table = scrolled("New tonight", html_table(table, **{"class": "news"}))
         more = element("p", {}, f"and {news['more']:,} more, in changes.csv")
         yield _section("New tonight", news_table, more if news["more"] else None)
 
 
-def new_row(item: Mapping[str, Any], page: str | None = None) -> Sequence[Element]:
+def new_row(item: Mapping[str, Any], page: str | None = None) -> tuple[Element, ...]:
     """Return the cells of a new item: the model with links, the cause or kind, a description."""
     commit = f"/tree/{item['commit']}" if item["commit"] else ""
     address = _HUB + quote(printable(f"{item['model']}{commit}"))
@@ -143,13 +144,15 @@ def _counts(
     """Yield a section with a table of counts, unless there are none."""
     if counts_by_name:
         [first_counts, *_] = counts_by_name.values()
-        columns = {column: False, **{name: name != "severity" for name in first_counts}}
-        rows = ((name, *map(_cell, counts.values())) for name, counts in counts_by_name.items())
-        yield _section(title, table(columns, rows, **{"class": "kinds"}))
+        rows = tuple(
+            (name, *map(_count_cell, counts.values())) for name, counts in counts_by_name.items()
+        )
+        table = SimpleTable(title, (column, *first_counts), rows)
+        yield _section(title, html_table(table, **{"class": "kinds"}))
 
 
-def _cell(count: int | str) -> Child:
-    return f"{count:,}" if isinstance(count, int) else _mark(count, count)
+def _count_cell(cell: int | str) -> int | Element:
+    return _mark(cell, cell) if isinstance(cell, str) else cell
 
 
 def _mark(severity: str, text: str) -> Element:
@@ -164,9 +167,9 @@ def _notes(summary: Mapping[str, Any], left_out: int) -> Iterator[str]:
     before = summary["previous"]
     ours = (summary["auditor"], summary["catalogue"])
     if before and (before["auditor"], before["catalogue"]) != ours:
-        yield "The auditor itself has changed since the night before: so may its findings have."
+        yield "The auditor has changed since the night before, so findings may differ."
     if left_out:
-        yield f"{left_out:,} models are left out of this page, and are in models.csv."
+        yield f"{left_out:,} models are not on this page; models.csv has them."
     if summary["baseline"]:
         for note in summary["baseline"]["notes"]:
             yield f"Baseline: {note}"

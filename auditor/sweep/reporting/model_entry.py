@@ -5,7 +5,7 @@ from functools import cached_property
 
 from msgspec import Struct
 
-from auditor.formats.csv_rows import Outcome, Row, with_components
+from auditor.formats.as_csv import Outcome, Row, with_components
 from auditor.sweep.reporting import changes
 from auditor.sweep.reporting.baseline import Baseline
 from auditor.sweep.reporting.changes import Change, Finding, Matched, matched

@@ -10,12 +10,11 @@ from msgspec import Struct
 
 from auditor.formats.json_values import json_text
 from auditor.sweep.reporting.baseline import Baseline, read_baseline
-from auditor.sweep.reporting.files import TABLES, Csv, Parquet, Table, rows_by_table
+from auditor.sweep.reporting.files import TABLES, Csv, Parquet, Sarif, Table, rows_by_table
 from auditor.sweep.reporting.heading import night_fragment
 from auditor.sweep.reporting.model_entry import entry_of
 from auditor.sweep.reporting.model_pages import ModelPages, staged_pages
 from auditor.sweep.reporting.page import NightPage
-from auditor.sweep.reporting.sarif import Sarif
 from auditor.sweep.reporting.summary import NightSummary
 from auditor.sweep.settings import folder_of
 from auditor.sweep.store.reading import Alarms, Night, Store

@@ -13,13 +13,13 @@ from string import Template
 from tempfile import TemporaryFile
 from typing import IO, Any
 
+from auditor.formats.as_csv import Outcome, object_at
 from auditor.formats.as_html import content_policy
-from auditor.formats.csv_rows import Outcome, object_at
 from auditor.formats.module_tree import module_tree, modules_of
 from auditor.messages import printable
 from auditor.sweep.reporting.changes import ALARMING, SEVERITIES, Change, Finding, Matched
+from auditor.sweep.reporting.files import JsonArray, ascii_json
 from auditor.sweep.reporting.heading import heading
-from auditor.sweep.reporting.json_array import JsonArray, ascii_json
 from auditor.sweep.reporting.model_entry import ModelEntry, ModelState
 
 # If a night has more models, the page leaves out clean and unchanged ones; models.csv has them.

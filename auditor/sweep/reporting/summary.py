@@ -4,7 +4,7 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
-from auditor.formats.csv_rows import object_at
+from auditor.formats.as_csv import object_at
 from auditor.formats.text import counted
 from auditor.sweep.reporting.baseline import Baseline
 from auditor.sweep.reporting.changes import ALARMING, SEVERITIES, Change, Finding, Matched

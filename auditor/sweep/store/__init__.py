@@ -16,7 +16,7 @@ outcomes   one row for each (model, commit, auditor version, catalogue version):
 contents   the parts that several snapshots or outcomes share, each stored once, by digest: the
            headers of a fine-tune are identical to those of its base. A row's `content` is its own
            part of the object, `shared` is the digest of the shared part, and
-           `packing.merged_object` joins the two; if `shared` is NULL, `content` is the whole
+           `schema.merged_object` joins the two; if `shared` is NULL, `content` is the whole
            object. One transaction writes a row and its shared part, which stays as long as a row
            refers to it.
 failures   models that one night could not audit: `unaudited` for a reason that may be temporary

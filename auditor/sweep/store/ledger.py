@@ -10,8 +10,8 @@ from auditor.errors import UsageError
 from auditor.messages import quoted
 from auditor.sweep.policy import PASSING
 from auditor.sweep.store.opening import execute_patiently, open_store
-from auditor.sweep.store.packing import Kept, Shared, compress_text
 from auditor.sweep.store.reading import Night, Recorded, SelectedModel, Store, Versions, now
+from auditor.sweep.store.schema import Kept, Shared, compress_text
 
 _BATCH = 64  # models a query; each may bring a snapshot of some kB
 _LARGEST = (1 << 63) - 1  # number that SQLite stores
@@ -57,8 +57,8 @@ class StoreWriter(Store):
             if existing and not existing.finished:
                 if existing.selection != selection:
                     detail = f"the night {quoted(night)} is under way for {existing.selection}"
-                    ways = "finish it with the same selection, or name this one (--night)"
-                    raise UsageError(f"{detail}, and not for {selection}: {ways}")
+                    ways = "finish it with that selection, or name this one (--night)"
+                    raise UsageError(f"{detail}, not for {selection}; {ways}")
                 plan, started = existing.plan, existing.started
             database.execute(_SEEN_SINCE, (night, *versions))
             row = Night(night, selection, plan, *versions, started, None)

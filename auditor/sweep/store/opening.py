@@ -43,7 +43,7 @@ def open_store_to_read(path: Path, stack: ExitStack) -> sqlite3.Connection:
     empty, both files are copied and the copy is read.
     """
     if not path.exists():
-        raise UsageError(f"the store {quoted(str(path))} does not exist: `audit sweep` makes one")
+        raise UsageError(f"the store {quoted(str(path))} does not exist; `audit sweep` creates one")
     try:
         database = _prepared(path, path, stack)
     except sqlite3.Error as error:
@@ -106,16 +106,16 @@ def _check(database: sqlite3.Connection, path: Path) -> None:
     application, version, _ = database.execute(_MARKS).fetchone()
     name = quoted(str(path))
     if application != APPLICATION:
-        raise UsageError(f"{name} is a database of another program, not a store of a sweep")
+        raise UsageError(f"{name} is a database of another program, expected the store of a sweep")
     if version != VERSION:
-        detail = f"is of version {version}, and this auditor reads version {VERSION} alone"
-        ways = "move it away and sweep again, or use the hf-audit that made it"
-        raise UsageError(f"the store {name} {detail}: {ways}")
+        detail = f"has version {version}, expected {VERSION}"
+        ways = "move it away and sweep again, or use the hf-audit that created it"
+        raise UsageError(f"the store {name} {detail}; {ways}")
 
 
 # --- errors of SQLite and of damaged stores, as one line with a remedy ---------------------------
 
-_RESUME = "what was audited is kept, and the same command goes on from there"
+_RESUME = "outcomes are stored, and the same command resumes the sweep"
 
 
 @contextmanager
@@ -135,18 +135,18 @@ def _kind_of(error: Exception) -> int:
 def _fault(path: Path, error: Exception) -> str:
     """Describe an error of the store and its remedy."""
     if path.is_dir():
-        return "is a folder: name a file"
+        return "is a folder, expected a file"
     match _kind_of(error):
         case sqlite3.SQLITE_FULL | sqlite3.SQLITE_IOERR:
-            return f"cannot be written, the disk is full or unsound ({error}): make room; {_RESUME}"
+            return f"cannot be written, the disk is full or damaged ({error}); make room: {_RESUME}"
         case sqlite3.SQLITE_READONLY | sqlite3.SQLITE_PERM | sqlite3.SQLITE_CANTOPEN:
             places = f"the file and its folder {quoted(str(path.parent))}"
-            return f"cannot be opened ({error}): {places} have to be writable"
+            return f"cannot be opened ({error}); make {places} writable"
         case sqlite3.SQLITE_BUSY | sqlite3.SQLITE_LOCKED:
-            return f"has been written to by another sweep for a minute: wait for it; {_RESUME}"
+            return f"was locked by another sweep for a minute; wait for it: {_RESUME}"
         case sqlite3.SQLITE_NOTADB:
             detail = "is not an SQLite database, or its beginning is damaged"
-            return f"{detail}: move it away, or name another file"
+            return f"{detail}; move it away, or name another file"
         case _:
-            ways = "`sqlite3 STORE .recover` saves what it can; move the file away to begin anew"
+            ways = "`sqlite3 STORE .recover` saves what it can; move the file away to start again"
             return f"is damaged: {error}; {ways}"

@@ -17,8 +17,7 @@ from msgspec import Struct
 from auditor.errors import StoreError, UsageError
 from auditor.messages import quoted
 from auditor.sweep.store.opening import open_store_to_read, store_errors
-from auditor.sweep.store.packing import Kept, decompress_text, merged_object
-from auditor.sweep.store.schema import StoredNight
+from auditor.sweep.store.schema import Kept, StoredNight, decompress_text, merged_object
 
 _MODEL = attrgetter("model")
 
@@ -185,12 +184,12 @@ class Store:
             return planned_nights[-1]
         if nights:
             last = quoted(nights[-1].night)
-            detail = "its selection goes on, or was stopped: sweep once more"
-            raise UsageError(f"there is nothing to report of the night {last}, {detail}")
+            detail = "its selection is under way or was stopped; run the sweep again"
+            raise UsageError(f"the night {last} has nothing to report: {detail}")
         if name is None:
-            raise UsageError("this store has no night: `audit sweep` makes one")
+            raise UsageError("this store has no night; `audit sweep` creates one")
         last_names = ", ".join(quoted(night.night) for night in self.nights()[-3:]) or "none"
-        raise UsageError(f"this store has no night {quoted(name)}; its last: {last_names}")
+        raise UsageError(f"this store has no night {quoted(name)}; its last ones are {last_names}")
 
     def compared(self, night: Night, previous: Night | None) -> Iterator[Compared]:
         """Yield every model of the night and of the previous night, sorted by id.

@@ -170,7 +170,7 @@ class Cluster:
             future.add_done_callback(self._arrived.put)
             return
         except (CancelledError, OSError) as error:
-            raise self._lost(f"has lost what it was given ({type(error).__name__})") from None
+            raise self._lost(f"has lost its models ({type(error).__name__})") from None
         del self._sent[future]
         yield from outcomes
 
@@ -218,7 +218,7 @@ class Cluster:
             raise self._lost(f"has had no worker for {_ALONE:.0f} s")
 
     def _lost(self, observation: str) -> SourceError:
-        remedy = "what is audited is kept, and the same command goes on from there"
+        remedy = "outcomes are stored, and the same command resumes the sweep"
         name = f"scheduler {quoted(self._scheduler)}" if self._scheduler else "local cluster"
         detail = f"the {name} {observation}; {remedy}"
         return SourceError(Reason.UNREACHABLE, detail)
@@ -302,7 +302,7 @@ def _end(cluster: Any) -> None:
 # --- on a worker ----------------------------------------------------------------------------------
 
 
-_REMEDY = "install the same, and set HF_ENDPOINT and HF_TOKEN, which is not sent, where both start"
+_REMEDY = "install the same version, and set HF_ENDPOINT and HF_TOKEN for both: no token is sent"
 
 # (sweep, threads) of each batch under way in this process.
 _under_way: list[tuple[str, AuditThreads]] = []
@@ -326,7 +326,7 @@ def audit_batch(
         raise UsageError(f"{worker} {error}") from None
     for ours, theirs in zip(here, due, strict=True):
         if ours != theirs:
-            raise UsageError(f"{worker} has {ours}, and this sweep has {theirs}: {_REMEDY}")
+            raise UsageError(f"{worker} has {ours}, expected {theirs}; {_REMEDY}")
     with _opening:
         threads = _threads(policy, token)
     threads.budget.share = max(1, workers)

@@ -24,12 +24,11 @@ from auditor.errors import Reason, SourceError, UsageError
 from auditor.report import Unaudited
 from auditor.sweep.policy import Policy
 from auditor.sweep.store.ledger import Waiting
-from auditor.sweep.store.packing import Kept, Shared, compress_text, decompress_text, digest_of
 from auditor.sweep.store.reading import Recorded
+from auditor.sweep.store.schema import Kept, Shared, compress_text, decompress_text, digest_of
 from auditor.sweep.workers.allowance import LARGE, Allowance, Bounds, ByteGate
 from auditor.sweep.workers.budget import Budget
-from auditor.sweep.workers.recent import Recent
-from auditor.sweep.workers.same_headers import RememberedOutcome, audited, recorded
+from auditor.sweep.workers.same_headers import Recent, RememberedOutcome, audited, recorded
 
 T = TypeVar("T")
 

@@ -82,9 +82,9 @@ def test_an_id_that_cannot_be_is_a_usage_error(model, says, audit):
             (("snapshot", "m"), "missing option '--output'"),
             (("snapshot",), "missing"),
             (("snapshot", "a", "b", "-o", "x"), "unexpected extra argument"),
-            (("-o", "out", "m"), "-o 'out': say --format, or end the name in .txt"),
-            (("-o", "", "m"), "-o .*: say --format"),
-            (("-o", "\x1b[31m\n", "m"), r"-o '\\x1b\[31m\\n': say --format"),
+            (("-o", "out", "m"), "-o is 'out', expected a name that ends in .txt"),
+            (("-o", "", "m"), "-o is .*, expected a name"),
+            (("-o", "\x1b[31m\n", "m"), r"-o is '\\x1b\[31m\\n', expected a name"),
         )
     ],
 )

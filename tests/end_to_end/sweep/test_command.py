@@ -101,17 +101,27 @@ def test_the_nights_that_are_dropped_are_said_before_what_comes_next(at_hub, swe
 
 
 WRONG = {
-    (): "say which models",
-    ("-",): "standard input holds no model",
+    (): "no models are selected",
+    ("-",): "standard input has no model",
     ("none.txt",): "'none.txt', a list of ids, cannot be read",
     ("none.toml",): "'none.toml' cannot be read",
     ("--top", "0"): "invalid value for '--top'",
     ("--author", "o", "--keep", "0"): "invalid value for '--keep'",
     ("--author", "o", "--keep", "two"): "invalid value for '--keep'",
     ("--author", "o", "--deadline", "nan"): "expected `float` > 0.0 - at `$.deadline`",
-    ("x.toml", "--author", "o"): "leave the options out",
-    ("--author", "o", "--night", "a/b"): "the night 'a/b' cannot be the name of a folder",
-    ("--author", "o", "--night", "\n"): "the night '\\n' cannot be the name of a folder",
+    ("x.toml", "--author", "o"): "has its own selections; omit",
+    (
+        "--author",
+        "o",
+        "--night",
+        "a/b",
+    ): "the night is 'a/b', expected a name that",
+    (
+        "--author",
+        "o",
+        "--night",
+        "\n",
+    ): "the night is '\\n', expected a name that",
 }
 
 

@@ -73,7 +73,7 @@ DAMAGES = {
     "half of it": (lambda path: os.truncate(path, path.stat().st_size // 2), "is damaged: "),
     "a few bytes": (lambda path: os.truncate(path, 50), "is damaged: "),
     "a text": (lambda path: path.write_text("models\n" * 999), "is not an SQLite database"),
-    "a folder": (folder_in_its_place, "is a folder: name a file"),
+    "a folder": (folder_in_its_place, "is a folder, expected a file"),
 }
 
 
@@ -133,7 +133,7 @@ def test_a_limit_on_the_size_of_files_is_a_full_disk(models, hub_env, tmp_path):
 
     code, said = swept(store, hub_env, "--quiet", preexec_fn=limit)
     assert (code, said.count("\n")) == (3, 1)
-    assert "cannot be written, the disk is full or unsound (" in said
+    assert "cannot be written, the disk is full or damaged (" in said
     assert "): make room; what was audited is kept, and the same command goes on" in said
     assert swept(store, hub_env)[0] == 1
     assert contents(store) == contents(undisturbed)
@@ -154,7 +154,7 @@ def test_a_sweep_that_fails_ends_without_what_its_threads_still_read(models, hub
         [sys.executable, "-c", code], env=hub_env, capture_output=True, text=True, check=False
     )
     assert (done.returncode, done.stderr.count("\n")) == (3, 1)
-    assert "cannot be written, the disk is full or unsound (" in done.stderr
+    assert "cannot be written, the disk is full or damaged (" in done.stderr
 
 
 def leave_a_log(path):

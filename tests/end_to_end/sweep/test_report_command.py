@@ -41,7 +41,7 @@ def test_the_command_writes_the_night_and_ends_with_what_is_new(tmp_path):
     path = str(baseline(tmp_path, *accepts))
     code, out, said = command(tmp_path, "sweep.sqlite", "--baseline", path, "--night", THIRD)
     assert (code, out) == (0, "")
-    assert said.startswith("audit: baseline: accepts nothing tonight: tied of '*' ('r')\n")
+    assert said.startswith("audit: baseline: unused tonight: tied of '*' ('r')\n")
     assert command(tmp_path, "--fail-on", "never", "-q", "-o", "x") == (0, "", "")
 
 
@@ -50,7 +50,7 @@ def test_ten_lines_say_what_is_new_and_one_how_much_more(tmp_path):
     lines = command(tmp_path)[2].splitlines()
     assert [line.split(": ")[2] for line in lines[:10]] == [f"o/{n:02}" for n in range(10)]
     assert lines[10] == (
-        f"audit: and 3 more that are new, in 'reports/nightly/{THIRD}/changes.csv'"
+        f"audit: and 3 more new findings, in 'reports/nightly/{THIRD}/changes.csv'"
     )
     assert len(lines) == 12
 

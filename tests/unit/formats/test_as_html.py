@@ -15,7 +15,7 @@ from support import chromium
 from support.outcomes.examples import EXAMPLES
 from support.tensor_tables import ListedTensors, tensor
 
-from auditor.formats import View, tensor_list
+from auditor.formats import View, tensor_table
 from auditor.formats.registry import FORMATS
 from auditor.messages import printable
 from auditor.names import expand
@@ -118,8 +118,8 @@ def test_a_long_list_is_folded_and_has_each_tensor_once(parts):
     names = sorted(f"{part}.{number}.{end}" for part, number, end in parts)
     rows = [tensor(name, 1 + len(name) % 2) for name in names]
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(tensor_list, "MOST_ROWS", 3)
-        folded = tensor_list._folded(rows)  # noqa: SLF001 - before it is cut
+        patch.setattr(tensor_table, "MOST_ROWS", 3)
+        folded = tensor_table._folded(rows)  # noqa: SLF001 - before it is cut
     assert sorted(name for pattern, _, _ in folded for name in expand(pattern)) == names
     shapes = {row.name: row.shape for row in rows}
     for pattern, count, one in folded:
@@ -130,7 +130,7 @@ def test_a_long_list_is_folded_and_has_each_tensor_once(parts):
 def test_what_a_list_leaves_out_is_counted():
     names = [f"n{number}.{'ab'[number % 2] * number}" for number in range(2_500)]
     text = page_with(ListedTensors(*(tensor(name, 1) for name in names)), "every-kind")
-    assert len(listed(text)) == tensor_list.MOST_ROWS == 2_000
+    assert len(listed(text)) == tensor_table.MOST_ROWS == 2_000
     assert "and 500 tensors more, in tensors.csv" in text
 
 

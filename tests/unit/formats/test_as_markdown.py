@@ -10,7 +10,7 @@ from support.outcomes.examples import EXAMPLES, HOSTILE
 from support.output_readers import LINKED
 
 from auditor.formats import View
-from auditor.formats.markdown_text import code_span, escaped_markdown, table_cell
+from auditor.formats.escapes import code_span, escaped_markdown, table_cell
 from auditor.formats.registry import FORMATS
 from auditor.messages import printable
 

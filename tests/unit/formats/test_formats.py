@@ -18,8 +18,7 @@ def test_all_formats_of_one_report_say_the_same():
     assert text == (
         "some/folder \N{MIDDLE DOT} BertModel \N{MIDDLE DOT} 0 files\n"
         "\n"
-        "OK  All 2 tensors that BertModel needs are named by the index; shapes were not\n"
-        "    seen.\n"
+        "OK  All 2 tensors that BertModel needs are named by the index; shapes unknown.\n"
         "\n"
         "module         expected\n"
         "(whole model)        12\n"

@@ -6,8 +6,8 @@ from hypothesis import strategies as st
 from support.outcomes.examples import EXAMPLES
 
 from auditor.formats.as_json import as_object
-from auditor.formats.icicle import cells, icicle
-from auditor.formats.module_tree import module_tree, modules_of
+from auditor.formats.as_svg import cells, icicle
+from auditor.formats.module_tree import Node, module_tree, modules_of
 
 STATUSES = st.sampled_from(["equal", "missing", "unused", "differs", "unexpected"])
 FIGURES = st.none() | st.integers(0, 10**12)
@@ -31,9 +31,9 @@ def tree_of(drawn):
 
     def node(one):
         *figures, below = one if isinstance(one[-1], list) else (*one, [])
-        return [*figures, list(map(node, below))]
+        return Node(*figures, list(map(node, below)))
 
-    return ["", 1, *node(drawn)[2:]]
+    return node(drawn)._replace(name="", modules=1)
 
 
 @given(NODES.map(tree_of))

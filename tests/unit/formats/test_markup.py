@@ -7,7 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from support.outcomes.examples import HOSTILE
 
-from auditor.formats.markup import element, html, svg, table
+from auditor.formats.markup import element, html, html_table, svg
+from auditor.formats.tables import SimpleTable
 from auditor.messages import printable
 
 TEXT = st.text(st.characters(exclude_categories=())) | st.sampled_from(
@@ -57,10 +58,10 @@ def test_a_drawing_is_xml_that_says_the_same(text, number):
     assert (root[0].text or "") == printable(text)
 
 
-def test_a_table_says_which_cells_head_a_column_or_a_row():
-    made = table({"file": False, "bytes": True}, [("a", "1"), ("b", None)])
-    assert [one.get("scope") for one in made.iter("th")] == ["col", "col", "row", "row"]
-    assert [(one.text, one.get("class")) for one in made.iter("td")] == [
-        ("1", "figure"),
+def test_a_table_marks_the_cells_that_head_a_column_or_a_row():
+    table = html_table(SimpleTable("files", ("file", "bytes"), (("a", 1024), ("b", None))))
+    assert [cell.get("scope") for cell in table.iter("th")] == ["col", "col", "row", "row"]
+    assert [(cell.text, cell.get("class")) for cell in table.iter("td")] == [
+        ("1,024", "figure"),
         (None, "figure"),
     ]

@@ -9,7 +9,7 @@ from support.running import run
 from auditor.diagnosis import causes as causes_folder
 from auditor.diagnosis.known_causes import described_causes
 from auditor.findings import FINDING_KINDS, Severity
-from auditor.formats.meanings import cause_meanings, kind_meanings
+from auditor.formats.meanings import architectures, cause_meanings, kind_meanings
 
 SENTENCE = r"[A-Za-z`][^\n|]*[^\s.|]\."
 EVERY = (*kind_meanings(), *cause_meanings())
@@ -74,3 +74,10 @@ def test_a_name_that_is_nearly_one_is_met_with_a_suggestion():
     assert found.stderr.splitlines() == [
         "audit: no finding and no cause is called 'wraper-prefix' (did you mean wrapper-prefix?)"
     ]
+
+
+def test_models_that_are_known_by_name_are_below_the_table_of_architectures():
+    text = architectures({"bert": ("BertModel",)}, ("paper-a", "paper-b"), 80, color=False)
+    *_, sums, papers = text.splitlines()
+    assert sums == "1 model types, 1 classes, each from a closed form."
+    assert papers == "Known by name, for audit explain: paper-a, paper-b."

@@ -10,7 +10,7 @@ from support.outcomes.clean_bert import bert_base_chinese
 from support.outcomes.examples import config_alone, gated
 
 from auditor.analytic.kv_cache import KVCache, LayerCache
-from auditor.formats.memory import COMMON_DTYPES, as_json, bits_of, in_bytes, loading_needs, render
+from auditor.formats.memory import Use, as_json, bits_of, in_bytes, loading_needs, render
 from auditor.formats.text import size
 from auditor.reconciler.rows import Weights
 from auditor.tensors import DTYPE_BITS
@@ -31,7 +31,7 @@ def packed():
 
 
 def shown(outcome=None, **options) -> str:
-    return render(outcome or packed(), **options)
+    return render(outcome or packed(), Use(**options))
 
 
 def rows_of(outcome=None, **options) -> list[list[str]]:
@@ -65,14 +65,14 @@ def test_a_model_is_multiplied_out_in_each_dtype():
 
 def test_the_cache_of_a_context_is_128_kib_a_token():
     """2 x 8 heads x 128 x 32 layers x 2 bytes; 1 GiB for 8,192 tokens."""
-    found = {row.dtype: row for row in loading_needs(llama_3_8b(), COMMON_DTYPES, context=8192)}
+    found = {row.dtype: row for row in loading_needs(llama_3_8b(), Use(context=8192))}
     assert {row.cache for row in found.values() if row.dtype != "F32"} == {GIB}
     assert found["F32"].cache == 2 * GIB
     assert found["4-bit"].cache_dtype == "BF16"
     assert found["BF16"].total == 16_060_522_496 + GIB
-    narrow = loading_needs(llama_3_8b(), ("BF16",), context=8192, cache_dtype="F8_E4M3")
+    narrow = loading_needs(llama_3_8b(), Use(dtypes=("BF16",), context=8192, cache_dtype="F8_E4M3"))
     assert narrow[0].cache == GIB // 2
-    assert loading_needs(llama_3_8b(), ("BF16",))[0].cache_per_token == 128 * 1024
+    assert loading_needs(llama_3_8b(), Use(dtypes=("BF16",)))[0].cache_per_token == 128 * 1024
 
 
 def test_training_takes_what_its_sources_say():
@@ -99,7 +99,7 @@ def test_a_cache_is_shown_layer_by_layer_where_they_differ_and_for_a_context():
     assert "1 layers x 8 (window 4) + 2 layers x 8 = 24 elements a token" in lines
     assert "and 5 for each token of the encoder" in lines
     # (4 tokens in the window + 2 x 10) x 8 elements x 2 bytes x 2 sequences
-    [found] = loading_needs(outcome, ("BF16",), context=10, batch=2)
+    [found] = loading_needs(outcome, Use(dtypes=("BF16",), context=10, batch=2))
     assert found.cache == 768
     assert "the cache of 10 tokens in 2 sequence(s)" in lines
 
@@ -112,7 +112,7 @@ def test_latent_attention_written_out_is_said_apart():
 def test_text_and_json_say_the_same():
     outcome = llama_3_8b()
     text = shown(outcome, context=8192)
-    for row in json.loads(as_json(outcome, context=8192))["loaded"]:
+    for row in json.loads(as_json(outcome, Use(context=8192)))["loaded"]:
         assert f"{row['weights']:,} {size(row['weights'])} " in " ".join(text.split())
         assert f"{size(row['cache'])} {size(row['total'])}" in " ".join(text.split())
 

@@ -17,8 +17,8 @@ from support.outcomes.making import row
 from support.tensor_tables import ListedTensors, tensor
 
 from auditor.claims.hand_counts import CountTable
-from auditor.formats import as_csv, csv_cells, tensor_table
-from auditor.formats.count_tables import TABLE_FORMATS
+from auditor.formats import as_csv, escapes, tensor_table
+from auditor.formats.tables import TABLE_FORMATS
 from auditor.reconciler.tensor_values import TensorValues, ValuesRead
 
 pandas = pytest.importorskip("pandas")
@@ -174,7 +174,7 @@ def test_text_that_looks_like_something_else_is_text_in_every_column():
 def test_whatever_a_text_is_it_is_read_as_text(text):
     for column in ([text], [text, "1"], ["1.5", text]):
         file = io.StringIO(newline="")
-        rows = [("a", "b"), *((1, csv_cells.safe(cell)) for cell in column)]
+        rows = [("a", "b"), *((1, escapes.safe(cell)) for cell in column)]
         csv.writer(file, lineterminator="\n").writerows(rows)
         found = pandas.read_csv(io.StringIO(file.getvalue(), newline=""))["b"].tolist()
-        assert found == [csv_cells.safe(cell) for cell in column]
+        assert found == [escapes.safe(cell) for cell in column]

@@ -72,11 +72,11 @@ def test_a_whole_file_says_selections_policy_and_output(file, tmp_path):
 SELECTION = "[[selection]]\ntop = 1\n"
 NUMBER = "Expected `int` >= 1 - at "
 WRONG = {
-    "": r"no \[\[selection\]\] says which models to sweep",
-    "selection = []": r"no \[\[selection\]\] says which models to sweep",
+    "": r"has no \[\[selection\]\], expected one",
+    "selection = []": r"has no \[\[selection\]\], expected one",
     "selection = 3": r"Expected `array`, got `int` - at `\$.selection`",
     "selection = [3]": r"Expected `object`, got `int` - at `\$.selection\[0\]`",
-    "[[selection]]": r"a \[\[selection\]\] that chooses nothing would be the whole Hub: say sort",
+    "[[selection]]": r"has an empty \[\[selection\]\], which is the whole Hub; add sort",
     f"{SELECTION}[[selection]]\nautor = 'x'": r"`autor` - at `\$.selection\[1\]`; known are ids, ",
     "[[selection]]\nauthor = 3": r"Expected `str.*`, got `int` - at `\$.selection\[0\].author`",
     "[[selection]]\nauthor = ''": r"Expected `str` of length >= 1 - at `\$.selection\[0\].author`",
@@ -86,7 +86,7 @@ WRONG = {
     "[[selection]]\nids = 'none.txt'": "'.*none.txt', a list of ids, cannot be read",
     '[[selection]]\nids = "a\\u0000b"': r"Expected a path - at `\$.selection\[0\].ids`",
     "[[selection]]\nids = 3": r"Expected a path - at `\$.selection\[0\].ids`",
-    "[[selection]]\nids = 'ours.txt'\nauthor = 'x'": "ids are taken as they are",
+    "[[selection]]\nids = 'ours.txt'\nauthor = 'x'": "ids are combined with filters",
     "[policy\n": "is not TOML",
     '"a.policy" = 1': "unknown field `a.policy`; known are selection, policy, output",
     "surprise = 1": "unknown field `surprise`; known are selection, policy, output",
@@ -156,7 +156,7 @@ def test_an_endless_list_is_refused_before_it_is_in_memory(monkeypatch):
 
 def test_a_list_without_ids_is_no_list(tmp_path):
     (tmp_path / "empty.txt").write_text("# none\n")
-    with pytest.raises(UsageError, match=r"'.*empty.txt' holds no model"):
+    with pytest.raises(UsageError, match=r"'.*empty.txt' has no model"):
         ids_in(tmp_path / "empty.txt")
 
 

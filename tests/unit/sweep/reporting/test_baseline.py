@@ -71,8 +71,8 @@ def test_entries_that_expired_or_are_of_no_use_are_said():
     baseline = Baseline(entries=(entry(), old, entry(model="gone/*", kind="missing")), day=DAY)
     baseline.accepted("o/a", FOUND["kind"], FOUND["names"])
     assert tuple(baseline.said()) == (
-        "expired on 2026-11-01: unexpected of 'o/*', 'h.*' ('known'); 0 of them stand again",
-        "accepts nothing tonight: missing of 'gone/*' ('known')",
+        "expired on 2026-11-01: unexpected of 'o/*', 'h.*' ('known'); it would accept 0 findings",
+        "unused tonight: missing of 'gone/*' ('known')",
     )
 
 
@@ -80,7 +80,7 @@ def test_an_expired_entry_says_how_many_findings_stand_again():
     baseline = Baseline(entries=(entry(expires=date(2026, 11, 1)),), day=DAY)
     for model in ("o/a", "o/b", "p/c"):
         assert baseline.accepted(model, FOUND["kind"], FOUND["names"]) is None
-    assert [line.partition("; ")[2] for line in baseline.said()] == ["2 of them stand again"]
+    assert [line.partition("; ")[2] for line in baseline.said()] == ["it would accept 2 findings"]
 
 
 TOML = """
@@ -122,7 +122,7 @@ GOOD = 'kind = "missing"\nmodel = "*"\nreason = "r"\n'
 WRONG = {
     "": r"missing required field `kind` - at `\$.accept\[0\]`",
     'kind = "missing"\nmodel = "*"\n': r"missing required field `reason` - at `\$.accept\[0\]`",
-    GOOD.replace("missing", "messing"): r"no such kind 'messing' - at `\$.accept\[0\]`; kinds are ",
+    GOOD.replace("missing", "messing"): r"the kind is 'messing' - at `\$.accept\[0\]`, expected ",
     GOOD.replace('"r"', "1"): r"Expected `str`, got `int` - at `\$.accept\[0\].reason`",
     GOOD.replace('"r"', '""'): r"Expected `str` of length >= 1 - at `\$.accept\[0\].reason`",
     f"{GOOD}until = 1": r"`until` - at `\$.accept\[0\]`; known are kind, model, name, reason, ex",

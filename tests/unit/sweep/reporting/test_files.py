@@ -33,8 +33,8 @@ from support.outcomes.every_kind import every_kind
 from support.outcomes.examples import EXAMPLES, HOSTILE, diagnosed, gated, pipeline
 
 from auditor.errors import StoreError, UsageError
-from auditor.formats import as_csv, csv_cells
-from auditor.formats.csv_rows import (
+from auditor.formats import as_csv, escapes
+from auditor.formats.as_csv import (
     diagnosis_rows,
     finding_rows,
     model_row,
@@ -99,7 +99,7 @@ def test_no_cell_of_any_table_is_run_as_a_formula(text):
     for name, found in rows.items():
         for row in csv.DictReader(io.StringIO(as_text(name, found), newline=""), strict=True):
             for cell in row.values():
-                assert not cell.lstrip(" ").startswith(csv_cells._FORMULA)  # noqa: SLF001 - the list
+                assert not cell.lstrip(" ").startswith(escapes._FORMULA)  # noqa: SLF001 - the list
                 assert cell.isprintable()
 
 
@@ -339,7 +339,7 @@ def test_parquet_holds_what_the_csv_does(tmp_path):
         for row, kept in zip(rows, found.to_pylist(), strict=True):
             for column, cell in kept.items():
                 shown = "" if cell is None else str(cell)
-                assert row[column] == csv_cells.safe(shown) or float(row[column]) == float(cell)
+                assert row[column] == escapes.safe(shown) or float(row[column]) == float(cell)
 
 
 def test_a_number_of_more_than_64_bits_is_unknown_to_parquet():
@@ -388,7 +388,7 @@ def test_the_latest_night_is_the_default(tmp_path):
 
 
 def test_a_night_that_is_not_there_is_said_with_those_that_are(tmp_path):
-    told = rf"this store has no night '2026-01-01'; its last: '{SECOND}', '{THIRD}'"
+    told = rf"this store has no night '2026-01-01'; its last ones are '{SECOND}', '{THIRD}'"
     with pytest.raises(UsageError, match=told):
         written(tmp_path, NIGHTS, night="2026-01-01")
 
@@ -404,7 +404,7 @@ def test_a_night_whose_selection_was_stopped_is_said(tmp_path):
         database.execute("UPDATE nights SET plan = NULL WHERE night = ?", (THIRD,))
         database.commit()
     assert written(tmp_path, NIGHTS)[0].summary["night"] == SECOND
-    with pytest.raises(UsageError, match=f"nothing to report of the night '{THIRD}', its selec"):
+    with pytest.raises(UsageError, match=f"the night '{THIRD}' has nothing to report: its selec"):
         written(tmp_path, NIGHTS, night=THIRD)
 
 
@@ -433,6 +433,6 @@ def test_a_store_of_torn_pages_is_said_in_one_line(tmp_path):
 def test_a_night_whose_name_leads_elsewhere_needs_a_folder(night, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     store = store_of(tmp_path / "sweep.sqlite", {night: [plain("o/a")]})
-    with pytest.raises(UsageError, match=r"the night '.*' cannot be the name of a folder"):
+    with pytest.raises(UsageError, match=r"the night is '.*', expected a name"):
         write_night(store)
     write_night(store, wanted=Wanted(folder=tmp_path / "out"))

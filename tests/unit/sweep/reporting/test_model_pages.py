@@ -7,6 +7,7 @@ from pathlib import PurePath
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 from support.night_pages import NASTY
 from support.nightly_stores import THIRD, A, finding, outcome_of, plain, unaudited, written
 from support.outcomes.clean_bert import bert_base_chinese
@@ -29,6 +30,12 @@ def test_a_page_of_the_stored_outcome_is_that_of_the_audit(example):
     assert pages[0] == pages[1]
     assert verdict.sentence(read_back(example())) == verdict.sentence(example())
     assert verdict.account(read_back(example())) == verdict.account(example())
+
+
+def test_a_field_that_no_shape_determines_is_read_back_without_a_value():
+    cause = replace(diagnosed().diagnosis[0], fields=(), undetermined=(("vocab_size", 8),))
+    outcome = replace(diagnosed(), diagnosis=(cause,))
+    assert read_back(outcome).diagnosis == (cause,)
 
 
 def linked(folder):

@@ -15,9 +15,8 @@ from support.outcomes.examples import HOSTILE, diagnosed
 
 from auditor.formats.markup import html_fragment
 from auditor.sweep.reporting import page as module
-from auditor.sweep.reporting.files import TABLES
+from auditor.sweep.reporting.files import TABLES, ascii_json
 from auditor.sweep.reporting.heading import new_row, short
-from auditor.sweep.reporting.json_array import ascii_json
 from auditor.sweep.reporting.night import Wanted, write_night
 
 SECOND, THIRD = "2026-11-20", "2026-11-21"

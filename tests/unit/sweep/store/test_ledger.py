@@ -14,9 +14,16 @@ from support.examples import examples
 from auditor.errors import StoreError, UsageError
 from auditor.sweep.store import opening
 from auditor.sweep.store.ledger import StoreWriter
-from auditor.sweep.store.packing import Kept, Shared, compress_text, decompress_text, digest_of
 from auditor.sweep.store.reading import Recorded, SelectedModel, Store, Versions
-from auditor.sweep.store.schema import SUMMARY, StoredNight
+from auditor.sweep.store.schema import (
+    SUMMARY,
+    Kept,
+    Shared,
+    StoredNight,
+    compress_text,
+    decompress_text,
+    digest_of,
+)
 
 NOW = Versions(auditor="1", catalogue="a")
 LATER = Versions(auditor="1", catalogue="b")
@@ -199,7 +206,7 @@ def test_a_finished_night_is_selected_anew_and_one_under_way_goes_on(path):
 
 
 def test_a_night_under_way_for_another_selection_is_refused(path):
-    said = "'n1' is under way for all, and not for more"
+    said = "'n1' is under way for all, not for more"
     with opened(path, found("o/a")) as (ledger, _), pytest.raises(UsageError, match=said):
         ledger.begin("n1", "more", NOW)
 
@@ -293,6 +300,6 @@ def test_a_store_that_another_one_keeps_locked_is_told(path, monkeypatch):
     with (
         StoreWriter.open(path) as one,
         one.together(),
-        pytest.raises(StoreError, match="has been written to by another sweep for a minute: wait"),
+        pytest.raises(StoreError, match="was locked by another sweep for a minute; wait"),
     ):
         StoreWriter.open(path).__enter__()

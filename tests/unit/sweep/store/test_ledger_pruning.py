@@ -20,8 +20,8 @@ from support.sweep_stores import TABLES, contents
 from auditor.sweep import runner
 from auditor.sweep.selection import ModelSelection
 from auditor.sweep.store.ledger import StoreWriter
-from auditor.sweep.store.packing import Kept, Shared, compress_text, digest_of
 from auditor.sweep.store.reading import SelectedModel, Store, Versions
+from auditor.sweep.store.schema import Kept, Shared, compress_text, digest_of
 
 pytestmark = pytest.mark.slow
 

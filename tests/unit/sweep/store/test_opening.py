@@ -31,8 +31,8 @@ def altered(path, statement):
 @pytest.mark.parametrize("version", [1, VERSION - 1, VERSION + 1])
 def test_a_store_of_another_version_is_refused_and_left_as_it_is(version, kind, store):
     before = altered(store, f"PRAGMA user_version = {version}")
-    why = rf"'.*sweep.sqlite' is of version {version}, and this auditor reads version {VERSION}"
-    with pytest.raises(UsageError, match=f"{why} alone: move it away and sweep again") as refused:
+    why = rf"'.*sweep.sqlite' has version {version}, expected {VERSION}"
+    with pytest.raises(UsageError, match=f"{why}; move it away and sweep again") as refused:
         kind.open(store).__enter__()
     assert "\n" not in str(refused.value)
     assert store.read_bytes() == before
@@ -64,7 +64,7 @@ def test_one_with_a_damaged_outcome_shows_the_others(store):
 def test_a_folder_is_none_though_it_has_no_name(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     for kind in (Store, StoreWriter):
-        with pytest.raises(StoreError, match=r"the store '\.' is a folder: name a file"):
+        with pytest.raises(StoreError, match=r"the store '\.' is a folder, expected a file"):
             kind.open(Path()).__enter__()
 
 

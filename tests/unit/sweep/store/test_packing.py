@@ -19,7 +19,8 @@ from auditor.sweep import outcome_digest, runner
 from auditor.sweep.reporting.night import Wanted, write_night
 from auditor.sweep.selection import ModelSelection
 from auditor.sweep.store.ledger import StoreWriter, Waiting
-from auditor.sweep.store.packing import (
+from auditor.sweep.store.reading import SelectedModel
+from auditor.sweep.store.schema import (
     Kept,
     Shared,
     compress_text,
@@ -27,8 +28,7 @@ from auditor.sweep.store.packing import (
     digest_of,
     merged_object,
 )
-from auditor.sweep.store.reading import SelectedModel
-from auditor.sweep.workers.recent import Recent
+from auditor.sweep.workers.same_headers import Recent
 
 OURS = ModelSelection(author="sweep")
 JSON = st.recursive(

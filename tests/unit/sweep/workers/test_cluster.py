@@ -150,7 +150,7 @@ def test_a_scheduler_that_goes_away_takes_nothing_with_it(models, plain, setting
         code, said = swept("--author", "sweep", "--night", "n1", store=store, cluster=running)
         closer.join()
     assert code == 3
-    assert "what is audited is kept, and the same command goes on" in said
+    assert "outcomes are stored, and the same command resumes" in said
     assert all(line.startswith("audit: ") for line in said.splitlines())
     models.behave()
     assert runner.sweep(settings(OURS), night="n1").audited < MODELS + 1
@@ -193,9 +193,7 @@ def test_a_worker_of_another_version_is_refused_and_nothing_of_it_is_kept(
         monkeypatch.setattr(module, "current_versions", lambda **_: ours)
     with (
         workers(1) as running,
-        pytest.raises(
-            UsageError, match=r"this sweep has hf-audit 0\.0\.9 \(another\): install the same"
-        ),
+        pytest.raises(UsageError, match=r"expected hf-audit 0\.0\.9 \(another\); install the same"),
     ):
         runner.sweep(settings(OURS), night="n1", scheduler=running.scheduler_address)
     with Store.open(settings(OURS).output.store) as store:

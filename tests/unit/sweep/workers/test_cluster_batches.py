@@ -22,9 +22,9 @@ TOKEN = "hf_" + "a" * 34
 DIGEST = r"a token \(of digest [0-9a-f]{16}\)"
 OTHER = "hf_" + "b" * 34
 TOKENS = {
-    "here alone": (TOKEN, None, rf"has no token, and this sweep has {DIGEST}:"),
-    "there alone": (None, TOKEN, rf"has {DIGEST}, and this sweep has no token:"),
-    "unlike": (OTHER, TOKEN, rf"has {DIGEST}, and this sweep has {DIGEST}:"),
+    "here alone": (TOKEN, None, rf"has no token, expected {DIGEST};"),
+    "there alone": (None, TOKEN, rf"has {DIGEST}, expected no token;"),
+    "unlike": (OTHER, TOKEN, rf"has {DIGEST}, expected {DIGEST};"),
 }
 
 
@@ -61,7 +61,7 @@ def test_a_worker_with_another_token_is_refused_and_no_token_shown(
     assert TOKEN not in repr(terms)
     if there:
         monkeypatch.setenv("HF_TOKEN", there)
-    remedy = ".* set .*HF_TOKEN, which is not sent, where both start"
+    remedy = ".* set .*HF_TOKEN for both: no token is sent"
     assert re.search(said + remedy, refusal(terms))
 
 
@@ -69,14 +69,14 @@ def test_a_worker_that_asks_another_hub_says_which(at_hub, monkeypatch):
     with monkeypatch.context() as elsewhere:
         elsewhere.setattr(cluster, "endpoint", lambda: "http://127.0.0.1:1")
         terms = cluster.terms(None)
-    hubs = f"has the Hub '{at_hub.url}', and this sweep has the Hub 'http://127.0.0.1:1'"
-    assert re.search(f"{hubs}: .*set HF_ENDPOINT .*where both start", refusal(terms))
+    hubs = f"has the Hub '{at_hub.url}', expected the Hub 'http://127.0.0.1:1'"
+    assert re.search(f"{hubs}; .*set HF_ENDPOINT .*for both", refusal(terms))
 
 
 def test_a_worker_of_another_version_says_which_before_all_else(at_hub):
     del at_hub
     said = refusal(("hf-audit 0.0.9 (c)", "good cheer"))
-    assert re.search(r"has hf-audit .*, and this sweep has hf-audit 0\.0\.9 \(c\): install", said)
+    assert re.search(r"has hf-audit .*, expected hf-audit 0\.0\.9 \(c\); install", said)
 
 
 def test_a_model_that_is_stuck_is_given_up_and_those_behind_it_are_audited(at_hub, monkeypatch):

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from auditor.sweep.workers.concurrency import LEAST, Concurrency
+from auditor.sweep.workers.audit_threads import LEAST, Concurrency
 
 MOST, MODELS, FILES = 160, 3000, 2  # under way, of a sweep, of a model
 DISTANCES = st.floats(0.0, 1.0)  # seconds of network for one model

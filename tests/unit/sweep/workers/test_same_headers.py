@@ -23,11 +23,10 @@ from auditor.checkpoint.snapshot import (
     WeightHeader,
 )
 from auditor.formats import as_json
-from auditor.sweep.store.packing import merged_object
+from auditor.sweep.store.schema import merged_object
 from auditor.sweep.workers import same_headers
 from auditor.sweep.workers.outcome_key import WRITERS
-from auditor.sweep.workers.recent import Recent
-from auditor.sweep.workers.same_headers import audited, recorded, summary_of
+from auditor.sweep.workers.same_headers import Recent, audited, recorded, summary_of
 
 
 def snapshot(files, model="o/n", commit="a" * 40, fetched=Fetched()):  # noqa: B008 - frozen

@@ -1,0 +1,250 @@
+"""The differences of two checkpoints, names in the order of their files."""
+
+import re
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from msgspec import Struct
+
+from auditor.comparing.side import Side, SideTensor
+from auditor.messages import quoted
+from auditor.presented import Presented
+
+_NOT_COMPARED = frozenset({"_name_or_path", "transformers_version"})
+_MOST_LOST = 3  # lost modules in one line
+_ENOUGH = 0.9  # share of the removed tensors that a prefix must explain
+
+
+class Lost(Struct, frozen=True, kw_only=True):
+    """A module of which the other side has no tensor."""
+
+    module: str
+    what: str  # "a vision tower"; "" if the name is not known
+    tensors: int
+    parameters: int
+
+
+class Changed(Struct, frozen=True, kw_only=True):
+    """A tensor of both sides, and a property that differs."""
+
+    name: str
+    before: str
+    after: str
+
+
+class ConfigChange(Struct, frozen=True, kw_only=True):
+    """A key of the config whose value differs."""
+
+    key: str
+    before: Any  # None: the side has no such key
+    after: Any
+    explains: int  # removed, added or reshaped tensors that it explains
+
+
+class Comparison(Presented, Struct, frozen=True, kw_only=True):
+    """All differences of two checkpoints."""
+
+    models: tuple[str, str]
+    layouts: tuple[str | None, str | None]
+    renamed: tuple[str, str] | None = None  # the prefix of all names, before and after
+    lost: tuple[Lost, ...] = ()  # modules of the first side only
+    gained: tuple[Lost, ...] = ()
+    removed: tuple[str, ...] = ()
+    added: tuple[str, ...] = ()
+    reshaped: tuple[Changed, ...] = ()
+    retyped: tuple[Changed, ...] = ()
+    moved: tuple[Changed, ...] = ()
+    keys: tuple[ConfigChange, ...] = ()
+    modules: tuple[tuple[str, int, int], ...] = ()  # module, parameters of each side
+
+    @property
+    def same(self) -> bool:
+        tensors = (self.removed, self.added, self.reshaped, self.retyped, self.moved)
+        return not (any(tensors) or self.keys or self.renamed)
+
+    def __repr__(self) -> str:
+        """Return one line of counts: a comparison names every tensor that differs."""
+        words = [quoted(model) for model in self.models]
+        words += [f"lost {one.what or quoted(one.module)}" for one in self.lost[:_MOST_LOST]]
+        changes = {
+            "removed": self.removed,
+            "added": self.added,
+            "reshaped": self.reshaped,
+            "re-typed": self.retyped,
+            "moved": self.moved,
+            "config keys": self.keys,
+        }
+        words += [f"{len(changed):,} {what}" for what, changed in changes.items() if changed]
+        return f"Comparison({', '.join([*words, *(['the same'] if self.same else [])])})"
+
+
+def compare(first: Side, second: Side) -> Comparison:
+    """Compare two checkpoints."""
+    renamed = _renamed(first.tensors, second.tensors)
+    before = _with_prefix(first.tensors, renamed) if renamed else first.tensors
+    after = second.tensors
+    removed = tuple(name for name in before if name not in after)
+    added = tuple(name for name in after if name not in before)
+    pairs = {name: (before[name], after[name]) for name in before if name in after}
+    shapes = {name: (one.shape, other.shape) for name, (one, other) in pairs.items()}
+    dtypes = {name: (one.dtype, other.dtype) for name, (one, other) in pairs.items()}
+    # Only a file that both sides have is a place: names of shards depend on their number.
+    places = {
+        name: (one.file, other.file)
+        for name, (one, other) in pairs.items()
+        if {one.file, other.file} <= first.files & second.files
+    }
+    reshaped = _changed(shapes)
+    return Comparison(
+        models=(first.model, second.model),
+        layouts=(first.layout, second.layout),
+        renamed=renamed,
+        lost=tuple(_lost(before, after)),
+        gained=tuple(_lost(after, before)),
+        removed=removed,
+        added=added,
+        reshaped=reshaped,
+        retyped=_changed(dtypes),
+        moved=_changed(places),
+        keys=tuple(_keys(first.config, second.config, (*removed, *added), reshaped)),
+        modules=tuple(_modules(before, after)),
+    )
+
+
+def _changed(values: Mapping[str, tuple[object, object]]) -> tuple[Changed, ...]:
+    """Return the tensors whose two values are known and differ."""
+    return tuple(
+        Changed(name=name, before=_text(before), after=_text(after))
+        for name, (before, after) in values.items()
+        if before != after and before is not None and after is not None
+    )
+
+
+def _text(value: object) -> str:
+    """Return a dtype or a file as it is, and a shape as `8 x 4`."""
+    return " x ".join(map(str, value)) or "a number" if isinstance(value, tuple) else str(value)
+
+
+# --- names --------------------------------------------------------------------------------------
+
+
+def _renamed(
+    before: Mapping[str, SideTensor], after: Mapping[str, SideTensor]
+) -> tuple[str, str] | None:
+    """Return the prefix that all names lost or got: `model.` in front of `bert.encoder...`."""
+    removed = [name for name in before if name not in after]
+    added = [name for name in after if name not in before]
+    for old, new in _prefixes(removed, added):
+        explained = sum(_replaced(name, old, new) in after for name in removed)
+        if explained >= _ENOUGH * len(removed):
+            return old, new
+    return None
+
+
+def _prefixes(removed: list[str], added: list[str]) -> Iterator[tuple[str, str]]:
+    """Yield (old, new) prefixes that change one of the first removed names into an added one."""
+    for old in removed[:3]:
+        for new in added:
+            if new.endswith(f".{old}"):
+                yield "", new.removesuffix(old)
+            elif old.endswith(f".{new}"):
+                yield old.removesuffix(new), ""
+
+
+def _replaced(name: str, old: str, new: str) -> str | None:
+    return f"{new}{name[len(old) :]}" if name.startswith(old) else None
+
+
+def _with_prefix(
+    tensors: Mapping[str, SideTensor], renamed: tuple[str, str]
+) -> dict[str, SideTensor]:
+    return {_replaced(name, *renamed) or name: tensor for name, tensor in tensors.items()}
+
+
+# --- modules ------------------------------------------------------------------------------------
+
+_KNOWN_MODULES = (
+    (re.compile(r"vision|visual|image"), "the vision tower"),
+    (re.compile(r"audio|speech"), "the audio tower"),
+    (re.compile(r"mtp|nextn|eagle"), "layers that predict further tokens"),
+    (re.compile(r"lm_head|^cls$|classifier|^score$|qa_outputs|embed_out"), "the head"),
+    (re.compile(r"pooler"), "the pooler"),
+    (re.compile(r"embed|^wte$|^wpe$"), "embeddings"),
+    (re.compile(r"lora_|adapter"), "an adapter"),
+    (re.compile(r"^\d+$"), "a layer"),
+    (re.compile(r"norm|ln_"), "a norm"),
+)
+
+
+def _lost(tensors: Mapping[str, SideTensor], other: Mapping[str, SideTensor]) -> Iterator[Lost]:
+    """Yield the largest modules of which the other side has no tensor."""
+    other_modules = {module for name in other for module in _modules_around(name)}
+    names_by_module: dict[str, list[str]] = {}
+    for name in tensors:
+        modules = _modules_around(name)
+        module = next((module for module in modules if module not in other_modules), None)
+        if name not in other and module is not None:
+            names_by_module.setdefault(module, []).append(name)
+    for module, names in names_by_module.items():
+        last = module.rpartition(".")[2]
+        what = next((what for sign, what in _KNOWN_MODULES if sign.search(last)), "")
+        count = sum(tensors[name].parameters for name in names)
+        yield Lost(module=module, what=what, tensors=len(names), parameters=count)
+
+
+def _modules_around(name: str) -> Iterator[str]:
+    """Yield the modules that contain a tensor, the outermost first."""
+    parts = name.split(".")
+    return (".".join(parts[:length]) for length in range(1, len(parts)))
+
+
+def _modules(
+    before: Mapping[str, SideTensor], after: Mapping[str, SideTensor]
+) -> Iterator[tuple[str, int, int]]:
+    """Yield the parameters of each side, of the whole model and of modules two levels deep."""
+    counts: dict[str, list[int]] = {"": [0, 0]}
+    for side, tensors in enumerate((before, after)):
+        for name, tensor in tensors.items():
+            module = ".".join(name.split(".")[:-1][:2])
+            for prefix in {"", module}:
+                counts.setdefault(prefix, [0, 0])[side] += tensor.parameters
+    for module, (first, second) in counts.items():
+        yield module or "(whole model)", first, second
+
+
+# --- config -------------------------------------------------------------------------------------
+
+
+def _keys(
+    before: Mapping[str, Any],
+    after: Mapping[str, Any],
+    names: tuple[str, ...],
+    reshaped: tuple[Changed, ...],
+    path: str = "",
+) -> Iterator[ConfigChange]:
+    """Yield the keys that differ; `names` are the removed and the added tensors."""
+    for key in dict.fromkeys((*before, *after)):
+        old, new = before.get(key), after.get(key)
+        if old == new or (not path and key in _NOT_COMPARED):
+            continue
+        if isinstance(old, Mapping) and isinstance(new, Mapping):
+            yield from _keys(old, new, names, reshaped, f"{path}{key}.")
+        else:
+            explains = _explained(key, (old, new), names, reshaped)
+            yield ConfigChange(key=path + key, before=old, after=new, explains=explains)
+
+
+def _explained(
+    key: str, values: tuple[Any, Any], names: tuple[str, ...], reshaped: tuple[Changed, ...]
+) -> int:
+    """Count the tensors that a key explains: an axis has its value, or a layer is beyond it."""
+    if any(type(value) is not int for value in values):
+        return 0
+    if "layer" in key:
+        fewer, more = sorted(values)
+        layers = (re.search(r"\.(\d{1,6})\.", name) for name in names)
+        return sum(match is not None and fewer <= int(match[1]) < more for match in layers)
+    axes = ((one.before.split(" x "), one.after.split(" x ")) for one in reshaped)
+    old, new = values
+    sizes = (str(old), str(new))
+    return sum(sizes in zip(before, after, strict=False) for before, after in axes)

@@ -1,0 +1,112 @@
+"""Untrusted text in Markdown, LaTeX and CSV, written so that it stays text.
+
+In Markdown it becomes no markup, HTML, link, mention of somebody or reference to an issue. In CSV,
+text that a spreadsheet or pandas would take for something else (a formula, a number, "no value")
+gets an apostrophe in front, which makes it text to a spreadsheet, too.
+"""
+
+import csv
+import io
+import re
+from collections.abc import Iterable, Mapping, Sequence
+
+from auditor.messages import printable
+
+_MARKED = re.compile(r"[\\`*_{}\[\]()#+!|~$]")
+_ENTITIES = {"&": "&amp;", "<": "&lt;", ">": "&gt;"}
+_CUT = "<!-- -->"  # between characters that would make a mention, a reference or a link
+# GitHub looks for these in the text that it shows, where backslashes are gone.
+_LINKED = re.compile(r"(?<=@)|((?<=#)|(?<=GH-))(?=\w)|(?<=:)(?=//)|(?<=www)(?=\.)", re.IGNORECASE)
+_TICKS = re.compile("`+")
+_WORDS = re.compile(r"[A-Za-z0-9 (),]*")  # needs no escape: headings, statuses, shapes
+
+
+def escaped_markdown(text: str) -> str:
+    """Escape a text that is a part of a sentence."""
+    shown = _LINKED.sub("\0", printable(text))
+    shown = "".join(_ENTITIES.get(char, char) for char in shown)
+    return _MARKED.sub(r"\\\g<0>", shown).replace("\0", _CUT)
+
+
+def code_span(text: str) -> str:
+    """Put a name between more backticks than it has in a row."""
+    shown = printable(text)
+    fence = "`" * (1 + max((len(run) for run in _TICKS.findall(shown)), default=0))
+    space = " " if not shown.strip() or shown[0] in "` " or shown[-1] in "` " else ""
+    return f"{fence}{space}{shown}{space}{fence}"
+
+
+def code_cell(text: str) -> str:
+    r"""Put a name in code, for a cell of a table: a vertical line becomes \x7c.
+
+    Readers of Markdown do not agree whether `\\|` ends a cell.
+    """
+    return code_span(text.replace("|", r"\x7c"))
+
+
+def table_cell(text: str) -> str:
+    """Return words as they are, and every other text as code."""
+    return text if _WORDS.fullmatch(text) else code_cell(text)
+
+
+def escaped_latex(text: str) -> str:
+    """Escape a text so that TeX prints it as it is."""
+    special = {"\\": r"\textbackslash{}", "~": r"\textasciitilde{}", "^": r"\textasciicircum{}"}
+    return "".join(special.get(c, f"\\{c}" if c in "{}_%&#$" else c) for c in printable(text))
+
+
+# --- cells of CSV -------------------------------------------------------------------------------
+
+Cell = str | int | float | None
+
+WHOLE = "(whole model)"  # the name of the root, whose prefix is empty: pandas reads that as NaN
+
+# A spreadsheet runs a cell that begins with one of these as a formula. The last four are the wide
+# forms of the first four, which East Asian versions treat in the same way.
+_FORMULA = ("=", "+", "-", "@", "\t", "\r", "\n", "\uff1d", "\uff0b", "\uff0d", "\uff20")
+
+# Texts that `pandas.read_csv` reads as "no value" by default, and those that it reads as flags.
+_NO_VALUES = frozenset(
+    {
+        *("#N/A", "#N/A N/A", "#NA", "-1.#IND", "-1.#QNAN", "-NaN", "-nan", "1.#IND", "1.#QNAN"),
+        *("<NA>", "N/A", "NA", "NULL", "NaN", "None", "n/a", "nan", "null"),
+    }
+)
+_FLAGS = frozenset({"True", "TRUE", "true", "False", "FALSE", "false"})
+_NUMBER = re.compile(
+    r"\s*([0-9]+\.?[0-9]*|\.[0-9]+)(e[+-]?[0-9]*)?\s*|\s*inf(inity)?\s*", re.ASCII | re.IGNORECASE
+)
+_INT64 = 1 << 63
+
+
+def safe(cell: Cell) -> Cell:
+    """Guard text against being read as something else; return None for an integer over 64 bits."""
+    if isinstance(cell, int) and not -_INT64 <= cell < _INT64:
+        return None
+    if not isinstance(cell, str):
+        return cell
+    text = guarded_value(cell)
+    return f"'{text}" if text in _FLAGS or _NUMBER.fullmatch(text) else text
+
+
+def guarded_value(cell: str) -> str:
+    """Guard a text that may be a number or a flag: a shape, the value of a config key."""
+    text = printable(cell)
+    is_guarded = cell.lstrip(" ").startswith(_FORMULA) or text in _NO_VALUES
+    return f"'{text}" if is_guarded else text
+
+
+def csv_row(row: Mapping[str, Cell], columns: Sequence[str]) -> list[Cell]:
+    """Return the guarded cells of a row; a formula may be a number, as the oracle's is."""
+    return [
+        guarded_value(cell) if column == "formula" and isinstance(cell, str) else safe(cell)
+        for column in columns
+        for cell in (row[column],)
+    ]
+
+
+def csv_text(rows: Iterable[Iterable[Cell]]) -> str:
+    """Write rows without guarding them: headings, one of which is `nan`, or guarded cells."""
+    text = io.StringIO(newline="")
+    csv.writer(text, lineterminator="\n").writerows(rows)
+    return text.getvalue()

@@ -1,0 +1,246 @@
+"""Tables with typed cells, and their text in each format: the type of a cell decides how it looks.
+
+A table is pure data. `None` is a cell whose value is unknown; a column with a number is aligned to
+the right.
+"""
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
+
+from auditor.formats.escapes import (
+    Cell,
+    code_cell,
+    csv_text,
+    escaped_latex,
+    guarded_value,
+    safe,
+    table_cell,
+)
+from auditor.formats.json_values import json_text
+from auditor.formats.text import Style, Styled, cells_of, columns, cut_name, lines_text, size
+
+if TYPE_CHECKING:
+    from auditor.claims.hand_counts import CountTable
+
+
+class Name(str):
+    """A name from a checkpoint or a formula: code in Markdown and HTML."""
+
+    __slots__ = ()
+
+
+class Heading(str):
+    """A word that heads its row."""
+
+    __slots__ = ()
+
+
+class Status(str):
+    """The status of a module; bad ones have a colour."""
+
+    __slots__ = ()
+
+
+class Signed(int):
+    """A difference."""
+
+
+class Size(int):
+    """A number of bytes, for people."""
+
+
+class Share(float):
+    """A part of a whole, 0 to 1."""
+
+    __slots__ = ()
+
+
+class SimpleTable(NamedTuple):
+    """A table of typed cells; for one format a cell may also be Styled or an Element."""
+
+    title: str
+    columns: tuple[str, ...]
+    rows: tuple[tuple[Any, ...], ...]
+
+
+Table: TypeAlias = "SimpleTable | CountTable"
+
+
+_NUMBER_TEXTS: Mapping[type, Callable[[Any], str]] = {
+    int: "{:,}".format,
+    Signed: lambda number: f"{number:+,}" if number else "0",
+    Size: size,
+    Share: "{:.1%}".format,
+    float: "{:.2f}".format,
+}
+
+
+def cell_text(cell: Cell, unknown: str = "") -> str:
+    """Return the text of a cell for people."""
+    if text_of := _NUMBER_TEXTS.get(type(cell)):
+        return text_of(cell)
+    return unknown if cell is None else str(cell)
+
+
+def number_columns(table: Table) -> tuple[bool, ...]:
+    """Return for each column whether it has a number."""
+    return tuple(
+        any(type(row[at]) in _NUMBER_TEXTS for row in table.rows)
+        for at in range(len(table.columns))
+    )
+
+
+def without_unknown_columns(table: Table) -> SimpleTable:
+    """Leave out columns in which no value is known."""
+    known = [
+        at
+        for at in range(len(table.columns))
+        if not table.rows or any(row[at] is not None for row in table.rows)
+    ]
+    rows = tuple(tuple(row[at] for at in known) for row in table.rows)
+    return SimpleTable(table.title, tuple(table.columns[at] for at in known), rows)
+
+
+def cut_table(table: Table, most: int | None) -> Table:
+    """Return at most `most` rows, and one that counts the others."""
+    if most is None or len(table.rows) <= most:
+        return table
+    rest = (f"and {len(table.rows) - most:,} more", *(None for _ in table.columns[1:]))
+    return SimpleTable(table.title, table.columns, (*table.rows[:most], rest))
+
+
+# --- in a terminal ------------------------------------------------------------------------------
+
+_LEAST_ROOM = 16  # cells of a name, where the figures take all of a narrow terminal
+STATUS_STYLES: Mapping[str, Style] = {
+    "missing": "bold red",
+    "mismatched": "bold red",
+    "unreadable": "bold red",
+    "unexpected": "yellow",
+    "duplicate": "yellow",
+}
+
+
+def styled_rows(
+    table: Table, *, unknown: str = "-", cut: int = 0, room: int | None = None
+) -> list[list[Styled]]:
+    """Return the heading and the rows as styled cells; the column `cut` is cut to `room` cells."""
+    rows = [[_styled(cell, unknown) for cell in row] for row in table.rows]
+    if room is not None:
+        for row in rows:
+            text, style = row[cut]
+            row[cut] = cut_name(text, room), style
+    return [[(name, "bold") for name in table.columns], *rows]
+
+
+def _styled(cell: Cell | Styled, unknown: str) -> Styled:
+    if isinstance(cell, tuple):
+        return cell
+    if isinstance(cell, Status):
+        return cell, STATUS_STYLES.get(cell, "")
+    return cell_text(cell, unknown), "bold" if isinstance(cell, Heading) else ""
+
+
+def fitted_rows(
+    table: Table, width: int, *, gap: int = 1, cut: int = 0, least: int = _LEAST_ROOM
+) -> list[list[Styled]]:
+    """Return styled rows whose column `cut` leaves room for all other columns.
+
+    Numbers are never cut: where they leave too little room, the table is wider than `width`.
+    """
+    rows = styled_rows(table)
+    others = [at for at in range(len(table.columns)) if at != cut]
+    taken = sum(max(cells_of(row[at][0]) for row in rows) + gap for at in others)
+    return styled_rows(table, cut=cut, room=max(least, width - taken))
+
+
+def right_columns(table: Table) -> set[int]:
+    return {at for at, is_number in enumerate(number_columns(table)) if is_number}
+
+
+def as_text(tables: Sequence[Table]) -> str:
+    return "\n".join(
+        lines_text(columns(styled_rows(table, unknown=""), right=right_columns(table), gap=2))
+        for table in tables
+    )
+
+
+# --- in other formats ---------------------------------------------------------------------------
+
+
+def as_markdown(tables: Sequence[Table]) -> str:
+    return "\n".join(map(markdown_table, tables))
+
+
+def markdown_table(table: Table) -> str:
+    def text(cell: Cell) -> str:
+        if isinstance(cell, Name):
+            return code_cell(cell)
+        if isinstance(cell, Status):
+            return cell
+        return table_cell(cell) if isinstance(cell, str) else cell_text(cell)
+
+    rules = ["---:" if is_number else "---" for is_number in number_columns(table)]
+    heading, *rows = ([text(cell) for cell in row] for row in (table.columns, *table.rows))
+    return "".join(f"| {' | '.join(row)} |\n" for row in (heading, rules, *rows))
+
+
+def as_csv_text(tables: Sequence[Table]) -> str:
+    """Write one table, or several as one table whose column `table` names the table of each row.
+
+    The first column of each table holds names; a column that only other tables have is empty.
+    """
+    if len(tables) == 1:
+        [table] = tables
+        return _csv(table.columns, table.rows)
+    more = dict.fromkeys(column for table in tables for column in table.columns[1:])
+    rows: list[Sequence[Any]] = []
+    for table in tables:
+        for row in table.rows:
+            cells = dict(zip(table.columns[1:], row[1:], strict=True))
+            rows.append((row[0], table.title, *map(cells.get, more)))
+    return _csv(("name", "table", *more), rows)
+
+
+def _csv(headings: Sequence[str], rows: Iterable[Sequence[Cell]]) -> str:
+    cells = ((safe(row[0]), *map(_readable, row[1:])) for row in rows)
+    return csv_text((map(safe, headings), *cells))
+
+
+def _readable(cell: Cell) -> Cell:
+    """Guard a cell as `safe` does, but leave numbers and flags: shapes, values of the config."""
+    return guarded_value(cell) if isinstance(cell, str) else safe(cell)
+
+
+def as_objects(tables: Sequence[Table]) -> dict[str, Any]:
+    """Return the rows of each table by its title; a row is an object by column."""
+    return {
+        table.title: [dict(zip(table.columns, row, strict=True)) for row in table.rows]
+        for table in tables
+    }
+
+
+def as_json_text(tables: Sequence[Table]) -> str:
+    return json_text(as_objects(tables)) + "\n"
+
+
+def as_latex(tables: Sequence[Table]) -> str:
+    parts = []
+    for table in tables:
+        sides = "".join("r" if is_number else "l" for is_number in number_columns(table))
+        rows = (table.columns, *(tuple(map(cell_text, row)) for row in table.rows))
+        body = "".join(f"{' & '.join(map(escaped_latex, row))} \\\\\n" for row in rows)
+        parts.append(f"\\begin{{tabular}}{{{sides}}}\n{body}\\end{{tabular}}\n")
+    return "\n".join(parts)
+
+
+TABLE_FORMATS: Mapping[str, Callable[[Sequence[Table]], str]] = MappingProxyType(
+    {
+        "terminal": as_text,
+        "markdown": as_markdown,
+        "csv": as_csv_text,
+        "json": as_json_text,
+        "latex": as_latex,
+    }
+)
