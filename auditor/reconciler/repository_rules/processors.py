@@ -13,7 +13,7 @@ from auditor.reconciler.repository_rules.repository_case import RepositoryCase, 
 
 _DATA = Path(__file__).parents[2] / "data" / "processors.json"
 
-# The types that have a processor and work without the file: timm_wrapper's config.json suffices, the
+# Types that have a processor and work without the file: timm_wrapper's config.json suffices, the
 # published text model of perceiver has none, the other two are parts of other models.
 _WITHOUT_FILE = frozenset({"timm_wrapper", "perceiver", "t5gemma2_encoder", "ultravbert"})
 _OF_INPUTS = frozenset({"image_processor_type", "feature_extractor_type"})
