@@ -99,6 +99,21 @@ def test_an_encoder_of_images_wants_a_processor():
     assert kinds(case_of(texts, target="EncoderDecoderModel")) == []
 
 
+@pytest.mark.parametrize(
+    ("config", "keys"),
+    [
+        ({"num_hiden_layers": 2}, ["num_hiden_layers"]),
+        ({"num_hiden_layers": 2, "num_hidden_layers": 2}, []),  # the key is there
+        ({"num_hiden_layers": "2"}, []),  # of another kind
+        ({"model_type": "gemma4", "eoa_token_id": 3}, []),  # a key of its own, whatever reads it
+        ({"model_type": "bert", "boa_token_id": 3}, []),  # some class of the library reads it
+    ],
+)
+def test_a_rename_is_proposed_for_a_key_that_nothing_reads(config, keys):
+    findings = key_findings(case_of({"model_type": "llama"} | config))
+    assert [finding.says[0][1] for finding in findings] == keys
+
+
 QWEN = {"model_type": "qwen2_5_vl"}
 
 
