@@ -183,9 +183,12 @@ class Config(Struct, frozen=True, kw_only=True, eq=False, dict=True):
         """True if the config states that embeddings and head are not tied.
 
         T5's classes tie them all the same. But loading keeps both if both are stored, as in
-        published checkpoints of T5 v1.1; a fresh model has one of them.
+        published checkpoints of T5 v1.1; a fresh model has one of them. If the config describes an
+        encoder and a decoder, the decoder's config decides.
         """
-        return self.values.get("tie_word_embeddings") is False
+        decoder = self.values.get("decoder")
+        values = decoder if isinstance(decoder, Mapping) else self.values
+        return values.get("tie_word_embeddings") is False
 
     def length(self, key: str) -> int:
         """Return the length of a list of integers; a single integer counts as a list of one."""

@@ -82,7 +82,9 @@ def choose(
     The class of a model inside another one is built from its part of the config, as transformers
     builds it. Raise CheckpointError if the config contradicts itself.
     """
-    named_first = config.architectures[0] if config.architectures else None
+    named_first = (
+        _spelled(config.architectures[0], config, classes) if config.architectures else None
+    )
     declared = _declared(config, named_first, classes)
     requested = _requested(target or (loader.asks if loader else None), config, classes)
     if isinstance(requested, Refusal):
@@ -119,6 +121,17 @@ def choose(
         namesake=_as_namesake(config, name, classes),
         spares=by_loader.spares if by_loader else (),
     )
+
+
+def _spelled(name: str, config: Config, classes: Classes) -> str:
+    """Return the model type's class with this name in another case: Phimoe for PhiMoE.
+
+    transformers builds the class that the model type has, however the config spells it.
+    """
+    if classes.types(name):
+        return name
+    siblings = classes.siblings(_stated(config, classes) or "")
+    return next((one for one in siblings if one.casefold() == name.casefold()), name)
 
 
 def _requested(name: str | None, config: Config, classes: Classes) -> str | Refusal | None:

@@ -281,18 +281,22 @@ def untied_heads(
 ) -> tuple[str, ...]:
     """Return the tied heads that are separate tensors: they and their sources are `stored`.
 
-    `stored` is called only if there is such a head. If it returns None, the config decides.
+    The source may be stored under the name of another tensor that is tied to it. `stored` is called
+    only if there is such a head. If it returns None, the config decides.
     """
     if not config.denies_ties:
         return ()
-    heads = [
-        tensor
-        for tensor in expectation.listed.others
-        if tensor.role is Role.TIED and not _INPUTS.search(tensor.name)
-    ]
-    names = stored() if heads else ()
-    both = (head for head in heads if names is None or {head.name, head.tied_to} <= set(names))
-    return tuple(head.name for head in both)
+    tied = [tensor for tensor in expectation.listed.others if tensor.role is Role.TIED]
+    heads = [tensor for tensor in tied if not _INPUTS.search(tensor.name)]
+    stored_names = stored() if heads else ()
+    if stored_names is None:
+        return tuple(head.name for head in heads)
+    inputs = {one.tied_to for one in tied if one not in heads and one.name in stored_names}
+    return tuple(
+        head.name
+        for head in heads
+        if head.name in stored_names and (head.tied_to in stored_names or head.tied_to in inputs)
+    )
 
 
 def with_untied(expectation: Expectation, names: Collection[str]) -> Expectation:

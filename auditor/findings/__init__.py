@@ -45,6 +45,7 @@ from auditor.findings.of_repository import (
     OfIds as OfIds,
     OfKeys as OfKeys,
     ProcessorMissing as ProcessorMissing,
+    ProcessorUnknown as ProcessorUnknown,
     SpecialIdBeyondVocabulary as SpecialIdBeyondVocabulary,
     TokenBeyondEmbedding as TokenBeyondEmbedding,
     UnknownConfigKey as UnknownConfigKey,

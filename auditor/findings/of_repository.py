@@ -146,6 +146,18 @@ class ProcessorMissing(OfKeys, frozen=True):
     severity: ClassVar = Severity.WARNING
 
 
+class ProcessorUnknown(OfKeys, frozen=True):
+    """A processor's config names a class that transformers does not have; loading it raises.
+
+    `AutoProcessor` returns the tokenizer alone if it does not find the class of the processor.
+
+    To do: Name the class that the finding names; the library renamed it, or never had it.
+    """
+
+    kind: ClassVar = "processor-unknown"
+    severity: ClassVar = Severity.ERROR
+
+
 # --- published numbers of parameters -----------------------------------------------------------
 
 

@@ -105,6 +105,11 @@ def of_name(name: str) -> ConfigClass | None:
     return None if line is None else _read(name, json.loads(line))
 
 
+def is_key_of_any_class(key: str) -> bool:
+    """Whether some config class of the library declares the key."""
+    return any(f"{json.dumps(key)}: " in line for line in _lines()[1:])
+
+
 def _read(name: str, record: Mapping[str, Any]) -> ConfigClass:
     base = of_name(_BASE) if name != _BASE else None
     own = {

@@ -138,7 +138,10 @@ def attention_adapter(c: Config) -> Module:
 
 
 def ctc(c: Config) -> Module:
-    return module(lm_head=Linear(c.dim("hidden_size"), c.dim("vocab_size")))
+    """Return the head, as wide as an adapter's output even in models without the adapter."""
+    adapted = c.truth("add_adapter") and c.has("output_hidden_size")
+    width = c.dim("output_hidden_size" if adapted else "hidden_size")
+    return module(lm_head=Linear(width, c.dim("vocab_size")))
 
 
 def weights(c: Config) -> Param | None:

@@ -59,14 +59,14 @@ def layer(c: Config) -> Module:
 
 
 def attention(c: Config) -> Module:
-    """Return attention, which is as wide as the model if the heads divide the width."""
+    """Return attention; its heads together are narrower than the model if they do not divide it."""
     D, H = c.dim("hidden_size"), c.dim("num_attention_heads")
     width = H * D.floor(H)
     return module(
         query=Linear(D, width),
         key=Linear(D, width),
         value=Linear(D, width),
-        dense=Linear(width, D),
+        dense=Linear(D, D),
         LayerNorm=LayerNorm(D),
     )
 

@@ -50,9 +50,10 @@ def t5_model(c: Config) -> Module:
 
 
 def t5_encoder(c: Config) -> Module:
+    """Return the encoder alone, which attends to another one if the config is a decoder's."""
     return module(
         shared=Embedding(c.dim("vocab_size"), c.dim("d_model")),
-        encoder=tower(c, blocks(c, c.dim("num_layers"))),
+        encoder=tower(c, blocks(c, c.dim("num_layers"), decoder=c.truth("is_decoder"))),
     )
 
 

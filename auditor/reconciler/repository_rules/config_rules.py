@@ -9,7 +9,12 @@ from itertools import chain, islice
 from typing import Any, NamedTuple
 
 from auditor.analytic.config_classes import ConfigClass, library
-from auditor.analytic.config_classes.declarations import Field, of_model_type, of_name
+from auditor.analytic.config_classes.declarations import (
+    Field,
+    is_key_of_any_class,
+    of_model_type,
+    of_name,
+)
 from auditor.findings import ConfigContradiction, Finding, UnknownConfigKey
 from auditor.reconciler.repository_rules.processors import PAIR
 from auditor.reconciler.repository_rules.repository_case import RepositoryCase, value_text
@@ -262,9 +267,10 @@ _MOST_UNKNOWN = 500
 
 
 def key_findings(case: RepositoryCase) -> Iterator[Finding]:
-    """Report keys that no class of the model type reads and that are one slip from a known key.
+    """Report keys that no class of the library reads and that are one slip from a known key.
 
-    A slip adds, drops or changes one letter, or exchanges two neighbours.
+    A slip adds, drops or changes one letter, or exchanges two neighbours. The known key has to be
+    absent, and its default of the value's kind.
     """
     if case.kind is None or case.custom:
         return
@@ -290,10 +296,15 @@ def _of(
     for key in islice(unknown, _MOST_UNKNOWN):
         value = values[key]
         meant = _near_known(key, kind.name, text) if len(key) <= _LONGEST_KEY else None
-        if meant is None:
+        if meant is None or meant in values or is_key_of_any_class(key):
+            continue
+        if key.endswith(_TOKENS):
             continue
         field = _fields(kind.name, text).get(meant)
-        stands = value_text(values.get(meant, field.default if field else None))
+        default = field.default if field else None
+        if not _alike(value, default):
+            continue
+        stands = value_text(default)
         yield UnknownConfigKey(
             says=(
                 (case.config_file, path + key, value_text(value)),
@@ -305,6 +316,19 @@ def _of(
         )
 
 
+def _alike(value: object, default: object) -> bool:
+    """Whether a value is of the kind of a default; null is of every kind."""
+    numbers = (int, float)
+    kinds = (bool, str, list, dict)
+    if value is None or default is None:
+        return True
+    if any(isinstance(value, kind) or isinstance(default, kind) for kind in kinds):
+        return type(value) is type(default)
+    return isinstance(value, numbers) and isinstance(default, numbers)
+
+
+# Keys that differ by one letter on purpose: bos, eos, boi, eoi, boa, eoa.
+_TOKENS = ("_token_id", "_token_index")
 _SHORTEST = 6  # letters; shorter names are one slip from many others
 _LONGEST_KEY = 80  # letters; no known key is longer
 

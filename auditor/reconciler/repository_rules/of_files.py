@@ -104,6 +104,7 @@ _RULES: tuple[Callable[[RepositoryCase], Iterator[Finding]], ...] = (
     generation_findings,
     code_findings,
     processors.processor_findings,
+    processors.class_findings,
 )
 
 

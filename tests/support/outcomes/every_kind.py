@@ -38,6 +38,7 @@ from auditor.findings import (
     OtherWeights,
     PaddedDtype,
     ProcessorMissing,
+    ProcessorUnknown,
     QuantizationData,
     Renamed,
     RepeatedLayers,
@@ -322,5 +323,10 @@ def of_repository():
             says=(("config.json", "model_type", '"vit"'),),
             reason="model_type vit wants a processor, and none is there",
             fix="save the processor beside the model",
+        ),
+        ProcessorUnknown(
+            says=(("preprocessor_config.json", "image_processor_type", '"ViTProcessor"'),),
+            reason="transformers has no class ViTProcessor",
+            fix="set image_processor_type to ViTImageProcessor",
         ),
     )

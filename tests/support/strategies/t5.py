@@ -14,6 +14,7 @@ def t5_values(draw: st.DrawFn) -> Values:
         "num_heads": draw(sizes(3)),
         "relative_attention_num_buckets": draw(sizes(8)),
         "feed_forward_proj": draw(st.sampled_from(["relu", "gated-gelu", "gated-silu"])),
+        "is_decoder": draw(st.booleans()),
         "tie_word_embeddings": draw(st.booleans()),
         **draw(labels()),
     }

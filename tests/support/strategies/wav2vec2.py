@@ -77,7 +77,12 @@ VALUES = (
     | {
         "hubert": speech_values(
             feat_proj_layer_norm=st.booleans(), conv_pos_batch_norm=st.booleans()
-        )
+        ),
+        "HubertForCTC": st.builds(
+            lambda values, width: values | {"add_adapter": True, "output_hidden_size": width},
+            speech_values(feat_proj_layer_norm=st.booleans()),
+            sizes(9),
+        ),
     }
     | by_class("wavlm", "WavLMModel", "WavLMForCTC", "WavLMForXVector", num_buckets=sizes(9))
 )

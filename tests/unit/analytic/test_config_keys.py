@@ -202,3 +202,10 @@ def test_defaults_within_a_nested_config_are_recorded_with_their_path():
     config.nested("text_config", NAMED).dim("n_embd")
     config.dim("n_embd")
     assert config.defaulted == ("n_embd", "text_config.n_embd")
+
+
+def test_the_decoder_of_a_pair_decides_whether_its_head_is_tied():
+    pair = {"tie_word_embeddings": False, "decoder": {"tie_word_embeddings": True}}
+    assert not config_of(**pair).denies_ties
+    assert config_of(decoder={"tie_word_embeddings": False}).denies_ties
+    assert config_of(tie_word_embeddings=False).denies_ties

@@ -53,6 +53,18 @@ def test_a_class_is_built_from_its_own_part_of_the_config(
     assert (choice.target, choice.model_type, choice.kind.config.path) == (name, model_type, path)
 
 
+@pytest.mark.parametrize(
+    ("name", "model_type", "target"),
+    [
+        ("BERTForMaskedLM", "bert", "BertForMaskedLM"),
+        ("gpt2lmheadmodel", "gpt2", "GPT2LMHeadModel"),
+    ],
+)
+def test_a_class_of_the_model_type_may_be_spelled_in_another_case(name, model_type, target):
+    choice = chosen(architectures=[name], model_type=model_type)
+    assert (choice.target, choice.declared) == (target, target)
+
+
 def test_a_part_that_does_not_say_its_model_type_has_that_of_its_place():
     unsaid = {key: value for key, value in VISION.items() if key != "model_type"}
     choice = chosen("SiglipVisionModel", **GEMMA3 | {"vision_config": unsaid})

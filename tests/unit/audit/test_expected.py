@@ -85,3 +85,14 @@ def test_flan_t5_small_has_its_published_count(tmp_path):
 def test_a_second_opinion_has_the_same_head(tmp_path):
     folder = saved(tmp_path, "t5", head=True, tied=False)
     assert auditor.audit(str(folder), oracle=True).verdict == "clean"
+
+
+@pytest.mark.parametrize("tower", ["encoder", "decoder"])
+def test_a_head_is_separate_if_the_embedding_is_stored_under_a_tower_s_name(tower, tmp_path):
+    folder = saved(tmp_path, "t5", head=True, tied=False)
+    weights = safetensors.load_file(folder / "model.safetensors")
+    weights[f"{tower}.embed_tokens.weight"] = weights.pop("shared.weight")
+    safetensors.save_file(weights, folder / "model.safetensors", {"format": "pt"})
+    outcome = auditor.audit(str(folder))
+    assert outcome.verdict == "clean"
+    assert outcome.expected.parameters == loaded(folder, "t5")

@@ -12,10 +12,12 @@ from auditor.reconciler.repository_rules.config_rules import (
     key_findings,
 )
 from auditor.reconciler.repository_rules.of_files import file_findings
+from auditor.reconciler.repository_rules.processors import library_processors
 from auditor.reconciler.repository_rules.repository_case import RepositoryCase
 from auditor.tensors import StoredTensor
 
 GENERATION, CONFIG = "generation_config.json", "tokenizer_config.json"
+PREPROCESSOR = "preprocessor_config.json"
 BROKEN = "{{ a }"
 
 
@@ -95,6 +97,77 @@ def test_an_encoder_of_images_wants_a_processor():
     assert kinds(case_of(PAIR, target=target, **{"preprocessor_config.json": {}})) == []
     texts = {"model_type": "encoder-decoder", "encoder": {"model_type": "bert"}}
     assert kinds(case_of(texts, target="EncoderDecoderModel")) == []
+
+
+@pytest.mark.parametrize(
+    ("config", "keys"),
+    [
+        ({"num_hiden_layers": 2}, ["num_hiden_layers"]),
+        ({"num_hiden_layers": 2, "num_hidden_layers": 2}, []),  # the key is there
+        ({"num_hiden_layers": "2"}, []),  # of another kind
+        ({"model_type": "gemma4", "eoa_token_id": 3}, []),  # a key of its own, whatever reads it
+        ({"model_type": "bert", "boa_token_id": 3}, []),  # some class of the library reads it
+    ],
+)
+def test_a_rename_is_proposed_for_a_key_that_nothing_reads(config, keys):
+    findings = key_findings(case_of({"model_type": "llama"} | config))
+    assert [finding.says[0][1] for finding in findings] == keys
+
+
+QWEN = {"model_type": "qwen2_5_vl"}
+
+
+@pytest.mark.parametrize(
+    ("file", "values", "keys"),
+    [
+        ("preprocessor_config.json", {"image_processor_type": "Qwen2VLImageProcessorFast"}, []),
+        ("preprocessor_config.json", {"feature_extractor_type": "ViTFeatureExtractor"}, []),
+        ("preprocessor_config.json", {"image_processor_type": "Mine", "auto_map": {}}, []),
+        (
+            "preprocessor_config.json",
+            {"image_processor_type": "Qwen2_5_VLImageProcessor", "processor_class": "Gone"},
+            ["image_processor_type", "processor_class"],
+        ),
+        (
+            "processor_config.json",
+            {"image_processor": {"image_processor_type": "Gone"}},
+            ["image_processor.image_processor_type"],
+        ),
+        (
+            "video_preprocessor_config.json",
+            {"video_processor_type": "Gone"},
+            ["video_processor_type"],
+        ),
+    ],
+)
+def test_a_class_of_a_processor_that_the_library_does_not_have_is_a_finding(file, values, keys):
+    findings = [*file_findings(case_of(QWEN, target="Qwen2_5_VLModel", **{file: values}))]
+    assert [finding.kind for finding in findings] == ["processor-unknown"] * len(keys)
+    assert [finding.says[0][1] for finding in findings] == keys
+    if "image_processor_type" in keys:
+        assert "Qwen2VLImageProcessor" in findings[0].fix
+
+
+def test_a_model_type_that_the_library_does_not_know_may_have_any_processor():
+    case = case_of({"model_type": "llama9"}, **{PREPROCESSOR: {"image_processor_type": "Llama9"}})
+    assert kinds(case) == []
+
+
+@pytest.mark.oracle
+def test_the_library_finds_the_classes_that_the_data_file_has():
+    pytest.importorskip("transformers", reason="the judge of which classes there are")
+    from rebuild_processors import processors  # noqa: PLC0415 - imports the library
+    from transformers.models.auto.feature_extraction_auto import (  # noqa: PLC0415
+        feature_extractor_class_from_name,
+    )
+
+    known = library_processors()
+    rebuilt = processors()
+    assert (known.transformers, known.by_type) == (rebuilt["transformers"], rebuilt["by_type"])
+    assert known.classes == set(rebuilt["classes"])
+    for name in ("WhisperFeatureExtractor", "ViTFeatureExtractor", "NoSuchFeatureExtractor"):
+        is_class = feature_extractor_class_from_name(name) is not None
+        assert (name in known.classes) is is_class, name
 
 
 def test_a_pair_says_a_size_of_its_decoder_beside_it():
