@@ -54,6 +54,7 @@ class Undoing(Struct, frozen=True, kw_only=True):
     fix: str
     evidence: tuple[str, ...] = ()
     exact: bool = False  # it counts only where nothing at all is left to say
+    certain: bool = True  # whether names and shapes leave no other reading; else nothing is written
 
     def on(self, snapshot: Snapshot) -> "Undoing":
         """Return the undoing on a changed snapshot, without the findings that it proved."""

@@ -19,6 +19,7 @@ from auditor.diagnosis.causes import (
     head_not_saved,
     layers_renumbered,
     lost_part,
+    moved_names,
     other_architecture,
     other_class,
     other_size,
@@ -33,7 +34,6 @@ from auditor.diagnosis.causes import (
     two_saves,
     unmerged_adapter,
     unsharded_save,
-    wrapper_prefix,
 )
 from auditor.diagnosis.name_kinds import MOST_KINDS
 from auditor.diagnosis.repository import with_repository
@@ -65,7 +65,7 @@ CAUSES: tuple[Cause, ...] = (
     *OF_FILES,
     dtype_doubled.undoings,
     unmerged_adapter.undoings,
-    wrapper_prefix.undoings,
+    moved_names.undoings,
     layers_renumbered.undoings,
     head_not_saved.undoings,
     config_field.of_adapter,
