@@ -74,7 +74,7 @@ def _undoing(
     words = [_words(case, rule, names) for rule, names in by_rule.items() if names]
     edits = [edit for rule in by_rule for edit in rule]
     return Undoing(
-        cause=WRAPPER if all(map(_is_wrapper, edits)) else MOVED,
+        cause=WRAPPER if all(_is_wrapper(case, edit) for edit in edits) else MOVED,
         snapshot=with_names(case.snapshot, renames),
         renames=renames,
         summary="; ".join(summary for summary, _ in words),
@@ -84,9 +84,15 @@ def _undoing(
     )
 
 
-def _is_wrapper(edit: Edit) -> bool:
-    """Whether the edit strips a prefix, or segments that no part of a model has as its place."""
-    return not edit.new and (edit.before is None or not edit.before or _saved_from(edit) != _WRAPPED)
+def _is_wrapper(case: Case, edit: Edit) -> bool:
+    """Whether the edit strips a prefix, a known wrapper, or segments that all names have."""
+    removed, added = edit.difference
+    is_known = _saved_from(edit) != _WRAPPED
+    return not added and (edit.before == () or is_known or _is_everywhere(case, removed))
+
+
+def _is_everywhere(case: Case, text: str) -> bool:
+    return all(text in name for name in case.unexpected)
 
 
 def _words(case: Case, rule: Rule, names: Mapping[str, str]) -> tuple[str, str]:
@@ -137,7 +143,7 @@ def _words_of_removed(case: Case, rule: Rule, names: Mapping[str, str]) -> tuple
             why = "as a PeftModel has them in memory: PEFT takes the file for an adapter called "
             why += f"{name} at most, and transformers for none"
             return f"{whose} {prefix} ({why})", f"{strip}, or save by PeftModel.save_pretrained"
-        if any(prefix in new for new in names.values()) or not all(map(_is_wrapper, rule)):
+        if any(prefix in new for new in names.values()) or not all(_is_wrapper(case, edit) for edit in rule):
             return f"{whose} {prefix} where the class does not", strip
     why = " and ".join(dict.fromkeys(map(_saved_from, rule)))
     return f"{whose} {prefix} ({why})", f"{strip}, or save the model that is inside"
