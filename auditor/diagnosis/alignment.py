@@ -13,7 +13,7 @@ from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from difflib import SequenceMatcher
 from functools import lru_cache
-from itertools import chain, takewhile
+from itertools import takewhile
 from typing import NamedTuple
 
 from auditor.diagnosis.name_kinds import NameKind
@@ -241,7 +241,9 @@ def _apply(parts: Segments, rule: Rule) -> list[_Part] | None:
         while at is not None:
             run = known[at : at + len(edit.old)]
             numbers = iter([number for _, number in run if number is not None])
-            new: list[_Part] = [(one, next(numbers, -1) if _is_number(one) else None) for one in edit.new]
+            new: list[_Part] = [
+                (one, next(numbers, -1) if _is_number(one) else None) for one in edit.new
+            ]
             if any(number == -1 for _, number in new):
                 return None  # the number that the class has there is in no stored name
             known[at : at + len(edit.old)] = new

@@ -13,6 +13,7 @@ from auditor.diagnosis.causes import (
     config_field,
     custom_code,
     dtype_doubled,
+    empty_file,
     foreign_names,
     fused_names,
     half_resized,
@@ -29,6 +30,7 @@ from auditor.diagnosis.causes import (
     quantization,
     quantization_settings,
     stale_index,
+    stored_twice,
     transposed,
     truncated,
     two_saves,
@@ -60,6 +62,7 @@ OF_FILES: tuple[Cause, ...] = (
     pointer_file.undoings,
     truncated.undoings,
     two_saves.undoings,
+    stored_twice.undoings,
     stale_index.undoings,
     partial_upload.undoings,
 )
@@ -68,6 +71,7 @@ OF_FILES: tuple[Cause, ...] = (
 # findings, the earlier one is reported.
 CAUSES: tuple[Cause, ...] = (
     *OF_FILES,
+    empty_file.undoings,
     dtype_doubled.undoings,
     unmerged_adapter.undoings,
     moved_names.undoings,

@@ -38,7 +38,9 @@ def undoings(case: Case) -> Iterator[Undoing]:
     if not (case.unexpected and case.missing):
         return
     unexpected = Kinds(case.unexpected_kinds, case.shapes)
-    missing = Kinds(case.missing_kinds, {name: one.shape for name, one in case.lacking_named.items()})
+    missing = Kinds(
+        case.missing_kinds, {name: one.shape for name, one in case.lacking_named.items()}
+    )
     together = rules_together(unexpected, missing)
     single = islice(rules(unexpected, missing), _PROPOSED)
     loose = _loose(case)
@@ -107,7 +109,10 @@ def _words(case: Case, rule: Rule, names: Mapping[str, str]) -> tuple[str, str]:
         old = " and ".join(f"{one or 'nothing'}" for one, _ in pairs)
         new = " and ".join(f"{other or 'nothing'}" for _, other in pairs)
         have = "every name has" if count == every else f"{count:,} of {every:,} names have"
-        return f"{have} {old} where the class has {new}", f"write {new} for {old} in {count:,} names"
+        return (
+            f"{have} {old} where the class has {new}",
+            f"write {new} for {old} in {count:,} names",
+        )
     if not edit.before:
         part = ", that of a part of the model that was saved alone"
         text = quoted(added[0])
@@ -143,7 +148,9 @@ def _words_of_removed(case: Case, rule: Rule, names: Mapping[str, str]) -> tuple
             why = "as a PeftModel has them in memory: PEFT takes the file for an adapter called "
             why += f"{name} at most, and transformers for none"
             return f"{whose} {prefix} ({why})", f"{strip}, or save by PeftModel.save_pretrained"
-        if any(prefix in new for new in names.values()) or not all(_is_wrapper(case, edit) for edit in rule):
+        if any(prefix in new for new in names.values()) or not all(
+            _is_wrapper(case, edit) for edit in rule
+        ):
             return f"{whose} {prefix} where the class does not", strip
     why = " and ".join(dict.fromkeys(map(_saved_from, rule)))
     return f"{whose} {prefix} ({why})", f"{strip}, or save the model that is inside"

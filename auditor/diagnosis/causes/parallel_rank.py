@@ -10,6 +10,7 @@ from typing import Any
 
 from auditor.analytic import ExpectedTensor
 from auditor.diagnosis.case import Case, Undoing
+from auditor.diagnosis.causes.head_not_saved import is_head
 from auditor.diagnosis.changes import with_shapes, with_tensors
 from auditor.diagnosis.name_kinds import members, numbers, runs
 from auditor.reconciler.findings import MatchedPair
@@ -142,7 +143,10 @@ def _other_stages(case: Case) -> Iterator[Undoing]:
         here, away = stored[before], missing[before]
         if here & away or max(here) - min(here) + 1 != len(here):
             return
-    if not partial or not (outside or any(0 not in stored[one] for one in partial)):
+    if not partial or case.mismatched:
+        return
+    # A first stage lacks the final norm too: an output layer alone may be tied.
+    if all(map(is_head, outside)) and any(0 in stored[one] for one in partial):
         return
     if not outside and any(max(missing[one]) < min(stored[one]) for one in partial):
         return  # only first layers are missing: not a stage
