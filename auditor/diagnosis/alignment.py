@@ -2,10 +2,11 @@
 
 A name is a sequence of segments, each with its separator, and its numbers count as equal. An edit
 replaces one run of segments: at the start of all names, below one module, or wherever the run
-occurs. An empty run on either side means that segments are removed or added. Each unexpected kind of name is compared with
-the missing kinds that share most segments with it; the difference gives edits, and a rule is the
-edits of one such pair. The rule under which most tensors meet an expected name is taken, then the
-best rule for the names that are left. Equal shapes count for a pair, and are not required.
+occurs. An empty run on either side means that segments are removed or added. Each unexpected kind
+of name is compared with the missing kinds that share most segments with it; the difference gives
+edits, and a rule is the edits of one such pair. The rule under which most tensors meet an expected
+name is taken, then the best rule for the names that are left. Equal shapes count for a pair, and
+are not required.
 """
 
 import re

@@ -26,7 +26,7 @@ _INPUTS = re.compile(r"embed_tokens|embeddings|\.wte\.|shared")
 
 def undoings(case: Case) -> Iterator[Undoing]:
     """Yield the config with tied embeddings, if only a head is missing and no other is stored."""
-    if not case.missing or not all(is_head(kind.pattern) for kind in case.missing_kinds):
+    if not case.missing or not all(_is_head(kind.pattern) for kind in case.missing_kinds):
         return
     declared = value_at(case.config, _KEY)
     if declared is True or holds_another_head(case):
@@ -69,5 +69,5 @@ def of_classifier(case: Case) -> Iterator[Undoing]:
         )
 
 
-def is_head(name: str) -> bool:
+def _is_head(name: str) -> bool:
     return bool(_HEAD.search(name)) and not _INPUTS.search(name)

@@ -148,9 +148,7 @@ def _words_of_removed(case: Case, rule: Rule, names: Mapping[str, str]) -> tuple
             why = "as a PeftModel has them in memory: PEFT takes the file for an adapter called "
             why += f"{name} at most, and transformers for none"
             return f"{whose} {prefix} ({why})", f"{strip}, or save by PeftModel.save_pretrained"
-        if any(prefix in new for new in names.values()) or not all(
-            _is_wrapper(case, edit) for edit in rule
-        ):
+        if not all(_is_wrapper(case, edit) for edit in rule):
             return f"{whose} {prefix} where the class does not", strip
     why = " and ".join(dict.fromkeys(map(_saved_from, rule)))
     return f"{whose} {prefix} ({why})", f"{strip}, or save the model that is inside"

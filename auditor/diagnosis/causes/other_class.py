@@ -125,6 +125,7 @@ def _of_base(case: Case) -> Iterator[Undoing]:
     config = parse_object(base.config.content, base.config.name)
     types = (value_at(config, "text_config.model_type"), report.model_type)
     names = [name for one in types if isinstance(one, str) for name in case.classes(one)]
+    names.sort(key=lambda name: not name.endswith("ForCausalLM"))  # what most adapters are of
     declared = (report.target or "").rpartition(" ")[2]
     for name in [one for one in dict.fromkeys(names) if one != declared][:_MOST]:
         yield Undoing(

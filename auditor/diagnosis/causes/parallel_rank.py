@@ -10,7 +10,6 @@ from typing import Any
 
 from auditor.analytic import ExpectedTensor
 from auditor.diagnosis.case import Case, Undoing
-from auditor.diagnosis.causes.head_not_saved import is_head
 from auditor.diagnosis.changes import with_shapes, with_tensors
 from auditor.diagnosis.name_kinds import members, numbers, runs
 from auditor.reconciler.findings import MatchedPair
@@ -24,6 +23,7 @@ _MATRIX = 2  # axes
 _LEAST_PART = 8  # in a rank's file, at least one matrix in eight is divided
 _KINDS = 2  # kinds of modules that one config value shapes: its inputs and its outputs
 _NUMBER = re.compile(r"(?<=\.)\d{1,6}(?=\.)")
+_OUTPUT = re.compile(r"(?:^|\.)(?:lm_head|embed_out|proj_out|output|head)\.(?:weight|bias)$")
 _OF_HEADS = re.compile(r"[qk]_(?:layer)?norm\.weight$")
 _ROUTERS = (".gate.weight", ".router.weight", ".router.layer.weight", "expert_gate.weight")
 _FIX = (
@@ -146,7 +146,7 @@ def _other_stages(case: Case) -> Iterator[Undoing]:
     if not partial or case.mismatched:
         return
     # A first stage lacks the final norm too: an output layer alone may be tied.
-    if all(map(is_head, outside)) and any(0 in stored[one] for one in partial):
+    if all(map(_OUTPUT.search, outside)) and any(0 in stored[one] for one in partial):
         return
     if not outside and any(max(missing[one]) < min(stored[one]) for one in partial):
         return  # only first layers are missing: not a stage
