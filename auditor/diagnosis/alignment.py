@@ -202,6 +202,8 @@ def _rules_of(parts: Segments, partner: Segments) -> Iterator[Rule]:
     if len(runs) > _MOST_RULES:
         return
     edits = [(parts[:a], parts[a:b], partner[c:d]) for a, b, c, d in runs]
+    if any(before and _numbers(old) > _numbers(new) for before, old, new in edits):
+        return  # layers or experts would get one name
     followed = [len(parts) - b for _, b, _, _ in runs]
     if any(
         old and new and (rest < _FOLLOWS or len(old) > _LONGEST or len(new) > _LONGEST)
@@ -262,6 +264,10 @@ def _place(parts: list[_Part], edit: Edit, start: int = 0) -> int | None:
     length = len(edit.old)
     places = range(start, len(texts) - length)  # the last segment is the tensor's own
     return next((at for at in places if texts[at : at + length] == edit.old), None)
+
+
+def _numbers(run: Segments) -> int:
+    return sum(map(_is_number, run))
 
 
 def _is_number(segment: str) -> bool:
