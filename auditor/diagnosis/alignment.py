@@ -27,6 +27,7 @@ _MOST_KINDS = 160  # unexpected kinds that are compared, those with most tensors
 _MOST_PARTNERS = 2  # missing kinds for each of them
 _MOST_COUNTED = 24  # rules whose names are counted
 _MOST_RULES = 3
+_MOST_PROPOSED = 4
 _RARE = 20  # a rule serves more than one in this many names
 _LONGEST = 6  # segments of a run
 _FOLLOWS = 2  # segments after a replaced run that agree
@@ -76,38 +77,48 @@ def segments(name: str) -> Segments:
     return tuple(_SEGMENT.findall(name))
 
 
-def rules(unexpected: Kinds, missing: Kinds) -> Iterator[Rule]:
-    """Yield the rules under which most unexpected names meet missing ones, the best first."""
+class Choice(NamedTuple):
+    """A rule, and another rule that serves as many tensors and gives them other names."""
+
+    rule: Rule
+    met: frozenset[str]  # patterns of the names that meet an expected one
+    rival: Rule | None
+
+
+def choices(unexpected: Kinds, missing: Kinds, prefix: str | None) -> Iterator[tuple[Choice, ...]]:
+    """Yield rules for different names that together serve most of them, then single rules.
+
+    `prefix` is the base model's, which loading adds or removes; None if it is unknown.
+    """
     if not (unexpected.kinds and missing.kinds):
         return
-    for rule, _ in _ranked(unexpected.kinds, unexpected, _Goal(missing)):
-        yield rule
-
-
-def rules_together(unexpected: Kinds, missing: Kinds) -> tuple[Rule, ...]:
-    """Return rules for different names that together serve most of them, the best first."""
-    chosen: list[Rule] = []
-    goal = _Goal(missing)
-    kinds = unexpected.kinds
-    while kinds and len(chosen) < _MOST_RULES:
-        best = next(_ranked(kinds, unexpected, goal), None)
-        if best is None:
-            break
-        rule, met = best
-        chosen.append(rule)
-        kinds = tuple(kind for kind in kinds if kind.pattern not in met)
-    return tuple(chosen)
+    goal = _Goal(missing, prefix)
+    single = _ranked(unexpected.kinds, unexpected, goal)
+    together: list[Choice] = []
+    kinds, ranked = unexpected.kinds, single
+    while ranked and len(together) < _MOST_RULES:
+        best = ranked[0]
+        together.append(_choice(ranked, best, goal))
+        kinds = tuple(kind for kind in kinds if kind.pattern not in best.met)
+        ranked = _ranked(kinds, unexpected, goal)
+    yield from dict.fromkeys(
+        (tuple(together), *((_choice(single, one, goal),) for one in single[:_MOST_PROPOSED]))
+    )
 
 
 def renames_by_rule(
-    kinds: Iterable[NameKind], chosen: Iterable[Rule]
+    kinds: Iterable[NameKind], chosen: Iterable[Choice]
 ) -> dict[Rule, dict[str, str]]:
-    """Return the new names that each rule gives; the first rule that changes a name applies."""
-    renames: dict[Rule, dict[str, str]] = {rule: {} for rule in chosen}
+    """Return the new names that each rule gives.
+
+    Names that meet under no rule are renamed by the first rule that changes them.
+    """
+    chosen = tuple(chosen)
+    renames: dict[Rule, dict[str, str]] = {one.rule: {} for one in chosen}
     for kind in kinds:
-        for rule, names in renames.items():
-            if new_names := _edited(kind, rule):
-                names.update(new_names)
+        for one in sorted(chosen, key=lambda one: kind.pattern not in one.met):
+            if new_names := _edited(kind, one.rule):
+                renames[one.rule].update(new_names)
                 break
     return renames
 
@@ -134,18 +145,26 @@ def _edited(kind: NameKind, rule: Rule) -> dict[str, str]:
 class _Goal:
     """The missing kinds, with and without the first segment, which loading may add or remove."""
 
-    def __init__(self, missing: Kinds) -> None:
+    def __init__(self, missing: Kinds, prefix: str | None) -> None:
+        self._prefix = prefix
         self.shapes = {kind.pattern: missing.shape(kind) for kind in missing.kinds}
-        self.near = {**{_tail(one): shape for one, shape in self.shapes.items()}, **self.shapes}
+        bare = {self._bare(one): shape for one, shape in self.shapes.items()}
+        self.near = {**bare, **self.shapes}
         self.by_end: dict[Segments, list[Segments]] = {}
         for pattern in self.shapes:
             parts = segments(pattern)
             for length in (1, 2):
                 self.by_end.setdefault(parts[-length:], []).append(parts)
 
+    def _bare(self, pattern: str) -> str:
+        """Return the pattern without the base model's prefix."""
+        if self._prefix is None:
+            return pattern.partition(".")[2]
+        return pattern.removeprefix(f"{self._prefix}.") if self._prefix else pattern
+
     def meets(self, pattern: str, shape: Shape) -> float:
         """Return the weight of a stored kind under this pattern; 0 if nothing expects it."""
-        for spelt in (pattern, _tail(pattern)):
+        for spelt in (pattern, self._bare(pattern)):
             if spelt in self.near:
                 expected = self.near[spelt]
                 return 1 if shape is None or expected in (None, shape) else _OTHER_SHAPE
@@ -162,10 +181,18 @@ class _Goal:
         return sorted(known, key=likeness, reverse=True)[:_MOST_PARTNERS]
 
 
-def _ranked(
-    kinds: Collection[NameKind], stored: Kinds, goal: _Goal
-) -> Iterator[tuple[Rule, set[str]]]:
-    """Yield rules with the patterns that meet under them: most tensors, then least change."""
+class _Ranked(NamedTuple):
+    rank: tuple[float, ...]  # most tensors, then least change
+    rule: Rule
+    met: frozenset[str]  # patterns of unexpected kinds that meet an expected one
+
+    @property
+    def order(self) -> tuple[object, ...]:
+        return (self.rank, str(self.rule))
+
+
+def _ranked(kinds: Collection[NameKind], stored: Kinds, goal: _Goal) -> list[_Ranked]:
+    """Return the rules that serve more than a few names, the best first."""
     often = sorted(kinds, key=lambda kind: -len(kind.names))[:_MOST_KINDS]
     votes: Counter[Rule] = Counter()
     for kind in often:
@@ -174,7 +201,7 @@ def _ranked(
             for rule in dict.fromkeys(_rules_of(parts, partner)):
                 votes[rule] += len(kind.names)
     total = sum(len(kind.names) for kind in kinds)
-    ranked: list[tuple[tuple[float, ...], Rule, set[str]]] = []
+    ranked: list[_Ranked] = []
     for rule, _ in votes.most_common(_MOST_COUNTED):
         met, weight, exact = set[str](), 0.0, 0
         for kind in kinds:
@@ -184,22 +211,33 @@ def _ranked(
                 met.add(kind.pattern)
                 weight += worth * len(kind.names)
                 exact += (pattern in goal.shapes) * len(kind.names)
-        replaces = any(edit.is_replacement for edit in rule)
-        length = sum(len(edit.old) + len(edit.new) for edit in rule)
-        anywhere = any(edit.before is None for edit in rule)
         if weight * _RARE > total:
+            replaces = any(edit.is_replacement for edit in rule)
+            length = sum(len(edit.old) + len(edit.new) for edit in rule)
+            anywhere = any(edit.before is None for edit in rule)
             rank = (-weight, replaces, -exact, len(rule), length, anywhere)
-            ranked.append((rank, rule, met))
-    ranked.sort(key=lambda one: (one[0], str(one[1])))
-    for _, rule, met in ranked:
-        yield rule, met
+            ranked.append(_Ranked(rank, rule, frozenset(met)))
+    return sorted(ranked, key=lambda one: one.order)
+
+
+def _choice(ranked: list[_Ranked], chosen: _Ranked, goal: _Goal) -> Choice:
+    """Return the rule, with a rival of equal rank that gives some kind another expected name."""
+
+    def differs(other: _Ranked) -> bool:
+        names = ((_pattern(one, other.rule), _pattern(one, chosen.rule)) for one in chosen.met)
+        return any(new != own and new in goal.shapes for new, own in names)
+
+    as_good = (one for one in ranked if one.rank[:3] == chosen.rank[:3] and one is not chosen)
+    return Choice(
+        chosen.rule, chosen.met, next((one.rule for one in as_good if differs(one)), None)
+    )
 
 
 def _rules_of(parts: Segments, partner: Segments) -> Iterator[Rule]:
     """Yield the rules by which a name becomes its partner, from the most general on."""
     matcher = SequenceMatcher(None, parts, partner, autojunk=False)
     runs = [code[1:] for code in matcher.get_opcodes() if code[0] != "equal"]
-    if len(runs) > _MOST_RULES:
+    if not 0 < len(runs) <= _MOST_RULES:
         return
     edits = [(parts[:a], parts[a:b], partner[c:d]) for a, b, c, d in runs]
     if any(before and _numbers(old) > _numbers(new) for before, old, new in edits):
@@ -212,18 +250,20 @@ def _rules_of(parts: Segments, partner: Segments) -> Iterator[Rule]:
         return
     if all(old for _, old, _ in edits):
         yield tuple(Edit(None if before else (), old, new) for before, old, new in edits)
-    if len(edits) > 1:
-        for before, old, new in edits[:1]:
-            yield (Edit(before, old, new),)
-        return
-    for (before, old, new), (_, end, _, _) in zip(edits, runs, strict=True):
-        yield (Edit(before, old, new),)
-        if not old and before and end < len(parts):  # only before this segment
-            yield (Edit(before, (parts[end],), (*new, parts[end])),)
-        if not before and len(new) == 1 and old:  # loading adds the base model's prefix
-            yield (Edit((), old, ()),)
-        if not before and len(old) > 1:
-            yield (Edit((), old[:-1], new),)
+    before, old, new = edits[0]
+    yield (Edit(before, old, new),)
+    if len(edits) == 1:
+        yield from ((one,) for one in _variants(before, old, new, parts[runs[0][1] :]))
+
+
+def _variants(before: Segments, old: Segments, new: Segments, rest: Segments) -> Iterator[Edit]:
+    """Yield edits of fewer names than one, and edits that leave the prefix to loading."""
+    if not old and before and rest:  # only before this segment
+        yield Edit(before, rest[:1], (*new, rest[0]))
+    if not before and old and len(new) == 1:  # loading adds the base model's prefix
+        yield Edit((), old, ())
+    if not before and len(old) > 1:
+        yield Edit((), old[:-1], new)
 
 
 def _pattern(pattern: str, rule: Rule) -> str | None:
@@ -276,7 +316,3 @@ def _is_number(segment: str) -> bool:
 
 def _shared(one: Segments, other: Segments) -> list[str]:
     return [a for a, _ in takewhile(lambda pair: pair[0] == pair[1], zip(one, other, strict=False))]
-
-
-def _tail(pattern: str) -> str:
-    return pattern.partition(".")[2]

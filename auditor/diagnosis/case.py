@@ -173,6 +173,14 @@ class Case(Struct, frozen=True, kw_only=True, dict=True):
         return self.patterns_on_disk(pattern) != (self.on_disk(pattern),)
 
     @cached_property
+    def base_prefix(self) -> str | None:
+        """The base model's prefix, which loading adds or removes; None if it is unknown."""
+        with suppress(CheckpointError):
+            expected = self.tree(self.snapshot)
+            return None if expected is None else expected.prefix
+        return None
+
+    @cached_property
     def strange(self) -> tuple[StoredTensor, ...]:
         """Stored tensors that nothing expects; all that are stored, where not all are named."""
         if self.unnamed:

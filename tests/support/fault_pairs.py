@@ -7,7 +7,7 @@ from itertools import combinations
 from pathlib import Path
 from typing import NamedTuple
 
-from support.fault_bench import COUNTS, SIZES, without_tensors, written
+from support.fault_bench import without_tensors, written
 from support.faults.fault import of_shape, rewritten, tensors_of
 from support.faults.names import LAYER
 
@@ -46,7 +46,9 @@ class Pair(NamedTuple):
         """Whether each fault has a right cause; one cause may name two changes of names."""
         found = tuple(diagnoses)
         named = all(any(one.cause in right for one in found) for right in self.causes)
-        both = [text for text in ("module.", "student.net.", "_checkpoint", LEVEL) if text in self.name]
+        both = [
+            text for text in ("module.", "student.net.", "_checkpoint", LEVEL) if text in self.name
+        ]
         return named and all(any(text in one.summary for one in found) for text in both)
 
 
@@ -65,7 +67,9 @@ def _renamed(snapshot: Snapshot, rename: Callable[[str], str]) -> Snapshot | Non
 
 def _level(snapshot: Snapshot) -> Snapshot | None:
     """The lists of layers are one module deeper."""
-    return _renamed(snapshot, lambda name: re.sub(r"\b(layers?|h|block)\.(?=\d)", rf"{LEVEL}\1.", name))
+    return _renamed(
+        snapshot, lambda name: re.sub(r"\b(layers?|h|block)\.(?=\d)", rf"{LEVEL}\1.", name)
+    )
 
 
 def _checkpointed(snapshot: Snapshot) -> Snapshot | None:
@@ -125,7 +129,7 @@ def _packed(snapshot: Snapshot) -> Snapshot:
 
 def _transposed(snapshot: Snapshot) -> Snapshot | None:
     def turned(one):
-        turns = LAYER.match(one.name) and len(one.shape) == 2 and one.shape[0] != one.shape[1]  # noqa: PLR2004
+        turns = LAYER.match(one.name) and len(one.shape) == 2 and one.shape[0] != one.shape[1]
         return (of_shape(one, *one.shape[::-1]) if turns else one,)
 
     return rewritten(snapshot, turned)

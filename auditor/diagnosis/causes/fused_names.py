@@ -71,13 +71,15 @@ def undoings(case: Case) -> Iterator[Undoing]:
         return
     name, replacements = next(pair for pair in instead.items() if pair[1])
     goal = ", ".join(_leaf(one.name) for one in replacements)
+    wholes = dict.fromkeys(_leaf(one.name) for several in instead.values() for one in several)
+    joined = ", ".join(wholes)
     yield Undoing(
         cause=CAUSE,
         snapshot=with_tensors(case.snapshot, instead),
         renames={old: new[0].name for old, new in instead.items() if len(new) == 1},
         summary=f"{cut:,} tensors are fused that the class has apart ({name} for {goal})"
         if cut
-        else f"{len(instead):,} tensors are apart that the class has fused (in {goal})",
+        else f"{len(instead):,} tensors are apart that the class has fused (in {joined})",
         fix="split them along their rows when the weights are converted"
         if cut
         else "join them when the weights are converted: rows one after the other, experts stacked",

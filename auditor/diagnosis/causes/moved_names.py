@@ -8,10 +8,9 @@ the model, such as `model.language_model.visual` for `model.visual`.
 To do: Rename the tensors as the class does, or save the model that is inside the wrapper.
 """
 
-from collections.abc import Iterator, Mapping
-from itertools import islice
+from collections.abc import Iterator, Mapping, Sequence
 
-from auditor.diagnosis.alignment import Edit, Kinds, Rule, renames_by_rule, rules, rules_together
+from auditor.diagnosis.alignment import Edit, Kinds, Rule, choices, renames_by_rule
 from auditor.diagnosis.case import Case, Undoing
 from auditor.diagnosis.causes import _of_adapters
 from auditor.diagnosis.changes import with_names
@@ -20,7 +19,6 @@ from auditor.messages import quoted
 from auditor.reconciler.findings import QuantizationData, StoredBuffer, Unexpected, Unused
 
 WRAPPER, MOVED = "wrapper-prefix", "moved-names"
-_PROPOSED = 4  # rules that become undoings
 _SAVED_FROM = {
     "_orig_mod": "the state dict of a compiled model was saved",
     "module": "the state dict of a DistributedDataParallel model was saved",
@@ -41,14 +39,13 @@ def undoings(case: Case) -> Iterator[Undoing]:
     missing = Kinds(
         case.missing_kinds, {name: one.shape for name, one in case.lacking_named.items()}
     )
-    together = rules_together(unexpected, missing)
-    single = islice(rules(unexpected, missing), _PROPOSED)
     loose = _loose(case)
-    for chosen in dict.fromkeys((together, *((rule,) for rule in single))):
+    for chosen in choices(unexpected, missing, case.base_prefix):
         by_rule = renames_by_rule(loose, chosen)
         renames = {name: new for names in by_rule.values() for name, new in names.items()}
         if renames and _is_injective(case, renames):
-            yield _undoing(case, by_rule, renames)
+            rivals = [one.rival for one in chosen if one.rival]
+            yield _undoing(case, by_rule, renames, rivals)
 
 
 def _loose(case: Case) -> tuple[NameKind, ...]:
@@ -71,30 +68,40 @@ def _is_injective(case: Case, renames: Mapping[str, str]) -> bool:
 
 
 def _undoing(
-    case: Case, by_rule: Mapping[Rule, Mapping[str, str]], renames: Mapping[str, str]
+    case: Case,
+    by_rule: Mapping[Rule, Mapping[str, str]],
+    renames: Mapping[str, str],
+    rivals: Sequence[Rule],
 ) -> Undoing:
     words = [_words(case, rule, names) for rule, names in by_rule.items() if names]
-    edits = [edit for rule in by_rule for edit in rule]
+    edits = [(edit, names) for rule, names in by_rule.items() for edit in rule]
+    others = [f"{quoted(removed)} for {quoted(added)}" for removed, added in _changes(rivals)]
+    as_much = f" (or {' and '.join(others)}, which would explain as much)" if others else ""
     return Undoing(
-        cause=WRAPPER if all(_is_wrapper(case, edit) for edit in edits) else MOVED,
+        cause=WRAPPER if all(_is_wrapper(case, *one) for one in edits) else MOVED,
         snapshot=with_names(case.snapshot, renames),
         renames=renames,
-        summary="; ".join(summary for summary, _ in words),
+        summary="; ".join(summary for summary, _ in words) + as_much,
         fix="; ".join(fix for _, fix in words),
         evidence=(f"{len(renames):,} of {len(case.shapes):,} names",),
-        certain=not any(edit.is_replacement for edit in edits),
+        certain=not (rivals or any(edit.is_replacement for edit, _ in edits)),
     )
 
 
-def _is_wrapper(case: Case, edit: Edit) -> bool:
-    """Whether the edit strips a prefix, a known wrapper, or segments that all names have."""
+def _changes(rules: Sequence[Rule]) -> Iterator[tuple[str, str]]:
+    """Yield (new, old) text of each edit."""
+    for edit in (edit for rule in rules for edit in rule):
+        removed, added = edit.difference
+        yield added, removed
+
+
+def _is_wrapper(case: Case, edit: Edit, names: Mapping[str, str]) -> bool:
+    """Whether the edit strips a known wrapper, most names' prefix, or segments of all names."""
     removed, added = edit.difference
-    is_known = _saved_from(edit) != _WRAPPED
-    return not added and (edit.before == () or is_known or _is_everywhere(case, removed))
-
-
-def _is_everywhere(case: Case, text: str) -> bool:
-    return all(text in name for name in case.unexpected)
+    if added or _saved_from(edit) != _WRAPPED:
+        return not added
+    is_prefix = edit.before == () and 4 * len(names) > 3 * len(case.shapes)
+    return is_prefix or all(removed in name for name in case.shapes.keys() | names.keys())
 
 
 def _words(case: Case, rule: Rule, names: Mapping[str, str]) -> tuple[str, str]:
@@ -139,17 +146,18 @@ def _words_of_removed(case: Case, rule: Rule, names: Mapping[str, str]) -> tuple
         inner = ".".join(part for part in prefix.split(".") if not part.startswith("("))
         return summary, fix + (f", without {inner} before its names" if inner else "")
     inside = not all(name.startswith(prefix) for name in names)
+    is_wrapper = all(_is_wrapper(case, edit, names) for edit in rule)
     one, many = ("contains", "contain") if inside else ("begins with", "begin with")
     whose = f"every name {one}" if count == every else f"{count:,} of {every:,} names {many}"
     strip = f"strip {prefix} from the {count:,} names"
-    if inside and all(_saved_from(edit) == _WRAPPED for edit in rule):
-        if _of_adapters.is_adapter(case):
-            name = quoted(prefix.removesuffix("."))
-            why = "as a PeftModel has them in memory: PEFT takes the file for an adapter called "
-            why += f"{name} at most, and transformers for none"
-            return f"{whose} {prefix} ({why})", f"{strip}, or save by PeftModel.save_pretrained"
-        if not all(_is_wrapper(case, edit) for edit in rule):
-            return f"{whose} {prefix} where the class does not", strip
+    if not is_wrapper:
+        name, new = next(iter(names.items()))
+        return f"{whose} {prefix} where the class does not ({name} for {new})", strip
+    if inside and _of_adapters.is_adapter(case):
+        name = quoted(prefix.removesuffix("."))
+        why = "as a PeftModel has them in memory: PEFT takes the file for an adapter called "
+        why += f"{name} at most, and transformers for none"
+        return f"{whose} {prefix} ({why})", f"{strip}, or save by PeftModel.save_pretrained"
     why = " and ".join(dict.fromkeys(map(_saved_from, rule)))
     return f"{whose} {prefix} ({why})", f"{strip}, or save the model that is inside"
 
