@@ -10,6 +10,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 from math import prod
 from typing import NamedTuple
 
+from auditor.analytic import ExpectedTensor
 from auditor.diagnosis.case import Case, Undoing
 from auditor.diagnosis.changes import shaped, with_tensors
 from auditor.diagnosis.name_kinds import NameKind, Numbers, outermost
@@ -47,25 +48,34 @@ class _Module(NamedTuple):
     path: str  # to the module that contains `leaf`
     leaf: str
 
-    def at(self, numbers: Numbers) -> str:
-        return self.kind.filled(numbers)
+
+class _Side(NamedTuple):
+    """The stored or the missing tensors."""
+
+    modules: list[_Module]
+    tensors: Mapping[str, StoredTensor] | Mapping[str, ExpectedTensor]
+
+    def has(self, names: Iterable[str]) -> bool:
+        return all(name in self.tensors for name in names)
+
+    def shape(self, name: str) -> _Shape:
+        return self.tensors[name].shape
 
 
 def undoings(case: Case) -> Iterator[Undoing]:
     """Yield fused tensors split and separate tensors joined, where the sizes add up."""
     if not (case.unexpected and case.missing):
         return
-    have, lack = _modules(case.strange_kinds), _modules(case.missing_kinds)
-    stored = case.strange_named
-    shapes: dict[str, _Shape] = {name: one.shape for name, one in stored.items()}
-    shapes.update((name, one.shape) for name, one in case.lacking_named.items())
+    have = _Side(_modules(case.strange_kinds), case.strange_named)
+    lack = _Side(_modules(case.missing_kinds), case.lacking_named)
+    stored, expected = case.strange_named, case.lacking_named
     instead: _Instead = {}
-    for whole, parts in _fused(have, lack, shapes):
+    for whole, parts in _fused(have, lack):
         tensor = stored[whole]
-        instead[whole] = tuple(shaped(tensor, shapes[one] or (), one) for one in parts)
+        instead[whole] = tuple(shaped(tensor, expected[one].shape, one) for one in parts)
     cut = len(instead)
-    for whole, parts in (*_fused(lack, have, shapes), *_stacked(lack, have, shapes)):
-        instead[parts[0]] = (shaped(stored[parts[0]], shapes[whole] or (), whole),)
+    for whole, parts in (*_fused(lack, have), *_stacked(lack, have)):
+        instead[parts[0]] = (shaped(stored[parts[0]], expected[whole].shape, whole),)
         instead.update(dict.fromkeys(parts[1:], ()))
     if not instead:
         return
@@ -109,13 +119,11 @@ def _module(kind: NameKind) -> _Module:
 _Names = tuple[str, tuple[str, ...]]  # a fused tensor and its parts
 
 
-def _fused(
-    wholes: Collection[_Module], apart: Collection[_Module], shapes: Mapping[str, _Shape]
-) -> Iterator[_Names]:
+def _fused(wholes: _Side, apart: _Side) -> Iterator[_Names]:
     """Yield each fused tensor with its parts: of the same module, or the only fit in its place."""
     used: set[str] = set()  # patterns of parts and wholes
     by_module: dict[tuple[str, str], dict[str, _Module]] = {}
-    for one in apart:
+    for one in apart.modules:
         by_module.setdefault((one.path, one.place[1]), {})[one.leaf] = one
     for (path, _), leaves in by_module.items():
         known = [[leaves[leaf] for leaf in leaf_names if leaf in leaves] for leaf_names in _APART]
@@ -124,27 +132,26 @@ def _fused(
             left = [one for one in parts if one.kind.pattern not in used]
             if len(left) < 2 or (len(left) < len(parts) and parts in known):  # noqa: PLR2004
                 continue
-            near = [one for one in wholes if one.place == left[0].place]
+            near = [one for one in wholes.modules if one.place == left[0].place]
             near = [one for one in near if one.kind.pattern not in used]
             own = [one for one in near if one.path == path]
             for choice in (own, near) if parts in known else (own,):
-                fits = {one: names for one in choice if (names := list(_sums(one, left, shapes)))}
+                fits = [(one, list(_sums(wholes, one, apart, left))) for one in choice]
+                fits = [(one, names) for one, names in fits if names]
                 if len(fits) == 1:
-                    ((whole, names),) = fits.items()
+                    ((whole, names),) = fits
                     used.update(one.kind.pattern for one in (whole, *left))
                     yield from names
                     break
 
 
 def _sums(
-    whole: _Module, parts: Collection[_Module], shapes: Mapping[str, _Shape]
+    wholes: _Side, whole: _Module, apart: _Side, parts: Collection[_Module]
 ) -> Iterator[_Names]:
     """Yield the tensors of a kind whose rows or columns are those of the parts together."""
     for name, numbers in zip(whole.kind.names, whole.kind.numbers, strict=True):
-        names = tuple(part.at(numbers) for part in parts)
-        if all(one in shapes for one in names) and _is_sum(
-            shapes[name], [shapes[n] for n in names]
-        ):
+        names = tuple(part.kind.filled(numbers) for part in parts)
+        if apart.has(names) and _is_sum(wholes.shape(name), [apart.shape(one) for one in names]):
             yield name, names
 
 
@@ -162,15 +169,13 @@ def _is_sum(whole: _Shape, parts: list[_Shape]) -> bool:
     )
 
 
-def _stacked(
-    wholes: Collection[_Module], apart: Collection[_Module], shapes: Mapping[str, _Shape]
-) -> Iterator[_Names]:
+def _stacked(wholes: _Side, apart: _Side) -> Iterator[_Names]:
     """Yield each tensor of all experts with the experts' own: `experts.0.up_proj` in `up_proj`."""
-    for whole in wholes:
+    for whole in wholes.modules:
         before, _, leaf = whole.kind.pattern.removesuffix(".weight").rpartition(".")
         parts = [
             one
-            for one in apart
+            for one in apart.modules
             if one.path == f"{before}.0" and {*one.leaf.split("_")} <= {*leaf.split("_")}
         ]
         by_layer: dict[Numbers, list[str]] = {}
@@ -179,7 +184,7 @@ def _stacked(
                 by_layer.setdefault(numbers[:-1], []).append(name)
         for name, numbers in zip(whole.kind.names, whole.kind.numbers, strict=True):
             names = by_layer.get(numbers, [])
-            sizes = [shapes[one] for one in (name, *names)]
-            total, *each = [0 if shape is None else prod(shape) for shape in sizes]
-            if names and (None in sizes or total == sum(each)):
+            sizes = [shape for one in names if (shape := apart.shape(one)) is not None]
+            is_known = len(sizes) == len(names)
+            if names and (not is_known or prod(wholes.shape(name) or ()) == sum(map(prod, sizes))):
                 yield name, tuple(names)

@@ -63,9 +63,7 @@ def diagnosis_of(name, rename):
     config = CONFIGS[name]
     stored = stored_by(expect(name, **config))
     moved = [one._replace(name=rename(one.name)) for one in stored]
-    report = examine(
-        snapshot_of(moved, **config, architectures=[name]), Options(requested="moved")
-    )
+    report = examine(snapshot_of(moved, **config, architectures=[name]), Options(requested="moved"))
     [found] = report.diagnosis
     return found
 
@@ -98,7 +96,9 @@ def test_a_subtree_below_another_module_is_named_with_an_example():
     )
     assert found.cause == "moved-names"
     assert "names contain language_model. where the class does not (model." in found.summary
-    assert "language_model.layers.0.mlp.experts.0.down_proj.weight for model.layers" in found.summary
+    assert (
+        "language_model.layers.0.mlp.experts.0.down_proj.weight for model.layers" in found.summary
+    )
 
 
 @pytest.mark.parametrize(
