@@ -1,8 +1,8 @@
 """Faults planted in checkpoints that transformers writes, and what is said: `make diagnose`.
 
 By cause: how many were planted, how many the audit flags, of how many the cause and its fields are
-named, and of how many that cause alone; and whether a sound checkpoint gets any. `-v` names those
-of which another thing is said.
+named, and of how many that cause alone; and whether a sound checkpoint gets any. Then pairs of
+faults at once, and of how many both are named. `-v` names those of which another thing is said.
 """
 
 import sys
@@ -13,6 +13,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from support.fault_bench import FAMILIES, Fault, faults, written
+from support.fault_pairs import pairs
 from support.faults.families import MORE
 from support.faults.files import file_faults
 from support.faults.healthy import odd
@@ -43,10 +44,23 @@ def main() -> None:
                 slowest = max(slowest, time.process_time() - since)
                 for column in judged(fault, report):
                     counts[fault.cause, column] += 1
+        both = tally(Path(place))
     print(f"{'cause':26}" + "".join(f"{column:>9}" for column in COLUMNS))
     for cause in sorted({cause for cause, _ in counts}):
         print(f"{cause:26}" + "".join(f"{counts[cause, column]:>9}" for column in COLUMNS))
+    print(f"{both[True]} of {both.total()} pairs of faults are both named")
     print(f"{sound} sound checkpoints, {false} with a diagnosis; the slowest took {slowest:.2f} s")
+
+
+def tally(place: Path) -> Counter[bool]:
+    """Count the pairs of faults by whether both are named."""
+    counts: Counter[bool] = Counter()
+    for pair in pairs(place):
+        found = examine(pair.snapshot, Options(requested=pair.name)).diagnosis
+        counts[pair.is_named(found)] += 1
+        if "-v" in sys.argv and not pair.is_named(found):
+            print(f"{pair.name}: {[one.summary for one in found]}")
+    return counts
 
 
 def planted(name: str, snapshot: Snapshot, place: Path) -> Iterator[Fault]:

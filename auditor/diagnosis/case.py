@@ -54,6 +54,7 @@ class Undoing(Struct, frozen=True, kw_only=True):
     fix: str
     evidence: tuple[str, ...] = ()
     exact: bool = False  # it counts only where nothing at all is left to say
+    certain: bool = True  # whether names and shapes leave no other reading; else nothing is written
 
     def on(self, snapshot: Snapshot) -> "Undoing":
         """Return the undoing on a changed snapshot, without the findings that it proved."""
@@ -170,6 +171,14 @@ class Case(Struct, frozen=True, kw_only=True, dict=True):
         """Whether save_pretrained writes several tensors where this one is in memory."""
         pattern = name_pattern(name)
         return self.patterns_on_disk(pattern) != (self.on_disk(pattern),)
+
+    @cached_property
+    def base_prefix(self) -> str | None:
+        """The base model's prefix, which loading adds or removes; None if it is unknown."""
+        with suppress(CheckpointError):
+            expected = self.tree(self.snapshot)
+            return None if expected is None else expected.prefix
+        return None
 
     @cached_property
     def strange(self) -> tuple[StoredTensor, ...]:

@@ -1,7 +1,7 @@
 """The search for causes: undo one hypothesis after another, and keep those that close findings."""
 
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import partial
 from typing import NamedTuple
 
@@ -13,12 +13,14 @@ from auditor.diagnosis.causes import (
     config_field,
     custom_code,
     dtype_doubled,
+    empty_file,
     foreign_names,
     fused_names,
     half_resized,
     head_not_saved,
     layers_renumbered,
     lost_part,
+    moved_names,
     other_architecture,
     other_class,
     other_size,
@@ -28,33 +30,39 @@ from auditor.diagnosis.causes import (
     quantization,
     quantization_settings,
     stale_index,
+    stored_twice,
     transposed,
     truncated,
     two_saves,
     unmerged_adapter,
     unsharded_save,
-    wrapper_prefix,
 )
 from auditor.diagnosis.name_kinds import MOST_KINDS
 from auditor.diagnosis.repository import with_repository
 from auditor.diagnosis.solving.forms import NameForms
 from auditor.diagnosis.solving.trials import ClassTree
 from auditor.findings import (
+    BadQuantization,
+    Duplicate,
+    Mismatched,
     NewlyInitialized,
     Severity,
     Unexpected,
     Unused,
+    WrongDtype,
     is_of_repository,
 )
 from auditor.report import Diagnosis, Report, Unaudited
 
 Cause = Callable[[Case], Iterator[Undoing]]
+_FIELD = config_field.CAUSE
 
 # Causes in the files themselves; tested even without a config.
 OF_FILES: tuple[Cause, ...] = (
     pointer_file.undoings,
     truncated.undoings,
     two_saves.undoings,
+    stored_twice.undoings,
     stale_index.undoings,
     partial_upload.undoings,
 )
@@ -63,9 +71,10 @@ OF_FILES: tuple[Cause, ...] = (
 # findings, the earlier one is reported.
 CAUSES: tuple[Cause, ...] = (
     *OF_FILES,
+    empty_file.undoings,
     dtype_doubled.undoings,
     unmerged_adapter.undoings,
-    wrapper_prefix.undoings,
+    moved_names.undoings,
     layers_renumbered.undoings,
     head_not_saved.undoings,
     config_field.of_adapter,
@@ -99,18 +108,28 @@ MOST_SECONDS = 4.0
 # From this many tensors on, an audit takes 0.1 s: longer than a look at the names.
 _LARGE = 5000
 
-_DEEPEST = 2  # causes of one model, each tested on the undoing of the last
+_DEEPEST = 3  # changes that compose, each tested on the snapshot of the one before
+
+# Alarms that a change may open on a name that alarmed before: the name now meets an expected one,
+# and the next change can reach what still differs.
+_REACHED = frozenset({Mismatched.kind, WrongDtype.kind, Duplicate.kind, BadQuantization.kind})
 
 Again = Callable[[Snapshot, str | None], Report | Unaudited]
 
 
 class _Closing(NamedTuple):
-    """An undoing that closes findings and adds none."""
+    """An undoing that closes findings; what it opens is what the next undoing can reach."""
 
     undoing: Undoing
     report: Report | Unaudited  # after the undoing
     closed: frozenset[AlarmKey]  # alarms that it closes, with the names after renaming
+    opened: frozenset[AlarmKey]
     left: int  # number of alarms that remain
+
+    @property
+    def explained(self) -> int:
+        """The number of alarms that it closes, less those that it opens."""
+        return len(self.closed) - len(self.opened)
 
 
 def diagnose(  # noqa: PLR0913 - the report, and four functions of a changed snapshot
@@ -132,10 +151,9 @@ def diagnose(  # noqa: PLR0913 - the report, and four functions of a changed sna
     of its names. Findings that no undoing closes get no cause. `keep` receives the undoing of each
     cause; each undoing starts from the snapshot of the one before.
     """
-    diagnoses: list[Diagnosis] = []
+    closings: list[_Closing] = []
     tries = _Tries(again)
     current_report, current_snapshot = report, snapshot
-    renames = UNCHANGED  # by all undoings so far, by original name
     for _ in range(_DEEPEST):
         case = Case(
             snapshot=current_snapshot,
@@ -149,15 +167,15 @@ def diagnose(  # noqa: PLR0913 - the report, and four functions of a changed sna
         if not (case.alarms and _has_ordinary_names(case)):
             break
         closing = _best(case, tries)
-        if closing is None or _repeats(closing, diagnoses):
+        if closing is None or _repeats(closing, closings):
             break
-        renames = composed(renames, closing.undoing.renames)
-        diagnoses.append(_diagnosis(closing, report, renames))
+        closings.append(closing)
         keep(closing.undoing)
         current_report = closing.report
         current_snapshot = closing.undoing.snapshot
         target = closing.undoing.target or target
-    causes = (*custom_code.declared(report, snapshot), *_merged(diagnoses))
+    diagnoses = _merged(_diagnoses(closings, report))
+    causes = (*custom_code.declared(report, snapshot), *diagnoses)
     return with_repository(causes, report, current_report)
 
 
@@ -169,9 +187,9 @@ def _has_ordinary_names(case: Case) -> bool:
     return len(kinds) <= MOST_KINDS and all(one.pattern.count(".") <= MOST_PARTS for one in kinds)
 
 
-def _repeats(closing: _Closing, diagnoses: list[Diagnosis]) -> bool:
+def _repeats(closing: _Closing, closings: list[_Closing]) -> bool:
     """Whether an undoing changes a key that an earlier one changed; then neither is the cause."""
-    keys = {key for one in diagnoses for key, *_ in one.fields}
+    keys = {key for one in closings for key, *_ in one.undoing.fields}
     return any(key in keys for key, *_ in closing.undoing.fields)
 
 
@@ -241,15 +259,19 @@ def _after(case: Case, undoing: Undoing, tries: _Tries) -> Report | Unaudited | 
 
 
 def _closing(case: Case, undoing: Undoing, after: Report | Unaudited) -> _Closing | None:
-    """Return the alarms that an undoing closes; None if it closes none or adds one."""
+    """Return what an undoing closes; None if it closes too little, or opens a new alarm."""
     known = _alarming(case.report, undoing.renames)
     left = _alarming(after)
+    names = {name for _, name in known}
     opened = {key for key in left - known if not (case.unnamed and key[0] == Unexpected.kind)}
-    if opened or (left and undoing.exact):
+    if any(kind not in _REACHED or name not in names for kind, name in opened):
+        return None
+    if left and undoing.exact:
         return None
     if undoing.exact and any(isinstance(one, NewlyInitialized | Unused) for one in after.findings):
         return None
-    return _Closing(undoing, after, known - left, len(left)) if known - left else None
+    closing = _Closing(undoing, after, known - left, frozenset(opened), len(left))
+    return closing if closing.explained > 0 else None
 
 
 def _alarming(
@@ -264,47 +286,73 @@ def _alarming(
     return frozenset(key for finding in alarms for key in alarm_keys(finding, renames))
 
 
+def _diagnoses(closings: list[_Closing], report: Report | Unaudited) -> Iterator[Diagnosis]:
+    """Yield the diagnosis of each change; the first one tells what they explain together."""
+    renames = UNCHANGED  # by all undoings so far, by original name
+    total = len(_alarming(report))
+    for at, closing in enumerate(closings):
+        renames = composed(renames, closing.undoing.renames)
+        names = closing.explained
+        explained = f"this explains {_counted(names, names + closing.left)}"
+        if at == 0 and len(closings) > 1:
+            left = closings[-1].left
+            explained += f", and with the next {'two' if len(closings) > 2 else 'one'}: "  # noqa: PLR2004
+            explained += _counted(total - left, total)
+        yield _diagnosis(closing, report, renames, explained)
+
+
+def _counted(names: int, of: int) -> str:
+    if names == of:
+        return "the one name" if names == 1 else f"all {names:,} names"
+    return f"{names:,} {'name' if names == 1 else 'names'} of {of:,}"
+
+
 def _diagnosis(
-    closing: _Closing, report: Report | Unaudited, renames: Mapping[str, str]
+    closing: _Closing, report: Report | Unaudited, renames: Mapping[str, str], explained: str
 ) -> Diagnosis:
-    undoing, names = closing.undoing, len(closing.closed)
-    many = "1 name" if names == 1 else f"{names:,} names"
-    whole = "the one name" if names == 1 else f"all {many}"
-    explained = f"{many} of {names + closing.left:,}" if closing.left else whole
-    claimed = tuple(
-        at
+    undoing = closing.undoing
+    names = {name for _, name in closing.closed}
+    alarms = [
+        (at, finding)
         for at, finding in enumerate(report.findings)
-        if finding.severity is not Severity.INFO
-        and not is_of_repository(finding)
-        and not closing.closed.isdisjoint(alarm_keys(finding, renames))
-    )
+        if finding.severity is not Severity.INFO and not is_of_repository(finding)
+    ]
+    claimed = [at for at, one in alarms if not closing.closed.isdisjoint(alarm_keys(one, renames))]
+    # An alarm that an earlier change opened was another one of the same name in the report.
+    claimed = claimed or [
+        at for at, one in alarms if any(name in names for _, name in alarm_keys(one, renames))
+    ]
     severities = {report.findings[at].severity for at in claimed}
     return Diagnosis(
         cause=undoing.cause,
         severity=Severity.ERROR if Severity.ERROR in severities else Severity.WARNING,
-        summary=f"{undoing.summary}: this explains {explained}",
+        summary=f"{undoing.summary}: {explained}",
         fix=undoing.fix,
         fields=undoing.fields,
         undetermined=undoing.undetermined,
-        findings=claimed,
+        findings=tuple(claimed),
         evidence=undoing.evidence,
     )
 
 
-def _merged(diagnoses: list[Diagnosis]) -> tuple[Diagnosis, ...]:
-    """Merge two diagnoses of config fields into one; return any others unchanged."""
-    if len(diagnoses) == _DEEPEST and {one.cause for one in diagnoses} == {config_field.CAUSE}:
-        first, second = diagnoses
-        both = replace(
+def _merged(diagnoses: Iterable[Diagnosis]) -> tuple[Diagnosis, ...]:
+    """Merge the diagnoses of config fields into the first one; return any others unchanged."""
+    merged: list[Diagnosis] = []
+    for one in diagnoses:
+        first = next((other for other in merged if other.cause == one.cause == _FIELD), None)
+        if first is None:
+            merged.append(one)
+            continue
+        merged[merged.index(first)] = replace(
             first,
-            summary=f"{first.summary}; {second.summary}",
-            fix=f"{first.fix}; {second.fix}",
-            fields=(*first.fields, *second.fields),
-            findings=tuple(sorted({*first.findings, *second.findings})),
-            evidence=(*first.evidence, *second.evidence),
+            summary=f"{first.summary}; {one.summary}",
+            fix=f"{first.fix}; {one.fix}",
+            fields=(*first.fields, *one.fields),
+            undetermined=(*first.undetermined, *one.undetermined),
+            findings=tuple(sorted({*first.findings, *one.findings})),
+            evidence=(*first.evidence, *one.evidence),
         )
-        return (both,)
-    return tuple(diagnoses)
+    return tuple(merged)
 
 
 def _promises(case: Case, undoing: Undoing) -> bool:

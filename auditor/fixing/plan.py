@@ -53,7 +53,7 @@ from auditor.report import Report, Unaudited
 
 _FIELD = config_field.CAUSE
 _SEVERAL = 2  # sizes that differ at once
-_ROUNDS = 3  # a diagnosis names two causes at most; what is left may have another
+_ROUNDS = 3  # a diagnosis names three causes at most; what is left may have another
 
 EqualCopies = Callable[[tuple[Duplicate, ...]], bool]
 """Whether all tensors that are stored twice have the same bytes in both places."""

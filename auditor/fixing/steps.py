@@ -32,6 +32,7 @@ _FUSED = re.compile(
     re.IGNORECASE,
 )
 _FUSED_ROWS = "q, k and v are one tensor there, and each library orders its rows in its own way"
+_UNCERTAIN = "the files do not determine that this reading is the right one"
 
 
 class Unfixable(Exception):  # noqa: N818 - a fact about the step, no error
@@ -66,6 +67,8 @@ def step_of(before: Snapshot, undoing: Undoing) -> FixStep:
         raise Unfixable(_ROWS)
     if any(_is_another_fusion(name, new) for name, new in undoing.renames.items()):
         raise Unfixable(_FUSED_ROWS)
+    if not undoing.certain:
+        raise Unfixable(_UNCERTAIN)
     if undoing.undetermined:
         keys = [key for key, _ in undoing.undetermined]
         raise Unfixable(f"no stored shape determines {listed(keys)}")

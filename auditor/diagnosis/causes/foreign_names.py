@@ -5,7 +5,7 @@ the software that wrote them.
 """
 
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from math import prod
 from typing import NamedTuple
 
@@ -61,7 +61,7 @@ def undoings(case: Case) -> Iterator[Undoing]:
     """Yield every stored tensor under the class's name for its role."""
     if not (case.unexpected and case.missing):
         return
-    source = _source(kind.pattern for kind in case.unexpected_kinds)
+    source = _source(case)
     if source is None:
         return
     names = _by_role(case)
@@ -85,11 +85,13 @@ def undoings(case: Case) -> Iterator[Undoing]:
     )
 
 
-def _source(patterns: Iterable[str]) -> str | None:
-    """Return the library that uses names of these patterns; None if no known one does."""
-    text = "\n".join(patterns)
-    for source, pattern in _SOURCES.items():
-        if re.search(pattern, text, re.MULTILINE):
+def _source(case: Case) -> str | None:
+    """Return the library that uses such names where the class has others; None if none is known."""
+    unexpected = "\n".join(kind.pattern for kind in case.unexpected_kinds)
+    missing = "\n".join(kind.pattern for kind in case.missing_kinds)
+    for source, text in _SOURCES.items():
+        pattern = re.compile(text, re.MULTILINE)
+        if pattern.search(unexpected) and not pattern.search(missing):
             return source
     return None
 

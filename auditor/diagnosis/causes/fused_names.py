@@ -1,17 +1,19 @@
 """fused-names: projections in one tensor where the class has them apart, or the reverse.
 
-To do: Split or concatenate the tensors when the weights are converted: a new name is not
+Experts that are stored one by one, of a class that stacks them, are of this kind too.
+
+To do: Split, concatenate or stack the tensors when the weights are converted: a new name is not
 enough.
 """
 
 from collections.abc import Collection, Iterable, Iterator, Mapping
-from itertools import islice
+from math import prod
 from typing import NamedTuple
 
 from auditor.analytic import ExpectedTensor
 from auditor.diagnosis.case import Case, Undoing
 from auditor.diagnosis.changes import shaped, with_tensors
-from auditor.diagnosis.name_kinds import NameKind, outermost
+from auditor.diagnosis.name_kinds import NameKind, Numbers, outermost
 from auditor.tensors import StoredTensor
 
 CAUSE = "fused-names"
@@ -35,155 +37,154 @@ _APART = (
 _JOINED = ("_weight", "_bias")  # of in_proj_weight
 
 _Shape = tuple[int, ...] | None
+_Instead = dict[str, tuple[StoredTensor, ...]]
 
 
-class _Place(NamedTuple):
-    """A layer and a kind of tensor; modules of one place may be fused with each other."""
+class _Module(NamedTuple):
+    """A kind of tensor, with its pattern split."""
 
-    layer: str  # its name, up to its number
-    kind: str  # weight, bias
+    kind: NameKind
+    place: tuple[str, str]  # the layer, and weight or bias: tensors of one place may be fused
+    path: str  # to the module that contains `leaf`
+    leaf: str
 
 
-class _Tensor(NamedTuple):
-    """A stored or an expected tensor, with its name taken apart."""
+class _Side(NamedTuple):
+    """The stored or the missing tensors."""
 
-    name: str
-    module: str  # the path to the module that contains `leaf`
-    leaf: str  # the last part of the module's name
-    shape: _Shape
+    modules: list[_Module]
+    tensors: Mapping[str, StoredTensor] | Mapping[str, ExpectedTensor]
+
+    def has(self, names: Iterable[str]) -> bool:
+        return all(name in self.tensors for name in names)
+
+    def shape(self, name: str) -> _Shape:
+        return self.tensors[name].shape
 
 
 def undoings(case: Case) -> Iterator[Undoing]:
     """Yield fused tensors split and separate tensors joined, where the sizes add up."""
     if not (case.unexpected and case.missing):
         return
-    stored = case.strange_named
-    places = _places(case.strange_kinds) & _places(case.missing_kinds)
-    have = _by_place(places, case.strange_kinds, stored)
-    lack = _by_place(places, case.missing_kinds, case.lacking_named)
-    instead: dict[str, tuple[StoredTensor, ...]] = {}
-    for place in have.keys() & lack.keys():
-        for whole, parts in _pairs(have[place], lack[place]):
-            pieces = [shaped(stored[whole.name], one.shape or (), one.name) for one in parts]
-            instead[whole.name] = tuple(pieces)
+    have = _Side(_modules(case.strange_kinds), case.strange_named)
+    lack = _Side(_modules(case.missing_kinds), case.lacking_named)
+    stored, expected = case.strange_named, case.lacking_named
+    instead: _Instead = {}
+    for whole, parts in _fused(have, lack):
+        tensor = stored[whole]
+        instead[whole] = tuple(shaped(tensor, expected[one].shape, one) for one in parts)
     cut = len(instead)
-    for place in have.keys() & lack.keys():
-        for whole, parts in _pairs(lack[place], have[place]):
-            first, *rest = parts
-            instead[first.name] = (shaped(stored[first.name], whole.shape or (), whole.name),)
-            instead.update(dict.fromkeys((one.name for one in rest), ()))
+    for whole, parts in (*_fused(lack, have), *_stacked(lack, have)):
+        instead[parts[0]] = (shaped(stored[parts[0]], expected[whole].shape, whole),)
+        instead.update(dict.fromkeys(parts[1:], ()))
     if not instead:
         return
     name, replacements = next(pair for pair in instead.items() if pair[1])
-    goal = ", ".join(one.name.rpartition(".")[0].rpartition(".")[2] for one in replacements)
+    goal = ", ".join(_leaf(one.name) for one in replacements)
+    wholes = dict.fromkeys(_leaf(one.name) for several in instead.values() for one in several)
+    joined = ", ".join(wholes)
     yield Undoing(
         cause=CAUSE,
         snapshot=with_tensors(case.snapshot, instead),
         renames={old: new[0].name for old, new in instead.items() if len(new) == 1},
         summary=f"{cut:,} tensors are fused that the class has apart ({name} for {goal})"
         if cut
-        else f"{len(instead):,} tensors are apart that the class has fused (in {goal})",
+        else f"{len(instead):,} tensors are apart that the class has fused (in {joined})",
         fix="split them along their rows when the weights are converted"
         if cut
-        else "concatenate their rows when the weights are converted",
+        else "join them when the weights are converted: rows one after the other, experts stacked",
         evidence=("the rows add up",),
     )
 
 
-def _places(kinds: Iterable[NameKind]) -> set[_Place]:
-    """Return the places of names of these kinds, with 0 for the layer's number."""
-    return {_taken_apart(kind.pattern)[0] for kind in kinds}
+def _leaf(name: str) -> str:
+    """Return the last part of the name's module: `q_proj` of `q_proj.weight`, else the last."""
+    path, _, last = name.rpartition(".")
+    return path.rpartition(".")[2] if last in {"weight", "bias"} else last
 
 
-def _by_place(
-    places: Collection[_Place],
-    kinds: Iterable[NameKind],
-    tensors: Mapping[str, StoredTensor] | Mapping[str, ExpectedTensor],
-) -> Mapping[_Place, list[_Tensor]]:
-    """Return the tensors whose kind is in one of the places, by place."""
-    inside = [kind for kind in kinds if _taken_apart(kind.pattern)[0] in places]
-    tensors_by_place: dict[_Place, list[_Tensor]] = {}
-    for name in (name for kind in inside for name in kind.names):
-        place, module, leaf = _taken_apart(name)
-        tensor = _Tensor(name, module, leaf, tensors[name].shape)
-        tensors_by_place.setdefault(place, []).append(tensor)
-    return tensors_by_place
+def _modules(kinds: Iterable[NameKind]) -> list[_Module]:
+    return [_module(kind) for kind in kinds]
 
 
-def _taken_apart(name: str) -> tuple[_Place, str, str]:
-    """Split a name into its place, its module's path, and the last part of the module's name."""
-    path, _, kind = name.rpartition(".")
+def _module(kind: NameKind) -> _Module:
+    path, _, last = kind.pattern.rpartition(".")
     for joined in _JOINED:
-        if kind.endswith(joined):
-            path, kind = f"{name.removesuffix(joined)}", joined[1:]
+        if last.endswith(joined):
+            path, last = kind.pattern.removesuffix(joined), joined[1:]
     module, _, leaf = path.rpartition(".")
-    return _Place(outermost(name), kind), module, leaf
+    return _Module(kind, (outermost(kind.pattern), last), module, leaf)
 
 
-def _pairs(
-    whole: list[_Tensor], apart: list[_Tensor]
-) -> Iterator[tuple[_Tensor, tuple[_Tensor, ...]]]:
+_Names = tuple[str, tuple[str, ...]]  # a fused tensor and its parts
+
+
+def _fused(wholes: _Side, apart: _Side) -> Iterator[_Names]:
     """Yield each fused tensor with its parts: of the same module, or the only fit in its place."""
-    used: set[str] = set()
-    left = _Wholes(whole)
-    by_module: dict[str, dict[str, _Tensor]] = {}
-    for one in apart:
-        by_module.setdefault(one.module, {})[one.leaf] = one
-    for module, leaves in by_module.items():
-        for names in _APART:
-            parts = tuple(leaves[name] for name in names if name in leaves)
-            if len(parts) < len(names) or used & {one.name for one in parts}:
+    used: set[str] = set()  # patterns of parts and wholes
+    by_module: dict[tuple[str, str], dict[str, _Module]] = {}
+    for one in apart.modules:
+        by_module.setdefault((one.path, one.place[1]), {})[one.leaf] = one
+    for (path, _), leaves in by_module.items():
+        known = [[leaves[leaf] for leaf in leaf_names if leaf in leaves] for leaf_names in _APART]
+        known = [one for one, names in zip(known, _APART, strict=True) if len(one) == len(names)]
+        for parts in (*known, list(leaves.values())):
+            left = [one for one in parts if one.kind.pattern not in used]
+            if len(left) < 2 or (len(left) < len(parts) and parts in known):  # noqa: PLR2004
                 continue
-            fitting = left.fitting(module, parts) or left.fitting(None, parts)
-            if len(fitting) == 1:
-                used.update(one.name for one in parts)
-                left.take(fitting[0])
-                yield fitting[0], parts
-        rest = [one for one in leaves.values() if one.name not in used and one.shape is not None]
-        own = left.of_module(module)
-        if len(rest) > 1 and len(own) == 1 and _is_sum(own[0], rest):
-            used.update(one.name for one in rest)
-            left.take(own[0])
-            yield own[0], tuple(rest)
+            near = [one for one in wholes.modules if one.place == left[0].place]
+            near = [one for one in near if one.kind.pattern not in used]
+            own = [one for one in near if one.path == path]
+            for choice in (own, near) if parts in known else (own,):
+                fits = [(one, list(_sums(wholes, one, apart, left))) for one in choice]
+                fits = [(one, names) for one, names in fits if names]
+                if len(fits) == 1:
+                    ((whole, names),) = fits
+                    used.update(one.kind.pattern for one in (whole, *left))
+                    yield from names
+                    break
 
 
-class _Wholes:
-    """The fused tensors without parts so far, by module and shape: there may be many experts."""
-
-    def __init__(self, whole: Iterable[_Tensor]) -> None:
-        self._left: dict[str | None, dict[_Shape, dict[str, _Tensor]]] = {}
-        for one in whole:
-            for module in (one.module, None):
-                by_shape = self._left.setdefault(module, {})
-                by_shape.setdefault(one.shape, {})[one.name] = one
-
-    def of_module(self, module: str) -> list[_Tensor]:
-        return [one for several in self._left.get(module, {}).values() for one in several.values()]
-
-    def fitting(self, module: str | None, parts: Iterable[_Tensor]) -> list[_Tensor]:
-        """Return fused tensors of the module, or of any, that fit the parts; two per shape."""
-        return [
-            one
-            for several in self._left.get(module, {}).values()
-            if several and _is_sum(next(iter(several.values())), parts)
-            for one in islice(several.values(), 2)
-        ]
-
-    def take(self, one: _Tensor) -> None:
-        for module in (one.module, None):
-            del self._left[module][one.shape][one.name]
+def _sums(
+    wholes: _Side, whole: _Module, apart: _Side, parts: Collection[_Module]
+) -> Iterator[_Names]:
+    """Yield the tensors of a kind whose rows or columns are those of the parts together."""
+    for name, numbers in zip(whole.kind.names, whole.kind.numbers, strict=True):
+        names = tuple(part.kind.filled(numbers) for part in parts)
+        if apart.has(names) and _is_sum(wholes.shape(name), [apart.shape(one) for one in names]):
+            yield name, names
 
 
-def _is_sum(whole: _Tensor, parts: Iterable[_Tensor]) -> bool:
+def _is_sum(whole: _Shape, parts: list[_Shape]) -> bool:
     """Whether rows or columns add up, or some shape is unknown."""
-    shapes = [one.shape for one in parts]
-    if whole.shape is None or None in shapes:
+    known = [shape for shape in parts if shape]
+    if whole is None or None in parts:
         return True
-    known = [shape for shape in shapes if shape]
-    if len(known) != len(shapes) or len({len(one) for one in (*known, whole.shape)}) != 1:
+    if len(known) != len(parts) or len({len(one) for one in (*known, whole)}) != 1:
         return False
-    rows = {one[1:] for one in (*known, whole.shape)}
-    columns = {one[:-1] for one in (*known, whole.shape)}
-    return (len(rows) == 1 and sum(one[0] for one in known) == whole.shape[0]) or (
-        len(columns) == 1 and sum(one[-1] for one in known) == whole.shape[-1]
+    rows = {one[1:] for one in (*known, whole)}
+    columns = {one[:-1] for one in (*known, whole)}
+    return (len(rows) == 1 and sum(one[0] for one in known) == whole[0]) or (
+        len(columns) == 1 and sum(one[-1] for one in known) == whole[-1]
     )
+
+
+def _stacked(wholes: _Side, apart: _Side) -> Iterator[_Names]:
+    """Yield each tensor of all experts with the experts' own: `experts.0.up_proj` in `up_proj`."""
+    for whole in wholes.modules:
+        before, _, leaf = whole.kind.pattern.removesuffix(".weight").rpartition(".")
+        parts = [
+            one
+            for one in apart.modules
+            if one.path == f"{before}.0" and {*one.leaf.split("_")} <= {*leaf.split("_")}
+        ]
+        by_layer: dict[Numbers, list[str]] = {}
+        for part in parts:
+            for name, numbers in zip(part.kind.names, part.kind.numbers, strict=True):
+                by_layer.setdefault(numbers[:-1], []).append(name)
+        for name, numbers in zip(whole.kind.names, whole.kind.numbers, strict=True):
+            names = by_layer.get(numbers, [])
+            sizes = [shape for one in names if (shape := apart.shape(one)) is not None]
+            is_known = len(sizes) == len(names)
+            if names and (not is_known or prod(wholes.shape(name) or ()) == sum(map(prod, sizes))):
+                yield name, tuple(names)

@@ -130,12 +130,15 @@ def _undoing(
     descriptions = " and ".join(one.description for one in lists[:_SHOWN])
     more = f" and {len(lists) - _SHOWN} more lists too" if len(lists) > _SHOWN else ""
     still = "".join(f", and {key} is still {expected}" for key, (expected, _) in fields.items())
+    lost = set(range(lists[0].expected)).difference(lists[0].stored)
+    still += f": layers {runs(lost)} were taken out, or lost" if still and lost else ""
     return Undoing(
         cause=CAUSE,
         snapshot=with_values(changed, values) if values else changed,
         renames=renames,
         fields=tuple((key, expected, held) for key, (expected, held) in fields.items()),
         summary=f"{descriptions}{more}{still}",
-        fix=f"number them from 0, one after the other{also}",
+        fix=f"number them from 0, one after the other{also}"
+        f"{'; or save the complete model again, if they were lost' if still and lost else ''}",
         evidence=(f"{lists[0].before}: {runs(lists[0].stored)} of {lists[0].expected}",),
     )

@@ -1,9 +1,9 @@
-"""lost-part: a whole declared tower is absent: vision, audio, decoder, projector.
+"""lost-part: a whole declared tower is absent (vision, audio, decoder, projector), or layers are.
 
-The undoing puts it back. What makes it a cause is that nothing of the part is stored and nothing
-else is missing; a class of the model type that does without it is the other way out.
+Nothing of the part is stored, and nothing else is missing. A class of the model type without the
+part is the other way out; if layers are lost, there is none.
 
-To do: Save the whole model again, or upload the file that holds the part; or declare a class
+To do: Save the complete model again, or upload the file that holds the part; or declare a class
 without it.
 """
 
@@ -17,7 +17,8 @@ from auditor.analytic import ExpectedTensor
 from auditor.checkpoint.snapshot import Snapshot, TextFile
 from auditor.diagnosis.case import Case, Undoing
 from auditor.diagnosis.causes.other_class import other_classes
-from auditor.diagnosis.changes import value_at, with_values
+from auditor.diagnosis.changes import value_at
+from auditor.diagnosis.name_kinds import members, numbers, runs
 from auditor.errors import CheckpointError
 from auditor.findings import Missing
 from auditor.messages import quoted
@@ -28,27 +29,63 @@ _MOST_PARTS = 3  # absent parts of one model
 _NUMBER = re.compile(r"\.\d+\.")
 _BETWEEN = re.compile(r"(projector|merger|resampler|connector|aligner|adapter)$")
 _DEEPEST = 3  # dotted parts of the absent part's name
-_DRAFTING = ("mtp_num_hidden_layers", "num_nextn_predict_layers")
 
 
 def undoings(case: Case) -> Iterator[Undoing]:
-    yield from _language_model_alone(case)
-    if {finding.kind for finding in case.alarms} != {"missing"}:
+    """Yield the missing tensors, if they are complete parts or complete layers."""
+    kinds = {finding.kind for finding in case.alarms}
+    if "missing" not in kinds or "unexpected" in kinds:
         return
+    yield from _lost_layers(case)
     parts = absent_parts(case.missing, _spellings(case))
     if not 0 < len(parts) <= _MOST_PARTS or not any(_is_tower(part, case) for part in parts):
         return
     names = " and ".join(f"{quoted(part)} ({count:,} tensors)" for part, count in parts.items())
-    others = other_classes(case) if case.target is None else []
-    way_out = f'set architectures to ["{others[0]}"]' if others else "take the config of a model "
-    way_out += "" if others else "without it"
     verb = "is" if len(parts) == 1 else "are"
     yield Undoing(
         cause=CAUSE,
         snapshot=with_missing(case),
         summary=f"{names} {verb} declared, and nothing of it is stored",
-        fix=f"save the whole model again, or upload the file that holds it; or {way_out}",
+        fix=f"save the whole model again, or upload the file that holds it; or {_way_out(case)}",
         evidence=(f"no stored name begins with {next(iter(parts))}", "all else is stored"),
+    )
+
+
+def _way_out(case: Case) -> str:
+    """Return how to declare what is stored: a class of the type, or of its language model."""
+    others = other_classes(case) if case.target is None else []
+    if others:
+        return f'set architectures to ["{others[0]}"]'
+    inner = value_at(case.config, "text_config.model_type")
+    classes = case.classes(inner) if isinstance(inner, str) else ()
+    alone = next((name for name in classes if name.endswith("ForCausalLM")), None)
+    if alone is None:
+        return "take the config of a model without it"
+    return f'take its text_config as the config, with architectures ["{alone}"]'
+
+
+def _lost_layers(case: Case) -> Iterator[Undoing]:
+    """Yield the missing tensors, if some layers are stored completely and others not at all."""
+    stored, missing = numbers(case.stored_kinds), numbers(case.missing_kinds)
+    lists = [before for before in sorted(missing) if before in stored]
+    if not lists or any(stored[before] & missing[before] for before in lists):
+        return
+    if any(before not in stored for before in missing):
+        return
+    outside = [name for name in case.missing if next(members(name), None) is None]
+    lost = [
+        f"layers {runs(missing[before])} of {len(stored[before] | missing[before])} in "
+        f"{before.removesuffix('.')}"
+        for before in lists
+    ]
+    lost += [f"{len(outside):,} other tensors"] if len(outside) > _MOST_PARTS else outside
+    yield Undoing(
+        cause=CAUSE,
+        snapshot=with_missing(case),
+        summary=f"{' and '.join(lost)} are not stored: they were lost when the files were written",
+        fix="convert or save the complete model again; numbering the other layers anew would make "
+        "a shorter model, which loads and computes something else",
+        evidence=("all other layers are stored completely",),
     )
 
 
@@ -122,31 +159,3 @@ def _index_with(index: TextFile | None, missing: list[ExpectedTensor]) -> TextFi
 
 def _stored(one: ExpectedTensor, dtype: str | None, file: str) -> StoredTensor:
     return StoredTensor(one.name, dtype, one.shape, one.elements, file, Span(0, 0))
-
-
-def _language_model_alone(case: Case) -> Iterator[Undoing]:
-    """Yield the language model's class, if the declared class has no other parts here."""
-    report = case.report
-    if report.target is None or case.target is not None or not report.declared:
-        return
-    kinds = {finding.kind for finding in case.alarms}
-    if kinds != {"bad-config"} or report.declared[0] == report.target:
-        return
-    declared, target = report.declared[0], report.target
-    values: dict[str, object] = {"architectures": [target]}
-    drafting = [
-        (key, count, 0)
-        for key in _DRAFTING
-        if (count := value_at(case.config, key)) and any(key in note for note in report.notes)
-    ]
-    values |= dict.fromkeys((key for key, *_ in drafting), 0)
-    more = f", nor the {drafting[0][1]} layers for drafting tokens" if drafting else ""
-    yield Undoing(
-        cause=CAUSE,
-        snapshot=with_values(case.snapshot, values),
-        fields=(("architectures", list(report.declared), [target]), *drafting),
-        summary=f"{declared} has parts beside its language model, and neither they{more} nor a "
-        f"config of them are here: the files hold a {target}",
-        fix=f'set architectures to ["{target}"] in config.json, or upload the whole {declared}',
-        evidence=(f"every stored tensor is one of {target}",),
-    )

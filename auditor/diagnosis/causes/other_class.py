@@ -1,25 +1,35 @@
-"""other-class: another class of the same model type fits exactly.
+"""other-class: another class of the same model type fits exactly, or that of its language model.
 
 To do: Declare in `architectures` the class that was saved, or save the class that is declared.
 """
 
 from collections.abc import Collection, Iterator
 
+from auditor.bounded.json_text import parse_object
 from auditor.diagnosis.case import Case, Undoing
-from auditor.diagnosis.changes import with_values
+from auditor.diagnosis.causes._of_adapters import is_adapter
+from auditor.diagnosis.changes import value_at, with_values
 from auditor.diagnosis.solving.outline import follow
 from auditor.diagnosis.solving.trials import Trials
 from auditor.errors import CheckpointError
 from auditor.report import Report, Unaudited
 
 CAUSE = "other-class"
+_DRAFTING = ("mtp_num_hidden_layers", "num_nextn_predict_layers")
 _MOST = 12  # classes that are audited for
 
 
 def undoings(case: Case) -> Iterator[Undoing]:
     """Yield every other class of the model type that fits, unless the user chose a class."""
     report = case.report
-    if case.target is not None or report.model_type is None or report.target is None:
+    yield from _language_model_alone(case)
+    yield from _of_base(case)
+    if (
+        is_adapter(case)
+        or case.target is not None
+        or report.model_type is None
+        or report.target is None
+    ):
         return
     if case.is_strange or not (case.missing or case.unexpected):
         return
@@ -75,3 +85,58 @@ def _fitting(case: Case, names: Collection[str]) -> list[str]:
             as_spelt = sum(step.shape is not None for step in steps)
             ranked.append((-as_spelt, place, name))
     return [name for *_, name in sorted(ranked)]
+
+
+def _language_model_alone(case: Case) -> Iterator[Undoing]:
+    """Yield the language model's class, if the declared class has no other parts here."""
+    report = case.report
+    if report.target is None or case.target is not None or not report.declared:
+        return
+    kinds = {finding.kind for finding in case.alarms}
+    if kinds != {"bad-config"} or report.declared[0] == report.target:
+        return
+    declared, target = report.declared[0], report.target
+    values: dict[str, object] = {"architectures": [target]}
+    drafting = [
+        (key, count, 0)
+        for key in _DRAFTING
+        if (count := value_at(case.config, key)) and any(key in note for note in report.notes)
+    ]
+    values |= dict.fromkeys((key for key, *_ in drafting), 0)
+    more = f", nor the {drafting[0][1]} layers for drafting tokens" if drafting else ""
+    yield Undoing(
+        cause=CAUSE,
+        snapshot=with_values(case.snapshot, values),
+        fields=(("architectures", list(report.declared), [target]), *drafting),
+        summary=f"{declared} has parts beside its language model, and neither they{more} nor a "
+        f"config of them are here: the files hold a {target}",
+        fix=f'set architectures to ["{target}"] in config.json, or upload the whole {declared}',
+        evidence=(f"every stored tensor is one of {target}",),
+    )
+
+
+def _of_base(case: Case) -> Iterator[Undoing]:
+    """Yield each other class of an adapter's base, that of its language model included."""
+    report, base = case.report, case.snapshot.base
+    if not is_adapter(case) or base is None or base.config is None or case.target is not None:
+        return
+    if not (case.missing and case.unexpected):
+        return
+    config = parse_object(base.config.content, base.config.name)
+    types = (value_at(config, "text_config.model_type"), report.model_type)
+    names = [name for one in types if isinstance(one, str) for name in case.classes(one)]
+    names.sort(key=lambda name: not name.endswith("ForCausalLM"))  # what most adapters are of
+    declared = (report.target or "").rpartition(" ")[2]
+    for name in [one for one in dict.fromkeys(names) if one != declared][:_MOST]:
+        yield Undoing(
+            cause=CAUSE,
+            snapshot=case.snapshot,
+            target=name,
+            summary=f"the adapter was trained on a {name}, and its base is a {declared}: the names "
+            "are those of other modules, and loading applies none of them",
+            fix=f"load the base as a {name} before PEFT loads the adapter, or train it on the "
+            f"{declared}",
+            evidence=(f"every tensor is one of an adapter of {name}, and none lacks",),
+            exact=True,
+            certain=False,
+        )

@@ -23,6 +23,7 @@ _MATRIX = 2  # axes
 _LEAST_PART = 8  # in a rank's file, at least one matrix in eight is divided
 _KINDS = 2  # kinds of modules that one config value shapes: its inputs and its outputs
 _NUMBER = re.compile(r"(?<=\.)\d{1,6}(?=\.)")
+_OUTPUT = re.compile(r"(?:^|\.)(?:lm_head|embed_out|proj_out|output|head)\.(?:weight|bias)$")
 _OF_HEADS = re.compile(r"[qk]_(?:layer)?norm\.weight$")
 _ROUTERS = (".gate.weight", ".router.weight", ".router.layer.weight", "expert_gate.weight")
 _FIX = (
@@ -142,7 +143,10 @@ def _other_stages(case: Case) -> Iterator[Undoing]:
         here, away = stored[before], missing[before]
         if here & away or max(here) - min(here) + 1 != len(here):
             return
-    if not partial or not (outside or any(0 not in stored[one] for one in partial)):
+    if not partial or case.mismatched:
+        return
+    # A first stage lacks the final norm too: an output layer alone may be tied.
+    if all(map(_OUTPUT.search, outside)) and any(0 in stored[one] for one in partial):
         return
     if not outside and any(max(missing[one]) < min(stored[one]) for one in partial):
         return  # only first layers are missing: not a stage

@@ -27,7 +27,7 @@ _OWN = re.compile(
 _BASE = ".base_layer."
 _ORIGINAL = ".original_module."
 _SAVED = re.compile(r"\.modules_to_save\.[^.]+\.")
-_ROOT = "base_model.model."
+_ROOT = re.compile(r"(?<![^.])base_model\.model\.")
 
 
 def undoings(case: Case) -> Iterator[Undoing]:
@@ -91,5 +91,5 @@ def _wraps(name: str) -> bool:
 
 def _of_model(name: str) -> str:
     """Return the name without the wrappers that PEFT adds."""
-    name = name.removeprefix(_ROOT).replace(_BASE, ".").replace(_ORIGINAL, ".")
+    name = _ROOT.sub("", name).replace(_BASE, ".").replace(_ORIGINAL, ".")
     return _SAVED.sub(".", name)

@@ -1,0 +1,318 @@
+"""The edits of names under which stored names become expected ones.
+
+A name is a sequence of segments, each with its separator, and its numbers count as equal. An edit
+replaces one run of segments: at the start of all names, below one module, or wherever the run
+occurs. An empty run on either side means that segments are removed or added. Each unexpected kind
+of name is compared with the missing kinds that share most segments with it; the difference gives
+edits, and a rule is the edits of one such pair. The rule under which most tensors meet an expected
+name is taken, then the best rule for the names that are left. Equal shapes count for a pair, and
+are not required.
+"""
+
+import re
+from collections import Counter
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from difflib import SequenceMatcher
+from functools import lru_cache
+from itertools import takewhile
+from typing import NamedTuple
+
+from auditor.diagnosis.name_kinds import NameKind
+
+Shape = tuple[int, ...] | None
+Segments = tuple[str, ...]
+
+_SEGMENT = re.compile(r"[^./]*[./]|[^./]+$")
+_MOST_KINDS = 160  # unexpected kinds that are compared, those with most tensors
+_MOST_PARTNERS = 2  # missing kinds for each of them
+_MOST_COUNTED = 24  # rules whose names are counted
+_MOST_RULES = 3
+_MOST_PROPOSED = 4
+_RARE = 20  # a rule serves more than one in this many names
+_LONGEST = 6  # segments of a run
+_FOLLOWS = 2  # segments after a replaced run that agree
+_OTHER_SHAPE = 0.6  # weight of a pair whose shapes differ
+
+
+class Edit(NamedTuple):
+    """A run of segments and its replacement; the pattern has 0 for every number."""
+
+    before: Segments | None  # the name's segments before the run; None: wherever the run occurs
+    old: Segments
+    new: Segments
+
+    @property
+    def is_replacement(self) -> bool:
+        """Whether it gives segments other names, instead of adding or removing some."""
+        short, long = sorted((self.old, self.new), key=len)
+        rest = iter(long)
+        return not all(segment in rest for segment in short)
+
+    @property
+    def difference(self) -> tuple[str, str]:
+        """The text that it removes and the text that it adds, without segments that stay."""
+        old, new = self.old, self.new
+        while old and new and old[-1] == new[-1]:
+            old, new = old[:-1], new[:-1]
+        shared = len(_shared(old, new))
+        return "".join(old[shared:]), "".join(new[shared:])
+
+
+Rule = tuple[Edit, ...]
+
+
+class Kinds(NamedTuple):
+    """Stored or missing names by kind, with the shape of each kind's first tensor."""
+
+    kinds: tuple[NameKind, ...]
+    shapes: Mapping[str, Shape]
+
+    def shape(self, kind: NameKind) -> Shape:
+        return self.shapes.get(kind.names[0])
+
+
+@lru_cache(maxsize=4096)
+def segments(name: str) -> Segments:
+    """Return the name's segments, each with its separator: `model.`, `layers.`, `weight`."""
+    return tuple(_SEGMENT.findall(name))
+
+
+class Choice(NamedTuple):
+    """A rule, and another rule that serves as many tensors and gives them other names."""
+
+    rule: Rule
+    met: frozenset[str]  # patterns of the names that meet an expected one
+    rival: Rule | None
+
+
+def choices(unexpected: Kinds, missing: Kinds, prefix: str | None) -> Iterator[tuple[Choice, ...]]:
+    """Yield rules for different names that together serve most of them, then single rules.
+
+    `prefix` is the base model's, which loading adds or removes; None if it is unknown.
+    """
+    if not (unexpected.kinds and missing.kinds):
+        return
+    goal = _Goal(missing, prefix)
+    single = _ranked(unexpected.kinds, unexpected, goal)
+    together: list[Choice] = []
+    kinds, ranked = unexpected.kinds, single
+    while ranked and len(together) < _MOST_RULES:
+        best = ranked[0]
+        together.append(_choice(ranked, best, goal))
+        kinds = tuple(kind for kind in kinds if kind.pattern not in best.met)
+        ranked = _ranked(kinds, unexpected, goal)
+    yield from dict.fromkeys(
+        (tuple(together), *((_choice(single, one, goal),) for one in single[:_MOST_PROPOSED]))
+    )
+
+
+def renames_by_rule(
+    kinds: Iterable[NameKind], chosen: Iterable[Choice]
+) -> dict[Rule, dict[str, str]]:
+    """Return the new names that each rule gives.
+
+    Names that meet under no rule are renamed by the first rule that changes them.
+    """
+    chosen = tuple(chosen)
+    renames: dict[Rule, dict[str, str]] = {one.rule: {} for one in chosen}
+    for kind in kinds:
+        for one in sorted(chosen, key=lambda one: kind.pattern not in one.met):
+            if new_names := _edited(kind, one.rule):
+                renames[one.rule].update(new_names)
+                break
+    return renames
+
+
+def _edited(kind: NameKind, rule: Rule) -> dict[str, str]:
+    """Return the new names of a kind; empty if the rule does not apply to it."""
+    parts = _apply(segments(kind.pattern), rule) or []
+    new_kind = NameKind("".join(text for text, _ in parts))
+    chosen = [number for _, number in parts if number is not None]
+    if not new_kind.pattern or len(chosen) != len(new_kind.places):
+        return {}
+    if chosen == list(range(len(kind.places))):
+        pairs = zip(kind.names, kind.numbers, strict=True)
+        return {name: new_kind.filled(numbers) for name, numbers in pairs}
+    return {
+        name: new_kind.filled(tuple(numbers[at] for at in chosen))
+        for name, numbers in zip(kind.names, kind.numbers, strict=True)
+    }
+
+
+# --- rules ---------------------------------------------------------------------------------------
+
+
+class _Goal:
+    """The missing kinds, with and without the first segment, which loading may add or remove."""
+
+    def __init__(self, missing: Kinds, prefix: str | None) -> None:
+        self._prefix = prefix
+        self.shapes = {kind.pattern: missing.shape(kind) for kind in missing.kinds}
+        bare = {self._bare(one): shape for one, shape in self.shapes.items()}
+        self.near = {**bare, **self.shapes}
+        self.by_end: dict[Segments, list[Segments]] = {}
+        for pattern in self.shapes:
+            parts = segments(pattern)
+            for length in (1, 2):
+                self.by_end.setdefault(parts[-length:], []).append(parts)
+
+    def _bare(self, pattern: str) -> str:
+        """Return the pattern without the base model's prefix."""
+        if self._prefix is None:
+            return pattern.partition(".")[2]
+        return pattern.removeprefix(f"{self._prefix}.") if self._prefix else pattern
+
+    def meets(self, pattern: str, shape: Shape) -> float:
+        """Return the weight of a stored kind under this pattern; 0 if nothing expects it."""
+        for spelt in (pattern, self._bare(pattern)):
+            if spelt in self.near:
+                expected = self.near[spelt]
+                return 1 if shape is None or expected in (None, shape) else _OTHER_SHAPE
+        return 0
+
+    def partners(self, parts: Segments, shape: Shape) -> list[Segments]:
+        """Return the missing kinds that share most segments at both ends with a name."""
+        known = self.by_end.get(parts[-2:]) or self.by_end.get(parts[-1:], [])
+
+        def likeness(other: Segments) -> tuple[int, bool]:
+            same = self.shapes["".join(other)] == shape
+            return len(_shared(parts, other)) + len(_shared(parts[::-1], other[::-1])), same
+
+        return sorted(known, key=likeness, reverse=True)[:_MOST_PARTNERS]
+
+
+class _Ranked(NamedTuple):
+    rank: tuple[float, ...]  # most tensors, then least change
+    rule: Rule
+    met: frozenset[str]  # patterns of unexpected kinds that meet an expected one
+
+    @property
+    def order(self) -> tuple[object, ...]:
+        return (self.rank, str(self.rule))
+
+
+def _ranked(kinds: Collection[NameKind], stored: Kinds, goal: _Goal) -> list[_Ranked]:
+    """Return the rules that serve more than a few names, the best first."""
+    often = sorted(kinds, key=lambda kind: -len(kind.names))[:_MOST_KINDS]
+    votes: Counter[Rule] = Counter()
+    for kind in often:
+        parts, shape = segments(kind.pattern), stored.shape(kind)
+        for partner in goal.partners(parts, shape):
+            for rule in dict.fromkeys(_rules_of(parts, partner)):
+                votes[rule] += len(kind.names)
+    total = sum(len(kind.names) for kind in kinds)
+    ranked: list[_Ranked] = []
+    for rule, _ in votes.most_common(_MOST_COUNTED):
+        met, weight, exact = set[str](), 0.0, 0
+        for kind in kinds:
+            pattern = _pattern(kind.pattern, rule)
+            worth = goal.meets(pattern, stored.shape(kind)) if pattern else 0
+            if pattern and worth:
+                met.add(kind.pattern)
+                weight += worth * len(kind.names)
+                exact += (pattern in goal.shapes) * len(kind.names)
+        if weight * _RARE > total:
+            replaces = any(edit.is_replacement for edit in rule)
+            length = sum(len(edit.old) + len(edit.new) for edit in rule)
+            anywhere = any(edit.before is None for edit in rule)
+            rank = (-weight, replaces, -exact, len(rule), length, anywhere)
+            ranked.append(_Ranked(rank, rule, frozenset(met)))
+    return sorted(ranked, key=lambda one: one.order)
+
+
+def _choice(ranked: list[_Ranked], chosen: _Ranked, goal: _Goal) -> Choice:
+    """Return the rule, with a rival of equal rank that gives some kind another expected name."""
+
+    def differs(other: _Ranked) -> bool:
+        names = ((_pattern(one, other.rule), _pattern(one, chosen.rule)) for one in chosen.met)
+        return any(new != own and new in goal.shapes for new, own in names)
+
+    as_good = (one for one in ranked if one.rank[:3] == chosen.rank[:3] and one is not chosen)
+    return Choice(
+        chosen.rule, chosen.met, next((one.rule for one in as_good if differs(one)), None)
+    )
+
+
+def _rules_of(parts: Segments, partner: Segments) -> Iterator[Rule]:
+    """Yield the rules by which a name becomes its partner, from the most general on."""
+    matcher = SequenceMatcher(None, parts, partner, autojunk=False)
+    runs = [code[1:] for code in matcher.get_opcodes() if code[0] != "equal"]
+    if not 0 < len(runs) <= _MOST_RULES:
+        return
+    edits = [(parts[:a], parts[a:b], partner[c:d]) for a, b, c, d in runs]
+    if any(before and _numbers(old) > _numbers(new) for before, old, new in edits):
+        return  # layers or experts would get one name
+    followed = [len(parts) - b for _, b, _, _ in runs]
+    if any(
+        old and new and (rest < _FOLLOWS or len(old) > _LONGEST or len(new) > _LONGEST)
+        for (_, old, new), rest in zip(edits, followed, strict=True)
+    ):
+        return
+    if all(old for _, old, _ in edits):
+        yield tuple(Edit(None if before else (), old, new) for before, old, new in edits)
+    before, old, new = edits[0]
+    yield (Edit(before, old, new),)
+    if len(edits) == 1:
+        yield from ((one,) for one in _variants(before, old, new, parts[runs[0][1] :]))
+
+
+def _variants(before: Segments, old: Segments, new: Segments, rest: Segments) -> Iterator[Edit]:
+    """Yield edits of fewer names than one, and edits that leave the prefix to loading."""
+    if not old and before and rest:  # only before this segment
+        yield Edit(before, rest[:1], (*new, rest[0]))
+    if not before and old and len(new) == 1:  # loading adds the base model's prefix
+        yield Edit((), old, ())
+    if not before and len(old) > 1:
+        yield Edit((), old[:-1], new)
+
+
+def _pattern(pattern: str, rule: Rule) -> str | None:
+    parts = _apply(segments(pattern), rule)
+    return None if parts is None else "".join(text for text, _ in parts)
+
+
+_Part = tuple[str, int | None]  # a segment, and which of the name's numbers it is
+
+
+def _apply(parts: Segments, rule: Rule) -> list[_Part] | None:
+    """Apply the edits of a rule; return None if none of them applies."""
+    count = iter(range(len(parts)))
+    known: list[_Part] = [(one, next(count) if _is_number(one) else None) for one in parts]
+    changed = False
+    for edit in rule:
+        at = _place(known, edit)
+        while at is not None:
+            run = known[at : at + len(edit.old)]
+            numbers = iter([number for _, number in run if number is not None])
+            new: list[_Part] = [
+                (one, next(numbers, -1) if _is_number(one) else None) for one in edit.new
+            ]
+            if any(number == -1 for _, number in new):
+                return None  # the number that the class has there is in no stored name
+            known[at : at + len(edit.old)] = new
+            changed = True
+            at = _place(known, edit, at + len(new)) if edit.before is None else None
+    return known if changed else None
+
+
+def _place(parts: list[_Part], edit: Edit, start: int = 0) -> int | None:
+    """Return where the edit's run begins; None if it is not in the name."""
+    texts = tuple(text for text, _ in parts)
+    if edit.before is not None:
+        at = len(edit.before)
+        return at if texts[: at + len(edit.old)] == edit.before + edit.old else None
+    length = len(edit.old)
+    places = range(start, len(texts) - length)  # the last segment is the tensor's own
+    return next((at for at in places if texts[at : at + length] == edit.old), None)
+
+
+def _numbers(run: Segments) -> int:
+    return sum(map(_is_number, run))
+
+
+def _is_number(segment: str) -> bool:
+    return segment in {"0.", "0"}
+
+
+def _shared(one: Segments, other: Segments) -> list[str]:
+    return [a for a, _ in takewhile(lambda pair: pair[0] == pair[1], zip(one, other, strict=False))]

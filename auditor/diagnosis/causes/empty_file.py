@@ -1,0 +1,34 @@
+"""empty-file: a weight file without a tensor, as one rank of ZeRO-3 writes it.
+
+To do: Save the weights again, with the parameters of all ranks gathered.
+"""
+
+from collections.abc import Iterator
+
+from auditor.diagnosis.case import Case, Undoing
+from auditor.diagnosis.causes.lost_part import with_missing
+from auditor.errors import CheckpointError
+from auditor.messages import listed
+
+CAUSE = "empty-file"
+
+
+def undoings(case: Case) -> Iterator[Undoing]:
+    """Yield the missing tensors in a file that has none."""
+    tables = {head.name: head.parsed for head in case.snapshot.headers}
+    empty = [
+        name
+        for name, table in tables.items()
+        if not isinstance(table, CheckpointError) and not table.tensors
+    ]
+    if empty and case.missing:
+        has = "has no tensor" if len(empty) == 1 else "have no tensors"
+        yield Undoing(
+            cause=CAUSE,
+            snapshot=with_missing(case),
+            summary=f"{listed(empty)} {has}: the parameters were not gathered when it was saved, "
+            "as under ZeRO-3",
+            fix="save the weights again with gathered parameters: "
+            "stage3_gather_16bit_weights_on_model_save of DeepSpeed, or accelerator.get_state_dict",
+            evidence=(f"the header of {empty[0]} lists no tensor",),
+        )

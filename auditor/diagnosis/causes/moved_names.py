@@ -1,0 +1,170 @@
+"""wrapper-prefix: names behind the prefix of whatever the model was wrapped in when saved.
+
+Names of a state dict below a key of a training checkpoint are too: loaders take the whole file.
+
+moved-names: a run of name segments is added, missing or another one, in all names or in one part of
+the model, such as `model.language_model.visual` for `model.visual`.
+
+To do: Rename the tensors as the class does, or save the model that is inside the wrapper.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+
+from auditor.diagnosis.alignment import Edit, Kinds, Rule, choices, renames_by_rule
+from auditor.diagnosis.case import Case, Undoing
+from auditor.diagnosis.causes import _of_adapters
+from auditor.diagnosis.changes import with_names
+from auditor.diagnosis.name_kinds import NameKind, chosen_of, kinds_of
+from auditor.findings import QuantizationData, StoredBuffer, Unexpected, Unused
+from auditor.messages import quoted
+
+WRAPPER, MOVED = "wrapper-prefix", "moved-names"
+_SAVED_FROM = {
+    "_orig_mod": "the state dict of a compiled model was saved",
+    "module": "the state dict of a DistributedDataParallel model was saved",
+    "_fsdp_wrapped_module": "the state dict of an FSDP model was saved",
+    "_fpw_module": "the state dict of a FairScale FSDP model was saved",
+    "_checkpoint_wrapped_module": "checkpointed modules were saved with their wrappers",
+    "_forward_module": "the state dict of a Lightning model was saved",
+    "base_model.model": "the state dict of a PEFT model was saved",
+}
+_WRAPPED = "the model was saved from within a wrapper"
+
+
+def undoings(case: Case) -> Iterator[Undoing]:
+    """Yield the names after several rules that serve different names, then after single rules."""
+    if not (case.unexpected and case.missing):
+        return
+    unexpected = Kinds(case.unexpected_kinds, case.shapes)
+    missing = Kinds(
+        case.missing_kinds, {name: one.shape for name, one in case.lacking_named.items()}
+    )
+    loose = _loose(case)
+    for chosen in choices(unexpected, missing, case.base_prefix):
+        by_rule = renames_by_rule(loose, chosen)
+        renames = {name: new for names in by_rule.values() for name, new in names.items()}
+        if renames and _is_injective(case, renames):
+            rivals = [one.rival for one in chosen if one.rival]
+            yield _undoing(case, by_rule, renames, rivals)
+
+
+def _loose(case: Case) -> tuple[NameKind, ...]:
+    """Return the kinds of names that the class does not use under their stored name."""
+    if case.unnamed or len(case.unexpected) == len(case.shapes):
+        return case.stored_kinds
+    kinds = Unexpected | Unused | StoredBuffer | QuantizationData
+    findings = (one for one in case.report.findings if isinstance(one, kinds))
+    names = frozenset(name for one in findings for name in one.names)
+    return chosen_of(case.stored_kinds, names) if names <= case.shapes.keys() else kinds_of(names)
+
+
+def _is_injective(case: Case, renames: Mapping[str, str]) -> bool:
+    """Whether all names stay different from each other."""
+    names = case.shapes.keys() | renames.keys()
+    return len({renames.get(name, name) for name in names}) == len(names)
+
+
+# --- explanations --------------------------------------------------------------------------------
+
+
+def _undoing(
+    case: Case,
+    by_rule: Mapping[Rule, Mapping[str, str]],
+    renames: Mapping[str, str],
+    rivals: Sequence[Rule],
+) -> Undoing:
+    words = [_words(case, rule, names) for rule, names in by_rule.items() if names]
+    edits = [(edit, names) for rule, names in by_rule.items() for edit in rule]
+    others = [f"{quoted(removed)} for {quoted(added)}" for removed, added in _changes(rivals)]
+    as_much = f" (or {' and '.join(others)}, which would explain as much)" if others else ""
+    return Undoing(
+        cause=WRAPPER if all(_is_wrapper(case, *one) for one in edits) else MOVED,
+        snapshot=with_names(case.snapshot, renames),
+        renames=renames,
+        summary="; ".join(summary for summary, _ in words) + as_much,
+        fix="; ".join(fix for _, fix in words),
+        evidence=(f"{len(renames):,} of {len(case.shapes):,} names",),
+        certain=not (rivals or any(edit.is_replacement for edit, _ in edits)),
+    )
+
+
+def _changes(rules: Sequence[Rule]) -> Iterator[tuple[str, str]]:
+    """Yield (new, old) text of each edit."""
+    for edit in (edit for rule in rules for edit in rule):
+        removed, added = edit.difference
+        yield added, removed
+
+
+def _is_wrapper(case: Case, edit: Edit, names: Mapping[str, str]) -> bool:
+    """Whether the edit strips a known wrapper, most names' prefix, or segments of all names."""
+    removed, added = edit.difference
+    if added or _saved_from(edit) != _WRAPPED:
+        return not added
+    is_prefix = edit.before == () and 4 * len(names) > 3 * len(case.shapes)
+    return is_prefix or all(removed in name for name in case.shapes.keys() | names.keys())
+
+
+def _words(case: Case, rule: Rule, names: Mapping[str, str]) -> tuple[str, str]:
+    """Return what a rule shows to be wrong, and how to correct it."""
+    count, every = len(names), len(case.shapes)
+    removed, added = zip(*(edit.difference for edit in rule), strict=True)
+    if not any(added):
+        return _words_of_removed(case, rule, names)
+    edit = rule[0]
+    if any(removed):
+        pairs = list(zip(removed, added, strict=True))
+        old = " and ".join(f"{one or 'nothing'}" for one, _ in pairs)
+        new = " and ".join(f"{other or 'nothing'}" for _, other in pairs)
+        have = "every name has" if count == every else f"{count:,} of {every:,} names have"
+        return (
+            f"{have} {old} where the class has {new}",
+            f"write {new} for {old} in {count:,} names",
+        )
+    if not edit.before:
+        part = ", that of a part of the model that was saved alone"
+        text = quoted(added[0])
+        return (
+            f"{count:,} names lack the prefix {text}{part}",
+            f"put {added[0]} before the {count:,} names",
+        )
+    before = "".join(edit.before).replace("0.", "N.")
+    return (
+        f"{count:,} names lack {quoted(added[0])} after {quoted(before)}",
+        f"put {added[0]} after {before} in the {count:,} names",
+    )
+
+
+def _words_of_removed(case: Case, rule: Rule, names: Mapping[str, str]) -> tuple[str, str]:
+    """Return the sentence and the remedy of segments that names have too many."""
+    count, every = len(names), len(case.shapes)
+    prefix = " and ".join(edit.difference[0] for edit in rule)
+    if prefix.startswith("("):
+        keys = ".".join(part.strip("()") for part in prefix.split(".") if part.startswith("("))
+        summary = f"the state dict lies under {quoted(keys)} in its file, as training scripts save "
+        summary += "it, and from_pretrained takes the whole file for the state dict"
+        fix = f"save what lies under {quoted(keys)} alone"
+        inner = ".".join(part for part in prefix.split(".") if not part.startswith("("))
+        return summary, fix + (f", without {inner} before its names" if inner else "")
+    inside = not all(name.startswith(prefix) for name in names)
+    is_wrapper = all(_is_wrapper(case, edit, names) for edit in rule)
+    one, many = ("contains", "contain") if inside else ("begins with", "begin with")
+    whose = f"every name {one}" if count == every else f"{count:,} of {every:,} names {many}"
+    strip = f"strip {prefix} from the {count:,} names"
+    if not is_wrapper:
+        name, new = next(iter(names.items()))
+        return f"{whose} {prefix} where the class does not ({name} for {new})", strip
+    if inside and _of_adapters.is_adapter(case):
+        name = quoted(prefix.removesuffix("."))
+        why = "as a PeftModel has them in memory: PEFT takes the file for an adapter called "
+        why += f"{name} at most, and transformers for none"
+        return f"{whose} {prefix} ({why})", f"{strip}, or save by PeftModel.save_pretrained"
+    why = " and ".join(dict.fromkeys(map(_saved_from, rule)))
+    return f"{whose} {prefix} ({why})", f"{strip}, or save the model that is inside"
+
+
+def _saved_from(edit: Edit) -> str:
+    """Return the explanation of a wrapper, or of each of nested wrappers if all are known."""
+    wrappers = edit.difference[0].removesuffix(".")
+    parts = (wrappers,) if wrappers in _SAVED_FROM else wrappers.split(".")
+    known = [_SAVED_FROM[part] for part in parts if part in _SAVED_FROM]
+    return " and ".join(known) if len(known) == len(parts) else _WRAPPED

@@ -1,0 +1,56 @@
+"""stored-twice: some tensors of one save are in two files.
+
+To do: Remove the copies that the index does not name, once both have the same values; or write the
+files again.
+"""
+
+from collections.abc import Iterator
+
+from msgspec.structs import replace
+
+from auditor.checkpoint.snapshot import WeightHeader
+from auditor.diagnosis.case import Case, Undoing
+from auditor.diagnosis.changes import of_files
+from auditor.diagnosis.weight_files import read_index
+from auditor.errors import CheckpointError
+from auditor.messages import listed
+
+CAUSE = "stored-twice"
+
+
+def undoings(case: Case) -> Iterator[Undoing]:
+    """Yield the files with one copy of each tensor: the copy that the index names, or the first."""
+    files: dict[str, list[str]] = {}
+    for tensor in case.stored:
+        files.setdefault(tensor.name, []).append(tensor.file)
+    twice = {name: places for name, places in files.items() if len(places) > 1}
+    if not twice or len(twice) == len(files):
+        return
+    index = read_index(case.snapshot)
+    folder = index.file[: index.file.rfind("/") + 1] if index else ""
+    named = {name: f"{folder}{file}" for name, file in index.weight_map.items()} if index else {}
+    kept = {
+        name: named[name] if named.get(name) in places else places[0]
+        for name, places in twice.items()
+    }
+    both = " and ".join(sorted({file for places in twice.values() for file in places})[:3])
+    takes = f"the index takes them from {listed(sorted(set(kept.values())))}" if index else ""
+    count = "1 tensor is" if len(twice) == 1 else f"{len(twice):,} tensors are"
+    yield Undoing(
+        cause=CAUSE,
+        snapshot=of_files(
+            case.snapshot, (_without_copies(head, kept) for head in case.snapshot.headers)
+        ),
+        summary=f"{count} in two files, {both}{f'; {takes}' if takes else ''}",
+        fix="write the files again, each tensor once; or compare the copies (audit --values) and "
+        "remove those that the index does not name",
+        evidence=tuple(sorted(twice)[:3]),
+    )
+
+
+def _without_copies(head: WeightHeader, kept: dict[str, str]) -> WeightHeader:
+    table = head.parsed
+    if isinstance(table, CheckpointError):
+        return head
+    tensors = tuple(one for one in table.tensors if kept.get(one.name, head.name) == head.name)
+    return replace(head, known=replace(table, tensors=tensors))

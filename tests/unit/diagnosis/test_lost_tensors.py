@@ -1,0 +1,145 @@
+"""Files without tensors, tensors in two files, lost layers and stages: each with its evidence."""
+
+import json
+
+import pytest
+from msgspec.structs import replace
+from support.checkpoints import expect, stored_by
+from support.small_snapshots import snapshot_of
+
+from auditor.audit.options import Options
+from auditor.audit.pipeline import examine
+from auditor.checkpoint.snapshot import TextFile, WeightHeader
+from auditor.containers.weight_formats import Table
+
+SIZES = {
+    "vocab_size": 48,
+    "hidden_size": 16,
+    "intermediate_size": 24,
+    "num_hidden_layers": 6,
+    "num_attention_heads": 4,
+    "max_position_embeddings": 32,
+}
+CONFIGS = {
+    "LlamaForCausalLM": {"model_type": "llama", "num_key_value_heads": 2, **SIZES},
+    "Qwen2ForCausalLM": {"model_type": "qwen2", "num_key_value_heads": 2, **SIZES},
+    "BertForMaskedLM": {"model_type": "bert", "type_vocab_size": 2, **SIZES},
+    "GptOssForCausalLM": {
+        "model_type": "gpt_oss",
+        "num_key_value_heads": 2,
+        "head_dim": 8,
+        "num_local_experts": 4,
+        **SIZES,
+    },
+}
+DECODERS = ["LlamaForCausalLM", "Qwen2ForCausalLM"]
+BOTH = ["LlamaForCausalLM", "BertForMaskedLM"]
+
+
+def snapshot(name, keep=lambda _: True, **changes):
+    config = {**CONFIGS[name], **changes}
+    stored = [one for one in stored_by(expect(name, **CONFIGS[name])) if keep(one.name)]
+    return snapshot_of(stored, **config, architectures=[name])
+
+
+def diagnosed(made):
+    return examine(made, Options(requested="lost")).diagnosis
+
+
+def loses(*layers, names=()):
+    places = tuple(f".{layer}." for layer in layers)
+    return lambda name: not any(one in name for one in (*places, *names))
+
+
+@pytest.mark.parametrize("name", BOTH)
+def test_a_file_without_tensors_was_not_gathered(name):
+    [found] = diagnosed(snapshot(name, lambda _: False))
+    assert found.cause == "empty-file"
+    assert "'model.safetensors' has no tensor" in found.summary
+
+
+@pytest.mark.parametrize(
+    ("name", "other"),
+    [("LlamaForCausalLM", "model.norm."), ("BertForMaskedLM", "cls.predictions.")],
+)
+def test_lost_layers_are_not_renumbered_if_more_is_lost(name, other):
+    [found] = diagnosed(snapshot(name, loses(1, 4, names=[other])))
+    assert found.cause == "lost-part"
+    assert found.summary.startswith("layers 1, 4 of 6 in ")
+    assert found.fields == ()
+
+
+def test_lost_layers_alone_may_have_been_taken_out():
+    [found] = diagnosed(snapshot("LlamaForCausalLM", loses(1, 4)))
+    assert found.cause == "layers-renumbered"
+    assert "layers 1, 4 were taken out, or lost" in found.summary
+    assert "save the complete model again" in found.fix
+
+
+@pytest.mark.parametrize("name", DECODERS)
+def test_a_first_stage_has_no_final_norm(name):
+    stage = loses(3, 4, 5, names=["lm_head", "model.norm"])
+    assert [one.cause for one in diagnosed(snapshot(name, stage))] == ["parallel-rank"]
+
+
+@pytest.mark.parametrize("name", DECODERS)
+def test_a_shallower_tied_model_is_not_a_stage(name):
+    tied = loses(3, 4, 5, names=["lm_head"])
+    found = diagnosed(snapshot(name, tied, tie_word_embeddings=False))
+    assert found
+    assert "parallel-rank" not in [one.cause for one in found]
+
+
+@pytest.mark.parametrize("name", BOTH)
+def test_tensors_in_two_files_are_not_an_index_of_another_save(name):
+    made = snapshot(name)
+    tensors = made.headers[0].parsed.tensors
+    half = len(tensors) // 2
+    files = {"a": tensors[: half + 3], "b": tensors[half:]}
+    heads = tuple(
+        WeightHeader(
+            name=f"{file}.safetensors",
+            size=None,
+            known=Table(
+                file=f"{file}.safetensors",
+                tensors=tuple(one._replace(file=f"{file}.safetensors") for one in some),
+            ),
+        )
+        for file, some in files.items()
+    )
+    places = {one.name: f"{file}.safetensors" for file, some in files.items() for one in some}
+    index = TextFile(
+        name="model.safetensors.index.json", content=json.dumps({"weight_map": places}).encode()
+    )
+    [found] = diagnosed(replace(made, headers=heads, index=index))
+    assert found.cause == "stored-twice"
+    assert "3 tensors are in two files, a.safetensors and b.safetensors" in found.summary
+
+
+def test_experts_that_the_class_stacks_are_joined():
+    made = snapshot("GptOssForCausalLM")
+
+    def single(one):
+        experts, part = one.name.partition(".experts.")[::2]
+        if part not in {"gate_up_proj", "down_proj"}:
+            return (one,)
+        count, rows, columns = one.shape
+        if part == "down_proj":
+            shapes = {"down_proj": (columns, rows)}
+        else:
+            shapes = dict.fromkeys(("gate_proj", "up_proj"), (columns // 2, rows))
+        return [
+            one._replace(
+                name=f"{experts}.experts.{at}.{leaf}.weight",
+                shape=shape,
+                elements=shape[0] * shape[1],
+            )
+            for at in range(count)
+            for leaf, shape in shapes.items()
+        ]
+
+    tensors = [new for one in made.headers[0].parsed.tensors for new in single(one)]
+    config = {**CONFIGS["GptOssForCausalLM"], "architectures": ["GptOssForCausalLM"]}
+    [found] = diagnosed(snapshot_of(tensors, **config))
+    assert found.cause == "fused-names"
+    assert "apart that the class has fused (in gate_up_proj, down_proj)" in found.summary
