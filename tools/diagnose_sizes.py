@@ -24,7 +24,8 @@ from auditor.audit.expected import expectation_of
 from auditor.audit.options import Options
 from auditor.audit.pipeline import examine
 from auditor.diagnosis.changes import NULL, value_at
-from auditor.diagnosis.solving.joint import changed, is_heads
+from auditor.diagnosis.solving.candidates import is_heads
+from auditor.diagnosis.solving.joint import changed
 from auditor.diagnosis.solving.keys import every_key
 from auditor.errors import CheckpointError
 from auditor.report import Report, Unaudited
@@ -109,21 +110,32 @@ def differences(pair: Pair) -> dict[str, tuple[Any, Any]]:
 
 def is_determined(pair: Pair, path: str, shapes: Shapes) -> bool | None:
     """Return whether shapes leave no choice of a key; None if the key alone makes no config."""
-    declared = value_at(pair.declared, path)
-    other = shapes_of(changed(pair.true, {path: declared}))
-    if other == shapes:
+    declared, true = value_at(pair.declared, path), value_at(pair.true, path)
+    others = [declared] if type(true) is not int else [declared, true + 1, true - 1]
+    alone = [shapes_of(changed(pair.true, {path: other})) for other in others]
+    if shapes in alone or any(shapes_of(one) == shapes for one in _of_other_heads(pair, path)):
         return False
+    return None if alone[0] is None else True
+
+
+def _of_other_heads(pair: Pair, path: str) -> Iterator[Values]:
+    """Yield the true config with twice as many heads, half as wide if their width is stated."""
     folder, _, name = path.rpartition(".")
-    if is_heads(name):  # twice as many heads, half as wide
-        every = (key for key in paths(pair.true) if key.rpartition(".")[0] == folder)
-        heads = (key for key in every if is_heads(key.rpartition(".")[2]))
-        numbers = {key: value_at(pair.true, key) for key in heads}
-        doubled = {key: 2 * value for key, value in numbers.items() if type(value) is int}
-        if shapes_of(changed(pair.true, doubled)) == shapes:
-            return False
-    if name == "head_dim":
-        return value_at(pair.true, path) is not None
-    return None if other is None else True
+    if not is_heads(name) and name != "head_dim":
+        return
+    beside = {key: value_at(pair.true, key) for key in paths(pair.true)}
+    numbers = {
+        key: value
+        for key, value in beside.items()
+        if type(value) is int and key.rpartition(".")[0] == folder
+    }
+    heads = {key: 2 * value for key, value in numbers.items() if is_heads(key.split(".")[-1])}
+    width = {key: value // 2 for key, value in numbers.items() if key.split(".")[-1] == "head_dim"}
+    if heads:
+        yield changed(pair.true, heads)
+        yield changed(pair.true, {**heads, **width})
+    elif value_at(pair.true, path) is None:
+        yield pair.true
 
 
 def verdict(pair: Pair) -> tuple[str, str, float]:
@@ -161,9 +173,17 @@ def judged(pair: Pair, shapes: Shapes, report: Report | Unaudited) -> tuple[str,
     unnamed = [
         key
         for key in differ
-        if not (key in named or (key in unread and is_determined(pair, key, shapes) is not True))
+        if not (
+            key in named
+            or (key in unread and is_determined(pair, key, shapes) is not True)
+            or (type(true.get(key)) is bool and is_determined(pair, key, shapes) is False)
+        )
     ]
-    guessed = [key for key in named if is_determined(pair, key, shapes) is False]
+    guessed = [
+        key
+        for key in named
+        if type(true.get(key)) is int and is_determined(pair, key, shapes) is False
+    ]
     if unnamed or guessed:
         return "partial", f"unnamed {unnamed}, guessed {guessed}, named {sorted(named)}"
     return "complete", ""
