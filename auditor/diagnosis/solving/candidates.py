@@ -212,12 +212,13 @@ _USUAL = (64, 128, 32, 80, 96, 256, 16, 8)
 
 def _strangeness(
     values: Mapping[str, Any], change: KeyChange
-) -> tuple[bool, bool, bool, bool, int, int, float]:
+) -> tuple[bool, bool, bool, bool, bool, int, int, float]:
     key, value = change.key, change.value
     share = width_of_heads(values, key.path, value) if type(value) is int else 0
     place = _USUAL.index(share) if share in _USUAL else len(_USUAL)
     return (
         type(value) is int and value == 0,
+        type(value) is float,
         key.default,
         bool(share) and place > 1,
         is_heads(key.path.rpartition(".")[2]),

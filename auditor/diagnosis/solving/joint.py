@@ -11,7 +11,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from copy import deepcopy
-from itertools import chain, combinations, islice
+from itertools import chain, islice
 from typing import Any, NamedTuple
 
 from auditor.analytic.blocks import symbols
@@ -51,8 +51,10 @@ MOST_TREES = 600
 _MOST_ROUNDS = 16  # of plain lengths and of single changes, taken together
 _MOST_CANDIDATES = 120  # single changes of one kind that a round tries
 _MOST_STARTS = 4  # repairs of an invalid config from which the search goes on
-_MOST_PAIRED = 12  # flags and words that are tried in pairs
+_MOST_CHOSEN = 16  # flags and words after which plain lengths are read again,
+_MOST_PLAIN = 3  # so many times
 _MOST_NAMES = 20_000  # stored names up to which layers are compared one by one
+_PROBES = (1, 2, 8, 64)
 _HEAD_DIM = "head_dim"
 _WORD = "?"  # no key has this value
 _WORDS = re.compile(r"[A-Za-z_][\w.]*\w")  # words of a sentence that may be paths of keys
@@ -98,7 +100,6 @@ class _Search:
         self._trials = trials
         self._left = most_trees
         self._until = time.thread_time() + seconds
-        self._votes: dict[str, int] = {}  # by path, the tensors that asked for its plain value
         self._known: dict[str, JointSolution | None] = {}  # by values
 
     def solutions(self, faults: str) -> tuple[JointSolution, ...]:
@@ -142,11 +143,11 @@ class _Search:
 
     def _descended(self, now: JointSolution) -> JointSolution:
         """Take plain lengths and single changes in turn while they leave less."""
-        best, tried = now, {repr(now.values)}
+        best, tried, votes = now, {repr(now.values)}, dict[str, int]()
         for _ in range(_MOST_ROUNDS):
             if not best.remains.differ:
                 break
-            after = self._plain(now)
+            after = self._plain(now, votes)
             if after is None or repr(after.values) in tried:
                 after = self._single(best)
             if after is None:
@@ -156,10 +157,18 @@ class _Search:
             best = min(best, now, key=lambda one: one.remains.differ)
         return best
 
-    def _plain(self, now: JointSolution) -> JointSolution | None:
-        """Return the solution with every key that a length gives by itself; None if none does."""
+    def _plain(self, now: JointSolution, votes: dict[str, int]) -> JointSolution | None:
+        """Return the solution with every key that a length gives by itself; None if none does.
+
+        `votes` has the number of tensors that asked for each key's present value; a key changes if
+        more tensors ask for another one.
+        """
         config = changed(self._config, now.values)
-        changes = self._supported(plain_values(config, now.remains))
+        changes: dict[str, Any] = {}
+        for path, (value, number) in plain_values(config, now.remains).items():
+            if number > votes.get(path, 0):
+                votes[path] = number
+                changes[path] = value
         if not changes:
             return None
         heads = dict(_heads_of_the_same_width(config, changes))
@@ -170,18 +179,9 @@ class _Search:
         )
         return next((one for one in found if one is not None), None)
 
-    def _supported(self, votes: Mapping[str, tuple[Any, int]]) -> dict[str, Any]:
-        """Return the values that more tensors ask for than asked for the key's present value."""
-        changes: dict[str, Any] = {}
-        for path, (value, number) in votes.items():
-            if number > self._votes.get(path, 0):
-                self._votes[path] = number
-                changes[path] = value
-        return changes
-
     def _single(self, best: JointSolution) -> JointSolution | None:
         """Return the best solution with one more change; None if none leaves less."""
-        for candidates in (self._by_formula, self._by_trial, self._pairs):
+        for candidates in (self._by_formula, self._by_choice, self._by_trial):
             found = candidates(best)
             least = min(found, key=self._order, default=best)
             if least.remains.differ < best.remains.differ:
@@ -253,36 +253,58 @@ class _Search:
         shown = {key_at(config, one.key, 0).path for one in symbols(tree.tree)}
         numbers = [key for key in free if type(key.value) is int and key.path in shown]
         candidates = chain(
-            (KeyChange(key, NULL) for key in numbers),
-            (
-                KeyChange(key, length)
-                for key in free
-                if key.value is None
-                for length in sorted({have for _, have in remains.lengths})
-            ),
+            (KeyChange(key, value) for key in numbers for value in self._without(config, key)),
             items_in_proportion(keys, remains, held_symbols),
             other_numbers(free, remains),
             other_items(keys, remains, held_symbols),
             (KeyChange(key, 0) for key in numbers if key.value),
         )
         once = {change.field: change for change in islice(candidates, 3 * _MOST_CANDIDATES)}
-        found: list[JointSolution] = []
+        found = self._stated(best, [key for key in keys if key.path not in shown])
         for change in once.values():
             after = self._changed(best, change)
             if after is not None and after.remains.differ < remains.differ:
                 found.append(after)
         return found
 
-    def _pairs(self, best: JointSolution) -> list[JointSolution]:
-        """Return solutions with two flags or words changed at once."""
-        config = changed(self._config, best.values)
-        choices = list(islice(self._choices(config, best), _MOST_PAIRED))
-        found = []
-        for one, other in combinations(choices, 2):
-            if one.key.path != other.key.path:
-                pair = {one.key.path: one.value, other.key.path: other.value}
-                found.append(self._with({**best.values, **pair}))
-        return [one for one in found if one is not None]
+    def _without(self, config: Mapping[str, Any], key: Key) -> Iterator[Any]:
+        """Yield the values of a number that stand for no part: null, or no such key."""
+        yield NULL
+        absent = changed(config, {key.path: None})
+        if not key.default and key.path not in {one.path for one in every_key(absent)}:
+            yield None
+
+    def _stated(self, best: JointSolution, keys: list[Key]) -> list[JointSolution]:
+        """Return solutions that state a key which follows from others, or which is null.
+
+        With any value of the key, the formulas contain it, and are solved.
+        """
+        found: list[JointSolution] = []
+        for key in keys:
+            if not key.default or isinstance(key.value, bool | str | list):
+                continue
+            for probe in (key.value, *_PROBES) if key.value else _PROBES:
+                stated = self._with({**best.values, key.path: probe})
+                if stated is not None:
+                    break
+            else:
+                continue
+            config = changed(self._config, stated.values)
+            for change in islice(solved(config, stated.remains), _MOST_CANDIDATES):
+                if (after := self._changed(stated, change)) is not None:
+                    found.append(after)
+        return found
+
+    def _by_choice(self, best: JointSolution) -> list[JointSolution]:
+        """Return solutions with a flag or word changed, and the plain lengths that follow."""
+        found: list[JointSolution] = []
+        for change in islice(self._choices(changed(self._config, best.values), best), _MOST_CHOSEN):
+            after, votes = self._changed(best, change), dict[str, int]()
+            for _ in range(_MOST_PLAIN):
+                if after is not None:
+                    found.append(after)
+                    after = self._plain(after, votes)
+        return found
 
     # --- what is best -----------------------------------------------------------------------------
 
@@ -304,13 +326,22 @@ class _Search:
         config = changed(self._config, best.values)
         lists = {one.path for one in layer_lists(config)}
         for path in sorted(best.values):
-            if path in lists:
+            if path in lists or self._is_divisor(path, config):
                 continue
             others = {other: value for other, value in best.values.items() if other != path}
             without = self._with(others) if others else None
             if without is not None and without.remains.differ <= best.remains.differ:
                 best = without
         return best
+
+    def _is_divisor(self, path: str, config: Mapping[str, Any]) -> bool:
+        """Whether the key counts heads, and its declared number does not divide the new width."""
+        within, _, name = path.rpartition(".")
+        heads = stated_keys([path], self._config)[path].value
+        if not is_heads(name) or type(heads) is not int or not heads:
+            return False
+        widths = (key for key in beside(every_key(config), within) if key.path.endswith(WIDTHS))
+        return any(type(key.value) is int and key.value % heads for key in widths)
 
     def _repaired(self, reason: str) -> tuple[JointSolution, ...]:
         """Return the best solutions that begin with a change of a key that a fault names."""
@@ -342,14 +373,16 @@ _NOTHING = TreeComparison(1, 0, {}, frozenset(), frozenset(), frozenset())
 
 
 def changed(config: Mapping[str, Any], values: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the config under the values, which are by dotted path."""
+    """Return the config under the values, by dotted path; None removes a key."""
     copy = deepcopy(dict(config))
     for path, value in written(config, values).items():
         *folders, key = path.split(".")
         within: Any = copy
         for folder in folders:
             within = within.setdefault(folder, {}) if isinstance(within, dict) else None
-        if isinstance(within, dict):
+        if isinstance(within, dict) and value is None:
+            within.pop(key, None)
+        elif isinstance(within, dict):
             within[key] = None if value is NULL else value
     return copy
 
@@ -368,7 +401,7 @@ def plain_values(config: Mapping[str, Any], remains: TreeComparison) -> dict[str
     votes: dict[tuple[str, int | None], Counter[int]] = {}
     for equation, number in remains.equations.items():
         for symbol in equation.size.symbols:
-            if equation.size == dim(symbol):
+            if equation.size == dim(symbol) and equation.wanted:
                 place = indexed(symbol.key)
                 path = key_at(config, place[0] if place else symbol.key, symbol.value).path
                 into = votes.setdefault((path, place[1] if place else None), Counter())

@@ -82,6 +82,14 @@ def _aliases(whole: CompletedConfig | None, name: str) -> tuple[str, ...]:
     return tuple(alias for alias, own in aliases if own == name)
 
 
+def _older(whole: CompletedConfig | None, name: str) -> Iterator[str]:
+    """Yield older names of a key that its family reads first."""
+    model_type = whole.kind.model_type if whole else ""
+    if catalogue.siblings(model_type):
+        older = catalogue.family(model_type).older.items()
+        yield from (old for old, own in older if own == name)
+
+
 def key_at(values: Mapping[str, Any], path: str, value: Any) -> Key:
     """Return the key of a formula's symbol, as the config spells it."""
     folders, _, name = path.rpartition(".")
@@ -90,7 +98,7 @@ def key_at(values: Mapping[str, Any], path: str, value: Any) -> Key:
     for folder in folders.split(".") if folders else ():
         whole = whole.part(folder) if whole else None
     if isinstance(within, Mapping):
-        spelt = (*_aliases(whole, name), name)
+        spelt = (*_aliases(whole, name), *_older(whole, name), name)
         name = next((one for one in spelt if one in within), name)
     stated = isinstance(within, Mapping) and name in within
     if name == _LABELS and isinstance(within, Mapping) and "id2label" in within:

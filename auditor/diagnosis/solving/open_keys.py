@@ -40,7 +40,7 @@ def open_keys(
     shown = {key_at(solved, symbol.key.partition("[")[0], 0).path for symbol in symbols(tree.tree)}
     keys = every_key(config, shaping=False)
     declared = {key.path: key.value for key in keys}
-    found = {path for path, value in values.items() if type(value) is int and path not in known}
+    found = {path for path, value in values.items() if type(value) in {int, float} and path not in known}
     found = {path for path in found if not path.rpartition(".")[2].startswith("num_labels")}
     for one in layer_lists(solved):
         if one.path in values and _shows_nothing(solved, one, values, trees, trials):
@@ -48,6 +48,8 @@ def open_keys(
     for path in values:
         found.update(_heads_beside(keys, path, known))
         found.update(_repeated(keys, path, declared.get(path), {*values, *shown}))
+    stated = (key.path for key in keys if not key.default and key.path not in values)
+    found.update(path for path in stated if key_at(config, path, None).path in values)
     if len(values) > 1:
         found.update(_unseen_widths(every_key(config), {*values, *shown}))
     return {path: declared.get(path, value_at(config, path)) for path in sorted(found)}
