@@ -101,9 +101,7 @@ def _solved_config(case: Case) -> SolvedConfig | None:
     best = next(iter(_solutions(case)), None)
     if best is None or not best.values or _is_divided(case, best):
         return None
-    unread = {}
-    if len(best.values) > 1:
-        unread = open_keys(case.config, best.values, trees_of(case), trials_of(case))
+    unread = open_keys(case.config, best.values, trees_of(case), trials_of(case))
     changes = tuple(
         change for change in _changes_of(case, best) if change.key.path not in unread
     )
@@ -150,7 +148,9 @@ def _searched(case: Case) -> Iterator[JointSolution]:
     most = _MOST_ORACLE if by_oracle(case) else MOST_TREES
     for solution in solve(case.config, trees, trials, faults=faults, most_trees=most):
         ties = any(path.endswith(_TIE) and value is True for path, value in solution.values.items())
-        if not (ties and holds_another_head(case)):
+        if solution.values and _is_untied(case):
+            yield solution._replace(values={**solution.values, _TIE: False})
+        elif not (ties and holds_another_head(case)):
             yield solution
 
 
@@ -202,10 +202,16 @@ def of_adapter(case: Case) -> Iterator[Undoing]:
             yield undoing_of(case, changes)
 
 
+def _is_untied(case: Case) -> bool:
+    """Whether the config ties a head that is stored beside the embeddings."""
+    declared = value_at(case.config, _TIE)
+    return declared is not False and any(one.kind == "duplicate" for one in case.alarms)
+
+
 def _untied(case: Case) -> Iterator[Undoing]:
     """Yield the untied config, if a tied head is stored beside the embeddings."""
     declared = value_at(case.config, _TIE)
-    if declared is not False and any(finding.kind == "duplicate" for finding in case.alarms):
+    if _is_untied(case):
         stated = _TIE in case.config
         tied = Key(_TIE, declared if stated else True, default=not stated)
         of_key = undoing_of(case, (KeyChange(tied, value=False),))

@@ -85,5 +85,7 @@ def _kind_of_model(solved: SolvedConfig) -> str:
 def _cannot_be_read(solved: SolvedConfig) -> str:
     paths = [path for path, _ in solved.open_keys]
     others = [path for path in paths if not is_heads(path.rpartition(".")[2])]
+    if any(is_heads(change.key.path.rpartition(".")[2]) for change in solved.changes):
+        others = paths
     heads = ["heads"] if len(others) < len(paths) else []
     return f"; {', '.join((*heads, *others))} cannot be read off" if paths else ""

@@ -34,7 +34,7 @@ def solved(values: Mapping[str, Any], comparison: TreeComparison) -> Iterator[Ke
     for equation, _ in by_votes:
         for symbol in sorted(equation.size.symbols):
             key_values = solutions(equation.size, symbol, equation.wanted)
-            for value in islice(key_values, _MOST_SOLUTIONS):
+            for value in filter(None, islice(key_values, _MOST_SOLUTIONS)):  # 0 fits anything
                 yield from of_key(values, symbol, value)
 
 
@@ -221,7 +221,7 @@ def _strangeness(
         type(value) is float,
         key.default,
         bool(share) and place > 1,
-        is_heads(key.path.rpartition(".")[2]),
+        is_heads(name := key.path.rpartition(".")[2]) and name not in GROUPS,
         place if share else 0,
         key.path.count("."),
         _distance(key.value, value),

@@ -47,6 +47,8 @@ Trees = Callable[[Mapping[str, Any]], ClassTree | None]  # of the config with th
 # Limits of one search: processor time, and trees; a BERT's tree takes a millisecond.
 MOST_SECONDS = 0.8
 MOST_TREES = 600
+_STRANGE = 0.5  # share of strange tensors above which the files hardly store this class
+_FEWER_SECONDS = 0.25  # processor time for such a class
 
 _MOST_ROUNDS = 16  # of plain lengths and of single changes, taken together
 _MOST_CANDIDATES = 120  # single changes of one kind that a round tries
@@ -112,7 +114,12 @@ class _Search:
         start = JointSolution({}, self._trials.compare(as_it_is))
         if not start.remains.differ:
             return self._repaired(faults)
+        is_strange = start.remains.strange > _STRANGE * self._trials.stored
+        if is_strange:
+            self._until = min(self._until, time.thread_time() + _FEWER_SECONDS)
         best = self._reduced(self._descended(start))
+        if is_strange and best.remains.differ:
+            return ()
         if len(best.values) == 1 and not best.remains.differ:
             others = self._singles(start)
             return tuple(self._by_plausibility([best, *others]))
@@ -149,6 +156,8 @@ class _Search:
                 break
             after = self._plain(now, votes)
             if after is None or repr(after.values) in tried:
+                after = self._single(now)
+            if after is None and now is not best:
                 after = self._single(best)
             if after is None:
                 break
@@ -190,7 +199,7 @@ class _Search:
 
     def _singles(self, start: JointSolution) -> list[JointSolution]:
         """Return every single change with which nothing differs, from the first kind with one."""
-        for candidates in (self._by_formula, self._by_trial):
+        for candidates in (self._products, self._by_formula, self._by_trial):
             found = [one for one in candidates(start) if not one.remains.differ]
             if found:
                 return found
@@ -199,9 +208,13 @@ class _Search:
     def _by_formula(self, best: JointSolution) -> list[JointSolution]:
         config = changed(self._config, best.values)
         found = [self._changed(best, change) for change in self._choices(config, best)]
-        products = islice(solved(config, best.remains), _MOST_CANDIDATES)
-        found += [self._changed(best, change) for change in products]
         found += self._lists_fitted(config, best)
+        return [*self._products(best), *(one for one in found if one is not None)]
+
+    def _products(self, best: JointSolution) -> list[JointSolution]:
+        """Return solutions with a length solved for one of its keys."""
+        changes = solved(changed(self._config, best.values), best.remains)
+        found = [self._changed(best, change) for change in islice(changes, _MOST_CANDIDATES)]
         return [one for one in found if one is not None]
 
     def _choices(self, config: Mapping[str, Any], best: JointSolution) -> Iterator[KeyChange]:
@@ -261,9 +274,11 @@ class _Search:
         )
         once = {change.field: change for change in islice(candidates, 3 * _MOST_CANDIDATES)}
         found = self._stated(best, [key for key in keys if key.path not in shown])
+        if any(one.remains.differ < remains.differ for one in found):
+            return found
         for change in once.values():
             after = self._changed(best, change)
-            if after is not None and after.remains.differ < remains.differ:
+            if after is not None and (change.value != 0 or not after.remains.differ):
                 found.append(after)
         return found
 
@@ -281,7 +296,7 @@ class _Search:
         """
         found: list[JointSolution] = []
         for key in keys:
-            if not key.default or isinstance(key.value, bool | str | list):
+            if isinstance(key.value, bool | str | list) or not (key.default or key.value is None):
                 continue
             for probe in (key.value, *_PROBES) if key.value else _PROBES:
                 stated = self._with({**best.values, key.path: probe})

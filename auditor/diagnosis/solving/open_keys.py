@@ -5,15 +5,18 @@ tokens, or the width of feed-forward layers that no layer has.
 """
 
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from typing import Any
 
 from auditor.analytic.blocks import symbols
+from auditor.analytic.dims import dim
 from auditor.diagnosis.changes import value_at
 from auditor.diagnosis.solving.candidates import WIDTHS, is_heads
 from auditor.diagnosis.solving.determined import determined_sizes
 from auditor.diagnosis.solving.joint import Trees, beside, changed
 from auditor.diagnosis.solving.keys import Key, every_key, key_at
 from auditor.diagnosis.solving.layer_lists import DEPTH, LayerList, layer_lists
+from auditor.diagnosis.solving.outline import sizes_of
 from auditor.diagnosis.solving.trials import Trials
 from auditor.errors import CheckpointError
 
@@ -40,8 +43,16 @@ def open_keys(
     shown = {key_at(solved, symbol.key.partition("[")[0], 0).path for symbol in symbols(tree.tree)}
     keys = every_key(config, shaping=False)
     declared = {key.path: key.value for key in keys}
-    found = {path for path, value in values.items() if type(value) in {int, float} and path not in known}
-    found = {path for path in found if not path.rpartition(".")[2].startswith("num_labels")}
+    unknown = (path for path, value in values.items() if type(value) in {int, float})
+    found = {path for path in unknown if path in shown and path not in known}
+    plain = {
+        key_at(solved, symbol.key, 0).path
+        for size in sizes_of(tree.tree)
+        for symbol in size.symbols
+        if size == dim(symbol)
+    }
+    more = (path for path in values if path not in plain | found)
+    found.update(path for path in more if _has_neighbour(values, path, trees, trials))
     for one in layer_lists(solved):
         if one.path in values and _shows_nothing(solved, one, values, trees, trials):
             found.add(one.path)
@@ -52,7 +63,29 @@ def open_keys(
     found.update(path for path in stated if key_at(config, path, None).path in values)
     if len(values) > 1:
         found.update(_unseen_widths(every_key(config), {*values, *shown}))
+    if len(values) == 1:
+        found -= values.keys()  # the smallest change; others that fit as well are named with it
     return {path: declared.get(path, value_at(config, path)) for path in sorted(found)}
+
+
+def _has_neighbour(
+    values: Mapping[str, Any], path: str, trees: Trees, trials: Trials
+) -> bool:
+    """Whether the next larger or smaller value of a key fits as well.
+
+    Images have a whole number of patches, if their size is that of the config.
+    """
+    is_image = path.endswith("image_size") and not any("patch" in other for other in values)
+    if type(values[path]) is float:
+        return True
+    if type(values[path]) is not int or is_image:
+        return False
+    for step in (1, -1):
+        with suppress(CheckpointError):
+            tree = trees({**values, path: values[path] + step})
+            if tree is not None and not trials.compare(tree).differ:
+                return True
+    return False
 
 
 def _heads_beside(keys: tuple[Key, ...], path: str, known: set[str]) -> Iterator[str]:
@@ -76,7 +109,7 @@ def _repeated(keys: tuple[Key, ...], path: str, declared: Any, seen: set[str]) -
         if key.default or not equal or key.path in seen:
             continue
         depth = folder == within and type(declared) is int and DEPTH.search(name)
-        if (depth and DEPTH.search(other)) or (other == name and folder != within):
+        if (depth and DEPTH.search(other)) or other.endswith(name):
             yield key.path
 
 
