@@ -143,7 +143,7 @@ def _of_other_heads(pair: Pair, path: str) -> Iterator[Values]:
 def verdict(pair: Pair) -> tuple[str, str, float]:
     """Return how a pair is explained, what is wrong with it, and its seconds."""
     shapes = shapes_of(pair.true)
-    assert shapes is not None, pair.name  # noqa: S101 - a mistake in the data
+    assert shapes is not None, pair.name  # a mistake in the data
     options = Options(requested=pair.name)
     if examine(snapshot_of(stored(shapes), **pair.true), options).diagnosis:
         return "cause on healthy", "", 0.0

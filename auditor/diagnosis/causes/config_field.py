@@ -63,8 +63,8 @@ class SolvedConfig(NamedTuple):
 def undoings(case: Case) -> Iterator[Undoing]:
     """Yield the key changes with which most of the differing tensors would be expected."""
     by_total = [(change,) for change in _of_totals.changes_by_total(case)]
-    for changes in by_total:
-        yield undoing_of(case, changes, tuple(other for other in by_total if other is not changes))
+    for one in by_total:
+        yield undoing_of(case, one, tuple(other for other in by_total if other is not one))
     if no_symptom(case) or case.is_strange:
         return
     yield from _untied(case)
@@ -102,9 +102,7 @@ def _solved_config(case: Case) -> SolvedConfig | None:
     if best is None or not best.values or _is_divided(case, best):
         return None
     unread = open_keys(case.config, best.values, trees_of(case), trials_of(case))
-    changes = tuple(
-        change for change in _changes_of(case, best) if change.key.path not in unread
-    )
+    changes = tuple(change for change in _changes_of(case, best) if change.key.path not in unread)
     return SolvedConfig(best.values, changes, tuple(unread.items()), best.remains.differ)
 
 
@@ -170,7 +168,7 @@ def tree_with(case: Case, values: Mapping[str, Any]) -> ClassTree | None:
         changed_snapshot = with_values(case.snapshot, written(case.config, values))
         if by_oracle(case):
             shapes = case.implied(changed_snapshot)
-            return shapes and tree_of_shapes(shapes, changed(case.config, values))
+            return tree_of_shapes(shapes, changed(case.config, values)) if shapes else None
         return case.tree(changed_snapshot)
     except ValueError:
         return None

@@ -20,6 +20,7 @@ from auditor.diagnosis.solving.outline import Leaf, leaves
 from auditor.diagnosis.solving.trials import ClassTree, spellings
 
 _Monomial = tuple[Any, ...]  # a product of keys, as a Dim has it
+_Equation = tuple[dict[_Monomial, Fraction], Fraction]  # coefficients, and what they add up to
 _MOST = 8  # products of one length
 
 
@@ -84,27 +85,24 @@ def _monomials(
 
     `H*n + 64*H`, `H*n + H*v` and `H*v` give each of their products, and so the key `H`.
     """
-    solved: list[tuple[_Monomial, dict[_Monomial, Fraction], Fraction]] = []
-    rows = [row for size, length in lengths if len((row := _row(size, length, known))[0]) < _MOST]
-    for row, length in sorted(rows, key=lambda one: len(one[0])):
-        for pivot, other, value in solved:
-            row, length = _without(pivot, (row, length), (other, value))
-        if row:
-            pivot = next(iter(row))
-            solved = [
-                (first, *_without(pivot, (other, value), (row, length)))
-                for first, other, value in solved
-            ]
-            solved.append((pivot, row, length))
-    for pivot, row, length in solved:
-        value = length / row[pivot]
-        if len(row) == 1 and value.denominator == 1:
+    solved: list[tuple[_Monomial, _Equation]] = []
+    equations = (_equation(size, length, known) for size, length in lengths)
+    short = (one for one in equations if len(one[0]) < _MOST)
+    for given in sorted(short, key=lambda one: len(one[0])):
+        row = given
+        for pivot, equation in solved:
+            row = _without(pivot, row, equation)
+        if row[0]:
+            pivot = next(iter(row[0]))
+            solved = [(first, _without(pivot, equation, row)) for first, equation in solved]
+            solved.append((pivot, row))
+    for pivot, (coefficients, total) in solved:
+        value = total / coefficients[pivot]
+        if len(coefficients) == 1 and value.denominator == 1:
             yield Dim(((pivot, 1),), value.numerator), value.numerator
 
 
-def _row(
-    size: Dim, length: int, known: Mapping[Symbol, int]
-) -> tuple[dict[_Monomial, Fraction], Fraction]:
+def _equation(size: Dim, length: int, known: Mapping[Symbol, int]) -> _Equation:
     """Return the coefficient of each product of unknown keys, and what they add up to."""
     row: dict[_Monomial, Fraction] = {}
     rest = Fraction(length)
@@ -122,9 +120,6 @@ def _row(
         else:
             rest -= value
     return {monomial: value for monomial, value in row.items() if value}, rest
-
-
-_Equation = tuple[dict[_Monomial, Fraction], Fraction]
 
 
 def _without(pivot: _Monomial, equation: _Equation, other: _Equation) -> _Equation:

@@ -38,7 +38,9 @@ def _block(nested: _Nested, keys: "_Keys", known: dict[Block, Block]) -> Block:
     ]
     numbers = sorted(int(name) for name in nested if name.isdecimal())
     block: Block
-    if numbers == list(range(len(children))) and all(isinstance(one, Module) for _, one in children):
+    if numbers == list(range(len(children))) and all(
+        isinstance(one, Module) for _, one in children
+    ):
         by_name = dict(children)
         count = keys.depths.get(len(children), dim(len(children)))
         layers = tuple(by_name[str(at)] for at in numbers)

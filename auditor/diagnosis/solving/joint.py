@@ -12,6 +12,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from copy import deepcopy
 from itertools import chain, islice
+from math import gcd
 from typing import Any, NamedTuple
 
 from auditor.analytic.blocks import symbols
@@ -71,7 +72,7 @@ class JointSolution(NamedTuple):
     remains: TreeComparison
 
 
-def solve(
+def solve(  # noqa: PLR0913 - what is compared, and two limits
     config: Mapping[str, Any],
     trees: Trees,
     trials: Trials,
@@ -113,7 +114,7 @@ class _Search:
             return ()
         start = JointSolution({}, self._trials.compare(as_it_is))
         if not start.remains.differ:
-            return self._repaired(faults)
+            return self._repaired(faults) or (start,)
         is_strange = start.remains.strange > _STRANGE * self._trials.stored
         if is_strange:
             self._until = min(self._until, time.thread_time() + _FEWER_SECONDS)
@@ -360,6 +361,8 @@ class _Search:
 
     def _repaired(self, reason: str) -> tuple[JointSolution, ...]:
         """Return the best solutions that begin with a change of a key that a fault names."""
+        if not reason:
+            return ()
         named = set(_WORDS.findall(reason))
         wrong = [key for key in every_key(self._config) if key.path in named]
         if _FLAG_NEEDED in reason:
@@ -455,8 +458,12 @@ def _heads_of_the_same_width(
             if not is_heads(name) or type(heads) is not int or not heads or key.path in changes:
                 continue
             share = declared // heads
-            if name not in GROUPS and not declared % heads and share and not width % share:
+            if name in GROUPS:
+                continue
+            if not declared % heads and share and not width % share:
                 yield key.path, width // share
+            elif width % heads:
+                yield key.path, gcd(width, heads)
 
 
 def beside(keys: Iterable[Key], within: str) -> list[Key]:

@@ -68,9 +68,7 @@ def open_keys(
     return {path: declared.get(path, value_at(config, path)) for path in sorted(found)}
 
 
-def _has_neighbour(
-    values: Mapping[str, Any], path: str, trees: Trees, trials: Trials
-) -> bool:
+def _has_neighbour(values: Mapping[str, Any], path: str, trees: Trees, trials: Trials) -> bool:
     """Whether the next larger or smaller value of a key fits as well.
 
     Images have a whole number of patches, if their size is that of the config.
