@@ -116,8 +116,10 @@ def _is_divided(case: Case, solution: JointSolution) -> bool:
     """Whether each key is declared as many times as large: one rank of tensor parallelism."""
     changes = _changes_of(case, solution)
     ratios = {
-        change.key.value / change.value
-        if type(change.key.value) is int and type(change.value) is int and change.value
+        change.key.value // change.value
+        if type(change.key.value) is type(change.value) is int
+        and change.value
+        and not change.key.value % change.value
         else 0
         for change in changes
     }

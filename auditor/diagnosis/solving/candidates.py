@@ -105,9 +105,14 @@ def other_numbers(keys: Iterable[Key], comparison: TreeComparison) -> Iterator[K
         value = key.value
         if isinstance(value, bool) or not isinstance(value, int | float):
             continue
-        candidates = [value * stored / expected for expected, stored in sorted(ratios)]
-        if isinstance(value, int):
-            candidates = [int(one) for one in candidates if one == int(one)]
+        if isinstance(value, float):
+            candidates = [value * stored / expected for expected, stored in sorted(ratios)]
+        else:
+            candidates = [
+                value * stored // expected
+                for expected, stored in sorted(ratios)
+                if not value * stored % expected
+            ]
             candidates += [stored for expected, stored in sorted(ratios) if expected == value]
             candidates += sorted(comparison.numbers, key=lambda one: abs(one - value))[:8]
             candidates += [value + step for step in _STEPS]

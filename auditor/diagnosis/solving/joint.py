@@ -306,9 +306,8 @@ class _Search:
             else:
                 continue
             config = changed(self._config, stated.values)
-            for change in islice(solved(config, stated.remains), _MOST_CANDIDATES):
-                if (after := self._changed(stated, change)) is not None:
-                    found.append(after)
+            changes = islice(solved(config, stated.remains), _MOST_CANDIDATES)
+            found += filter(None, (self._changed(stated, change) for change in changes))
         return found
 
     def _by_choice(self, best: JointSolution) -> list[JointSolution]:
@@ -383,8 +382,13 @@ class _Search:
             for other in every_key(self._config):  # keys that may give the length of the list
                 if type(other.value) is int and other.value != len(key.value):
                     yield KeyChange(other, len(key.value))
-        else:
+        elif type(key.value) is int:
             yield from likely(key, self._trials.lengths)
+        else:
+            spelt = str(key.value)
+            number = [int(spelt)] if spelt.isascii() and spelt.isdecimal() else []
+            for value in (*number, *self._trials.lengths[:32], *_PROBES):
+                yield KeyChange(key, value)
 
 
 _NOTHING = TreeComparison(1, 0, {}, frozenset(), frozenset(), frozenset())

@@ -109,7 +109,13 @@ def key_at(values: Mapping[str, Any], path: str, value: Any) -> Key:
 def stated_keys(paths: Iterable[str], config: Mapping[str, Any]) -> dict[str, Key]:
     """Return the keys with these paths, as the config or its class has them."""
     known = {key.path: key.value for key in every_key(config)}
-    return {path: key_at(config, path, known.get(path, value_at(config, path))) for path in paths}
+    keys = {path: key_at(config, path, known.get(path, value_at(config, path))) for path in paths}
+    for path, key in keys.items():
+        folders, _, name = path.rpartition(".")
+        names = value_at(config, f"{folders}.id2label".lstrip("."))
+        if name == _LABELS and key.value is None and isinstance(names, Mapping):
+            keys[path] = key._replace(value=len(names))
+    return keys
 
 
 def indexed(path: str) -> tuple[str, int] | None:
