@@ -1,8 +1,8 @@
 """config-field: one value of the config (two at most) closes every shape and name.
 
-The keys are those of the closed form's formulas, which are solved for them, and others that its
-family reads; of an adapter those of its adapter_config.json that choose modules, layers and ranks.
-Where only the oracle knows the class, lengths are tried for the keys that have them.
+All keys are solved for together (`auditor/diagnosis/solving/joint.py`); if more than two differ,
+the cause is other-size. For an adapter, the keys are those of its adapter_config.json that choose
+modules, layers and ranks.
 
 To do: Set the key to what the files hold, or upload the weights of the model that the config
 describes: one of the two is of another model.
@@ -10,10 +10,9 @@ describes: one of the two is of another model.
 
 import json
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from functools import partial
-from itertools import islice, product
-from operator import itemgetter
-from typing import Any
+from typing import Any, NamedTuple
 
 from msgspec.structs import replace
 
@@ -21,17 +20,29 @@ from auditor.analytic.adapters import FILE
 from auditor.diagnosis.case import Case, Undoing
 from auditor.diagnosis.causes import _of_adapters, _of_totals
 from auditor.diagnosis.causes.other_class import holds_another_head
-from auditor.diagnosis.changes import value_at, with_values
+from auditor.diagnosis.changes import NULL, value_at, with_values
 from auditor.diagnosis.name_kinds import kinds_of, name_pattern
-from auditor.diagnosis.solving.candidates import KeyChange
-from auditor.diagnosis.solving.holdings import module_counts
-from auditor.diagnosis.solving.keys import Key, config_with
-from auditor.diagnosis.solving.search import KeySearch, Solution
+from auditor.diagnosis.solving.candidates import WIDTHS, KeyChange
+from auditor.diagnosis.solving.inventories import tree_of_shapes
+from auditor.diagnosis.solving.joint import (
+    MOST_TREES,
+    JointSolution,
+    Trees,
+    changed,
+    solve,
+    written,
+)
+from auditor.diagnosis.solving.keys import Key, stated_keys
+from auditor.diagnosis.solving.open_keys import open_keys
 from auditor.diagnosis.solving.trials import ClassTree, Trials
+from auditor.errors import CheckpointError
 from auditor.messages import described
 
 CAUSE = "config-field"
-_MOST_AUDITED = 3  # solutions without differences, or those with fewest
+_MOST_AUDITED = 3  # solutions without differences
+_FEWEST = 3  # keys of a config of another size; fewer are a slip in the config
+_RANKS = (2, 4, 8, 16)  # of tensor parallelism
+_MOST_ORACLE = 8  # configs that the oracle builds for one search, 50 ms or more each
 _MOST_SHOWN = 4  # items of a list
 _LONG = 10**21  # numbers from here on are abbreviated instead of grouped by threes
 _TIE = "tie_word_embeddings"
@@ -40,31 +51,143 @@ _SYMPTOMS = frozenset(
 )
 
 
+class SolvedConfig(NamedTuple):
+    """A config under which fewest stored tensors differ."""
+
+    values: Mapping[str, Any]  # by dotted path
+    changes: tuple[KeyChange, ...]  # with a value that the shapes determine
+    open_keys: tuple[tuple[str, Any], ...]  # (key, declared) that they do not
+    differ: int  # tensors that differ all the same
+
+
 def undoings(case: Case) -> Iterator[Undoing]:
     """Yield the key changes with which most of the differing tensors would be expected."""
     by_total = [(change,) for change in _of_totals.changes_by_total(case)]
-    for changes in by_total:
-        yield undoing_of(case, changes, tuple(other for other in by_total if other is not changes))
-    if no_symptom(case):
-        return
-    if case.report.expected is not None and case.report.expected.by == "oracle":
-        for symbol, value in _suggested(case):
-            yield undoing_of(case, (KeyChange(symbol, value),), ())
-        return
-    if case.is_strange:
+    for one in by_total:
+        yield undoing_of(case, one, tuple(other for other in by_total if other is not one))
+    if no_symptom(case) or case.is_strange:
         return
     yield from _untied(case)
-    best = list(islice(_solutions(case), _MOST_AUDITED))
-    if best and best[0].differ and case.is_large:
-        best = best[:1]
-    for solution in best:
-        for change in solution.changes if len(solution.changes) > 1 else ():
-            yield undoing_of(
-                case, (change,), ()
-            )  # the other change may only concern unused tensors
-        alone = solution.differ or all(map(_is_spelt, solution.changes))
-        others = () if alone else tuple(one.changes for one in best if one is not solution)
-        yield undoing_of(case, solution.changes, others)
+    solutions = _solutions(case)[:_MOST_AUDITED]
+    solved = solved_config(case)
+    if solved is None or not solved.changes or not (solved.differ or is_slip(solved)):
+        return
+    if len(solutions) > 1:
+        for solution in solutions:
+            changes = _changes_of(case, solution)
+            others = tuple(_changes_of(case, one) for one in solutions if one is not solution)
+            yield undoing_of(case, changes, () if all(map(_is_spelt, changes)) else others)
+        return
+    if len(solved.changes) == 2 and not solved.open_keys:  # noqa: PLR2004 - a pair
+        for change in solved.changes:  # the other one may only concern unused tensors
+            yield undoing_of(case, (change,))
+    undoing = undoing_of(case, solved.changes)
+    names = [path for path, _ in solved.open_keys]
+    unread = f"; {', '.join(names)} cannot be read off" if names else ""
+    yield replace(
+        undoing,
+        snapshot=with_values(case.snapshot, written(case.config, solved.values)),
+        summary=f"{undoing.summary}{unread}",
+        undetermined=solved.open_keys,
+    )
+
+
+def solved_config(case: Case) -> SolvedConfig | None:
+    """Return the config that leaves fewest tensors; None if it is that of a rank, or no other."""
+    return case.once("solved-config", lambda: _solved_config(case))
+
+
+def _solved_config(case: Case) -> SolvedConfig | None:
+    best = next(iter(_solutions(case)), None)
+    if best is None or not best.values or _is_divided(case, best):
+        return None
+    unread = open_keys(case.config, best.values, trees_of(case), trials_of(case))
+    changes = tuple(change for change in _changes_of(case, best) if change.key.path not in unread)
+    return SolvedConfig(best.values, changes, tuple(unread.items()), best.remains.differ)
+
+
+def is_slip(solved: SolvedConfig) -> bool:
+    """Whether so few keys differ that it is a slip in the config, not another model's config."""
+    wide = any(change.key.path.rpartition(".")[2] in WIDTHS for change in solved.changes)
+    return len(solved.changes) < (2 if solved.open_keys and wide else _FEWEST)
+
+
+def _is_divided(case: Case, solution: JointSolution) -> bool:
+    """Whether each key is declared as many times as large: one rank of tensor parallelism."""
+    changes = _changes_of(case, solution)
+    ratios = {
+        change.key.value // change.value
+        if type(change.key.value) is type(change.value) is int
+        and change.value
+        and not change.key.value % change.value
+        else 0
+        for change in changes
+    }
+    wide = any(change.key.path.rpartition(".")[2] in WIDTHS for change in changes)
+    return len(changes) > 1 and not wide and len(ratios) == 1 and ratios <= set(_RANKS)
+
+
+def _changes_of(case: Case, solution: JointSolution) -> tuple[KeyChange, ...]:
+    keys = stated_keys(solution.values, case.config)
+    return tuple(
+        KeyChange(keys[path], None if value is NULL else value)
+        for path, value in sorted(solution.values.items())
+    )
+
+
+def _solutions(case: Case) -> tuple[JointSolution, ...]:
+    return case.once(CAUSE, lambda: tuple(_searched(case)))
+
+
+def _searched(case: Case) -> Iterator[JointSolution]:
+    """Yield the solutions of the search, except ones that tie the head while another is stored."""
+    if _of_adapters.is_adapter(case) or case.is_strange or no_symptom(case):
+        return
+    trials, trees = trials_of(case), trees_of(case)
+    faults = " ".join(one.reason for one in case.alarms if one.kind == "bad-config")
+    most = _MOST_ORACLE if by_oracle(case) else MOST_TREES
+    for solution in solve(case.config, trees, trials, faults=faults, most_trees=most):
+        ties = any(path.endswith(_TIE) and value is True for path, value in solution.values.items())
+        if solution.values and _is_untied(case):
+            yield solution._replace(values={**solution.values, _TIE: False})
+        elif not (ties and holds_another_head(case)):
+            yield solution
+
+
+def by_oracle(case: Case) -> bool:
+    """Whether only the oracle knows the declared class."""
+    return case.report.expected is not None and case.report.expected.by == "oracle"
+
+
+def trees_of(case: Case) -> Trees:
+    """Return the function from values of keys to the tree of the class under them."""
+    return partial(tree_with, case)
+
+
+def tree_with(case: Case, values: Mapping[str, Any]) -> ClassTree | None:
+    """Return the class's tree under these values; None if the config is not JSON."""
+    try:
+        changed_snapshot = with_values(case.snapshot, written(case.config, values))
+        if by_oracle(case):
+            shapes = case.implied(changed_snapshot)
+            return tree_of_shapes(shapes, changed(case.config, values)) if shapes else None
+        return case.tree(changed_snapshot)
+    except ValueError:
+        return None
+
+
+def trials_of(case: Case) -> Trials:
+    """Return the comparisons of the stored tensors with trees of the config."""
+    return case.once("trials", lambda: _trials_of(case))
+
+
+def _trials_of(case: Case) -> Trials:
+    alarming = None if case.report.expected is None else _alarming(case)
+    trials = Trials(case.holdings, alarming)
+    with suppress(CheckpointError):
+        if as_it_is := tree_with(case, {}):
+            trials.excuse(as_it_is)
+    return trials
 
 
 def no_symptom(case: Case) -> bool:
@@ -79,51 +202,27 @@ def of_adapter(case: Case) -> Iterator[Undoing]:
             yield undoing_of(case, changes)
 
 
+def _is_untied(case: Case) -> bool:
+    """Whether the config ties a head that is stored beside the embeddings."""
+    declared = value_at(case.config, _TIE)
+    return declared is not False and any(one.kind == "duplicate" for one in case.alarms)
+
+
 def _untied(case: Case) -> Iterator[Undoing]:
     """Yield the untied config, if a tied head is stored beside the embeddings."""
     declared = value_at(case.config, _TIE)
-    if declared is not False and any(finding.kind == "duplicate" for finding in case.alarms):
+    if _is_untied(case):
         stated = _TIE in case.config
         tied = Key(_TIE, declared if stated else True, default=not stated)
         of_key = undoing_of(case, (KeyChange(tied, value=False),))
         omitted = " (the class's default)" if not stated else ""
         yield replace(
             of_key,
-            summary=f"{_TIE} is {_shown(tied.value)}{omitted}, and the head is stored beside the "
+            summary=f"{_TIE} is {shown(tied.value)}{omitted}, and the head is stored beside the "
             "embeddings all the same",
             fix=f"set {_TIE} = false in config.json if the head has values of its own (audit "
             "--values tells); if it has the same ones, save_pretrained stores them once",
         )
-
-
-def _solutions(case: Case) -> Iterator[Solution]:
-    """Yield the search's solutions, except ones that tie the head while another is stored."""
-    for solution in search(case).solutions():
-        if not (any(map(_ties, solution.changes)) and holds_another_head(case)):
-            yield solution
-
-
-def _ties(change: KeyChange) -> bool:
-    return change.key.path.endswith(_TIE) and change.value is True
-
-
-def search(case: Case) -> KeySearch:
-    faults = " ".join(one.reason for one in case.alarms if one.kind == "bad-config")
-    return KeySearch(case.config, partial(tree_with, case), trials_of(case), faults)
-
-
-def trials_of(case: Case) -> Trials:
-    """Return the comparisons of the stored tensors with trees of the config."""
-    alarming = None if case.report.expected is None else _alarming(case)
-    return Trials(case.holdings, alarming)
-
-
-def tree_with(case: Case, values: Mapping[str, Any]) -> ClassTree | None:
-    """Return the class's tree under these values; None if the config is not JSON."""
-    try:
-        return case.tree(with_values(case.snapshot, values))
-    except ValueError:
-        return None
 
 
 def _alarming(case: Case) -> set[str]:
@@ -144,29 +243,32 @@ def undoing_of(
     others: tuple[tuple[KeyChange, ...], ...] = (),
 ) -> Undoing:
     """Return the undoing that sets these values; `others` are changes that explain as much."""
-    values: dict[str, Any] = {}
-    for change in changes:
-        values.update(config_with(case.config, change.key.path, change.value))
+    values = written(case.config, {change.key.path: change.value for change in changes})
     as_much = _as_much(others)
-    names = " and ".join(f"{change.key.path} = {_shown(change.value)}" for change in changes)
-    declared = " and ".join(_shown(change.key.value) for change in changes)
+    names = " and ".join(f"{change.key.path} = {shown(change.value)}" for change in changes)
+    declared = " and ".join(shown(change.key.value) for change in changes)
     adapter = _of_adapters.is_adapter(case)
     whose, file = ("an adapter", FILE) if adapter else ("a model", "config.json")
     instead = f", or upload weights of {whose} with {declared}"
     return Undoing(
         cause=CAUSE,
         snapshot=with_values(case.snapshot, values),
-        fields=tuple((change.key.path, change.key.value, change.value) for change in changes),
+        fields=fields_of(changes),
         summary="; ".join(map(sentence, changes)) + as_much,
         fix=f"set {names} in {file}{'' if all(map(_is_misspelt, changes)) else instead}",
         evidence=(f"with {names}, what it concerns is expected as it is stored",),
     )
 
 
+def fields_of(changes: tuple[KeyChange, ...]) -> tuple[tuple[str, Any, Any], ...]:
+    """Return the (key, declared, what the files hold) of a diagnosis."""
+    return tuple((change.key.path, change.key.value, change.value) for change in changes)
+
+
 def sentence(change: KeyChange) -> str:
     omitted = " (the class's default)" if change.key.default else ""
-    declared = _shown(change.key.value)
-    return f"{change.key.path} is {declared}{omitted}, the files hold {_shown(change.value)}"
+    declared = shown(change.key.value)
+    return f"{change.key.path} is {declared}{omitted}, the files hold {shown(change.value)}"
 
 
 def _is_misspelt(change: KeyChange) -> bool:
@@ -187,12 +289,12 @@ def _as_much(others: tuple[tuple[KeyChange, ...], ...]) -> str:
     """Return the clause about other changes that explain as much."""
     if not others:
         return ""
-    first = " and ".join(f"{change.key.path} = {_shown(change.value)}" for change in others[0])
+    first = " and ".join(f"{change.key.path} = {shown(change.value)}" for change in others[0])
     more = f", and {len(others) - 1} more" if len(others) > 1 else ""
     return f" (or {first}{more}, which would explain as much)"
 
 
-def _shown(value: Any) -> str:
+def shown(value: Any) -> str:
     match value:
         case bool() | None:
             return {True: "true", False: "false", None: "null"}[value]
@@ -205,89 +307,3 @@ def _shown(value: Any) -> str:
         case list():
             return json.dumps(value, ensure_ascii=False)
     return str(value)
-
-
-# --- stored lengths, for a class that only the oracle knows ---------------------------------------
-#
-# The library takes 50 ms or more per config, so only a few configs are tried.
-
-_MOST_TRIED = 6
-
-
-def _suggested(case: Case) -> Iterator[tuple[Key, int]]:
-    """Yield the two keys and values that close most differences, best first."""
-    every = len(case.missing) + len(case.unexpected) + len(case.mismatched)
-    tried: list[tuple[int, Key, int]] = []
-    for key, value in islice(_values(case), _MOST_TRIED):
-        closed = _closed(case, key, value)
-        tried.append((closed, key, value))
-        if closed == every:
-            break
-    tried.sort(key=itemgetter(0), reverse=True)
-    yield from ((key, value) for closed, key, value in tried[:2] if closed)
-
-
-def _values(case: Case) -> Iterator[tuple[Key, int]]:
-    differ = [*sorted(_counts(case)), *sorted(_lengths(case))]
-    seen: set[tuple[str, int]] = set()
-    for key, (expected, stored) in product(_numbers(case.config, ""), differ):
-        if key.value == expected and stored > 0 and (key.path, stored) not in seen:
-            seen.add((key.path, stored))
-            yield key, stored
-
-
-def _numbers(values: Mapping[str, Any], within: str) -> Iterator[Key]:
-    for name, value in values.items():
-        if type(value) is int and value > 0 and not name.endswith("_token_id"):
-            yield Key(f"{within}{name}", value, default=False)
-        elif isinstance(value, Mapping) and name.endswith("_config"):
-            yield from _numbers(value, f"{within}{name}.")
-
-
-def _closed(case: Case, key: Key, value: int) -> int:
-    """Return how many names the value stops from differing; 0 if it makes others differ."""
-    shapes = case.implied(with_values(case.snapshot, config_with(case.config, key.path, value)))
-    if shapes is None:
-        return 0
-    stored = {case.on_disk(name): shape for name, shape in case.shapes.items()}
-    missing, unexpected = _on_disk(case, case.missing), _on_disk(case, case.unexpected)
-    closed = sum(shapes.get(one.expected.name) == one.stored.shape for one in case.mismatched)
-    closed += sum(name not in shapes for name in missing)
-    closed += sum(name in shapes and shapes[name] == stored[name] for name in unexpected)
-    alarming = {*missing, *(one.expected.name for one in case.mismatched)}
-    opened = any(
-        name not in alarming and name in stored and stored[name] != shape
-        for name, shape in shapes.items()
-    )
-    return 0 if opened else closed
-
-
-def _on_disk(case: Case, names: tuple[str, ...]) -> list[str]:
-    return [case.on_disk(name) for name in names]
-
-
-def _lengths(case: Case) -> set[tuple[int, int]]:
-    """Return the (expected, stored) lengths of the axes that differ."""
-    lengths = set()
-    for pair in case.mismatched:
-        stored, expected = pair.stored.shape, pair.expected.shape
-        if stored is not None and len(stored) == len(expected):
-            lengths |= {(a, b) for a, b in zip(expected, stored, strict=True) if a != b}
-    return lengths
-
-
-def _counts(case: Case) -> set[tuple[int, int]]:
-    """Return the (expected, stored) lengths of lists with missing or unexpected names."""
-    missing, unexpected = _on_disk(case, case.missing), _on_disk(case, case.unexpected)
-    have, more = case.holdings.counts, module_counts(kinds_of(unexpected))
-    lacking = module_counts(kinds_of(missing))
-    expected = {place: max(count, have.get(place, 0)) for place, count in lacking.items()}
-    counts = {(count, have.get(place, 0)) for place, count in expected.items()}
-    for place in more:
-        numbers = (
-            int(name[len(place) + 1 :].partition(".")[0])
-            for name in unexpected
-            if name.startswith(f"{place}.") and name[len(place) + 1].isdecimal()
-        )
-        counts.add((min(numbers, default=0), have.get(place, 0)))
-    return {(one, other) for one, other in counts if one != other and other}

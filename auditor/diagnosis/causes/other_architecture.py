@@ -24,7 +24,7 @@ from auditor.diagnosis.changes import value_at, with_values
 from auditor.diagnosis.name_kinds import name_pattern
 from auditor.diagnosis.solving.candidates import KeyChange
 from auditor.diagnosis.solving.holdings import HeldTensors
-from auditor.diagnosis.solving.joint import solve
+from auditor.diagnosis.solving.joint import solve, written
 from auditor.diagnosis.solving.keys import Key
 from auditor.diagnosis.solving.outline import leaves
 from auditor.diagnosis.solving.trials import ClassTree, Trials
@@ -86,7 +86,7 @@ def _undoing(case: Case, fit: "_Fit", others: list[str]) -> Undoing:
     solved = ", ".join(f"{path} {value}" for path, value in sorted(fit.values.items())[:_SHOWN])
     return Undoing(
         cause=CAUSE,
-        snapshot=with_values(fit.base, fit.values),
+        snapshot=with_values(fit.base, written(_values(fit.base), fit.values)),
         fields=(
             ("model_type", declared, model_type),
             ("architectures", case.config.get("architectures"), [target]),
@@ -135,10 +135,10 @@ def _fitting(case: Case) -> Iterator[_Fit]:
         if tried[likeness.model_type] > _MOST_CLASSES:
             continue
         for base in _bases(case, likeness):
-            solution = solve(_values(base), partial(_tree, case, base), trials, _SECONDS)
-            if solution is not None and not solution.remains.differ:
+            found = solve(_values(base), partial(_tree, case, base), trials, seconds=_SECONDS)
+            if found and not found[0].remains.differ:
                 fits.add(likeness.model_type)
-                yield _Fit(likeness, base, solution.values)
+                yield _Fit(likeness, base, found[0].values)
                 break
 
 
@@ -159,7 +159,7 @@ def _values(snapshot: Snapshot) -> dict[str, Any]:
 
 def _tree(case: Case, base: Snapshot, values: Mapping[str, Any]) -> ClassTree | None:
     try:
-        return case.tree(with_values(base, values))
+        return case.tree(with_values(base, written(_values(base), values)))
     except (CheckpointError, ValueError):
         return None
 

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from itertools import islice
+from math import log
 from typing import Any, NamedTuple
 
 from auditor.analytic.expectation import Symbol
@@ -33,7 +34,7 @@ def solved(values: Mapping[str, Any], comparison: TreeComparison) -> Iterator[Ke
     for equation, _ in by_votes:
         for symbol in sorted(equation.size.symbols):
             key_values = solutions(equation.size, symbol, equation.wanted)
-            for value in islice(key_values, _MOST_SOLUTIONS):
+            for value in filter(None, islice(key_values, _MOST_SOLUTIONS)):  # 0 fits anything
                 yield from of_key(values, symbol, value)
 
 
@@ -54,6 +55,11 @@ def of_key(values: Mapping[str, Any], symbol: Symbol, value: int) -> Iterator[Ke
 HEADS = frozenset({"num_attention_heads", "n_head", "n_heads", "num_heads"})
 GROUPS = frozenset({"num_key_value_heads", "num_kv_heads", "n_head_kv", "kv_n_heads"})
 WIDTHS = ("hidden_size", "d_model", "n_embd", "dim", "embed_dim")
+
+
+def is_heads(name: str) -> bool:
+    """Whether a key of that name is a number of heads or of groups of heads."""
+    return name in HEADS | GROUPS or name.endswith("attention_heads")
 
 
 def width_of_heads(values: Mapping[str, Any], path: str, value: int) -> int:
@@ -99,9 +105,14 @@ def other_numbers(keys: Iterable[Key], comparison: TreeComparison) -> Iterator[K
         value = key.value
         if isinstance(value, bool) or not isinstance(value, int | float):
             continue
-        candidates = [value * stored / expected for expected, stored in sorted(ratios)]
-        if isinstance(value, int):
-            candidates = [int(one) for one in candidates if one == int(one)]
+        if isinstance(value, float):
+            candidates = [value * stored / expected for expected, stored in sorted(ratios)]
+        else:
+            candidates = [
+                value * stored // expected
+                for expected, stored in sorted(ratios)
+                if not value * stored % expected
+            ]
             candidates += [stored for expected, stored in sorted(ratios) if expected == value]
             candidates += sorted(comparison.numbers, key=lambda one: abs(one - value))[:8]
             candidates += [value + step for step in _STEPS]
@@ -177,3 +188,54 @@ def _words_of(key: Key, items: list[str], comparison: TreeComparison) -> Iterato
 
 def _with_item(items: list[Any], index: int, item: Any) -> list[Any]:
     return [*items[:index], item, *items[index + 1 :]]
+
+
+def likely(key: Key, lengths: tuple[int, ...]) -> Iterator[KeyChange]:
+    """Yield values of a key that no formula contains: stored lengths and divisors of the width."""
+    if type(key.value) is not int:
+        return
+    width = lengths[0] if lengths else 0
+    divisors = [value for value in range(1, min(width, 256) + 1) if not width % value]
+    divisors.sort(key=lambda value: abs(value - key.value))
+    for value in divisors[:16]:
+        yield KeyChange(key, value, width // value)
+    for value in lengths[:32]:
+        yield KeyChange(key, value)
+    for step in _STEPS[:4]:
+        yield KeyChange(key, key.value + step)
+
+
+def plausibility(values: Mapping[str, Any], changes: Iterable[KeyChange]) -> tuple[Any, ...]:
+    """Return a sort key: no part removed, stated keys, usual widths of heads, small changes."""
+    ranks = [_strangeness(values, change) for change in changes]
+    return tuple(map(max, zip(*ranks, strict=True)))
+
+
+# Widths of heads in published models, most frequent first.
+_USUAL = (64, 128, 32, 80, 96, 256, 16, 8)
+
+
+def _strangeness(
+    values: Mapping[str, Any], change: KeyChange
+) -> tuple[bool, bool, bool, bool, bool, int, int, float]:
+    key, value = change.key, change.value
+    share = width_of_heads(values, key.path, value) if type(value) is int else 0
+    place = _USUAL.index(share) if share in _USUAL else len(_USUAL)
+    return (
+        type(value) is int and value == 0,
+        type(value) is float,
+        key.default,
+        bool(share) and place > 1,
+        is_heads(name := key.path.rpartition(".")[2]) and name not in GROUPS,
+        place if share else 0,
+        key.path.count("."),
+        _distance(key.value, value),
+    )
+
+
+def _distance(declared: Any, value: Any) -> float:
+    if type(declared) is int and type(value) is int and declared > 0 and value > 0:
+        return abs(log(value) - log(declared))  # log works for integers of any length
+    if isinstance(declared, list) and isinstance(value, list):
+        return float(sum(one != other for one, other in zip(declared, value, strict=False)))
+    return 0.0

@@ -7,8 +7,10 @@ the key give, such as `floor(I/P)`, determines nothing; if the declared image is
 of patches, `I/P`, the stored one is too.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from fractions import Fraction
 from itertools import islice
+from typing import Any
 
 from auditor.analytic.dims import Dim, dim
 from auditor.analytic.expectation import Symbol
@@ -16,6 +18,10 @@ from auditor.diagnosis.solving.formulas import size_with, solutions
 from auditor.diagnosis.solving.holdings import HeldTensors
 from auditor.diagnosis.solving.outline import Leaf, leaves
 from auditor.diagnosis.solving.trials import ClassTree, spellings
+
+_Monomial = tuple[Any, ...]  # a product of keys, as a Dim has it
+_Equation = tuple[dict[_Monomial, Fraction], Fraction]  # coefficients, and what they add up to
+_MOST = 8  # products of one length
 
 
 def determined_sizes(
@@ -39,7 +45,11 @@ def determined_sizes(
                 if value is not None:
                     values_by_symbol.setdefault(unknown[0], set()).add(value)
         if not values_by_symbol:
-            break
+            more = set(_monomials(lengths, known)) - lengths
+            if not more:
+                break
+            lengths |= more
+            continue
         disputed |= {symbol for symbol, values in values_by_symbol.items() if len(values) > 1}
         known |= {symbol: min(values) for symbol, values in values_by_symbol.items()}
     return {
@@ -66,6 +76,62 @@ def _counts(leaf: Leaf, name: str, stored: HeldTensors) -> Iterator[tuple[Dim, i
         end = len(name) - len(leaf.name) + len(modules.name)  # the name may lack the prefix
         if (count := stored.counts.get(name[: max(end, 0)])) is not None:
             yield modules.modules, count
+
+
+def _monomials(
+    lengths: Iterable[tuple[Dim, int]], known: Mapping[Symbol, int]
+) -> Iterator[tuple[Dim, int]]:
+    """Yield the products of unknown keys whose value follows from several lengths together.
+
+    `H*n + 64*H`, `H*n + H*v` and `H*v` give each of their products, and so the key `H`.
+    """
+    solved: list[tuple[_Monomial, _Equation]] = []
+    equations = (_equation(size, length, known) for size, length in lengths)
+    short = (one for one in equations if len(one[0]) < _MOST)
+    for given in sorted(short, key=lambda one: len(one[0])):
+        row = given
+        for pivot, equation in solved:
+            row = _without(pivot, row, equation)
+        if row[0]:
+            pivot = next(iter(row[0]))
+            solved = [(first, _without(pivot, equation, row)) for first, equation in solved]
+            solved.append((pivot, row))
+    for pivot, (coefficients, total) in solved:
+        value = total / coefficients[pivot]
+        if len(coefficients) == 1 and value.denominator == 1:
+            yield Dim(((pivot, 1),), value.numerator), value.numerator
+
+
+def _equation(size: Dim, length: int, known: Mapping[Symbol, int]) -> _Equation:
+    """Return the coefficient of each product of unknown keys, and what they add up to."""
+    row: dict[_Monomial, Fraction] = {}
+    rest = Fraction(length)
+    for monomial, coefficient in size.terms:
+        value, unknown = Fraction(coefficient), list[Any]()
+        for atom, power in monomial:
+            alone = Dim(((((atom, 1),), 1),), 0)
+            number = size_with(alone, known)
+            if alone.symbols <= known.keys() and number:
+                value *= Fraction(number) ** power
+            else:
+                unknown.append((atom, power))
+        if unknown:
+            row[tuple(unknown)] = row.get(tuple(unknown), Fraction(0)) + value
+        else:
+            rest -= value
+    return {monomial: value for monomial, value in row.items() if value}, rest
+
+
+def _without(pivot: _Monomial, equation: _Equation, other: _Equation) -> _Equation:
+    """Return the equation without the product, of which `other` gives the value."""
+    (row, length), (from_row, from_length) = equation, other
+    if pivot not in row:
+        return equation
+    times = row[pivot] / from_row[pivot]
+    every = row.keys() | from_row.keys()
+    zero = Fraction(0)
+    left = {one: row.get(one, zero) - times * from_row.get(one, zero) for one in every}
+    return {one: value for one, value in left.items() if value}, length - times * from_length
 
 
 def _only_solution(

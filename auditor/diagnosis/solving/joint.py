@@ -1,9 +1,9 @@
 """All keys of a config at once: the values under which the stored tensors are the expected ones.
 
 Every expected shape is a polynomial in config keys, and every stored shape its value. A length that
-is one key by itself gives that key's value, for all such keys at once; then single changes follow,
-each the one that leaves the fewest tensors differing: a product solved for one of its keys, a flag,
-a key set to null, one item of a list.
+is one key by itself gives that key's value, for all such keys at once, and a depth resizes its
+lists. Then single changes follow, each the one that leaves the fewest tensors differing: a product
+solved for one of its keys, a flag, a word, a key set to null, what each layer stores.
 """
 
 import re
@@ -12,36 +12,57 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from copy import deepcopy
 from itertools import chain, islice
+from math import gcd
 from typing import Any, NamedTuple
 
+from auditor.analytic.blocks import symbols
 from auditor.analytic.dims import dim
 from auditor.diagnosis.changes import NULL, value_at
 from auditor.diagnosis.solving.candidates import (
     GROUPS,
-    HEADS,
     WIDTHS,
     KeyChange,
     flags,
+    is_heads,
     items_in_proportion,
+    likely,
     other_items,
     other_numbers,
+    plausibility,
     solved,
 )
-from auditor.diagnosis.solving.determined import determined_sizes
-from auditor.diagnosis.solving.keys import Key, config_with, every_key, indexed, key_at
-from auditor.diagnosis.solving.outline import follow, leaves
+from auditor.diagnosis.solving.keys import (
+    Key,
+    config_with,
+    every_key,
+    indexed,
+    key_at,
+    stated_keys,
+)
+from auditor.diagnosis.solving.layer_lists import fitted, layer_lists, resized
 from auditor.diagnosis.solving.trials import ClassTree, TreeComparison, Trials
 from auditor.errors import CheckpointError
 
 Trees = Callable[[Mapping[str, Any]], ClassTree | None]  # of the config with these values
 
-_MOST_ROUNDS = 12  # of plain lengths and of single changes, taken together
-_MOST_CANDIDATES = 120  # single changes that one round tries
-_MOST_INSTEAD = 2  # keys in the place of one: heads and groups for the width of a head
-MOST_SECONDS = 1.0  # of processor time
+# Limits of one search: processor time, and trees; a BERT's tree takes a millisecond.
+MOST_SECONDS = 0.8
+MOST_TREES = 600
+_STRANGE = 0.5  # share of strange tensors above which the files hardly store this class
+_FEWER_SECONDS = 0.25  # processor time for such a class
+
+_MOST_ROUNDS = 16  # of plain lengths and of single changes, taken together
+_MOST_CANDIDATES = 120  # single changes of one kind that a round tries
+_MOST_STARTS = 4  # repairs of an invalid config from which the search goes on
+_MOST_CHOSEN = 16  # flags and words after which plain lengths are read again,
+_MOST_PLAIN = 3  # so many times
 _MOST_NAMES = 20_000  # stored names up to which layers are compared one by one
+_PROBES = (1, 2, 8, 64)
 _HEAD_DIM = "head_dim"
-_LAYERS = re.compile(r"layers?$")  # of a key that is a number of layers
+_WORD = "?"  # no key has this value
+_WORDS = re.compile(r"[A-Za-z_][\w.]*\w")  # words of a sentence that may be paths of keys
+_QUOTED = re.compile(r'"([^"?]+)"|\'([^\'?]+)\'')
+_FLAG_NEEDED = "expected true or false"  # part of the text of a config fault
 
 
 class JointSolution(NamedTuple):
@@ -49,234 +70,360 @@ class JointSolution(NamedTuple):
 
     values: Mapping[str, Any]
     remains: TreeComparison
-    known: frozenset[str] = frozenset()  # paths of keys that shapes alone determine
-    ambiguous: frozenset[str] = frozenset()  # paths in whose place another key could change
 
 
-def solve(
-    config: Mapping[str, Any], trees: Trees, trials: Trials, seconds: float = MOST_SECONDS
-) -> JointSolution | None:
-    """Return the values that leave least; None if nothing follows from the config.
+def solve(  # noqa: PLR0913 - what is compared, and two limits
+    config: Mapping[str, Any],
+    trees: Trees,
+    trials: Trials,
+    *,
+    faults: str = "",
+    most_trees: int = MOST_TREES,
+    seconds: float = MOST_SECONDS,
+) -> tuple[JointSolution, ...]:
+    """Return the values that leave least, and other values that leave as little.
 
-    No single change is tried after so many seconds of processor time.
+    `faults` describes faults of a config that implies shapes all the same: if nothing differs, the
+    keys that it names may be wrong. Return nothing if nothing follows from the config.
     """
-    return _Solver(config, trees, trials, seconds).solution()
+    return _Search(config, trees, trials, most_trees, seconds).solutions(faults)
 
 
-class _Solver:
+class _Search:
     def __init__(
-        self, config: Mapping[str, Any], trees: Trees, trials: Trials, seconds: float
+        self,
+        config: Mapping[str, Any],
+        trees: Trees,
+        trials: Trials,
+        most_trees: int,
+        seconds: float,
     ) -> None:
         self._config = config
         self._trees = trees
         self._trials = trials
-        self._votes: dict[str, int] = {}  # by path, the tensors that asked for its plain value
+        self._left = most_trees
         self._until = time.thread_time() + seconds
+        self._known: dict[str, JointSolution | None] = {}  # by values
 
-    def solution(self) -> JointSolution | None:
-        now = self._with({})
-        return None if now is None else self._judged(self._solved(now))
+    def solutions(self, faults: str) -> tuple[JointSolution, ...]:
+        try:
+            as_it_is = self._trees({})
+        except CheckpointError as error:
+            return self._repaired(str(error))
+        if as_it_is is None:
+            return ()
+        start = JointSolution({}, self._trials.compare(as_it_is))
+        if not start.remains.differ:
+            return self._repaired(faults) or (start,)
+        is_strange = start.remains.strange > _STRANGE * self._trials.stored
+        if is_strange:
+            self._until = min(self._until, time.thread_time() + _FEWER_SECONDS)
+        best = self._reduced(self._descended(start))
+        if is_strange and best.remains.differ:
+            return ()
+        if len(best.values) == 1 and not best.remains.differ:
+            others = self._singles(start)
+            return tuple(self._by_plausibility([best, *others]))
+        return (best,)
 
-    def _solved(self, now: JointSolution) -> JointSolution:
-        best, tried = now, {str(now.values)}
+    def _with(self, values: Mapping[str, Any]) -> JointSolution | None:
+        """Return the comparison under these values; None for an invalid config."""
+        text = repr(sorted(values.items()))
+        if text not in self._known:
+            if self._left <= 0 or time.thread_time() > self._until:
+                return None
+            self._left -= 1
+            tree = self._tree(values)
+            found = tree and JointSolution(values, self._trials.compare(tree))
+            self._known[text] = found or None
+        return self._known[text]
+
+    def _tree(self, values: Mapping[str, Any]) -> ClassTree | None:
+        try:
+            return self._trees(values)
+        except CheckpointError:
+            return None
+
+    def _changed(self, now: JointSolution, change: KeyChange) -> JointSolution | None:
+        return self._with({**now.values, change.key.path: change.value})
+
+    # --- the way down -----------------------------------------------------------------------------
+
+    def _descended(self, now: JointSolution) -> JointSolution:
+        """Take plain lengths and single changes in turn while they leave less."""
+        best, tried, votes = now, {repr(now.values)}, dict[str, int]()
         for _ in range(_MOST_ROUNDS):
             if not best.remains.differ:
                 break
-            after = self._plain(now)
-            if after is None or str(after.values) in tried:
+            after = self._plain(now, votes)
+            if after is None or repr(after.values) in tried:
+                after = self._single(now)
+            if after is None and now is not best:
                 after = self._single(best)
             if after is None:
                 break
-            tried.add(str(after.values))
+            tried.add(repr(after.values))
             now = after
             best = min(best, now, key=lambda one: one.remains.differ)
         return best
 
-    def _judged(self, best: JointSolution) -> JointSolution:
-        """The solution with what its tree shows of how certain each value is."""
-        tree = self._trees(best.values)
-        known = self._known(best, tree) if tree else frozenset()
-        ambiguous: Iterator[str] = iter(())
-        if not best.remains.differ:
-            ambiguous = chain(self._ambiguous(best, known), self._unseen_lists(best))
-        return best._replace(known=known, ambiguous=frozenset(ambiguous))
+    def _plain(self, now: JointSolution, votes: dict[str, int]) -> JointSolution | None:
+        """Return the solution with every key that a length gives by itself; None if none does.
 
-    def _known(self, best: JointSolution, tree: ClassTree) -> frozenset[str]:
-        """The paths of the keys that the stored lengths leave no choice of."""
-        config = changed(self._config, best.values)
-        symbols = determined_sizes(tree, self._trials.holdings, {})
-        return frozenset(key_at(config, symbol.key, symbol.value).path for symbol in symbols)
-
-    def _ambiguous(self, best: JointSolution, known: frozenset[str]) -> Iterator[str]:
-        """The keys of products in whose place other keys of the product could change."""
-        for path, value in best.values.items():
-            if path in known or type(value) is not int:
-                continue
-            others = {other: one for other, one in best.values.items() if other != path}
-            instead = self._with(others)
-            for _ in range(_MOST_INSTEAD):
-                if instead is None or not instead.remains.differ:
-                    break
-                instead = self._product_solved(instead, known | {path})
-            if instead is not None and not instead.remains.differ:
-                yield path
-                yield from instead.values.keys() - best.values.keys()
-
-    def _unseen_lists(self, best: JointSolution) -> Iterator[str]:
-        """The lists whose items no tensor shows: with any of them in each place all would fit."""
-        for path, items in best.values.items():
-            if not isinstance(items, list) or "layer" not in path:
-                continue
-            declared = value_at(self._config, path)
-            several = [*items, *(declared if isinstance(declared, list) else ())]
-            alike = (
-                self._with({**best.values, path: [item] * len(items)})
-                for item in {str(item): item for item in several}.values()
-            )
-            if not any(one is not None and one.remains.differ for one in alike):
-                yield path
-
-    def _product_solved(self, now: JointSolution, fixed: frozenset[str]) -> JointSolution | None:
-        """The solution with the key of a product solved for that leaves least."""
-        found = [
-            self._with({**now.values, change.key.path: change.value})
-            for change in islice(
-                solved(changed(self._config, now.values), now.remains), _MOST_CANDIDATES
-            )
-            if change.key.path not in fixed
-        ]
-        least = min(filter(None, found), key=lambda one: one.remains.differ, default=now)
-        return least if least.remains.differ < now.remains.differ else None
-
-    def _with(self, values: Mapping[str, Any]) -> JointSolution | None:
-        try:
-            tree = self._trees(values)
-        except CheckpointError:
-            return None
-        return None if tree is None else JointSolution(values, self._trials.compare(tree))
-
-    # --- lengths that are one key by themselves ---------------------------------------------------
-
-    def _plain(self, now: JointSolution) -> JointSolution | None:
-        """The solution with every key that a length gives by itself; None if there is no such."""
+        `votes` has the number of tensors that asked for each key's present value; a key changes if
+        more tensors ask for another one.
+        """
         config = changed(self._config, now.values)
-        changes = self._supported(plain_values(config, now.remains))
+        changes: dict[str, Any] = {}
+        for path, (value, number) in plain_values(config, now.remains).items():
+            if number > votes.get(path, 0):
+                votes[path] = number
+                changes[path] = value
         if not changes:
             return None
-        with_heads = {**changes, **dict(_heads_of_the_same_width(config, changes))}
-        fitted = {**with_heads, **dict(_fitted_lists(config, with_heads))}
-        for several in (fitted, with_heads, changes):
-            after = self._with({**now.values, **several})
-            if after is not None:
-                return after
-        return None
-
-    def _supported(self, votes: Mapping[str, tuple[Any, int]]) -> dict[str, Any]:
-        """The values that more tensors ask for than asked for the value the key has now."""
-        changes: dict[str, Any] = {}
-        for path, (value, number) in votes.items():
-            if number > self._votes.get(path, 0):
-                self._votes[path] = number
-                changes.update(config_with(self._config, path, value))
-        return changes
-
-    # --- single changes ---------------------------------------------------------------------------
+        heads = dict(_heads_of_the_same_width(config, changes))
+        lists = dict(resized(config, changes))
+        found = (
+            self._with({**now.values, **changes, **more})
+            for more in ({**heads, **lists}, lists, heads, {})
+        )
+        return next((one for one in found if one is not None), None)
 
     def _single(self, best: JointSolution) -> JointSolution | None:
-        """The solution with one more change that leaves fewer tensors; None if none does."""
+        """Return the best solution with one more change; None if none leaves less."""
+        for candidates in (self._by_formula, self._by_choice, self._by_trial):
+            found = candidates(best)
+            least = min(found, key=self._order, default=best)
+            if least.remains.differ < best.remains.differ:
+                return least
+        return None
+
+    def _singles(self, start: JointSolution) -> list[JointSolution]:
+        """Return every single change with which nothing differs, from the first kind with one."""
+        for candidates in (self._products, self._by_formula, self._by_trial):
+            found = [one for one in candidates(start) if not one.remains.differ]
+            if found:
+                return found
+        return []
+
+    def _by_formula(self, best: JointSolution) -> list[JointSolution]:
         config = changed(self._config, best.values)
-        found = [*self._layers_fitted(config, best)]
-        for change in islice(self._candidates(config, best), _MOST_CANDIDATES):
-            if time.thread_time() > self._until:
-                break
-            values = config_with(config, change.key.path, change.value)
-            if (after := self._with({**best.values, **values})) is not None:
-                found.append(after)
-                if not after.remains.differ:
-                    break
-        least = min(found, key=lambda one: one.remains.differ, default=best)
-        return least if least.remains.differ < best.remains.differ else None
+        found = [self._changed(best, change) for change in self._choices(config, best)]
+        found += self._lists_fitted(config, best)
+        return [*self._products(best), *(one for one in found if one is not None)]
 
-    def _candidates(self, config: Mapping[str, Any], best: JointSolution) -> Iterator[KeyChange]:
-        tree = self._trees(best.values)
-        if tree is None:
-            return
-        keys, remains = every_key(config), best.remains
-        held = {key_at(config, key, 0).path for key in self._trials.held_keys(tree)}
-        free = [key for key in keys if key.path not in held]
-        plain = _plain_keys(config, tree)
-        seen: set[tuple[str, str]] = set()
-        for change in chain(
-            flags(keys),
-            (KeyChange(key, NULL) for key in free if type(key.value) is int and key.path in plain),
-            (one for one in solved(config, remains) if one.key.path not in held),
-            (
-                KeyChange(key, length)
-                for key in free
-                if key.value is None
-                for length in sorted({have for _, have in remains.lengths})
-            ),
-            items_in_proportion(free, remains, frozenset()),
-            other_numbers(free, remains),
-            other_items(free, remains),
-        ):
-            if change.field not in seen:
-                seen.add(change.field)
-                yield change
+    def _products(self, best: JointSolution) -> list[JointSolution]:
+        """Return solutions with a length solved for one of its keys."""
+        changes = solved(changed(self._config, best.values), best.remains)
+        found = [self._changed(best, change) for change in islice(changes, _MOST_CANDIDATES)]
+        return [one for one in found if one is not None]
 
-    def _layers_fitted(
+    def _choices(self, config: Mapping[str, Any], best: JointSolution) -> Iterator[KeyChange]:
+        """Yield the other values of flags and of keys that take one of a few words."""
+        keys = every_key(config)
+        yield from flags(keys)
+        for key in keys:
+            if isinstance(key.value, str):
+                for word in self._words({**best.values, key.path: _WORD}):
+                    if word != key.value:
+                        yield KeyChange(key, word)
+
+    def _words(self, values: Mapping[str, Any]) -> list[str]:
+        """Return the words that the fault of an invalid word names."""
+        try:
+            self._trees(values)
+        except CheckpointError as error:
+            return [one or other for one, other in _QUOTED.findall(str(error))]
+        return []
+
+    def _lists_fitted(
         self, config: Mapping[str, Any], best: JointSolution
-    ) -> Iterator[JointSolution]:
-        """Solutions in which each item of a list of words is what its layer stores."""
+    ) -> Iterator[JointSolution | None]:
+        """Yield solutions in which each item of a list is what its layer stores."""
         if self._trials.stored > _MOST_NAMES:
             return
-        for key in every_key(config):
-            items = key.value if isinstance(key.value, list) else []
-            words = sorted({item for item in items if isinstance(item, str)})
-            if len(words) < 2 or not all(isinstance(item, str) for item in items):  # noqa: PLR2004
+        for one in layer_lists(config):
+            items = value_at(config, one.path)
+            words = self._words({**best.values, one.path: [_WORD] * len(items)})
+            fit = fitted(
+                config,
+                one,
+                words if isinstance(items[0], str) else (),
+                lambda values: self._tree({**best.values, **values}),
+                self._trials.holdings.shapes,
+            )
+            if fit is not None and fit != items:
+                yield self._with({**best.values, one.path: fit})
+
+    def _by_trial(self, best: JointSolution) -> list[JointSolution]:
+        tree = self._tree(best.values)
+        if tree is None:
+            return []
+        config, remains = changed(self._config, best.values), best.remains
+        keys = every_key(config)
+        held_symbols = self._trials.held_keys(tree)
+        held = {key_at(config, symbol, 0).path for symbol in held_symbols}
+        free = [key for key in keys if key.path not in held]
+        shown = {key_at(config, one.key, 0).path for one in symbols(tree.tree)}
+        numbers = [key for key in free if type(key.value) is int and key.path in shown]
+        candidates = chain(
+            (KeyChange(key, value) for key in numbers for value in self._without(config, key)),
+            items_in_proportion(keys, remains, held_symbols),
+            other_numbers(free, remains),
+            other_items(keys, remains, held_symbols),
+            (KeyChange(key, 0) for key in numbers if key.value),
+        )
+        once = {change.field: change for change in islice(candidates, 3 * _MOST_CANDIDATES)}
+        found = self._stated(best, [key for key in keys if key.path not in shown])
+        if any(one.remains.differ < remains.differ for one in found):
+            return found
+        for change in once.values():
+            after = self._changed(best, change)
+            if after is not None and (change.value != 0 or not after.remains.differ):
+                found.append(after)
+        return found
+
+    def _without(self, config: Mapping[str, Any], key: Key) -> Iterator[Any]:
+        """Yield the values of a number that stand for no part: null, or no such key."""
+        yield NULL
+        absent = changed(config, {key.path: None})
+        if not key.default and key.path not in {one.path for one in every_key(absent)}:
+            yield None
+
+    def _stated(self, best: JointSolution, keys: list[Key]) -> list[JointSolution]:
+        """Return solutions that state a key which follows from others, or which is null.
+
+        With any value of the key, the formulas contain it, and are solved.
+        """
+        found: list[JointSolution] = []
+        for key in keys:
+            if isinstance(key.value, bool | str | list) or not (key.default or key.value is None):
                 continue
-            trees = {}
-            for word in words:
-                if tree := self._trees({**best.values, key.path: [word] * len(items)}):
-                    trees[word] = tree
-            fitted = _words_by_layer(items, trees, self._trials.holdings.shapes)
-            if fitted != items and (after := self._with({**best.values, key.path: fitted})):
-                yield after
+            for probe in (key.value, *_PROBES) if key.value else _PROBES:
+                stated = self._with({**best.values, key.path: probe})
+                if stated is not None:
+                    break
+            else:
+                continue
+            config = changed(self._config, stated.values)
+            changes = islice(solved(config, stated.remains), _MOST_CANDIDATES)
+            found += filter(None, (self._changed(stated, change) for change in changes))
+        return found
+
+    def _by_choice(self, best: JointSolution) -> list[JointSolution]:
+        """Return solutions with a flag or word changed, and the plain lengths that follow."""
+        found: list[JointSolution] = []
+        for change in islice(self._choices(changed(self._config, best.values), best), _MOST_CHOSEN):
+            after, votes = self._changed(best, change), dict[str, int]()
+            for _ in range(_MOST_PLAIN):
+                if after is not None:
+                    found.append(after)
+                    after = self._plain(after, votes)
+        return found
+
+    # --- what is best -----------------------------------------------------------------------------
+
+    def _order(self, one: JointSolution) -> tuple[Any, ...]:
+        return one.remains.differ, self._plausibility(one)
+
+    def _plausibility(self, one: JointSolution) -> tuple[Any, ...]:
+        keys = stated_keys(one.values, self._config)
+        return plausibility(
+            self._config, (KeyChange(keys[path], value) for path, value in one.values.items())
+        )
+
+    def _by_plausibility(self, found: list[JointSolution]) -> list[JointSolution]:
+        different = {repr(sorted(one.values.items())): one for one in found}
+        return sorted(different.values(), key=self._plausibility)
+
+    def _reduced(self, best: JointSolution) -> JointSolution:
+        """Return the solution without the changes that it does not need."""
+        config = changed(self._config, best.values)
+        lists = {one.path for one in layer_lists(config)}
+        for path in sorted(best.values):
+            if path in lists or self._is_divisor(path, config):
+                continue
+            others = {other: value for other, value in best.values.items() if other != path}
+            without = self._with(others) if others else None
+            if without is not None and without.remains.differ <= best.remains.differ:
+                best = without
+        return best
+
+    def _is_divisor(self, path: str, config: Mapping[str, Any]) -> bool:
+        """Whether the key counts heads, and its declared number does not divide the new width."""
+        within, _, name = path.rpartition(".")
+        heads = stated_keys([path], self._config)[path].value
+        if not is_heads(name) or type(heads) is not int or not heads:
+            return False
+        widths = (key for key in beside(every_key(config), within) if key.path.endswith(WIDTHS))
+        return any(type(key.value) is int and key.value % heads for key in widths)
+
+    def _repaired(self, reason: str) -> tuple[JointSolution, ...]:
+        """Return the best solutions that begin with a change of a key that a fault names."""
+        if not reason:
+            return ()
+        named = set(_WORDS.findall(reason))
+        wrong = [key for key in every_key(self._config) if key.path in named]
+        if _FLAG_NEEDED in reason:
+            changes = [KeyChange(key, value) for key in wrong for value in (False, True)]
+        else:
+            changes = [change for key in wrong for change in self._other_values(key)]
+        nothing = JointSolution({}, _NOTHING)
+        found = [one for change in changes if (one := self._changed(nothing, change))]
+        found = sorted(found, key=self._order)
+        if found and found[0].remains.differ:
+            found = [self._reduced(self._descended(one)) for one in found[:_MOST_STARTS]]
+        least = min((one.remains.differ for one in found), default=0)
+        return tuple(self._by_plausibility([one for one in found if one.remains.differ == least]))
+
+    def _other_values(self, key: Key) -> Iterator[KeyChange]:
+        if isinstance(key.value, list | tuple):
+            yield from other_items((key,), _NOTHING)
+            for other in every_key(self._config):  # keys that may give the length of the list
+                if type(other.value) is int and other.value != len(key.value):
+                    yield KeyChange(other, len(key.value))
+        elif type(key.value) is int:
+            yield from likely(key, self._trials.lengths)
+        else:
+            spelt = str(key.value)
+            number = [int(spelt)] if spelt.isascii() and spelt.isdecimal() else []
+            for value in (*number, *self._trials.lengths[:32], *_PROBES):
+                yield KeyChange(key, value)
 
 
-def _plain_keys(config: Mapping[str, Any], tree: ClassTree) -> frozenset[str]:
-    """The paths of the keys that a length or a number of modules is by itself."""
-    sizes = {
-        size
-        for leaf in leaves(tree.tree)
-        for size in (*map(dim, leaf.shape), *(place.modules for place in leaf.lists))
-    }
-    plain = (symbol for size in sizes for symbol in size.symbols if size == dim(symbol))
-    return frozenset(key_at(config, symbol.key, symbol.value).path for symbol in plain)
+_NOTHING = TreeComparison(1, 0, {}, frozenset(), frozenset(), frozenset())
 
 
 def changed(config: Mapping[str, Any], values: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the config under the values, which are by dotted path."""
+    """Return the config under the values, by dotted path; None removes a key."""
     copy = deepcopy(dict(config))
-    for path, value in values.items():
+    for path, value in written(config, values).items():
         *folders, key = path.split(".")
         within: Any = copy
         for folder in folders:
             within = within.setdefault(folder, {}) if isinstance(within, dict) else None
-        if isinstance(within, dict):
+        if isinstance(within, dict) and value is None:
+            within.pop(key, None)
+        elif isinstance(within, dict):
             within[key] = None if value is NULL else value
     return copy
 
 
+def written(config: Mapping[str, Any], values: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the values to write in a config so that its keys have these values."""
+    pairs = (config_with(config, path, value) for path, value in values.items())
+    return {path: value for pair in pairs for path, value in pair.items()}
+
+
 def plain_values(config: Mapping[str, Any], remains: TreeComparison) -> dict[str, tuple[Any, int]]:
-    """The keys that stored lengths give by themselves: the value that most tensors ask for.
+    """Return the keys that lengths give by themselves: the value that most tensors ask for.
 
     Each value comes with the number of those tensors.
     """
     votes: dict[tuple[str, int | None], Counter[int]] = {}
     for equation, number in remains.equations.items():
         for symbol in equation.size.symbols:
-            if equation.size == dim(symbol):
+            if equation.size == dim(symbol) and equation.wanted:
                 place = indexed(symbol.key)
                 path = key_at(config, place[0] if place else symbol.key, symbol.value).path
                 into = votes.setdefault((path, place[1] if place else None), Counter())
@@ -293,17 +440,12 @@ def plain_values(config: Mapping[str, Any], remains: TreeComparison) -> dict[str
     return {path: one for path, one in found.items() if one[0] != value_at(config, path)}
 
 
-def is_heads(name: str) -> bool:
-    """Whether a key of that name is a number of heads or of groups of heads."""
-    return name in HEADS | GROUPS or name.endswith("attention_heads")
-
-
 def _heads_of_the_same_width(
     config: Mapping[str, Any], changes: Mapping[str, Any]
 ) -> Iterator[tuple[str, int]]:
-    """Numbers of heads beside a changed width with which heads are as wide as declared.
+    """Yield numbers of heads for a changed width with which heads are as wide as declared.
 
-    Shapes do not determine them where no head_dim is declared: models of one type mostly keep the
+    Shapes do not determine them if no head_dim is declared: models of one type mostly keep the
     width of a head, and some number has to be there that divides the new width.
     """
     keys = every_key(config)
@@ -314,106 +456,22 @@ def _heads_of_the_same_width(
             continue
         if _has_fixed_heads(config, path):
             continue
-        for key in _beside(keys, within):
+        for key in beside(keys, within):
             heads = key.value
             name = key.path.rpartition(".")[2]
             if not is_heads(name) or type(heads) is not int or not heads or key.path in changes:
                 continue
             share = declared // heads
-            if name not in GROUPS and not declared % heads and share and not width % share:
-                yield key.path, width // share
-
-
-def _fitted_lists(
-    config: Mapping[str, Any], changes: Mapping[str, Any]
-) -> Iterator[tuple[str, list[Any]]]:
-    """Lists with an item a layer, beside a depth that changes: as long as the new depth."""
-    for path, depth in changes.items():
-        declared = value_at(config, path)
-        if type(declared) is not int or type(depth) is not int or not 1 < declared < 2**16:
-            continue
-        if not _LAYERS.search(path):
-            continue
-        within = value_at(config, path.rpartition(".")[0]) if "." in path else config
-        for name, items in within.items() if isinstance(within, Mapping) else ():
-            by_layer = isinstance(items, list) and len(items) == declared and "layer" in name
-            if by_layer and 0 < depth < 2**16:
-                yield f"{path.rpartition('.')[0]}.{name}".lstrip("."), _of_length(items, depth)
-
-
-def _of_length(items: list[Any], length: int) -> list[Any]:
-    """The list cut, or continued in its shortest period."""
-    period = next(
-        step for step in range(1, len(items) + 1) if items[step:] == items[: len(items) - step]
-    )
-    return [items[at] if at < len(items) else items[at % period] for at in range(length)]
-
-
-def _words_by_layer(
-    items: list[str],
-    trees: Mapping[str, ClassTree],
-    shapes: Mapping[str, tuple[int, ...] | None],
-) -> list[str]:
-    """For each layer the word whose tree has most of its stored tensors, in a tie the declared."""
-    places = {
-        place.name
-        for tree in trees.values()
-        for leaf in leaves(tree.tree)
-        for place in leaf.lists
-        if place.modules.value == len(items)
-    }
-    scores: dict[int, Counter[str]] = {}
-    for name, shape in shapes.items():
-        for place in places:
-            start = f".{name}".find(f".{place}.")
-            number = name[start + len(place) + 1 :].partition(".")[0] if start >= 0 else ""
-            if not number.isdecimal() or len(number) > 6:  # noqa: PLR2004 - digits of a million
+            if name in GROUPS:
                 continue
-            for word, tree in trees.items():
-                expected = follow(tree.tree, name).shape
-                if expected and (shape is None or tuple(dim(n).value for n in expected) == shape):
-                    scores.setdefault(int(number), Counter())[word] += 1
-    fitted = list(items)
-    for at, declared in enumerate(items):
-        if score := scores.get(at):
-            most = max(score.values())
-            best = [word for word, count in sorted(score.items()) if count == most]
-            fitted[at] = declared if declared in best else best[0]
-    return fitted
+            if not declared % heads and share and not width % share:
+                yield key.path, width // share
+            elif width % heads:
+                yield key.path, gcd(width, heads)
 
 
-def undetermined(config: Mapping[str, Any], solution: JointSolution) -> dict[str, Any]:
-    """Return the keys that go with the changed ones and that no shape gives, as declared.
-
-    These are keys of products that several values satisfy, numbers of heads whose width follows
-    from a changed width, and numbers of layers that repeat the declared depth (max_window_layers).
-    """
-    keys, values = every_key(config), solution.values
-    declared_values = {key.path: key.value for key in keys}
-    found = {path: declared_values.get(path, value_at(config, path)) for path in solution.ambiguous}
-    for path in values:
-        within, _, name = path.rpartition(".")
-        dot = f"{within}." if within else ""
-        folder = value_at(config, within) if within else config
-        stated = folder if isinstance(folder, Mapping) else {}
-        declared = value_at(config, path)
-        if is_heads(name) or name in WIDTHS:
-            beside = {
-                **stated,
-                **{key.path[len(dot) :]: key.value for key in _beside(keys, within)},
-            }
-            for other, value in beside.items():
-                is_open = is_heads(other) or (other == _HEAD_DIM and other in stated)
-                if is_open and type(value) is int and f"{dot}{other}" not in solution.known:
-                    found[f"{dot}{other}"] = value
-        for other, value in stated.items() if _LAYERS.search(name) else ():
-            again = type(value) is int and value == declared and _LAYERS.search(other)
-            if again and f"{dot}{other}" not in values:
-                found[f"{dot}{other}"] = value
-    return found
-
-
-def _beside(keys: Iterable[Key], within: str) -> list[Key]:
+def beside(keys: Iterable[Key], within: str) -> list[Key]:
+    """Return the keys of one object of a config."""
     return [key for key in keys if key.path.rpartition(".")[0] == within]
 
 
@@ -431,11 +489,3 @@ def _has_fixed_heads(config: Mapping[str, Any], path: str) -> bool:
         for values in (config, changed(config, doubled))
     )
     return declared is not None and declared == probed
-
-
-def stated_keys(values: Iterable[str], config: Mapping[str, Any]) -> dict[str, Key]:
-    """The keys of the paths, as the config or its class has them."""
-    known = {key.path: key for key in every_key(config)}
-    return {
-        path: known.get(path, Key(path, value_at(config, path), default=False)) for path in values
-    }

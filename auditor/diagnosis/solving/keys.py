@@ -1,7 +1,7 @@
 """The keys of a config that may be wrong: their paths, as the config spells them, and values."""
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, NamedTuple
 
 from auditor.analytic import catalogue
@@ -31,30 +31,36 @@ def completed(values: Mapping[str, Any]) -> CompletedConfig | None:
     return None if kind is None else complete(kind, values)
 
 
-def every_key(values: Mapping[str, Any]) -> tuple[Key, ...]:
-    """Return the keys that shape tensors, nested ones too; all keys for an unknown model type."""
+def every_key(values: Mapping[str, Any], *, shaping: bool = True) -> tuple[Key, ...]:
+    """Return the keys that shape tensors, nested ones too; all keys if not `shaping`.
+
+    All keys of a model type without a closed form may shape tensors.
+    """
     keys = dict[str, Key]()
-    for key in _keys(values, completed(values), ""):
+    for key in _keys(values, completed(values), "", shaping=shaping):
         keys.setdefault(key.path, key)
         if len(keys) >= _MOST:
             break
     return tuple(keys.values())
 
 
-def _keys(values: Mapping[str, Any], whole: CompletedConfig | None, within: str) -> Iterator[Key]:
-    shaping = _shaping(whole)
+def _keys(
+    values: Mapping[str, Any], whole: CompletedConfig | None, within: str, *, shaping: bool
+) -> Iterator[Key]:
+    read = _shaping(whole) if shaping else None
     for name, value in values.items():
         if isinstance(value, Mapping):
             if name not in _LEFT_OUT:
-                yield from _keys(value, whole.part(name) if whole else None, f"{within}{name}.")
-        elif shaping is None or _own(whole, name) in shaping:
+                part = whole.part(name) if whole else None
+                yield from _keys(value, part, f"{within}{name}.", shaping=shaping)
+        elif read is None or _own(whole, name) in read:
             yield Key(f"{within}{name}", value, default=False)
     for name, value in whole.values.items() if whole else ():
         stated = name in values or any(alias in values for alias in _aliases(whole, name))
         if isinstance(value, CompletedConfig):
             if not isinstance(values.get(name), Mapping):
-                yield from _keys({}, value, f"{within}{name}.")
-        elif not stated and (shaping is None or name in shaping):
+                yield from _keys({}, value, f"{within}{name}.", shaping=shaping)
+        elif not stated and (read is None or name in read):
             yield Key(f"{within}{name}", value, default=True)
 
 
@@ -76,6 +82,14 @@ def _aliases(whole: CompletedConfig | None, name: str) -> tuple[str, ...]:
     return tuple(alias for alias, own in aliases if own == name)
 
 
+def _older(whole: CompletedConfig | None, name: str) -> Iterator[str]:
+    """Yield older names of a key that its family reads first."""
+    model_type = whole.kind.model_type if whole else ""
+    if catalogue.siblings(model_type):
+        older = catalogue.family(model_type).older.items()
+        yield from (old for old, own in older if own == name)
+
+
 def key_at(values: Mapping[str, Any], path: str, value: Any) -> Key:
     """Return the key of a formula's symbol, as the config spells it."""
     folders, _, name = path.rpartition(".")
@@ -84,12 +98,24 @@ def key_at(values: Mapping[str, Any], path: str, value: Any) -> Key:
     for folder in folders.split(".") if folders else ():
         whole = whole.part(folder) if whole else None
     if isinstance(within, Mapping):
-        spelt = (*_aliases(whole, name), name)
+        spelt = (*_aliases(whole, name), *_older(whole, name), name)
         name = next((one for one in spelt if one in within), name)
     stated = isinstance(within, Mapping) and name in within
     if name == _LABELS and isinstance(within, Mapping) and "id2label" in within:
         stated = True
     return Key(f"{folders}.{name}" if folders else name, value, default=not stated)
+
+
+def stated_keys(paths: Iterable[str], config: Mapping[str, Any]) -> dict[str, Key]:
+    """Return the keys with these paths, as the config or its class has them."""
+    known = {key.path: key.value for key in every_key(config)}
+    keys = {path: key_at(config, path, known.get(path, value_at(config, path))) for path in paths}
+    for path, key in keys.items():
+        folders, _, name = path.rpartition(".")
+        names = value_at(config, f"{folders}.id2label".lstrip("."))
+        if name == _LABELS and key.value is None and isinstance(names, Mapping):
+            keys[path] = key._replace(value=len(names))
+    return keys
 
 
 def indexed(path: str) -> tuple[str, int] | None:

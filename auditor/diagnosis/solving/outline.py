@@ -49,6 +49,13 @@ def leaves(tree: Block) -> Iterator[Leaf]:
     return _leaves(tree, "", (), 1)
 
 
+def sizes_of(tree: Block) -> Iterator[Dim]:
+    """Yield the formula of each axis and of each number of modules."""
+    for leaf in leaves(tree):
+        yield from map(dim, leaf.shape)
+        yield from (place.modules for place in leaf.lists)
+
+
 def _leaves(  # noqa: C901 - one case for each kind of block
     block: Block, name: str, lists: tuple[ModuleList, ...], number: int
 ) -> Iterator[Leaf]:

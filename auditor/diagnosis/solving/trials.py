@@ -87,9 +87,9 @@ class Trials:
                 (name, _step(expected, name)) for name in dict.fromkeys((kind.first, kind.last))
             ]
             lost = [(name, step) for name, step in ends if step.shape is None and not step.other]
-            alike = -(-kind.number // len(ends))
             for name, step in lost:
                 whole = len(lost) == len(ends)
+                alike = -(-kind.number // len(ends)) if whole else _beyond(kind.number, name, step)
                 found.unexpected(name, step, alike, self.holdings.counts, whole=whole)
             if len(lost) == len(ends):
                 found.odd(*lost[0])
@@ -125,6 +125,17 @@ def _step(expected: ClassTree, stored: str) -> NamePath:
         if best is None or len(step.lists) > len(best.lists):
             best = step
     return best or NamePath(None, ())
+
+
+def _beyond(number: int, name: str, step: NamePath) -> int:
+    """Return how many tensors of a kind are beyond the list that lacks the named one."""
+    for place in step.lists[-1:]:
+        at = f".{name}".find(f".{place.name}.")
+        index = name[at + len(place.name) + 1 :].partition(".")[0] if at >= 0 else ""
+        if index.isdecimal() and len(index) < 7:  # noqa: PLR2004 - digits of a million
+            layers = int(index) + 1
+            return max(1, number * (layers - place.modules.value) // layers)
+    return -(-number // 2)
 
 
 class _Differences:

@@ -1,0 +1,168 @@
+"""Lists of a config with an item for each layer, read off from what each layer stores.
+
+A list may state an item for each layer (`layer_types`), patterns and how often each is repeated
+(`attention_types`: `[[["global", "local"], 6]]`), or the numbers of some layers
+(`full_attn_idxs`). A list is as long as some depth, a key that counts layers.
+"""
+
+import json
+import re
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import Any, NamedTuple
+
+from auditor.analytic.dims import dim
+from auditor.diagnosis.changes import value_at
+from auditor.diagnosis.solving.keys import every_key
+from auditor.diagnosis.solving.outline import follow, leaves
+from auditor.diagnosis.solving.trials import ClassTree, spellings
+
+DEPTH = re.compile(r"(layers?|depth|num_blocks)$")  # the end of a key that counts layers
+_NUMBERS = re.compile(r"(layers|idxs|indices|layer_ids)$")  # of a list of layer numbers
+_MOST_LAYERS = 2**12
+_SURE = 8  # from this depth on, another list is hardly as long by chance
+_MOST_WORDS = 6
+
+Shapes = Mapping[str, tuple[int, ...] | None]
+Trees = Callable[[Mapping[str, Any]], ClassTree | None]
+
+
+class LayerList(NamedTuple):
+    """A list with an item for each layer that some depth counts."""
+
+    path: str
+    depth: str  # path of the depth
+
+
+def layer_lists(config: Mapping[str, Any]) -> Iterator[LayerList]:
+    """Yield the lists of a config that go with a depth beside them."""
+    for key in every_key(config, shaping=False):
+        folder, _, name = key.path.rpartition(".")
+        depth = key.value
+        if type(depth) is not int or not 1 < depth < _MOST_LAYERS or not DEPTH.search(name):
+            continue
+        within = value_at(config, folder) if folder else config
+        for other, items in within.items() if isinstance(within, Mapping) else ():
+            if not isinstance(items, list) or not items:
+                continue
+            path = f"{folder}.{other}" if folder else other
+            by_layer = len(items) == depth and ("layer" in other or depth >= _SURE)
+            if by_layer or _repeats(items, depth) or _has_numbers(other, items, depth):
+                yield LayerList(path, key.path)
+
+
+def _repeats(items: list[Any], depth: int) -> bool:
+    """Whether the items are patterns and numbers of repetitions that add up to the depth."""
+    pairs = [
+        one for one in items
+        if isinstance(one, list) and len(one) == 2  # noqa: PLR2004 - a pair
+        and isinstance(one[0], list) and type(one[1]) is int
+    ]  # fmt: skip
+    return len(pairs) == len(items) and sum(len(one) * times for one, times in pairs) == depth
+
+
+def _has_numbers(name: str, items: list[Any], depth: int) -> bool:
+    """Whether the items are numbers of layers, in order."""
+    numbers = [item for item in items if type(item) is int]
+    ordered = len(numbers) == len(items) and numbers == sorted({*numbers})
+    return ordered and len(items) < depth and numbers[-1] < depth and bool(_NUMBERS.search(name))
+
+
+def of_depth(items: list[Any], declared: int, depth: int) -> list[Any] | None:
+    """Return a list of the declared depth for another depth; None if that is impossible."""
+    if not 0 < depth < _MOST_LAYERS:
+        return None
+    if len(items) == declared:
+        return _of_length(items, depth)
+    if _repeats(items, declared):
+        pattern, times = items[-1]
+        more, rest = divmod(depth - declared, len(pattern))
+        fits = not rest and times + more > 0
+        return [*items[:-1], [pattern, times + more]] if fits else None
+    return [number for number in items if number < depth]
+
+
+def _of_length(items: list[Any], length: int) -> list[Any]:
+    """Return the list cut, or continued in its shortest period."""
+    period = next(
+        step for step in range(1, len(items) + 1) if items[step:] == items[: len(items) - step]
+    )
+    return [items[at] if at < len(items) else items[at % period] for at in range(length)]
+
+
+def resized(config: Mapping[str, Any], changes: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
+    """Yield the lists beside the depths among the changes, for the new depths."""
+    for one in layer_lists(config):
+        depth = changes.get(one.depth)
+        if type(depth) is int and one.path not in changes:
+            items = of_depth(value_at(config, one.path), value_at(config, one.depth), depth)
+            if items is not None:
+                yield one.path, items
+
+
+def fitted(
+    config: Mapping[str, Any], one: LayerList, words: Iterable[Any], trees: Trees, shapes: Shapes
+) -> list[Any] | None:
+    """Return the list in which each layer has the item whose tensors it stores.
+
+    `words` are the items to choose from; `trees` builds the tree with other values. Return None if
+    the list is one of patterns, or if there is nothing to choose.
+    """
+    items, depth = value_at(config, one.path), value_at(config, one.depth)
+    if len(items) == depth:
+        choices = {json.dumps(item): item for item in (*items, *words)}
+        by_choice = {text: [item] * depth for text, item in choices.items()}
+        declared = [json.dumps(item) for item in items]
+    elif _repeats(items, depth):
+        return None
+    else:
+        choices = {"in": True, "out": False}
+        by_choice = {"in": list(range(depth)), "out": []}
+        declared = ["in" if at in items else "out" for at in range(depth)]
+    if not 1 < len(choices) <= _MOST_WORDS:
+        return None
+    found = {text: trees({one.path: values}) for text, values in by_choice.items()}
+    built = {text: tree for text, tree in found.items() if tree is not None}
+    best = _chosen(declared, built, shapes)
+    if len(items) == depth:
+        return [choices[text] for text in best]
+    return [at for at, text in enumerate(best) if text == "in"]
+
+
+def _chosen(declared: list[str], trees: Mapping[str, ClassTree], shapes: Shapes) -> list[str]:
+    """Return for each layer the choice whose tree has most of its tensors, if tied the declared."""
+    places = {
+        name
+        for tree in trees.values()
+        for leaf in leaves(tree.tree)
+        for place in leaf.lists
+        if place.modules.value == len(declared)
+        for name in spellings(place.name, tree.prefix)
+    }
+    scores: dict[int, Counter[str]] = {}
+    for name, shape in shapes.items():
+        at = _layer_of(name, places)
+        for text, tree in trees.items() if at is not None else ():
+            steps = (follow(tree.tree, one).shape for one in spellings(name, tree.prefix))
+            expected = next((step for step in steps if step), None)
+            if expected and (shape is None or tuple(dim(n).value for n in expected) == shape):
+                scores.setdefault(at or 0, Counter())[text] += 2
+            elif expected:
+                scores.setdefault(at or 0, Counter())[text] += 1
+    chosen = list(declared)
+    for at, text in enumerate(declared):
+        score = scores.get(at, Counter())
+        most = max(score.values(), default=0)
+        if score[text] < most:
+            chosen[at] = min(other for other, count in score.items() if count == most)
+    return chosen
+
+
+def _layer_of(name: str, places: Iterable[str]) -> int | None:
+    """Return the number of the layer that a name is in; None if it is in none of the places."""
+    for place in places:
+        start = f".{name}".find(f".{place}.")
+        number = name[start + len(place) + 1 :].partition(".")[0] if start >= 0 else ""
+        if number.isdecimal() and len(number) < 7:  # noqa: PLR2004 - digits of a million
+            return int(number)
+    return None

@@ -1,0 +1,142 @@
+"""The keys of a solved config that shapes leave open: named, and never given a value.
+
+A width of `H*d` rows leaves open how many heads there are; no shape shows which layers see all
+tokens, or the width of feed-forward layers that no layer has.
+"""
+
+from collections.abc import Iterator, Mapping
+from contextlib import suppress
+from typing import Any
+
+from auditor.analytic.blocks import symbols
+from auditor.analytic.dims import dim
+from auditor.diagnosis.changes import value_at
+from auditor.diagnosis.solving.candidates import WIDTHS, is_heads
+from auditor.diagnosis.solving.determined import determined_sizes
+from auditor.diagnosis.solving.joint import Trees, beside, changed
+from auditor.diagnosis.solving.keys import Key, every_key, key_at
+from auditor.diagnosis.solving.layer_lists import DEPTH, LayerList, layer_lists
+from auditor.diagnosis.solving.outline import sizes_of
+from auditor.diagnosis.solving.trials import Trials
+from auditor.errors import CheckpointError
+
+_SIZES = ("size", "dim", "rank", "inner")  # ends of keys that are widths
+_HEAD_DIM = "head_dim"
+
+
+def open_keys(
+    config: Mapping[str, Any], values: Mapping[str, Any], trees: Trees, trials: Trials
+) -> dict[str, Any]:
+    """Return the keys that go with the solved values and that no shape gives, as declared.
+
+    These are values that the stored lengths do not determine, numbers of heads beside a changed
+    width, lists whose items no tensor shows, and keys that repeat a changed one.
+    """
+    solved = changed(config, values)
+    tree = trees(values)
+    if tree is None:
+        return {}
+    known = {
+        key_at(solved, symbol.key, symbol.value).path
+        for symbol in determined_sizes(tree, trials.holdings, {})
+    }
+    shown = {key_at(solved, symbol.key.partition("[")[0], 0).path for symbol in symbols(tree.tree)}
+    keys = every_key(config, shaping=False)
+    declared = {key.path: key.value for key in keys}
+    unknown = (path for path, value in values.items() if type(value) in {int, float})
+    found = {path for path in unknown if path in shown and path not in known}
+    plain = {
+        key_at(solved, symbol.key, 0).path
+        for size in sizes_of(tree.tree)
+        for symbol in size.symbols
+        if size == dim(symbol)
+    }
+    more = (path for path in values if path not in plain | found)
+    found.update(path for path in more if _has_neighbour(values, path, trees, trials))
+    for one in layer_lists(solved):
+        if one.path in values and _shows_nothing(solved, one, values, trees, trials):
+            found.add(one.path)
+    for path in values:
+        found.update(_heads_beside(keys, path, known))
+        found.update(_repeated(keys, path, declared.get(path), {*values, *shown}))
+    stated = (key.path for key in keys if not key.default and key.path not in values)
+    found.update(path for path in stated if key_at(config, path, None).path in values)
+    if len(values) > 1:
+        found.update(_unseen_widths(every_key(config), {*values, *shown}))
+    if len(values) == 1:
+        found -= values.keys()  # the smallest change; others that fit as well are named with it
+    return {path: declared.get(path, value_at(config, path)) for path in sorted(found)}
+
+
+def _has_neighbour(values: Mapping[str, Any], path: str, trees: Trees, trials: Trials) -> bool:
+    """Whether the next larger or smaller value of a key fits as well.
+
+    Images have a whole number of patches, if their size is that of the config.
+    """
+    is_image = path.endswith("image_size") and not any("patch" in other for other in values)
+    if type(values[path]) is float:
+        return True
+    if type(values[path]) is not int or is_image:
+        return False
+    for step in (1, -1):
+        with suppress(CheckpointError):
+            tree = trees({**values, path: values[path] + step})
+            if tree is not None and not trials.compare(tree).differ:
+                return True
+    return False
+
+
+def _heads_beside(keys: tuple[Key, ...], path: str, known: set[str]) -> Iterator[str]:
+    """Yield the numbers of heads, and a stated width of a head, beside a changed width."""
+    within, _, name = path.rpartition(".")
+    if not (is_heads(name) or name in WIDTHS):
+        return
+    for key in beside(keys, within):
+        other = key.path.rpartition(".")[2]
+        is_open = is_heads(other) or (other == _HEAD_DIM and not key.default)
+        if is_open and type(key.value) is int and key.path not in known:
+            yield key.path
+
+
+def _repeated(keys: tuple[Key, ...], path: str, declared: Any, seen: set[str]) -> Iterator[str]:
+    """Yield stated keys that repeat a changed key: its depth, or its name and value elsewhere."""
+    within, _, name = path.rpartition(".")
+    for key in keys:
+        folder, _, other = key.path.rpartition(".")
+        equal = type(key.value) is type(declared) and key.value == declared
+        if key.default or not equal or key.path in seen:
+            continue
+        depth = folder == within and type(declared) is int and DEPTH.search(name)
+        if (depth and DEPTH.search(other)) or other.endswith(name):
+            yield key.path
+
+
+def _unseen_widths(keys: tuple[Key, ...], seen: set[str]) -> Iterator[str]:
+    """Yield stated widths that a family reads and that no shape of the solved config contains."""
+    for key in keys:
+        is_width = key.path.endswith(_SIZES) and type(key.value) is int and key.value > 1
+        if is_width and not key.default and key.path not in seen:
+            yield key.path
+
+
+def _shows_nothing(
+    config: Mapping[str, Any],
+    one: LayerList,
+    values: Mapping[str, Any],
+    trees: Trees,
+    trials: Trials,
+) -> bool:
+    """Whether all tensors would be expected with any item of the list in each layer."""
+    items, depth = value_at(config, one.path), value_at(config, one.depth)
+    if len(items) == depth:
+        several = [[item] * depth for item in {repr(item): item for item in items}.values()]
+    else:
+        several = [list(range(depth)), []]
+    for other in several:
+        try:
+            tree = trees({**values, one.path: other})
+        except CheckpointError:
+            continue
+        if tree is not None and trials.compare(tree).differ:
+            return False
+    return True

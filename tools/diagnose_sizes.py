@@ -1,0 +1,227 @@
+"""Measure how completely a config of another published size is explained: `make diagnose-sizes`.
+
+Each pair is the config of one size over the tensors of another size of the same type, both built
+from closed forms; `tools/benching/published_sizes.json` has the sizes. A pair is complete if every
+differing key that shapes determine is named with its true value and every other differing key is
+named without a value. Any other cause is false. Options: `-v` prints incomplete pairs, `--all`
+takes every ordered pair instead of at most six a type, a model type takes only that type's pairs.
+"""
+
+import json
+import sys
+import time
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from itertools import permutations
+from math import prod
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from support.small_snapshots import FILE, snapshot_of
+
+from auditor import diagnosis
+from auditor.analytic import Config, Role
+from auditor.audit.expected import expectation_of
+from auditor.audit.options import Options
+from auditor.audit.pipeline import examine
+from auditor.checkpoint.snapshot import Snapshot
+from auditor.diagnosis.changes import NULL, value_at
+from auditor.diagnosis.solving.candidates import is_heads
+from auditor.diagnosis.solving.joint import changed
+from auditor.diagnosis.solving.keys import every_key
+from auditor.errors import CheckpointError
+from auditor.report import Report, Unaudited
+from auditor.tensors import Span, StoredTensor
+
+SIZES = Path(__file__).with_name("benching") / "published_sizes.json"
+MOST_PAIRS = 6  # of one type
+CAUSES = {"config-field", "other-size"}
+
+Values = Mapping[str, Any]
+Shapes = Mapping[str, tuple[int, ...]]
+
+
+class Pair(NamedTuple):
+    """Two published sizes of one type."""
+
+    name: str
+    declared: Values  # the config in the folder
+    true: Values  # the config of the weights
+
+
+def pairs() -> Iterator[Pair]:
+    wanted = {word for word in sys.argv[1:] if not word.startswith("-")}
+    for family in json.loads(SIZES.read_bytes()):
+        if wanted and family["model_type"] not in wanted:
+            continue
+        start = {"model_type": family["model_type"], "architectures": [family["class"]]}
+        configs = {
+            name: {**start, **family["common"], **values}
+            for name, values in family["sizes"].items()
+        }
+        every = list(permutations(configs, 2))
+        step = 1 if "--all" in sys.argv else -(-len(every) // MOST_PAIRS)
+        for one, other in every[::step]:
+            name = f"{family['model_type']} {one} > {other}"
+            yield Pair(name, configs[one], configs[other])
+
+
+def shapes_of(config: Values) -> Shapes | None:
+    """Return the shapes of the tensors that save_pretrained writes; None for an invalid config."""
+    target = config["architectures"][0]
+    try:
+        found = expectation_of(Config(values=config), target, lambda _: None)
+        tensors = found.expectation.tensors
+    except CheckpointError:
+        return None
+    return {one.name: one.shape for one in tensors if one.role in {Role.PARAMETER, Role.BUFFER}}
+
+
+def stored(shapes: Shapes) -> list[StoredTensor]:
+    tensors, at = [], 0
+    for name, shape in shapes.items():
+        elements = prod(shape)
+        span = Span(at, at + 4 * elements)
+        tensors.append(StoredTensor(name, "F32", shape, elements, FILE, span))
+        at = span.stop
+    return tensors
+
+
+def paths(values: Values, within: str = "") -> Iterator[str]:
+    """Yield the dotted path of each value that a config states."""
+    for name, value in values.items():
+        if isinstance(value, Mapping):
+            yield from paths(value, f"{within}{name}.")
+        else:
+            yield f"{within}{name}"
+
+
+def differences(pair: Pair) -> dict[str, tuple[Any, Any]]:
+    """Return the declared and the true value of each key that either config states."""
+    sides = [{key.path: key.value for key in every_key(one)} for one in (pair.declared, pair.true)]
+    found = {}
+    for path in sorted({*paths(pair.declared), *paths(pair.true)}):
+        declared, true = (
+            side.get(path, value_at(config, path))
+            for side, config in zip(sides, (pair.declared, pair.true), strict=True)
+        )
+        if declared != true:
+            found[path] = declared, true
+    return found
+
+
+def is_determined(pair: Pair, path: str, shapes: Shapes) -> bool | None:
+    """Return whether shapes leave no choice of a key; None if the key alone makes no config."""
+    declared, true = value_at(pair.declared, path), value_at(pair.true, path)
+    others = [declared] if type(true) is not int else [declared, true + 1, true - 1]
+    alone = [shapes_of(changed(pair.true, {path: other})) for other in others]
+    if shapes in alone or any(shapes_of(one) == shapes for one in _of_other_heads(pair, path)):
+        return False
+    return None if alone[0] is None else True
+
+
+def _of_other_heads(pair: Pair, path: str) -> Iterator[Values]:
+    """Yield the true config with twice as many heads, half as wide if their width is stated."""
+    folder, _, name = path.rpartition(".")
+    if not is_heads(name) and name != "head_dim":
+        return
+    beside = {key: value_at(pair.true, key) for key in paths(pair.true)}
+    numbers = {
+        key: value
+        for key, value in beside.items()
+        if type(value) is int and key.rpartition(".")[0] == folder
+    }
+    heads = {key: 2 * value for key, value in numbers.items() if is_heads(key.split(".")[-1])}
+    width = {key: value // 2 for key, value in numbers.items() if key.split(".")[-1] == "head_dim"}
+    if heads:
+        yield changed(pair.true, heads)
+        yield changed(pair.true, {**heads, **width})
+    elif value_at(pair.true, path) is None:
+        yield pair.true
+
+
+def verdict(pair: Pair) -> tuple[str, str, float]:
+    """Return how a pair is explained, what is wrong with it, and its seconds."""
+    shapes = shapes_of(pair.true)
+    assert shapes is not None, pair.name  # a mistake in the data
+    options = Options(requested=pair.name)
+    if examine(snapshot_of(stored(shapes), **pair.true), options).diagnosis:
+        return "cause on healthy", "", 0.0
+    report, spent = timed(snapshot_of(stored(shapes), **pair.declared), options)
+    return *judged(pair, shapes, report), spent
+
+
+def timed(snapshot: Snapshot, options: Options) -> tuple[Report | Unaudited, float]:
+    """Return the report, and the seconds of processor time that its diagnosis took."""
+    spent = [0.0]
+    plain = diagnosis.diagnose
+
+    def diagnose(*args: Any, **more: Any) -> Any:
+        since = time.process_time()
+        found = plain(*args, **more)
+        spent[0] += time.process_time() - since
+        return found
+
+    diagnosis.diagnose = diagnose
+    try:
+        report = examine(snapshot, options)
+        return report, spent[0]
+    finally:
+        diagnosis.diagnose = plain
+
+
+def judged(pair: Pair, shapes: Shapes, report: Report | Unaudited) -> tuple[str, str]:
+    if report.verdict == "clean":
+        return "same shapes", ""
+    if not report.diagnosis:
+        return "nothing", ""
+    if any(one.cause not in CAUSES for one in report.diagnosis):
+        return "false cause", " | ".join(one.summary[:200] for one in report.diagnosis)
+    named = {key: held for one in report.diagnosis for key, _, held in one.fields}
+    unread = {key for one in report.diagnosis for key, _ in one.undetermined}
+    differ = differences(pair)
+    true = {key.path: key.value for key in every_key(pair.true)}
+    wrong = {
+        key: held
+        for key, held in named.items()
+        if (None if held is NULL else held) != true.get(key, value_at(pair.true, key))
+    }
+    if wrong:
+        return "wrong value", f"{wrong}"
+    unnamed = [
+        key
+        for key in differ
+        if not (
+            key in named
+            or (key in unread and is_determined(pair, key, shapes) is not True)
+            or (type(differ[key][1]) in {bool, str} and is_determined(pair, key, shapes) is False)
+            or (type(differ[key][0]) in {bool, str} and is_determined(pair, key, shapes) is False)
+        )
+    ]
+    guessed = [
+        key
+        for key in named
+        if is_heads(key.split(".")[-1]) and is_determined(pair, key, shapes) is False
+    ]
+    if unnamed or guessed:
+        return "partial", f"unnamed {unnamed}, guessed {guessed}, named {sorted(named)}"
+    return "complete", ""
+
+
+def main() -> None:
+    counts: Counter[str] = Counter()
+    slowest = (0.0, "")
+    for pair in pairs():
+        result, detail, seconds = verdict(pair)
+        counts[result] += 1
+        slowest = max(slowest, (seconds, pair.name))
+        if "-v" in sys.argv and result not in {"complete", "same shapes"}:
+            print(f"{pair.name}: {result}: {detail} ({seconds:.2f} s)", flush=True)
+    different = counts.total() - counts["same shapes"]
+    for result, number in counts.most_common():
+        print(f"{result:18}{number:5}{number / max(1, different):8.1%}")
+    print(f"the slowest, {slowest[1]}, took {slowest[0]:.2f} s")
+
+
+if __name__ == "__main__":
+    main()
