@@ -48,7 +48,7 @@ FUSED = "layers.0.mlp.experts.0.up_proj.weight"
         ("qwen2_5_vl", "model.model.language_model.norm.weight", None),
     ],
 )
-def test_an_older_name_loads_into_its_tensor(model_type: str, stored: str, found: str | None) -> None:
+def test_an_older_name_loads_into_its_tensor(model_type, stored, found):
     expectation = catalogue.expect(config_of(model_type=model_type), TARGETS[model_type])
     (place,) = places(expectation).of((stored,))
     assert (place.expected.name if place.expected else None) == found
