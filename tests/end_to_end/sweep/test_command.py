@@ -2,33 +2,23 @@
 
 import os
 import re
-import subprocess
-import sys
 
 import pytest
+from support.running import run
 from support.sweep_models import FAULTS, healthy
-
-START = "import sys; from auditor.cli import main; sys.argv[0] = 'audit'; main()"
 
 
 @pytest.fixture
 def sweep(at_hub, tmp_path):
-    """Runs `audit sweep` in a folder of its own: exit code, stdout, stderr."""
+    """Run `audit sweep` in a folder of its own; return exit code, stdout and stderr."""
     del at_hub
 
-    def run(*options, stdin=""):
-        done = subprocess.run(  # noqa: S603 - our own command
-            [sys.executable, "-c", START, "sweep", *options],
-            check=False,
-            capture_output=True,
-            text=True,
-            input=stdin,
-            cwd=tmp_path,
-            env={**os.environ, "NO_COLOR": "1"},
-        )
+    def command(*options, stdin=""):
+        env = {**os.environ, "NO_COLOR": "1"}
+        done = run("sweep", *options, env=env, stdin=stdin, cwd=tmp_path)
         return done.returncode, done.stdout, done.stderr
 
-    return run
+    return command
 
 
 def test_clean_models_end_with_0_and_a_summary_on_stderr(at_hub, sweep):

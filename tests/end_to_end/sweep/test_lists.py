@@ -117,7 +117,7 @@ def test_the_memory_of_a_list_does_not_grow_with_it(hub_env):
 
     # A page that is kept takes 25 kB, its two digests 300 bytes, and cycles that nobody has
     # collected yet some hundred kB in all.
-    assert most(400) - most(40) < 360 * 5000
+    assert most(150) - most(20) < 130 * 5000
 
 
 def test_a_model_with_too_many_files_is_that_models_trouble(hub_env):

@@ -1,24 +1,14 @@
 """`audit report`: the files, the last word and the exit code, through the real command."""
 
-import subprocess
-import sys
-
 import pytest
 from support.nightly_stores import SECOND, THIRD, A, B, baseline, plain, store_of
+from support.running import run
 
 from auditor.sweep.reporting.files import TABLES
 
-START = "import sys; from auditor.cli import main; sys.argv[0] = 'audit'; main()"
-
 
 def command(tmp_path, *options):
-    done = subprocess.run(  # noqa: S603 - our own command
-        [sys.executable, "-c", START, "report", *options],
-        check=False,
-        capture_output=True,
-        text=True,
-        cwd=tmp_path,
-    )
+    done = run("report", *options, cwd=tmp_path)
     return done.returncode, done.stdout, done.stderr
 
 
