@@ -67,4 +67,4 @@ def _explains_all(report):
 def test_stopped_anywhere_it_leaves_the_old_files_or_the_new_ones(options, number, tmp_path):
     """`make fuzz-stops` stops it at every point, this at some."""
     stopping = Stopping(tmp_path, *options, shards=2)
-    assert stopping.every_point(number, first=len(options), step=11) > 2
+    assert stopping.every_point(number, first=len(options), step=17) > 1

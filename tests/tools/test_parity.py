@@ -1,9 +1,13 @@
 """The load report beside from_pretrained's, for a few model types; `make parity` does them all."""
 
+import json
 from pathlib import Path
 
 import pytest
 from parity_cases.words import Raised, Silent, Word, compared, finer
+from support.bert_configs import config_of
+
+from auditor.analytic import catalogue
 
 SHARE = [
     # An encoder, a decoder and two towers with buffers of old, fused experts, a model of models,
@@ -39,6 +43,34 @@ def test_every_load_report_is_that_of_from_pretrained(
     # for names made up of what it ignores: they belong to no class, and are dropped.
     alarms = {row.alarms for row in rows if row.case != IGNORED}
     assert alarms <= {"", "duplicate"}
+
+
+@pytest.mark.oracle
+@pytest.mark.parametrize("model_type", ["clip", "qwen2_vl", "qwen3_5"])
+def test_a_model_loads_into_the_classes_of_its_parts_as_reported(model_type, tmp_path):
+    """The config class's own from_pretrained finds the part, and the model's loads zeros."""
+    transformers = pytest.importorskip("transformers")
+    from parity_cases import configs, folders, library, loads, spoiling, words  # noqa: PLC0415
+
+    values = {**configs.small_config(model_type), "model_type": model_type}
+    name = next(
+        each
+        for each in catalogue.siblings(model_type)
+        if each == "CLIPModel" or each.endswith("ForConditionalGeneration")
+    )
+    model = library.config_from(getattr(transformers, name), dict(values))
+    model.save_pretrained(tmp_path)
+    saved = json.loads((tmp_path / "config.json").read_text())
+    checkpoint = spoiling.written(catalogue.expect(config_of(**saved), name))
+    parts = {part.get("model_type") for part in saved.values() if isinstance(part, dict)} - {None}
+    targets = [name for part in parts for name in catalogue.siblings(part)]
+    assert targets
+    load = loads.Load("closed form", model_type, name, name, "self", saved, checkpoint, 0)
+    folder = folders.write(load, tmp_path / "folder")
+    for target in targets:
+        [outcome] = folders.audited([folder], tmp_path, target)
+        theirs = library.theirs(folder, target, checkpoint, load.elements)
+        assert words.ours(outcome) == theirs, target
 
 
 # --- how the two are compared -----------------------------------------------------------------

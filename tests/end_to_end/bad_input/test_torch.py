@@ -56,7 +56,6 @@ def calling(opcodes: bytes) -> bytes:
 
 RUN = "touch proof"  # in the folder where the audit runs, which must stay empty
 SLICE = b"c__builtin__\nslice\nNK\1N\x87R"
-BYTES = b"c__builtin__\nbytearray\nJ\0\x28\x6b\x7f\x85R"
 TAR = tarfile.TarInfo("storages").tobuf() + bytes(1024)
 CALL = b"cposix\nsystem\n(" + text(RUN) + b"tR"
 

@@ -1,7 +1,5 @@
 """Whose tensors an audit expects, of a config that holds the configs of several models."""
 
-import json
-
 import pytest
 from support.bert_configs import config_of
 
@@ -107,31 +105,3 @@ def test_a_class_of_no_part_is_of_another_family():
     assert refusal == Refusal(
         Reason.OTHER_FAMILY, "BertModel is of the family bert, the checkpoint gemma3"
     )
-
-
-@pytest.mark.oracle
-@pytest.mark.parametrize("model_type", ["clip", "qwen2_vl", "qwen3_5"])
-def test_a_whole_loads_into_the_classes_of_its_parts_as_foretold(model_type, tmp_path):
-    """The config class's own from_pretrained finds the part, and the model's loads zeros."""
-    transformers = pytest.importorskip("transformers")
-    from parity_cases import configs, folders, library, loads, spoiling, words  # noqa: PLC0415
-
-    values = {**configs.small_config(model_type), "model_type": model_type}
-    name = next(
-        each
-        for each in catalogue.siblings(model_type)
-        if each == "CLIPModel" or each.endswith("ForConditionalGeneration")
-    )
-    whole = library.config_from(getattr(transformers, name), dict(values))
-    whole.save_pretrained(tmp_path)
-    saved = json.loads((tmp_path / "config.json").read_text())
-    checkpoint = spoiling.written(catalogue.expect(config_of(**saved), name))
-    parts = {part.get("model_type") for part in saved.values() if isinstance(part, dict)} - {None}
-    targets = [name for part in parts for name in catalogue.siblings(part)]
-    assert targets
-    load = loads.Load("closed form", model_type, name, name, "self", saved, checkpoint, 0)
-    folder = folders.write(load, tmp_path / "folder")
-    for target in targets:
-        [outcome] = folders.audited([folder], tmp_path, target)
-        theirs = library.theirs(folder, target, checkpoint, load.elements)
-        assert words.ours(outcome) == theirs, target
