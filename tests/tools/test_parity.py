@@ -96,7 +96,7 @@ RAISED = Raised("ValueError: sizes differ")
         (Silent("no load report: gated"), NOTHING, "no"),
     ],
 )
-def test_two_words_are_the_same_or_they_are_not(
+def test_two_reports_are_equal_or_they_are_not(
     ours: Word | Raised | Silent, theirs: Word | Raised, same: str
 ) -> None:
     assert compared(ours, theirs).same == same

@@ -170,7 +170,7 @@ def test_a_bad_index_ends_with_a_reason(row, audit, tmp_path):
 
 
 @pytest.mark.parametrize("content", [pytest.param(content, id=name) for name, content in TRUE])
-def test_an_index_that_says_less_or_more_is_clean(content, audit, tmp_path):
+def test_an_index_with_fewer_or_more_keys_is_clean(content, audit, tmp_path):
     folder = sharded(tmp_path / "input")
     holding(content)(folder)
     ran = audit(str(folder), "--format", "json")

@@ -225,7 +225,7 @@ FORMS = {
 
 @pytest.mark.parametrize("place", PLACES)
 @pytest.mark.parametrize("form", FORMS)
-def test_beside_sound_safetensors_it_is_an_error_too(form, place, audit, tmp_path):
+def test_an_unsafe_pickle_next_to_sound_safetensors_is_an_error(form, place, audit, tmp_path):
     folder = whole(tmp_path / "input")
     (folder / place).parent.mkdir(parents=True, exist_ok=True)
     (folder / place).write_bytes(FORMS[form])
@@ -236,7 +236,7 @@ def test_beside_sound_safetensors_it_is_an_error_too(form, place, audit, tmp_pat
 
 
 @pytest.mark.parametrize("place", PLACES[1:])
-def test_a_harmless_pickle_beside_sound_safetensors_is_clean(place, audit, tmp_path):
+def test_a_harmless_pickle_next_to_sound_safetensors_is_clean(place, audit, tmp_path):
     folder = whole(tmp_path / "input")
     (folder / place).parent.mkdir(parents=True, exist_ok=True)
     (folder / place).write_bytes(b"\x80\x02" + SLICE + b".")

@@ -50,7 +50,7 @@ def test_a_gated_model_is_audited_the_night_after_its_licence_was_accepted(at_hu
     assert sweep(*asked, "n2")[0] == 0
 
 
-def test_an_author_that_is_not_utf_8_is_asked_for_and_has_no_models(sweep):
+def test_an_author_that_is_not_utf_8_has_no_models(sweep):
     code, _, said = sweep("--author", "\udcff", "--night", "n 1", "--store", "a store")
     assert (code, said.splitlines()[-1]) == (0, "audit: next: audit report 'a store' --night 'n 1'")
 
@@ -67,7 +67,7 @@ def test_a_sweep_toml_names_it_all(at_hub, sweep, tmp_path):
     assert sweep("sweep.toml", "--fail-on", "error")[0] == 1
 
 
-def test_a_sweep_toml_that_says_where_has_its_reports_written(at_hub, sweep, tmp_path):
+def test_a_sweep_toml_with_a_folder_for_reports_has_them_written(at_hub, sweep, tmp_path):
     at_hub.add("sweep/a", healthy(1))
     (tmp_path / "sweep.toml").write_text(
         '[[selection]]\nauthor = "sweep"\n[output]\nstore = "s.sqlite"\nreports = "nights"\n'
@@ -79,7 +79,7 @@ def test_a_sweep_toml_that_says_where_has_its_reports_written(at_hub, sweep, tmp
     assert {"models.csv", "findings.csv", "changes.csv", "summary.json", "index.html"} <= written
 
 
-def test_the_nights_that_are_dropped_are_said_before_what_comes_next(at_hub, sweep, tmp_path):
+def test_dropped_nights_are_reported_before_the_next_command(at_hub, sweep, tmp_path):
     at_hub.add("o/a", healthy(1))
     (tmp_path / "sweep.toml").write_text('[[selection]]\nauthor = "o"\n[output]\nkeep = 3\n')
     said = [sweep("sweep.toml", "--night", f"n{number}")[2] for number in range(4)]
@@ -106,7 +106,7 @@ WRONG = {
 
 
 @pytest.mark.parametrize(("options", "message"), WRONG.items(), ids=map(" ".join, WRONG))
-def test_what_cannot_be_asked_for_is_said_in_one_line(options, message, sweep):
+def test_wrong_arguments_are_reported_in_one_line(options, message, sweep):
     code, out, said = sweep(*options)
     assert (code, out, said.count("\n")) == (2, "", 1)
     assert message in said.lower().replace("invalid value", "invalid value")
@@ -114,7 +114,7 @@ def test_what_cannot_be_asked_for_is_said_in_one_line(options, message, sweep):
 
 @pytest.mark.parametrize("options", [(), ("--plan",)], ids=["sweep", "plan"])
 @pytest.mark.parametrize("given", ["http://a:99999", "http://a:x", "http://[::1", "ftp://a"])
-def test_an_endpoint_that_is_none_is_said_in_one_line(given, options, sweep, monkeypatch):
+def test_an_invalid_endpoint_is_reported_in_one_line(given, options, sweep, monkeypatch):
     monkeypatch.setenv("HF_ENDPOINT", given)
     code, out, said = sweep("--author", "o", *options)
     assert (code, out) == (2, "")

@@ -99,7 +99,7 @@ def test_a_row_that_does_not_unpack_is_never_a_traceback(name, models, hub_env, 
         assert "Traceback" not in said
 
 
-def test_a_full_disk_loses_nothing_and_the_sweep_goes_on_once_there_is_room(
+def test_a_full_disk_loses_nothing_and_the_sweep_continues_once_there_is_room(
     models, hub_env, tmp_path
 ):
     del models
@@ -138,7 +138,7 @@ def test_a_limit_on_the_size_of_files_is_a_full_disk(models, hub_env, tmp_path):
     assert contents(store) == contents(undisturbed)
 
 
-def test_a_sweep_that_fails_ends_without_what_its_threads_still_read(models, hub_env, tmp_path):
+def test_a_sweep_that_fails_ends_while_its_threads_still_read(models, hub_env, tmp_path):
     """Compiled code that comes back after the interpreter has ended calls what is not there."""
     models.misbehave(fault=Stall(), path="*/m00000/resolve/*")
     code = (

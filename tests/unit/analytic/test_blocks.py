@@ -50,7 +50,7 @@ def test_the_modules_to_a_depth_are_those_of_all_that_it_lists(tree, depth):
 
 
 @given(modules(blocks()), st.data())
-def test_a_name_has_the_shape_that_is_listed_under_it_and_any_other_name_has_none(tree, data):
+def test_a_listed_name_has_its_shape_and_any_other_name_has_no_shape(tree, data):
     listed, none = inventory(tree, {}), (-1,)
     names = [tensor.name for tensor in listed.tensors]
     part = st.sampled_from([*{part for name in names for part in name.split(".")}, "0", "01", "7"])
@@ -214,7 +214,7 @@ def test_one_token_uses_as_many_experts_as_it_is_routed_to():
     assert inventory(module(gate=Linear(D, N)), {}).active is None
 
 
-def test_what_nobody_requires_has_no_parameters_and_no_module_of_its_own():
+def test_optional_tensors_have_no_parameters_and_no_module():
     tree = module(
         rotary=module(inv_freq=Legacy((3,))),
         drafting=Extra(module(dense=Linear(D, 1, bias=False), mask=Buffer((2,)))),
@@ -293,7 +293,7 @@ def test_a_listing_that_would_never_end_is_refused_before_it_begins(tree, messag
 
 
 @given(st.integers(0, 1000))
-def test_so_many_are_numbered_from_zero(count):
+def test_list_indices_start_at_zero(count):
     assert list(list_indices(size("N", count))) == list(range(count))
     with pytest.raises(CheckpointError, match=r"^key \d+ would imply [\d,]+ tensors; 100,000 are"):
         list_indices(size("N", 100_001 + count))

@@ -33,7 +33,7 @@ SHIFTED = Rule((r"queries\.(\d+)",), (r"layers.\1.query",), offset=1)
         (LAYERS, "encoder.layer.3." + "x" * 300, None),  # hostile, and not looked at
     ],
 )
-def test_a_rule_takes_a_name_below_its_heads(rule, name, found):
+def test_a_rule_matches_a_name_below_its_prefixes(rule, name, found):
     assert rewritten_name(rule, name) == (found and (*found, rule))
 
 
@@ -48,7 +48,7 @@ def test_each_rule_changes_what_the_rules_before_it_made():
     }
 
 
-def test_a_rule_without_a_word_may_be_about_any_name():
+def test_a_rule_without_a_literal_part_may_match_any_name():
     anything = Rule((r"^(layers\.|norm\.)",), ("m.",))
     assert renamed_by((anything,), ("norm.bias", "x")) == {
         "norm.bias": ChangedName("m.bias", (anything,))

@@ -51,7 +51,7 @@ def test_a_class_is_built_from_its_own_part_of_the_config(
     assert (choice.target, choice.model_type, choice.kind.config.path) == (name, model_type, path)
 
 
-def test_a_part_that_does_not_say_its_model_type_has_that_of_its_place():
+def test_a_nested_config_without_a_model_type_has_that_of_its_key():
     unsaid = {key: value for key, value in VISION.items() if key != "model_type"}
     choice = chosen("SiglipVisionModel", **GEMMA3 | {"vision_config": unsaid})
     assert choice.kind.config.values == unsaid
@@ -63,13 +63,13 @@ def test_of_two_parts_of_one_model_type_the_last_counts_as_in_transformers():
     assert choice.kind.config.path == "b_config."
 
 
-def test_a_note_says_which_part_of_the_config_counts():
+def test_a_note_names_the_nested_config_that_is_used():
     choice = chosen("Gemma3ForCausalLM", **GEMMA3, architectures=[WHOLE])
     assert choice.notes == ("of the config only text_config counts, which is gemma3_text",)
     assert chosen(**GEMMA3, architectures=[WHOLE]).notes == ()
 
 
-def test_the_classes_of_the_whole_are_asked_about_what_the_part_does_not_use():
+def test_the_classes_of_the_outer_type_identify_unused_tensors():
     config = config_of(**GEMMA3, architectures=["Gemma3ForCausalLM"])
     found = expectation_of(config, None, lambda _choice: None)
     assert isinstance(found, Implied)
@@ -100,7 +100,7 @@ def test_a_text_class_over_a_config_without_its_part_is_a_contradiction(parts):
         choose(config, None, catalogue)
 
 
-def test_a_class_of_no_part_is_of_another_family():
+def test_a_class_of_no_nested_config_is_of_another_family():
     refusal = choose(config_of(**GEMMA3, architectures=[WHOLE]), "BertModel", catalogue)
     assert refusal == Refusal(
         Reason.OTHER_FAMILY, "BertModel is of the family bert, the checkpoint gemma3"
