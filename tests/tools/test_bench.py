@@ -2,15 +2,13 @@
 
 import json
 import re
-import shutil
 import subprocess
 import sys
-from pathlib import Path
 from typing import Any
 
 import bench
 import pytest
-from benching import checkpoints, peers
+from benching import checkpoints
 from benching.checkpoints import Checkpoint
 from benching.comparing import Compared, Side
 from benching.measure import Run
@@ -195,43 +193,6 @@ def test_a_tool_that_is_not_installed_is_skipped_with_one_line(ended):
     assert "hf-mem; `pip install --target " in hf_mem
     assert "@huggingface/hub; `npm install --prefix " in hub
     assert "@huggingface/gguf; `npm install --prefix " in gguf
-
-
-@pytest.fixture
-def installed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, peers.Peer]:
-    """The peers as far as they are looked at, by name."""
-    monkeypatch.setattr(shutil, "which", lambda name: f"/bin/{name}")
-    facts = tmp_path / "hf-mem" / "hf_mem-1.2.dist-info" / "METADATA"
-    contents = {facts: "Name: hf-mem\nVersion: 1.2\n"}
-    for number, name in enumerate(("gguf", "hub")):
-        package = tmp_path / "node_modules" / "@huggingface" / name / "package.json"
-        contents[package] = json.dumps({"version": f"3.{number}"})
-    for path, content in contents.items():
-        path.parent.mkdir(parents=True)
-        path.write_text(content)
-    found, absent = peers.find(tmp_path)
-    assert absent == ()
-    return {peer.name: peer for peer in found}
-
-
-def test_a_tool_that_takes_a_url_runs_on_gguf_alone(installed):
-    command = installed["@huggingface/gguf 3.0"].command
-    assert command("o/n", "http://h/o/n/m.gguf")[-1] == "http://h/o/n/m.gguf"
-    assert command("o/n", "http://h/o/n/model.safetensors") is None
-    assert command("o/n", None) is None
-
-
-def test_every_tool_runs_on_the_model_that_is_served(installed):
-    assert list(installed)[1:] == ["hf-mem 1.2", "@huggingface/hub 3.1", "@huggingface/gguf 3.0"]
-    for name in list(installed)[:3]:
-        assert "o/n" in " ".join(installed[name].command("o/n", None))
-
-
-def test_parameters_are_summed_over_the_components_of_every_file(installed):
-    two = {"components": {"a": {"param_count": 3}, "b": {"param_count": 4}}}
-    says = installed["hf-mem 1.2"].says
-    assert says(json.dumps({"memory": {"bytes": 9, **two}})) == 7
-    assert says(json.dumps({"memory": {"m.gguf": two, "n.gguf": two}})) == 14
 
 
 def test_the_ratio_is_of_pairs_and_empty_for_a_tool_that_read_nothing():

@@ -72,34 +72,6 @@ def test_the_modules_of_many_experts_are_left_out_below_the_depth():
     assert set(inventory(tree, {}).modules_to(Depth(9, layers=0))) == {"", "layers", *numbered}
 
 
-def test_names_and_shapes_are_those_on_disk():
-    V, L = size("V", 30), size("L", 5)
-    tree = module(
-        embeddings=Embedding(V, D),
-        layer=Repeat(
-            N,
-            module(self=Linear(D, 4 * D), gone=None, out=Linear(4 * D, 2, bias=False)),
-        ),
-        norm=LayerNorm(D),
-        position_ids=Legacy((1, L)),
-    )
-    assert [(tensor.name, tensor.shape) for tensor in inventory(tree, {}).tensors] == [
-        ("embeddings.weight", (30, 6)),
-        ("layer.0.self.weight", (24, 6)),
-        ("layer.0.self.bias", (24,)),
-        ("layer.0.out.weight", (2, 24)),
-        ("layer.1.self.weight", (24, 6)),
-        ("layer.1.self.bias", (24,)),
-        ("layer.1.out.weight", (2, 24)),
-        ("layer.2.self.weight", (24, 6)),
-        ("layer.2.self.bias", (24,)),
-        ("layer.2.out.weight", (2, 24)),
-        ("norm.weight", (6,)),
-        ("norm.bias", (6,)),
-        ("position_ids", (1, 5)),
-    ]
-
-
 def test_a_module_comes_before_its_children():
     tree = module(a=module(b=Linear(D, D)), layer=Repeat(E, module(c=Linear(D, 1))))
     assert list(inventory(tree, {}).modules) == [
@@ -112,15 +84,6 @@ def test_a_module_comes_before_its_children():
         "layer.1",
         "layer.1.c",
     ]
-
-
-def test_a_repeat_of_a_repeat_numbers_both():
-    tree = module(layers=Repeat(E, module(experts=Repeat(N, Linear(D, D, bias=False)))))
-    listed = inventory(tree, {})
-    assert [tensor.name for tensor in listed.tensors] == [
-        f"layers.{layer}.experts.{expert}.weight" for layer in range(2) for expert in range(3)
-    ]
-    assert str(listed.total) == "N*E*D^2"
 
 
 def test_each_layer_lists_the_names_and_shapes_that_torch_gives_it():

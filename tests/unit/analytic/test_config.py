@@ -70,15 +70,6 @@ def test_a_value_of_a_type_that_transformers_refuses_is_refused(key, value):
             assert read(bert(**{key: value}), key) == value
 
 
-@pytest.mark.oracle
-def test_the_defaults_are_those_of_the_config_class():
-    from transformers import BertConfig  # noqa: PLC0415 - seconds, which only this test pays
-
-    config = BertConfig()
-    assert {key: getattr(config, key) for key in BERT.defaults} == dict(BERT.defaults)
-    assert bert().num_labels.value == config.num_labels
-
-
 @pytest.mark.parametrize(
     ("value", "shown"),
     [
