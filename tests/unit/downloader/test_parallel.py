@@ -94,7 +94,7 @@ def test_single_slow_reads_change_nothing(pools: Pools) -> None:
     assert all(future.done() for future in asked)
 
 
-def test_a_read_that_was_given_up_is_not_done_and_one_that_fails_says_so(pools: Pools) -> None:
+def test_an_abandoned_read_is_not_done_and_a_failed_one_raises(pools: Pools) -> None:
     given_up, kept = pools.read(QUICK, QUICK)
     failing = pools.by_distance.submit(int, "x")
     assert given_up.cancel()

@@ -49,7 +49,7 @@ def test_names_are_text_and_nothing_else(before, within, after):
 
 
 @given(TEXT, st.floats(0, 1e6))
-def test_a_drawing_is_xml_that_says_the_same(text, number):
+def test_a_drawing_is_xml_with_the_same_content(text, number):
     drawn = svg(element("svg", {"width": number, "height": None}, element("title", {}, text)))
     root = ET.fromstring(drawn)  # noqa: S314 - our own
     assert root.get("height") is None
@@ -57,7 +57,7 @@ def test_a_drawing_is_xml_that_says_the_same(text, number):
     assert (root[0].text or "") == printable(text)
 
 
-def test_a_table_says_which_cells_head_a_column_or_a_row():
+def test_a_table_marks_the_headers_of_columns_and_rows():
     made = table({"file": False, "bytes": True}, [("a", "1"), ("b", None)])
     assert [one.get("scope") for one in made.iter("th")] == ["col", "col", "row", "row"]
     assert [(one.text, one.get("class")) for one in made.iter("td")] == [

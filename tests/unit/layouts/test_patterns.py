@@ -119,7 +119,7 @@ def test_a_star_is_any_characters_and_the_rest_is_literal(pattern, name, expecte
 
 
 @pytest.mark.slow
-def test_a_skip_list_of_any_length_comes_to_an_end_for_names_of_any_depth():
+def test_a_skip_list_of_any_length_ends_for_names_of_any_depth():
     names = [f"model.layers.{number}.mlp" for number in range(50_000)]
     keys = [f"{number}{'x' * (number % 100)}" for number in range(100_000)]
     deep = "a." * 1_000_000 + "b"
@@ -168,5 +168,5 @@ def test_syntax_that_is_not_read_is_not_guessed(expression):
         ("(.?.?.?.?.?.?.?.?.?.?){30}x", [f"{number}" * 40 for number in range(50_000)]),
     ],
 )
-def test_a_hostile_pattern_comes_to_an_end(expression, names):
+def test_a_hostile_pattern_ends(expression, names):
     assert matching_names([match_tree(expression)], names) in (None, frozenset())

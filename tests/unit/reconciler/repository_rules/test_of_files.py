@@ -97,7 +97,7 @@ def test_an_encoder_of_images_wants_a_processor():
     assert kinds(case_of(texts, target="EncoderDecoderModel")) == []
 
 
-def test_a_pair_says_a_size_of_its_decoder_beside_it():
+def test_a_pair_reveals_a_size_of_its_decoder():
     config = {**PAIR, "vocab_size": 7, "decoder": {"model_type": "gpt2", "vocab_size": 8}}
     [finding] = contradiction_findings(case_of(config))
     assert [key for _, key, _ in finding.says] == ["vocab_size", "decoder.vocab_size"]
