@@ -277,7 +277,9 @@ def test_nothing_is_counted_twice_and_everything_is_reported(tmp_path: Path) -> 
 # --- the Hub ----------------------------------------------------------------------------------
 
 
-def test_a_pipeline_costs_a_listing_the_manifest_and_the_config_and_header_of_each_component(at_hub: Hub) -> None:
+def test_a_pipeline_costs_a_listing_the_manifest_and_the_config_and_header_of_each_component(
+    at_hub: Hub,
+) -> None:
     at_hub.add("org/pipe", stable_diffusion() | under("old", model(BERT)))
     outcome = auditor.audit("org/pipe")
     assert verdicts(outcome) == {"text_encoder": "clean", "unet": "unaudited", "vae": "unaudited"}

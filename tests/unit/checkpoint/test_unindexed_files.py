@@ -154,9 +154,7 @@ def test_an_index_without_any_weights_is_audited_by_names(what: str, folder: Pat
 
 
 @pytest.mark.parametrize("what", [*WHOLE, *STRANGE])
-def test_a_copy_that_lacks_one_shard_is_audited_alone(
-    what: str, tmp_path: Path
-) -> None:
+def test_a_copy_that_lacks_one_shard_is_audited_alone(what: str, tmp_path: Path) -> None:
     made = sharded(tmp_path / "m", TABLE, CONFIG_BYTES)
     without(OF_TWO[1])(made)
     {**WHOLE, **STRANGE}[what](made)

@@ -40,9 +40,7 @@ def trained(kind, tokens=("<x>", "<y>")):
 
 @pytest.mark.parametrize("tokens", [(), ("<x>", "<y>")])
 @pytest.mark.parametrize("kind", ["BPE", "byte-level BPE", "WordPiece", "WordLevel", "Unigram"])
-def test_a_tokenizer_of_the_library_has_the_highest_id_of_auto_tokenizer(
-    kind, tokens, tmp_path
-):
+def test_a_tokenizer_of_the_library_has_the_highest_id_of_auto_tokenizer(kind, tokens, tmp_path):
     trained(kind, tokens).save_pretrained(tmp_path)
     known = AutoTokenizer.from_pretrained(tmp_path).get_vocab()
     found = tokenizer_json.read((tmp_path / "tokenizer.json").read_bytes())

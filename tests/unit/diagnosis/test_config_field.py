@@ -99,7 +99,9 @@ def test_a_number_of_600_digits_is_not_printed():
         ),
     ],
 )
-def test_a_value_of_the_wrong_kind_is_distinguished_from_a_right_one(key, declared, held, said, fix):
+def test_a_value_of_the_wrong_kind_is_distinguished_from_a_right_one(
+    key, declared, held, said, fix
+):
     report = examine(tiny(**{key: declared}), Options(requested="tiny"))
     [found] = report.diagnosis
     assert (found.cause, found.fields) == ("config-field", ((key, declared, held),))

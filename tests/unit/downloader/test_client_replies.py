@@ -92,7 +92,9 @@ def read_by_the_library(address):
 
 @given(data=st.data())
 @pytest.mark.parametrize("reply", REPLIES.values(), ids=REPLIES)
-def test_a_reply_is_parsed_as_http_client_parses_it_wherever_it_is_cut(reply, server, one_client, data):
+def test_a_reply_is_parsed_as_http_client_parses_it_wherever_it_is_cut(
+    reply, server, one_client, data
+):
     cuts = sorted(data.draw(st.lists(st.integers(0, len(reply)), max_size=4)))
     pieces = [reply[a:b] for a, b in itertools.pairwise((0, *cuts, len(reply)))]
     ours = read(one_client, server.address(*pieces, None), connection="close")
