@@ -16,7 +16,7 @@ PROGRAM := PYTHONPATH=tools:tests $(BIN)/python
 export AUDITOR_PACKERS = $(CURDIR)/$(PACKERS)
 
 .DEFAULT_GOAL := help
-.PHONY: help audit test quick oracle parity lint format rewrite fuzz scanners fuzz-stops hostile bench bench-sweep bench-companions bench-values pictures diagnose diagnose-speed diagnose-values corpus claims claim-speed explain-speed first-hour clean
+.PHONY: help audit test quick test-tools oracle parity lint format rewrite fuzz scanners fuzz-stops hostile bench bench-sweep bench-companions bench-values pictures diagnose diagnose-speed diagnose-values corpus claims claim-speed explain-speed first-hour clean
 
 help: ## print the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-11s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -25,8 +25,11 @@ help: ## print the targets
 audit: $(VENV)/.run ## audit MODEL (bert-base-chinese): the table here, reports/latest/*.csv there
 	@$(BIN)/audit $(MODEL) --source auto --format csv -o reports/latest $(ARGS)
 
-test: $(VENV)/.test ## set up whatever the tests need and run all of them
+test: $(VENV)/.test ## install what the tests need and run tests/unit, tests/laws and tests/end_to_end
 	@$(BIN)/python -m pytest $(WORKERS) $(ARGS)
+
+test-tools: $(VENV)/.test ## run tests/tools: the programs of tools/ and the tests' own Hub; each night
+	@$(BIN)/python -m pytest $(WORKERS) tests/tools $(ARGS)
 
 quick: $(VENV)/.test ## tests/unit and tests/laws in a minute: nothing slow, no torch, 5 examples a law
 	@$(BIN)/python -m pytest $(WORKERS) --quick tests/unit tests/laws $(ARGS)

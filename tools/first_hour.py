@@ -2,7 +2,7 @@
 
 `make first-hour` clones the repository, runs `make audit`, then each install line whose program is
 there, in a home of its own, and takes the walk on the PATH that each of them made. The walk needs
-no network: its Hub is on loopback. tests/end_to_end/test_first_hour.py takes it without installing.
+no network: its Hub is on loopback. tests/tools/test_first_hour.py takes it without installing.
 """
 
 import os

@@ -129,7 +129,7 @@ def test_each_row_of_a_published_count_is_right_or_wrong_for_its_reason(table, c
             assert differences == observed["claim"] - observed["actual"]
 
 
-def test_the_whole_of_the_hand_count_has_the_pooler_for_the_head_in_the_bare_model():
+def test_a_count_by_hand_has_the_pooler_instead_of_the_head_in_the_bare_model():
     (found,) = verdicts("bert-base-chinese", "75641856", "--as", "BertModel")
     slips = found["explanations"][0]["slips"]
     assert [(one["slip"], one["difference"]) for one in slips] == [
@@ -160,7 +160,7 @@ def test_a_count_divided_by_2_to_the_20_is_called_so():
         ([], 2),
     ],
 )
-def test_the_exit_code_says_what_came_of_it(claims, code):
+def test_the_exit_code_follows_the_verdict(claims, code):
     done = run("claim", "bert-base-uncased", *claims, "--as", "BertModel", "--source", "bundled")
     assert done.returncode == code, done.stdout
 

@@ -163,7 +163,7 @@ def test_a_snapshot_taken_from_the_hub_audits_offline_to_the_same_report(
         assert offline[key] == online[key]
 
 
-def test_a_snapshot_has_what_stands_beside_the_weights(hub: Hub, hub_env, tmp_path: Path) -> None:
+def test_a_snapshot_has_the_companion_files(hub: Hub, hub_env, tmp_path: Path) -> None:
     hub.add("o/n", {**healthy(1), "generation_config.json": b'{"eos_token_id": 99999}'})
     run("snapshot", "o/n", "-o", str(tmp_path / "s.json"), env=hub_env)
     for more, kinds in ((), ["special-id-beyond-vocabulary"]), (("--no-companions",), []):
@@ -209,7 +209,7 @@ def test_without_a_network_it_exits_3_and_names_the_options(hub: Hub, hub_env) -
         assert option in last
 
 
-def test_source_auto_falls_back_to_the_package_and_says_so(hub_env) -> None:
+def test_source_auto_falls_back_to_the_package_and_reports_it(hub_env) -> None:
     env = hub_env | {"HF_HUB_OFFLINE": "1"}
     done = run("bert-base-chinese", "--source", "auto", "--format", "json", env=env)
     assert done.returncode == 0
@@ -221,7 +221,7 @@ def test_source_auto_falls_back_to_the_package_and_says_so(hub_env) -> None:
     ("command", "extra"),
     [("check", "oracle"), ("check", "values"), ("report", "parquet"), ("sweep", "cluster")],
 )
-def test_help_says_which_extra_an_option_needs(command: str, extra: str) -> None:
+def test_help_names_the_extra_that_an_option_needs(command: str, extra: str) -> None:
     shown = run(command, "--help", env={**os.environ, "COLUMNS": "220"}).stdout
     assert f"needs hf-audit[{extra}]." in shown
 
@@ -238,7 +238,7 @@ def test_the_help_of_a_command_cuts_no_word(command, columns):
 
 
 @pytest.mark.parametrize("columns", ["80", "100"])
-def test_the_help_of_check_has_the_whole_name_of_each_kind_and_format(columns):
+def test_the_help_of_check_has_the_full_name_of_each_kind_and_format(columns):
     shown = run("check", "--help", env={**os.environ, "COLUMNS": columns}).stdout
     assert {*KINDS, *FORMATS, *FailOn} <= set(re.findall(r"[a-z]+(?:-[a-z]+)*", shown))
 
@@ -325,7 +325,7 @@ def test_fail_on_decides_which_findings_exit_with_1(tmp_path: Path) -> None:
     assert run(str(tmp_path), "--ignore", "wrong-dtype").returncode == 0
 
 
-def test_a_report_that_cannot_be_written_leaves_the_old_one_whole(tmp_path: Path) -> None:
+def test_a_report_that_cannot_be_written_leaves_the_old_one_intact(tmp_path: Path) -> None:
     old = tmp_path / "report.json"
     old.write_text("old")
     command = f"ulimit -f 0; exec {AUDIT} bert-base-cased --source bundled -q -o {old}"

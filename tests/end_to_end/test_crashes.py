@@ -97,7 +97,7 @@ def test_those_on_standard_input_are_too(models):
     ]
 
 
-def test_a_finding_beside_it_does_not_make_it_1(models):
+def test_a_finding_as_well_does_not_make_it_1(models):
     os.unlink(f"{models[0]}/model.safetensors")  # noqa: PTH108 - a text
     assert audit(*models[:2]).returncode == 3
     assert audit(models[1], "--fail-on", "never").returncode == 3
@@ -113,7 +113,9 @@ def test_a_finding_beside_it_does_not_make_it_1(models):
         (["-o", "out", "--format", "csv", "--quiet"], "as_csv", "files"),
     ],
 )
-def test_what_cannot_be_shown_is_an_outcome_too(options, name, function, models, tmp_path):
+def test_a_report_that_cannot_be_shown_is_an_outcome_as_well(
+    options, name, function, models, tmp_path
+):
     ran = audit(*models, *options, module="formats", name=name, function=function, cwd=tmp_path)
     assert_said(ran, models)
     for path in (*tmp_path.glob("out.json"), *tmp_path.glob("out/models.csv")):
@@ -148,7 +150,7 @@ def test_no_command_ends_in_a_traceback(models, command, tmp_path):
 
 
 @pytest.mark.parametrize("command", [["explain"], ["memory"], ["snapshot", "-o", "x"]])
-def test_every_command_says_in_one_line_that_memory_is_too_little(command, models, tmp_path):
+def test_every_command_reports_too_little_memory_in_one_line(command, models, tmp_path):
     where = {"module": "downloader", "name": "local_folder", "function": "read"}
     ran = audit(*command, models[1], error="MemoryError", cwd=tmp_path, **where)
     assert ran.returncode == 3
@@ -214,7 +216,7 @@ def test_of_a_pipeline_with_a_finding_it_is_the_crash_that_ends_it(tmp_path):
     assert outcome.reason is Reason.CRASHED
 
 
-def test_a_worker_of_a_sweep_says_the_same(at_hub: Hub, monkeypatch):
+def test_a_worker_of_a_sweep_reports_too_little_memory(at_hub: Hub, monkeypatch):
     commit = at_hub.add("o/a", healthy(1))
     monkeypatch.setattr(hub, "fetch_listing", fail)
     worker = Auditor(Policy(at_once=1), None, Budget())
@@ -224,7 +226,7 @@ def test_a_worker_of_a_sweep_says_the_same(at_hub: Hub, monkeypatch):
     assert done.recorded.summary.reason in PASSING
 
 
-def test_a_sweep_goes_on_and_says_so(at_hub: Hub, tmp_path):
+def test_a_sweep_continues_and_reports_it(at_hub: Hub, tmp_path):
     for name in "abc":
         at_hub.add(f"o/{name}", healthy(ord(name)))
     env = {"HF_ENDPOINT": at_hub.url, "HF_HOME": str(tmp_path / "hf")}

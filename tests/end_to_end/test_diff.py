@@ -28,7 +28,7 @@ def test_a_model_is_the_same_as_itself():
     assert done.returncode == 0
 
 
-def test_what_cannot_be_read_or_asked_for_has_its_exit_code(tmp_path):
+def test_unreadable_models_and_wrong_options_have_their_exit_codes(tmp_path):
     (tmp_path / "config.json").write_text("{}")
     assert run("diff", str(tmp_path), str(tmp_path)).returncode == 3
     assert run("diff", "a", "b", "--format", "docx").returncode == 2

@@ -94,7 +94,7 @@ def test_the_second_audit_starts_no_process_and_imports_neither_library(
 
 
 @pytest.mark.parametrize("missing", ["torch", "transformers"])
-def test_without_the_extra_it_says_what_would_let_transformers_answer(
+def test_without_the_extra_it_names_what_lets_transformers_build_it(
     tmp_path: Path, hub_env, missing: str
 ) -> None:
     path = tmp_path / "config.json"
@@ -130,7 +130,7 @@ def unbuilt(folder: Path, changes) -> Path:
 
 @pytest.mark.oracle
 @pytest.mark.parametrize(("changes", "code", "said"), UNBUILT)
-def test_what_the_oracle_cannot_build_is_said_in_one_line(
+def test_a_class_that_the_oracle_cannot_build_is_reported_in_one_line(
     tmp_path: Path, changes, code: int, said: str
 ) -> None:
     outcome = auditor.audit(str(unbuilt(tmp_path, changes)))
@@ -146,7 +146,9 @@ def test_what_the_oracle_cannot_build_is_said_in_one_line(
 
 @pytest.mark.oracle
 @pytest.mark.parametrize(("changes", "code", "said"), [UNBUILT[1], UNBUILT[3]])
-def test_the_command_says_the_same(tmp_path: Path, hub_env, changes, code: int, said: str) -> None:
+def test_the_command_reports_it_as_the_library_does(
+    tmp_path: Path, hub_env, changes, code: int, said: str
+) -> None:
     report = audited(unbuilt(tmp_path, changes), env=hub_env, code=code)
     reasons = [finding["reason"] for finding in report["findings"]]
     [detail] = [report["detail"]] if code == 3 else reasons
@@ -273,7 +275,7 @@ def test_where_they_differ_it_is_a_finding_and_the_closed_form_stands(monkeypatc
     assert found.reason == "(21128, 768) by the closed form, (768, 21128) by transformers 5"
 
 
-def test_a_second_opinion_that_is_not_to_be_had_is_said(monkeypatch) -> None:
+def test_a_second_opinion_that_is_not_available_is_reported(monkeypatch) -> None:
     monkeypatch.setattr(client, "available_oracle", _Helpless)
     report = auditor.audit("bert-base-chinese", source="bundled", oracle=True)
     assert report.verdict == "clean"

@@ -66,13 +66,17 @@ def test_latex_balances_its_braces_and_escapes_names(tmp_path: Path) -> None:
         ({"architectures": ["BertModel"], "hidden_size": -1}, 1, "hidden_size -1"),
     ],
 )
-def test_a_config_that_explains_nothing_says_why(tmp_path: Path, values, code, said) -> None:
+def test_a_config_that_cannot_be_explained_is_reported_with_the_reason(
+    tmp_path: Path, values, code, said
+) -> None:
     done = run("explain", _config(tmp_path, values))
     assert done.returncode == code
     assert said in done.stdout + done.stderr
 
 
-def test_what_keeps_the_class_from_being_built_is_said_beside_the_formula(tmp_path: Path) -> None:
+def test_a_fault_that_keeps_the_class_from_being_built_is_shown_with_the_formula(
+    tmp_path: Path,
+) -> None:
     values = {"architectures": ["BertModel"], "pad_token_id": 30522, "hidden_act": "gleu"}
     done = run("explain", _config(tmp_path, values))
     assert (done.returncode, "V*D" in done.stdout) == (0, True)
@@ -173,7 +177,7 @@ def test_classes_stand_side_by_side() -> None:
     assert rows[0]["beside BertForMaskedLM"] == 0
 
 
-def test_keys_say_whether_they_change_the_count() -> None:
+def test_the_table_of_keys_shows_which_change_the_count() -> None:
     effects = {row["key"]: row["effect"] for row in _tables("bert-base-chinese", "--keys")["keys"]}
     assert effects["hidden_size"] == effects["vocab_size"] == "changes the count"
     assert effects["num_attention_heads"] == effects["hidden_act"] == "changes no count"
@@ -199,7 +203,7 @@ def test_a_table_has_several_forms(form: str, beginning: str, tmp_path: Path) ->
 
 
 @pytest.mark.parametrize("wrong", [("--set", "hidden_size"), ("--format", "docx"), ("--set", "=1")])
-def test_what_cannot_be_asked_for_is_a_usage_error(wrong: tuple[str, str]) -> None:
+def test_wrong_arguments_are_a_usage_error(wrong: tuple[str, str]) -> None:
     assert run("explain", "bert", "--tensors", *wrong).returncode == 2
 
 

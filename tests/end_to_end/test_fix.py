@@ -39,7 +39,7 @@ def spoiled(sound, tmp_path):
 
 
 @pytest.mark.parametrize("name", WAYS)
-def test_a_fix_is_planned_then_done_then_loads_without_a_word(name, spoiled):
+def test_a_fix_is_planned_then_applied_and_loads_without_warnings(name, spoiled):
     way = WAYS[name]
     folder = spoiled(way)
     allowed = ("--allow", way.allow) if way.allow else ()
@@ -62,7 +62,7 @@ def test_a_fix_is_planned_then_done_then_loads_without_a_word(name, spoiled):
 
 
 @pytest.mark.parametrize("name", [name for name, way in WAYS.items() if way.allow])
-def test_a_change_that_needs_a_word_waits_for_it(name, spoiled):
+def test_a_change_that_needs_permission_waits_for_it(name, spoiled):
     way = WAYS[name]
     folder = spoiled(way)
     before = all_bytes(folder)
@@ -80,7 +80,7 @@ def test_a_change_that_needs_a_word_waits_for_it(name, spoiled):
 
 
 @pytest.mark.parametrize("name", [name for name, way in WAYS.items() if "wrapper" in way.says])
-def test_a_header_is_written_over_the_old_one_where_that_is_asked_for(name, spoiled):
+def test_a_header_is_overwritten_with_in_place(name, spoiled):
     way = WAYS[name]
     folder = spoiled(way)
     before = {path.name: path.stat().st_ino for path in folder.glob("*.safetensors")}
@@ -94,7 +94,7 @@ def test_a_header_is_written_over_the_old_one_where_that_is_asked_for(name, spoi
         assert old[file].startswith((folder / f"{file}.header.orig").read_bytes())
 
 
-def test_what_needs_other_weights_is_said_and_left(spoiled):
+def test_a_fault_that_needs_other_weights_is_reported_and_left(spoiled):
     from support.spoiled_folders import Spoiled, renamed, without  # noqa: PLC0415 - beside its use
 
     folder = spoiled(

@@ -184,7 +184,7 @@ def journal(folder, **changes):
     ],
     ids=str,
 )
-def test_a_strange_journal_is_not_followed(folder, changes):
+def test_an_untrusted_journal_is_not_followed(folder, changes):
     journal(folder, **changes)
     before = contents_of(folder)
     done = run("fix", str(folder), "--apply")
@@ -202,7 +202,7 @@ def test_a_journal_of_other_files_is_dropped(folder):
     assert run("fix", str(folder), "--apply").returncode == 0
 
 
-def test_until_an_interrupted_fix_is_finished_the_audit_says_so(folder):
+def test_the_audit_reports_an_interrupted_fix_until_it_is_finished(folder):
     journal(folder)
     said = json.loads(run(str(folder), "--format", "json").stdout)
     assert "in which an audit fix was interrupted" in said["origin"]

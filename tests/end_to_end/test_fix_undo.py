@@ -13,7 +13,7 @@ def folder(tmp_path):
     return spoiled_folder(tmp_path / "model", 2)
 
 
-def test_a_config_changes_where_the_plan_says_so_and_nowhere_else(folder):
+def test_a_config_changes_only_where_the_plan_changes_it(folder):
     config = (folder / "config.json").read_bytes().replace(b"\n", b"\r\n")
     odd = b'{\r\n\t"big" : 1234567890123456789012345678901, "inf":1e400,"two":1,"two": 2.50,\r\n'
     config = odd + config.removeprefix(b"{\r\n")
@@ -24,7 +24,7 @@ def test_a_config_changes_where_the_plan_says_so_and_nowhere_else(folder):
     assert (folder / "config.json").read_bytes() == layers.sub(b"2", config) != config
 
 
-def test_an_undo_puts_back_the_old_files_and_a_second_one_has_nothing_to_do(folder):
+def test_an_undo_restores_the_old_files_and_a_second_one_changes_nothing(folder):
     before = contents_of(folder)
     assert run("fix", str(folder), "--apply").returncode == 0
     undone = run("fix", str(folder), "--undo")

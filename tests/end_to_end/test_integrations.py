@@ -75,7 +75,7 @@ def shown_in_summary(summary):
 
 
 @pytest.mark.usefixtures("checkpoint")
-def test_the_action_prints_the_report_and_keeps_the_tables(tmp_path, hub_env):
+def test_the_action_prints_the_report_and_uploads_the_tables(tmp_path, hub_env):
     run, summary = step(tmp_path, hub_env, models="model", reports="tables")
     assert (run.returncode, run.stderr) == (0, "")
     (stop, token), text = commands_and_text(run.stdout)
@@ -176,7 +176,7 @@ def test_the_hook_audits_the_folder_that_is_committed(checkpoint, hub_env):
         ("train.py", False),
     ],
 )
-def test_the_hook_runs_where_an_audit_may_say_something_new(name, due):
+def test_the_hook_runs_on_files_that_can_change_an_audit(name, due):
     assert (re.search(HOOK["files"], name) is not None) == due
 
 
@@ -185,7 +185,7 @@ def blocks(document, language):
 
 
 @pytest.mark.parametrize("document", ["publishing.md", "ci.md"])
-def test_what_the_documents_say_to_run_runs(document, hub, hub_env, checkpoint):
+def test_the_commands_of_the_documents_run(document, hub, hub_env, checkpoint):
     hub.add("your-name/my-model", healthy(0))
     (checkpoint.parent / "my-model").symlink_to(checkpoint)
     for script in blocks(document, "bash"):

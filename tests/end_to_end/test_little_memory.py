@@ -43,7 +43,7 @@ def run_within(hub, hub_env, tmp_path):
 
 
 @pytest.mark.parametrize(("kind", "level"), [*product(ENOUGH, LEVELS)])
-def test_an_audit_ends_with_a_result_or_says_that_memory_is_too_little(kind, level, run_within):
+def test_an_audit_ends_with_a_result_or_reports_too_little_memory(kind, level, run_within):
     ran = run_within(kind, level)
     if ran.returncode in {0, 1}:
         assert json.loads(ran.stdout)["verdict"] in {"clean", "findings"}

@@ -18,7 +18,7 @@ from auditor.formats import as_json
 pd = pytest.importorskip("pandas", reason="needs pandas (hf-audit[frames])")
 
 
-def test_the_notebook_says_what_its_cells_come_to():
+def test_the_notebook_shows_the_results_of_its_cells():
     content = NOTEBOOK.read_text(encoding="utf-8")
     assert executed(content) == content
 
@@ -48,7 +48,7 @@ def test_what_a_notebook_shows_has_no_style_and_no_script_and_loads_nothing(name
         ET.fromstring(b64decode(drawn))  # noqa: S314 - our own
 
 
-def test_the_head_says_the_verdict_the_account_and_the_cause():
+def test_the_first_lines_have_the_verdict_the_account_and_the_cause():
     shown = diagnosed()._repr_html_()
     assert "ERROR</strong> 2 tensors that BertModel needs are not stored" in shown
     assert "15 used + 1 unexpected = 16 parameters stored" in shown

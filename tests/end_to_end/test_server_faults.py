@@ -31,12 +31,12 @@ def audited(name, folder) -> Met:
 
 
 @pytest.mark.parametrize("name", WAITING)
-def test_a_server_that_stays_at_fault_is_told(name, plain, waiting):
+def test_a_server_whose_fault_persists_is_reported(name, plain, waiting):
     assert_told(name, waiting[name].result(), plain)
 
 
 @pytest.mark.parametrize("name", sorted(BUSY))
-def test_a_server_that_misbehaves_is_told(name, plain, tmp_path):
+def test_a_server_that_misbehaves_is_reported(name, plain, tmp_path):
     assert_told(name, audited(name, tmp_path), plain)
 
 

@@ -74,7 +74,7 @@ def _without_torch(tmp_path):
         ("f8_e5m2", "F8_E5M2", 8),
     ],
 )
-def test_a_dtype_is_known_however_it_is_spelt(spelt, shown, bits):
+def test_a_dtype_is_accepted_in_any_spelling(spelt, shown, bits):
     done = run("memory", *BUNDLED, "--dtype", spelt, env=ENV)
     row = [shown, f"{bits / 8:g}", f"{102_290_312 * bits // 8:,}"]
     assert row in [line.split()[:3] for line in done.stdout.splitlines()]

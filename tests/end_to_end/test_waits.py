@@ -83,27 +83,27 @@ def test_what_a_server_calls_its_refusal_moves_nothing_on_a_terminal(hub_env):
     assert line.removesuffix("\n").isprintable()
 
 
-def test_nobody_hears_of_a_wait_who_wants_quiet(model, hub_env):
+def test_quiet_hides_a_wait(model, hub_env):
     model.misbehave(fault=TooMany(reset=2), path=API, times=1)
     assert said("o/n", "--quiet", env=hub_env) == (0, "")
 
 
 @pytest.mark.parametrize("plan", [(), ("--plan",)], ids=["sweep", "plan"])
-def test_a_sweep_says_what_it_waits_for_while_it_selects(plan, model, hub_env, sweep):
+def test_a_sweep_reports_a_wait_during_selection(plan, model, hub_env, sweep):
     model.misbehave(fault=TooMany(reset=2), path=LIST, times=1)
     code, lines = said(*sweep, *plan, env=hub_env)
     assert code == 0
     assert f"audit: {BUSY}; waiting 2 s\n" in lines
 
 
-def test_a_sweep_shows_at_a_terminal_what_it_waits_for_while_it_selects(model, hub_env, sweep):
+def test_a_sweep_shows_a_wait_during_selection_at_a_terminal(model, hub_env, sweep):
     model.misbehave(fault=TooMany(reset=2), path=LIST, times=1)
     code, sent = at_a_terminal(*sweep, env=hub_env)
     assert code == 0
     assert counts_down_from(2, counted_down(sent, BUSY))
 
 
-def test_a_sweep_says_that_a_window_is_spent_and_goes_on_after_it(hub, hub_env, sweep):
+def test_a_sweep_reports_a_spent_window_and_continues_after_it(hub, hub_env, sweep):
     for number in range(12):
         hub.add(f"o/m{number}", healthy(number))
     hub.limit(Quota(resolvers=12, window=5))
@@ -114,7 +114,7 @@ def test_a_sweep_says_that_a_window_is_spent_and_goes_on_after_it(hub, hub_env, 
     assert 429 not in {record.status for record in hub.log}
 
 
-def test_a_sweep_says_that_a_server_asks_it_to_wait_and_goes_on(model, hub_env, sweep):
+def test_a_sweep_reports_a_wait_that_a_server_requires_and_continues(model, hub_env, sweep):
     model.misbehave(
         fault=Says(status=503, headers=(("Retry-After", "3"),)), path="*config.json", times=1
     )
@@ -123,7 +123,7 @@ def test_a_sweep_says_that_a_server_asks_it_to_wait_and_goes_on(model, hub_env, 
     assert re.search(r"audit: 127.0.0.1 answered 503 .*; waiting 3 s\n", lines)
 
 
-def test_a_sweep_goes_on_after_a_window_of_which_only_the_end_was_told(model, hub_env, sweep):
+def test_a_sweep_continues_after_a_window_whose_size_is_unknown(model, hub_env, sweep):
     bare = Says(status=429, headers=(("RateLimit", '"resolvers";r=0;t=3'),))
     model.misbehave(fault=bare, path="*config.json", times=1)
     code, lines = said(*sweep, env=hub_env)
@@ -148,7 +148,7 @@ def test_a_terminal_shows_how_many_headers_are_read(hub, hub_env):
 
 
 @pytest.mark.parametrize("slow", [API, "*/config.json", "*/model.safetensors", "*/generation_*"])
-def test_a_terminal_is_told_after_a_second_that_the_hub_is_waited_for(slow, hub, hub_env):
+def test_a_terminal_shows_after_a_second_that_the_hub_is_slow(slow, hub, hub_env):
     hub.add("o/n", {**healthy(1), "generation_config.json": b"{}"})
     hub.misbehave(fault=Late(seconds=2.2), path=slow, times=1)
     code, sent = at_a_terminal("o/n", env=hub_env)

@@ -124,7 +124,7 @@ def test_where_nothing_closes_no_cause_is_guessed():
 
 
 @pytest.mark.parametrize("name", [".".join("1" * 20_000), "a" * 100_000, "1." * 60])
-def test_names_that_no_model_has_are_not_taken_apart(name):
+def test_names_that_no_model_has_are_not_split(name):
     names = [tensor.name for tensor in stored_by(expect("BertForMaskedLM"))]
     report = examined(with_names(tiny(), {names[0]: name}))
     assert (report.verdict, report.diagnosis) == ("findings", ())

@@ -79,12 +79,12 @@ def test_a_class_a_type_or_a_part_is_named(name, place):
     assert all(assert_named(fault) for fault in faults_of_class(name, written(name, place)))
 
 
-def test_packed_weights_that_the_config_knows_have_no_diagnosis(place):
+def test_packed_weights_that_the_config_declares_have_no_diagnosis(place):
     for sound in healthy_packed(written(PACKED, place, larger_config())):
         report = examined(sound)
         assert (report.verdict, report.diagnosis) == ("clean", ()), sound.config.content
 
 
-def test_what_a_config_says_of_packed_weights_is_told_from_their_shapes(place):
+def test_wrong_settings_of_packed_weights_are_solved_from_their_shapes(place):
     plain = written(PACKED, place, larger_config())
     assert all(assert_named(fault) for fault in faults_of_packing(plain))

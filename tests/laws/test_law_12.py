@@ -16,6 +16,7 @@ from support import deepseek_v3, pipelines, small_adapters
 from support.bad_input.making import POINTER
 from support.builders import framed, safetensors_bytes
 from support.checkpoints import config_bytes, spoilt
+from support.examples import examples
 from support.gguf_files import Tensor, gguf_bytes, model_pairs
 from support.torch_files import legacy_bytes, lengths, state, torch_bytes
 
@@ -150,6 +151,7 @@ def recorded(folder: Path, file: Path) -> Report | Unaudited:
     return first
 
 
+@examples(40)  # each audits a folder twice
 @given(checkpoints() | ADAPTERS | PIPELINES, st.sampled_from(["s.json", "s.json.gz"]))
 def test_a_snapshot_gives_the_same_report(tmp_path_factory, files, name):
     place = tmp_path_factory.mktemp("law")

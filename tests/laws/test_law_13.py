@@ -70,7 +70,7 @@ def test_a_single_size_that_the_shapes_determine_is_mended(name, tmp_path):
 
 
 @pytest.mark.parametrize("name", ["a wider BERT", "a wider GPT-2", "a wider Gemma"])
-def test_of_a_config_of_another_size_the_plan_says_what_the_files_determine(name, tmp_path):
+def test_the_plan_for_a_config_of_another_size_has_what_the_files_determine(name, tmp_path):
     pair = SIBLINGS[name]
     folder_of(pair, tmp_path / "model")
     output = left_alone(tmp_path / "model", *ALL)
@@ -113,7 +113,7 @@ def without_layers(*numbers):
 
 
 @pytest.mark.parametrize("family", [LLAMA, MISTRAL, NEOX])
-def test_a_head_that_was_lost_is_not_tied_without_a_word(family, tmp_path):
+def test_a_head_that_was_lost_is_not_tied_without_permission(family, tmp_path):
     folder = saved(family, tmp_path / "model")
     without("lm_head.weight", "embed_out.weight")(folder)
     assert "--allow tie-head" in left_alone(folder)
@@ -209,7 +209,7 @@ BESIDE = {
 
 
 @pytest.mark.parametrize("name", BESIDE)
-def test_a_fault_beside_the_weights_is_not_clean(name, tmp_path):
+def test_a_fault_of_another_file_is_not_clean(name, tmp_path):
     folder = saved(LLAMA, tmp_path / "model")
     (folder / "README.md").write_text("# A model\n")
     BESIDE[name](folder)
@@ -219,7 +219,7 @@ def test_a_fault_beside_the_weights_is_not_clean(name, tmp_path):
     assert all_bytes(folder) == before
 
 
-def test_names_are_mended_though_a_fault_beside_the_weights_stays(tmp_path):
+def test_names_are_fixed_although_a_fault_of_another_file_remains(tmp_path):
     folder = saved(LLAMA, tmp_path / "model")
     logits = logits_of(LLAMA, folder)
     both(renamed(lambda name: f"module.{name}"), generation(do_sample=False, temperature=0.2))(

@@ -182,7 +182,7 @@ def test_a_companion_file_that_fails_once_is_read_again(quick_hub, tmp_path, fau
         assert not any("generation_config" in line for line in outcomes[name]["unchecked"])
 
 
-def test_a_companion_file_that_always_fails_is_no_outcome_that_is_kept(
+def test_a_companion_file_that_always_fails_leaves_no_stored_outcome(
     quick_hub, tmp_path, monkeypatch
 ):
     monkeypatch.setattr(retry, "FIRST_WAIT", 0.001)

@@ -74,7 +74,7 @@ def test_a_header_that_fits_is_read_at_once(length):
     assert source.asked == [Span(0, FIRST_READ)]
 
 
-def test_a_file_of_unknown_size_is_read_too():
+def test_a_file_of_unknown_size_is_read_as_well():
     source = Ranges(file_with_header(LEAST))
     head = read_safetensors_header("model.safetensors", None, source.read)
     assert (head.prefix, head.size) == (source.content, len(source.content))
@@ -98,7 +98,7 @@ def test_an_empty_file_is_not_read():
     ],
     ids=["past the limit", "absurd", "past the end", "LFS pointer", "a page", "three bytes"],
 )
-def test_of_a_length_that_cannot_be_only_what_shows_it_is_read(content):
+def test_an_impossible_length_is_refused_by_the_bytes_that_show_it(content):
     source = Ranges(content)
     head = read_safetensors_header("model.safetensors", len(content), source.read)
     assert source.asked == [Span(0, min(FIRST_READ, len(content)))]

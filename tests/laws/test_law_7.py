@@ -244,7 +244,7 @@ FILES = {
 
 
 @pytest.mark.parametrize("name", FILES)
-def test_opening_a_file_and_reading_its_bytes_come_to_the_same(name, tmp_path):
+def test_opening_a_file_and_reading_its_bytes_give_the_same_result(name, tmp_path):
     content = FILES[name]
     path = tmp_path / "model.safetensors"
     path.write_bytes(content)

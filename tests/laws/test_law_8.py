@@ -85,7 +85,7 @@ def test_a_sweep_that_is_killed_anywhere_ends_with_the_same_store(models, undist
     assert contents(store) == undisturbed
 
 
-def test_what_was_audited_before_the_kill_is_not_asked_for_again(models, tmp_path):
+def test_models_audited_before_the_kill_are_not_requested_again(models, tmp_path):
     store = tmp_path / "killed.sqlite"
     killed(models, store, after=60)
     models.behave()
@@ -99,7 +99,7 @@ def test_what_was_audited_before_the_kill_is_not_asked_for_again(models, tmp_pat
     assert "/api/models" not in paths  # the plan was frozen
 
 
-def test_an_interrupted_sweep_says_so_and_exits_with_130(models, tmp_path):
+def test_an_interrupted_sweep_reports_it_and_exits_with_130(models, tmp_path):
     process = under_way(models, tmp_path / "interrupted.sqlite", 30)
     process.send_signal(signal.SIGINT)
     code, said = ended(process)

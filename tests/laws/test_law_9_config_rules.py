@@ -152,7 +152,7 @@ def test_the_library_builds_what_is_no_mistake(target, values):
     assert not library_fails(values, target)
 
 
-def test_each_rule_has_a_mistake_and_says_in_its_docstring_what_it_is():
+def test_each_rule_has_a_mistake_and_a_docstring():
     models = {name: each for each in catalogue.model_types() for name in catalogue.siblings(each)}
     fired = set()
     for target, values, _ in MISTAKES:

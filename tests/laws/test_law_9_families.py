@@ -94,7 +94,7 @@ def test_the_closed_form_equals_the_oracle_over_the_defaults(model_type, target,
 
 
 @pytest.mark.parametrize("model_type", MODEL_TYPES)
-def test_what_no_class_of_transformers_has_to_take_is_completed_alike(model_type):
+def test_an_unchecked_config_is_completed_with_the_same_defaults(model_type):
     """A config of the repository's own code, or of GGUF, says as little as any other."""
     least = getattr(strategies(model_type), "LEAST", {})
     config = config_of(**least.get(model_type, {}), model_type=model_type)
@@ -149,7 +149,7 @@ def test_the_defaults_are_those_of_the_config_class(model_type):
 
 
 @given(st.sampled_from(["LlamaForCausalLM", "T5Model"]))
-def test_nothing_optional_is_asked_of_a_checkpoint(target):
+def test_legacy_and_extra_tensors_are_optional(target):
     for tensor in catalogue.expect(config_of(), target).tensors:
         assert tensor.role.optional == (tensor.role in {Role.LEGACY, Role.EXTRA})
 

@@ -63,7 +63,7 @@ def of_closed_form(base: AdaptedModel) -> dict[str, tuple[str, int, int]]:
 
 
 @pytest.mark.parametrize("model_type", MODEL_TYPES)
-def test_every_layer_is_known_for_what_it_is(model_type):
+def test_every_layer_has_the_kind_and_size_of_the_library(model_type):
     model, bases = built(model_type)
     observed = of_library(model)
     differ = []

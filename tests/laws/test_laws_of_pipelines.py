@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 from jsonschema import Draft202012Validator
 from msgspec.structs import replace
 from support.builders import safetensors_bytes
+from support.examples import examples
 from support.pipelines import (
     CLIP,
     CLIP_SPOILT,
@@ -60,8 +61,9 @@ def test_the_order_of_components_changes_nothing(tmp_path_factory, folders, entr
     assert examine(other, Options(requested="x")) == examine(snapshot, Options(requested="x"))
 
 
+@examples(40)
 @given(FOLDERS)
-def test_the_counts_of_a_whole_are_the_sums_over_its_parts(tmp_path_factory, folders) -> None:
+def test_the_counts_of_a_repository_are_the_sums_over_its_models(tmp_path_factory, folders) -> None:
     whole = auditor.audit(written(tmp_path_factory.mktemp("pipe"), stable_diffusion(**folders)))
     held = [part.observed for part in whole.parts if part.observed]
     if not held:
@@ -84,8 +86,9 @@ def test_the_counts_of_a_whole_are_the_sums_over_its_parts(tmp_path_factory, fol
     assert whole.verdict == ("findings" if alarms else otherwise)
 
 
+@examples(30)  # law 12 has pipelines, too
 @given(FOLDERS)
-def test_a_snapshot_keeps_every_part_and_its_json_is_valid(tmp_path_factory, folders) -> None:
+def test_a_snapshot_has_every_model_and_its_json_is_valid(tmp_path_factory, folders) -> None:
     folder = written(tmp_path_factory.mktemp("pipe"), stable_diffusion(**folders))
     snapshot = fetch(folder)
     kept = load(dump(snapshot, "x.json"), "x.json")

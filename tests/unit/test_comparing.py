@@ -94,7 +94,7 @@ def test_fewer_layers_are_explained_by_their_key(tmp_path):
     assert [(one.key, one.explains) for one in found.keys] == [("num_hidden_layers", 2)]
 
 
-def test_another_dtype_is_said_and_loses_nothing(tmp_path):
+def test_another_dtype_is_reported_and_loses_nothing(tmp_path):
     found = compared(tmp_path, {name: ("BF16", shape) for name, (_, shape) in TENSORS.items()})
     assert {(one.before, one.after) for one in found.retyped} == {("F32", "BF16")}
     assert len(found.retyped) == len(TENSORS)
@@ -108,7 +108,7 @@ def test_a_prefix_that_was_put_before_names_is_no_loss(tmp_path):
     assert not found.same
 
 
-def test_tensors_that_moved_between_shards_are_said(tmp_path):
+def test_tensors_that_moved_between_shards_are_reported(tmp_path):
     before = written(tmp_path / "before", TENSORS, shards=2)
     after = written(tmp_path / "after", TENSORS, shards=2, first=1)
     found = compare(side_of(fetch(before)), side_of(fetch(after)))

@@ -60,7 +60,7 @@ def test_the_oracle_that_such_a_thread_starts_has_every_cpu():
 
 
 @given(st.lists(st.sampled_from([one_cpu, every_cpu]), max_size=6))
-def test_each_leaves_behind_what_it_found(steps):
+def test_each_restores_the_cpus_that_were_allowed(steps):
     found, left = [], []
     with ExitStack() as stack:
         for step in steps:
@@ -71,7 +71,7 @@ def test_each_leaves_behind_what_it_found(steps):
 
 
 @pytest.mark.parametrize("fault", [PermissionError("a sandbox"), OSError("no such CPU")])
-def test_where_the_system_allows_no_such_thing_nothing_changes(fault, monkeypatch):
+def test_on_a_system_without_affinity_nothing_changes(fault, monkeypatch):
     def refuse(*_):
         raise fault
 

@@ -25,6 +25,6 @@ def test_no_docstring_begins_with_a_word_to_avoid():
         ("Return the items of a list.", False),
     ],
 )
-def test_a_word_to_avoid_is_a_whole_word_at_the_start(text, is_avoided):
+def test_a_word_to_avoid_is_a_complete_word_at_the_start(text, is_avoided):
     docstring = ast.get_docstring(ast.parse(f'"""{text}"""'))
     assert bool(AVOIDED.match(docstring)) is is_avoided

@@ -22,7 +22,7 @@ def test_natural_order_counts_as_people_do_and_keeps_a_module_before_its_parts(o
 
 
 @given(st.text("ab.019", max_size=20))
-def test_a_name_too_long_to_be_kept_sorts_by_the_same_rule(name: str) -> None:
+def test_a_name_too_long_for_the_cache_sorts_by_the_same_rule(name: str) -> None:
     long = "c" * 300
     padded, _ = natural_key(name)
     assert natural_key(f"{name}.{long}") == (f"{padded}\0{long}", f"{name}.{long}")
@@ -36,7 +36,7 @@ def test_a_module_is_cut_to_the_deepest_one_around_it_that_is_listed(prefix, dep
     assert depth.lists(prefix) == listed(depth, prefix)
 
 
-def test_layers_that_are_not_shown_are_counted_whole():
+def test_the_parameters_of_hidden_layers_are_counted():
     depth = Depth(4, layers=2)
     assert depth.cut("bert.encoder.layer.0.attention") == "bert.encoder.layer.0"
     assert depth.cut("encoder.layer.0.attention") == "encoder.layer.0"

@@ -33,7 +33,7 @@ def test_a_prefix_holds_what_its_names_hold(items: list[Counted]) -> None:
 
 
 @given(st.lists(_counted()))
-def test_the_root_the_dtypes_and_the_files_each_add_up_to_the_whole(items) -> None:
+def test_the_root_the_dtypes_and_the_files_each_add_up_to_the_total(items) -> None:
     whole = walk(items).total
     assert walk(items).by_prefix()[""] == whole
     for parts in (walk(items).by_dtype(), walk(items).by_file()):

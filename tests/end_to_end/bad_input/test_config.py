@@ -7,7 +7,6 @@ from pathlib import Path
 import pytest
 from support.bad_input.making import (
     CONFIG,
-    CONFLICT,
     GOOD_CONFIG,
     PAGE,
     POINTER,
@@ -58,49 +57,22 @@ def unaudited(name: str, reason: str, says: str, **changes: object) -> Row:
 
 TEXTS = (
     broken("empty", b"", "is empty: 0 bytes"),
-    broken("white space", b" \n\t\n", "is empty: 4 bytes"),
     broken("not JSON", b"hidden_size: 768\n", "is not JSON: .* line 1 column 1"),
     broken("an HTML page", PAGE, "is not JSON: .*DOCTYPE"),
-    broken("zeros", bytes(100), "is not JSON"),
     broken("comments", b"// BERT\n" + GOOD_CONFIG, "is not JSON: .*BERT"),
-    broken("a comma too many", GOOD_CONFIG[:-1] + b",}", "is not JSON"),
-    broken("single quotes", b"{'hidden_size': 4}", "is not JSON"),
-    broken("rubbish after it", GOOD_CONFIG + b"}", r"continues after the end of its JSON: '}'"),
-    broken("twice", GOOD_CONFIG * 2, "continues after the end of its JSON"),
     broken("cut off", GOOD_CONFIG[:-1], "is cut off: its JSON does not end before line 1"),
     broken("cut off in a string", GOOD_CONFIG[:-5], "is cut off: the string .* has no end"),
     broken("a Git LFS pointer", POINTER, "is a Git LFS pointer to a file of 411,553,788 bytes"),
-    broken("a merge conflict", CONFLICT, "has an unresolved git merge conflict .* line 2"),
     broken("a list", b"[%s]" % GOOD_CONFIG, "is a list, expected a JSON object"),
-    broken("a number", b"768", "is 768, not a JSON object"),
-    broken("a string", b'"bert"', "is the string 'bert', not a JSON object"),
-    broken("null", b"null", "is null, expected a JSON object"),
     broken(
         "100,000 levels deep",
         b'{"a":' * 100_000 + b"1" + b"}" * 100_000,
         "is nested 100,000 levels deep; 128",
     ),
-    broken(
-        "100,000 levels open", b"[" * 100_000, "is nested 100,000 levels deep, expected at most 128"
-    ),
-    broken(
-        "an integer of 5,000 digits",
-        b'{"a":%s}' % (b"9" * 5000),
-        "has an integer of 5,000 digits at line 1",
-    ),
     broken("not UTF-8", GOOD_CONFIG.replace(b"bert", b"b\xe9rt"), "is not UTF-8: byte 0xe9 at"),
-    broken("UTF-16", GOOD_CONFIG.decode().encode("utf-16"), r"is not UTF-8 \(it looks like UTF-16"),
-    broken("a byte order mark", b"\xef\xbb\xbf" + GOOD_CONFIG, "begins with a byte order mark"),
-    broken("half a character", b'{"architectures": ["Bert\\ud800"]}', r"has the escape \\ud800"),
     broken("a million lists", b'{"a":[' + b"[]," * 10**6 + b"[]]}", "has some 2,000,003 JSON v"),
 )
 VALUES = (
-    refused(
-        "hidden_size NaN", "^hidden_size is nan, expected an integer", hidden_size=float("nan")
-    ),
-    refused(
-        "hidden_size Infinity", "^hidden_size is inf, expected an integer", hidden_size=float("inf")
-    ),
     refused("hidden_size a string", "^hidden_size is the string '4'", hidden_size="4"),
     refused("hidden_size a float", r"^hidden_size is 4\.0, expected an integer", hidden_size=4.0),
     refused(
@@ -114,9 +86,6 @@ VALUES = (
         "mismatched",
         r"^stored as \(\d.*\), the config implies \(.*0.*\)",
     ),
-    refused("hidden_size true", "^hidden_size is true, expected an integer", hidden_size=True),
-    refused("hidden_size null", "^hidden_size is null, expected an integer", hidden_size=None),
-    refused("hidden_size a list", r"^hidden_size is a list, expected an integer", hidden_size=[4]),
     refused("hidden_size no multiple of the heads", "hidden_size.*4.*3", num_attention_heads=3),
     refused("no heads", "^hidden_size 4 cannot be divided by num_.* 0", num_attention_heads=0),
     refused("a billion layers", "would imply .*000,000,000 tensors", num_hidden_layers=MANY),
@@ -126,7 +95,6 @@ VALUES = (
     refused("640 digits of words", r"vocab_size 1000+\.\.\. \(601 digits\)", vocab_size=10**600),
     refused("architectures a string", "^architectures is the string", architectures="BertModel"),
     refused("architectures an object", "^architectures is an object", architectures={"a": 1}),
-    refused("architectures of numbers", "^a name in architectures is 1", architectures=[1]),
     refused("model_type a number", "^model_type is 4, expected a string", model_type=4),
     refused("model_type of another", "BertModel, which is bert, .* 'gpt2'", model_type="gpt2"),
     refused("a dtype of no one", "^dtype is the string 'float1'", dtype="float1"),
@@ -149,13 +117,6 @@ LABELS = (
 REFUSALS = (
     unaudited("an unknown class", "unknown-architecture", "'NoSuch'", architectures=["NoSuch"]),
     unaudited(
-        "an unknown family",
-        "unknown-architecture",
-        "no architectures, model_type 'nosuch'",
-        architectures=...,
-        model_type="nosuch",
-    ),
-    unaudited(
         "neither class nor family",
         "unknown-architecture",
         "no architectures, no model_type",
@@ -175,12 +136,6 @@ REFUSALS = (
         r"architecture '.{0,200}'",
         architectures=["x" * 2**20],
         model_type="y" * 2**20,
-    ),
-    unaudited(
-        "quantised",
-        "unknown-layout",
-        "packed by zipnn",
-        quantization_config={"quant_method": "zipnn", "bits": 4},
     ),
     unaudited(
         "quantised by what has control characters",

@@ -27,7 +27,7 @@ CASES = {
 
 
 @pytest.mark.parametrize("name", CASES)
-def test_it_is_bounded_and_says_by_what(name, audit, tmp_path):
+def test_a_huge_input_is_bounded_and_the_bound_is_named(name, audit, tmp_path):
     code, says = CASES[name]
     large()[name]()(tmp_path / "input")
     ran = audit(str(tmp_path / "input"), "--format", "json")

@@ -1,16 +1,13 @@
 """Weight files that are none, are cut off, or whose headers lie."""
 
 import json
-import struct
 from collections.abc import Callable
 from pathlib import Path
 from random import Random
 
 import pytest
 from support.bad_input.making import (
-    CONFLICT,
     GOOD_WEIGHTS,
-    PAGE,
     POINTER,
     TENSORS,
     WEIGHTS,
@@ -29,9 +26,7 @@ HEADER = GOOD_WEIGHTS[8:HEAD]
 WORDS = "embeddings.word_embeddings.weight"
 POSITIONS = "embeddings.position_embeddings.weight"
 TYPES = "embeddings.token_type_embeddings.weight"
-NOTHING = '{"dtype":"F32","shape":[0],"data_offsets":[0,0]}'
 DEEP = "[" * 10_000 + "]" * 10_000
-PNG = b"\x89PNG\r\n\x1a\n\x00\x00\x00\rIHDR" + bytes(200)
 NOISE = Random(6).randbytes(5000)  # noqa: S311 - the same noise in every run
 
 
@@ -66,37 +61,21 @@ def with_tensors(*names: str) -> bytes:
 FILES = (
     bad("empty", b"", "^model.safetensors is empty: 0 bytes", "bad-size"),
     bad("7 bytes", bytes(7), "^model.safetensors has 7 bytes, too few for the eight"),
-    bad("8 bytes of nothing", bytes(8), "declare 0 bytes of header, and the shortest is two"),
-    bad("a header of one byte", framed("{", length=1), "declare 1 bytes of header"),
-    bad("2^63 bytes of header", framed(HEADER, DATA, length=2**63), "9,223,372,036,854,775,808 b"),
     bad("2^64 - 1 bytes of header", framed(HEADER, DATA, length=2**64 - 1), "the format allows"),
     bad("100 MB and a byte", framed(HEADER, length=100_000_001), "allows 100,000,000"),
     bad(
         "a header beyond the end", framed(HEADER, length=99_999_999), "^model.safetensors is trunc"
     ),
-    bad("cut off in the header", GOOD_WEIGHTS[:100], "is truncated: its first eight bytes declare"),
     bad("cut off after the header", GOOD_WEIGHTS[:HEAD], "is truncated: its header", "bad-size"),
     bad("a byte too few", GOOD_WEIGHTS[:-1], r"is truncated: its header implies 8 \+", "bad-size"),
     bad("a byte too many", GOOD_WEIGHTS + b"\0", "is too long: its header implies", "bad-size"),
-    bad("two files in one", GOOD_WEIGHTS * 2, "is too long: its header implies", "bad-size"),
     bad("a Git LFS pointer", POINTER, "is a Git LFS pointer to a file of 411,553,788 bytes"),
-    bad("an HTML page", PAGE, "is an HTML or XML page"),
-    bad("a merge conflict", CONFLICT[2:], "is a git merge conflict"),
     bad("a GGUF file", b"GGUF\x03\0\0\0" + NOISE, "is a GGUF file, not safetensors"),
     bad("a pickle", b"\x80\x02\x8a\nl\xfc\x9cF" + NOISE, "is a Python pickle, as older versions"),
-    bad("a zip archive", b"PK\x03\x04\0\0\x08\x08" + NOISE, "is a zip archive, as torch.save"),
-    bad("a numpy array", b"\x93NUMPY\x01\0" + NOISE, "is a NumPy array"),
-    bad("an HDF5 file", b"\x89HDF\r\n\x1a\n" + NOISE, "is an HDF5 file"),
-    bad("an image", PNG, "has no safetensors header"),
     bad("noise", NOISE, "has no safetensors header"),
     bad("text", b"These are the weights of the model.\n", "is plain text, not safetensors"),
-    bad("JSON without its length", HEADER, "is bare JSON, without the eight bytes"),
-    bad("big-endian", struct.pack(">Q", len(HEADER)) + HEADER + DATA, "has no safetensors header"),
 )
 SPELT = (
-    top("not JSON", "is not JSON: Expecting property name", "{model}"),
-    top("no object", r"its JSON begins with '\[', not with '{'", "[]"),
-    top("null", "its JSON begins with 'n', not with '{'", "null"),
     top(
         "cut off", "is cut off: its JSON does not end before line 1", HEADER.decode().rstrip()[:-1]
     ),
@@ -105,33 +84,14 @@ SPELT = (
     bad(
         "control bytes", framed(HEADER.replace(b"pooler", b"p\0oler")), "control bytes in its JSON"
     ),
-    top("half a character", r"has the escape \\ud800", inserted(rf'"\ud800":{NOTHING}')),
-    top("metadata of numbers", "__metadata__ has 1 under 'a'", inserted('"__metadata__":{"a":1}')),
-    top(
-        "metadata a list",
-        "__metadata__ is a list, expected an object",
-        inserted('"__metadata__":[]'),
-    ),
-    top("metadata twice", "__metadata__ twice", inserted('"__metadata__":{},"__metadata__":{}')),
-    top("a tensor that is a number", "tensor 'a' is 1, not an object", inserted('"a":1')),
-    top("a field twice", "has dtype twice", inserted('"a":{"dtype":"F32",' + NOTHING[1:])),
-    top("no shape", "'a' has no shape", inserted('"a":{"dtype":"F32","data_offsets":[0,0]}')),
     top("5,000 digits", r"number '9+\.\.\.9+' is out", inserted(f'"a":{{"shape":[{"9" * 5000}]}}')),
-    top("NaN", "NaN is not a JSON number", inserted('"a":{"shape":[NaN]}')),
 )
 TRIED = (
     entry("an unknown dtype", f"tensor '{WORDS}': the format has no dtype 'F33'", dtype="F33"),
-    entry("a dtype that is a number", f"tensor '{WORDS}': dtype is 32, not", dtype=32),
     entry("too many rows", r"F32 \[12, 4\], takes 192 bytes, but .* span 176", shape=[12, 4]),
     entry("a shape beyond 2^64", r"is too large: its size in bits", shape=[2**32, 2**33]),
-    entry("beyond 2^64, then zero", r"is too large: its size in bits", shape=[2**63, 2**63, 0]),
     entry("a negative dimension", "shape has -11, not an integer from 0", shape=[-11, -4]),
     entry("a dimension with a point", r"shape has 11\.0, not an integer", shape=[11.0, 4]),
-    entry("a dimension true", "shape has true, not an integer", shape=[True, 44]),
-    entry("a dimension in quotes", "shape has the string '11', not an", shape=["11", 4]),
-    entry("a shape that is a number", "shape is 44, not a list", shape=44),
-    entry("one offset", "data_offsets has 1 numbers, not two", data_offsets=[0]),
-    entry("offsets turned round", "which end before they begin", data_offsets=[176, 0]),
     entry("a hole", "begins at byte 176 of the data and leaves a gap", data_offsets=[2000, 2176]),
     entry("an overlap", "begins at byte 100 .* overlaps", POSITIONS, data_offsets=[100, 196]),
     entry("the same bytes", "begins at byte 0 .* overlaps", TYPES, data_offsets=[0, 32]),

@@ -6,7 +6,6 @@ from pathlib import Path
 
 import pytest
 from support.bad_input.making import (
-    CONFLICT,
     INDEX,
     PAGE,
     POINTER,
@@ -76,13 +75,8 @@ def renamed_shard(folder: Path) -> None:
 
 
 INDEXES = (
-    bad("empty", b"", " is empty: 0 bytes"),
-    bad("not JSON", b"weight_map: {}", " is not JSON"),
     bad("an HTML page", PAGE, " is not JSON: .*DOCTYPE"),
-    bad("cut off", index()[:-1], " is cut off"),
     bad("a Git LFS pointer", POINTER, " is a Git LFS pointer to a file of"),
-    bad("a merge conflict", CONFLICT, " has an unresolved git merge conflict"),
-    bad("a list", b"[]", " is a list, expected a JSON object"),
     bad("100,000 levels deep", b"[" * 100_000, " is nested 100,000 levels deep"),
     bad(
         "metadata 100,000 levels deep",
@@ -94,21 +88,11 @@ INDEXES = (
         index({WORDS: "a"}).replace(b'"a"', DEEP),
         " is nested 100,002 levels deep",
     ),
-    bad("not UTF-8", index().replace(b"pooler", b"p\xffoler"), " is not UTF-8: byte 0xff"),
     bad("a config", b'{"model_type": "bert"}', " has no weight_map, .* it has 'model_type'"),
     bad("an empty object", b"{}", " has no weight_map, .* it has no key at all"),
-    bad("an empty weight_map", b'{"weight_map": {}}', ": weight_map is empty"),
-    bad("weight_map a list", b'{"weight_map": []}', ": weight_map is a list, expected an object"),
-    bad("weight_map null", b'{"weight_map": null}', ": weight_map is null, expected an object"),
-    bad("half a character", index({"\ud800": SHARDS[0]}), r" has the escape \\ud800"),
     placed("a shard that is a number", 1, ": weight_map has 1 under 'embeddings.word"),
     placed("a shard without a name", "", ": the shard '' is empty"),
     placed("a shard above the folder", "../../etc/passwd", r": the shard '\.\./.*' leaves the"),
-    placed("a shard above, hidden", "a/../../b.safetensors", ": the shard '.*' leaves the"),
-    placed("an absolute path", "/etc/passwd", ": the shard '/etc/passwd' is an absolute path"),
-    placed("a Windows path", "C:\\a.safetensors", r": the shard .* has a backslash"),
-    placed("a URL", "https://example.org/a.safetensors", ": the shard .* is a URL"),
-    placed("a file URL", "file:///etc/passwd", ": the shard .* is a URL"),
     placed("control characters", "a\x1b[31m\n.safetensors", r": the shard 'a\\x1b.* has control"),
     placed("a name too long", "x" * 300, ": the shard .* has a part of 300 bytes"),
     placed("a path too long", "x/" * 3000 + "x", ": the shard .* is longer than any path"),
@@ -186,7 +170,7 @@ def test_a_bad_index_ends_with_a_reason(row, audit, tmp_path):
 
 
 @pytest.mark.parametrize("content", [pytest.param(content, id=name) for name, content in TRUE])
-def test_an_index_that_says_less_or_more_is_clean(content, audit, tmp_path):
+def test_an_index_with_fewer_or_more_keys_is_clean(content, audit, tmp_path):
     folder = sharded(tmp_path / "input")
     holding(content)(folder)
     ran = audit(str(folder), "--format", "json")

@@ -310,7 +310,7 @@ def test_a_sparse_file_of_a_terabyte_is_not_read(audit, tmp_path):
     )
 
 
-def test_weights_beside_the_audited_file_are_named_and_not_opened(audit, tmp_path):
+def test_other_weight_files_of_the_folder_are_named_and_not_opened(audit, tmp_path):
     folder = whole(tmp_path / "input")
     os.mkfifo(folder / "pipe.safetensors")
     (folder / "other.safetensors").write_bytes(safetensors_bytes({}))

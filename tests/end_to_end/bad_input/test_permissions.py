@@ -113,7 +113,7 @@ def test_a_folder_inside_that_may_not_be_read(audit, place):
 
 
 @pytest.mark.parametrize("asked", ["private/model", "private/model/model.safetensors"])
-def test_what_is_in_a_closed_folder_is_not_asked_of_the_hub(asked, audit, place):
+def test_an_unreadable_folder_sends_no_request_to_the_hub(asked, audit, place):
     """`private/model` would be a Hub id; nobody is told that there is such a folder."""
     whole(place / "private" / "model")
     closed(place / "private")
@@ -121,14 +121,14 @@ def test_what_is_in_a_closed_folder_is_not_asked_of_the_hub(asked, audit, place)
 
 
 @pytest.mark.parametrize("asked", ["loop", "loop/model", "org/loop"])
-def test_a_link_that_goes_round_is_not_asked_of_the_hub(asked, audit, place):
+def test_a_circular_link_sends_no_request_to_the_hub(asked, audit, place):
     (place / "org").mkdir()
     for name in ("loop", "org/loop"):
         (place / name).symlink_to("loop")
     assert_unreadable(audit(asked), asked, "Too many levels of symbolic links")
 
 
-def test_a_link_to_nothing_is_not_asked_of_the_hub(audit, place):
+def test_a_broken_link_sends_no_request_to_the_hub(audit, place):
     (place / "gone").symlink_to("nowhere")
     ran = audit("gone")
     assert ran.returncode == UNAUDITED

@@ -137,7 +137,7 @@ def test_65_folders_are_more_than_are_read(audit, tmp_path):
         ("", USAGE, "'' is not a variant"),
     ],
 )
-def test_a_variant_is_a_word_and_has_to_be_there(variant, code, says, audit, tmp_path):
+def test_a_variant_is_a_plain_name_and_has_to_exist(variant, code, says, audit, tmp_path):
     half = {name: ("F16", shape) for name, (_, shape) in tensors(BERT).items()}
     encoder = {**model(BERT), "model.fp16.safetensors": safetensors_bytes(half)}
     written(tmp_path / "input", encoders(text_encoder_2=encoder))

@@ -219,9 +219,7 @@ def test_bytes_that_are_no_snapshot_are_a_usage_error(change, says, content, aud
 @pytest.mark.parametrize(
     ("change", "says"), [pytest.param(change, says, id=name) for name, change, says in VALUES]
 )
-def test_a_snapshot_that_says_what_cannot_be_is_a_usage_error(
-    change, says, content, audit, tmp_path
-):
+def test_an_impossible_snapshot_is_a_usage_error(change, says, content, audit, tmp_path):
     document = json.loads(content)
     change(document)
     path = tmp_path / "m.json"

@@ -39,11 +39,6 @@ def doubling(levels: int = 60) -> bytes:
     return content + b"."
 
 
-def in_itself() -> bytes:
-    """A dict that holds itself, and so has names without an end."""
-    return b"\x80\x02}q\0(" + text("a") + tensor("0", "F32", (1,)) + text("b") + b"h\0u."
-
-
 def weights(content: bytes):
     def make(folder: Path) -> None:
         folder.mkdir(parents=True)
@@ -61,7 +56,6 @@ def calling(opcodes: bytes) -> bytes:
 
 RUN = "touch proof"  # in the folder where the audit runs, which must stay empty
 SLICE = b"c__builtin__\nslice\nNK\1N\x87R"
-BYTES = b"c__builtin__\nbytearray\nJ\0\x28\x6b\x7f\x85R"
 TAR = tarfile.TarInfo("storages").tobuf() + bytes(1024)
 CALL = b"cposix\nsystem\n(" + text(RUN) + b"tR"
 
@@ -115,7 +109,6 @@ ROWS = (
         "unsafe",
         "posix.system",
     ),
-    found("a call of bytearray", weights(calling(BYTES)), "unsafe", "calls builtins.bytearray in"),
     found("a second pickle", weights(b"\x80\2N." + CALL + b"."), "unsafe", "bytes behind its"),
     found(
         "a TorchScript archive",
@@ -136,18 +129,11 @@ ROWS = (
         "fills place 4,294,967,295 of its memo",
     ),
     found(
-        "an integer of 2 GB",
-        weights(zipped(b"\x80\x02\x8b" + struct.pack("<i", 2**31 - 1) + b".")),
-        "unsafe",
-        "uses the opcode LONG4",
-    ),
-    found(
         "a string of 2^63 bytes in a legacy file",
         weights(legacy_bytes(b"\x80\x04\x8d" + struct.pack("<Q", 2**63) + b".")),
         "unsafe",
         "uses the opcode BINUNICODE8",
     ),
-    found("a dict in itself", weights(zipped(in_itself(), [4])), "unsafe", "fills a dict that was"),
     found("2^60 tensors", weights(zipped(doubling(), [4])), "bad-header", "holds .* more than"),
     found("lists in lists", weights(zipped(NESTED)), "bad-header", "is nested more than 64"),
     found("too many opcodes", weights(zipped(MANY)), "unsafe", "takes more than 1,200,000 steps"),
@@ -167,22 +153,14 @@ ROWS = (
         "takes more than 1,200,000 steps",
     ),
     found(
-        "a storage that is too short",
-        weights(zipped(state(TENSORS), [1, *lengths(TENSORS)[1:]])),
-        "bad-header",
-        "has 1 bytes in the archive",
-    ),
-    found(
         "a dimension of 2^62",
         weights(zipped(pickled({"a": tensor("0", "F32", (2**62, 2), numel=1)}), [4])),
         "bad-header",
         "more numbers than a tensor can have",
     ),
     found("a cut-off archive", weights(GOOD[:-9]), "bad-header", "it is truncated"),
-    found("an empty file", weights(b""), "bad-size", "is empty: 0 bytes"),
     found("a tar archive", weights(TAR), "unsafe", "not followed, it is a tar archive"),
     found("safetensors", weights(b"\x02" + bytes(7) + b"{}"), "bad-header", "a safetensors file"),
-    found("a page", weights(b"<!doctype html><html>"), "bad-header", "an HTML or XML page"),
 )
 
 
@@ -247,7 +225,7 @@ FORMS = {
 
 @pytest.mark.parametrize("place", PLACES)
 @pytest.mark.parametrize("form", FORMS)
-def test_beside_sound_safetensors_it_is_an_error_too(form, place, audit, tmp_path):
+def test_an_unsafe_pickle_next_to_sound_safetensors_is_an_error(form, place, audit, tmp_path):
     folder = whole(tmp_path / "input")
     (folder / place).parent.mkdir(parents=True, exist_ok=True)
     (folder / place).write_bytes(FORMS[form])
@@ -258,7 +236,7 @@ def test_beside_sound_safetensors_it_is_an_error_too(form, place, audit, tmp_pat
 
 
 @pytest.mark.parametrize("place", PLACES[1:])
-def test_a_harmless_pickle_beside_sound_safetensors_is_clean(place, audit, tmp_path):
+def test_a_harmless_pickle_next_to_sound_safetensors_is_clean(place, audit, tmp_path):
     folder = whole(tmp_path / "input")
     (folder / place).parent.mkdir(parents=True, exist_ok=True)
     (folder / place).write_bytes(b"\x80\x02" + SLICE + b".")

@@ -2,33 +2,23 @@
 
 import os
 import re
-import subprocess
-import sys
 
 import pytest
+from support.running import run
 from support.sweep_models import FAULTS, healthy
-
-START = "import sys; from auditor.cli import main; sys.argv[0] = 'audit'; main()"
 
 
 @pytest.fixture
 def sweep(at_hub, tmp_path):
-    """Runs `audit sweep` in a folder of its own: exit code, stdout, stderr."""
+    """Run `audit sweep` in a folder of its own; return exit code, stdout and stderr."""
     del at_hub
 
-    def run(*options, stdin=""):
-        done = subprocess.run(  # noqa: S603 - our own command
-            [sys.executable, "-c", START, "sweep", *options],
-            check=False,
-            capture_output=True,
-            text=True,
-            input=stdin,
-            cwd=tmp_path,
-            env={**os.environ, "NO_COLOR": "1"},
-        )
+    def command(*options, stdin=""):
+        env = {**os.environ, "NO_COLOR": "1"}
+        done = run("sweep", *options, env=env, stdin=stdin, cwd=tmp_path)
         return done.returncode, done.stdout, done.stderr
 
-    return run
+    return command
 
 
 def test_clean_models_end_with_0_and_a_summary_on_stderr(at_hub, sweep):
@@ -60,7 +50,7 @@ def test_a_gated_model_is_audited_the_night_after_its_licence_was_accepted(at_hu
     assert sweep(*asked, "n2")[0] == 0
 
 
-def test_an_author_that_is_not_utf_8_is_asked_for_and_has_no_models(sweep):
+def test_an_author_that_is_not_utf_8_has_no_models(sweep):
     code, _, said = sweep("--author", "\udcff", "--night", "n 1", "--store", "a store")
     assert (code, said.splitlines()[-1]) == (0, "audit: next: audit report 'a store' --night 'n 1'")
 
@@ -77,7 +67,7 @@ def test_a_sweep_toml_names_it_all(at_hub, sweep, tmp_path):
     assert sweep("sweep.toml", "--fail-on", "error")[0] == 1
 
 
-def test_a_sweep_toml_that_says_where_has_its_reports_written(at_hub, sweep, tmp_path):
+def test_a_sweep_toml_with_a_folder_for_reports_has_them_written(at_hub, sweep, tmp_path):
     at_hub.add("sweep/a", healthy(1))
     (tmp_path / "sweep.toml").write_text(
         '[[selection]]\nauthor = "sweep"\n[output]\nstore = "s.sqlite"\nreports = "nights"\n'
@@ -89,7 +79,7 @@ def test_a_sweep_toml_that_says_where_has_its_reports_written(at_hub, sweep, tmp
     assert {"models.csv", "findings.csv", "changes.csv", "summary.json", "index.html"} <= written
 
 
-def test_the_nights_that_are_dropped_are_said_before_what_comes_next(at_hub, sweep, tmp_path):
+def test_dropped_nights_are_reported_before_the_next_command(at_hub, sweep, tmp_path):
     at_hub.add("o/a", healthy(1))
     (tmp_path / "sweep.toml").write_text('[[selection]]\nauthor = "o"\n[output]\nkeep = 3\n')
     said = [sweep("sweep.toml", "--night", f"n{number}")[2] for number in range(4)]
@@ -126,7 +116,7 @@ WRONG = {
 
 
 @pytest.mark.parametrize(("options", "message"), WRONG.items(), ids=map(" ".join, WRONG))
-def test_what_cannot_be_asked_for_is_said_in_one_line(options, message, sweep):
+def test_wrong_arguments_are_reported_in_one_line(options, message, sweep):
     code, out, said = sweep(*options)
     assert (code, out, said.count("\n")) == (2, "", 1)
     assert message in said.lower().replace("invalid value", "invalid value")
@@ -134,7 +124,7 @@ def test_what_cannot_be_asked_for_is_said_in_one_line(options, message, sweep):
 
 @pytest.mark.parametrize("options", [(), ("--plan",)], ids=["sweep", "plan"])
 @pytest.mark.parametrize("given", ["http://a:99999", "http://a:x", "http://[::1", "ftp://a"])
-def test_an_endpoint_that_is_none_is_said_in_one_line(given, options, sweep, monkeypatch):
+def test_an_invalid_endpoint_is_reported_in_one_line(given, options, sweep, monkeypatch):
     monkeypatch.setenv("HF_ENDPOINT", given)
     code, out, said = sweep("--author", "o", *options)
     assert (code, out) == (2, "")

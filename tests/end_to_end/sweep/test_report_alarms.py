@@ -29,7 +29,7 @@ def half(name, *findings):
     return plain(name, parts=parts, residual=None, verdict="findings")
 
 
-def test_a_component_that_is_not_audited_alarms_once_what_is_found_beside_it_is_accepted(tmp_path):
+def test_a_component_that_is_not_audited_alarms_once_its_findings_are_accepted(tmp_path):
     known = {"model": "o/*", "reason": "known"}
     found, unseen = {"kind": "unexpected", **known}, {"kind": "unknown-architecture", **known}
     nights = {THIRD: [half("o/a", B)]}
@@ -42,7 +42,7 @@ def test_a_component_that_is_not_audited_alarms_once_what_is_found_beside_it_is_
     assert report.summary["states"]["accepted"] == 1
 
 
-def test_what_is_found_of_files_alarms_though_they_are_not_audited(tmp_path):
+def test_findings_of_files_alarm_though_the_model_is_not_audited(tmp_path):
     """And once it is accepted, it alarms that they are not."""
     known = {"model": "o/*", "reason": "known"}
     found, unseen = {"kind": "missing", **known}, {"kind": "unknown-architecture", **known}

@@ -1,24 +1,14 @@
 """`audit report`: the files, the last word and the exit code, through the real command."""
 
-import subprocess
-import sys
-
 import pytest
 from support.nightly_stores import SECOND, THIRD, A, B, baseline, plain, store_of
+from support.running import run
 
 from auditor.sweep.reporting.files import TABLES
 
-START = "import sys; from auditor.cli import main; sys.argv[0] = 'audit'; main()"
-
 
 def command(tmp_path, *options):
-    done = subprocess.run(  # noqa: S603 - our own command
-        [sys.executable, "-c", START, "report", *options],
-        check=False,
-        capture_output=True,
-        text=True,
-        cwd=tmp_path,
-    )
+    done = run("report", *options, cwd=tmp_path)
     return done.returncode, done.stdout, done.stderr
 
 
@@ -45,7 +35,7 @@ def test_the_command_writes_the_night_and_ends_with_what_is_new(tmp_path):
     assert command(tmp_path, "--fail-on", "never", "-q", "-o", "x") == (0, "", "")
 
 
-def test_ten_lines_say_what_is_new_and_one_how_much_more(tmp_path):
+def test_ten_lines_list_new_findings_and_one_counts_the_others(tmp_path):
     store_of(tmp_path / "sweep.sqlite", {THIRD: [plain(f"o/{n:02}", A) for n in range(13)]})
     lines = command(tmp_path)[2].splitlines()
     assert [line.split(": ")[2] for line in lines[:10]] == [f"o/{n:02}" for n in range(10)]
@@ -64,14 +54,14 @@ WRONG = {
 
 
 @pytest.mark.parametrize(("options", "message"), WRONG.items(), ids=map(" ".join, WRONG))
-def test_what_cannot_be_reported_is_said_in_one_line(options, message, tmp_path):
+def test_a_night_that_cannot_be_reported_ends_with_one_line(options, message, tmp_path):
     store_of(tmp_path / "sweep.sqlite", {THIRD: [plain("o/a")]})
     code, out, said = command(tmp_path, *options)
     assert (code, out, said.count("\n")) == (2, "", 1)
     assert message in said
 
 
-def test_a_folder_that_cannot_be_written_to_is_said_in_one_line(tmp_path):
+def test_a_folder_that_cannot_be_written_to_is_reported_in_one_line(tmp_path):
     store_of(tmp_path / "sweep.sqlite", {THIRD: [plain("o/a")]})
     (tmp_path / "file").write_text("")
     code, _, said = command(tmp_path, "-o", "file")

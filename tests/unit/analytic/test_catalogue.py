@@ -127,7 +127,7 @@ def test_two_keys_that_share_a_letter_are_the_family_authors_fault():
 
 
 @pytest.mark.usefixtures("registry")
-def test_letters_of_two_configs_in_one_formula_are_told_apart_by_a_subscript():
+def test_letters_of_two_configs_in_one_formula_differ_by_a_subscript():
     @catalogue.architecture("BertTowers", BERT)
     def towers(c: Config) -> Module:
         text = catalogue.base_model(c.nested("text_config"), "llama")
@@ -154,7 +154,7 @@ def test_letters_of_two_configs_in_one_formula_are_told_apart_by_a_subscript():
 
 
 @pytest.mark.usefixtures("registry")
-def test_of_a_class_that_two_model_types_have_the_configs_own_is_taken():
+def test_a_class_of_two_model_types_takes_the_one_of_the_config():
     other = replace(BERT, model_type="llama", prefix="other")
     for family in (BERT, other):
         catalogue.architecture("BertTwo", family)(lambda _config: module(a=LayerNorm(3)))
@@ -179,13 +179,13 @@ def test_an_older_name_of_a_class_stands_for_todays():
     )
 
 
-def test_every_older_name_leads_to_a_class_or_a_type_that_is_known():
+def test_every_older_name_leads_to_a_known_class_or_type():
     assert all(catalogue.is_known(name) for name in OLD_CLASSES.values())
     assert not {*OLD_CLASSES} & {*catalogue.class_names()}
     assert {*OLD_TYPES.values()} <= {*FILES}
 
 
-def test_every_file_of_families_is_in_the_index_and_has_what_the_index_says(registry):
+def test_every_file_of_families_has_the_types_that_the_index_lists(registry):
     package = Path(families.__file__).parent
     files = {path.stem for path in package.glob("*.py") if not path.stem.startswith("_")}
     assert files == set(FILES.values())
@@ -223,7 +223,7 @@ def test_a_class_has_one_closed_form():
         catalogue.architecture("BertModel", BERT)(lambda _config: pytest.fail("never built"))
 
 
-def test_the_catalogue_knows_its_classes_by_name_and_by_family():
+def test_the_catalogue_lists_its_classes_by_name_and_by_family():
     assert catalogue.class_names() == tuple(sorted(catalogue.class_names()))
     assert catalogue.is_known("BertModel")
     assert not catalogue.is_known("BertModelX")

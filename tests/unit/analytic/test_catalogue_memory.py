@@ -57,7 +57,7 @@ def test_two_classes_of_one_config_never_share(first, second, values):
 
 
 @given(st.data())
-def test_no_class_is_told_what_is_kept_of_another(data: st.DataObject):
+def test_no_class_gets_the_cached_result_of_another(data: st.DataObject):
     """Of any two families, over their defaults and a few layers."""
     named = st.sampled_from(sorted(FILES)).flatmap(
         lambda each: st.tuples(st.just(each), st.sampled_from(catalogue.siblings(each)))
@@ -78,7 +78,7 @@ def test_siblings_that_share_a_config_are_those_of_configs_of_their_own(values):
 
 
 @given(st.sampled_from(CLASSES), bert_values())
-def test_what_siblings_leave_to_defaults_is_not_said_of_the_target(target, values):
+def test_defaults_of_siblings_are_not_listed_for_the_target(target, values):
     config = config_of(**values)
     for name in CLASSES:
         catalogue.sibling(config, name)
@@ -86,7 +86,7 @@ def test_what_siblings_leave_to_defaults_is_not_said_of_the_target(target, value
     assert expected.defaults == catalogue.expect(config_of(**values), target).defaults
 
 
-def test_a_tree_of_very_many_tensors_is_not_kept():
+def test_a_tree_of_very_many_tensors_is_not_cached():
     cold({"num_hidden_layers": 2}, "BertModel")
     few = _WRITTEN.cache_info().currsize
     warm({"num_hidden_layers": 200}, "BertModel")  # 3,200 tensors and a few
@@ -104,7 +104,7 @@ def test_layers_that_list_modules_and_no_tensors_are_bounded_too(body, count, ke
 
 
 @pytest.mark.parametrize(("family", "width"), [(BERT, 24), (GPT2, 768)])
-def test_a_size_is_remembered_for_the_family_that_asked_alone(family, width):
+def test_a_size_is_cached_for_its_family_alone(family, width):
     config = Config(values={"hidden_size": 24} if family is BERT else {})
     with pytest.raises(CheckpointError, match="hidden_sizes is not in the config"):
         config.dim("hidden_sizes")

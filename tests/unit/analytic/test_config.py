@@ -70,15 +70,6 @@ def test_a_value_of_a_type_that_transformers_refuses_is_refused(key, value):
             assert read(bert(**{key: value}), key) == value
 
 
-@pytest.mark.oracle
-def test_the_defaults_are_those_of_the_config_class():
-    from transformers import BertConfig  # noqa: PLC0415 - seconds, which only this test pays
-
-    config = BertConfig()
-    assert {key: getattr(config, key) for key in BERT.defaults} == dict(BERT.defaults)
-    assert bert().num_labels.value == config.num_labels
-
-
 @pytest.mark.parametrize(
     ("value", "shown"),
     [
@@ -95,7 +86,7 @@ def test_the_defaults_are_those_of_the_config_class():
         ),
     ],
 )
-def test_a_size_that_is_none_is_named_with_its_value(value, shown):
+def test_an_invalid_size_is_named_with_its_value(value, shown):
     with pytest.raises(CheckpointError, match="^hidden_size is " + re.escape(shown)):
         bert(hidden_size=value).dim("hidden_size")
 
@@ -114,7 +105,7 @@ def test_what_a_model_can_do_without_may_be_zero(key):
     assert not refusal("BertModel", **{key: 0})
 
 
-def test_a_negative_number_of_layers_is_none_of_them():
+def test_a_negative_number_of_layers_means_no_layers():
     none, fewer = (catalogue.expect(config_of(num_hidden_layers=n), "BertModel") for n in (0, -2))
     assert fewer.tensors == none.tensors
     assert fewer.faults == ()
@@ -156,7 +147,7 @@ def test_a_number_of_labels_that_transformers_misreads_is_refused():
         _ = config_of(num_labels=True).num_labels
 
 
-def test_a_negative_number_of_labels_is_none_of_them():
+def test_a_negative_number_of_labels_means_no_labels():
     assert config_of(num_labels=-1).num_labels.value == 0
 
 

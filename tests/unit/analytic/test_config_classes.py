@@ -81,7 +81,7 @@ def test_a_value_fits_a_field_where_huggingface_hub_takes_it(value, drawn):
     assert is_of_kind(library().kinds[written], value) is taken
 
 
-def test_every_type_can_be_said():
+def test_every_type_has_a_description():
     for written, kind in library().kinds.items():
         assert kind_in_words(kind) != "nothing" or not written
 
@@ -156,7 +156,7 @@ def test_a_sentence_names_the_library_or_the_class_that_fails():
     assert fault_sentence(of_shapes, "BertModel") == "pad_token_id is 9"
 
 
-def test_the_first_line_says_of_which_library_it_is():
+def test_the_first_line_names_the_version_of_the_library():
     head = json.loads(FILE.read_text().partition("\n")[0])
     assert head["library"] == library().name
     assert library().name.startswith(library().short)

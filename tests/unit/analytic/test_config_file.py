@@ -61,7 +61,7 @@ def test_every_dtype_is_one_of_torch_and_of_the_format():
         ({"architectures": ["A", "B"], "model_type": "bert"}, ("A", "B"), "bert"),
     ],
 )
-def test_what_a_config_says_of_itself(values, architectures, model_type):
+def test_a_config_declares_its_classes_and_its_type(values, architectures, model_type):
     config = config_of(**values)
     assert config.architectures == architectures
     assert config.model_type == model_type

@@ -82,7 +82,7 @@ def test_a_null_is_no_size_and_a_zero_is_one():
 
 
 @pytest.mark.parametrize("value", [-1, 0])
-def test_zero_or_less_may_say_that_there_is_none(value):
+def test_zero_or_less_may_mean_that_a_size_is_absent(value):
     assert named(n_inner=value).positive("n_inner") is None
     assert str(named(n_inner=1).positive("n_inner")) == "F"
     with pytest.raises(CheckpointError, match=r"^n_inner is null, expected an integer$"):

@@ -85,12 +85,12 @@ def test_shapes_follow_what_the_operation_does(rule, collected, made):
         (QUERIES, {"a": [(5, 5)], "b": [(5, 5)]}, r"\(5, 5\) is not even at axis 0"),
     ],
 )
-def test_what_cannot_be_converted_says_why_with_the_shapes(rule, collected, why):
+def test_a_failed_conversion_names_the_shapes(rule, collected, why):
     with pytest.raises(ConversionError, match=why):
         of(rule, **collected)
 
 
-def test_an_operation_that_nobody_here_knows_is_no_guess():
+def test_an_unknown_operation_is_refused():
     rule = Rule(("a",), ("b",), operations=(Operation("Fold"),))
     with pytest.raises(UnknownOperationError, match="Fold"):
         of(rule, a=[(2,)])

@@ -72,7 +72,7 @@ def test_a_quotient_is_rounded_as_python_rounds_it(a, b):
 
 
 @given(dims(), dims())
-def test_equal_dims_print_alike_whatever_the_order_of_their_making(a, b):
+def test_equal_dims_print_the_same_formula_in_any_order_of_construction(a, b):
     assert str(a * b + a) == str(a + b * a)
 
 
@@ -133,7 +133,7 @@ def test_a_formula_reads_as_people_write_it(size, formula):
         (lambda: D // (V - V), r"^D 12 cannot be divided by 0$"),
     ],
 )
-def test_a_quotient_that_is_no_whole_number_is_the_checkpoints_fault(divide, message):
+def test_a_fractional_quotient_is_a_fault_of_the_checkpoint(divide, message):
     with pytest.raises(CheckpointError, match=message):
         divide()
 

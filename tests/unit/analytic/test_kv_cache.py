@@ -57,7 +57,7 @@ def test_the_cache_of_a_token_takes_what_is_published(model_type, target, values
     ("model_type", "target"),
     [("bert", "BertForMaskedLM"), ("vit", "ViTModel"), ("mamba", "MambaForCausalLM")],
 )
-def test_what_keeps_no_keys_and_values_has_no_cache(model_type, target):
+def test_a_model_without_keys_and_values_has_no_cache(model_type, target):
     assert cache_of(model_type, target, {}) is None
 
 
@@ -71,7 +71,7 @@ def test_a_layer_with_a_window_stops_growing_where_the_window_is_full():
     assert cache.elements(100) == 8 * window.elements + 100 * full.elements
 
 
-def test_layers_that_share_keys_and_values_keep_none_of_their_own():
+def test_layers_that_share_keys_and_values_store_none():
     values = {"num_hidden_layers": 12, "num_kv_shared_layers": 4}
     assert len(cache_of("gemma4_text", "Gemma4ForCausalLM", values).layers) == 8
 

@@ -8,7 +8,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from auditor.analytic.loading import ChangedName, Rule, renamed_by, rewritten_name
+from auditor.analytic import catalogue
+from auditor.analytic.family import loading_facts
+from auditor.analytic.loading import LEGACY, ChangedName, Rule, renamed_by, rewritten_name
 
 LAYERS = Rule((r"^encoder\.layer\.(\d+)\.",), (r"layers.\1.",), prefixes=("vit.", ""))
 EXPERTS = Rule(("experts.*.gate.weight", "experts.*.up.weight"), ("experts.gate_up",))
@@ -31,7 +33,7 @@ SHIFTED = Rule((r"queries\.(\d+)",), (r"layers.\1.query",), offset=1)
         (LAYERS, "encoder.layer.3." + "x" * 300, None),  # hostile, and not looked at
     ],
 )
-def test_a_rule_takes_a_name_below_its_heads(rule, name, found):
+def test_a_rule_matches_a_name_below_its_prefixes(rule, name, found):
     assert rewritten_name(rule, name) == (found and (*found, rule))
 
 
@@ -46,7 +48,7 @@ def test_each_rule_changes_what_the_rules_before_it_made():
     }
 
 
-def test_a_rule_without_a_word_may_be_about_any_name():
+def test_a_rule_without_a_literal_part_may_match_any_name():
     anything = Rule((r"^(layers\.|norm\.)",), ("m.",))
     assert renamed_by((anything,), ("norm.bias", "x")) == {
         "norm.bias": ChangedName("m.bias", (anything,))
@@ -111,3 +113,41 @@ def _theirs(transform: Any, name: str) -> tuple[str, str | None]:
         transform._active = True  # noqa: SLF001 - it depends on the names before
     found: tuple[str, str | None] = transform.rename_source_key(name)
     return found
+
+
+# --- the rules, against the library's own ----------------------------------------------------
+
+
+def _keys() -> tuple[str, ...]:
+    """The model types and class names for which the library has rules."""
+    types = [each for each in catalogue.model_types() if each != "transformer-2017"]
+    return tuple(dict.fromkeys(key for each in types for key in (each, *catalogue.siblings(each))))
+
+
+@pytest.mark.oracle
+def test_the_rules_are_those_of_the_library() -> None:
+    """Law 9 checks that they are combined as in the library."""
+    from transformers import conversion_mapping as library  # noqa: PLC0415 - the oracle's
+
+    from auditor.oracle.loading_rules import rule_of  # noqa: PLC0415 - the oracle's
+
+    library_rules = {
+        key: _sorted([rule_of(each, None) for each in mapping])
+        for key in _keys()
+        if (mapping := library.get_checkpoint_conversion_mapping(key))
+    }
+    our_rules = {
+        key: _sorted(
+            [one if isinstance(one, Rule) else Rule((one[0],), (one[1],)) for one in rules]
+        )
+        for key in _keys()
+        if (rules := loading_facts(key).rules)
+    }
+    assert our_rules == library_rules
+    legacy = library.get_checkpoint_conversion_mapping("legacy")
+    assert tuple(rule_of(each, None) for each in legacy) == LEGACY
+
+
+def _sorted(rules: list[Rule]) -> list[Rule]:
+    """Put renames first, as they are applied, and leave each kind in its order."""
+    return sorted(rules, key=lambda rule: bool(rule.operations))

@@ -63,7 +63,7 @@ SPOILT = (
 
 
 @pytest.mark.parametrize("model_type", FAMILIES)
-def test_the_names_that_are_let_through_are_all_that_some_class_knows(model_type):
+def test_the_filter_passes_every_name_that_some_class_has(model_type):
     config = read_config("config.json", config_bytes(model_type=model_type, **FAMILIES[model_type]))
     every = [catalogue.sibling(config, name) for name in catalogue.siblings(model_type)]
     family = [Places(one.names, one.prefix, one.loading) for one in every]
@@ -87,7 +87,7 @@ def test_the_names_that_are_let_through_are_all_that_some_class_knows(model_type
 
 
 @given(spoilt())
-def test_strangers_are_what_each_class_says_of_them(case):
+def test_unexpected_names_are_identified_as_by_each_class_alone(case):
     config = read_config("config.json", config_bytes(**case.changes))
     loading = catalogue.expect(config, case.target).loading
     every = tuple(catalogue.sibling(config, name) for name in BERT_CLASSES)

@@ -55,7 +55,7 @@ def test_an_odd_config_has_an_expectation_or_a_reason(drawn):
         assert all(size >= 0 for tensor in expected.tensors for size in tensor.shape)
 
 
-def test_layers_that_differ_in_a_config_inside_are_not_known():
+def test_differing_layers_of_a_nested_config_have_no_closed_form():
     uneven = {"per_layer_config": {"0": {"hidden_size": 4}}}
     for target, key in (("SamModel", "prompt_encoder_config"), ("BlipModel", "text_config")):
         with pytest.raises(

@@ -1,7 +1,5 @@
 """Whose tensors an audit expects, of a config that holds the configs of several models."""
 
-import json
-
 import pytest
 from support.bert_configs import config_of
 
@@ -65,7 +63,7 @@ def test_a_class_of_the_model_type_may_be_spelled_in_another_case(name, model_ty
     assert (choice.target, choice.declared) == (target, target)
 
 
-def test_a_part_that_does_not_say_its_model_type_has_that_of_its_place():
+def test_a_nested_config_without_a_model_type_has_that_of_its_key():
     unsaid = {key: value for key, value in VISION.items() if key != "model_type"}
     choice = chosen("SiglipVisionModel", **GEMMA3 | {"vision_config": unsaid})
     assert choice.kind.config.values == unsaid
@@ -77,13 +75,13 @@ def test_of_two_parts_of_one_model_type_the_last_counts_as_in_transformers():
     assert choice.kind.config.path == "b_config."
 
 
-def test_a_note_says_which_part_of_the_config_counts():
+def test_a_note_names_the_nested_config_that_is_used():
     choice = chosen("Gemma3ForCausalLM", **GEMMA3, architectures=[WHOLE])
     assert choice.notes == ("of the config only text_config counts, which is gemma3_text",)
     assert chosen(**GEMMA3, architectures=[WHOLE]).notes == ()
 
 
-def test_the_classes_of_the_whole_are_asked_about_what_the_part_does_not_use():
+def test_the_classes_of_the_outer_type_identify_unused_tensors():
     config = config_of(**GEMMA3, architectures=["Gemma3ForCausalLM"])
     found = expectation_of(config, None, lambda _choice: None)
     assert isinstance(found, Implied)
@@ -114,36 +112,8 @@ def test_a_text_class_over_a_config_without_its_part_is_a_contradiction(parts):
         choose(config, None, catalogue)
 
 
-def test_a_class_of_no_part_is_of_another_family():
+def test_a_class_of_no_nested_config_is_of_another_family():
     refusal = choose(config_of(**GEMMA3, architectures=[WHOLE]), "BertModel", catalogue)
     assert refusal == Refusal(
         Reason.OTHER_FAMILY, "BertModel is of the family bert, the checkpoint gemma3"
     )
-
-
-@pytest.mark.oracle
-@pytest.mark.parametrize("model_type", ["clip", "qwen2_vl", "qwen3_5"])
-def test_a_whole_loads_into_the_classes_of_its_parts_as_foretold(model_type, tmp_path):
-    """The config class's own from_pretrained finds the part, and the model's loads zeros."""
-    transformers = pytest.importorskip("transformers")
-    from parity_cases import configs, folders, library, loads, spoiling, words  # noqa: PLC0415
-
-    values = {**configs.small_config(model_type), "model_type": model_type}
-    name = next(
-        each
-        for each in catalogue.siblings(model_type)
-        if each == "CLIPModel" or each.endswith("ForConditionalGeneration")
-    )
-    whole = library.config_from(getattr(transformers, name), dict(values))
-    whole.save_pretrained(tmp_path)
-    saved = json.loads((tmp_path / "config.json").read_text())
-    checkpoint = spoiling.written(catalogue.expect(config_of(**saved), name))
-    parts = {part.get("model_type") for part in saved.values() if isinstance(part, dict)} - {None}
-    targets = [name for part in parts for name in catalogue.siblings(part)]
-    assert targets
-    load = loads.Load("closed form", model_type, name, name, "self", saved, checkpoint, 0)
-    folder = folders.write(load, tmp_path / "folder")
-    for target in targets:
-        [outcome] = folders.audited([folder], tmp_path, target)
-        theirs = library.theirs(folder, target, checkpoint, load.elements)
-        assert words.ours(outcome) == theirs, target

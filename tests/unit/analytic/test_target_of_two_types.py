@@ -86,7 +86,7 @@ def test_what_loads_is_a_warning_and_all_is_compared():
     )
 
 
-def test_tensors_of_the_class_that_is_named_are_told_from_those_of_the_type():
+def test_tensors_of_the_declared_class_are_distinguished_from_those_of_the_type():
     tensors = stored_by(expect("Qwen2ForCausalLM", **{**LLAMA, "model_type": "qwen2"}))
     config = {**LLAMA, "model_type": "llama", "architectures": ["Qwen2ForCausalLM"]}
     report = examine(snapshot_of(tensors, **config), Options(requested="saved"))

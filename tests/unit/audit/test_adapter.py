@@ -123,7 +123,7 @@ def test_a_cached_adapter_finds_its_base_in_the_cache(tmp_path, monkeypatch):
     assert report.fetched.requests == 0
 
 
-def test_a_prompt_is_what_its_own_settings_say(at_hub, tmp_path):
+def test_a_prompt_follows_its_own_settings(at_hub, tmp_path):
     at_hub.add("org/base", {CONFIG: coded(GPT2)})
     settings = {"peft_type": "PREFIX_TUNING", "task_type": "CAUSAL_LM", "num_virtual_tokens": 4}
     settings |= {"base_model_name_or_path": "org/base", "token_dim": 8, "num_layers": 2}
@@ -152,7 +152,7 @@ def test_the_number_of_labels_is_that_of_the_stored_head(at_hub, tmp_path):
     assert Mismatched in kinds(report)
 
 
-def test_a_base_with_more_words_is_stored_beside_and_not_missed(at_hub, tmp_path):
+def test_a_base_with_more_embedding_rows_is_stored_in_the_adapter_and_not_missing(at_hub, tmp_path):
     at_hub.add("org/base", {CONFIG: coded(GPT2)})
     longer = {"base_model.model.transformer.wte.weight": ("F32", (41, 8))}
     report = clean(auditor.audit(folder_of(tmp_path / "a", files(tensors=TENSORS | longer))))
@@ -161,7 +161,7 @@ def test_a_base_with_more_words_is_stored_beside_and_not_missed(at_hub, tmp_path
     ]
 
 
-def test_explain_says_what_an_adapter_would_hold(at_hub):
+def test_explain_shows_what_an_adapter_would_hold(at_hub):
     at_hub.add("org/base", {CONFIG: coded(GPT2)})
     at_hub.add("org/adapter", files())
     outcome = auditor.explain("org/adapter")
@@ -185,7 +185,7 @@ def test_a_torch_file_of_an_adapter_is_read_as_well(at_hub, tmp_path):
     clean(auditor.audit(folder))
 
 
-def test_an_adapter_beside_a_whole_model_is_no_part_of_it(at_hub):
+def test_an_adapter_next_to_a_complete_model_is_not_part_of_it(at_hub):
     whole_model = {CONFIG: coded(GPT2), "model.safetensors": safetensors_bytes({})}
     at_hub.add("org/both", {**files(), **whole_model})
     report = auditor.audit("org/both")
@@ -240,7 +240,7 @@ def test_a_class_that_the_user_names_is_that_of_the_base(at_hub, tmp_path):
 
 
 @pytest.mark.oracle
-def test_a_base_without_a_closed_form_is_asked_of_the_oracle(at_hub, tmp_path):
+def test_a_base_without_a_closed_form_is_built_by_the_oracle(at_hub, tmp_path):
     pytest.importorskip("transformers", reason="the oracle")
     biogpt = {"model_type": "biogpt", "architectures": ["BioGptForCausalLM"], "hidden_size": 8}
     biogpt |= {"num_hidden_layers": 1, "num_attention_heads": 2, "vocab_size": 40}

@@ -47,7 +47,7 @@ def loaded(folder):
     return transformers.AutoModelForCausalLM.from_pretrained(folder)
 
 
-def test_an_adapter_is_loaded_on_top_and_a_note_says_so(merged):
+def test_an_adapter_is_loaded_on_top_and_a_note_mentions_it(merged):
     assert any("lora_A" in name for name in loaded(merged).state_dict())
     report = audit(str(merged))
     assert report.verdict == "clean"

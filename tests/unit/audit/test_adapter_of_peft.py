@@ -79,7 +79,9 @@ def shapes(folder: Path) -> dict[str, tuple[str, tuple[int, ...]]]:
 
 
 @pytest.mark.parametrize("base", ["bert", "gpt2", "llama", "t5"])
-def test_each_tensor_of_an_adapter_is_missed_strange_and_mis_shaped_by_name(base, at_hub, tmp_path):
+def test_each_tensor_of_an_adapter_is_reported_missing_unexpected_or_mismatched(
+    base, at_hub, tmp_path
+):
     folder = saved(tmp_path / "a", at_hub, base, "lora")
     whole = shapes(folder)
     for name, (dtype, shape) in whole.items():

@@ -89,7 +89,7 @@ def test_wrong_settings_are_a_finding_that_names_the_key(at_hub, tmp_path, chang
         ({"peft_type": "<script>"}, "peft_type is '<SCRIPT>'"),
     ],
 )
-def test_what_is_not_known_is_said_to_be_not_checked(at_hub, tmp_path, change, why):
+def test_unknown_settings_are_reported_as_not_checked(at_hub, tmp_path, change, why):
     at_hub.add("org/base", {CONFIG: coded(GPT2)})
     outcome = auditor.audit(folder_of(tmp_path / "a", files({**LORA, **change})))
     assert isinstance(outcome, Unaudited), outcome

@@ -27,7 +27,7 @@ from auditor.findings import Missing, MissingComponent, OtherWeights
 
 
 @pytest.mark.parametrize("as_torch", [False, True])
-def test_a_dense_module_closes_beside_the_transformer(tmp_path: Path, *, as_torch: bool) -> None:
+def test_a_dense_module_closes_next_to_the_transformer(tmp_path: Path, *, as_torch: bool) -> None:
     dense = model(DENSE, DENSE_TENSORS)
     if as_torch:
         dense = {"config.json": text(DENSE), "pytorch_model.bin": torch_bytes(DENSE_TENSORS)}

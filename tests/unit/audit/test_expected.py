@@ -52,7 +52,7 @@ def test_two_matrices_that_the_config_does_not_tie_are_two(tmp_path, model_type)
 
 @pytest.mark.parametrize("model_type", TYPES)
 @pytest.mark.parametrize("tied", [False, True, None])
-def test_one_matrix_is_both_whatever_the_config_says(tmp_path, model_type, tied):
+def test_one_matrix_is_both_whatever_the_config_declares(tmp_path, model_type, tied):
     folder = saved(tmp_path, model_type, head=False, tied=tied)
     report = auditor.audit(str(folder))
     assert (report.verdict, report.residual) == ("clean", 0)
@@ -66,7 +66,7 @@ def test_a_second_matrix_that_the_config_ties_is_a_duplicate(tmp_path, model_typ
     assert [one.names for one in found] == [("lm_head.weight",)]
 
 
-def test_a_config_alone_is_taken_at_its_word(tmp_path):
+def test_a_config_alone_is_trusted(tmp_path):
     folder = saved(tmp_path, "t5", head=True, tied=False)
     whole = auditor.audit(str(folder)).expected
     alone = auditor.explain(str(folder)).expected

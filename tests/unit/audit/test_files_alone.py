@@ -48,7 +48,7 @@ def state(request: pytest.FixtureRequest) -> str:
     return request.param
 
 
-def test_healthy_files_alarm_nobody(state: str, tmp_path: Path) -> None:
+def test_healthy_files_raise_no_alarm(state: str, tmp_path: Path) -> None:
     outcome = audit(str(folder_of(tmp_path, state)))
     assert kinds(outcome) == (["bad-config"] if state == "a broken config" else [])
     assert isinstance(outcome, Report) == (state in {"a broken config", "a known class"})
@@ -74,7 +74,7 @@ def test_the_arithmetic_is_that_of_the_headers(state: str, tmp_path: Path) -> No
 
 @pytest.mark.parametrize("pointers", [(ONE,), (ONE, TWO)], ids=["one pointer", "pointers alone"])
 @pytest.mark.parametrize("total", [0, 2 * TOTAL, 10**12])
-def test_a_pointer_beside_a_wrong_total_is_both(
+def test_a_pointer_and_a_wrong_total_are_two_findings(
     state: str, pointers: tuple[str, ...], total: int, tmp_path: Path
 ) -> None:
     folder = folder_of(tmp_path, state)
@@ -99,7 +99,7 @@ def test_an_index_alone_cannot_have_less_than_a_byte_a_name(
     assert "bad-index" in kinds(audit(str(folder)))
 
 
-def test_a_snapshot_says_the_same(state: str, tmp_path: Path) -> None:
+def test_a_snapshot_gives_the_same_findings(state: str, tmp_path: Path) -> None:
     folder = folder_of(tmp_path, state)
     pointer(folder / ONE)
     reindexed(folder, total_size=3 * TOTAL, renamed={FIRST: "a.weight"})
@@ -140,7 +140,7 @@ def test_what_alarms_comes_before_what_could_not_be_audited(
 
 
 @pytest.mark.slow
-def test_the_terminal_says_both(tmp_path: Path, hub_env: dict[str, str]) -> None:
+def test_the_terminal_shows_both(tmp_path: Path, hub_env: dict[str, str]) -> None:
     folder = folder_of(tmp_path, "no config")
     (folder / INDEX).write_text("{")
     done = run(str(folder), env=hub_env)

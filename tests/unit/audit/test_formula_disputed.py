@@ -96,7 +96,7 @@ def test_tensors_with_the_same_dispute_are_one_finding() -> None:
     assert found.names == ("b9.weight", "b10.weight")
 
 
-def test_a_total_in_dispute_is_said_of_the_class() -> None:
+def test_a_disputed_total_is_reported_for_the_class() -> None:
     [found] = formula_disputes(closed_form(A, B), oracle(A, B, parameters=1011))
     assert (found.names, found.parameters) == (("Model",), 0)
     assert found.reason == "10 parameters by the closed form, 1,011 by transformers 5"

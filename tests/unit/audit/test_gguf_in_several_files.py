@@ -122,7 +122,7 @@ def test_shards_that_disagree_are_a_bad_index(tmp_path, spoil, says):
     assert report.residual == 0
 
 
-def test_a_shard_that_cannot_be_read_is_a_bad_header_and_nothing_is_said_missing(tmp_path):
+def test_an_unreadable_shard_is_a_bad_header_and_nothing_is_reported_missing(tmp_path):
     laid(tmp_path, shards())
     (tmp_path / NAMES[1]).write_bytes(b"GGUF")
     report = audit(str(tmp_path))

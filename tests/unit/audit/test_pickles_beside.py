@@ -106,7 +106,7 @@ def test_a_weight_file_that_was_followed_is_not_called_unopened(tmp_path):
     assert reasons["variant.onnx",].endswith("it was not opened")
 
 
-def test_of_several_models_each_answers_for_its_folder_and_the_whole_for_the_rest(tmp_path):
+def test_each_model_has_its_own_folder_and_the_repository_the_rest(tmp_path):
     index = {"_class_name": "P", "text_encoder": ["transformers", "BertModel"]}
     files = {f"text_encoder/{name}": content for name, content in SOUND.items()}
     files |= {"text_encoder/a.pkl": CALL, "logs/b.pkl": CALL, "c.pt": CALL}

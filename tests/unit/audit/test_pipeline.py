@@ -44,7 +44,7 @@ def _report(model: str, **options) -> Report:
     return report
 
 
-def test_bert_base_chinese_is_what_its_publishers_say_it_is() -> None:
+def test_bert_base_chinese_has_the_published_count() -> None:
     report = _report("bert-base-chinese")
     assert (report.target, report.verdict, report.residual) == ("BertForMaskedLM", "clean", 0)
     assert (report.observed.elements, report.observed.tensors) == (102_882_442, 206)
@@ -166,7 +166,7 @@ def test_an_index_of_two_bytes_a_parameter_contradicts_a_config_of_float32(tmp_p
     assert "2 bytes a parameter" in report.findings[0].reason
 
 
-def test_an_index_whose_total_fits_no_dtype_says_by_how_much(tmp_path: Path) -> None:
+def test_a_total_that_fits_no_dtype_is_reported_with_the_difference(tmp_path: Path) -> None:
     parameters = expect("BertModel").parameters
     report = auditor.audit(str(_index_alone(tmp_path, total_size=4 * parameters + 12)))
     assert [type(one) for one in report.findings] == [BadIndex]
@@ -250,7 +250,7 @@ def test_a_snapshot_gives_the_same_report_as_what_it_was_taken_of(tmp_path: Path
 
 @pytest.mark.parametrize("target", ["BertModel", "BertForMaskedLM"])
 @pytest.mark.parametrize("depth", [0, 1, 2, 3])
-def test_an_audit_of_a_depth_has_the_rows_of_a_whole_one_cut_off_there(
+def test_an_audit_of_a_depth_has_the_rows_of_a_full_one_cut_off_there(
     tmp_path: Path, target: str, depth: int
 ) -> None:
     bare = [

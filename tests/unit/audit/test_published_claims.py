@@ -56,7 +56,7 @@ def total(number):
     return (("safetensors.total", str(number)),)
 
 
-def test_what_is_right_is_confirmed_and_alarms_nobody():
+def test_a_right_number_is_confirmed_without_an_alarm():
     report, found = told(llama(said=total(PARAMETERS)))
     assert found == []
     assert [(one.where, one.claim, one.verdict) for one in report.claims] == [
@@ -71,7 +71,7 @@ def test_a_name_of_another_size_is_an_info_and_no_alarm():
     assert report.verdict == "clean"
 
 
-def test_the_hub_s_number_of_packed_weights_is_said_with_why_and_alarms_nobody():
+def test_the_number_of_the_hub_for_packed_weights_is_explained_without_an_alarm():
     report, found = told(packed(llama("someone/Llama-3.1-8B-GPTQ"), "gptq", 4, 128))
     assert found == []  # nobody says a number
     elements = report.observed.elements
@@ -100,7 +100,7 @@ def test_a_number_of_the_hub_that_is_of_no_count_is_a_warning():
         {"published": (PublishedText(name="cardData.size", text="10K<n<100K"),)},
     ],
 )
-def test_nothing_is_said_of_what_nobody_published_about_this_model(changes):
+def test_a_model_without_published_numbers_has_no_claims(changes):
     assert told(llama(**changes))[1] == []
 
 

@@ -91,7 +91,7 @@ def test_all_faults_are_reported_where_nothing_follows_from_the_config_either(tm
     }
 
 
-def test_a_config_that_says_so_a_thousand_times_is_bounded(tmp_path):
+def test_a_config_with_a_thousand_faults_is_bounded(tmp_path):
     folder = whole(tmp_path / "model")
     odd = {key: [] for key in ("use_cache", "is_decoder", "layer_norm_eps", "pad_token_id")}
     per_layer = {"rope_parameters": {str(number): {"rope_type": "?"} for number in range(5000)}}
@@ -100,7 +100,7 @@ def test_a_config_that_says_so_a_thousand_times_is_bounded(tmp_path):
     assert all(len(reason) < 400 and "\n" not in reason for reason in reasons(report))
 
 
-def test_what_faults_weights_of_an_unknown_layout_have_is_said_too(tmp_path):
+def test_faults_of_weights_of_an_unknown_layout_are_reported(tmp_path):
     folder = whole(tmp_path / "model")
     packed = {"quantization_config": {"quant_method": "zipnn"}}
     outcome = auditor.audit(says(folder, pad_token_id=11, **packed))
@@ -118,7 +118,7 @@ def test_a_repositorys_own_class_need_not_suit_transformers_config_class(tmp_pat
 @pytest.mark.oracle
 @pytest.mark.parametrize("key", ["dtype", "torch_dtype"])
 @pytest.mark.parametrize("spelt", ["auto", "torch.bfloat16", "bfloat16", "half", "float", "double"])
-def test_a_dtype_is_refused_by_a_name_that_torch_has_not(tmp_path, key, spelt):
+def test_a_dtype_that_torch_does_not_have_is_refused(tmp_path, key, spelt):
     import transformers  # noqa: PLC0415 - seconds
 
     folder = says(whole(tmp_path / "model"), **{key: spelt})

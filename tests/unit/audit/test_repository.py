@@ -56,7 +56,7 @@ def test_a_pipeline_of_known_classes_is_clean(tmp_path: Path) -> None:
     assert exit_code(report, FailOn.WARNING) == 0
 
 
-def test_classes_of_diffusers_are_tallied_and_said_to_be_unreconciled(tmp_path: Path) -> None:
+def test_classes_of_diffusers_are_tallied_and_reported_as_unreconciled(tmp_path: Path) -> None:
     outcome = auditor.audit(written(tmp_path, stable_diffusion()))
     assert isinstance(outcome, Unaudited)
     assert (outcome.reason, outcome.target) == (
@@ -91,7 +91,7 @@ def test_ignored_findings_of_a_part_leave_the_verdict_of_the_whole(tmp_path: Pat
     assert (report.verdict, report.residual) == ("clean", 0)
 
 
-def test_a_declared_component_that_is_not_there_is_a_finding_of_the_whole(tmp_path: Path) -> None:
+def test_a_missing_declared_component_is_a_finding_of_the_repository(tmp_path: Path) -> None:
     report = auditor.audit(written(tmp_path, stable_diffusion(vae={})))
     assert isinstance(report, Report)
     assert kinds(report) == [MissingComponent]
@@ -115,7 +115,7 @@ def test_a_component_without_weights_by_nature_is_no_part(tmp_path: Path) -> Non
     assert kinds(outcome) == []
 
 
-def test_weights_in_a_folder_that_no_component_names_stand_beside_and_are_not_opened(
+def test_weights_in_a_folder_that_no_component_names_are_not_opened(
     tmp_path: Path,
 ) -> None:
     stray = under("old_unet", model(UNET, name=DIFFUSION, stored=UNET_TENSORS))
@@ -127,7 +127,7 @@ def test_weights_in_a_folder_that_no_component_names_stand_beside_and_are_not_op
     assert "old_unet" not in parts(outcome)
 
 
-def test_a_component_whose_weights_have_no_known_name_is_said_to_be_unread(tmp_path: Path) -> None:
+def test_a_component_whose_weights_have_no_known_name_is_reported_as_unread(tmp_path: Path) -> None:
     files = stable_diffusion(unet={"config.json": text(UNET), "model.onnx": b""})
     files["vae/other.bin"] = b""
     del files[f"vae/{DIFFUSION}"], files["vae/config.json"]
@@ -192,7 +192,7 @@ HALF = {name: ("F16", shape) for name, (_, shape) in tensors(BERT).items()}
 FP16 = {"model.fp16.safetensors": safetensors_bytes(HALF)}
 
 
-def test_the_default_is_audited_and_a_variant_where_it_is_asked_for(tmp_path: Path) -> None:
+def test_the_default_is_audited_and_a_variant_on_request(tmp_path: Path) -> None:
     folder = written(tmp_path, {**model(BERT), **FP16})
     default, half = auditor.audit(folder), auditor.audit(folder, variant="fp16")
     assert dict(default.observed.by_dtype) == {"F32": 448}
@@ -230,7 +230,7 @@ def test_of_several_variants_and_no_default_one_has_to_be_named(tmp_path: Path) 
     assert auditor.audit(folder, variant="fp16").observed.parameters == 448
 
 
-def test_a_variant_that_is_not_there_is_said(tmp_path: Path) -> None:
+def test_a_missing_variant_is_reported(tmp_path: Path) -> None:
     folder = written(tmp_path / "one", {**model(BERT), **FP16})
     outcome = auditor.audit(folder, variant="fp8")
     assert isinstance(outcome, Unaudited)
@@ -248,7 +248,7 @@ def test_a_component_without_the_variant_is_taken_as_it_is(tmp_path: Path) -> No
     assert [part.notes != () for part in report.parts] == [False, True]
 
 
-def test_nothing_is_counted_twice_and_all_of_it_is_said(tmp_path: Path) -> None:
+def test_nothing_is_counted_twice_and_everything_is_reported(tmp_path: Path) -> None:
     weights = safetensors_bytes(tensors(BERT))
     copies = {
         "consolidated.safetensors": "the original format",
@@ -277,7 +277,9 @@ def test_nothing_is_counted_twice_and_all_of_it_is_said(tmp_path: Path) -> None:
 # --- the Hub ----------------------------------------------------------------------------------
 
 
-def test_a_hub_is_asked_for_a_listing_the_manifest_and_config_and_head_of_each(at_hub: Hub) -> None:
+def test_a_pipeline_costs_a_listing_the_manifest_and_the_config_and_header_of_each_component(
+    at_hub: Hub,
+) -> None:
     at_hub.add("org/pipe", stable_diffusion() | under("old", model(BERT)))
     outcome = auditor.audit("org/pipe")
     assert verdicts(outcome) == {"text_encoder": "clean", "unet": "unaudited", "vae": "unaudited"}

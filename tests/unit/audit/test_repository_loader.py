@@ -145,7 +145,7 @@ def test_a_sparse_encoder_needs_its_head(tmp_path, modules, settings):
     ("task", "stores"),
     [("sequence-classification", "BertForSequenceClassification"), ("retrieval", "BertModel")],
 )
-def test_the_task_of_a_module_says_which_auto_class_loads_it(tmp_path, task, stores):
+def test_the_task_of_a_module_selects_its_auto_class(tmp_path, task, stores):
     folder = as_sentences(saved(tmp_path, "bert", stores), transformer_task=task)
     report = auditor.audit(folder)
     assert (report.target, report.verdict) == (stores, "clean")
@@ -161,7 +161,7 @@ def test_a_module_may_change_the_config_that_it_is_loaded_with(tmp_path):
         assert (report.verdict, report.residual) == ("clean", 0)
 
 
-def test_settings_that_cannot_be_read_are_a_finding_beside_the_comparison(tmp_path):
+def test_unreadable_settings_are_a_finding_as_well_as_the_comparison(tmp_path):
     config = {"model_type": "bert", "architectures": ["BertForMaskedLM"], **SMALL}
     stored = tensors({**config, "architectures": ["BertModel"]})
     folder = Path(written(tmp_path, model(config, stored)))
@@ -186,7 +186,7 @@ def test_a_module_may_be_in_the_folder_itself_however_that_is_written(tmp_path, 
     assert (report.verdict, report.residual) == ("clean", 0)
 
 
-def test_a_snapshot_holds_what_says_who_loads_it(at_hub: Hub):
+def test_a_snapshot_has_the_files_that_name_its_loader(at_hub: Hub):
     config = {"model_type": "bert", "architectures": ["BertModel"], **SMALL}
     head = {**config, "architectures": ["BertForMaskedLM"]}
     for where in ("", "0_Transformer"):
@@ -339,7 +339,7 @@ def test_a_class_that_the_user_names_is_compared_whatever_code_there_is(tmp_path
 # --- auto classes -----------------------------------------------------------------------------
 
 
-def test_an_auto_class_can_be_asked_for(tmp_path):
+def test_an_auto_class_can_be_requested(tmp_path):
     config = {"model_type": "bert", "architectures": ["BertForMaskedLM"], **SMALL}
     folder = written(tmp_path, model(config))
     for auto, target in (("AutoModel", "BertModel"), ("AutoModelForCausalLM", "BertLMHeadModel")):

@@ -144,7 +144,7 @@ FAILS = {
 
 
 @pytest.mark.parametrize("message", FAILS)
-def test_what_is_no_object_says_what_and_where(message):
+def test_a_value_that_is_not_an_object_is_reported_with_its_place(message):
     with pytest.raises(CheckpointError, match=f"^config.json {message}"):
         parse_object(FAILS[message], "config.json")
 

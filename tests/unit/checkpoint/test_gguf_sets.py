@@ -21,7 +21,7 @@ def test_shards_are_one_model_and_what_serves_a_model_is_none(names):
 
 
 @pytest.mark.parametrize("quant", QUANTS)
-def test_a_tag_means_the_file_that_has_it_as_a_whole_part_of_its_name(quant):
+def test_a_tag_means_the_file_with_that_complete_part_in_its_name(quant):
     (name,) = tagged_gguf_set([*FILES, *BESIDE], "o/n", quant.lower())
     assert name == f"Meta-Llama-3-8B-Instruct.{quant}.gguf"
 

@@ -61,7 +61,7 @@ def test_a_listing_of_another_shape_is_a_bad_response(content, said):
         ({"cardData": {"params": ["7B"], "size": "x" * 99, "model_size": 1e9}}, {}),
     ],
 )
-def test_what_a_listing_says_of_the_size_is_read_where_it_is_a_number(said, read):
+def test_the_size_in_a_listing_is_read_if_it_is_a_number(said, read):
     answer = {"id": "a/b", "sha": "a" * 40, "siblings": [], **said}
     listing = parse_listing(json.dumps(answer).encode(), "a/b")
     assert {one.name: one.text for one in listing.published} == read

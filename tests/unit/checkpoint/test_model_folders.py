@@ -42,7 +42,7 @@ CONFIG = "config.json"
         (set(), None, None),
     ],
 )
-def test_safetensors_come_first_and_a_variant_only_where_it_is_asked_for(names, variant, expected):
+def test_safetensors_come_first_and_a_variant_only_on_request(names, variant, expected):
     assert standard_weights(names, variant) == expected
 
 
@@ -62,11 +62,11 @@ def test_safetensors_come_first_and_a_variant_only_where_it_is_asked_for(names, 
         ("other.fp16.safetensors", None),
     ],
 )
-def test_a_variant_is_told_by_the_name(name, variant):
+def test_a_variant_is_recognised_by_the_name(name, variant):
     assert variant_of(name) == variant
 
 
-def test_shards_without_their_index_are_no_variant_that_can_be_asked_for():
+def test_shards_without_an_index_are_not_a_variant():
     assert variants({"model-00001-of-00002.fp16.safetensors"}) == ()
     assert variants({"model.safetensors.index.fp16.json", HALF}) == ("fp16",)
 

@@ -87,7 +87,7 @@ def test_only_safetensors_have_torch_copies_and_those_are_one_torch_file_or_all_
         ([f"{n}.bin" for n in range(9)], Reason.NO_SAFETENSORS, "'4.bin' and 4 more"),
     ],
 )
-def test_where_there_is_nothing_to_audit_it_says_what_is_there(names, reason, said):
+def test_a_folder_without_weights_is_reported_with_its_contents(names, reason, said):
     with pytest.raises(SourceError, match=said) as raised:
         select(names, "org/name")
     assert raised.value.reason is reason
@@ -106,7 +106,7 @@ def test_where_there_is_nothing_to_audit_it_says_what_is_there(names, reason, sa
         ("tokenizer.model", False),
     ],
 )
-def test_weight_files_are_told_by_their_names(name, weights):
+def test_weight_files_are_recognised_by_their_names(name, weights):
     assert is_weights(name) is weights
 
 

@@ -68,6 +68,6 @@ def test_a_place_is_the_file_or_the_model_that_it_is_of(place, expected):
         ("vae", "'vae' of o/n holds no weights"),
     ],
 )
-def test_a_place_that_is_not_there_is_said(place, fault):
+def test_a_missing_path_is_reported(place, fault):
     with pytest.raises(SourceError, match=fault):
         select_place(NAMES, "o/n", place)

@@ -271,7 +271,7 @@ def test_the_small_one_is_read():
         (dump_own(SMALL).replace(b"{", b'{"model": "x", ', 1), dump_shared(SMALL), "twice"),
     ],
 )
-def test_two_parts_that_are_none_of_a_snapshot_are_a_usage_error(own, shared, fault):
+def test_two_parts_of_a_snapshot_are_a_usage_error(own, shared, fault):
     with pytest.raises(UsageError, match=f"'x.json' is not a snapshot that can be read: .*{fault}"):
         load_own_and_shared(own, shared, "x.json")
 
@@ -355,7 +355,7 @@ def test_a_text_that_is_long_or_not_utf8_is_deflated(content, form):
         (gzip.compress(dump(SMALL))[:-9], "gzip is broken"),
     ],
 )
-def test_a_strangers_file_is_held_to_the_format(content, fault):
+def test_an_untrusted_file_is_checked_against_the_format(content, fault):
     with pytest.raises(UsageError, match=fault):
         load(content, "x.json")
 

@@ -154,9 +154,7 @@ def test_an_index_without_any_weights_is_audited_by_names(what: str, folder: Pat
 
 
 @pytest.mark.parametrize("what", [*WHOLE, *STRANGE])
-def test_a_copy_that_lacks_one_shard_is_audited_without_what_stands_beside(
-    what: str, tmp_path: Path
-) -> None:
+def test_a_copy_that_lacks_one_shard_is_audited_alone(what: str, tmp_path: Path) -> None:
     made = sharded(tmp_path / "m", TABLE, CONFIG_BYTES)
     without(OF_TWO[1])(made)
     {**WHOLE, **STRANGE}[what](made)
@@ -248,7 +246,7 @@ def test_a_repository_of_an_index_alone_lacks_its_shards(folder: Path, at_hub: H
     assert kinds(audit("o/m")) == ["bad-index"]
 
 
-def test_a_component_of_a_pipeline_is_read_alike(tmp_path: Path) -> None:
+def test_a_component_of_a_pipeline_is_read_in_the_same_way(tmp_path: Path) -> None:
     pipeline = {"_class_name": "P", "text_encoder": ["transformers", "BertModel"]}
     (tmp_path / "model_index.json").write_text(json.dumps(pipeline))
     made = sharded(tmp_path / "text_encoder", TABLE, CONFIG_BYTES)

@@ -79,6 +79,6 @@ def test_a_formula_has_the_value_of_its_letters(text, value):
 @pytest.mark.parametrize(
     "text", ["W", "V +", "(V", "V)", "V^99", "V/3", "9" * 59 + "*V", "(" * 99, "V;D", "1" * 3000]
 )
-def test_a_formula_that_has_none_is_refused(text):
+def test_a_formula_without_a_value_is_refused(text):
     with pytest.raises(FormulaError, match=r"."):
         evaluate(text, {"V": 10, "D": 3})

@@ -52,7 +52,7 @@ def test_nobody_is_alarmed_by_a_name_that_is_right(name, parameters):
     assert found is None or found.verdict == "confirmed to its rounding"
 
 
-def test_nearly_all_of_those_names_say_a_size():
+def test_nearly_all_of_those_names_state_a_size():
     assert sum(bool(sizes_in(name)) for name, _ in known()) > 0.9 * len(known())
 
 
@@ -89,7 +89,7 @@ def test_a_name_of_another_size_is_refuted_with_both_numbers(name, parameters):
         *("wmt19-m", "2024-05-13", "yolov8m", "Llama-2-7b-draft", "laion-400m-clip"),
     ],
 )
-def test_what_is_no_size_of_this_model_says_nothing(name):
+def test_a_number_that_is_not_a_size_of_this_model_yields_no_claim(name):
     assert sizes_in(name) == ()
 
 
@@ -158,5 +158,5 @@ def test_a_card_s_number_is_taken_as_people_mean_it(text, verdict):
 
 
 @pytest.mark.parametrize("text", ["large", "4.7GB", "12", "10K<n<100K", "", "0.5", "21 %"])
-def test_what_is_no_number_of_parameters_says_nothing(text):
+def test_a_text_without_a_number_of_parameters_yields_no_claim(text):
     assert count_in_card("cardData.size", text, of(6_738_415_616)) is None

@@ -199,7 +199,7 @@ def test_ranks_that_tiktoken_wrote_have_its_highest(tmp_path):
     assert len(lines) == 3
 
 
-def test_tekken_has_as_many_ids_as_mistral_common_says(tmp_path):
+def test_tekken_has_as_many_ids_as_in_mistral_common(tmp_path):
     count = json.loads(packers.run(TEKKEN, tmp_path, "mistral_common"))
     [found] = vocabularies(tmp_path).values()
     assert (found.top, found.entries, count) == (Token(count - 1, ""), count, 320)

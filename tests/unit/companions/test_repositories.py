@@ -77,7 +77,7 @@ def test_what_is_normal_is_no_finding(file, content, place):
     assert said(with_file(snapshot, file, content)) == []
 
 
-def test_what_cannot_be_read_is_said_and_no_finding(place):
+def test_an_unreadable_file_is_reported_without_a_finding(place):
     snapshot = with_file(
         written_repository("LlamaForCausalLM", place), "generation_config.json", b"<<<<<<< HEAD"
     )
@@ -86,7 +86,7 @@ def test_what_cannot_be_read_is_said_and_no_finding(place):
     assert any(line.startswith("generation_config.json: ") for line in report.unchecked)
 
 
-def test_without_companions_nothing_is_said_of_them(place):
+def test_without_companions_nothing_is_reported_about_them(place):
     folder = place / "LlamaForCausalLM-repository"
     written_repository("LlamaForCausalLM", place)
     (folder / "chat_template.jinja").write_text("{% if %}")
@@ -189,7 +189,7 @@ def test_a_template_is_parsed_and_not_rendered(text):
 @pytest.mark.parametrize(
     "text", ["{{ a }", "{% if a %}", "{% endfor %}", "{% foo %}", "{{ a b }}", "{{ (a }}"]
 )
-def test_a_template_that_does_not_parse_says_the_line(text):
+def test_a_template_that_does_not_parse_is_reported_with_the_line(text):
     assert str(parse_fault(f"\n{text}")).startswith("line 2: ")
 
 

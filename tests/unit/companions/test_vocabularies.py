@@ -40,9 +40,7 @@ def trained(kind, tokens=("<x>", "<y>")):
 
 @pytest.mark.parametrize("tokens", [(), ("<x>", "<y>")])
 @pytest.mark.parametrize("kind", ["BPE", "byte-level BPE", "WordPiece", "WordLevel", "Unigram"])
-def test_a_tokenizer_of_the_library_has_the_highest_id_that_auto_tokenizer_says(
-    kind, tokens, tmp_path
-):
+def test_a_tokenizer_of_the_library_has_the_highest_id_of_auto_tokenizer(kind, tokens, tmp_path):
     trained(kind, tokens).save_pretrained(tmp_path)
     known = AutoTokenizer.from_pretrained(tmp_path).get_vocab()
     found = vocabulary_files.read_tokenizer((tmp_path / "tokenizer.json").read_bytes())
@@ -52,7 +50,7 @@ def test_a_tokenizer_of_the_library_has_the_highest_id_that_auto_tokenizer_says(
 
 
 @pytest.mark.parametrize("kind", ["BPE", "WordPiece", "Unigram"])
-def test_a_start_of_any_length_says_no_id_that_is_not_there(kind, tmp_path):
+def test_the_beginning_of_a_tokenizer_yields_no_wrong_id(kind, tmp_path):
     trained(kind).save_pretrained(tmp_path)
     content = (tmp_path / "tokenizer.json").read_bytes()
     highest = max(AutoTokenizer.from_pretrained(tmp_path).get_vocab().values())
@@ -94,7 +92,7 @@ def test_tiktoken_has_a_rank_on_each_line():
     assert vocabulary_files.sentencepiece(content) == found  # which some call tokenizer.model
 
 
-def test_tekken_says_its_number_of_ids_first():
+def test_tekken_stores_its_number_of_ids_first():
     content = json.dumps({"config": {"default_vocab_size": 131_072}, "vocab": [{}]}).encode()
     assert vocabulary_files.tekken(content[:60]).highest == Token(131_071, "")
 
@@ -180,7 +178,7 @@ def test_any_bytes_end_in_a_summary_or_in_a_reason(content):
         assert (found.content is None) == bool(found.unread)
 
 
-def test_an_end_that_is_cut_is_told_from_a_document_of_another_kind():
+def test_a_truncated_document_is_distinguished_from_one_of_another_kind():
     assert issubclass(EndsEarlyError, ScanError)
     cut = vocabulary_files.read_tokenizer(b'{"version": "1.0", "added', whole=False)
     assert cut.unread == "the rest of its added tokens and its vocabulary"

@@ -141,7 +141,7 @@ def as_ours(content):
 @pytest.mark.slow
 @settings(deadline=None)
 @given(st.integers(0, 300_000), st.integers(0, 3), st.integers(1, 40))
-def test_a_header_read_by_ranges_is_the_header_read_whole(padding, tokens, count):
+def test_a_header_read_by_ranges_is_the_header_of_the_complete_file(padding, tokens, count):
     pairs = [
         ("x.text", STRING, "a" * padding),
         ("x.tokens", ARRAY, (STRING, ["b" * 7] * (tokens * 4000))),
@@ -223,7 +223,7 @@ def test_arrays_in_arrays_are_read():
 # --- the size of the file ---------------------------------------------------------------------
 
 
-def test_a_truncated_file_says_by_how_many_tensors():
+def test_a_truncated_file_is_reported_with_its_lost_tensors():
     content = gguf_bytes([], [Tensor("t"), Tensor("u"), Tensor("v")])
     (fault,) = read(content[:-300]).size_faults
     assert re.fullmatch(

@@ -90,7 +90,7 @@ def test_an_index_without_metadata_is_an_index():
     assert parse_index(F, b'{"weight_map":{"a":"m"}}').faults == ()
 
 
-def test_of_a_tensor_named_twice_the_last_shard_stands_and_a_fault_says_so():
+def test_a_tensor_named_twice_belongs_to_the_last_shard_with_a_fault():
     index = parse_index(F, b'{"weight_map":{"a":"x","b":"x","a":"y"}}')
     assert index.weight_map == {"a": "y", "b": "x"}
     assert index.faults == (f"{F} repeats keys, and the last value of each counts: 'a'",)
@@ -195,7 +195,7 @@ FAILS = {
 
 
 @pytest.mark.parametrize("message", FAILS)
-def test_what_is_no_index_says_why(message):
+def test_an_invalid_index_is_refused_with_a_reason(message):
     with pytest.raises(CheckpointError, match=f"^{F}{message}"):
         parse_index(F, FAILS[message])
 

@@ -70,7 +70,7 @@ def test_anything_else_is_an_error_in_one_line_or_names_few_components(file, con
         ({"a": 1}, False),
     ],
 )
-def test_a_pair_of_strings_is_a_component_and_an_option_is_none(value, component):
+def test_a_pair_of_strings_is_a_component_and_an_option_is_not(value, component):
     content = json.dumps({"vae": value}).encode()
     assert bool(parse_manifest(PIPELINE, content).entries) is component
 

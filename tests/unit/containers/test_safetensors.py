@@ -58,7 +58,7 @@ def test_published_headers_are_read(name):
     assert sum(tensor.elements for tensor in header.tensors) == elements
 
 
-def test_a_published_truncated_file_is_said_to_be_truncated():
+def test_a_published_truncated_file_is_reported_as_truncated():
     header = parse_header(F, (HEADERS / "all-minilm-l6-v2-truncated.safetensors").read_bytes())
     assert size_fault(header, 1_835_008) == (
         "model.safetensors is truncated: its header implies 8 + 11,320 + 90,852,864 = 90,864,192 "
@@ -184,7 +184,7 @@ BROKEN = {
 
 
 @pytest.mark.parametrize("message", BROKEN)
-def test_a_header_that_breaks_the_format_says_where_and_with_which_numbers(message):
+def test_a_header_that_breaks_the_format_is_refused_with_place_and_numbers(message):
     with pytest.raises(CheckpointError, match=f"^model.safetensors: {message}"):
         parse_header(F, framed(BROKEN[message]))
 
@@ -215,7 +215,7 @@ NOT_JSON = {
 
 
 @pytest.mark.parametrize("message", NOT_JSON)
-def test_a_header_that_is_not_json_says_where(message):
+def test_a_header_that_is_not_json_is_refused_with_the_place(message):
     with pytest.raises(CheckpointError, match=f"^the header of model.safetensors {message}"):
         parse_header(F, framed(NOT_JSON[message]))
 
@@ -240,7 +240,7 @@ def test_ninety_thousand_tensors_are_not_too_many():
     assert header.data_length == 90_000 * 4
 
 
-def test_names_from_strangers_are_quoted_and_cut():
+def test_untrusted_names_are_quoted_and_cut():
     name = "\\u001b[31m" + "x" * 1000
     with pytest.raises(CheckpointError, match=r"^'a b\\n.safetensors': tensor ") as caught:
         parse_header("a b\n.safetensors", framed(f'{{"{name}":1}}'))

@@ -152,7 +152,7 @@ def test_what_is_kept_of_a_file_is_read_as_the_file_is(held, form):
 
 
 @given(state_dicts(), SAVES, st.data())
-def test_a_file_that_is_cut_off_is_told(held, form, data):
+def test_a_truncated_file_is_reported(held, form, data):
     content = saved(held, **form)
     stop = data.draw(st.integers(0, len(content) - 1))
     head, _ = read(content[:stop])
@@ -185,7 +185,7 @@ def test_the_state_dict_of_a_module_is_read_as_torch_loads_it(form):
 
 
 @pytest.mark.parametrize("form", FORMS)
-def test_a_module_that_was_saved_whole_is_unsafe(form):
+def test_a_pickled_module_is_unsafe(form):
     with pytest.raises(UnsafeFileError) as raised:
         parsed(saved(torch.nn.Sequential(torch.nn.Linear(2, 3)), **form))
     assert any("torch.nn.modules." in line for line in raised.value.imports)
@@ -311,7 +311,7 @@ def test_what_torch_saves_without_checksums_is_read_too():
     assert [one.shape for one in table.tensors] == [(3,)]
 
 
-def test_torch_script_is_told_from_a_state_dict(tmp_path):
+def test_torch_script_is_distinguished_from_a_state_dict(tmp_path):
     path = tmp_path / "model.pt"
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")

@@ -99,7 +99,9 @@ def test_a_number_of_600_digits_is_not_printed():
         ),
     ],
 )
-def test_a_value_of_the_wrong_kind_is_told_from_the_right_one(key, declared, held, said, fix):
+def test_a_value_of_the_wrong_kind_is_distinguished_from_a_right_one(
+    key, declared, held, said, fix
+):
     report = examine(tiny(**{key: declared}), Options(requested="tiny"))
     [found] = report.diagnosis
     assert (found.cause, found.fields) == ("config-field", ((key, declared, held),))
@@ -134,7 +136,7 @@ def test_a_value_that_the_config_spells_as_a_string_has_no_alternative():
 
 
 @pytest.mark.parametrize("stated", [{"tie_word_embeddings": True}, {}])
-def test_a_head_beside_the_embeddings_is_not_said_to_differ_from_them(stated):
+def test_a_stored_head_is_not_reported_to_differ_from_the_embeddings(stated):
     """No header tells whether a copy has other values, and setting the key to false assumes so."""
     config = {**TINY, "model_type": "gemma", "head_dim": 2, **stated}  # tied by default
     head = stored("lm_head.weight", (TINY["vocab_size"], TINY["hidden_size"]))
@@ -228,7 +230,7 @@ def test_a_wrong_number_of_layers_is_named(layers, declared):
     assert found.fields == (("num_hidden_layers", declared, layers),)
 
 
-def test_large_models_of_strange_names_are_asked_for_no_field(monkeypatch):
+def test_large_models_of_unexpected_names_are_solved_for_no_field(monkeypatch):
     def refuse(*_, **__):
         raise AssertionError("a config was solved")
 

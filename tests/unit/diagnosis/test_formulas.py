@@ -27,7 +27,7 @@ FORMULAS = {
 
 
 @given(st.sampled_from(sorted(FORMULAS)), st.integers(1, 5000))
-def test_a_solution_gives_what_was_asked_for(name, wanted):
+def test_a_solution_yields_the_target_value(name, wanted):
     size = FORMULAS[name]
     for one in size.symbols:
         for value in solutions(size, one, wanted):

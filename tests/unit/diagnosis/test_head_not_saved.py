@@ -60,7 +60,7 @@ def cut(lost):
     return [one.cause for one in examine(shot, Options(requested="cut")).diagnosis]
 
 
-def test_a_classifier_beside_a_whole_base_model_was_not_saved():
+def test_a_classifier_missing_from_a_complete_base_model_was_not_saved():
     assert cut("classifier.") == ["head-not-saved"]
 
 

@@ -69,7 +69,7 @@ def test_the_roles_of_a_kind_are_those_of_its_names(names):
 
 
 @pytest.mark.parametrize("total", ["12", "NaN"])
-def test_an_index_keeps_what_it_says_beside_the_names(total):
+def test_an_index_has_its_metadata_as_well_as_its_names(total):
     text = f'{{"metadata": {{"total_size": {total}}}, "weight_map": {{"a": "x", "b": "y"}}}}'
     index = TextFile(name="model.safetensors.index.json", content=text.encode())
     changed = with_names(replace(snapshot_of([]), index=index), {"a": "c"})

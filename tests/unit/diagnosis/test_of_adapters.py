@@ -76,7 +76,7 @@ def test_a_key_of_the_settings_is_named_with_the_value_that_the_file_holds(
     assert " in adapter_config.json" in found.fix
 
 
-def test_names_as_in_memory_are_said_to_be_those_of_an_adapter(diagnosed):
+def test_in_memory_names_are_reported_as_those_of_an_adapter(diagnosed):
     tensors = {name.replace(".weight", ".sft.weight"): what for name, what in TENSORS.items()}
     [found] = diagnosed(tensors).diagnosis
     assert found.cause == "wrapper-prefix"
@@ -84,7 +84,7 @@ def test_names_as_in_memory_are_said_to_be_those_of_an_adapter(diagnosed):
     assert "save by PeftModel.save_pretrained" in found.fix
 
 
-def test_the_model_under_it_is_told_from_the_adapter(diagnosed):
+def test_the_base_model_is_distinguished_from_the_adapter(diagnosed):
     tensors = {name.replace(".weight", ".default.weight"): what for name, what in TENSORS.items()}
     tensors |= {
         f"{BELOW}.{layer}.attn.c_attn.base_layer.{last}": ("F32", shape)

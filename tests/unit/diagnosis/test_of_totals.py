@@ -101,7 +101,7 @@ def test_the_field_with_which_the_total_comes_out_is_named_first(values, key, wr
     assert (found.cause, found.fields) == ("config-field", ((key, wrong, values[key]),))
 
 
-def test_other_keys_that_would_do_as_well_are_said(tmp_path):
+def test_other_keys_that_fit_as_well_are_reported(tmp_path):
     [found] = index_alone(tmp_path, LLAMA, intermediate_size=1024).diagnosis
     assert "(or vocab_size = 29,984, which would explain as much)" in found.summary
 

@@ -39,7 +39,7 @@ def test_a_classifier_in_the_place_of_an_untied_head_is_the_class(declared, save
 
 
 @pytest.mark.parametrize("declared", [{}, {"architectures": []}, {"architectures": None}])
-def test_a_config_that_names_no_class_is_not_said_to_declare_one(declared):
+def test_a_config_without_a_class_is_not_reported_to_declare_one(declared):
     tensors = stored_by(expect("BertForMaskedLM"))
     report = examine(snapshot_of(tensors, **TINY, **declared), Options(requested="saved"))
     [found] = report.diagnosis

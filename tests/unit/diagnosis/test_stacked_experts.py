@@ -89,7 +89,7 @@ def test_a_stack_is_the_tensors_on_disk():
 @pytest.mark.parametrize(
     "shape", [None, (7,), (2, 5, 8), (2**40, 2, 8), (2**62, 2**62, 2**62), (300_000, 2, 8)]
 )
-def test_what_cannot_be_told_apart_stays(shape):
+def test_ambiguous_tensors_stay_unchanged(shape):
     parts = ("experts.0.gate.weight", "experts.0.up.weight")
     forms = NameForms((), {"experts.all": StackedParts(parts, 0)})
     assert forms.separated(HeldTensors({"experts.all": shape})).shapes == {"experts.all": shape}

@@ -44,7 +44,7 @@ def test_all_is_missing_as_for_from_pretrained_and_the_key_is_named(within, pref
     assert report.residual == 0
 
 
-def test_a_key_that_reads_like_a_prefix_is_none(tmp_path):
+def test_a_key_that_reads_like_a_prefix_is_not_a_prefix(tmp_path):
     """`{"transformer": ...}` of a base model is not `transformer.h.0` and so on."""
     sizes = {"n_embd": 16, "n_layer": 2, "n_head": 2, "bos_token_id": 1, "eos_token_id": 2}
     model = transformers.GPT2LMHeadModel(transformers.GPT2Config(vocab_size=48, **sizes))

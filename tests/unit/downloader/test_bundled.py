@@ -100,7 +100,7 @@ def test_old_names_and_revisions_are_understood(asked, model, commit):
         ("bert-base-cased@" + "ab" * 20, "is of an unknown commit of main, expected abab"),
     ],
 )
-def test_what_is_not_shipped_is_said(asked, said):
+def test_an_unshipped_model_is_reported(asked, said):
     with pytest.raises(SourceError, match=said) as raised:
         fetch(asked, source="bundled")
     assert raised.value.reason is Reason.NOT_BUNDLED

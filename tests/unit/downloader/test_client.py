@@ -47,21 +47,21 @@ def test_a_connection_that_the_server_closed_meanwhile_costs_nothing(model):
     assert read().fetched.requests == read().fetched.requests
 
 
-def test_a_token_goes_to_the_hub_and_to_nobody_else(model):
+def test_a_token_is_sent_to_the_hub_alone(model):
     model.grant("hf_token", "o/n")
     read("hf_token")
     sent = {record.origin: record.authorization for record in model.log}
     assert sent == {"hub": "Bearer hf_token", "storage": None}
 
 
-def test_an_address_where_nobody_listens_is_unreachable(model):
+def test_an_address_without_a_server_is_unreachable(model):
     model.misbehave(fault=RedirectTo(location="http://127.0.0.1:9/x"), path="*.safetensors")
     with pytest.raises(SourceError, match=r"no connection to 127\.0") as error:
         read()
     assert error.value.reason is Reason.UNREACHABLE
 
 
-def test_a_name_that_no_machine_has_is_not_asked_for_again(model, machine):
+def test_an_unknown_host_is_not_requested_again(model, machine):
     del model
     waits = []
     machine.setattr("auditor.downloader.waits.Waits.rest_through", lambda *wait: waits.append(wait))
@@ -72,7 +72,7 @@ def test_a_name_that_no_machine_has_is_not_asked_for_again(model, machine):
 
 
 @pytest.mark.parametrize("text", ["http://u:p@a.b/x?y#z", "//u@a.b/x?y", "//a.b/x?y#u:p@c"])
-def test_an_address_is_asked_for_without_a_user_and_a_fragment(text):
+def test_an_address_is_requested_without_its_user_and_fragment(text):
     base = plain_url("http://v:q@c.d/")
     assert str(plain_url(text, base)) == "http://a.b/x?y"
     assert str(base) == "http://c.d/"
@@ -87,7 +87,7 @@ def body_of(url):
 
 
 @pytest.mark.parametrize("name", ["http_proxy", "HTTP_PROXY", "ALL_PROXY"])
-def test_a_proxy_of_the_environment_is_asked(name, model, machine):
+def test_a_proxy_of_the_environment_is_used(name, model, machine):
     del model
     with raw_server() as proxy:
         proxy.otherwise(OK)
@@ -108,7 +108,7 @@ def test_the_client_is_made_anew_where_settings_change(model, machine):
 
 
 @pytest.mark.parametrize("content", [None, b"no certificate"])
-def test_a_system_without_certificates_is_told_what_to_do(content, model, machine, tmp_path):
+def test_a_system_without_certificates_gets_advice(content, model, machine, tmp_path):
     del model
     file = tmp_path / "certificates"
     if content:

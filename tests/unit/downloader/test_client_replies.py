@@ -92,7 +92,9 @@ def read_by_the_library(address):
 
 @given(data=st.data())
 @pytest.mark.parametrize("reply", REPLIES.values(), ids=REPLIES)
-def test_a_reply_is_what_http_client_says_wherever_it_is_cut(reply, server, one_client, data):
+def test_a_reply_is_parsed_as_http_client_parses_it_wherever_it_is_cut(
+    reply, server, one_client, data
+):
     cuts = sorted(data.draw(st.lists(st.integers(0, len(reply)), max_size=4)))
     pieces = [reply[a:b] for a, b in itertools.pairwise((0, *cuts, len(reply)))]
     ours = read(one_client, server.address(*pieces, None), connection="close")
@@ -126,7 +128,7 @@ def test_a_connection_that_is_to_be_closed_is_not_used_again(name, server, clien
     assert connections(server, client, (REPLIES[name],), (REPLIES["with a length"],)) == 2
 
 
-def test_an_answer_that_nobody_asked_for_is_nobodys(server, client):
+def test_an_unrequested_answer_is_ignored(server, client):
     forged = OK + b"Content-Length: 6\r\n\r\nforged"
     first = read(client, server.address(REPLIES["with a length"] + forged))
     assert first[2] == BODY

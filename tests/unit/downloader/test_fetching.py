@@ -52,14 +52,14 @@ def test_a_path_is_read_whatever_the_source(tmp_path, source):
 
 
 @pytest.mark.parametrize("fault", NO_ANSWER, ids=str)
-def test_where_only_the_hub_was_asked_the_ways_out_are_named(at_hub, fault):
+def test_with_the_hub_alone_the_alternatives_are_named(at_hub, fault):
     at_hub.misbehave(fault=fault)
     ways = "--source cache, --source bundled or --source auto may have the model"
     with pytest.raises(SourceError, match=ways):
         fetch(SHIPPED)
 
 
-def test_auto_asks_the_hub_first(at_hub, cache):
+def test_auto_tries_the_hub_first(at_hub, cache):
     cache("org/name")
     at_hub.add("org/name", {"config.json": b"[1]", "model.safetensors": WEIGHTS})
     told = []
@@ -96,7 +96,7 @@ def test_offline_auto_goes_straight_to_what_is_here(at_hub, monkeypatch):
     assert at_hub.log == ()
 
 
-def test_where_nobody_has_it_the_hubs_fault_is_told(at_hub):
+def test_without_any_copy_the_fault_of_the_hub_is_reported(at_hub):
     at_hub.misbehave(fault=ServerError(status=503))
     said = "answered 503.*; neither the Hugging Face cache nor this package has org/name"
     with pytest.raises(SourceError, match=said) as raised:

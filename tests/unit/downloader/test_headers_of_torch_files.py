@@ -75,7 +75,7 @@ SPANS = st.tuples(st.integers(0, 400_000), st.integers(0, 100_000)).map(
 
 
 @given(st.lists(SPANS, max_size=6), st.integers(0, 600_000), st.booleans())
-def test_a_parser_gets_the_bytes_that_it_asks_for_and_these_alone_are_kept(spans, size, told):
+def test_a_parser_gets_the_bytes_that_it_requests_and_only_these_are_stored(spans, size, told):
     content = bytes(n * 7 % 251 for n in range(1000)) * (size // 1000 + 1)
     content = content[:size]
     spans = [span for span in spans if span.stop <= size]
@@ -113,7 +113,7 @@ def scattered(file: str, sparse: PartialFile) -> Table:
 
 
 @pytest.mark.parametrize("parse", [unending, scattered])
-def test_a_file_that_asks_for_too_much_ends_in_a_fault(parse, monkeypatch):
+def test_a_file_that_requires_too_much_ends_in_a_fault(parse, monkeypatch):
     received = []
 
     def receive(span: Span, _end) -> Received:
@@ -258,7 +258,7 @@ def test_in_a_folder_torch_copies_are_read(tmp_path):
     assert [head.name for head in fetch(str(beside(tmp_path))).torch_copies] == [WEIGHTS]
 
 
-def test_on_the_hub_torch_copies_are_read_where_that_is_asked(at_hub):
+def test_on_the_hub_torch_copies_are_read_on_request(at_hub):
     files = {CONFIG: GOOD_CONFIG, ONE: safetensors_bytes(TENSORS), WEIGHTS: GOOD}
     at_hub.add("org/name", files)
     assert fetch("org/name").torch_copies == ()

@@ -88,12 +88,12 @@ def test_a_refusal_is_of_the_kind_that_huggingface_hub_raises(status, code, mess
         (b"<html>", "answered 404 for org/name$"),
     ],
 )
-def test_what_the_body_says_is_quoted_if_it_is_a_text(body, said):
+def test_the_body_is_quoted_if_it_is_text(body, said):
     error = refusal_error(HubModel(id="org/name"), Refusal(404, {}), body, by_hub=True)
     with pytest.raises(type(error), match=said):
         raise error
 
 
-def test_a_proxy_that_asks_for_a_password_is_not_the_hub():
+def test_a_proxy_that_requires_a_password_is_not_the_hub():
     error = refusal_error(HubModel(id="org/name"), Refusal(407, {}), b"", by_hub=True)
     assert str(error).startswith("a proxy needs a user and a password (407)")

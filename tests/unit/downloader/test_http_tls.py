@@ -112,7 +112,7 @@ def test_a_body_comes_over_tls_and_its_connection_serves_again(session, certific
     assert bodies == [b"x" * 200_000, b"y", b"x" * 200_000]
 
 
-def test_a_certificate_that_nobody_vouches_for_ends_it_at_once(session, certificate, machine):
+def test_an_untrusted_certificate_ends_it_at_once(session, certificate, machine):
     machine.delenv("SSL_CERT_FILE")
     with (
         serving(certificate, {}) as (_, url),
@@ -176,7 +176,7 @@ def nginx(tmp_path, certificate):
         process.terminate()
 
 
-def test_many_are_asked_for_over_one_connection_where_the_server_speaks_http_2(session, nginx):
+def test_many_requests_share_one_http_2_connection(session, nginx):
     url, log, files = nginx
     bodies = {f"{number}": bytes([number]) * 100_000 for number in range(20)}
     for name, body in bodies.items():

@@ -61,7 +61,7 @@ def test_one_file_costs_one_api_request_and_two_resolver_requests(at_hub):
     assert snapshot.headers[0].size == 5 * 10**9 + 8 + 24_012
 
 
-def test_what_is_asked_is_counted(at_hub):
+def test_requests_are_counted(at_hub):
     at_hub.add("org/name", {CONFIG: b"{}", ONE: large()})
     fetched = fetch("org/name").fetched
     assert fetched.requests == len(at_hub.log) == 4
@@ -141,7 +141,7 @@ def test_connections_are_used_again(at_hub):
     assert len(connections) <= 64  # as many as are under way at a time; there are 128 requests
 
 
-def test_shards_that_the_repository_lacks_are_named_and_not_asked_for(at_hub):
+def test_missing_shards_are_named_and_not_requested(at_hub):
     at_hub.add(
         "org/name", {INDEX: index_of("a.safetensors", "b.safetensors"), "b.safetensors": WEIGHTS}
     )
@@ -159,7 +159,7 @@ def test_a_broken_index_is_handed_on(at_hub):
     assert (snapshot.index.content, snapshot.headers) == (b"<<<<<<< HEAD", ())
 
 
-def test_every_file_is_asked_for_at_the_one_commit(any_hub):
+def test_every_file_is_requested_at_one_commit(any_hub):
     sha = any_hub.add("org/name", {CONFIG: b"{}", ONE: large(100_000)})
     fetch("org/name")
     files = [record.path for record in any_hub.log if f"/resolve/{sha}/" in record.path]
@@ -168,7 +168,7 @@ def test_every_file_is_asked_for_at_the_one_commit(any_hub):
     assert sorted(others) == ["/org/name/resolve/main/config.json", f"/org/name/resolve/main/{ONE}"]
 
 
-def test_what_was_asked_for_early_counts_only_at_the_listed_commit(at_hub):
+def test_an_early_request_counts_only_at_the_listed_commit(at_hub):
     older = {CONFIG: b"{}", ONE: large()}
     sha = at_hub.add("org/name", {CONFIG: b'{"a": 1}', ONE: large(5_000)}, refs={"before": older})
     for name in older:
@@ -180,7 +180,7 @@ def test_what_was_asked_for_early_counts_only_at_the_listed_commit(at_hub):
     assert fetch("org/name@before").headers[0].prefix == large().head
 
 
-def test_the_request_says_who_asks_and_packs_nothing(at_hub):
+def test_the_request_has_a_user_agent_and_no_compression(at_hub):
     at_hub.add("org/name", FILES)
     fetch("org/name")
     for record in at_hub.log:

@@ -24,7 +24,7 @@ TOKEN = "hf_secret"  # noqa: S105 - opens nothing
         ("org/open", "hf_wrong", Reason.DENIED, "check the token"),
     ],
 )
-def test_a_refusal_is_told_by_its_kind(at_hub, requested, token, reason, said):
+def test_a_refusal_is_recognised_by_its_kind(at_hub, requested, token, reason, said):
     at_hub.add("org/open", FILES)
     at_hub.add("org/private", FILES, private=True)
     at_hub.add("org/gated", FILES, gated="manual")
@@ -74,7 +74,7 @@ def test_a_token_that_cannot_be_one_is_refused_and_not_shown(at_hub, token):
     assert at_hub.log == ()
 
 
-def test_an_empty_token_is_none(at_hub):
+def test_an_empty_token_is_ignored(at_hub):
     at_hub.add("org/name", FILES)
     fetch("org/name", token=" ")  # noqa: S106 - is none
     assert {record.authorization for record in at_hub.log} == {None}
@@ -83,7 +83,7 @@ def test_an_empty_token_is_none(at_hub):
 # The network
 
 
-def test_offline_nothing_is_asked_and_the_ways_out_are_named(at_hub, monkeypatch):
+def test_offline_no_request_is_sent_and_the_alternatives_are_named(at_hub, monkeypatch):
     monkeypatch.setattr(constants, "HF_HUB_OFFLINE", True)
     with pytest.raises(SourceError, match="--source cache, --source bundled or --source auto") as e:
         fetch("org/name")
@@ -91,14 +91,14 @@ def test_offline_nothing_is_asked_and_the_ways_out_are_named(at_hub, monkeypatch
     assert at_hub.log == ()
 
 
-def test_a_port_where_nobody_listens_is_unreachable(machine):
+def test_a_port_without_a_server_is_unreachable(machine):
     machine.setattr(constants, "ENDPOINT", "http://127.0.0.1:9")
     with pytest.raises(SourceError, match=r"no connection to 127.0.0.1.*\(tried 5 times\)") as e:
         fetch("org/name")
     assert e.value.reason is Reason.UNREACHABLE
 
 
-def test_a_name_that_nobody_knows_is_said(machine):
+def test_an_unknown_name_is_reported(machine):
     machine.setattr(constants, "ENDPOINT", "http://hub.invalid")
     with pytest.raises(SourceError, match=r"hub\.invalid cannot be found.*on the network") as e:
         fetch("org/name")

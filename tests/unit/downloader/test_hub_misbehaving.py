@@ -116,7 +116,7 @@ def test_what_passes_is_tried_again(model, fault, path):
 
 
 @pytest.mark.parametrize("fault", PASSING, ids=str)
-def test_the_storage_is_asked_again_by_way_of_the_hub(model, fault):
+def test_the_storage_is_requested_again_through_the_hub(model, fault):
     model.misbehave(origin=Origin.STORAGE, fault=fault, times=1)
     whole()
     assert sum("/resolve/" in record.path for record in model.log) == 4  # config, head, head, rest
@@ -167,7 +167,7 @@ def test_when_one_shard_fails_for_good_the_others_do_not_wait(at_hub, machine):
 # Rate limits
 
 
-def test_a_wait_within_the_window_is_obeyed_and_told(model):
+def test_a_wait_within_the_window_is_obeyed_and_reported(model):
     model.misbehave(path=API, fault=TooMany(reset=3), times=1)
     told = []
     whole(say=told.append)
@@ -188,7 +188,7 @@ def test_a_wait_of_more_than_a_window_is_not_begun(model, fault):
     assert sum(record.fault is not None for record in model.log) == 1 + early(ANY_HEAD)
 
 
-def test_a_quota_that_is_spent_is_told_as_such(model):
+def test_a_spent_quota_is_reported(model):
     model.limit(Quota(api=0, window=400))
     refused(Reason.RATE_LIMITED, "too many requests: try again in")
 
@@ -211,13 +211,13 @@ def test_a_server_that_ignores_only_the_second_range_is_borne(model):
 
 
 @pytest.mark.parametrize("length", [FIRST_READ - 9, FIRST_READ - 8, FIRST_READ - 7])
-def test_a_whole_file_is_cut_where_the_header_ends(at_hub, length):
+def test_a_full_file_is_cut_at_the_end_of_its_header(at_hub, length):
     at_hub.add("org/name", {ONE: large(length)})
     at_hub.misbehave(origin=Origin.STORAGE, fault=WholeFile())
     assert fetch("org/name").headers[0].prefix == large(length).head
 
 
-def test_a_whole_file_that_is_no_header_is_left_at_once(at_hub):
+def test_a_full_file_without_a_header_is_abandoned_at_once(at_hub):
     at_hub.add("org/name", {ONE: Sparse(b"PK\x03\x04" * 9, GIGABYTES)})
     at_hub.misbehave(origin=Origin.STORAGE, fault=WholeFile())
     assert len(fetch("org/name").headers[0].prefix) == FIRST_READ
@@ -234,7 +234,7 @@ def test_a_whole_file_that_is_no_header_is_left_at_once(at_hub):
     ],
     ids=str,
 )
-def test_a_range_must_be_the_one_that_was_asked_for(model, fault, said):
+def test_a_range_must_be_the_requested_one(model, fault, said):
     model.misbehave(origin=Origin.STORAGE, fault=fault)
     refused(Reason.BAD_RESPONSE, said)
 
@@ -244,7 +244,7 @@ def test_a_range_may_leave_the_total_open(model):
     whole()
 
 
-def test_a_range_that_is_wrong_once_is_asked_for_again(model):
+def test_a_range_that_is_wrong_once_is_requested_again(model):
     model.misbehave(origin=Origin.STORAGE, fault=WrongRange(shift=1), times=1)
     whole()
 
@@ -258,7 +258,7 @@ def test_the_size_before_the_redirect_must_agree_with_the_listing(model, size):
 
 
 @pytest.mark.parametrize("path", [ANY_CONFIG, "*resolve*model.safetensors"])
-def test_another_commit_half_way_is_told(model, path):
+def test_another_commit_half_way_is_reported(model, path):
     model.misbehave(path=path, fault=Header(name="X-Repo-Commit", value="cd" * 20))
     refused(Reason.COMMIT_MOVED, "answered with commit 'cdcdcd.*, expected ")
     assert sum(record.fault is not None for record in model.log) == 1 + early(path)
@@ -377,7 +377,7 @@ def test_headers_without_end_are_left(model):
     refused(Reason.BAD_RESPONSE, "broke off its answer")
 
 
-def test_an_error_with_a_huge_body_is_told_all_the_same(model):
+def test_an_error_with_a_huge_body_is_reported(model):
     model.misbehave(path=API, fault=ServerError(status=400, size=10**9))
     refused(Reason.BAD_RESPONSE, "the Hub answered 400 for org/name")
     assert all(record.sent < ENOUGH for record in model.log)

@@ -42,7 +42,7 @@ def test_it_is_the_librarys(machine, new, old, file, known):
     assert usable_token(None) == huggingface_hub.get_token()
 
 
-def test_the_library_is_asked_where_a_token_may_have_to_be_renewed(machine):
+def test_the_library_provides_a_token_that_may_have_to_be_renewed(machine):
     asked = []
     machine.setattr(huggingface_hub, "get_token", lambda: asked.append(1) or "hf_renewed")
     left(constants.HF_TOKEN_PATH, "hf_one")
@@ -52,7 +52,7 @@ def test_the_library_is_asked_where_a_token_may_have_to_be_renewed(machine):
 
 
 @pytest.mark.parametrize("where", ["CI", "Colab"])
-def test_the_library_is_asked_where_tokens_are_had_in_other_ways(where, machine):
+def test_the_library_provides_tokens_of_other_sources(where, machine):
     machine.setattr(huggingface_hub, "get_token", lambda: "hf_of_theirs")
     machine.setenv("HF_TOKEN", "hf_one")
     if where == "CI":

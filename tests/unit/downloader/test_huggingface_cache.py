@@ -72,13 +72,13 @@ def test_old_and_new_names_find_each_other(cache, asked, cached):
     assert fetch(asked, source="cache").model == cached
 
 
-def test_the_name_that_was_asked_for_comes_first(cache):
+def test_the_requested_name_comes_first(cache):
     in_cache(cache, "bert-base-cased", "config.json", "model.safetensors")
     in_cache(cache, "google-bert/bert-base-cased", "config.json", "model.safetensors")
     assert fetch("bert-base-cased", source="cache").model == "bert-base-cased"
 
 
-def test_what_is_not_cached_is_said_with_the_place(cache):
+def test_an_uncached_model_is_reported_with_the_folder(cache):
     with pytest.raises(SourceError, match=f"org/name at 'v2' is not in the cache, '{cache}'"):
         fetch("org/name@v2", source="cache")
 

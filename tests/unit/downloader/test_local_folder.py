@@ -119,7 +119,7 @@ def test_a_folder_with_a_config_alone_is_read_as_its_file(tmp_path):
         ({CONFIG: b"{}", "tf_model.h5": b"x"}, Reason.NO_SAFETENSORS),
     ],
 )
-def test_a_folder_without_safetensors_says_so(tmp_path, files, reason):
+def test_a_folder_without_safetensors_is_reported(tmp_path, files, reason):
     with pytest.raises(SourceError, match="the folder '") as raised:
         fetch(str(fill(tmp_path, files)))
     assert raised.value.reason is reason
@@ -140,7 +140,7 @@ def test_a_file_that_has_no_header_is_handed_on_as_it_is(folder, content):
     assert (head.prefix, head.size) == (content, len(content))
 
 
-def test_a_long_header_is_read_whole(folder):
+def test_a_long_header_is_read_completely(folder):
     long = framed(b"{}".ljust(3 * FIRST_READ), bytes(9))
     fill(folder, {ONE: long})
     assert fetch(str(folder)).headers[0].prefix == long[:-9]
@@ -156,7 +156,7 @@ def test_only_the_head_of_a_large_file_is_read(folder):
 # One file
 
 
-def test_a_weight_file_is_read_with_the_config_beside_it(folder):
+def test_a_weight_file_is_read_with_the_config_of_its_folder(folder):
     snapshot = fetch(str(folder / ONE))
     assert snapshot.source is Source.FILE
     assert (snapshot.config.content, snapshot.headers[0].prefix) == (b"{}", HEAD)
@@ -207,7 +207,7 @@ def test_other_files_are_refused_by_what_they_are(tmp_path, name, error, said):
         fetch(str(tmp_path / name))
 
 
-def test_the_only_shard_of_one_is_a_whole_model(tmp_path):
+def test_a_single_shard_of_one_is_a_complete_model(tmp_path):
     fill(tmp_path, {"model-00001-of-00001.safetensors": WEIGHTS})
     assert fetch(str(tmp_path / "model-00001-of-00001.safetensors")).headers[0].prefix == HEAD
 
@@ -344,7 +344,7 @@ def cached(tmp_path: Path) -> Path:
 
 
 @pytest.mark.parametrize("below", ["", f"snapshots/{SHA}"])
-def test_a_place_in_the_cache_knows_model_and_commit(cached, below):
+def test_a_path_in_the_cache_has_the_model_and_the_commit(cached, below):
     snapshot = fetch(str(cached / below))
     assert (snapshot.model, snapshot.commit) == ("org/name", SHA)
     assert snapshot.source is Source.CACHE

@@ -52,7 +52,7 @@ def test_a_page_that_breaks_off_is_no_list_either_way(text, share):
 
 
 @pytest.mark.parametrize("text", ["", "{}", '{"a": [{"id": "o/n"}]}', '"x"', "null", "<html>"])
-def test_what_is_no_list_is_told(text):
+def test_an_invalid_list_is_reported(text):
     with pytest.raises(SourceError, match="is not a JSON list"):
         read(text.encode())
     with pytest.raises(SourceError, match="is not a JSON list"):
@@ -70,7 +70,7 @@ def page(*models):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("files", [MAX_FILES + 1, 3 * MAX_TEXT_VALUES], ids=str)
-def test_a_model_with_too_many_files_is_told_and_the_others_are_read(files):
+def test_a_model_with_too_many_files_is_reported_and_the_others_are_read(files):
     before, crowded, after = read(page(model(1, 3), model(2, files), model(3, 3)))
     assert before.id == "o/m1"
     assert len(after.siblings) == 3
@@ -78,7 +78,7 @@ def test_a_model_with_too_many_files_is_told_and_the_others_are_read(files):
     assert "are the most that are read" in crowded.excess
 
 
-def test_a_model_that_is_too_deep_is_told_and_the_others_are_read():
+def test_a_model_that_is_too_deep_is_reported_and_the_others_are_read():
     deep = f', "x": {"[" * 500}{"]" * 500}'
     found = read(page(model(1, 1), model(2, 1, deep), model(3, 1)))
     excess = "is nested 501 levels deep, expected at most 128"

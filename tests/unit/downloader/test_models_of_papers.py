@@ -54,7 +54,7 @@ def test_explained_it_is_the_count_of_the_papers_table(name, words, width, besid
 
 
 @pytest.mark.parametrize("name", PAPERS)
-def test_both_vocabularies_make_what_the_origin_says_of_them(name):
+def test_both_vocabularies_have_the_published_sizes(name):
     snapshot = fetch(name)
     pattern = r'"about (\d+)" words make ([\d.]+), and ([\d,]+) words would make ([\d.]+)$'
     said = re.search(pattern, snapshot.origin)

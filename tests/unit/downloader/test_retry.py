@@ -49,7 +49,7 @@ LEFT = {"ratelimit": '"resolvers";r=9;t=55'}
         (503, {"retry-after": "7"}, 7.0),
     ],
 )
-def test_a_refusal_says_how_long_to_wait(status, headers, wait):
+def test_a_refusal_gives_the_seconds_to_wait(status, headers, wait):
     assert asked_wait(status, headers) == wait
 
 
@@ -82,7 +82,7 @@ def test_five_attempts_are_made(told, times):
     assert Patience(Talk(told.append)).call(attempt) == times + 1
 
 
-def test_after_five_attempts_the_last_fault_is_told(told):
+def test_after_five_attempts_the_last_fault_is_reported(told):
     with pytest.raises(SourceError, match=r"^slow \(tried 5 times\)$") as raised:
         Patience(Talk(told.append)).call(failing(9, PassingError(Reason.TIMED_OUT, "slow")))
     assert raised.value.reason is Reason.TIMED_OUT
@@ -118,7 +118,7 @@ def test_the_window_is_for_all_waits_together_and_ends_them(asked):
     assert waited <= 301
 
 
-def test_the_same_wait_asked_for_again_and_again_is_said_in_all():
+def test_repeated_waits_are_reported_as_one_sum():
     fault = PassingError(Reason.RATE_LIMITED, "busy", wait=200)
     with pytest.raises(SourceError, match="busy: another 200 s after 200 s is too long to wait"):
         next_wait(fault, 2, 200.0)
@@ -137,7 +137,7 @@ def test_silence_is_borne_for_fourteen_seconds_while_someone_is_watching(told, s
         Patience(Talk(told.append)).call(failing(9, silent(seconds)))
 
 
-def test_an_attempt_is_told_how_much_of_the_silence_is_left(told):
+def test_an_attempt_gets_the_remaining_silence(told):
     given_seconds = []
 
     def attempt(silence):
@@ -157,7 +157,7 @@ def test_who_expects_long_silences_is_not_cut_short(told, machine):
         Patience(Talk(told.append), silence=240.0).call(failing(9, silent(60.0)))
 
 
-def test_a_wait_that_a_server_asks_for_is_told_while_it_lasts_and_no_other_is(told):
+def test_only_a_wait_that_a_server_requires_is_reported_while_it_lasts(told):
     held = []
 
     @contextmanager
@@ -185,6 +185,6 @@ def test_when_it_is_over_nothing_is_waited_for(told):
 
 
 @given(st.text(max_size=80) | st.text(alphabet="0123456789:,+- GMTFriJan", max_size=60))
-def test_whatever_a_retry_after_says_it_is_a_wait_or_none(text):
+def test_any_retry_after_is_a_wait_or_ignored(text):
     found = asked_wait(503, {"retry-after": text})
     assert found is None or found >= 0

@@ -48,7 +48,7 @@ NEARLY = st.lists(PIECES, max_size=12).map("".join) | st.text(max_size=40)
 
 
 @given(limit=NEARLY, policy=NEARLY)
-def test_whatever_a_server_says_is_bounded(limit, policy):
+def test_the_text_of_a_server_is_bounded(limit, policy):
     found = rate_limit({"ratelimit": limit, "ratelimit-policy": policy})
     if found:
         assert 0 <= found.ask_again <= WINDOW
@@ -73,7 +73,7 @@ LIMITS = {
 
 
 @pytest.mark.parametrize(("header", "expected"), LIMITS.values(), ids=LIMITS)
-def test_a_header_says_how_much_is_left_and_until_when_or_nothing(header, expected):
+def test_a_header_has_the_remaining_budget_and_its_end_or_nothing(header, expected):
     assert rate_limit({"ratelimit": header}) == expected
 
 
@@ -86,7 +86,7 @@ def test_a_header_says_how_much_is_left_and_until_when_or_nothing(header, expect
         ("q", None),
     ],
 )
-def test_a_policy_says_how_much_a_window_has(policy, quota):
+def test_a_policy_header_has_the_size_of_a_window(policy, quota):
     found = rate_limit({"ratelimit": '"api";r=1;t=1', "ratelimit-policy": policy})
     assert found is not None
     assert found.quota == quota

@@ -72,7 +72,7 @@ def test_of_several_waits_the_one_is_shown_that_ends_last(told):
         assert shown[before:] == ([expected] if heard else [])
 
 
-def test_a_short_wait_is_not_worth_a_word():
+def test_a_short_wait_is_not_reported():
     shown = []
     Waits(shown.append).rest_through(Wait("busy", 0.01), threading.Event())
     assert shown == []
@@ -91,7 +91,7 @@ def test_a_long_wait_is_shown_and_ends_as_soon_as_it_is_over():
     assert last is None
 
 
-def test_what_hears_lines_hears_waits_in_lines():
+def test_a_listener_for_lines_gets_waits_as_lines():
     said = []
     Talk.of(said.append).waits.tell("who", Wait("busy", 9.0))
     talk = Talk(said.append)

@@ -15,17 +15,17 @@ def told(*events, of=10, line=HEADERS):
     return shown
 
 
-def test_what_takes_no_second_is_not_told():
+def test_work_of_less_than_a_second_is_not_reported():
     assert told((0.2, 1), (0.5, 4), (0.99, 9), (0.995, 10)) == [None]
 
 
-def test_after_a_second_each_tenth_of_one_is_told():
+def test_after_a_second_each_tenth_of_a_second_is_reported():
     line = "5 of 10 headers read, 2.5 MB; 2 s left"
     assert told((0.9, 4), (2.0, 5), (2.05, 6)) == [line]
     assert len(told((2.0, 5), (2.2, 6), (2.4, 7), (2.5, 10))) == 4
 
 
-def test_of_numbers_their_pace_is_told():
+def test_the_pace_of_reading_numbers_is_shown():
     line = "3.0 of 12.0 GB of numbers read, 1.5 GB/s; 6 s left"
     assert told((2.0, 3 * 10**9), of=12 * 10**9, line=numbers_read) == [line]
 

@@ -64,7 +64,7 @@ def test_a_header_that_gets_shorter_keeps_its_length(table, prefix):
         (framed("{}x"), {"a": "b"}, "not JSON|goes on|ended|trailing"),
     ],
 )
-def test_what_cannot_be_renamed_is_said(content, renames, why):
+def test_a_failed_rename_is_reported(content, renames, why):
     head = WeightHeader(name="m.safetensors", size=len(content), prefix=content)
     with pytest.raises(ValueError, match=why):
         renamed_header(head, renames)

@@ -41,7 +41,7 @@ def flag(key, *, after):
     ],
     ids=str,
 )
-def test_what_the_files_determine_needs_no_word(edit):
+def test_a_change_that_the_files_determine_needs_no_permission(edit):
     assert needs(edit) == []
 
 
@@ -57,7 +57,7 @@ def test_what_the_files_determine_needs_no_word(edit):
     ],
     ids=str,
 )
-def test_what_may_be_a_loss_needs_a_word(edit, allow):
+def test_a_possible_loss_needs_permission(edit, allow):
     assert needs(edit) == [allow]
 
 
@@ -120,13 +120,13 @@ numbers = st.integers(0, 99)
 
 
 @given(numbers, numbers, st.sampled_from(["module.", "_orig_mod.", "a.b.", ""]))
-def test_names_that_keep_the_numbers_of_their_layers_need_no_word(layer, expert, prefix):
+def test_names_that_keep_their_layer_numbers_need_no_permission(layer, expert, prefix):
     name = f"layers.{layer}.experts.{expert}.up.weight"
     assert needs_of_renames({f"{prefix}{name}": name}) == ()
     assert needs_of_renames({name: f"{prefix}{name}"}) == ()
 
 
 @given(numbers, numbers, st.sampled_from(["module.", ""]))
-def test_layers_with_other_numbers_need_a_word(layer, other, prefix):
+def test_layers_with_other_numbers_need_permission(layer, other, prefix):
     renames = {f"{prefix}layers.{layer}.up.weight": f"layers.{other}.up.weight"}
     assert [need.allow for need in needs_of_renames(renames)] == [Allow.LAYERS] * (layer != other)

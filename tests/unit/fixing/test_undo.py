@@ -198,7 +198,7 @@ def interrupted(steps):
 
 
 @pytest.mark.parametrize("length", [-1, 10**12])
-def test_a_record_cannot_have_a_whole_weight_file_read(folder, length):
+def test_a_record_cannot_cause_a_complete_weight_file_to_be_read(folder, length):
     fix(folder)
     record = json.loads((folder / RECORD).read_text())
     record["fixes"][0][1]["written"]["length"] = length

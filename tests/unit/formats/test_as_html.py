@@ -52,7 +52,7 @@ def test_a_page_is_one_file_of_ascii_that_may_load_nothing(name):
     assert all(one.startswith("https://huggingface.co/") for one in addresses)
 
 
-def test_the_page_answers_before_it_tells():
+def test_the_page_has_the_verdict_before_the_details():
     text = page_of("diagnosed")
     outcome = EXAMPLES["diagnosed"]()
     (cause,) = outcome.diagnosis

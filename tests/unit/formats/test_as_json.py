@@ -51,7 +51,7 @@ def test_every_output_is_valid(name):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", EXAMPLES)
-def test_the_schema_knows_every_key_and_no_other(name):
+def test_the_schema_has_every_key_and_no_other(name):
     """Strict at every level: an object with one key more or one less is refused."""
     valid = json.loads(render(EXAMPLES[name]()))
     for path, found in objects(valid):
@@ -147,14 +147,14 @@ def test_the_keys_come_in_the_order_of_the_contract_with_additions_last(part):
 
 
 @pytest.mark.parametrize("name", EXAMPLES)
-def test_folded_names_expand_to_the_names_beside_them(name):
+def test_folded_names_expand_to_the_listed_names(name):
     for finding in json.loads(render(EXAMPLES[name]()))["findings"]:
         expanded = [each for pattern in finding["folded"] for each in expand(pattern)]
         assert sorted(expanded) == sorted(finding["names"])
         assert finding["count"] == len(finding["names"])
 
 
-def test_names_of_strangers_come_back_as_they_were():
+def test_untrusted_names_are_read_back_unchanged():
     [finding] = json.loads(render(hostile()))["findings"]
     assert finding["names"] == list(HOSTILE)
 

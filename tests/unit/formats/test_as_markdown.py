@@ -52,7 +52,7 @@ def test_a_reader_of_markdown_shows_an_escaped_text_unchanged(text):
 
 @given(TEXT)
 @example("@octocat, owner/name#1 and GH-1")
-def test_an_escaped_text_mentions_nobody_and_links_nothing(text):
+def test_an_escaped_text_has_no_mentions_and_no_links(text):
     parts = inline(escaped_markdown(text))
     plain = [one.content for one in parts if one.type == "text"]
     assert [one for one in plain if LINKED.search(one)] == []

@@ -10,7 +10,7 @@ from auditor.formats import View
 from auditor.formats.registry import FORMATS
 
 
-def test_all_formats_of_one_report_say_the_same():
+def test_all_formats_of_one_report_agree():
     view = View()
     [text] = FORMATS["terminal"]([names_alone()], view).values()
     [lines] = FORMATS["json"]([names_alone()], view).values()

@@ -16,7 +16,7 @@ def observed():
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_output_is_what_the_golden_file_says(name, observed):
+def test_the_output_equals_the_golden_file(name, observed):
     expected = (FOLDER / name).read_bytes().decode("utf-8")
     assert observed[name] == expected, "if this is meant: make rewrite"
 

@@ -50,7 +50,7 @@ def test_names_are_text_and_nothing_else(before, within, after):
 
 
 @given(TEXT, st.floats(0, 1e6))
-def test_a_drawing_is_xml_that_says_the_same(text, number):
+def test_a_drawing_is_xml_with_the_same_content(text, number):
     drawn = svg(element("svg", {"width": number, "height": None}, element("title", {}, text)))
     root = ET.fromstring(drawn)  # noqa: S314 - our own
     assert root.get("height") is None

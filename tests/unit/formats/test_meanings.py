@@ -16,7 +16,7 @@ EVERY = (*kind_meanings(), *cause_meanings())
 
 
 @pytest.mark.parametrize("meaning", EVERY, ids=lambda one: f"{one.name}, {one.severity}")
-def test_every_kind_and_cause_says_what_it_means_and_what_to_do(meaning):
+def test_every_kind_and_cause_has_a_meaning_and_advice(meaning):
     for said in (meaning.said, meaning.to_do):
         assert re.fullmatch(SENTENCE, said), said
 

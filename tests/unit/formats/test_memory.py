@@ -75,7 +75,7 @@ def test_the_cache_of_a_context_is_128_kib_a_token():
     assert loading_needs(llama_3_8b(), Use(dtypes=("BF16",)))[0].cache_per_token == 128 * 1024
 
 
-def test_training_takes_what_its_sources_say():
+def test_training_takes_the_bytes_of_its_sources():
     """18 bytes a parameter in mixed precision (transformers), 16 in float32: 4 + 4 + 8."""
     said = json.loads(as_json(llama_3_8b()))["training_estimate"]
     each = {one["precision"]: one["bytes_per_parameter"] for one in said}
@@ -104,12 +104,12 @@ def test_a_cache_is_shown_layer_by_layer_where_they_differ_and_for_a_context():
     assert "the cache of 10 tokens in 2 sequence(s)" in lines
 
 
-def test_latent_attention_written_out_is_said_apart():
+def test_latent_attention_written_out_has_a_separate_line():
     outcome = replace(packed(), kv_cache=KVCache(layers=(LayerCache(0, 8, None, 64),)))
     assert "keys and values written out: 128 bytes in BF16" in shown(outcome, dtypes=("BF16",))
 
 
-def test_text_and_json_say_the_same():
+def test_text_and_json_agree():
     outcome = llama_3_8b()
     text = shown(outcome, context=8192)
     for row in json.loads(as_json(outcome, Use(context=8192)))["loaded"]:

@@ -63,7 +63,7 @@ def test_a_tree_of_a_report_is_small(example):
     assert found is None or size(found) <= MOST_NODES
 
 
-def test_layers_that_are_alike_are_one_node_and_the_odd_one_stands_out():
+def test_identical_layers_are_one_node_and_another_layer_is_its_own():
     rows = [row(""), row("h", 12), *(row(f"h.{n}") for n in range(12))]
     rows[5] = row("h.3", 1, "missing")
     [layers] = module_tree(rows)[CHILDREN]
@@ -73,7 +73,7 @@ def test_layers_that_are_alike_are_one_node_and_the_odd_one_stands_out():
     ]
 
 
-def test_a_model_of_strangers_makes_one_node_where_nothing_folds():
+def test_a_model_of_unexpected_names_makes_one_node_if_nothing_folds():
     rows = [row("", 1), *(row(f"m{'x' * n}", n) for n in range(1, MOST_NODES + 9))]
     assert module_tree(rows)[CHILDREN] == []
 

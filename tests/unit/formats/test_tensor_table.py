@@ -55,7 +55,7 @@ def table(found):
     return "".join(lines)
 
 
-def test_a_tensor_has_what_is_stored_beside_what_was_expected(tmp_path):
+def test_a_tensor_has_what_is_stored_and_what_was_expected(tmp_path):
     found = outcome(
         tmp_path,
         **{
@@ -95,14 +95,14 @@ def test_a_tensor_has_what_is_stored_beside_what_was_expected(tmp_path):
     assert printed[-1].split() == ["4", "tensors", "stored,", "21", "not", "56"]
 
 
-def test_a_config_alone_says_what_it_implies(tmp_path):
+def test_a_config_alone_is_explained(tmp_path):
     found = outcome(tmp_path)
     assert tuple(rows(found))[:5] == EMBEDDINGS
     assert {row.file for row in found.tensors.rows()} == {None}
     assert rows(found)[WORDS].expected_shape == (10, 4)
 
 
-def test_where_nothing_is_expected_what_is_stored_is_told(tmp_path):
+def test_without_an_expectation_the_stored_tensors_are_reported(tmp_path):
     config = {"architectures": ["Nobody"], "model_type": "no-such-type"}
     found = outcome(tmp_path, config, **{"b.10": ("F32", (2,)), "b.9": ("I64", (3, 1))})
     assert found.verdict == "unaudited"
@@ -139,7 +139,7 @@ def test_numbers_that_were_read_stand_beside_it_and_are_empty_elsewhere(tmp_path
 
 
 @pytest.mark.parametrize("name", HOSTILE)
-def test_names_of_strangers_are_data(name):
+def test_untrusted_names_are_data(name):
     row = TensorRow(name, name, name, (1,) * 20, 1, 1, None, "unexpected", name)
     found = replace(gated(), tensors=TensorTable(lambda: iter([row])))
     [read] = csv.DictReader(io.StringIO(table(found), newline=""), strict=True)

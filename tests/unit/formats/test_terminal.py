@@ -32,7 +32,7 @@ def table(outcome, **view):
 
 
 @given(TEXT, st.booleans())
-def test_nothing_that_a_stranger_wrote_is_interpreted(text, verbose):
+def test_untrusted_text_is_not_interpreted(text, verbose):
     report = replace(
         hostile(),
         model=text,
@@ -134,7 +134,7 @@ def test_layers_of_equal_figures_are_one_row_with_how_many_and_how_much_each():
     assert row.endswith("  5,625 x 1,000")
 
 
-def test_a_row_says_of_how_many_layers_it_is_made():
+def test_a_row_has_its_number_of_layers():
     [_, row] = table(large(32, lambda _n: 1000), depth=1)
     assert row.endswith("  32 x 1,000")
     [_, row] = table(large(32, lambda n: 1000 + 7 * (n > 2)), depth=1)
@@ -148,7 +148,7 @@ def test_layers_that_differ_are_rows_of_their_own():
     assert [line.split()[0] for line in rows[1:]] == ["h.{0-2,4-11}", "h.3"]
 
 
-def test_what_a_module_has_beside_its_parts_is_a_row_too():
+def test_the_own_tensors_of_a_module_are_a_row():
     report = replace(
         bert_base_chinese(),
         findings=(),
@@ -173,7 +173,7 @@ def test_a_model_of_which_every_layer_differs_has_few_rows_that_add_up():
     assert len(table(report, verbose=True)) == 1 + 2 + 5625
 
 
-def test_depth_nought_is_the_whole_model_alone():
+def test_depth_zero_is_the_root_alone():
     assert [line.split()[0] for line in table(bert_base_chinese(), depth=0)] == ["module", "(whole"]
 
 

@@ -303,7 +303,7 @@ SOME = examples(50)  # of each of 17 layouts
 @pytest.mark.parametrize("file", MARKS)
 @SOME
 @given(data=st.data())
-def test_whatever_is_stored_and_said_is_in_the_books_once_and_never_a_traceback(file, data):
+def test_any_tensor_is_accounted_for_once_without_a_traceback(file, data):
     layout, stored = LAYOUTS[file], data.draw(tensors(MARKS[file]))
     settings, implied = data.draw(st.none() | SETTINGS[file]), data.draw(implied_shapes())
     method = data.draw(st.sampled_from(layout.methods))

@@ -39,7 +39,7 @@ def packed(rows, columns, *, books=1, bits=16, outputs=1, inputs=8):  # noqa: PL
     st.integers(1, 4),
     st.integers(1, 32),
 )
-def test_codes_and_codebooks_say_the_shape(rows, columns, books, bits, outputs, inputs):  # noqa: PLR0913, PLR0917 - drawn
+def test_codes_and_codebooks_determine_the_shape(rows, columns, books, bits, outputs, inputs):  # noqa: PLR0913, PLR0917 - drawn
     table = packed(rows, columns, books=books, bits=bits, outputs=outputs, inputs=inputs)
     settings = {
         "num_codebooks": books,
@@ -128,7 +128,7 @@ def test_names_alone_are_pieces_and_quantization_data_without_shapes():
     assert (pieces(unpacked), unpacked.faults) == ({W: None}, ())
 
 
-def test_a_shape_that_only_an_unread_shard_knows_is_no_fault():
+def test_a_shape_that_only_an_unread_shard_has_is_not_a_fault():
     for hidden in TABLE:
         unpacked = opened(LAYOUT, TABLE | {hidden: None}, says("aqlm"), {W: (64, 96)})
         assert pieces(unpacked) in ({W: None}, {W: (64, 96)})
@@ -138,5 +138,5 @@ def test_a_shape_that_only_an_unread_shard_knows_is_no_fault():
 @pytest.mark.parametrize(
     ("table", "known"), [(TABLE, True), ({"a.codes": ("I16", (64, 12, 1))}, False)]
 )
-def test_it_knows_its_own_marks(table, known):
+def test_it_recognises_its_own_marks(table, known):
     assert LAYOUT.recognises(Stored(stored(table))) is known

@@ -92,7 +92,7 @@ def without(table, last):
     st.booleans(),
     st.sampled_from(GPTQ_WORDS),
 )
-def test_words_of_gptq_are_the_weight_that_went_into_them(  # noqa: PLR0913, PLR0917 - drawn
+def test_words_of_gptq_unpack_to_the_packed_weight(  # noqa: PLR0913, PLR0917 - drawn
     outputs, inputs, bits, group, g_idx, packing
 ):
     table = gptq(outputs, inputs, bits=bits, group=group, g_idx=g_idx)
@@ -106,7 +106,7 @@ def test_words_of_gptq_are_the_weight_that_went_into_them(  # noqa: PLR0913, PLR
 
 
 @given(sides, sides, st.sampled_from(ALL_BITS), divisors, st.sampled_from(AWQ_WORDS))
-def test_words_of_awq_are_the_weight_that_went_into_them(outputs, inputs, bits, group, packing):
+def test_words_of_awq_unpack_to_the_packed_weight(outputs, inputs, bits, group, packing):
     table = awq(outputs, inputs, bits=bits, group=group)
     said = ours(bits=bits, group_size=group, packing_format=packing)
     unpacked = opened(LAYOUT, table, said)
@@ -116,7 +116,7 @@ def test_words_of_awq_are_the_weight_that_went_into_them(outputs, inputs, bits, 
 
 
 @given(st.lists(st.tuples(st.sampled_from((2, 3, 4, 8)), divisors), min_size=1, max_size=6))
-def test_every_layer_has_the_settings_that_extra_config_says_for_it(schemes):
+def test_every_layer_has_its_settings_of_extra_config(schemes):
     table, extra, expected = {}, {}, {}
     for layer, (bits, group) in enumerate(schemes):
         module = f"model.layers.{layer}.mlp.up_proj"
@@ -181,7 +181,7 @@ def test_a_packing_that_is_not_read_here_is_named(settings, says_so):
         {"extra_config": {M: {"bits": 16, "data_type": "float"}}},
     ],
 )
-def test_a_packing_of_integers_in_words_is_read(settings):
+def test_integers_packed_in_words_are_read(settings):
     assert unknown_quantization(ours(**settings)) is None
 
 
@@ -295,7 +295,7 @@ BEFORE = gptq(*SHAPE, bits=8, module="language_model.model.layers.0.mlp.up_proj"
         (TABLE, {"bits": 8, "extra_config": {f"{M}{n}$": {"bits": 2 + n % 2} for n in range(99)}}),
     ],
 )
-def test_what_can_be_is_none(table, settings):
+def test_a_possible_id_has_no_fault(table, settings):
     said = ours(**settings)
     if "dynamic" in settings or len(settings.get("extra_config", ())) > 8:
         # What is not told is not asked: any bits that fit the architecture are right.

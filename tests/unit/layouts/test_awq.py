@@ -103,7 +103,7 @@ def test_every_form_is_the_weight_that_went_into_it(form, outputs, inputs, group
 
 @forms
 @given(sides, sides)
-def test_the_shapes_say_the_form_themselves(form, outputs, inputs):
+def test_the_shapes_determine_the_form(form, outputs, inputs):
     unpacked = opened(LAYOUT, FORMS[form](outputs, inputs))
     assert pieces(unpacked) == {W: (outputs, inputs)}
     assert unpacked.faults == ()
@@ -120,14 +120,14 @@ def test_a_tensor_of_another_shape_is_a_fault_or_another_shape(form):
 
 
 @given(sides, sides, st.sampled_from(GROUPS), st.sampled_from(("gemm", "gemv", "gemv_fast")))
-def test_nobody_takes_awq_for_gptq(outputs, inputs, group, form):
+def test_awq_is_not_mistaken_for_gptq(outputs, inputs, group, form):
     tensors = Stored(stored(FORMS[form](outputs, inputs, group)))
     assert LAYOUT.recognises(tensors)
     assert not gptq.LAYOUT.recognises(tensors)
 
 
 @given(sides, sides, st.sampled_from((2, 3, 4, 8)), st.sampled_from(GROUPS), st.booleans())
-def test_nobody_takes_gptq_for_awq(outputs, inputs, bits, group, g_idx):
+def test_gptq_is_not_mistaken_for_awq(outputs, inputs, bits, group, g_idx):
     table = {
         f"{M}.qweight": ("I32", (inputs * bits // 32, outputs)),
         f"{M}.qzeros": ("I32", (inputs // group, outputs * bits // 32)),
@@ -266,7 +266,7 @@ def test_what_cannot_be_is_a_fault(table, settings, reason):
         (PARTLY, {"modules_to_not_convert": [f"a{n}" for n in range(25_000)]}),
     ],
 )
-def test_what_can_be_is_none(table, settings):
+def test_a_possible_id_has_no_fault(table, settings):
     said = says("awq", **({"bits": 4, "group_size": 128, "version": "gemm"} | settings))
     assert opened(LAYOUT, table, said).faults == ()
 

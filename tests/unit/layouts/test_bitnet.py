@@ -125,7 +125,7 @@ PLAIN = {"model.layers.1.mlp.up_proj.weight": ("BF16", (64, 96))}
         ({"modules_to_not_convert": [X, "layers.1.mlp"]}, "is packed, but plain by modules_to_not"),
     ],
 )
-def test_modules_are_packed_as_the_config_says(settings, reason):
+def test_modules_are_packed_as_the_config_declares(settings, reason):
     unpacked = opened(LAYOUT, TABLE | PLAIN, says("bitnet", **settings))
     found = list(faults(unpacked))
     assert found == [] if reason is None else (len(found) == 1 and reason in found[0])
@@ -142,7 +142,7 @@ def test_names_alone_are_pieces_and_quantization_data_without_shapes():
     assert (pieces(unpacked), unpacked.faults) == ({W: None}, ())
 
 
-def test_a_shape_that_only_an_unread_shard_knows_is_no_fault():
+def test_a_shape_that_only_an_unread_shard_has_is_not_a_fault():
     for hidden in TABLE:
         unpacked = opened(LAYOUT, TABLE | {hidden: None}, says("bitnet"), {W: (64, 96)})
         assert pieces(unpacked) in ({W: None}, {W: (64, 96)})
@@ -158,5 +158,5 @@ def test_a_shape_that_only_an_unread_shard_knows_is_no_fault():
         (TABLE | {W: ("F8_E4M3", (64, 96))}, False),
     ],
 )
-def test_it_knows_its_own_marks(table, known):
+def test_it_recognises_its_own_marks(table, known):
     assert LAYOUT.recognises(Stored(stored(table))) is known

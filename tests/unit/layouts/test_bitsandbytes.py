@@ -76,7 +76,7 @@ def test_four_bits_of_any_shape_are_the_weight_of_the_architecture(  # noqa: PLR
 
 
 @given(sizes, sizes)
-def test_int8_says_its_shape_itself(outputs, inputs):
+def test_int8_determines_its_shape(outputs, inputs):
     table = eight((outputs, inputs))
     unpacked = opened(LAYOUT, table, says("bitsandbytes"), {W: (7, 7)})
     assert pieces(unpacked) == {W: (outputs, inputs)}
@@ -236,7 +236,7 @@ def test_settings_that_contradict_the_tensors_are_a_fault(table, settings, reaso
         {"load_in_4bit": [], "llm_int8_skip_modules": [None, 3, ["model"]]},
     ],
 )
-def test_settings_that_say_nothing_are_no_fault(settings):
+def test_empty_settings_are_not_a_fault(settings):
     assert opened(LAYOUT, FOUR, says("bitsandbytes", **settings), {W: (64, 96)}).faults == ()
 
 
@@ -280,7 +280,7 @@ def test_names_alone_are_pieces_and_quantization_data_without_shapes():
 
 
 @pytest.mark.parametrize("table", [four((64, 96), nested=True), eight((64, 96))])
-def test_a_shape_that_only_an_unread_shard_knows_is_no_fault(table):
+def test_a_shape_that_only_an_unread_shard_has_is_not_a_fault(table):
     for hidden in table:
         unpacked = opened(LAYOUT, table | {hidden: None}, says("bitsandbytes"), {W: (64, 96)})
         assert pieces(unpacked) == {W: None if hidden == W else (64, 96)}
@@ -296,11 +296,11 @@ def test_a_shape_that_only_an_unread_shard_knows_is_no_fault(table):
         ({"absmax": ("F32", (8,))}, False),
     ],
 )
-def test_it_knows_its_own_marks(table, known):
+def test_it_recognises_its_own_marks(table, known):
     assert LAYOUT.recognises(Stored(stored(table))) is known
 
 
-def test_llama_3_1_8b_in_nf4_counts_as_its_card_says():
+def test_llama_3_1_8b_in_nf4_has_the_count_of_its_card():
     """Meta-Llama-3.1-8B-Instruct bnb 4-bit on the Hub: U8 6,979,321,856 + BF16 1,050,939,392."""
     implied = {
         f"model.layers.{n}.{name}.weight": shape

@@ -89,7 +89,7 @@ def test_what_the_library_writes_is_the_model_it_packed(name, tmp_path):
 
 
 @pytest.mark.oracle
-def test_two_schemes_in_one_checkpoint_are_told_apart_by_their_targets(tmp_path):
+def test_two_schemes_in_one_checkpoint_differ_by_their_targets(tmp_path):
     groups = {
         "group_0": preset("W4A16", ["re:.*self_attn.*"]),
         "group_1": preset("FP8_DYNAMIC", [r"re:.*mlp\.(gate|up)_proj$"]),

@@ -201,7 +201,7 @@ def test_a_pattern_that_cannot_be_read_leaves_the_tensors_to_speak():
     assert (pieces(unpacked), faults(unpacked)) == ({NAME: (64, 128)}, {})
 
 
-def test_names_alone_are_told_apart_and_no_shape_is_missed():
+def test_names_alone_are_matched_without_shapes():
     table = dict.fromkeys([*below(Q, packed_words(1, 1, 4, 32, "zeros")), "norm.weight"])
     unpacked = opened(LAYOUT, table, config(scheme(num_bits=4, group_size=32, symmetric=False)))
     assert (pieces(unpacked), faults(unpacked)) == ({NAME: None}, {})
@@ -230,7 +230,7 @@ OTHER = "model.layers.0.mlp.up_proj"
         (config(INT8 | {"targets": ["re:.*_proj$"]}), False),
     ],
 )
-def test_an_output_layer_is_plain_where_the_list_says_so(declared, alarmed):
+def test_an_output_layer_is_plain_if_the_list_names_it(declared, alarmed):
     """It is a linear by any class, and loading makes all of those that no list names packed."""
     table = {**below(Q, whole(64, 128, (64, 1), "I8")), **HEAD}
     unpacked = opened(LAYOUT, table, declared, {NAME: (64, 128)})

@@ -79,6 +79,6 @@ def test_a_file_beside_the_config_names_the_layout_where_the_config_does_not(nam
         ({}, {"hf_quant_config.json": b"{}"}, r"^quantization of hf_quant_config.json is null"),
     ],
 )
-def test_a_declaration_that_is_none_is_refused(values, files, message):
+def test_an_invalid_declaration_is_refused(values, files, message):
     with pytest.raises(CheckpointError, match=message):
         declaration(values, files)

@@ -131,5 +131,5 @@ def test_names_alone_are_pieces_and_quantization_data_without_shapes():
         ({"a.weight": ("F8_E4M3", (8, 8)), "a.weight_scales": ("F32", (8,))}, False),
     ],
 )
-def test_it_knows_its_own_marks(table, known):
+def test_it_recognises_its_own_marks(table, known):
     assert LAYOUT.recognises(Stored(stored(table))) is known

@@ -68,7 +68,7 @@ MODULES = (
     st.lists(st.integers(0, 2), min_size=len(MODULES), max_size=len(MODULES)),
     st.sampled_from([None, "fp4", "fp8"]),
 )
-def test_modules_that_are_alike_are_unpacked_as_each_is_by_itself(kinds, which, experts):
+def test_identical_modules_are_unpacked_as_each_is_alone(kinds, which, experts):
     of_module = [
         {
             ".".join(filter(None, (module, last))): what
@@ -352,7 +352,7 @@ def test_no_shape_is_too_odd_for_an_answer(shape, method):
             opened(LAYOUT, {**table, name: (dtype, shape)}, declared)
 
 
-def test_names_alone_are_told_apart():
+def test_names_alone_are_matched():
     table = dict.fromkeys([*GOOD, "norm.weight"])
     unpacked = opened(LAYOUT, table, of_blocks(128, 128))
     assert (pieces(unpacked), faults(unpacked)) == ({NAME: None}, {})

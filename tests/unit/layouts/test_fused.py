@@ -168,7 +168,7 @@ def test_of_fewer_experts_than_there_should_be_the_others_are_missing():
         ("down_proj", (), r"is (); experts in one tensor have three axes"),
     ],
 )
-def test_what_cannot_be_cut_is_a_fault_and_stays_whole(name, shape, reason):
+def test_a_tensor_that_cannot_be_split_is_a_fault_and_stays_unsplit(name, shape, reason):
     unpacked = cut(name, shape)
     assert unpacked.tensors == ()
     assert faults(unpacked) == {reason: {f"{EXPERTS}.{name}"}}

@@ -160,7 +160,7 @@ def test_its_metadata_are_explained_as_a_config_is(name, tmp_path):
     assert explained.reason is Reason.NO_WEIGHTS
 
 
-def test_of_a_repository_on_the_hub_a_tag_says_which_is_explained(at_hub):
+def test_a_tag_selects_the_file_of_a_hub_repository_to_explain(at_hub):
     for layers in (1, 2):
         values, stored = whole("llama", num_hidden_layers=layers)
         at_hub.add(f"o/{layers}", {"m-Q4_K_M.gguf": gguf_bytes(metadata(values), stored)})
@@ -246,7 +246,7 @@ def test_experts_of_the_oldest_files_have_a_tensor_each(tmp_path):
 
 @pytest.mark.parametrize("model_type", ["deepseek_v2", "deepseek_v3"])
 @pytest.mark.parametrize("absorbed", [True, False])
-def test_latent_attention_is_read_whole_and_in_two(tmp_path, model_type, absorbed):
+def test_latent_attention_is_read_fused_and_split(tmp_path, model_type, absorbed):
     values, _ = whole(model_type, **LATENT)
     expected = expectation(values, class_of(values))
     stored = tensors(values, expected, absorbed=absorbed)
@@ -353,7 +353,7 @@ def test_a_truncated_file_is_a_bad_size(tmp_path):
     assert report.residual == 0
 
 
-def test_a_config_beside_a_gguf_file_is_not_asked(tmp_path):
+def test_a_config_next_to_a_gguf_file_is_not_used(tmp_path):
     values, stored = whole("llama")
     (tmp_path / "config.json").write_text('{"model_type": "llama"}')
     report = audited(tmp_path / "m.gguf", values, stored)
@@ -361,7 +361,7 @@ def test_a_config_beside_a_gguf_file_is_not_asked(tmp_path):
     assert any("config.json is not asked" in note for note in report.notes)
 
 
-def test_every_key_of_the_metadata_is_one_that_the_gguf_package_knows():
+def test_every_key_of_the_metadata_is_one_of_the_gguf_package():
     """Asked for by any architecture, of metadata that answer every question."""
     asked = set()
 

@@ -37,7 +37,7 @@ outputs_ = st.integers(1, 40).map(lambda n: 32 * n)
     st.booleans(),
     st.sampled_from((8, 16, 32, 64)),
 )
-def test_words_of_any_size_are_the_weight_that_went_into_them(  # noqa: PLR0913, PLR0917 - drawn
+def test_words_of_any_size_unpack_to_the_packed_weight(  # noqa: PLR0913, PLR0917 - drawn
     outputs, inputs, bits, group, g_idx, word
 ):
     table = linear(outputs, inputs, bits=bits, group=group, g_idx=g_idx, word=word)
@@ -51,7 +51,7 @@ def test_words_of_any_size_are_the_weight_that_went_into_them(  # noqa: PLR0913,
 
 
 @given(outputs_, inputs_, st.sampled_from((2, 3, 4, 8)), st.sampled_from((32, 64, 128)))
-def test_the_tensors_say_their_bits_themselves(outputs, inputs, bits, group):
+def test_the_tensors_determine_their_bits(outputs, inputs, bits, group):
     unpacked = opened(LAYOUT, linear(outputs, inputs, bits=bits, group=min(group, inputs)))
     assert pieces(unpacked) == {W: (outputs, inputs)}
     assert unpacked.faults == ()
@@ -140,7 +140,7 @@ def test_what_cannot_be_is_a_fault(table, settings, reason):
         (FOUR | {"model.layers.1.mlp.gate.weight": ("F16", (8, 512))}, {}),
     ],
 )
-def test_what_can_be_is_none(table, settings):
+def test_a_possible_id_has_no_fault(table, settings):
     said = says("gptq", **({"bits": 4, "group_size": 128} | settings))
     assert opened(LAYOUT, table, said).faults == ()
 
@@ -165,7 +165,7 @@ def test_settings_of_another_type_or_size_are_a_fault_and_no_more(settings):
 
 
 @pytest.mark.parametrize("settings", [{"checkpoint_format": [1]}, {"dynamic": 3}, {"desc_act": 1}])
-def test_settings_that_say_nothing_are_no_fault(settings):
+def test_empty_settings_are_not_a_fault(settings):
     assert opened(LAYOUT, FOUR, says("gptq", bits=4, group_size=128, **settings)).faults == ()
 
 
@@ -209,7 +209,7 @@ def test_a_list_of_settings_is_refused():
         ({"a.B": ("F32", (8, 8)), "a.s": ("F32", (8, 8))}, False),
     ],
 )
-def test_it_knows_its_own_marks(table, known):
+def test_it_recognises_its_own_marks(table, known):
     assert LAYOUT.recognises(Stored(stored(table))) is known
 
 

@@ -207,7 +207,7 @@ MYTHOMAX = {
 }
 
 
-def test_mythomax_13b_is_a_whole_llama_and_its_biases(tmp_path):
+def test_mythomax_13b_is_a_complete_llama_with_its_biases(tmp_path):
     """TheBloke/MythoMax-L2-13B-GPTQ: its file of 7,259,435,192 bytes is these tensors, exactly.
 
     The names stand in order, under {"format": "pt"}; without the biases it would be 7,293,112

@@ -77,7 +77,7 @@ def test_groups_along_any_side_are_the_weight_that_went_into_them(  # noqa: PLR0
 
 
 @given(sides, sides, st.sampled_from(tuple(PER_WORD)), st.sampled_from((0, 1)))
-def test_the_scales_say_the_bits_themselves(outputs, inputs, bits, axis):
+def test_the_scales_determine_the_bits(outputs, inputs, bits, axis):
     unpacked = opened(
         LAYOUT, linear(outputs, inputs, bits=bits, axis=axis), None, {W: (outputs, inputs)}
     )
@@ -176,7 +176,7 @@ def test_what_cannot_be_is_a_fault(table, reason):
         {"quant_config": {"mlp.up_proj": None}},
     ],
 )
-def test_settings_that_say_little_are_no_fault(settings):
+def test_sparse_settings_are_not_a_fault(settings):
     unpacked = opened(LAYOUT, FOUR, says("hqq", **settings), {W: (128, 256)})
     assert (pieces(unpacked), unpacked.faults) == ({W: (128, 256)}, ())
 
@@ -209,5 +209,5 @@ def test_a_weight_that_the_architecture_does_not_have_is_as_many_numbers():
 @pytest.mark.parametrize(
     ("table", "known"), [(FOUR, True), (without("W_q"), False), ({"a.scale": ("F16", (8,))}, False)]
 )
-def test_it_knows_its_own_marks(table, known):
+def test_it_recognises_its_own_marks(table, known):
     assert LAYOUT.recognises(Stored(stored(table))) is known

@@ -53,7 +53,7 @@ def stacked(module, experts, outputs, inputs):
 
 
 @given(sizes, st.integers(1, 8), affine)
-def test_the_settings_say_the_shape(outputs, groups, ways):
+def test_the_settings_determine_the_shape(outputs, groups, ways):
     group, bits = ways
     table = packed((outputs, groups * group), group, bits)
     declared = says("mlx", group_size=group, bits=bits)
@@ -65,7 +65,7 @@ def test_the_settings_say_the_shape(outputs, groups, ways):
 
 
 @given(sizes, st.integers(1, 8), affine)
-def test_without_settings_the_architecture_says_it(outputs, groups, ways):
+def test_without_settings_the_architecture_determines_it(outputs, groups, ways):
     group, bits = ways
     shape = (outputs, groups * group)
     unpacked = opened(LAYOUT, packed(shape, group, bits), None, {W: shape})
@@ -239,7 +239,7 @@ def test_names_alone_are_pieces_and_quantization_data_without_shapes():
 
 
 @pytest.mark.parametrize("hidden", [f"{X}.scales", f"{X}.biases", W])
-def test_a_shape_that_only_an_unread_shard_knows_is_no_fault(hidden):
+def test_a_shape_that_only_an_unread_shard_has_is_not_a_fault(hidden):
     table = packed((8, 256)) | {hidden: None}
     unpacked = opened(LAYOUT, table, says("mlx", group_size=64, bits=4), {W: (8, 256)})
     assert pieces(unpacked) == {W: None if hidden == W else (8, 256)}
@@ -326,5 +326,5 @@ def test_any_size_is_arithmetic(shape):
         ({"a.weight": ("I8", (8, 8)), "a.scales": ("F16", (8,))}, False),
     ],
 )
-def test_it_knows_its_own_marks(table, known):
+def test_it_recognises_its_own_marks(table, known):
     assert LAYOUT.recognises(Stored(stored(table))) is known

@@ -315,7 +315,7 @@ def test_no_shape_is_too_odd_for_an_answer(shape, declared):
             opened(LAYOUT, below({**table, **more, name: (dtype, shape)}), declared)
 
 
-def test_names_alone_are_told_apart():
+def test_names_alone_are_matched():
     table = dict.fromkeys([*below(GOOD), "norm.weight"])
     unpacked = opened(LAYOUT, table, NVFP4)
     assert (pieces(unpacked), faults(unpacked)) == ({NAME: None}, {})

@@ -164,7 +164,7 @@ def test_no_shape_is_too_odd_for_an_answer(shape):
         opened(LAYOUT, {**GOOD, name: ("U8", shape)}, MXFP4)
 
 
-def test_names_alone_are_told_apart():
+def test_names_alone_are_matched():
     unpacked = opened(LAYOUT, dict.fromkeys([*GOOD, f"{NAME}_bias"]), MXFP4)
     assert (pieces(unpacked), faults(unpacked)) == ({NAME: None}, {})
     assert quantization_data(unpacked) == {f"{NAME}_scales"}

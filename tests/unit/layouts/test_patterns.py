@@ -84,7 +84,7 @@ def test_a_star_is_any_characters_and_the_rest_is_literal(pattern, name, expecte
 
 
 @pytest.mark.slow
-def test_a_skip_list_of_any_length_comes_to_an_end_for_names_of_any_depth():
+def test_a_skip_list_of_any_length_ends_for_names_of_any_depth():
     names = [f"model.layers.{number}.mlp" for number in range(50_000)]
     keys = [f"{number}{'x' * (number % 100)}" for number in range(100_000)]
     deep = "a." * 1_000_000 + "b"

@@ -240,7 +240,7 @@ def test_a_clone_of_gpt_oss_without_lfs_lacks_nothing_and_shows_nothing(tmp_path
 
 
 @pytest.mark.slow
-def test_what_nothing_tells_is_said_to_be_unchecked(tmp_path):
+def test_unknown_facts_are_reported_as_unchecked(tmp_path):
     """HQQ keeps settings of a module in tensors of any dtype."""
     said = {"quant_method": "hqq", "quant_config": {"weight_quant_params": {"nbits": 4}}}
     names = plain_names(MYTHOMAX, Role.PARAMETER)

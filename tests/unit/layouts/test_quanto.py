@@ -73,7 +73,7 @@ def test_rows_of_any_number_are_the_weight_that_went_into_them(outputs, inputs, 
 
 
 @given(sides, sides, st.sampled_from((2, 4)))
-def test_the_scales_say_the_bits_themselves(outputs, inputs, bits):
+def test_the_scales_determine_the_bits(outputs, inputs, bits):
     unpacked = opened(LAYOUT, packed(outputs, inputs, bits), None, {W: (outputs, inputs)})
     assert pieces(unpacked) == {W: (outputs, inputs)}
     assert unpacked.faults == ()
@@ -148,7 +148,7 @@ def test_declared_bits_that_the_tensors_contradict_are_a_fault(settings):
 
 
 @pytest.mark.parametrize("settings", [{"weights": [4]}, {"weights": None}, {"weights": "int5"}])
-def test_settings_that_say_nothing_are_no_fault(settings):
+def test_empty_settings_are_not_a_fault(settings):
     assert opened(LAYOUT, FOUR, says("quanto", **settings), {W: (64, 256)}).faults == ()
 
 
@@ -185,5 +185,5 @@ def test_a_weight_that_the_architecture_does_not_have_is_as_many_numbers():
         ({"a.input_scale": ("F32", ())}, False),
     ],
 )
-def test_it_knows_its_own_marks(table, known):
+def test_it_recognises_its_own_marks(table, known):
     assert LAYOUT.recognises(Stored(stored(table))) is known

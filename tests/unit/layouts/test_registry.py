@@ -13,7 +13,7 @@ from auditor.layouts import METHODS, unpack_tensors
 from auditor.layouts.packing import PLAIN, Declared
 
 
-def test_the_table_of_methods_is_what_the_layouts_say_of_themselves():
+def test_the_table_of_methods_lists_what_the_layouts_declare():
     for file in dict.fromkeys(METHODS.values()):
         layout = import_module(f"auditor.layouts.{file}").LAYOUT
         assert {method for method, its in METHODS.items() if its == file} == set(layout.methods)
@@ -74,6 +74,6 @@ def test_packed_tensors_that_no_config_declares_are_unpacked_and_a_fault():
     assert "the config declares no quantization" in unpacked.faults[0].reason
 
 
-def test_integers_that_no_layout_knows_are_plain():
+def test_integers_of_no_layout_are_plain():
     tensors = (stored("attn.bias", (1, 4), dtype="U8"), stored("a.weight", (4, 4)))
     assert unpack_tensors(tensors, None, lambda _name: None) is PLAIN

@@ -31,7 +31,7 @@ def odd(plain, packed, *, described=HALF, **options):
         ("model.layers.1.mlp.fc", {"model.layers.1.mlp.fc", "model.layers.0.mlp.fc"}, False),
     ],
 )
-def test_alike_are_names_that_differ_in_whole_numbers(plain, packed, found):
+def test_names_that_differ_only_in_integers_are_of_one_kind(plain, packed, found):
     assert odd([plain], packed) == ({plain} if found else set())
 
 

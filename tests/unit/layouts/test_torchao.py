@@ -246,5 +246,5 @@ def test_names_alone_are_pieces_and_quantization_data_without_shapes():
         ({"a.weight._data": ("I8", (8, 8)), "a.weight._scale": ("F32", (8, 1))}, False),
     ],
 )
-def test_it_knows_its_own_marks(table, known):
+def test_it_recognises_its_own_marks(table, known):
     assert LAYOUT.recognises(Stored(stored(table))) is known

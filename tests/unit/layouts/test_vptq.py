@@ -67,7 +67,7 @@ ways = st.fixed_dictionaries(
 
 
 @given(st.integers(1, 500), st.integers(1, 100), ways)
-def test_the_settings_and_the_architecture_say_the_shape(outputs, size, way):
+def test_the_settings_and_the_architecture_determine_the_shape(outputs, size, way):
     inputs = size * way["groups"] + way["outliers"]
     said = settings(inputs, **way)
     table = packed(outputs, inputs, said)
@@ -160,7 +160,7 @@ def test_names_alone_are_pieces_and_quantization_data_without_shapes():
     assert (pieces(unpacked), unpacked.faults) == ({W: None}, ())
 
 
-def test_a_shape_that_only_an_unread_shard_knows_is_no_fault():
+def test_a_shape_that_only_an_unread_shard_has_is_not_a_fault():
     for hidden in TABLE:
         unpacked = opened(LAYOUT, TABLE | {hidden: None}, DECLARED, {W: (64, 96)})
         assert pieces(unpacked) in ({W: None}, {W: (64, 96)})
@@ -170,5 +170,5 @@ def test_a_shape_that_only_an_unread_shard_knows_is_no_fault():
 @pytest.mark.parametrize(
     ("table", "known"), [(TABLE, True), ({"a.indices": ("I32", (1, 8, 72))}, False)]
 )
-def test_it_knows_its_own_marks(table, known):
+def test_it_recognises_its_own_marks(table, known):
     assert LAYOUT.recognises(Stored(stored(table))) is known

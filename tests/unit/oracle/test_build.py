@@ -20,7 +20,7 @@ TINY_MIXTRAL = {
 
 
 @pytest.mark.parametrize("missing", ["torch", "transformers"])
-def test_without_the_extra_the_user_is_told_what_to_install(missing, monkeypatch):
+def test_without_the_extra_the_message_names_what_to_install(missing, monkeypatch):
     monkeypatch.setitem(sys.modules, missing, None)
     with pytest.raises(
         UsageError, match=r"torch and transformers .*pip install 'hf-audit\[oracle\]'"
@@ -96,7 +96,7 @@ def test_the_config_that_was_passed_stays_as_it_was():
 
 
 @pytest.mark.oracle
-def test_a_tower_takes_its_own_config_from_that_of_the_whole():
+def test_a_tower_takes_its_nested_config():
     tiny = {"hidden_size": 8, "num_hidden_layers": 1, "intermediate_size": 4, "vocab_size": 16}
     whole = {"text_config": tiny, "vision_config": {"hidden_size": 4}, "projection_dim": 3}
     assert build.build_expectation(whole, "CLIPTextModel") == build.build_expectation(
@@ -105,7 +105,7 @@ def test_a_tower_takes_its_own_config_from_that_of_the_whole():
 
 
 @pytest.mark.oracle
-def test_a_part_is_found_by_its_model_type_where_its_class_names_no_key():
+def test_a_nested_config_is_found_by_its_model_type_if_its_class_names_no_key():
     tiny = {"model_type": "llama", "num_hidden_layers": 1, "vocab_size": 16}
     whole = {"model_type": "llava", "first": tiny | {"vocab_size": 9}, "second": tiny}
     assert build.build_expectation(whole, "LlamaModel") == build.build_expectation(

@@ -72,7 +72,7 @@ def test_an_answer_is_the_expectation_with_its_sums(pretending: Pretending, log:
     assert (found.by, found.library) == ("oracle", "transformers 0")
 
 
-def test_a_question_is_asked_once_whoever_asks(pretending: Pretending, log: Path) -> None:
+def test_one_question_starts_one_process(pretending: Pretending, log: Path) -> None:
     first, second = pretending(), pretending()
     assert first.expect(config(log), "Model") == second.expect(config(log), "Model")
     second.expect(config(log, 4), "Model")  # another config
@@ -89,7 +89,9 @@ def test_fine_tunes_of_one_base_ask_one_question(pretending: Pretending, log: Pa
     assert log.read_text().split() == ["Model"]
 
 
-def test_another_version_of_the_library_is_asked_anew(pretending: Pretending, log: Path) -> None:
+def test_another_version_of_the_library_is_not_answered_from_the_cache(
+    pretending: Pretending, log: Path
+) -> None:
     oracle = pretending()
     oracle.expect(config(log), "Model")
     oracle.name = "transformers 1"
@@ -109,7 +111,7 @@ def test_another_version_of_the_library_is_asked_anew(pretending: Pretending, lo
         '{"model_type": "m", "prefix": "", "tensors": []}',  # as it was before there were rules
     ],
 )
-def test_a_broken_answer_is_asked_for_again(
+def test_a_broken_answer_is_requested_again(
     tmp_path: Path, pretending: Pretending, log: Path, broken: str
 ) -> None:
     found = pretending().expect(config(log), "Model")
@@ -119,7 +121,7 @@ def test_a_broken_answer_is_asked_for_again(
     assert json.loads(kept.read_text())["model_type"] == "pretence"
 
 
-def test_a_config_that_builds_no_model_is_the_checkpoints_fault_and_is_kept(
+def test_a_config_that_builds_no_model_is_a_fault_of_the_checkpoint_and_is_cached(
     pretending: Pretending, log: Path
 ) -> None:
     for _ in range(2):
@@ -157,7 +159,7 @@ def test_a_config_that_builds_no_model_is_the_checkpoints_fault_and_is_kept(
     ],
     ids=["source", "bug", "exit", "signal", "hang", "memory"],
 )
-def test_what_gives_no_answer_says_why_and_the_next_question_is_answered(
+def test_a_process_without_an_answer_is_explained_and_the_next_question_is_answered(
     pretending: Pretending, log: Path, body: str, reason: Reason, detail: str
 ) -> None:
     oracle = pretending(f"while target == 'Model': {body}")

@@ -7,7 +7,7 @@ import pytest
 from auditor.oracle import client as cache
 
 
-def test_what_is_kept_is_read_again(tmp_path) -> None:
+def test_a_cached_answer_is_read_again(tmp_path) -> None:
     folder = tmp_path / "not" / "there" / "yet"
     assert cache.read_answer(folder, "key") is None
     cache.keep_answer(folder, "key", {"tensors": [["a", [1, 2]]]})
@@ -36,7 +36,7 @@ def _aged(folder, *ages: int) -> None:
 
 
 @pytest.mark.parametrize(("limit", "most"), [("MOST_FILES", 3), ("MOST_BYTES", 220)])
-def test_those_not_asked_for_the_longest_make_room(tmp_path, monkeypatch, limit, most) -> None:
+def test_the_least_recently_used_answers_are_removed(tmp_path, monkeypatch, limit, most) -> None:
     monkeypatch.setattr(cache, limit, most)
     _aged(tmp_path, 30, 10, 20)
     assert cache.read_answer(tmp_path, "0") is not None  # and is the youngest now
@@ -44,7 +44,7 @@ def test_those_not_asked_for_the_longest_make_room(tmp_path, monkeypatch, limit,
     assert {path.stem for path in tmp_path.iterdir()} == {"0", "1", "new"}
 
 
-def test_an_answer_that_is_too_large_is_not_kept(tmp_path, monkeypatch) -> None:
+def test_an_answer_that_is_too_large_is_not_cached(tmp_path, monkeypatch) -> None:
     monkeypatch.setattr(cache, "MOST_BYTES_OF_ONE", 5)
     cache.keep_answer(tmp_path, "small", "123")
     cache.keep_answer(tmp_path, "large", "1234")

@@ -67,7 +67,7 @@ def test_a_broken_rule_makes_no_answer(key, broken):
     assert from_json(answer, "Model", "x") is None
 
 
-def test_an_answer_that_leaves_a_rule_out_is_none():
+def test_an_answer_without_a_rule_is_refused():
     answer = json.loads(json.dumps(to_json(made())))
     del answer["loading"]["kept"]
     assert from_json(answer, "Model", "x") is None

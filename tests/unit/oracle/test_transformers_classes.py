@@ -66,14 +66,14 @@ def library(tmp_path) -> InstalledLibrary:
         ("../funnel", ()),
     ],
 )
-def test_a_class_is_of_the_types_that_list_it_and_of_those_it_stands_beside(
+def test_a_class_belongs_to_the_types_that_list_it_or_its_siblings(
     library: InstalledLibrary, name: str, types: tuple[str, ...]
 ) -> None:
     assert library.types(name) == types
 
 
 @pytest.mark.oracle
-def test_the_source_says_what_an_import_says() -> None:
+def test_reading_the_source_finds_what_an_import_finds() -> None:
     from transformers.models.auto import modeling_auto  # noqa: PLC0415 - seconds, for this test
 
     theirs: dict[str, set[str]] = defaultdict(set)

@@ -190,7 +190,7 @@ def test_a_broken_quantize_config_names_nothing(content, tmp_path):
     assert (outcome.verdict, outcome.reason) == ("unaudited", Reason.NO_SAFETENSORS)
 
 
-def test_on_the_hub_no_file_is_asked_for_twice(tmp_path, at_hub: Hub):
+def test_on_the_hub_no_file_is_requested_twice(tmp_path, at_hub: Hub):
     folder = quantised(tmp_path, "q4", NAMES["by its own key"][1], "safetensors")
     at_hub.add("o/m", {path.name: path.read_bytes() for path in folder.iterdir()})
     report = audit("o/m")
@@ -287,7 +287,7 @@ def test_a_lone_index_of_another_name_is_read_as_accelerate_does(tmp_path):
     assert (kinds(report), report.residual) == ([], 0)
 
 
-def test_a_snapshot_says_the_same(tmp_path):
+def test_a_snapshot_gives_the_same_findings(tmp_path):
     lora = folder_of(tmp_path / "lora", None)
     write(lora / "pytorch_lora_weights.safetensors", LORA)
     named = folder_of(

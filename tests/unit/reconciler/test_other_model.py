@@ -108,7 +108,7 @@ def test_layers_for_drafting_that_are_declared_and_absent_are_noted(values, name
         (40, None, []),
     ],
 )
-def test_a_file_that_nobody_opened_has_room_for_the_expected_shapes(size, declared, found):
+def test_an_unopened_file_has_room_for_the_expected_shapes(size, declared, found):
     files = [RepoFile(name="other.h5", size=1), RepoFile(name="model.safetensors", size=size)]
     findings = list(listed_size_rule(files, WHOLE, declared))
     assert [type(one) for one in findings] == [kind for kind, _ in found]

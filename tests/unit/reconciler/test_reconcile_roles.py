@@ -81,7 +81,7 @@ def test_a_tensor_is_found_as_its_role_has_it(shapes, expected):
     assert found == expected
 
 
-def test_what_a_sibling_class_says_of_a_tensor_holds_for_the_target_too():
+def test_rules_of_a_sibling_class_hold_for_the_target():
     found = findings(
         PLAIN | {"mask": (2, 2), "draft.weight": (5,)},
         expectation("norm.weight", target="Other"),

@@ -74,7 +74,7 @@ def test_a_tie_that_is_stored_twice_is_a_duplicate(tmp_path):
     ],
     ids=["same", "buffer", "tied", "lacks", "more", "reshaped", "copy", "renamed", "broken"],
 )
-def test_a_copy_that_differs_is_a_finding_and_one_that_does_not_is_none(torch, differs, tmp_path):
+def test_a_copy_is_a_finding_only_if_it_differs(torch, differs, tmp_path):
     report = audit(folder(tmp_path, **{ONE: safetensors_bytes(TENSORS), TORCH: torch}))
     found = [one for one in report.findings if one.kind == "copy-differs"]
     assert sorted(sorted(one.names) for one in found) == sorted(sorted(one) for _, one in differs)
@@ -96,7 +96,7 @@ def test_what_the_pickle_would_call_is_an_error_whatever_else_is_right(tmp_path)
     assert report.residual == 0
 
 
-def test_a_state_dict_below_a_key_is_none_for_who_loads_the_file_whole(tmp_path):
+def test_a_state_dict_below_a_key_is_not_one_for_a_loader_of_the_full_file(tmp_path):
     items = {name: tensor(str(n), *one) for n, (name, one) in enumerate(TENSORS.items())}
     content = pickled({"state_dict": pickled(items)[2:-1], "epoch": b"K\x03"})
     report = audit(folder(tmp_path, **{TORCH: zipped(content, lengths(TENSORS))}))

@@ -69,7 +69,7 @@ def requests(hub):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("companions", [False, True])
-def test_what_the_plan_says_is_what_the_sweep_asks(models, settings, companions):
+def test_the_plan_has_the_requests_that_the_sweep_sends(models, settings, companions):
     asked = settings(OURS, companions=companions)
     load = planning.expected_load(asked)
     assert requests(models) == (1, 0)  # the list, and nothing else
@@ -83,7 +83,7 @@ def test_what_the_plan_says_is_what_the_sweep_asks(models, settings, companions)
 
 
 @pytest.mark.slow
-def test_the_plan_says_what_reading_companion_files_would_add_to_a_store(models, settings):
+def test_the_plan_has_the_bytes_that_companion_files_add_to_a_store(models, settings):
     runner.sweep(settings(OURS), night="n1")
     more = planning.expected_load(settings(OURS)).companions
     asked = settings(OURS, companions=True)
@@ -148,7 +148,7 @@ def test_three_million_models_are_planned_without_a_request(at_hub, tmp_path):
 
 
 @pytest.mark.slow
-def test_a_list_that_cannot_be_had_is_said_in_one_line(at_hub, tmp_path):
+def test_a_failed_list_is_reported_in_one_line(at_hub, tmp_path):
     del at_hub
     done = subprocess.run(  # noqa: S603 - our own command
         [sys.executable, "-c", START, "sweep", "--author", "o", "--plan", "-q"],

@@ -30,7 +30,7 @@ def test_a_log_gets_a_line_every_ten_seconds_with_rate_and_time_left():
     ]
 
 
-def test_a_selection_that_takes_long_says_how_far_it_is():
+def test_a_slow_selection_shows_its_progress():
     said, clock = [], Clock()
     lines = Progress(said.append, clock)
     for found in (1000, 2000, 3000):
@@ -39,7 +39,7 @@ def test_a_selection_that_takes_long_says_how_far_it_is():
     assert said == ["2,000 models found"]
 
 
-def test_a_wait_is_said_at_its_start_and_once_a_minute():
+def test_a_wait_is_reported_at_its_start_and_once_a_minute():
     said, clock = [], Clock()
     lines = Progress(said.append, clock)
     for left in range(130, 0, -1):
@@ -49,7 +49,7 @@ def test_a_wait_is_said_at_its_start_and_once_a_minute():
     assert said == [f"the budget is spent; waiting {left} s" for left in (130, 70, 10)]
 
 
-def test_a_terminal_counts_down_beside_the_line_of_now(monkeypatch):
+def test_a_terminal_counts_down_next_to_the_progress_line(monkeypatch):
     shown, clock = [], Clock()
     told = ("description", "total", "completed")
     update = Bar.update

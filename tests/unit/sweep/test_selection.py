@@ -33,7 +33,7 @@ def names(selector, **selection):
     return [model for model, _, _ in found]
 
 
-def test_a_page_of_the_list_tells_commits_and_files_of_a_thousand_models(at_hub, selector):
+def test_a_page_of_the_list_has_commits_and_files_of_a_thousand_models(at_hub, selector):
     commits = {f"o/m{n:04}": at_hub.add(f"o/m{n:04}", FILES) for n in range(1500)}
     pages = list(selector.pages(ModelSelection(author="o")))
     assert [len(page) for page in pages] == [1000, 500]
@@ -61,7 +61,7 @@ def test_top_crosses_pages(at_hub, selector):
     assert len(names(selector, author="o", top=1050)) == 1050
 
 
-def test_an_id_is_told_by_one_request_with_its_newer_name_and_its_revision(at_hub, selector):
+def test_an_id_costs_one_request_for_its_newer_name_and_its_revision(at_hub, selector):
     new = at_hub.add("google-bert/bert", FILES, aliases=["bert"], refs={"v1": {"x": b"1"}})
     at_hub.reset_log()
     found, refused = chosen(selector, ModelSelection(ids=("bert",)))
@@ -72,7 +72,7 @@ def test_an_id_is_told_by_one_request_with_its_newer_name_and_its_revision(at_hu
     assert [record.status for record in at_hub.log] == [307, 200, 200]
 
 
-def test_an_id_of_which_the_hub_tells_nothing_is_refused_by_itself(at_hub, selector):
+def test_an_id_without_an_answer_of_the_hub_is_refused_by_itself(at_hub, selector):
     at_hub.add("o/here", FILES)
     at_hub.add("o/private", FILES, private=True)
     ids = ("o/here", "o/gone", "o/private", "o/here@nowhere", "no id/at all")
@@ -86,7 +86,7 @@ def test_an_id_of_which_the_hub_tells_nothing_is_refused_by_itself(at_hub, selec
     ]
 
 
-def test_many_ids_of_one_author_are_told_by_the_authors_pages(at_hub, selector):
+def test_many_ids_of_one_author_are_resolved_by_the_pages_of_the_author(at_hub, selector):
     for number in range(60):
         at_hub.add(f"many/m{number:02}", FILES)
         at_hub.add(f"few{number}/m", FILES)
@@ -98,7 +98,7 @@ def test_many_ids_of_one_author_are_told_by_the_authors_pages(at_hub, selector):
     assert len(at_hub.log) == 3
 
 
-def test_an_entry_without_a_commit_is_asked_for_by_itself(at_hub, selector):
+def test_an_entry_without_a_commit_is_requested_by_itself(at_hub, selector):
     commit = at_hub.add("o/n", FILES)
     at_hub.misbehave(path="/api/models", fault=WrongJson(value=[{"id": "o/n"}]))
     assert chosen(selector, ModelSelection(author="o")) == ([("o/n", commit, "o/n")], [])
@@ -116,7 +116,7 @@ def test_an_entry_that_names_no_model_is_passed_over(entry, at_hub, selector):
 
 
 @pytest.mark.parametrize("fault", [ServerError(), ShortBody(missing=3)], ids=["500", "short"])
-def test_a_page_that_fails_in_passing_is_asked_for_again(fault, at_hub, selector):
+def test_a_page_that_fails_once_is_requested_again(fault, at_hub, selector):
     at_hub.add("o/n", FILES)
     at_hub.misbehave(path="/api/models", fault=fault, times=1)
     assert names(selector, author="o") == ["o/n"]
@@ -130,7 +130,7 @@ def test_a_page_that_fails_in_passing_is_asked_for_again(fault, at_hub, selector
     ],
     ids=["page", "object"],
 )
-def test_a_list_that_is_none_ends_the_selection(fault, message, at_hub, selector):
+def test_an_invalid_list_ends_the_selection(fault, message, at_hub, selector):
     at_hub.misbehave(path="/api/models", fault=fault)
     with pytest.raises(SourceError, match=message):
         chosen(selector, ModelSelection(author="o"))
@@ -166,7 +166,7 @@ class Linked(Header):
         return True
 
 
-def test_what_was_asked_for_is_described_without_its_ids():
+def test_a_selection_is_described_without_its_ids():
     selection = ModelSelection(ids=("a/b", "c/d"))
     assert selection.described["ids"].startswith("2 ids, ")
     assert ModelSelection(ids=("c/d", "a/b")).described != selection.described

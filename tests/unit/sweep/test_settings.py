@@ -53,7 +53,7 @@ def file(tmp_path):
     return write
 
 
-def test_a_whole_file_says_selections_policy_and_output(file, tmp_path):
+def test_a_full_settings_file_has_selections_policy_and_output(file, tmp_path):
     settings = read_sweep_settings(file(FULL))
     google, liked, ours = settings.selections
     assert (google.author, google.filters) == ("google", ("zh", "pytorch", "transformers"))
@@ -114,7 +114,7 @@ WRONG = {
 
 
 @pytest.mark.parametrize(("text", "message"), WRONG.items())
-def test_what_is_wrong_is_said_in_one_line_with_the_file(text, message, file):
+def test_a_fault_is_reported_in_one_line_with_the_file(text, message, file):
     with pytest.raises(UsageError, match=message) as caught:
         read_sweep_settings(file(text))
     assert "\n" not in str(caught.value)
@@ -127,12 +127,12 @@ def test_a_byte_order_mark_is_no_part_of_a_file(file, tmp_path):
     assert settings.selections[0].ids == ("a/b",)
 
 
-def test_a_file_that_is_not_there_is_said_so(tmp_path):
+def test_a_missing_file_is_reported(tmp_path):
     with pytest.raises(UsageError, match=r"sweep.toml' cannot be read: No such file"):
         read_sweep_settings(tmp_path / "sweep.toml")
 
 
-def test_a_file_that_is_too_long_is_not_read_whole(file):
+def test_a_file_that_is_too_long_is_not_read_completely(file):
     with pytest.raises(UsageError, match=r"sweep.toml' has more than 1,048,576 bytes"):
         read_sweep_settings(file(f"#{'x' * 1024 * 1024}"))
 
@@ -160,6 +160,6 @@ def test_a_list_without_ids_is_no_list(tmp_path):
         ids_in(tmp_path / "empty.txt")
 
 
-def test_the_top_models_are_those_most_downloaded_unless_said_otherwise():
+def test_the_top_models_are_the_most_downloaded_by_default():
     assert selection_of(AskedModels(top=5)).sort == "downloads"
     assert selection_of(AskedModels(top=5, sort="likes")).sort == "likes"

@@ -66,7 +66,7 @@ def test_a_model_with_the_bytes_of_its_base_is_named_without_a_weight_read(at_hu
 
 
 @pytest.mark.parametrize("card", [{"base_model": "org/base"}, {"base_model": ["org/base"]}])
-def test_the_base_that_the_card_names_is_asked_for_where_values_are(add, card):
+def test_the_base_that_the_card_names_is_requested_with_values(add, card):
     add("org/base", tensors())
     add("org/merged", tensors(), card=card)
     assert causes_of(auditor.audit("org/merged")) == []

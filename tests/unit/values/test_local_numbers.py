@@ -208,7 +208,7 @@ def test_a_file_that_is_gone_by_then_is_an_outcome(tmp_path):
         local_numbers.NumbersReader().read(placed)
 
 
-def test_a_tensor_behind_the_end_of_its_file_is_not_read_and_said(tmp_path):
+def test_a_tensor_behind_the_end_of_its_file_is_reported_and_not_read(tmp_path):
     whole = {"a": np.ones(8, np.float32), "b": np.ones(8, np.float32)}
     path = write_numbers(tmp_path / "a.safetensors", whole)
     os.truncate(path, path.stat().st_size - 4)

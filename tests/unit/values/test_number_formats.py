@@ -59,7 +59,7 @@ def test_sixteen_bits_spell_what_torch_reads(name):
         ("F6_E3M2", 0b111111, -28.0),
     ],
 )
-def test_less_than_eight_bits_spell_what_the_specification_says(name, pattern, number):
+def test_formats_below_eight_bits_have_the_values_of_the_specification(name, pattern, number):
     assert FORMATS[name].pattern_value(pattern) == number
 
 

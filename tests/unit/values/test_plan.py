@@ -107,7 +107,7 @@ def test_slices_lie_within_their_tensors(placed, interest):
 
 
 @given(checkpoints())
-def test_what_all_fits_is_read_whole(placed):
+def test_a_model_within_the_budget_is_read_completely(placed):
     size = sum(one.span.length + 64 for one in placed) + 1
     found = planned(placed, SampleBudget(requests=4, bytes=size))
     for one in placed:

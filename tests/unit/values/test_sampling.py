@@ -102,7 +102,7 @@ def test_a_sample_costs_eight_requests_and_600_kb_at_the_most(at_hub, sample, re
     assert any(one.origin == Origin.STORAGE for one in at_hub.log) == redirected
 
 
-def test_a_larger_budget_reads_more_and_a_small_model_is_read_whole(sample):
+def test_a_larger_budget_reads_more_and_a_small_model_is_read_completely(sample):
     case = case_of("trained")
     few = sample(case, values_budget="2,50kB")
     many = sample(case, values_budget="40,3MB")
@@ -117,7 +117,7 @@ def test_a_larger_budget_reads_more_and_a_small_model_is_read_whole(sample):
     assert any(one.startswith("values: not sampled") for one in none.unchecked)
 
 
-def test_each_format_says_that_it_was_a_sample_and_how_much(sample):
+def test_each_format_mentions_the_sample_and_its_size(sample):
     outcome = sample(case_of("trained, NaN in norms"))
     read = outcome.values
     said = f"sampled {len(read.tensors)} of {read.of_tensors} tensors, {read.bytes / 1000:,.0f} kB"
@@ -133,7 +133,7 @@ def test_each_format_says_that_it_was_a_sample_and_how_much(sample):
     assert set(outcome.values_frame()["sampled"]) == {True, False}
 
 
-def test_no_more_is_said_than_was_seen(sample):
+def test_only_observed_facts_are_reported(sample):
     """A tensor that is not in the sample is in no table, and of the others `read` is less."""
     outcome = sample(case_of("trained"))
     for one in outcome.values.tensors:

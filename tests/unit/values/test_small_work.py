@@ -44,7 +44,7 @@ def test_small_files_are_verified_without_threads(tmp_path):
 
 
 @pytest.mark.usefixtures("no_thread")
-def test_more_work_says_that_no_thread_can_be_started(tmp_path):
+def test_more_work_raises_if_no_thread_can_be_started(tmp_path):
     path = write_numbers(tmp_path / "a.safetensors", {"a": np.zeros(8, np.float32)})
     snapshot = local_folder.read(path, str(path))
     placed, _ = place_tensors(snapshot, snapshot.folder)

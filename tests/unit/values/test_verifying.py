@@ -142,7 +142,7 @@ def test_a_listing_that_cannot_be_had_is_an_outcome(download):
 
 
 @pytest.mark.parametrize("digest", ["", "x" * 64, "0" * 63, 5, None, ["0" * 64]])
-def test_what_is_no_digest_in_a_listing_is_none(digest):
+def test_an_invalid_digest_in_a_listing_is_ignored(digest):
     lfs = {"sha256": digest, "size": 1, "pointerSize": 1}
     siblings = [{"rfilename": "a", "size": 1, "lfs": lfs}, {"rfilename": "b", "blobId": digest}]
     answer = {"id": "org/name", "sha": "0" * 40, "siblings": siblings}

@@ -47,7 +47,7 @@ def test_without_experts_no_layer_is_sparse():
     assert expected.active is None
 
 
-def test_mixtral_uses_as_many_experts_for_a_token_as_its_config_says():
+def test_mixtral_uses_as_many_experts_for_a_token_as_its_config_declares():
     expected = catalogue.expect(published("Mixtral-8x7B"), "MixtralForCausalLM")
     assert expected.active is not None
     assert "3*k*D*F" in expected.active.formula

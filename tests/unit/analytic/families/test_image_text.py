@@ -50,7 +50,7 @@ def test_a_flat_config_and_a_nested_one_imply_the_same():
     assert "2*V_text*D_text + " in catalogue.expect(nested, target).formula
 
 
-def test_a_head_is_tied_where_the_language_models_own_config_says_so():
+def test_a_head_is_tied_if_the_config_of_the_language_model_ties_it():
     target = "Qwen2VLForConditionalGeneration"
     for text, role in ((True, Role.TIED), (False, Role.PARAMETER)):
         config = config_of(model_type="qwen2_vl", text_config={"tie_word_embeddings": text})

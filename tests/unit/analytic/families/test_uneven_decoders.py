@@ -50,7 +50,7 @@ def test_deepseek_numbers_its_drafting_layers_on_after_its_own():
         ),
     ],
 )
-def test_qwen_3_5_keeps_its_drafting_layers_beside_the_model(target, config):
+def test_qwen_3_5_stores_its_drafting_layers_outside_the_model(target, config):
     """The names are those of a published index, but for its packing."""
     tensors = catalogue.expect(config_of(**config), target).tensors
     layer = {
@@ -115,7 +115,7 @@ def test_qwen_3_5_keeps_its_drafting_layers_beside_the_model(target, config):
         ),
     ],
 )
-def test_a_config_whose_layers_cannot_be_told_apart_is_refused(target, values, message):
+def test_a_config_with_inconsistent_layers_is_refused(target, values, message):
     assert catalogue.expect(config_of(**SMALL, num_hidden_layers=0, layer_types=[]), target)
     assert re.match(message, refusal(target, **SMALL, **values))
 

@@ -33,7 +33,7 @@ def test_a_stage_of_a_nested_config_has_its_place_behind_the_subscript():
 
 
 @given(st.integers(0, 3), st.sets(st.integers(0, 3), min_size=1).map(sorted))
-def test_a_backbone_is_told_what_to_hand_on_in_three_ways(missing, chosen):
+def test_a_backbone_selects_its_outputs_in_three_ways(missing, chosen):
     names = ["stem", "stage1", "stage2", "stage3"]
     config = {"model_type": "convnext", "depths": [1] * 3, "hidden_sizes": [2, 4, 6]}
     config |= {"num_stages": 3 - missing}
@@ -101,7 +101,7 @@ def test_a_detector_whose_backbone_is_not_known_is_not_audited(values, message):
         ({"position_embedding_type": "none"}, r"^position_embedding_type is neither sine nor"),
     ],
 )
-def test_a_mask_head_that_cannot_be_built_says_why(values, message):
+def test_a_mask_head_that_cannot_be_built_is_refused_with_a_reason(values, message):
     assert not refusal("DetrForSegmentation", model_type="detr")
     assert re.match(message, refusal("DetrForSegmentation", model_type="detr", **values))
 

@@ -145,13 +145,13 @@ def test_a_total_may_count_twice_what_torch_stores_once(tmp_path):
     assert said(snapshot([(tensors, size, "pointer")], total, "bin")) == []
 
 
-def test_a_broken_shard_tells_nothing_of_its_size():
+def test_the_size_of_a_broken_shard_is_unknown():
     shot = snapshot([(GIGABYTES, SIZE, "pointer")], 2 * DATA)
     broken = WeightHeader(name=shot.headers[0].name, size=SIZE, prefix=b"\0" * 8)
     assert said(replace(shot, headers=(broken,), files=())) == []
 
 
-def test_a_pointer_says_what_it_stands_for_in_every_format():
+def test_a_pointer_is_described_in_every_format():
     for name in ("model.safetensors", "pytorch_model.bin", "model.gguf"):
         assert pointer(name, 4_976_698_672).pointed == 4_976_698_672
     assert WeightHeader(name="m.safetensors", size=9, prefix=safetensors_bytes({})).pointed is None

@@ -104,7 +104,7 @@ def test_a_total_that_comes_out_is_shown_with_its_parts():
     assert noted(index(names, total_size=105), reconciled(names), "BF16") is None
 
 
-def test_what_a_total_leaves_for_strangers_is_shown():
+def test_the_share_of_unexpected_tensors_in_a_total_is_shown():
     names = (*PLAIN, "stranger")
     note = noted(index(names, total_size=90), reconciled(names), "BF16")
     assert note == "total_size 90 leaves 2 bytes for the tensor of which nothing is expected"
@@ -133,7 +133,7 @@ def test_buffers_of_one_kind_are_one_part_of_a_total():
     ]
 
 
-def test_a_tied_tensor_that_is_stored_is_not_said_to_be_absent():
+def test_a_tied_tensor_that_is_stored_is_not_reported_absent():
     kinds = {type(one) for one in reconciled((*PLAIN, HEAD)).findings}
     assert Duplicate in kinds
     assert TiedWeight not in kinds

@@ -133,7 +133,7 @@ def test_a_name_that_leads_nowhere_once_renamed_is_looked_for_as_it_is():
     assert load([("old.a", (1,)), ("old.b", (1,))], "m", loading, memory) == NOTHING
 
 
-def test_names_that_a_class_says_nothing_about_are_not_told():
+def test_names_without_a_rule_of_the_class_are_not_reported():
     loading = Loading(silent=("^mtp",), buffers=(r"inv_freq",), unmissed=("bias$",))
     stored = [("mtp.x", (1,)), ("a.inv_freq", (1,)), ("b", (1,))]
     found = load(stored, "", loading, Memory({"c.bias": (1,), "c.weight": (1,)}))
@@ -148,7 +148,7 @@ def test_renames_in_pairs_begin_with_the_first_of_a_pair():
         assert load(stored, "", Loading(renames=(rule,)), memory) == NOTHING
 
 
-def test_a_conversion_that_nobody_here_knows_is_no_guess():
+def test_an_unknown_conversion_is_not_guessed():
     rule = Rule(("a",), ("b",), operations=(Operation("Fold"),))
     with pytest.raises(UnknownOperationError, match="Fold"):
         load([("a", (1,))], "", Loading(converters=(rule,)), Memory({"b": (1,)}))

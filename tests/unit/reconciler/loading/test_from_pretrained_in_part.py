@@ -97,7 +97,7 @@ def test_of_what_is_renamed_and_converted(target: str, explicit: Any, data: Any)
 
 
 @pytest.mark.parametrize("target", CLASSES)
-def test_of_a_whole_checkpoint_nothing_is_touched(target: str) -> None:
+def test_a_complete_checkpoint_is_not_changed(target: str) -> None:
     expectation = catalogue.expect(config_of(**CLASSES[target]), target)
     roles = {Role.PARAMETER, Role.BUFFER}
     shapes = {one.name: one.shape for one in expectation.tensors if one.role in roles}

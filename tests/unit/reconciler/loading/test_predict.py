@@ -143,7 +143,7 @@ FAMILY = FamilyExpectations(declared=BERT, siblings=lambda: ())
 WHOLE = stored_by(BERT)
 
 
-def test_a_whole_checkpoint_is_loaded_without_a_word() -> None:
+def test_a_complete_checkpoint_loads_without_warnings() -> None:
     found, _ = predicted(contents(*WHOLE), BERT, FAMILY)
     assert found == Predicted(LoadReport(), {})
 
@@ -182,7 +182,7 @@ def test_a_buffer_is_loaded_from_under_the_base_models_prefix_too(model_type, ta
     assert [type(one) for one in findings if name in one.names] == [StoredBuffer]
 
 
-def test_names_alone_tell_no_shapes_and_no_report() -> None:
+def test_names_alone_yield_no_shapes_and_no_report() -> None:
     names = [one._replace(shape=None, dtype=None, span=None, elements=None) for one in WHOLE]
     extra = names[0]._replace(name="bert.extra")
     found, _ = predicted(contents(*names, extra, names_only=True), BERT, FAMILY)
@@ -205,7 +205,7 @@ def test_several_files_that_no_index_names_are_not_found() -> None:
     )
 
 
-def test_what_becomes_of_packed_weights_is_said_to_depend_on_the_machine() -> None:
+def test_packed_weights_are_reported_to_depend_on_the_machine() -> None:
     found, _ = predicted(contents(*WHOLE), BERT, FAMILY, packed="gptq")
     assert found.report is None
     assert found.in_memory is None

@@ -110,6 +110,6 @@ def test_what_is_half_on_disk_is_expected_on_disk():
     assert expected_as_stored(plain, half) is plain
 
 
-def test_strange_names_change_nothing():
+def test_unusual_names_change_nothing():
     plain = expect(DINO, "Dinov2Model")
     assert expected_as_stored(plain, (*needed(plain), "other.gate_proj.weight")) is plain

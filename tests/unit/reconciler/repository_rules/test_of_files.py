@@ -170,7 +170,7 @@ def test_the_library_finds_the_classes_that_the_data_file_has():
         assert (name in known.classes) is is_class, name
 
 
-def test_a_pair_says_a_size_of_its_decoder_beside_it():
+def test_a_pair_reveals_a_size_of_its_decoder():
     config = {**PAIR, "vocab_size": 7, "decoder": {"model_type": "gpt2", "vocab_size": 8}}
     [finding] = contradiction_findings(case_of(config))
     assert [key for _, key, _ in finding.says] == ["vocab_size", "decoder.vocab_size"]

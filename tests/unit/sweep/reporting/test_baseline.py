@@ -66,7 +66,7 @@ def test_a_model_that_is_not_audited_is_excused_by_its_reason():
     assert baseline.accepted("o/a", "no-config") is None
 
 
-def test_entries_that_expired_or_are_of_no_use_are_said():
+def test_expired_and_unused_entries_are_reported():
     old = entry(name="h.*", expires=date(2026, 11, 1))
     baseline = Baseline(entries=(entry(), old, entry(model="gone/*", kind="missing")), day=DAY)
     baseline.accepted("o/a", FOUND["kind"], FOUND["names"])
@@ -76,7 +76,7 @@ def test_entries_that_expired_or_are_of_no_use_are_said():
     )
 
 
-def test_an_expired_entry_says_how_many_findings_stand_again():
+def test_an_expired_entry_has_the_number_of_findings_that_alarm_again():
     baseline = Baseline(entries=(entry(expires=date(2026, 11, 1)),), day=DAY)
     for model in ("o/a", "o/b", "p/c"):
         assert baseline.accepted(model, FOUND["kind"], FOUND["names"]) is None
@@ -103,7 +103,7 @@ JSON = """{"accept": [
 
 
 @pytest.mark.parametrize(("name", "text"), [("b.toml", TOML), ("b.json", JSON)])
-def test_toml_and_json_say_the_same(name, text, tmp_path):
+def test_toml_and_json_agree(name, text, tmp_path):
     (tmp_path / name).write_text(text)
     reason = "an old version wrote it"
     assert read_baseline(tmp_path / name) == (
@@ -158,7 +158,7 @@ def test_a_file_that_is_no_baseline_is_refused(content, message, tmp_path):
         read_baseline(path)
 
 
-def test_a_baseline_that_is_not_there_is_said(tmp_path):
+def test_a_missing_baseline_is_reported(tmp_path):
     with pytest.raises(UsageError, match=r"b.json' cannot be read: No such file"):
         read_baseline(tmp_path / "b.json")
 

@@ -67,12 +67,12 @@ def test_an_identity_does_not_depend_on_the_order_of_names(names, data):
 
 
 @given(findings=FINDINGS)
-def test_a_night_beside_itself_changes_nothing(findings):
+def test_a_night_compared_with_itself_has_no_changes(findings):
     assert {match.change for match in matched(findings, findings)} <= {Change.STILL_OPEN}
 
 
 @pytest.mark.parametrize("example", EXAMPLES.values(), ids=EXAMPLES)
-def test_a_report_beside_itself_changes_nothing(example):
+def test_a_report_compared_with_itself_has_no_changes(example):
     outcome = outcome_of(example())
     matches = matched(outcome["findings"], outcome["findings"])
     assert all(match.change is Change.STILL_OPEN for match in matches)

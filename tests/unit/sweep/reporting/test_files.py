@@ -157,7 +157,7 @@ def test_a_cause_leads_the_changes_of_its_model_and_changes_as_findings_do(tmp_p
     assert found[THIRD][0] == ("fixed", "config-field", "")
 
 
-def test_modules_go_as_deep_as_asked_for(tmp_path):
+def test_modules_are_listed_to_the_chosen_depth(tmp_path):
     _, folder = written(tmp_path, {THIRD: [outcome_of(every_kind())]}, depth=1)
     assert [row["prefix"] for row in table(folder / "modules.csv")] == [
         "(whole model)",
@@ -387,18 +387,18 @@ def test_the_latest_night_is_the_default(tmp_path):
     assert written(tmp_path, NIGHTS, night=SECOND)[0].summary["night"] == SECOND
 
 
-def test_a_night_that_is_not_there_is_said_with_those_that_are(tmp_path):
+def test_an_unknown_night_is_reported_with_the_existing_ones(tmp_path):
     told = rf"this store has no night '2026-01-01'; its last ones are '{SECOND}', '{THIRD}'"
     with pytest.raises(UsageError, match=told):
         written(tmp_path, NIGHTS, night="2026-01-01")
 
 
-def test_a_store_without_a_night_is_said(tmp_path):
+def test_a_store_without_a_night_is_reported(tmp_path):
     with pytest.raises(UsageError, match="this store has no night"):
         written(tmp_path, {})
 
 
-def test_a_night_whose_selection_was_stopped_is_said(tmp_path):
+def test_a_night_whose_selection_was_stopped_is_reported(tmp_path):
     store_of(tmp_path / "sweep.sqlite", NIGHTS)
     with closing(sqlite3.connect(tmp_path / "sweep.sqlite")) as database:
         database.execute("UPDATE nights SET plan = NULL WHERE night = ?", (THIRD,))
@@ -409,7 +409,7 @@ def test_a_night_whose_selection_was_stopped_is_said(tmp_path):
 
 
 @pytest.mark.parametrize("content", [b"no zlib", zlib.compress(b"{"), zlib.compress(b"[]")[:-3]])
-def test_a_store_that_is_damaged_is_said_in_one_line(content, tmp_path):
+def test_a_damaged_store_is_reported_in_one_line(content, tmp_path):
     store = store_of(tmp_path / "sweep.sqlite", NIGHTS)
     with closing(sqlite3.connect(store)) as database:
         database.execute("UPDATE outcomes SET content = ? WHERE model = 'o/b'", (content,))
@@ -419,7 +419,7 @@ def test_a_store_that_is_damaged_is_said_in_one_line(content, tmp_path):
     assert not [*(tmp_path / "out").iterdir()]
 
 
-def test_a_store_of_torn_pages_is_said_in_one_line(tmp_path):
+def test_a_store_of_torn_pages_is_reported_in_one_line(tmp_path):
     store = store_of(tmp_path / "sweep.sqlite", {THIRD: (plain(f"o/{n}") for n in range(200))})
     with closing(sqlite3.connect(store)) as database:
         database.execute("PRAGMA wal_checkpoint(TRUNCATE)")

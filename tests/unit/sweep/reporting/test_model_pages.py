@@ -48,7 +48,7 @@ def linked(folder):
     return json.loads(words)["pages"], {model: place for place, model in news}
 
 
-def test_models_with_something_to_say_have_a_page_and_others_have_none(tmp_path):
+def test_only_models_with_findings_have_a_page(tmp_path):
     models = [outcome_of(diagnosed()), outcome_of(bert_base_chinese()), unaudited("o/gated")]
     half = {**unaudited("o/half"), "findings": [A]}
     report, folder = written(tmp_path, {THIRD: [*models, half, plain("o/clean")]})

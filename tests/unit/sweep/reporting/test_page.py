@@ -119,7 +119,7 @@ def test_bytes_and_parameters_have_units_of_their_own(tmp_path):
     assert "in 206 tensors, 392 MiB on disk" in text
 
 
-def test_beyond_its_bound_a_page_leaves_out_what_is_clean_and_says_so(tmp_path, monkeypatch):
+def test_a_page_beyond_its_bound_leaves_out_clean_models_and_mentions_it(tmp_path, monkeypatch):
     monkeypatch.setattr(module, "MOST_MODELS", 3)
     models = [plain("o/a"), plain("o/b", finding("missing", "a")), plain("o/c"), unaudited("o/d")]
     text = written_page(tmp_path, {THIRD: models}).read_text()

@@ -2,7 +2,6 @@
 
 import json
 import sys
-import time
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
@@ -330,32 +329,23 @@ def test_the_page_is_drawn_in_the_dark_too(page, tmp_path):
 
 @pytest.mark.slow
 @needs_chromium
-def test_ten_thousand_models_are_loaded_sorted_and_filtered(page, tmp_path, capsys):
+def test_two_thousand_models_are_loaded_sorted_and_filtered(page, tmp_path):
     known = outcome_of(bert_base_chinese())
     sizes = known["observed"]
 
     def model(number):
-        # No two trees are alike, which is the most that a page can hold.
+        # Every tree differs, which is the most that a page can hold.
         modules = [{**row, "tensors": row["tensors"] + number} for row in known["modules"]]
         observed = {**sizes, "parameters": sizes["parameters"] + number}
         name = f"org{number % 97}/model-{number:05}"
         more = {"requested": name, "model": name, "modules": modules, "observed": observed}
         return {**known, **more}
 
-    path = written_page(tmp_path, {THIRD: map(model, range(10_000))}, depth=1)
-    timed = {"load": page.open(path)}
-    assert page.do(COUNT) == "1\u2013100 of 10,000"
-    for name, act in {
-        "sort": lambda: click(page, "thead button", "Parameters"),
-        "filter": lambda: type_in(page, "org6/ 0999"),
-        "open": lambda: click(page, ".row button"),
-    }.items():
-        since = time.monotonic()
-        act()
-        timed[name] = time.monotonic() - since
+    page.open(written_page(tmp_path, {THIRD: map(model, range(2_000))}, depth=1))
+    assert page.do(COUNT) == "1\u2013100 of 2,000"
+    click(page, "thead button", "Parameters")
+    type_in(page, "org6/ 0194")
+    click(page, ".row button")
     assert page.do(COUNT) == "1\u20131 of 1"
-    assert page.do(NAMES) == ["org6/model-09997"]
+    assert page.do(NAMES) == ["org6/model-01946"]
     assert page.do("document.querySelectorAll('.icicle .cell').length") > 10
-    said = ", ".join(f"{name} {seconds:.2f} s" for name, seconds in timed.items())
-    with capsys.disabled():
-        print(f"\n10,000 models, {path.stat().st_size / 1e6:.1f} MB of page: {said}")  # noqa: T201 - for who reads the log

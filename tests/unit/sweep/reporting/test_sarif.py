@@ -47,7 +47,7 @@ def test_errors_and_warnings_are_results_and_infos_are_not(sarif):
     assert "baselineState" not in run["results"][0]
 
 
-def test_a_message_says_what_is_wrong_with_numbers_names_and_causes(sarif):
+def test_a_message_has_numbers_names_and_causes(sarif):
     said = {
         result["ruleId"]: result["message"]["text"]
         for result in sarif({THIRD: [outcome_of(diagnosed())]})["results"]
@@ -62,7 +62,7 @@ def test_a_message_says_what_is_wrong_with_numbers_names_and_causes(sarif):
     }
 
 
-def test_a_rule_says_in_full_what_the_kind_means_and_what_to_do(sarif):
+def test_a_rule_has_the_full_meaning_of_its_kind_and_what_to_do(sarif):
     rules = sarif({THIRD: [plain("o/a", A)]})["tool"]["driver"]["rules"]
     [missing] = [rule for rule in rules if rule["id"] == "missing"]
     assert missing["fullDescription"]["text"].startswith("The declared class needs the tensor")
@@ -73,7 +73,7 @@ def test_a_night_without_findings_is_an_empty_run(sarif):
     assert sarif({THIRD: [plain("o/clean")]})["results"] == []
 
 
-def test_results_say_what_they_were_the_night_before(sarif):
+def test_results_have_their_state_of_the_night_before(sarif):
     other, gone = finding("unexpected", "b"), finding("missing", "gone")
     changed = {**other, "reason": "another reason"}
     run = sarif(

@@ -44,7 +44,7 @@ def test_what_was_known_or_is_accepted_is_no_news(tmp_path):
     assert told(report) == [("o/a", None, "unexpected", "1 name, 6 parameters: b.{0-3}")]
 
 
-def test_findings_of_a_kind_are_one_line_and_components_are_told_apart(tmp_path):
+def test_findings_of_a_kind_are_one_line_for_each_component(tmp_path):
     several = plain("o/a", finding("missing", "a"), finding("missing", "b", "c"))
     report, _ = written(tmp_path, {THIRD: [several, outcome_of(pipeline())]})
     assert told(report) == [

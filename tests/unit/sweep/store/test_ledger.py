@@ -295,7 +295,7 @@ def test_a_signal_ends_the_wait_for_another_writer(path):
         signal.signal(signal.SIGALRM, before)
 
 
-def test_a_store_that_another_one_keeps_locked_is_told(path, monkeypatch):
+def test_a_store_locked_by_another_process_is_reported(path, monkeypatch):
     monkeypatch.setattr(opening, "_BUSY", 0.0)
     with (
         StoreWriter.open(path) as one,

@@ -398,7 +398,7 @@ def test_without_a_number_every_night_is_kept(at_hub, settings):
     ("dropped", "said"),
     [(0, ""), (1, "; 1 night dropped"), (2, "; 2 nights dropped")],
 )
-def test_the_last_word_says_how_many_nights_were_dropped(dropped, said, at_hub, settings):
+def test_the_last_line_has_the_number_of_dropped_nights(dropped, said, at_hub, settings):
     at_hub.add("sweep/a", healthy(1))
     swept = runner.sweep(settings(OURS), night="n1")
     last = runner.summary_line(replace(swept, dropped=dropped))

@@ -68,7 +68,7 @@ def test_a_folder_is_none_though_it_has_no_name(tmp_path, monkeypatch):
             kind.open(Path()).__enter__()
 
 
-def test_one_whose_folder_cannot_be_made_is_said_in_one_line(tmp_path):
+def test_a_store_whose_folder_cannot_be_made_is_reported_in_one_line(tmp_path):
     (tmp_path / "file").write_text("")
     said = r"the store '.*s.sqlite' cannot be opened or made: .*file"
     with pytest.raises(StoreError, match=said) as refused:

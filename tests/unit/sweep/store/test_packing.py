@@ -44,7 +44,7 @@ def test_what_is_packed_unpacks_to_itself(text):
 
 
 @given(whole=st.dictionaries(st.text(max_size=3), JSON), data=st.data())
-def test_an_object_taken_apart_is_put_together_in_its_own_order(whole, data):
+def test_a_split_object_is_merged_in_its_own_order(whole, data):
     keys = data.draw(st.sets(st.sampled_from([*whole]))) if whole else set()
     own = {name: value for name, value in reversed(whole.items()) if name in keys}
     rest = {name: None if name in keys else value for name, value in whole.items()}
@@ -150,7 +150,7 @@ def test_a_memory_holds_the_last_values_that_fit_and_none_that_is_too_large(size
         assert sum(sizes[number] for number in fitting[-len(held) - 1 :]) > 100
 
 
-def test_a_value_that_was_asked_for_stays_longer():
+def test_a_value_that_was_used_stays_longer():
     recent = Recent[str](2, 1)
     recent.put(b"a", "a", 1)
     recent.put(b"b", "b", 1)
@@ -201,7 +201,7 @@ def test_a_failure_may_share_too(tmp_path):
     assert len(contents(path)["contents"]) == 1
 
 
-def test_a_row_whose_shared_content_is_gone_is_damage_and_said_so(tmp_path):
+def test_a_row_without_its_shared_content_is_reported_as_damage(tmp_path):
     path = tmp_path / "sweep.sqlite"
     with ledger_of(path, "o/a") as (ledger, night):
         ledger.record(night, "o/a", "a" * 40, sharing("o/a"))

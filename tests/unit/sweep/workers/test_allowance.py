@@ -62,7 +62,7 @@ def test_more_than_the_bound_and_later_than_the_deadline_end_it():
         allowance(seconds=0.0).check(1)
 
 
-def test_a_wait_that_a_server_asks_for_counts_against_nobody_but_once_a_window(monkeypatch):
+def test_a_wait_that_a_server_requires_counts_once_a_window(monkeypatch):
     now = [0.0]
     monkeypatch.setattr(workers.allowance.time, "monotonic", lambda: now[0])
     patient = allowance(seconds=1.0)
@@ -113,7 +113,7 @@ def test_what_is_inside_fits_or_is_alone_and_all_get_in(most, sizes):
     assert all(len(sizes) == 1 or sum(sizes.values()) <= most for sizes in seen)
 
 
-def test_whoever_is_inside_waits_for_nobody():
+def test_a_model_that_was_let_in_waits_for_no_other():
     gate = ByteGate(0)
     gate.enter("a", 5)
     gate.enter("a", 500)

@@ -106,7 +106,7 @@ def test_where_memory_runs_out_each_model_goes_once_more_alone(crew):
     assert len(memory.tries) > len(NAMES)
 
 
-def test_the_model_that_takes_all_memory_alone_is_to_blame_and_no_other(crew):
+def test_only_the_model_that_takes_all_memory_is_unaudited(crew):
     memory = Memory({"b": 20}, most=12)
     with crew(memory) as threads:
         found = reasons(threads, NAMES)
@@ -189,7 +189,7 @@ def test_an_examination_that_takes_too_long_does_not_hold_up_the_others(monkeypa
 
 
 @pytest.mark.parametrize("companions", [False, True])
-def test_the_config_of_a_model_is_read_beside_its_weights(companions, monkeypatch):
+def test_the_config_of_a_model_is_read_with_its_weights(companions, monkeypatch):
     """In turn the first of the two reads would never see the second begin."""
     header, seen = threading.Event(), []
 

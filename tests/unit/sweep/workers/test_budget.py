@@ -104,13 +104,13 @@ def test_a_limit_of_ones_own_counts_requests_of_both_kinds():
     assert waits[3] > 290
 
 
-def test_a_mirror_that_tells_nothing_is_not_waited_for():
+def test_a_mirror_without_a_rate_limit_header_is_not_waited_for():
     server = Server(10, told=False)
     assert [server.ask() for _ in range(50)] == [0.0] * 50
 
 
 @pytest.mark.parametrize("path", [FILE, API])
-def test_until_the_hub_has_told_one_request_goes_and_the_others_wait_for_its_answer(path):
+def test_the_first_request_goes_alone_until_the_limits_are_known(path):
     server = Server(1000)
     assert server.take(path) == 0.0
     first = server.turn
@@ -128,14 +128,14 @@ def test_nor_are_they_held_up_for_ever_where_it_has_none(path):
     assert all(30.0 <= wait < 30.5 for wait in waits[1:])
 
 
-def test_a_server_that_tells_of_another_kind_than_was_asked_for_holds_nobody_back():
+def test_limits_of_another_kind_of_request_delay_nothing():
     server = Server(1000)
     server.take(FILE)
     server.budget.note(server.turn, 200, {"ratelimit": '"api";r=999;t=300'})
     assert [server.take(FILE) for _ in range(3)] == [0.0] * 3
 
 
-def test_the_wait_is_said_as_a_countdown_and_ends():
+def test_the_wait_is_shown_as_a_countdown_and_ends():
     server = Server(10)
     while not server.ask():
         assert not server.shown
@@ -173,7 +173,7 @@ def test_a_wait_that_ends_early_is_shown_no_longer():
     assert server.shown[-1] is None
 
 
-def test_a_window_of_five_seconds_without_a_policy_is_waited_for_and_then_one_asks():
+def test_a_window_of_five_seconds_without_a_policy_is_waited_for_then_one_request_is_sent():
     server = Server(100)
     server.take()
     server.budget.note(server.turn, 429, {"ratelimit": "r=0;t=5"})
@@ -183,7 +183,7 @@ def test_a_window_of_five_seconds_without_a_policy_is_waited_for_and_then_one_as
 
 
 @pytest.mark.parametrize("reset", ["99999999999999999999", "9" * 200])
-def test_a_window_without_end_is_asked_about_after_five_minutes(reset):
+def test_a_window_without_an_end_is_tried_again_after_five_minutes(reset):
     server = Server(100)
     server.take()
     server.budget.note(server.turn, 429, {"ratelimit": f'"resolvers";r=0;t={reset}'})
@@ -206,7 +206,7 @@ def test_at_the_end_of_a_window_the_second_waits_for_the_answer_to_the_first(pat
     assert not server.turn.first
 
 
-def test_one_refusal_without_headers_holds_nobody_back():
+def test_one_refusal_without_headers_delays_nothing():
     server = Server(100)
     server.ask()
     server.take()
@@ -214,7 +214,7 @@ def test_one_refusal_without_headers_holds_nobody_back():
     assert server.take() == 0.0
 
 
-def test_what_is_waited_for_is_said_as_it_is():
+def test_a_wait_is_reported_with_its_reason():
     server = Server(10, most=1000)
     while not server.ask(API):
         pass

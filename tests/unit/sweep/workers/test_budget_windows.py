@@ -22,7 +22,7 @@ STEPS = st.lists(
 
 
 @given(STEPS)
-def test_no_wait_is_longer_than_a_window_whatever_was_told(steps):
+def test_no_wait_is_longer_than_a_window_whatever_the_server_sent(steps):
     window, now = RateWindow(), 1.0
     for seconds, told in steps:
         now += seconds
@@ -76,7 +76,7 @@ def test_where_nothing_is_heard_of_the_first_another_one_goes_after_half_a_minut
     assert window.wait(130.0) == 0
 
 
-def test_a_server_that_tells_no_more_is_not_waited_for_again():
+def test_a_server_without_new_limits_is_not_waited_for_again():
     window = spent_until(100.0)
     assert window.untold(50.0, asked=True) == window
     assert window.spent(100.0).untold(101.0, asked=False).wait(101.0) > 0  # of another kind

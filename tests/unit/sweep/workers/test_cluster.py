@@ -167,7 +167,7 @@ def test_the_command_line_names_the_scheduler(at_hub, tmp_path):
     assert all(line.startswith("audit: ") for line in said.splitlines())
 
 
-def test_a_sweep_whose_workers_wait_for_the_budget_says_how_long(at_hub, tmp_path):
+def test_a_sweep_whose_workers_wait_for_the_budget_shows_how_long(at_hub, tmp_path):
     for name, files, _ in planted(40):
         at_hub.add(name, files)
     at_hub.limit(Quota(resolvers=40, window=60))  # two requests a model
@@ -200,7 +200,7 @@ def test_a_worker_of_another_version_is_refused_and_nothing_of_it_is_kept(
         assert [one.verdict for one in store.results("n1")] == [None]
 
 
-def test_a_scheduler_that_nobody_has_started_is_an_outside_fault(at_hub, settings, monkeypatch):
+def test_a_scheduler_that_is_not_running_is_an_outside_fault(at_hub, settings, monkeypatch):
     del at_hub
     monkeypatch.setattr(cluster, "_CONNECTING", 0.3)
     with pytest.raises(SourceError, match=r"scheduler 'tcp://127\.0\.0\.1:1' does not answer"):
@@ -215,14 +215,14 @@ def test_a_cluster_without_workers_is_not_waited_for_for_ever(models, settings, 
 
 
 @pytest.mark.parametrize("address", ["nonsense", "http://127.0.0.1:1", "tcp://"])
-def test_an_address_that_is_none_is_the_users_fault(address, at_hub, settings, monkeypatch):
+def test_an_invalid_address_is_a_usage_error(address, at_hub, settings, monkeypatch):
     del at_hub
     monkeypatch.setattr(cluster, "_CONNECTING", 0.3)
     with pytest.raises(UsageError, match="expected tcp://HOST:PORT"):
         runner.sweep(settings(OURS), night="n1", scheduler=address)
 
 
-def test_without_dask_one_line_says_what_to_install(at_hub, settings, monkeypatch):
+def test_without_dask_one_line_names_what_to_install(at_hub, settings, monkeypatch):
     del at_hub
     monkeypatch.setitem(sys.modules, "distributed", None)
     monkeypatch.delitem(sys.modules, "auditor.sweep.workers.cluster")

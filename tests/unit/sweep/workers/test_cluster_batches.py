@@ -65,7 +65,7 @@ def test_a_worker_with_another_token_is_refused_and_no_token_shown(
     assert re.search(said + remedy, refusal(terms))
 
 
-def test_a_worker_that_asks_another_hub_says_which(at_hub, monkeypatch):
+def test_a_worker_with_another_hub_reports_which(at_hub, monkeypatch):
     with monkeypatch.context() as elsewhere:
         elsewhere.setattr(cluster, "endpoint", lambda: "http://127.0.0.1:1")
         terms = cluster.terms(None)
@@ -73,7 +73,7 @@ def test_a_worker_that_asks_another_hub_says_which(at_hub, monkeypatch):
     assert re.search(f"{hubs}; .*set HF_ENDPOINT .*for both", refusal(terms))
 
 
-def test_a_worker_of_another_version_says_which_before_all_else(at_hub):
+def test_a_worker_of_another_version_reports_it_first(at_hub):
     del at_hub
     said = refusal(("hf-audit 0.0.9 (c)", "good cheer"))
     assert re.search(r"has hf-audit .*, expected hf-audit 0\.0\.9 \(c\); install", said)
@@ -99,7 +99,7 @@ def test_a_model_that_is_stuck_is_given_up_and_those_behind_it_are_audited(at_hu
     }
 
 
-def test_a_worker_tells_what_each_sweep_waits_that_has_work_there(at_hub, monkeypatch):
+def test_a_worker_reports_the_wait_of_each_sweep_that_has_work_there(at_hub, monkeypatch):
     del at_hub
     told = []
 
@@ -131,7 +131,7 @@ WAITING = {
 
 
 @pytest.mark.parametrize(("told", "seconds"), WAITING.values(), ids=WAITING)
-def test_the_shortest_wait_is_said_where_every_worker_with_work_waits(
+def test_the_shortest_wait_is_reported_if_every_busy_worker_waits(
     told, seconds, at_hub, monkeypatch
 ):
     """And it is counted down until the workers are asked again, after two seconds."""
@@ -144,7 +144,7 @@ def test_the_shortest_wait_is_said_where_every_worker_with_work_waits(
     assert wait_at(1002.0) == 0.0
 
 
-def test_a_worker_that_hangs_is_not_waited_for_beyond_what_it_told_last(at_hub, monkeypatch):
+def test_a_worker_that_hangs_is_not_waited_for_beyond_its_last_report(at_hub, monkeypatch):
     del at_hub
     workers = {"hangs": worker({"ours": 30.0}), "works": worker({"ours": 30.0})}
     wait_at = waits_of(workers, monkeypatch)

@@ -51,7 +51,7 @@ SIZES = {"quota": st.integers(20, 1000), "workers": st.integers(1, 12)}
 
 
 @given(**SIZES, asks=st.lists(st.integers(0, 11), max_size=2000))
-def test_shares_of_a_budget_are_together_no_more_than_the_whole(quota, workers, asks):
+def test_shares_of_a_budget_add_up_to_no_more_than_the_budget(quota, workers, asks):
     server = Server(quota, workers)
     for worker in asks:
         server.ask(worker % workers)

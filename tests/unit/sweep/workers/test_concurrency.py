@@ -115,7 +115,7 @@ def test_a_network_that_becomes_slower_has_more_under_way_and_a_busy_processor_h
     assert 1.5 * before < rule.models <= 2 * before
 
 
-def test_models_that_ask_for_nothing_say_nothing_of_the_network():
+def test_models_without_requests_show_no_network_figures():
     """A stretch of repositories without weights, or of what is stored, before those to fetch."""
     rule = Measured()
     for number in range(1, 1001):

@@ -130,7 +130,7 @@ def test_a_signal_ends_a_sweep_and_its_workers_at_once(number, models, hub_env, 
     assert not [pid for pid in others if is_at_work(pid)]
 
 
-def test_workers_do_not_hear_what_a_terminal_sends_to_all(models, hub_env, tmp_path):
+def test_workers_ignore_signals_of_the_terminal(models, hub_env, tmp_path):
     """Of a Ctrl-C while they start each would tell by a traceback."""
     process, others = waiting(models, hub_env, tmp_path)
     status = [Path(f"/proc/{pid}/status").read_text() for pid in others]
@@ -169,7 +169,7 @@ def test_a_token_that_was_given_reaches_the_workers_and_is_in_no_task(
     assert not [one for one in given if TOKEN in one]
 
 
-def test_without_dask_one_line_says_what_to_install(at_hub, settings, monkeypatch):
+def test_without_dask_one_line_names_what_to_install(at_hub, settings, monkeypatch):
     del at_hub
     monkeypatch.setitem(sys.modules, "distributed", None)
     monkeypatch.delitem(sys.modules, "auditor.sweep.workers.cluster")

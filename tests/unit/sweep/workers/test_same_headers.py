@@ -208,7 +208,7 @@ OTHER_FILES = st.sampled_from(
     lists=st.lists(st.sets(OTHER_FILES, max_size=4), min_size=2, max_size=4),
     companions=st.sampled_from([None, ()]),
 )
-def test_models_with_other_files_beside_the_weights_get_their_own_outcomes(lists, companions):
+def test_models_with_other_companion_files_get_their_own_outcomes(lists, companions):
     remembered = Recent()
     for names in lists:
         one = replace(snapshot(healthy(3)), companions=companions)

@@ -33,7 +33,7 @@ def test_a_case_is_made_again_by_its_seed_and_its_number(name):
     assert [case_of(law, 3, n) for n in range(9)] != [case_of(law, 4, n) for n in range(9)]
 
 
-def test_the_program_says_what_came_of_it(monkeypatch, capsys):
+def test_the_program_prints_the_verdict(monkeypatch, capsys):
     monkeypatch.setattr(sys, "argv", ["fuzz", "indexes", "--only", "7"])
     assert run.main() == 0
     assert capsys.readouterr().out.startswith("indexes 7: ")

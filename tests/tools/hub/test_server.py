@@ -64,7 +64,7 @@ def test_a_range_is_the_slice_it_names(content, first, more):
         (None, None),
     ],
 )
-def test_what_is_not_one_range_of_bytes_asks_for_the_whole_file(asked, expected):
+def test_anything_but_one_range_of_bytes_requests_the_full_file(asked, expected):
     assert span(asked, 100) == expected
 
 
@@ -210,7 +210,7 @@ def test_branches_tags_commits_and_pull_requests_are_revisions(hub):
     assert ask(f"{hub.url}/api/models/o/n/revision/{old}").json["sha"] == old
 
 
-def test_the_list_is_paged_by_link_and_expands_what_is_asked(hub):
+def test_the_list_is_paged_by_link_and_has_the_requested_fields(hub):
     shas = [hub.add(f"o/n{n}", {"config.json": '{"model_type": "t5", "x": 1}'}) for n in range(3)]
     url = f"{hub.url}/api/models?limit=2&expand[]=sha&expand[]=config&expand[]=siblings"
     first = ask(url)
@@ -222,7 +222,7 @@ def test_the_list_is_paged_by_link_and_expands_what_is_asked(hub):
     assert "Link" not in second.headers
 
 
-def test_the_windows_are_counted_apart_and_an_empty_one_answers_429(hub):
+def test_the_windows_are_counted_separately_and_a_spent_one_answers_429(hub):
     hub.add("o/n", {"f": "x"})
     hub.limit(Quota(api=1, resolvers=2, window=300))
     replies = [ask(hub.url + path) for path in ["/o/n/resolve/main/f"] * 3 + ["/api/models/o/n"]]
@@ -257,7 +257,7 @@ def test_a_window_opens_again_when_its_time_has_passed():
 # ---- the log ----
 
 
-def test_the_log_says_what_was_asked_what_was_sent_and_whose_token_arrived(hub):
+def test_the_log_has_the_request_the_bytes_sent_and_the_token(hub):
     hub.add("o/n", {"m.bin": bytes(1000)})
     hub.grant("hf_me")
     url = f"{hub.url}/o/n/resolve/main/m.bin?download=true"
@@ -378,7 +378,7 @@ def test_the_server_runs_as_a_process_over_a_folder(tmp_path):
     assert [json.loads(line)["status"] for line in log.read_text().splitlines()] == [200, 302]
 
 
-def test_the_environment_of_a_subprocess_knows_no_other_hub(monkeypatch, tmp_path, request):
+def test_the_environment_of_a_subprocess_has_no_other_hub(monkeypatch, tmp_path, request):
     for name in (
         "HF_TOKEN",
         "HF_HUB_OFFLINE",

@@ -2,15 +2,13 @@
 
 import json
 import re
-import shutil
 import subprocess
 import sys
-from pathlib import Path
 from typing import Any
 
 import bench
 import pytest
-from benching import checkpoints, peers
+from benching import checkpoints
 from benching.checkpoints import Checkpoint
 from benching.comparing import Compared, Side
 from benching.measure import Run
@@ -63,7 +61,7 @@ SAFETENSORS = (checkpoints.BERT, checkpoints.LLAMA, checkpoints.DEEPSEEK, checkp
 PACKED = (checkpoints.TORCH, checkpoints.GGUF, checkpoints.GPTQ)
 
 
-def test_it_prints_every_checkpoint_those_of_safetensors_at_two_distances(ended):
+def test_it_prints_every_checkpoint_and_safetensors_at_two_distances(ended):
     printed, figures = ended
     assert tuple(figures) == (*SAFETENSORS, *PACKED)
     far = "|  | says | at 0 ms | audit by it | at 50 ms | audit by it | CPU time | peak memory |"
@@ -82,7 +80,7 @@ def test_the_readme_has_a_place_for_the_tables():
     assert re.search(f"\n{bench.BEGIN}\n\n(\\|.*\n|\n)+{bench.END}\n", SPEED)
 
 
-def test_every_answer_is_late_from_the_moment_that_it_is_said_and_until_it_is_not():
+def test_answers_are_late_while_a_wait_is_set():
     with serving(layers=1, experts=EXPERTS) as served:
         faults = []
         for seconds in (0.0, 0.001, 0.0):
@@ -122,7 +120,7 @@ def test_deepseek_v3_is_served_with_the_figures_that_the_hub_shows_of_it():
     assert one.title == "DeepSeek-V3: 163 shards, 91,991 tensors in fp8 with scales"
 
 
-def test_every_tool_says_the_parameters_or_elements_of_what_is_served(ended):
+def test_every_tool_reports_the_parameters_or_elements_that_are_served(ended):
     _, figures = ended
     every = (*checkpoints.listed(LAYERS, EXPERTS), *checkpoints.packed())
     for one in every:
@@ -158,7 +156,7 @@ def test_a_checkpoint_is_served_with_all_its_tensors(ended):
         assert f"OK All {needed:,} tensors that" in read[model]
 
 
-def test_a_format_costs_few_requests_and_none_of_the_weights(ended):
+def test_a_format_costs_few_requests_and_reads_no_weights(ended):
     _, figures = ended
     torch, gguf, gptq = (runs(figures, model)[0] for model in PACKED)
     config, index, shards, ends, growing, header = 1, 1, 2, 2, 4, 2
@@ -197,44 +195,7 @@ def test_a_tool_that_is_not_installed_is_skipped_with_one_line(ended):
     assert "@huggingface/gguf; `npm install --prefix " in gguf
 
 
-@pytest.fixture
-def installed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, peers.Peer]:
-    """The peers as far as they are looked at, by name."""
-    monkeypatch.setattr(shutil, "which", lambda name: f"/bin/{name}")
-    facts = tmp_path / "hf-mem" / "hf_mem-1.2.dist-info" / "METADATA"
-    contents = {facts: "Name: hf-mem\nVersion: 1.2\n"}
-    for number, name in enumerate(("gguf", "hub")):
-        package = tmp_path / "node_modules" / "@huggingface" / name / "package.json"
-        contents[package] = json.dumps({"version": f"3.{number}"})
-    for path, content in contents.items():
-        path.parent.mkdir(parents=True)
-        path.write_text(content)
-    found, absent = peers.find(tmp_path)
-    assert absent == ()
-    return {peer.name: peer for peer in found}
-
-
-def test_a_tool_that_is_given_a_url_is_asked_about_gguf_alone(installed):
-    command = installed["@huggingface/gguf 3.0"].command
-    assert command("o/n", "http://h/o/n/m.gguf")[-1] == "http://h/o/n/m.gguf"
-    assert command("o/n", "http://h/o/n/model.safetensors") is None
-    assert command("o/n", None) is None
-
-
-def test_every_tool_is_asked_about_the_model_that_is_served(installed):
-    assert list(installed)[1:] == ["hf-mem 1.2", "@huggingface/hub 3.1", "@huggingface/gguf 3.0"]
-    for name in list(installed)[:3]:
-        assert "o/n" in " ".join(installed[name].command("o/n", None))
-
-
-def test_parameters_are_summed_over_the_components_of_every_file(installed):
-    two = {"components": {"a": {"param_count": 3}, "b": {"param_count": 4}}}
-    says = installed["hf-mem 1.2"].says
-    assert says(json.dumps({"memory": {"bytes": 9, **two}})) == 7
-    assert says(json.dumps({"memory": {"m.gguf": two, "n.gguf": two}})) == 14
-
-
-def test_the_ratio_is_of_pairs_and_there_is_none_for_what_read_nothing():
+def test_the_ratio_is_of_pairs_and_empty_for_a_tool_that_read_nothing():
     def took(wall):
         whole = dict.fromkeys(("cpu", "memory", "requests", "redirects", "api", "bytes"), 1)
         return Run(wall=wall, stdout="", **whole)
