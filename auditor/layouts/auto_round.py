@@ -15,10 +15,8 @@ X.w_bf16_to_fp8_scale (1,) or (1, out) are stored too. Other packings (fp8, mxfp
 mlx) are not read here. Sources: auto_round/export and auto_round_extension/torch of auto-round
 0.16.1.
 
-The settings of AutoRound's config: the packing of integers, and the settings of each module.
-
-`packing_format` names the packing; up to 0.4 `backend` did, followed by a kernel, as in
-auto_round:gptq:exllamav2. The linears below `block_name_to_quantize` (up to 0.4
+In the config `packing_format` names the packing of integers; up to 0.4 `backend` did, followed by a
+kernel, as in auto_round:gptq:exllamav2. The linears below `block_name_to_quantize` (up to 0.4
 `to_quant_block_names`, or `quant_block_list`) are packed, and those that `extra_config` names: its
 values replace bits and group_size, and more than 8 bits mean plain. A key of it that is not the
 name of a module is a search expression; the first match counts. Sources: auto_round/inference/

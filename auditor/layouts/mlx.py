@@ -8,11 +8,9 @@ follows; mlx_lm's QuantizedSwitchLinear adds an axis of experts in front:
     X.biases        like the scales, only in the mode affine; X.bias is the model's own
     X.global_scale  F32 () or (experts,), optional in the mode nvfp4
 
-The config contains `bits`, `group_size` and `mode`, also under the name of a module that differs;
-see settings.py. mlx_lm renames some tensors; see names.py. The method "metal" of transformers is
-the mode affine, with biases named qbiases.
-
-The packing of modules in MLX's own keys of a config.
+The config contains `bits`, `group_size` and `mode`, also under the name of a module that differs.
+mlx_lm renames some tensors; see _mlx_names.py. The method "metal" of transformers is the mode
+affine, with biases named qbiases.
 
 The modes, from the documentation of mlx.core.quantize: affine, 1 to 6 or 8 bits in groups of 32, 64
 or 128; mxfp4 and mxfp8, 4 and 8 bits in groups of 32; nvfp4, 4 bits in groups of 16.
