@@ -100,7 +100,11 @@ SPELT = (
     top(
         "cut off", "is cut off: its JSON does not end before line 1", HEADER.decode().rstrip()[:-1]
     ),
-    top("10,000 levels deep", "is nested 10,001 levels deep; 127", inserted(f'"a":{DEEP}')),
+    top(
+        "10,000 levels deep",
+        "is nested 10,001 levels deep, expected at most 127",
+        inserted(f'"a":{DEEP}'),
+    ),
     bad("not UTF-8", framed(HEADER.replace(b"pooler", b"p\xffoler")), "is not UTF-8: byte 0xff"),
     bad(
         "control bytes", framed(HEADER.replace(b"pooler", b"p\0oler")), "control bytes in its JSON"
@@ -113,24 +117,24 @@ SPELT = (
         inserted('"__metadata__":[]'),
     ),
     top("metadata twice", "__metadata__ twice", inserted('"__metadata__":{},"__metadata__":{}')),
-    top("a tensor that is a number", "tensor 'a' is 1, not an object", inserted('"a":1')),
+    top("a tensor that is a number", "tensor 'a' is 1, expected an object", inserted('"a":1')),
     top("a field twice", "has dtype twice", inserted('"a":{"dtype":"F32",' + NOTHING[1:])),
     top("no shape", "'a' has no shape", inserted('"a":{"dtype":"F32","data_offsets":[0,0]}')),
     top("5,000 digits", r"number '9+\.\.\.9+' is out", inserted(f'"a":{{"shape":[{"9" * 5000}]}}')),
     top("NaN", "NaN is not a JSON number", inserted('"a":{"shape":[NaN]}')),
 )
 TRIED = (
-    entry("an unknown dtype", f"tensor '{WORDS}': the format has no dtype 'F33'", dtype="F33"),
+    entry("an unknown dtype", f"tensor '{WORDS}': dtype is 'F33', expected one of", dtype="F33"),
     entry("a dtype that is a number", f"tensor '{WORDS}': dtype is 32, not", dtype=32),
     entry("too many rows", r"F32 \[12, 4\], takes 192 bytes, but .* span 176", shape=[12, 4]),
     entry("a shape beyond 2^64", r"is too large: its size in bits", shape=[2**32, 2**33]),
     entry("beyond 2^64, then zero", r"is too large: its size in bits", shape=[2**63, 2**63, 0]),
-    entry("a negative dimension", "shape has -11, not an integer from 0", shape=[-11, -4]),
-    entry("a dimension with a point", r"shape has 11\.0, not an integer", shape=[11.0, 4]),
-    entry("a dimension true", "shape has true, not an integer", shape=[True, 44]),
+    entry("a negative dimension", "shape has -11, expected an integer from 0", shape=[-11, -4]),
+    entry("a dimension with a point", r"shape has 11\.0, expected an integer", shape=[11.0, 4]),
+    entry("a dimension true", "shape has true, expected an integer", shape=[True, 44]),
     entry("a dimension in quotes", "shape has the string '11', not an", shape=["11", 4]),
-    entry("a shape that is a number", "shape is 44, not a list", shape=44),
-    entry("one offset", "data_offsets has 1 numbers, not two", data_offsets=[0]),
+    entry("a shape that is a number", "shape is 44, expected a list", shape=44),
+    entry("one offset", "data_offsets has 1 numbers, expected two", data_offsets=[0]),
     entry("offsets turned round", "which end before they begin", data_offsets=[176, 0]),
     entry("a hole", "begins at byte 176 of the data and leaves a gap", data_offsets=[2000, 2176]),
     entry("an overlap", "begins at byte 100 .* overlaps", POSITIONS, data_offsets=[100, 196]),
