@@ -70,7 +70,7 @@ TEXTS = (
     broken("cut off", GOOD_CONFIG[:-1], "is cut off: its JSON does not end before line 1"),
     broken("cut off in a string", GOOD_CONFIG[:-5], "is cut off: the string .* has no end"),
     broken("a Git LFS pointer", POINTER, "is a Git LFS pointer to a file of 411,553,788 bytes"),
-    broken("a merge conflict", CONFLICT, "has an unresolved git merge conflict .* line 2"),
+    broken("a merge conflict", CONFLICT, "has an unresolved git merge conflict: line 2"),
     broken("a list", b"[%s]" % GOOD_CONFIG, "is a list, expected a JSON object"),
     broken("a number", b"768", "is 768, not a JSON object"),
     broken("a string", b'"bert"', "is the string 'bert', not a JSON object"),
@@ -193,7 +193,7 @@ REFUSALS = (
         spoil=long(17 * 2**20),
         code=UNAUDITED,
         kind=None,
-        says="too-large: .*config.json' has 17,825,792 bytes, expected at most 16,777,216",
+        says="too-large: .*config.json' has 17,825,792 bytes; 16,777,216 are the most",
     ),
     Row(
         name="10 TB",

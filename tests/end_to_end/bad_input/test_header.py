@@ -125,14 +125,14 @@ SPELT = (
 )
 TRIED = (
     entry("an unknown dtype", f"tensor '{WORDS}': dtype is 'F33', expected one of", dtype="F33"),
-    entry("a dtype that is a number", f"tensor '{WORDS}': dtype is 32, not", dtype=32),
+    entry("a dtype that is a number", f"tensor '{WORDS}': dtype is 32, expected", dtype=32),
     entry("too many rows", r"F32 \[12, 4\], takes 192 bytes, but .* span 176", shape=[12, 4]),
     entry("a shape beyond 2^64", r"is too large: its size in bits", shape=[2**32, 2**33]),
     entry("beyond 2^64, then zero", r"is too large: its size in bits", shape=[2**63, 2**63, 0]),
     entry("a negative dimension", "shape has -11, expected an integer from 0", shape=[-11, -4]),
     entry("a dimension with a point", r"shape has 11\.0, expected an integer", shape=[11.0, 4]),
     entry("a dimension true", "shape has true, expected an integer", shape=[True, 44]),
-    entry("a dimension in quotes", "shape has the string '11', not an", shape=["11", 4]),
+    entry("a dimension in quotes", "shape has the string '11', expected an", shape=["11", 4]),
     entry("a shape that is a number", "shape is 44, expected a list", shape=44),
     entry("one offset", "data_offsets has 1 numbers, expected two", data_offsets=[0]),
     entry("offsets turned round", "which end before they begin", data_offsets=[176, 0]),
