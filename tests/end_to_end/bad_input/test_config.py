@@ -72,13 +72,13 @@ TEXTS = (
     broken("a Git LFS pointer", POINTER, "is a Git LFS pointer to a file of 411,553,788 bytes"),
     broken("a merge conflict", CONFLICT, "has an unresolved git merge conflict: line 2"),
     broken("a list", b"[%s]" % GOOD_CONFIG, "is a list, expected a JSON object"),
-    broken("a number", b"768", "is 768, not a JSON object"),
-    broken("a string", b'"bert"', "is the string 'bert', not a JSON object"),
+    broken("a number", b"768", "is 768, expected a JSON object"),
+    broken("a string", b'"bert"', "is the string 'bert', expected a JSON object"),
     broken("null", b"null", "is null, expected a JSON object"),
     broken(
         "100,000 levels deep",
         b'{"a":' * 100_000 + b"1" + b"}" * 100_000,
-        "is nested 100,000 levels deep; 128",
+        "is nested 100,000 levels deep, expected at most 128",
     ),
     broken(
         "100,000 levels open", b"[" * 100_000, "is nested 100,000 levels deep, expected at most 128"

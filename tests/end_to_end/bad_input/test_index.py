@@ -132,7 +132,12 @@ LIES = (
         "bad-index",
         f"13 tensors in {SHARDS[1]}, and that file does not",
     ),
-    found("a name twice", holding(index()[:-2] + b',"a":"b","a":"c"}}'), "bad-index", "twice.*'a'"),
+    found(
+        "a name twice",
+        holding(index()[:-2] + b',"a":"b","a":"c"}}'),
+        "bad-index",
+        "repeats keys.*'a'",
+    ),
     found(
         "metadata a list", holding(index().replace(b"{", b'{"metadata":[],', 1)), "bad-index", "."
     ),
