@@ -75,7 +75,7 @@ ROWS = (
         "a class that is a number",
         manifest(text({"text_encoder": ["transformers", 1]})),
         "bad-config",
-        "'text_encoder' expected .library, class.",
+        "'text_encoder' is .*expected .library, class.",
     ),
     found("modules: an object", modules(b"{}"), "bad-config", "expected a list, found "),
     found("modules: two objects", modules(b'[],"x":[]'), "bad-config", "expected a list, found "),
