@@ -67,7 +67,7 @@ TEXTS = (
     broken(
         "100,000 levels deep",
         b'{"a":' * 100_000 + b"1" + b"}" * 100_000,
-        "is nested 100,000 levels deep; 128",
+        "is nested 100,000 levels deep, expected at most 128",
     ),
     broken("not UTF-8", GOOD_CONFIG.replace(b"bert", b"b\xe9rt"), "is not UTF-8: byte 0xe9 at"),
     broken("a million lists", b'{"a":[' + b"[]," * 10**6 + b"[]]}", "has some 2,000,003 JSON v"),
@@ -148,7 +148,7 @@ REFUSALS = (
         spoil=long(17 * 2**20),
         code=UNAUDITED,
         kind=None,
-        says="too-large: .*config.json' has 17,825,792 bytes, expected at most 16,777,216",
+        says="too-large: .*config.json' has 17,825,792 bytes; 16,777,216 are the most",
     ),
     Row(
         name="10 TB",

@@ -79,7 +79,11 @@ SPELT = (
     top(
         "cut off", "is cut off: its JSON does not end before line 1", HEADER.decode().rstrip()[:-1]
     ),
-    top("10,000 levels deep", "is nested 10,001 levels deep; 127", inserted(f'"a":{DEEP}')),
+    top(
+        "10,000 levels deep",
+        "is nested 10,001 levels deep, expected at most 127",
+        inserted(f'"a":{DEEP}'),
+    ),
     bad("not UTF-8", framed(HEADER.replace(b"pooler", b"p\xffoler")), "is not UTF-8: byte 0xff"),
     bad(
         "control bytes", framed(HEADER.replace(b"pooler", b"p\0oler")), "control bytes in its JSON"
@@ -87,11 +91,11 @@ SPELT = (
     top("5,000 digits", r"number '9+\.\.\.9+' is out", inserted(f'"a":{{"shape":[{"9" * 5000}]}}')),
 )
 TRIED = (
-    entry("an unknown dtype", f"tensor '{WORDS}': the format has no dtype 'F33'", dtype="F33"),
+    entry("an unknown dtype", f"tensor '{WORDS}': dtype is 'F33', expected one of", dtype="F33"),
     entry("too many rows", r"F32 \[12, 4\], takes 192 bytes, but .* span 176", shape=[12, 4]),
     entry("a shape beyond 2^64", r"is too large: its size in bits", shape=[2**32, 2**33]),
-    entry("a negative dimension", "shape has -11, not an integer from 0", shape=[-11, -4]),
-    entry("a dimension with a point", r"shape has 11\.0, not an integer", shape=[11.0, 4]),
+    entry("a negative dimension", "shape has -11, expected an integer from 0", shape=[-11, -4]),
+    entry("a dimension with a point", r"shape has 11\.0, expected an integer", shape=[11.0, 4]),
     entry("a hole", "begins at byte 176 of the data and leaves a gap", data_offsets=[2000, 2176]),
     entry("an overlap", "begins at byte 100 .* overlaps", POSITIONS, data_offsets=[100, 196]),
     entry("the same bytes", "begins at byte 0 .* overlaps", TYPES, data_offsets=[0, 32]),

@@ -116,7 +116,12 @@ LIES = (
         "bad-index",
         f"13 tensors in {SHARDS[1]}, and that file does not",
     ),
-    found("a name twice", holding(index()[:-2] + b',"a":"b","a":"c"}}'), "bad-index", "twice.*'a'"),
+    found(
+        "a name twice",
+        holding(index()[:-2] + b',"a":"b","a":"c"}}'),
+        "bad-index",
+        "repeats keys.*'a'",
+    ),
     found(
         "metadata a list", holding(index().replace(b"{", b'{"metadata":[],', 1)), "bad-index", "."
     ),
@@ -152,7 +157,7 @@ HUGE = Row(
     spoil=lambda folder: (folder / INDEX).write_bytes(index() + b" " * 10**8),
     code=UNAUDITED,
     kind=None,
-    says="too-large: .*index.json' has .* bytes, expected at most 33,554,432",
+    says="too-large: .*index.json' has .* bytes; 33,554,432 are the most",
 )
 TRUE = (
     ("total_size with a zero behind its point", index(total_size=1792.0)),

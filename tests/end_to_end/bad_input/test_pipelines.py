@@ -75,14 +75,19 @@ ROWS = (
         "a class that is a number",
         manifest(text({"text_encoder": ["transformers", 1]})),
         "bad-config",
-        "'text_encoder' expected .library, class.",
+        "'text_encoder' is .*expected .library, class.",
     ),
     found("modules: an object", modules(b"{}"), "bad-config", "expected a list, found "),
     found("modules: two objects", modules(b'[],"x":[]'), "bad-config", "expected a list, found "),
     found("modules: a pointer", modules(POINTER), "bad-config", "is a Git LFS pointer"),
-    found("modules: a number", modules(b"[1]"), "bad-config", "module 0 has as its path null"),
+    found("modules: a number", modules(b"[1]"), "bad-config", "path and type of module 0 are null"),
     found("modules: a way out", modules(moved("../x")), "bad-config", "leaves the folder"),
-    found("modules: a path of null", modules(moved(None)), "bad-config", "its path null"),
+    found(
+        "modules: a path of null",
+        modules(moved(None)),
+        "bad-config",
+        "path and type of module 1 are null",
+    ),
     found(
         "modules: the same folder", modules(moved("")), "bad-config", "two modules in the folder"
     ),

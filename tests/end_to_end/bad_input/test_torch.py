@@ -119,9 +119,13 @@ ROWS = (
     found("a slice", weights(calling(SLICE)), "bad-header", "refuses builtins.slice; save"),
     found("protocol 4", weights(calling(b"\x8c\1x")), "bad-header", "refuses opcodes of pickle"),
     found("a pickle without an end", weights(zipped(b"\x80\x02}")), "bad-header", "cut off"),
-    found("a stack underflow", weights(zipped(b"\x80\x02R.")), "bad-header", "did not make"),
+    found(
+        "a stack underflow", weights(zipped(b"\x80\x02R.")), "bad-header", "uses a missing value"
+    ),
     found("no mark", weights(zipped(b"\x80\x02u.")), "bad-header", "uses a missing value"),
-    found("a memo of nothing", weights(zipped(b"\x80\x02h\1.")), "bad-header", "did not make"),
+    found(
+        "a memo of nothing", weights(zipped(b"\x80\x02h\1.")), "bad-header", "uses a missing value"
+    ),
     found(
         "a memo at 2^32 - 1",
         weights(zipped(b"\x80\x02Nr" + b"\xff" * 4 + b"h\1.")),
