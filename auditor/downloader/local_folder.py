@@ -193,7 +193,7 @@ def _listing(folder: Path) -> tuple[RepoFile, ...]:
         paths = (Path(path, name) for name in names)
         files.extend(_entry(folder, path) for path in paths if _is_file(path))
         if len(files) > _MOST_FILES:
-            detail = f"{quoted(str(folder))} has more files than {_MOST_FILES:,}, the bound"
+            detail = f"{quoted(str(folder))} has more than {_MOST_FILES:,} files"
             raise SourceError(Reason.TOO_LARGE, f"{detail}: it is not a model's folder")
     return tuple(sorted(files, key=lambda file: file.name))
 

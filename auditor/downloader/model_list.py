@@ -44,7 +44,7 @@ class ListWalk:
             detail = "the Hub's list of models is circular: the address of a page is repeated"
             raise SourceError(Reason.BAD_RESPONSE, detail)
         if len(self._addresses) == self._most:
-            detail = f"the list of models has more pages than {self._most:,}, the bound"
+            detail = f"the list of models has more than {self._most:,} pages"
             ways = "select fewer models (--author, --filter, --search, --top)"
             raise SourceError(Reason.TOO_LARGE, f"{detail}; {ways}")
         self._addresses.add(digest)

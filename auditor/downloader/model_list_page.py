@@ -109,7 +109,7 @@ def _no_list() -> SourceError:
 def _pieces(content: bytes) -> Iterator[bytes]:
     """Return the undecoded entries of a JSON list."""
     if content.count(b",") > _MOST_VALUES:
-        detail = f"a page of the list of models has more values than {_MOST_VALUES:,}, the bound"
+        detail = f"a page of the list of models has more than {_MOST_VALUES:,} values"
         raise SourceError(Reason.TOO_LARGE, detail)
     for text in (content, _SURROGATE.sub(rb"\\ufffd", content)):
         with suppress(msgspec.DecodeError, RecursionError):

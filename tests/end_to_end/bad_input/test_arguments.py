@@ -44,7 +44,7 @@ def ids(*pairs: tuple[str, str]) -> list:
         ("bert@../../etc", r"a revision cannot contain '\.\.'"),
         ("bert@/main", "is not a revision"),
         ("bert@\x07", r"a revision cannot contain '\\x07'"),
-        ("bert@" + "x" * 300, "a revision has 255 bytes at most"),
+        ("bert@" + "x" * 300, "a revision has at most 255 bytes"),
     ),
 )
 def test_an_id_that_cannot_be_is_a_usage_error(model, says, audit):

@@ -261,9 +261,9 @@ PROMPT = (
     faulty(
         "no commit in answers", "*", Header(name="X-Repo-Commit", value=None), "bad-response", ""
     ),
-    faulty("an endless listing", API, EndlessBody(), "too-large", "the most that are read"),
-    faulty("an endless config", ON_CONFIG, EndlessBody(), "too-large", "the most that are read"),
-    faulty("endless chunks", ON_CONFIG, EndlessBody(chunked=True), "too-large", "the most that"),
+    faulty("an endless listing", API, EndlessBody(), "too-large", "expected at most"),
+    faulty("an endless config", ON_CONFIG, EndlessBody(), "too-large", "expected at most"),
+    faulty("endless chunks", ON_CONFIG, EndlessBody(chunked=True), "too-large", "at most"),
     faulty(
         "a packed listing",
         API,
@@ -284,7 +284,7 @@ SLOW = (
     faulty("a short listing", API, ShortBody(), "bad-response", r"broke off .*\(tried 5 times\)"),
     faulty("a short config", ON_CONFIG, ShortBody(), "bad-response", r"\(tried 5 times\)"),
     faulty("short weights", ON_WEIGHTS, ShortBody(), "bad-response", r"\(tried 5 times\)"),
-    faulty("another range", ON_WEIGHTS, WrongRange(shift=1), "bad-response", "was asked for bytes"),
+    faulty("another range", ON_WEIGHTS, WrongRange(shift=1), "bad-response", "expected bytes="),
     faulty("another size", ON_WEIGHTS, WrongRange(total=10**9), "bad-response", r"\(tried 5 times"),
     faulty(
         "a part of what", ON_WEIGHTS, Header(name="Content-Range", value=None), "bad-response", "''"
@@ -356,8 +356,8 @@ MACHINES = (
     machine(
         "an endpoint that rings", USAGE, r"HF_ENDPOINT is '.*\\x07", HF_ENDPOINT="http://a\x07"
     ),
-    machine("a token of two words", USAGE, "the token holds characters", **TWO_WORDS),
-    machine("a token in colour", USAGE, "the token holds characters", ID, "--token", "\x1b[31m"),
+    machine("a token of two words", USAGE, "the token has characters", **TWO_WORDS),
+    machine("a token in colour", USAGE, "the token has characters", ID, "--token", "\x1b[31m"),
     machine(
         "a time-out of letters",
         USAGE,

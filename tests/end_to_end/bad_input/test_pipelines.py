@@ -54,7 +54,7 @@ def refused(name: str, spoil, says: str) -> Row:
 
 ROWS = (
     found("30,000 components", manifest(many(30_000)), "bad-config", "names 30,000 components"),
-    refused("a million components", manifest(many(1_000_000)), "1,048,576 are the most read"),
+    refused("a million components", manifest(many(1_000_000)), "expected at most 1,048,576"),
     found("a list", manifest(b"[]"), "bad-config", "is a list, expected a JSON object"),
     found("nothing", manifest(b""), "bad-config", "is empty"),
     found("a pointer", manifest(POINTER), "bad-config", "is a Git LFS pointer"),

@@ -96,7 +96,7 @@ def test_old_names_and_revisions_are_understood(asked, model, commit):
     ("asked", "said"),
     [
         ("gpt2", "gpt2 is not shipped with this package, which has google-bert/bert-base-cased"),
-        ("bert-base-uncased@v2", f"is of commit {UNCASED}, not of v2"),
+        ("bert-base-uncased@v2", f"is of commit {UNCASED}, expected v2"),
         ("bert-base-cased@" + "ab" * 20, "is of an unknown commit of main, expected abab"),
     ],
 )

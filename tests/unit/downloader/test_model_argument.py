@@ -71,11 +71,11 @@ def test_an_id_may_carry_a_revision(text, model_id, revision):
         ("org--name", "no '--'"),
         ("name.git", "'.git'"),
         ("name@", "nothing follows the '@'"),
-        ("name@a..b", "no '..'"),
-        ("name@a b", "no ' '"),
-        ("name@/a", "how it starts and ends"),
-        ("name@a\x1b[31m", r"no '\\x1b'"),
-        ("name@" + "a" * 256, "255 bytes at most"),
+        ("name@a..b", "contain '..'"),
+        ("name@a b", "contain ' '"),
+        ("name@/a", "check its first and last character"),
+        ("name@a\x1b[31m", r"contain '\\x1b'"),
+        ("name@" + "a" * 256, "at most 255 bytes"),
     ],
 )
 def test_what_is_neither_is_refused_by_name(text, fault):
@@ -131,15 +131,15 @@ def test_an_address_or_a_file_of_a_model_is_that_model(text, expected):
 @pytest.mark.parametrize(
     ("text", "fault"),
     [
-        ("https://huggingface.co/", "it ends with the site"),
-        ("hf://", "it ends with the site"),
+        ("https://huggingface.co/", "it has no path"),
+        ("hf://", "it has no path"),
         ("https://github.com/org/name", "'github.com' is another site"),
         ("https://huggingface.co/datasets/org/name", "the address of a dataset"),
         ("hf://spaces/org/name", "the address of a space"),
         ("https://huggingface.co/api/models", "the address of another part of the API"),
-        ("https://huggingface.co/org/name/nowhere", "no page of a model"),
+        ("https://huggingface.co/org/name/nowhere", "not a page of a model"),
         ("https://huggingface.co/org/na%20me", "' ' is not a letter"),
-        ("https://huggingface.co/org/name/tree/a%5Eb", "no '\\^'"),
+        ("https://huggingface.co/org/name/tree/a%5Eb", "contain '\\^'"),
         ("https://[", "Invalid IPv6 URL"),
     ],
 )

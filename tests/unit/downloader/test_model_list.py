@@ -30,7 +30,7 @@ def test_a_page_that_comes_again_ends_the_list_in_whatever_order(pages, draw):
     again = [f"{number}/{name}" for name in pages[number]]
     draw.shuffle(again)
     walk.turn("/again")
-    with pytest.raises(SourceError, match=rf"page {len(pages) + 1} has no new model") as raised:
+    with pytest.raises(SourceError, match=rf"page {len(pages) + 1} .*has no new model") as raised:
         walk.bring(again)
     assert raised.value.reason is Reason.BAD_RESPONSE
 
@@ -41,14 +41,14 @@ def test_a_page_of_models_of_the_page_before_ends_the_list(ids):
     walk.turn("/1")
     walk.bring(["a", "b", "c"])
     walk.turn("/2")
-    with pytest.raises(SourceError, match="page 2 has no new model"):
+    with pytest.raises(SourceError, match=r"page 2 .*has no new model"):
         walk.bring(ids)
 
 
 def test_a_first_page_without_a_model_ends_the_list():
     walk = ListWalk()
     walk.turn("/1")
-    with pytest.raises(SourceError, match="page 1 has no new model"):
+    with pytest.raises(SourceError, match=r"page 1 .*has no new model"):
         walk.bring([])
 
 
@@ -63,7 +63,7 @@ def test_a_list_has_so_many_pages_and_no_more():
     walk = ListWalk(most=3)
     for number in range(3):
         walk.turn(f"/{number}")
-    with pytest.raises(SourceError, match=r"more than 3 pages.*ask for fewer") as raised:
+    with pytest.raises(SourceError, match=r"more than 3 pages; select fewer") as raised:
         walk.turn("/3")
     assert raised.value.reason is Reason.TOO_LARGE
 
