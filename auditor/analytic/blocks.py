@@ -264,5 +264,5 @@ def bounded_tensor_count(block: Block) -> int:
 
 def _too_many(what: str, implied: int) -> CheckpointError:
     return CheckpointError(
-        f"{what} would imply {implied:,} tensors; {MAX_TENSORS:,} are the most that are listed"
+        f"{what} would imply {implied:,} tensors, expected at most {MAX_TENSORS:,}"
     )

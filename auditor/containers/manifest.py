@@ -103,7 +103,8 @@ def _modules(file: str, content: bytes) -> Manifest:
     wrapped = parse_object(b'{"modules":' + content + b"}", file)
     modules = wrapped["modules"]
     if not isinstance(modules, list) or len(wrapped) > 1:
-        raise CheckpointError(f"{named(file)} is {described(modules)}, expected a list")
+        observed = "several values" if len(wrapped) > 1 else described(modules)
+        raise CheckpointError(f"{named(file)} is {observed}, expected a list")
     found: dict[str, ManifestEntry] = {}
     for entry in sorted(_module_entries(file, modules)):
         other = found.get(entry.folder)

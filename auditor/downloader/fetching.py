@@ -116,7 +116,7 @@ def reading_variables() -> Iterator[None]:
     try:
         yield
     except ValueError as error:
-        detail = "huggingface_hub cannot read an HF_ variable of this machine"
+        detail = "huggingface_hub cannot read HF_ENDPOINT or another HF_ variable of this machine"
         raise UsageError(f"{detail}: {error}") from None
 
 

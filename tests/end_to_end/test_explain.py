@@ -87,8 +87,8 @@ def test_a_fault_that_keeps_the_class_from_being_built_is_shown_with_the_formula
 
 def test_of_a_pipeline_the_folders_that_can_be_explained_are_named(tmp_path: Path) -> None:
     done = run("explain", written(tmp_path, stable_diffusion()))
-    said = "has no config.json; there is one in 'text_encoder', 'unet', 'vae': name such a folder\n"
-    assert (done.returncode, done.stdout, done.stderr.endswith(said)) == (3, "", True)
+    said = "'text_encoder', 'unet', 'vae'"
+    assert (done.returncode, done.stdout, said in done.stderr) == (3, "", True)
     assert run("explain", str(tmp_path / "text_encoder")).returncode == 0
 
 

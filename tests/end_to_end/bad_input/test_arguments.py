@@ -29,7 +29,7 @@ def ids(*pairs: tuple[str, str]) -> list:
         ("...", "'...' starts or ends with"),
         ("a b", "' ' is not a letter, a digit"),
         ("bert-base-chinese/", "a part of it is empty"),
-        ("a--b", "holds no '--'"),
+        ("a--b", "has no '--'"),
         ("a..b", "no '..'"),
         ("model.git", "does not end in '.git'"),
         ("https://github.com/google/bert", "'github.com' is another site"),

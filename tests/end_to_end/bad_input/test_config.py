@@ -148,7 +148,7 @@ REFUSALS = (
         spoil=long(17 * 2**20),
         code=UNAUDITED,
         kind=None,
-        says="too-large: .*config.json' has 17,825,792 bytes; 16,777,216 are the most",
+        says="too-large: .*config.json' has 17,825,792 bytes, expected at most 16,777,216",
     ),
     Row(
         name="10 TB",

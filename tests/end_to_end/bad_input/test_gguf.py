@@ -66,7 +66,7 @@ FILES = (
     bad(
         "2^32 - 1 layers",
         gguf_bytes(model_pairs("llama", {**WIDTHS, "block_count": 2**32 - 1}), TABLE),
-        "would imply .* tensors; 100,000 are the most",
+        "would imply .* tensors, expected at most 100,000",
         "bad-config",
     ),
     bad(

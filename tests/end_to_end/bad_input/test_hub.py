@@ -350,7 +350,7 @@ MACHINES = (
         "HF_ENDPOINT is 'http://a b', expected",
         HF_ENDPOINT="http://a b",
     ),
-    machine("half an endpoint", USAGE, "an HF_ variable .*IPv6", HF_ENDPOINT="http://[::1"),
+    machine("half an endpoint", USAGE, "cannot read HF_ENDPOINT .*IPv6", HF_ENDPOINT="http://[::1"),
     machine("a port too high", USAGE, "HF_ENDPOINT is .*port", HF_ENDPOINT="http://a:99999"),
     machine("a port of letters", USAGE, "HF_ENDPOINT is .*port", HF_ENDPOINT="http://a:x"),
     machine(
@@ -361,7 +361,7 @@ MACHINES = (
     machine(
         "a time-out of letters",
         USAGE,
-        "cannot read an HF_ variable.*'x'",
+        "cannot read .* HF_ variable.*'x'",
         HF_HUB_DOWNLOAD_TIMEOUT="x",
     ),
     machine(

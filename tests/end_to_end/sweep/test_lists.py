@@ -42,10 +42,10 @@ def one_address(_cursor):
 
 
 ENDLESS = {
-    "the same page": (every_other_address(listed("bench/m")), "page 2 has no new model"),
-    "another order": (turned, "page 2 has no new model"),
-    "no model": (every_other_address(b'[{"id": 5}]'), "page 1 has no new model"),
-    "the same address": (one_address, "an address comes again"),
+    "the same page": (every_other_address(listed("bench/m")), "page 2 .*has no new model"),
+    "another order": (turned, "page 2 .*has no new model"),
+    "no model": (every_other_address(b'[{"id": 5}]'), "page 1 .*has no new model"),
+    "the same address": (one_address, "is circular: .*"),
 }
 
 

@@ -373,7 +373,7 @@ def test_folders_without_end_are_refused(tmp_path: Path) -> None:
     outcome = auditor.audit(written(tmp_path, files))
     assert isinstance(outcome, Unaudited)
     assert (outcome.reason, outcome.parts) == (Reason.TOO_LARGE, ())
-    assert "65 models in folders; 64 are the most" in outcome.detail
+    assert "65 folders hold models, expected at most 64" in outcome.detail
 
 
 # --- the field's own library ------------------------------------------------------------------

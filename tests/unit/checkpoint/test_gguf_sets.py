@@ -81,5 +81,5 @@ def test_a_tag_stands_between_the_id_and_the_revision():
 
 @pytest.mark.parametrize("requested", ["o/n:", "o/n:@main", "o/n:a b", "o/n:a:b", "o/n:\x1b"])
 def test_what_is_no_tag_is_refused(requested):
-    with pytest.raises(UsageError, match="after the ':' names no GGUF file"):
+    with pytest.raises(UsageError, match="after the ':' does not name a GGUF file"):
         parse_id(requested)

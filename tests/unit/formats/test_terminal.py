@@ -190,8 +190,8 @@ def test_errors_come_before_warnings_before_infos():
     def headings(**view):
         return re.findall(r"^(error|warning|info): ", render(every_kind(), **view), re.MULTILINE)
 
-    assert headings(verbose=True) == ["error"] * 18 + ["warning"] * 17 + ["info"] * 11
-    assert headings() == ["error"] * 18 + ["warning"] * 17
+    assert headings(verbose=True) == ["error"] * 19 + ["warning"] * 17 + ["info"] * 11
+    assert headings() == ["error"] * 19 + ["warning"] * 17
 
 
 def test_infos_are_counted_in_a_line_or_listed_by_module():
@@ -245,7 +245,8 @@ def verdict(outcome):
                 "token-beyond-embedding, "
                 "special-id-beyond-vocabulary, eos-disagrees, chat-template-broken, "
                 "config-contradiction, generation-config-invalid, unknown-config-key, "
-                "code-not-there, processor-missing, not-finite, all-zero, no-op-adapter, "
+                "code-not-there, processor-missing, processor-unknown, not-finite, all-zero, "
+                "no-op-adapter, "
                 "tied-copy-differs, fresh-head, untrained-rows, padded-dtype, added-bias-zero."
             ),
             (
