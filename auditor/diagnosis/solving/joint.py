@@ -121,9 +121,10 @@ class _Search:
         best = self._reduced(self._descended(start))
         if is_strange and best.remains.differ:
             return ()
-        if len(best.values) == 1 and not best.remains.differ:
-            others = self._singles(start)
-            return tuple(self._by_plausibility([best, *others]))
+        by_length = plain_values(self._config, start.remains).keys() & best.values.keys()
+        if not best.remains.differ and (len(best.values) == 1 or not by_length):
+            singles = [one for one in (best, *self._singles(start)) if len(one.values) == 1]
+            return tuple(self._by_plausibility(singles)) or (best,)
         return (best,)
 
     def _with(self, values: Mapping[str, Any]) -> JointSolution | None:
