@@ -121,10 +121,10 @@ class _Search:
         best = self._reduced(self._descended(start))
         if is_strange and best.remains.differ:
             return ()
-        by_length = plain_values(self._config, start.remains).keys() & best.values.keys()
-        if not best.remains.differ and (len(best.values) == 1 or not by_length):
+        if not best.remains.differ and not self._is_by_lengths(start, best):
             singles = [one for one in (best, *self._singles(start)) if len(one.values) == 1]
-            return tuple(self._by_plausibility(singles)) or (best,)
+            complete = [one for one in singles if not self._drops_layers(one)]
+            return tuple(self._by_plausibility(complete or singles)) or (best,)
         return (best,)
 
     def _with(self, values: Mapping[str, Any]) -> JointSolution | None:
@@ -201,11 +201,29 @@ class _Search:
 
     def _singles(self, start: JointSolution) -> list[JointSolution]:
         """Return every single change with which nothing differs, from the first kind with one."""
+        found: list[JointSolution] = []
         for candidates in (self._products, self._by_formula, self._by_trial):
-            found = [one for one in candidates(start) if not one.remains.differ]
-            if found:
-                return found
-        return []
+            found += [one for one in candidates(start) if not one.remains.differ]
+            if any(not self._drops_layers(one) for one in found):
+                break
+        return found
+
+    def _is_by_lengths(self, start: JointSolution, best: JointSolution) -> bool:
+        """Whether lengths give several of its keys, so that no single key explains as much."""
+        plain = plain_values(self._config, start.remains).keys() & best.values.keys()
+        return len(best.values) > 1 and bool(plain) and not self._drops_layers(best)
+
+    def _drops_layers(self, one: JointSolution) -> bool:
+        """Whether a depth is smaller than declared although all declared layers are stored."""
+        counts = self._trials.holdings.counts.values()
+        declared = {path: value_at(self._config, path) for path in one.values}
+        return any(
+            type(value) is type(declared[path]) is int
+            and declared[path] in counts
+            and value < declared[path]
+            for path, value in one.values.items()
+            if path.endswith("layers")
+        )
 
     def _by_formula(self, best: JointSolution) -> list[JointSolution]:
         config = changed(self._config, best.values)
