@@ -1,6 +1,6 @@
 """Candidate values of config keys that could close differences, likeliest first."""
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from itertools import islice
 from math import log
 from typing import Any, NamedTuple
@@ -21,7 +21,6 @@ class KeyChange(NamedTuple):
 
     key: Key
     value: Any
-    share: int = 0  # width of a head, for a key that counts heads; 0 if unknown
 
     @property
     def field(self) -> tuple[str, Any]:
@@ -43,7 +42,7 @@ def of_key(values: Mapping[str, Any], symbol: Symbol, value: int) -> Iterator[Ke
     if (place := indexed(symbol.key)) is None:
         key = key_at(values, symbol.key, symbol.value)
         if value != symbol.value:
-            yield KeyChange(key, value, width_of_heads(values, key.path, value))
+            yield KeyChange(key, value)
         return
     path, index = place
     key = key_at(values, path, None)
@@ -121,69 +120,28 @@ def other_numbers(keys: Iterable[Key], comparison: TreeComparison) -> Iterator[K
                 yield KeyChange(key, type(value)(one))
 
 
-def items_in_proportion(
-    keys: Iterable[Key], comparison: TreeComparison, held: Collection[str]
+def other_items(
+    keys: Iterable[Key], comparison: TreeComparison, held: Collection[str] = ()
 ) -> Iterator[KeyChange]:
-    """Yield lists of numbers with one item changed as the differing lengths changed.
+    """Yield lists of numbers with one item changed: in proportion, to a count, or by a step.
 
     `held` contains the keys of lengths that are stored as expected, as formulas name them:
     `depths[1]`.
     """
-
-    def proportional(item: int) -> Iterator[int]:
-        yield from (stored for expected, stored in comparison.lengths if expected == item)
-        yield from (
-            item * stored // expected for expected, stored in comparison.lengths if expected
-        )
-
-    for key in _lists_of(keys, int):
-        yield from _other_items(key, proportional, held)
-
-
-def other_items(
-    keys: Collection[Key], comparison: TreeComparison, held: Collection[str] = ()
-) -> Iterator[KeyChange]:
-    """Yield lists with one item changed: to a count, by a step, or to the word of another item."""
     counts = {equation.wanted for equation in comparison.equations} | comparison.numbers
-
-    def near(item: int) -> Iterator[int]:
-        yield from sorted(counts, key=lambda one: abs(one - item))[:6]
-        yield from (item + step for step in _STEPS)
-
-    for key in _lists_of(keys, int):
-        yield from _other_items(key, near, held)
-    for key in _lists_of(keys, str):
-        yield from _words_of(key, key.value, comparison)
-
-
-def _lists_of(keys: Iterable[Key], kind: type) -> Iterator[Key]:
     for key in keys:
-        items = key.value if isinstance(key.value, list | tuple) else ()
-        if 0 < len(items) <= _MOST_ITEMS and all(type(item) is kind for item in items):
-            yield key._replace(value=list(items))
-
-
-def _other_items(
-    key: Key, others: Callable[[int], Iterable[int]], held: Collection[str]
-) -> Iterator[KeyChange]:
-    for index, item in enumerate(key.value):
-        for one in dict.fromkeys(others(item)) if f"{key.path}[{index}]" not in held else ():
-            if one > 0 and one != item:
-                yield KeyChange(key, _with_item(key.value, index, one))
-
-
-def _words_of(key: Key, items: list[str], comparison: TreeComparison) -> Iterator[KeyChange]:
-    """Yield the list with another word for one layer in the differing names, or for all of them."""
-    words = sorted(set(items))
-    layers = [number for number in sorted(comparison.numbers) if number < len(items)]
-    for word in words:
-        others = [index for index in layers if items[index] != word]
-        for index in others:
-            yield KeyChange(key, _with_item(items, index, word))
-    for word in words:
-        yield KeyChange(
-            key, [word if index in layers else item for index, item in enumerate(items)]
-        )
+        items = list(key.value) if isinstance(key.value, list | tuple) else []
+        if not 0 < len(items) <= _MOST_ITEMS or not all(type(item) is int for item in items):
+            continue
+        for index, item in enumerate(items):
+            if f"{key.path}[{index}]" in held:
+                continue
+            others = [stored for expected, stored in comparison.lengths if expected == item]
+            others += [count for _, count in sorted((abs(one - item), one) for one in counts)[:6]]
+            others += [item + step for step in _STEPS]
+            for one in dict.fromkeys(others):
+                if one > 0 and one != item:
+                    yield KeyChange(key._replace(value=items), _with_item(items, index, one))
 
 
 def _with_item(items: list[Any], index: int, item: Any) -> list[Any]:
@@ -198,7 +156,7 @@ def likely(key: Key, lengths: tuple[int, ...]) -> Iterator[KeyChange]:
     divisors = [value for value in range(1, min(width, 256) + 1) if not width % value]
     divisors.sort(key=lambda value: abs(value - key.value))
     for value in divisors[:16]:
-        yield KeyChange(key, value, width // value)
+        yield KeyChange(key, value)
     for value in lengths[:32]:
         yield KeyChange(key, value)
     for step in _STEPS[:4]:

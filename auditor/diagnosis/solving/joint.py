@@ -24,7 +24,6 @@ from auditor.diagnosis.solving.candidates import (
     KeyChange,
     flags,
     is_heads,
-    items_in_proportion,
     likely,
     other_items,
     other_numbers,
@@ -53,6 +52,7 @@ _FEWER_SECONDS = 0.25  # processor time for such a class
 
 _MOST_ROUNDS = 16  # of plain lengths and of single changes, taken together
 _MOST_CANDIDATES = 120  # single changes of one kind that a round tries
+_FEW = 2  # keys of a solution in whose place one key is looked for
 _MOST_STARTS = 4  # repairs of an invalid config from which the search goes on
 _MOST_CHOSEN = 16  # flags and words after which plain lengths are read again,
 _MOST_PLAIN = 3  # so many times
@@ -121,8 +121,12 @@ class _Search:
         best = self._reduced(self._descended(start))
         if is_strange and best.remains.differ:
             return ()
-        if not best.remains.differ and not self._is_by_lengths(start, best):
-            singles = [one for one in (best, *self._singles(start)) if len(one.values) == 1]
+        has_list = any(isinstance(value, list) for value in best.values.values())
+        few = 1 if has_list else _FEW
+        is_few = len(best.values) <= few or self._drops_layers(best)
+        if is_few and not best.remains.differ:
+            single = [best] if len(best.values) == 1 else []
+            singles = [*single, *self._singles(start)]
             complete = [one for one in singles if not self._drops_layers(one)]
             return tuple(self._by_plausibility(complete or singles)) or (best,)
         return (best,)
@@ -208,11 +212,6 @@ class _Search:
                 break
         return found
 
-    def _is_by_lengths(self, start: JointSolution, best: JointSolution) -> bool:
-        """Whether lengths give several of its keys, so that no single key explains as much."""
-        plain = plain_values(self._config, start.remains).keys() & best.values.keys()
-        return len(best.values) > 1 and bool(plain) and not self._drops_layers(best)
-
     def _drops_layers(self, one: JointSolution) -> bool:
         """Whether a depth is smaller than declared although all declared layers are stored."""
         counts = self._trials.holdings.counts.values()
@@ -287,7 +286,6 @@ class _Search:
         numbers = [key for key in free if type(key.value) is int and key.path in shown]
         candidates = chain(
             (KeyChange(key, value) for key in numbers for value in self._without(config, key)),
-            items_in_proportion(keys, remains, held_symbols),
             other_numbers(free, remains),
             other_items(keys, remains, held_symbols),
             (KeyChange(key, 0) for key in numbers if key.value),

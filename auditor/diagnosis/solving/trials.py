@@ -35,10 +35,6 @@ class TreeComparison(NamedTuple):
     numbers: frozenset[int]  # of modules in lists where names are missing or too many, and the next
     names: frozenset[str]  # patterns of the names that differ
 
-    def is_like(self, other: "TreeComparison") -> bool:
-        """Whether the same differs, as far as numbers and names of it go."""
-        return self.differ == other.differ and self.names == other.names
-
 
 class Trials:
     """Comparisons of one checkpoint with several trees.
