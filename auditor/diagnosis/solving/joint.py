@@ -123,7 +123,8 @@ class _Search:
             return ()
         has_list = any(isinstance(value, list) for value in best.values.values())
         few = 1 if has_list else _FEW
-        is_few = len(best.values) <= few or self._drops_layers(best)
+        by_length = plain_values(self._config, start.remains).keys() & best.values.keys()
+        is_few = len(best.values) <= few or not by_length or self._drops_layers(best)
         if is_few and not best.remains.differ:
             single = [best] if len(best.values) == 1 else []
             singles = [*single, *self._singles(start)]
