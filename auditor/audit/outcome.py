@@ -1,5 +1,6 @@
 """One model under audit, and the outcomes in which that ends."""
 
+import re
 from collections.abc import Iterable, Iterator, Mapping
 from types import MappingProxyType
 from typing import Any, NamedTuple
@@ -8,6 +9,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from auditor.analytic import Expectation
+from auditor.analytic.kept_in_f32 import kept_in_f32
 from auditor.analytic.kv_cache import kv_cache
 from auditor.analytic.target import TargetChoice
 from auditor.audit.declaration import where
@@ -90,6 +92,7 @@ class ModelAudit(Struct, kw_only=True):
     known: Outcome
     contradictions: tuple[str, ...] = ()  # of the config with itself; its shapes are known
     beside: tuple[str, ...] = ()  # what was not read of the files beside the weights
+    wide_names: re.Pattern[str] = kept_in_f32({})  # parameters that may be stored in 32 bits
 
     @property
     def depth(self) -> Depth | None:
@@ -123,6 +126,7 @@ class ModelAudit(Struct, kw_only=True):
     def set_expected(self, expectation: Expectation, config: Mapping[str, Any]) -> None:
         cache = kv_cache(expectation, config)
         self.known = replace(self.known, expected=expected_side(expectation), kv_cache=cache)
+        self.wide_names = kept_in_f32(config)
 
 
 def _of_two_types(snapshot: Snapshot, choice: TargetChoice) -> ConfigContradiction:
@@ -175,6 +179,7 @@ def compared_outcome(
         reconciled,
         written=packing.written,
         declared=dtype,
+        wide_names=case.wide_names,
         parameters=expectation.parameters,
     )
     published = _published(case, expectation, observed)
@@ -188,7 +193,7 @@ def compared_outcome(
         *contradictions(case),
         *reconciled.findings,
         *opinion.findings,
-        *_dtypes(found, dtype, reconciled, walked),
+        *_dtypes(case, dtype, reconciled, walked),
         *index.findings,
         *_other_model(case, reconciled, expectation, total),
         *torch_copy_findings(snapshot, found),
@@ -279,14 +284,15 @@ def refuted_claims(counts: tuple[PublishedCount, ...]) -> Iterator[HubCount | Cl
 
 
 def _dtypes(
-    found: Contents, dtype: str | None, reconciled: Reconciled, walked: Walk
+    case: ModelAudit, dtype: str | None, reconciled: Reconciled, walked: Walk
 ) -> Iterator[Finding]:
-    """Findings where stored dtypes are not the declared one, or not that of the variant's name."""
+    """Yield findings about dtypes other than the declared dtype or that of the variant's name."""
     dtypes = frozenset(walked.by_dtype())
-    if found.variant and (own := dtype_of(found.variant)):
-        yield from dtype_rule(reconciled, own, dtypes, by=f"the variant {found.variant}")
+    variant, wide_names = case.found.variant, case.wide_names
+    if variant and (own := dtype_of(variant)):
+        yield from dtype_rule(reconciled, own, dtypes, wide_names, by=f"the variant {variant}")
     else:
-        yield from dtype_rule(reconciled, dtype, dtypes)
+        yield from dtype_rule(reconciled, dtype, dtypes, wide_names)
 
 
 def contradictions(case: ModelAudit) -> Iterator[Finding]:

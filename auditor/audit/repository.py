@@ -399,6 +399,8 @@ def _absent(
         what = f"{manifest.file} declares {named(entry.kind)} of {named(entry.library)} in "
         if not piece.snapshot.files:
             reason = f"{what}{named(folder)}, and there is no such folder"
+        elif manifest.file == MODULES and entry.kind == "Pooling":
+            continue  # it has a config and no weights
         elif folder in read or manifest.file == MODULES:
             reason = f"{what}{named(folder)}, and there are no weights in it"
         else:
@@ -407,9 +409,10 @@ def _absent(
 
 
 def _needed(manifest: Manifest, entry: ManifestEntry) -> bool:
-    """Whether loading fails without the folder.
+    """Return whether loading fails without the folder.
 
-    Of sentence-transformers' modules many hold nothing, and git keeps no empty folder:
-    `2_Normalize` is declared by most repositories and there in none.
+    Many modules of sentence-transformers have no files, and git stores no empty folder: most
+    repositories declare `2_Normalize`, and no repository has the folder.
     """
-    return manifest.file == PIPELINE or (entry.library == SENTENCE and entry.kind in LEARNING)
+    needed = (*LEARNING, "Pooling")  # Pooling reads its config.json
+    return manifest.file == PIPELINE or (entry.library == SENTENCE and entry.kind in needed)

@@ -1,5 +1,6 @@
 """The claims of a config, compared with names, sizes and dtypes alone."""
 
+import re
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 
@@ -137,12 +138,14 @@ def dtype_rule(
     reconciled: Reconciled,
     declared: str | None,
     dtypes: frozenset[str],
+    wide_names: re.Pattern[str],
     *,
     by: str = "the config",
 ) -> Iterator[Finding]:
     """Check that parameters are stored in the declared dtype, and never as integers.
 
-    `dtypes` are all stored dtypes; a variant may declare another dtype than the config.
+    `dtypes` are all stored dtypes; a variant may declare another dtype than the config. Parameters
+    whose names match `wide_names` may be stored as F32 where 16 bits are declared.
     """
     wrong: dict[str, list[StoredTensor]] = {
         dtype: []
@@ -152,10 +155,13 @@ def dtype_rule(
     if not wrong:
         return
     learned = (hit.stored for hit in reconciled.answered if hit.expected.role.learned)
+    wide = "F32" if declared in {"BF16", "F16"} else None
     packed = reconciled.packed  # they have the dtypes of their layout
     scaled = set(map(id, reconciled.scaled))
     for tensor in (*reconciled.plain.values(), *learned):
         if tensor.dtype not in wrong or id(tensor) in scaled:
+            continue
+        if tensor.dtype == wide and wide_names.search(tensor.name):
             continue
         if not packed or (tensor.name, tensor.file) not in packed:
             wrong[tensor.dtype].append(tensor)

@@ -4,6 +4,7 @@ Its totals are compared with the best source only: the headers if every shard ha
 expected shapes, to the byte; else the sizes of the files.
 """
 
+import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from operator import eq, itemgetter
 from typing import NamedTuple
@@ -51,12 +52,14 @@ def index_judgement(  # noqa: PLR0913 - what is stored, what is expected, and wh
     *,
     written: Mapping[str, WrittenTensor],
     declared: str | None,
+    wide_names: re.Pattern[str],
     parameters: int,
 ) -> IndexJudgement:
     """Check an index by its files, and its totals by the expectation.
 
     `written` are the packed tensors that the layout stores under a name, `declared` the dtype of
-    the config, `parameters` the number that the config implies.
+    the config. `wide_names` is found in the names of parameters that may be stored in 32 bits.
+    `parameters` is the number of parameters that the config implies.
     """
     index = found.index
     if index is None:
@@ -67,7 +70,7 @@ def index_judgement(  # noqa: PLR0913 - what is stored, what is expected, and wh
         return IndexJudgement((*names, *totals))
     held = None
     if not found.unnamed:  # the index sums up other files than these
-        held = sums.holdings(reconciled, len(index.weight_map), written)
+        held = sums.holdings(reconciled, len(index.weight_map), wide_names, written)
     implied: tuple[Finding, ...] = ()
     if held is not None:
         implied = tuple(implied_rules(index, held, reconciled, declared, parameters=parameters))

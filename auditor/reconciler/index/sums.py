@@ -5,9 +5,11 @@ elements, and a packed layout the bytes of packed tensors. With one width for al
 and one for each kind of scale and buffer, the sum has to equal the total to the byte.
 """
 
+import re
 from collections.abc import Iterable, Iterator, Mapping
-from itertools import chain, combinations, product
+from itertools import accumulate, chain, combinations, product
 from math import prod
+from operator import mul
 from types import MappingProxyType
 from typing import NamedTuple
 
@@ -26,15 +28,9 @@ WIDTHS = {"F32": 32, "BF16": 16, "F16": 16, "F64": 64, "F8_E4M3": 8, "F8_E5M2": 
 _BUFFER_BITS = (64, 32, 16, 8)
 _FLAG_BITS = 1
 
-# Parameters that a cast leaves in 32 bits: `_keep_in_fp32_modules` of transformers' classes, by the
-# last parts of their names, and similar names in other software.
-_KEPT_WIDE = (
-    *(".e_score_correction_bias", ".expert_bias", ".A_log", ".dt_bias", ".D", ".sinks"),
-    *(".time_decay", ".time_first", ".mlp.gate.weight"),
-)
-_WIDE = 32
+_WIDE = 32  # bits of a parameter that a cast to 16 bits leaves as it is
 
-_MOST_GROUPS = 5  # groups whose widths are tried: 5 widths each give 3,125 sums
+_MOST_SUMS = 3125  # sums that are tried: five groups of 5 widths each, or eleven of 2
 _MOST_PIECES = 12  # groups that may explain a difference: 298 sums of up to three
 _NOTHING: Mapping[str, WrittenTensor] = MappingProxyType({})
 
@@ -84,18 +80,22 @@ class Holdings(Struct, frozen=True, kw_only=True):
 
 
 def holdings(
-    reconciled: Reconciled, names: int, written: Mapping[str, WrittenTensor] = _NOTHING
+    reconciled: Reconciled,
+    names: int,
+    wide_names: re.Pattern[str],
+    written: Mapping[str, WrittenTensor] = _NOTHING,
 ) -> Holdings | None:
     """Sum up an index of `names` names; None if some of its names are unknown.
 
-    `written` are the packed tensors that the layout stores under names without a header.
+    `wide_names` is found in the names of parameters that may stay in 32 bits; `written` are the
+    packed tensors that the layout stores under names without a header.
     """
     without_header = _without_header(reconciled)
     with_header = sum(one.span is not None for one, _, _ in reconciled.counted)
     if with_header + len(without_header) != names:
         return None
     read = [(one, parameters) for one, parameters, _ in reconciled.counted if one.span]
-    found = _Sums()
+    found = _Sums(wide_names)
     for name, item in without_header.items():
         found.add(name, item, written.get(name))
     return Holdings(
@@ -123,7 +123,8 @@ _UNCOUNTED = frozenset({Fate.BUFFER, Fate.DUPLICATE, Fate.QUANTIZATION_DATA})
 class _Sums:
     """Adds up names without a header."""
 
-    def __init__(self) -> None:
+    def __init__(self, wide_names: re.Pattern[str]) -> None:
+        self.wide_names = wide_names
         self.learned = self.parameters = self.packed = self.fewer = 0
         self.unexpected = self.unsized = 0
         self.wide: dict[str, int] = {}
@@ -146,7 +147,7 @@ class _Sums:
             self.copies.append(WidthGroup(named(name), item.elements))
         else:
             self.learned += item.elements
-            if name.endswith(_KEPT_WIDE):
+            if self.wide_names.search(name):
                 kind = last_two_parts(name)
                 self.wide[kind] = self.wide.get(kind, 0) + item.elements
 
@@ -269,14 +270,16 @@ def _in_dtype(
     held: Holdings, total: float, width: int, *, flags: bool, wide: bool
 ) -> tuple[WidthTerm, ...] | None:
     kept = held.wide if wide else ()
-    groups = (*_choices(held, width, flags=flags), *((group, (width, _WIDE)) for group in kept))
+    groups = (*_choices(held, width, flags=flags), *((group, (_WIDE, width)) for group in kept))
     learned = held.learned - sum(group.elements for group in kept)
-    many = (WidthTerm(*group, bits[0]) for group, bits in groups[_MOST_GROUPS:])
+    counts = accumulate((len(bits) for _, bits in groups), mul)
+    most = sum(count <= _MOST_SUMS for count in counts)
+    many = (WidthTerm(*group, bits[0]) for group, bits in groups[most:])
     read = (WidthTerm("tensors with a header", held.read, 8),) if held.read else ()
     fixed = (WidthTerm("parameters", learned, width), *read, *many)
     packed = held.packed * 8
     rest = total * 8 - packed - sum(part.elements * part.bits for part in fixed)
-    tried = groups[:_MOST_GROUPS]
+    tried = groups[:most]
     for bits in product(*(choice for _, choice in tried)):
         own = zip(tried, bits, strict=True)
         parts = tuple(WidthTerm(*group, each) for (group, _), each in own)

@@ -79,3 +79,25 @@ def test_a_dtype_inside_that_torch_does_not_have_is_named_with_its_path(tmp_path
     report = auditor.audit(written(tmp_path, model(declaring(text_config="bf16"), {})))
     (finding,) = report.findings
     assert "text_config.dtype is the string 'bf16', expected a dtype of torch" in finding.reason
+
+
+T5 = {
+    "architectures": ["T5ForConditionalGeneration"],
+    "model_type": "t5",
+    "vocab_size": 40,
+    "d_model": 8,
+    "d_kv": 4,
+    "d_ff": 12,
+    "num_layers": 2,
+    "num_heads": 2,
+    "dtype": "float16",
+}
+
+
+@pytest.mark.parametrize(("part", "alarms"), [("DenseReluDense.wo", False), (".wi.", True)])
+def test_only_parameters_that_the_class_keeps_may_be_stored_in_32_bits(tmp_path, part, alarms):
+    stored = {
+        name: ("F32" if part in name else "F16", shape) for name, (_, shape) in tensors(T5).items()
+    }
+    report = auditor.audit(written(tmp_path, model(T5, stored)))
+    assert any(isinstance(one, WrongDtype) for one in report.findings) is alarms

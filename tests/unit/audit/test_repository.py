@@ -397,3 +397,12 @@ def test_components_that_transformers_saved_are_clean(tmp_path: Path) -> None:
     assert (tmp_path / "text_encoder" / "model.safetensors.index.json").is_file()
     counts = [sum(one.numel() for one in model.parameters()) for model in (clip, bert)]
     assert [part.observed.parameters for part in report.parts] == counts
+
+
+def test_a_pooling_module_needs_its_folder_and_no_weights(tmp_path):
+    files = sentence()
+    assert auditor.audit(written(tmp_path / "all", files)).verdict == "clean"
+    files.pop("1_Pooling/config.json")
+    (finding,) = auditor.audit(written(tmp_path / "lacking", files)).findings
+    assert isinstance(finding, MissingComponent)
+    assert finding.folders == ("1_Pooling",)

@@ -71,6 +71,8 @@ def dropped(folder: Path, *parts: str) -> None:
 
 def as_sentences(folder: Path, *modules: dict, **settings: object) -> str:
     (folder / "modules.json").write_bytes(text([*(modules or (TRANSFORMER,)), POOLING]))
+    (folder / POOLING["path"]).mkdir(exist_ok=True)
+    (folder / POOLING["path"] / "config.json").write_bytes(b"{}")
     if settings:
         (folder / "sentence_bert_config.json").write_bytes(text(settings))
     return str(folder)
@@ -196,6 +198,7 @@ def test_a_snapshot_has_the_files_that_name_its_loader(at_hub: Hub):
         }
         files = under(where, files) if where else files
         files["modules.json"] = text([{**TRANSFORMER, "path": where}, POOLING])
+        files |= under(POOLING["path"], {"config.json": b"{}"})
         at_hub.add(f"org/sparse{len(where)}", files)
         snapshot = fetch(f"org/sparse{len(where)}")
         again = load(dump(snapshot), "snapshot.json")

@@ -1,5 +1,7 @@
 """What totals and indexes tell where shapes are not at hand."""
 
+import re
+
 import pytest
 from msgspec.structs import replace
 from support.checkpoints import stored
@@ -20,6 +22,8 @@ from auditor.reconciler.index.rules import implied_note, implied_rules
 from auditor.reconciler.index.sums import holdings
 from auditor.reconciler.reconcile import FamilyExpectations, reconcile
 
+NO_WIDE_NAMES = re.compile(r"(?!)")
+
 
 def reconciled(names):
     return reconcile(
@@ -34,14 +38,14 @@ def index(names, **totals) -> Index:
     return Index(file=FILE, weight_map=dict.fromkeys(names, "a.safetensors"), **metadata)
 
 
-def judged(found, result, declared):
-    held = holdings(result, len(found.weight_map))
+def judged(found, result, declared, wide_names=NO_WIDE_NAMES):
+    held = holdings(result, len(found.weight_map), wide_names)
     assert held is not None
     return list(implied_rules(found, held, result, declared))
 
 
-def noted(found, result, declared):
-    held = holdings(result, len(found.weight_map))
+def noted(found, result, declared, wide_names=NO_WIDE_NAMES):
+    held = holdings(result, len(found.weight_map), wide_names)
     assert held is not None
     return implied_note(found, held, declared)
 
@@ -117,13 +121,21 @@ def test_what_is_left_for_strangers_is_what_a_head_that_is_stored_twice_leaves()
     assert noted(index(names, total_size=160), reconciled(names), "BF16") is None
 
 
+def test_a_total_may_count_wide_names_at_four_bytes():
+    four_more = index(PLAIN, total_size=40 * 2 + 4 * 4)
+    norms = re.compile("norm")
+    assert judged(four_more, reconciled(PLAIN), "BF16")
+    assert not judged(four_more, reconciled(PLAIN), "BF16", norms)
+    assert "16 of norm.weight (4 x 4)" in noted(four_more, reconciled(PLAIN), "BF16", norms)
+
+
 def test_buffers_of_one_kind_are_one_part_of_a_total():
     def listed(*names: str) -> list[str]:
         buffers = tuple(ExpectedTensor(name, (2,), 2, Role.BUFFER) for name in names)
         whole = replace(WHOLE, listed=Written(tensors=buffers, modules=WHOLE.modules))
         family = FamilyExpectations(declared=whole, siblings=tuple)
         result = reconcile(Contents(tensors=[named(name) for name in names]), whole, family)
-        return [group.what for group in holdings(result, len(names)).buffers]
+        return [group.what for group in holdings(result, len(names), NO_WIDE_NAMES).buffers]
 
     assert listed("a.bn1.running_mean", "b.bn2.running_mean") == ["running_mean"]
     assert listed("a.bn1.running_mean", "b.bn1.running_mean") == ["bn1.running_mean"]
