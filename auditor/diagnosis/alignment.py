@@ -34,7 +34,7 @@ _FOLLOWS = 2  # segments after a replaced run that agree
 _OTHER_SHAPE = 0.6  # weight of a pair whose shapes differ
 
 
-class Edit(NamedTuple):
+class NameEdit(NamedTuple):
     """A run of segments and its replacement; the pattern has 0 for every number."""
 
     before: Segments | None  # the name's segments before the run; None: wherever the run occurs
@@ -58,7 +58,7 @@ class Edit(NamedTuple):
         return "".join(old[shared:]), "".join(new[shared:])
 
 
-Rule = tuple[Edit, ...]
+Rule = tuple[NameEdit, ...]
 
 
 class Kinds(NamedTuple):
@@ -249,21 +249,21 @@ def _rules_of(parts: Segments, partner: Segments) -> Iterator[Rule]:
     ):
         return
     if all(old for _, old, _ in edits):
-        yield tuple(Edit(None if before else (), old, new) for before, old, new in edits)
+        yield tuple(NameEdit(None if before else (), old, new) for before, old, new in edits)
     before, old, new = edits[0]
-    yield (Edit(before, old, new),)
+    yield (NameEdit(before, old, new),)
     if len(edits) == 1:
         yield from ((one,) for one in _variants(before, old, new, parts[runs[0][1] :]))
 
 
-def _variants(before: Segments, old: Segments, new: Segments, rest: Segments) -> Iterator[Edit]:
+def _variants(before: Segments, old: Segments, new: Segments, rest: Segments) -> Iterator[NameEdit]:
     """Yield edits of fewer names than one, and edits that leave the prefix to loading."""
     if not old and before and rest:  # only before this segment
-        yield Edit(before, rest[:1], (*new, rest[0]))
+        yield NameEdit(before, rest[:1], (*new, rest[0]))
     if not before and old and len(new) == 1:  # loading adds the base model's prefix
-        yield Edit((), old, ())
+        yield NameEdit((), old, ())
     if not before and len(old) > 1:
-        yield Edit((), old[:-1], new)
+        yield NameEdit((), old[:-1], new)
 
 
 def _pattern(pattern: str, rule: Rule) -> str | None:
@@ -295,7 +295,7 @@ def _apply(parts: Segments, rule: Rule) -> list[_Part] | None:
     return known if changed else None
 
 
-def _place(parts: list[_Part], edit: Edit, start: int = 0) -> int | None:
+def _place(parts: list[_Part], edit: NameEdit, start: int = 0) -> int | None:
     """Return where the edit's run begins; None if it is not in the name."""
     texts = tuple(text for text, _ in parts)
     if edit.before is not None:

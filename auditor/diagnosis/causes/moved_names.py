@@ -10,7 +10,7 @@ To do: Rename the tensors as the class does, or save the model that is inside th
 
 from collections.abc import Iterator, Mapping, Sequence
 
-from auditor.diagnosis.alignment import Edit, Kinds, Rule, choices, renames_by_rule
+from auditor.diagnosis.alignment import Kinds, NameEdit, Rule, choices, renames_by_rule
 from auditor.diagnosis.case import Case, Undoing
 from auditor.diagnosis.causes import _of_adapters
 from auditor.diagnosis.changes import with_names
@@ -95,7 +95,7 @@ def _changes(rules: Sequence[Rule]) -> Iterator[tuple[str, str]]:
         yield added, removed
 
 
-def _is_wrapper(case: Case, edit: Edit, names: Mapping[str, str]) -> bool:
+def _is_wrapper(case: Case, edit: NameEdit, names: Mapping[str, str]) -> bool:
     """Whether the edit strips a known wrapper, most names' prefix, or segments of all names."""
     removed, added = edit.difference
     if added or _saved_from(edit) != _WRAPPED:
@@ -162,7 +162,7 @@ def _words_of_removed(case: Case, rule: Rule, names: Mapping[str, str]) -> tuple
     return f"{whose} {prefix} ({why})", f"{strip}, or save the model that is inside"
 
 
-def _saved_from(edit: Edit) -> str:
+def _saved_from(edit: NameEdit) -> str:
     """Return the explanation of a wrapper, or of each of nested wrappers if all are known."""
     wrappers = edit.difference[0].removesuffix(".")
     parts = (wrappers,) if wrappers in _SAVED_FROM else wrappers.split(".")
