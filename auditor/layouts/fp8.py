@@ -158,7 +158,7 @@ def _one_scale_each(weights: list[_Weight], ledger: PackingLedger) -> list[_Weig
     for weight in sorted(weights, key=lambda one: (one.shared, one.scale.name)):
         if by_stem.setdefault(weight.stem, weight) is not weight:
             ledger.note("scales of weights", weight.scale)
-            ledger.fault("another scale of its weight stands beside it", weight.scale)
+            ledger.fault("the weight has another scale", weight.scale)
     return list(by_stem.values())
 
 

@@ -163,7 +163,7 @@ def _scheme(declared: Declared, names: Collection[str], _settings: object) -> Sc
         plain=frozenset({f"{block}.gate" for block in experts}.intersection(names)),
         packs=lambda plain: () if declared.settings.get("dynamic") else plain,
         source=declared.where,
-        plain_source="the model's class, whose router is no linear layer",
+        plain_source="the model's class, whose router is not a linear layer",
     )
 
 

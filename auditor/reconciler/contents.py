@@ -124,8 +124,8 @@ def contents(snapshot: Snapshot) -> Contents:
 def _variant_notes(variant: str | None, file: str) -> Iterator[str]:
     """Note that loading without the variant's name takes other files, or none."""
     if variant:
-        told = f'from_pretrained takes it where it is told variant="{variant}"'
-        yield f"the variant {variant} is audited, {named(file)}: {told}"
+        call = f'from_pretrained(..., variant="{variant}")'
+        yield f"the variant {variant} is audited, {named(file)}: load it with {call}"
 
 
 def table_findings(table: Table) -> Iterator[Finding]:

@@ -133,7 +133,7 @@ def _of_base(case: Case) -> Iterator[Undoing]:
             snapshot=case.snapshot,
             target=name,
             summary=f"the adapter was trained on a {name}, and its base is a {declared}: the names "
-            "are those of other modules, and loading applies none of them",
+            "are those of other modules, and loading applies no tensor",
             fix=f"load the base as a {name} before PEFT loads the adapter, or train it on the "
             f"{declared}",
             evidence=(f"every tensor is one of an adapter of {name}, and none lacks",),

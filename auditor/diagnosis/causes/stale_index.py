@@ -37,7 +37,7 @@ def undoings(case: Case) -> Iterator[Undoing]:
         count = f"{len(snapshot.unopened):,} of its {len(shards):,}"
         summary = f"{stale} {count} files are not there, and others are"
     elif strange or moved:
-        places = f"{moved:,} tensors are where it does not say"
+        places = f"{moved:,} tensors are in other files than it names"
         summary = f"{stale} {strange:,} of its names are in no file, {places}"
     elif set(reasons) <= {*index.faults, index.hub_fault}:
         summary = reasons[0]  # an index of this save with faults of its own

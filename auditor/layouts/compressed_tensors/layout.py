@@ -218,7 +218,7 @@ def _obligatory(parts: Members, scheme: CompressedScheme, form: str, ledger: Pac
     missing = [key for key in needed if key not in parts]
     if missing:
         weight = next(parts[key] for key in _WEIGHTS if key in parts)
-        ledger.lack(f"{' and '.join(missing)} should stand beside it, and no file has it", weight)
+        ledger.lack(f"{' and '.join(missing)} is in no file, expected with the weight", weight)
 
 
 def _note(parts: Members, form: str, ledger: PackingLedger) -> None:
@@ -282,7 +282,7 @@ def _unscaled(stored: Stored, schemes: CompressedSchemes, ledger: PackingLedger)
         if scheme is not None and scheme.quantizes:
             dtype = "F8_E4M3" if weight.dtype == "F8_E4M3" else f"INT{scheme.bits or 8}"
             ledger.tensors.append(_piece(weight, weight.name, dtype))
-            ledger.lack("weight_scale should stand beside it, and no file has it", weight)
+            ledger.lack("weight_scale is in no file, expected with the weight", weight)
 
 
 def _scheme(

@@ -74,8 +74,8 @@ def processor_findings(case: RepositoryCase) -> Iterator[Finding]:
     because = f"{towers[0]} and " if towers else ""
     yield ProcessorMissing(
         says=((case.config_file, "model_type", value_text(model_type)),),
-        reason=f"{because}model_type {model_type} want a processor, and none of "
-        f"{', '.join(PROCESSORS[:2])} is there",
+        reason=f"{because}model_type {model_type} need a processor: expected "
+        f"{' or '.join(PROCESSORS[:2])}, and neither is there",
         fix="save the processor beside the model: AutoProcessor.from_pretrained(BASE)."
         "save_pretrained(FOLDER)",
     )

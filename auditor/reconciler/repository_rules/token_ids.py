@@ -133,7 +133,7 @@ def end_token_findings(case: RepositoryCase) -> Iterator[Finding]:
     each = "; ".join(f"{file}: {key} {_ids_text(ids)}" for (file, key), ids in said.items())
     yield EosDisagrees(
         says=tuple((file, key, value_text(sorted(ids))) for (file, key), ids in said.items()),
-        reason=f"{each}; none of them has all",
+        reason=f"{each}; no file has all of them",
         fix=f"set {_END} of {GENERATION} to {_ids_text(every)}, or to those of them that are meant",
     )
 

@@ -203,7 +203,7 @@ def test_the_default_is_audited_and_a_variant_on_request(tmp_path: Path) -> None
     assert half.findings[0].reason.startswith("what is loaded by default")
     [note] = half.notes
     assert note.startswith("the variant fp16 is audited, model.fp16.safetensors: ")
-    assert note.endswith(' told variant="fp16"')
+    assert note.endswith('variant="fp16")')
     assert default.observed.parameters == half.observed.parameters == half.expected.parameters
 
 

@@ -352,7 +352,7 @@ W = "model.layers.0.mlp.up_proj"
 @pytest.mark.parametrize(
     ("file", "lasts", "reason"),
     [
-        ("fp8", ("weight", "weight_scale", "weight_scale_inv"), "another scale of its weight"),
+        ("fp8", ("weight", "weight_scale", "weight_scale_inv"), "the weight has another scale"),
         ("bitsandbytes", ("weight", "SCB", "weight.absmax"), "is stored without its quant_map"),
         ("bitsandbytes", ("weight", "weight.absmax", "weight.absmax.absmax"), "without its quant"),
         ("torchao", ("_weight_qdata", "weight:qdata"), "is stored without its scale"),

@@ -41,7 +41,7 @@ PLAIN_BY_CONFIG = (
         (
             without("weight_scale", "weight_shape"),
             W4,
-            "weight_scale and weight_shape should stand beside it, and no file has it",
+            "weight_scale and weight_shape is in no file, expected with the weight",
         ),
         (without("weight_packed"), W4, "the weight that they belong to is not stored"),
         (
@@ -52,7 +52,7 @@ PLAIN_BY_CONFIG = (
         (
             GOOD,
             config(scheme(num_bits=4, group_size=32, symmetric=False)),
-            "weight_zero_point should stand beside it, and no file has it",
+            "weight_zero_point is in no file, expected with the weight",
         ),
         (
             {**GOOD, "weight_zero_point": ("I32", (7, 4))},
@@ -79,7 +79,7 @@ PLAIN_BY_CONFIG = (
         (
             whole(64, 128, (64, 1)),
             config(scheme(num_bits=8, type="float", strategy="channel", inputs={"dynamic": False})),
-            "input_scale should stand beside it, and no file has it",
+            "input_scale is in no file, expected with the weight",
         ),
         (
             {**whole(64, 128, (1,)), "input_scale": ("F32", (7,))},
@@ -249,7 +249,7 @@ def test_a_weight_of_8_bits_whose_scales_are_lost_is_no_plain_one(dtype):
     unpacked = opened(LAYOUT, table, declared, {NAME: (64, 128)})
     assert set(pieces(unpacked)) == {NAME, f"{OTHER}.weight"}
     [(reason, names)] = faults(unpacked).items()
-    assert reason == "weight_scale should stand beside it, and no file has it"
+    assert reason == "weight_scale is in no file, expected with the weight"
     assert list(names) == [f"{OTHER}.weight"]
 
 
