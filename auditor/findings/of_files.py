@@ -76,7 +76,7 @@ class BadSize(OfFile, frozen=True):
 
 
 class WrongTotal(OfFile, frozen=True):
-    """The index states another number of parameters than there are; no loader reads it.
+    """The index declares another number of parameters than the files have; no loader reads it.
 
     To do: Correct `total_parameters` in the metadata of the index, or remove it.
     """

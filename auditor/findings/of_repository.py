@@ -54,7 +54,7 @@ class OfIds(OfKeys, frozen=True, kw_only=True):
 
 
 class TokenBeyondEmbedding(OfIds, frozen=True):
-    """The tokenizer gives an id that no row of the embedding answers; more rows than ids is normal.
+    """The tokenizer has an id beyond the rows of the embedding; more rows than ids is normal.
 
     To do: `model.resize_token_embeddings(len(tokenizer))` and save both, or upload the tokenizer
     that the model was trained with.
@@ -75,7 +75,7 @@ class SpecialIdBeyondVocabulary(OfIds, frozen=True):
 
 
 class EosDisagrees(OfKeys, frozen=True):
-    """Tokenizer, config and generation config name different end tokens; none of them has all.
+    """Tokenizer, config and generation config name different end tokens, and no file names all.
 
     To do: Name the tokens at which the model was trained to stop in `generation_config.json`; a
     list is normal.
@@ -97,7 +97,7 @@ class ChatTemplateBroken(OfKeys, frozen=True):
 
 
 class ConfigContradiction(OfKeys, frozen=True):
-    """The config says one fact twice, with different values; which of them wins is said.
+    """The config declares one fact twice, with different values; the finding says which one counts.
 
     To do: Remove the key that is not meant; the other one stays.
     """
@@ -119,7 +119,7 @@ class GenerationConfigInvalid(OfKeys, frozen=True):
 class UnknownConfigKey(OfKeys, frozen=True):
     """No class of the model type reads the key, and it is one slip from one that is read.
 
-    To do: Correct the spelling; until then the default holds.
+    To do: Correct the spelling; until then the default is used.
     """
 
     kind: ClassVar = "unknown-config-key"
@@ -194,7 +194,7 @@ class HubCount(OfCount, frozen=True):
 
 
 class ClaimedSize(OfCount, frozen=True):
-    """A published size is not the model's: its name's, its card's, the Hub's count of packed words.
+    """A published size is not the model's: in its name, in its card, or as the Hub counts packed words.
 
     The Hub counts stored elements: of weights that GPTQ or AWQ packed, eight parameters are one.
 

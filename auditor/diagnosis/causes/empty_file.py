@@ -1,4 +1,4 @@
-"""empty-file: a weight file without a tensor, as one rank of ZeRO-3 writes it.
+"""empty-file: a weight file has no tensor, as one rank of ZeRO-3 writes it.
 
 To do: Save the weights again, with the parameters of all ranks gathered.
 """

@@ -1,4 +1,4 @@
-"""foreign-names: names of another library's files in one that should have transformers'.
+"""foreign-names: names are those of another library and not of transformers.
 
 To do: Convert the weights with the script of transformers for that library, or load them with
 the software that wrote them.

@@ -1,4 +1,4 @@
-"""fused-names: projections in one tensor where the class has them apart, or the reverse.
+"""fused-names: projections are in one tensor where the class has several, or the reverse.
 
 Experts that are stored one by one, of a class that stacks them, are of this kind too.
 

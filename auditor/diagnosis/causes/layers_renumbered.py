@@ -1,4 +1,4 @@
-"""layers-renumbered: layers counted from another start, or with gaps where some were taken out.
+"""layers-renumbered: layers are counted from another start, or with gaps where some were removed.
 
 To do: Number the layers from 0, one after the other, and set their number in the config.
 """

@@ -1,4 +1,4 @@
-"""wrapper-prefix: names behind the prefix of whatever the model was wrapped in when saved.
+"""wrapper-prefix: names have the prefix of the wrapper in which the model was saved.
 
 Names of a state dict below a key of a training checkpoint are too: loaders take the whole file.
 

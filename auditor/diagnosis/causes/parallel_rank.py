@@ -1,4 +1,4 @@
-"""parallel-rank: what one rank of tensor, pipeline or expert parallelism holds was saved.
+"""parallel-rank: only the part of one rank of tensor, pipeline or expert parallelism was saved.
 
 To do: Merge the parts of all ranks with the script of the software that trained the model.
 """

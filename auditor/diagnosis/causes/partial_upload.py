@@ -1,4 +1,4 @@
-"""partial-upload: shards that the index names, or that their numbers call for, are not there.
+"""partial-upload: shards are not there although the index, or the numbers of the others, name them.
 
 To do: Upload the files that are not there; without an index, upload that too.
 """

@@ -1,4 +1,4 @@
-"""quantization-settings: bits, groups, ignore lists or method are other than the files hold.
+"""quantization-settings: bits, groups, ignore lists or the method differ from what the files hold.
 
 To do: Set the settings to what the files hold, or upload the weights that were packed so.
 """

@@ -1,6 +1,6 @@
-"""stale-index: the index is of another save than the weight files beside it.
+"""stale-index: the index belongs to another save than the weight files next to it.
 
-To do: Make the index anew from the files that are there, or upload the files that it is of.
+To do: Make the index anew from the files that are there, or upload the files that it names.
 """
 
 from collections.abc import Iterator

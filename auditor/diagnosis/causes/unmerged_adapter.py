@@ -1,4 +1,4 @@
-"""unmerged-adapter: the layers of an adapter stand in what claims to be a whole model.
+"""unmerged-adapter: a model file contains the layers of an adapter that was not merged.
 
 Or the other way round: the model under an adapter stands in the adapter's own file.
 
