@@ -1,4 +1,4 @@
-"""unsharded-save: only the part of one rank of ZeRO-3 or FSDP was saved: empty or flattened tensors.
+"""unsharded-save: only the part of one rank of ZeRO-3 or FSDP was saved: empty or flat tensors.
 
 To do: Gather the weights before they are saved, or make them whole with the script of the
 software that saved them (`zero_to_fp32.py`, `torch.distributed.checkpoint`).
