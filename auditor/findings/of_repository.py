@@ -194,7 +194,7 @@ class HubCount(OfCount, frozen=True):
 
 
 class ClaimedSize(OfCount, frozen=True):
-    """A published size is not the model's: in its name, its card, or the Hub's count of packed words.
+    """A published size is not the model's: in its name, its card, or the Hub's packed count.
 
     The Hub counts stored elements: of weights that GPTQ or AWQ packed, eight parameters are one.
 
