@@ -16,7 +16,7 @@ PROGRAM := PYTHONPATH=tools:tests $(BIN)/python
 export AUDITOR_PACKERS = $(CURDIR)/$(PACKERS)
 
 .DEFAULT_GOAL := help
-.PHONY: help audit test quick test-tools oracle parity lint format rewrite fuzz scanners fuzz-stops hostile bench bench-sweep bench-companions bench-values pictures diagnose diagnose-speed diagnose-values corpus claims claim-speed explain-speed first-hour clean
+.PHONY: help audit test quick test-tools oracle parity lint format rewrite fuzz scanners fuzz-stops hostile bench bench-sweep bench-companions bench-values pictures diagnose diagnose-speed diagnose-sizes diagnose-layers diagnose-values corpus claims claim-speed explain-speed first-hour clean
 
 help: ## print the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-11s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -87,6 +87,12 @@ diagnose: $(VENV)/.test ## plant faults in checkpoints of twenty families: flagg
 
 diagnose-speed: $(VENV)/.test ## time the diagnosis of faults in DeepSeek-V3 and BERT: 2 s and 0.1 s
 	@$(PROGRAM) tools/diagnose_speed.py $(ARGS)
+
+diagnose-sizes: $(VENV)/.test ## explain configs of one published size over the weights of another: complete, false
+	@$(PROGRAM) tools/diagnose_sizes.py $(ARGS)
+
+diagnose-layers: $(VENV)/.test ## explain depths with their lists by layer, of every language model of transformers
+	@$(PROGRAM) tools/diagnose_layers.py $(ARGS)
 
 claim-speed: $(VENV)/.test ## time a claim of every model type: none takes a second
 	@$(PROGRAM) tools/claim_speed.py $(ARGS)

@@ -68,6 +68,11 @@ def undoings(case: Case) -> Iterator[Undoing]:
     if no_symptom(case) or case.is_strange:
         return
     yield from _untied(case)
+    yield from of_few_keys(case)
+
+
+def of_few_keys(case: Case) -> Iterator[Undoing]:
+    """Yield the solved config and its alternatives, unless it is that of another model."""
     solutions = _solutions(case)[:_MOST_AUDITED]
     solved = solved_config(case)
     if solved is None or not solved.changes or not (solved.differ or is_slip(solved)):
