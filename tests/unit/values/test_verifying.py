@@ -126,7 +126,7 @@ def test_where_nothing_is_listed_nothing_is_verified(download):
     folder, _ = download
     with pytest.raises(UsageError, match="no digests of the files of"):
         auditor.audit(str(folder), verify=True)
-    with pytest.raises(UsageError, match="the files of 'org/name' are not here"):
+    with pytest.raises(UsageError, match="the files of 'org/name' are not on this machine"):
         auditor.audit("org/name", verify=True)
     (folder / "other.txt").write_text("mine")
     outcome = auditor.audit(str(folder), verify_against="org/name")
