@@ -130,7 +130,7 @@ def test_where_nothing_is_listed_nothing_is_verified(download):
         auditor.audit("org/name", verify=True)
     (folder / "other.txt").write_text("mine")
     outcome = auditor.audit(str(folder), verify_against="org/name")
-    assert any("'other.txt' none is listed" in one for one in outcome.unchecked)
+    assert any("'other.txt': not listed by" in one for one in outcome.unchecked)
 
 
 def test_a_listing_that_cannot_be_had_is_an_outcome(download):
