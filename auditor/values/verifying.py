@@ -210,5 +210,5 @@ def _with_faults(
     outcome = with_more_findings(outcome, new, ignore, notes=(note,))
     if not verified.unknown:
         return outcome
-    unchecked = f"digests of {listed(verified.unknown)}: they are not listed by {by}"
+    unchecked = f"digests of {listed(verified.unknown)}: not listed by {by}"
     return replace(outcome, unchecked=(*outcome.unchecked, unchecked))
