@@ -11,7 +11,7 @@ from msgspec import Struct
 from msgspec.structs import asdict
 
 from auditor.formats.json_values import json_text
-from auditor.formats.tables import Heading, SimpleTable, Size, styled_rows
+from auditor.formats.tables import ByteCount, Heading, SimpleTable, styled_rows
 from auditor.formats.text import StyledLine, columns, lines_text, styled, wrapped
 from auditor.report import KVCache, Observed, Report, Unaudited
 from auditor.tensors import DTYPE_BITS, FOUR_BIT
@@ -157,13 +157,20 @@ def _lines(table: SimpleTable) -> Iterator[StyledLine]:
 
 def _stored(observed: Observed) -> SimpleTable:
     rows = [
-        (row.dtype, row.tensors, row.parameters, row.bytes, Size(row.bytes), row.bits_per_parameter)
+        (
+            row.dtype,
+            row.tensors,
+            row.parameters,
+            row.bytes,
+            ByteCount(row.bytes),
+            row.bits_per_parameter,
+        )
         for row in observed.weights
     ]
     parameters = sum(row.parameters for row in observed.weights)
     stored = sum(row.bytes for row in observed.weights)
     bits = _BYTE * stored / parameters if parameters else None
-    rows.append((Heading("all"), observed.tensors, parameters, stored, Size(stored), bits))
+    rows.append((Heading("all"), observed.tensors, parameters, stored, ByteCount(stored), bits))
     names = ("stored as", "tensors", "parameters", "bytes", "", "bits a parameter")
     return SimpleTable("stored", names, tuple(rows))
 
@@ -175,11 +182,11 @@ def _loading(needs: tuple[LoadingNeed, ...], use: Use) -> SimpleTable:
         names += ["cache a token"] if use.context is None else ["cache", "both"]
     rows = []
     for need in needs:
-        cells = [need.dtype, f"{need.bits / _BYTE:g}", need.weights, Size(need.weights)]
+        cells = [need.dtype, f"{need.bits / _BYTE:g}", need.weights, ByteCount(need.weights)]
         if need.cache is not None:
-            cells += [Size(need.cache), Size(need.total)]
+            cells += [ByteCount(need.cache), ByteCount(need.total)]
         elif need.cache_per_token is not None:
-            cells.append(Size(need.cache_per_token))
+            cells.append(ByteCount(need.cache_per_token))
         rows.append(tuple(cells))
     return SimpleTable("loaded", tuple(names), tuple(rows))
 
@@ -228,7 +235,7 @@ def _training(parameters: int) -> SimpleTable:
     rows = []
     for need in TRAINING:
         each = " + ".join(map(str, need.parts.values()))
-        sizes = (Size(part * parameters) for part in (*need.parts.values(), need.total))
+        sizes = (ByteCount(part * parameters) for part in (*need.parts.values(), need.total))
         rows.append((need.precision, each, *sizes))
     names = ("training with Adam", "bytes each", "weights", "gradients", "moments", "all")
     return SimpleTable("training", names, tuple(rows))
