@@ -11,7 +11,7 @@ from msgspec import Struct
 from msgspec.structs import asdict
 
 from auditor.formats.json_values import json_text
-from auditor.formats.tables import ByteSize, Heading, SimpleTable, styled_rows
+from auditor.formats.tables import ByteCount, Heading, SimpleTable, styled_rows
 from auditor.formats.text import StyledLine, columns, lines_text, styled, wrapped
 from auditor.report import KVCache, Observed, Report, Unaudited
 from auditor.tensors import DTYPE_BITS, FOUR_BIT
@@ -162,7 +162,7 @@ def _stored(observed: Observed) -> SimpleTable:
             row.tensors,
             row.parameters,
             row.bytes,
-            ByteSize(row.bytes),
+            ByteCount(row.bytes),
             row.bits_per_parameter,
         )
         for row in observed.weights
@@ -170,7 +170,7 @@ def _stored(observed: Observed) -> SimpleTable:
     parameters = sum(row.parameters for row in observed.weights)
     stored = sum(row.bytes for row in observed.weights)
     bits = _BYTE * stored / parameters if parameters else None
-    rows.append((Heading("all"), observed.tensors, parameters, stored, ByteSize(stored), bits))
+    rows.append((Heading("all"), observed.tensors, parameters, stored, ByteCount(stored), bits))
     names = ("stored as", "tensors", "parameters", "bytes", "", "bits a parameter")
     return SimpleTable("stored", names, tuple(rows))
 
@@ -182,11 +182,11 @@ def _loading(needs: tuple[LoadingNeed, ...], use: Use) -> SimpleTable:
         names += ["cache a token"] if use.context is None else ["cache", "both"]
     rows = []
     for need in needs:
-        cells = [need.dtype, f"{need.bits / _BYTE:g}", need.weights, ByteSize(need.weights)]
+        cells = [need.dtype, f"{need.bits / _BYTE:g}", need.weights, ByteCount(need.weights)]
         if need.cache is not None:
-            cells += [ByteSize(need.cache), ByteSize(need.total)]
+            cells += [ByteCount(need.cache), ByteCount(need.total)]
         elif need.cache_per_token is not None:
-            cells.append(ByteSize(need.cache_per_token))
+            cells.append(ByteCount(need.cache_per_token))
         rows.append(tuple(cells))
     return SimpleTable("loaded", tuple(names), tuple(rows))
 
@@ -235,7 +235,7 @@ def _training(parameters: int) -> SimpleTable:
     rows = []
     for need in TRAINING:
         each = " + ".join(map(str, need.parts.values()))
-        sizes = (ByteSize(part * parameters) for part in (*need.parts.values(), need.total))
+        sizes = (ByteCount(part * parameters) for part in (*need.parts.values(), need.total))
         rows.append((need.precision, each, *sizes))
     names = ("training with Adam", "bytes each", "weights", "gradients", "moments", "all")
     return SimpleTable("training", names, tuple(rows))

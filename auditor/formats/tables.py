@@ -46,7 +46,7 @@ class Signed(int):
     """A difference."""
 
 
-class ByteSize(int):
+class ByteCount(int):
     """A number of bytes, for people."""
 
 
@@ -70,7 +70,7 @@ Table: TypeAlias = "SimpleTable | CountTable"
 _NUMBER_TEXTS: Mapping[type, Callable[[Any], str]] = {
     int: "{:,}".format,
     Signed: lambda number: f"{number:+,}" if number else "0",
-    ByteSize: size,
+    ByteCount: size,
     Share: "{:.1%}".format,
     float: "{:.2f}".format,
 }

@@ -133,7 +133,7 @@ def test_a_limit_on_the_size_of_files_is_a_full_disk(models, hub_env, tmp_path):
     _, said = process.communicate()
     assert (process.returncode, said.count("\n")) == (3, 1)
     assert "cannot be written, the disk is full or damaged (" in said
-    assert "); make room: outcomes are stored, and the same command resumes the sweep" in said
+    assert "); make room: outcomes are stored, and the same command resumes" in said
     assert swept(store, hub_env)[0] == 1
     assert contents(store) == contents(undisturbed)
 

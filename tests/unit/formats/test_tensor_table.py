@@ -158,5 +158,5 @@ def test_what_has_no_tensors_has_no_table():
 
 @pytest.mark.parametrize("form", ["json", "html", "svg", "markdown", "sarif"])
 def test_other_formats_have_no_table_of_tensors(form):
-    with pytest.raises(UsageError, match="terminal or csv"):
+    with pytest.raises(UsageError, match="--format terminal or csv"):
         require_format_of_tensors(form)

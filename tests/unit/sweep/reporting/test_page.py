@@ -124,7 +124,7 @@ def test_a_page_beyond_its_bound_leaves_out_clean_models_and_mentions_it(tmp_pat
     models = [plain("o/a"), plain("o/b", finding("missing", "a")), plain("o/c"), unaudited("o/d")]
     text = written_page(tmp_path, {THIRD: models}).read_text()
     assert [row[0] for row in block(text, "models")] == ["o/b", "o/d"]
-    assert "2 models" in text
+    assert "2 models are not on this page; models.csv has them" in text
 
 
 def test_findings_of_one_model_are_bounded_those_that_alarm_first(tmp_path):
