@@ -1,9 +1,10 @@
-"""Folded names: patterns for many names, which `reconciler.fold` makes.
+"""Names of tensors and files: their parts, their numbers, and folded names.
 
-A pattern is a name with groups in braces. A group lists items between commas and means each of
-them: `{bias,weight}`. An item `a-b` of two numbers means every number from a to b: `{0-11}`,
-`{0-5,20-25}`. If both ends have one length, it means the numbers of that length, with leading
-zeros: `{00001-00163}`. Several groups mean every combination.
+A folded name is a pattern for many names, which `reconciler.fold` makes. The pattern is a name with
+groups in braces. A group lists items between commas and means each of them: `{bias,weight}`. An
+item `a-b` of two numbers means every number from a to b: `{0-11}`, `{0-5,20-25}`. If both ends have
+one length, it means the numbers of that length, with leading zeros: `{00001-00163}`. Several groups
+mean every combination.
 
 A backslash escapes `{`, `}` and the backslash in a name.
 """
@@ -16,6 +17,31 @@ from math import prod
 _SPECIAL = re.compile(r"[{}\\]")
 _RANGE = re.compile(r"([0-9]+)-([0-9]+)")
 _TOKEN = re.compile(r"\\(?P<special>[{}\\])|\{(?P<group>[^{}\\]+)\}|(?P<text>[^{}\\]+)")
+
+
+_MOST_DIGITS = 6  # of a number in a tensor's name; no model has a million layers or experts
+
+
+def folder_of(path: str) -> str:
+    """Return the folder of a file with its slash; "" for a file at the top."""
+    return path[: path.rfind("/") + 1]
+
+
+def file_name(path: str) -> str:
+    """Return the last part of a path."""
+    return path[path.rfind("/") + 1 :]
+
+
+def number_of(segment: str) -> int | None:
+    """Return the number that a segment of a tensor's name is; None if it is not such a number."""
+    is_number = segment.isascii() and segment.isdecimal() and len(segment) <= _MOST_DIGITS
+    return int(segment) if is_number else None
+
+
+def number_in_list(name: str, module_list: str) -> int | None:
+    """Return the number of the list's module that contains the name: 3 of `h.3.ln` in `h`."""
+    at = f".{name}".find(f".{module_list}.")
+    return number_of(name[at + len(module_list) + 1 :].partition(".")[0]) if at >= 0 else None
 
 
 def escaped_name(name: str) -> str:

@@ -20,6 +20,7 @@ from auditor.checkpoint.snapshot import TextFile
 from auditor.containers.index import shard_fault
 from auditor.errors import CheckpointError, Reason, SourceError, UsageError
 from auditor.messages import listed, quoted
+from auditor.names import file_name
 
 # The usual names in search order: safetensors first, transformers' names first.
 _WEIGHTS = (
@@ -101,7 +102,7 @@ def variants(names: Iterable[str]) -> tuple[str, ...]:
 
 def variant_of(path: str) -> str | None:
     """Return the variant in a path, `fp16` in `unet/model.fp16.safetensors`; None without one."""
-    match = _VARIANT.fullmatch(path.rpartition("/")[2])
+    match = _VARIANT.fullmatch(file_name(path))
     return match and (match["one"] or match["other"] or match["index"])
 
 
@@ -219,7 +220,7 @@ def gguf_sets(names: Iterable[str]) -> tuple[Files, ...]:
     """Return the models among the names, sorted."""
     found: dict[tuple[str, str], list[str]] = {}
     for name in names:
-        last = name.rpartition("/")[2].lower()
+        last = file_name(name).lower()
         if last.endswith(GGUF_ENDING) and not any(word in last for word in _NO_MODELS):
             shard = _GGUF_SHARD.fullmatch(name)
             found.setdefault((shard[1], shard[2]) if shard else (name, ""), []).append(name)

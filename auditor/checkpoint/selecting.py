@@ -33,6 +33,7 @@ from auditor.containers.weight_formats import MODULES as FORMATS
 from auditor.errors import Reason, SourceError
 from auditor.layouts import declared
 from auditor.messages import listed, quoted
+from auditor.names import file_name
 
 WEIGHTS = "model.safetensors"
 INDEX = "model.safetensors.index.json"
@@ -233,7 +234,7 @@ def select_describing(names: Collection[str], where: str) -> FileSelection:
 
 def is_weights(name: str) -> bool:
     """Return whether a file contains or indexes weights, judged by its name alone."""
-    last = name.rpartition("/")[2].lower()
+    last = file_name(name).lower()
     if last.startswith(_NOT_WEIGHTS):
         return False
     return last.endswith(_WEIGHT_ENDINGS) or variant_of(last) is not None
@@ -279,7 +280,7 @@ def _nothing(names: Iterable[str], where: str) -> SourceError:
 
 
 def _is_paperwork(name: str) -> bool:
-    last = name.rpartition("/")[2].lower()
+    last = file_name(name).lower()
     return last.startswith((".git", *_PAPERWORK))
 
 
@@ -323,6 +324,6 @@ def _folder(names: Collection[str], where: str, folder: str) -> FileSelection:
     if not inside:
         raise SourceError(Reason.NOT_FOUND, f"{where} has no file or folder {quoted(folder)}")
     parts = [part for part in components(inside, PIPELINE, None) if part.folder == folder]
-    if not parts or not found_in({name.rpartition("/")[2] for name in inside}, None):
+    if not parts or not found_in({file_name(name) for name in inside}, None):
         raise SourceError(Reason.NO_WEIGHTS, f"{quoted(folder)} of {where} holds no weights")
     return parts[0].selection

@@ -10,6 +10,7 @@ from collections.abc import Collection, Iterable, Sequence
 
 from auditor.checkpoint.filenames import torch_model_files, variant_of
 from auditor.checkpoint.selecting import is_readable
+from auditor.names import file_name, folder_of
 
 _SPLIT = re.compile(r"(?P<stem>.+?)[-_](?P<number>\d+)-of-(?P<count>\w+)(?P<ending>(?:\.\w+)+)")
 _SAFETENSORS = ".safetensors"
@@ -44,7 +45,7 @@ def named_as_model(index: str, shards: Iterable[str], name: str) -> bool:
 
     It is then a shard of another split, or torch's file under its usual name.
     """
-    folder = index[: index.rfind("/") + 1]
+    folder = folder_of(index)
     last = name.removeprefix(folder)
     stems = _stems(index, (shard.removeprefix(folder) for shard in shards))
     split = _SPLIT.fullmatch(last)
@@ -53,7 +54,7 @@ def named_as_model(index: str, shards: Iterable[str], name: str) -> bool:
 
 def _inside(index: str, names: Iterable[str]) -> tuple[str, list[str]]:
     """Return the folder of the index, with its slash, and the names of its files."""
-    folder = index[: index.rfind("/") + 1]
+    folder = folder_of(index)
     below = (name.removeprefix(folder) for name in names if name.startswith(folder))
     return folder, sorted(name for name in below if "/" not in name)
 
@@ -71,7 +72,7 @@ def _may_be(name: str, index: str) -> bool:
 
 def _stems(index: str, shards: Iterable[str]) -> frozenset[str]:
     """Return the words with which the names of the index's shards begin: `model`."""
-    last = index.rpartition("/")[2].partition(".")[0]
+    last = file_name(index).partition(".")[0]
     split = (_SPLIT.fullmatch(shard) for shard in shards)
     return frozenset((last, *(found["stem"] for found in split if found)))
 

@@ -14,6 +14,7 @@ from msgspec import Struct
 
 from auditor.claims.figures import parse_figure
 from auditor.claims.verdict import PublishedCount
+from auditor.names import file_name
 
 # The share of a size in a name that a model may have: opt-350m has 0.95 of it, gemma-2-2b 1.31,
 # codegen-2B 1.39, btlm-3b 0.88. An 8B that is stored as 2B, or a 7B that is a 13B, is outside.
@@ -77,7 +78,7 @@ class NamedSize(Struct, frozen=True, kw_only=True):
 
 def sizes_in(name: str) -> tuple[NamedSize, ...]:
     """Return the sizes in a repository's name; none if the name may be another model's."""
-    name = name.rpartition("/")[2]
+    name = file_name(name)
     words = [word.lower() for word in _WORDS.findall(name)]
     if _MADE_FOR.intersection(words):
         return ()

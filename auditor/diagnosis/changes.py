@@ -14,6 +14,7 @@ from msgspec.structs import replace
 from auditor.checkpoint.snapshot import Snapshot, TextFile, WeightHeader
 from auditor.containers.weight_formats import Table
 from auditor.errors import CheckpointError
+from auditor.names import folder_of
 from auditor.tensors import Span, StoredTensor
 
 _INDEX = "model.safetensors.index.json"
@@ -168,7 +169,7 @@ def of_files(snapshot: Snapshot, heads: Iterable[WeightHeader]) -> Snapshot:
     """Return the checkpoint with only these weight files, and with an index if it needs one."""
     heads = tuple(sorted(heads, key=lambda head: head.name))
     name = snapshot.index.name if snapshot.index else _INDEX
-    folder = name[: name.rfind("/") + 1]
+    folder = folder_of(name)
     names = {
         tensor.name: head.name.removeprefix(folder) for head in heads for tensor in _tensors(head)
     }

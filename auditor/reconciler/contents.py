@@ -19,6 +19,7 @@ from auditor.errors import CheckpointError
 from auditor.findings import BadHeader, BadIndex, BadSize, Finding, Unsafe
 from auditor.layouts.packing import Declared
 from auditor.messages import listed, named, quoted
+from auditor.names import folder_of
 from auditor.tensors import StoredTensor, natural_key
 
 # Layouts whose loaders need no index of the files.
@@ -182,7 +183,7 @@ def _weights(snapshot: Snapshot) -> bool:
     """Whether the folder of the index has weight files of a format that is read here."""
     if snapshot.headers or snapshot.index is None:
         return bool(snapshot.headers)
-    folder = snapshot.index.name[: snapshot.index.name.rfind("/") + 1]
+    folder = folder_of(snapshot.index.name)
     inside = (file.name for file in snapshot.files if file.name.startswith(folder))
     return any(is_readable(name) for name in inside if "/" not in name.removeprefix(folder))
 
@@ -204,7 +205,7 @@ def _index(snapshot: Snapshot) -> tuple[Index | None, list[Unread]]:
 
 def _from_root(index: Index) -> Index:
     """Turn the shards of an index, relative to its folder, into paths in the repository."""
-    folder = index.file[: index.file.rfind("/") + 1]
+    folder = folder_of(index.file)
     if not folder:
         return index
     paths = {name: f"{folder}{shard}" for name, shard in index.weight_map.items()}

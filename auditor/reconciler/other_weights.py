@@ -21,6 +21,7 @@ from auditor.findings import (
     Unsafe,
 )
 from auditor.messages import listed, named
+from auditor.names import folder_of
 from auditor.reconciler.contents import Contents, table_findings, unsafe_finding
 from auditor.tensors import StoredTensor, learned, natural_key
 
@@ -55,7 +56,7 @@ def other_weights(snapshot: Snapshot) -> Iterator[OtherWeights | Unsafe]:
     opened = frozenset(head.name for head in snapshot.pickles)
     yield from other_weights_by_kind(
         other_weight_files(snapshot),
-        first[: first.rfind("/") + 1],
+        folder_of(first),
         lacking=lacking,
         opened=opened,
     )
@@ -116,7 +117,7 @@ def embedded_adapter(snapshot: Snapshot) -> str | MissingComponent | None:
     if snapshot.config is None or snapshot.config.name.endswith(ADAPTER_CONFIG):
         return None
     names = {file.name for file in snapshot.files}
-    folder = snapshot.config.name[: snapshot.config.name.rfind("/") + 1]
+    folder = folder_of(snapshot.config.name)
     config = f"{folder}{ADAPTER_CONFIG}"
     if config not in names:
         return None
@@ -192,7 +193,7 @@ def _unread_torch_copies(snapshot: Snapshot) -> tuple[str, ...]:
     if not name.endswith(".safetensors") or variant_of(name):
         return ()
     read = {head.name for head in snapshot.torch_copies}
-    folder = name[: name.rfind("/") + 1]
+    folder = folder_of(name)
     files = (file.name for file in snapshot.files)
     inside = torch_model_files(one.removeprefix(folder) for one in files if one.startswith(folder))
     return tuple(path for name in inside if (path := f"{folder}{name}") not in read)

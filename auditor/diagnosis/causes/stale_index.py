@@ -10,6 +10,7 @@ from auditor.diagnosis.changes import of_files
 from auditor.diagnosis.weight_files import read_index
 from auditor.findings import BadIndex
 from auditor.messages import named
+from auditor.names import folder_of
 
 CAUSE = "stale-index"
 
@@ -20,7 +21,7 @@ def undoings(case: Case) -> Iterator[Undoing]:
     reasons = [one.reason for one in case.alarms if isinstance(one, BadIndex)]
     if index is None or not reasons:
         return
-    folder = index.file[: index.file.rfind("/") + 1]
+    folder = folder_of(index.file)
     shards = {f"{folder}{shard}" for shard in index.shards}
     there = {head.name for head in snapshot.headers}
     if shards.difference(there, snapshot.unopened) or not there:

@@ -14,6 +14,7 @@ from auditor.diagnosis.changes import of_files
 from auditor.diagnosis.weight_files import read_index
 from auditor.errors import CheckpointError
 from auditor.messages import listed
+from auditor.names import folder_of
 
 CAUSE = "stored-twice"
 
@@ -27,7 +28,7 @@ def undoings(case: Case) -> Iterator[Undoing]:
     if not twice or len(twice) == len(files):
         return
     index = read_index(case.snapshot)
-    folder = index.file[: index.file.rfind("/") + 1] if index else ""
+    folder = folder_of(index.file) if index else ""
     named = {name: f"{folder}{file}" for name, file in index.weight_map.items()} if index else {}
     kept = {
         name: named[name] if named.get(name) in places else places[0]

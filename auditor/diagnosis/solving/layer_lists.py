@@ -16,6 +16,7 @@ from auditor.diagnosis.changes import value_at
 from auditor.diagnosis.solving.keys import every_key
 from auditor.diagnosis.solving.outline import follow, leaves
 from auditor.diagnosis.solving.trials import ClassTree, spellings
+from auditor.names import number_in_list
 
 DEPTH = re.compile(r"(layers?|depth|num_blocks)$")  # the end of a key that counts layers
 _NUMBERS = re.compile(r"(layers|idxs|indices|layer_ids)$")  # of a list of layer numbers
@@ -160,9 +161,5 @@ def _chosen(declared: list[str], trees: Mapping[str, ClassTree], shapes: Shapes)
 
 def _layer_of(name: str, places: Iterable[str]) -> int | None:
     """Return the number of the layer that a name is in; None if it is in none of the places."""
-    for place in places:
-        start = f".{name}".find(f".{place}.")
-        number = name[start + len(place) + 1 :].partition(".")[0] if start >= 0 else ""
-        if number.isdecimal() and len(number) < 7:  # noqa: PLR2004 - digits of a million
-            return int(number)
-    return None
+    numbers = (number_in_list(name, place) for place in places)
+    return next((number for number in numbers if number is not None), None)

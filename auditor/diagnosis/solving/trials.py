@@ -9,6 +9,7 @@ from auditor.diagnosis.name_kinds import name_pattern
 from auditor.diagnosis.solving.holdings import HeldTensors
 from auditor.diagnosis.solving.outline import Leaf, ModuleList, NamePath, follow, leaves
 from auditor.layouts.packing import Shape
+from auditor.names import number_in_list, number_of
 
 
 class ClassTree(NamedTuple):
@@ -126,10 +127,9 @@ def _step(expected: ClassTree, stored: str) -> NamePath:
 def _beyond(number: int, name: str, step: NamePath) -> int:
     """Return how many tensors of a kind are beyond the list that lacks the named one."""
     for place in step.lists[-1:]:
-        at = f".{name}".find(f".{place.name}.")
-        index = name[at + len(place.name) + 1 :].partition(".")[0] if at >= 0 else ""
-        if index.isdecimal() and len(index) < 7:  # noqa: PLR2004 - digits of a million
-            layers = int(index) + 1
+        index = number_in_list(name, place.name)
+        if index is not None:
+            layers = index + 1
             return max(1, number * (layers - place.modules.value) // layers)
     return -(-number // 2)
 
@@ -193,10 +193,9 @@ class _Differences:
         if name_pattern(name) in self._excused:
             return
         for place in step.lists:
-            at = f".{name}".find(f".{place.name}.")
-            number = name[at + len(place.name) + 1 :].partition(".")[0] if at >= 0 else ""
-            if number.isdecimal() and len(number) < 7:  # noqa: PLR2004 - digits of a million
-                self._ask(place.modules, int(number), 1)
+            number = number_in_list(name, place.name)
+            if number is not None:
+                self._ask(place.modules, number, 1)
 
     def _is_excused(self, name: str) -> bool:
         key = name_pattern(name)
@@ -207,8 +206,9 @@ class _Differences:
 
     def _number(self, name: str) -> None:
         for part in name.split("."):
-            if part.isdecimal() and len(part) < 7:  # noqa: PLR2004 - digits of a million
-                self._numbers.update((int(part), int(part) + 1))
+            number = number_of(part)
+            if number is not None:
+                self._numbers.update((number, number + 1))
 
     def _count(
         self,

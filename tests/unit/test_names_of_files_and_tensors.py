@@ -1,0 +1,44 @@
+"""Parts of paths, and numbers in names of tensors."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from auditor.names import file_name, folder_of, number_in_list, number_of
+
+
+@given(st.text(alphabet="ab/.", max_size=12))
+def test_a_path_is_its_folder_and_its_file(path):
+    assert folder_of(path) + file_name(path) == path
+    assert "/" not in file_name(path)
+    assert folder_of(path) in {"", path[: path.rfind("/") + 1]}
+
+
+@pytest.mark.parametrize(
+    ("segment", "number"),
+    [
+        ("0", 0),
+        ("12", 12),
+        ("999999", 999_999),
+        ("1000000", None),
+        ("", None),
+        ("-1", None),
+        ("٣", None),
+    ],
+)
+def test_a_segment_is_a_number_if_it_is_of_a_model_s_size(segment, number):
+    assert number_of(segment) == number
+
+
+@pytest.mark.parametrize(
+    ("name", "module_list", "number"),
+    [
+        ("h.3.ln.weight", "h", 3),
+        ("model.layers.12.mlp.experts.5.w1", "model.layers", 12),
+        ("model.layers.12.mlp.experts.5.w1", "experts", 5),
+        ("model.norm.weight", "model.layers", None),
+        ("model.layers.weight", "model.layers", None),
+    ],
+)
+def test_the_number_in_a_list_is_the_one_after_its_name(name, module_list, number):
+    assert number_in_list(name, module_list) == number
