@@ -71,7 +71,7 @@ def test_another_base_than_the_right_one_is_found(at_hub, tmp_path):
     [
         ("org/absent", Reason.NOT_FOUND, "org/absent"),
         ("org/gated", Reason.GATED, "org/gated"),
-        ("org/adapter", Reason.NO_CONFIG, "it is not a whole model itself"),
+        ("org/adapter", Reason.NO_CONFIG, "it is not a complete model"),
         ("../../etc/passwd", Reason.NOT_FOUND, "not a Hub id"),
         ("/etc/passwd", Reason.NOT_FOUND, "not a Hub id"),
         ("~/model", Reason.NOT_FOUND, "not a Hub id"),

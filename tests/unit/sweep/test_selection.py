@@ -139,8 +139,8 @@ def test_a_list_that_is_none_ends_the_selection(fault, message, at_hub, selector
 @pytest.mark.parametrize(
     ("link", "message"),
     [
-        ("<http://127.0.0.1:9/api/models>", "goes on at 'http://127.0.0.1:9/.*not of the Hub"),
-        ("<file:///etc/passwd>", "which is not of the Hub"),
+        ("<http://127.0.0.1:9/api/models>", "is 'http://127.0.0.1:9/.*expected one of the Hub"),
+        ("<file:///etc/passwd>", "expected one of the Hub"),
         ("<{own}>", "is circular"),
     ],
     ids=["elsewhere", "file", "circle"],

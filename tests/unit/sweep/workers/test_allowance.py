@@ -56,7 +56,7 @@ def test_the_wait_for_another_large_model_does_not_count(monkeypatch):
 
 
 def test_more_than_the_bound_and_later_than_the_deadline_end_it():
-    with pytest.raises(SourceError, match="more than 8,388,608 bytes, the most for one model"):
+    with pytest.raises(SourceError, match="expected at most 8,388,608 of one model"):
         allowance().check(2 * LARGE + 1)
     with pytest.raises(SourceError, match="not fetched within 0 s"):
         allowance(seconds=0.0).check(1)
