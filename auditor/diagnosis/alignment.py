@@ -31,6 +31,7 @@ _MOST_PROPOSED = 4
 _RARE = 20  # a rule serves more than one in this many names
 _LONGEST = 6  # segments of a run
 _FOLLOWS = 2  # segments after a replaced run that agree
+_FEW = 2  # kinds of names
 _OTHER_SHAPE = 0.6  # weight of a pair whose shapes differ
 
 
@@ -186,10 +187,6 @@ class _Ranked(NamedTuple):
     rule: Rule
     met: frozenset[str]  # patterns of unexpected kinds that meet an expected one
 
-    @property
-    def order(self) -> tuple[object, ...]:
-        return (self.rank, str(self.rule))
-
 
 def _ranked(kinds: Collection[NameKind], stored: Kinds, goal: _Goal) -> list[_Ranked]:
     """Return the rules that serve more than a few names, the best first."""
@@ -202,22 +199,25 @@ def _ranked(kinds: Collection[NameKind], stored: Kinds, goal: _Goal) -> list[_Ra
                 votes[rule] += len(kind.names)
     total = sum(len(kind.names) for kind in kinds)
     ranked: list[_Ranked] = []
-    for rule, _ in votes.most_common(_MOST_COUNTED):
-        met, weight, exact = set[str](), 0.0, 0
+    for rule in sorted(votes, key=lambda rule: (-votes[rule], str(rule)))[:_MOST_COUNTED]:
+        worth_by_kind: dict[NameKind, float] = {}
+        exact = 0
         for kind in kinds:
             pattern = _pattern(kind.pattern, rule)
-            worth = goal.meets(pattern, stored.shape(kind)) if pattern else 0
-            if pattern and worth:
-                met.add(kind.pattern)
-                weight += worth * len(kind.names)
+            if pattern and (worth := goal.meets(pattern, stored.shape(kind))):
+                worth_by_kind[kind] = worth
                 exact += (pattern in goal.shapes) * len(kind.names)
+        replaces = any(edit.is_replacement for edit in rule)
+        if replaces or len(worth_by_kind) <= _FEW:  # then shapes have to show it
+            worth_by_kind = {kind: worth for kind, worth in worth_by_kind.items() if worth == 1}
+        weight = sum(worth * len(kind.names) for kind, worth in worth_by_kind.items())
         if weight * _RARE > total:
-            replaces = any(edit.is_replacement for edit in rule)
             length = sum(len(edit.old) + len(edit.new) for edit in rule)
             anywhere = any(edit.before is None for edit in rule)
             rank = (-weight, replaces, -exact, len(rule), length, anywhere)
-            ranked.append(_Ranked(rank, rule, frozenset(met)))
-    return sorted(ranked, key=lambda one: one.order)
+            met = frozenset(kind.pattern for kind in worth_by_kind)
+            ranked.append(_Ranked(rank, rule, met))
+    return sorted(ranked, key=lambda one: (one.rank, str(one.rule)))
 
 
 def _choice(ranked: list[_Ranked], chosen: _Ranked, goal: _Goal) -> Choice:
@@ -228,9 +228,8 @@ def _choice(ranked: list[_Ranked], chosen: _Ranked, goal: _Goal) -> Choice:
         return any(new != own and new in goal.shapes for new, own in names)
 
     as_good = (one for one in ranked if one.rank[:3] == chosen.rank[:3] and one is not chosen)
-    return Choice(
-        chosen.rule, chosen.met, next((one.rule for one in as_good if differs(one)), None)
-    )
+    rival = next((one.rule for one in as_good if differs(one)), None)
+    return Choice(chosen.rule, chosen.met, rival)
 
 
 def _rules_of(parts: Segments, partner: Segments) -> Iterator[Rule]:

@@ -8,11 +8,9 @@ To do: Resize both with `model.resize_token_embeddings(...)` and save the model 
 
 from collections.abc import Iterator
 
-from msgspec.structs import replace
-
 from auditor.analytic.dims import Dim, dim
-from auditor.checkpoint.snapshot import Snapshot, WeightHeader
 from auditor.diagnosis.case import Case, Undoing
+from auditor.diagnosis.changes import with_shapes
 from auditor.diagnosis.solving.keys import key_at
 from auditor.diagnosis.solving.outline import follow
 from auditor.errors import CheckpointError
@@ -50,13 +48,14 @@ def undoings(case: Case) -> Iterator[Undoing]:
     others = {name: count for name, count in rows.items() if count != declared}
     if not others or not others.keys() <= pairs.keys():
         return
+    full = {name: (declared, *(case.shapes[name] or ())[1:]) for name in others}
     key = key_at(case.config, path, declared)
     first, count = next(iter(others.items()))
     agreeing = [name for name, count in rows.items() if count == declared]
     beside = f"{agreeing[0]} has {declared:,} as declared" if agreeing else _other_rows(rows)
     yield Undoing(
         cause=CAUSE,
-        snapshot=_with_rows(case.snapshot, others, declared),
+        snapshot=with_shapes(case.snapshot, full),
         fields=((key.path, declared, count),),
         summary=f"{first} has {count:,} rows, and {beside}: one of the two was resized",
         fix="resize both with model.resize_token_embeddings(...) and save the model again, or "
@@ -72,21 +71,3 @@ def _is_outside_lists(name: str) -> bool:
 
 def _other_rows(rows: dict[str, int]) -> str:
     return " and ".join(f"{name} has {count:,}" for name, count in list(rows.items())[1:3])
-
-
-def _with_rows(snapshot: Snapshot, names: dict[str, int], rows: int) -> Snapshot:
-    heads = tuple(_head_with_rows(head, names, rows) for head in snapshot.headers)
-    return replace(snapshot, headers=heads)
-
-
-def _head_with_rows(head: WeightHeader, names: dict[str, int], rows: int) -> WeightHeader:
-    table = head.parsed
-    if isinstance(table, CheckpointError):
-        return head
-    tensors = tuple(
-        one._replace(shape=(rows, *one.shape[1:]), elements=one.elements // one.shape[0] * rows)
-        if one.name in names and one.shape and one.shape[0] and one.elements is not None
-        else one
-        for one in table.tensors
-    )
-    return replace(head, known=replace(table, tensors=tensors))

@@ -8,13 +8,12 @@ from collections import Counter
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from auditor.analytic import ExpectedTensor
 from auditor.diagnosis.case import Case, Undoing
-from auditor.diagnosis.changes import with_shapes, with_tensors
+from auditor.diagnosis.causes.lost_part import with_missing
+from auditor.diagnosis.changes import with_shapes
 from auditor.diagnosis.name_kinds import members, numbers, runs
 from auditor.findings import MatchedPair
 from auditor.findings.evidence import OfStored
-from auditor.tensors import Span, StoredTensor
 
 CAUSE = "parallel-rank"
 _MOST_RANKS = 256
@@ -182,18 +181,10 @@ def _other_experts(case: Case) -> Iterator[Undoing]:
 
 
 def _with_others(case: Case, summary: str, evidence: str) -> Undoing:
-    """Return the undoing that adds the missing tensors to the file of the first one."""
-    first = case.stored[0]
-    others = tuple(_as_stored(tensor, first) for tensor in case.lacking)
     return Undoing(
         cause=CAUSE,
-        snapshot=with_tensors(case.snapshot, {first.name: (first, *others)}),
+        snapshot=with_missing(case),
         summary=summary,
         fix=_FIX,
-        evidence=(evidence, f"the other {len(others):,} tensors are all that is missing"),
+        evidence=(evidence, f"the other {len(case.missing):,} tensors are all that is missing"),
     )
-
-
-def _as_stored(tensor: ExpectedTensor, like: StoredTensor) -> StoredTensor:
-    name, shape, elements = tensor[:3]
-    return StoredTensor(name, like.dtype, shape, elements, like.file, Span(0, 0))
