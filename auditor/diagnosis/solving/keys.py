@@ -127,7 +127,7 @@ def indexed(path: str) -> tuple[str, int] | None:
 def config_with(values: Mapping[str, Any], path: str, value: Any) -> dict[str, Any]:
     """Return the values to set so that a key has the value; existing labels keep their names."""
     folders, _, name = path.rpartition(".")
-    if name == _LABELS:
+    if name == _LABELS and type(value) is int:
         dot = f"{folders}." if folders else ""
         if names := value_at(values, f"{dot}id2label"):
             stated = {path: value} if value_at(values, path) is not None else {}

@@ -1,0 +1,20 @@
+"""The values to write in a config so that a key has a value."""
+
+import pytest
+
+from auditor.diagnosis.changes import NULL
+from auditor.diagnosis.solving.keys import config_with
+
+LABELS = {"id2label": {"0": "a", "1": "b"}, "num_labels": 3}
+
+
+@pytest.mark.parametrize("value", [None, NULL, "3", 2.5])
+def test_a_number_of_labels_that_is_not_an_integer_leaves_the_labels(value):
+    assert config_with(LABELS, "num_labels", value) == {"num_labels": value}
+
+
+def test_a_number_of_labels_resizes_the_labels():
+    values = config_with(LABELS, "num_labels", 3)
+    assert values["num_labels"] == 3
+    assert values["id2label"] == {"0": "a", "1": "b", "2": "LABEL_2"}
+    assert values["label2id"] == {"a": 0, "b": 1, "LABEL_2": 2}
