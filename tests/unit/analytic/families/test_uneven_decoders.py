@@ -81,7 +81,7 @@ def test_qwen_3_5_stores_its_drafting_layers_outside_the_model(target, config):
         (
             "DeepseekV3ForCausalLM",
             {"num_nextn_predict_layers": 2**40},
-            r"^num_nextn_predict_layers 1099511627776 would imply 1,099,511,627,776 tensors; ",
+            r"^num_nextn_predict_layers 1099511627776 would imply 1,099,511,627,776 tensors, ",
         ),
         (
             "Lfm2MoeForCausalLM",
