@@ -95,7 +95,7 @@ class Config(Struct, frozen=True, kw_only=True, eq=False, dict=True):
     family: Family | None = None  # the config class, which has defaults and synonyms
     path: str = ""  # of a config inside a config: "text_config."
     assumed: bool = False  # the outer config does not state this object: it is a default
-    apart: bool = False  # treat a head that the config declares untied as a separate tensor
+    separate_head: bool = False  # treat a head that the config declares untied as a separate tensor
     # Constructor arguments beside the config, such as add_pooling_layer: `constructor_arguments`.
     arguments: Mapping[str, bool] = MappingProxyType({})
     checked: bool = True  # whether faults of its class in transformers are reported

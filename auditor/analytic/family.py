@@ -82,7 +82,7 @@ class LoadingFacts(Struct, frozen=True, kw_only=True):
     # The models inside the base model: path, key of the config, model type if it states none.
     inside: tuple[tuple[str, str, str], ...] = ()
     silent: tuple[str, ...] = ()  # names that are not reported as unexpected
-    taken: tuple[str, ...] | None = None  # optional buffers that are loaded if they are stored
+    optional_buffers: tuple[str, ...] | None = None  # patterns; loaded if stored
     unmissed: tuple[str, ...] = ()  # names in memory that are not reported as missing
     # Buffers that older versions stored and that loading now skips:
     rotary: bool = False  # frequencies
@@ -133,14 +133,16 @@ def loading_of_class(
         for key in (each.model_type, name)
         for pattern in loading_facts(key).silent
     )
-    taken = of_type.taken if own.taken is None else own.taken
+    optional_buffers = (
+        of_type.optional_buffers if own.optional_buffers is None else own.optional_buffers
+    )
     return Loading(
         renames=tuple(rule for rule in rules if not rule.operations),
         converters=tuple(rule for rule in rules if rule.operations),
         silent=tuple(dict.fromkeys(chain(silent, unread, *(each.unread for each in inside)))),
         buffers=tuple(dict.fromkeys(p for _, each in kinds for p in _buffers(each.model_type))),
         unmissed=own.unmissed,
-        taken=taken or (),
+        optional_buffers=optional_buffers or (),
         reports=of_type.of_library,
     )
 

@@ -20,16 +20,16 @@ class Layers(NamedTuple):
     """The tensors and modules of one list of layers."""
 
     name: str
-    each: tuple["LayerKind", ...]  # by number; equal layers are one object
+    layers: tuple["LayerKind", ...]  # by number; equal layers are one object
 
     @property
     def few(self) -> bool:
-        return sum(map(len, self.each)) <= _MOST_REPEATED
+        return sum(map(len, self.layers)) <= _MOST_REPEATED
 
     def kinds(self) -> Iterator[tuple[str, "LayerKind"]]:
         """Yield each kind of layer with a folded name for all its layers: `layers.{0-2}`."""
         places: dict[LayerKind, list[int]] = {}
-        for number, kind in enumerate(self.each):
+        for number, kind in enumerate(self.layers):
             places.setdefault(kind, []).append(number)
         for kind, numbers in places.items():
             yield f"{escaped_name(self.name)}.{numbered(numbers)}", kind
@@ -108,7 +108,7 @@ def roles_in(listed: ListedTensors) -> frozenset[Role]:
     roles: set[Role] = set()
     for item in listed:
         if isinstance(item, Layers):
-            roles = roles.union(*(kind.roles for kind in {*item.each}))
+            roles = roles.union(*(kind.roles for kind in {*item.layers}))
         else:
             roles.add(item.role)
     return frozenset(roles)
@@ -117,7 +117,7 @@ def roles_in(listed: ListedTensors) -> frozenset[Role]:
 def count_learned(listed: ListedTensors) -> int:
     """Count the learned tensors, those in layers included."""
     return sum(
-        sum(kind.learned for kind in item.each)
+        sum(kind.learned for kind in item.layers)
         if isinstance(item, Layers)
         else item.role is Role.PARAMETER
         for item in listed
@@ -164,7 +164,7 @@ def shapes_under(
     layers: dict[str, LayerKind] = {}
     for item in listed:
         if isinstance(item, Layers):
-            layers.update((f"{item.name}.{place}.", kind) for place, kind in enumerate(item.each))
+            layers.update((f"{item.name}.{place}.", kind) for place, kind in enumerate(item.layers))
         elif item.role is Role.PARAMETER:
             own[item.name] = item.shape
     deepest = max((layer.count(".") for layer in layers), default=0)
@@ -201,7 +201,7 @@ def every_other(listed: ListedTensors) -> Iterator[ExpectedTensor]:
     """Yield every tensor that is not a parameter, in the model's order."""
     for item in listed:
         if isinstance(item, Layers):
-            for number, kind in enumerate(item.each):
+            for number, kind in enumerate(item.layers):
                 for tensor in kind.others:
                     yield tensor._replace(name=f"{item.name}.{number}.{tensor.name}")
         elif item.role is not Role.PARAMETER:
@@ -228,7 +228,7 @@ def every_module(listed: ListedModules, depth: Depth | None = None) -> dict[str,
 def _tensors(layers: Layers) -> tuple[ExpectedTensor, ...]:
     """Expand a list of layers; cached, because models of one size have equal layers."""
     tensors: list[ExpectedTensor] = []
-    for number, kind in enumerate(layers.each):
+    for number, kind in enumerate(layers.layers):
         tensors += kind.tensors(f"{layers.name}.{number}")
     return tuple(tensors)
 
@@ -236,7 +236,7 @@ def _tensors(layers: Layers) -> tuple[ExpectedTensor, ...]:
 @lru_cache(maxsize=64)
 def _shapes(layers: Layers) -> Mapping[str, tuple[int, ...]]:
     shapes: dict[str, tuple[int, ...]] = {}
-    for number, kind in enumerate(layers.each):
+    for number, kind in enumerate(layers.layers):
         here = f"{layers.name}.{number}."
         for name, shape in kind.shapes.items():
             shapes[here + name] = shape
@@ -246,7 +246,7 @@ def _shapes(layers: Layers) -> Mapping[str, tuple[int, ...]]:
 @lru_cache(maxsize=64)
 def _modules(layers: Layers, depth: Depth | None) -> Mapping[str, ModuleFormula]:
     modules: dict[str, ModuleFormula] = {}
-    for number, kind in enumerate(layers.each):
+    for number, kind in enumerate(layers.layers):
         modules.update(kind.modules(f"{layers.name}.{number}", depth))
     return modules
 

@@ -259,8 +259,8 @@ class Loading(Struct, frozen=True, kw_only=True):
     silent: tuple[str, ...] = ()  # patterns of names that are skipped and not reported
     buffers: tuple[str, ...] = ()  # such patterns for tensors that are not learned
     unmissed: tuple[str, ...] = ()  # patterns of names in memory that are not reported as missing
-    taken: tuple[str, ...] = ()  # patterns of optional buffers that are loaded if stored
-    kept: frozenset[str] = frozenset()  # names on disk that are not renamed: no tensor would fit
+    optional_buffers: tuple[str, ...] = ()  # patterns; loaded if stored
+    not_renamed: frozenset[str] = frozenset()  # stored names that would fit no tensor
     memory: Memory | None = None  # None: derived from the expected tensors
     reports: bool = False  # whether from_pretrained of transformers loads the class
 
@@ -268,7 +268,7 @@ class Loading(Struct, frozen=True, kw_only=True):
         """Return the names after the class's own renames, in order."""
         if not self.renames:
             return list(names)
-        changed = renamed_by(self.renames, (name for name in names if name not in self.kept))
+        changed = renamed_by(self.renames, (name for name in names if name not in self.not_renamed))
         return [changed[name].name if name in changed else name for name in names]
 
     def of_old(self, names: Iterable[str]) -> dict[str, ChangedName]:
@@ -319,7 +319,7 @@ class Loading(Struct, frozen=True, kw_only=True):
 
     def takes(self, name: str) -> bool:
         """Return whether the class loads this optional buffer if it is stored."""
-        return _any(self.taken, name)
+        return _any(self.optional_buffers, name)
 
 
 PLAIN = Loading()  # only the rules of all classes

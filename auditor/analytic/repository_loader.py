@@ -19,8 +19,8 @@ class Loader(NamedTuple):
     """A library that loads a model, and the class of transformers that it builds."""
 
     name: str  # "sentence-transformers"
-    asks: str  # a class, or an auto class: "CLIPTextModel", "AutoModelForMaskedLM"
-    spares: tuple[str, ...] = ()  # modules of the base model that the loader does not use
+    requested_class: str  # a class, or an auto class: "CLIPTextModel", "AutoModelForMaskedLM"
+    unused_modules: tuple[str, ...] = ()  # modules of the base model that the loader does not use
 
 
 # transformer_task of sentence_bert_config.json -> the auto class; "retrieval" is not listed: it
@@ -70,13 +70,13 @@ def of_sentence_transformers(
     """
     default = "fill-mask" if kind == "MLMTransformer" else _DEFAULT_TASK
     task = settings.get("transformer_task", default)
-    asks = _TASKS.get(task) if isinstance(task, str) else None
-    if asks is None:
+    requested_class = _TASKS.get(task) if isinstance(task, str) else None
+    if requested_class is None:
         return None
     if task == _DEFAULT_TASK:
-        asks = _ENCODERS.get(model_type or "", asks)
+        requested_class = _ENCODERS.get(model_type or "", requested_class)
     pooled = f"{_POOLER}_output" in str(settings.get("modality_config"))
-    return Loader("sentence-transformers", asks, () if pooled else (_POOLER,))
+    return Loader("sentence-transformers", requested_class, () if pooled else (_POOLER,))
 
 
 def of_pipeline(kind: str) -> Loader:

@@ -53,7 +53,7 @@ class TargetChoice(NamedTuple):
     notes: tuple[str, ...]  # decisions that the reader should know of
     contradiction: str | None = None  # two statements of the config that exclude each other
     namesake: str | None = None  # the class taken instead of one of another model type, and why
-    spares: tuple[str, ...] = ()  # modules of the base model that its loader does not use
+    unused_modules: tuple[str, ...] = ()  # modules of the base model that its loader does not use
 
     @property
     def model_type(self) -> str:
@@ -61,7 +61,7 @@ class TargetChoice(NamedTuple):
         return self.kind.model_type
 
     @property
-    def kin(self) -> tuple[TypeAndConfig, ...]:
+    def related_types(self) -> tuple[TypeAndConfig, ...]:
         """The types whose classes may use tensors that the target does not, its own first."""
         return (self.kind,) if self.kind == self.around else (self.kind, self.around)
 
@@ -86,7 +86,7 @@ def choose(
         _spelled(config.architectures[0], config, classes) if config.architectures else None
     )
     declared = _declared(config, named_first, classes)
-    requested = _requested(target or (loader.asks if loader else None), config, classes)
+    requested = _requested(target or (loader.requested_class if loader else None), config, classes)
     if isinstance(requested, Refusal):
         return requested
     wanted = requested or named_first
@@ -119,7 +119,7 @@ def choose(
         ),
         contradiction=_contradiction(config, name, classes),
         namesake=_as_namesake(config, name, classes),
-        spares=by_loader.spares if by_loader else (),
+        unused_modules=by_loader.unused_modules if by_loader else (),
     )
 
 
@@ -149,7 +149,7 @@ def _requested(name: str | None, config: Config, classes: Classes) -> str | Refu
 
 def _loader_notes(loader: Loader, built: str, declared: str) -> Iterator[str]:
     if built != declared:
-        how = f"with {loader.asks}, " if loader.asks != built else ""
+        how = f"with {loader.requested_class}, " if loader.requested_class != built else ""
         yield f"{loader.name} loads it {how}as {built}; the config declares {declared}"
 
 

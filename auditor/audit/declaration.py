@@ -67,8 +67,9 @@ def declared_by_config(snapshot: Snapshot, entry: ManifestEntry | None) -> Decla
 def _with_custom_class(declared: Declaration) -> Declaration:
     """Add the class of the repository's own code, if auto_map names one."""
     config = declared.config
-    asked = declared.loader.asks if declared.loader else next(iter(config.architectures), None)
-    custom = custom_class(config, asked)
+    first = next(iter(config.architectures), None)
+    class_name = declared.loader.requested_class if declared.loader else first
+    custom = custom_class(config, class_name)
     if custom is None:
         return declared
     if catalogue.is_taken_over(custom.rpartition(".")[2], config.model_type or ""):

@@ -88,7 +88,7 @@ def expectation_of(
     found = _first(config, partial(choose, target=target, loader=loader), chosen)
     if isinstance(found, Refusal) or not (apart := untied_heads(config, found.expectation, stored)):
         return found
-    again = replace(config, apart=True)
+    again = replace(config, separate_head=True)
     found = _first(again, partial(choose, target=target, loader=loader), lambda _: None)
     if isinstance(found, Refusal):
         return found
@@ -155,10 +155,12 @@ def _by(
 
     def siblings() -> tuple[Sibling, ...]:
         """Return the sibling classes, built only if a tensor needs them."""
-        each = (_siblings(source, kind.config, kind.model_type) for kind in choice.kin)
+        each = (_siblings(source, kind.config, kind.model_type) for kind in choice.related_types)
         return tuple(chain.from_iterable(each))
 
-    family = FamilyExpectations(declared=declared, siblings=siblings, spares=choice.spares)
+    family = FamilyExpectations(
+        declared=declared, siblings=siblings, unused_modules=choice.unused_modules
+    )
     return Implied(expectation, family)
 
 

@@ -50,8 +50,8 @@ def loading_of_model(model: Any, shapes: Mapping[str, Shape], on_disk: Iterator[
         silent=tuple(sorted(unexpected)),
         buffers=tuple(_buffers(model)),
         unmissed=unmissed,
-        taken=(".",),  # each buffer that the model has
-        kept=frozenset(_kept(model, shapes, on_disk, [*transforms, *legacy])),
+        optional_buffers=(".",),  # each buffer that the model has
+        not_renamed=frozenset(_kept(model, shapes, on_disk, [*transforms, *legacy])),
         memory=Memory(
             shapes=shapes,
             ties=tuple(model.all_tied_weights_keys.items()),

@@ -56,7 +56,7 @@ class FamilyExpectations(Struct, frozen=True, kw_only=True):
 
     declared: Expectation  # of the class that the config declares
     siblings: Callable[[], tuple[Sibling, ...]]  # every class of the family; on demand
-    spares: tuple[str, ...] = ()  # modules of the target that its own loader does not use
+    unused_modules: tuple[str, ...] = ()  # modules of the target that its own loader does not use
 
 
 class Absent(NamedTuple):
@@ -126,7 +126,7 @@ def reconcile(
     # Explain each fate but that of a tensor which is as expected.
     findings = (
         *_unreadable(contents.unread, absent, unread_file),
-        *_missing(absent, family.spares),
+        *_missing(absent, family.unused_modules),
         *_mismatched(answered),
         *_duplicates(copies),
         *_renamed(settled.hits),
@@ -413,7 +413,7 @@ def _absent(
             fate = Fate.TIED
         elif unread_file(tensor.name) is not None:
             fate = Fate.UNREADABLE
-        elif tensor.name not in needed or _reason_to_spare(tensor, family.spares):
+        elif tensor.name not in needed or _reason_not_needed(tensor, family.unused_modules):
             fate = Fate.NEWLY_INITIALIZED
         else:
             fate = Fate.MISSING
@@ -430,24 +430,24 @@ def _needed(
     return frozenset(place.expected.name for place in found if place.expected is not None)
 
 
-def _reason_to_spare(tensor: ExpectedTensor, spares: tuple[str, ...]) -> str | None:
+def _reason_not_needed(tensor: ExpectedTensor, unused_modules: tuple[str, ...]) -> str | None:
     """Return why the model does not miss a tensor that its class needs; None if it does."""
     # torch 0.4 and some converters do not store the counters.
     if tensor.role is Role.BUFFER and tensor.name.endswith(".num_batches_tracked"):
         return "it counts the batches of a training, from 0 on, and no output depends on it"
-    if any(tensor.name.startswith(f"{module}.") for module in spares):
+    if any(tensor.name.startswith(f"{module}.") for module in unused_modules):
         return "its loader has no use for it: loading would initialize it afresh"
     return None
 
 
-def _missing(absent: Iterable[Absent], spares: tuple[str, ...]) -> Iterator[Finding]:
+def _missing(absent: Iterable[Absent], unused_modules: tuple[str, ...]) -> Iterator[Finding]:
     missing = tuple(tensor for tensor, fate in absent if fate == Fate.MISSING)
     if missing:
         yield Missing(tensors=missing, reason="the declared class needs it and no file stores it")
     groups: dict[str, list[ExpectedTensor]] = {}
     for tensor, fate in absent:
         if fate == Fate.NEWLY_INITIALIZED:
-            reason = _reason_to_spare(tensor, spares)
+            reason = _reason_not_needed(tensor, unused_modules)
             reason = reason or "only the target class uses it: loading would initialize it afresh"
             groups.setdefault(reason, []).append(tensor)
     for reason, tensors in groups.items():

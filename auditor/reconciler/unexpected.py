@@ -73,7 +73,7 @@ class FamilyNames:
         self._names = Union(places.names for _, places in self._places)
         # one of the classes with equal renames
         self._kinds = {
-            (of.prefix, of.loading.renames, of.loading.legacy, of.loading.kept): of.loading
+            (of.prefix, of.loading.renames, of.loading.legacy, of.loading.not_renamed): of.loading
             for _, of in self._places
         }
 

@@ -74,7 +74,7 @@ def assert_loaded_alike(expected: Expectation, observed: Expectation) -> None:
     )
     for patterns in ("silent", "buffers", "unmissed"):
         assert set(getattr(ours, patterns)) == set(getattr(theirs, patterns)), patterns
-    assert theirs.kept == frozenset()
+    assert theirs.not_renamed == frozenset()
     assert ours.reports
     assert theirs.reports
     mine, memory = memory_of(expected), memory_of(observed)

@@ -11,7 +11,7 @@ from auditor.report import Report, Unaudited
 from auditor.sweep.reporting.night import Wanted, write_night
 from auditor.sweep.store.ledger import StoreWriter
 from auditor.sweep.store.reading import Recorded, SelectedModel, Versions
-from auditor.sweep.store.schema import SUMMARY, Kept, StoredNight, compress_text
+from auditor.sweep.store.schema import SUMMARY, StoredNight, StoredObject, compress_text
 
 Outcome = Mapping[str, Any]
 VERSIONS = Versions(auditor="1.0", catalogue="abc")
@@ -105,7 +105,7 @@ def recorded(outcome: Outcome) -> Recorded:
         "residual": outcome["residual"],
         "expected": expected.get("parameters"),
     }
-    return Recorded(StoredNight(**known), Kept(compress_text(json.dumps(outcome).encode())))
+    return Recorded(StoredNight(**known), StoredObject(compress_text(json.dumps(outcome).encode())))
 
 
 # --- their reports ----------------------------------------------------------------------------

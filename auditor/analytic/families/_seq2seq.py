@@ -168,7 +168,7 @@ def register(family: Family, stem: str, style: Style) -> None:
     def for_causal_lm(c: Config) -> Module:
         return causal(c, tower(c, "decoder", style, embed_tokens=words(c, c.dim("vocab_size"))))
 
-    zeros = LoadingFacts(taken=("^final_logits_bias$",), unmissed=("final_logits_bias",))
+    zeros = LoadingFacts(optional_buffers=("^final_logits_bias$",), unmissed=("final_logits_bias",))
     loads(f"{stem}ForConditionalGeneration", zeros)
 
 

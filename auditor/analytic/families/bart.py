@@ -132,7 +132,7 @@ _SINUSOIDS = ("model.encoder.embed_positions.weight", "model.decoder.embed_posit
 loads(
     "MarianMTModel",
     LoadingFacts(
-        taken=("^final_logits_bias$", r"coder\.embed_positions\.weight$"),
+        optional_buffers=("^final_logits_bias$", r"coder\.embed_positions\.weight$"),
         unmissed=("final_logits_bias", *_SINUSOIDS),
     ),
 )

@@ -125,7 +125,7 @@ loads(
             ("LayerNorm.beta", "LayerNorm.bias"),
         ),
         silent=("position_embeddings.weight",),
-        taken=(r"(^|\.)attention\.self\.rotary_embeddings\.inv_freq$",),
+        optional_buffers=(r"(^|\.)attention\.self\.rotary_embeddings\.inv_freq$",),
         positions=True,
     ),
 )

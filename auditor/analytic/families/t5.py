@@ -136,8 +136,8 @@ def register(family: Family, stem: str) -> None:
     @architecture(f"{stem}ForConditionalGeneration", family)
     def for_conditional_generation(c: Config) -> Module:
         V, D = c.dim("vocab_size"), c.dim("d_model")
-        apart = c.apart and c.denies_ties  # transformers 5 ties it nevertheless
-        head = Linear(D, V, bias=False) if apart else module(weight=Tied(EMBEDDING))
+        is_separate = c.separate_head and c.denies_ties  # transformers 5 ties it nevertheless
+        head = Linear(D, V, bias=False) if is_separate else module(weight=Tied(EMBEDDING))
         return Module((*t5_model(c).children, ("lm_head", head)))
 
     @architecture(f"{stem}ForQuestionAnswering", family)

@@ -82,7 +82,7 @@ def _as_expected(expectation: Expectation, reconciled: Reconciled) -> bool:
     ties = Fate.TIED.value
     return (
         expectation.by == "closed-form"
-        and not expectation.loading.taken
+        and not expectation.loading.optional_buffers
         and not reconciled.unexpected
         and not reconciled.copies
         and all(item.fate == ties for item in reconciled.absent)

@@ -11,7 +11,7 @@ from auditor.messages import quoted
 from auditor.sweep.policy import PASSING
 from auditor.sweep.store.opening import execute_patiently, open_store
 from auditor.sweep.store.reading import Night, Recorded, SelectedModel, Store, Versions, now
-from auditor.sweep.store.schema import Kept, Shared, compress_text
+from auditor.sweep.store.schema import Shared, StoredObject, compress_text
 
 _BATCH = 64  # models a query; each may bring a snapshot of some kB
 _LARGEST = (1 << 63) - 1  # number that SQLite stores
@@ -163,7 +163,7 @@ class StoreWriter(Store):
         model: str,
         commit: str,
         recorded: Recorded,
-        snapshot: Kept | None = None,
+        snapshot: StoredObject | None = None,
     ) -> None:
         """Write the outcome of a model, and its snapshot if that was fetched.
 
@@ -191,7 +191,7 @@ class StoreWriter(Store):
     def _insert(self, table: str, key: tuple[object, ...], recorded: Recorded) -> None:
         """Insert a row; an existing outcome is kept, an existing failure is replaced."""
         summary = map(_storable, recorded.summary)
-        content, shared = recorded.kept
+        content, shared = recorded.stored_outcome
         row = (*key, *summary, now(), content, self._share(shared))
         on_conflict = "IGNORE" if table == "outcomes" else "REPLACE"
         marks = ", ".join("?" for _ in row)

@@ -17,7 +17,7 @@ from msgspec import Struct
 from auditor.errors import StoreError, UsageError
 from auditor.messages import quoted
 from auditor.sweep.store.opening import open_store_to_read, store_errors
-from auditor.sweep.store.schema import Kept, StoredNight, decompress_text, merged_object
+from auditor.sweep.store.schema import StoredNight, StoredObject, decompress_text, merged_object
 
 _MODEL = attrgetter("model")
 
@@ -45,7 +45,7 @@ class Recorded(NamedTuple):
     """An outcome as it is written: its columns and its packed JSON."""
 
     summary: StoredNight
-    kept: Kept
+    stored_outcome: StoredObject
 
 
 class Result(Struct, frozen=True, dict=True):

@@ -150,7 +150,7 @@ class Shared(NamedTuple):
     content: bytes  # the text, packed
 
 
-class Kept(NamedTuple):
+class StoredObject(NamedTuple):
     """A JSON object as a row stores it."""
 
     content: bytes  # packed: the row's own part, or the whole object

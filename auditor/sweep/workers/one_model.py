@@ -25,7 +25,13 @@ from auditor.report import Unaudited
 from auditor.sweep.policy import Policy
 from auditor.sweep.store.ledger import Waiting
 from auditor.sweep.store.reading import Recorded
-from auditor.sweep.store.schema import Kept, Shared, compress_text, decompress_text, digest_of
+from auditor.sweep.store.schema import (
+    Shared,
+    StoredObject,
+    compress_text,
+    decompress_text,
+    digest_of,
+)
 from auditor.sweep.workers.allowance import LARGE, Allowance, Bounds, ByteGate
 from auditor.sweep.workers.budget import Budget
 from auditor.sweep.workers.same_headers import Recent, RememberedOutcome, audited, recorded
@@ -43,7 +49,7 @@ class Done(NamedTuple):
     model: str
     commit_sha: str
     recorded: Recorded
-    snapshot: Kept | None = None  # None: it was already stored, or could not be read
+    snapshot: StoredObject | None = None  # None: it was already stored, or could not be read
 
 
 class Auditor:
@@ -110,7 +116,7 @@ class Auditor:
         finally:
             if is_locked:
                 self._turn.release()
-        packed_snapshot = Kept(own, shared) if own else None
+        packed_snapshot = StoredObject(own, shared) if own else None
         return Done(waiting.model, waiting.commit_sha, record, packed_snapshot)
 
     def _shared(self, snapshot: Snapshot) -> Shared:

@@ -16,7 +16,7 @@ from auditor.findings import Severity
 from auditor.formats import as_json
 from auditor.report import Report, Unaudited
 from auditor.sweep.store.reading import Recorded
-from auditor.sweep.store.schema import Kept, Shared, StoredNight, compress_text, digest_of
+from auditor.sweep.store.schema import Shared, StoredNight, StoredObject, compress_text, digest_of
 from auditor.sweep.workers.outcome_key import outcome_key
 
 T = TypeVar("T")
@@ -74,7 +74,7 @@ class RememberedOutcome(NamedTuple):
         )
         own = _own_text(model, model, snapshot.commit, snapshot.fetched, claims)
         summary = self.summary._replace(**_cost(snapshot.fetched))
-        return Recorded(summary, Kept(compress_text(own), self.shared))
+        return Recorded(summary, StoredObject(compress_text(own), self.shared))
 
 
 def audited(snapshot: Snapshot, remembered: Recent[RememberedOutcome]) -> Recorded:
@@ -92,7 +92,7 @@ def audited(snapshot: Snapshot, remembered: Recent[RememberedOutcome]) -> Record
         return recorded(outcome)
     text = _shared_text(outcome)
     record = _recorded_in_two(outcome, text)
-    shared = record.kept.shared
+    shared = record.stored_outcome.shared
     if shared and msgspec.json.encode(snapshot.model)[1:-1] not in text:
         shared_outcome = RememberedOutcome(record.summary, shared, outcome.claims)
         remembered.put(key, shared_outcome, len(shared.content))
@@ -106,7 +106,9 @@ def recorded(outcome: Report | Unaudited) -> Recorded:
     outcome, which is short, and outcomes of components name the model, so they are not split.
     """
     if isinstance(outcome, Unaudited) or outcome.parts:
-        return Recorded(summary_of(outcome), Kept(compress_text(as_json.stored_text(outcome))))
+        return Recorded(
+            summary_of(outcome), StoredObject(compress_text(as_json.stored_text(outcome)))
+        )
     return _recorded_in_two(outcome, _shared_text(outcome))
 
 
@@ -149,7 +151,7 @@ def _recorded_in_two(outcome: Report | Unaudited, shared: bytes) -> Recorded:
         outcome.requested, outcome.model, outcome.commit, outcome.fetched, outcome.claims
     )
     rest = Shared(digest_of(shared), compress_text(shared))
-    return Recorded(summary_of(outcome), Kept(compress_text(own), rest))
+    return Recorded(summary_of(outcome), StoredObject(compress_text(own), rest))
 
 
 def _own_text(

@@ -17,9 +17,9 @@ from auditor.sweep.store.ledger import StoreWriter
 from auditor.sweep.store.reading import Recorded, SelectedModel, Store, Versions
 from auditor.sweep.store.schema import (
     SUMMARY,
-    Kept,
     Shared,
     StoredNight,
+    StoredObject,
     compress_text,
     decompress_text,
     digest_of,
@@ -34,7 +34,7 @@ EMPTY = StoredNight(*(0 if name in COUNTED else None for name in SUMMARY))
 def recorded(verdict="clean", reason=None, **counts):
     numbers = {"requests": 0, "bytes": 0, "seconds": 0.0, **counts}
     summary = EMPTY._replace(verdict=verdict, reason=reason, **numbers)
-    return Recorded(summary, Kept(packed({"verdict": verdict, "reason": reason})))
+    return Recorded(summary, StoredObject(packed({"verdict": verdict, "reason": reason})))
 
 
 def packed(value):
@@ -77,7 +77,9 @@ def test_a_plan_without_outcomes_is_shown_as_not_audited_yet(path):
 
 def test_what_is_recorded_is_shown_and_no_longer_waits(path):
     with opened(path, found("o/a"), found("o/b")) as (ledger, night):
-        ledger.record(night, "o/a", "a" * 40, recorded("findings", errors=2), snapshot=Kept(b"s"))
+        ledger.record(
+            night, "o/a", "a" * 40, recorded("findings", errors=2), snapshot=StoredObject(b"s")
+        )
         assert shown(ledger) == [("o/a", "findings", None), ("o/b", None, None)]
         assert [one.model for one in ledger.waiting(night)] == ["o/b"]
         result = ledger.result("n1", "o/a")
@@ -98,7 +100,7 @@ def test_a_count_of_more_than_64_bits_is_stored_as_the_largest(path):
 
 def test_a_new_version_waits_for_all_and_hands_out_what_is_stored(path):
     with opened(path, found("o/a", siblings=[]), found("o/b", siblings=[])) as (ledger, night):
-        ledger.record(night, "o/a", "a" * 40, recorded(), snapshot=Kept(b"s"))
+        ledger.record(night, "o/a", "a" * 40, recorded(), snapshot=StoredObject(b"s"))
         later = ledger.begin("n1", "all", LATER)
         waiting = {one.model: one for one in ledger.waiting(later)}
         assert waiting["o/a"].snapshot == b"s"
@@ -236,7 +238,9 @@ def test_outcomes_of_two_sweeps_in_any_order_and_number_leave_one_row_each(steps
     models = (found("o/a"), found("o/b"), found("o/c"))
     with opened(path, *models) as (ledger, night), StoreWriter.open(path) as other:
         for name, commit, which in steps:
-            (ledger, other)[which].record(night, name, commit, recorded(), snapshot=Kept(b"s"))
+            (ledger, other)[which].record(
+                night, name, commit, recorded(), snapshot=StoredObject(b"s")
+            )
         assert {one.model for one in other.results("n1") if one.verdict} == {
             name for name, commit, _ in steps if commit == "a" * 40
         }

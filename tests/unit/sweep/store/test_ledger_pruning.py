@@ -21,7 +21,7 @@ from auditor.sweep import runner
 from auditor.sweep.selection import ModelSelection
 from auditor.sweep.store.ledger import StoreWriter
 from auditor.sweep.store.reading import SelectedModel, Store, Versions
-from auditor.sweep.store.schema import Kept, Shared, compress_text, digest_of
+from auditor.sweep.store.schema import Shared, StoredObject, compress_text, digest_of
 
 pytestmark = pytest.mark.slow
 
@@ -52,7 +52,7 @@ HISTORY = st.lists(NIGHT, min_size=2, max_size=7)
 def kept(part, **own):
     """A row that has something of its own, and shares a part with others."""
     rest = json.dumps({"part": part}).encode()
-    return Kept(
+    return StoredObject(
         compress_text(json.dumps(own).encode()), Shared(digest_of(rest), compress_text(rest))
     )
 
@@ -77,7 +77,9 @@ def sweep(ledger, night, versions, models, ends):
         key = (waiting.model, waiting.commit_sha)
         if what == "audited":
             record = recorded(plain(key[0], commit=key[1]))
-            record = record._replace(kept=kept(outcome, model=key[0], versions=versions.catalogue))
+            record = record._replace(
+                stored_outcome=kept(outcome, model=key[0], versions=versions.catalogue)
+            )
             ledger.record(current, *key, record, snapshot=kept(snapshot, of=key))
         elif what == "failed":
             record = recorded(unaudited(key[0], "timed-out"))
@@ -330,7 +332,7 @@ def test_what_a_failure_alone_shared_goes_with_it(tmp_path):
     with StoreWriter.open(path) as pruner:
         for name in ("n1", "n2"):
             sweep(pruner, name, NEW, night, "finished")
-            part = failed._replace(kept=kept(name, model="o/a"))
+            part = failed._replace(stored_outcome=kept(name, model="o/a"))
             pruner.record(pruner.night(name), "o/a", COMMITS[0], part)
         assert pruner.prune("n2", 1) == 1
         assert pruner.result("n2", "o/a").outcome == {"part": "n2", "model": "o/a"}

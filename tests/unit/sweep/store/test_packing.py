@@ -21,8 +21,8 @@ from auditor.sweep.selection import ModelSelection
 from auditor.sweep.store.ledger import StoreWriter, Waiting
 from auditor.sweep.store.reading import SelectedModel
 from auditor.sweep.store.schema import (
-    Kept,
     Shared,
+    StoredObject,
     compress_text,
     decompress_text,
     digest_of,
@@ -131,7 +131,7 @@ def test_of_a_model_that_is_like_a_former_one_its_own_small_part_is_packed_and_n
     assert sum(packed) < 2_000 < head.length
     base, tuned = done
     assert base.snapshot.shared == tuned.snapshot.shared
-    assert base.recorded.kept.shared == tuned.recorded.kept.shared
+    assert base.recorded.stored_outcome.shared == tuned.recorded.stored_outcome.shared
 
 
 # --- what is remembered -------------------------------------------------------------------------
@@ -172,16 +172,16 @@ def ledger_of(path, *names):
 
 
 def sharing(name, rest=b'{"verdict":"clean","model":null}'):
-    kept = Kept(
+    stored_outcome = StoredObject(
         compress_text(json.dumps({"model": name}).encode()),
         Shared(digest_of(rest), compress_text(rest)),
     )
-    return recorded(plain(name))._replace(kept=kept)
+    return recorded(plain(name))._replace(stored_outcome=stored_outcome)
 
 
 def test_an_outcome_and_what_it_shares_are_written_together_or_not_at_all(tmp_path):
     path = tmp_path / "sweep.sqlite"
-    unwritable = Kept(b"own", Shared(b"digest", object()))
+    unwritable = StoredObject(b"own", Shared(b"digest", object()))
     with ledger_of(path, "o/a") as (ledger, night):
         with pytest.raises(sqlite3.Error, match="not supported"):
             ledger.record(night, "o/a", "a" * 40, sharing("o/a"), snapshot=unwritable)

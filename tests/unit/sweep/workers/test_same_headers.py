@@ -67,7 +67,7 @@ def audited_with(remembered, snapshot):
 def observed(remembered, snapshot):
     """The JSON and the columns of an audit that may use what is remembered."""
     record, _ = audited_with(remembered, snapshot)
-    return written(record.kept)[1], record.summary
+    return written(record.stored_outcome)[1], record.summary
 
 
 def written(kept):
@@ -256,7 +256,7 @@ def test_outcomes_that_were_not_used_for_long_are_forgotten():
 def test_the_columns_are_those_of_the_json():
     outcome = examine(snapshot(FAULTS["missing"](3)), Options(requested="o/n"))
     record = recorded(outcome)
-    value, _ = written(record.kept)
+    value, _ = written(record.stored_outcome)
     severities = [one["severity"] for one in value["findings"]]
     assert record.summary._asdict() == {
         **{name: value[name] for name in ("verdict", "reason", "target", "model_type", "residual")},
