@@ -326,7 +326,7 @@ def with_untied(expectation: Expectation, names: Collection[str]) -> Expectation
 
 
 def _plus(formula: ModuleFormula, elements: int) -> ModuleFormula:
-    """Add elements to a formula; a formula without letters stays one."""
+    """Add elements to a formula; a formula without letters stays a plain number."""
     total = formula.parameters + elements
     if formula.formula == str(formula.parameters):
         return ModuleFormula(total, str(total))

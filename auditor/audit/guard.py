@@ -22,9 +22,9 @@ _NOT_LOADED = ("failed to map segment", "annot allocate memory")
 def outcome_of(
     work: Callable[[], T], otherwise: Callable[[str], T], *passing: type[Exception]
 ) -> T:
-    """Return what `work` returns; if it fails by a bug of ours, `otherwise` of the bug's sentence.
+    """Return the result of `work`; if it has a bug, return `otherwise(description)`.
 
-    Raises MemoryError if memory ran out, and the `passing` errors as they are.
+    Raise MemoryError if memory ran out, and the `passing` errors as they are.
     """
     try:
         return work()

@@ -182,9 +182,9 @@ def explain(  # noqa: PLR0913 - one keyword for each choice a caller has
 def with_given(
     snapshot: Snapshot, settings: Mapping[str, Any]
 ) -> tuple[Snapshot, Mapping[str, bool]]:
-    """The snapshot with other values in its config, and what is for the class beside it.
+    """Return the snapshot with these values in its config, and the constructor arguments.
 
-    UsageError for what cannot be set.
+    Raise UsageError for a value that cannot be set.
     """
     arguments = {
         name: value
@@ -199,7 +199,7 @@ def with_given(
 
 
 def require_taken(arguments: Mapping[str, bool], target: str | None) -> None:
-    """UsageError where a class takes none of that name, or nothing here says what it does."""
+    """Raise UsageError if the class has no such argument, or its effect is not known."""
     for name in arguments:
         if target is None or not catalogue.takes(target, name):
             raise UsageError(

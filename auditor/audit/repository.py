@@ -381,7 +381,7 @@ def _outside(files: Iterable[RepoFile], folders: Iterable[str]) -> Iterator[Repo
 
 
 def _other_weights(rest: Snapshot, kept: Iterable[ComponentAudit]) -> Iterator[OtherWeights]:
-    """Yield the weights that no component answers for; the root answers for all the rest."""
+    """Yield the weights outside all components, unless the root model was audited."""
     if all(piece.folder for piece in kept):
         names = (file.name for file in rest.files)
         opened = frozenset(head.name for head in rest.pickles)

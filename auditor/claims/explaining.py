@@ -230,7 +230,7 @@ class _Bases:
 def _with_differences(
     question: Question, base: _Base, way: Way, chosen: Sequence[PossibleSlip]
 ) -> tuple[Slip, ...] | None:
-    """Return each slip with its difference to the count before it; None if one has none."""
+    """Return the slips with their differences to the count before; None if one makes none."""
     figure, subject = question.figure, question.subject
     slips: list[Slip] = []
     before = question.actual

@@ -272,7 +272,7 @@ class Case(Struct, frozen=True, kw_only=True, dict=True):
 
     @cached_property
     def config(self) -> Mapping[str, Any]:
-        """The config's values; nothing where it has none that can be read."""
+        """The config's values; an empty dict if it is absent or cannot be read."""
         if self.snapshot.config is None:
             return {}
         try:

@@ -31,11 +31,11 @@ class Ignore(NamedTuple):
 def split(
     findings: Iterable[Finding], ignore: tuple[Ignore, ...]
 ) -> tuple[tuple[Finding, ...], tuple[Finding, ...]]:
-    """Split findings into those that stand and ignored ones; one finding may be split by names.
+    """Split findings into reported and ignored ones; one finding may be split by names.
 
     Only the glob `*` matches names that a finding counts but does not list.
     """
-    stand: list[Finding] = []
+    reported: list[Finding] = []
     ignored: list[Finding] = []
     for finding in findings:
         globs = tuple(item.glob for item in ignore if item.kind == finding.kind)
@@ -44,15 +44,15 @@ def split(
             return any(fnmatchcase(name, glob) for glob in globs)
 
         if not globs or not any(map(unwanted, finding.names)):
-            stand.append(finding)
+            reported.append(finding)
         elif all(map(unwanted, finding.names)) and (
             "*" in globs or finding.count == len(finding.names)
         ):
             ignored.append(finding)
         else:
             ignored.append(_named(finding.only(unwanted)))
-            stand.append(finding.only(lambda name: not unwanted(name)))
-    return tuple(stand), tuple(ignored)
+            reported.append(finding.only(lambda name: not unwanted(name)))
+    return tuple(reported), tuple(ignored)
 
 
 def _named(finding: Finding) -> Finding:

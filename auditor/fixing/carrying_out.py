@@ -48,8 +48,8 @@ def carry_out(
 ) -> tuple[str, ...]:
     """Replace the files; return the names under which the old ones are kept.
 
-    `seen` is the state of each file before it was audited. Raise FixError or OSError; nothing has
-    changed if there is no journal then.
+    `seen` is the state of each file before it was audited. Raise FixError or OSError; if
+    it leaves no journal, no file has changed.
     """
     earlier = read_record(folder).fixes
 

@@ -183,7 +183,7 @@ def _is_respelt(edit: Edit) -> bool:
 
 
 def _is_safe(edit: Edit) -> bool:
-    """Whether what is stored says this by itself: a dtype, plain weights, a bias."""
+    """Whether the stored tensors imply the edit: a dtype, plain weights, a bias."""
     name = edit.path[-1]
     if name in _DTYPES:
         return True

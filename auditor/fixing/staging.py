@@ -38,7 +38,7 @@ def require_space(work: Path, sources: Sequence[tuple[Path, int]]) -> None:
 
 
 def _shares_blocks(source: Path, target: Path) -> bool:
-    """Whether a copy takes no space: one is made, and removed."""
+    """Whether a copy takes no space; test it by making a copy and removing it."""
     try:
         from fcntl import ioctl  # noqa: PLC0415 - Windows has no such module
     except ImportError:

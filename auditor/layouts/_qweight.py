@@ -38,7 +38,7 @@ class PackedLinear(NamedTuple):
     word: int = 32  # bits of an element of qweight
 
     def words(self, numbers: int) -> int:
-        """The words that hold so many numbers."""
+        """Return how many words are needed to pack `numbers` values."""
         return -(-numbers * self.bits // self.word)
 
 

@@ -71,7 +71,7 @@ def other_names_note(
 def other_model_rule(
     reconciled: Reconciled, expectation: Expectation, file: str, total: float | None = None
 ) -> Iterator[Finding]:
-    """Report that the config, `file`, describes another model: hardly a name is common.
+    """Report that the config, `file`, describes another model: few names are in both.
 
     Names with the ends of expected names belong to the model, whatever their start; so do tensors
     with exactly the missing sizes.

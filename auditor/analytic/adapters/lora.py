@@ -135,7 +135,7 @@ class _Parameter(NamedTuple):
 
 
 def _parameters(settings: AdapterSettings, base: AdaptedModel) -> Iterator[_Parameter]:
-    """Yield the target_parameters: tensors such as fused experts, which are no layer's weight.
+    """Yield the target_parameters: tensors such as fused experts, not weights of layers.
 
     If one module has several, their wrappers are nested, the last one outermost.
     """

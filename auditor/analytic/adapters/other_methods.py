@@ -135,7 +135,7 @@ def _tokens(settings: AdapterSettings) -> int:
 
 
 def ia3(settings: AdapterSettings, base: AdaptedModel) -> Iterator[ExpectedTensor]:
-    """IA3, https://arxiv.org/abs/2205.05638: a vector beside a layer, for its inputs or outputs.
+    """IA3, https://arxiv.org/abs/2205.05638: a vector that scales a layer's inputs or outputs.
 
     `ia3_l` of (1, in) for a feed-forward module, of (out, 1) for any other.
     """

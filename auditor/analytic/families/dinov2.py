@@ -1,4 +1,4 @@
-"""DINOv2, https://arxiv.org/abs/2304.07193: a ViT whose layers are scaled, learned unsupervised."""
+"""DINOv2, https://arxiv.org/abs/2304.07193: a ViT with scaled layers, trained without labels."""
 
 from functools import partial
 

@@ -98,7 +98,7 @@ def of_few_keys(case: Case) -> Iterator[Undoing]:
 
 
 def solved_config(case: Case) -> SolvedConfig | None:
-    """Return the config that leaves fewest tensors; None if it is that of a rank, or no other."""
+    """Return the config that leaves fewest tensors; None for a rank's or the declared config."""
     return case.once("solved-config", lambda: _solved_config(case))
 
 

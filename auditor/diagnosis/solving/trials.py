@@ -60,7 +60,7 @@ class Trials:
         return len(self.holdings.shapes)
 
     def excuse(self, as_it_is: ClassTree) -> None:
-        """Leave out what differs from this one and alarms nobody."""
+        """Leave out the differences of the tree `as_it_is` that are not alarming."""
         if self._alarming is not None:
             self._excused = self.compare(as_it_is).names - self._alarming
 
@@ -177,7 +177,7 @@ class _Differences:
     def unexpected(
         self, name: str, step: NamePath, number: int, counts: Mapping[str, int], *, whole: bool
     ) -> None:
-        """`whole`: none of its kind is expected, wherever it may be."""
+        """Count an unexpected tensor; `whole` means that no tensor of its kind is expected."""
         if self._is_excused(name):
             return
         self._differ += number
@@ -186,7 +186,7 @@ class _Differences:
         self._number(name)
 
     def odd(self, name: str, step: NamePath) -> None:
-        """The first of its kind, which no module of its lists has: they may end before it.
+        """Count a first name of a kind that no module of its lists has: the lists may be shorter.
 
         The layers that predict further tokens are numbered on after those of the model.
         """

@@ -400,6 +400,6 @@ def _why(over: float, groups: tuple[sums.WidthGroup, ...]) -> str:
 
 
 def _over(total: float, stored: int) -> float:
-    """The difference, as an integer if it is one: some write a total of 1e9 as a float."""
+    """Return the difference, as an integer if possible: some writers store 1e9 as a float."""
     over = total - stored
     return int(over) if over == int(over) else over

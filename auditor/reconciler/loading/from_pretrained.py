@@ -88,8 +88,8 @@ def simulate_load(load: StateDictLoad) -> LoadReport:
     _settle(missing, target.ties)
     silent = (*target.loading.silent, *target.loading.buffers)
     return LoadReport(
-        missing=_told(missing, target.loading.unmissed),
-        unexpected=_told(unexpected, silent),
+        missing=_uncovered(missing, target.loading.unmissed),
+        unexpected=_uncovered(unexpected, silent),
         mismatched=tuple(sorted(mismatched)),
         raises=min(faults, default=None),
     )
@@ -178,8 +178,8 @@ def _settle(missing: dict[str, None], ties: tuple[tuple[str, str], ...]) -> None
             missing.pop(name, None)
 
 
-def _told(names: Iterable[str], patterns: tuple[str, ...]) -> tuple[str, ...]:
-    """The names that no pattern covers, sorted."""
+def _uncovered(names: Iterable[str], patterns: tuple[str, ...]) -> tuple[str, ...]:
+    """Return the names that no pattern covers, sorted."""
     if patterns:
         silent = re.compile("|".join(f"({pattern})" for pattern in patterns))
         names = (name for name in names if not silent.search(name))

@@ -304,14 +304,14 @@ def _of(
         default = field.default if field else None
         if not _alike(value, default):
             continue
-        stands = value_text(default)
+        default_text = value_text(default)
         yield UnknownConfigKey(
             says=(
                 (case.config_file, path + key, value_text(value)),
-                (case.config_file, path + meant, stands),
+                (case.config_file, path + meant, default_text),
             ),
             reason=f"{path}{key} is {value_text(value)}, and no class of type {kind.model_type} "
-            f"reads it ({library().short}); {path}{meant} stands at {stands}",
+            f"reads it ({library().short}); {path}{meant} has the default {default_text}",
             fix=f"rename {path}{key} to {path}{meant}",
         )
 
