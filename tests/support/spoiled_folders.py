@@ -207,9 +207,6 @@ WAYS: Mapping[str, Spoiled] = {
     ),
     "a smaller vocabulary": Spoiled("GPT2LMHeadModel", configured(vocab_size=80), "vocab_size"),
     "another width": Spoiled("T5ForConditionalGeneration", configured(d_ff=64), "d_ff"),
-    "fewer heads": Spoiled(
-        "MistralForCausalLM", configured(num_key_value_heads=4), "num_key_value_heads"
-    ),
     "another size of images": Spoiled(
         "ViTForImageClassification", configured(image_size=24), "image_size"
     ),

@@ -98,6 +98,9 @@ def test_a_new_key_stands_in_the_alphabet_if_the_keys_do_and_last_otherwise(writ
 
 @given(written=json_texts(), data=st.data())
 def test_several_new_values_change_the_text_as_one_after_the_other_does(written, data):
+    assume(
+        written.text.isascii()
+    )  # else removing its last other letter changes how text is escaped
     paths = [path for path in written.spans if path not in written.objects]
     assume(paths)
     chosen = data.draw(st.lists(st.sampled_from(sorted(paths)), unique=True))
