@@ -27,8 +27,8 @@ def made() -> Expectation:
         silent=("^mtp",),
         buffers=(r"inv_freq",),
         unmissed=("bias$",),
-        taken=(".",),
-        kept=frozenset({"a.0"}),
+        optional_buffers=(".",),
+        not_renamed=frozenset({"a.0"}),
         memory=Memory({"b.1": (2, 3), "c": ()}, (("c", "b.1"),), frozenset({"d"})),
         reports=True,
     )
@@ -69,7 +69,7 @@ def test_a_broken_rule_makes_no_answer(key, broken):
 
 def test_an_answer_without_a_rule_is_refused():
     answer = json.loads(json.dumps(to_json(made())))
-    del answer["loading"]["kept"]
+    del answer["loading"]["not_renamed"]
     assert from_json(answer, "Model", "x") is None
 
 
