@@ -68,7 +68,7 @@ class KVCache(Struct, frozen=True, kw_only=True):
 
 
 def kv_cache(expectation: Expectation, values: Mapping[str, Any]) -> KVCache | None:
-    """Return the cache of the expectation's class for the config's `values`; None if there is none.
+    """Return the cache that the class keeps under the config's `values`; None if it keeps none.
 
     Windows are known if the config lists `layer_types`; else the cache is an upper bound.
     """

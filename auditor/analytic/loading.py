@@ -19,7 +19,7 @@ _GROUP = re.compile(r"\\(\d)")
 
 
 class Operation(NamedTuple):
-    """One step of a conversion, as far as it changes shapes; `conversions` implements them."""
+    """A step of a conversion that changes shapes; `conversions` implements it."""
 
     name: str  # as transformers calls it: "Concatenate"
     axes: tuple[int, ...] = (0,)  # two for Transpose, and for experts in two halves

@@ -38,7 +38,7 @@ ROOT = "."  # the name of the repository's own folder, if it is one of several
 
 
 class ComponentAudit(NamedTuple):
-    """One of several models: its files, and its entry in the manifest."""
+    """A model of a repository with several: its files, and its entry in the manifest."""
 
     folder: str  # "" for the repository's own
     entry: ManifestEntry | None
@@ -338,7 +338,7 @@ def _at_the_top(snapshot: Snapshot) -> Component:
 def _own(
     snapshot: Snapshot, component: Component | None, folder: str, others: Iterable[str]
 ) -> Snapshot:
-    """One component as a snapshot of its own; its files keep the folder in their names.
+    """Return a component as a separate snapshot, with the folder in its files' names.
 
     What is in no other's folder is the repository's own.
     """

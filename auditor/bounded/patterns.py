@@ -77,7 +77,7 @@ def _checked(expression: str) -> str:
 
 
 class _One(Struct, frozen=True, eq=False):
-    """One character, by the expression that it has to match."""
+    """A single character, with the expression that it has to match."""
 
     pattern: re.Pattern[str]
 
@@ -95,7 +95,7 @@ class _All(Struct, frozen=True, eq=False):
 
 
 class _Either(Struct, frozen=True, eq=False):
-    """One of the nodes."""
+    """A choice between several nodes."""
 
     nodes: "tuple[_Node, ...]"
 

@@ -62,7 +62,7 @@ class PickleFault(Struct, frozen=True, kw_only=True):
 
 
 class FollowedPickle(Struct, frozen=True, kw_only=True):
-    """One pickle, followed to its end or to its fault."""
+    """The result of following a pickle to its end or to its fault."""
 
     value: object
     stop: int  # offset behind the pickle

@@ -85,7 +85,7 @@ class FileEntry(_Closed):
 
 
 class ComponentEntry(_Closed):
-    """One of the models in folders."""
+    """A model in a folder of the repository."""
 
     name: str
     config: BytesEntry | None

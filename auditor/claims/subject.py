@@ -36,7 +36,7 @@ class StoredNumbers(Struct, frozen=True, kw_only=True):
 
 
 class Subject(Struct, frozen=True, kw_only=True, dict=True):
-    """One model, its siblings, and the counts under other values of its config."""
+    """A model with its siblings and its counts under other values of its config."""
 
     model: str
     own: Counterpart

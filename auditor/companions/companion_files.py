@@ -60,7 +60,7 @@ _SETTINGS = 16 * 1024
 
 
 class CompanionFile(NamedTuple):
-    """One companion file, as far as it was read."""
+    """A companion file with the part of it that was read."""
 
     name: str
     content: bytes | None  # for a vocabulary, its summary as JSON; None: it was not read
