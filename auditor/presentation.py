@@ -12,7 +12,8 @@ from auditor.formats import View, as_csv, as_json, as_svg, verdict
 from auditor.formats.comparison import comparison_tables
 from auditor.formats.markup import element, html_fragment, linked
 from auditor.formats.tables import as_objects
-from auditor.reconciler.rows import ModuleRow, TensorRow
+from auditor.reconciler.rows import ModuleRow
+from auditor.reconciler.tensor_rows import TensorRow
 from auditor.reconciler.tensor_values import ValuesRead
 from auditor.report import VALUES, Diagnosis, Report, Unaudited
 

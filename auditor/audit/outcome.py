@@ -47,11 +47,11 @@ from auditor.reconciler.reconcile import Reconciled, reconcile
 from auditor.reconciler.repository_rules.repository_case import value_text
 from auditor.reconciler.rows import (
     ExpectedRows,
-    TensorTable,
     compared_rows,
     stored_rows,
     weights_by_dtype,
 )
+from auditor.reconciler.tensor_rows import TensorTable
 from auditor.report import (
     Observed,
     Outcome,

@@ -13,7 +13,7 @@ from auditor.formats.text import counted, cut_middle, plain_line
 from auditor.messages import printable
 from auditor.names import expand
 from auditor.reconciler.fold import fold
-from auditor.reconciler.rows import TensorRow
+from auditor.reconciler.tensor_rows import TensorRow
 from auditor.reconciler.tensor_values import TensorValues
 from auditor.report import VALUES, Report, Unaudited
 

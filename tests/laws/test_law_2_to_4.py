@@ -10,7 +10,8 @@ from support.depths import depths, listed
 from auditor.analytic import Expectation, Role
 from auditor.reconciler.contents import Contents
 from auditor.reconciler.reconcile import FamilyExpectations, Reconciled, reconcile
-from auditor.reconciler.rows import TensorTable, compared_rows
+from auditor.reconciler.rows import compared_rows
+from auditor.reconciler.tensor_rows import TensorTable
 from auditor.tensors import Depth
 from auditor.walker import walk
 

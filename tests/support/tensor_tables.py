@@ -1,6 +1,6 @@
 """Lists of tensors as an audit would make them."""
 
-from auditor.reconciler.rows import TensorRow
+from auditor.reconciler.tensor_rows import TensorRow
 
 
 class ListedTensors:

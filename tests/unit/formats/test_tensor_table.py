@@ -14,7 +14,7 @@ import auditor
 from auditor.cli.printing import require_format_of_tensors
 from auditor.errors import UsageError
 from auditor.formats import tensor_table
-from auditor.reconciler.rows import TensorRow, TensorTable
+from auditor.reconciler.tensor_rows import TensorRow, TensorTable
 
 CONFIG = {
     "architectures": ["BertModel"],

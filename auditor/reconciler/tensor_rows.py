@@ -1,0 +1,192 @@
+"""The tensors of a report under the checkpoint's names, with their expected shapes and statuses."""
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import partial
+from itertools import chain
+from math import inf
+from typing import NamedTuple
+
+from auditor.analytic import Expectation, ExpectedTensor
+from auditor.reconciler.matching import Fate
+from auditor.reconciler.reconcile import Reconciled
+from auditor.reconciler.rows import ModuleStatus, status_of
+from auditor.tensors import StoredTensor, learned, natural_key
+from auditor.walker import Counted, counted_once
+
+
+class TensorRow(NamedTuple):
+    """One tensor of the checkpoint, or an expected tensor that is not stored."""
+
+    name: str
+    file: str | None  # None if it is not stored
+    dtype: str | None
+    shape: tuple[int, ...] | None  # None if not stored, or if no header was read
+    elements: int | None
+    parameters: int | None  # None if stored and no header was read
+    expected_shape: tuple[int, ...] | None  # None if not expected, or in several packed pieces
+    status: ModuleStatus
+    expected_name: str | None = None  # the model's name, if it is another one
+
+
+class TensorTable:
+    """The tensors of one audit, with the results of the audit."""
+
+    def __init__(self, rows: Callable[[], Iterator[TensorRow]]) -> None:
+        self._rows = rows
+
+    @classmethod
+    def compared(cls, reconciled: Reconciled, expectation: Expectation) -> "TensorTable":
+        return cls(partial(_compared, reconciled, expectation))
+
+    @classmethod
+    def of_stored(cls, tensors: Sequence[StoredTensor], shared: Mapping[str, str]) -> "TensorTable":
+        """Make the table of stored tensors without an expectation; `shared` is the reconciler's."""
+        return cls(partial(_stored_alone, tensors, shared))
+
+    @classmethod
+    def of_expected(cls, expectation: Expectation) -> "TensorTable":
+        """Make the table of a config without weights."""
+        return cls(partial(_expected_alone, expectation))
+
+    @classmethod
+    def of_rows(cls, rows: tuple[TensorRow, ...]) -> "TensorTable":
+        return cls(partial(iter, rows))
+
+    def __reduce__(self) -> tuple[object, ...]:
+        """Pickle the rows themselves, and not the objects they are made from."""
+        return TensorTable.of_rows, (tuple(self.rows()),)
+
+    def rows(self) -> Iterator[TensorRow]:
+        """Yield the rows in the model's own order.
+
+        An unexpected tensor follows the innermost module of its name that the model has, else it
+        comes at the end, in natural order of names, then of files. Without an expectation all rows
+        have this order.
+        """
+        return self._rows()
+
+
+class _Answer(NamedTuple):
+    """The place of a stored tensor in the model, and the expectation there."""
+
+    at: int
+    name: str
+    shape: tuple[int, ...] | None  # None if it contains several pieces
+
+
+# A place in the model, whether a tensor follows it, and the order of those that share both.
+_Place = tuple[float, bool, tuple[tuple[str, str], str]]
+_NO_NAME = (("", ""), "")
+
+
+def _compared(reconciled: Reconciled, expectation: Expectation) -> Iterator[TensorRow]:
+    order = {tensor.name: at for at, tensor in enumerate(expectation.tensors)}
+    answers = _answers(reconciled, order)
+    ends: dict[str, int] = {}  # the last place of the tensors below each stored module
+    for (name, _), answer in answers.items():
+        for module in _modules(name):
+            ends[module] = max(answer.at, ends.get(module, 0))
+    copies = {
+        (hit.stored.name, hit.stored.file): order.get(hit.expected.name, inf)
+        for hit in reconciled.copies
+    }
+
+    def place(tensor: StoredTensor) -> _Place:
+        key = tensor.name, tensor.file
+        if key in answers:
+            return answers[key].at, False, _NO_NAME
+        at = copies[key] if key in copies else _end(tensor.name, ends)
+        return at, True, (natural_key(tensor.name), tensor.file)
+
+    found: list[tuple[_Place, Counted | tuple[ExpectedTensor, int]]] = []
+    found += ((place(one[0]), Counted(*one)) for one in reconciled.counted)
+    found += ((_absent_place(one[0], order), one) for one in reconciled.absent)
+    found.sort(key=_first)
+    for _, one in found:
+        if isinstance(one, Counted):
+            yield _stored_row(one, answers.get((one.tensor.name, one.tensor.file)))
+        else:
+            yield _absent_row(*one)
+
+
+def _modules(name: str) -> Iterator[str]:
+    """Yield the modules that contain a tensor, the outermost first."""
+    dot = name.find(".")
+    while dot >= 0:
+        yield name[:dot]
+        dot = name.find(".", dot + 1)
+
+
+def _end(name: str, ends: Mapping[str, int]) -> float:
+    """Return the last place of the innermost known module of a name."""
+    at: float = inf
+    for known in map(ends.get, _modules(name)):
+        if known is None:
+            break
+        at = known
+    return at
+
+
+def _first(pair: tuple[_Place, object]) -> _Place:
+    return pair[0]
+
+
+def _absent_place(tensor: ExpectedTensor, order: dict[str, int]) -> _Place:
+    return order.get(tensor.name, inf), False, (natural_key(tensor.name), "")
+
+
+def _answers(reconciled: Reconciled, order: dict[str, int]) -> dict[tuple[str, str], _Answer]:
+    """The answers by name and file of the stored tensor."""
+    found: dict[tuple[str, str], _Answer] = {}
+    plain = ((name, one, one.shape) for name, one in reconciled.plain.items())
+    others = ((hit.expected.name, hit.stored, hit.expected.shape) for hit in reconciled.answered)
+    for name, stored, shape in chain(plain, others):
+        key, at = (stored.name, stored.file), order.get(name, len(order))
+        before = found.get(key)
+        answer = _Answer(at, name, shape)
+        found[key] = _Answer(min(at, before.at), "", None) if before else answer
+    return found
+
+
+def _stored_row(one: Counted, answer: _Answer | None) -> TensorRow:
+    tensor = one.tensor
+    other = answer is not None and answer.name not in {"", tensor.name}
+    return TensorRow(
+        name=tensor.name,
+        file=tensor.file,
+        dtype=tensor.dtype,
+        shape=tensor.shape,
+        elements=tensor.elements,
+        parameters=None if tensor.elements is None else one.parameters,
+        expected_shape=answer.shape if answer else None,
+        status=status_of(one.fate),
+        expected_name=answer.name if answer and other else None,
+    )
+
+
+def _absent_row(tensor: ExpectedTensor, fate: int) -> TensorRow:
+    return TensorRow(
+        name=tensor.name,
+        file=None,
+        dtype=None,
+        shape=None,
+        elements=None,
+        parameters=0,
+        expected_shape=tensor.shape,
+        status=status_of(fate),
+    )
+
+
+def _stored_alone(
+    tensors: Iterable[StoredTensor], shared: Mapping[str, str]
+) -> Iterator[TensorRow]:
+    ordered = sorted(tensors, key=lambda one: (natural_key(one.name), one.file))
+    unchecked = Fate.UNCHECKED.value
+    for one in counted_once(tuple((each, learned(each), unchecked) for each in ordered), shared):
+        yield _stored_row(Counted(*one), None)
+
+
+def _expected_alone(expectation: Expectation) -> Iterator[TensorRow]:
+    for tensor in expectation.tensors:
+        if not tensor.role.optional:
+            yield _absent_row(tensor, Fate.UNCHECKED.value)
