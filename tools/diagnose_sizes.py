@@ -21,7 +21,7 @@ from support.small_snapshots import FILE, snapshot_of
 
 from auditor import diagnosis
 from auditor.analytic import Config, Role
-from auditor.audit.expected import expectation_of
+from auditor.audit.expected import Implied, expectation_of
 from auditor.audit.options import Options
 from auditor.audit.pipeline import examine
 from auditor.checkpoint.snapshot import Snapshot
@@ -29,7 +29,6 @@ from auditor.diagnosis.changes import NULL, value_at
 from auditor.diagnosis.solving.candidates import is_heads
 from auditor.diagnosis.solving.joint import changed
 from auditor.diagnosis.solving.keys import every_key
-from auditor.errors import CheckpointError
 from auditor.report import Report, Unaudited
 from auditor.tensors import Span, StoredTensor
 
@@ -69,11 +68,10 @@ def pairs() -> Iterator[Pair]:
 def shapes_of(config: Values) -> Shapes | None:
     """Return the shapes of the tensors that save_pretrained writes; None for an invalid config."""
     target = config["architectures"][0]
-    try:
-        found = expectation_of(Config(values=config), target, lambda _: None)
-        tensors = found.expectation.tensors
-    except CheckpointError:
+    implied = expectation_of(Config(values=config), target)
+    if not isinstance(implied, Implied):
         return None
+    tensors = implied.expectation.tensors
     return {one.name: one.shape for one in tensors if one.role in {Role.PARAMETER, Role.BUFFER}}
 
 

@@ -24,8 +24,8 @@ from auditor.analytic.adapters import (
 )
 from auditor.analytic.adapters.settings import HEADS
 from auditor.analytic.auto_classes import AUTO_MODEL
-from auditor.analytic.target import Refusal, TargetChoice
-from auditor.audit.expected import Implied, classes_of_type, expectation_of
+from auditor.analytic.target import Refusal
+from auditor.audit.expected import Implied, NotImplied, classes_of_type, expectation_of
 from auditor.checkpoint.snapshot import BaseModel, Snapshot
 from auditor.errors import CheckpointError, Reason, SourceError
 from auditor.messages import named, quoted
@@ -141,18 +141,17 @@ def _classes(settings: AdapterSettings, config: Config, target: str | None) -> I
 
 def _forms(config: Config, target: str | None) -> tuple[AdaptedModel, ...]:
     """Return the base's modules in each naming; raise SourceError for an unknown class."""
-    chosen: list[TargetChoice] = []
-    try:
-        found = expectation_of(config, target, chosen.append)
-    except CheckpointError as error:
-        raise SourceError(Reason.UNREADABLE, f"no base can be built: {error}") from None
-    if isinstance(found, Refusal):
-        raise SourceError(found.reason, f"the base of this adapter: {found.detail}")
-    expectation = found.expectation
-    if expectation.by == "oracle":
+    implied = expectation_of(config, target)
+    match implied:
+        case NotImplied(SourceError() as error):
+            raise SourceError(error.reason, f"the base of this adapter: {error}")
+        case NotImplied(error):
+            raise SourceError(Reason.UNREADABLE, f"no base can be built: {error}")
+    expectation, choice = implied.expectation, implied.choice
+    if expectation.by == "oracle" or choice is None:
         return base_model_forms(expectation, None)
     return base_model_forms(
-        expectation, catalogue.block_tree(chosen[-1].kind.config, expectation.target)
+        expectation, catalogue.block_tree(choice.kind.config, expectation.target)
     )
 
 

@@ -7,10 +7,9 @@ from typing import NamedTuple
 from msgspec.structs import replace
 
 from auditor.analytic import Config, Expectation
-from auditor.analytic.target import Refusal, TargetChoice
-from auditor.audit.declaration import declared_by_config, is_gguf
+from auditor.audit.declaration import Declaration, declared_by_config, is_gguf
 from auditor.audit.default_configs import is_model_type, snapshot_of_type
-from auditor.audit.expected import expectation_of, require_known_class
+from auditor.audit.expected import NotImplied, expectation_of, require_known_class
 from auditor.audit.options import Options
 from auditor.audit.pipeline import examine
 from auditor.checkpoint.snapshot import Snapshot
@@ -71,29 +70,35 @@ def implied_by(
     With `checked`, the expectation includes faults of the config; `arguments` are those of the
     class's constructor.
     """
-    chosen: list[TargetChoice] = []
     try:
-        declared = None if is_gguf(snapshot) else declared_by_config(snapshot, None)
-        if is_gguf(snapshot):
-            from auditor.audit.gguf_declaration import declared_by_gguf  # noqa: PLC0415 - few are
-
-            declared = declared_by_gguf(snapshot)
+        declared = _declaration(snapshot)
         if declared is None:
             raise SourceError(Reason.NO_CONFIG, f"{snapshot.model} has no config.json to count by")
         config = replace(declared.config, checked=checked, arguments=arguments)
-        found = expectation_of(
-            config,
-            target or declared.target,
-            chosen.append,
-            loader=declared.loader,
-            stored=lambda: None,
-        )
+        target = target or declared.target
+        loader = declared.loader
+        implied = expectation_of(config, target, loader=loader, stored=lambda: None)
     except CheckpointError as error:
-        raise SourceError(Reason.NO_CONFIG, f"nothing follows from the config: {error}") from None
-    if isinstance(found, Refusal):
-        raise SourceError(found.reason, found.detail)
-    closed = found.expectation.by == "closed-form" and chosen
-    return found.expectation, chosen[-1].kind.config if closed else None
+        raise _nothing_follows(error) from None
+    match implied:
+        case NotImplied(SourceError() as refusal):
+            raise refusal
+        case NotImplied(refusal):
+            raise _nothing_follows(refusal)
+    is_closed = implied.expectation.by == "closed-form"
+    return implied.expectation, implied.choice.kind.config if is_closed and implied.choice else None
+
+
+def _nothing_follows(error: Exception) -> SourceError:
+    return SourceError(Reason.NO_CONFIG, f"nothing follows from the config: {error}")
+
+
+def _declaration(snapshot: Snapshot) -> Declaration | None:
+    if not is_gguf(snapshot):
+        return declared_by_config(snapshot, None)
+    from auditor.audit.gguf_declaration import declared_by_gguf  # noqa: PLC0415 - few are GGUF
+
+    return declared_by_gguf(snapshot)
 
 
 def _stored(snapshot: Snapshot, target: str | None) -> StoredNumbers | None:

@@ -5,7 +5,6 @@ Only this module uses both; a third source would be another ExpectationSource.
 
 import re
 from collections.abc import Callable, Collection, Iterator
-from functools import partial
 from itertools import chain
 from types import MappingProxyType
 from typing import TYPE_CHECKING, NamedTuple, Protocol
@@ -56,6 +55,14 @@ class Implied(NamedTuple):
 
     expectation: Expectation
     family: FamilyExpectations
+    choice: TargetChoice | None = None  # of the class; None for modules and adapters
+
+
+class NotImplied(NamedTuple):
+    """The reason why nothing follows from a config, and the class if one was chosen."""
+
+    error: CheckpointError | SourceError
+    choice: TargetChoice | None = None
 
 
 def _oracle() -> "Oracle | None":
@@ -74,57 +81,61 @@ def classes_of_type(model_type: str) -> tuple[str, ...]:
 def expectation_of(
     config: Config,
     target: str | None,
-    chosen: Callable[[TargetChoice], None],
     *,
     loader: Loader | None = None,
     stored: Callable[[], Collection[str] | None] = tuple,
-) -> Implied | Refusal:
+) -> Implied | NotImplied:
     """Return the expectation of the first source that knows the architecture.
 
-    `chosen` is called with the class as soon as it is chosen. `stored` returns the names in the
-    files, or None without files; they decide about a head that the config does not tie. Raise
-    CheckpointError for a config from which no model can be built.
+    `stored` returns the names in the files, or None without files; they decide about a head that
+    the config does not tie.
     """
-    found = _first(config, partial(choose, target=target, loader=loader), chosen)
-    if isinstance(found, Refusal) or not (apart := untied_heads(config, found.expectation, stored)):
-        return found
-    again = replace(config, separate_head=True)
-    found = _first(again, partial(choose, target=target, loader=loader), lambda _: None)
-    if isinstance(found, Refusal):
-        return found
-    left = [one.name for one in found.expectation.tensors if one.role is Role.TIED]
-    return found._replace(expectation=with_untied(found.expectation, {*left} & {*apart}))
+    implied = _first(config, target, loader)
+    if isinstance(implied, NotImplied):
+        return implied
+    separate_heads = untied_heads(config, implied.expectation, stored)
+    if not separate_heads:
+        return implied
+    untied = _first(replace(config, separate_head=True), target, loader)
+    if isinstance(untied, NotImplied):
+        return untied
+    tied = {one.name for one in untied.expectation.tensors if one.role is Role.TIED}
+    expectation = with_untied(untied.expectation, tied & {*separate_heads})
+    return untied._replace(expectation=expectation, choice=implied.choice)
 
 
-def _first(
-    config: Config,
-    choosing: Callable[..., TargetChoice | Refusal],
-    chosen: Callable[[TargetChoice], None],
-) -> Implied | Refusal:
+def _first(config: Config, target: str | None, loader: Loader | None) -> Implied | NotImplied:
     """Return the closed form's expectation; without a closed form, the oracle's."""
-
-    def asked(classes: ExpectationSource) -> TargetChoice | Refusal:
-        return choosing(config, classes=classes)
-
-    found = _by(catalogue, asked, chosen)
-    if isinstance(found, Implied) or found.reason is not Reason.UNKNOWN_ARCHITECTURE:
-        return found
+    closed = _by(catalogue, config, target, loader)
+    if isinstance(closed, Implied) or not _is_unknown(closed.error):
+        return closed
     oracle = _oracle()
     if oracle is None:
-        return found._replace(detail=f"{found.detail}; {_EXTRA} would let transformers answer")
-    return _by(oracle, asked, chosen)
+        error = SourceError(
+            Reason.UNKNOWN_ARCHITECTURE, f"{closed.error}; {_EXTRA} would let transformers answer"
+        )
+        return NotImplied(error, closed.choice)
+    second = _by(oracle, config, target, loader)
+    return second if second.choice else second._replace(choice=closed.choice)
 
 
-def expectation_of_module(config: Config, kind: str) -> Implied | Refusal:
+def _is_unknown(error: CheckpointError | SourceError) -> bool:
+    return isinstance(error, SourceError) and error.reason is Reason.UNKNOWN_ARCHITECTURE
+
+
+def expectation_of_module(config: Config, kind: str) -> Implied | NotImplied:
     """Return the expectation of a sentence-transformers module, whose class modules.json names."""
     if kind not in MODULES:
         detail = f"no closed form is known for {quoted(kind)} of sentence-transformers"
-        return Refusal(Reason.UNKNOWN_ARCHITECTURE, detail)
-    expectation = expect_module(config, kind)
+        return NotImplied(SourceError(Reason.UNKNOWN_ARCHITECTURE, detail))
+    try:
+        expectation = expect_module(config, kind)
+    except CheckpointError as error:
+        return NotImplied(error)
     return Implied(expectation, FamilyExpectations(declared=expectation, siblings=lambda: ()))
 
 
-def refusal_of_diffusers(config: Config) -> Refusal | None:
+def refusal_of_diffusers(config: Config) -> SourceError | None:
     """Return why a config of a diffusers class has no expectation; None for other configs.
 
     transformers writes no `_class_name`, and diffusers neither model_type nor architectures.
@@ -133,35 +144,37 @@ def refusal_of_diffusers(config: Config) -> Refusal | None:
     if not isinstance(kind, str) or config.model_type or config.architectures:
         return None
     detail = f"no closed form is known for {quoted(kind)}, a class of diffusers"
-    return Refusal(Reason.UNKNOWN_ARCHITECTURE, f"{detail}: it is tallied, not reconciled")
+    return SourceError(Reason.UNKNOWN_ARCHITECTURE, f"{detail}: it is tallied, not reconciled")
 
 
 def _by(
-    source: ExpectationSource,
-    asked: Callable[[ExpectationSource], TargetChoice | Refusal],
-    chosen: Callable[[TargetChoice], None],
-) -> Implied | Refusal:
+    source: ExpectationSource, config: Config, target: str | None, loader: Loader | None
+) -> Implied | NotImplied:
+    """Return the expectation of one source."""
+    choice: TargetChoice | None = None
     try:
-        choice = asked(source)
-        if isinstance(choice, Refusal):
-            return choice
-        chosen(choice)
+        chosen = choose(config, target, source, loader)
+        if isinstance(chosen, Refusal):
+            return NotImplied(SourceError(chosen.reason, chosen.detail))
+        choice = chosen
         expectation = source.expect(choice.kind.config, choice.target)
         declared = expectation
         if choice.declared != choice.target:
             declared = source.expect(choice.of_declared.config, choice.declared)
-    except SourceError as error:  # a tower may have an unknown model type
-        return Refusal(error.reason, str(error))
+    except (CheckpointError, SourceError) as error:  # a tower may have an unknown model type
+        return NotImplied(error, choice)
+
+    related_types = choice.related_types
 
     def siblings() -> tuple[Sibling, ...]:
         """Return the sibling classes, built only if a tensor needs them."""
-        each = (_siblings(source, kind.config, kind.model_type) for kind in choice.related_types)
+        each = (_siblings(source, kind.config, kind.model_type) for kind in related_types)
         return tuple(chain.from_iterable(each))
 
     family = FamilyExpectations(
         declared=declared, siblings=siblings, unused_modules=choice.unused_modules
     )
-    return Implied(expectation, family)
+    return Implied(expectation, family, choice)
 
 
 def _siblings(source: ExpectationSource, config: Config, model_type: str) -> Iterator[Sibling]:

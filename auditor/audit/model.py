@@ -1,7 +1,6 @@
 """One model: what its config implies, what its files hold, and both compared."""
 
 from collections.abc import Callable, Collection, Mapping
-from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -13,6 +12,7 @@ from auditor.audit.custom_code import custom_code, if_comparable
 from auditor.audit.declaration import Declaration, declared_by_config, is_gguf, module_of, where
 from auditor.audit.expected import (
     Implied,
+    NotImplied,
     Opinion,
     classes_of_type,
     config_faults,
@@ -42,7 +42,7 @@ from auditor.layouts import unknown_quantization, unpack_tensors, written_tensor
 from auditor.layouts.declared import declaration
 from auditor.layouts.fused import separated
 from auditor.layouts.packing import PLAIN, Declared, split_off_unread
-from auditor.reconciler.contents import pipeline_file, unindexed_files
+from auditor.reconciler.contents import Contents, pipeline_file, unindexed_files
 from auditor.reconciler.loading.stored_form import expected_as_stored
 from auditor.reconciler.matching import shapes_of
 from auditor.reconciler.other_model import drafting_notes, listed_size_rule
@@ -104,10 +104,10 @@ def _implied_shapes(
     snapshot: Snapshot, target: str | None, entry: ManifestEntry | None
 ) -> dict[str, tuple[int, ...]] | None:
     """Return the shapes that must be stored, by name; None if nothing follows from the config."""
-    found = _implied(snapshot, target, entry)
-    if found is None:
+    expectation = _implied(snapshot, target, entry)
+    if expectation is None:
         return None
-    return {one.name: one.shape for one in found.tensors if one.role is Role.PARAMETER}
+    return {one.name: one.shape for one in expectation.tensors if one.role is Role.PARAMETER}
 
 
 class SizeRead(NamedTuple):
@@ -165,19 +165,15 @@ def _name_forms(snapshot: Snapshot, target: str | None, entry: ManifestEntry | N
 def _implied(
     snapshot: Snapshot, target: str | None, entry: ManifestEntry | None
 ) -> Expectation | None:
+    """Return what the config implies, None if nothing follows from it."""
     try:
         declared = declared_by_config(snapshot, entry)
-        if declared is None:
-            return None
-        found = expectation_of(
-            declared.config,
-            target or declared.target,
-            lambda _: None,
-            loader=declared.loader,
-        )
-    except (CheckpointError, SourceError):
+    except CheckpointError:
         return None
-    return None if isinstance(found, Refusal) else found.expectation
+    if declared is None:
+        return None
+    implied = expectation_of(declared.config, target or declared.target, loader=declared.loader)
+    return implied.expectation if isinstance(implied, Implied) else None
 
 
 def _class_tree(
@@ -213,52 +209,82 @@ def examine_undiagnosed(
 
 
 def _model(case: ModelAudit, entry: ManifestEntry | None) -> Report | Unaudited:
-    """A model of transformers, or a module of sentence-transformers."""
+    """Audit a model of transformers, or a module of sentence-transformers."""
     module = module_of(entry)
-    custom: str | None = None
     declared: Declaration | None = None
     try:
+        # Read what the repository declares.
         declared = _declaration(case.snapshot, entry)
         if declared is None:
             return _undeclared(case)
-        custom = None if case.options.target else declared.custom_class
-        if custom is not None:  # its own config class may take what that of transformers refuses
-            declared = declared._replace(config=replace(declared.config, checked=False))
-        case.add_findings((*declared.findings, *_unindexed(case.snapshot, declared)))
-        found = _expected(case, declared, module)
+        declared = _as_requested(declared, case.options)
+        config, custom = declared.config, declared.custom_class
+        case = case.with_findings(*declared.findings, *_unindexed(case.snapshot, declared))
+        case = case.with_known(
+            declared=config.architectures,
+            model_type=config.model_type,
+            notes=(*case.known.notes, *declared.notes, *_drafting_notes(case, config)),
+        )
+        if module is None and (refusal := refusal_of_diffusers(config)):
+            case = case.with_known(target=str(config.values["_class_name"]))
+            return _without_expected(case, declared, refusal)
+        # Choose the class, and derive its tensors from the config.
+        implied = _implied_by(case, declared, module)
+        case = case.with_choice(implied.choice)
+        if isinstance(implied, NotImplied):
+            return _without_expected(case, declared, implied.error)
+        case = case.with_contradictions(*config_faults(implied.expectation))
+        # Read in which form and dtype they are stored.
+        quantization = declared.quantization or _quantization(config, case.snapshot)
+        dtype = config.dtype
     except (CheckpointError, SourceError) as error:
-        _add_beside(case, declared, None, custom)
-        return _without_expected(case, error, custom)
-    if isinstance(found, Refusal):
-        _add_beside(case, declared, None, custom)
-        return _without_expected(case, SourceError(found.reason, found.detail), custom)
+        return _without_expected(case, declared, error)
+    expectation = implied.expectation
+    case = case.with_expected(expectation, config.values)
+    # Check the companion files.
     if module is None:
-        _add_beside(case, declared, found.implied.expectation, custom)
-    outcome = _compared(case, found)
-    if custom is None:
-        return outcome
-    return if_comparable(case, outcome, found.implied.expectation, custom)
+        case = _with_companions(case, declared, expectation)
+    # Ask the library for its expectation, if that is requested.
+    opinion = (
+        second_opinion(config, expectation) if case.options.oracle and not module else Opinion()
+    )
+    # Compare both sides.
+    outcome = _compared(case, _Expected(implied, dtype, quantization, opinion))
+    return if_comparable(case, outcome, expectation, custom) if custom else outcome
 
 
-def _add_beside(
-    case: ModelAudit,
-    declared: Declaration | None,
-    expectation: Expectation | None,
-    custom: str | None,
-) -> None:
+def _as_requested(declared: Declaration, options: Options) -> Declaration:
+    """Return the declaration under the options; a requested class is not the repository's own."""
+    custom = None if options.target else declared.custom_class
+    config = replace(declared.config, arguments=options.arguments)
+    if custom is not None:  # its own config class may accept what that of transformers refuses
+        config = replace(config, checked=False)
+    return declared._replace(config=config, custom_class=custom)
+
+
+def _drafting_notes(case: ModelAudit, config: Config) -> tuple[str, ...]:
+    """Return notes about tensors of drafting layers; some files may hold them if one is unread."""
+    weights = case.contents
+    return () if weights.unread else tuple(drafting_notes(config, weights.tensors))
+
+
+def _with_companions(
+    case: ModelAudit, declared: Declaration, expectation: Expectation | None
+) -> ModelAudit:
     """Add the findings of the config and the companion files, if the model has weights."""
-    if declared is None or case.found.empty or is_gguf(case.snapshot):
-        return
-    with suppress(CheckpointError):  # of a config whose types are wrong, which is a finding already
-        found = repository_findings(
+    if case.contents.empty or is_gguf(case.snapshot):
+        return case
+    try:
+        checked = repository_findings(
             case.snapshot,
-            case.found.tensors,
+            case.contents.tensors,
             declared.config,
             expectation,
-            is_custom=custom is not None,
+            is_custom=declared.custom_class is not None,
         )
-        case.add_findings(found.findings)
-        case.beside = found.unchecked
+    except CheckpointError:  # of a config whose types are wrong, which is a finding already
+        return case
+    return replace(case.with_findings(*checked.findings), unchecked=checked.unchecked)
 
 
 def _declaration(snapshot: Snapshot, entry: ManifestEntry | None) -> Declaration | None:
@@ -271,9 +297,12 @@ def _declaration(snapshot: Snapshot, entry: ManifestEntry | None) -> Declaration
 
 
 def _without_expected(
-    case: ModelAudit, error: CheckpointError | SourceError, custom: str | None
+    case: ModelAudit, declared: Declaration | None, error: CheckpointError | SourceError
 ) -> Report | Unaudited:
-    """Nothing follows from the config; `custom` is the class of the repository's own code."""
+    """Return the outcome if nothing follows from the config."""
+    custom = None
+    if declared is not None:
+        case, custom = _with_companions(case, declared, None), declared.custom_class
     if isinstance(error, SourceError):
         if custom is not None:
             return custom_code(case, custom, str(error), error.reason)
@@ -285,7 +314,7 @@ def _without_expected(
 
 
 class _Expected(NamedTuple):
-    """The declared config, and what follows from it."""
+    """What the config implies, and the form in which it is stored."""
 
     implied: Implied
     dtype: str | None
@@ -293,48 +322,17 @@ class _Expected(NamedTuple):
     opinion: Opinion
 
 
-def _expected(case: ModelAudit, declared: Declaration, module: str | None) -> _Expected | Refusal:
-    """Derive the expected tensors; raise CheckpointError for a config that implies none."""
-    config = replace(declared.config, arguments=case.options.arguments)
-    # State what the config declares, before anything that may fail.
-    drafts = () if case.found.unread else drafting_notes(config, case.found.tensors)
-    case.known = replace(
-        case.known,
-        declared=config.architectures,
-        model_type=config.model_type,
-        notes=(*case.found.notes, *declared.notes, *drafts),
-    )
-    # Choose the class, and derive its tensors from the config.
-    implied = _implied_by(case, config, declared, module)
-    if isinstance(implied, Refusal):
-        return implied
-    expectation = implied.expectation
-    case.contradictions += config_faults(expectation)
-    # Compare them with those of the library, if that is requested.
-    requested = case.options.oracle and not module
-    opinion = second_opinion(config, expectation) if requested else Opinion()
-    # Read in which form and dtype they are stored.
-    quantization = declared.quantization or _quantization(config, case.snapshot)
-    dtype = config.dtype
-    case.set_expected(expectation, config.values)
-    return _Expected(implied, dtype, quantization, opinion)
-
-
 def _implied_by(
-    case: ModelAudit, config: Config, declared: Declaration, module: str | None
-) -> Implied | Refusal:
-    """Return what the class implies; its name becomes known as soon as it is chosen."""
+    case: ModelAudit, declared: Declaration, module: str | None
+) -> Implied | NotImplied:
+    """Return what the config implies for the requested class, the loader's or the declared one."""
     if module:
-        return expectation_of_module(config, module)
-    if refusal := refusal_of_diffusers(config):
-        case.known = replace(case.known, target=str(config.values["_class_name"]))
-        return refusal
+        return expectation_of_module(declared.config, module)
     return expectation_of(
-        config,
+        declared.config,
         case.options.target or declared.target,
-        partial(case.set_choice, notes=case.known.notes),
         loader=declared.loader,
-        stored=partial(_stored_names, case),
+        stored=partial(_stored_names, case.contents),
     )
 
 
@@ -351,43 +349,45 @@ def _quantization(config: Config, snapshot: Snapshot) -> Declared | None:
     return declaration(config.values, files)
 
 
-def _stored_names(case: ModelAudit) -> Collection[str] | None:
-    """The names of what is stored, in files that were read or not; None: nothing is here."""
-    if case.found.empty:
+def _stored_names(weights: Contents) -> Collection[str] | None:
+    """Return the names in the files, read or not; None if there are no files."""
+    if weights.empty:
         return None
-    hidden = (name for item in case.found.unread for name in item.names or ())
-    return {*(tensor.name for tensor in case.found.tensors), *hidden}
+    unread_names = (name for item in weights.unread for name in item.names or ())
+    return {*(tensor.name for tensor in weights.tensors), *unread_names}
 
 
-def _compared(case: ModelAudit, found: _Expected) -> Report | Unaudited:
-    expectation, quantization = found.implied.expectation, found.quantization
+def _compared(case: ModelAudit, expected: _Expected) -> Report | Unaudited:
+    implied, quantization = expected.implied, expected.quantization
     # Stop if there are no weights, or if nothing here knows their layout.
-    if case.found.empty:
+    if case.contents.empty:
         detail = f"{case.snapshot.model} is a config alone: there are no weights to compare it with"
         files = () if quantization else case.snapshot.files
-        sizes = listed_size_rule(files, expectation, found.dtype)
-        return no_weights(case, expectation, detail, *found.opinion.findings, *sizes)
+        sizes = listed_size_rule(files, implied.expectation, expected.dtype)
+        findings = (*expected.opinion.findings, *sizes)
+        return no_weights(case, implied.expectation, detail, *findings)
     packer = unknown_quantization(quantization) if quantization is not None else None
     if packer is not None:
         detail = f"the weights are packed by {packer}: its layout is not known here"
         return unaudited_outcome(case, Reason.UNKNOWN_LAYOUT, detail)
     # Unpack the weights.
     try:
-        packing = _unpacked(case, expectation, quantization)
+        packing = _unpacked(case.contents, implied.expectation, quantization)
     except CheckpointError as error:
         file = quantization.where if quantization else where(case.snapshot)
         return without_expectation(case, BadConfig(file=file, reason=str(error)))
     # Expect converted tensors in the form in which they are stored.
-    implied = found.implied if packing.method else _as_stored(case, found.implied, packing)
-    return compared_outcome(case, found.dtype, implied, packing, found.opinion)
+    if not packing.method:
+        implied = _as_stored(case, implied, packing)
+        case = case.with_known(expected=expected_side(implied.expectation))
+    return compared_outcome(case, expected.dtype, implied, packing, expected.opinion)
 
 
 def _unpacked(
-    case: ModelAudit, expectation: Expectation, quantization: Declared | None
+    weights: Contents, expectation: Expectation, quantization: Declared | None
 ) -> PackedWeights:
     """Read what packed tensors contain; raise CheckpointError for settings that are broken."""
-    found, shapes = case.found, shapes_of(expectation)
-    tensors = _all_tensors(case)
+    tensors, shapes = _all_tensors(weights), shapes_of(expectation)
     unpacked = unpack_tensors(tensors, quantization, shapes)
     method = quantization.method if quantization else None
     method = method if unpacked is PLAIN else unpacked.layout
@@ -395,32 +395,31 @@ def _unpacked(
     needed = listed.learned + sum(not one.role.optional for one in listed.others)
     if len(tensors) < needed:  # else no tensor can contain several, and no name has to be looked at
         unpacked = separated(unpacked, tensors, shapes)
-    by_names = found.without_header or found.names_only
+    by_names = weights.without_header or weights.names_only
     return PackedWeights(
-        split_off_unread(unpacked, found.without_header, holds_unknown=found.holds_unknown),
+        split_off_unread(unpacked, weights.without_header, holds_unknown=weights.holds_unknown),
         written_tensors(tensors, quantization, shapes) if by_names else {},
         method,
         frozenset() if method else frozenset(one.stored.name for one in unpacked.tensors),
     )
 
 
-def _all_tensors(case: ModelAudit) -> tuple[StoredTensor, ...]:
+def _all_tensors(weights: Contents) -> tuple[StoredTensor, ...]:
     """Return the stored tensors, with those of which only the names are known."""
-    hidden = case.found.without_header
-    return (*case.found.tensors, *hidden) if hidden else case.found.tensors
+    unread = weights.without_header
+    return (*weights.tensors, *unread) if unread else weights.tensors
 
 
 def _as_stored(case: ModelAudit, implied: Implied, packing: PackedWeights) -> Implied:
     """Return the expectation in the form of the stored tensors, on disk or in memory."""
     if not implied.expectation.loading.converters:
         return implied
-    names = {tensor.name for tensor in _all_tensors(case)} - packing.holders
+    names = {tensor.name for tensor in _all_tensors(case.contents)} - packing.holders
     expectation, family = expected_as_stored(implied.expectation, names, case.depth), implied.family
     if expectation is implied.expectation:
         return implied
-    case.known = replace(case.known, expected=expected_side(expectation))
-    whole = family.declared is implied.expectation
-    declared = expectation if whole else expected_as_stored(family.declared, names, case.depth)
+    is_target = family.declared is implied.expectation
+    declared = expectation if is_target else expected_as_stored(family.declared, names, case.depth)
     return Implied(expectation, replace(family, declared=declared))
 
 
@@ -429,23 +428,24 @@ def _adapter(case: ModelAudit) -> Report | Unaudited:
     from auditor.audit.adapter import adapted  # noqa: PLC0415 - most are whole models
 
     try:
-        found = adapted(case.snapshot, case.found.tensors, case.options.target)
+        answer = adapted(case.snapshot, case.contents.tensors, case.options.target)
     except CheckpointError as error:
         return without_expectation(case, BadConfig(file=where(case.snapshot), reason=str(error)))
-    if isinstance(found, Refusal):
-        return unaudited_outcome(case, found.reason, found.detail)
-    expectation = found.implied.expectation
-    case.known = replace(
-        case.known,
+    if isinstance(answer, Refusal):
+        return unaudited_outcome(case, answer.reason, answer.detail)
+    expectation = answer.implied.expectation
+    case = case.with_known(
         target=expectation.target,
         model_type=expectation.model_type,
         expected=expected_side(expectation),
+        notes=(*case.known.notes, *answer.notes),
     )
-    case.add_notes(*found.notes)
-    if case.found.empty:
+    if case.contents.empty:
         detail = f"{case.snapshot.model} is an adapter's config alone: there are no weights"
         return no_weights(case, expectation, detail)
-    return compared_outcome(case, None, found.implied, UNPACKED, Opinion(unchecked=found.unchecked))
+    return compared_outcome(
+        case, None, answer.implied, UNPACKED, Opinion(unchecked=answer.unchecked)
+    )
 
 
 def _undeclared(case: ModelAudit) -> Report | Unaudited:

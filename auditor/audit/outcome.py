@@ -3,7 +3,7 @@
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from types import MappingProxyType
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Self
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -74,7 +74,7 @@ MOST_STRANGE_MODULES = 10_000
 class PackedWeights(NamedTuple):
     """How the weights are packed."""
 
-    apart: ReadAndHidden
+    tensors: ReadAndHidden
     written: Mapping[str, WrittenTensor]  # what the layout stores, under names without a header
     method: str | None = None  # by what they are packed; None: what is stored is the model's
     holders: frozenset[str] = frozenset()  # names of tensors that contain several, without a method
@@ -83,58 +83,64 @@ class PackedWeights(NamedTuple):
 UNPACKED = PackedWeights(split_off_unread(PLAIN, ()), MappingProxyType({}))
 
 
-class ModelAudit(Struct, kw_only=True):
-    """One snapshot under audit: what is known of it grows until it is an outcome."""
+class ModelAudit(Struct, frozen=True, kw_only=True):
+    """One snapshot under audit, with what each step has added; no step changes it in place."""
 
     snapshot: Snapshot
     options: Options
-    found: Contents
-    known: Outcome
+    contents: Contents  # of the weight files
+    known: Outcome  # the fields of the outcome that are known so far
+    findings: tuple[Finding, ...] = ()  # about the config and the companion files
     contradictions: tuple[str, ...] = ()  # of the config with itself; its shapes are known
-    beside: tuple[str, ...] = ()  # what was not read of the files beside the weights
+    unchecked: tuple[str, ...] = ()  # what was not read of the companion files
     wide_names: re.Pattern[str] = kept_in_f32({})  # parameters that may be stored in 32 bits
 
     @property
     def depth(self) -> Depth | None:
-        """How deep module rows go."""
-        asked = self.options.depth
-        return Depth(asked) if isinstance(asked, int) else asked
+        """The requested depth of module rows."""
+        depth = self.options.depth
+        return Depth(depth) if isinstance(depth, int) else depth
 
-    def add_findings(self, findings: tuple[Finding, ...]) -> None:
-        """More that was found of its files."""
-        self.found = replace(self.found, findings=(*self.found.findings, *findings))
+    def with_findings(self, *findings: Finding) -> Self:
+        return replace(self, findings=(*self.findings, *findings))
 
-    def add_notes(self, *notes: str) -> None:
-        self.known = replace(self.known, notes=(*self.known.notes, *notes))
+    def with_contradictions(self, *contradictions: str) -> Self:
+        return replace(self, contradictions=(*self.contradictions, *contradictions))
 
-    def set_choice(self, choice: TargetChoice, notes: tuple[str, ...]) -> None:
-        """Set the class that the audit is for; `notes` are those before a class was chosen.
+    def with_known(self, **fields: Any) -> Self:
+        """Return the case with these fields of the outcome."""
+        return replace(self, known=replace(self.known, **fields))
 
-        The oracle's choice replaces that of the closed forms.
-        """
-        self.known = replace(
-            self.known,
+    def with_choice(self, choice: TargetChoice | None) -> Self:
+        """Return the case with the class that the audit is for, if one was chosen."""
+        if choice is None:
+            return self
+        case = self.with_known(
             target=choice.target,
             model_type=choice.model_type,
-            notes=(*notes, *choice.notes),
+            notes=(*self.known.notes, *choice.notes),
         )
         if choice.contradiction:
-            self.contradictions += (choice.contradiction,)
-        if choice.namesake:
-            self.add_findings((_of_two_types(self.snapshot, choice),))
+            case = case.with_contradictions(choice.contradiction)
+        return case.with_findings(*_of_two_types(self.snapshot, choice))
 
-    def set_expected(self, expectation: Expectation, config: Mapping[str, Any]) -> None:
-        cache = kv_cache(expectation, config)
-        self.known = replace(self.known, expected=expected_side(expectation), kv_cache=cache)
-        self.wide_names = kept_in_f32(config)
+    def with_expected(self, expectation: Expectation, config: Mapping[str, Any]) -> Self:
+        """Return the case with what its outcome says of the expectation and the config."""
+        case = self.with_known(
+            expected=expected_side(expectation), kv_cache=kv_cache(expectation, config)
+        )
+        return replace(case, wide_names=kept_in_f32(config))
 
 
-def _of_two_types(snapshot: Snapshot, choice: TargetChoice) -> ConfigContradiction:
+def _of_two_types(snapshot: Snapshot, choice: TargetChoice) -> Iterator[ConfigContradiction]:
+    """Yield a finding if the class and the model type that the config names do not agree."""
+    if choice.namesake is None:
+        return
     file, values = where(snapshot), choice.around.config.values
     keys = ("architectures", "model_type")
-    return ConfigContradiction(
+    yield ConfigContradiction(
         says=tuple((file, key, value_text(values.get(key))) for key in keys),
-        reason=choice.namesake or "",
+        reason=choice.namesake,
         fix=f'set architectures to ["{choice.declared}"], or model_type to that of the class',
     )
 
@@ -142,10 +148,10 @@ def _of_two_types(snapshot: Snapshot, choice: TargetChoice) -> ConfigContradicti
 def begin_audit(snapshot: Snapshot, options: Options, target: str | None) -> ModelAudit:
     """Begin the audit of a snapshot, before its config is read."""
     without = replace(snapshot, headers=(), index=None, unopened=())
-    found = contents(snapshot if options.weights else without)
+    weights = contents(snapshot if options.weights else without)
     begun = Outcome.begin(snapshot, options.requested)
-    known = replace(begun, target=target, notes=found.notes)
-    return ModelAudit(snapshot=snapshot, options=options, found=found, known=known)
+    known = replace(begun, target=target, notes=weights.notes)
+    return ModelAudit(snapshot=snapshot, options=options, contents=weights, known=known)
 
 
 # --- it is compared ---------------------------------------------------------------------------
@@ -155,10 +161,10 @@ def compared_outcome(
     case: ModelAudit, dtype: str | None, implied: Implied, packing: PackedWeights, opinion: Opinion
 ) -> Report:
     """Compare what is stored with what the config implies; `dtype` is the declared one."""
-    found, snapshot, expectation = case.found, case.snapshot, implied.expectation
-    shapes, unpacked = not found.names_only, packing.apart.read
+    weights, snapshot, expectation = case.contents, case.snapshot, implied.expectation
+    shapes, unpacked = not weights.names_only, packing.tensors.read
     # Give each tensor its fate.
-    reconciled = reconcile(found, expectation, implied.family, packing.apart)
+    reconciled = reconcile(weights, expectation, implied.family, packing.tensors)
     # Sum up the stored tensors; list modules that nothing expects in outline if there are many.
     foreign = (Fate.UNEXPECTED | Fate.BUFFER).value
     names = (one.tensor.name for one in reconciled.unexpected if one.fate & foreign)
@@ -173,7 +179,7 @@ def compared_outcome(
     )
     # Check the index, the published sizes, and whether the files belong to another model.
     index = index_judgement(
-        found,
+        weights,
         snapshot,
         walked.total,
         reconciled,
@@ -183,12 +189,13 @@ def compared_outcome(
         parameters=expectation.parameters,
     )
     published = _published(case, expectation, observed)
-    total = found.index.total_size if found.index else None
+    total = weights.index.total_size if weights.index else None
     other_names = other_names_note(reconciled, expectation, total)
     adapter = embedded_adapter(snapshot)
     # Collect the findings.
     findings = (
-        *found.findings,
+        *weights.findings,
+        *case.findings,
         *((adapter,) if isinstance(adapter, MissingComponent) else ()),
         *contradictions(case),
         *reconciled.findings,
@@ -196,13 +203,13 @@ def compared_outcome(
         *_dtypes(case, dtype, reconciled, walked),
         *index.findings,
         *_other_model(case, reconciled, expectation, total),
-        *torch_copy_findings(snapshot, found),
+        *torch_copy_findings(snapshot, weights),
         *other_weights(snapshot),
         *refuted_claims(published),
     )
     stand, left_out = split(findings, case.options.ignore)
     # Predict the load report.
-    loads = predict(found, expectation, reconciled, findings, packing.method)
+    loads = predict(weights, expectation, reconciled, findings, packing.method)
     # Put the report together.
     notes = (
         *case.known.notes,
@@ -223,11 +230,11 @@ def compared_outcome(
         tensors=TensorTable.compared(reconciled, expectation),
         notes=notes,
         unchecked=(
-            *_unchecked(found, dtype, unpacked, index.unchecked),
-            *_torch_copies(snapshot, found),
+            *_unchecked(weights, dtype, unpacked, index.unchecked),
+            *_torch_copies(snapshot, weights),
             *opinion.unchecked,
             *loads.unchecked,
-            *case.beside,
+            *case.unchecked,
         ),
     )
     return known.as_report(residual(observed, expectation.parameters, findings))
@@ -254,7 +261,7 @@ def _published(
     case: ModelAudit, expectation: Expectation, observed: Observed
 ) -> tuple[PublishedCount, ...]:
     """Return the published counts; an adapter and a folder have another model's name."""
-    found, snapshot = case.found, case.snapshot
+    snapshot = case.snapshot
     adapter = snapshot.config is not None and snapshot.config.name == ADAPTER_CONFIG
     if adapter or any("/" in head.name for head in snapshot.headers):
         return ()
@@ -262,7 +269,7 @@ def _published(
         return ()
     from auditor.audit.published_claims import published_counts  # noqa: PLC0415 - 10 ms, for some
 
-    whole = not (found.unread or found.names_only)
+    whole = not (case.contents.unread or case.contents.names_only)
     return published_counts(snapshot, expectation, observed, whole=whole)
 
 
@@ -288,7 +295,7 @@ def _dtypes(
 ) -> Iterator[Finding]:
     """Yield findings about dtypes other than the declared dtype or that of the variant's name."""
     dtypes = frozenset(walked.by_dtype())
-    variant, wide_names = case.found.variant, case.wide_names
+    variant, wide_names = case.contents.variant, case.wide_names
     if variant and (own := dtype_of(variant)):
         yield from dtype_rule(reconciled, own, dtypes, wide_names, by=f"the variant {variant}")
     else:
@@ -308,24 +315,24 @@ def _other_model(
 
 
 def _unchecked(
-    found: Contents, dtype: str | None, unpacked: Unpacked, of_index: tuple[str, ...]
+    weights: Contents, dtype: str | None, unpacked: Unpacked, of_index: tuple[str, ...]
 ) -> Iterator[str]:
     """Yield what this audit did not compare."""
     yield "values: only headers are read, no weight is"
-    if found.names_only:
+    if weights.names_only:
         yield "shapes and dtypes: shards are not here, their names come from the index"
     yield from of_index
     if dtype is None:
         yield "the dtype: the config declares none for the whole model"
-    if found.unread:
-        yield f"{found.unread_files} weight file(s) that could not be read"
-    if found.holds_unknown and unpacked is not PLAIN:
+    if weights.unread:
+        yield f"{weights.unread_files} weight file(s) that could not be read"
+    if weights.holds_unknown and unpacked is not PLAIN:
         yield "what packed tensors lack: a file that could not be read may hold it"
 
 
-def _torch_copies(snapshot: Snapshot, found: Contents) -> Iterator[str]:
+def _torch_copies(snapshot: Snapshot, weights: Contents) -> Iterator[str]:
     yield from unread_pickles(snapshot)
-    if files := uncompared_torch_copies(snapshot, found):
+    if files := uncompared_torch_copies(snapshot, weights):
         yield f"{listed(files)}: not compared, for the audited files are not all there"
 
 
@@ -363,30 +370,31 @@ def _with_findings(case: ModelAudit, *findings: Finding) -> Outcome:
 
 def _of_files(case: ModelAudit, walked: Walk) -> Iterator[Finding]:
     """Yield what the files contradict by themselves, whatever the architecture."""
-    found, snapshot = case.found, case.snapshot
-    yield from found.findings
-    yield from (item.finding(file=item.file, reason=item.reason) for item in found.unread)
-    yield from by_files(found, snapshot, walked.total)
-    yield from torch_copy_findings(snapshot, found)
+    weights, snapshot = case.contents, case.snapshot
+    yield from weights.findings
+    yield from case.findings
+    yield from (item.finding(file=item.file, reason=item.reason) for item in weights.unread)
+    yield from by_files(weights, snapshot, walked.total)
+    yield from torch_copy_findings(snapshot, weights)
     yield from other_weights(snapshot)
 
 
 def _tallied(case: ModelAudit, *bad: BadConfig) -> Outcome:
     """Sum up the stored tensors, as far as headers show what is learned; check the files alone."""
-    found = case.found
-    outline = _outline((tensor.name for tensor in found.tensors), None, MOST_MODULES)
+    weights = case.contents
+    outline = _outline((tensor.name for tensor in weights.tensors), None, MOST_MODULES)
     counted = counted_once(
-        tuple((tensor, learned(tensor), 0) for tensor in found.tensors), found.shared
+        tuple((tensor, learned(tensor), 0) for tensor in weights.tensors), weights.shared
     )
     walked = walk(counted, depth=case.depth, shallow=outline.shallow)
     known = _with_findings(case, *bad, *contradictions(case), *_of_files(case, walked))
     known = replace(known, notes=(*known.notes, *outline.notes))
-    if found.empty:
+    if weights.empty:
         return known
-    shapes = not found.names_only
+    shapes = not weights.names_only
     return replace(
         known,
         observed=observed_side(walked, case.snapshot, shapes=shapes),
         modules=stored_rows(walked, shapes=shapes),
-        tensors=TensorTable.of_stored(found.tensors, found.shared),
+        tensors=TensorTable.of_stored(weights.tensors, weights.shared),
     )

@@ -83,7 +83,7 @@ def test_a_note_names_the_nested_config_that_is_used():
 
 def test_the_classes_of_the_outer_type_identify_unused_tensors():
     config = config_of(**GEMMA3, architectures=["Gemma3ForCausalLM"])
-    found = expectation_of(config, None, lambda _choice: None)
+    found = expectation_of(config, None)
     assert isinstance(found, Implied)
     assert found.expectation.target == "Gemma3ForCausalLM"
     names = [sibling.target for sibling in found.family.siblings()]
