@@ -314,7 +314,7 @@ def _without_expected(
 
 
 class _Expected(NamedTuple):
-    """What the config implies, and the form in which it is stored."""
+    """The expectation of the config, and the form in which it is stored."""
 
     implied: Implied
     dtype: str | None
