@@ -40,7 +40,7 @@ def custom_code(
 ) -> Unaudited:
     """Return the outcome of a repository's own class: stored tensors are only counted."""
     target = custom.rpartition(".")[2]
-    case = case.with_known(target=target, expected=None, kv_cache=None)
+    case = case.with_outcome(target=target, expected=None, kv_cache=None)
     detail = f"its class is the repository's own code ({quoted(custom)} in auto_map), which is not"
     return unaudited_outcome(case, reason, f"{detail} run; {why}")
 

@@ -220,13 +220,13 @@ def _model(case: ModelAudit, entry: ManifestEntry | None) -> Report | Unaudited:
         declared = _as_requested(declared, case.options)
         config, custom = declared.config, declared.custom_class
         case = case.with_findings(*declared.findings, *_unindexed(case.snapshot, declared))
-        case = case.with_known(
+        case = case.with_outcome(
             declared=config.architectures,
             model_type=config.model_type,
-            notes=(*case.known.notes, *declared.notes, *_drafting_notes(case, config)),
+            notes=(*case.outcome.notes, *declared.notes, *_drafting_notes(case, config)),
         )
         if module is None and (refusal := refusal_of_diffusers(config)):
-            case = case.with_known(target=str(config.values["_class_name"]))
+            case = case.with_outcome(target=str(config.values["_class_name"]))
             return _without_expected(case, declared, refusal)
         # Choose the class, and derive its tensors from the config.
         implied = _implied_by(case, declared, module)
@@ -379,7 +379,7 @@ def _compared(case: ModelAudit, expected: _Expected) -> Report | Unaudited:
     # Expect converted tensors in the form in which they are stored.
     if not packing.method:
         implied = _as_stored(case, implied, packing)
-        case = case.with_known(expected=expected_side(implied.expectation))
+        case = case.with_outcome(expected=expected_side(implied.expectation))
     return compared_outcome(case, expected.dtype, implied, packing, expected.opinion)
 
 
@@ -434,11 +434,11 @@ def _adapter(case: ModelAudit) -> Report | Unaudited:
     if isinstance(answer, Refusal):
         return unaudited_outcome(case, answer.reason, answer.detail)
     expectation = answer.implied.expectation
-    case = case.with_known(
+    case = case.with_outcome(
         target=expectation.target,
         model_type=expectation.model_type,
         expected=expected_side(expectation),
-        notes=(*case.known.notes, *answer.notes),
+        notes=(*case.outcome.notes, *answer.notes),
     )
     if case.contents.empty:
         detail = f"{case.snapshot.model} is an adapter's config alone: there are no weights"

@@ -89,7 +89,7 @@ class ModelAudit(Struct, frozen=True, kw_only=True):
     snapshot: Snapshot
     options: Options
     contents: Contents  # of the weight files
-    known: Outcome  # the fields of the outcome that are known so far
+    outcome: Outcome  # with the fields that are known so far
     findings: tuple[Finding, ...] = ()  # about the config and the companion files
     contradictions: tuple[str, ...] = ()  # of the config with itself; its shapes are known
     unchecked: tuple[str, ...] = ()  # what was not read of the companion files
@@ -107,18 +107,18 @@ class ModelAudit(Struct, frozen=True, kw_only=True):
     def with_contradictions(self, *contradictions: str) -> Self:
         return replace(self, contradictions=(*self.contradictions, *contradictions))
 
-    def with_known(self, **fields: Any) -> Self:
+    def with_outcome(self, **fields: Any) -> Self:
         """Return the case with these fields of the outcome."""
-        return replace(self, known=replace(self.known, **fields))
+        return replace(self, outcome=replace(self.outcome, **fields))
 
     def with_choice(self, choice: TargetChoice | None) -> Self:
         """Return the case with the class that the audit is for, if one was chosen."""
         if choice is None:
             return self
-        case = self.with_known(
+        case = self.with_outcome(
             target=choice.target,
             model_type=choice.model_type,
-            notes=(*self.known.notes, *choice.notes),
+            notes=(*self.outcome.notes, *choice.notes),
         )
         if choice.contradiction:
             case = case.with_contradictions(choice.contradiction)
@@ -126,7 +126,7 @@ class ModelAudit(Struct, frozen=True, kw_only=True):
 
     def with_expected(self, expectation: Expectation, config: Mapping[str, Any]) -> Self:
         """Return the case with what its outcome says of the expectation and the config."""
-        case = self.with_known(
+        case = self.with_outcome(
             expected=expected_side(expectation), kv_cache=kv_cache(expectation, config)
         )
         return replace(case, wide_names=kept_in_f32(config))
@@ -150,8 +150,8 @@ def begin_audit(snapshot: Snapshot, options: Options, target: str | None) -> Mod
     without = replace(snapshot, headers=(), index=None, unopened=())
     weights = contents(snapshot if options.weights else without)
     begun = Outcome.begin(snapshot, options.requested)
-    known = replace(begun, target=target, notes=weights.notes)
-    return ModelAudit(snapshot=snapshot, options=options, contents=weights, known=known)
+    outcome = replace(begun, target=target, notes=weights.notes)
+    return ModelAudit(snapshot=snapshot, options=options, contents=weights, outcome=outcome)
 
 
 # --- it is compared ---------------------------------------------------------------------------
@@ -212,14 +212,14 @@ def compared_outcome(
     loads = predict(weights, expectation, reconciled, findings, packing.method)
     # Put the report together.
     notes = (
-        *case.known.notes,
+        *case.outcome.notes,
         *((adapter,) if isinstance(adapter, str) else ()),
         *outline.notes,
         *((other_names,) if other_names else ()),
         *index.notes,
     )
     known = replace(
-        case.known,
+        case.outcome,
         observed=observed,
         claims=published,
         load_report=loads.report,
@@ -365,7 +365,7 @@ def unaudited_outcome(case: ModelAudit, reason: Reason, detail: str) -> Unaudite
 
 def _with_findings(case: ModelAudit, *findings: Finding) -> Outcome:
     stand, left_out = split(findings, case.options.ignore)
-    return replace(case.known, findings=in_order(stand), ignored=in_order(left_out))
+    return replace(case.outcome, findings=in_order(stand), ignored=in_order(left_out))
 
 
 def _of_files(case: ModelAudit, walked: Walk) -> Iterator[Finding]:
