@@ -251,7 +251,7 @@ def _settings(source: str | None, asked: dict[str, Any]) -> "SweepSettings":
         ids = settings.ids_of(lines_of(sys.stdin), "standard input")
     elif source:
         ids = settings.ids_in(Path(source))
-    selection = settings.selection_of(settings.AskedModels(**asked), ids)
+    selection = settings.selection_of(settings.SelectionTable(**asked), ids)
     return settings.SweepSettings(selections=(selection,))
 
 

@@ -30,14 +30,14 @@ def test_no_wait_is_longer_than_a_window_whatever_the_server_sent(steps):
         if told is None:
             window = window.spent(now)
         elif told == "untold":
-            window = window.untold(now, asked=True)
+            window = window.after_no_limit(now, is_requested=True)
         else:
-            window = window.told(told, now)
+            window = window.after_limit(told, now)
 
 
 @given(limit=LIMITS, early=st.floats(0, 1, exclude_max=True))
 def test_a_window_that_is_spent_is_waited_for_to_its_end_and_not_beyond(limit, early):
-    window = RateWindow().told(limit._replace(remaining=0), 100.0)
+    window = RateWindow().after_limit(limit._replace(remaining=0), 100.0)
     end = 100.0 + limit.ask_again + 1.0  # `t` is whole
     assert window.wait(100.0 + early * limit.ask_again) > 0
     assert window.wait(end) == 0
@@ -46,7 +46,7 @@ def test_a_window_that_is_spent_is_waited_for_to_its_end_and_not_beyond(limit, e
 
 def spent_until(end):
     """A window of which nothing is left, told a second before its end."""
-    return RateWindow().told(RateLimit("api", 0, 1, None), end - 2.0)
+    return RateWindow().after_limit(RateLimit("api", 0, 1, None), end - 2.0)
 
 
 def test_at_the_end_of_a_window_one_goes_first_and_the_others_when_it_has_succeeded():
@@ -56,7 +56,7 @@ def test_at_the_end_of_a_window_one_goes_first_and_the_others_when_it_has_succee
     assert window.first == 100.0
     assert 0 < window.wait(100.0) < 1
     assert 0 < window.wait(120.0) < 1
-    window = window.told(RateLimit("api", 499, 300, 500), 120.0)
+    window = window.after_limit(RateLimit("api", 499, 300, 500), 120.0)
     assert window.wait(120.0) == 0
     assert window.spent(120.0).first == 0
 
@@ -78,11 +78,13 @@ def test_where_nothing_is_heard_of_the_first_another_one_goes_after_half_a_minut
 
 def test_a_server_without_new_limits_is_not_waited_for_again():
     window = spent_until(100.0)
-    assert window.untold(50.0, asked=True) == window
-    assert window.spent(100.0).untold(101.0, asked=False).wait(101.0) > 0  # of another kind
-    window = window.spent(100.0).untold(101.0, asked=True)
+    assert window.after_no_limit(50.0, is_requested=True) == window
+    assert (
+        window.spent(100.0).after_no_limit(101.0, is_requested=False).wait(101.0) > 0
+    )  # of another kind
+    window = window.spent(100.0).after_no_limit(101.0, is_requested=True)
     assert window.wait(101.0) == window.spent(101.0).wait(10**9) == 0
-    told = window.told(RateLimit("api", 0, 50, 500), 10**9)
+    told = window.after_limit(RateLimit("api", 0, 50, 500), 10**9)
     assert told.wait(10**9) == 51.0
 
 
@@ -103,6 +105,6 @@ def test_what_the_others_wait_for_is_an_answer_or_a_time(status, limit, expected
 
 @given(limit=LIMITS, share=st.integers(1, 50))
 def test_a_share_is_taken_of_what_is_left_and_of_the_quota(limit, share):
-    window = RateWindow().told(limit, 1.0, share)
+    window = RateWindow().after_limit(limit, 1.0, share)
     assert window.left == limit.remaining // share
     assert window.wait(1.0) == 0 or window.left <= spared(window.quota)
