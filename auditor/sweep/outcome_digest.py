@@ -36,12 +36,7 @@ def current_versions(*, companions: bool = False) -> Versions:
     differ if companion files are read.
     """
     oracle = installed_library()  # None: models without a closed form stay unaudited
-    digest = sha256()
-    for path in pipeline_files(_PACKAGE):
-        content = path.read_bytes()
-        digest.update(f"{path.relative_to(_PACKAGE).as_posix()} {len(content)}\n".encode())
-        digest.update(content)
-    rules = (digest.hexdigest()[:12], *((oracle.name,) if oracle else ()))
+    rules = (_digest(_PACKAGE), *((oracle.name,) if oracle else ()))
     parts = (*rules, "companions") if companions else rules
     return Versions(auditor=VERSION, catalogue=", ".join(parts))
 
@@ -76,3 +71,12 @@ def _imported(source: str, modules: Iterable[str]) -> Iterator[str]:
         yield from (f"{base}.{name}" for name in re.findall(r"\w+", names))
     for package in _BY_NAME.findall(source):
         yield from (name for name in modules if name.startswith(f"{package}."))
+
+
+def _digest(package: Path) -> str:
+    digest = sha256()
+    for path in pipeline_files(package):
+        content = path.read_bytes()
+        digest.update(f"{path.relative_to(package).as_posix()} {len(content)}\n".encode())
+        digest.update(content)
+    return digest.hexdigest()[:12]
