@@ -120,22 +120,22 @@ def _base(base: BaseComparison) -> dict[str, Any]:
     }
 
 
-def _diagnosis(one: Diagnosis) -> dict[str, Any]:
+def _diagnosis(cause: Diagnosis) -> dict[str, Any]:
     return {
-        "cause": one.cause,
-        "severity": one.severity,
-        "level": one.level,
-        "summary": one.summary,
-        "fix": one.fix,
+        "cause": cause.cause,
+        "severity": cause.severity,
+        "level": cause.level,
+        "summary": cause.summary,
+        "fix": cause.fix,
         "fields": {
-            **{key: [finite(declared), finite(held)] for key, declared, held in one.fields},
+            **{key: [finite(declared), finite(stored)] for key, declared, stored in cause.fields},
             **{
                 key: {"declared": finite(declared), "determined": False}
-                for key, declared in one.undetermined
+                for key, declared in cause.undetermined
             },
         },
-        "findings": one.findings,
-        "evidence": one.evidence,
+        "findings": cause.findings,
+        "evidence": cause.evidence,
     }
 
 
