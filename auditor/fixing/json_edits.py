@@ -229,5 +229,5 @@ def _new_value(member: _Member, value: Any, style: _Style) -> str:
 
 def _line(lead: str) -> str:
     """The line break before a key and the key's indentation; "" if there is no break."""
-    found = _LINE.search(lead)
-    return found[0] if found else ""
+    line_break = _LINE.search(lead)
+    return line_break[0] if line_break else ""
