@@ -47,8 +47,8 @@ def mlx_name(tensor: StoredTensor, implied: Implied) -> MlxName:
             first = implied(f"{experts}.0.{name}.{last}")
             if first is not None:
                 stored = tensor.shape[0] if tensor.shape else None
-                known = count_experts(f"{experts}.", f".{name}.{last}", implied, stored=stored)
-                expert_names = tuple(f"{experts}.{number}.{name}.{last}" for number in range(known))
+                count = count_experts(f"{experts}.", f".{name}.{last}", implied, stored=stored)
+                expert_names = tuple(f"{experts}.{number}.{name}.{last}" for number in range(count))
                 return MlxName(expert_names or (own,), first, stacked=True)
     for name in older:
         other = f"{parent}.{name}.{last}"

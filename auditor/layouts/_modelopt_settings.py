@@ -138,7 +138,7 @@ def tensors_of_weight(settings: ModuleSettings, shape: Shape) -> dict[str, Writt
     """The tensors of a weight by the last part of their names; {} without settings."""
     *experts, rows, inputs = shape
     number = WrittenTensor((shape[0],) if len(shape) == AXES else (), _NUMBERS)
-    beside = {
+    companions = {
         **dict.fromkeys(("weight_scale_2", "input_scale", "output_scale"), number),
         "pre_quant_scale": WrittenTensor(shape[-1:], FLOATS),
     }
@@ -163,7 +163,7 @@ def tensors_of_weight(settings: ModuleSettings, shape: Shape) -> dict[str, Writt
             weight, scale = WrittenTensor(shape, ("F8_E4M3",)), _of_fp8(settings, shape, number)
         case _:
             return {}
-    return {**beside, "weight": weight, "weight_scale": scale}
+    return {**companions, "weight": weight, "weight_scale": scale}
 
 
 def _of_fp8(settings: ModuleSettings, shape: Shape, number: WrittenTensor) -> WrittenTensor:

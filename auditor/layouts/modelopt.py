@@ -139,10 +139,10 @@ def _by_shapes(
         return "two axes or more"
     shape, is_turned = _shape(stored, kind, expected)
     tensors = {"weight": WrittenTensor(stored, (weight.dtype or "",))}
-    each = {1, shape[0]} if len(shape) == AXES else {1}
+    counts = {1, shape[0]} if len(shape) == AXES else {1}
     for key in _NUMBERS:
         number = parts[key].shape if key in parts else None
-        is_number = number is not None and prod(number) in each
+        is_number = number is not None and prod(number) in counts
         tensors[key] = WrittenTensor(number if is_number and number is not None else (), FLOATS)
     tensors["pre_quant_scale"] = WrittenTensor(shape[-1:], FLOATS)
     low = parts["svdquant_lora_a"].shape if "svdquant_lora_a" in parts else None
