@@ -81,7 +81,7 @@ def implied_by(
         if declared is None:
             raise SourceError(Reason.NO_CONFIG, f"{snapshot.model} has no config.json to count by")
         config = replace(declared.config, checked=checked, arguments=arguments)
-        found = expectation_of(
+        implied = expectation_of(
             config,
             target or declared.target,
             chosen.append,
@@ -90,10 +90,10 @@ def implied_by(
         )
     except CheckpointError as error:
         raise SourceError(Reason.NO_CONFIG, f"nothing follows from the config: {error}") from None
-    if isinstance(found, Refusal):
-        raise SourceError(found.reason, found.detail)
-    closed = found.expectation.by == "closed-form" and chosen
-    return found.expectation, chosen[-1].kind.config if closed else None
+    if isinstance(implied, Refusal):
+        raise SourceError(implied.reason, implied.detail)
+    closed = implied.expectation.by == "closed-form" and chosen
+    return implied.expectation, chosen[-1].kind.config if closed else None
 
 
 def _stored(snapshot: Snapshot, target: str | None) -> StoredNumbers | None:

@@ -85,15 +85,19 @@ def expectation_of(
     files, or None without files; they decide about a head that the config does not tie. Raise
     CheckpointError for a config from which no model can be built.
     """
-    found = _first(config, partial(choose, target=target, loader=loader), chosen)
-    if isinstance(found, Refusal) or not (apart := untied_heads(config, found.expectation, stored)):
-        return found
+    implied = _first(config, partial(choose, target=target, loader=loader), chosen)
+    if isinstance(implied, Refusal) or not (
+        separate_heads := untied_heads(config, implied.expectation, stored)
+    ):
+        return implied
     again = replace(config, separate_head=True)
-    found = _first(again, partial(choose, target=target, loader=loader), lambda _: None)
-    if isinstance(found, Refusal):
-        return found
-    left = [one.name for one in found.expectation.tensors if one.role is Role.TIED]
-    return found._replace(expectation=with_untied(found.expectation, {*left} & {*apart}))
+    implied = _first(again, partial(choose, target=target, loader=loader), lambda _: None)
+    if isinstance(implied, Refusal):
+        return implied
+    left = [one.name for one in implied.expectation.tensors if one.role is Role.TIED]
+    return implied._replace(
+        expectation=with_untied(implied.expectation, {*left} & {*separate_heads})
+    )
 
 
 def _first(
@@ -103,16 +107,16 @@ def _first(
 ) -> Implied | Refusal:
     """Return the closed form's expectation; without a closed form, the oracle's."""
 
-    def asked(classes: ExpectationSource) -> TargetChoice | Refusal:
+    def choice_of(classes: ExpectationSource) -> TargetChoice | Refusal:
         return choosing(config, classes=classes)
 
-    found = _by(catalogue, asked, chosen)
-    if isinstance(found, Implied) or found.reason is not Reason.UNKNOWN_ARCHITECTURE:
-        return found
+    implied = _by(catalogue, choice_of, chosen)
+    if isinstance(implied, Implied) or implied.reason is not Reason.UNKNOWN_ARCHITECTURE:
+        return implied
     oracle = _oracle()
     if oracle is None:
-        return found._replace(detail=f"{found.detail}; {_EXTRA} would let transformers answer")
-    return _by(oracle, asked, chosen)
+        return implied._replace(detail=f"{implied.detail}; {_EXTRA} would let transformers answer")
+    return _by(oracle, choice_of, chosen)
 
 
 def expectation_of_module(config: Config, kind: str) -> Implied | Refusal:
@@ -138,11 +142,11 @@ def refusal_of_diffusers(config: Config) -> Refusal | None:
 
 def _by(
     source: ExpectationSource,
-    asked: Callable[[ExpectationSource], TargetChoice | Refusal],
+    choice_of: Callable[[ExpectationSource], TargetChoice | Refusal],
     chosen: Callable[[TargetChoice], None],
 ) -> Implied | Refusal:
     try:
-        choice = asked(source)
+        choice = choice_of(source)
         if isinstance(choice, Refusal):
             return choice
         chosen(choice)
@@ -155,8 +159,8 @@ def _by(
 
     def siblings() -> tuple[Sibling, ...]:
         """Return the sibling classes, built only if a tensor needs them."""
-        each = (_siblings(source, kind.config, kind.model_type) for kind in choice.related_types)
-        return tuple(chain.from_iterable(each))
+        groups = (_siblings(source, kind.config, kind.model_type) for kind in choice.related_types)
+        return tuple(chain.from_iterable(groups))
 
     family = FamilyExpectations(
         declared=declared, siblings=siblings, unused_modules=choice.unused_modules
@@ -190,8 +194,10 @@ def require_known_class(target: str) -> None:
     else:
         return
     nearly = meant(target, _class_names(oracle))
-    known = "audit architectures lists what is"
-    raise UsageError(f"no closed form is known for {quoted(target)}{nearly}; {known}; {further}")
+    listing_hint = "audit architectures lists what is"
+    raise UsageError(
+        f"no closed form is known for {quoted(target)}{nearly}; {listing_hint}; {further}"
+    )
 
 
 def _class_names(oracle: "Oracle | None") -> set[str]:
@@ -257,8 +263,8 @@ def _reason(dispute: DisputedTensor, whose: str) -> str | None:
     if ours == theirs:
         return None
     if theirs is None:
-        of_old = ours is None or ours.role.optional
-        return None if of_old else f"the closed form has it, {whose} does not"
+        is_optional = ours is None or ours.role.optional
+        return None if is_optional else f"the closed form has it, {whose} does not"
     if ours is None:
         return f"{whose} has it, the closed form does not"
     if ours.shape != theirs.shape:
@@ -303,25 +309,25 @@ def untied_heads(
 
 def with_untied(expectation: Expectation, names: Collection[str]) -> Expectation:
     """Return the expectation with these tied tensors counted as separate tensors."""
-    apart = [tensor for tensor in expectation.tensors if tensor.name in names]
-    more = sum(tensor.elements for tensor in apart)
+    separate_tensors = [tensor for tensor in expectation.tensors if tensor.name in names]
+    more = sum(tensor.elements for tensor in separate_tensors)
     tensors = tuple(
         tensor._replace(role=Role.PARAMETER, tied_to=None) if tensor.name in names else tensor
         for tensor in expectation.tensors
     )
     modules = dict(expectation.modules)
-    for tensor in apart:
+    for tensor in separate_tensors:
         parts = tensor.name.split(".")[:-1]
         for length in range(len(parts) + 1):
             prefix = ".".join(parts[:length])
             if prefix in modules:
                 modules[prefix] = _plus(modules[prefix], tensor.elements)
-    whole = _plus(ModuleFormula(expectation.parameters, expectation.formula), more)
+    total = _plus(ModuleFormula(expectation.parameters, expectation.formula), more)
     return replace(
         expectation,
         listed=Written(tensors=tensors, modules=MappingProxyType(modules)),
-        parameters=whole.parameters,
-        formula=whole.formula,
+        parameters=total.parameters,
+        formula=total.formula,
     )
 
 

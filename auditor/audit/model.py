@@ -86,7 +86,7 @@ def _diagnosed(
     def again(changed: Snapshot, target: str | None) -> Report | Unaudited:
         return examine_undiagnosed(changed, replace(options, target=target, depth=0), entry)
 
-    found = diagnose(
+    diagnosis = diagnose(
         outcome,
         snapshot,
         again,
@@ -97,17 +97,17 @@ def _diagnosed(
         forms=partial(_name_forms, entry=entry),
         keep=keep,
     )
-    return replace(outcome, diagnosis=found)
+    return replace(outcome, diagnosis=diagnosis)
 
 
 def _implied_shapes(
     snapshot: Snapshot, target: str | None, entry: ManifestEntry | None
 ) -> dict[str, tuple[int, ...]] | None:
     """Return the shapes that must be stored, by name; None if nothing follows from the config."""
-    found = _implied(snapshot, target, entry)
-    if found is None:
+    implied = _implied(snapshot, target, entry)
+    if implied is None:
         return None
-    return {one.name: one.shape for one in found.tensors if one.role is Role.PARAMETER}
+    return {one.name: one.shape for one in implied.tensors if one.role is Role.PARAMETER}
 
 
 class SizeRead(NamedTuple):
@@ -118,9 +118,14 @@ class SizeRead(NamedTuple):
 
 
 def sizes_determined(
-    snapshot: Snapshot, options: Options, entry: ManifestEntry | None, given: Mapping[str, int]
+    snapshot: Snapshot,
+    options: Options,
+    entry: ManifestEntry | None,
+    declared_sizes: Mapping[str, int],
 ) -> dict[str, SizeRead]:
-    """The sizes in the config that the stored shapes leave no choice of, by path; some are `given`.
+    """Return the config's sizes that the stored shapes determine, by path.
+
+    `declared_sizes` are taken as given.
 
     Return nothing if no closed form of the class is known, or nothing follows from the config.
     """
@@ -142,12 +147,12 @@ def sizes_determined(
         expected = case.tree(snapshot)
         if expected is None:
             return {}
-        found = determined_sizes(expected, case.holdings, given)
+        sizes = determined_sizes(expected, case.holdings, declared_sizes)
     except CheckpointError:
         return {}
     return {
         key_at(case.config, symbol.key, value).path: SizeRead(symbol.value, value)
-        for symbol, value in found.items()
+        for symbol, value in sizes.items()
     }
 
 
@@ -155,11 +160,11 @@ def _name_forms(snapshot: Snapshot, target: str | None, entry: ManifestEntry | N
     """How the tensors that the config implies are called on disk, and in memory."""
     from auditor.diagnosis.solving.forms import NameForms, forms_of  # noqa: PLC0415
 
-    found = _implied(snapshot, target, entry)
-    if found is None:
+    implied = _implied(snapshot, target, entry)
+    if implied is None:
         return NameForms(())
-    known = _class_tree(snapshot, target, entry)
-    return forms_of(found, known and known.tree)
+    class_tree = _class_tree(snapshot, target, entry)
+    return forms_of(implied, class_tree and class_tree.tree)
 
 
 def _implied(
@@ -169,7 +174,7 @@ def _implied(
         declared = declared_by_config(snapshot, entry)
         if declared is None:
             return None
-        found = expectation_of(
+        implied = expectation_of(
             declared.config,
             target or declared.target,
             lambda _: None,
@@ -177,7 +182,7 @@ def _implied(
         )
     except (CheckpointError, SourceError):
         return None
-    return None if isinstance(found, Refusal) else found.expectation
+    return None if isinstance(implied, Refusal) else implied.expectation
 
 
 def _class_tree(
@@ -193,13 +198,13 @@ def _class_tree(
         declared = declared_by_config(snapshot, entry)
         if declared is None:
             return None
-        found = choose(declared.config, target or declared.target, catalogue, declared.loader)
-        if isinstance(found, Refusal):
+        choice = choose(declared.config, target or declared.target, catalogue, declared.loader)
+        if isinstance(choice, Refusal):
             return None
-        tree = catalogue.block_tree(found.kind.config, found.target)
+        tree = catalogue.block_tree(choice.kind.config, choice.target)
     except SourceError:
         return None
-    return ClassTree(tree, catalogue.family(found.model_type).prefix)
+    return ClassTree(tree, catalogue.family(choice.model_type).prefix)
 
 
 def examine_undiagnosed(
@@ -225,19 +230,19 @@ def _model(case: ModelAudit, entry: ManifestEntry | None) -> Report | Unaudited:
         if custom is not None:  # its own config class may take what that of transformers refuses
             declared = declared._replace(config=replace(declared.config, checked=False))
         case.add_findings((*declared.findings, *_unindexed(case.snapshot, declared)))
-        found = _expected(case, declared, module)
+        expected = _expected(case, declared, module)
     except (CheckpointError, SourceError) as error:
         _add_beside(case, declared, None, custom)
         return _without_expected(case, error, custom)
-    if isinstance(found, Refusal):
+    if isinstance(expected, Refusal):
         _add_beside(case, declared, None, custom)
-        return _without_expected(case, SourceError(found.reason, found.detail), custom)
+        return _without_expected(case, SourceError(expected.reason, expected.detail), custom)
     if module is None:
-        _add_beside(case, declared, found.implied.expectation, custom)
-    outcome = _compared(case, found)
+        _add_beside(case, declared, expected.implied.expectation, custom)
+    outcome = _compared(case, expected)
     if custom is None:
         return outcome
-    return if_comparable(case, outcome, found.implied.expectation, custom)
+    return if_comparable(case, outcome, expected.implied.expectation, custom)
 
 
 def _add_beside(
@@ -247,18 +252,18 @@ def _add_beside(
     custom: str | None,
 ) -> None:
     """Add the findings of the config and the companion files, if the model has weights."""
-    if declared is None or case.found.empty or is_gguf(case.snapshot):
+    if declared is None or case.contents.empty or is_gguf(case.snapshot):
         return
     with suppress(CheckpointError):  # of a config whose types are wrong, which is a finding already
-        found = repository_findings(
+        repository = repository_findings(
             case.snapshot,
-            case.found.tensors,
+            case.contents.tensors,
             declared.config,
             expectation,
             is_custom=custom is not None,
         )
-        case.add_findings(found.findings)
-        case.beside = found.unchecked
+        case.add_findings(repository.findings)
+        case.unread_companions = repository.unchecked
 
 
 def _declaration(snapshot: Snapshot, entry: ManifestEntry | None) -> Declaration | None:
@@ -297,12 +302,12 @@ def _expected(case: ModelAudit, declared: Declaration, module: str | None) -> _E
     """Derive the expected tensors; raise CheckpointError for a config that implies none."""
     config = replace(declared.config, arguments=case.options.arguments)
     # State what the config declares, before anything that may fail.
-    drafts = () if case.found.unread else drafting_notes(config, case.found.tensors)
-    case.known = replace(
-        case.known,
+    drafts = () if case.contents.unread else drafting_notes(config, case.contents.tensors)
+    case.outcome = replace(
+        case.outcome,
         declared=config.architectures,
         model_type=config.model_type,
-        notes=(*case.found.notes, *declared.notes, *drafts),
+        notes=(*case.contents.notes, *declared.notes, *drafts),
     )
     # Choose the class, and derive its tensors from the config.
     implied = _implied_by(case, config, declared, module)
@@ -327,12 +332,12 @@ def _implied_by(
     if module:
         return expectation_of_module(config, module)
     if refusal := refusal_of_diffusers(config):
-        case.known = replace(case.known, target=str(config.values["_class_name"]))
+        case.outcome = replace(case.outcome, target=str(config.values["_class_name"]))
         return refusal
     return expectation_of(
         config,
         case.options.target or declared.target,
-        partial(case.set_choice, notes=case.known.notes),
+        partial(case.set_choice, notes=case.outcome.notes),
         loader=declared.loader,
         stored=partial(_stored_names, case),
     )
@@ -353,20 +358,20 @@ def _quantization(config: Config, snapshot: Snapshot) -> Declared | None:
 
 def _stored_names(case: ModelAudit) -> Collection[str] | None:
     """The names of what is stored, in files that were read or not; None: nothing is here."""
-    if case.found.empty:
+    if case.contents.empty:
         return None
-    hidden = (name for item in case.found.unread for name in item.names or ())
-    return {*(tensor.name for tensor in case.found.tensors), *hidden}
+    hidden = (name for item in case.contents.unread for name in item.names or ())
+    return {*(tensor.name for tensor in case.contents.tensors), *hidden}
 
 
-def _compared(case: ModelAudit, found: _Expected) -> Report | Unaudited:
-    expectation, quantization = found.implied.expectation, found.quantization
+def _compared(case: ModelAudit, expected: _Expected) -> Report | Unaudited:
+    expectation, quantization = expected.implied.expectation, expected.quantization
     # Stop if there are no weights, or if nothing here knows their layout.
-    if case.found.empty:
+    if case.contents.empty:
         detail = f"{case.snapshot.model} is a config alone: there are no weights to compare it with"
         files = () if quantization else case.snapshot.files
-        sizes = listed_size_rule(files, expectation, found.dtype)
-        return no_weights(case, expectation, detail, *found.opinion.findings, *sizes)
+        sizes = listed_size_rule(files, expectation, expected.dtype)
+        return no_weights(case, expectation, detail, *expected.opinion.findings, *sizes)
     packer = unknown_quantization(quantization) if quantization is not None else None
     if packer is not None:
         detail = f"the weights are packed by {packer}: its layout is not known here"
@@ -378,15 +383,15 @@ def _compared(case: ModelAudit, found: _Expected) -> Report | Unaudited:
         file = quantization.where if quantization else where(case.snapshot)
         return without_expectation(case, BadConfig(file=file, reason=str(error)))
     # Expect converted tensors in the form in which they are stored.
-    implied = found.implied if packing.method else _as_stored(case, found.implied, packing)
-    return compared_outcome(case, found.dtype, implied, packing, found.opinion)
+    implied = expected.implied if packing.method else _as_stored(case, expected.implied, packing)
+    return compared_outcome(case, expected.dtype, implied, packing, expected.opinion)
 
 
 def _unpacked(
     case: ModelAudit, expectation: Expectation, quantization: Declared | None
 ) -> PackedWeights:
     """Read what packed tensors contain; raise CheckpointError for settings that are broken."""
-    found, shapes = case.found, shapes_of(expectation)
+    contents, shapes = case.contents, shapes_of(expectation)
     tensors = _all_tensors(case)
     unpacked = unpack_tensors(tensors, quantization, shapes)
     method = quantization.method if quantization else None
@@ -395,9 +400,9 @@ def _unpacked(
     needed = listed.learned + sum(not one.role.optional for one in listed.others)
     if len(tensors) < needed:  # else no tensor can contain several, and no name has to be looked at
         unpacked = separated(unpacked, tensors, shapes)
-    by_names = found.without_header or found.names_only
+    by_names = contents.without_header or contents.names_only
     return PackedWeights(
-        split_off_unread(unpacked, found.without_header, holds_unknown=found.holds_unknown),
+        split_off_unread(unpacked, contents.without_header, holds_unknown=contents.holds_unknown),
         written_tensors(tensors, quantization, shapes) if by_names else {},
         method,
         frozenset() if method else frozenset(one.stored.name for one in unpacked.tensors),
@@ -406,8 +411,8 @@ def _unpacked(
 
 def _all_tensors(case: ModelAudit) -> tuple[StoredTensor, ...]:
     """Return the stored tensors, with those of which only the names are known."""
-    hidden = case.found.without_header
-    return (*case.found.tensors, *hidden) if hidden else case.found.tensors
+    hidden = case.contents.without_header
+    return (*case.contents.tensors, *hidden) if hidden else case.contents.tensors
 
 
 def _as_stored(case: ModelAudit, implied: Implied, packing: PackedWeights) -> Implied:
@@ -418,9 +423,11 @@ def _as_stored(case: ModelAudit, implied: Implied, packing: PackedWeights) -> Im
     expectation, family = expected_as_stored(implied.expectation, names, case.depth), implied.family
     if expectation is implied.expectation:
         return implied
-    case.known = replace(case.known, expected=expected_side(expectation))
-    whole = family.declared is implied.expectation
-    declared = expectation if whole else expected_as_stored(family.declared, names, case.depth)
+    case.outcome = replace(case.outcome, expected=expected_side(expectation))
+    is_declared = family.declared is implied.expectation
+    declared = (
+        expectation if is_declared else expected_as_stored(family.declared, names, case.depth)
+    )
     return Implied(expectation, replace(family, declared=declared))
 
 
@@ -429,23 +436,25 @@ def _adapter(case: ModelAudit) -> Report | Unaudited:
     from auditor.audit.adapter import adapted  # noqa: PLC0415 - most are whole models
 
     try:
-        found = adapted(case.snapshot, case.found.tensors, case.options.target)
+        adapter = adapted(case.snapshot, case.contents.tensors, case.options.target)
     except CheckpointError as error:
         return without_expectation(case, BadConfig(file=where(case.snapshot), reason=str(error)))
-    if isinstance(found, Refusal):
-        return unaudited_outcome(case, found.reason, found.detail)
-    expectation = found.implied.expectation
-    case.known = replace(
-        case.known,
+    if isinstance(adapter, Refusal):
+        return unaudited_outcome(case, adapter.reason, adapter.detail)
+    expectation = adapter.implied.expectation
+    case.outcome = replace(
+        case.outcome,
         target=expectation.target,
         model_type=expectation.model_type,
         expected=expected_side(expectation),
     )
-    case.add_notes(*found.notes)
-    if case.found.empty:
+    case.add_notes(*adapter.notes)
+    if case.contents.empty:
         detail = f"{case.snapshot.model} is an adapter's config alone: there are no weights"
         return no_weights(case, expectation, detail)
-    return compared_outcome(case, None, found.implied, UNPACKED, Opinion(unchecked=found.unchecked))
+    return compared_outcome(
+        case, None, adapter.implied, UNPACKED, Opinion(unchecked=adapter.unchecked)
+    )
 
 
 def _undeclared(case: ModelAudit) -> Report | Unaudited:

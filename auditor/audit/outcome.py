@@ -74,7 +74,7 @@ MOST_STRANGE_MODULES = 10_000
 class PackedWeights(NamedTuple):
     """How the weights are packed."""
 
-    apart: ReadAndHidden
+    unpacked: ReadAndHidden
     written: Mapping[str, WrittenTensor]  # what the layout stores, under names without a header
     method: str | None = None  # by what they are packed; None: what is stored is the model's
     holders: frozenset[str] = frozenset()  # names of tensors that contain several, without a method
@@ -88,32 +88,32 @@ class ModelAudit(Struct, kw_only=True):
 
     snapshot: Snapshot
     options: Options
-    found: Contents
-    known: Outcome
+    contents: Contents
+    outcome: Outcome
     contradictions: tuple[str, ...] = ()  # of the config with itself; its shapes are known
-    beside: tuple[str, ...] = ()  # what was not read of the files beside the weights
+    unread_companions: tuple[str, ...] = ()  # what was not read of the files beside the weights
     wide_names: re.Pattern[str] = kept_in_f32({})  # parameters that may be stored in 32 bits
 
     @property
     def depth(self) -> Depth | None:
         """How deep module rows go."""
-        asked = self.options.depth
-        return Depth(asked) if isinstance(asked, int) else asked
+        depth = self.options.depth
+        return Depth(depth) if isinstance(depth, int) else depth
 
     def add_findings(self, findings: tuple[Finding, ...]) -> None:
         """More that was found of its files."""
-        self.found = replace(self.found, findings=(*self.found.findings, *findings))
+        self.contents = replace(self.contents, findings=(*self.contents.findings, *findings))
 
     def add_notes(self, *notes: str) -> None:
-        self.known = replace(self.known, notes=(*self.known.notes, *notes))
+        self.outcome = replace(self.outcome, notes=(*self.outcome.notes, *notes))
 
     def set_choice(self, choice: TargetChoice, notes: tuple[str, ...]) -> None:
         """Set the class that the audit is for; `notes` are those before a class was chosen.
 
         The oracle's choice replaces that of the closed forms.
         """
-        self.known = replace(
-            self.known,
+        self.outcome = replace(
+            self.outcome,
             target=choice.target,
             model_type=choice.model_type,
             notes=(*notes, *choice.notes),
@@ -125,7 +125,7 @@ class ModelAudit(Struct, kw_only=True):
 
     def set_expected(self, expectation: Expectation, config: Mapping[str, Any]) -> None:
         cache = kv_cache(expectation, config)
-        self.known = replace(self.known, expected=expected_side(expectation), kv_cache=cache)
+        self.outcome = replace(self.outcome, expected=expected_side(expectation), kv_cache=cache)
         self.wide_names = kept_in_f32(config)
 
 
@@ -142,10 +142,10 @@ def _of_two_types(snapshot: Snapshot, choice: TargetChoice) -> ConfigContradicti
 def begin_audit(snapshot: Snapshot, options: Options, target: str | None) -> ModelAudit:
     """Begin the audit of a snapshot, before its config is read."""
     without = replace(snapshot, headers=(), index=None, unopened=())
-    found = contents(snapshot if options.weights else without)
+    stored = contents(snapshot if options.weights else without)
     begun = Outcome.begin(snapshot, options.requested)
-    known = replace(begun, target=target, notes=found.notes)
-    return ModelAudit(snapshot=snapshot, options=options, found=found, known=known)
+    outcome = replace(begun, target=target, notes=stored.notes)
+    return ModelAudit(snapshot=snapshot, options=options, contents=stored, outcome=outcome)
 
 
 # --- it is compared ---------------------------------------------------------------------------
@@ -155,10 +155,10 @@ def compared_outcome(
     case: ModelAudit, dtype: str | None, implied: Implied, packing: PackedWeights, opinion: Opinion
 ) -> Report:
     """Compare what is stored with what the config implies; `dtype` is the declared one."""
-    found, snapshot, expectation = case.found, case.snapshot, implied.expectation
-    shapes, unpacked = not found.names_only, packing.apart.read
+    contents, snapshot, expectation = case.contents, case.snapshot, implied.expectation
+    shapes, unpacked = not contents.names_only, packing.unpacked.read
     # Give each tensor its fate.
-    reconciled = reconcile(found, expectation, implied.family, packing.apart)
+    reconciled = reconcile(contents, expectation, implied.family, packing.unpacked)
     # Sum up the stored tensors; list modules that nothing expects in outline if there are many.
     foreign = (Fate.UNEXPECTED | Fate.BUFFER).value
     names = (one.tensor.name for one in reconciled.unexpected if one.fate & foreign)
@@ -173,7 +173,7 @@ def compared_outcome(
     )
     # Check the index, the published sizes, and whether the files belong to another model.
     index = index_judgement(
-        found,
+        contents,
         snapshot,
         walked.total,
         reconciled,
@@ -183,12 +183,12 @@ def compared_outcome(
         parameters=expectation.parameters,
     )
     published = _published(case, expectation, observed)
-    total = found.index.total_size if found.index else None
+    total = contents.index.total_size if contents.index else None
     other_names = other_names_note(reconciled, expectation, total)
     adapter = embedded_adapter(snapshot)
     # Collect the findings.
     findings = (
-        *found.findings,
+        *contents.findings,
         *((adapter,) if isinstance(adapter, MissingComponent) else ()),
         *contradictions(case),
         *reconciled.findings,
@@ -196,23 +196,23 @@ def compared_outcome(
         *_dtypes(case, dtype, reconciled, walked),
         *index.findings,
         *_other_model(case, reconciled, expectation, total),
-        *torch_copy_findings(snapshot, found),
+        *torch_copy_findings(snapshot, contents),
         *other_weights(snapshot),
         *refuted_claims(published),
     )
     stand, left_out = split(findings, case.options.ignore)
     # Predict the load report.
-    loads = predict(found, expectation, reconciled, findings, packing.method)
+    loads = predict(contents, expectation, reconciled, findings, packing.method)
     # Put the report together.
     notes = (
-        *case.known.notes,
+        *case.outcome.notes,
         *((adapter,) if isinstance(adapter, str) else ()),
         *outline.notes,
         *((other_names,) if other_names else ()),
         *index.notes,
     )
-    known = replace(
-        case.known,
+    outcome = replace(
+        case.outcome,
         observed=observed,
         claims=published,
         load_report=loads.report,
@@ -223,14 +223,14 @@ def compared_outcome(
         tensors=TensorTable.compared(reconciled, expectation),
         notes=notes,
         unchecked=(
-            *_unchecked(found, dtype, unpacked, index.unchecked),
-            *_torch_copies(snapshot, found),
+            *_unchecked(contents, dtype, unpacked, index.unchecked),
+            *_torch_copies(snapshot, contents),
             *opinion.unchecked,
             *loads.unchecked,
-            *case.beside,
+            *case.unread_companions,
         ),
     )
-    return known.as_report(residual(observed, expectation.parameters, findings))
+    return outcome.as_report(residual(observed, expectation.parameters, findings))
 
 
 class _Outline(NamedTuple):
@@ -254,7 +254,7 @@ def _published(
     case: ModelAudit, expectation: Expectation, observed: Observed
 ) -> tuple[PublishedCount, ...]:
     """Return the published counts; an adapter and a folder have another model's name."""
-    found, snapshot = case.found, case.snapshot
+    contents, snapshot = case.contents, case.snapshot
     adapter = snapshot.config is not None and snapshot.config.name == ADAPTER_CONFIG
     if adapter or any("/" in head.name for head in snapshot.headers):
         return ()
@@ -262,7 +262,7 @@ def _published(
         return ()
     from auditor.audit.published_claims import published_counts  # noqa: PLC0415 - 10 ms, for some
 
-    whole = not (found.unread or found.names_only)
+    whole = not (contents.unread or contents.names_only)
     return published_counts(snapshot, expectation, observed, whole=whole)
 
 
@@ -271,15 +271,15 @@ def refuted_claims(counts: tuple[PublishedCount, ...]) -> Iterator[HubCount | Cl
 
     That the Hub counts packed words is no fault of an upload, and no alarm.
     """
-    for one in counts:
-        if one.verdict == "refuted":
-            kind = HubCount if one.where == "hub" and not one.usual else ClaimedSize
+    for count in counts:
+        if count.verdict == "refuted":
+            kind = HubCount if count.where == "hub" and not count.usual else ClaimedSize
             yield kind(
-                where=one.key,
-                text=one.text,
-                claim=one.claim,
-                actual=one.actual,
-                reason=one.reason,
+                where=count.key,
+                text=count.text,
+                claim=count.claim,
+                actual=count.actual,
+                reason=count.reason,
             )
 
 
@@ -288,7 +288,7 @@ def _dtypes(
 ) -> Iterator[Finding]:
     """Yield findings about dtypes other than the declared dtype or that of the variant's name."""
     dtypes = frozenset(walked.by_dtype())
-    variant, wide_names = case.found.variant, case.wide_names
+    variant, wide_names = case.contents.variant, case.wide_names
     if variant and (own := dtype_of(variant)):
         yield from dtype_rule(reconciled, own, dtypes, wide_names, by=f"the variant {variant}")
     else:
@@ -308,24 +308,24 @@ def _other_model(
 
 
 def _unchecked(
-    found: Contents, dtype: str | None, unpacked: Unpacked, of_index: tuple[str, ...]
+    contents: Contents, dtype: str | None, unpacked: Unpacked, of_index: tuple[str, ...]
 ) -> Iterator[str]:
     """Yield what this audit did not compare."""
     yield "values: only headers are read, no weight is"
-    if found.names_only:
+    if contents.names_only:
         yield "shapes and dtypes: shards are not here, their names come from the index"
     yield from of_index
     if dtype is None:
         yield "the dtype: the config declares none for the whole model"
-    if found.unread:
-        yield f"{found.unread_files} weight file(s) that could not be read"
-    if found.holds_unknown and unpacked is not PLAIN:
+    if contents.unread:
+        yield f"{contents.unread_files} weight file(s) that could not be read"
+    if contents.holds_unknown and unpacked is not PLAIN:
         yield "what packed tensors lack: a file that could not be read may hold it"
 
 
-def _torch_copies(snapshot: Snapshot, found: Contents) -> Iterator[str]:
+def _torch_copies(snapshot: Snapshot, contents: Contents) -> Iterator[str]:
     yield from unread_pickles(snapshot)
-    if files := uncompared_torch_copies(snapshot, found):
+    if files := uncompared_torch_copies(snapshot, contents):
         yield f"{listed(files)}: not compared, for the audited files are not all there"
 
 
@@ -337,12 +337,12 @@ def no_weights(
 ) -> Unaudited:
     """A config alone: what it implies is known, and nothing was audited."""
     modules = ExpectedRows(expectation, depth=case.depth)
-    known = replace(
+    outcome = replace(
         _with_findings(case, *contradictions(case), *findings),
         modules=modules,
         tensors=TensorTable.of_expected(expectation),
     )
-    return known.as_unaudited(Reason.NO_WEIGHTS, detail)
+    return outcome.as_unaudited(Reason.NO_WEIGHTS, detail)
 
 
 def without_expectation(case: ModelAudit, *bad: BadConfig) -> Report:
@@ -358,35 +358,35 @@ def unaudited_outcome(case: ModelAudit, reason: Reason, detail: str) -> Unaudite
 
 def _with_findings(case: ModelAudit, *findings: Finding) -> Outcome:
     stand, left_out = split(findings, case.options.ignore)
-    return replace(case.known, findings=in_order(stand), ignored=in_order(left_out))
+    return replace(case.outcome, findings=in_order(stand), ignored=in_order(left_out))
 
 
 def _of_files(case: ModelAudit, walked: Walk) -> Iterator[Finding]:
     """Yield what the files contradict by themselves, whatever the architecture."""
-    found, snapshot = case.found, case.snapshot
-    yield from found.findings
-    yield from (item.finding(file=item.file, reason=item.reason) for item in found.unread)
-    yield from by_files(found, snapshot, walked.total)
-    yield from torch_copy_findings(snapshot, found)
+    contents, snapshot = case.contents, case.snapshot
+    yield from contents.findings
+    yield from (item.finding(file=item.file, reason=item.reason) for item in contents.unread)
+    yield from by_files(contents, snapshot, walked.total)
+    yield from torch_copy_findings(snapshot, contents)
     yield from other_weights(snapshot)
 
 
 def _tallied(case: ModelAudit, *bad: BadConfig) -> Outcome:
     """Sum up the stored tensors, as far as headers show what is learned; check the files alone."""
-    found = case.found
-    outline = _outline((tensor.name for tensor in found.tensors), None, MOST_MODULES)
+    contents = case.contents
+    outline = _outline((tensor.name for tensor in contents.tensors), None, MOST_MODULES)
     counted = counted_once(
-        tuple((tensor, learned(tensor), 0) for tensor in found.tensors), found.shared
+        tuple((tensor, learned(tensor), 0) for tensor in contents.tensors), contents.shared
     )
     walked = walk(counted, depth=case.depth, shallow=outline.shallow)
-    known = _with_findings(case, *bad, *contradictions(case), *_of_files(case, walked))
-    known = replace(known, notes=(*known.notes, *outline.notes))
-    if found.empty:
-        return known
-    shapes = not found.names_only
+    outcome = _with_findings(case, *bad, *contradictions(case), *_of_files(case, walked))
+    outcome = replace(outcome, notes=(*outcome.notes, *outline.notes))
+    if contents.empty:
+        return outcome
+    shapes = not contents.names_only
     return replace(
-        known,
+        outcome,
         observed=observed_side(walked, case.snapshot, shapes=shapes),
         modules=stored_rows(walked, shapes=shapes),
-        tensors=TensorTable.of_stored(found.tensors, found.shared),
+        tensors=TensorTable.of_stored(contents.tensors, contents.shared),
     )
