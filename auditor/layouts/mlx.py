@@ -9,8 +9,16 @@ follows; mlx_lm's QuantizedSwitchLinear adds an axis of experts in front:
     X.global_scale  F32 () or (experts,), optional in the mode nvfp4
 
 The config contains `bits`, `group_size` and `mode`, also under the name of a module that differs.
-mlx_lm renames some tensors; see _mlx_names.py. The method "metal" of transformers is the mode
-affine, with biases named qbiases.
+The method "metal" of transformers is the mode affine, with biases named qbiases.
+
+mlx_lm's `sanitize` functions rename tensors, which keep their own name if the architecture has none
+of the original names:
+
+- Experts are stacked (models/qwen3_moe.py, mixtral.py, lfm2_moe.py, nemotron_h.py and others):
+  `P.switch_mlp.gate_proj.weight` (E, out, in) is `P.experts.{0..E-1}.gate_proj.weight` (out, in),
+  or w1, w2 and w3 in Mixtral; fc1 and fc2 are up_proj and down_proj.
+- The gated mlp of LFM2 is w1, w2 and w3 on the Hub.
+- Convolutions have their inputs last: (out, ..., in) is (out, in, ...) of PyTorch.
 
 The modes, from the documentation of mlx.core.quantize: affine, 1 to 6 or 8 bits in groups of 32, 64
 or 128; mxfp4 and mxfp8, 4 and 8 bits in groups of 32; nvfp4, 4 bits in groups of 16.
@@ -22,19 +30,14 @@ from typing import NamedTuple
 from msgspec import Struct
 from msgspec.structs import replace
 
-from auditor.layouts._mlx_names import (
-    MlxName,
-    add_plain,
-    add_unpacked,
-    is_renamed_or_transposed,
-    mlx_name,
-)
 from auditor.layouts.declared import integer_setting
+from auditor.layouts.fused import count_experts, too_many_experts
 from auditor.layouts.packing import (
     FLOATS,
     Declared,
     Implied,
     Layout,
+    LogicalTensor,
     Members,
     PackingLedger,
     Shape,
@@ -44,6 +47,93 @@ from auditor.layouts.packing import (
 )
 from auditor.messages import described, quoted
 from auditor.tensors import StoredTensor
+
+_CONVOLUTION = 3  # the least number of its axes: (out, in, size)
+
+_SWITCH = ".switch_mlp"
+_OLDER = {
+    "gate_proj": ("gate_proj", "w1"),
+    "up_proj": ("up_proj", "w3"),
+    "down_proj": ("down_proj", "w2"),
+    "fc1": ("up_proj",),
+    "fc2": ("down_proj",),
+}
+
+
+class MlxName(NamedTuple):
+    """The place of a stored tensor's numbers in the unpacked model."""
+
+    names: tuple[str, ...]  # one, or one for each expert of a stack
+    expected: Shape | None  # the architecture's shape under the first name
+    stacked: bool
+
+
+def mlx_name(tensor: StoredTensor, implied: Implied) -> MlxName:
+    """Return the architecture's names for a tensor, else its own name."""
+    own, expected = tensor.name, implied(tensor.name)
+    module, _, last = own.rpartition(".")
+    parent, _, projection = module.rpartition(".")
+    older = _OLDER.get(projection, ()) if expected is None else ()
+    if older and parent.endswith(_SWITCH):
+        experts = f"{parent.removesuffix(_SWITCH)}.experts"
+        for name in older:
+            first = implied(f"{experts}.0.{name}.{last}")
+            if first is not None:
+                stored = tensor.shape[0] if tensor.shape else None
+                count = count_experts(f"{experts}.", f".{name}.{last}", implied, stored=stored)
+                expert_names = tuple(f"{experts}.{number}.{name}.{last}" for number in range(count))
+                return MlxName(expert_names or (own,), first, stacked=True)
+    for name in older:
+        other = f"{parent}.{name}.{last}"
+        expected = implied(other)
+        if expected is not None:
+            return MlxName((other,), expected, stacked=False)
+    return MlxName((own,), expected, stacked=False)
+
+
+def add_unpacked(
+    tensor: StoredTensor, where: MlxName, shape: Shape | None, dtype: str, ledger: PackingLedger
+) -> None:
+    """Add the pieces of a tensor with the unpacked shape `shape`: one, or one for each expert."""
+    names = where.names
+    if not where.stacked or shape is None:
+        ledger.tensors.extend(LogicalTensor(tensor, name, shape, dtype) for name in names)
+    elif len(shape) > 1 and 0 < shape[0] == len(names):
+        ledger.tensors.extend(LogicalTensor(tensor, name, shape[1:], dtype) for name in names)
+    else:
+        higher = len(shape) > 1 and shape[0] > len(names)
+        none = f"{shape} cannot be stacked experts of {where.expected}"
+        ledger.fault(too_many_experts(shape[0], len(names)) if higher else none, tensor)
+        ledger.tensors.append(LogicalTensor(tensor, tensor.name, shape, dtype))
+
+
+def is_renamed_or_transposed(tensor: StoredTensor) -> bool:
+    """Whether `add_plain` may apply to a tensor: a quick no for most tensors."""
+    if tensor.shape is not None and len(tensor.shape) >= _CONVOLUTION:
+        return True
+    return tensor.name.rpartition(".")[0].rpartition(".")[2] in _OLDER
+
+
+def add_plain(tensor: StoredTensor, implied: Implied, ledger: PackingLedger) -> None:
+    """Add the pieces of a plain tensor whose name or order of axes mlx_lm has changed."""
+    where = mlx_name(tensor, implied)
+    shape, expected = tensor.shape, where.expected
+    turned = shape is not None and expected is not None and _inputs_last(shape, expected)
+    if where.names == (tensor.name,) and not turned:
+        return
+    dtype = tensor.dtype or "F32"
+    add_unpacked(tensor, where, expected if turned else shape, dtype, ledger)
+
+
+def _inputs_last(stored: Shape, expected: Shape) -> bool:
+    """Whether `stored` is a convolution's (out, in, ...) with the inputs moved last."""
+    if len(expected) < _CONVOLUTION or stored == expected:
+        return False
+    return stored == (expected[0], *expected[2:], expected[1])
+
+
+# --- packed tensors ------------------------------------------------------------------------------
+
 
 AFFINE = "affine"
 _AFFINE_BITS = frozenset({1, 2, 3, 4, 5, 6, 8})

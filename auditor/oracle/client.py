@@ -18,8 +18,8 @@ from typing import IO, Any, NamedTuple, cast
 from auditor import oracle
 from auditor.analytic import Config, Expectation, expectation, loading
 from auditor.analytic.catalogue import Sibling
-from auditor.cpus import every_cpu
 from auditor.errors import CheckpointError, Reason, SourceError
+from auditor.machine import every_cpu
 from auditor.oracle.server import MOST_SECONDS, from_json
 from auditor.oracle.transformers_classes import InstalledLibrary, installed_library
 from auditor.writing import write_atomically

@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
-from auditor.address_space import require_address_space
 from auditor.checkpoint.snapshot import Fetched, Snapshot, Source
 from auditor.downloader.waits import Talk
 from auditor.errors import SourceError, UsageError
 from auditor.findings import Duplicate, Finding, Unexpected
 from auditor.findings.ignore import Ignore
+from auditor.machine import require_address_space
 from auditor.messages import listed
 from auditor.reconciler.tensor_values import ValuesRead
 from auditor.report import Report, Unaudited

@@ -14,10 +14,10 @@ from typing import NamedTuple
 
 import numpy as np
 
-from auditor.cpus import cpu_count
 from auditor.downloader.local_file import BLOCK, Extent, RegularFile
 from auditor.downloader.parallel import results, threads
 from auditor.downloader.waits import ReadingProgress, numbers_read
+from auditor.machine import cpu_count
 from auditor.reconciler.tensor_values import TensorValues
 from auditor.tensors import Span
 from auditor.values.number_formats import Bytes

@@ -1,9 +1,11 @@
-"""The CPUs that a process runs on: a sweep stays on one, because Python runs one thread at a time.
+"""The CPUs and the address space of this process.
 
-Threads on several CPUs move the interpreter and its data from one CPU to another. That takes a
-sixth of the processor time of a sweep whose Hub is 150 ms away, and a fifth of one close by.
+A sweep stays on one CPU, because Python runs one thread at a time. Threads on several CPUs move the
+interpreter and its data from one CPU to another, which takes a sixth of the processor time of a
+sweep whose Hub is 150 ms away, and a fifth of one close by.
 """
 
+import mmap
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -67,3 +69,14 @@ def _current() -> int:
         return int(status.rpartition(")")[2].split()[_FIELD])
     except (OSError, ValueError, IndexError):
         return -1
+
+
+def require_address_space(size: int) -> None:
+    """Raise MemoryError unless this process may reserve `size` more bytes now.
+
+    Some libraries end the process if memory is refused to them.
+    """
+    try:
+        mmap.mmap(-1, size).close()
+    except (OSError, ValueError):
+        raise MemoryError from None
