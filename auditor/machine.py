@@ -15,12 +15,12 @@ _FIELD = 36  # of /proc/thread-self/stat after the name: a thread's CPU, field 3
 
 
 def cpu_count() -> int:
-    """The CPUs that this process may run on; all of the machine's if the system cannot tell."""
+    """Count the CPUs that this process may use; all of the machine's if that is unknown."""
     return len(_allowed()) or os.cpu_count() or 1
 
 
 def _allowed() -> set[int]:
-    """The CPUs that the calling thread may run on; empty if the system cannot tell."""
+    """Return the CPUs that the calling thread may use; an empty set if that is unknown."""
     with suppress(AttributeError, OSError):  # Linux alone has the function
         return os.sched_getaffinity(0)
     return set()

@@ -42,7 +42,7 @@ class Adapted(NamedTuple):
 
 
 class _Answer(NamedTuple):
-    """One reading of the settings, and its distance from the file."""
+    """A reading of the settings, and its distance from the file."""
 
     expectation: Expectation
     base: AdaptedModel

@@ -1,4 +1,4 @@
-"""One model: what its config implies, what its files hold, and both compared."""
+"""The audit of one model: its config's tensors compared with those of its files."""
 
 from collections.abc import Callable, Collection, Mapping
 from contextlib import suppress
@@ -62,9 +62,9 @@ def examine_model(
     entry: ManifestEntry | None = None,
     keep: "Callable[[Undoing], None]" = lambda _: None,
 ) -> Report | Unaudited:
-    """Audit one model, and say why it differs; `entry` is its entry in the manifest, if any.
+    """Audit one model and diagnose its findings; `entry` is its manifest entry, if any.
 
-    `keep` gets the undoings of what is said, for whoever would mend it.
+    `keep` receives the undoing of each cause, which `audit fix` carries out.
     """
     outcome = _diagnosed(snapshot, options, entry, keep)
     if options.values is None:
@@ -157,7 +157,7 @@ def sizes_determined(
 
 
 def _name_forms(snapshot: Snapshot, target: str | None, entry: ManifestEntry | None) -> "NameForms":
-    """How the tensors that the config implies are called on disk, and in memory."""
+    """Return the names of the config's tensors on disk and in memory."""
     from auditor.diagnosis.solving.forms import NameForms, forms_of  # noqa: PLC0415
 
     implied = _implied(snapshot, target, entry)
@@ -188,9 +188,9 @@ def _implied(
 def _class_tree(
     snapshot: Snapshot, target: str | None, entry: ManifestEntry | None
 ) -> "ClassTree | None":
-    """The blocks that the config implies; None: no closed form is known for its class.
+    """Return the blocks that the config implies; None if its class has no closed form.
 
-    Raises CheckpointError for a config from which nothing follows.
+    Raise CheckpointError for a config from which nothing follows.
     """
     from auditor.diagnosis.solving.trials import ClassTree  # noqa: PLC0415 - with `diagnose`
 
@@ -210,7 +210,7 @@ def _class_tree(
 def examine_undiagnosed(
     snapshot: Snapshot, options: Options, entry: ManifestEntry | None = None
 ) -> Report | Unaudited:
-    """Audit one model, and do not ask why it differs."""
+    """Audit one model without a diagnosis."""
     case = begin_audit(snapshot, options, options.target or module_of(entry))
     if snapshot.config is not None and snapshot.config.name == ADAPTER_CONFIG:
         return _adapter(case)
@@ -267,7 +267,7 @@ def _add_beside(
 
 
 def _declaration(snapshot: Snapshot, entry: ManifestEntry | None) -> Declaration | None:
-    """Raises CheckpointError, and SourceError for an architecture of GGUF that is not known."""
+    """Read the declaration; raise CheckpointError, or SourceError for an unknown GGUF type."""
     if not is_gguf(snapshot):
         return declared_by_config(snapshot, entry)
     from auditor.audit.gguf_declaration import declared_by_gguf  # noqa: PLC0415 - few are GGUF
@@ -278,7 +278,7 @@ def _declaration(snapshot: Snapshot, entry: ManifestEntry | None) -> Declaration
 def _without_expected(
     case: ModelAudit, error: CheckpointError | SourceError, custom: str | None
 ) -> Report | Unaudited:
-    """Nothing follows from the config; `custom` is the class of the repository's own code."""
+    """Return the outcome if nothing follows from the config; `custom` is a class of its code."""
     if isinstance(error, SourceError):
         if custom is not None:
             return custom_code(case, custom, str(error), error.reason)
@@ -290,7 +290,7 @@ def _without_expected(
 
 
 class _Expected(NamedTuple):
-    """The declared config, and what follows from it."""
+    """The declared config, and the expectation that follows from it."""
 
     implied: Implied
     dtype: str | None
@@ -328,7 +328,7 @@ def _expected(case: ModelAudit, declared: Declaration, module: str | None) -> _E
 def _implied_by(
     case: ModelAudit, config: Config, declared: Declaration, module: str | None
 ) -> Implied | Refusal:
-    """Return what the class implies; its name becomes known as soon as it is chosen."""
+    """Return the expectation of the class; the outcome names the class once it is chosen."""
     if module:
         return expectation_of_module(config, module)
     if refusal := refusal_of_diffusers(config):
@@ -357,7 +357,7 @@ def _quantization(config: Config, snapshot: Snapshot) -> Declared | None:
 
 
 def _stored_names(case: ModelAudit) -> Collection[str] | None:
-    """The names of what is stored, in files that were read or not; None: nothing is here."""
+    """Return the stored names, also those of unread files; None if nothing is stored."""
     if case.contents.empty:
         return None
     hidden = (name for item in case.contents.unread for name in item.names or ())
@@ -432,7 +432,7 @@ def _as_stored(case: ModelAudit, implied: Implied, packing: PackedWeights) -> Im
 
 
 def _adapter(case: ModelAudit) -> Report | Unaudited:
-    """Audit an adapter; its config and its base's imply what it should hold."""
+    """Audit an adapter, whose config and base imply its tensors."""
     from auditor.audit.adapter import adapted  # noqa: PLC0415 - most are whole models
 
     try:
@@ -458,7 +458,7 @@ def _adapter(case: ModelAudit) -> Report | Unaudited:
 
 
 def _undeclared(case: ModelAudit) -> Report | Unaudited:
-    """No file declares what to expect, or the file that does is broken."""
+    """Return the outcome of a model without a usable config."""
     if is_gguf(case.snapshot):
         return without_expectation(case)
     model = case.snapshot.model

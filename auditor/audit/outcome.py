@@ -1,4 +1,4 @@
-"""One model under audit, and the outcomes in which that ends."""
+"""A model under audit, and its possible outcomes."""
 
 import re
 from collections.abc import Iterable, Iterator, Mapping
@@ -72,7 +72,7 @@ MOST_STRANGE_MODULES = 10_000
 
 
 class PackedWeights(NamedTuple):
-    """How the weights are packed."""
+    """The packing of the weights."""
 
     unpacked: ReadAndHidden
     written: Mapping[str, WrittenTensor]  # what the layout stores, under names without a header
@@ -84,7 +84,7 @@ UNPACKED = PackedWeights(split_off_unread(PLAIN, ()), MappingProxyType({}))
 
 
 class ModelAudit(Struct, kw_only=True):
-    """One snapshot under audit: what is known of it grows until it is an outcome."""
+    """A snapshot under audit; its outcome is completed step by step."""
 
     snapshot: Snapshot
     options: Options
@@ -96,12 +96,12 @@ class ModelAudit(Struct, kw_only=True):
 
     @property
     def depth(self) -> Depth | None:
-        """How deep module rows go."""
+        """The depth of module rows."""
         depth = self.options.depth
         return Depth(depth) if isinstance(depth, int) else depth
 
     def add_findings(self, findings: tuple[Finding, ...]) -> None:
-        """More that was found of its files."""
+        """Add findings about the files."""
         self.contents = replace(self.contents, findings=(*self.contents.findings, *findings))
 
     def add_notes(self, *notes: str) -> None:
@@ -148,7 +148,7 @@ def begin_audit(snapshot: Snapshot, options: Options, target: str | None) -> Mod
     return ModelAudit(snapshot=snapshot, options=options, contents=stored, outcome=outcome)
 
 
-# --- it is compared ---------------------------------------------------------------------------
+# --- compared outcomes ------------------------------------------------------------------------
 
 
 def compared_outcome(
@@ -267,9 +267,9 @@ def _published(
 
 
 def refuted_claims(counts: tuple[PublishedCount, ...]) -> Iterator[HubCount | ClaimedSize]:
-    """A finding for each that is not true; programs read the Hub's, people the others.
+    """Yield a finding for each refuted count: programs read the Hub's, people read the others.
 
-    That the Hub counts packed words is no fault of an upload, and no alarm.
+    The Hub's usual count of packed words is no fault of an upload, so it does not alarm.
     """
     for count in counts:
         if count.verdict == "refuted":
@@ -310,7 +310,7 @@ def _other_model(
 def _unchecked(
     contents: Contents, dtype: str | None, unpacked: Unpacked, of_index: tuple[str, ...]
 ) -> Iterator[str]:
-    """Yield what this audit did not compare."""
+    """Yield a line for each thing that this audit did not compare."""
     yield "values: only headers are read, no weight is"
     if contents.names_only:
         yield "shapes and dtypes: shards are not here, their names come from the index"
@@ -335,7 +335,7 @@ def _torch_copies(snapshot: Snapshot, contents: Contents) -> Iterator[str]:
 def no_weights(
     case: ModelAudit, expectation: Expectation, detail: str, *findings: Finding
 ) -> Unaudited:
-    """A config alone: what it implies is known, and nothing was audited."""
+    """Return the outcome of a config without weights, with the expected side."""
     modules = ExpectedRows(expectation, depth=case.depth)
     outcome = replace(
         _with_findings(case, *contradictions(case), *findings),
@@ -346,13 +346,13 @@ def no_weights(
 
 
 def without_expectation(case: ModelAudit, *bad: BadConfig) -> Report:
-    """The config is broken: what is stored is tallied, and compared with nothing."""
+    """Return the outcome for a broken config: stored tensors are counted and not compared."""
     unchecked = ("everything: the config does not say what to expect",)
     return replace(_tallied(case, *bad), unchecked=unchecked).as_report(None)
 
 
 def unaudited_outcome(case: ModelAudit, reason: Reason, detail: str) -> Unaudited:
-    """Nothing can be expected; what is stored is tallied all the same."""
+    """Return an unaudited outcome, with counts of the stored tensors."""
     return _tallied(case).as_unaudited(reason, detail)
 
 
@@ -362,7 +362,7 @@ def _with_findings(case: ModelAudit, *findings: Finding) -> Outcome:
 
 
 def _of_files(case: ModelAudit, walked: Walk) -> Iterator[Finding]:
-    """Yield what the files contradict by themselves, whatever the architecture."""
+    """Yield findings that the files show by themselves, whatever the architecture."""
     contents, snapshot = case.contents, case.snapshot
     yield from contents.findings
     yield from (item.finding(file=item.file, reason=item.reason) for item in contents.unread)

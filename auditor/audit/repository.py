@@ -280,9 +280,9 @@ def _unchecked(parts: Iterable[Report | Unaudited]) -> Iterator[str]:
 
 
 def split_components(snapshot: Snapshot) -> ComponentAudits:
-    """The models of a snapshot of several, as snapshots of their own.
+    """Split a snapshot of several models into a snapshot for each.
 
-    A component that is declared, and whose weights nothing here reads, is one without a head.
+    A declared component whose weight files cannot be read has a snapshot without headers.
     """
     manifest, bad = _manifest(snapshot)
     entries = {entry.folder: entry for entry in manifest.entries} if manifest else {}
@@ -323,7 +323,7 @@ def _manifest(snapshot: Snapshot) -> tuple[Manifest | None, tuple[BadConfig, ...
 
 
 def _at_the_top(snapshot: Snapshot) -> Component:
-    """The repository's own model."""
+    """Return the repository's root model."""
     return Component(
         folder="",
         config=snapshot.config,

@@ -39,7 +39,7 @@ _ALL = "all"
 
 
 class PossibleSlip(Struct, frozen=True, kw_only=True, dict=True):
-    """One slip in counting certain cells."""
+    """A slip in counting certain cells."""
 
     slip: str
     fields: tuple[tuple[str, object], ...]

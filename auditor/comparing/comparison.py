@@ -28,7 +28,7 @@ class SideTensor(NamedTuple):
 
 
 class Side(Struct, frozen=True, kw_only=True):
-    """One of two checkpoints."""
+    """A checkpoint of the two that are compared."""
 
     model: str
     tensors: Mapping[str, SideTensor]
@@ -113,7 +113,7 @@ class ConfigChange(Struct, frozen=True, kw_only=True):
 
 
 class Comparison(Presented, Struct, frozen=True, kw_only=True):
-    """All differences of two checkpoints."""
+    """The differences of two checkpoints."""
 
     models: tuple[str, str]
     layouts: tuple[str | None, str | None]

@@ -101,7 +101,7 @@ def head_sizes(config: Mapping[str, Any], within: str = "") -> dict[str, int]:
 
 
 def is_width(path: str) -> bool:
-    """Whether a size is none of those that may be written: more than lengths follows from it."""
+    """Whether a size must not be written, because more than lengths follows from it."""
     return path.rpartition(".")[2] not in _SIZES | _LABELS
 
 

@@ -25,7 +25,7 @@ _LEAST = 0.006  # least width of a module with a fault, as a part of the whole
 
 
 class Cell(Struct, frozen=True, kw_only=True):
-    """One module, or several equal ones, and its place; figures are of all these modules.
+    """A module, or several equal ones, and its place; figures are of all these modules.
 
     `left` and `width` are parts of the whole width, 0 to 1.
     """

@@ -20,7 +20,7 @@ _DEFAULT_ADVICE = "Do what the report says under `fix`: it names the fields and 
 
 
 class Meaning(Struct, frozen=True, kw_only=True):
-    """One kind of finding, or one cause of findings."""
+    """The meaning of a kind of finding, or of a cause."""
 
     name: str
     severity: Severity | None  # None: a cause is as severe as the findings that it explains

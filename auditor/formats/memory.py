@@ -26,7 +26,7 @@ COMMON_DTYPES = ("F32", "BF16", "I8", FOUR_BIT)
 
 
 class Use(Struct, frozen=True, kw_only=True):
-    """How a model is loaded and used."""
+    """The way in which a model is loaded and used."""
 
     dtypes: tuple[str, ...] = COMMON_DTYPES
     context: int | None = None  # tokens that the cache holds

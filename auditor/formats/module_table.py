@@ -16,7 +16,7 @@ from auditor.tensors import natural_key
 
 
 class Line(NamedTuple):
-    """One or more modules of equal figures whose prefixes fold into one; figures are sums."""
+    """A line for modules of equal figures whose prefixes fold into one; figures are sums."""
 
     pattern: str
     modules: int

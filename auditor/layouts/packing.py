@@ -109,7 +109,7 @@ _DTYPE, _SHAPE = (itemgetter(StoredTensor._fields.index(name)) for name in ("dty
 
 
 class Stored(Struct, frozen=True, dict=True):
-    """All stored tensors of a checkpoint, by module."""
+    """The stored tensors of a checkpoint, by module."""
 
     tensors: tuple[StoredTensor, ...]
 
@@ -137,7 +137,7 @@ class Stored(Struct, frozen=True, dict=True):
 
 
 class Layout(Struct, frozen=True, kw_only=True):
-    """One way to store weights: a `LayoutTable`'s, or that of a module with code of its own."""
+    """A way to store weights, made by a `LayoutTable` or by a module with code of its own."""
 
     name: str  # for people
     methods: tuple[str, ...]  # the values of quant_method (Declared.method) for it

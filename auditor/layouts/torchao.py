@@ -153,7 +153,7 @@ def _scales(parts: Members, dtype: str, shape: Shape) -> WrittenTensor:
 
 
 def _one_or(parts: Members, last: str, count: int) -> WrittenTensor:
-    """One number, or `count` of them, in any shape."""
+    """Expect a single number, or `count` numbers, in any shape."""
     stored = parts[last].shape if last in parts else None
     fits = stored is not None and prod(stored) in {1, count}
     return WrittenTensor(stored if fits and stored is not None else (count,), _ANY)

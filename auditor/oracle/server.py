@@ -89,7 +89,7 @@ def to_json(built: Expectation) -> dict[str, Any]:
 
 
 def from_json(answer: object, target: str, library: str) -> Expectation | None:
-    """The expectation that an answer is; None: it is not one."""
+    """Return the expectation in an answer; None if it has none."""
     try:
         decoded = convert(answer, _Answer)
         if answer["loading"].keys() != {*Loading.__struct_fields__}:  # type: ignore[index]

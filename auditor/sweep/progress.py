@@ -49,7 +49,7 @@ class Progress:
             self._say(self._sentence())
 
     def waiting(self, wait: Wait | None) -> None:
-        """Report a long wait; None: the wait is over."""
+        """Report a long wait; `wait` is None at its end."""
         self._waits(wait)
 
     def _is_due(self) -> bool:

@@ -1,4 +1,4 @@
-"""One night of a sweep: select models, freeze the plan, audit models without an outcome."""
+"""A night of a sweep: select models, freeze the plan, audit models without an outcome."""
 
 import json
 import time

@@ -38,7 +38,7 @@ _EXPAND = (("expand", "sha"), ("expand", "siblings"))
 
 
 class ModelSelection(Struct, frozen=True, kw_only=True):
-    """One way to choose models: by ids, or by the filters of the Hub's list API."""
+    """A way to choose models: by ids, or by the filters of the Hub's list API."""
 
     ids: tuple[str, ...] = ()  # each with an optional @revision
     author: str | None = None

@@ -35,7 +35,7 @@ class SweepSettings(Struct, frozen=True, kw_only=True):
 
 
 class SelectionTable(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """One [[selection]] as written: either `ids`, or some of the other fields."""
+    """A [[selection]] as written: either `ids`, or some of the other fields."""
 
     ids: Path | None = None  # a file with an id on each line
     author: Text | None = None

@@ -36,7 +36,7 @@ _MOST_THREADS = 16  # each has a block and, with statistics, four times as much
 
 
 class _Run(NamedTuple):
-    """Some of a tensor's bytes: a whole number of units, but for a last one that is cut off."""
+    """A part of a tensor's bytes: complete units, except for a last one that is cut off."""
 
     at: int  # which of the tensors
     file: RegularFile

@@ -35,7 +35,7 @@ _ACCEPTABLE = frozenset((*KINDS, *Reason))
 
 
 class BaselineEntry(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """One entry of a baseline: the findings that it accepts, and the reason."""
+    """An entry of a baseline: the findings that it accepts, and the reason."""
 
     kind: Text
     model: Text  # glob

@@ -194,7 +194,7 @@ def of_model(tonight: Outcome, before: Outcome, *, first: bool) -> Iterator[Row]
 
 
 def _facts(outcome: Outcome) -> Mapping[tuple[Change, str | None], Any]:
-    """Return the values of a model that may change, by change and kind; None: unknown."""
+    """Return the values of a model that may change, by change and kind; None if unknown."""
     observed = object_at(outcome, "observed")
     return {
         (Change.COMMIT, None): outcome.get("commit"),
