@@ -41,7 +41,7 @@ class Expected(Struct, frozen=True, kw_only=True):
 
 
 class FileTally(Struct, frozen=True, kw_only=True):
-    """One weight file of the audited set."""
+    """The counts of one weight file of the audited set."""
 
     name: str
     size: int | None  # bytes of the whole file; None: unknown
@@ -66,7 +66,7 @@ class Observed(Struct, frozen=True, kw_only=True):
 
 
 class Diagnosis(Struct, frozen=True, kw_only=True):
-    """One cause of several findings, which disappear when it is undone in memory."""
+    """A cause of findings, which disappear when it is undone in memory."""
 
     cause: str  # one of a closed list: wrapper-prefix, config-field, ...
     severity: Severity

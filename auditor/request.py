@@ -7,7 +7,7 @@ from auditor.tensors import Depth
 
 
 class AuditRequest(Struct, frozen=True, kw_only=True):
-    """One checkpoint and how to audit it; the command's options have the same names."""
+    """A checkpoint and the way to audit it; the command's options have the same names."""
 
     model: str  # a Hub id (with @revision), an address, a folder, a file or a snapshot
     target: str | None = None  # the class to audit for; None: what the checkpoint declares

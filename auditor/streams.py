@@ -19,7 +19,7 @@ _EXPECTED = "expected one model on each line; separate models by line breaks"
 
 
 class ListLine(NamedTuple):
-    """One line of a list, or the start of a line that is too long, without the space around it."""
+    """A line of a list, or the start of a line that is too long, without the space around it."""
 
     number: int  # counted from 1
     text: str

@@ -75,7 +75,7 @@ class Span(NamedTuple):
 
 
 class StoredTensor(NamedTuple):
-    """One tensor as a file's header declares it.
+    """A tensor as a file's header declares it.
 
     A NamedTuple and not a dataclass: a sharded header makes ninety thousand of them, and a frozen
     dataclass takes about three times as long to make.

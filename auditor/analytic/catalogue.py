@@ -176,8 +176,12 @@ def takes(target: str, argument: str) -> bool:
 
 def is_taken_over(name: str, model_type: str) -> bool:
     """Return whether transformers adopted the class from code in model repositories."""
-    known = siblings(model_type)
-    return bool(known) and current(name) in known and family(model_type).taken_over
+    siblings_of_type = siblings(model_type)
+    return (
+        bool(siblings_of_type)
+        and current(name) in siblings_of_type
+        and family(model_type).taken_over
+    )
 
 
 def inside(model_type: str) -> Mapping[str, str]:

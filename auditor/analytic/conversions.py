@@ -131,10 +131,10 @@ def _transpose(operation: Operation, shapes: Collected, conversion: Conversion) 
     target = rule.sources[0] if len(rule.targets) > ONE else rule.targets[0]
     if operation.number and shape == _of_model(conversion, conversion.name):
         return {target: shape}  # the shape is right already
-    one, other = operation.axes
+    first, second = operation.axes
     turned = list(shape or (1,))  # torch treats a scalar as a tensor of one axis
-    _ = _length(tuple(turned), one), _length(tuple(turned), other)
-    turned[one], turned[other] = turned[other], turned[one]
+    _ = _length(tuple(turned), first), _length(tuple(turned), second)
+    turned[first], turned[second] = turned[second], turned[first]
     return {target: tuple(turned) if shape else shape}
 
 

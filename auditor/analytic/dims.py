@@ -79,11 +79,11 @@ class Dim(Struct, frozen=True):
     def __floordiv__(self, other: "Dim | int") -> "Dim":
         """Return the exact quotient by a product, else raise: `D/H`, and `H * (D//H)` is `D`."""
         other = dim(other)
-        quotient, rest = self._divided(other)
-        if rest:
+        quotient, remainder = self._divided(other)
+        if remainder:
             raise CheckpointError(
                 f"{self.named} is not a multiple of {other.named}: "
-                f"{self.value} = {quotient} * {other.value} + {rest}"
+                f"{self.value} = {quotient} * {other.value} + {remainder}"
             )
         inverse = _power(_single(other), -1)
         return _collect((_times(term, inverse) for term in self.terms), quotient)
@@ -97,10 +97,10 @@ class Dim(Struct, frozen=True):
         return self._rounded("ceil", dim(other), 1)
 
     def _rounded(self, how: str, other: "Dim", up: int) -> "Dim":
-        quotient, rest = self._divided(other)
-        if not rest and len(other.terms) == 1:
+        quotient, remainder = self._divided(other)
+        if not remainder and len(other.terms) == 1:
             return self // other
-        value = quotient + up if rest else quotient
+        value = quotient + up if remainder else quotient
         return Dim(((((Rounded(how, self, other, value), 1),), 1),), value)
 
     def _divided(self, other: "Dim") -> tuple[int, int]:

@@ -38,7 +38,7 @@ _OPTIONAL = frozenset({Role.LEGACY, Role.EXTRA})
 
 
 class ExpectedTensor(NamedTuple):
-    """One tensor that the config implies, named and shaped as on disk."""
+    """A tensor that the config implies, named and shaped as on disk."""
 
     name: str
     shape: tuple[int, ...]

@@ -154,11 +154,13 @@ def _rules(family: Family, target: str, inside: tuple[Inside, ...]) -> Iterator[
     yield from _scoped(by_type if by_class is None else by_class, ("",))
     path = own.path_of_base(family.prefix)
     if target != family.base and path is not None:
-        rest = by_type if by_class is not None else ()  # else they were yielded as the class's own
+        rules_of_type = (
+            by_type if by_class is not None else ()
+        )  # else they were yielded as the class's own
         of_base = loading_facts(family.base).rules
-        yield from _below(path, rest if of_base is None else of_base, family.prefix)
-    for each in inside:
-        yield from _below(each.path, _own(each.family), family.prefix)
+        yield from _below(path, rules_of_type if of_base is None else of_base, family.prefix)
+    for part in inside:
+        yield from _below(part.path, _own(part.family), family.prefix)
 
 
 def _own(family: Family) -> Rules:

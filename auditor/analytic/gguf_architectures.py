@@ -28,7 +28,7 @@ class Facts(NamedTuple):
             return max(numbers) if len(numbers) == len(value) else None
         return value if type(value) is int else None
 
-    def each(self, key: str) -> tuple[int, ...]:
+    def by_layer(self, key: str) -> tuple[int, ...]:
         """Return the values for each layer; () if one value stands for all layers."""
         value = self.header.metadata.get(f"{self.arch}.{key}")
         numbers = value if isinstance(value, tuple) else ()
@@ -136,7 +136,7 @@ def _mamba(facts: Facts) -> Values:
 
 def _lfm2(facts: Facts) -> Values:
     """Return LFM2's keys: a layer with key heads is attention, any other a convolution."""
-    keys = facts.each("attention.head_count_kv")
+    keys = facts.by_layer("attention.head_count_kv")
     kinds = ["full_attention" if count else "conv" for count in keys]
     return {
         "conv_L_cache": facts.number("shortconv.l_cache"),

@@ -35,19 +35,19 @@ def reconstructed_config(
     arch = header.text("general.architecture")
     if arch is None:
         raise CheckpointError(f"{named(header.file)} has no general.architecture in its metadata")
-    known = _known(header, arch)
+    architecture = _known_architecture(header, arch)
     facts = Facts(header, arch, shapes)
     values = {
-        "model_type": known.model_type,
-        "architectures": [known.name],
-        **_common(facts, tied=known.tied),
-        **known.more(facts),
+        "model_type": architecture.model_type,
+        "architectures": [architecture.name],
+        **_common(facts, tied=architecture.tied),
+        **architecture.more(facts),
     }
     stated = {key: value for key, value in values.items() if value is not None}
-    return Reconstructed({**dict.fromkeys(known.nulls), **stated}, known.target)
+    return Reconstructed({**dict.fromkeys(architecture.nulls), **stated}, architecture.target)
 
 
-def _known(header: GgufHeader, arch: str) -> Architecture:
+def _known_architecture(header: GgufHeader, arch: str) -> Architecture:
     kind = header.text("general.type")
     if kind not in {None, "model"}:
         detail = f"{named(header.file)} holds no model: its general.type is {quoted(kind or '')}"

@@ -76,12 +76,12 @@ class LayerKind:
     @cached_property
     def _columns(self) -> tuple[tuple[str, ...], list[tuple[object, ...]]]:
         """The tensors' names, and the columns of their other fields."""
-        names, *rest = tuple(zip(*every_tensor(self._listed[0]), strict=True)) or ((),)
-        return tuple(map(".".__add__, names)), rest
+        names, *columns = tuple(zip(*every_tensor(self._listed[0]), strict=True)) or ((),)
+        return tuple(map(".".__add__, names)), columns
 
     def tensors(self, here: str) -> Iterator[ExpectedTensor]:
-        names, rest = self._columns
-        return map(_expected, zip(map(here.__add__, names), *rest, strict=True))
+        names, columns = self._columns
+        return map(_expected, zip(map(here.__add__, names), *columns, strict=True))
 
     def _below(self, depth: Depth | None) -> Mapping[str, ModuleFormula]:
         if depth not in self._modules:
@@ -170,14 +170,14 @@ def shapes_under(
     deepest = max((layer.count(".") for layer in layers), default=0)
     layer, inside = _NO_LAYER
     for name in names:
-        rest = name.removeprefix(layer)
-        if rest == name:  # the name is not in that layer
+        inner_name = name.removeprefix(layer)
+        if inner_name == name:  # the name is not in that layer
             if name in own:
                 yield own[name]
                 continue
             layer, inside = _layer_of(name, layers, deepest)
-            rest = name.removeprefix(layer)
-        yield inside.get(rest, otherwise)
+            inner_name = name.removeprefix(layer)
+        yield inside.get(inner_name, otherwise)
 
 
 _NO_LAYER: tuple[str, Mapping[str, _Shape]] = ("\0", MappingProxyType({}))

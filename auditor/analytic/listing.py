@@ -72,7 +72,7 @@ def _all(total: Dim) -> BlockSize:
     return BlockSize(total, total)
 
 
-def _each(combine: Callable[[Sequence[Dim]], Dim], sizes: Sequence[BlockSize]) -> BlockSize:
+def _combined(combine: Callable[[Sequence[Dim]], Dim], sizes: Sequence[BlockSize]) -> BlockSize:
     """Combine the totals, and the active sizes too if they differ from the totals."""
     total = combine([size.total for size in sizes])
     if all(size.active is size.total for size in sizes):
@@ -141,10 +141,10 @@ class BlockListing:
         match block:
             case Module(children):
                 sizes = [self.add(child, _join(name, key)) for key, child in children]
-                size = _each(sum_of_dims, sizes)
+                size = _combined(sum_of_dims, sizes)
             case Repeat(count, body):
                 kind, layer_size = self.layer_kind(body)
-                size = _each(lambda sizes: count * sizes[0], [layer_size])
+                size = _combined(lambda sizes: count * sizes[0], [layer_size])
                 self.layers(name, [kind] * count.value)
             case Stack(count, layers):
                 size = self.stack(count, layers, name)
@@ -161,10 +161,10 @@ class BlockListing:
         alike = Counter(map(id, layers))
         numbers = [alike[kind] for kind in kinds]
         sizes = [size for _, size in kinds.values()]
-        return _each(lambda each: _grouped(count, numbers, each), sizes)
+        return _combined(lambda each: _grouped(count, numbers, each), sizes)
 
-    def layers(self, name: str, each: Iterable[LayerKind]) -> None:
-        below = Layers(name, tuple(each))
+    def layers(self, name: str, kinds: Iterable[LayerKind]) -> None:
+        below = Layers(name, tuple(kinds))
         self.tensors.append(below)
         self.modules.append(below)
 

@@ -154,19 +154,19 @@ def rewritten_name(rule: Rule, name: str) -> Rewritten | None:
             break
     else:
         return None
-    rest = name[len(prefix) :]
-    match = pattern.search(rest) if len(name) <= _LONGEST_NAME else None
+    inner_name = name[len(prefix) :]
+    match = pattern.search(inner_name) if len(name) <= _LONGEST_NAME else None
     if match is None:
         return None
     source = int((match.lastgroup or "")[1:])
     target = rule.targets[source if rule.paired else 0]
     if rule.halves:
-        before, after = name[: len(prefix) + match.start()], rest[match.end() :]
+        before, after = name[: len(prefix) + match.start()], inner_name[match.end() :]
         return Rewritten(f"{before}{_whole_layer(rule, match)}{after}", source, rule)
     if "\\" in target:
         target = _filled(target, match, rule)
     # As in transformers: the first occurrence of the matched text is replaced, wherever it matched.
-    return Rewritten(prefix + rest.replace(match[0], target, 1), source, rule)
+    return Rewritten(prefix + inner_name.replace(match[0], target, 1), source, rule)
 
 
 def _whole_layer(rule: Rule, match: re.Match[str]) -> str:
@@ -271,14 +271,14 @@ class Loading(Struct, frozen=True, kw_only=True):
         changed = renamed_by(self.renames, (name for name in names if name not in self.not_renamed))
         return [changed[name].name if name in changed else name for name in names]
 
-    def of_old(self, names: Iterable[str]) -> dict[str, ChangedName]:
+    def renamed_by_legacy(self, names: Iterable[str]) -> dict[str, ChangedName]:
         """Return the names that the rules of all classes change."""
         return renamed_by(self.legacy, names)
 
     def looked_for(self, names: Collection[str]) -> list[str]:
         """Return the names after all renames, in order."""
         renamed = self.renamed(names)
-        changed = self.of_old(renamed)
+        changed = self.renamed_by_legacy(renamed)
         return [changed[name].name if name in changed else name for name in renamed]
 
     def conversions(self, names: Iterable[str]) -> dict[str, Rewritten]:

@@ -209,18 +209,18 @@ def _namesake(declared: str, model_type: str, classes: Classes) -> str | None:
     return next((name for name in names if task and _TASK.findall(name) == [task[0]]), None)
 
 
-def _notes(config: Config, known: str, chosen: TypeAndConfig, classes: Classes) -> list[str]:
+def _notes(config: Config, known_class: str, chosen: TypeAndConfig, classes: Classes) -> list[str]:
     notes = []
     if chosen.config.path:
         part = chosen.config.path.removesuffix(".")
         notes.append(f"of the config only {part} counts, which is {chosen.model_type}")
     if not config.architectures:
-        notes.append(f"the config names no architectures: taken as {known}")
-    elif classes.current(config.architectures[0]) == known != config.architectures[0]:
-        notes.append(f"{quoted(config.architectures[0])} is an older name of {known}")
+        notes.append(f"the config names no architectures: taken as {known_class}")
+    elif classes.current(config.architectures[0]) == known_class != config.architectures[0]:
+        notes.append(f"{quoted(config.architectures[0])} is an older name of {known_class}")
     elif not classes.types(config.architectures[0]):
         declared = quoted(config.architectures[0])
-        notes.append(f"{declared} is not known here: taken as a checkpoint of {known}")
+        notes.append(f"{declared} is not known here: taken as a checkpoint of {known_class}")
     if len(config.architectures) > 1:
         names = ", ".join(map(named, config.architectures[:_SHOWN]))
         more = ", ..." if len(config.architectures) > _SHOWN else ""
@@ -228,34 +228,34 @@ def _notes(config: Config, known: str, chosen: TypeAndConfig, classes: Classes) 
     return notes
 
 
-def _contradiction(config: Config, known: str, classes: Classes) -> str | None:
+def _contradiction(config: Config, known_class: str, classes: Classes) -> str | None:
     """Describe a multimodal class that is declared beside its language model's model_type."""
-    declared = config.architectures[0] if config.architectures else known
-    whole = classes.types(declared)
-    if not whole or classes.current(declared) == known:
+    declared = config.architectures[0] if config.architectures else known_class
+    model_types = classes.types(declared)
+    if not model_types or classes.current(declared) == known_class:
         return None
     stated = _stated(config, classes)
-    if not any(stated in classes.inside(each).values() for each in whole):
+    if not any(stated in classes.inside(each).values() for each in model_types):
         return None
     return (
-        f"architectures names {declared}, which is {' or '.join(whole)}, but model_type is that "
-        f"of the language model in one, {quoted(config.model_type or '')}: taken as a checkpoint "
-        f"of {known}"
+        f"architectures names {declared}, which is {' or '.join(model_types)}, but model_type "
+        f"is that of the language model in one, {quoted(config.model_type or '')}: taken as a "
+        f"checkpoint of {known_class}"
     )
 
 
-def _as_namesake(config: Config, known: str, classes: Classes) -> str | None:
+def _as_namesake(config: Config, known_class: str, classes: Classes) -> str | None:
     """Describe a declared class of another model type: AutoModel reads model_type alone."""
-    declared = config.architectures[0] if config.architectures else known
-    if declared == known or classes.current(declared) == known:
+    declared = config.architectures[0] if config.architectures else known_class
+    if declared == known_class or classes.current(declared) == known_class:
         return None
     stated, having = _stated(config, classes), classes.types(declared)
-    if not (stated and having) or _namesake(declared, stated, classes) != known:
+    if not (stated and having) or _namesake(declared, stated, classes) != known_class:
         return None
     of = " or ".join(having)
     return (
         f"architectures names {declared}, which is {of}, model_type is {quoted(stated)}: AutoModel "
-        f"and its kin build {known}"
+        f"and its kin build {known_class}"
     )
 
 
@@ -272,19 +272,19 @@ def _unknown(config: Config, wanted: str | None, classes: Classes) -> str:
 _LONGEST = 256  # most characters of a reference: "org/name--modeling_file.ClassName"
 
 
-def custom_class(config: Config, asked: str | None) -> str | None:
+def custom_class(config: Config, requested: str | None) -> str | None:
     """Return the class that trust_remote_code=True takes from the repository, if any.
 
-    `asked` is the class or auto class that the loader requests. A class that auto_map does not have
-    is replaced by AutoModel's, else by the first: the auto class decides, not architectures.
+    `requested` is the class or auto class that the loader requests. A class that auto_map does not
+    have is replaced by AutoModel's, else by the first: the auto class decides, not architectures.
     """
     auto_map = config.values.get("auto_map")
     if not isinstance(auto_map, Mapping):
         return None
     models = dict(_models(auto_map))
-    if asked is not None and is_auto(asked):
-        return models.get(asked)
-    named = (reference for reference in models.values() if reference.endswith(f".{asked}"))
+    if requested is not None and is_auto(requested):
+        return models.get(requested)
+    named = (reference for reference in models.values() if reference.endswith(f".{requested}"))
     others = iter((*named, *filter(None, (models.get(AUTO_MODEL), *models.values()))))
     return next(others, None)
 

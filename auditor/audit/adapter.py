@@ -42,7 +42,7 @@ class Adapted(NamedTuple):
 
 
 class _Answer(NamedTuple):
-    """One reading of the settings, and its distance from the file."""
+    """A reading of the settings, and its distance from the file."""
 
     expectation: Expectation
     base: AdaptedModel
@@ -88,12 +88,16 @@ def _base_config(settings: AdapterSettings, base: BaseModel | None) -> Config:
         detail = f"the base of this adapter, {quoted(base.model)}, is not to be had: {base.detail}"
         raise SourceError(base.reason or Reason.NO_CONFIG, detail)
     try:
-        found = read_config(base.config.name, base.config.content)
-        _ = found.architectures, found.model_type, found.num_labels  # raises if one is wrong
+        base_config = read_config(base.config.name, base.config.content)
+        _ = (
+            base_config.architectures,
+            base_config.model_type,
+            base_config.num_labels,
+        )  # raises if one is wrong
     except CheckpointError as error:
         detail = f"the base of this adapter, {quoted(base.model)}, is broken: {error}"
         raise SourceError(Reason.UNREADABLE, detail) from None
-    return found
+    return base_config
 
 
 # --- the possible answers ---------------------------------------------------------------------
@@ -129,9 +133,9 @@ def _classes(settings: AdapterSettings, config: Config, target: str | None) -> I
     if target is not None:
         yield target
         return
-    known, ends = classes_of_type(config.model_type or ""), HEADS.get(settings.task or "", ())
-    written = tuple(name for name in known if name == settings.base_class)
-    likely = written or tuple(name for name in known if ends and name.endswith(ends))
+    class_names, ends = classes_of_type(config.model_type or ""), HEADS.get(settings.task or "", ())
+    written = tuple(name for name in class_names if name == settings.base_class)
+    likely = written or tuple(name for name in class_names if ends and name.endswith(ends))
     yield from likely
     if not (config.architectures and config.architectures[0] in likely):
         yield None
@@ -174,15 +178,15 @@ def _labels(
     stored: Mapping[str, tuple[int, ...] | None],
 ) -> int | None:
     """Return the stored head's number of labels if it differs only in that, else None."""
-    found: set[int] = set()
+    label_counts: set[int] = set()
     declared = config.num_labels.value
     for name, shape in shapes_of_saved_modules(settings, base).items():
         observed = stored.get(name)
         if observed is None or observed == shape or not shape or shape[0] != declared:
             continue
         if observed[1:] == shape[1:] and observed[0] > 0:
-            found.add(observed[0])
-    return found.pop() if len(found) == 1 else None
+            label_counts.add(observed[0])
+    return label_counts.pop() if len(label_counts) == 1 else None
 
 
 def _relabelled(
@@ -192,9 +196,9 @@ def _relabelled(
     labels: int,
     stored: Mapping[str, tuple[int, ...] | None],
 ) -> Iterator[_Answer]:
-    kept = {key: value for key, value in config.values.items() if key != "id2label"}
-    other = replace(config, values={**kept, "num_labels": labels})
-    for base in _forms(other, target):
+    other_values = {key: value for key, value in config.values.items() if key != "id2label"}
+    relabelled = replace(config, values={**other_values, "num_labels": labels})
+    for base in _forms(relabelled, target):
         yield _answer(settings, base, stored)._replace(labels=labels)
 
 
@@ -222,9 +226,9 @@ def _best(answers: Iterable[_Answer | CheckpointError | SourceError]) -> _Answer
 
 
 def _notes(answer: _Answer, base: BaseModel) -> Iterator[str]:
-    own, whole = answer.expectation.parameters, answer.base.expectation.parameters
-    share = f", {100 * own / whole:.2f} %" if whole else ""
-    yield f"{own:,} of {whole:,} parameters of {named(base.model)}{share}"
+    own, base_parameters = answer.expectation.parameters, answer.base.expectation.parameters
+    share = f", {100 * own / base_parameters:.2f} %" if base_parameters else ""
+    yield f"{own:,} of {base_parameters:,} parameters of {named(base.model)}{share}"
     commit = f" at commit {base.commit}" if base.commit else ""
     yield f"the base is {named(base.model)}{commit}: {base.origin}"
     if answer.labels is not None:

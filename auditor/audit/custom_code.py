@@ -52,12 +52,12 @@ def _misfit(outcome: Report, expectation: Expectation) -> str | None:
     }
     missing = _names(Missing, outcome.findings)
     prefix = f"{expectation.prefix}." if expectation.prefix else ""
-    known = _kinds(tensor.name.removeprefix(prefix) for tensor in expectation.tensors)
+    known_kinds = _kinds(tensor.name.removeprefix(prefix) for tensor in expectation.tensors)
     strange = _kinds(name.removeprefix(prefix) for name in _names(Unexpected, outcome.findings))
-    if more := sorted(strange - known):
-        return f"transformers' {expectation.target} has no {named(more[0])}{_rest(more)}"
+    if more := sorted(strange - known_kinds):
+        return f"transformers' {expectation.target} has no {named(more[0])}{_more_kinds(more)}"
     if lacking := sorted(_kinds(missing) - _kinds(needed.difference(missing))):
-        has = f"transformers' {expectation.target} has {named(lacking[0])}{_rest(lacking)}"
+        has = f"transformers' {expectation.target} has {named(lacking[0])}{_more_kinds(lacking)}"
         return f"{has}, and no file stores it"
     return None
 
@@ -71,6 +71,6 @@ def _kinds(names: Iterable[str]) -> frozenset[str]:
     return frozenset(_NUMBER.sub("#", name) for name in names)
 
 
-def _rest(kinds: list[str]) -> str:
+def _more_kinds(kinds: list[str]) -> str:
     more = len(kinds) - 1
     return f" and {more:,} more kind{'s' if more > 1 else ''} of names" if more else ""

@@ -60,8 +60,8 @@ def declared_by_config(snapshot: Snapshot, entry: ManifestEntry | None) -> Decla
     config = read_config(snapshot.config.name, snapshot.config.content)
     if module_of(entry) is not None:
         return Declaration(config)
-    found = _under(config, entry, snapshot.settings)
-    return _with_custom_class(found)
+    declaration = _under(config, entry, snapshot.settings)
+    return _with_custom_class(declaration)
 
 
 def _with_custom_class(declared: Declaration) -> Declaration:
@@ -97,7 +97,7 @@ def _under(config: Config, entry: ManifestEntry | None, settings: TextFile | Non
 def _overlaid(config: Config, settings: Mapping[str, object]) -> Config:
     """Add the settings that sentence-transformers passes to AutoConfig.from_pretrained."""
     for key in ("config_kwargs", "config_args"):
-        given = settings.get(key)
-        if isinstance(given, Mapping) and given:
-            return replace(config, values=MappingProxyType({**config.values, **given}))
+        arguments = settings.get(key)
+        if isinstance(arguments, Mapping) and arguments:
+            return replace(config, values=MappingProxyType({**config.values, **arguments}))
     return config

@@ -17,8 +17,8 @@ from auditor.messages import quoted
 
 def is_model_type(requested: str) -> bool:
     """Whether an argument is a model type, and neither a paper's model nor a path."""
-    known = requested in catalogue.model_types() and requested not in PAPERS
-    return known and not Path(requested).exists()
+    is_model_type = requested in catalogue.model_types() and requested not in PAPERS
+    return is_model_type and not Path(requested).exists()
 
 
 def snapshot_of_type(model_type: str) -> Snapshot:
@@ -70,10 +70,13 @@ def _aliases(values: Mapping[str, Any]) -> dict[str, tuple[str, ...]]:
     if not isinstance(model_type, str) or not catalogue.siblings(model_type):
         return {}
     family = catalogue.family(model_type)
-    found = {key: family.aliases.get(key, ()) for key in family.defaults}
+    names_by_key = {key: family.aliases.get(key, ()) for key in family.defaults}
     for alias, own in family.synonyms.items():
-        found[alias] = (own, *(name for name in family.aliases.get(own, ()) if name != alias))
-    return found
+        names_by_key[alias] = (
+            own,
+            *(name for name in family.aliases.get(own, ()) if name != alias),
+        )
+    return names_by_key
 
 
 def _set(values: dict[str, Any], path: list[str], value: Any, others: tuple[str, ...]) -> None:

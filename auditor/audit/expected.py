@@ -203,8 +203,10 @@ def require_known_class(target: str) -> None:
     else:
         return
     nearly = meant(target, _class_names(oracle))
-    known = "audit architectures lists what is"
-    raise UsageError(f"no closed form is known for {quoted(target)}{nearly}; {known}; {further}")
+    listing_hint = "audit architectures lists what is"
+    raise UsageError(
+        f"no closed form is known for {quoted(target)}{nearly}; {listing_hint}; {further}"
+    )
 
 
 def _class_names(oracle: "Oracle | None") -> set[str]:
@@ -270,8 +272,8 @@ def _reason(dispute: DisputedTensor, whose: str) -> str | None:
     if ours == theirs:
         return None
     if theirs is None:
-        of_old = ours is None or ours.role.optional
-        return None if of_old else f"the closed form has it, {whose} does not"
+        is_optional = ours is None or ours.role.optional
+        return None if is_optional else f"the closed form has it, {whose} does not"
     if ours is None:
         return f"{whose} has it, the closed form does not"
     if ours.shape != theirs.shape:
@@ -316,25 +318,25 @@ def untied_heads(
 
 def with_untied(expectation: Expectation, names: Collection[str]) -> Expectation:
     """Return the expectation with these tied tensors counted as separate tensors."""
-    apart = [tensor for tensor in expectation.tensors if tensor.name in names]
-    more = sum(tensor.elements for tensor in apart)
+    separate_tensors = [tensor for tensor in expectation.tensors if tensor.name in names]
+    more = sum(tensor.elements for tensor in separate_tensors)
     tensors = tuple(
         tensor._replace(role=Role.PARAMETER, tied_to=None) if tensor.name in names else tensor
         for tensor in expectation.tensors
     )
     modules = dict(expectation.modules)
-    for tensor in apart:
+    for tensor in separate_tensors:
         parts = tensor.name.split(".")[:-1]
         for length in range(len(parts) + 1):
             prefix = ".".join(parts[:length])
             if prefix in modules:
                 modules[prefix] = _plus(modules[prefix], tensor.elements)
-    whole = _plus(ModuleFormula(expectation.parameters, expectation.formula), more)
+    total = _plus(ModuleFormula(expectation.parameters, expectation.formula), more)
     return replace(
         expectation,
         listed=Written(tensors=tensors, modules=MappingProxyType(modules)),
-        parameters=whole.parameters,
-        formula=whole.formula,
+        parameters=total.parameters,
+        formula=total.formula,
     )
 
 

@@ -37,8 +37,10 @@ def declared_by_gguf(snapshot: Snapshot) -> Declaration | None:
     values, target = reconstructed_config(first, shapes)
     settings = MappingProxyType({"model_type": values["model_type"]})
     where = f"the metadata of {named(first.file)}"
-    beside = named(snapshot.config.name) if snapshot.config else None
-    note = f"{where} say what the model is" + (f", {beside} is not asked" if beside else "")
+    ignored_config = named(snapshot.config.name) if snapshot.config else None
+    note = f"{where} say what the model is" + (
+        f", {ignored_config} is not asked" if ignored_config else ""
+    )
     return Declaration(
         config=Config(values=MappingProxyType(values), checked=False),
         target=target,

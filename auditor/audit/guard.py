@@ -43,11 +43,11 @@ def is_lack_of_memory(error: BaseException) -> bool:
 
 def _with_causes(error: BaseException) -> Iterator[BaseException]:
     seen: set[int] = set()
-    each: BaseException | None = error
-    while each is not None and id(each) not in seen:
-        yield each
-        seen.add(id(each))
-        each = each.__cause__ or each.__context__
+    cause: BaseException | None = error
+    while cause is not None and id(cause) not in seen:
+        yield cause
+        seen.add(id(cause))
+        cause = cause.__cause__ or cause.__context__
 
 
 def _says_lack_of_memory(error: BaseException) -> bool:

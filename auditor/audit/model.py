@@ -1,4 +1,4 @@
-"""One model: what its config implies, what its files hold, and both compared."""
+"""The audit of one model: its config's tensors compared with those of its files."""
 
 from collections.abc import Callable, Collection, Mapping
 from functools import partial
@@ -62,9 +62,9 @@ def examine_model(
     entry: ManifestEntry | None = None,
     keep: "Callable[[Undoing], None]" = lambda _: None,
 ) -> Report | Unaudited:
-    """Audit one model, and say why it differs; `entry` is its entry in the manifest, if any.
+    """Audit one model and diagnose its findings; `entry` is its manifest entry, if any.
 
-    `keep` gets the undoings of what is said, for whoever would mend it.
+    `keep` receives the undoing of each cause, which `audit fix` carries out.
     """
     outcome = _diagnosed(snapshot, options, entry, keep)
     if options.values is None:
@@ -86,7 +86,7 @@ def _diagnosed(
     def again(changed: Snapshot, target: str | None) -> Report | Unaudited:
         return examine_undiagnosed(changed, replace(options, target=target, depth=0), entry)
 
-    found = diagnose(
+    diagnosis = diagnose(
         outcome,
         snapshot,
         again,
@@ -97,7 +97,7 @@ def _diagnosed(
         forms=partial(_name_forms, entry=entry),
         keep=keep,
     )
-    return replace(outcome, diagnosis=found)
+    return replace(outcome, diagnosis=diagnosis)
 
 
 def _implied_shapes(
@@ -118,9 +118,14 @@ class SizeRead(NamedTuple):
 
 
 def sizes_determined(
-    snapshot: Snapshot, options: Options, entry: ManifestEntry | None, given: Mapping[str, int]
+    snapshot: Snapshot,
+    options: Options,
+    entry: ManifestEntry | None,
+    declared_sizes: Mapping[str, int],
 ) -> dict[str, SizeRead]:
-    """The sizes in the config that the stored shapes leave no choice of, by path; some are `given`.
+    """Return the config's sizes that the stored shapes determine, by path.
+
+    `declared_sizes` are taken as given.
 
     Return nothing if no closed form of the class is known, or nothing follows from the config.
     """
@@ -142,24 +147,24 @@ def sizes_determined(
         expected = case.tree(snapshot)
         if expected is None:
             return {}
-        found = determined_sizes(expected, case.holdings, given)
+        sizes = determined_sizes(expected, case.holdings, declared_sizes)
     except CheckpointError:
         return {}
     return {
         key_at(case.config, symbol.key, value).path: SizeRead(symbol.value, value)
-        for symbol, value in found.items()
+        for symbol, value in sizes.items()
     }
 
 
 def _name_forms(snapshot: Snapshot, target: str | None, entry: ManifestEntry | None) -> "NameForms":
-    """How the tensors that the config implies are called on disk, and in memory."""
+    """Return the names of the config's tensors on disk and in memory."""
     from auditor.diagnosis.solving.forms import NameForms, forms_of  # noqa: PLC0415
 
-    found = _implied(snapshot, target, entry)
-    if found is None:
+    implied = _implied(snapshot, target, entry)
+    if implied is None:
         return NameForms(())
-    known = _class_tree(snapshot, target, entry)
-    return forms_of(found, known and known.tree)
+    class_tree = _class_tree(snapshot, target, entry)
+    return forms_of(implied, class_tree and class_tree.tree)
 
 
 def _implied(
@@ -179,9 +184,9 @@ def _implied(
 def _class_tree(
     snapshot: Snapshot, target: str | None, entry: ManifestEntry | None
 ) -> "ClassTree | None":
-    """The blocks that the config implies; None: no closed form is known for its class.
+    """Return the blocks that the config implies; None if its class has no closed form.
 
-    Raises CheckpointError for a config from which nothing follows.
+    Raise CheckpointError for a config from which nothing follows.
     """
     from auditor.diagnosis.solving.trials import ClassTree  # noqa: PLC0415 - with `diagnose`
 
@@ -189,19 +194,19 @@ def _class_tree(
         declared = declared_by_config(snapshot, entry)
         if declared is None:
             return None
-        found = choose(declared.config, target or declared.target, catalogue, declared.loader)
-        if isinstance(found, Refusal):
+        choice = choose(declared.config, target or declared.target, catalogue, declared.loader)
+        if isinstance(choice, Refusal):
             return None
-        tree = catalogue.block_tree(found.kind.config, found.target)
+        tree = catalogue.block_tree(choice.kind.config, choice.target)
     except SourceError:
         return None
-    return ClassTree(tree, catalogue.family(found.model_type).prefix)
+    return ClassTree(tree, catalogue.family(choice.model_type).prefix)
 
 
 def examine_undiagnosed(
     snapshot: Snapshot, options: Options, entry: ManifestEntry | None = None
 ) -> Report | Unaudited:
-    """Audit one model, and do not ask why it differs."""
+    """Audit one model without a diagnosis."""
     case = begin_audit(snapshot, options, options.target or module_of(entry))
     if snapshot.config is not None and snapshot.config.name == ADAPTER_CONFIG:
         return _adapter(case)
@@ -288,7 +293,7 @@ def _with_companions(
 
 
 def _declaration(snapshot: Snapshot, entry: ManifestEntry | None) -> Declaration | None:
-    """Raises CheckpointError, and SourceError for an architecture of GGUF that is not known."""
+    """Read the declaration; raise CheckpointError, or SourceError for an unknown GGUF type."""
     if not is_gguf(snapshot):
         return declared_by_config(snapshot, entry)
     from auditor.audit.gguf_declaration import declared_by_gguf  # noqa: PLC0415 - few are GGUF
@@ -424,7 +429,7 @@ def _as_stored(case: ModelAudit, implied: Implied, packing: PackedWeights) -> Im
 
 
 def _adapter(case: ModelAudit) -> Report | Unaudited:
-    """Audit an adapter; its config and its base's imply what it should hold."""
+    """Audit an adapter, whose config and base imply its tensors."""
     from auditor.audit.adapter import adapted  # noqa: PLC0415 - most are whole models
 
     try:
@@ -449,7 +454,7 @@ def _adapter(case: ModelAudit) -> Report | Unaudited:
 
 
 def _undeclared(case: ModelAudit) -> Report | Unaudited:
-    """No file declares what to expect, or the file that does is broken."""
+    """Return the outcome of a model without a usable config."""
     if is_gguf(case.snapshot):
         return without_expectation(case)
     model = case.snapshot.model

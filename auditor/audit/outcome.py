@@ -1,4 +1,4 @@
-"""One model under audit, and the outcomes in which that ends."""
+"""A model under audit, and its possible outcomes."""
 
 import re
 from collections.abc import Iterable, Iterator, Mapping
@@ -72,7 +72,7 @@ MOST_STRANGE_MODULES = 10_000
 
 
 class PackedWeights(NamedTuple):
-    """How the weights are packed."""
+    """The packing of the weights."""
 
     tensors: ReadAndHidden
     written: Mapping[str, WrittenTensor]  # what the layout stores, under names without a header
@@ -154,7 +154,7 @@ def begin_audit(snapshot: Snapshot, options: Options, target: str | None) -> Mod
     return ModelAudit(snapshot=snapshot, options=options, contents=weights, outcome=outcome)
 
 
-# --- it is compared ---------------------------------------------------------------------------
+# --- compared outcomes ------------------------------------------------------------------------
 
 
 def compared_outcome(
@@ -237,7 +237,7 @@ def compared_outcome(
             *case.unchecked,
         ),
     )
-    return known.as_report(residual(observed, expectation.parameters, findings))
+    return outcome.as_report(residual(observed, expectation.parameters, findings))
 
 
 class _Outline(NamedTuple):
@@ -274,19 +274,19 @@ def _published(
 
 
 def refuted_claims(counts: tuple[PublishedCount, ...]) -> Iterator[HubCount | ClaimedSize]:
-    """A finding for each that is not true; programs read the Hub's, people the others.
+    """Yield a finding for each refuted count: programs read the Hub's, people read the others.
 
-    That the Hub counts packed words is no fault of an upload, and no alarm.
+    The Hub's usual count of packed words is no fault of an upload, so it does not alarm.
     """
-    for one in counts:
-        if one.verdict == "refuted":
-            kind = HubCount if one.where == "hub" and not one.usual else ClaimedSize
+    for count in counts:
+        if count.verdict == "refuted":
+            kind = HubCount if count.where == "hub" and not count.usual else ClaimedSize
             yield kind(
-                where=one.key,
-                text=one.text,
-                claim=one.claim,
-                actual=one.actual,
-                reason=one.reason,
+                where=count.key,
+                text=count.text,
+                claim=count.claim,
+                actual=count.actual,
+                reason=count.reason,
             )
 
 
@@ -317,7 +317,7 @@ def _other_model(
 def _unchecked(
     weights: Contents, dtype: str | None, unpacked: Unpacked, of_index: tuple[str, ...]
 ) -> Iterator[str]:
-    """Yield what this audit did not compare."""
+    """Yield a line for each thing that this audit did not compare."""
     yield "values: only headers are read, no weight is"
     if weights.names_only:
         yield "shapes and dtypes: shards are not here, their names come from the index"
@@ -342,24 +342,24 @@ def _torch_copies(snapshot: Snapshot, weights: Contents) -> Iterator[str]:
 def no_weights(
     case: ModelAudit, expectation: Expectation, detail: str, *findings: Finding
 ) -> Unaudited:
-    """A config alone: what it implies is known, and nothing was audited."""
+    """Return the outcome of a config without weights, with the expected side."""
     modules = ExpectedRows(expectation, depth=case.depth)
-    known = replace(
+    outcome = replace(
         _with_findings(case, *contradictions(case), *findings),
         modules=modules,
         tensors=TensorTable.of_expected(expectation),
     )
-    return known.as_unaudited(Reason.NO_WEIGHTS, detail)
+    return outcome.as_unaudited(Reason.NO_WEIGHTS, detail)
 
 
 def without_expectation(case: ModelAudit, *bad: BadConfig) -> Report:
-    """The config is broken: what is stored is tallied, and compared with nothing."""
+    """Return the outcome for a broken config: stored tensors are counted and not compared."""
     unchecked = ("everything: the config does not say what to expect",)
     return replace(_tallied(case, *bad), unchecked=unchecked).as_report(None)
 
 
 def unaudited_outcome(case: ModelAudit, reason: Reason, detail: str) -> Unaudited:
-    """Nothing can be expected; what is stored is tallied all the same."""
+    """Return an unaudited outcome, with counts of the stored tensors."""
     return _tallied(case).as_unaudited(reason, detail)
 
 
@@ -393,7 +393,7 @@ def _tallied(case: ModelAudit, *bad: BadConfig) -> Outcome:
         return known
     shapes = not weights.names_only
     return replace(
-        known,
+        outcome,
         observed=observed_side(walked, case.snapshot, shapes=shapes),
         modules=stored_rows(walked, shapes=shapes),
         tensors=TensorTable.of_stored(weights.tensors, weights.shared),

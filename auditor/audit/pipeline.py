@@ -101,7 +101,7 @@ def _chooser(request: AuditRequest) -> Chooser:
 
 
 def _values_reader(request: AuditRequest, say: Callable[[str], None]) -> LookAtValues | None:
-    """Return the reader of numbers and of the base's files, None if neither is asked for."""
+    """Return the reader of numbers and of the base's files, None if neither is requested."""
     if not request.reads_values and request.base is None:
         return None
     from auditor.values.examination import values_reader  # noqa: PLC0415 - few read numbers
@@ -110,7 +110,7 @@ def _values_reader(request: AuditRequest, say: Callable[[str], None]) -> LookAtV
 
 
 def _with_config(snapshot: Snapshot, other: Snapshot) -> Snapshot:
-    """The files of one, read by the config of the other."""
+    """Return the files of the first snapshot with the config of the second."""
     if other.config is None:
         raise SourceError(Reason.NO_CONFIG, f"{other.model} has no config")
     return replace(snapshot, config=replace(other.config, name=CONFIG))
@@ -233,8 +233,8 @@ def diff(
 ) -> "Comparison":
     """Compare two checkpoints; the arguments are those of `audit`.
 
-    Either may be of any format, quantized or not. Raises SourceError where one of them cannot be
-    read or holds nothing to compare, UsageError for what cannot be asked for.
+    Either may be of any format, quantized or not. Raise SourceError if one of them cannot be
+    read or has nothing to compare, UsageError for an impossible request.
     """
     from auditor.comparing import compare, side_of  # noqa: PLC0415 - no audit compares two
     from auditor.downloader.fetching import fetch  # noqa: PLC0415 - as above
@@ -246,7 +246,7 @@ def diff(
 
 
 def examine(snapshot: Snapshot, options: Options) -> Report | Unaudited:
-    """Audit what was fetched; a function of the snapshot alone, and of transformers if asked."""
+    """Audit a snapshot; the outcome depends on it alone, and on transformers with the oracle."""
     if not (snapshot.manifest or snapshot.components):
         return examine_model(snapshot, options)
     from auditor.audit.repository import examine_repository  # noqa: PLC0415 - most hold one model

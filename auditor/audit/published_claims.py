@@ -33,13 +33,13 @@ def published_counts(
     if not (named or snapshot.published):
         return ()
     counts = _counts(expectation, observed, whole=whole)
-    found = [count_in_name(snapshot.model, counts)] if named else []
-    for one in snapshot.published:
-        if one.name.startswith(_CARD):
-            found.append(count_in_card(one.name, one.text, counts))
+    judged_counts = [count_in_name(snapshot.model, counts)] if named else []
+    for figure in snapshot.published:
+        if figure.name.startswith(_CARD):
+            judged_counts.append(count_in_card(figure.name, figure.text, counts))
         elif not _other_sets(snapshot):
-            found.append(count_of_hub(one.name, one.text, counts))
-    return tuple(filter(None, found))
+            judged_counts.append(count_of_hub(figure.name, figure.text, counts))
+    return tuple(filter(None, judged_counts))
 
 
 def _counts(expectation: Expectation, observed: Observed, *, whole: bool) -> ModelCounts:
@@ -57,11 +57,11 @@ def _others(expectation: Expectation, parameters: int) -> OtherCounts:
     """Count the model without embeddings, with ties counted twice, and its large modules."""
     tied = embeddings = 0
     experts = expectation.active is not None
-    for one in expectation.tensors:
-        tied += one.elements if one.role is Role.TIED else 0
-        if one.role is Role.PARAMETER and any(sign in one.name for sign in _EMBEDDING):
-            embeddings += one.elements
-        experts = experts or ".experts." in one.name
+    for tensor in expectation.tensors:
+        tied += tensor.elements if tensor.role is Role.TIED else 0
+        if tensor.role is Role.PARAMETER and any(sign in tensor.name for sign in _EMBEDDING):
+            embeddings += tensor.elements
+        experts = experts or ".experts." in tensor.name
     modules = (
         formula.parameters
         for formula in expectation.modules_to(Depth(_LEVELS)).values()

@@ -110,10 +110,10 @@ def _part(piece: ComponentAudit, options: Options) -> Report | Unaudited:
     if not (snapshot.headers or snapshot.index) and (unread := piece.weights):
         detail = f"{piece.component} has no weights under a name that is looked for, "
         detail += f"such as model.safetensors; it has {listed(unread)}"
-        known = replace(
+        outcome = replace(
             Outcome.begin(snapshot, options.requested), target=entry.kind if entry else None
         )
-        return known.as_unaudited(Reason.NO_SAFETENSORS, detail)
+        return outcome.as_unaudited(Reason.NO_SAFETENSORS, detail)
     own = replace(options, target=None) if piece.folder else options
     return examine_model(snapshot, own, entry)
 
@@ -133,7 +133,7 @@ def whole_outcome(
     """
     stand, left_out = split(of.findings, options.ignore)
     observed = _observed(parts)
-    known = replace(
+    outcome = replace(
         Outcome.begin(snapshot, options.requested),
         target=of.target,
         expected=_expected(parts),
@@ -145,35 +145,35 @@ def whole_outcome(
         fetched=_fetched(snapshot, parts),
         parts=parts,
     )
-    report = known.as_report(
+    report = outcome.as_report(
         _sum(part.residual if isinstance(part, Report) else None for part in parts)
     )
     if not parts and report.verdict == "clean":
         detail = f"{snapshot.model} holds no weights of the components that it names"
-        return known.as_unaudited(Reason.NO_WEIGHTS, detail)
+        return outcome.as_unaudited(Reason.NO_WEIGHTS, detail)
     unaudited = [part for part in parts if isinstance(part, Unaudited)]
     crashed = next((part for part in unaudited if part.reason is Reason.CRASHED), None)
     if crashed:  # whatever the others are: a part that crashed was not audited
-        return known.as_unaudited(Reason.CRASHED, crashed.detail)
+        return outcome.as_unaudited(Reason.CRASHED, crashed.detail)
     if report.verdict == "findings" or not unaudited:
         return report
     reason, count = unaudited[0].reason, f"{len(unaudited)} of {len(parts)}"
     names = listed([part.component or ROOT for part in unaudited])
     detail = f"{count} components of {snapshot.model} are not reconciled, {names}: "
-    return known.as_unaudited(reason, f"{detail}{unaudited[0].detail}")
+    return outcome.as_unaudited(reason, f"{detail}{unaudited[0].detail}")
 
 
 def _fetched(snapshot: Snapshot, parts: Iterable[Report | Unaudited]) -> Fetched:
     """Sum up the network traffic, including samples of numbers."""
-    found = snapshot.fetched
+    fetched = snapshot.fetched
     for part in parts:
-        found = found.plus(part.values.fetched) if part.values else found
-    return found
+        fetched = fetched.plus(part.values.fetched) if part.values else fetched
+    return fetched
 
 
 def _sum(counts: Iterable[int | None]) -> int | None:
-    known = list(counts)
-    return None if None in known else sum(count for count in known if count is not None)
+    numbers = list(counts)
+    return None if None in numbers else sum(count for count in numbers if count is not None)
 
 
 def _expected(parts: tuple[Report | Unaudited, ...]) -> Expected | None:
@@ -191,38 +191,38 @@ def _expected(parts: tuple[Report | Unaudited, ...]) -> Expected | None:
 
 
 def _observed(parts: tuple[Report | Unaudited, ...]) -> Observed | None:
-    held = [part.observed for part in parts if part.observed]
-    if not held:
+    observations = [part.observed for part in parts if part.observed]
+    if not observations:
         return None
     by_dtype: dict[str, int] = {}
-    for dtype, elements in (pair for one in held for pair in one.by_dtype):
+    for dtype, elements in (pair for one in observations for pair in one.by_dtype):
         by_dtype[dtype] = by_dtype.get(dtype, 0) + elements
-    files = (tally for one in held for tally in one.by_file)
-    layouts = {one.layout for one in held if one.layout}
+    files = (tally for one in observations for tally in one.by_file)
+    layouts = {one.layout for one in observations if one.layout}
     return Observed(
-        files=sum(one.files for one in held),
-        bytes=_sum(one.bytes for one in held),
-        tensors=sum(one.tensors for one in held),
-        elements=_sum(one.elements for one in held),
-        parameters=_sum(one.parameters for one in held),
-        trainable=_sum(one.trainable for one in held),
+        files=sum(one.files for one in observations),
+        bytes=_sum(one.bytes for one in observations),
+        tensors=sum(one.tensors for one in observations),
+        elements=_sum(one.elements for one in observations),
+        parameters=_sum(one.parameters for one in observations),
+        trainable=_sum(one.trainable for one in observations),
         by_dtype=tuple(sorted(by_dtype.items())),
         by_file=tuple(sorted(files, key=lambda tally: tally.name)),
         layout=", ".join(sorted(layouts)) or None,
-        weights=tuple(_weights(held)) if all(one.weights for one in held) else (),
+        weights=tuple(_weights(observations)) if all(one.weights for one in observations) else (),
     )
 
 
-def _weights(held: Iterable[Observed]) -> Iterator[Weights]:
+def _weights(observations: Iterable[Observed]) -> Iterator[Weights]:
     rows: dict[str, list[Weights]] = {}
-    for row in (row for one in held for row in one.weights):
+    for row in (row for one in observations for row in one.weights):
         rows.setdefault(row.dtype, []).append(row)
-    for dtype, each in sorted(rows.items()):
+    for dtype, weights in sorted(rows.items()):
         yield Weights(
             dtype=dtype,
-            tensors=sum(row.tensors for row in each),
-            parameters=sum(row.parameters for row in each),
-            bytes=sum(row.bytes for row in each),
+            tensors=sum(row.tensors for row in weights),
+            parameters=sum(row.parameters for row in weights),
+            bytes=sum(row.bytes for row in weights),
         )
 
 
@@ -231,10 +231,10 @@ def _rows(parts: tuple[Report | Unaudited, ...], observed: Observed | None) -> I
     roots = [(part.component or ROOT, part.modules[0]) for part in parts if part.modules]
     if not roots:
         return
-    held = observed or Observed(
+    tallied = observed or Observed(
         files=0, bytes=None, tensors=0, elements=None, parameters=None, trainable=None
     )
-    stored = held.parameters
+    stored = tallied.parameters
     rows = [
         replace(row, prefix=name, depth=1, share=_share(row.parameters, stored))
         for name, row in roots
@@ -244,11 +244,11 @@ def _rows(parts: tuple[Report | Unaudited, ...], observed: Observed | None) -> I
     yield ModuleRow(
         prefix="",
         depth=0,
-        tensors=held.tensors,
-        elements=held.elements,
+        tensors=tallied.tensors,
+        elements=tallied.elements,
         parameters=stored,
-        trainable=held.trainable,
-        bytes=held.bytes,
+        trainable=tallied.trainable,
+        bytes=tallied.bytes,
         share=_share(stored, stored),
         expected=expected,
         difference=None if stored is None or expected is None else stored - expected,
@@ -280,34 +280,34 @@ def _unchecked(parts: Iterable[Report | Unaudited]) -> Iterator[str]:
 
 
 def split_components(snapshot: Snapshot) -> ComponentAudits:
-    """The models of a snapshot of several, as snapshots of their own.
+    """Split a snapshot of several models into a snapshot for each.
 
-    A component that is declared, and whose weights nothing here reads, is one without a head.
+    A declared component whose weight files cannot be read has a snapshot without headers.
     """
     manifest, bad = _manifest(snapshot)
     entries = {entry.folder: entry for entry in manifest.entries} if manifest else {}
     read = {component.folder: component for component in snapshot.components}
     if snapshot.headers or snapshot.index:
         read[""] = _at_the_top(snapshot)
-    found = [
+    candidates = [
         ComponentAudit(folder, entries.get(folder), _own(snapshot, read.get(folder), folder, read))
         for folder in sorted({*read, *entries}, key=natural_key)
     ]
-    kept = tuple(piece for piece in found if piece.folder in read or piece.weights)
-    absent = tuple(_absent(manifest, found, read)) if manifest else ()
-    rest = _rest(snapshot, kept)
+    components = tuple(piece for piece in candidates if piece.folder in read or piece.weights)
+    absent = tuple(_absent(manifest, candidates, read)) if manifest else ()
+    unclaimed = _unclaimed_files(snapshot, components)
     partial = snapshot.partial and snapshot.commit is not None  # a cache, filled file by file
     return ComponentAudits(
-        pieces=kept,
+        pieces=components,
         target=manifest.target if manifest else None,
         findings=(
             *bad,
-            *_other_weights(rest, kept),
-            *unsafe_pickles(rest),
+            *_other_weights(unclaimed, components),
+            *unsafe_pickles(unclaimed),
             *(() if partial else absent),
         ),
         unchecked=(
-            *unread_pickles(rest),
+            *unread_pickles(unclaimed),
             *((one.reason for one in absent) if partial else ()),
         ),
     )
@@ -323,7 +323,7 @@ def _manifest(snapshot: Snapshot) -> tuple[Manifest | None, tuple[BadConfig, ...
 
 
 def _at_the_top(snapshot: Snapshot) -> Component:
-    """The repository's own model."""
+    """Return the repository's root model."""
     return Component(
         folder="",
         config=snapshot.config,
@@ -362,9 +362,9 @@ def _own(
     )
 
 
-def _rest(snapshot: Snapshot, kept: Iterable[ComponentAudit]) -> Snapshot:
+def _unclaimed_files(snapshot: Snapshot, components: Iterable[ComponentAudit]) -> Snapshot:
     """Return the files that no component answers for."""
-    names = {file.name for piece in kept for file in piece.snapshot.files}
+    names = {file.name for piece in components for file in piece.snapshot.files}
     return Snapshot(
         model=snapshot.model,
         commit=snapshot.commit,
@@ -380,19 +380,21 @@ def _outside(files: Iterable[RepoFile], folders: Iterable[str]) -> Iterator[Repo
     return (file for file in files if not file.name.startswith(starts))
 
 
-def _other_weights(rest: Snapshot, kept: Iterable[ComponentAudit]) -> Iterator[OtherWeights]:
+def _other_weights(
+    unclaimed: Snapshot, components: Iterable[ComponentAudit]
+) -> Iterator[OtherWeights]:
     """Yield the weights outside all components, unless the root model was audited."""
-    if all(piece.folder for piece in kept):
-        names = (file.name for file in rest.files)
-        opened = frozenset(head.name for head in rest.pickles)
+    if all(piece.folder for piece in components):
+        names = (file.name for file in unclaimed.files)
+        opened = frozenset(head.name for head in unclaimed.pickles)
         yield from other_weights_by_kind(filter(is_weights, names), opened=opened)
 
 
 def _absent(
-    manifest: Manifest, found: Iterable[ComponentAudit], read: Collection[str]
+    manifest: Manifest, components: Iterable[ComponentAudit], read: Collection[str]
 ) -> Iterator[MissingComponent]:
     """Yield the declared components that have no files in the repository, or no weights."""
-    for piece in found:
+    for piece in components:
         if piece.entry is None or not _needed(manifest, piece.entry) or piece.weights:
             continue
         entry, folder = piece.entry, piece.component

@@ -58,8 +58,8 @@ class Highest(NamedTuple):
 
 
 def skip_space(data: bytes, at: int) -> int:
-    found = _SPACE.match(data, at)
-    return found.end() if found else at
+    match = _SPACE.match(data, at)
+    return match.end() if match else at
 
 
 def json_members(data: bytes, at: int) -> Iterator[tuple[str, int]]:
@@ -71,11 +71,11 @@ def _members(data: bytes, at: int) -> Iterator[tuple[str, int]]:
     if data[at : at + 1] == b"}":
         return
     while True:
-        found = _KEY.match(data, at)
-        if not found:
+        match = _KEY.match(data, at)
+        if not match:
             raise _fault(data, at, "a key")
-        yield text_of(found[1]), found.end()
-        at = skip_space(data, skip(data, found.end()))
+        yield text_of(match[1]), match.end()
+        at = skip_space(data, skip(data, match.end()))
         if data[at : at + 1] == b"}":
             return
         comma = _NEXT.match(data, at)
@@ -104,10 +104,10 @@ def skip(data: bytes, at: int) -> int:
     """Return the end of the value at this position."""
     first = data[at : at + 1]
     if first not in {b"{", b"["}:
-        found = (_TEXT if first == b'"' else _PLAIN).match(data, at)
-        if not found or (found.end() == len(data) and first != b'"'):
+        match = (_TEXT if first == b'"' else _PLAIN).match(data, at)
+        if not match or (match.end() == len(data) and first != b'"'):
             raise _fault(data, at, "a value")
-        return found.end()
+        return match.end()
     depth = 0
     for count, step in enumerate(_STEP.finditer(data, at)):
         match data[step.start()]:
@@ -168,12 +168,12 @@ def highest_of_list(data: bytes, at: int) -> Highest:
     if data[at : at + 1] == b"]":
         return Highest(0)
     end = at
-    for entries, found in enumerate(_PIECE.finditer(data, at), 1):
-        if found.start() != end:
+    for entries, piece in enumerate(_PIECE.finditer(data, at), 1):
+        if piece.start() != end:
             break
-        end = found.end()
-        if found[2] == b"]":
-            return Highest(entries, entries - 1, text_of(found[1]))
+        end = piece.end()
+        if piece[2] == b"]":
+            return Highest(entries, entries - 1, text_of(piece[1]))
         if entries >= MOST_ENTRIES:
             raise ScanError(f"has a vocabulary of more than {MOST_ENTRIES:,} entries")
     raise _fault(data, end, "a token and its score")
@@ -181,10 +181,10 @@ def highest_of_list(data: bytes, at: int) -> Highest:
 
 def text_of(quoted: bytes) -> str:
     try:
-        found = json.loads(quoted)
+        text = json.loads(quoted)
     except ValueError:
         raise ScanError("is not JSON") from None
-    return str(found)
+    return str(text)
 
 
 def _opened(data: bytes, at: int, bracket: bytes) -> int:

@@ -69,10 +69,10 @@ def load_object(
     repeated: set[str] = set()
 
     def collect(pairs: list[tuple[str, object]]) -> dict[str, object]:
-        found = dict(pairs)
-        if len(found) != len(pairs):
+        members = dict(pairs)
+        if len(members) != len(pairs):
             repeated.update(_twice(key for key, _ in pairs))
-        return found
+        return members
 
     try:
         value = json.loads(text, object_pairs_hook=collect, parse_int=_bounded_int)
@@ -161,16 +161,15 @@ def syntax_fault(subject: str, error: json.JSONDecodeError) -> str:
             f"line {line} is {quoted(error.doc[conflict.start() :].split(chr(10), 1)[0])}"
         )
     where = f"line {error.lineno} column {error.colno}"
-    rest = error.doc[error.pos : error.pos + 30]
+    excerpt = error.doc[error.pos : error.pos + 30]
     if error.msg == "Extra data":
-        return f"{subject} continues after the end of its JSON: {quoted(rest)} at {where}"
-    if not rest:
+        return f"{subject} continues after the end of its JSON: {quoted(excerpt)} at {where}"
+    if not excerpt:
         return f"{subject} is cut off: its JSON does not end before {where}"
     if error.msg.startswith("Unterminated string"):
         return f"{subject} is cut off: the string that begins at {where} has no end"
-    return (
-        f"{subject} is not JSON: {error.msg.removesuffix(' at')} at {where}, before {quoted(rest)}"
-    )
+    fault = error.msg.removesuffix(" at")
+    return f"{subject} is not JSON: {fault} at {where}, before {quoted(excerpt)}"
 
 
 def bounds_fault(content: bytes, depth: int, most: int = MAX_VALUES) -> str | None:

@@ -169,13 +169,13 @@ class _Parser:
             class_ = _CLASS.match(self.source, self.at)
             if class_ is None or _NESTED.search(class_[0]):
                 raise PatternNotFollowedError(f"the class {where} is not supported")
-            return self.one(class_[0])
+            return self.single(class_[0])
         if character == "\\":
             return self.escaped(self.source[self.at : self.at + 2])
         self.at += 1
         return _One(re.compile(character if character == "." else re.escape(character)))
 
-    def one(self, text: str) -> _One:
+    def single(self, text: str) -> _One:
         self.at += len(text)
         try:
             return _One(re.compile(text))
@@ -186,7 +186,7 @@ class _Parser:
         is_class = text in {"\\d", "\\D", "\\w", "\\W", "\\s", "\\S"}
         if len(text) == 1 or (text[1].isalnum() and not is_class):
             raise PatternNotFollowedError(f"{text} is not supported")
-        return self.one(text)
+        return self.single(text)
 
     def group(self, depth: int) -> _Node:
         opened, where = _GROUP.match(self.source, self.at), self.at + 1
@@ -344,13 +344,13 @@ class _Automaton:
             case _Edge():
                 return self._jump(then, node)
             case _All(nodes):
-                for each in reversed(nodes):
-                    then = self._build(each, then)
+                for inner in reversed(nodes):
+                    then = self._build(inner, then)
                 return then
             case _Either(nodes):
                 place = self._place()
-                for each in nodes:
-                    self._jumps[self._build(each, then)].append((place, None))
+                for inner in nodes:
+                    self._jumps[self._build(inner, then)].append((place, None))
                 return place
             case _Ahead(body, wanted):
                 start = self._build(body, self._anywhere)

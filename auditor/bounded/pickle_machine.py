@@ -239,7 +239,7 @@ class _Machine:
             value = value.callee
         return isinstance(value, Global) and value in self.outside
 
-    def call(self, made: Callable[[Global, tuple[object, ...]], object | None]) -> None:
+    def call(self, construct: Callable[[Global, tuple[object, ...]], object | None]) -> None:
         args, callee = self.stack.pop(), self.stack.pop()
         if not isinstance(args, tuple):
             raise _NotFollowedError(f"calls with {kind(args)} in place of arguments")
@@ -248,7 +248,7 @@ class _Machine:
             if isinstance(callee, Global) and isinstance(result, Call):
                 self.calls.setdefault(callee, result)
         elif isinstance(callee, Global):
-            result = made(callee, args)
+            result = construct(callee, args)
             if result is None:
                 raise _NotFollowedError(f"calls {callee.path} in a form that no library writes")
         else:
@@ -295,12 +295,12 @@ class _Machine:
 
     def lines(self) -> tuple[str, ...]:
         """A line for each name that is not known, in the order of the pickle."""
-        found = list(self.outside.items())
+        names = list(self.outside.items())
         shown = [
             f"{_called(name, self.calls.get(name))} at byte {at:,}"
-            for name, at in found[:MAX_LINES]
+            for name, at in names[:MAX_LINES]
         ]
-        more = len(found) - len(shown)
+        more = len(names) - len(shown)
         return (*shown, f"{more:,} more names") if more else tuple(shown)
 
 
@@ -326,8 +326,8 @@ def _called(name: Global, call: Call | None) -> str:
     if call is None:
         return f"{named(name.path)}, imported and not called,"
     shown = [_argument(arg) for arg in call.args[:_ARGUMENTS]]
-    rest = ["..."] if len(call.args) > _ARGUMENTS else []
-    return f"{named(name.path)}({', '.join([*shown, *rest])})"
+    more = ["..."] if len(call.args) > _ARGUMENTS else []
+    return f"{named(name.path)}({', '.join([*shown, *more])})"
 
 
 def _argument(value: object) -> str:

@@ -128,8 +128,8 @@ _NUMBERS = re.compile(r"[biufc](1|2|4|8|16)")  # numpy's name of a kind of numbe
 
 def renamed(module: str, name: str) -> Global:
     """Return the name in Python 3 of what Python 2 may have pickled."""
-    known = _RENAMED.get((module, name))
-    return known or Global(_RENAMED_MODULES.get(module, module), name)
+    renamed = _RENAMED.get((module, name))
+    return renamed or Global(_RENAMED_MODULES.get(module, module), name)
 
 
 def is_known(name: Global) -> bool:

@@ -39,7 +39,7 @@ _ALL = "all"
 
 
 class PossibleSlip(Struct, frozen=True, kw_only=True, dict=True):
-    """One slip in counting certain cells."""
+    """A slip in counting certain cells."""
 
     slip: str
     fields: tuple[tuple[str, object], ...]
@@ -71,8 +71,8 @@ class CountedCells(Struct, frozen=True, kw_only=True, dict=True):
     def value(self, chosen: Iterable[PossibleSlip]) -> int:
         """Return the count with all of these slips."""
         masks: dict[int, int] = defaultdict(int)
-        for one in chosen:
-            for number, mask in one.masks:
+        for slip in chosen:
+            for number, mask in slip.masks:
                 masks[number] |= mask
         cells = self.cells
         return self.total + sum(
@@ -83,13 +83,13 @@ class CountedCells(Struct, frozen=True, kw_only=True, dict=True):
 def candidates(counted: CountedCells) -> tuple[PossibleSlip, ...]:
     """Return every slip that changes the count, each variant once."""
     slips: dict[tuple[str, Masks], PossibleSlip] = {}
-    for one in _all(counted):
-        if not one.difference:
+    for slip in _all(counted):
+        if not slip.difference:
             continue
-        key = (one.slip, one.masks)
-        if key not in slips or one.rarity < slips[key].rarity:
-            slips[key] = one
-    return tuple(sorted(slips.values(), key=lambda one: one.rarity)[:_MOST])
+        key = (slip.slip, slip.masks)
+        if key not in slips or slip.rarity < slips[key].rarity:
+            slips[key] = slip
+    return tuple(sorted(slips.values(), key=lambda slip: slip.rarity)[:_MOST])
 
 
 class _Scopes:
@@ -114,8 +114,8 @@ class _Scopes:
     def module(self, scope: str, numbers: Sequence[int]) -> str:
         """Return the scope, or the narrowest module in it if the part has only some of it."""
         begin = f"{scope}."
-        rest = self.cells[self.inside.stop :]
-        outside = any(cell.name.startswith(begin) for cell in rest)
+        later_cells = self.cells[self.inside.stop :]
+        outside = any(cell.name.startswith(begin) for cell in later_cells)
         return self.named(numbers) or scope if outside else scope
 
     def learned(self, numbers: Iterable[int]) -> tuple[int, ...]:
@@ -174,10 +174,10 @@ class _Maker:
         **fields: object,
     ) -> PossibleSlip:
         cells = self._counted.cells
-        each = dict(masks) if isinstance(masks, Mapping) else dict.fromkeys(masks, mask)
+        mask_by_number = dict(masks) if isinstance(masks, Mapping) else dict.fromkeys(masks, mask)
         reduced = tuple(
             (number, bits)
-            for number, bits in sorted(each.items())
+            for number, bits in sorted(mask_by_number.items())
             if cells[number].count(bits) != cells[number].count()
         )
         difference = sum(
@@ -272,15 +272,15 @@ def _one_of_n(scopes: _Scopes, make: _Maker) -> Iterator[PossibleSlip]:
                 attention = all(is_attention(scopes.cells[n]) for n in learned[:1])
                 rarity = 1.0 + 0.4 * depth - (0.1 if depth and attention else 0.0)
                 named = scopes.module(scope, learned)
-                yield from _one(scopes, make, module, learned, named, rarity)
+                yield from _one_of_list(scopes, make, module, learned, named, rarity)
                 plain = [n for n in learned if scopes.cells[n].kind is not CellKind.NORM]
                 if depth and 0 < len(plain) < len(learned):
                     named = scopes.named(plain) or scope
-                    yield from _one(scopes, make, module, plain, named, rarity + 0.05)
+                    yield from _one_of_list(scopes, make, module, plain, named, rarity + 0.05)
         for group, chosen in scopes.groups:
             within = [n for n in chosen if _position(scopes.cells[n], module) is not None]
             if within and group in {"attention", "ffn"}:
-                yield from _one(scopes, make, module, within, f"{module} {group}", 1.5)
+                yield from _one_of_list(scopes, make, module, within, f"{module} {group}", 1.5)
     yield from _one_of_numbered(scopes, make)
     yield from _one_head(scopes, make)
 
@@ -305,7 +305,7 @@ def _position(cell: FoldedTensor, module: str) -> int | None:
     return next((at for at, axis in enumerate(cell.axes) if axis.module == module), None)
 
 
-def _one(  # noqa: PLR0913, PLR0917 - a list, cells in it, and what to say of them
+def _one_of_list(  # noqa: PLR0913, PLR0917 - a list, cells in it, and what to say of them
     scopes: _Scopes,
     make: _Maker,
     module: str,
@@ -365,8 +365,8 @@ def _ties(scopes: _Scopes, make: _Maker) -> Iterator[PossibleSlip]:
     }
     for number in scopes.learned(scopes.inside):
         cell = cells[number]
-        same = tables.get(cell.shape)
-        if same and not cell.axes and cell.module != same:
+        twin_module = tables.get(cell.shape)
+        if twin_module and not cell.axes and cell.module != twin_module:
             rarity = 1.2 if is_head(cell, scopes.prefix) else 2.2
             yield make("untied-once", (number,), rarity, module=cell.module)
 

@@ -281,22 +281,22 @@ def cells_of_tensors(tensors: Iterable[ExpectedTensor]) -> tuple[FoldedTensor, .
         pattern = re.sub(r"(?<=\.)\d+(?=\.|$)", "*", tensor.name)
         alike.setdefault((pattern, tensor.shape, tensor.role), []).append(tensor)
     cells = []
-    for (pattern, shape, role), same in alike.items():
-        cell = _sized(pattern, shape, _axes(pattern, same), role, embedding=False)
-        tied = next((one.tied_to for one in same if one.tied_to), None)
+    for (pattern, shape, role), equal in alike.items():
+        cell = _sized(pattern, shape, _axes(pattern, equal), role, embedding=False)
+        tied = next((one.tied_to for one in equal if one.tied_to), None)
         to = re.sub(r"(?<=\.)\d+(?=\.|$)", "*", tied) if tied else None
         cells.append(changed(cell, tied_to=to))
     return tuple(cells)
 
 
-def _axes(pattern: str, same: list[ExpectedTensor]) -> tuple[Axis, ...]:
+def _axes(pattern: str, alike: list[ExpectedTensor]) -> tuple[Axis, ...]:
     """Return a list for each number in the names if none is missing, else one list for all."""
     if "*" not in pattern:
         return ()
     places = [place for place, part in enumerate(pattern.split(".")) if part == "*"]
-    parts = [tensor.name.split(".") for tensor in same]
+    parts = [tensor.name.split(".") for tensor in alike]
     numbers = [len({name[place] for name in parts}) for place in places]
     modules = [".".join(pattern.split(".")[: place + 1]) for place in places]
-    if prod(numbers) != len(same):
-        return (Axis(modules[0], len(same), len(same)),)
+    if prod(numbers) != len(alike):
+        return (Axis(modules[0], len(alike), len(alike)),)
     return tuple(Axis(name, n, n) for name, n in zip(modules, numbers, strict=True))

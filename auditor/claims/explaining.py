@@ -34,7 +34,7 @@ class Question(Struct, frozen=True, kw_only=True):
 
     def counted(self, of: Counterpart, reading: PartReading) -> CountedCells:
         return CountedCells(
-            cells=(*reading.cells, *reading.rest),
+            cells=(*reading.cells, *reading.other_cells),
             inside=len(reading.cells),
             prefix=of.prefix,
             part=self.part,
@@ -102,8 +102,8 @@ def _of_stored(question: Question) -> Iterator[tuple[Slip, ...]]:
         return
     if figure.low <= stored.elements <= figure.high and stored.elements != question.actual:
         packed = Slip(slip="elements-for-parameters", difference=stored.elements - question.actual)
-        rest = figure.value - stored.elements
-        yield (packed, *((Slip(slip="rounding", difference=rest),) if rest else ()))
+        remainder = figure.value - stored.elements
+        yield (packed, *((Slip(slip="rounding", difference=remainder),) if remainder else ()))
 
 
 def _note(  # noqa: PLR0913, PLR0917 - an explanation, and where it is noted
@@ -246,7 +246,7 @@ def _with_differences(
     if base.step is not None:
         add(*base.step, base.counted.total * way.bits // 8)
     taken: list[PossibleSlip] = []
-    for one in sorted(chosen, key=lambda one: one.order):
+    for one in sorted(chosen, key=lambda slip: slip.order):
         taken.append(one)
         name = (
             "all-experts"

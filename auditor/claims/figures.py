@@ -252,8 +252,8 @@ def _of_bytes(figure: Figure, dtype: str) -> Iterator[Way]:
         yield from _misread(figure, bits, _decimal(base), rarity=1.6)
     for name, width in others:
         low, high = -(-figure.low * 8 // width), figure.high * 8 // width
-        other = ("other-dtype", (("dtype", name),))
-        yield Way(low=low, high=high, bits=width, first=other, rarity=2.0)
+        other_dtype = ("other-dtype", (("dtype", name),))
+        yield Way(low=low, high=high, bits=width, first=other_dtype, rarity=2.0)
     called = ("bytes-for-parameters", (("dtype", dtype),))
     yield Way(low=figure.low, high=figure.high, first=called, rarity=2.5)
     for base in _bases(figure):
@@ -288,8 +288,8 @@ def _misread(
     low, high = Fraction(figure.low), Fraction(figure.high)
     if figure.exact and misread.slip != "bytes-for-parameters":
         low, high = low - Fraction(1, 2), high + Fraction(1, 2)  # the quotient was rounded
-    each = misread.ratio * Fraction(bits, 8)
-    least, most = -int(-(low / each) // 1), int(high / each // 1)
+    bytes_of_one = misread.ratio * Fraction(bits, 8)
+    least, most = -int(-(low / bytes_of_one) // 1), int(high / bytes_of_one // 1)
     if least <= most:
         yield Way(low=least, high=most, bits=bits, first=first, last=(misread,), rarity=rarity)
 

@@ -94,8 +94,8 @@ class _Reader:
             return _bounded(int(re.sub(r"[,_]", "", number)[:60]))
         if name:
             if name not in self._letters:
-                known = ", ".join(sorted(self._letters))
-                raise FormulaError(f"{name!r} is not a letter of this model's formula ({known})")
+                letters = ", ".join(sorted(self._letters))
+                raise FormulaError(f"{name!r} is not a letter of this model's formula ({letters})")
             return self._letters[name]
         if sign == "(":
             value = self.sum(depth + 1)

@@ -25,11 +25,13 @@ class CountTable(Struct, frozen=True, kw_only=True):
 def tensor_table(expectation: Expectation) -> CountTable:
     """Every tensor that the config implies, in the model's own order."""
     rows = []
-    for one in expectation.tensors:
-        if one.role.optional:
+    for tensor in expectation.tensors:
+        if tensor.role.optional:
             continue
-        counted = one.elements if one.role is Role.PARAMETER else 0
-        rows.append((one.name, " x ".join(map(str, one.shape)), counted, one.tied_to or ""))
+        counted = tensor.elements if tensor.role is Role.PARAMETER else 0
+        rows.append(
+            (tensor.name, " x ".join(map(str, tensor.shape)), counted, tensor.tied_to or "")
+        )
     total = ("total", "", expectation.parameters, "")
     columns = ("tensor", "shape", "parameters", "tied to")
     return CountTable(title="tensors", columns=columns, rows=(*rows, total))
@@ -37,16 +39,16 @@ def tensor_table(expectation: Expectation) -> CountTable:
 
 def kind_table(subject: Subject) -> CountTable:
     """Parameters by kind: in one layer, and in the model."""
-    one: dict[str, int] = {}
+    of_layer: dict[str, int] = {}
     every: dict[str, int] = {}
     for cell in subject.own.cells:
         kind = _kind(cell, subject.own.prefix)
         every[kind] = every.get(kind, 0) + cell.count()
         if cell.axes and cell.axes[0].kind == 0:
-            one[kind] = one.get(kind, 0) + cell.count(1)
-    rows = [(kind, one.get(kind), every[kind]) for kind in _KINDS if every.get(kind)]
+            of_layer[kind] = of_layer.get(kind, 0) + cell.count(1)
+    rows = [(kind, of_layer.get(kind), every[kind]) for kind in _KINDS if every.get(kind)]
     total = total_of(subject.own.cells)
-    last = ("total", sum(one.values()) if one else None, total)
+    last = ("total", sum(of_layer.values()) if of_layer else None, total)
     trainable = ("trainable", None, total)
     return CountTable(
         title="kinds",
@@ -101,9 +103,9 @@ def key_table(subject: Subject) -> CountTable:
 
 
 def _keys(subject: Subject, config: Config) -> Iterator[tuple[str, str, str]]:
-    known = of_model_type(config.model_type or "")
-    names: Mapping[str, Any] = known.fields if known else {}
-    aliases = known.attribute_map if known else {}
+    declaration = of_model_type(config.model_type or "")
+    names: Mapping[str, Any] = declaration.fields if declaration else {}
+    aliases = declaration.attribute_map if declaration else {}
     sizes = {**subject.sizes, **dict(subject.flags()), **subject.defaults()}
     for key, value in config.values.items():
         if key in _OF_EVERY_CONFIG or isinstance(value, Mapping):
@@ -125,9 +127,9 @@ def _keys(subject: Subject, config: Config) -> Iterator[tuple[str, str, str]]:
 def _changes(subject: Subject, key: str, value: object) -> bool:
     """Whether a model with another value has another count, or cannot be built."""
     if isinstance(value, bool):
-        other = subject.with_value(key, not value)
+        changed = subject.with_value(key, not value)
     elif isinstance(value, int):
-        other = subject.with_value(key, value * 2)
+        changed = subject.with_value(key, value * 2)
     else:
         return False
-    return other is None or total_of(other.cells) != total_of(subject.own.cells)
+    return changed is None or total_of(changed.cells) != total_of(subject.own.cells)

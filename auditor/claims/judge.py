@@ -212,31 +212,40 @@ def _nearest(
 ) -> Nearest | None:
     """Return the nearest existing count: of a class, or of a module for a claimed part."""
     counts = dict(_modules(reading.cells)) if part else {}
-    for each in (whose, *subject.siblings):
-        for sibling_reading in readings(part, each.cells, each.prefix)[:1]:
-            counts[f"{part} of {each.target}" if part else each.target] = total_of(
+    for expectation in (whose, *subject.siblings):
+        for sibling_reading in readings(part, expectation.cells, expectation.prefix)[:1]:
+            counts[f"{part} of {expectation.target}" if part else expectation.target] = total_of(
                 sibling_reading.cells
             )
     if not part:
         counts[whose.target] = total_of(reading.cells)
-    known = {name: count for name, count in counts.items() if name and count}
-    if not known:
+    parameters_by_part = {name: count for name, count in counts.items() if name and count}
+    if not parameters_by_part:
         return None
-    name = min(known, key=lambda name: (abs(figure.value - known[name]), len(name), name))
-    return Nearest(module=name, count=known[name], difference=figure.value - known[name])
+    name = min(
+        parameters_by_part,
+        key=lambda name: (abs(figure.value - parameters_by_part[name]), len(name), name),
+    )
+    return Nearest(
+        module=name,
+        count=parameters_by_part[name],
+        difference=figure.value - parameters_by_part[name],
+    )
 
 
 def _by_value(subject: Subject, figure: Figure, part: str) -> Verdict:
     """Judge a part with an unknown name by the modules with exactly this count."""
     note = f"no part of {subject.own.target} is called {part!r}"
-    same = [
+    fitting_parts = [
         name
         for name, count in _modules(subject.own.cells).items()
         if count and figure.low <= count <= figure.high
     ]
-    if not same or not figure.exact:
+    if not fitting_parts or not figure.exact:
         return _nothing(figure.text, figure.value, part, note)
-    first = min(same, key=lambda name: (name.count("*"), name.count(".") - 9 * (name == ""), name))
+    first = min(
+        fitting_parts, key=lambda name: (name.count("*"), name.count(".") - 9 * (name == ""), name)
+    )
     return Verdict(
         text=figure.text,
         claim=figure.value,

@@ -15,11 +15,11 @@ Cells = tuple[FoldedTensor, ...]
 
 
 class PartReading(NamedTuple):
-    """A possible reading of a name: the cells that it counts, and those of the rest."""
+    """A possible reading of a name: the cells that it counts, and the model's other cells."""
 
     label: str
     cells: Cells
-    rest: Cells
+    other_cells: Cells
 
 
 _ATTENTION = re.compile(r"attn|attention", re.IGNORECASE)
@@ -139,7 +139,7 @@ def readings(name: str, cells: Cells, prefix: str) -> tuple[PartReading, ...]:
             for label, chosen in sums
             for more, extra in term_readings
         )
-    return tuple(PartReading(label, chosen, _rest(cells, chosen)) for label, chosen in sums)
+    return tuple(PartReading(label, chosen, _outside(cells, chosen)) for label, chosen in sums)
 
 
 def _plain(name: str) -> str:
@@ -219,7 +219,7 @@ def _people_choices(  # noqa: C901 - one case for each name
             towers = cells_where(cells, lambda cell: meaning in cell.name.split("."))
             yield term, towers or cells_where(cells, lambda cell: bool(cell.axes))
         case "layer" | "expert":
-            yield term, _one(cells, last=meaning == "expert")
+            yield term, _first_of_lists(cells, last=meaning == "expert")
         case "no norm":
             yield term, cells_where(cells, lambda cell: cell.kind is not CellKind.NORM)
         case "no bias":
@@ -234,7 +234,7 @@ def has_bias_name(cell: FoldedTensor) -> bool:
     return cell.name.rpartition(".")[2].endswith("bias")
 
 
-def _one(cells: Cells, *, last: bool) -> Cells:
+def _first_of_lists(cells: Cells, *, last: bool) -> Cells:
     """Reduce each list to its first module: one layer, or one expert."""
     within = [cell for cell in cells if (len(cell.axes) > 1 if last else cell.axes)]
     reduced: list[FoldedTensor] = []
@@ -300,14 +300,14 @@ def _added(chosen: Cells, extra: Cells) -> Cells:
     return (*chosen, *(cell for cell in extra if cell not in chosen))
 
 
-def _rest(cells: Cells, chosen: Cells) -> Cells:
+def _outside(cells: Cells, chosen: Cells) -> Cells:
     """Return the cells outside the part, which count only with a slip."""
     names = {(cell.name, cell.shape, cell.axes[:1]) for cell in chosen}
-    whole = {(cell.name, cell.shape) for cell in chosen}
+    chosen_tensors = {(cell.name, cell.shape) for cell in chosen}
     return tuple(
         changed(cell, role=Role.EXTRA)
         for cell in cells
         if (cell.name, cell.shape, cell.axes[:1]) not in names
-        and (cell.name, cell.shape) not in whole
+        and (cell.name, cell.shape) not in chosen_tensors
         and not cell.optional
     )

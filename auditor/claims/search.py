@@ -35,9 +35,9 @@ class Search:
                 if target[0] <= 0 <= target[1]:
                     yield ()
             case 1:
-                for one in self._candidates:
-                    if target[0] <= one.difference <= target[1]:
-                        yield (one,)
+                for slip in self._candidates:
+                    if target[0] <= slip.difference <= target[1]:
+                        yield (slip,)
             case 2:
                 yield from self._effective(self._pairs(*target))
             case _:
@@ -58,21 +58,21 @@ class Search:
     def _pairs(self, low: int, high: int) -> Iterator[Combination]:
         chosen = self._candidates[:_PAIRED]
         table = _Table(chosen)
-        for place, one in enumerate(chosen):
-            for second in table.between(low - one.difference, high - one.difference):
-                if second > place and not _shared(one, chosen[second]):
-                    yield one, chosen[second]
-        for one, other, joint in self._overlapping(chosen):
+        for place, slip in enumerate(chosen):
+            for second in table.between(low - slip.difference, high - slip.difference):
+                if second > place and not _shared(slip, chosen[second]):
+                    yield slip, chosen[second]
+        for slip, second_slip, joint in self._overlapping(chosen):
             if low <= joint <= high:
-                yield one, other
+                yield slip, second_slip
 
     def _triples(self, low: int, high: int) -> Iterator[Combination]:
         chosen = self._candidates[:_TRIPLED]
         table = _Table(chosen)
         pairs = [(a, b, a.difference + b.difference) for a, b in combinations(chosen, 2)]
         joint = {(id(a), id(b)): value for a, b, value in self._overlapping(chosen)}
-        for a, b, apart in pairs:
-            value = joint.get((id(a), id(b)), apart)
+        for a, b, separate in pairs:
+            value = joint.get((id(a), id(b)), separate)
             for third in table.between(low - value, high - value):
                 c = chosen[third]
                 if c is a or c is b or _shared(a, c) or _shared(b, c):
@@ -92,30 +92,30 @@ class Search:
         self, chosen: Sequence[PossibleSlip]
     ) -> Iterator[tuple[PossibleSlip, PossibleSlip, int]]:
         cells = self._counted.cells
-        spans = [sum(1 << number for number, _ in one.masks) for one in chosen]
-        erasing = [all(mask & LEFT_OUT for _, mask in one.masks) for one in chosen]
-        for (first, one), (second, other) in combinations(enumerate(chosen), 2):
+        spans = [sum(1 << number for number, _ in first_slip.masks) for first_slip in chosen]
+        erasing = [all(mask & LEFT_OUT for _, mask in first_slip.masks) for first_slip in chosen]
+        for (first, first_slip), (second, second_slip) in combinations(enumerate(chosen), 2):
             both = spans[first] & spans[second]
             if not both:
                 continue
             # A module that is left out leaves nothing for a slip inside it: true for most pairs.
             if both == spans[second] and erasing[first]:
-                yield one, other, one.difference
+                yield first_slip, second_slip, first_slip.difference
                 continue
             if both == spans[first] and erasing[second]:
-                yield one, other, other.difference
+                yield first_slip, second_slip, second_slip.difference
                 continue
-            joint = one.difference + other.difference
-            for number in one.mask_of.keys() & other.mask_of.keys():
+            joint = first_slip.difference + second_slip.difference
+            for number in first_slip.mask_of.keys() & second_slip.mask_of.keys():
                 cell = cells[number]
-                left, right = one.mask_of[number], other.mask_of[number]
+                left, right = first_slip.mask_of[number], second_slip.mask_of[number]
                 joint += cell.count(left | right) - cell.count(left)
                 joint += cell.count() - cell.count(right)
-            yield one, other, joint
+            yield first_slip, second_slip, joint
 
 
-def _shared(one: PossibleSlip, other: PossibleSlip) -> bool:
-    return not one.mask_of.keys().isdisjoint(other.mask_of)
+def _shared(first: PossibleSlip, second: PossibleSlip) -> bool:
+    return not first.mask_of.keys().isdisjoint(second.mask_of)
 
 
 class _Table:

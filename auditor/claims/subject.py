@@ -68,9 +68,9 @@ class Subject(Struct, frozen=True, kw_only=True, dict=True):
 
         if self.config is None:
             return {}
-        known = symbols(catalogue.block_tree(self.config, self.own.target))
+        legend = symbols(catalogue.block_tree(self.config, self.own.target))
         path = self.config.path
-        keys = {symbol.key.removeprefix(path): symbol.value for symbol in sorted(known)}
+        keys = {symbol.key.removeprefix(path): symbol.value for symbol in sorted(legend)}
         return {key: value for key, value in keys.items() if "[" not in key}
 
     def flags(self) -> Iterator[tuple[str, bool]]:

@@ -22,7 +22,7 @@ Judgement = Literal["confirmed", "confirmed to its rounding", "refuted", "nothin
 
 
 class Slip(Struct, frozen=True, kw_only=True):
-    """One mistake in a count, and its difference to the count."""
+    """A mistake in a count, and its difference to the count."""
 
     slip: str  # of a closed list: part-left-out, one-of-n, no-bias, ...
     difference: int

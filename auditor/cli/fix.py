@@ -106,12 +106,12 @@ def fix(  # noqa: PLR0913 - one parameter for each option
         if form is TextFormat.TERMINAL and not quiet:
             put(fix_plan.render(plan))
         todo = _is_to_do(folder_plan, apply=apply)
-        kept = fix_folder(folder_plan, in_place=in_place, say=tell) if todo else None
+        old_files = fix_folder(folder_plan, in_place=in_place, say=tell) if todo else None
         if form is TextFormat.JSON and not quiet:
-            put(json_text(fix_plan.plan_as_json(plan, kept), indent=2) + "\n")
-        elif kept is not None:
-            tell(f"done; the old files are kept: {', '.join(map(quoted, kept)) or 'none'}")
-    raise typer.Exit(_code(plan, folder_plan.refused, applied=kept is not None))
+            put(json_text(fix_plan.plan_as_json(plan, old_files), indent=2) + "\n")
+        elif old_files is not None:
+            tell(f"done; the old files are kept: {', '.join(map(quoted, old_files)) or 'none'}")
+    raise typer.Exit(_code(plan, folder_plan.refused, applied=old_files is not None))
 
 
 def _finish_earlier(folder: Path, *, apply: bool) -> None:

@@ -84,13 +84,13 @@ def explain(  # noqa: PLR0913 - one parameter for each option
     """Print what the config of MODEL implies: every module, its formula and its share."""
     tell = talk(quiet=quiet)
     with guarded():
-        given = dict(map(parsed_setting, settings or ()))
+        values = dict(map(parsed_setting, settings or ()))
         tables = Tables(tensors=tensors, kinds=kinds, classes=classes, keys=keys)
         if any(tables) or form not in {TERMINAL, _JSON}:
-            put(_tables(model, tables, form, target, source.value, token, given, tell), output)
+            put(_tables(model, tables, form, target, source.value, token, values, tell), output)
             return
         outcome = explained(
-            model, target=target, source=source.value, token=token, settings=given, say=tell
+            model, target=target, source=source.value, token=token, settings=values, say=tell
         )
         from auditor.formats import explanation  # noqa: PLC0415 - for this alone
 
@@ -164,9 +164,9 @@ def _tables(  # noqa: PLR0913, PLR0917 - the request, and the model
     return TABLE_FORMATS[form](tables)
 
 
-def _require_table_format(form: str, known: Mapping[str, object]) -> None:
-    if form not in known:
-        raise UsageError(f"--format is {quoted(form)}, expected one of {', '.join(known)}")
+def _require_table_format(form: str, formats: Mapping[str, object]) -> None:
+    if form not in formats:
+        raise UsageError(f"--format is {quoted(form)}, expected one of {', '.join(formats)}")
 
 
 def diff(  # noqa: PLR0913 - one parameter for each option
@@ -221,14 +221,20 @@ def explain_finding(
 
     with guarded():
         kinds = reversed(meanings.kind_meanings())  # of two with one name, the graver one is used
-        known = {one.name: one for one in (*kinds, *meanings.cause_meanings())}
+        meaning_by_name = {one.name: one for one in (*kinds, *meanings.cause_meanings())}
         for name in names or ():
-            if name not in known:
-                hint = meant(name, known) or "; without a name all are listed"
+            if name not in meaning_by_name:
+                hint = meant(name, meaning_by_name) or "; without a name all are listed"
                 raise UsageError(f"no finding and no cause is called {quoted(name)}{hint}")
         width, color = terminal()
         render = meanings.render if names else meanings.overview
-        put(render([known[name] for name in names or known], width=width, color=color))
+        put(
+            render(
+                [meaning_by_name[name] for name in names or meaning_by_name],
+                width=width,
+                color=color,
+            )
+        )
 
 
 def architectures(

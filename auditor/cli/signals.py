@@ -39,7 +39,7 @@ def _stop(number: int, _: FrameType | None) -> None:
         if another == signal.SIGINT and time.monotonic() - since > _INSISTS:
             os._exit(128 + another)
 
-    for each in _ENDING:
-        if signal.getsignal(each) is _stop:
-            signal.signal(each, again)
+    for ending in _ENDING:
+        if signal.getsignal(ending) is _stop:
+            signal.signal(ending, again)
     raise Stopped(number)

@@ -237,11 +237,11 @@ def sweep_exit_code(alarms: Any, fail_on: FailOn) -> int:
     return max(codes)
 
 
-def _settings(source: str | None, asked: dict[str, Any]) -> "SweepSettings":
+def _settings(source: str | None, options: dict[str, Any]) -> "SweepSettings":
     from auditor.sweep import settings  # noqa: PLC0415 - as above
 
     if source and source.endswith(".toml"):
-        if any(asked.values()):
+        if any(options.values()):
             raise UsageError(
                 "a sweep.toml has its own selections; omit --author, --filter and the like"
             )
@@ -251,7 +251,7 @@ def _settings(source: str | None, asked: dict[str, Any]) -> "SweepSettings":
         ids = settings.ids_of(lines_of(sys.stdin), "standard input")
     elif source:
         ids = settings.ids_in(Path(source))
-    selection = settings.selection_of(settings.AskedModels(**asked), ids)
+    selection = settings.selection_of(settings.SelectionTable(**options), ids)
     return settings.SweepSettings(selections=(selection,))
 
 

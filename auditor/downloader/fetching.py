@@ -8,7 +8,6 @@ from pathlib import Path
 
 from msgspec.structs import replace
 
-from auditor.address_space import require_address_space
 from auditor.bounded.json_text import parse_object
 from auditor.checkpoint.filenames import CONFIG, Chooser
 from auditor.checkpoint.selecting import (
@@ -22,6 +21,7 @@ from auditor.checkpoint.snapshot import BaseModel, Snapshot, Source
 from auditor.downloader import bundled, local_folder
 from auditor.downloader.model_argument import HubModel, parse_id, parse_model
 from auditor.errors import CheckpointError, Reason, SourceError, UsageError
+from auditor.machine import require_address_space
 from auditor.messages import quoted
 
 _SOURCES = ("auto", "hub", "cache", "bundled")

@@ -118,9 +118,9 @@ def _staged(
             stage_text(staged, change.after)
             yield _replacement(change.file, staged, change.after, before=None)
         elif change.renames and in_place and _fits(change):
-            kept = _free_name(folder, change.file + _KEPT_HEADER)
+            new_name = _free_name(folder, change.file + _KEPT_HEADER)
             stage_header(path, state, change.before, staged)
-            yield _replacement(kept, staged, change.before, before=None)
+            yield _replacement(new_name, staged, change.before, before=None)
             headers = work / str(next(numbers))
             stage_text(headers, change.after + change.before)
             yield Entry(
@@ -128,13 +128,13 @@ def _staged(
                 how="header",
                 staged=headers.name,
                 before=state,
-                kept=kept,
+                kept=new_name,
                 written=written(state, change.after, is_header=True),
             )
         else:
-            kept = _free_name(folder, change.file + _KEPT)
+            new_name = _free_name(folder, change.file + _KEPT)
             stage_replacement(path, state, change.before, change.after, staged)
-            yield _replacement(change.file, staged, change.after, before=state, kept=kept)
+            yield _replacement(change.file, staged, change.after, before=state, kept=new_name)
 
 
 def _replacement(

@@ -40,7 +40,7 @@ T = TypeVar("T")
 
 
 class Entry(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """One step, and the state of its file before it.
+    """A step, and the state of its file before it.
 
     - replace: a staged file takes the place of `file`, which stays under the name `kept` if it has
       one;

@@ -32,7 +32,7 @@ ABSENT: Final = _Absent()
 
 
 class Edit(NamedTuple):
-    """One value of a JSON object, before and after; ABSENT if the key does not exist."""
+    """A value of a JSON object, before and after; ABSENT if the key does not exist."""
 
     path: tuple[str, ...]
     before: Any
@@ -107,7 +107,7 @@ class _Member(NamedTuple):
 
 
 class _Style(NamedTuple):
-    """How a text prints its values."""
+    """The style in which a text prints its values."""
 
     is_ascii: bool
     unit: str  # of indentation; "" if the text is not indented
@@ -229,5 +229,5 @@ def _new_value(member: _Member, value: Any, style: _Style) -> str:
 
 def _line(lead: str) -> str:
     """The line break before a key and the key's indentation; "" if there is no break."""
-    found = _LINE.search(lead)
-    return found[0] if found else ""
+    line_break = _LINE.search(lead)
+    return line_break[0] if line_break else ""

@@ -80,7 +80,7 @@ def current_state(path: Path) -> FileState | None:
 def states_in(folder: Path) -> dict[str, FileState]:
     """Map the names in a folder to their states; folders below are not entered.
 
-    Each file is asked for: on Windows the entries of os.scandir have no inode and no links.
+    The state of each file is read: on Windows the entries of os.scandir have no inode and no links.
     """
     states = {path.name: current_state(path) for path in folder.iterdir()}
     return {name: state for name, state in states.items() if state is not None}

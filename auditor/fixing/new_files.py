@@ -99,8 +99,8 @@ def rebuilt_index(snapshot: Snapshot, observed: Observed | None) -> TextFile | N
 def _weight_map(tensors: list[StoredTensor], old_map: Mapping[str, Any]) -> dict[str, str]:
     """Map tensors to files, in the order of the old index, then by name."""
     files_by_name: dict[str, list[str]] = {}
-    for one in tensors:
-        files_by_name.setdefault(one.name, []).append(one.file)
+    for tensor in tensors:
+        files_by_name.setdefault(tensor.name, []).append(tensor.file)
     old_names = [name for name in old_map if name in files_by_name]
     return {
         name: old_map[name] if old_map.get(name) in files_by_name[name] else files_by_name[name][0]

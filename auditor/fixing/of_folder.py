@@ -137,11 +137,11 @@ def fix_folder(folder_plan: FolderPlan, *, in_place: bool, say: Say) -> tuple[st
         )
     except OSError as error:
         is_begun = is_interrupted(folder_plan.folder)
-        rest = (
+        state = (
             "begun, and the next --apply ends it" if is_begun else "the old files are as they were"
         )
         raise FixError(
-            f"cannot write in {quoted(str(folder_plan.folder))}: {error.strerror or error}; {rest}"
+            f"cannot write in {quoted(str(folder_plan.folder))}: {error.strerror or error}; {state}"
         ) from None
     _require_as_planned(folder_plan.plan.planned, _read(folder_plan.plan.before.requested, say))
     return kept_names

@@ -91,17 +91,17 @@ _CLASSES = "architectures"
 
 def head_sizes(config: Mapping[str, Any], within: str = "") -> dict[str, int]:
     """The sizes of heads that a config declares, by their paths."""
-    found: dict[str, int] = {}
+    sizes: dict[str, int] = {}
     for name, value in config.items():
         if isinstance(value, Mapping):
-            found |= head_sizes(value, f"{within}{name}.")
+            sizes |= head_sizes(value, f"{within}{name}.")
         elif name in _HEAD_SIZES and type(value) is int:
-            found[f"{within}{name}"] = value
-    return found
+            sizes[f"{within}{name}"] = value
+    return sizes
 
 
 def is_width(path: str) -> bool:
-    """Whether a size is none of those that may be written: more than lengths follows from it."""
+    """Whether a size must not be written, because more than lengths follows from it."""
     return path.rpartition(".")[2] not in _SIZES | _LABELS
 
 
@@ -117,10 +117,14 @@ def needs_of_renames(renames: Mapping[str, str]) -> tuple[Need, ...]:
 
 def _keeps_numbers(name: str, new: str) -> bool:
     """Whether the numbers of one name are those of the other, but for some that are left out."""
-    one, other = numbers_in(name), numbers_in(new)
-    longer, shorter = (one, other) if len(one) >= len(other) else (other, one)
-    rest = iter(longer)
-    return all(number in rest for number in shorter)
+    old_numbers, new_numbers = numbers_in(name), numbers_in(new)
+    longer, shorter = (
+        (old_numbers, new_numbers)
+        if len(old_numbers) >= len(new_numbers)
+        else (new_numbers, old_numbers)
+    )
+    remaining = iter(longer)
+    return all(number in remaining for number in shorter)
 
 
 def needs_of_edits(
@@ -228,12 +232,12 @@ def _needs_of_sizes(changed: tuple[Edit, ...], config: Mapping[str, Any]) -> Ite
             consequence = f"the model would have {after:,} layers ({name}), and {declared} declared"
             yield Need(Allow.LAYERS, consequence)
         if name in _EXPERTS:
-            chosen = _beside(config, edit, _CHOSEN)
+            chosen = _neighbouring_number(config, edit, _CHOSEN)
             more = f", of which a token still uses {chosen:,}" if chosen else ""
             yield Need(Allow.EXPERTS, f"each layer would have {after:,} experts{more}")
 
 
-def _beside(config: Mapping[str, Any], edit: Edit, names: Iterable[str]) -> int | None:
+def _neighbouring_number(config: Mapping[str, Any], edit: Edit, names: Iterable[str]) -> int | None:
     """The first number that the object around an edited key has under one of the names."""
     within: Any = config
     for folder in edit.path[:-1]:

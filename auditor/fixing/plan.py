@@ -176,8 +176,8 @@ class _Audits(NamedTuple):
     def undiagnosed(self, state: Snapshot) -> Report | Unaudited:
         return examine_undiagnosed(state, self.options, self.entry)
 
-    def sizes(self, state: Snapshot, given: Mapping[str, int]) -> dict[str, SizeRead]:
-        return sizes_determined(state, self.options, self.entry, given)
+    def sizes(self, state: Snapshot, declared_sizes: Mapping[str, int]) -> dict[str, SizeRead]:
+        return sizes_determined(state, self.options, self.entry, declared_sizes)
 
 
 def _reached(
@@ -262,8 +262,8 @@ def _mended(
     config = json_values(snapshot.config)
     edits = tuple(json_edits(config, json_values(reached.state.config)))
     edited = {".".join(edit.path) for edit in edits}
-    given = {path: size for path, size in head_sizes(config).items() if path not in edited}
-    sizes = audits.sizes(reached.state, given) if edits else {}
+    unedited_sizes = {path: size for path, size in head_sizes(config).items() if path not in edited}
+    sizes = audits.sizes(reached.state, unedited_sizes) if edits else {}
     twice = tuple(one for one in before.findings if isinstance(one, Duplicate))
     needed = partial(
         needs_of_edits,
@@ -296,9 +296,9 @@ def _require_sound(after: Report | Unaudited, keys: Collection[str]) -> None:
     """
     if isinstance(after, Unaudited):
         raise Unwritten("the checkpoint could not be audited afterwards")
-    rest = [one for one in _alarms(after) if not _may_stay(one, keys)]
-    if rest:
-        kinds = listed(list(dict.fromkeys(one.kind for one in rest)))
+    alarms = [one for one in _alarms(after) if not _may_stay(one, keys)]
+    if alarms:
+        kinds = listed(list(dict.fromkeys(one.kind for one in alarms)))
         raise Unwritten(f"it would not be the whole model afterwards: {kinds} would be left")
 
 
@@ -343,15 +343,15 @@ def _with_other_size(plan: Plan, audits: _Audits) -> Plan:
 
 
 def _changes(before: Snapshot, after: Snapshot, renames: Mapping[str, str]) -> Iterator[FileChange]:
-    for one, other in zip(before.headers, after.headers, strict=True):
-        table = one.parsed
-        if one.prefix != other.prefix and isinstance(table, Header):
+    for header, new_header in zip(before.headers, after.headers, strict=True):
+        table = header.parsed
+        if header.prefix != new_header.prefix and isinstance(table, Header):
             names = [tensor.name for tensor in table.tensors if tensor.name in renames]
             yield FileChange(
-                file=one.name,
-                before=one.prefix[: LENGTH_BYTES + table.header_length],
-                after=other.prefix,
-                size=one.size or 0,
+                file=header.name,
+                before=header.prefix[: LENGTH_BYTES + table.header_length],
+                after=new_header.prefix,
+                size=header.size or 0,
                 renames=tuple((name, renames[name]) for name in names),
             )
     texts = (

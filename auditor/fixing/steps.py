@@ -149,8 +149,10 @@ def _require_same_weights(before: Snapshot, after: Snapshot, renames: Mapping[st
         raise Unfixable(_WEIGHTS)
 
 
-def _differs_in_names(one: WeightHeader, other: WeightHeader, renames: Mapping[str, str]) -> bool:
-    before, after = one.parsed, other.parsed
+def _differs_in_names(
+    header: WeightHeader, new_header: WeightHeader, renames: Mapping[str, str]
+) -> bool:
+    before, after = header.parsed, new_header.parsed
     if before is after:
         return True
     if isinstance(before, CheckpointError) or isinstance(after, CheckpointError):

@@ -54,8 +54,8 @@ def _undo_last(folder: Path) -> Journal:
 
 def _unchanged_state(folder: Path, entry: Entry) -> FileState:
     """The state of the new file. Raise FixError if it, or the old file, has changed."""
-    path, kept = folder / entry.file, folder / entry.kept
-    state, kept_state = current_state(path), current_state(kept)
+    path, old_path = folder / entry.file, folder / entry.kept
+    state, kept_state = current_state(path), current_state(old_path)
     if not state or not entry.written or not entry.written.is_still_in(path, state):
         detail = f": compare it with {quoted(entry.kept)}" if entry.kept else ""
         raise FixError(
@@ -71,8 +71,8 @@ def _unchanged_state(folder: Path, entry: Entry) -> FileState:
         kept_state and kept_state.is_regular and entry.before.has_same_content(kept_state)
     ):
         raise FixError(
-            f"{quoted(str(kept))} is missing, or not the file that audit fix kept, so nothing was "
-            f"undone"
+            f"{quoted(str(old_path))} is missing, or not the file that audit fix kept, "
+            f"so nothing was undone"
         )
     return state
 
@@ -81,8 +81,11 @@ def _opposite(folder: Path, work: Path, entry: Entry, before: FileState) -> Entr
     """The step that undoes one step of a fix."""
     if entry.how == "header" and entry.written:
         length = entry.written.length
-        with open_to_read(folder / entry.kept) as kept, open_to_read(folder / entry.file) as file:
-            old, new = kept.read(length), file.read(length)
+        with (
+            open_to_read(folder / entry.kept) as old_file,
+            open_to_read(folder / entry.file) as file,
+        ):
+            old, new = old_file.read(length), file.read(length)
         stage_text(work / entry.staged, old + new)
         return Entry(file=entry.file, how="header", staged=entry.staged, before=before)
     if entry.before:

@@ -100,7 +100,7 @@ def discard_work(work: Path) -> None:
 
 
 def sync_folder(folder: Path) -> None:
-    """Write the names in a folder to the disk; Windows cannot be asked to."""
+    """Write the names in a folder to the disk; do nothing on Windows, which cannot."""
     if not hasattr(os, "O_DIRECTORY"):
         return
     handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)

@@ -203,15 +203,15 @@ def causes_of(outcome: Outcome, at: int) -> str:
 
 def diagnosis_rows(outcome: Outcome) -> Iterator[Row]:
     key = _key(outcome)
-    for one in outcome.get("diagnosis", ()):
-        kinds = dict.fromkeys(outcome["findings"][at]["kind"] for at in one["findings"])
+    for cause in outcome.get("diagnosis", ()):
+        kinds = dict.fromkeys(outcome["findings"][at]["kind"] for at in cause["findings"])
         yield {
-            **{name: one.get(name) for name in ("cause", "severity", "level", "summary", "fix")},
+            **{name: cause.get(name) for name in ("cause", "severity", "level", "summary", "fix")},
             **key,
-            "fields": json.dumps(one["fields"]) if one.get("fields") else None,
-            "findings": len(one["findings"]),
+            "fields": json.dumps(cause["fields"]) if cause.get("fields") else None,
+            "findings": len(cause["findings"]),
             "kinds": "; ".join(kinds),
-            "evidence": "; ".join(one.get("evidence", ())),
+            "evidence": "; ".join(cause.get("evidence", ())),
         }
 
 

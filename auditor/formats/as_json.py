@@ -120,27 +120,27 @@ def _base(base: BaseComparison) -> dict[str, Any]:
     }
 
 
-def _diagnosis(one: Diagnosis) -> dict[str, Any]:
+def _diagnosis(cause: Diagnosis) -> dict[str, Any]:
     return {
-        "cause": one.cause,
-        "severity": one.severity,
-        "level": one.level,
-        "summary": one.summary,
-        "fix": one.fix,
+        "cause": cause.cause,
+        "severity": cause.severity,
+        "level": cause.level,
+        "summary": cause.summary,
+        "fix": cause.fix,
         "fields": {
-            **{key: [finite(declared), finite(held)] for key, declared, held in one.fields},
+            **{key: [finite(declared), finite(stored)] for key, declared, stored in cause.fields},
             **{
                 key: {"declared": finite(declared), "determined": False}
-                for key, declared in one.undetermined
+                for key, declared in cause.undetermined
             },
         },
-        "findings": one.findings,
-        "evidence": one.evidence,
+        "findings": cause.findings,
+        "evidence": cause.evidence,
     }
 
 
 def _load_report(report: LoadReport | None) -> dict[str, Any] | None:
-    """The keys that from_pretrained returns with output_loading_info=True, in another order."""
+    """Return the keys of from_pretrained's output_loading_info=True, in another order."""
     if report is None:
         return None
     return {
@@ -201,7 +201,7 @@ def _observed(observed: Observed | None) -> dict[str, Any]:
 
 
 class _Loading(NamedTuple):
-    """How from_pretrained loads the names of findings."""
+    """The loading of the names of findings by from_pretrained."""
 
     in_memory: Mapping[str, tuple[str, ...]]
     reported: frozenset[str] | None  # names in memory that it reports, or None if unknown
@@ -226,7 +226,7 @@ def _finding(finding: Finding, loading: _Loading) -> dict[str, Any]:
 
 
 def _names_in_memory(names: tuple[str, ...], loading: _Loading) -> dict[str, Any]:
-    """The names in memory of each stored name, and whether from_pretrained reports none of them."""
+    """Return the in-memory names of each stored name, and whether none of them is reported."""
     if not names or not all(name in loading.in_memory for name in names):
         return {"in_memory": None, "silent": None}
     in_memory = [loading.in_memory[name] for name in names]

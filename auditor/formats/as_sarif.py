@@ -36,8 +36,8 @@ def _rules() -> list[Mapping[str, Any]]:
         {
             "id": kind.name,
             "name": kind.name.title().replace("-", ""),
-            "shortDescription": {"text": message(kind.said)},
-            "fullDescription": {"text": message(f"{kind.said} {kind.details}".rstrip())},
+            "shortDescription": {"text": message(kind.summary)},
+            "fullDescription": {"text": message(f"{kind.summary} {kind.details}".rstrip())},
             "help": {"text": message(f"To do: {kind.to_do}")},
             "defaultConfiguration": {"level": str(kind.severity)},
         }
@@ -132,8 +132,8 @@ def _results(outcome: Report | Unaudited) -> Iterator[Mapping[str, Any]]:
                     if not suppressed and at in cause["findings"]
                 ]
                 if finding["severity"] != "info":
-                    whole = {**finding, "component": part["component"]}
-                    yield result_of(model, whole, causes, seen=seen, suppressed=suppressed)
+                    located = {**finding, "component": part["component"]}
+                    yield result_of(model, located, causes, seen=seen, suppressed=suppressed)
 
 
 def result_of(  # noqa: PLR0913 - the parts of a result

@@ -25,7 +25,7 @@ _LEAST = 0.006  # least width of a module with a fault, as a part of the whole
 
 
 class Cell(Struct, frozen=True, kw_only=True):
-    """One module, or several equal ones, and its place; figures are of all these modules.
+    """A module, or several equal ones, and its place; figures are of all these modules.
 
     `left` and `width` are parts of the whole width, 0 to 1.
     """
@@ -104,21 +104,21 @@ class _Places(Struct, frozen=True):
     """Places the modules of one model."""
 
     formulas: Mapping[str, str | None]
-    whole: int | None  # stored parameters
+    total: int | None  # stored parameters
 
     def cell(self, module: _Module, level: int, left: float, width: float) -> Cell:
         below, at = [], left
         for child, part in zip(module.below, _widths(module.below, width), strict=True):
             below.append(self.cell(child, level + 1, at, part))
             at += part
-        has_share = module.stored is not None and self.whole
+        has_share = module.stored is not None and self.total
         return Cell(
             path=module.path,
             label=module.label,
             modules=module.times,
             stored=module.stored,
             expected=module.expected,
-            share=(module.stored or 0) / (self.whole or 1) if has_share else None,
+            share=(module.stored or 0) / (self.total or 1) if has_share else None,
             formula=self._formula(module.path),
             status=module.status,
             level=level,
@@ -137,13 +137,13 @@ class _Places(Struct, frozen=True):
 
 def _widths(modules: list[_Module], room: float) -> list[float]:
     """Divide the room in proportion to the sizes."""
-    whole = sum(module.size for module in modules)
-    if not whole:
+    total = sum(module.size for module in modules)
+    if not total:
         return [room / len(modules) for _ in modules]
     least = [min(_LEAST, room / len(modules)) if module.has_fault else 0.0 for module in modules]
-    rest = room - sum(least)
+    spare = room - sum(least)
     return [
-        narrow + rest * module.size / whole for narrow, module in zip(least, modules, strict=True)
+        narrow + spare * module.size / total for narrow, module in zip(least, modules, strict=True)
     ]
 
 
@@ -177,13 +177,13 @@ def _drawn(cell: Cell) -> Element:
         "width": f"{100 * cell.width:.3f}%",
         "height": LEVEL,
     }
-    whole = {"width": "100%", "height": "100%"}
+    full_size = {"width": "100%", "height": "100%"}
     return element(
         "svg",
         place,
         element("title", {}, sentence_of(cell)),
-        element("rect", {**whole, "class": f"s-{cell.drawn_as}"}),
-        element("rect", {**whole, "class": "over"}) if cell.status in _HATCHED else None,
+        element("rect", {**full_size, "class": f"s-{cell.drawn_as}"}),
+        element("rect", {**full_size, "class": "over"}) if cell.status in _HATCHED else None,
         _label(cell) if cell.width >= _LABELLED else None,
     )
 

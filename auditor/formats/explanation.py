@@ -59,8 +59,8 @@ def _table(
     return SimpleTable("modules", names, tuple(tuple(map(row.get, names)) for row in cells))
 
 
-def _part(count: int, whole: int) -> float:
-    return count / whole if whole else 0.0
+def _part(count: int, total: int) -> float:
+    return count / total if total else 0.0
 
 
 def _last(line: Line) -> str:
@@ -151,9 +151,9 @@ def _math(formula: str) -> str:
             return f"^{{{power}}}"
         if name is None:
             return " "
-        letter, _, rest = name.partition("_")
-        if rest:
-            return f"{letter}_{{\\text{{{escaped_latex(rest)}}}}}"
+        letter, _, index = name.partition("_")
+        if index:
+            return f"{letter}_{{\\text{{{escaped_latex(index)}}}}}"
         return "\\times" if name == "x" else name if len(name) == 1 else f"\\text{{{name}}}"
 
     return _NAME.sub(part, formula)

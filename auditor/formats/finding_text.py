@@ -36,12 +36,12 @@ _MODULES = 2  # in a row, if their names have no common prefix
 _LEAST_ROOM = 16  # for a class name
 
 
-def cause_text(one: Diagnosis, findings: tuple[Finding, ...], width: int) -> Iterator[StyledLine]:
+def cause_text(cause: Diagnosis, findings: tuple[Finding, ...], width: int) -> Iterator[StyledLine]:
     """Yield the cause, the fix, and a line for each finding that it explains."""
-    yield styled(f"why: {one.cause}", SEVERITIES[one.severity])
-    yield from wrapped(shown(one.summary), width, 2)
-    yield from wrapped((("fix: ", "bold"), (shown(one.fix), "")), width, 2)
-    for at in one.findings:
+    yield styled(f"why: {cause.cause}", SEVERITIES[cause.severity])
+    yield from wrapped(shown(cause.summary), width, 2)
+    yield from wrapped((("fix: ", "bold"), (shown(cause.fix), "")), width, 2)
+    for at in cause.findings:
         yield from wrapped((("explains ", ""), *_heading(findings[at], ignored=False)), width, 2)
 
 
@@ -96,23 +96,23 @@ def _heading(finding: Finding, *, ignored: bool) -> StyledLine:
 # --- unused and newly initialized tensors -------------------------------------------------------
 
 
-def unused_text(one: Report | Unaudited, width: int) -> Iterator[StyledLine]:
+def unused_text(outcome: Report | Unaudited, width: int) -> Iterator[StyledLine]:
     """Yield the modules that the target class does not use, and the classes that use them."""
-    unused = [finding for finding in one.findings if isinstance(finding, Unused)]
+    unused = [finding for finding in outcome.findings if isinstance(finding, Unused)]
     if not unused:
         return
-    is_listed = one.load_report and any(not finding.silent for finding in unused)
+    is_listed = outcome.load_report and any(not finding.silent for finding in unused)
     safe = "safe; from_pretrained lists them" if is_listed else "safe"
-    title = f"Stored but unused by {shown(one.target or 'the target')}"
+    title = f"Stored but unused by {shown(outcome.target or 'the target')}"
     yield from wrapped(((title, "bold"), (f" ({safe})", "")), width)
     yield from _module_rows([(each, each.used_by) for each in unused], width)
     if len(unused) > _MAX_LISTED:
         yield styled(f"  and {len(unused) - _MAX_LISTED:,} more")
 
 
-def newly_initialized_text(one: Report | Unaudited, width: int) -> Iterator[StyledLine]:
+def newly_initialized_text(outcome: Report | Unaudited, width: int) -> Iterator[StyledLine]:
     """Yield the modules that loading initializes."""
-    initialized = [finding for finding in one.findings if isinstance(finding, NewlyInitialized)]
+    initialized = [finding for finding in outcome.findings if isinstance(finding, NewlyInitialized)]
     if initialized:
         yield styled("Not stored: loading starts them from random values", "bold")
         yield from _module_rows([(each, ()) for each in initialized], width)

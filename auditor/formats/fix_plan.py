@@ -144,31 +144,31 @@ def _value(value: Any) -> str:
     return described(value).removeprefix("the string ")
 
 
-def plan_as_json(plan: Plan, kept: tuple[str, ...] | None) -> dict[str, Any]:
-    """Return the plan as one object; `kept` lists the old files, None if it is not applied."""
+def plan_as_json(plan: Plan, old_files: tuple[str, ...] | None) -> dict[str, Any]:
+    """Return the plan as one object; `old_files` lists the old files, None if it is not applied."""
     after = plan.after
     return {
         "model": plan.before.requested,
-        "applied": kept is not None,
-        "kept": list(kept or ()),
+        "applied": old_files is not None,
+        "kept": list(old_files or ()),
         "causes": [
             {
-                "cause": one.undoing.cause,
-                "summary": one.undoing.summary,
-                "fix": one.undoing.fix,
-                **_needs_as_json(one.needs),
+                "cause": cause.undoing.cause,
+                "summary": cause.undoing.summary,
+                "fix": cause.undoing.fix,
+                **_needs_as_json(cause.needs),
             }
-            for one in plan.causes
+            for cause in plan.causes
         ],
         "left": [
             {
-                "cause": one.cause,
-                "summary": one.summary,
-                "why": one.why,
-                "fix": one.instead,
-                **_needs_as_json(one.needs),
+                "cause": cause.cause,
+                "summary": cause.summary,
+                "why": cause.why,
+                "fix": cause.instead,
+                **_needs_as_json(cause.needs),
             }
-            for one in plan.left
+            for cause in plan.left
         ],
         "files": [_file_as_json(change) for change in plan.changes],
         "before": {"verdict": plan.before.verdict, "findings": len(_alarms(plan.before))},

@@ -20,11 +20,11 @@ _DEFAULT_ADVICE = "Do what the report says under `fix`: it names the fields and 
 
 
 class Meaning(Struct, frozen=True, kw_only=True):
-    """One kind of finding, or one cause of findings."""
+    """The meaning of a kind of finding, or of a cause."""
 
     name: str
     severity: Severity | None  # None: a cause is as severe as the findings that it explains
-    said: str  # one sentence or more
+    summary: str  # one sentence or more
     details: str
     to_do: str
 
@@ -46,12 +46,12 @@ def cause_meanings() -> tuple[Meaning, ...]:
 
 def _meaning(name: str, severity: Severity | None, text: str) -> Meaning:
     """Split a docstring into its first paragraph, the following ones, and the advice."""
-    said, *others = (" ".join(paragraph.split()) for paragraph in text.split("\n\n"))
+    summary, *others = (" ".join(paragraph.split()) for paragraph in text.split("\n\n"))
     advice = [other.removeprefix(_TO_DO) for other in others if other.startswith(_TO_DO)]
     return Meaning(
         name=name,
         severity=severity,
-        said=said,
+        summary=summary,
         details=" ".join(other for other in others if not other.startswith(_TO_DO)),
         to_do=advice[0] if advice else _DEFAULT_ADVICE,
     )
@@ -72,7 +72,7 @@ def render(meanings: Sequence[Meaning], *, width: int, color: bool) -> str:
 def _in_full(meaning: Meaning, width: int) -> Iterator[StyledLine]:
     sort = f"finding, {meaning.severity}" if meaning.severity else _CAUSE
     yield from wrapped(((meaning.name, "bold"), (f" ({sort})", "")), width)
-    for sentence in filter(None, (meaning.said, meaning.details, f"To do: {meaning.to_do}")):
+    for sentence in filter(None, (meaning.summary, meaning.details, f"To do: {meaning.to_do}")):
         yield ()
         yield from wrapped(sentence, width)
 
@@ -82,7 +82,7 @@ def overview(meanings: Sequence[Meaning], *, width: int, color: bool) -> str:
     longest = max(len(one.name) for one in meanings)
     groups = []
     for group, members in groupby(meanings, lambda one: one.severity or _CAUSES):
-        rows = [(f"  {one.name:<{longest}}", one.said) for one in members]
+        rows = [(f"  {one.name:<{longest}}", one.summary) for one in members]
         lines = (styled(group, "bold"), *columns(rows, gap=2, width=width))
         groups.append(lines_text(lines, color=color))
     return "\n".join(groups)
@@ -92,8 +92,8 @@ def meaning_table(meanings: Sequence[Meaning], heading: str) -> Iterator[str]:
     """Yield the lines of a Markdown table: name, meaning, advice."""
     yield f"| {heading} | what it means | what to do |"
     yield "|---|---|---|"
-    for one in meanings:
-        yield f"| `{one.name}` | {one.said} | {one.to_do} |"
+    for meaning in meanings:
+        yield f"| `{meaning.name}` | {meaning.summary} | {meaning.to_do} |"
 
 
 # --- architectures ------------------------------------------------------------------------------

@@ -26,7 +26,7 @@ COMMON_DTYPES = ("F32", "BF16", "I8", FOUR_BIT)
 
 
 class Use(Struct, frozen=True, kw_only=True):
-    """How a model is loaded and used."""
+    """The way in which a model is loaded and used."""
 
     dtypes: tuple[str, ...] = COMMON_DTYPES
     context: int | None = None  # tokens that the cache holds
@@ -234,9 +234,9 @@ def _layers(cache: KVCache) -> str:
 def _training(parameters: int) -> SimpleTable:
     rows = []
     for need in TRAINING:
-        each = " + ".join(map(str, need.parts.values()))
+        bytes_each = " + ".join(map(str, need.parts.values()))
         sizes = (ByteCount(part * parameters) for part in (*need.parts.values(), need.total))
-        rows.append((need.precision, each, *sizes))
+        rows.append((need.precision, bytes_each, *sizes))
     names = ("training with Adam", "bytes each", "weights", "gradients", "moments", "all")
     return SimpleTable("training", names, tuple(rows))
 

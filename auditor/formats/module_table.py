@@ -16,7 +16,7 @@ from auditor.tensors import natural_key
 
 
 class Line(NamedTuple):
-    """One or more modules of equal figures whose prefixes fold into one; figures are sums."""
+    """A line for modules of equal figures whose prefixes fold into one; figures are sums."""
 
     pattern: str
     modules: int
@@ -66,12 +66,12 @@ def lines(rows: Iterable[ModuleRow], depth: int) -> list[Line]:
         if row.depth <= depth:
             prefixes_by_figures.setdefault(replace(row, prefix=""), []).append(row.prefix)
     fold_all = partial(fold, words=False) if folded is None else refold
-    found = [
+    lines_by_figures = [
         Line(pattern, how_many(pattern), row)
         for row, prefixes in prefixes_by_figures.items()
         for pattern in fold_all(prefixes)
     ]
-    return sorted(found, key=lambda line: natural_key(first(line.pattern)))
+    return sorted(lines_by_figures, key=lambda line: natural_key(first(line.pattern)))
 
 
 # The columns, by heading. A module is a Line, or a Cell of an icicle.
@@ -130,23 +130,23 @@ def parts_of(rows: Sequence[ModuleRow], depth: int) -> list[Part]:
         if line.status not in _LISTED_APART
     ]
     most = _MAX_ROWS if depth <= _USUAL_DEPTH else _MAX_DEEP_ROWS
-    return parts if len(parts) <= most else [*parts[: most - 1], _rest(parts[most - 1 :])]
+    return parts if len(parts) <= most else [*parts[: most - 1], _all_others(parts[most - 1 :])]
 
 
 def _children(rows: Sequence[ModuleRow]) -> Mapping[str, Sequence[ModuleRow]]:
     """Return the rows below each prefix; if a level is not listed, below the next one above."""
-    known = {row.prefix for row in rows}
+    listed_prefixes = {row.prefix for row in rows}
     below: dict[str, list[ModuleRow]] = defaultdict(list)
     for row in rows:
         if row.prefix:
-            below[nearest(row.prefix, known)].append(row)
+            below[nearest(row.prefix, listed_prefixes)].append(row)
     return below
 
 
-def nearest(prefix: str, known: Iterable[str]) -> str:
+def nearest(prefix: str, listed_prefixes: Iterable[str]) -> str:
     """Return the longest known prefix above a prefix; the root is ""."""
     above = prefix.rpartition(".")[0]
-    while above and above not in known:
+    while above and above not in listed_prefixes:
         above = above.rpartition(".")[0]
     return above
 
@@ -188,11 +188,11 @@ def _own(row: ModuleRow, children: Sequence[ModuleRow]) -> ModuleRow | None:
 
 def _part(line: Line, below: Mapping[str, Sequence[ModuleRow]]) -> Part:
     row, times = line.row, line.modules
-    each = row.expected if row.parameters is None else row.parameters
+    parameters = row.expected if row.parameters is None else row.parameters
     if row.status not in _WITHOUT_WORD:
         note: str = row.status
     elif times > 1:
-        note = f"{times:,} x {each:,}" if each else f"{times:,} x"
+        note = f"{times:,} x {parameters:,}" if parameters else f"{times:,} x"
     else:
         note = _layers(line.pattern, row, below)
     name = Name(line.pattern) if line.pattern else WHOLE
@@ -221,7 +221,7 @@ def _are_numbered(rows: Sequence[ModuleRow]) -> bool:
     return len(rows) > 1 and all(row.prefix.rpartition(".")[2].isdecimal() for row in rows)
 
 
-def _rest(parts: Sequence[Part]) -> Part:
+def _all_others(parts: Sequence[Part]) -> Part:
     """Return one row for all parts without a row of their own, so that columns add up."""
     stored, expected = (
         None if None in figures else sum(figure or 0 for figure in figures)

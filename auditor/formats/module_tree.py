@@ -24,7 +24,7 @@ _LONGEST = 120  # characters of a name
 
 
 class Node(NamedTuple):
-    """One module, or several equal ones whose names fold into one; figures are of each module."""
+    """A module, or several equal ones whose names fold into one; figures are of each module."""
 
     name: str  # "{0-11}"; the root is ""
     modules: int

@@ -22,7 +22,7 @@ class FormatModule(Protocol):
 
 
 class Format(Struct, frozen=True, kw_only=True):
-    """One format; its module is imported at the first use."""
+    """A format; its module is imported at the first use."""
 
     module: str  # of this package
     meaning: str  # for the help text and the README

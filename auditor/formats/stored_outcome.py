@@ -44,7 +44,7 @@ def outcome_from(stored: _Object) -> Report | Unaudited:
     """Return an outcome; keys that an older version did not write are optional."""
     fields = ("model", "commit", "source", "origin", "target", "model_type", "component")
     texts: dict[str, Any] = {name: stored.get(name) for name in fields}
-    known = Outcome(
+    common = Outcome(
         **texts,
         requested=stored["requested"],
         expected=_expected(stored.get("expected") or {}),
@@ -58,8 +58,8 @@ def outcome_from(stored: _Object) -> Report | Unaudited:
         parts=tuple(map(outcome_from, stored.get("parts", ()))),
     )
     if reason := stored.get("reason"):
-        return known.as_unaudited(Reason(reason), stored.get("detail") or "")
-    return known.as_report(stored.get("residual"))
+        return common.as_unaudited(Reason(reason), stored.get("detail") or "")
+    return common.as_report(stored.get("residual"))
 
 
 def _row(kind: Callable[..., _Row], stored: _Object) -> _Row:
@@ -86,44 +86,44 @@ def _findings(stored: Sequence[_Object]) -> tuple[Finding, ...]:
     )
 
 
-def _cause(one: _Object) -> Diagnosis:
-    fields: _Object = one.get("fields", {})
+def _cause(stored: _Object) -> Diagnosis:
+    fields: _Object = stored.get("fields", {})
     return Diagnosis(
-        cause=one["cause"],
-        severity=Severity(one["severity"]),
-        level=one.get("level", "headers"),
-        summary=one["summary"],
-        fix=one["fix"],
+        cause=stored["cause"],
+        severity=Severity(stored["severity"]),
+        level=stored.get("level", "headers"),
+        summary=stored["summary"],
+        fix=stored["fix"],
         fields=tuple((key, *pair) for key, pair in fields.items() if isinstance(pair, list)),
         undetermined=tuple(
             (key, value["declared"]) for key, value in fields.items() if isinstance(value, Mapping)
         ),
-        findings=tuple(one["findings"]),
-        evidence=tuple(one.get("evidence", ())),
+        findings=tuple(stored["findings"]),
+        evidence=tuple(stored.get("evidence", ())),
     )
 
 
-def _expected(one: _Object) -> Expected | None:
-    if one.get("parameters") is None or not one.get("by"):
+def _expected(stored: _Object) -> Expected | None:
+    if stored.get("parameters") is None or not stored.get("by"):
         return None
     return Expected(
-        by=one["by"],
-        tensors=one.get("tensors") or 0,
-        parameters=one["parameters"],
-        formula=one.get("formula") or "",
-        legend=tuple(_row(Symbol, row) for row in one.get("legend", ())),
-        library=one.get("library"),
+        by=stored["by"],
+        tensors=stored.get("tensors") or 0,
+        parameters=stored["parameters"],
+        formula=stored.get("formula") or "",
+        legend=tuple(_row(Symbol, row) for row in stored.get("legend", ())),
+        library=stored.get("library"),
     )
 
 
-def _observed(one: _Object) -> Observed | None:
-    if one.get("tensors") is None:
+def _observed(stored: _Object) -> Observed | None:
+    if stored.get("tensors") is None:
         return None
     counts = ("bytes", "tensors", "elements", "parameters", "trainable", "layout")
-    known: dict[str, Any] = {name: one.get(name) for name in counts}
+    texts: dict[str, Any] = {name: stored.get(name) for name in counts}
     return Observed(
-        **known,
-        files=one.get("files") or 0,
-        by_dtype=tuple(one.get("by_dtype", {}).items()),
-        by_file=tuple(_row(FileTally, row) for row in one.get("by_file", ())),
+        **texts,
+        files=stored.get("files") or 0,
+        by_dtype=tuple(stored.get("by_dtype", {}).items()),
+        by_file=tuple(_row(FileTally, row) for row in stored.get("by_file", ())),
     )

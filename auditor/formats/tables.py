@@ -93,21 +93,21 @@ def number_columns(table: Table) -> tuple[bool, ...]:
 
 def without_unknown_columns(table: Table) -> SimpleTable:
     """Leave out columns in which no value is known."""
-    known = [
+    filled_columns = [
         at
         for at in range(len(table.columns))
         if not table.rows or any(row[at] is not None for row in table.rows)
     ]
-    rows = tuple(tuple(row[at] for at in known) for row in table.rows)
-    return SimpleTable(table.title, tuple(table.columns[at] for at in known), rows)
+    rows = tuple(tuple(row[at] for at in filled_columns) for row in table.rows)
+    return SimpleTable(table.title, tuple(table.columns[at] for at in filled_columns), rows)
 
 
 def cut_table(table: Table, most: int | None) -> Table:
     """Return at most `most` rows, and one that counts the others."""
     if most is None or len(table.rows) <= most:
         return table
-    rest = (f"and {len(table.rows) - most:,} more", *(None for _ in table.columns[1:]))
-    return SimpleTable(table.title, table.columns, (*table.rows[:most], rest))
+    last_row = (f"and {len(table.rows) - most:,} more", *(None for _ in table.columns[1:]))
+    return SimpleTable(table.title, table.columns, (*table.rows[:most], last_row))
 
 
 # --- in a terminal ------------------------------------------------------------------------------

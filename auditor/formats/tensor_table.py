@@ -166,14 +166,14 @@ def tensor_list(part: Report | Unaudited) -> Element | None:
     table = _table(shown, several=len({row.file for row in tensors if row.file}) > 1)
     name = part.model or part.requested
     owner = name if part.component is None else f"{name}, {part.component}"
-    rest = f"and {counted(left, 'tensor')} more, in tensors.csv"
+    more = f"and {counted(left, 'tensor')} more, in tensors.csv"
     return element(
         "details",
         {"class": "tensors"},
         element("summary", {}, f"Tensors ({len(tensors):,})"),
         element("p", {"hidden": "hidden"}, *_filter(len(shown))),
         scrolled(f"Tensors of {owner}", html_table(table)),
-        element("p", {"class": "sub"}, rest) if left else None,
+        element("p", {"class": "sub"}, more) if left else None,
     )
 
 

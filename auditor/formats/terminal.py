@@ -85,15 +85,15 @@ def _blocks(outcome: Report | Unaudited, view: View) -> Iterator[Iterator[Styled
 
 
 def _title(outcome: Report | Unaudited, width: int) -> Iterator[StyledLine]:
-    rest = f" @ {shown(outcome.commit[:12])}" if outcome.commit else ""
+    facts = f" @ {shown(outcome.commit[:12])}" if outcome.commit else ""
     if outcome.source in _NAMED_SOURCES:
-        rest += f" ({outcome.source})"
+        facts += f" ({outcome.source})"
     is_declared = not outcome.declared or outcome.target in outcome.declared
     declared = "" if is_declared else f" (declared: {', '.join(outcome.declared)})"
     target = f"{shown(outcome.target)}{shown(declared)}" if outcome.target else ""
     for fact in filter(None, (target, _files(outcome))):
-        rest += f" \N{MIDDLE DOT} {fact}"
-    return wrapped(((shown(outcome.model or outcome.requested), "bold"), (rest, "")), width)
+        facts += f" \N{MIDDLE DOT} {fact}"
+    return wrapped(((shown(outcome.model or outcome.requested), "bold"), (facts, "")), width)
 
 
 def _files(outcome: Report | Unaudited) -> str:

@@ -34,13 +34,13 @@ def cut_middle(text: str, room: int) -> str:
         return text
 
     def fitting(chars: Iterable[str], room: int) -> str:
-        kept = []
+        fitting_chars = []
         for char in chars:
             room -= max(1, cells_of(char))
             if room < 0:
                 break
-            kept.append(char)
-        return "".join(kept)
+            fitting_chars.append(char)
+        return "".join(fitting_chars)
 
     end = fitting(reversed(text[-room:]), (room - 1) // 2)
     start = fitting(text[:room], room - 1 - (room - 1) // 2)
@@ -57,8 +57,8 @@ def cut_name(name: str, room: int) -> str:
     if _fits(name, room):
         return name
     parts = _PARTS.findall(name)
-    for kept in range(min(len(parts) - 1, room), 1, -1):  # each takes a cell at least
-        ends = (*parts[: kept // 2], _ELLIPSIS, *parts[len(parts) - (kept - kept // 2) :])
+    for count in range(min(len(parts) - 1, room), 1, -1):  # each takes a cell at least
+        ends = (*parts[: count // 2], _ELLIPSIS, *parts[len(parts) - (count - count // 2) :])
         if _fits(cut := ".".join(ends), room):
             return cut
     if len(parts) > 1 and _fits(cut := f"{_ELLIPSIS}.{parts[-1]}", room):
@@ -175,12 +175,12 @@ def shown(text: str) -> str:
 def wrapped(line: StyledLine | str, width: int, indent: int = 0) -> Iterator[StyledLine]:
     """Indent the line and wrap it between words; split a word that is longer than a line."""
     parts = styled(line) if isinstance(line, str) else line
-    whole = _escaped(parts)
-    text = "".join(part for part, _ in whole)
+    escaped = _escaped(parts)
+    text = "".join(part for part, _ in escaped)
     starts = [0, *_breaks(text, max(width - indent, _LEAST_ROOM))]
     for start, end in zip(starts, [*starts[1:], None], strict=True):
         ends = start + len(text[start:end].rstrip())
-        yield ((" " * indent, ""), *_between(whole, start, ends))
+        yield ((" " * indent, ""), *_between(escaped, start, ends))
 
 
 def _breaks(text: str, room: int) -> Iterator[int]:
@@ -229,8 +229,8 @@ def columns(
     pairs: list[list[Styled]] = [
         [(cell, "") if isinstance(cell, str) else cell for cell in row] for row in rows
     ]
-    whole = iter(_escaped(tuple(pair for row in pairs for pair in row)))
-    cells = [[next(whole) for _ in row] for row in pairs]
+    escaped = iter(_escaped(tuple(pair for row in pairs for pair in row)))
+    cells = [[next(escaped) for _ in row] for row in pairs]
     widths = [max(cells_of(text) for text, _ in column) for column in zip(*cells, strict=True)]
     indent = sum(widths[:-1]) + gap * (len(widths) - 1)
     for row in cells:
@@ -243,9 +243,9 @@ def columns(
             line += (*pair, (" " * gap, ""))
         last, style = row[-1]
         if width is not None:
-            first, *rest = wrapped(styled(last, style), width, indent)
+            first, *continuation = wrapped(styled(last, style), width, indent)
             yield (*line, *first[1:])
-            yield from rest
+            yield from continuation
         else:
             fill = " " * (widths[-1] - cells_of(last)) if len(row) - 1 in right else ""
             yield (*line, (fill, ""), (last, style))

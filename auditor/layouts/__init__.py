@@ -146,11 +146,11 @@ def _undone(layout: Layout, declared: Declared | None) -> Unpacked:
 
 def _contradiction(layout: Layout, declared: Declared | None, unpacked: Unpacked) -> PackingFault:
     if declared is None:
-        says = "the config declares no quantization"
+        declaration = "the config declares no quantization"
     else:
-        says = f"{declared.where} declares {declared.method}"
+        declaration = f"{declared.where} declares {declared.method}"
     packed = tuple(piece.stored for piece in unpacked.tensors)
     tensors = packed or tuple(
         chain.from_iterable(note.tensors for note in unpacked.quantization_data)
     )
-    return PackingFault(tensors, f"packed as {layout.name}, but {says}")
+    return PackingFault(tensors, f"packed as {layout.name}, but {declaration}")

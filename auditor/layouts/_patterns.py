@@ -32,9 +32,9 @@ def names_in_skip_lists(keys: Iterable[str], names: Iterable[str]) -> frozenset[
     plain = frozenset(filter(_PLAIN.fullmatch, keys))
     lengths = sorted(set(map(len, plain)))
     literal = {name for name in names if at_or_below(name, plain) or _ends(name, plain, lengths)}
-    rest = sorted(keys - plain)
-    starts = [rf"(?:{key}){_BOUNDARY}[\s\S]*" for key in rest]
-    ends = [rf"[\s\S]*{re.escape(key)}" for key in rest]
+    unmatched_keys = sorted(keys - plain)
+    starts = [rf"(?:{key}){_BOUNDARY}[\s\S]*" for key in unmatched_keys]
+    ends = [rf"[\s\S]*{re.escape(key)}" for key in unmatched_keys]
     more = followed(names_matching, [*starts, *ends], names)
     return None if more is None else more | literal
 

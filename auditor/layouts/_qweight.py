@@ -45,63 +45,63 @@ class PackedLinear(NamedTuple):
 # --- the tensors of each form ---------------------------------------------------------------------
 
 
-def _gptq(one: PackedLinear) -> dict[str, WrittenTensor]:
+def _gptq(linear: PackedLinear) -> dict[str, WrittenTensor]:
     """Pack the inputs, and the zero points along the outputs."""
-    word = (f"I{one.word}",)
+    word = (f"I{linear.word}",)
     return {
-        "qweight": WrittenTensor((one.words(one.inputs), one.outputs), word),
-        "qzeros": WrittenTensor((one.groups, one.words(one.outputs)), word),
-        "scales": _grouped_scales(one),
-        "g_idx": WrittenTensor((one.inputs,), ("I32",)),
+        "qweight": WrittenTensor((linear.words(linear.inputs), linear.outputs), word),
+        "qzeros": WrittenTensor((linear.groups, linear.words(linear.outputs)), word),
+        "scales": _grouped_scales(linear),
+        "g_idx": WrittenTensor((linear.inputs,), ("I32",)),
     }
 
 
-def _gemm(one: PackedLinear) -> dict[str, WrittenTensor]:
+def _gemm(linear: PackedLinear) -> dict[str, WrittenTensor]:
     """Pack the outputs."""
-    word, width = (f"I{one.word}",), one.words(one.outputs)
+    word, width = (f"I{linear.word}",), linear.words(linear.outputs)
     return {
-        "qweight": WrittenTensor((one.inputs, width), word),
-        "qzeros": WrittenTensor((one.groups, width), word),
-        "scales": _grouped_scales(one),
+        "qweight": WrittenTensor((linear.inputs, width), word),
+        "qzeros": WrittenTensor((linear.groups, width), word),
+        "scales": _grouped_scales(linear),
     }
 
 
-def _marlin(one: PackedLinear) -> dict[str, WrittenTensor]:
+def _marlin(linear: PackedLinear) -> dict[str, WrittenTensor]:
     """Pack 16 inputs in a row of words; zero points and g_idx may be empty."""
-    word, tiles = (f"I{one.word}",), one.outputs * _TILE * one.bits // one.word
+    word, tiles = (f"I{linear.word}",), linear.outputs * _TILE * linear.bits // linear.word
     empty: tuple[Shape, ...] = ((0,),)
     return {
-        "qweight": WrittenTensor((one.inputs // _TILE, tiles), word),
-        "scales": _grouped_scales(one),
-        "qzeros": WrittenTensor((one.groups, one.words(one.outputs)), word, others=empty),
-        "g_idx": WrittenTensor((one.inputs,), ("I32",), others=empty),
+        "qweight": WrittenTensor((linear.inputs // _TILE, tiles), word),
+        "scales": _grouped_scales(linear),
+        "qzeros": WrittenTensor((linear.groups, linear.words(linear.outputs)), word, others=empty),
+        "g_idx": WrittenTensor((linear.inputs,), ("I32",), others=empty),
     }
 
 
-def _gemv(one: PackedLinear) -> dict[str, WrittenTensor]:
+def _gemv(linear: PackedLinear) -> dict[str, WrittenTensor]:
     """Pack the inputs, with the outputs first, and pad the zero points."""
-    words, word = _padded_words(one), (f"I{one.word}",)
+    words, word = _padded_words(linear), (f"I{linear.word}",)
     return {
-        "qweight": WrittenTensor((one.outputs, one.words(one.inputs)), word),
-        "qzeros": WrittenTensor((one.outputs, words), word),
-        "scales": WrittenTensor((one.outputs, words * _PER_WORD), FLOATS),
+        "qweight": WrittenTensor((linear.outputs, linear.words(linear.inputs)), word),
+        "qzeros": WrittenTensor((linear.outputs, words), word),
+        "scales": WrittenTensor((linear.outputs, words * _PER_WORD), FLOATS),
     }
 
 
-def _gemv_fast(one: PackedLinear) -> dict[str, WrittenTensor]:
+def _gemv_fast(linear: PackedLinear) -> dict[str, WrittenTensor]:
     """Pack four outputs in a row, four numbers in an I16; zero points are floats."""
-    padded = WrittenTensor((_padded_words(one) * _PER_WORD, one.outputs), FLOATS)
-    qweight = WrittenTensor((one.outputs // 4, one.inputs), ("I16",))
+    padded = WrittenTensor((_padded_words(linear) * _PER_WORD, linear.outputs), FLOATS)
+    qweight = WrittenTensor((linear.outputs // 4, linear.inputs), ("I16",))
     return {"qweight": qweight, "scales": padded, "qzeros": padded}
 
 
-def _grouped_scales(one: PackedLinear) -> WrittenTensor:
-    return WrittenTensor((-(-one.inputs // one.group), one.outputs), FLOATS)
+def _grouped_scales(linear: PackedLinear) -> WrittenTensor:
+    return WrittenTensor((-(-linear.inputs // linear.group), linear.outputs), FLOATS)
 
 
-def _padded_words(one: PackedLinear) -> int:
-    multiple = {64: 2, 32: 4}.get(one.group, 1)
-    words = -(-(one.inputs // one.group) // _PER_WORD)
+def _padded_words(linear: PackedLinear) -> int:
+    multiple = {64: 2, 32: 4}.get(linear.group, 1)
+    words = -(-(linear.inputs // linear.group) // _PER_WORD)
     return -(-words // multiple) * multiple
 
 
@@ -261,11 +261,11 @@ def qweight_form(parts: Members, gemm: Collection[int] = (4, 8, 2, 3)) -> str | 
 
 def title_of(name: str, packings: Iterable[Packing], group: object = None) -> str:
     """The name, and the settings that the modules share; a declared group of -1 is all inputs."""
-    known = list(packings)
-    if not known:
+    known_packings = list(packings)
+    if not known_packings:
         return name
-    bits = "/".join(map(str, sorted({one.bits for one in known})))
-    sizes = "/".join(map(str, sorted({one.group for one in known})[:3]))
+    bits = "/".join(map(str, sorted({one.bits for one in known_packings})))
+    sizes = "/".join(map(str, sorted({one.group for one in known_packings})[:3]))
     groups = "one group" if group == -1 else f"groups of {sizes}"
     return ", ".join((name, f"{bits} bits", groups))
 

@@ -63,12 +63,12 @@ def scales_fit(weight: Shape, grain: Grain, scales: Shape) -> bool:
     """Whether scales of this shape are one for each grain of the weight."""
     if len(weight) < _MATRIX:
         return prod(scales) == 1
-    whole = scales_shape(weight, grain)
-    written = {whole}
+    full_shape = scales_shape(weight, grain)
+    written = {full_shape}
     if grain.inputs is None:
-        written.add(whole[:-1])
+        written.add(full_shape[:-1])
     if grain == TENSOR:
-        written |= {whole[:-2], (1,)} if len(weight) == _MATRIX else {whole[:-2]}
+        written |= {full_shape[:-2], (1,)} if len(weight) == _MATRIX else {full_shape[:-2]}
     return scales in written
 
 

@@ -164,7 +164,7 @@ def scheme_of_names(
     return Scheme(
         plain=frozenset(name for name in names if settings(name).bits in PLAIN),
         packs=lambda plain: [
-            one for one in plain if one not in extra and settings(one).bits in BITS
+            module for module in plain if module not in extra and settings(module).bits in BITS
         ],
         source=f"extra_config or block_name_to_quantize of {declared.where}",
         named=tuple(module for module in extra if settings(module).bits in BITS),
@@ -180,22 +180,22 @@ class _AutoRoundSchemes:
         self._vague: frozenset[str] | None = frozenset()  # ends of names; None means all names
         self._unstated = _unstated(declared, ledger)
         self._default = _scheme(declared, self._unstated, ledger)
-        rest: list[tuple[str, AutoRoundScheme]] = []
+        unmatched: list[tuple[str, AutoRoundScheme]] = []
         for key, scheme in _entries(declared, self._default, ledger):
             if key in stored.modules:
                 self._own[key] = scheme
             else:
-                rest.append((key, scheme))
+                unmatched.append((key, scheme))
         key, blocks = _blocks(declared)
         where = f"{key} of {declared.where}"
         self._outside = self._unstated._replace(bits=PLAIN[0], where=where)
         self._blocks = tuple({f".{_tail(block, last=True)}" for block in blocks if block})
         work = sum(map(len, stored.modules)) * len(self._blocks)
-        too_much = work > _COMPARED or len(rest) > _KEYS
+        too_much = work > _COMPARED or len(unmatched) > _KEYS
         if too_much or any(declared.settings.get(name) for name in _LISTS):
             self._vague = None
         else:
-            self._search(rest, stored)
+            self._search(unmatched, stored)
 
     def of(self, module: str) -> AutoRoundScheme:
         """Return the settings of a module."""
@@ -209,10 +209,10 @@ class _AutoRoundSchemes:
         inside = not self._blocks or any(block in f".{module}" for block in self._blocks)
         return self._default if inside else self._outside
 
-    def _search(self, rest: list[tuple[str, AutoRoundScheme]], stored: Stored) -> None:
+    def _search(self, unmatched: list[tuple[str, AutoRoundScheme]], stored: Stored) -> None:
         """Match keys that name no module; some may name a module before a renaming."""
-        self._vague = frozenset(_tail(key) for key, _ in rest)
-        for scheme, keys in groupby(rest, lambda pair: pair[1]):
+        self._vague = frozenset(_tail(key) for key, _ in unmatched)
+        for scheme, keys in groupby(unmatched, lambda pair: pair[1]):
             names = followed(names_containing, [key for key, _ in keys], stored.modules)
             if names is None or len(self._found) == _RUNS:
                 self._vague = None
@@ -287,9 +287,9 @@ def _readings(parts: Members, scheme: AutoRoundScheme, expected: Shape | None) -
                 doubts.append(f"bits of {scheme.where} is {scheme.bits}, stored are {bits}")
             if scheme.form not in {None, form}:
                 doubts.append(f"{scheme.form_source}, stored is {form}")
-            one = packing_of_shapes(form, parts, bits, scheme.group, expected)
-            tensors = {**one.tensors, "act_scales": WrittenTensor((1,), FLOATS, others=((),))}
-            yield replace(one, tensors=tensors, doubts=tuple(doubts))
+            packing = packing_of_shapes(form, parts, bits, scheme.group, expected)
+            tensors = {**packing.tensors, "act_scales": WrittenTensor((1,), FLOATS, others=((),))}
+            yield replace(packing, tensors=tensors, doubts=tuple(doubts))
 
 
 def _by_config(_parts: Members, scheme: AutoRoundScheme, shape: Shape) -> Packing | None:

@@ -121,8 +121,8 @@ def _readings(parts: Members, settings: _Settings, expected: Shape | None) -> It
             if settings.form not in {None, form}:
                 observed = f"version of {settings.where} is {settings.form}"
                 doubts.append(f"{observed}, stored is {form}")
-            one = packing_of_shapes(form, parts, bits, settings.group, expected)
-            yield replace(one, doubts=tuple(doubts))
+            packing = packing_of_shapes(form, parts, bits, settings.group, expected)
+            yield replace(packing, doubts=tuple(doubts))
 
 
 def _by_config(_parts: Members, settings: _Settings, shape: Shape) -> Packing | None:

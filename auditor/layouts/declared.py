@@ -105,8 +105,10 @@ def integer_setting(
         return default
     if type(value) is int and value in allowed:
         return value
-    known = f"{allowed[0]} to {allowed[-1]:,}" if isinstance(allowed, range) else _listed(allowed)
-    ledger.fault(f"{key} of {declared.where} is {described(value)}; {known} is needed")
+    expected = (
+        f"{allowed[0]} to {allowed[-1]:,}" if isinstance(allowed, range) else _listed(allowed)
+    )
+    ledger.fault(f"{key} of {declared.where} is {described(value)}; {expected} is needed")
     return None
 
 
@@ -127,10 +129,10 @@ def block_sides(value: object) -> tuple[int, int] | None:
     if not isinstance(value, list) or len(value) != _SIDES:
         return None
     rows, columns = value
-    known = all(type(side) is int and 0 < side < _LONGEST for side in (rows, columns))
-    return (rows, columns) if known else None
+    are_valid = all(type(side) is int and 0 < side < _LONGEST for side in (rows, columns))
+    return (rows, columns) if are_valid else None
 
 
 def _listed(allowed: Collection[int]) -> str:
-    *rest, last = map(str, sorted(allowed))
-    return f"{', '.join(rest)} or {last}" if rest else last
+    *numbers, last = map(str, sorted(allowed))
+    return f"{', '.join(numbers)} or {last}" if numbers else last

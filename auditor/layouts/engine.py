@@ -47,7 +47,7 @@ class Bundle(NamedTuple):
 
 
 class Packing(Struct, frozen=True, kw_only=True):
-    """One reading of a bundle: the model's shape, and all tensors that a writer stores for it."""
+    """A reading of a bundle: the model's shape, and all tensors that a writer stores for it."""
 
     shape: Shape
     dtype: str  # of a number inside: "INT4"

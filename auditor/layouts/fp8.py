@@ -105,7 +105,7 @@ def unpack(stored: Stored, declared: Declared | None, _implied: Implied) -> Unpa
 
     ledger.book_alike(stored, book, _is_expert if settings.experts else None)
     if declared is not None:
-        weights = [*ledger.whole, *(one.stored for one in ledger.tensors)]
+        weights = [*ledger.unchanged, *(one.stored for one in ledger.tensors)]
         modules = [one[0].removesuffix(".weight") for one in weights]
         scheme = _scheme(declared, modules)
         report_contradictions(
@@ -121,10 +121,10 @@ def writes(stored: Stored, declared: Declared | None, implied: Implied) -> dict[
     settings, written = _read(declared, PackingLedger()), dict[str, WrittenTensor]()
     usual = CHANNEL if settings.rows else settings.block or TENSOR
     for module, parts in stored.modules.items():
-        for one in _one_scale_each(_weights(module, parts), PackingLedger()):
+        for weight in _one_scale_each(_weights(module, parts), PackingLedger()):
             fours = settings.experts == "fp4" and _is_expert(module)
-            name = tensor_name(module, one.stem)
-            written |= _weight_and_scale(name, one.scale, usual, implied, fours=fours)
+            name = tensor_name(module, weight.stem)
+            written |= _weight_and_scale(name, weight.scale, usual, implied, fours=fours)
         for key, tensor in parts.items():
             if key in _ACTIVATIONS or key.endswith(_OF_EXPERTS):
                 written |= _of_activations(tensor, implied)
@@ -263,8 +263,8 @@ def _activations(parts: Members, ledger: PackingLedger) -> None:
         if not experts and key not in _ACTIVATIONS:
             continue
         ledger.note("scales of activations", tensor)
-        each = experts and tensor.shape is not None and len(tensor.shape) == 1
-        if tensor.elements not in {None, 1} and not each:
+        is_per_expert = experts and tensor.shape is not None and len(tensor.shape) == 1
+        if tensor.elements not in {None, 1} and not is_per_expert:
             ledger.fault(f"a scale of activations is {tensor.shape}; one number is needed", tensor)
 
 
@@ -333,8 +333,8 @@ def _weight_and_scale(
             name: WrittenTensor((*rows, inputs // 2), ("I8",)),
             scale.name: WrittenTensor((*rows, inputs // _FOUR_GROUP), ("F8_E8M0", "U8", "F32")),
         }
-    one = (shape[0], 1, 1) if len(shape) == AXES else ()  # one for each expert in one tensor
-    grains = one if grain == TENSOR else scales_shape(shape, grain)
+    per_expert = (shape[0], 1, 1) if len(shape) == AXES else ()  # one for each expert in one tensor
+    grains = per_expert if grain == TENSOR else scales_shape(shape, grain)
     return {
         name: WrittenTensor(shape, ("F8_E4M3",)),
         scale.name: WrittenTensor(grains, _SCALE_DTYPES),

@@ -41,11 +41,11 @@ class Stacked(NamedTuple):
     module: str  # "model.layers.0.mlp.experts"
     parts: tuple[str, ...]  # "gate_proj", "up_proj"
     experts: int
-    each: Shape  # the shape of one part of one expert, (out, in)
+    part_shape: Shape  # the shape of one part of one expert, (out, in)
 
     @property
     def shape(self) -> Shape:
-        rows, columns = self.each
+        rows, columns = self.part_shape
         return (self.experts, len(self.parts) * rows, columns)
 
 
@@ -79,7 +79,7 @@ def separated(unpacked: Unpacked, tensors: Iterable[StoredTensor], implied: Impl
             *(piece for piece in unpacked.pieces if piece not in cut),
             *chain.from_iterable(cut.values()),
         ),
-        whole=tuple(one for one in unpacked.whole if (one.name, one.file) not in cut_up),
+        unchanged=tuple(one for one in unpacked.unchanged if (one.name, one.file) not in cut_up),
         faults=(*unpacked.faults, *faults),
     )
 
@@ -116,16 +116,16 @@ def stacked_experts(name: str, implied: Implied) -> Stacked | None:
         return None
     module, _, last = name.rpartition(".")
     for parts in _PARTS[last]:
-        each = implied(f"{module}.0.{parts[0]}.weight")
-        if each is not None and len(each) == AXES - 1:
+        part_shape = implied(f"{module}.0.{parts[0]}.weight")
+        if part_shape is not None and len(part_shape) == AXES - 1:
             experts = count_experts(f"{module}.", f".{parts[0]}.weight", implied)
-            return Stacked(module, parts, experts, each)
+            return Stacked(module, parts, experts, part_shape)
     return None
 
 
-def too_many_experts(stored: int, known: int) -> str:
+def too_many_experts(stored: int, expected: int) -> str:
     """Return the fault of a stack with more experts than the architecture has."""
-    return f"holds {stored:,} experts, the architecture has {known:,}"
+    return f"holds {stored:,} experts, the architecture has {expected:,}"
 
 
 def count_experts(before: str, after: str, implied: Implied, *, stored: int | None = None) -> int:

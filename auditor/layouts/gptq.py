@@ -131,20 +131,20 @@ def _readings(parts: Members, settings: _Settings, expected: Shape | None) -> It
             if settings.where and (form == MARLIN) != (settings.format == MARLIN):
                 observed = f"checkpoint_format of {settings.where} is {settings.format}"
                 doubts.append(f"{observed}, stored is {form}")
-            one = packing_of_shapes(form, parts, bits, group, expected)
-            yield replace(one, doubts=tuple(doubts))
+            packing = packing_of_shapes(form, parts, bits, group, expected)
+            yield replace(packing, doubts=tuple(doubts))
 
 
 def _by_config(parts: Members, settings: _Settings, shape: Shape) -> Packing | None:
     """Return all modules except those with their own settings (GPTQModel's `dynamic`)."""
     form = MARLIN if "B" in parts or settings.format == MARLIN else GPTQ
     bits = None if settings.has_own or settings.word is None else settings.bits
-    one = packing_of_config(form, shape, bits, settings.group, settings.word or 32)
-    if one is None or form == MARLIN:
-        return one
+    packing = packing_of_config(form, shape, bits, settings.group, settings.word or 32)
+    if packing is None or form == MARLIN:
+        return packing
     # Some writers store a bias of zeros that the architecture does not have.
-    bias = {"bias": WrittenTensor(one.shape[:1], FLOATS)}
-    return replace(one, tensors={**one.tensors, **bias})
+    bias = {"bias": WrittenTensor(packing.shape[:1], FLOATS)}
+    return replace(packing, tensors={**packing.tensors, **bias})
 
 
 def _title(declared: Declared | None, packings: Collection[Packing]) -> str:

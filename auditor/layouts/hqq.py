@@ -127,10 +127,12 @@ def _packing(  # noqa: PLR0913, PLR0917 - one reading
     shape, doubts = shape_of_numbers(numbers, what, expected)
     if settings.bits not in {None, bits}:
         doubts = (*doubts, f"nbits of the config is {settings.bits}, stored are {bits}")
-    one = {} if scales is None else dict.fromkeys(("scale", "zero"), WrittenTensor(scales, FLOATS))
+    tensors = (
+        {} if scales is None else dict.fromkeys(("scale", "zero"), WrittenTensor(scales, FLOATS))
+    )
     words = f"{bits} bits in groups of {group:,}"
     return Packing(
-        shape=shape, dtype=f"INT{bits}", tensors=one, words=words, bits=bits, doubts=doubts
+        shape=shape, dtype=f"INT{bits}", tensors=tensors, words=words, bits=bits, doubts=doubts
     )
 
 
@@ -140,18 +142,18 @@ def _groups(
     """Return the size of a group, and the numbers in W_q; None if the scales do not fit it."""
     word, many = _PACKINGS[bits]
     rows, columns = parts["W_q"].shape or (0, 0)
-    columns, rest = divmod(columns * DTYPE_BITS[parts["W_q"].dtype or ""], word)
+    columns, remainder = divmod(columns * DTYPE_BITS[parts["W_q"].dtype or ""], word)
     needed = 0 if expected is None else prod(expected)
-    held = rows * many * columns
+    capacity = rows * many * columns
     if scales is None:  # the last word of a column may be incomplete
-        numbers = needed if 0 < held - needed < many * columns else held
+        numbers = needed if 0 < capacity - needed < many * columns else capacity
         return numbers, numbers
     groups = prod(scales)
-    if rest or groups < 1:
+    if remainder or groups < 1:
         return None
     match scales:
         case ():
-            return held, held
+            return capacity, capacity
         case (_, 1) if -(-groups // many) == rows:
             return columns, groups * columns
         case (1, _) if groups == columns:

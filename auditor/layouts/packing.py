@@ -81,7 +81,7 @@ UNPACKED = frozenset({"F64", "F32", "BF16", "F16", ""})
 
 
 class Unpacked(Struct, frozen=True, kw_only=True):
-    """The stored tensors, each in pieces, whole, in quantization_data, or in none if it is plain.
+    """The stored tensors, each in pieces, unchanged, in quantization_data, or plain.
 
     Faults may be about any of them. A stored tensor that cannot be unpacked stays plain and has a
     fault.
@@ -89,14 +89,14 @@ class Unpacked(Struct, frozen=True, kw_only=True):
 
     layout: str  # a line for people: "gptq, 4 bits, groups of 128, act-order"
     pieces: tuple[LogicalTensor, ...] = ()
-    whole: tuple[StoredTensor, ...] = ()  # each is its only piece, unchanged: a weight of 8 bits
+    unchanged: tuple[StoredTensor, ...] = ()  # stored as they are: a weight of 8 bits
     quantization_data: tuple[Notes, ...] = ()
     faults: tuple[PackingFault, ...] = ()
 
     @property
     def tensors(self) -> tuple[LogicalTensor, ...]:
-        """The packed tensors: the pieces and the whole ones."""
-        return (*self.pieces, *map(_as_piece, self.whole))
+        """The packed tensors: the pieces and the unchanged ones."""
+        return (*self.pieces, *map(_as_piece, self.unchanged))
 
 
 def _as_piece(tensor: StoredTensor) -> LogicalTensor:
@@ -109,7 +109,7 @@ _DTYPE, _SHAPE = (itemgetter(StoredTensor._fields.index(name)) for name in ("dty
 
 
 class Stored(Struct, frozen=True, dict=True):
-    """All stored tensors of a checkpoint, by module."""
+    """The stored tensors of a checkpoint, by module."""
 
     tensors: tuple[StoredTensor, ...]
 
@@ -137,7 +137,7 @@ class Stored(Struct, frozen=True, dict=True):
 
 
 class Layout(Struct, frozen=True, kw_only=True):
-    """One way to store weights: a `LayoutTable`'s, or that of a module with code of its own."""
+    """A way to store weights, made by a `LayoutTable` or by a module with code of its own."""
 
     name: str  # for people
     methods: tuple[str, ...]  # the values of quant_method (Declared.method) for it
@@ -191,15 +191,15 @@ def split_off_unread(
             inside = before.packed or piece.dtype not in UNPACKED
             behind[piece.stored.name] = HiddenContent((*before.tensors, piece.name), inside)
     notes: list[Notes] = []
-    for one in unpacked.quantization_data:
-        serving = [tensor.name for tensor in one.tensors if _place(tensor) in hidden]
+    for group in unpacked.quantization_data:
+        serving = [tensor.name for tensor in group.tensors if _place(tensor) in hidden]
         behind.update(dict.fromkeys(serving, HiddenContent((), packed=True)))
-        own = tuple(tensor for tensor in one.tensors if _place(tensor) not in hidden)
-        notes += [one._replace(tensors=own)] if own else []
+        own = tuple(tensor for tensor in group.tensors if _place(tensor) not in hidden)
+        notes += [group._replace(tensors=own)] if own else []
     read = replace(
         unpacked,
-        pieces=tuple(one for one in unpacked.pieces if _place(one.stored) not in hidden),
-        whole=tuple(one for one in unpacked.whole if _place(one) not in hidden),
+        pieces=tuple(piece for piece in unpacked.pieces if _place(piece.stored) not in hidden),
+        unchanged=tuple(tensor for tensor in unpacked.unchanged if _place(tensor) not in hidden),
         quantization_data=tuple(notes),
     )
     return ReadAndHidden(read, MappingProxyType(behind))
@@ -225,7 +225,7 @@ class PackingLedger(Struct):
     """Collects the results of a layout by reason: equal reasons become one finding."""
 
     tensors: list[LogicalTensor] = field(default_factory=list)
-    whole: list[StoredTensor] = field(default_factory=list)  # of identical modules
+    unchanged: list[StoredTensor] = field(default_factory=list)  # of identical modules
     notes: dict[str, list[StoredTensor]] = field(default_factory=dict)
     faults: dict[str, list[StoredTensor]] = field(default_factory=dict)
     lacking: set[str] = field(default_factory=set)
@@ -236,7 +236,7 @@ class PackingLedger(Struct):
     @property
     def booked(self) -> Iterator[LogicalTensor]:
         """Every packed tensor that the layout has recorded so far."""
-        return chain(self.tensors, map(_as_piece, self.whole))
+        return chain(self.tensors, map(_as_piece, self.unchanged))
 
     def fault(self, reason: str, *tensors: StoredTensor) -> None:
         self.faults.setdefault(reason, []).extend(tensors)
@@ -276,36 +276,36 @@ class PackingLedger(Struct):
         """Record the results of the first module for all identical modules."""
         last_of = {tensor: last for last, tensor in alike[0].items()}
 
-        def each(tensor: StoredTensor) -> list[StoredTensor]:
+        def in_all(tensor: StoredTensor) -> list[StoredTensor]:
             last = last_of[tensor]
             return [parts[last] for parts in alike]
 
         for piece in once.tensors:
-            found, rest = each(piece.stored), piece.name[len(modules[0]) :]
+            tensors, ending = in_all(piece.stored), piece.name[len(modules[0]) :]
             if piece.is_whole():
-                self.whole += found
+                self.unchanged += tensors
                 continue
-            names: Iterable[str] = (f"{module}{rest}" for module in modules)
+            names: Iterable[str] = (f"{module}{ending}" for module in modules)
             if piece.name == piece.stored.name:
-                names = (tensor.name for tensor in found)
-            pieces = zip(found, names, repeat(piece.shape), repeat(piece.dtype))
+                names = (tensor.name for tensor in tensors)
+            pieces = zip(tensors, names, repeat(piece.shape), repeat(piece.dtype))
             self.tensors += map(tuple.__new__, repeat(LogicalTensor), pieces)
         for reason, tensors in once.notes.items():
-            self.note(reason, *chain.from_iterable(map(each, tensors)))
+            self.note(reason, *chain.from_iterable(map(in_all, tensors)))
         for reason, tensors in once.faults.items():
-            self.fault(reason, *chain.from_iterable(map(each, tensors)))
+            self.fault(reason, *chain.from_iterable(map(in_all, tensors)))
         self.lacking |= once.lacking
 
     def close(self, layout: str) -> Unpacked:
         """Return the result, each tensor once: a tensor with a piece is not quantization data."""
         pieces: list[LogicalTensor] = []
-        whole = list(self.whole)
+        unchanged = list(self.unchanged)
         for piece in self.tensors:
             if piece.is_whole():
-                whole.append(piece.stored)
+                unchanged.append(piece.stored)
             else:
                 pieces.append(piece)
-        taken = {*map(id, whole), *(id(piece.stored) for piece in pieces)}
+        taken = {*map(id, unchanged), *(id(piece.stored) for piece in pieces)}
         notes: list[Notes] = []
         for reason, stored in self.notes.items():
             own = dict(zip(map(id, stored), stored, strict=True))
@@ -321,7 +321,7 @@ class PackingLedger(Struct):
         return Unpacked(
             layout=layout,
             pieces=tuple(pieces),
-            whole=tuple(whole),
+            unchanged=tuple(unchanged),
             quantization_data=tuple(notes),
             faults=tuple(faults),
         )

@@ -52,8 +52,8 @@ _COMPANIONS = {
 def _bits(declared: Declared | None, _ledger: PackingLedger) -> int | None:
     """The bits of "int4" and similar weights, which only transformers' QuantoConfig declares."""
     value = declared.settings.get("weights") if declared else None
-    known = {"int2": 2, "int4": 4, "int8": 8, "float8": 8}
-    return known.get(value) if isinstance(value, str) else None
+    bits_by_name = {"int2": 2, "int4": 4, "int8": 8, "float8": 8}
+    return bits_by_name.get(value) if isinstance(value, str) else None
 
 
 def _bundles(stored: Stored, _declared: Declared | None = None) -> Iterator[Bundle]:
@@ -135,7 +135,7 @@ LAYOUT = LayoutTable[int | None](
     name="quanto",
     methods=("quanto",),
     recognises=lambda stored: any(
-        {_DATA, "_scale"} <= one.parts.keys() for one in _bundles(stored)
+        {_DATA, "_scale"} <= bundle.parts.keys() for bundle in _bundles(stored)
     ),
     packed=_DATA,
     dtypes=frozenset({"U8", *_BYTES}),

@@ -141,10 +141,10 @@ def _scales(parts: Members, dtype: str, shape: Shape) -> WrittenTensor:
         swizzled = (*experts, 32 * -(-outputs // 128), 16 * -(-inputs // tile))
         plain = (*experts, outputs, -(-inputs // block))
         return WrittenTensor(plain, _ANY, others=(swizzled,))
-    whole = (*experts, inputs, outputs) if dtype == "INT4" else shape
+    weight_shape = (*experts, inputs, outputs) if dtype == "INT4" else shape
     stored = scale.shape if scale is not None else None
-    if stored is not None and len(stored) == len(whole) and 0 not in stored:
-        rests = (number % part for number, part in zip(whole, stored, strict=True))
+    if stored is not None and len(stored) == len(weight_shape) and 0 not in stored:
+        rests = (number % part for number, part in zip(weight_shape, stored, strict=True))
         if not any(rests):
             return WrittenTensor(stored, _ANY)
     channel = (*experts, 1, outputs) if dtype == "INT4" else (*experts, outputs, 1)
@@ -153,7 +153,7 @@ def _scales(parts: Members, dtype: str, shape: Shape) -> WrittenTensor:
 
 
 def _one_or(parts: Members, last: str, count: int) -> WrittenTensor:
-    """One number, or `count` of them, in any shape."""
+    """Expect a single number, or `count` numbers, in any shape."""
     stored = parts[last].shape if last in parts else None
     fits = stored is not None and prod(stored) in {1, count}
     return WrittenTensor(stored if fits and stored is not None else (count,), _ANY)
@@ -180,7 +180,7 @@ def _trimmed(shape: Shape, expected: Shape | None) -> Shape:
     """Return the architecture's shape if it rounds up to these tiles, else the stored shape."""
     if expected is None or len(expected) != len(shape) or expected[:-2] != shape[:-2]:
         return shape
-    spare = [held - needed for held, needed in zip(shape[-2:], expected[-2:], strict=True)]
+    spare = [stored - needed for stored, needed in zip(shape[-2:], expected[-2:], strict=True)]
     fits = 0 <= spare[0] < _OUTPUTS_TILE and 0 <= spare[1] < _INPUTS_TILE
     return expected if fits else shape
 

@@ -108,19 +108,21 @@ def _library() -> Any:
 
 
 def _model_class(transformers: Any, target: str) -> Any:
-    found: Any = getattr(transformers, target, None)
-    model_class = isinstance(found, type) and issubclass(found, transformers.PreTrainedModel)
-    if not model_class or found.config_class is None or target.endswith("PreTrainedModel"):
+    loaded_class: Any = getattr(transformers, target, None)
+    model_class = isinstance(loaded_class, type) and issubclass(
+        loaded_class, transformers.PreTrainedModel
+    )
+    if not model_class or loaded_class.config_class is None or target.endswith("PreTrainedModel"):
         raise SourceError(
             Reason.UNKNOWN_ARCHITECTURE,
             f"transformers {transformers.__version__} has no model class {quoted(target)}",
         )
-    return found
+    return loaded_class
 
 
 def _checked(config: Mapping[str, Any]) -> dict[str, Any]:
     """Copy the keys that shape tensors; raise CheckpointError for a size that never ends."""
-    kept = {}
+    shaping_values = {}
     for key, value in config.items():
         for many, most in _MOST.items():
             if type(value) is int and value > most and many.search(key):
@@ -128,8 +130,8 @@ def _checked(config: Mapping[str, Any]) -> dict[str, Any]:
                     f"{named(key)} is {described(value)}; the oracle builds {most:,} at most"
                 )
         if not _DROPPED.search(key):
-            kept[key] = _checked(value) if isinstance(value, Mapping) else value
-    return kept
+            shaping_values[key] = _checked(value) if isinstance(value, Mapping) else value
+    return shaping_values
 
 
 def _build(model_class: Any, config: dict[str, Any]) -> Any:
@@ -189,14 +191,16 @@ def _tensors(model: Any) -> Iterator[ExpectedTensor]:
         if role is Role.BUFFER and any(re.search(pattern, name) for pattern in unmissed):
             role = Role.LEGACY
         yield _tensor(name, value, role)
-    kept = {id(model.get_parameter_or_buffer(name)): name for name in stored}
+    stored_name_by_id = {id(model.get_parameter_or_buffer(name)): name for name in stored}
     for tied in (name for name in state if name not in stored):
-        source = kept[id(model.get_parameter_or_buffer(tied))]
-        (name, value), (tied_to, _) = (_one(model, key, state) for key in (tied, source))
+        source = stored_name_by_id[id(model.get_parameter_or_buffer(tied))]
+        (name, value), (tied_to, _) = (
+            _name_and_value_on_disk(model, key, state) for key in (tied, source)
+        )
         yield _tensor(name, value, Role.TIED, tied_to)
 
 
-def _one(model: Any, name: str, state: Mapping[str, Any]) -> tuple[str, Any]:
+def _name_and_value_on_disk(model: Any, name: str, state: Mapping[str, Any]) -> tuple[str, Any]:
     return next(iter(_on_disk(model, {name: state[name]}).items()))
 
 

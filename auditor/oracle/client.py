@@ -18,8 +18,8 @@ from typing import IO, Any, NamedTuple, cast
 from auditor import oracle
 from auditor.analytic import Config, Expectation, expectation, loading
 from auditor.analytic.catalogue import Sibling
-from auditor.cpus import every_cpu
 from auditor.errors import CheckpointError, Reason, SourceError
+from auditor.machine import every_cpu
 from auditor.oracle.server import MOST_SECONDS, from_json
 from auditor.oracle.transformers_classes import InstalledLibrary, installed_library
 from auditor.writing import write_atomically
@@ -74,20 +74,20 @@ class Oracle:
         """
         values = {key: value for key, value in config.values.items() if key not in _WRITERS}
         question = json.dumps([target, values], sort_keys=True)
-        asked = sha256(f"{self.name}\n{self._code}\n{question}".encode()).hexdigest()
-        key = f"{target}-{asked[:32]}"
-        found = self._read(read_answer(self._folder, key), target)
-        if found is None:
+        digest = sha256(f"{self.name}\n{self._code}\n{question}".encode()).hexdigest()
+        key = f"{target}-{digest[:32]}"
+        answered = self._read(read_answer(self._folder, key), target)
+        if answered is None:
             answer = self._process.ask(question, target)
-            found = self._read(answer, target)
+            answered = self._read(answer, target)
             keep_answer(self._folder, key, answer)
-        if isinstance(found, Expectation):
-            return found
-        raise CheckpointError(found or f"{target}: no answer of the oracle's")
+        if isinstance(answered, Expectation):
+            return answered
+        raise CheckpointError(answered or f"{target}: no answer of the oracle's")
 
     def sibling(self, config: Config, target: str, /) -> Sibling:
-        found = self.expect(config, target)
-        return Sibling(target, found.prefix, found.renamed, found.loading)
+        expectation = self.expect(config, target)
+        return Sibling(target, expectation.prefix, expectation.renamed, expectation.loading)
 
     def _read(self, answer: object, target: str) -> Expectation | str | None:
         """Read an answer: an expectation, a fault of the config, or None for anything else."""
@@ -99,12 +99,12 @@ class Oracle:
 
 def _code() -> str:
     """Return a digest of the sources of an answer: the oracle's, and those of its records."""
-    found = sha256()
+    digest = sha256()
     own = sorted(Path(oracle.__file__).parent.glob("*.py"))
     written = (expectation, loading)
     for path in (*own, *(Path(one.__file__ or "") for one in written)):
-        found.update(path.read_bytes())
-    return found.hexdigest()
+        digest.update(path.read_bytes())
+    return digest.hexdigest()
 
 
 @lru_cache(maxsize=1)
@@ -241,13 +241,13 @@ def keep_answer(folder: Path, key: str, answer: Any) -> None:
 
 
 def _make_room(folder: Path) -> None:
-    found = []
+    answers = []
     for path in folder.iterdir():
         with suppress(FileNotFoundError):  # another audit may remove it too
             status = path.stat()
-            found.append((status.st_mtime_ns, status.st_size, path))
+            answers.append((status.st_mtime_ns, status.st_size, path))
     total = 0
-    for count, (_, size, path) in enumerate(sorted(found, key=itemgetter(0), reverse=True), 1):
+    for count, (_, size, path) in enumerate(sorted(answers, key=itemgetter(0), reverse=True), 1):
         total += size
         if count > MOST_FILES or total > MOST_BYTES:
             path.unlink(missing_ok=True)

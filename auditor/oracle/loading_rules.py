@@ -51,17 +51,17 @@ def loading_of_model(model: Any, shapes: Mapping[str, Shape], on_disk: Iterator[
         buffers=tuple(_buffers(model)),
         unmissed=unmissed,
         optional_buffers=(".",),  # each buffer that the model has
-        not_renamed=frozenset(_kept(model, shapes, on_disk, [*transforms, *legacy])),
+        not_renamed=frozenset(_unrenamed(model, shapes, on_disk, [*transforms, *legacy])),
         memory=Memory(
             shapes=shapes,
             ties=tuple(model.all_tied_weights_keys.items()),
             unset=frozenset(_unset(model) if rules else ()),
         ),
-        reports=all(map(_known, (*transforms, *legacy))),
+        reports=all(map(_is_known, (*transforms, *legacy))),
     )
 
 
-def _known(transform: Any) -> bool:
+def _is_known(transform: Any) -> bool:
     return type(transform).__name__ in _PLAIN | {_PAIRED, _SHIFTED, _HALVED}
 
 
@@ -94,8 +94,8 @@ def _operation(operation: Any, config: Any) -> Operation:
             part = getattr(config, of["subconfig_key"] or "", config)
             number = getattr(part, "num_attention_heads", 1)
         case "Chunk":
-            asked = of["num_shards_attribute"]
-            number = getattr(config.get_text_config(), asked) if asked else None
+            key = of["num_shards_attribute"]
+            number = getattr(config.get_text_config(), key) if key else None
         case "Inkling2UnpadVocab":
             number = config.get_text_config().unpadded_vocab_size
     only = of.get("permute_layer_names")
@@ -111,7 +111,7 @@ def _buffers(model: Any) -> Iterator[str]:
         yield r"(^|\.)position_ids$"
 
 
-def _kept(
+def _unrenamed(
     model: Any, shapes: Mapping[str, Shape], on_disk: Iterator[str], transforms: list[Any]
 ) -> Iterator[str]:
     """Yield names on disk that are names in memory, and would not be after the renames."""

@@ -57,7 +57,7 @@ def _limit_memory() -> None:
 def _answer(target: str, config: Mapping[str, Any]) -> dict[str, Any]:
     """The expectation, or `fault`: what is wrong with the config, or the `reason` for neither."""
     try:
-        found = build_expectation(config, target)
+        built = build_expectation(config, target)
     except CheckpointError as error:
         return {"fault": str(error)}
     except SourceError as error:
@@ -68,7 +68,7 @@ def _answer(target: str, config: Mapping[str, Any]) -> dict[str, Any]:
     except Exception as error:  # noqa: BLE001 - the library, or how we use it; the audit goes on
         detail = f"{target}: {type(error).__name__}: {one_line(error)}"
         return {"reason": Reason.UNKNOWN_ARCHITECTURE, "detail": detail}
-    return to_json(found)
+    return to_json(built)
 
 
 # --- an answer as JSON ----------------------------------------------------------------------------
@@ -81,26 +81,26 @@ class _Answer(Struct, frozen=True):
     loading: Loading
 
 
-def to_json(found: Expectation) -> dict[str, Any]:
+def to_json(built: Expectation) -> dict[str, Any]:
     """Encode an expectation; `from_json` decodes it."""
-    answer = _Answer(found.model_type, found.prefix, found.tensors, found.loading)
-    said: dict[str, Any] = to_builtins(answer, enc_hook=dict)
-    return said
+    answer = _Answer(built.model_type, built.prefix, built.tensors, built.loading)
+    document: dict[str, Any] = to_builtins(answer, enc_hook=dict)
+    return document
 
 
 def from_json(answer: object, target: str, library: str) -> Expectation | None:
-    """The expectation that an answer is; None: it is not one."""
+    """Return the expectation in an answer; None if it has none."""
     try:
-        found = convert(answer, _Answer)
+        decoded = convert(answer, _Answer)
         if answer["loading"].keys() != {*Loading.__struct_fields__}:  # type: ignore[index]
             return None
     except ValidationError:
         return None
     return summed_expectation(
         target,
-        model_type=found.model_type,
-        prefix=found.prefix,
-        tensors=found.tensors,
-        loading=found.loading,
+        model_type=decoded.model_type,
+        prefix=decoded.prefix,
+        tensors=decoded.tensors,
+        loading=decoded.loading,
         library=library,
     )

@@ -114,7 +114,7 @@ class Places(Struct, frozen=True):
         If this leads to no tensor and the stored name does, the stored name counts.
         """
         own = self.loading.renamed(stored)
-        older = self.loading.of_old(own)
+        older = self.loading.renamed_by_legacy(own)
         names = [older[name].name if name in older else name for name in own]
         forms = forms_with_prefix(chain(stored, names), self.prefix)
         known = self._known(forms)

@@ -187,7 +187,7 @@ def _separated(tensors: Sequence[StoredTensor], unpacked: Unpacked) -> _Stored:
         pieces = tuple(naturally_sorted(pieces, attrgetter("name")))
     taken = {*holders, *map(id, serving)}  # a layout returns the objects that it received
     single = [tensor for tensor in tensors if id(tensor) not in taken]
-    scaled = tuple(tensor for tensor in unpacked.whole if tensor.dtype not in UNPACKED)
+    scaled = tuple(tensor for tensor in unpacked.unchanged if tensor.dtype not in UNPACKED)
     return _Stored(single, scaled, pieces, serving)
 
 

@@ -142,12 +142,12 @@ def _table(api: int, resolvers: int, unchanged: int, most: int | None) -> Iterat
     yield f"{'plan':<18}{'API':>12}{'resolver':>13}{'this sweep':>14}{'no changes':>14}"
     nights = ((api, resolvers), (unchanged, 0))  # this night, and a night without changes
     for quota in QUOTAS:
-        this, later = (_hours(hours_of_requests(*night, quota)) for night in nights)
+        this_night, later = (_hours(hours_of_requests(*night, quota)) for night in nights)
         allowed = f"{quota.api:>12,}{quota.resolvers:>13,}"
-        yield f"{quota.plan:<18}{allowed}{this:>14}{later:>14}"
+        yield f"{quota.plan:<18}{allowed}{this_night:>14}{later:>14}"
     if most is not None:
-        this, later = (_hours(sum(night) / most * WINDOW / _HOUR) for night in nights)
-        yield f"{'--max-requests':<18}{most:>12,}{'':>13}{this:>14}{later:>14}"
+        this_night, later = (_hours(sum(night) / most * WINDOW / _HOUR) for night in nights)
+        yield f"{'--max-requests':<18}{most:>12,}{'':>13}{this_night:>14}{later:>14}"
 
 
 def _hours(hours: float) -> str:

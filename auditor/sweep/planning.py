@@ -68,9 +68,9 @@ def _unlisted_load(
     """Return the load of ids, or of the first N of all models, without their file lists."""
     ids, versions = set(selection.ids), current_versions(companions=companions)
     models = len(ids) or selection.top or 0
-    known = sum(store.has_outcome(model, None, versions) for model in ids) if store else 0
-    new = models - known
-    again = 0 if companions else known  # reading companions later reads the model's other files too
+    known_count = sum(store.has_outcome(model, None, versions) for model in ids) if store else 0
+    new = models - known_count
+    again = 0 if companions else known_count  # reading companions reads the other files too
     companion_load = CompanionLoad(
         models=new + again,
         listing=0 if ids else new,
@@ -78,7 +78,7 @@ def _unlisted_load(
     )
     return SweepLoad(
         models=models,
-        known=known,
+        known=known_count,
         listing=len(ids) or -(-models // PAGE),
         texts=new,
         headers=new,
@@ -90,26 +90,28 @@ def _unlisted_load(
 def _load_of(selected: SelectedModel, store: Store | None, *, companions: bool) -> SweepLoad:
     """Return the load of a listed model."""
     key = selected.model, selected.commit_sha
-    known = store is not None and store.has_outcome(*key, current_versions(companions=companions))
+    is_known = store is not None and store.has_outcome(
+        *key, current_versions(companions=companions)
+    )
     entry = {"id": selected.model, "sha": selected.commit_sha, "siblings": selected.siblings}
     try:
         listing = listing_of(entry, selected.model)
         names = {file.name for file in listing.files}
         load = _reads(with_companions(names, selected.model), names)
     except (SourceError, CheckpointError):  # by its file names the model has no weights
-        return SweepLoad(models=1, known=int(known))
+        return SweepLoad(models=1, known=int(is_known))
     extra = replace(load.companions, listing=int(lacks_companion_sizes(listing)))
     needs_companions = companions and extra.models > 0
     stored = store is not None and store.has_snapshot(*key, companions=needs_companions)
-    if not (known or stored):
+    if not (is_known or stored):
         return replace(load, companions=extra)
     if extra.models:  # reading companions later reads the model's other files too
         requests, reads = load.listing + extra.listing, load.resolvers + extra.reads
         extra = replace(extra, listing=requests, reads=reads)
     return SweepLoad(
         models=1,
-        known=int(known),
-        stored=int(stored and not known),
+        known=int(is_known),
+        stored=int(stored and not is_known),
         companions=CompanionLoad() if companions else extra,
     )
 

@@ -33,7 +33,7 @@ class Progress:
 
     def selected(self, models: int) -> None:
         """Report the number of models selected so far."""
-        if self._due():
+        if self._is_due():
             self._say(f"{models:,} models found")
 
     def begin(self, models: int) -> None:
@@ -45,14 +45,14 @@ class Progress:
     def done(self, verdict: str) -> None:
         """Count an audited model by its verdict."""
         self._counts[verdict] += 1
-        if self._due():
+        if self._is_due():
             self._say(self._sentence())
 
     def waiting(self, wait: Wait | None) -> None:
-        """Report a long wait; None: the wait is over."""
+        """Report a long wait; `wait` is None at its end."""
         self._waits(wait)
 
-    def _due(self) -> bool:
+    def _is_due(self) -> bool:
         is_due = self._clock() - self._last_line >= self._every
         if is_due:
             self._last_line = self._clock()

@@ -1,4 +1,4 @@
-"""One night of a sweep: select models, freeze the plan, audit models without an outcome."""
+"""A night of a sweep: select models, freeze the plan, audit models without an outcome."""
 
 import json
 import time
@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
-from auditor.cpus import one_cpu
 from auditor.downloader.hub_settings import endpoint, usable_token
 from auditor.downloader.waits import Waits
 from auditor.errors import Reason, UsageError
+from auditor.machine import one_cpu
 from auditor.sweep.outcome_digest import current_versions
 from auditor.sweep.policy import Policy
 from auditor.sweep.progress import Progress, duration

@@ -38,7 +38,7 @@ _EXPAND = (("expand", "sha"), ("expand", "siblings"))
 
 
 class ModelSelection(Struct, frozen=True, kw_only=True):
-    """One way to choose models: by ids, or by the filters of the Hub's list API."""
+    """A way to choose models: by ids, or by the filters of the Hub's list API."""
 
     ids: tuple[str, ...] = ()  # each with an optional @revision
     author: str | None = None
@@ -99,10 +99,10 @@ class Selector:
         for author, count in sorted(authors.items()):
             if count >= _WORTH_LISTING:
                 yield from self._from_author_list(author, remaining_ids, count)
-        rest = iter(remaining_ids)
+        requested_ids = iter(remaining_ids)
         with threads(_AT_ONCE, self._over.set) as pool:
-            while batch := tuple(islice(rest, PAGE)):
-                futures = [pool.submit(self._one, requested) for requested in batch]
+            while batch := tuple(islice(requested_ids, PAGE)):
+                futures = [pool.submit(self._requested_model, requested) for requested in batch]
                 yield tuple(map(awaited, futures))
 
     def _from_author_list(
@@ -134,10 +134,10 @@ class Selector:
             detail = f"{entry.id}, in the list of models, {entry.excess}"
             return _refused(entry.id, Reason.TOO_LARGE, detail)
         if not isinstance(entry.sha, str) or not _COMMIT.fullmatch(entry.sha):
-            return self._one(entry.id)
+            return self._requested_model(entry.id)
         return SelectedModel(entry.id, entry.sha, entry.id, entry.siblings)
 
-    def _one(self, requested: str) -> SelectedModel:
+    def _requested_model(self, requested: str) -> SelectedModel:
         """Return the commit and the files of one id, which takes one request."""
         try:
             model = parse_id(requested)

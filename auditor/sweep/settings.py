@@ -34,8 +34,8 @@ class SweepSettings(Struct, frozen=True, kw_only=True):
     output: Output = field(default_factory=Output)
 
 
-class AskedModels(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """One [[selection]] as written: either `ids`, or some of the other fields."""
+class SelectionTable(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A [[selection]] as written: either `ids`, or some of the other fields."""
 
     ids: Path | None = None  # a file with an id on each line
     author: Text | None = None
@@ -49,7 +49,7 @@ class AskedModels(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True)
 class _SweepFile(Struct, kw_only=True, forbid_unknown_fields=True):
     """The content of a sweep.toml."""
 
-    selection: tuple[AskedModels, ...] = ()
+    selection: tuple[SelectionTable, ...] = ()
     policy: Policy = field(default_factory=Policy)
     output: Output = field(default_factory=Output)
 
@@ -59,7 +59,7 @@ def read_sweep_settings(path: Path) -> SweepSettings:
     file = read_settings_file(path, _SweepFile, most_bytes=_MOST_BYTES)
     if not file.selection:
         raise UsageError(f"{quoted(str(path))} has no [[selection]], expected one at least")
-    if AskedModels() in file.selection:
+    if SelectionTable() in file.selection:
         detail = "has an empty [[selection]], which is the whole Hub; add sort to select it"
         raise UsageError(f"{quoted(str(path))} {detail}")
     selections = tuple(map(selection_of, file.selection))
@@ -103,20 +103,20 @@ def ids_in(path: Path) -> tuple[str, ...]:
         raise UsageError(f"{quoted(str(path))}, a list of ids, cannot be read: {error}") from None
 
 
-def selection_of(asked: AskedModels, ids: Sequence[str] = ()) -> ModelSelection:
+def selection_of(table: SelectionTable, ids: Sequence[str] = ()) -> ModelSelection:
     """Return the selection of a [[selection]], or of `ids`; raise UsageError if both choose."""
-    ids = ids_in(asked.ids) if asked.ids else ids
-    filters = (asked.author, asked.filter, asked.library, asked.search, asked.sort, asked.top)
+    ids = ids_in(table.ids) if table.ids else ids
+    filters = (table.author, table.filter, table.library, table.search, table.sort, table.top)
     if ids and any(filters):
         raise UsageError(
             "ids are combined with filters; give ids, or author, filter, search and top"
         )
-    tags = (asked.filter,) if isinstance(asked.filter, str) else asked.filter
+    tags = (table.filter,) if isinstance(table.filter, str) else table.filter
     return ModelSelection(
         ids=tuple(ids),
-        author=asked.author,
-        filters=(*tags, asked.library) if asked.library else tags,
-        search=asked.search,
-        sort=asked.sort or ("downloads" if asked.top else None),
-        top=asked.top,
+        author=table.author,
+        filters=(*tags, table.library) if table.library else tags,
+        search=table.search,
+        sort=table.sort or ("downloads" if table.top else None),
+        top=table.top,
     )

@@ -155,15 +155,15 @@ def _digests(folder: Path | None, states: Mapping[str, FileState | None]) -> Dig
 
     Each file is read once. It raises SourceError if the state of the file is not as in `states`.
     """
-    known: dict[str, str] = {}
+    digest_by_path: dict[str, str] = {}
 
     def digest(file: RepoFile) -> str | None:
         if file.sha256 is not None or folder is None:
             return file.sha256
-        if file.name not in known:
+        if file.name not in digest_by_path:
             path, state = folder / file.name, states.get(file.name)
-            known[file.name] = file_sha256(path, expected=state)
-        return known[file.name]
+            digest_by_path[file.name] = file_sha256(path, expected=state)
+        return digest_by_path[file.name]
 
     return digest
 

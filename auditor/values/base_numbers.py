@@ -48,11 +48,11 @@ class BaseNumbers(Struct, frozen=True, kw_only=True):
 
     def counterpart(self, placed: Placed) -> Placed | None:
         """Return the base's tensor of the same name, shape and dtype, else None."""
-        other = self.placed.get(placed.tensor.name)
-        if other is None or other.span.length != placed.span.length:
+        base_tensor = self.placed.get(placed.tensor.name)
+        if base_tensor is None or base_tensor.span.length != placed.span.length:
             return None
-        forms = {(tensor.dtype, tensor.shape) for tensor in (placed.tensor, other.tensor)}
-        return other if len(forms) == 1 else None
+        forms = {(tensor.dtype, tensor.shape) for tensor in (placed.tensor, base_tensor.tensor)}
+        return base_tensor if len(forms) == 1 else None
 
 
 class BaseNumbersReader:
@@ -74,7 +74,7 @@ class BaseNumbersReader:
         self._say = say
         self._snapshot: Snapshot | None = None
 
-    def beside(self, evidence: Evidence) -> tuple[Evidence, tuple[EqualsBase, ...]]:
+    def with_base(self, evidence: Evidence) -> tuple[Evidence, tuple[EqualsBase, ...]]:
         """Add the comparison to the evidence; raise SourceError if the base cannot be read."""
         with ExitStack() as stack:
             base, fetched = self._read(stack, evidence)
@@ -135,11 +135,11 @@ class BaseNumbersReader:
 def _same_places(evidence: Evidence, base: Mapping[str, Placed]) -> Iterator[PlannedSpan]:
     """Yield the spans of the base that match the runs read of each tensor."""
     for name, placed in evidence.placed.items():
-        other = base.get(name)
-        if other is not None and other.span.length == placed.span.length:
+        base_tensor = base.get(name)
+        if base_tensor is not None and base_tensor.span.length == placed.span.length:
             for run in evidence.bytes.runs(placed):
-                start = other.span.start
-                yield PlannedSpan(other.path, Span(start + run.start, start + run.stop))
+                start = base_tensor.span.start
+                yield PlannedSpan(base_tensor.path, Span(start + run.start, start + run.stop))
 
 
 _SHOWN = 12  # kinds of modules in a note
@@ -150,9 +150,13 @@ def compared_with(evidence: Evidence, base: BaseNumbers) -> tuple[BaseComparison
     results_by_kind: dict[str, list[bool]] = {}  # whether each tensor is unchanged
     is_complete = evidence.placed.keys() == base.placed.keys()
     for name, placed in evidence.placed.items():
-        other = base.counterpart(placed)
-        is_same, size = _same(evidence.bytes, placed, base.bytes, other) if other else (True, 0)
-        is_complete &= other is not None and size == placed.span.length
+        base_tensor = base.counterpart(placed)
+        is_same, size = (
+            _are_equal(evidence.bytes, placed, base.bytes, base_tensor)
+            if base_tensor
+            else (True, 0)
+        )
+        is_complete &= base_tensor is not None and size == placed.span.length
         if size:
             results_by_kind.setdefault(module_kind(name), []).append(is_same)
     modules = tuple(
@@ -174,7 +178,7 @@ def compared_with(evidence: Evidence, base: BaseNumbers) -> tuple[BaseComparison
     return comparison, is_complete
 
 
-def _same(
+def _are_equal(
     data: TensorBytes, placed: Placed, other_data: TensorBytes, other: Placed
 ) -> tuple[bool, int]:
     """Return whether the bytes read of both tensors are equal, and how many were compared."""

@@ -161,21 +161,21 @@ class Evidence(Struct, frozen=True, kw_only=True, dict=True):
 
 
 def both_blocks(
-    data: TensorBytes, one: Placed, other_data: TensorBytes, other: Placed
+    data: TensorBytes, placed: Placed, other_data: TensorBytes, other: Placed
 ) -> Iterator[tuple[Bytes, Bytes]]:
     """Yield the bytes of two tensors block by block, at places where both were read."""
-    for span in common_runs(data.runs(one), other_data.runs(other)):
+    for span in common_runs(data.runs(placed), other_data.runs(other)):
         for start in range(span.start, span.stop, BLOCK):
             part = Span(start, min(start + BLOCK, span.stop))
-            here, there = data.read(one, part), other_data.read(other, part)
+            here, there = data.read(placed, part), other_data.read(other, part)
             if here is not None and there is not None:
                 yield here, there
 
 
-def common_runs(one: Iterable[Span], other: Iterable[Span]) -> Iterator[Span]:
+def common_runs(runs: Iterable[Span], other_runs: Iterable[Span]) -> Iterator[Span]:
     """Yield the intersections of two sequences of spans."""
-    others = tuple(other)
-    for run in one:
+    others = tuple(other_runs)
+    for run in runs:
         for second in others:
             start, stop = max(run.start, second.start), min(run.stop, second.stop)
             if start < stop:

@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
-from auditor.address_space import require_address_space
 from auditor.checkpoint.snapshot import Fetched, Snapshot, Source
 from auditor.downloader.waits import Talk
 from auditor.errors import SourceError, UsageError
 from auditor.findings import Duplicate, Finding, Unexpected
 from auditor.findings.ignore import Ignore
+from auditor.machine import require_address_space
 from auditor.messages import listed
 from auditor.reconciler.tensor_values import ValuesRead
 from auditor.report import Report, Unaudited
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from auditor.values.evidence import Evidence, TensorBytes
 
 # A comparison with a base: it adds the result to an evidence, and returns its findings.
-LookBeside = Callable[["Evidence"], tuple["Evidence", tuple[Finding, ...]]]
+CompareWithBase = Callable[["Evidence"], tuple["Evidence", tuple[Finding, ...]]]
 
 INSTALL = 'pip install "hf-audit[values]"'
 
@@ -59,15 +59,15 @@ def values_reader(request: AuditRequest, say: Callable[[str], None]) -> "ValuesR
     if not request.reads_values:
         return ValuesReader(files, None)
     require_numpy()
-    beside: LookBeside | None = None
+    with_base: CompareWithBase | None = None
     budget = request.values_budget
     if base is not None:
         from auditor.values.base_numbers import BaseNumbersReader  # noqa: PLC0415 - needs numpy
 
         of_base = BaseNumbersReader(base, parse_budget(budget), source=source, token=token, say=say)
-        beside = of_base.beside
+        with_base = of_base.with_base
     of_models = NumbersOfModels(
-        statistics=request.statistics, budget=budget, token=token, say=say, beside=beside
+        statistics=request.statistics, budget=budget, token=token, say=say, with_base=with_base
     )
     return ValuesReader(files, of_models)
 
@@ -113,14 +113,14 @@ class NumbersOfModels:
         budget: str | None,
         token: str | None,
         say: Callable[[str], None],
-        beside: LookBeside | None,
+        with_base: CompareWithBase | None,
     ) -> None:
         self._budget = parse_budget(budget)  # what is left of it
         self._models_left = 0
         self._statistics = statistics
         self._token = token
         self._say = say
-        self._beside = beside
+        self._with_base = with_base
 
     def spend(self, cost: Fetched) -> None:
         """Reduce the budget by requests to the Hub that were made for something else."""
@@ -260,7 +260,7 @@ class NumbersOfModels:
             sampled=is_sample
             and (any(one.sampled for one in tensors) or len(tensors) < len(placed)),
         )
-        evidence, new = self._beside(evidence) if self._beside else (evidence, ())
+        evidence, new = self._with_base(evidence) if self._with_base else (evidence, ())
         return with_findings(evidence, tokens, ignore, new)
 
 

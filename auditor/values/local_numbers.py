@@ -14,10 +14,10 @@ from typing import NamedTuple
 
 import numpy as np
 
-from auditor.cpus import cpu_count
 from auditor.downloader.local_file import BLOCK, Extent, RegularFile
 from auditor.downloader.parallel import results, threads
 from auditor.downloader.waits import ReadingProgress, numbers_read
+from auditor.machine import cpu_count
 from auditor.reconciler.tensor_values import TensorValues
 from auditor.tensors import Span
 from auditor.values.number_formats import Bytes
@@ -36,7 +36,7 @@ _MOST_THREADS = 16  # each has a block and, with statistics, four times as much
 
 
 class _Run(NamedTuple):
-    """Some of a tensor's bytes: a whole number of units, but for a last one that is cut off."""
+    """A part of a tensor's bytes: complete units, except for a last one that is cut off."""
 
     at: int  # which of the tensors
     file: RegularFile

@@ -36,7 +36,7 @@ Numbers = NDArray[Any]
 
 
 class NumberFormat(Struct, frozen=True, kw_only=True):
-    """One dtype. `unit` bytes hold `per_unit` numbers; blocks are cut at multiples of it."""
+    """A dtype. `unit` bytes hold `per_unit` numbers; blocks are cut at multiples of `unit`."""
 
     word: np.dtype[Any]  # unsigned; what the bytes are viewed as
     unit: int

@@ -51,7 +51,7 @@ class Slice(NamedTuple):
 
 
 class PlannedSpan(NamedTuple):
-    """One read."""
+    """A planned read of one span."""
 
     path: Path
     span: Span

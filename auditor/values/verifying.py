@@ -12,7 +12,6 @@ from msgspec.structs import replace
 
 from auditor.checkpoint.selecting import select_config
 from auditor.checkpoint.snapshot import Fetched, FileState, RepoFile, Snapshot, Source
-from auditor.cpus import cpu_count
 from auditor.downloader.fetching import fetch
 from auditor.downloader.local_file import file_sha256, git_blob_id, read_all
 from auditor.downloader.model_argument import HubModel, parse_model
@@ -21,6 +20,7 @@ from auditor.downloader.waits import STOPPED, ReadingProgress, Talk, numbers_rea
 from auditor.errors import Reason, SourceError, UsageError
 from auditor.findings import BadDigest
 from auditor.findings.ignore import Ignore
+from auditor.machine import cpu_count
 from auditor.messages import listed, quoted
 from auditor.report import Report, Unaudited
 from auditor.values.adding import with_more_findings

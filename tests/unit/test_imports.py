@@ -1,11 +1,15 @@
 """No two files import each other, directly or through others; `make lint` holds the layers."""
 
 import ast
+import re
 import tomllib
+from collections import defaultdict
 from graphlib import TopologicalSorter
 from pathlib import Path
 
 import grimp
+
+import auditor
 
 ROOT = Path(__file__).parents[2]
 
@@ -27,3 +31,18 @@ def test_only_listed_files_import_a_module_by_its_name():
     paths = (ROOT / "auditor").rglob("*.py")
     files = {path.relative_to(ROOT).as_posix() for path in paths if names_import_module(path)}
     assert files == set(listed["import_module"])
+
+
+# --- names of classes -----------------------------------------------------------------------------
+
+
+PACKAGE = Path(auditor.__file__).parent
+DEFINED = re.compile(r"^class ([^\W_]\w*)", re.MULTILINE)
+
+
+def test_a_class_has_a_name_of_its_own():
+    files_by_name = defaultdict(list)
+    for path in sorted(PACKAGE.rglob("*.py")):
+        for name in DEFINED.findall(path.read_text("utf-8")):
+            files_by_name[name].append(path.relative_to(PACKAGE).as_posix())
+    assert {name: files for name, files in files_by_name.items() if files[1:]} == {}

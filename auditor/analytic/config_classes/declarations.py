@@ -36,7 +36,7 @@ class SubConfig(NamedTuple):
 
 
 class ConfigClass(NamedTuple):
-    """One config class of transformers, as far as its declarations go."""
+    """A config class of transformers: the facts that it declares."""
 
     name: str  # "BertConfig"
     model_type: str  # "bert"

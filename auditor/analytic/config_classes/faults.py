@@ -37,15 +37,15 @@ class FaultyConfigError(CheckpointError):
 
 def one_per_cause(faults: Iterable[ConfigFault]) -> tuple[ConfigFault, ...]:
     """Drop each fault whose keys all appear in earlier faults, and all faults after the 32nd."""
-    kept: list[ConfigFault] = []
+    new_faults: list[ConfigFault] = []
     explained_keys: set[str] = set()
     for fault in faults:
-        if len(kept) < MOST_FAULTS and (
+        if len(new_faults) < MOST_FAULTS and (
             not fault.keys or not explained_keys.issuperset(fault.keys)
         ):
-            kept.append(fault)
+            new_faults.append(fault)
             explained_keys.update(fault.keys)
-    return tuple(kept)
+    return tuple(new_faults)
 
 
 def fault_sentence(fault: ConfigFault, target: str) -> str:

@@ -39,11 +39,11 @@ def layer_lists(config: CompletedConfig) -> Iterator[ConfigFault]:
         "layer_types": library().layer_types | library().older_layer_types.keys(),
         "mlp_layer_types": library().mlp_layer_types,
     }
-    for key, known in known_types.items():
+    for key, types_of_key in known_types.items():
         types = config.get(key)
         if not isinstance(types, list) or type(depth) is not int:
             return  # the library does not check the next list either
-        unknown = [each for each in types if not isinstance(each, str) or each not in known]
+        unknown = [each for each in types if not isinstance(each, str) or each not in types_of_key]
         if unknown:
             observed = f"{config.named(key)} has {described(unknown[0])}"
             yield _fault(config, f"{observed}, which is not a layer type", key)
@@ -147,9 +147,9 @@ def undivided_width(config: CompletedConfig) -> Iterator[ConfigFault]:
         return
     if type(width) is int and type(heads) is int and heads > 0 and width % heads:
         keys = config.own("hidden_size"), config.own("num_attention_heads")
-        D, each, H, rest = map(described, (width, width // heads, heads, width % heads))
+        D, quotient, H, remainder = map(described, (width, width // heads, heads, width % heads))
         reason = f"{config.named(keys[0])} {D} is not a multiple of {config.named(keys[1])} {H}"
-        arithmetic = f"{D} = {each} * {H} + {rest}"
+        arithmetic = f"{D} = {quotient} * {H} + {remainder}"
         yield _fault(config, f"{reason}: {arithmetic}", *keys, origin=FaultOrigin.MODEL)
 
 

@@ -176,10 +176,10 @@ def gated_experts(c: Config, count: Dim, *, width: Dim | None = None) -> Block:
 
 
 def experts(c: Config, count: Dim, expert: Callable[[], Module]) -> Block:
-    each = repeat(count, expert)
+    experts_block = repeat(count, expert)
     if count.value < 1:
-        return each
-    return Experts(each, count=count, active=c.dim("num_experts_per_tok"))
+        return experts_block
+    return Experts(experts_block, count=count, active=c.dim("num_experts_per_tok"))
 
 
 def lm_head(c: Config, *, bias: bool = False) -> Module:

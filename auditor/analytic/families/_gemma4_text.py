@@ -48,9 +48,9 @@ def kinds(c: Config) -> tuple[Kind, ...]:
     own = len(types) - sharing
     if sharing and types:
         _check_sources(c, types, own)
-    same = c.flag("attention_k_eq_v")
+    is_shared = c.flag("attention_k_eq_v")
     return tuple(
-        Kind(not same or kind == "sliding_attention", *heads(c, number, kind), number >= own)
+        Kind(not is_shared or kind == "sliding_attention", *heads(c, number, kind), number >= own)
         for number, kind in enumerate(types)
     )
 

@@ -14,10 +14,10 @@ Head = Callable[[Config], Module]
 def heads(family: Family, stem: str, bare: Builder, **named: Head) -> None:
     """Register a class for each name, e.g. `Bert` + `ForTokenClassification`."""
     for name, head in named.items():
-        architecture(stem + name, family)(_beside(family.prefix, bare, head))
+        architecture(stem + name, family)(_with_head(family.prefix, bare, head))
 
 
-def _beside(prefix: str, bare: Builder, head: Head) -> Builder:
+def _with_head(prefix: str, bare: Builder, head: Head) -> Builder:
     def build(c: Config, /) -> Module:
         return Module(((prefix, bare(c)), *head(c).children))
 

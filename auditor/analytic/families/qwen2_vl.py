@@ -158,8 +158,8 @@ def gather(config: CompletedConfig, others: dict[str, Any]) -> None:
     if config[_TEXT] is not None:
         return
     kind = of_name(config.kind.parts[_TEXT].class_name or "")
-    known = kind.fields if kind else {}
-    stated = {key: others.pop(key) for key in list(others) if key in known}
+    fields = kind.fields if kind else {}
+    stated = {key: others.pop(key) for key in list(others) if key in fields}
     config.values[_TEXT] = completed_beside(config, _TEXT, stated)
 
 

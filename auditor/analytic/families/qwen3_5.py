@@ -92,8 +92,8 @@ def text_model(c: Config, mlp: Callable[[], Module], others: str = "full_attenti
             raise CheckpointError(f"{key} is 0; it has to be 1 or more", key)
         return "linear_attention" if (number + 1) % interval else "full_attention"
 
-    known = {"linear_attention", "full_attention"}
-    types = [one if one in known else others for one in layer_types(c, kind)]
+    known_kinds = {"linear_attention", "full_attention"}
+    types = [one if one in known_kinds else others for one in layer_types(c, kind)]
     count = c.dim("num_hidden_layers")
     layers = stack(count, types.__getitem__, lambda kind: text_layer(c, kind, mlp))
     return decoder(c, layers)
@@ -109,10 +109,10 @@ def visual(c: Config) -> Module:
 
 
 def register(
-    whole: Family, text: Family, vision: Family, mlp: Builder, others: str = "full_attention"
+    composite: Family, text: Family, vision: Family, mlp: Builder, others: str = "full_attention"
 ) -> Builder:
     """Register the classes of both variants; return the composite model for further heads."""
-    stem = whole.base.removesuffix("Model")
+    stem = composite.base.removesuffix("Model")
     architecture(vision.base, vision)(visual)
 
     @architecture(text.base, text)
@@ -124,14 +124,14 @@ def register(
         tied = "model.embed_tokens.weight" if c.flag("tie_word_embeddings") else None
         return module(model=language_model(c), lm_head=lm_head(c, tied=tied), **drafters(c))
 
-    @architecture(whole.base, whole)
+    @architecture(composite.base, composite)
     def model(c: Config) -> Module:
         return module(
             visual=visual(c.nested("vision_config", vision)),
             language_model=language_model(c.nested("text_config", text)),
         )
 
-    @architecture(f"{stem}ForConditionalGeneration", whole)
+    @architecture(f"{stem}ForConditionalGeneration", composite)
     def for_conditional_generation(c: Config) -> Module:
         inner, embeddings = (
             c.nested("text_config", text),

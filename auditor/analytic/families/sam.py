@@ -158,7 +158,9 @@ def sam_vision_model(c: Config) -> Module:
 def vision_encoder(c: Config) -> Module:
     D, O = c.dim("hidden_size"), c.dim("output_channels")
     side = partial(patches_of_a_side, c)
-    whole = frozenset(c.integers("global_attn_indexes"))  # the others attend to a window only
+    global_layers = frozenset(
+        c.integers("global_attn_indexes")
+    )  # the others attend to a window only
 
     def layer(everywhere: bool) -> Module:  # noqa: FBT001 - the one thing in which layers differ
         window = c.dim("window_size")
@@ -167,7 +169,7 @@ def vision_encoder(c: Config) -> Module:
     return module(
         pos_embed=Param((1, side(), side(), D)) if c.flag("use_abs_pos") else None,
         patch_embed=module(projection=projection(c, D)),
-        layers=stack(c.dim("num_hidden_layers"), lambda number: number in whole, layer),
+        layers=stack(c.dim("num_hidden_layers"), lambda number: number in global_layers, layer),
         neck=module(
             conv1=Conv(D, O, kernel=(1, 1), bias=False),
             layer_norm1=LayerNorm(O),

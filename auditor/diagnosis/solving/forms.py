@@ -87,7 +87,7 @@ class NameForms:
 
     def of_today(self, name: str) -> str:
         """Return today's name for a name of an older version; any other name unchanged."""
-        renames = self._loading.of_old((name,))
+        renames = self._loading.renamed_by_legacy((name,))
         return renames[name].name if renames else name
 
     def patterns_on_disk(self, pattern: str) -> tuple[str, ...]:

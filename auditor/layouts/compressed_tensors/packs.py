@@ -194,8 +194,8 @@ def check_zeros(
     bits = scheme.bits or _BITS[0]
     if zeros.dtype == "I32" and len(scales) >= _MATRIX and len(zeros.shape) == len(scales):
         *experts, rows, columns = scales
-        same = (*zeros.shape[:-2], zeros.shape[-1]) == (*experts, columns)
-        if same and fills_words(rows, bits, zeros.shape[-2]):
+        has_grid = (*zeros.shape[:-2], zeros.shape[-1]) == (*experts, columns)
+        if has_grid and fills_words(rows, bits, zeros.shape[-2]):
             return
     reason = f"weight_zero_point is {zeros.dtype} {zeros.shape}, which is not {bits} bits"
     ledger.fault(f"{reason} for each of the scales {scales}", zeros)
@@ -220,8 +220,8 @@ def _marlin(
 ) -> tuple[Shape, int]:
     """Read (in / 32, out * b / 2): tiles of 16 of the stored inputs, b bits in words of 32."""
     tiles, words = (packed.shape or (0, 0))[-2:]
-    given = [bits for bits in _BITS if model and model[0] * bits == 2 * words]
-    bits = scheme.bits or (given or _BITS)[0]
+    fitting_bits = [bits for bits in _BITS if model and model[0] * bits == 2 * words]
+    bits = scheme.bits or (fitting_bits or _BITS)[0]
     shape = (2 * words // bits, 2 * _HALVES * tiles)
     if len(packed.shape or ()) != _MATRIX or 2 * words % bits:
         reason = f"weight_packed {packed.shape} cannot be tiles of 16 x 16 of {bits} bits"
@@ -259,9 +259,9 @@ def _masked(
         ledger.fault(f"bitmask is {mask.shape}, which says no shape", mask)
         return stored.shape or ()
     *rows, count = mask.shape
-    same = model is not None and model[:-1] == tuple(rows) and -(-model[-1] // 8) == count
-    shape = model if model is not None and same else (*rows, 8 * count)
-    held = prod(shape)
-    if (stored.elements or 0) > held:
-        ledger.fault(f"{stored.elements:,} numbers in a mask of {held:,} bits", stored, mask)
+    fits = model is not None and model[:-1] == tuple(rows) and -(-model[-1] // 8) == count
+    shape = model if model is not None and fits else (*rows, 8 * count)
+    capacity = prod(shape)
+    if (stored.elements or 0) > capacity:
+        ledger.fault(f"{stored.elements:,} numbers in a mask of {capacity:,} bits", stored, mask)
     return shape

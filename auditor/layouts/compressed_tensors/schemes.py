@@ -74,9 +74,9 @@ def read_schemes(
     if declared is None:
         return CompressedSchemes({}, UNSAID, frozenset(), certain=False)
     modules = tuple(modules)
-    whole = declared.settings.get("format")
+    default_format = declared.settings.get("format")
     schemes = [
-        (targets, scheme if scheme.form else scheme._replace(form=_form(whole)))
+        (targets, scheme if scheme.form else scheme._replace(form=_form(default_format)))
         for targets, scheme in _groups(declared, ledger)
     ]
     ignore = string_list(declared, "ignore")

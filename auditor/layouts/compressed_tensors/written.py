@@ -60,15 +60,15 @@ def _written(
 ) -> Mapping[str, WrittenTensor]:
     """The tensors of a weight (..., out, in) with scales of this grain, by last part of name."""
     scales = (1,) if grain == TENSOR else scales_shape(shape, grain)
-    beside = {**_ACTIVATIONS, **_CACHE, "weight_g_idx": WrittenTensor(shape[-1:], ("I32",))}
+    companions = {**_ACTIVATIONS, **_CACHE, "weight_g_idx": WrittenTensor(shape[-1:], ("I32",))}
     if form == "pack-quantized":
-        return {**beside, **_words(scheme.bits or 4, shape, scales)}
+        return {**companions, **_words(scheme.bits or 4, shape, scales)}
     if form in _BYTES:
         *rows, inputs = shape
         inside = "U8" if form in _EXPONENTS else "F8_E4M3"
         packed = WrittenTensor((*rows, inputs * _BYTES[form] // 8), ("U8",))
         own = {"weight_packed": packed, "weight_scale": WrittenTensor(scales, (inside,))}
-        return {**beside, **own, "weight_global_scale": _ONE}
+        return {**companions, **own, "weight_global_scale": _ONE}
     if form in {"int-quantized", "float-quantized", "naive-quantized", "mxfp8-quantized"}:
         dtype = "I8" if scheme.kind == "int" else "F8_E4M3"
         dtypes = ("U8",) if form in _EXPONENTS else FLOATS
@@ -76,7 +76,7 @@ def _written(
             "weight": WrittenTensor(shape, (dtype,)),
             "weight_scale": WrittenTensor(scales, dtypes),
         }
-        return {**beside, **own, "weight_zero_point": WrittenTensor(scales, (dtype,))}
+        return {**companions, **own, "weight_zero_point": WrittenTensor(scales, (dtype,))}
     return {}
 
 
@@ -87,13 +87,13 @@ def _words(bits: int, shape: Shape, scales: Shape) -> Mapping[str, WrittenTensor
         "weight_scale": WrittenTensor(scales, FLOATS),
         "weight_shape": WrittenTensor((len(shape),), ("I64", "I32")),
     }
-    whole, dense = -(-inputs // (_WORD // bits)), -(-inputs * bits // _WORD)
+    padded, dense = -(-inputs // (_WORD // bits)), -(-inputs * bits // _WORD)
     own["weight_packed"] = WrittenTensor(
-        (*rows, whole), ("I32",), fewer=prod(rows) * (whole - dense)
+        (*rows, padded), ("I32",), fewer=prod(rows) * (padded - dense)
     )
     if len(scales) > 1:
         *experts, outputs, columns = scales
-        whole, dense = -(-outputs // (_WORD // bits)), -(-outputs * bits // _WORD)
-        less = prod(experts) * columns * (whole - dense)
-        own["weight_zero_point"] = WrittenTensor((*experts, whole, columns), ("I32",), fewer=less)
+        padded, dense = -(-outputs // (_WORD // bits)), -(-outputs * bits // _WORD)
+        less = prod(experts) * columns * (padded - dense)
+        own["weight_zero_point"] = WrittenTensor((*experts, padded, columns), ("I32",), fewer=less)
     return own

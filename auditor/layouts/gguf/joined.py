@@ -107,6 +107,6 @@ def joined_pairs(stored: Stored, model_type: str) -> Iterator[Pair]:
             number = match[1]
             other = stored.members(f"blk.{number}.{second}").get(ending)
             if other is not None:
-                one = members[ending]
-                whole = join.shape(one.shape or (), other.shape or ())
-                yield Pair(one, other, join.name.format(n=number), whole)
+                tensor = members[ending]
+                joined_shape = join.shape(tensor.shape or (), other.shape or ())
+                yield Pair(tensor, other, join.name.format(n=number), joined_shape)

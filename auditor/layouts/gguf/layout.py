@@ -81,7 +81,7 @@ def unpack(stored: Stored, declared: Declared | None, implied: Implied) -> Unpac
         if name.key in _FREQUENCIES:
             ledger.note("rotary frequencies, which the config implies", tensor)
             continue
-        if name.ending in _SCALES and (weight := _beside(tensor, stored)) is not None:
+        if name.ending in _SCALES and (weight := _weight_of_scale(tensor, stored)) is not None:
             ledger.note(f"{name.ending}, one for a tensor or for each of its experts", tensor)
             if tensor.shape not in {(), (1,), weight.shape[:1] if weight.shape else ()}:
                 observed = f"{name.ending} {tensor.shape} of a weight {weight.shape}"
@@ -91,17 +91,17 @@ def unpack(stored: Stored, declared: Declared | None, implied: Implied) -> Unpac
     return ledger.close(f"gguf, {_kinds(stored)}")
 
 
-def _beside(scale: StoredTensor, stored: Stored) -> StoredTensor | None:
+def _weight_of_scale(scale: StoredTensor, stored: Stored) -> StoredTensor | None:
     """Return the weight of a scale, if it is stored."""
     return stored.members(scale.name.rpartition(".")[0]).get("weight")
 
 
 def _parsed(name: str) -> _Name:
     match = _BLOCK.fullmatch(name)
-    before, number, rest = match.groups() if match else ("", "", name)
-    stem, dot, ending = rest.rpartition(".")
+    before, number, tail = match.groups() if match else ("", "", name)
+    stem, dot, ending = tail.rpartition(".")
     if not dot or ending not in _ENDINGS:
-        stem, ending = rest, ""
+        stem, ending = tail, ""
     return _Name(f"{before}@{stem}" if number else stem, number, ending)
 
 
@@ -109,8 +109,8 @@ def _pieces(
     tensor: StoredTensor, name: _Name, model_type: str, table: Table, implied: Implied
 ) -> tuple[LogicalTensor, ...]:
     """The pieces of a stored tensor; none if its name is unknown."""
-    whole, parts = _ROWS.get(model_type, ("", ()))
-    if name.key == whole:
+    joined_key, parts = _ROWS.get(model_type, ("", ()))
+    if name.key == joined_key:
         return tuple(
             _rows(tensor, [_named(name._replace(key=key), table) for key in parts], implied)
         )
@@ -141,9 +141,9 @@ def _alternatives(name: _Name, table: Table) -> list[str]:
         template = table.get(key)
     if template is None:
         return []
-    path, _, rest = template.rpartition(".{n}.")
+    path, _, ends = template.rpartition(".{n}.")
     start = f"{path}.{name.number}." if path else ""
-    names = [f"{start}{one}{ending}" for one in rest.split("|")]
+    names = [f"{start}{one}{ending}" for one in ends.split("|")]
     return [one.replace("*", expert) for one in names] if expert else names
 
 
@@ -155,14 +155,14 @@ def _stacked(
     tensor: StoredTensor, name: str, shape: Shape, implied: Implied
 ) -> Iterator[LogicalTensor]:
     """Yield a piece for each index of the first axis in the architecture, and one for the rest."""
-    stored, *rest = shape or (0,)
+    stored, *axes = shape or (0,)
     before, _, after = name.partition("*")
-    known = count_experts(before, after, implied, stored=stored)
-    for number in range(known):
-        yield LogicalTensor(tensor, f"{before}{number}{after}", tuple(rest), tensor.dtype or "")
-    if known < stored:
-        others = f"{before}{known}-{stored - 1}{after}"
-        yield LogicalTensor(tensor, others, (stored - known, *rest), tensor.dtype or "")
+    count = count_experts(before, after, implied, stored=stored)
+    for number in range(count):
+        yield LogicalTensor(tensor, f"{before}{number}{after}", tuple(axes), tensor.dtype or "")
+    if count < stored:
+        other_names = f"{before}{count}-{stored - 1}{after}"
+        yield LogicalTensor(tensor, other_names, (stored - count, *axes), tensor.dtype or "")
 
 
 def _halves(
@@ -183,11 +183,11 @@ def _rows(tensor: StoredTensor, names: list[str], implied: Implied) -> Iterator[
     """Yield pieces one above the other; none if their rows do not add up to the stored rows."""
     shape = tensor.shape or ()
     expected = [implied(name) or (0,) for name in names]
-    heights = [each[0] for each in expected]
-    if not shape or sum(heights) != shape[0] or any(each[1:] != shape[1:] for each in expected):
+    heights = [rows[0] for rows in expected]
+    if not shape or sum(heights) != shape[0] or any(rows[1:] != shape[1:] for rows in expected):
         return
-    for name, each in zip(names, expected, strict=True):
-        yield LogicalTensor(tensor, name, each, tensor.dtype or "")
+    for name, rows in zip(names, expected, strict=True):
+        yield LogicalTensor(tensor, name, rows, tensor.dtype or "")
 
 
 def _fitted(shape: Shape, expected: Shape | None) -> Shape:

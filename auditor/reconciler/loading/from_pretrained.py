@@ -107,7 +107,7 @@ def destinations(stored: Collection[str], loading: Loading) -> dict[str, Destina
         stored = sorted(stored, key=_order)  # otherwise only names that collide need an order
     own = renamed_by(loading.renames, stored, in_turn=True)
     renamed = [own[name].name if name in own else name for name in stored]
-    older = loading.of_old(renamed)
+    older = loading.renamed_by_legacy(renamed)
     names = [older[name].name if name in older else name for name in renamed]
     taken = loading.conversions(names)
     found: dict[str, Destination] = {}

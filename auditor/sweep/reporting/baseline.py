@@ -35,7 +35,7 @@ _ACCEPTABLE = frozenset((*KINDS, *Reason))
 
 
 class BaselineEntry(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """One entry of a baseline: the findings that it accepts, and the reason."""
+    """An entry of a baseline: the findings that it accepts, and the reason."""
 
     kind: Text
     model: Text  # glob
@@ -90,7 +90,7 @@ class Baseline(Struct, kw_only=True, dict=True):
     def expired(self, entry: BaselineEntry) -> bool:
         return entry.expires is not None and self.day is not None and self.day > entry.expires
 
-    def said(self) -> Iterator[str]:
+    def notes(self) -> Iterator[str]:
         """Yield a line for each expired entry, then for each entry that accepted nothing."""
         for at, entry in enumerate(self.entries):
             if self.expired(entry):
@@ -121,9 +121,9 @@ def read_baseline(path: Path) -> tuple[BaselineEntry, ...]:
     entries = read_settings_file(path, _BaselineFile, most_bytes=_MOST_BYTES).accept
     for at, entry in enumerate(entries):
         if entry.kind not in _ACCEPTABLE:
-            known = f"{', '.join(KINDS)}, and the reasons of unaudited models"
+            known_kinds = f"{', '.join(KINDS)}, and the reasons of unaudited models"
             raise UsageError(
                 f"{quoted(str(path))}: the kind is {quoted(entry.kind)} - at `$.accept[{at}]`, "
-                f"expected one of {known}"
+                f"expected one of {known_kinds}"
             )
     return entries

@@ -119,10 +119,10 @@ def matched(
     Findings of one identity are matched in order, identical findings first. `unseen` are components
     that could not be audited tonight; None is the model itself.
     """
-    known: dict[tuple[str, ...], list[Finding]] = defaultdict(list)
+    earlier_by_identity: dict[tuple[str, ...], list[Finding]] = defaultdict(list)
     for finding in before:
-        known[identity(finding)].append(finding)
-    unmatched = [known[identity(finding)] for finding in tonight]
+        earlier_by_identity[identity(finding)].append(finding)
+    unmatched = [earlier_by_identity[identity(finding)] for finding in tonight]
     matches = [Matched(Change.NEW, finding, None) for finding in tonight]
     for change in (Change.STILL_OPEN, Change.CHANGED):
         for at, finding in enumerate(tonight):
@@ -130,7 +130,7 @@ def matched(
                 is_equal = change is Change.STILL_OPEN
                 earlier = _take(unmatched[at], finding, is_equal=is_equal)
                 matches[at] = Matched(change, finding, earlier) if earlier else matches[at]
-    unmatched_ids = {id(finding) for rest in known.values() for finding in rest}
+    unmatched_ids = {id(finding) for rest in earlier_by_identity.values() for finding in rest}
     for finding in before:
         if id(finding) in unmatched_ids:
             is_unseen = None in unseen or finding.get("component") in unseen
@@ -138,11 +138,11 @@ def matched(
     return tuple(matches)
 
 
-def _take(known: list[Finding], finding: Finding, *, is_equal: bool) -> Finding | None:
+def _take(candidates: list[Finding], finding: Finding, *, is_equal: bool) -> Finding | None:
     """Remove and return the first known finding, or the first one that equals `finding`."""
-    for at, candidate in enumerate(known):
+    for at, candidate in enumerate(candidates):
         if not is_equal or _are_equal(finding, candidate):
-            return known.pop(at)
+            return candidates.pop(at)
     return None
 
 
@@ -194,7 +194,7 @@ def of_model(tonight: Outcome, before: Outcome, *, first: bool) -> Iterator[Row]
 
 
 def _facts(outcome: Outcome) -> Mapping[tuple[Change, str | None], Any]:
-    """Return the values of a model that may change, by change and kind; None: unknown."""
+    """Return the values of a model that may change, by change and kind; None if unknown."""
     observed = object_at(outcome, "observed")
     return {
         (Change.COMMIT, None): outcome.get("commit"),

@@ -145,14 +145,11 @@ def _counts(
     if counts_by_name:
         [first_counts, *_] = counts_by_name.values()
         rows = tuple(
-            (name, *map(_count_cell, counts.values())) for name, counts in counts_by_name.items()
+            (name, *(_mark(cell, cell) if isinstance(cell, str) else cell for cell in row.values()))
+            for name, row in counts_by_name.items()
         )
         table = SimpleTable(title, (column, *first_counts), rows)
         yield _section(title, html_table(table, **{"class": "kinds"}))
-
-
-def _count_cell(cell: int | str) -> int | Element:
-    return _mark(cell, cell) if isinstance(cell, str) else cell
 
 
 def _mark(severity: str, text: str) -> Element:

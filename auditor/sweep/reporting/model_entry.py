@@ -131,8 +131,8 @@ def _unseen(outcome: Outcome, before: Outcome) -> tuple[str | None, ...]:
     if not outcome:
         return (None,)
     unaudited, unaudited_before = (
-        [part for part in with_components(whole) if part.get("verdict") not in _AUDITED]
-        for whole in (outcome, before)
+        [part for part in with_components(either) if part.get("verdict") not in _AUDITED]
+        for either in (outcome, before)
     )
     names_before = {part.get("component") for part in unaudited_before}
     return tuple(

@@ -114,7 +114,7 @@ class NightSummary:
                 "entries": len(baseline.entries),
                 "accepted": sum(kind["accepted"] for kind in self.kinds.values()),
                 "excused": self.excused,
-                "notes": list(baseline.said()),
+                "notes": list(baseline.notes()),
             },
         }
 

@@ -227,8 +227,10 @@ class StoreWriter(Store):
         all rows that it refers to. It is one transaction.
         """
         with self.together() as database:
-            others = [row.night for row in self.nights() if row.finished and row.night != night]
-            dropped = others[: max(0, len(others) - (keep - 1))]
+            other_nights = [
+                row.night for row in self.nights() if row.finished and row.night != night
+            ]
+            dropped = other_nights[: max(0, len(other_nights) - (keep - 1))]
             if not dropped:
                 return 0
             for table in ("nights", "failures"):

@@ -30,7 +30,7 @@ class Versions(NamedTuple):
 
 
 class Night(NamedTuple):
-    """One night of a store."""
+    """A night of a store."""
 
     night: str
     selection: str  # JSON

@@ -83,7 +83,7 @@ class Allowance(Governor):
         self._waiting, self._stopped = 0, 0.0  # threads in excused waits; when the first wait began
         self._excused_seconds_left = float(WINDOW)  # of waits that a server imposes
         self.waited = False  # for the budget
-        self.asked = False  # whether there was a request: stored models need none
+        self.has_requests = False  # whether there was a request: stored models need none
 
     def session(self, model: HubModel, token: str | None) -> Session:
         """Return a session within the bounds; raise SourceError if HF_HUB_OFFLINE is set.
@@ -118,7 +118,7 @@ class Allowance(Governor):
         self._in_time()
         with self._excused():
             turn = self._budget.take(path, self._rest)
-        self.asked = True
+        self.has_requests = True
         self.waited |= turn.waited > 0
         return turn
 

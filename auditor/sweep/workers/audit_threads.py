@@ -118,7 +118,7 @@ class AuditThreads:
     def _work(self, task: _Task | None) -> None:
         while task and (allowance := self._running.get(task)):
             done = self._auditor.audit(task.waiting, allowance, alone=task.alone)
-            seconds = allowance.seconds if allowance.asked else None
+            seconds = allowance.seconds if allowance.has_requests else None
             with self._lock:
                 if self._running.pop(task, None) is None:  # task and thread were abandoned
                     return

@@ -52,7 +52,7 @@ class RateWindow(NamedTuple):
         """Return the state after the request sent at `first` failed: another may be the first."""
         return self._replace(first=0.0) if first and first == self.first else self
 
-    def told(self, limit: RateLimit, now: float, share: int = 1) -> "RateWindow":
+    def after_limit(self, limit: RateLimit, now: float, share: int = 1) -> "RateWindow":
         """Return the state after an answer with rate-limit headers.
 
         This process may use 1/`share` of the remaining requests.
@@ -74,13 +74,13 @@ class RateWindow(NamedTuple):
             least=limit.remaining,
         )
 
-    def untold(self, now: float, *, asked: bool) -> "RateWindow":
+    def after_no_limit(self, now: float, *, is_requested: bool) -> "RateWindow":
         """Return the state after an answer without rate-limit headers for this kind.
 
         The window becomes unlimited if no answer had headers for it before, or if the window is
-        over and this kind was `asked` for: the server sends them no longer.
+        over and a request of this kind was answered: the server sends them no longer.
         """
-        if self.until == -inf or (asked and self.is_over(now)):
+        if self.until == -inf or (is_requested and self.is_over(now)):
             return self._replace(left=inf, until=inf)
         return self
 
@@ -121,7 +121,7 @@ class Budget:
         self.share = 1  # this process may use 1/share of remaining requests, quota and `most`
         self._clock = clock
 
-    def take(self, path: str, rest: Pause) -> Turn:
+    def take(self, path: str, pause: Pause) -> Turn:
         """Wait until a request may be sent.
 
         The wait has steps, to notice when another thread's answer opens the window.
@@ -129,10 +129,10 @@ class Budget:
         waited = 0.0
         while isinstance(turn := self._turn(path, waited), Wait):
             step = min(turn.seconds, STEP)
-            rest(turn, step)
+            pause(turn, step)
             waited += step
         if waited:
-            rest(None, 0.0)
+            pause(None, 0.0)
         return turn
 
     def _turn(self, path: str, waited: float) -> Turn | Wait:
@@ -159,10 +159,10 @@ class Budget:
                 windows[request_kind] = windows[request_kind].lost(turn.first)
                 return
             if limit and has_limit:
-                windows[limit_kind] = windows[limit_kind].told(limit, now, self.share)
+                windows[limit_kind] = windows[limit_kind].after_limit(limit, now, self.share)
             if not has_limit or limit_kind != request_kind:
                 windows[:] = [
-                    window.untold(now, asked=kind == request_kind)
+                    window.after_no_limit(now, is_requested=kind == request_kind)
                     for kind, window in enumerate(windows)
                 ]
 

@@ -311,12 +311,16 @@ _opening = Lock()
 
 
 def audit_batch(
-    models: tuple[Waiting, ...], policy: Policy, due: tuple[str, ...], workers: int, sweep: str
+    models: tuple[Waiting, ...],
+    policy: Policy,
+    expected_terms: tuple[str, ...],
+    workers: int,
+    sweep: str,
 ) -> tuple[Done, ...]:
     """Audit the models of a batch and return the outcomes, unordered.
 
-    Raise UsageError if this worker's terms differ from `due`, those of the sweep. The request
-    budget is divided by the number of `workers`. Several sweeps may share a cluster.
+    Raise UsageError if this worker's terms differ from `expected_terms`, those of the sweep. The
+    request budget is divided by the number of `workers`. Several sweeps may share a cluster.
     """
     worker = f"a worker on {quoted(socket.gethostname())}"
     try:
@@ -324,7 +328,7 @@ def audit_batch(
         here = terms(token)
     except (SourceError, UsageError) as error:
         raise UsageError(f"{worker} {error}") from None
-    for ours, theirs in zip(here, due, strict=True):
+    for ours, theirs in zip(here, expected_terms, strict=True):
         if ours != theirs:
             raise UsageError(f"{worker} has {ours}, expected {theirs}; {_REMEDY}")
     with _opening:

@@ -88,7 +88,8 @@ def audited(snapshot: Snapshot, remembered: Recent[RememberedOutcome]) -> Record
     if known_outcome:
         return known_outcome.of_model(snapshot)
     outcome = examine(snapshot, Options(requested=snapshot.model))
-    if key is None or not _by_closed_form(outcome):
+    by_closed_form = outcome.expected is not None and outcome.expected.by == "closed-form"
+    if key is None or isinstance(outcome, Unaudited) or outcome.parts or not by_closed_form:
         return recorded(outcome)
     text = _shared_text(outcome)
     record = _recorded_in_two(outcome, text)
@@ -134,12 +135,6 @@ def summary_of(outcome: Report | Unaudited) -> StoredNight:
     )
 
 
-def _by_closed_form(outcome: Report | Unaudited) -> bool:
-    if isinstance(outcome, Unaudited) or outcome.parts or outcome.expected is None:
-        return False
-    return outcome.expected.by == "closed-form"
-
-
 def _shared_text(outcome: Report | Unaudited) -> bytes:
     """Return the JSON of an outcome, with the values that only this model has emptied."""
     shared = replace(outcome, requested="", model=None, commit=None, fetched=Fetched(), claims=())
@@ -150,8 +145,8 @@ def _recorded_in_two(outcome: Report | Unaudited, shared: bytes) -> Recorded:
     own = _own_text(
         outcome.requested, outcome.model, outcome.commit, outcome.fetched, outcome.claims
     )
-    rest = Shared(digest_of(shared), compress_text(shared))
-    return Recorded(summary_of(outcome), StoredObject(compress_text(own), rest))
+    shared_part = Shared(digest_of(shared), compress_text(shared))
+    return Recorded(summary_of(outcome), StoredObject(compress_text(own), shared_part))
 
 
 def _own_text(

@@ -74,10 +74,10 @@ def added_norms(evidence: Evidence) -> Iterator[str]:
         return
     squares_by_module: dict[str, list[float]] = {}
     for name in evidence.values:
-        other = name.replace("lora_A", "lora_B")
-        if other == name or other not in evidence.values or not name.endswith("weight"):
+        pair_name = name.replace("lora_A", "lora_B")
+        if pair_name == name or pair_name not in evidence.values or not name.endswith("weight"):
             continue
-        square = _square(evidence, name, other)
+        square = _square(evidence, name, pair_name)
         if square is not None:
             module = name.partition(".lora_A")[0].rpartition(".")[2]
             squares_by_module.setdefault(module, []).append(square)

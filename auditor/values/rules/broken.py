@@ -136,8 +136,8 @@ def padded_dtype(evidence: Evidence) -> Iterator[PaddedDtype]:
     size = 4 * sum(evidence.values[name].numbers for name in varied)
     if evidence.sampled:  # the unread ones are assumed to be like the read ones
         size = sum(one.span.length for one in evidence.placed.values() if one.tensor.dtype == "F32")
-    whole = sum(one.span.length for one in evidence.placed.values())
-    if numbers < _LEAST or numbers <= others or size < _SHARE * whole:
+    all_bytes = sum(one.span.length for one in evidence.placed.values())
+    if numbers < _LEAST or numbers <= others or size < _SHARE * all_bytes:
         return
     tensors = by_name(evidence.tensor(one.name) for one in padded)
     saved = 2 * sum(one.numbers for one in padded)

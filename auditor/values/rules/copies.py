@@ -33,21 +33,21 @@ def judged_duplicates(evidence: Evidence) -> Iterator[tuple[Duplicate, tuple[Fin
 def _judged(evidence: Evidence, finding: Duplicate) -> Iterator[Finding]:
     groups: dict[bool | None, list[int]] = {}
     for at, (tensor, of) in enumerate(zip(finding.tensors, finding.of, strict=True)):
-        known = {tensor.name, of} <= evidence.placed.keys() and tensor.name != of
-        groups.setdefault(evidence.same(tensor.name, of) if known else None, []).append(at)
-    for same, places in groups.items():
+        is_known = {tensor.name, of} <= evidence.placed.keys() and tensor.name != of
+        groups.setdefault(evidence.same(tensor.name, of) if is_known else None, []).append(at)
+    for is_same, places in groups.items():
         tensors = tuple(finding.tensors[at] for at in places)
-        others = tuple(finding.of[at] for at in places)
-        if same is None or (same is False and not finding.reason.startswith(_TIED)):
+        sources = tuple(finding.of[at] for at in places)
+        if is_same is None or (is_same is False and not finding.reason.startswith(_TIED)):
             reason = finding.reason + _as_far_as_seen(evidence, finding, places)
-            yield Duplicate(tensors=tensors, of=others, reason=reason, silent=finding.silent)
-        elif same:
+            yield Duplicate(tensors=tensors, of=sources, reason=reason, silent=finding.silent)
+        elif is_same:
             size = sum(one.span.length for one in tensors if one.span)
             reason = f"both copies have the same bytes: {size:,} are stored twice"
-            yield EqualDuplicate(tensors=tensors, of=others, reason=reason, silent=finding.silent)
+            yield EqualDuplicate(tensors=tensors, of=sources, reason=reason, silent=finding.silent)
         else:
-            reason = f"the config ties it to {others[0]}, and their numbers differ"
-            yield TiedCopyDiffers(tensors=tensors, of=others, reason=reason)
+            reason = f"the config ties it to {sources[0]}, and their numbers differ"
+            yield TiedCopyDiffers(tensors=tensors, of=sources, reason=reason)
 
 
 def _as_far_as_seen(evidence: Evidence, finding: Duplicate, places: list[int]) -> str:

@@ -10,7 +10,15 @@ from hypothesis import strategies as st
 
 from auditor.analytic import catalogue
 from auditor.analytic.family import loading_facts
-from auditor.analytic.loading import LEGACY, ChangedName, Rule, renamed_by, rewritten_name
+from auditor.analytic.loading import (
+    LEGACY,
+    ChangedName,
+    Rule,
+    forms_with_prefix,
+    renamed_by,
+    rewritten_name,
+    starts_of_rule,
+)
 
 LAYERS = Rule((r"^encoder\.layer\.(\d+)\.",), (r"layers.\1.",), prefixes=("vit.", ""))
 EXPERTS = Rule(("experts.*.gate.weight", "experts.*.up.weight"), ("experts.gate_up",))
@@ -151,3 +159,45 @@ def test_the_rules_are_those_of_the_library() -> None:
 def _sorted(rules: list[Rule]) -> list[Rule]:
     """Put renames first, as they are applied, and leave each kind in its order."""
     return sorted(rules, key=lambda rule: bool(rule.operations))
+
+
+# --- the base model's prefix ----------------------------------------------------------------------
+
+
+PARTS = st.sampled_from(("bert", "bert_pooler", "encoder", "weight", "b"))
+NAMES = st.lists(PARTS, min_size=2, max_size=4).map(".".join)
+PREFIXES = st.sampled_from(("bert", "model", "b"))
+
+
+@given(NAMES, PREFIXES)
+def test_each_form_names_the_tensor_with_the_prefix_without_it_or_as_it_is(name, prefix):
+    longer = f"{prefix}.{name}"
+    forms = forms_with_prefix((name, longer), prefix)[name]
+    assert forms[-2:] == (longer, name)
+    assert all(name in {form, f"{prefix}{name[len(prefix)]}{form}"} for form in forms[:-2])
+    assert forms_with_prefix((name, longer), prefix)[longer][0] == name
+    assert forms_with_prefix((name,), "") == {name: (name,)}
+
+
+@pytest.mark.oracle
+@given(NAMES, PREFIXES, st.sets(NAMES))
+def test_the_library_loads_a_name_into_the_first_form_that_the_model_has(name, prefix, names):
+    from transformers.core_model_loading import rename_source_key  # noqa: PLC0415 - takes seconds
+
+    forms = forms_with_prefix((name,), prefix)[name]
+    in_model = names | {form for at, form in enumerate(forms) if (len(name) + at) % 2}
+    expected, _ = rename_source_key(name, [], [], prefix, dict.fromkeys(in_model, 1))
+    assert next((form for form in forms if form in in_model), name) == expected
+
+
+@pytest.mark.parametrize(
+    ("scope", "prefix", "starts"),
+    [
+        (None, "model", ("",)),
+        ("", "model", ("model.", "")),
+        ("vision_tower", "model", ("model.vision_tower.", "vision_tower.")),
+        ("vision_tower", "", ("vision_tower.",)),
+    ],
+)
+def test_a_rule_of_a_model_inside_the_class_begins_with_its_path(scope, prefix, starts):
+    assert starts_of_rule(scope, prefix) == starts

@@ -17,7 +17,7 @@ EVERY = (*kind_meanings(), *cause_meanings())
 
 @pytest.mark.parametrize("meaning", EVERY, ids=lambda one: f"{one.name}, {one.severity}")
 def test_every_kind_and_cause_has_a_meaning_and_advice(meaning):
-    for said in (meaning.said, meaning.to_do):
+    for said in (meaning.summary, meaning.to_do):
         assert re.fullmatch(SENTENCE, said), said
 
 

@@ -202,7 +202,7 @@ def test_where_the_architecture_names_no_experts_one_by_one_nothing_is_cut(impli
 def test_a_packed_fused_tensor_is_cut_as_its_layout_found_it():
     (tensor,) = stored({f"{EXPERTS}.down_proj": ("F8_E4M3", (3, 6, 5))})
     other = LogicalTensor(tensor._replace(name="a"), "a", (2,), "INT4")
-    unpacked = Unpacked(layout="fp8", pieces=(other,), whole=(tensor,))
+    unpacked = Unpacked(layout="fp8", pieces=(other,), unchanged=(tensor,))
     after = separated(unpacked, (tensor,), implied_of())
     assert after.layout == "fp8; all experts of a layer in one tensor"
     assert after.tensors[0] == other

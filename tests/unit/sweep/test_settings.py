@@ -10,8 +10,8 @@ from auditor.streams import LONGEST_LINE, ListLine, lines_of
 from auditor.sweep import settings
 from auditor.sweep.policy import Policy
 from auditor.sweep.settings import (
-    AskedModels,
     Output,
+    SelectionTable,
     ids_in,
     ids_of,
     read_sweep_settings,
@@ -161,5 +161,5 @@ def test_a_list_without_ids_is_no_list(tmp_path):
 
 
 def test_the_top_models_are_the_most_downloaded_by_default():
-    assert selection_of(AskedModels(top=5)).sort == "downloads"
-    assert selection_of(AskedModels(top=5, sort="likes")).sort == "likes"
+    assert selection_of(SelectionTable(top=5)).sort == "downloads"
+    assert selection_of(SelectionTable(top=5, sort="likes")).sort == "likes"

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from support.bert_configs import config_of, refusal
 
-from auditor.analytic import catalogue
+from auditor.analytic import Role, catalogue
 from auditor.errors import CheckpointError, SourceError
 
 MANY = [1] * 33
@@ -118,3 +118,29 @@ def test_a_resnet_of_timm_has_the_convolutions_of_its_name(name, layers, convolu
     assert len([name for name in kernels if name.endswith("conv1.weight")]) == layers + 1
     assert len(kernels) == convolutions
     assert max(shape[0] for shape in shapes.values() if shape) == widest
+
+
+# --- DETR's ResNet --------------------------------------------------------------------------------
+
+
+def test_the_norms_of_detr_are_frozen():
+    config = config_of(model_type="detr", num_labels=91)
+    expected = catalogue.expect(config, "DetrForObjectDetection")
+    norms = [tensor for tensor in expected.tensors if tensor.role is Role.BUFFER]
+    assert len(norms) == 53 * 4
+    assert {tensor.name.rsplit(".", 1)[1] for tensor in norms} == {
+        "weight",
+        "bias",
+        "running_mean",
+        "running_var",
+    }
+
+
+def test_detr_may_store_the_batches_that_its_shortcuts_have_seen():
+    """transformers 4 warned that it uses none of these four of facebook/detr-resnet-50."""
+    config = config_of(model_type="detr", num_labels=91)
+    expected = catalogue.expect(config, "DetrForObjectDetection")
+    assert [tensor.name for tensor in expected.tensors if tensor.role is Role.LEGACY] == [
+        f"model.backbone.conv_encoder.model.layer{number}.0.downsample.1.num_batches_tracked"
+        for number in (1, 2, 3, 4)
+    ]

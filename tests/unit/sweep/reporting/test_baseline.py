@@ -70,7 +70,7 @@ def test_expired_and_unused_entries_are_reported():
     old = entry(name="h.*", expires=date(2026, 11, 1))
     baseline = Baseline(entries=(entry(), old, entry(model="gone/*", kind="missing")), day=DAY)
     baseline.accepted("o/a", FOUND["kind"], FOUND["names"])
-    assert tuple(baseline.said()) == (
+    assert tuple(baseline.notes()) == (
         "expired on 2026-11-01: unexpected of 'o/*', 'h.*' ('known'); it would accept 0 findings",
         "unused tonight: missing of 'gone/*' ('known')",
     )
@@ -80,7 +80,7 @@ def test_an_expired_entry_has_the_number_of_findings_that_alarm_again():
     baseline = Baseline(entries=(entry(expires=date(2026, 11, 1)),), day=DAY)
     for model in ("o/a", "o/b", "p/c"):
         assert baseline.accepted(model, FOUND["kind"], FOUND["names"]) is None
-    assert [line.partition("; ")[2] for line in baseline.said()] == ["it would accept 2 findings"]
+    assert [line.partition("; ")[2] for line in baseline.notes()] == ["it would accept 2 findings"]
 
 
 TOML = """

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from auditor import cpus
-from auditor.cpus import every_cpu, one_cpu
+from auditor import machine
+from auditor.machine import every_cpu, one_cpu
 from auditor.oracle.client import Process
 
 pytestmark = pytest.mark.skipif(
@@ -82,7 +82,7 @@ def test_on_a_system_without_affinity_nothing_changes(fault, monkeypatch):
 
 
 def test_a_system_without_affinities_is_left_alone(monkeypatch):
-    monkeypatch.setattr(cpus, "_ALL", set[int]())
+    monkeypatch.setattr(machine, "_ALL", set[int]())
     monkeypatch.delattr(os, "sched_getaffinity")
     monkeypatch.delattr(os, "sched_setaffinity")
     with one_cpu(), every_cpu():

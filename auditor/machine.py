@@ -1,9 +1,11 @@
-"""The CPUs that a process runs on: a sweep stays on one, because Python runs one thread at a time.
+"""The CPUs and the address space of this process.
 
-Threads on several CPUs move the interpreter and its data from one CPU to another. That takes a
-sixth of the processor time of a sweep whose Hub is 150 ms away, and a fifth of one close by.
+A sweep stays on one CPU, because Python runs one thread at a time. Threads on several CPUs move the
+interpreter and its data from one CPU to another, which takes a sixth of the processor time of a
+sweep whose Hub is 150 ms away, and a fifth of one close by.
 """
 
+import mmap
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -13,12 +15,12 @@ _FIELD = 36  # of /proc/thread-self/stat after the name: a thread's CPU, field 3
 
 
 def cpu_count() -> int:
-    """The CPUs that this process may run on; all of the machine's if the system cannot tell."""
+    """Count the CPUs that this process may use; all of the machine's if that is unknown."""
     return len(_allowed()) or os.cpu_count() or 1
 
 
 def _allowed() -> set[int]:
-    """The CPUs that the calling thread may run on; empty if the system cannot tell."""
+    """Return the CPUs that the calling thread may use; an empty set if that is unknown."""
     with suppress(AttributeError, OSError):  # Linux alone has the function
         return os.sched_getaffinity(0)
     return set()
@@ -67,3 +69,14 @@ def _current() -> int:
         return int(status.rpartition(")")[2].split()[_FIELD])
     except (OSError, ValueError, IndexError):
         return -1
+
+
+def require_address_space(size: int) -> None:
+    """Raise MemoryError unless this process may reserve `size` more bytes now.
+
+    Some libraries end the process if memory is refused to them.
+    """
+    try:
+        mmap.mmap(-1, size).close()
+    except (OSError, ValueError):
+        raise MemoryError from None
