@@ -218,7 +218,7 @@ def compared_outcome(
         *((other_names,) if other_names else ()),
         *index.notes,
     )
-    known = replace(
+    outcome = replace(
         case.outcome,
         observed=observed,
         claims=published,
@@ -387,10 +387,10 @@ def _tallied(case: ModelAudit, *bad: BadConfig) -> Outcome:
         tuple((tensor, learned(tensor), 0) for tensor in weights.tensors), weights.shared
     )
     walked = walk(counted, depth=case.depth, shallow=outline.shallow)
-    known = _with_findings(case, *bad, *contradictions(case), *_of_files(case, walked))
-    known = replace(known, notes=(*known.notes, *outline.notes))
+    outcome = _with_findings(case, *bad, *contradictions(case), *_of_files(case, walked))
+    outcome = replace(outcome, notes=(*outcome.notes, *outline.notes))
     if weights.empty:
-        return known
+        return outcome
     shapes = not weights.names_only
     return replace(
         outcome,
