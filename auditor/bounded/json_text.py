@@ -6,7 +6,8 @@ from collections.abc import Iterable
 from itertools import accumulate
 from typing import NamedTuple, TypeVar
 
-from msgspec import ValidationError, convert
+from msgspec import UNSET, DecodeError, ValidationError, convert
+from msgspec.json import decode
 
 from auditor.errors import CheckpointError
 from auditor.messages import described, named, printable, quoted
@@ -245,34 +246,50 @@ _TYPES = {
     "object": "an object",
 }
 _WRONG = re.compile(
-    r"(?:Expected `(.*?)`(.*?)(?:, got `.*?`)?|(.*?))(?: - at `\$\.?(.*)`)?", re.DOTALL
+    r"(?:Expected `(.*?)`(.*?)(?:, got `(.*?)`)?|(.*?))(?: - at `\$\.?(.*)`)?", re.DOTALL
 )
 _KEYS = re.compile(
     r"Object (?:missing required|contains unknown) field `(.*?)`(?: - at `\$\.?(.*)`)?", re.DOTALL
 )
 
 
-def converted(value: object, type_: type[_T]) -> _T:
+def converted(value: object, type_: type[_T], subject: str = "it") -> _T:
     """Return a JSON value as a msgspec type; raise CheckpointError if it does not have the type."""
     try:
         return convert(value, type_)
     except ValidationError as error:
-        raise CheckpointError(_type_fault(value, str(error))) from None
+        raise CheckpointError(_type_fault(str(error), subject, value)) from None
 
 
-def _type_fault(value: object, fault: str) -> str:
-    """Return msgspec's sentence in the form of this program's messages."""
-    if match := _KEYS.fullmatch(fault):
+def decoded(content: bytes, type_: type[_T], subject: str = "it") -> _T:
+    """Decode JSON text into a msgspec type; values that the type leaves out take no memory."""
+    try:
+        return decode(content, type=type_)
+    except ValidationError as error:
+        raise CheckpointError(_type_fault(str(error), subject)) from None
+    except (DecodeError, UnicodeDecodeError, RecursionError) as error:
+        detail = str(error).removeprefix("JSON is malformed: ")
+        raise CheckpointError(f"{subject} is not JSON: {detail}") from None
+
+
+def _type_fault(error: str, subject: str, value: object = UNSET) -> str:
+    """Return msgspec's sentence about a value, if it is known, in this program's words."""
+    inside = "" if subject == "it" else f"{subject}: "
+    if match := _KEYS.fullmatch(error):
         key, place = match.groups()
-        has = "has no key" if fault.startswith("Object missing") else "has the unknown key"
-        return f"{printable(place or 'it')} {has} {quoted(key)}"
-    match = _WRONG.fullmatch(fault)
-    types, rule, other, place = match.groups() if match else (None, None, fault, None)
-    for step in re.findall(r"\[(\d+)\]|(\w+)", place or ""):
-        value = value[int(step[0])] if isinstance(value, list) else _member(value, step[1])
+        has = "has no key" if error.startswith("Object missing") else "has the unknown key"
+        return f"{inside + printable(place) if place else subject} {has} {quoted(key)}"
+    match = _WRONG.fullmatch(error)
+    types, rule, observed, other, place = match.groups() if match else (None, "", None, error, None)
+    if value is UNSET:
+        observed = _TYPES.get(observed or "", "invalid")
+    else:
+        for step in re.findall(r"\[(\d+)\]|(\w+)", place or ""):
+            value = value[int(step[0])] if isinstance(value, list) else _member(value, step[1])
+        observed = described(value)
     words = " or ".join(_TYPES.get(one, one) for one in (types or "").split(" | "))
     expected = f"expected {words}{rule}" if types else other.lower()
-    return f"{printable(place or 'it')} is {described(value)}, {expected}"
+    return f"{inside + printable(place) if place else subject} is {observed}, {expected}"
 
 
 def _member(value: object, key: str) -> object:
