@@ -245,12 +245,7 @@ _TYPES = {
     "array": "a list",
     "object": "an object",
 }
-_WRONG = re.compile(
-    r"(?:Expected `(.*?)`(.*?)(?:, got `(.*?)`)?|(.*?))(?: - at `\$\.?(.*)`)?", re.DOTALL
-)
-_KEYS = re.compile(
-    r"Object (?:missing required|contains unknown) field `(.*?)`(?: - at `\$\.?(.*)`)?", re.DOTALL
-)
+_HEX, _DIGITS = re.compile(r"a string matching regex '\^\[0-9a-f]\{(\d+)}\$'"), r"\1 hex digits"
 
 
 def converted(value: object, type_: type[_T], subject: str = "it") -> _T:
@@ -273,24 +268,21 @@ def decoded(content: bytes, type_: type[_T], subject: str = "it") -> _T:
 
 
 def _type_fault(error: str, subject: str, value: object = UNSET) -> str:
-    """Return msgspec's sentence about a value, if it is known, in this program's words."""
-    inside = "" if subject == "it" else f"{subject}: "
-    if match := _KEYS.fullmatch(error):
-        key, place = match.groups()
-        has = "has no key" if error.startswith("Object missing") else "has the unknown key"
-        return f"{inside + printable(place) if place else subject} {has} {quoted(key)}"
-    match = _WRONG.fullmatch(error)
-    types, rule, observed, other, place = match.groups() if match else (None, "", None, error, None)
+    """Return msgspec's sentence in this program's words, with the value if it is known."""
+    error, _, place = error.partition(" - at `$")
+    place = printable(place.removesuffix("`").removeprefix("."))
+    where = subject if not place else place if subject == "it" else f"{subject}: {place}"
+    if match := re.fullmatch(r"Object (missing required|contains unknown) field `(.*)`", error):
+        has = "has no key" if match[1] == "missing required" else "has the unknown key"
+        return f"{where} {has} {quoted(match[2])}"
+    for index, key in re.findall(r"\[(\d+)\]|(\w+)", place):
+        if isinstance(value, dict | list):
+            value = value[int(index)] if isinstance(value, list) else value.get(key)
+    match = re.fullmatch(r"Expected `(.*?)`(.*?)(?:, got `(.*?)`)?", error)
+    observed = "invalid" if value is UNSET else described(value)
+    if match is None:
+        return f"{where} is {observed}, {error.lower()}"
+    words = " or ".join(_TYPES.get(one, one) for one in match[1].split(" | ")) + match[2]
     if value is UNSET:
-        observed = _TYPES.get(observed or "", "invalid")
-    else:
-        for step in re.findall(r"\[(\d+)\]|(\w+)", place or ""):
-            value = value[int(step[0])] if isinstance(value, list) else _member(value, step[1])
-        observed = described(value)
-    words = " or ".join(_TYPES.get(one, one) for one in (types or "").split(" | "))
-    expected = f"expected {words}{rule}" if types else other.lower()
-    return f"{inside + printable(place) if place else subject} is {observed}, {expected}"
-
-
-def _member(value: object, key: str) -> object:
-    return value.get(key) if isinstance(value, dict) else value
+        observed = _TYPES.get(match[3], "invalid")
+    return f"{where} is {observed}, expected {_HEX.sub(_DIGITS, words)}"
