@@ -3,11 +3,14 @@
 import json
 import re
 from collections.abc import Iterable
+from contextlib import suppress
+from functools import cache
 from itertools import accumulate
-from typing import NamedTuple, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 from msgspec import UNSET, DecodeError, ValidationError, convert
 from msgspec.json import decode
+from msgspec.structs import fields
 
 from auditor.errors import CheckpointError
 from auditor.messages import described, named, printable, quoted
@@ -254,6 +257,21 @@ def converted(value: object, type_: type[_T], subject: str = "it") -> _T:
         return convert(value, type_)
     except ValidationError as error:
         raise CheckpointError(_type_fault(str(error), subject, value)) from None
+
+
+def usable_fields(value: object, type_: type[_T]) -> _T:
+    """Return an object as a Struct in which values of another type are replaced by the defaults."""
+    values = value if isinstance(value, dict) else {}
+    usable: dict[str, object] = {}
+    for key, name, field_type in _fields(type_):  # type: ignore[arg-type]
+        with suppress(ValidationError):
+            usable |= {name: convert(values[key], field_type)} if key in values else {}
+    return type_(**usable)
+
+
+@cache
+def _fields(type_: type[Any]) -> tuple[tuple[str, str, Any], ...]:
+    return tuple((field.encode_name, field.name, field.type) for field in fields(type_))
 
 
 def decoded(content: bytes, type_: type[_T], subject: str = "it") -> _T:
