@@ -62,6 +62,14 @@ def parse_object(content: bytes, what: str) -> dict[str, object]:
     return load_object(content, what).value
 
 
+def parse_or_empty(content: bytes | None, what: str) -> dict[str, object]:
+    """Parse a JSON object; return {} for None and for invalid JSON, which another rule reports."""
+    try:
+        return {} if content is None else parse_object(content, what)
+    except CheckpointError:
+        return {}
+
+
 def load_object(
     content: bytes, what: str, *, size: int = MAX_TEXT, values: int = MAX_TEXT_VALUES
 ) -> Loaded:
