@@ -3,10 +3,14 @@
 import json
 import re
 from collections.abc import Iterable
+from contextlib import suppress
+from functools import cache
 from itertools import accumulate
-from typing import NamedTuple, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
-from msgspec import ValidationError, convert
+from msgspec import UNSET, DecodeError, ValidationError, convert
+from msgspec.json import decode
+from msgspec.structs import fields
 
 from auditor.errors import CheckpointError
 from auditor.messages import described, named, printable, quoted
@@ -56,6 +60,14 @@ def parse_object(content: bytes, what: str) -> dict[str, object]:
     as utf-8, and json.loads then refuses the mark.
     """
     return load_object(content, what).value
+
+
+def parse_or_empty(content: bytes | None, what: str) -> dict[str, object]:
+    """Parse a JSON object; return {} for None and for invalid JSON, which another rule reports."""
+    try:
+        return {} if content is None else parse_object(content, what)
+    except CheckpointError:
+        return {}
 
 
 def load_object(
@@ -243,36 +255,59 @@ _TYPES = {
     "array": "a list",
     "object": "an object",
 }
-_WRONG = re.compile(
-    r"(?:Expected `(.*?)`(.*?)(?:, got `.*?`)?|(.*?))(?: - at `\$\.?(.*)`)?", re.DOTALL
-)
-_KEYS = re.compile(
-    r"Object (?:missing required|contains unknown) field `(.*?)`(?: - at `\$\.?(.*)`)?", re.DOTALL
-)
+_HEX, _DIGITS = re.compile(r"a string matching regex '\^\[0-9a-f]\{(\d+)}\$'"), r"\1 hex digits"
 
 
-def converted(value: object, type_: type[_T]) -> _T:
+def converted(value: object, type_: type[_T], subject: str = "it") -> _T:
     """Return a JSON value as a msgspec type; raise CheckpointError if it does not have the type."""
     try:
         return convert(value, type_)
     except ValidationError as error:
-        raise CheckpointError(_type_fault(value, str(error))) from None
+        raise CheckpointError(_type_fault(str(error), subject, value)) from None
 
 
-def _type_fault(value: object, fault: str) -> str:
-    """Return msgspec's sentence in the form of this program's messages."""
-    if match := _KEYS.fullmatch(fault):
-        key, place = match.groups()
-        has = "has no key" if fault.startswith("Object missing") else "has the unknown key"
-        return f"{printable(place or 'it')} {has} {quoted(key)}"
-    match = _WRONG.fullmatch(fault)
-    types, rule, other, place = match.groups() if match else (None, None, fault, None)
-    for step in re.findall(r"\[(\d+)\]|(\w+)", place or ""):
-        value = value[int(step[0])] if isinstance(value, list) else _member(value, step[1])
-    words = " or ".join(_TYPES.get(one, one) for one in (types or "").split(" | "))
-    expected = f"expected {words}{rule}" if types else other.lower()
-    return f"{printable(place or 'it')} is {described(value)}, {expected}"
+def usable_fields(value: object, type_: type[_T]) -> _T:
+    """Return an object as a Struct in which values of another type are replaced by the defaults."""
+    values = value if isinstance(value, dict) else {}
+    usable: dict[str, object] = {}
+    for key, name, field_type in _fields(type_):  # type: ignore[arg-type]
+        with suppress(ValidationError):
+            usable |= {name: convert(values[key], field_type)} if key in values else {}
+    return type_(**usable)
 
 
-def _member(value: object, key: str) -> object:
-    return value.get(key) if isinstance(value, dict) else value
+@cache
+def _fields(type_: type[Any]) -> tuple[tuple[str, str, Any], ...]:
+    return tuple((field.encode_name, field.name, field.type) for field in fields(type_))
+
+
+def decoded(content: bytes, type_: type[_T], subject: str = "it") -> _T:
+    """Decode JSON text into a msgspec type; values that the type leaves out take no memory."""
+    try:
+        return decode(content, type=type_)
+    except ValidationError as error:
+        raise CheckpointError(_type_fault(str(error), subject)) from None
+    except (DecodeError, UnicodeDecodeError, RecursionError) as error:
+        detail = str(error).removeprefix("JSON is malformed: ")
+        raise CheckpointError(f"{subject} is not JSON: {detail}") from None
+
+
+def _type_fault(error: str, subject: str, value: object = UNSET) -> str:
+    """Return msgspec's sentence in this program's words, with the value if it is known."""
+    error, _, place = error.partition(" - at `$")
+    place = printable(place.removesuffix("`").removeprefix("."))
+    where = subject if not place else place if subject == "it" else f"{subject}: {place}"
+    if match := re.fullmatch(r"Object (missing required|contains unknown) field `(.*)`", error):
+        has = "has no key" if match[1] == "missing required" else "has the unknown key"
+        return f"{where} {has} {quoted(match[2])}"
+    for index, key in re.findall(r"\[(\d+)\]|(\w+)", place):
+        if isinstance(value, dict | list):
+            value = value[int(index)] if isinstance(value, list) else value.get(key)
+    match = re.fullmatch(r"Expected `(.*?)`(.*?)(?:, got `(.*?)`)?", error)
+    observed = "invalid" if value is UNSET else described(value)
+    if match is None:
+        return f"{where} is {observed}, {error.lower()}"
+    words = " or ".join(_TYPES.get(one, one) for one in match[1].split(" | ")) + match[2]
+    if value is UNSET:
+        observed = _TYPES.get(match[3], "invalid")
+    return f"{where} is {observed}, expected {_HEX.sub(_DIGITS, words)}"

@@ -15,10 +15,10 @@ from typing import Any, NamedTuple
 
 from msgspec import Struct
 
-from auditor.bounded.json_text import parse_object
+from auditor.bounded.json_text import parse_or_empty
 from auditor.checkpoint.snapshot import TextFile
 from auditor.containers.index import shard_fault
-from auditor.errors import CheckpointError, Reason, SourceError, UsageError
+from auditor.errors import Reason, SourceError, UsageError
 from auditor.messages import listed, quoted
 from auditor.names import file_name
 
@@ -160,7 +160,7 @@ def named_weights(config: TextFile | None, names: Collection[str]) -> FoundWeigh
     """
     if config is None or _NAMED.encode() not in config.content:
         return None
-    name = _values(config).get(_NAMED)
+    name = parse_or_empty(config.content, config.name).get(_NAMED)
     if not isinstance(name, str) or not name.endswith(_SAFE) or shard_fault(name):
         return None
     path = f"{config.name[: config.name.rfind('/') + 1]}{name}"
@@ -173,7 +173,7 @@ def based_weights(config: TextFile, names: Collection[str]) -> FoundWeights | No
     """Return the file whose base name a config of AutoGPTQ states or implies; None without one."""
     if not any(key.encode() in config.content for key in (*_BASENAMES, _GROUP)):
         return None
-    for base in _bases(_values(config)):
+    for base in _bases(parse_or_empty(config.content, config.name)):
         for ending in _ENDINGS:
             if f"{base}{ending}{_INDEX}" in names:
                 return FoundWeights(index=f"{base}{ending}{_INDEX}")
@@ -195,14 +195,6 @@ def _bases(values: Mapping[str, Any]) -> Iterator[str]:
     bits, group = settings.get("bits"), settings.get(_GROUP)
     if type(bits) is int and type(group) is int:
         yield f"gptq_model-{bits}bit-{group}g"
-
-
-def _values(config: TextFile) -> Mapping[str, Any]:
-    """Return the values of a config; {} for an invalid one, which the audit reports."""
-    try:
-        return parse_object(config.content, config.name)
-    except CheckpointError:
-        return {}
 
 
 # --- GGUF files: grouped into models, and the model that a tag names -----------------------------

@@ -2,16 +2,16 @@
 
 import re
 from collections.abc import Iterator, Mapping
-from typing import NamedTuple
+from typing import Annotated, Any, NamedTuple
 
+from msgspec import Meta, Struct, field
+
+from auditor.bounded.json_text import converted, usable_fields
 from auditor.checkpoint.selecting import name_fault
-from auditor.checkpoint.snapshot import PublishedText, RepoFile
-from auditor.errors import Reason, SourceError
-from auditor.messages import described, quoted
+from auditor.checkpoint.snapshot import PublishedText, RepoFile, Sha1, Sha256, Size
+from auditor.errors import CheckpointError, Reason, SourceError
+from auditor.messages import quoted
 
-_COMMIT = re.compile(r"[0-9a-f]{40}")
-_SHA256 = re.compile(r"[0-9a-f]{64}")
-_LARGEST = 2**63
 _LONGEST_PART = 96  # characters of an id, as huggingface_hub.utils.validate_repo_id has it
 
 
@@ -25,58 +25,61 @@ class Listing(NamedTuple):
     base: str | None = None  # the base model in the model card
 
 
+class _File(Struct):
+    rfilename: str
+    size: Size | None = None
+    lfs: Any = None
+    blob_id: Any = field(name="blobId", default=None)
+
+
+class _Digests(Struct):
+    sha256: Sha256 | None = None
+    blob_id: Sha1 | None = None
+
+
+class _Card(Struct):
+    base_model: str | Annotated[list[str], Meta(min_length=1, max_length=1)] | None = None
+
+
+class _Answer(Struct):
+    """The Hub's answer about a model, or an entry of its list."""
+
+    id: str
+    sha: Sha1
+    siblings: list[_File]
+    card: Any = field(name="cardData", default=None)
+    safetensors: Any = None
+
+
 def listing_of(answer: Mapping[str, object], model_id: str) -> Listing:
     """Read the Hub's answer about a model or an entry of its list; raise SourceError for others."""
-    found, commit, siblings = (answer.get(key) for key in ("id", "sha", "siblings"))
-    if not isinstance(found, str) or id_fault(found):
-        raise _odd(model_id, f"as its id {described(found)}")
-    if not isinstance(commit, str) or not _COMMIT.fullmatch(commit):
-        raise _odd(model_id, f"as its commit {described(commit)}, expected 40 hex digits")
-    if not isinstance(siblings, list):
-        raise _odd(model_id, f"as its files {described(siblings)}, expected a list")
-    files = {file.name: file for entry in siblings if (file := _repo_file(model_id, entry))}
+    subject = f"the Hub's listing of {model_id}"
+    try:
+        listed = converted(answer, _Answer, subject)
+    except CheckpointError as error:
+        raise SourceError(Reason.BAD_RESPONSE, str(error)) from None
+    if fault := id_fault(listed.id):
+        raise SourceError(Reason.BAD_RESPONSE, f"{subject} has the id {quoted(listed.id)}: {fault}")
+    if fault := next(filter(None, (name_fault(file.rfilename) for file in listed.siblings)), None):
+        raise SourceError(Reason.BAD_RESPONSE, f"{subject}: {fault}")
+    files = {file.rfilename: _repo_file(file) for file in listed.siblings}
+    base = usable_fields(listed.card, _Card).base_model
+    base = base[0] if isinstance(base, list) else base
     return Listing(
-        found,
-        commit,
+        listed.id,
+        listed.sha,
         tuple(files[name] for name in sorted(files)),
-        published_in(answer),
-        _base(answer),
+        tuple(sorted(_published(listed), key=lambda size: size.name)),
+        base if base is not None and id_fault(base) is None else None,
     )
 
 
-def _base(answer: Mapping[str, object]) -> str | None:
-    """Return the base model in the model card; None without one or with several."""
-    card = answer.get("cardData")
-    base = card.get("base_model") if isinstance(card, dict) else None
-    if isinstance(base, list) and len(base) == 1:
-        base = base[0]
-    return base if isinstance(base, str) and id_fault(base) is None else None
-
-
-def _repo_file(model_id: str, entry: object) -> RepoFile:
-    name, size = (
-        (entry.get("rfilename"), entry.get("size")) if isinstance(entry, dict) else (None, None)
+def _repo_file(file: _File) -> RepoFile:
+    """Return a file with its digest; the git blob of a file in LFS is a pointer."""
+    digests = usable_fields(file.lfs or {"blob_id": file.blob_id}, _Digests)
+    return RepoFile(
+        name=file.rfilename, size=file.size, sha256=digests.sha256, blob_id=digests.blob_id
     )
-    if not isinstance(name, str) or name_fault(name):
-        raise _odd(model_id, f"a file named {described(name)}")
-    if size is not None and (type(size) is not int or not 0 <= size < _LARGEST):
-        raise _odd(model_id, f"as the size of {quoted(name)} {described(size)}")
-    digest, blob = _digests(entry)
-    return RepoFile(name=name, size=size, sha256=digest, blob_id=blob)
-
-
-def _digests(entry: object) -> tuple[str | None, str | None]:
-    """Return the sha256 and the git blob id of a file; git's blob of an LFS file is a pointer."""
-    known = entry if isinstance(entry, dict) else {}
-    lfs, blob = known.get("lfs"), known.get("blobId")
-    if isinstance(lfs, dict):
-        digest = lfs.get("sha256")
-        return digest if isinstance(digest, str) and _SHA256.fullmatch(digest) else None, None
-    return None, blob if isinstance(blob, str) and _COMMIT.fullmatch(blob) else None
-
-
-def _odd(model_id: str, what: str) -> SourceError:
-    return SourceError(Reason.BAD_RESPONSE, f"the Hub's listing of {model_id} gives {what}")
 
 
 # --- ids ----------------------------------------------------------------------------------------
@@ -116,32 +119,29 @@ _OF_CARDS = (
     *("parameters", "params", "num_parameters", "n_parameters", "total_parameters"),
     *("parameter_count", "model_size", "model-size", "size"),
 )
-_LONGEST = 40  # characters of a number with its unit
+_Count = Annotated[int, Meta(gt=0, le=2**63 - 1)]
 
 
-def published_in(answer: Mapping[str, object]) -> tuple[PublishedText, ...]:
-    """Return the published sizes, sorted by key; anything else under these keys is left out."""
-    found = (*_counted_by_hub(answer.get("safetensors")), *_sizes_in_card(answer.get("cardData")))
-    return tuple(sorted(found, key=lambda one: one.name))
+class _Counted(Struct):
+    """The Hub's count of parameters; older answers have a count for each dtype only."""
+
+    total: _Count | None = None
+    parameters: dict[str, int] = {}
 
 
-def _counted_by_hub(of_files: object) -> Iterator[PublishedText]:
-    """Yield the Hub's count of parameters; older answers have a count for each dtype only."""
-    if not isinstance(of_files, dict):
-        return
-    total, by_dtype = of_files.get("total"), of_files.get("parameters")
-    key = "safetensors.total"
-    if total is None and isinstance(by_dtype, dict) and by_dtype:
-        counts = [count for count in by_dtype.values() if type(count) is int]
-        total, key = sum(counts) if len(counts) == len(by_dtype) else None, "safetensors.parameters"
-    if type(total) is int and 0 < total < _LARGEST:
-        yield PublishedText(name=key, text=str(total))
+class _SizeInCard(Struct):
+    size: _Count | Annotated[str, Meta(min_length=1, max_length=40)] | None = None
 
 
-def _sizes_in_card(card: object) -> Iterator[PublishedText]:
-    for key in _OF_CARDS if isinstance(card, dict) else ():
-        value = card.get(key) if isinstance(card, dict) else None
-        if type(value) is int and not 0 < value < _LARGEST:
-            continue
-        if type(value) in {int, str} and 0 < len(str(value)) <= _LONGEST:
-            yield PublishedText(name=f"cardData.{key}", text=str(value))
+def _published(answer: _Answer) -> Iterator[PublishedText]:
+    """Yield the published sizes; anything else under these keys is left out."""
+    counted = usable_fields(answer.safetensors, _Counted)
+    total = sum(counted.parameters.values())
+    if counted.total:
+        yield PublishedText(name="safetensors.total", text=str(counted.total))
+    elif 0 < total < 2**63:
+        yield PublishedText(name="safetensors.parameters", text=str(total))
+    for key in _OF_CARDS:
+        in_card = answer.card.get(key) if isinstance(answer.card, dict) else None
+        if size := usable_fields({"size": in_card}, _SizeInCard).size:
+            yield PublishedText(name=f"cardData.{key}", text=str(size))

@@ -3,8 +3,9 @@
 from enum import StrEnum
 from functools import cached_property
 from pathlib import Path
+from typing import Annotated
 
-from msgspec import UNSET, Struct, UnsetType, field
+from msgspec import UNSET, Meta, Struct, UnsetType, field
 
 from auditor.bounded.json_text import lfs_pointer_size
 from auditor.companions.companion_files import CompanionFile
@@ -14,6 +15,11 @@ from auditor.containers.weight_formats import FilePart, NeedsBytes, PartialFile,
 from auditor.errors import CheckpointError, Reason
 from auditor.messages import named
 from auditor.observation import Observation
+
+# The types that untrusted JSON is held to: bytes of a file, a commit or git blob, and a digest.
+Size = Annotated[int, Meta(ge=0, le=2**63 - 1)]
+Sha1 = Annotated[str, Meta(pattern="^[0-9a-f]{40}$", max_length=40)]
+Sha256 = Annotated[str, Meta(pattern="^[0-9a-f]{64}$", max_length=64)]
 
 
 class Source(StrEnum):
@@ -27,17 +33,17 @@ class Source(StrEnum):
     BUNDLED = "bundled"
 
 
-class RepoFile(Observation, frozen=True, kw_only=True):
+class RepoFile(Observation, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """One file of the repository, as its listing describes it."""
 
     _aside = ("sha256", "blob_id")
 
     name: str  # path inside the repo, "/" between folders
-    size: int | None  # bytes; None: the listing does not say
+    size: Size | None  # bytes; None: the listing does not say
     # Digests in hex: sha256 for a file in LFS, the git blob id (SHA-1) for others; None: the
     # listing does not say. Two listings of identical files are equal without them.
-    sha256: str | None = None
-    blob_id: str | None = None
+    sha256: Sha256 | None = None
+    blob_id: Sha1 | None = None
 
 
 class FileState(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -127,7 +133,7 @@ class TextFile(Observation, frozen=True, kw_only=True, dict=True):
         return self.known or parse_index(self.name, self.content)
 
 
-class PublishedText(Struct, frozen=True, kw_only=True):
+class PublishedText(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """A number of parameters that the listing states, as it was written."""
 
     name: str  # the key: "safetensors.total", "cardData.parameters"

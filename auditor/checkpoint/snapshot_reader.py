@@ -5,7 +5,6 @@ sorted by name, `deflated` is zlib's format in base64. A vocabulary is reduced t
 companions/vocabulary.py.
 """
 
-import re
 from collections.abc import Iterable, Sequence
 from itertools import pairwise
 
@@ -19,6 +18,8 @@ from auditor.checkpoint.snapshot import (
     Component,
     PublishedText,
     RepoFile,
+    Sha1,
+    Size,
     Snapshot,
     Source,
     TextFile,
@@ -42,7 +43,6 @@ MAX_HEADERS, MAX_ALL_TENSORS, MAX_OTHERS = 48 * _MIB, 250_000, 48 * _MIB
 MAX_SNAPSHOT = MAX_HEADERS + MAX_OTHERS
 # JSON values: three for each of the 100,000 files that a folder may have, five for a header.
 MAX_VALUES = 500_000
-_LARGEST = 2**64 - 1
 _TENSOR = b'"data_offsets"'  # no name contains it unescaped
 
 
@@ -62,7 +62,7 @@ class BytesEntry(_Closed):
 class PartEntry(_Closed):
     """Bytes of a weight file from `start` on."""
 
-    start: int
+    start: Size
     deflated: str
 
 
@@ -70,18 +70,9 @@ class HeaderEntry(_Closed):
     """A weight file: a safetensors header with its length, or the parts of another format."""
 
     name: str
-    size: int | None
+    size: Size | None
     deflated: str | UnsetType = UNSET
     parts: list[PartEntry] | UnsetType = UNSET
-
-
-class FileEntry(_Closed):
-    """A listed file and its digests."""
-
-    name: str
-    size: int | None
-    sha256: str | None = None
-    blob_id: str | None = None
 
 
 class ComponentEntry(_Closed):
@@ -100,18 +91,11 @@ class BaseEntry(_Closed):
     """The base of an adapter."""
 
     model: str
-    commit: str | None
+    commit: Sha1 | None
     origin: str
     config: BytesEntry | None
     reason: Reason | None
     detail: str
-
-
-class PublishedEntry(_Closed):
-    """A size that the listing states."""
-
-    name: str
-    text: str
 
 
 class SnapshotDocument(_Closed):
@@ -120,10 +104,10 @@ class SnapshotDocument(_Closed):
     format: str
     version: int
     model: str  # the Hub id or the path
-    commit: str | None
+    commit: Sha1 | None
     origin: str  # where the files come from
     partial: bool  # the source may be incomplete
-    files: list[FileEntry]
+    files: list[RepoFile]
     config: BytesEntry | None
     index: BytesEntry | None
     heads: list[HeaderEntry]
@@ -136,7 +120,7 @@ class SnapshotDocument(_Closed):
     base: BaseEntry | UnsetType = UNSET
     components: list[ComponentEntry] = []
     companions: list[BytesEntry] | None = None
-    published: list[PublishedEntry] = []
+    published: list[PublishedText] = []
 
 
 def is_snapshot(content: bytes) -> bool:
@@ -192,15 +176,16 @@ class _Reader:
         self._others = BoundedTotal("its texts and torch copies have", "bytes", MAX_OTHERS)
 
     def snapshot(self, document: SnapshotDocument) -> Snapshot:
-        _require_sorted("files", [file.name for file in document.files], twice=True)
+        # Two names that are not UTF-8 in a folder may be equal here.
+        _require_sorted("files", [_name(file.name) for file in document.files], twice=True)
         _require_sorted("published", [one.name for one in document.published])
         _require_sorted("components", [one.name for one in document.components])
         return Snapshot(
             model=document.model,
-            commit=_hex(document.commit, "commit", 40),
+            commit=document.commit,
             source=Source.SNAPSHOT,
             origin=document.origin,
-            files=tuple(map(_file, document.files)),
+            files=tuple(document.files),
             config=self._text(document.config, "config"),
             index=self._text(document.index, "index"),
             headers=self._heads(document.heads),
@@ -213,9 +198,7 @@ class _Reader:
             manifest=self._text(document.manifest, "manifest"),
             components=tuple(map(self._component, document.components)),
             companions=self._companions(document.companions),
-            published=tuple(
-                PublishedText(name=one.name, text=one.text) for one in document.published
-            ),
+            published=tuple(document.published),
             partial=document.partial,
         )
 
@@ -250,7 +233,7 @@ class _Reader:
     def _base(self, entry: BaseEntry) -> BaseModel:
         return BaseModel(
             model=entry.model,
-            commit=_hex(entry.commit, "commit", 40),
+            commit=entry.commit,
             origin=entry.origin,
             config=self._text(entry.config, "base"),
             reason=entry.reason,
@@ -284,7 +267,7 @@ class _Reader:
 
 
 def _weight_file(entry: HeaderEntry, what: str, total: BoundedTotal) -> WeightHeader:
-    name, size = _name(entry.name), _size(entry.size)
+    name, size = _name(entry.name), entry.size
     if (entry.parts is UNSET) == (entry.deflated is UNSET):
         raise CheckpointError(f"{what}: expected one of the keys deflated and parts")
     if entry.parts is not UNSET:
@@ -297,25 +280,13 @@ def _parts(entries: Iterable[PartEntry], total: BoundedTotal) -> tuple[FilePart,
     """Return the parts of a file for a PartialFile: sorted, not empty, with gaps between them."""
     parts: list[FilePart] = []
     for entry in entries:
-        part = FilePart(
-            _whole(entry.start, "start"), inflate(entry.deflated, "parts", MAX_PARTS, total)
-        )
+        part = FilePart(entry.start, inflate(entry.deflated, "parts", MAX_PARTS, total))
         if not part.data or (parts and part.start <= parts[-1].stop):
             raise CheckpointError("parts: one is empty, or begins before the end of another")
         parts.append(part)
     if not parts:
         raise CheckpointError("parts is an empty list, expected bytes of the file")
     return tuple(parts)
-
-
-def _file(entry: FileEntry) -> RepoFile:
-    """Return the listed file; two names that are not UTF-8 in a folder may be equal here."""
-    return RepoFile(
-        name=_name(entry.name),
-        size=_size(entry.size),
-        sha256=_hex(entry.sha256, "sha256", 64),
-        blob_id=_hex(entry.blob_id, "blob_id", 40),
-    )
 
 
 def _names(names: Sequence[str]) -> tuple[str, ...]:
@@ -327,23 +298,6 @@ def _name(name: str) -> str:
     if fault := name_fault(name):
         raise CheckpointError(fault)
     return name
-
-
-def _size(size: int | None) -> int | None:
-    return None if size is None else _whole(size, "size")
-
-
-def _whole(number: int, what: str) -> int:
-    if not 0 <= number <= _LARGEST:
-        observed = described(number)
-        raise CheckpointError(f"{what} is {observed}, expected a whole number from 0 to 2**64 - 1")
-    return number
-
-
-def _hex(text: str | None, what: str, digits: int) -> str | None:
-    if text is not None and not re.fullmatch(f"[0-9a-f]{{{digits}}}", text):
-        raise CheckpointError(f"{what} is {described(text)}, expected {digits} hex digits")
-    return text
 
 
 def _require_sorted(what: str, names: Sequence[str], *, twice: bool = False) -> None:

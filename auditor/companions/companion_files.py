@@ -8,7 +8,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from functools import partial
 from typing import NamedTuple
 
-from auditor.messages import quoted
+from auditor.errors import CheckpointError
 from auditor.tensors import Span
 
 TOKENIZER = "tokenizer.json"
@@ -182,7 +182,6 @@ def has_template(file: CompanionFile) -> bool:
 
 def summary(name: str, start: bytes, end: bytes = b"", *, whole: bool = True) -> CompanionFile:
     """Return a vocabulary's ids in place of its bytes."""
-    from auditor.bounded.json_scan import ScanError  # noqa: PLC0415 - as above
     from auditor.companions import vocabulary_files  # noqa: PLC0415 - few have one
     from auditor.companions.vocabulary import Vocabulary, summary_json  # noqa: PLC0415 - as above
 
@@ -195,7 +194,7 @@ def summary(name: str, start: bytes, end: bytes = b"", *, whole: bool = True) ->
         **dict.fromkeys(_SENTENCEPIECE, vocabulary_files.sentencepiece),
     }
     try:
-        found = readers.get(name, vocabulary_files.tiktoken)(start)
-    except ScanError as error:
-        return CompanionFile(name, None, f"{quoted(name)} {error}")
-    return CompanionFile(name, summary_json(found))
+        vocabulary = readers.get(name, vocabulary_files.tiktoken)(start)
+    except CheckpointError as error:
+        return CompanionFile(name, None, str(error))
+    return CompanionFile(name, summary_json(vocabulary))

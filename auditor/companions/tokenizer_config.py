@@ -3,8 +3,7 @@
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from auditor.bounded.json_scan import MOST_DIGITS
-from auditor.companions.vocabulary import MOST_ADDED, Token, token_of
+from auditor.companions.vocabulary import MOST_ADDED, MOST_DIGITS, Token, token_of
 
 DEFAULT = "default"
 

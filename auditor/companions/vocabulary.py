@@ -6,11 +6,11 @@ from typing import NamedTuple
 from msgspec import Struct
 from msgspec.structs import asdict
 
-from auditor.bounded.json_scan import MOST_DIGITS
 from auditor.bounded.json_text import converted, parse_object
 from auditor.errors import CheckpointError
 from auditor.messages import named
 
+MOST_DIGITS = 20  # of an id: 2**63 has 19
 # Added tokens that are kept by name; Gemma 3 has the most known, 6,415.
 MOST_ADDED = 20_000
 _LONGEST = 200  # characters of a token

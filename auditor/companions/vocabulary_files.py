@@ -8,138 +8,152 @@ tokenizer.json of the tokenizers library is
 
 A Unigram model has `"vocab": [["token", score], ...]`, where the position is the id. The complete
 file is read, or its start with the added tokens and its end with the last token of WordPiece.
+Values that are not needed are not built: `json.loads` takes 0.6 s and 300 MB for Gemma 3's file.
 
 The other formats are sentencepiece (protobuf), tiktoken (a line of base64 and a rank for each
 token), tekken (JSON that begins with settings), vocab.json and added_tokens.json ({"token": id}),
 and vocab.txt (a line for each token).
 """
 
+import json
 import re
 from collections.abc import Iterator
 from itertools import islice
+from typing import Annotated
 
-from auditor.bounded.json_scan import (
-    MOST_DIGITS,
-    MOST_ENTRIES,
-    EndsEarlyError,
-    Highest,
-    ScanError,
-    highest_of_list,
-    highest_of_object,
-    items,
-    json_members,
-    text_of,
-    value,
-)
-from auditor.companions.vocabulary import MOST_ADDED, Token, Vocabulary, token_of
+from msgspec import Meta, Raw, Struct
+
+from auditor.bounded.json_text import MAX_DEPTH, decoded
+from auditor.companions.vocabulary import MOST_ADDED, MOST_DIGITS, Token, Vocabulary, token_of
+from auditor.errors import CheckpointError
 
 _SORTED_BY_ID = frozenset({"WordPiece", "WordLevel"})  # and with the vocabulary last
-# The key after a vocabulary of BPE. If it is not in the start of a file, reading on is useless.
-_AFTER_VOCABULARY = b'"merges"'
-_LAST = re.compile(
-    rb'("(?:[^"\\]|\\.)*")[ \t\r\n]*:[ \t\r\n]*(\d{1,20})[ \t\r\n]*\}[ \t\r\n]*\}[ \t\r\n]*\}\s*\Z',
-    re.DOTALL,
-)
+# The longest vocabulary known, XLM-V's, has 901,629 entries; they take half a second.
+_MOST_ENTRIES = 1_000_000
+_MAX_ADDED = 8 * 1024 * 1024  # bytes; the 6,415 added tokens of Gemma 3 have 1.2 MB
 _LONGEST_ENTRY = 4096  # bytes of the end that are looked at
-_MOST_AT_ONCE = 2 * 1024 * 1024  # bytes; the 6,415 added tokens of Gemma 3 have 1.2 MB
+
+# The number of escapes is bounded: each takes five bytes of the engine's memory.
+_STRING = rb'"(?:[^"\\]++|\\.){0,100000}+"'
+_ENTRY = re.compile(rb"\s*+(" + _STRING + rb")\s*+:\s*+(-?\d++)\s*+(?:,|(?=\}))", re.DOTALL)
+_PIECE = re.compile(rb"\s*+\[\s*+(" + _STRING + rb')\s*+,[^\[\]{}"]++\]\s*+(?:,|(?=\]))', re.DOTALL)
+_LAST = re.compile(rb"(" + _STRING + rb")\s*+:\s*+(\d{1,20})\s*+\}\s*+\}\s*+\}\s*+\Z", re.DOTALL)
+# A quote alone is the start of a string that does not end, or has too many escapes.
+_STEP = re.compile(_STRING + rb'|[\[\]{},"]', re.DOTALL)
+_CLOSING = {b"{": b"}", b"[": b"]"}
+_CUT = b"\t\r\t"  # white space that marks where the start of a document was cut
+
+
+class _AddedToken(Struct):
+    id: int
+    content: str
+
+
+class _Model(Struct, frozen=True):
+    type: str = "tokenizers"
+    vocab: Raw = Raw()
+
+
+class _Tokenizer(Struct):
+    added_tokens: Raw = Raw(b"[]")
+    model: _Model = _Model()
 
 
 def read_tokenizer(start: bytes, end: bytes = b"", *, whole: bool = True) -> Vocabulary:
     """Read a tokenizer.json: `start` is the complete file, or its start if `end` is its end."""
-    found = _Found(whole=whole)
     try:
-        found.read(start)
-        unread = "" if whole else "the rest of the file"
-    except EndsEarlyError:
-        found.last = _last_entry(end) if found.kind in _SORTED_BY_ID else None
-        unread = "it ends too early" if whole else found.lacking
-    except ScanError as error:
-        unread = str(error)
-    highest = found.highest
-    top = highest and highest.id is not None and token_of(highest.id, highest.token)
-    return Vocabulary(
-        kind=found.kind or "tokenizers",
-        highest=top or found.last,
-        entries=highest.entries if highest else None,
-        added=tuple(sorted(found.added)),
-        unread=unread if highest is None or not found.all_added else "",
-    )
+        tokenizer = decoded(start if whole else _closed(start), _Tokenizer)
+        added = _added(bytes(tokenizer.added_tokens))
+    except CheckpointError as error:
+        return Vocabulary("tokenizers", unread=str(error))
+    kind, vocabulary = tokenizer.model.type[:40], bytes(tokenizer.model.vocab)
+    highest, entries, unread = None, None, ""
+    if vocabulary and (whole or _CUT not in vocabulary):
+        try:
+            highest, entries = _highest(vocabulary)
+        except CheckpointError as error:
+            unread = str(error)
+    elif not whole:
+        highest = _last_entry(end) if kind in _SORTED_BY_ID else None
+        unread = "all of its vocabulary but the last entry" if highest else "its vocabulary"
+    if not whole and (not vocabulary or _CUT in bytes(tokenizer.added_tokens)):
+        unread = "the rest of its added tokens and its vocabulary"
+    return Vocabulary(kind, highest, entries, added, unread)
+
+
+def _closed(start: bytes) -> bytes:
+    """Cut the start of a JSON document after a value, and close what is open there.
+
+    An object in a list, such as an added token, is complete or left out.
+    """
+    cut, closing = 0, b""
+    stack = b""  # closing brackets, innermost first
+    for step in _STEP.finditer(start):
+        mark, place = step[0], step.end()
+        if mark in _CLOSING:
+            stack = _CLOSING[mark] + stack
+        elif mark in {b"}", b"]"}:
+            stack = stack[1:]
+        elif mark == b",":
+            place = step.start()
+        elif mark == b'"':
+            break
+        else:
+            continue
+        if len(stack) > MAX_DEPTH:
+            break
+        if b"}]" not in stack:
+            cut, closing = place, stack
+    return start[:cut] + _CUT + closing
+
+
+def _added(entries: bytes) -> tuple[Token, ...]:
+    if len(entries) > _MAX_ADDED or entries.count(b"{") > 2 * MOST_ADDED:
+        raise CheckpointError(f"its added tokens have {len(entries):,} bytes, expected fewer")
+    tokens = decoded(entries, list[_AddedToken], "added_tokens")
+    if len(tokens) > MOST_ADDED:
+        raise CheckpointError(f"it has more than {MOST_ADDED:,} added tokens")
+    if any(token.id >= 10**MOST_DIGITS for token in tokens):
+        raise CheckpointError(f"it has an id of more than {MOST_DIGITS} digits")
+    return tuple(sorted(token_of(token.id, token.content) for token in tokens))
+
+
+def _highest(vocabulary: bytes) -> tuple[Token | None, int]:
+    """Return the token with the highest id, and the number of entries.
+
+    The vocabulary is `{"token": id, ...}`, or `[["token", score], ...]` in the order of ids.
+    """
+    is_list = vocabulary.startswith(b"[")
+    pattern = _PIECE if is_list else _ENTRY
+    highest, text, end, count = -1, b'""', 1, 0
+    while entry := pattern.match(vocabulary, end):
+        if not is_list and len(entry[2]) > MOST_DIGITS:
+            raise CheckpointError(f"it has an id of {len(entry[2]):,} digits")
+        number = count if is_list else int(entry[2])
+        if number > highest:
+            highest, text = number, entry[1]
+        end, count = entry.end(), count + 1
+        if count > _MOST_ENTRIES:
+            raise CheckpointError(f"its vocabulary has more than {_MOST_ENTRIES:,} entries")
+    if vocabulary[:1] + vocabulary[end : end + 1000].strip() not in {b"[]", b"{}"}:
+        raise CheckpointError(f"byte {end:,} of its vocabulary is not a token and its id")
+    return (token_of(highest, _text(text)) if count else None), count
+
+
+def _text(string: bytes) -> str:
+    try:
+        return str(json.loads(string))
+    except ValueError:
+        raise CheckpointError("it is not JSON") from None
 
 
 def _last_entry(end: bytes) -> Token | None:
-    found = _LAST.search(end[-_LONGEST_ENTRY:])
-    try:
-        return token_of(int(found[2]), text_of(found[1])) if found else None
-    except ScanError:
-        return None
-
-
-class _Found:
-    """The values collected on the way through the document."""
-
-    def __init__(self, *, whole: bool) -> None:
-        self._whole = whole
-        self.added: list[Token] = []
-        self.all_added = False
-        self.kind: str | None = None
-        self.highest: Highest | None = None
-        self.last: Token | None = None
-
-    @property
-    def lacking(self) -> str:
-        if not self.all_added:
-            return "the rest of its added tokens and its vocabulary"
-        return "its vocabulary" if self.last is None else "all of its vocabulary but the last entry"
-
-    def read(self, data: bytes) -> None:
-        for key, at in json_members(data, 0):
-            if key == "added_tokens":
-                self.added.extend(_added(data, at))
-                self.all_added = True
-            elif key == "model":
-                self._model(data, at)
-            if self.all_added and self.highest is not None:
-                return  # the merges, which may be the longer half
-
-    def _model(self, data: bytes, at: int) -> None:
-        for key, inside in json_members(data, at):
-            if key == "type":
-                self.kind = str(value(data, inside))[:40]
-            elif key == "vocab":
-                if not self._whole and self.kind == "BPE" and _AFTER_VOCABULARY not in data:
-                    raise EndsEarlyError("ends inside the vocabulary")
-                a_list = data[inside : inside + 1] == b"["
-                self.highest = (highest_of_list if a_list else highest_of_object)(data, inside)
-                if self.all_added:
-                    return
-
-
-def _added(data: bytes, at: int) -> Iterator[Token]:
-    for place, entry in enumerate(_objects(data, at)):
-        if place >= MOST_ADDED:
-            raise ScanError(f"has more than {MOST_ADDED:,} added tokens")
-        match entry:
-            case {"id": int(number), "content": str(text)} if not isinstance(number, bool):
-                yield token_of(number, text)
-            case _:
-                raise ScanError("has an added token without an id")
-
-
-def _objects(data: bytes, at: int) -> Iterator[object]:
-    """Yield the items of a list, one by one if the list is long or incomplete."""
-    try:
-        entries = value(data, at, _MOST_AT_ONCE)
-    except EndsEarlyError:
-        entries = None
-    if isinstance(entries, list):
-        yield from entries
-    else:
-        yield from (value(data, item) for item in items(data, at))
+    entry = _LAST.search(end[-_LONGEST_ENTRY:])
+    return token_of(int(entry[2]), _text(entry[1])) if entry else None
 
 
 _RANKED = re.compile(rb"^[A-Za-z0-9+/=]+ (\d+)\r?$", re.MULTILINE)
 _FIRST_RANKED = re.compile(rb"[A-Za-z0-9+/=]+ \d+\r?\n")
-_ENTRY = re.compile(rb'("(?:[^"\\]++|\\.)*+")\s*+:\s*+(-?\d++)', re.DOTALL)
 # A token that looks special, among the first bytes of a vocabulary; GPT-2's has 1 MB.
 _SPECIAL = re.compile(
     rb'(?<!\\)"(<[^<>"\\\s]{1,40}+>|\[[A-Za-z0-9_]{2,20}+\])"\s*+:\s*+(\d{1,20}+)'
@@ -169,9 +183,9 @@ def sentencepiece(data: bytes) -> Vocabulary:
             first.append(_piece(data, (start, stop), entries))
         entries, last = entries + 1, (start, stop)
         if entries > _MOST_PIECES:
-            raise ScanError(f"has more than {_MOST_PIECES:,} pieces")
+            raise CheckpointError(f"it has more than {_MOST_PIECES:,} pieces")
     if not entries:
-        raise ScanError("has no pieces")
+        raise CheckpointError("it has no pieces")
     special = tuple(token for token in first if token.text[:1] in {"<", "["})
     return Vocabulary("sentencepiece", _piece(data, last, entries - 1), entries, special=special)
 
@@ -183,7 +197,7 @@ def _piece(data: bytes, span: tuple[int, int], number: int) -> Token:
 
 
 def _fields(data: bytes) -> Iterator[tuple[int, int, int]]:
-    """Yield number, start and stop of each field; raise ScanError if one passes the end."""
+    """Yield number, start and stop of each field; raise CheckpointError if one passes the end."""
     at, end = 0, len(data)
     while at < end:
         key, at = (data[at], at + 1) if data[at] < 0x80 else _varint(data, at)  # noqa: PLR2004
@@ -196,11 +210,11 @@ def _fields(data: bytes) -> Iterator[tuple[int, int, int]]:
         elif wire in {1, 5}:
             start, at = at, at + (8 if wire == 1 else 4)
         else:
-            raise ScanError(
-                f"is not protobuf: wire type at byte {at:,} is {wire}, expected 0, 1, 2 or 5"
+            raise CheckpointError(
+                f"it is not protobuf: wire type at byte {at:,} is {wire}, expected 0, 1, 2 or 5"
             )
         if at > end:
-            raise ScanError(f"declares a field up to byte {at:,}, and has {end:,}")
+            raise CheckpointError(f"it declares a field up to byte {at:,}, and has {end:,}")
         yield key >> 3, start, at
 
 
@@ -211,56 +225,60 @@ def _varint(data: bytes, at: int) -> tuple[int, int]:
         if data[place] < 0x80:  # noqa: PLR2004 - the bit that says that more follows
             return number, place + 1
         shift += 7
-    raise ScanError(f"is not protobuf: a number at byte {at:,} does not end")
+    raise CheckpointError(f"it is not protobuf: a number at byte {at:,} does not end")
 
 
 def tiktoken(data: bytes) -> Vocabulary:
     if not _FIRST_RANKED.match(data):
-        raise ScanError("has no line of base64 and a rank")
+        raise CheckpointError("it has no line of base64 and a rank")
     best, entries = -1, 0
-    for entries, found in enumerate(_RANKED.finditer(data), 1):
-        if len(found[1]) > MOST_DIGITS:
-            raise ScanError(f"has an id of {len(found[1]):,} digits")
-        best = max(best, int(found[1]))
-        if entries > MOST_ENTRIES:
-            raise ScanError(f"has a vocabulary of more than {MOST_ENTRIES:,} entries")
+    for entries, match in enumerate(_RANKED.finditer(data), 1):
+        if len(match[1]) > MOST_DIGITS:
+            raise CheckpointError(f"it has an id of {len(match[1]):,} digits")
+        best = max(best, int(match[1]))
+        if entries > _MOST_ENTRIES:
+            raise CheckpointError(f"it has a vocabulary of more than {_MOST_ENTRIES:,} entries")
     return Vocabulary("tiktoken", token_of(best, ""), entries)
 
 
-def tekken(data: bytes) -> Vocabulary:
+class _TekkenConfig(Struct):
+    default_vocab_size: Annotated[int, Meta(gt=0)]
+
+
+class _Tekken(Struct):
+    config: _TekkenConfig
+
+
+def tekken(start: bytes) -> Vocabulary:
     """Read the number of ids in the settings, which precede the vocabulary."""
-    for key, at in json_members(data, 0):
-        if key != "config":
-            continue
-        match value(data, at):
-            case {"default_vocab_size": int(size)} if size > 0:
-                return Vocabulary("tekken", token_of(size - 1, ""), size)
-        break
-    raise ScanError("has no default_vocab_size")
+    size = decoded(_closed(start), _Tekken).config.default_vocab_size
+    return Vocabulary("tekken", token_of(size - 1, ""), size)
 
 
 def token_object(data: bytes) -> Vocabulary:
     """Read a vocab.json, `{"token": id}`."""
-    found = highest_of_object(data, 0)
-    top = None if found.id is None else token_of(found.id, found.token)
-    each = islice(_SPECIAL.finditer(data, 0, _LOOKED_AT), _MOST_SPECIAL)
-    special = tuple(sorted(token_of(int(one[2]), one[1].decode(errors="replace")) for one in each))
-    return Vocabulary("object", top, found.entries, special=special)
+    highest, entries = _highest(data.strip())
+    matches = islice(_SPECIAL.finditer(data, 0, _LOOKED_AT), _MOST_SPECIAL)
+    special = tuple(
+        sorted(token_of(int(match[2]), match[1].decode(errors="replace")) for match in matches)
+    )
+    return Vocabulary("object", highest, entries, special=special)
 
 
 def added_object(data: bytes) -> Vocabulary:
     """Read an added_tokens.json, `{"token": id}`, with its tokens."""
-    found = highest_of_object(data, 0)
-    if found.entries > MOST_ADDED:
-        return token_object(data)
-    each = (token_of(int(match[2]), text_of(match[1])) for match in _ENTRY.finditer(data))
-    return Vocabulary("added", None, found.entries, tuple(sorted(each)))
+    vocabulary = token_object(data)
+    if (vocabulary.entries or 0) > MOST_ADDED:
+        return vocabulary
+    tokens = decoded(data, dict[str, int])
+    added = tuple(sorted(token_of(number, text) for text, number in tokens.items()))
+    return Vocabulary("added", None, vocabulary.entries, added)
 
 
 def token_lines(data: bytes) -> Vocabulary:
     """Read a vocab.txt, which has a line for each token."""
     entries = data.count(b"\n") + (not data.endswith(b"\n") and bool(data))
     if not entries:
-        raise ScanError("is empty")
+        raise CheckpointError("it is empty")
     text = data.rstrip(b"\r\n").rpartition(b"\n")[2][:1024].decode(errors="replace")
     return Vocabulary("lines", token_of(entries - 1, text), entries)

@@ -14,7 +14,7 @@ refuses is refused; but long names, nested arrays and big-endian files are read.
 
 from collections.abc import Iterator, Mapping
 from math import prod
-from operator import attrgetter
+from operator import itemgetter
 from types import MappingProxyType
 from typing import NamedTuple
 
@@ -37,11 +37,7 @@ class GgmlType(NamedTuple):
 # Numbers and names are those of `enum ggml_type` in ggml.h; sizes those of its block structs, which
 # the `gguf` package has as GGML_QUANT_SIZES. Where safetensors has a dtype of the same name, it is
 # the same dtype.
-def _types(*rows: tuple[int, str, int, int]) -> Mapping[int, GgmlType]:
-    return MappingProxyType({number: GgmlType(*fields) for number, *fields in rows})  # type: ignore[arg-type]
-
-
-GGML_TYPES = _types(
+_TYPES = (
     (0, "F32", 1, 4),
     (1, "F16", 1, 2),
     (2, "Q4_0", 32, 2 + 16),
@@ -76,6 +72,9 @@ GGML_TYPES = _types(
     (39, "MXFP4", 32, 1 + 16),
     (40, "NVFP4", 64, 4 + 32),
     (41, "Q1_0", 128, 2 + 16),
+)
+GGML_TYPES: Mapping[int, GgmlType] = MappingProxyType(
+    {number: GgmlType(name, block, size) for number, name, block, size in _TYPES}
 )
 
 # Numbers that had a meaning once; llama.cpp refuses files that use them.
@@ -153,6 +152,10 @@ class _Entry(NamedTuple):
     def length(self) -> int:
         return prod(self.shape) // self.type.block * self.type.size
 
+    def stored(self, file: str) -> StoredTensor:
+        span = Span(self.offset, self.offset + self.length)
+        return StoredTensor(self.name, self.type.name, self.shape, prod(self.shape), file, span)
+
 
 def parse(file: str, sparse: PartialFile) -> GgufHeader:
     """Parse the header at the start of a file; raise NeedsBytes if more bytes are needed."""
@@ -177,7 +180,7 @@ def _parse(file: str, sparse: PartialFile) -> GgufHeader:
     notes = (*notes, *_oddities(cursor, entries))
     return GgufHeader(
         file=file,
-        tensors=tuple(sorted(_stored(file, entries), key=attrgetter("name"))),
+        tensors=tuple(sorted((entry.stored(file) for entry in entries), key=itemgetter(0))),
         size_faults=tuple(f"{named(file)} {fault}" for fault in faults),
         notes=tuple(f"{named(file)} {note}" for note in notes),
         version=version,
@@ -229,16 +232,16 @@ def _countable(cursor: Cursor, what: str, count: int, least: int, most: int) -> 
 
 
 def _metadata(cursor: Cursor, pairs: int) -> dict[str, Value]:
-    found: dict[str, Value] = {}
+    metadata: dict[str, Value] = {}
     for number in range(pairs):
         key = cursor.name(f"the key of metadata pair {number:,}")
-        if key in found:
+        if key in metadata:
             raise CheckpointError(f"has the metadata key {quoted(key)} twice")
         kind = cursor.u32(f"the type of {quoted(key)}")
         if key == _ALIGNMENT_KEY and kind != U32 and kind in NAMES:
             raise CheckpointError(f"has a {key} of type {NAMES[kind]}, expected u32")
-        found[key] = cursor.value(kind, quoted(key))
-    return found
+        metadata[key] = cursor.value(kind, quoted(key))
+    return metadata
 
 
 def _alignment(metadata: Mapping[str, Value]) -> int:
@@ -344,9 +347,3 @@ def _oddities(cursor: Cursor, entries: list[_Entry]) -> Iterator[str]:
             f"has {len(long):,} tensor names of more than {_LONGEST_NAME} bytes, such as "
             f"{quoted(long[0])}: llama.cpp refuses them"
         )
-
-
-def _stored(file: str, entries: list[_Entry]) -> Iterator[StoredTensor]:
-    for entry in entries:
-        span = Span(entry.offset, entry.offset + entry.length)
-        yield StoredTensor(entry.name, entry.type.name, entry.shape, prod(entry.shape), file, span)

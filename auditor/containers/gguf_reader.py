@@ -124,7 +124,12 @@ class Cursor:
     def value(self, kind: int, key: str, depth: int = 0) -> Value:
         """Read the value of a key, or skip it if it is too long to keep."""
         if kind == _STRING:
-            return self._string(key)
+            length = self.u64(f"the length of {key}")
+            if length > _LONGEST_KEPT or self._text + length > _MOST_TEXT:
+                self.skip(length, f"the value of {key}")
+                return Skipped("byte", length)
+            self._text += length
+            return self.take(length, f"the value of {key}").decode(errors="replace")
         if kind == _ARRAY:
             if depth == _DEEPEST:
                 raise CheckpointError(f"nests the arrays of {key} more than {_DEEPEST} levels deep")
@@ -137,14 +142,6 @@ class Cursor:
     def _order(self) -> _Order:
         return "big" if self.big_endian else "little"
 
-    def _string(self, key: str) -> Value:
-        length = self.u64(f"the length of {key}")
-        if length > _LONGEST_KEPT or self._text + length > _MOST_TEXT:
-            self.skip(length, f"the value of {key}")
-            return Skipped("byte", length)
-        self._text += length
-        return self.take(length, f"the value of {key}").decode(errors="replace")
-
     def _array(self, key: str, depth: int) -> Value:
         kind = self.u32(f"the item type of {key}")
         count = self.u64(f"the length of {key}")
@@ -152,19 +149,19 @@ class Cursor:
             raise CheckpointError(f"has item type {kind:,} for {key}, expected 0 to {max(NAMES)}")
         least = _SCALARS[kind][2] if kind in _SCALARS else _LEAST[kind]
         self._room(count * least, f"{key}, {count:,} items of {least} bytes at least")
-        kept = count <= _MOST_KEPT and self._values + count <= _MOST_VALUES
+        is_kept = count <= _MOST_KEPT and self._values + count <= _MOST_VALUES
         if kind in _SCALARS:
-            if kept:
+            if is_kept:
                 self._values += count
                 return self._scalars(kind, count, key)
             self.skip(count * least, key)
             return Skipped(NAMES[kind], count)
         self._items += count
-        if self._items > _MOST_ITEMS or (kind == _ARRAY and not kept):
+        if self._items > _MOST_ITEMS or (kind == _ARRAY and not is_kept):
             raise CheckpointError(
                 f"has too many items in its arrays, up to {key}: expected at most {_MOST_ITEMS:,}"
             )
-        if not kept:
+        if not is_kept:
             self._skip_strings(count, key)
             return Skipped(NAMES[kind], count)
         self._values += count
@@ -210,14 +207,10 @@ class Cursor:
         parts, have = [rest], self._base + len(rest)
         while have < self._base + count:
             stop = min((have // _CHUNK + 1) * _CHUNK, self.size)
-            parts.append(self._chunk(Span(have, stop)))
+            try:
+                parts.append(self._sparse.read(Span(have, stop)))
+            except NeedsBytes:
+                more = min(max(3 * have, _FIRST), _LONGEST)
+                raise NeedsBytes(Span(have, max(stop, min(have + more, self.size)))) from None
             have = stop
         self._window = b"".join(parts)
-
-    def _chunk(self, span: Span) -> bytes:
-        try:
-            return self._sparse.read(span)
-        except NeedsBytes:
-            more = min(max(3 * span.start, _FIRST), _LONGEST)
-            stop = max(span.stop, min(span.start + more, self.size))
-            raise NeedsBytes(Span(span.start, stop)) from None

@@ -60,8 +60,8 @@ def parse_index(file: str, content: bytes) -> Index:
     `faults` reports repeated names and impossible totals. An index without a usable weight_map, or
     with one that leaves the index's folder, is an error.
     """
-    found = _plainly_written(file, content)
-    index, repeated = found or load_object(content, file, values=_MAX_VALUES)
+    plain = _plainly_written(file, content)
+    index, repeated = plain or load_object(content, file, values=_MAX_VALUES)
     weight_map = _weight_map(named(file), index)
     paths = _paths(named(file), weight_map)
     # One text for each shard: json makes one for each tensor, 8 MB for DeepSeek-V3.
@@ -88,14 +88,14 @@ def _plainly_written(file: str, content: bytes) -> Loaded | None:
     if b"\\" in content or len(content) > MAX_INDEX or quotes > _MOST_QUOTES:
         return None
     try:
-        found = decode(content, type=_PlainIndex)
-        metadata = bytes(found.metadata)
+        index = decode(content, type=_PlainIndex)
+        metadata = bytes(index.metadata)
         totals, repeated = load_object(metadata, file)
     except (DecodeError, UnicodeDecodeError, RecursionError, CheckpointError):
         return None
-    if quotes != _KEY_QUOTES + metadata.count(b'"') + 4 * len(found.weight_map):
+    if quotes != _KEY_QUOTES + metadata.count(b'"') + 4 * len(index.weight_map):
         return None
-    return Loaded({"metadata": totals, "weight_map": found.weight_map}, repeated)
+    return Loaded({"metadata": totals, "weight_map": index.weight_map}, repeated)
 
 
 def shard_fault(shard: str) -> str | None:

@@ -1,9 +1,10 @@
 """The manifest of a repository of several models: a folder and a class for each."""
 
-from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 
-from auditor.bounded.json_text import lfs_fault, parse_object
+from msgspec import Struct, field
+
+from auditor.bounded.json_text import converted, lfs_fault, parse_object
 from auditor.containers.index import shard_fault
 from auditor.errors import CheckpointError
 from auditor.messages import described, named, quoted
@@ -32,8 +33,6 @@ MAX_MANIFEST = 1024 * 1024  # bytes; those of the Hub have 200 to 1,500
 
 # The largest pipeline known (AudioLDM 2) has eleven components, eight of them with weights.
 MAX_COMPONENTS = 64
-
-_PAIR = 2  # [library, class]
 
 
 class ManifestEntry(NamedTuple):
@@ -67,30 +66,33 @@ def parse_manifest(file: str, content: bytes) -> Manifest:
     return manifest
 
 
+class _Pipeline(Struct):
+    class_name: str | None = field(name="_class_name", default=None)
+
+
 def _pipeline(file: str, content: bytes) -> Manifest:
     """`{"_class_name": ..., "vae": ["diffusers", "AutoencoderKL"], "requires_aesthetics": false}`.
 
     [null, null] stands for a component that is left out; any other value is an option.
     """
     document = parse_object(content, file)
-    target = document.get("_class_name")
-    if target is not None and not isinstance(target, str):
-        raise CheckpointError(
-            f"{named(file)}: _class_name is {described(target)}, expected a string"
-        )
+    target = converted(document, _Pipeline, named(file)).class_name
     entries: list[ManifestEntry] = []
     for name, value in document.items():
-        if name.startswith("_") or not isinstance(value, list) or len(value) != _PAIR:
-            continue
         match value:
-            case [str(library), str(kind)]:
+            case [str(library), str(kind)] if not name.startswith("_"):
                 entries.append(ManifestEntry(name, library, kind))
-            case [str(), _] | [_, str()]:
+            case [str() as first, second] | [first, str() as second] if not name.startswith("_"):
                 raise CheckpointError(
-                    f"{named(file)}: {quoted(name)} is [{described(value[0])}, "
-                    f"{described(value[1])}], expected [library, class]"
+                    f"{named(file)}: {quoted(name)} is [{described(first)}, "
+                    f"{described(second)}], expected [library, class]"
                 )
     return Manifest(file=file, target=target, entries=tuple(sorted(entries)))
+
+
+class _Module(Struct):
+    path: str
+    type: str
 
 
 def _modules(file: str, content: bytes) -> Manifest:
@@ -101,19 +103,19 @@ def _modules(file: str, content: bytes) -> Manifest:
     if fault := lfs_fault(named(file), content):
         raise CheckpointError(fault)
     wrapped = parse_object(b'{"modules":' + content + b"}", file)
-    modules = wrapped["modules"]
-    if not isinstance(modules, list) or len(wrapped) > 1:
-        observed = "several values" if len(wrapped) > 1 else described(modules)
-        raise CheckpointError(f"{named(file)} is {observed}, expected a list")
-    found: dict[str, ManifestEntry] = {}
-    for entry in sorted(_module_entries(file, modules)):
-        other = found.get(entry.folder)
+    if len(wrapped) > 1:
+        raise CheckpointError(f"{named(file)} is several values, expected a list")
+    modules = converted(wrapped["modules"], list[_Module], named(file))
+    entries: dict[str, ManifestEntry] = {}
+    for entry in sorted(map(_module_entry, modules)):
+        other = entries.get(entry.folder)
         if other is not None and _weighs(other) and _weighs(entry):
             twice = quoted(entry.folder)
             raise CheckpointError(f"{named(file)} has two modules in the folder {twice}")
         if other is None or _weighs(entry):
-            found[entry.folder] = entry
-    return Manifest(file=file, target="SentenceTransformer", entries=tuple(sorted(found.values())))
+            entries[entry.folder] = entry
+    ordered = tuple(sorted(entries.values()))
+    return Manifest(file=file, target="SentenceTransformer", entries=ordered)
 
 
 def _weighs(entry: ManifestEntry) -> bool:
@@ -121,14 +123,6 @@ def _weighs(entry: ManifestEntry) -> bool:
     return entry.library != SENTENCE or entry.kind in LEARNING
 
 
-def _module_entries(file: str, modules: list[object]) -> Iterator[ManifestEntry]:
-    for number, module in enumerate(modules):
-        fields: Mapping[str, object] = module if isinstance(module, dict) else {}
-        path, kind = fields.get("path"), fields.get("type")
-        if not isinstance(path, str) or not isinstance(kind, str):
-            raise CheckpointError(
-                f"{named(file)}: path and type of module {number} are {described(path)} and "
-                f"{described(kind)}, expected strings"
-            )
-        folder = "/".join(part for part in path.split("/") if part not in {"", "."})
-        yield ManifestEntry(folder, kind.partition(".")[0], kind.rpartition(".")[2])
+def _module_entry(module: _Module) -> ManifestEntry:
+    folder = "/".join(part for part in module.path.split("/") if part not in {"", "."})
+    return ManifestEntry(folder, module.type.partition(".")[0], module.type.rpartition(".")[2])

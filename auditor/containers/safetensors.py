@@ -80,7 +80,12 @@ def header_span(file: str, prefix: bytes, size: int | None) -> Span:
     if fault := lfs_fault(named(file), prefix):
         raise CheckpointError(fault)
     if len(prefix) < LENGTH_BYTES:
-        raise CheckpointError(_too_short(file, len(prefix)))
+        size_text = "is empty: 0 bytes"
+        if prefix:
+            size_text = (
+                f"has {len(prefix)} bytes, too few for the eight that give a header's length"
+            )
+        raise CheckpointError(f"{named(file)} {size_text}")
     length = int.from_bytes(prefix[:LENGTH_BYTES], "little")
     span = Span(LENGTH_BYTES, LENGTH_BYTES + length)
     fault = _length_fault(length, size) or _start_fault(
@@ -132,12 +137,6 @@ def size_fault(header: Header, size: int | None) -> str | None:
     )
 
 
-def _too_short(file: str, size: int) -> str:
-    if size == 0:
-        return f"{named(file)} is empty: 0 bytes"
-    return f"{named(file)} has {size} bytes, too few for the eight that give a header's length"
-
-
 def _length_fault(length: int, size: int | None) -> str | None:
     declared = f"its first eight bytes declare {length:,} bytes of header"
     if length > MAX_HEADER:
@@ -174,8 +173,8 @@ def _end_of_json(prefix: bytes, span: Span) -> int:
     end = span.stop
     while end > span.start:
         start = max(end - _LOOKED_AT, span.start)
-        if kept := len(prefix[start:end].rstrip(_WHITE)):
-            return start + kept
+        if length := len(prefix[start:end].rstrip(_WHITE)):
+            return start + length
         end = start
     return end
 
@@ -227,10 +226,10 @@ def _entries(content: bytes, at: int, end: int) -> Iterator[Iterable[tuple[str, 
 
 def _decoded(tensors: memoryview) -> Iterable[tuple[str, _Entry]]:
     text = b"".join((b"{", tensors, b"}"))
-    found = decode(text, type=dict[str, _Entry])
-    if text.count(b'"') != _ENTRY_QUOTES * len(found):
+    entries = decode(text, type=dict[str, _Entry])
+    if text.count(b'"') != _ENTRY_QUOTES * len(entries):
         raise ValueError
-    return found.items()
+    return entries.items()
 
 
 def _exact(file: str, content: bytes) -> _Parsed:
@@ -248,13 +247,13 @@ def _exact(file: str, content: bytes) -> _Parsed:
     )
 
 
-def _parsed(file: str, metadata: dict[str, str], found: Iterable[tuple[str, _Entry]]) -> _Parsed:
+def _parsed(file: str, metadata: dict[str, str], entries: Iterable[tuple[str, _Entry]]) -> _Parsed:
     """Make the tensors; each shape is measured once and stored once."""
     tensors: list[StoredTensor] = []
     sizes: dict[tuple[str, tuple[int, ...]], tuple[str, tuple[int, ...], int, int]] = {}
     in_order, end = True, 0
     new = tuple.__new__  # takes half of what a NamedTuple's own constructor takes
-    for name, entry in found:
+    for name, entry in entries:
         kind = (entry.dtype, entry.shape)
         known = sizes.get(kind)
         if known is None:

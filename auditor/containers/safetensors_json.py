@@ -165,10 +165,10 @@ def _float(text: str) -> float:
     """
     mantissa, _, exponent = text.lower().partition("e")
     whole, _, fraction = mantissa.lstrip("-").partition(".")
-    significand, kept = _take(0, whole)
-    power = len(whole) - kept
-    significand, kept = _take(significand, fraction)
-    power -= kept
+    significand, used = _take(0, whole)
+    power = len(whole) - used
+    significand, used = _take(significand, fraction)
+    power -= used
     size = int(exponent.lstrip("+-0")[:11] or "0")
     if size > _I32_MAX:
         significand *= not exponent.startswith("-")  # 1e-99999999999 is 0, 0e99999999999 too

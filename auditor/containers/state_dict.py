@@ -26,7 +26,7 @@ _DICTS = frozenset(f"collections.{name}" for name in ("OrderedDict", "defaultdic
 # A memo lets few bytes stand for any number of values. The names of the largest state dict that a
 # pickle has room for, 16,000 (pickle_machine), are looked at three times.
 _MOST_VALUES = 120_000
-_MOST_LETTERS = 4_000_000  # of all names that are made
+_MOST_LETTERS = 4_000_000  # of all dotted names
 _DEEPEST = 64  # levels
 _DEEPEST_WRAPPERS = 4
 _SHOWN = 5
@@ -93,12 +93,12 @@ def _unwrapped(walk: "_Walk", value: object) -> tuple[object, list[str], Mapping
 
 
 def _note(path: list[str], rest: Mapping[str, object], *, opened: bool) -> str:
-    """Say which part of the value the state dict is."""
-    beside = f"; next to it are {_listed(rest)}" if rest else ""
+    """Return the sentence about the part of the value that the state dict is."""
+    others = f"; next to it are {_listed(rest)}" if rest else ""
     place = quoted(".".join(path))
     if opened:
-        return f"the state dict under {place} is read{beside}"
-    return f"its state dict is under {place}, where from_pretrained does not look{beside}"
+        return f"the state dict under {place} is read{others}"
+    return f"its state dict is under {place}, where from_pretrained does not look{others}"
 
 
 def _listed(rest: Mapping[str, object]) -> str:

@@ -18,7 +18,7 @@ from typing import NamedTuple
 from msgspec import Struct
 
 from auditor.bounded.pickle_machine import MAX_PICKLE
-from auditor.containers.torch_tensors import Held, Storage
+from auditor.containers.torch_tensors import Storage, StoragePlaces
 from auditor.containers.weight_formats import PartialFile, UnsafeFileError, not_followed
 from auditor.errors import CheckpointError
 from auditor.messages import named, quoted
@@ -97,7 +97,7 @@ class TorchArchive(Struct, frozen=True, kw_only=True):
             raise self._not_followed(reason)
         return data
 
-    def held(self, storages: Mapping[str, Storage]) -> Held:
+    def places(self, storages: Mapping[str, Storage]) -> StoragePlaces:
         """Return where the storages lie, and which of them contradict the pickle."""
         spans: dict[str, Span] = {}
         faults: dict[str, str] = {}
@@ -113,7 +113,7 @@ class TorchArchive(Struct, frozen=True, kw_only=True):
                 )
             start = self._aligned_start(entry)
             spans[key] = Span(start, start + storage.length)
-        return Held(spans, faults)
+        return StoragePlaces(spans, faults)
 
     def _data_start(self, entry: _Entry, sparse: PartialFile) -> int:
         """Return where an entry's data begins, by its local header."""

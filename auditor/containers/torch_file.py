@@ -20,7 +20,13 @@ from auditor.bounded.pickle_machine import MAX_PICKLE, follow_pickle
 from auditor.bounded.pickle_names import FollowedPickle
 from auditor.containers.state_dict import StateDict, is_dict, state_dict
 from auditor.containers.torch_archive import open_archive
-from auditor.containers.torch_tensors import Held, Storage, TensorView, storage_faults, storages
+from auditor.containers.torch_tensors import (
+    Storage,
+    StoragePlaces,
+    TensorView,
+    storage_faults,
+    storages,
+)
 from auditor.containers.weight_formats import (
     PICKLES,
     NeedsBytes,
@@ -62,7 +68,7 @@ class LegacyFile(NamedTuple):
 
     pickles: list[FollowedPickle]
     fault: str | None  # why torch does not load the file, a verb first
-    held: Held
+    places: StoragePlaces
 
     @property
     def value(self) -> FollowedPickle:
@@ -81,11 +87,11 @@ def parse(file: str, sparse: PartialFile) -> Table:
         pickle = follow_pickle(archive.pickle(sparse))
         if fault := pickle.fault:
             raise _unusable(file, pickle, f"has a pickle that {fault.reason}")
-        return _table(file, pickle, archive.held(storages(pickle)), legacy=False)
+        return _table(file, pickle, archive.places(storages(pickle)), legacy=False)
     legacy = read_legacy(file, sparse)
     if legacy.fault:
         raise _not_loaded(file, legacy, sparse)
-    return _table(file, _joined(legacy), legacy.held, legacy=True)
+    return _table(file, _joined(legacy), legacy.places, legacy=True)
 
 
 def _not_loaded(file: str, legacy: LegacyFile, sparse: PartialFile) -> CheckpointError:
@@ -138,36 +144,36 @@ def _unusable(file: str, pickle: FollowedPickle, reason: str) -> CheckpointError
     return CheckpointError(f"{named(file)} {reason}")
 
 
-def _table(file: str, pickle: FollowedPickle, held: Held, *, legacy: bool) -> Table:
-    found = state_dict(pickle.value, opened=_LOADED_WHOLE.fullmatch(file) is None)
-    if found.fault:
-        raise _unusable(file, pickle, f"has a value that {found.fault}")
-    if not (found.tensors or found.unreadable or is_dict(pickle.value)):
+def _table(file: str, pickle: FollowedPickle, places: StoragePlaces, *, legacy: bool) -> Table:
+    state = state_dict(pickle.value, opened=_LOADED_WHOLE.fullmatch(file) is None)
+    if state.fault:
+        raise _unusable(file, pickle, f"has a value that {state.fault}")
+    if not (state.tensors or state.unreadable or is_dict(pickle.value)):
         raise _unusable(file, pickle, "holds no tensors; a state dict holds some by name")
     tensors = [
-        StoredTensor(name, view.dtype, view.shape, prod(view.shape), file, _span(view, held))
-        for name, view in found.tensors.items()
+        StoredTensor(name, view.dtype, view.shape, prod(view.shape), file, _span(view, places))
+        for name, view in state.tensors.items()
     ]
     tensors.sort(key=lambda tensor: tensor.name)
     faults = [
-        *_faults(found, held, storages(pickle)),
-        *_unmade(pickle, found, legacy=legacy),
+        *_faults(state, places, storages(pickle)),
+        *_unmade(pickle, state, legacy=legacy),
         *_refused(pickle),
     ]
     return Table(
         file=file,
         tensors=tuple(tensors),
-        size_faults=held.size_faults,
-        notes=(f"{named(file)}: {found.note}",) if found.note else (),
-        shared=_shared(found.tensors),
+        size_faults=places.size_faults,
+        notes=(f"{named(file)}: {state.note}",) if state.note else (),
+        shared=_shared(state.tensors),
         imports=pickle.outside,
         faults=_limited(file, faults),
     )
 
 
-def _span(view: TensorView, held: Held) -> Span:
+def _span(view: TensorView, places: StoragePlaces) -> Span:
     """Return where the tensor's bytes begin, and their number: strides may spread them wider."""
-    start = held.spans.get(view.storage.key, Span(0, 0)).start + view.start
+    start = places.spans.get(view.storage.key, Span(0, 0)).start + view.start
     return Span(start, start + view.length)
 
 
@@ -181,28 +187,34 @@ def _shared(tensors: Mapping[str, TensorView]) -> Mapping[str, str]:
     return MappingProxyType(shared)
 
 
-def _faults(found: StateDict, held: Held, first: Mapping[str, Storage]) -> Iterator[TensorFault]:
+def _faults(
+    state: StateDict, places: StoragePlaces, first: Mapping[str, Storage]
+) -> Iterator[TensorFault]:
     """Yield the tensors that cannot be; `first` is the storage that torch makes for each key."""
-    for name, reason in found.unreadable.items():
+    for name, reason in state.unreadable.items():
         yield TensorFault((name,), f"tensor {quoted(name)} {reason}")
-    for name, view in found.tensors.items():
+    for name, view in state.tensors.items():
         storage, tensor = view.storage, f"tensor {quoted(name)}"
-        made = first.get(storage.key, storage)
-        if storage.key in held.faults:
-            yield TensorFault((name,), f"{tensor}: {held.faults[storage.key]}")
-        elif made != storage:
-            two = f"as {made.described} and as {storage.described}"
+        declared_first = first.get(storage.key, storage)
+        if storage.key in places.faults:
+            yield TensorFault((name,), f"{tensor}: {places.faults[storage.key]}")
+        elif declared_first != storage:
+            two = f"as {declared_first.described} and as {storage.described}"
             yield TensorFault(
-                (name,), f"{tensor}: its storage {quoted(made.key)} is declared {two}"
+                (name,), f"{tensor}: its storage {quoted(storage.key)} is declared {two}"
             )
         elif view.stop > storage.length:
-            yield TensorFault((name,), f"{tensor} {_overrun(view)}")
+            yield TensorFault(
+                (name,),
+                f"{tensor} {view.dtype} {view.shape} reaches to byte {view.stop:,} of its storage "
+                f"{quoted(storage.key)}, which has {storage.length:,}",
+            )
 
 
-def _unmade(pickle: FollowedPickle, found: StateDict, *, legacy: bool) -> Iterator[TensorFault]:
+def _unmade(pickle: FollowedPickle, state: StateDict, *, legacy: bool) -> Iterator[TensorFault]:
     """Yield what torch refuses to make, except for tensors that have a fault of their own."""
     for reason in storage_faults(pickle, legacy=legacy):
-        if reason not in found.unreadable.values():
+        if reason not in state.unreadable.values():
             yield TensorFault((), f"a value that is not a tensor {reason}")
 
 
@@ -216,13 +228,6 @@ def _refused(pickle: FollowedPickle) -> Iterator[TensorFault]:
         (),
         f"torch.load(weights_only=True), and with it from_pretrained, refuses {', '.join(shown)}"
         f"{rest}; save only tensors, numbers and strings, by pickle protocol 2",
-    )
-
-
-def _overrun(view: TensorView) -> str:
-    return (
-        f"{view.dtype} {view.shape} reaches to byte {view.stop:,} of its storage "
-        f"{quoted(view.storage.key)}, which has {view.storage.length:,}"
     )
 
 
@@ -246,8 +251,8 @@ def read_legacy(file: str, sparse: PartialFile) -> LegacyFile:
         raise not_followed(file, "is a tar archive, as torch wrote before version 0.1.10")
     pickles = _pickles(file, sparse)
     if fault := _fault(pickles):
-        return LegacyFile(pickles, fault, Held({}, {}))
-    return LegacyFile(pickles, None, _held(file, pickles, sparse.size))
+        return LegacyFile(pickles, fault, StoragePlaces({}, {}))
+    return LegacyFile(pickles, None, _places(file, pickles, sparse.size))
 
 
 def _is_tar(block: bytes) -> bool:
@@ -301,7 +306,7 @@ def _fault(pickles: list[FollowedPickle]) -> str | None:
     return None
 
 
-def _held(file: str, pickles: list[FollowedPickle], size: int) -> Held:
+def _places(file: str, pickles: list[FollowedPickle], size: int) -> StoragePlaces:
     """Return where the storages lie; they follow the pickles in the order of the keys."""
     known, keys, start = storages(pickles[_VALUE]), pickles[_KEYS].value, pickles[_KEYS].stop
     spans: dict[str, Span] = {}
@@ -315,9 +320,9 @@ def _held(file: str, pickles: list[FollowedPickle], size: int) -> Held:
         if key not in spans
     }
     if at == size:
-        return Held(spans, faults)
+        return StoragePlaces(spans, faults)
     fault = (
         f"{named(file)} is {'truncated' if size < at else 'too long'}: it has {size:,} bytes, "
         f"expected {at:,}: {start:,} of pickles and {at - start:,} of storages"
     )
-    return Held(spans, faults, (fault,))
+    return StoragePlaces(spans, faults, (fault,))

@@ -78,7 +78,7 @@ class Storage(NamedTuple):
         return f"{self.length:,} bytes of {self.dtype or 'any kind'}"
 
 
-class Held(NamedTuple):
+class StoragePlaces(NamedTuple):
     """The positions of the storages of a file, and their faults."""
 
     spans: Mapping[str, Span]  # by key
@@ -96,9 +96,9 @@ def storages(pickle: FollowedPickle) -> dict[str, Storage]:
     """Return the storages that the pickle declares, by key; of two with one key the first."""
     declared: dict[str, Storage] = {}
     for persistent in pickle.persistent:
-        one = storage(persistent)
-        if isinstance(one, Storage):
-            declared.setdefault(one.key, one)
+        source = storage(persistent)
+        if isinstance(source, Storage):
+            declared.setdefault(source.key, source)
     return declared
 
 
@@ -106,10 +106,10 @@ def storage_faults(pickle: FollowedPickle, *, legacy: bool) -> list[str]:
     """Return why torch raises for a storage, a verb first; each reason once."""
     reasons: dict[str, None] = {}
     for persistent in pickle.persistent:
-        one = storage(persistent)
-        if isinstance(one, Unreadable):
-            reasons[one.reason] = None
-        elif legacy and one.dtype is None:
+        source = storage(persistent)
+        if isinstance(source, Unreadable):
+            reasons[source.reason] = None
+        elif legacy and source.dtype is None:
             reasons["has a storage of bytes, which torch.load does not read in this form"] = None
         elif isinstance(persistent.key, tuple) and len(persistent.key) != _PARTS + legacy:
             count = len(persistent.key)
@@ -213,13 +213,10 @@ def _by_attributes(state: object) -> Unreadable | None:
         if part is None:
             continue
         pairs = _attributes(part)
-        if pairs is None or any(not isinstance(key, str) or _rules(key) for key, _ in pairs):
+        names = [key if isinstance(key, str) else "data" for key, _ in pairs or ()]
+        if pairs is None or any(name == "data" or name.startswith("__") for name in names):
             return _CHANGED
     return None
-
-
-def _rules(name: str) -> bool:
-    return name == "data" or name.startswith("__")
 
 
 def _attributes(state: object) -> list[tuple[object, object]] | None:
@@ -239,12 +236,12 @@ def _tensor(args: tuple[object, ...]) -> TensorView | Unreadable:
     """Read (storage, offset, size, stride)."""
     match args:
         case (Persistent() as key, int(offset), size, stride):
-            held = storage(key)
-            if isinstance(held, Unreadable):
-                return held
-            if held.dtype is None:
+            source = storage(key)
+            if isinstance(source, Unreadable):
+                return source
+            if source.dtype is None:
                 return Unreadable("is a view of bytes without a dtype")
-            return _view(held, held.dtype, offset, size, stride)
+            return _view(source, source.dtype, offset, size, stride)
         case _:
             return _ODD
 
@@ -280,24 +277,20 @@ def _tensor_v3(args: tuple[object, ...]) -> TensorView | Unreadable:
             _,
             Global("torch", dtype),
         ) if isinstance(metadata, PickledDict):
-            held = storage(key)
-            if isinstance(held, Unreadable):
-                return held
-            return _view(held, dtype, offset, size, stride)
+            source = storage(key)
+            if isinstance(source, Unreadable):
+                return source
+            return _view(source, dtype, offset, size, stride)
         case _:
             return _ODD
 
 
-def _sparse(_args: tuple[object, ...]) -> Unreadable:
-    return Unreadable("is sparse: numbers and positions are stored, which are not read")
-
-
-def _meta(_args: tuple[object, ...]) -> Unreadable:
-    return Unreadable("was saved from the meta device: it has a shape and no numbers")
+_SPARSE = Unreadable("is sparse: numbers and positions are stored, which are not read")
+_META = Unreadable("was saved from the meta device: it has a shape and no numbers")
 
 
 def _view(
-    held: Storage, dtype: str, offset: int, size: object, stride: object
+    source: Storage, dtype: str, offset: int, size: object, stride: object
 ) -> TensorView | Unreadable:
     shape, steps = _whole_numbers(size), _whole_numbers(stride)
     if dtype not in DTYPES:
@@ -313,7 +306,7 @@ def _view(
     stop = offset * width + (reach + 1) * width if count else 0  # an empty view may begin anywhere
     if name == "F4" and shape:
         shape = (*shape[:-1], 2 * shape[-1])
-    return TensorView(held, name, shape, offset * width, count * width, stop)
+    return TensorView(source, name, shape, offset * width, count * width, stop)
 
 
 def _whole_numbers(value: object) -> tuple[int, ...] | None:
@@ -332,7 +325,7 @@ _READERS: Mapping[str, Callable[[tuple[object, ...]], TensorView | Unreadable]] 
         "torch._utils._rebuild_tensor_v2": _tensor_v2,
         "torch._utils._rebuild_tensor_v3": _tensor_v3,
         "torch._utils._rebuild_qtensor": _quantized,
-        "torch._utils._rebuild_sparse_tensor": _sparse,
-        "torch._utils._rebuild_meta_tensor_no_storage": _meta,
+        "torch._utils._rebuild_sparse_tensor": lambda _: _SPARSE,
+        "torch._utils._rebuild_meta_tensor_no_storage": lambda _: _META,
     }
 )

@@ -10,7 +10,7 @@ from msgspec import Struct, field
 from msgspec.structs import replace
 
 from auditor.analytic import ExpectedTensor
-from auditor.bounded.json_text import parse_object
+from auditor.bounded.json_text import parse_or_empty
 from auditor.checkpoint.snapshot import Snapshot
 from auditor.diagnosis.name_kinds import NameKind, chosen_of, kinds_of, name_pattern
 from auditor.diagnosis.solving.forms import NameForms
@@ -273,12 +273,8 @@ class Case(Struct, frozen=True, kw_only=True, dict=True):
     @cached_property
     def config(self) -> Mapping[str, Any]:
         """The config's values; an empty dict if it is absent or cannot be read."""
-        if self.snapshot.config is None:
-            return {}
-        try:
-            return parse_object(self.snapshot.config.content, self.snapshot.config.name)
-        except CheckpointError:
-            return {}
+        config = self.snapshot.config
+        return parse_or_empty(config.content, config.name) if config else {}
 
     @cached_property
     def holdings(self) -> HeldTensors:

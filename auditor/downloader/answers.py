@@ -4,21 +4,22 @@ A body is read as far as it is needed, within bounds, and only if its size is th
 Reading ends early if the body is slow or arrives in tiny pieces.
 """
 
-import json
 import re
 import time
 from collections.abc import Callable, Mapping
 from http import HTTPStatus
 
 from huggingface_hub import constants
+from msgspec import Struct
 
+from auditor.bounded.json_text import decoded
 from auditor.checkpoint.snapshot import RepoFile
 from auditor.containers.safetensors import LENGTH_BYTES, MAX_HEADER
 from auditor.downloader.client import Reply, whole_number
 from auditor.downloader.headers import Received
 from auditor.downloader.model_argument import HubModel
 from auditor.downloader.retry import WINDOW, PassingError, asked_wait
-from auditor.errors import Reason, SourceError
+from auditor.errors import CheckpointError, Reason, SourceError
 from auditor.messages import quoted
 from auditor.tensors import Span
 
@@ -281,14 +282,16 @@ def _refusal(answer: Answer, message: str) -> tuple[Reason, str]:
     return _DENIED if status in _FORBIDDEN else _OTHER
 
 
+class _Refusal(Struct):
+    error: str = ""
+
+
 def _error_in(body: bytes) -> str:
     """Return the error message in the body of a refusal, which can be anything; "" if none."""
     try:
-        parsed = json.loads(body)
-    except (ValueError, RecursionError):
+        return decoded(body, _Refusal).error
+    except CheckpointError:
         return ""
-    error = parsed.get("error") if isinstance(parsed, dict) else None
-    return error if isinstance(error, str) else ""
 
 
 def _passing(answer: Answer) -> SourceError:

@@ -6,9 +6,10 @@ from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 
+from msgspec import Struct
 from msgspec.structs import replace
 
-from auditor.bounded.json_text import parse_object
+from auditor.bounded.json_text import converted, parse_object
 from auditor.checkpoint.filenames import CONFIG, Chooser
 from auditor.checkpoint.selecting import (
     ADAPTER_CONFIG,
@@ -136,6 +137,11 @@ def _stand_in(model: HubModel, why: SourceError, say: Say, choose: Chooser) -> S
     raise SourceError(why.reason, detail) from why
 
 
+class _AdapterConfig(Struct):
+    base_model_name_or_path: str | None = None
+    revision: str | None = None
+
+
 def with_base_model(
     snapshot: Snapshot,
     from_path: Callable[[Path, str], Snapshot],
@@ -150,11 +156,11 @@ def with_base_model(
     if config is None or config.name != ADAPTER_CONFIG or snapshot.base:
         return snapshot
     try:
-        settings = parse_object(config.content, config.name)
+        settings = converted(parse_object(config.content, config.name), _AdapterConfig)
     except CheckpointError:
         return snapshot  # the audit reports the fault
-    name, revision = settings.get("base_model_name_or_path"), settings.get("revision")
-    if not isinstance(name, str) or not name or not isinstance(revision, str | None):
+    name, revision = settings.base_model_name_or_path, settings.revision
+    if not name:
         return snapshot
     is_local = snapshot.source in {Source.FOLDER, Source.FILE} and os.path.isdir(name)  # noqa: PTH112 - Path.is_dir raises
     try:

@@ -1,15 +1,13 @@
 """Parse one page of the Hub's list of models: no single model can spoil it.
 
-A page has a thousand models of twenty files, which are 40,000 JSON values, and is parsed at once. A
-page with many more values is cut into its entries first, which are parsed one by one. So memory
-stays bounded, and a model with millions of files affects no other.
+A page is cut into its entries, which are parsed one by one: memory stays bounded, and a model with
+millions of files affects no other.
 """
 
-import json
 import re
 from collections.abc import Iterator
 from contextlib import suppress
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import msgspec
 from huggingface_hub import constants
@@ -22,7 +20,7 @@ from auditor.messages import quoted
 # Files of one model; the Hub recommends fewer, and they take 8 MB of its list.
 MAX_FILES = 100_000
 
-# Commas of a page that is cut up: 64 MB have room for so many files, and each may begin an entry.
+# Commas of a page: 64 MB have room for so many files, and each may begin an entry.
 _MOST_VALUES = 2_000_000
 
 _MOST_HELD = 100_000  # values of one group, unless one entry has more; files take 12 MB
@@ -42,28 +40,27 @@ class ListEntry(NamedTuple):
     excess: str | None = None  # why the entry is too large; then the other values are unknown
 
 
+class _Entry(msgspec.Struct):
+    id: str
+    sha: Any = None
+    siblings: Any = None
+
+
+_PARSED = msgspec.json.Decoder(_Entry).decode
+
+
 def entries_in(content: bytes) -> Iterator[tuple[ListEntry, ...]]:
     """Yield the entries of a page that name a model, in groups of bounded size.
 
     Raise SourceError if the page is not a JSON list, or is too large.
     """
-    if bounds_fault(content, MAX_DEPTH, MAX_TEXT_VALUES) is None:
-        values = _value(content)
-        if not isinstance(values, list):
-            raise _no_list()
-        yield tuple(entry for value in values if (entry := _entry(value)))
-    else:
-        yield from _groups(content)
-
-
-def _groups(content: bytes) -> Iterator[tuple[ListEntry, ...]]:
     group: list[ListEntry] = []
     held = 0
     for piece in _pieces(content):
         if fault := bounds_fault(piece, MAX_DEPTH, MAX_TEXT_VALUES):
             entry, values = _crowded(piece, fault), 0
         else:
-            entry, values = _entry(_value(piece)), sum(map(piece.count, _BEGINS))
+            entry, values = _entry(piece), sum(map(piece.count, _BEGINS))
         if held + values > _MOST_HELD:
             yield tuple(group)
             group, held = [], 0
@@ -73,17 +70,19 @@ def _groups(content: bytes) -> Iterator[tuple[ListEntry, ...]]:
     yield tuple(group)
 
 
-def _entry(value: object) -> ListEntry | None:
+def _entry(piece: bytes) -> ListEntry | None:
     """Return the entry of a list, or None if it does not name a model."""
-    if not isinstance(value, dict):
+    try:
+        entry = _PARSED(piece)
+    except msgspec.DecodeError:
         return None
-    name, files = value.get("id"), value.get("siblings")
-    if not isinstance(name, str) or id_fault(name):
+    if id_fault(entry.id):
         return None
+    files = entry.siblings
     if isinstance(files, list) and len(files) > MAX_FILES:
         excess = f"has {len(files):,} files, expected at most {MAX_FILES:,}"
-        return ListEntry(name, excess=excess)
-    return ListEntry(name, value.get("sha"), files)
+        return ListEntry(entry.id, excess=excess)
+    return ListEntry(entry.id, entry.sha, files)
 
 
 def _crowded(piece: bytes, excess: str) -> ListEntry | None:
@@ -91,19 +90,6 @@ def _crowded(piece: bytes, excess: str) -> ListEntry | None:
     match = _ID.search(piece)
     name = match[1].decode("utf-8", "replace") if match else ""
     return None if id_fault(name) else ListEntry(name, excess=excess)
-
-
-def _value(content: bytes) -> object:
-    try:
-        value: object = json.loads(content)
-    except ValueError:
-        raise _no_list() from None
-    return value
-
-
-def _no_list() -> SourceError:
-    detail = f"the list of models is not a JSON list: is {quoted(constants.ENDPOINT)} a Hub?"
-    return SourceError(Reason.BAD_RESPONSE, detail)
 
 
 def _pieces(content: bytes) -> Iterator[bytes]:
@@ -114,4 +100,5 @@ def _pieces(content: bytes) -> Iterator[bytes]:
     for text in (content, _SURROGATE.sub(rb"\\ufffd", content)):
         with suppress(msgspec.DecodeError, RecursionError):
             return map(bytes, _CUT_UP(text))
-    raise _no_list()
+    detail = f"the list of models is not a JSON list: is {quoted(constants.ENDPOINT)} a Hub?"
+    raise SourceError(Reason.BAD_RESPONSE, detail)

@@ -1,11 +1,10 @@
 """Token ids of a tokenizer, from its companion files as they were read for the audit."""
 
 from collections.abc import Iterable, Iterator, Mapping
-from typing import Any
 
 from msgspec import Struct
 
-from auditor.bounded.json_text import parse_object
+from auditor.bounded.json_text import parse_or_empty
 from auditor.companions.companion_files import (
     SPECIAL,
     TOKENIZER_CONFIG,
@@ -51,7 +50,7 @@ def known_tokens(companions: Iterable[CompanionFile] | None) -> Tokens:
     if companions is None:
         return Tokens(unchecked=("untrained rows: no tokenizer was read",))
     files = {file.name: file.content for file in companions if file.content is not None}
-    settings = {name: _object(name, files.get(name)) for name in (TOKENIZER_CONFIG, SPECIAL)}
+    settings = {name: parse_or_empty(files.get(name), name) for name in (TOKENIZER_CONFIG, SPECIAL)}
     complete_below = 0
     tokens = list(added_tokens(settings[TOKENIZER_CONFIG]))
     unchecked: list[str] = []
@@ -83,12 +82,3 @@ def _vocabularies(files: Mapping[str, bytes]) -> Iterator[tuple[str, Vocabulary]
                 yield name, vocabulary_of(content, name)
             except CheckpointError:
                 continue
-
-
-def _object(name: str, content: bytes | None) -> Mapping[str, Any]:
-    if content is None:
-        return {}
-    try:
-        return parse_object(content, name)
-    except CheckpointError:
-        return {}

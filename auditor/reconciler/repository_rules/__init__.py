@@ -5,9 +5,8 @@ from typing import NamedTuple
 
 from auditor.analytic import Config, Expectation
 from auditor.analytic.config_classes import of_model_type
-from auditor.bounded.json_text import parse_object
+from auditor.bounded.json_text import parse_or_empty
 from auditor.checkpoint.snapshot import Snapshot
-from auditor.errors import CheckpointError
 from auditor.findings import Finding
 from auditor.messages import listed
 from auditor.reconciler.repository_rules.config_rules import contradiction_findings, key_findings
@@ -39,7 +38,7 @@ def repository_findings(
 
     Raise CheckpointError for a config whose types are wrong.
     """
-    companions = snapshot.companions
+    companions, settings = snapshot.companions, snapshot.settings
     case = RepositoryCase(
         names=frozenset(file.name for file in snapshot.files),
         whole=companions is not None and _is_complete(snapshot),
@@ -51,7 +50,7 @@ def repository_findings(
         stored=stored,
         expected=lambda: expectation.tensors if expectation else (),
         companions={file.name: file for file in companions or ()},
-        settings=_settings(snapshot),
+        settings=parse_or_empty(settings.content, settings.name) if settings else {},
         shaping=_shaping_keys(expectation),
     )
     findings = (*contradiction_findings(case), *key_findings(case))
@@ -70,15 +69,6 @@ def _shaping_keys(expectation: Expectation | None) -> frozenset[str] | None:
     if expectation is None or expectation.by != "closed-form":
         return None
     return frozenset(symbol.key.rpartition(".")[2] for symbol in expectation.legend)
-
-
-def _settings(snapshot: Snapshot) -> dict[str, object]:
-    if snapshot.settings is None:
-        return {}
-    try:
-        return parse_object(snapshot.settings.content, snapshot.settings.name)
-    except CheckpointError:
-        return {}  # which is a finding of its own
 
 
 def _is_complete(snapshot: Snapshot) -> bool:

@@ -85,13 +85,13 @@ ROWS = (
         "is several values, expected a list",
     ),
     found("modules: a pointer", modules(POINTER), "bad-config", "is a Git LFS pointer"),
-    found("modules: a number", modules(b"[1]"), "bad-config", "path and type of module 0 are null"),
+    found("modules: a number", modules(b"[1]"), "bad-config", "is 1, expected an object"),
     found("modules: a way out", modules(moved("../x")), "bad-config", "leaves the folder"),
     found(
         "modules: a path of null",
         modules(moved(None)),
         "bad-config",
-        "path and type of module 1 are null",
+        "path is null, expected a string",
     ),
     found(
         "modules: the same folder", modules(moved("")), "bad-config", "two modules in the folder"

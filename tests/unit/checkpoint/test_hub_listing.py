@@ -8,36 +8,29 @@ from auditor.checkpoint.snapshot import RepoFile
 from auditor.downloader.hub import parse_listing
 from auditor.errors import Reason, SourceError
 
+LISTED = {"id": "a/b", "sha": "a" * 40, "siblings": []}
+
 
 @pytest.mark.parametrize(
-    ("content", "said"),
+    ("content", "fault"),
     [
-        (b"<!doctype html>", "is .* a Hub"),
-        (b"[]", "is .* a Hub"),
-        (b"{}", "as its id null"),
-        (b'{"id": "a/b/c"}', "as its id the string 'a/b/c'"),
-        (b'{"id": "a/b"}', "as its commit null"),
-        (b'{"id": "a/b", "sha": "main"}', "as its commit the string 'main'"),
-        (b'{"id": "a/b", "sha": "%s"}' % (b"a" * 40), "as its files null"),
-        (b'{"id": "a/b", "sha": "%s", "siblings": [1]}' % (b"a" * 40), "a file named null"),
-        (
-            b'{"id": "a/b", "sha": "%s", "siblings": [{"rfilename": "../x"}]}' % (b"a" * 40),
-            "a file named the string '../x'",
-        ),
-        (
-            b'{"id": "a", "sha": "%s", "siblings": [{"rfilename": "x", "size": -1}]}' % (b"a" * 40),
-            "as the size of 'x' -1",
-        ),
-        (
-            b'{"id": "a", "sha": "%s", "siblings": [{"rfilename": "x", "size": true}]}'
-            % (b"a" * 40),
-            "as the size of 'x' true",
-        ),
+        ("<!doctype html>", "is .* a Hub"),
+        ([], "is .* a Hub"),
+        ({}, "a/b has no key 'id'"),
+        (LISTED | {"id": "a/b/c"}, "an id has one '/' at most"),
+        (LISTED | {"sha": None}, "sha is null, expected a string"),
+        (LISTED | {"sha": "main"}, "sha is the string 'main', expected 40 hex digits"),
+        (LISTED | {"siblings": None}, "siblings is null, expected a list"),
+        (LISTED | {"siblings": [1]}, r"siblings\[0\] is 1, expected an object"),
+        (LISTED | {"siblings": [{"rfilename": "../x"}]}, "'../x' leaves the repository"),
+        (LISTED | {"siblings": [{"rfilename": "x", "size": -1}]}, "size is -1, expected"),
+        (LISTED | {"siblings": [{"rfilename": "x", "size": True}]}, "size is true, expected"),
     ],
 )
-def test_a_listing_of_another_shape_is_a_bad_response(content, said):
-    with pytest.raises(SourceError, match=said) as raised:
-        parse_listing(content, "org/name")
+def test_a_listing_of_another_shape_is_a_bad_response(content, fault):
+    text = content if isinstance(content, str) else json.dumps(content)
+    with pytest.raises(SourceError, match=fault) as raised:
+        parse_listing(text.encode(), "a/b")
     assert raised.value.reason is Reason.BAD_RESPONSE
 
 

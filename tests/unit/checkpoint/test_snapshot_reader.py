@@ -34,7 +34,7 @@ WORDS = st.text("abcxyzé", min_size=1, max_size=3)
 FOLDERS = WORDS | st.builds("{}/{}".format, WORDS, WORDS)
 NAMES = st.builds("{}.{}".format, FOLDERS, st.sampled_from(["json", "safetensors"]))
 CONTENT = st.binary(max_size=40) | st.text(max_size=20).map(lambda text: text.encode("utf-8"))
-SIZES = st.none() | st.integers(0, 2**63)
+SIZES = st.none() | st.integers(0, 2**63 - 1)
 TEXTS = st.builds(TextFile, name=NAMES, content=CONTENT)
 
 
@@ -303,18 +303,15 @@ def test_a_text_that_is_long_or_not_utf8_is_deflated(content, form):
         (changed("version", value=True), "version true"),
         (changed("extra", value=1), "it has the unknown key 'extra'"),
         (changed("model", value=5), "model is 5, expected a string"),
-        (changed("commit", value="main"), "40 hex digits"),
-        (changed("commit", value="A" * 40), "40 hex digits"),
+        (changed("commit", value="main"), "expected 40 hex digits"),
+        (changed("commit", value="A" * 40), "expected 40 hex digits"),
         (changed("files", value={}), "files is an object, expected a list"),
         (changed("files", 0, value="a"), r"files\[0\] is the string 'a', expected an object"),
         (changed("files", 0, "name", value="../../etc/passwd"), "leaves the repository"),
         (changed("files", 0, "name", value="/etc/passwd"), "leaves the repository"),
         (changed("files", 0, "name", value="z"), "not sorted"),
         (changed("unopened", value=["b", "a"]), "not sorted"),
-        (
-            changed("files", 0, "size", value=-1),
-            r"size is -1, expected a whole number from 0",
-        ),
+        (changed("files", 0, "size", value=-1), r"files\[0\].size is -1, expected .* >= 0"),
         (
             changed("files", 0, "size", value=True),
             r"files\[0\].size is true, expected a whole number",
@@ -323,10 +320,8 @@ def test_a_text_that_is_long_or_not_utf8_is_deflated(content, form):
             changed("files", 0, "size", value=1.5),
             r"files\[0\].size is 1.5, expected a whole number",
         ),
-        (
-            changed("files", 0, "size", value=2**64),
-            r"size is 18446744073709551616, expected a whole number from 0 to 2\*\*64 - 1",
-        ),
+        (changed("files", 0, "size", value=2**63), r"size is 9223372036854775808, expected"),
+        (changed("files", 0, "size", value=2**64), r"size is 18446744073709551616, "),
         (changed("config", value=[]), "config is a list, expected an object or null"),
         (changed("config", "text", value="\ud800"), "half a character"),
         (changed("config", value={"name": "c", "deflated": "?"}), "its base64 is broken"),
