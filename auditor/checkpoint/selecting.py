@@ -16,6 +16,7 @@ from auditor.checkpoint.filenames import (
     shards_of,
     standard_weights,
     tagged_gguf_set,
+    torch_model_files,
     variant_of,
     variants,
 )
@@ -141,12 +142,16 @@ def _hints(names: Collection[str], config: str | None) -> tuple[str, ...]:
 
 
 def _unusual(names: Collection[str], where: str, config: str | None) -> FileSelection:
-    """Select what only some loaders find: accelerate a single index, mlx_lm model*.safetensors."""
+    """Select what only some loaders find: accelerate a single index, mlx_lm model*.safetensors.
+
+    Torch shards without an index are selected too: no loader is known, and their numbers are read.
+    """
     inside = {name for name in names if "/" not in name}
     indexes = [name for name in inside if name.endswith(_INDEXES)]
     if len(indexes) == 1:
         return FileSelection(config=config, index=indexes[0])
     shards = tuple(sorted(name for name in inside if _MLX.fullmatch(name)))
+    shards = shards or torch_model_files(inside)
     if shards and config:
         return FileSelection(config=config, shards=shards)
     raise _nothing(names, where)
