@@ -35,7 +35,12 @@ from auditor.reconciler.contents import Contents, contents
 from auditor.reconciler.index.rules import by_files, index_judgement
 from auditor.reconciler.loading.predict import predict
 from auditor.reconciler.matching import Fate
-from auditor.reconciler.other_model import dtype_rule, other_model_rule, other_names_note
+from auditor.reconciler.other_model import (
+    dtype_rule,
+    other_model_rule,
+    other_names_note,
+    pointed_size_note,
+)
 from auditor.reconciler.other_weights import (
     embedded_adapter,
     other_weights,
@@ -185,6 +190,9 @@ def compared_outcome(
     published = _published(case, expectation, observed)
     total = found.index.total_size if found.index else None
     other_names = other_names_note(reconciled, expectation, total)
+    pointed = None
+    if packing.method is None:  # packed weights have other sizes
+        pointed = pointed_size_note(snapshot, found, reconciled, dtype)
     adapter = embedded_adapter(snapshot)
     # Collect the findings.
     findings = (
@@ -208,7 +216,7 @@ def compared_outcome(
         *case.known.notes,
         *((adapter,) if isinstance(adapter, str) else ()),
         *outline.notes,
-        *((other_names,) if other_names else ()),
+        *filter(None, (other_names, pointed)),
         *index.notes,
     )
     known = replace(

@@ -145,9 +145,8 @@ def account(outcome: Report | Unaudited) -> str:
     stored = outcome.observed.parameters if outcome.observed else None
     if stored is None:
         return ""
-    whole = f"{counted(stored, 'parameter')} stored"
     if outcome.expected is None:
-        return whole
+        return f"{counted(stored, 'parameter')} stored"
     terms: Counter[str] = Counter()  # what findings explain, by kind, ignored ones included
     for finding in (*outcome.findings, *outcome.ignored):
         terms[finding.kind] += finding.explains
@@ -157,7 +156,14 @@ def account(outcome: Report | Unaudited) -> str:
     others = "".join(f" + {count:,} {kind}" for kind, count in not_used.items() if count)
     if residual:
         others += f" {'+' if residual > 0 else '-'} {abs(residual):,} not explained"
-    text = f"{used:,} used{others} = {whole}" if others else f"{whole}, all of them used"
+    whole = f"{counted(stored, 'parameter')} stored"
+    if others:
+        text = f"{used:,} used{others} = {whole}"
+    elif stored:
+        text = f"{whole}, all of them used"
+    else:
+        is_hidden = any(count for kind, count in terms.items() if kind.startswith("bad-"))
+        text = "0 parameters read" if is_hidden else whole
     if used == outcome.expected.parameters:
         return text
     missing = ", ".join(_term(kind, count) for kind, count in terms.items() if count)

@@ -172,8 +172,14 @@ def torch_copy_findings(snapshot: Snapshot, found: Contents) -> Iterator[Finding
     """Yield what is wrong with the torch copies, and how they differ from the audited files.
 
     A tensor that only they have is not a difference if it shares its bytes with one that both have,
-    because safetensors stores those once, or if nothing of it is learned.
+    because safetensors stores those once, or if nothing of it is learned. Git LFS pointers in a
+    copy of the repository are torch files that nobody fetched, which is no fault of the model.
     """
+    unfetched = [head.name for head in snapshot.torch_copies if head.pointed is not None]
+    if unfetched and snapshot.partial:
+        reason = "by its name the same weights once more, as a Git LFS pointer that was not fetched"
+        yield OtherWeights(files=tuple(unfetched), reason=f"{reason}; it is not compared")
+        return
     if not snapshot.torch_copies:
         return
     tables = [head.parsed for head in snapshot.torch_copies if isinstance(head.parsed, Table)]
