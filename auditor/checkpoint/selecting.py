@@ -144,7 +144,8 @@ def _hints(names: Collection[str], config: str | None) -> tuple[str, ...]:
 def _unusual(names: Collection[str], where: str, config: str | None) -> FileSelection:
     """Select what only some loaders find: accelerate a single index, mlx_lm model*.safetensors.
 
-    Torch shards without an index are selected too: no loader is known, and their numbers are read.
+    Torch shards without an index are selected too: their numbers show whether some are absent. The
+    only weight file of a repository without a config is that of ComfyUI, kohya or Mistral.
     """
     inside = {name for name in names if "/" not in name}
     indexes = [name for name in inside if name.endswith(_INDEXES)]
@@ -154,7 +155,15 @@ def _unusual(names: Collection[str], where: str, config: str | None) -> FileSele
     shards = shards or torch_model_files(inside)
     if shards and config:
         return FileSelection(config=config, shards=shards)
+    readable = [name for name in names if is_readable(name)]
+    if len(readable) == 1 and not config and not _needs_config(file_name(readable[0])):
+        return FileSelection(config=None, weights=readable[0])
     raise _nothing(names, where)
+
+
+def _needs_config(name: str) -> bool:
+    """Return whether it is the usual name of a model's or an adapter's weights."""
+    return name in ADAPTERS or standard_weights([name]) is not None
 
 
 def _root(names: set[str], where: str, variant: str | None) -> FoundWeights | None:

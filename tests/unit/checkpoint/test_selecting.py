@@ -43,6 +43,11 @@ def test_the_order_of_a_listing_changes_nothing(names):
         ([CONFIG, TORCH_WEIGHTS, TORCH_INDEX], FileSelection(config=CONFIG, weights=TORCH_WEIGHTS)),
         ([TORCH_INDEX], FileSelection(config=None, index=TORCH_INDEX)),
         ([ONE], FileSelection(config=None, weights=ONE)),
+        (SHARDS[::-1] + (CONFIG,), FileSelection(config=CONFIG, shards=SHARDS)),
+        (
+            [CONFIG, "model.0.safetensors", "model.1.safetensors"],
+            FileSelection(config=CONFIG, shards=("model.0.safetensors", "model.1.safetensors")),
+        ),
     ],
 )
 def test_what_from_pretrained_would_load_is_audited(names, expected):
@@ -91,6 +96,22 @@ def test_a_folder_without_weights_is_reported_with_its_contents(names, reason, s
     with pytest.raises(SourceError, match=said) as raised:
         select(names, "org/name")
     assert raised.value.reason is reason
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "consolidated.safetensors",
+        "consolidated.00.pth",
+        "my_style.safetensors",
+        "split_files/diffusion_models/model_bf16.safetensors",
+        "sd-v1-4.ckpt",
+    ],
+)
+def test_the_only_weight_file_of_a_repository_without_a_config_is_selected(name):
+    assert select([name, "README.md", "params.json"], "org/name").weights == name
+    with pytest.raises(SourceError, match="its weights are"):
+        select([name, f"other-{name.replace('/', '-')}"], "org/name")
 
 
 @pytest.mark.parametrize(
