@@ -43,11 +43,6 @@ def test_the_order_of_a_listing_changes_nothing(names):
         ([CONFIG, TORCH_WEIGHTS, TORCH_INDEX], FileSelection(config=CONFIG, weights=TORCH_WEIGHTS)),
         ([TORCH_INDEX], FileSelection(config=None, index=TORCH_INDEX)),
         ([ONE], FileSelection(config=None, weights=ONE)),
-        (SHARDS[::-1] + (CONFIG,), FileSelection(config=CONFIG, shards=SHARDS)),
-        (
-            [CONFIG, "model.0.safetensors", "model.1.safetensors"],
-            FileSelection(config=CONFIG, shards=("model.0.safetensors", "model.1.safetensors")),
-        ),
     ],
 )
 def test_what_from_pretrained_would_load_is_audited(names, expected):
