@@ -26,16 +26,23 @@ from auditor.findings import (
     ConfigContradiction,
     Finding,
     HubCount,
+    Missing,
     MissingComponent,
 )
 from auditor.findings.ignore import split
 from auditor.layouts.packing import PLAIN, ReadAndHidden, Unpacked, WrittenTensor, split_off_unread
 from auditor.messages import listed
 from auditor.reconciler.contents import Contents, contents
+from auditor.reconciler.fold import fold
 from auditor.reconciler.index.rules import by_files, index_judgement
 from auditor.reconciler.loading.predict import predict
 from auditor.reconciler.matching import Fate
-from auditor.reconciler.other_model import dtype_rule, other_model_rule, other_names_note
+from auditor.reconciler.other_model import (
+    dtype_rule,
+    other_model_rule,
+    other_names_note,
+    pointed_size_note,
+)
 from auditor.reconciler.other_weights import (
     embedded_adapter,
     other_weights,
@@ -69,6 +76,7 @@ from auditor.walker import Shallow, Walk, counted_once, depth_within, walk
 # What nothing expects is named in findings, and has rows for its outline.
 MOST_MODULES = 120_000
 MOST_STRANGE_MODULES = 10_000
+_MOST_NAMES = 5  # folded names in a reason
 
 
 class PackedWeights(NamedTuple):
@@ -191,6 +199,9 @@ def compared_outcome(
     published = _published(case, expectation, observed)
     total = weights.index.total_size if weights.index else None
     other_names = other_names_note(reconciled, expectation, total)
+    pointed = None
+    if packing.method is None:  # packed weights have other sizes
+        pointed = pointed_size_note(snapshot, found, reconciled, dtype)
     adapter = embedded_adapter(snapshot)
     # Collect the findings.
     findings = (
@@ -198,7 +209,7 @@ def compared_outcome(
         *case.findings,
         *((adapter,) if isinstance(adapter, MissingComponent) else ()),
         *contradictions(case),
-        *reconciled.findings,
+        *_under_stored_names(reconciled.findings, expectation, packing.method),
         *opinion.findings,
         *_dtypes(case, dtype, reconciled, walked),
         *index.findings,
@@ -215,7 +226,7 @@ def compared_outcome(
         *case.outcome.notes,
         *((adapter,) if isinstance(adapter, str) else ()),
         *outline.notes,
-        *((other_names,) if other_names else ()),
+        *filter(None, (other_names, pointed)),
         *index.notes,
     )
     outcome = replace(
@@ -238,6 +249,24 @@ def compared_outcome(
         ),
     )
     return outcome.as_report(residual(observed, expectation.parameters, findings))
+
+
+def _under_stored_names(
+    findings: tuple[Finding, ...], expectation: Expectation, method: str | None
+) -> Iterator[Finding]:
+    """Yield the findings; the missing tensors of a GGUF file also under llama.cpp's names."""
+    for finding in findings:
+        names: tuple[str, ...] = ()
+        if isinstance(finding, Missing) and method and method.startswith("gguf"):
+            from auditor.layouts.gguf.names import names_in_file  # noqa: PLC0415 - few are GGUF
+
+            names = fold(names_in_file(expectation.model_type, finding.names))
+        if names:
+            more = f" and {len(names) - _MOST_NAMES:,} more" if len(names) > _MOST_NAMES else ""
+            shown = f"{', '.join(names[:_MOST_NAMES])}{more}"
+            yield replace(finding, reason=f"{finding.reason}; GGUF has it as {shown}")
+        else:
+            yield finding
 
 
 class _Outline(NamedTuple):

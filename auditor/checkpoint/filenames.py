@@ -35,7 +35,7 @@ _STEM = r"(?:diffusion_)?(?:pytorch_)?model"
 _SHARD = r"-\d{5}-of-\d{5}"
 _VARIANT = re.compile(
     rf"(?P<stem>{_STEM})(?:"
-    rf"\.(?P<one>\w+)(?:{_SHARD})?\.(?:safetensors|bin)"  # model.fp16.safetensors, and shards
+    rf"\.(?P<one>(?!\d+\.)\w+)(?:{_SHARD})?\.(?:safetensors|bin)"  # model.fp16.safetensors, shards
     rf"|{_SHARD}\.(?P<other>\w+)\.(?:safetensors|bin)"  # model-00001-of-00002.fp16.safetensors
     rf"|\.(?:safetensors|bin)\.index\.(?P<index>\w+)\.json)",
     re.ASCII,

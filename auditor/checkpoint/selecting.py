@@ -16,6 +16,7 @@ from auditor.checkpoint.filenames import (
     shards_of,
     standard_weights,
     tagged_gguf_set,
+    torch_model_files,
     variant_of,
     variants,
 )
@@ -141,15 +142,28 @@ def _hints(names: Collection[str], config: str | None) -> tuple[str, ...]:
 
 
 def _unusual(names: Collection[str], where: str, config: str | None) -> FileSelection:
-    """Select what only some loaders find: accelerate a single index, mlx_lm model*.safetensors."""
+    """Select what only some loaders find: accelerate a single index, mlx_lm model*.safetensors.
+
+    Torch shards without an index are selected too: their numbers show whether some are absent. The
+    only weight file of a repository without a config is that of ComfyUI, kohya or Mistral.
+    """
     inside = {name for name in names if "/" not in name}
     indexes = [name for name in inside if name.endswith(_INDEXES)]
     if len(indexes) == 1:
         return FileSelection(config=config, index=indexes[0])
     shards = tuple(sorted(name for name in inside if _MLX.fullmatch(name)))
+    shards = shards or torch_model_files(inside)
     if shards and config:
         return FileSelection(config=config, shards=shards)
+    readable = [name for name in names if is_readable(name)]
+    if len(readable) == 1 and not config and not _needs_config(file_name(readable[0])):
+        return FileSelection(config=None, weights=readable[0])
     raise _nothing(names, where)
+
+
+def _needs_config(name: str) -> bool:
+    """Return whether it is the usual name of a model's or an adapter's weights."""
+    return name in ADAPTERS or standard_weights([name]) is not None
 
 
 def _root(names: set[str], where: str, variant: str | None) -> FoundWeights | None:

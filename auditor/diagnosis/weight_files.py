@@ -1,14 +1,10 @@
-"""Stand-ins for weight files that are missing or unreadable, and the names of shards.
+"""Stand-ins for weight files that are missing or unreadable, and the shards of each save."""
 
-The name of a shard tells its place: `model-00002-of-00005.safetensors` is 2 of 5.
-"""
-
-import re
 from collections.abc import Collection, Mapping
-from typing import NamedTuple
 
 from msgspec.structs import replace
 
+from auditor.checkpoint.shard_names import Split, split_of
 from auditor.checkpoint.snapshot import Snapshot, WeightHeader
 from auditor.containers.index import Index
 from auditor.diagnosis.case import Case
@@ -52,43 +48,10 @@ def read_index(snapshot: Snapshot) -> Index | None:
         return None
 
 
-_SHARD = re.compile(r"(.+?[-_])(\d{1,6})(-of-)(\d{1,6})((?:\.\w+)+)")
-MOST_SHARDS = 10_000  # of one save, the limit that an index has too
-
-
-class Split(NamedTuple):
-    """The common part of the shard names of one save."""
-
-    stem: str
-    total: int
-    ending: str
-    digits: int  # in a shard's number
-    of: str  # the total as written, with its zeros
-
-    def named(self, number: int) -> str:
-        return f"{self.stem}{number:0{self.digits}}-of-{self.of}{self.ending}"
-
-
-class Shard(NamedTuple):
-    """One shard of a save."""
-
-    split: Split
-    number: int
-
-
-def split_of(file: str) -> Shard | None:
-    """Parse the file name of a shard; return None if it is not one."""
-    match = _SHARD.fullmatch(file)
-    if match is None or not 0 < int(match[4]) <= MOST_SHARDS:
-        return None
-    split = Split(match[1], int(match[4]), match[5], len(match[2]), match[4])
-    return Shard(split, int(match[2]))
-
-
 def splits(case: Case) -> Mapping[Split, tuple[WeightHeader, ...]]:
     """Return the shards with headers, by save."""
     heads_by_split: dict[Split, list[WeightHeader]] = {}
     for head in case.snapshot.headers:
-        if shard := split_of(head.name):
-            heads_by_split.setdefault(shard.split, []).append(head)
+        if split := split_of(head.name):
+            heads_by_split.setdefault(split, []).append(head)
     return {split: tuple(heads) for split, heads in heads_by_split.items()}

@@ -115,10 +115,10 @@ class Unsafe(OfFile, frozen=True, kw_only=True):
 
 
 class CopyDiffers(OfFile, frozen=True):
-    """The copy of the weights in torch files is not the same, or cannot be compared.
+    """A copy of the weights in another format is not the same, or cannot be compared.
 
-    To do: Delete the torch files, or convert them again: which weights a user gets depends on what
-    loads them.
+    To do: Delete the copy, or convert it again: which weights a user gets depends on what loads
+    them.
     """
 
     kind: ClassVar = "copy-differs"

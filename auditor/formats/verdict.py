@@ -62,14 +62,14 @@ def _stored_part(report: Report) -> str:
         return f"{counted(tensors, 'tensor')} read; the config does not say what to expect"
     if any(_alarms(finding) and finding.kind not in _NOT_USED for finding in report.ignored):
         return "nothing is wrong except what --ignore leaves out"
-    if any(finding.kind.startswith("bad-") for finding in report.findings):
+    has_shapes = report.observed is not None and report.observed.parameters is not None
+    if has_shapes and any(finding.kind.startswith("bad-") for finding in report.findings):
         return f"no tensor that {target} needs is known to be missing"
     initialized = sum(
         finding.evidence.get("learned", finding.count)
         for finding in report.findings
         if finding.kind == NewlyInitialized.kind
     )
-    has_shapes = report.observed is not None and report.observed.parameters is not None
     state = "stored, in the right shapes" if has_shapes else "named by the index; shapes unknown"
     if not initialized:
         return f"all {expected.tensors:,} tensors that {target} needs are {state}"
@@ -157,7 +157,13 @@ def account(outcome: Report | Unaudited) -> str:
     others = "".join(f" + {count:,} {kind}" for kind, count in not_used.items() if count)
     if residual:
         others += f" {'+' if residual > 0 else '-'} {abs(residual):,} not explained"
-    text = f"{used:,} used{others} = {total}" if others else f"{total}, all of them used"
+    if others:
+        text = f"{used:,} used{others} = {total}"
+    elif stored:
+        text = f"{total}, all of them used"
+    else:
+        is_hidden = any(count for kind, count in terms.items() if kind.startswith("bad-"))
+        text = "0 parameters read" if is_hidden else total
     if used == outcome.expected.parameters:
         return text
     missing = ", ".join(_term(kind, count) for kind, count in terms.items() if count)

@@ -10,7 +10,7 @@ from msgspec import Struct, field
 from msgspec.structs import replace
 
 from auditor.checkpoint.filenames import based_weights, named_weights, variant_of
-from auditor.checkpoint.selecting import INDEX, PIECES, is_readable
+from auditor.checkpoint.selecting import INDEX, PIECES, TORCH_INDEX, TORCH_WEIGHTS, WEIGHTS
 from auditor.checkpoint.snapshot import Snapshot, WeightHeader
 from auditor.containers.index import Index
 from auditor.containers.safetensors import Header, size_fault
@@ -104,6 +104,7 @@ def contents(snapshot: Snapshot) -> Contents:
         findings=(
             *_sizes(parsed),
             *chain.from_iterable(map(table_findings, tables)),
+            *(_lone_index(snapshot, index) if index else ()),
             *(_strange_shards(index, elsewhere) if index else ()),
             *((BadIndex(file=chosen, reason=fault),) if fault and not snapshot.partial else ()),
         ),
@@ -167,25 +168,41 @@ def _listed_imports(imports: tuple[str, ...]) -> str:
 
 
 def _not_opened(snapshot: Snapshot, index: Index) -> tuple[tuple[str, ...], frozenset[str]]:
-    """Return the missing shards, and those that this copy of the checkpoint need not have.
+    """Return the missing shards, and the shards whose names alone are compared.
 
-    A copy without any weights is an index alone, and lacks nothing.
+    An index alone is compared by its names and totals, and `_lone_index` reports it.
     """
     shards = frozenset(index.shards)
-    alone = snapshot.partial and shards.issubset(snapshot.unopened) and not _weights(snapshot)
-    absent = () if alone else tuple(snapshot.unopened)
+    if _is_alone(snapshot, index):
+        return (), shards
+    absent = tuple(snapshot.unopened)
     if not snapshot.partial:
         return absent, frozenset()
     return absent, shards.difference((head.name for head in snapshot.headers), absent)
 
 
-def _weights(snapshot: Snapshot) -> bool:
-    """Whether the folder of the index has weight files of a format that is read here."""
-    if snapshot.headers or snapshot.index is None:
-        return bool(snapshot.headers)
-    folder = folder_of(snapshot.index.name)
-    inside = (file.name for file in snapshot.files if file.name.startswith(folder))
-    return any(is_readable(name) for name in inside if "/" not in name.removeprefix(folder))
+def _is_alone(snapshot: Snapshot, index: Index) -> bool:
+    """Whether none of the files that the index names is there, and no other is read instead."""
+    shards = frozenset(index.shards)
+    return bool(shards) and not snapshot.headers and shards.issubset(snapshot.unopened)
+
+
+def _lone_index(snapshot: Snapshot, index: Index) -> Iterator[BadIndex]:
+    if _is_alone(snapshot, index):
+        reason = f"{no_file_of(index)}: {listed(index.shards)}; every loader fails"
+        names = tuple(sorted(index.weight_map, key=natural_key))
+        yield BadIndex(file=index.file, reason=reason, tensors=names)
+
+
+def no_file_of(index: Index) -> str:
+    """Return the clause which says that none of the index's files is there."""
+    count = len(index.shards)
+    of_index = f"that {named(index.file)} names is"
+    return (
+        f"the file {of_index} not here"
+        if count == 1
+        else f"none of the {count:,} files {of_index} here"
+    )
 
 
 def _unnamed(snapshot: Snapshot, index: Index) -> tuple[str, ...]:
@@ -315,13 +332,16 @@ def name_notes(snapshot: Snapshot) -> Iterator[str]:
 
 
 def unindexed_files(snapshot: Snapshot, declared: Declared | None) -> Iterator[BadIndex]:
-    """Report weight files without an index, which mlx_lm reads and transformers cannot find."""
+    """Report weight files without an index, which transformers cannot find."""
     files = [head.name for head in snapshot.headers]
     own = declared is not None and declared.method in _WITHOUT_INDEX
-    safe = len(files) > 1 and all(name.endswith(".safetensors") for name in files)
-    if snapshot.index is None and safe and not own:
-        reason = (
-            f"no index names {listed(files)}: mlx_lm reads them, and transformers looks for "
-            f"model.safetensors or {INDEX}"
-        )
-        yield BadIndex(file=INDEX, reason=reason)
+    if snapshot.index is not None or len(files) < 2 or own:  # noqa: PLR2004 - several
+        return
+    if all(name.endswith(".safetensors") for name in files):
+        reader, weights, index = "mlx_lm reads them, and ", WEIGHTS, INDEX
+    elif all(name.endswith(".bin") for name in files):
+        reader, weights, index = "", TORCH_WEIGHTS, TORCH_INDEX
+    else:
+        return
+    reason = f"no index names {listed(files)}: {reader}transformers looks for {weights} or {index}"
+    yield BadIndex(file=index, reason=reason)

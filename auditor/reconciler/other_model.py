@@ -5,8 +5,9 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 
 from auditor.analytic import Config, Expectation
-from auditor.checkpoint.snapshot import RepoFile
+from auditor.checkpoint.snapshot import RepoFile, Snapshot
 from auditor.findings import BadConfig, BadSize, Finding, WrongDtype, by_name
+from auditor.reconciler.contents import Contents
 from auditor.reconciler.index import sums
 from auditor.reconciler.matching import Fate
 from auditor.reconciler.reconcile import Reconciled
@@ -132,6 +133,61 @@ def listed_size_rule(
                 f"{parameters:,} parameters take in {declared}: {over[declared]:+,}"
             )
             yield BadSize(file=file.name, reason=reason)
+
+
+_PLAIN_DTYPES = ("F32", "BF16", "F64")
+_ENTRY = 110  # bytes of a tensor in a safetensors header, without its name; up to four dimensions
+_METADATA = 1024  # bytes of the rest of a header
+_PARTS = {2: "half", 3: "a third", 4: "a quarter"}
+_CLOSE = 0.02  # of the whole, by which a part may differ
+
+
+def pointed_size_note(
+    snapshot: Snapshot, found: Contents, reconciled: Reconciled, declared: str | None
+) -> str | None:
+    """Note by size whether the files behind Git LFS pointers can be the expected model.
+
+    They are compared with the expected tensors that no other file stores. Return None without
+    pointers, or if another file could not be read either.
+    """
+    sizes = {head.name: head.pointed for head in snapshot.headers if head.pointed is not None}
+    if not sizes or any(item.file not in sizes for item in found.unread):
+        return None
+    hidden = [item.tensor for item in reconciled.absent if item.fate == Fate.UNREADABLE]
+    parameters = sum(tensor.elements for tensor in hidden if tensor.role.learned)
+    if not parameters:
+        return None
+    size = sum(sizes.values())
+    first = declared if declared in sums.WIDTHS else "F32"
+    subject = "the file behind the Git LFS pointer has"
+    if len(sizes) > 1:
+        subject = f"the {len(sizes):,} files behind Git LFS pointers have"
+    is_safetensors = all(name.endswith(".safetensors") for name in sizes)
+    entries = (len(tensor.name) + _ENTRY if is_safetensors else _HEADER_BYTES for tensor in hidden)
+    most = _METADATA * len(sizes) + sum(entries)
+    for dtype in dict.fromkeys((first, *_PLAIN_DTYPES)):
+        width = sums.WIDTHS[dtype] // 8
+        around = size - parameters * width
+        if 0 < around <= most:
+            header = "a header" if len(sizes) == 1 else "headers"
+            differs = declared in sums.WIDTHS and sums.WIDTHS[dtype] != sums.WIDTHS[first]
+            but = f"; the config declares {declared}" if differs else ""
+            return (
+                f"{subject} {size:,} bytes, which fits {parameters:,} x {width} bytes ({dtype}) "
+                f"and {header} of {around:,}{but}"
+            )
+    expected = parameters * sums.WIDTHS[first] // 8
+    what = "more than the model" if size > expected else "a part of the model"
+    takes = f"the {expected:,} that {parameters:,} parameters take in {first}"
+    return f"{subject} {size:,} bytes, {_part(size / expected)} {takes}: {what}, or another one"
+
+
+def _part(ratio: float) -> str:
+    """Return the words for a size that is this part of the expected one."""
+    if ratio > 1:
+        return f"{ratio:.3g} times"
+    part = next((word for of, word in _PARTS.items() if abs(ratio - 1 / of) < _CLOSE), None)
+    return f"{part} of" if part else f"{ratio:.0%} of"
 
 
 def dtype_rule(

@@ -5,11 +5,12 @@ count. A copy of the weights in torch files is compared if it was read.
 """
 
 import re
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from pathlib import PurePosixPath
 
 from auditor.checkpoint.filenames import torch_model_files, variant_of
 from auditor.checkpoint.selecting import ADAPTER_CONFIG, ADAPTERS, other_weight_files
+from auditor.checkpoint.shard_names import Split, split_of
 from auditor.checkpoint.snapshot import Snapshot
 from auditor.containers.weight_formats import PICKLED, Table
 from auditor.errors import CheckpointError
@@ -46,20 +47,49 @@ _INDEX = "an index of other weights than the audited ones"
 _ORIGINAL = "the original format, of which the audited files were made"
 
 
-def other_weights(snapshot: Snapshot) -> Iterator[OtherWeights | Unsafe]:
+def other_weights(snapshot: Snapshot) -> Iterator[OtherWeights | CopyDiffers | Unsafe]:
     """Yield what is not part of the audited set: what may run code, and a finding for each kind."""
     yield from unsafe_pickles(snapshot)
+    files_by_split = _incomplete_copies(snapshot)
+    for split, files in sorted(files_by_split.items()):
+        yield _incomplete(split, sorted(files))
     audited = [head.name for head in snapshot.headers]
     audited += [snapshot.index.name] if snapshot.index else []
     first = min(audited, default="")
     lacking = snapshot.index is not None and bool(snapshot.unopened or not snapshot.headers)
     opened = frozenset(head.name for head in snapshot.pickles)
     yield from other_weights_by_kind(
-        other_weight_files(snapshot),
+        set(other_weight_files(snapshot)).difference(*files_by_split.values()),
         folder_of(first),
         lacking=lacking,
         opened=opened,
     )
+
+
+def _incomplete_copies(snapshot: Snapshot) -> dict[Split, set[str]]:
+    """Return the safetensors shards beside audited torch files that are not all there, by save.
+
+    The Hugging Face cache may have single files of a complete copy.
+    """
+    first = min((head.name for head in snapshot.headers), default="")
+    if not first.endswith(".bin") or (snapshot.partial and snapshot.commit is not None):
+        return {}
+    folder = folder_of(first)
+    files_by_split: dict[Split, set[str]] = {}
+    for name in other_weight_files(snapshot):
+        if re.fullmatch(_SHARDS, name.removeprefix(folder)) and (split := split_of(name)):
+            files_by_split.setdefault(split, set()).add(name)
+    return {split: files for split, files in files_by_split.items() if split.absent(files)}
+
+
+def _incomplete(split: Split, files: Sequence[str]) -> CopyDiffers:
+    absent = listed(split.absent(files))
+    reason = (
+        f"{len(files):,} of the {split.total:,} files of a safetensors copy are here, without "
+        f"{absent}: transformers loads the torch files, and loaders that take every safetensors "
+        "file, as vLLM does, load a part of the model"
+    )
+    return CopyDiffers(file=files[0], reason=reason)
 
 
 def other_weights_by_kind(
@@ -142,8 +172,14 @@ def torch_copy_findings(snapshot: Snapshot, found: Contents) -> Iterator[Finding
     """Yield what is wrong with the torch copies, and how they differ from the audited files.
 
     A tensor that only they have is not a difference if it shares its bytes with one that both have,
-    because safetensors stores those once, or if nothing of it is learned.
+    because safetensors stores those once, or if nothing of it is learned. Git LFS pointers in a
+    copy of the repository are torch files that nobody fetched, which is no fault of the model.
     """
+    unfetched = [head.name for head in snapshot.torch_copies if head.pointed is not None]
+    if unfetched and snapshot.partial:
+        reason = "by its name the same weights once more, as a Git LFS pointer that was not fetched"
+        yield OtherWeights(files=tuple(unfetched), reason=f"{reason}; it is not compared")
+        return
     if not snapshot.torch_copies:
         return
     tables = [head.parsed for head in snapshot.torch_copies if isinstance(head.parsed, Table)]

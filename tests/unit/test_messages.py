@@ -14,7 +14,7 @@ import pytest
 PACKAGE = Path(__file__).resolve().parents[2] / "auditor"
 ODD = re.compile(
     r"\b(?:is|are|was|were) none\b"  # there is no
-    r"|\bnone of\b"  # no
+    r"|\bnone of\b(?! the \{)"  # no; "none of the {} files" has a count
     r"|\b(?:has|have) not(?=\s*(?:$|[.,;:)]))"  # does not have
     r"|, for (?:there|it|they|that|this|nothing|nobody|no \w+) (?:is|are|has|have|was|were)\b"
     r"|\bdue\b"  # expected

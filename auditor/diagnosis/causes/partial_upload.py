@@ -5,60 +5,132 @@ To do: Upload the files that are not there; without an index, upload that too.
 
 from collections.abc import Iterator
 
+from msgspec.structs import replace
+
+from auditor.checkpoint.selecting import INDEX, TORCH_INDEX
+from auditor.checkpoint.shard_names import gaps, split_of
+from auditor.checkpoint.snapshot import Snapshot
+from auditor.containers.index import Index
 from auditor.diagnosis.case import Case, Undoing
 from auditor.diagnosis.changes import as_indexed, holding, of_files
-from auditor.diagnosis.weight_files import dtype_of_weights, read_index, split_of, splits
-from auditor.findings import Missing
-from auditor.messages import listed
+from auditor.diagnosis.weight_files import dtype_of_weights, read_index, splits
+from auditor.findings import CopyDiffers, Missing
+from auditor.messages import listed, named
+from auditor.names import file_name, folder_of
+from auditor.reconciler.contents import no_file_of
 
 CAUSE = "partial-upload"
-_INDEX = "model.safetensors.index.json"
+_UNKNOWN = "another-file.safetensors"  # the stand-in for a file whose name nothing shows
 
 
 def undoings(case: Case) -> Iterator[Undoing]:
     """Yield the checkpoint with its absent shards, filled by the index or the missing tensors."""
     snapshot, index = case.snapshot, read_index(case.snapshot)
+    for finding in case.alarms:
+        if isinstance(finding, CopyDiffers):
+            yield from _incomplete_copy(snapshot, finding)
     if index is not None and snapshot.unopened:
-        absent = snapshot.unopened
+        yield _by_index(snapshot, index)
+    elif index is not None or snapshot.index is None:
+        yield from _by_numbers(case, index)
+
+
+def _incomplete_copy(snapshot: Snapshot, finding: CopyDiffers) -> Iterator[Undoing]:
+    """Yield the finding about a copy that lacks files by the numbers in their names."""
+    split = split_of(finding.file)
+    absent = split.absent({file.name for file in snapshot.files}) if split else ()
+    if split and absent:
+        count = split.total - len(absent)
         yield Undoing(
             cause=CAUSE,
-            snapshot=as_indexed(snapshot, frozenset(absent)),
-            summary=f"{len(absent):,} of the {len(index.shards):,} files that {index.file} names "
-            f"{'is' if len(absent) == 1 else 'are'} not there: {listed(absent)}",
-            fix=f"upload {listed(absent)}",
-            evidence=("with what the index places in them nothing is missing",),
+            snapshot=snapshot,
+            proven=(finding,),
+            summary=f"{count:,} of the {split.total:,} files of a copy of the weights "
+            f"{'is' if count == 1 else 'are'} there: {listed(absent)} "
+            f"{'is' if len(absent) == 1 else 'are'} not",
+            fix=f"upload {listed(absent)}, or delete the other files of that copy",
+            evidence=(f"the files are numbered up to {split.total:,}",),
         )
-    if snapshot.index is None and len(splits(case)) == 1:
-        yield from _by_numbers(case)
 
 
-def _by_numbers(case: Case) -> Iterator[Undoing]:
-    """Yield the missing tensors in the absent shards of a save without an index."""
-    ((split, heads),) = splits(case).items()
-    there = {shard.number for head in heads if (shard := split_of(head.name))}
-    absent = [number for number in range(1, split.total + 1) if number not in there]
-    if len(heads) != len(case.snapshot.headers) or (not absent and len(heads) == 1):
-        return
-    files = [split.named(number) for number in absent]
-    lacking = [
-        (tensor.name, tensor.shape)
-        for one in case.report.findings
-        if isinstance(one, Missing)
-        for tensor in one.tensors
-    ]
-    stand_ins = [holding(files[0], lacking, dtype_of_weights(case))] if files and lacking else []
-    if bool(files) != bool(lacking):
-        return
-    what = (
-        f"{len(there):,} of the {split.total:,} files are there: {listed(files)} "
-        f"{'is' if len(files) == 1 else 'are'} not, and neither is their index"
-        if files
-        else f"the {split.total:,} files are there, and their index is not"
+def _by_index(snapshot: Snapshot, index: Index) -> Undoing:
+    """Return the names of the absent shards, without files that are read instead of them."""
+    absent, shards = snapshot.unopened, _shards(index)
+    of_index = tuple(head for head in snapshot.headers if head.name in shards)
+    instead = ""
+    if len(absent) == len(shards):
+        what = no_file_of(index)
+        if snapshot.headers:
+            others = listed([head.name for head in snapshot.headers])
+            instead = f", or delete {index.file} to load {others}"
+    else:
+        verb = "is" if len(absent) == 1 else "are"
+        what = f"{len(absent):,} of the {len(shards):,} files that {index.file} names {verb} "
+        what += "not there"
+    return Undoing(
+        cause=CAUSE,
+        snapshot=as_indexed(replace(snapshot, headers=of_index), frozenset(absent)),
+        summary=f"{what}: {listed(absent)}",
+        fix=f"upload {listed(absent)}{instead}",
+        evidence=("with what the index places in them nothing is missing",),
     )
+
+
+def _by_numbers(case: Case, index: Index | None) -> Iterator[Undoing]:
+    """Yield the files with a complete index, and the missing tensors in the absent files.
+
+    An index that names only the files that are there is of an incomplete export.
+    """
+    heads, heads_by_split = case.snapshot.headers, splits(case)
+    files = [head.name for head in heads]
+    split = next(iter(heads_by_split), None)
+    if not heads or len(heads_by_split) > 1 or (split and len(heads_by_split[split]) < len(heads)):
+        return
+    if len(heads) == 1 and split is None:
+        return
+    missing = (finding for finding in case.report.findings if isinstance(finding, Missing))
+    lacking = [(one.name, one.shape) for finding in missing for one in finding.tensors]
+    absent = split.absent(files) if split else gaps(files)
+    if split and not absent:
+        lacking = []  # no file is absent that could hold them
+    if index is not None and not (split and lacking and _shards(index) == set(files)):
+        return
+    if len(heads) == 1 and not lacking:
+        return
+    has_index = f"{named(index.file)} does not name" if index else "neither is their index"
+    count = f"the {len(heads):,} files are there"
+    new_index = index.file if index else _index_name(files[0])
+    if not lacking:
+        what, uploads = f"{count}, and their index is not", listed([new_index])
+    elif not absent:
+        what = f"{count}, without an index, and the {len(lacking):,} missing tensors are in another"
+        uploads = f"the absent files, and {listed([new_index])}"
+    else:
+        of = f"{len(heads):,} of the {split.total:,} files" if split else "files with numbers"
+        there = "is there" if split and len(heads) == 1 else "are there"
+        verb, them = ("is", "it") if len(absent) == 1 else ("are", "them")
+        end = f"{has_index} {them}" if index else has_index
+        what = f"{of} {there}: {listed(absent)} {verb} not, and {end}"
+        uploads = listed([*absent, new_index])
+    lost = holding(absent[0] if absent else _UNKNOWN, lacking, dtype_of_weights(case))
     yield Undoing(
         cause=CAUSE,
-        snapshot=of_files(case.snapshot, (*heads, *stand_ins)),
+        snapshot=of_files(case.snapshot, (*heads, lost) if lacking else heads),
         summary=what,
-        fix=f"upload {listed([*files, _INDEX])}",
-        evidence=(f"the files are numbered up to {split.total:,}",),
+        fix=f"upload {uploads}",
+        evidence=(f"the files are numbered up to {split.total:,}",) if split else (),
     )
+
+
+def _shards(index: Index) -> set[str]:
+    """Return the paths of the index's files in the repository."""
+    return {f"{folder_of(index.file)}{shard}" for shard in index.shards}
+
+
+def _index_name(file: str) -> str:
+    """Return the name of the index under which transformers or diffusers looks for the shards."""
+    folder, last = folder_of(file), file_name(file)
+    index = TORCH_INDEX if last.endswith(".bin") else INDEX
+    if last.startswith("diffusion_"):
+        index = f"diffusion_pytorch_model{index[index.index('.') :]}"
+    return f"{folder}{index}"

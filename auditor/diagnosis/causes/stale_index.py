@@ -4,6 +4,7 @@ To do: Make the index anew from the files that are there, or upload the files th
 """
 
 from collections.abc import Iterator
+from pathlib import PurePosixPath
 
 from auditor.diagnosis.case import Case, Undoing
 from auditor.diagnosis.changes import of_files
@@ -26,8 +27,9 @@ def undoings(case: Case) -> Iterator[Undoing]:
     there = {head.name for head in snapshot.headers}
     if shards.difference(there, snapshot.unopened) or not there:
         return  # some header is not available
-    if snapshot.unopened and there <= shards:
-        return  # no other file could be the model
+    endings = tuple({PurePosixPath(shard).suffix for shard in shards})
+    if snapshot.unopened and not any(name.endswith(endings) for name in there - shards):
+        return  # no other file of the index's format could be the model
     others = any(not isinstance(one, BadIndex) for one in case.alarms)
     strange = len(index.weight_map.keys() - case.shapes.keys())
     moved = sum(f"{folder}{index.weight_map.get(one.name)}" != one.file for one in case.stored)

@@ -6,7 +6,8 @@ which the first axis of a stored tensor counts. `a|b` means the name that the ar
 `.weight` or `.bias` follows a name, unless the left side contains it already.
 """
 
-from collections.abc import Mapping
+import re
+from collections.abc import Iterable, Mapping
 from types import MappingProxyType
 
 from auditor.layouts.gguf import decoders
@@ -225,3 +226,40 @@ TABLES: Mapping[str, Table] = MappingProxyType(
         "t5": T5,
     }
 )
+
+# Some files store two tensors instead: attn_k_b and attn_v_b, ffn_gate_exps and ffn_up_exps.
+_OFTEN_IN_TWO = frozenset({"@attn_kv_b", "@ffn_gate_up_exps"})
+_NUMBER = re.compile(r"\.(\d+)(?=\.)", re.ASCII)
+_ENDING = re.compile(r"(.+)(\.(?:weight|bias))", re.ASCII | re.DOTALL)
+
+
+def names_in_file(model_type: str, names: Iterable[str]) -> frozenset[str]:
+    """Return the names under which a GGUF file stores tensors that have these names on disk.
+
+    Tensors that only are a part of a stored one, or have an unknown name, are left out.
+    """
+    key_by_name = {
+        path.replace("{n}", "#") + alternative.replace("*", "#"): key
+        for key, template in TABLES.get(model_type, {}).items()
+        if key not in _OFTEN_IN_TWO
+        for path, alternative in _alternatives(template)
+    }
+    stored_names = set()
+    for name in names:
+        number = _NUMBER.search(name)
+        block = f"blk.{number[1]}." if number else ""
+        # Only the block has a number, or the expert too.
+        for pattern in (_NUMBER.sub(".#", name, count=1), _NUMBER.sub(".#", name)):
+            stem = _ENDING.fullmatch(pattern)
+            if key := key_by_name.get(pattern):
+                stored_names.add(key.replace("@", block))
+                break
+            if stem and (key := key_by_name.get(stem[1])):
+                stored_names.add(f"{key.replace('@', block)}{stem[2]}")
+                break
+    return frozenset(stored_names)
+
+
+def _alternatives(template: str) -> list[tuple[str, str]]:
+    before, within, rest = template.rpartition(".{n}.")
+    return [(f"{before}{within}", alternative) for alternative in rest.split("|")]

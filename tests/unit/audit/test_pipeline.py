@@ -155,7 +155,10 @@ def _index_alone(tmp_path: Path, **metadata) -> Path:
 def test_an_index_without_its_shards_is_audited_by_names_and_total_size(tmp_path: Path) -> None:
     report = auditor.audit(str(_index_alone(tmp_path)))
     assert isinstance(report, Report)
-    assert (report.verdict, report.residual) == ("clean", None)
+    assert [(type(one), one.count) for one in report.findings] == [
+        (BadIndex, report.observed.tensors)
+    ]
+    assert report.residual is None
     assert report.observed.elements is None
     assert any(line.startswith("shapes") for line in report.unchecked)
 
@@ -166,15 +169,15 @@ def test_an_index_of_two_bytes_a_parameter_contradicts_a_config_of_float32(tmp_p
     config = config_bytes(architectures=["BertModel"], torch_dtype="float32")
     (folder / "config.json").write_bytes(config)
     report = auditor.audit(str(folder))
-    assert [type(one) for one in report.findings] == [WrongDtype]
-    assert "2 bytes a parameter" in report.findings[0].reason
+    assert [type(one) for one in report.findings] == [BadIndex, WrongDtype]
+    assert "2 bytes a parameter" in report.findings[1].reason
 
 
 def test_a_total_that_fits_no_dtype_is_reported_with_the_difference(tmp_path: Path) -> None:
     parameters = expect("BertModel").parameters
     report = auditor.audit(str(_index_alone(tmp_path, total_size=4 * parameters + 12)))
-    assert [type(one) for one in report.findings] == [BadIndex]
-    assert "+12" in report.findings[0].reason
+    assert [type(one) for one in report.findings] == [BadIndex, BadIndex]
+    assert "+12" in report.findings[1].reason
 
 
 def test_a_config_alone_shows_the_expected_side_and_is_no_clean_bill(tmp_path: Path) -> None:

@@ -94,6 +94,22 @@ def test_a_folder_without_weights_is_reported_with_its_contents(names, reason, s
 
 
 @pytest.mark.parametrize(
+    "name",
+    [
+        "consolidated.safetensors",
+        "consolidated.00.pth",
+        "my_style.safetensors",
+        "split_files/diffusion_models/model_bf16.safetensors",
+        "sd-v1-4.ckpt",
+    ],
+)
+def test_the_only_weight_file_of_a_repository_without_a_config_is_selected(name):
+    assert select([name, "README.md", "params.json"], "org/name").weights == name
+    with pytest.raises(SourceError, match="its weights are"):
+        select([name, f"other-{name.replace('/', '-')}"], "org/name")
+
+
+@pytest.mark.parametrize(
     ("name", "weights"),
     [
         ("consolidated.safetensors", True),

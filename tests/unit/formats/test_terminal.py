@@ -11,12 +11,14 @@ from support.outcomes.every_kind import every_kind
 from support.outcomes.examples import EXAMPLES, gated, hostile
 from support.outcomes.making import row, stored
 
-from auditor.findings import Duplicate, Unexpected
+from auditor.analytic import ExpectedTensor
+from auditor.findings import BadHeader, Duplicate, Missing, Unexpected
 from auditor.formats import View, terminal
 from auditor.formats.text import cut_name
 from auditor.formats.verdict import account
 
 ANSI = re.compile(r"\x1b\[[0-9;]*m")
+EXPECTED = ExpectedTensor("a", (2, 3), 6)
 TEXT = st.text(st.characters(exclude_categories=()), min_size=1, max_size=30)
 
 
@@ -321,3 +323,26 @@ def test_a_tensor_that_is_stored_in_two_shards_is_named_once():
     pair = Duplicate(tensors=(stored("a.weight", 1),), of=("a.weight",), reason="in two shards")
     lines = render(replace(bert_base_chinese(), findings=(pair,))).split("\n")
     assert "    a.weight" in lines
+
+
+@pytest.mark.parametrize(
+    ("finding", "accounted"),
+    [
+        (Missing(tensors=(EXPECTED,), reason=""), "0 parameters stored; 6 expected (6 missing)"),
+        (
+            BadHeader(file="a", reason="", hidden=(EXPECTED,)),
+            "0 parameters read; 6 expected (6 behind bad-header)",
+        ),
+    ],
+    ids=["an empty file", "an unread file"],
+)
+def test_an_account_without_a_stored_parameter_says_nothing_of_their_use(finding, accounted):
+    outcome = EXAMPLES["bert-base-chinese"]()
+    empty = replace(
+        outcome,
+        observed=replace(outcome.observed, parameters=0),
+        expected=replace(outcome.expected, parameters=6),
+        findings=(finding,),
+        residual=0,
+    )
+    assert account(empty) == accounted

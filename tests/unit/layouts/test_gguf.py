@@ -19,7 +19,7 @@ from auditor.analytic.gguf_architectures import Facts
 from auditor.analytic.gguf_config import reconstructed_config
 from auditor.errors import CheckpointError
 from auditor.layouts.gguf.layout import unpack
-from auditor.layouts.gguf.names import TABLES
+from auditor.layouts.gguf.names import TABLES, names_in_file
 from auditor.layouts.packing import Declared, Stored
 from auditor.reconciler.matching import shapes_of
 
@@ -85,6 +85,7 @@ def test_the_pieces_are_the_tensors_that_the_metadata_imply(model_type, data):
     assert unpacked.faults == ()
     assert len(pieces) == len(unpacked.tensors)
     assert {name: shape for name, shape in wanted.items() if ".pooler." not in f".{name}"} == pieces
+    assert names_in_file(model_type, pieces) <= {tensor.name for tensor in header.tensors}
 
 
 def needed(expected: Expectation) -> dict[str, tuple[int, ...]]:
@@ -131,6 +132,17 @@ LATENT = {
 def whole(model_type: str, **more) -> tuple[Values, list[Tensor]]:
     values = Values(model_type, {**SMALL, **more, **FIXED.get(model_type, {})})
     return values, tensors(values, expectation(values, class_of(values)))
+
+
+@pytest.mark.parametrize("model_type", ["gemma2", "llama", "mixtral", "qwen3_moe", "t5"])
+def test_a_tensor_that_a_file_lacks_has_the_name_that_the_file_would_use(tmp_path, model_type):
+    values, stored = whole(model_type)
+    in_block = [tensor for tensor in stored if "blk.1." in tensor.name]
+    for lost in (in_block[0], in_block[-1]):
+        rest = [tensor for tensor in stored if tensor is not lost]
+        report = audited(tmp_path / "m.gguf", values, rest)
+        [missing] = [one for one in report.findings if one.kind == "missing"]
+        assert missing.reason.endswith(f"; GGUF has it as {lost.name}")
 
 
 def audited(path: Path, values: Values, stored: Iterable[Tensor]) -> Report:

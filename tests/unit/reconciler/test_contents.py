@@ -38,7 +38,6 @@ MAP = {"a": SHARDS[0], "b": SHARDS[1], "c": SHARDS[2]}
 @pytest.mark.parametrize(
     ("opened", "unopened", "names", "reasons"),
     [
-        ((), SHARDS, ["a", "b", "c"], []),  # an index alone
         ((), (), ["a", "b", "c"], []),
         (SHARDS, (), ["a", "b", "c"], []),
         (SHARDS[:1], (), ["a", "b", "c"], []),
@@ -57,10 +56,14 @@ def test_a_copy_holds_the_names_of_every_shard_that_exists(opened, unopened, nam
     assert found.unread_files == 3 - len(names)
 
 
-def test_in_a_repository_every_shard_of_the_index_has_to_be_there():
-    found = contents(copy_of(MAP, unopened=SHARDS, partial=False))
-    assert (found.tensors, found.names_only) == ((), False)
-    assert [item.names for item in found.unread] == [frozenset("abc")]
+@pytest.mark.parametrize("partial", [True, False])
+def test_an_index_alone_is_an_error_and_its_names_are_compared(partial):
+    found = contents(copy_of(MAP, unopened=SHARDS, partial=partial))
+    assert [tensor.name for tensor in found.tensors] == list(MAP)
+    assert (found.names_only, found.unread) == (True, ())
+    [finding] = found.findings
+    assert (finding.kind, finding.file, finding.names) == ("bad-index", FILE, tuple(MAP))
+    assert finding.reason.startswith(f"none of the 3 files that {FILE} names is here: ")
 
 
 def test_a_shard_that_is_no_safetensors_file_is_named():

@@ -1,0 +1,49 @@
+"""The numbers in the names of shards: `model-00002-of-00005.safetensors` is 2 of 5. Pure."""
+
+import re
+from collections.abc import Collection, Iterable
+from typing import NamedTuple
+
+_SHARD = re.compile(r"(.+?[-_])(\d{1,6})-of-(\d{1,6})((?:\.\w+)+)", re.ASCII)
+_WITHOUT_TOTAL = re.compile(r"(.*?\D)(\d{1,6})((?:\.\w+)+)", re.ASCII)
+_MOST_SHARDS = 10_000  # of one save, the limit that an index has too
+
+
+class Split(NamedTuple):
+    """The common part of the shard names of one save."""
+
+    stem: str
+    total: int
+    ending: str
+    digits: int  # in a shard's number
+    of: str  # the total as written, with its zeros
+
+    def absent(self, names: Collection[str]) -> tuple[str, ...]:
+        """Return the names of the shards of this save that are not among the names."""
+        numbers = range(1, self.total + 1)
+        files = (f"{self.stem}{at:0{self.digits}}-of-{self.of}{self.ending}" for at in numbers)
+        return tuple(file for file in files if file not in names)
+
+
+def split_of(file: str) -> Split | None:
+    """Return the save to which a shard belongs; None for a file whose name has no total."""
+    match = _SHARD.fullmatch(file)
+    if match is None or not 0 < int(match[3]) <= _MOST_SHARDS:
+        return None
+    return Split(match[1], int(match[3]), match[4], len(match[2]), match[3])
+
+
+def gaps(files: Iterable[str]) -> tuple[str, ...]:
+    """Return the names that lack among files with numbers and no total: `model-2.safetensors`.
+
+    Return () if the names differ in more than a number. The first number is 0 or 1.
+    """
+    matches = [_WITHOUT_TOTAL.fullmatch(file) for file in files]
+    places = {(match[1], match[3]) if match else None for match in matches}
+    texts = [match[2] for match in matches if match]
+    if len(places) != 1 or not texts or max(map(int, texts)) > _MOST_SHARDS:
+        return ()
+    [(stem, ending)] = {place for place in places if place}
+    numbers, digits = set(map(int, texts)), min(map(len, texts))
+    absent = set(range(min(1, *numbers), max(numbers))) - numbers
+    return tuple(f"{stem}{number:0{digits}}{ending}" for number in sorted(absent))
