@@ -49,6 +49,7 @@ _PEFT = Family(
     ),
 )
 
+FEATURES = "FEATURE_EXTRACTION"  # the task for which peft loads the base with AutoModel
 # Task of the adapter -> endings of the class that peft loads the base with; and the modules that it
 # trains completely for that task, even if an older version did not write them into the settings.
 HEADS: Mapping[str, tuple[str, ...]] = MappingProxyType(
@@ -58,16 +59,17 @@ HEADS: Mapping[str, tuple[str, ...]] = MappingProxyType(
         "SEQ_CLS": ("ForSequenceClassification",),
         "TOKEN_CLS": ("ForTokenClassification",),
         "QUESTION_ANS": ("ForQuestionAnswering",),
-        "FEATURE_EXTRACTION": ("Model",),
+        FEATURES: ("EncoderModel",),
     }
 )
-_TRAINED_WHOLE: Mapping[str, tuple[str, ...]] = MappingProxyType(
+TRAINED_WHOLE: Mapping[str, tuple[str, ...]] = MappingProxyType(
     {
         "SEQ_CLS": ("classifier", "score"),
         "TOKEN_CLS": ("classifier", "score"),
         "QUESTION_ANS": ("qa_outputs",),
     }
 )
+OTHER_THAN_TEXT = frozenset({FEATURES, *TRAINED_WHOLE})  # tasks that generate no text
 _MOST_SAVED = 1000  # names in modules_to_save; each is compared with every module
 _MOST_LAYERS = 100_000
 _HIGHEST = 2**40  # the highest rank; axes of real models are far shorter
@@ -123,7 +125,7 @@ class AdapterSettings(Struct, frozen=True, kw_only=True):
         listed = (
             self.config.texts("modules_to_save") if self.config.present("modules_to_save") else ()
         )
-        names = dict.fromkeys((*listed, *_TRAINED_WHOLE.get(self.task or "", ())))
+        names = dict.fromkeys((*listed, *TRAINED_WHOLE.get(self.task or "", ())))
         if len(names) > _MOST_SAVED:
             raise CheckpointError(
                 f"modules_to_save has {len(names):,} names, expected at most {_MOST_SAVED:,}"
