@@ -89,6 +89,12 @@ def _base_config(settings: AdapterSettings, base: BaseModel | None) -> Config:
     if base is None:
         detail = f"the base of this adapter, {quoted(settings.base)}, was not asked for"
         raise SourceError(Reason.NO_CONFIG, detail)
+    if base.config is None and settings.names_path:
+        detail = (
+            f"the base of this adapter, {quoted(settings.base)}, is a path on the trainer's disk; "
+        )
+        detail += f"write the Hub id of the base as base_model_name_or_path of {FILE}"
+        raise SourceError(base.reason or Reason.NO_CONFIG, detail)
     if base.config is None:
         detail = f"the base of this adapter, {quoted(base.model)}, is not to be had: {base.detail}"
         raise SourceError(base.reason or Reason.NO_CONFIG, detail)

@@ -26,7 +26,6 @@ from auditor.findings import (
     ConfigContradiction,
     Finding,
     HubCount,
-    MissingComponent,
 )
 from auditor.findings.ignore import split
 from auditor.layouts.packing import PLAIN, ReadAndHidden, Unpacked, WrittenTensor, split_off_unread
@@ -185,11 +184,10 @@ def compared_outcome(
     published = _published(case, expectation, observed)
     total = found.index.total_size if found.index else None
     other_names = other_names_note(reconciled, expectation, total)
-    adapter = embedded_adapter(snapshot)
     # Collect the findings.
     findings = (
         *found.findings,
-        *((adapter,) if isinstance(adapter, MissingComponent) else ()),
+        *embedded_adapter(snapshot),
         *contradictions(case),
         *reconciled.findings,
         *opinion.findings,
@@ -206,7 +204,6 @@ def compared_outcome(
     # Put the report together.
     notes = (
         *case.known.notes,
-        *((adapter,) if isinstance(adapter, str) else ()),
         *outline.notes,
         *((other_names,) if other_names else ()),
         *index.notes,

@@ -1,5 +1,6 @@
 """The settings in an adapter_config.json: the method, the base, and the chosen modules."""
 
+import re
 from collections.abc import Iterable, Mapping
 from types import MappingProxyType
 
@@ -70,6 +71,7 @@ TRAINED_WHOLE: Mapping[str, tuple[str, ...]] = MappingProxyType(
     }
 )
 OTHER_THAN_TEXT = frozenset({FEATURES, *TRAINED_WHOLE})  # tasks that generate no text
+_PATH = re.compile(r"^(?:[/~.]|file:|[A-Za-z]:[\\/])|\\|^(?!\w+://).*/.*/|^[^:]*/$")
 _MOST_SAVED = 1000  # names in modules_to_save; each is compared with every module
 _MOST_LAYERS = 100_000
 _HIGHEST = 2**40  # the highest rank; axes of real models are far shorter
@@ -95,6 +97,11 @@ class AdapterSettings(Struct, frozen=True, kw_only=True):
     task: str | None  # task_type: "CAUSAL_LM"
     base_class: str | None  # from auto_mapping
     config: Config  # for keys that only one method reads
+
+    @property
+    def names_path(self) -> bool:
+        """Whether the base is a path on the trainer's disk: a Hub id has at most one slash."""
+        return self.base is not None and _PATH.search(self.base) is not None
 
     def rank(self, key: str = "r") -> int:
         value = self.config.integer(key)

@@ -1,10 +1,9 @@
 """resized-base: an adapter stores word embeddings for more words, or fewer, than its base has.
 
-To do: Resize the base with `model.resize_token_embeddings(...)` before PEFT loads the adapter.
-
 older-names: an adapter names the modules as transformers did before it renamed them.
 
-To do: Load the adapter with that version of transformers, or rename its tensors and its targets.
+To do: Load the base as it was when the adapter was trained: resized with
+`model.resize_token_embeddings(...)`, or by that version of transformers.
 """
 
 from collections.abc import Iterator, Mapping
