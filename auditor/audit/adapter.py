@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from msgspec.structs import replace
 
-from auditor.analytic import Config, Expectation, catalogue, read_config
+from auditor.analytic import Config, Expectation, Role, catalogue, read_config
 from auditor.analytic.adapters import (
     FILE,
     AdaptedModel,
@@ -19,18 +19,23 @@ from auditor.analytic.adapters import (
     expect_adapter,
     is_prompt,
     read_settings,
+    replaced_names,
     require_known,
     shapes_of_saved_modules,
 )
-from auditor.analytic.adapters.settings import HEADS
+from auditor.analytic.adapters.saved_modules import BELOW, BESIDE
+from auditor.analytic.adapters.settings import FEATURES, HEADS, OTHER_THAN_TEXT
 from auditor.analytic.auto_classes import AUTO_MODEL
 from auditor.analytic.target import Refusal
 from auditor.audit.expected import Implied, NotImplied, classes_of_type, expectation_of
 from auditor.checkpoint.snapshot import BaseModel, Snapshot
 from auditor.errors import CheckpointError, Reason, SourceError
-from auditor.messages import named, quoted
+from auditor.messages import listed, named, quoted
+from auditor.reconciler.fold import fold
 from auditor.reconciler.reconcile import FamilyExpectations
 from auditor.tensors import StoredTensor
+
+_Shapes = Mapping[str, tuple[int, ...] | None]  # of the stored tensors, by name
 
 
 class Adapted(NamedTuple):
@@ -71,7 +76,7 @@ def adapted(
     family = FamilyExpectations(declared=answer.expectation, siblings=lambda: ())
     return Adapted(
         Implied(answer.expectation, family),
-        tuple(_notes(answer, base)) if base else (),
+        tuple(_notes(answer, settings, base, stored)) if base else (),
         tuple(_unchecked(answer, settings)),
     )
 
@@ -84,6 +89,12 @@ def _base_config(settings: AdapterSettings, base: BaseModel | None) -> Config:
     if base is None:
         detail = f"the base of this adapter, {quoted(settings.base)}, was not asked for"
         raise SourceError(Reason.NO_CONFIG, detail)
+    if base.config is None and settings.names_path:
+        detail = (
+            f"the base of this adapter, {quoted(settings.base)}, is a path on the trainer's disk; "
+        )
+        detail += f"write the Hub id of the base as base_model_name_or_path of {FILE}"
+        raise SourceError(base.reason or Reason.NO_CONFIG, detail)
     if base.config is None:
         detail = f"the base of this adapter, {quoted(base.model)}, is not to be had: {base.detail}"
         raise SourceError(base.reason or Reason.NO_CONFIG, detail)
@@ -107,7 +118,7 @@ def _answers(
     settings: AdapterSettings,
     config: Config,
     target: str | None,
-    stored: Mapping[str, tuple[int, ...] | None],
+    stored: _Shapes,
 ) -> Iterator[_Answer | CheckpointError | SourceError]:
     for name in _classes(settings, config, target):
         try:
@@ -128,18 +139,25 @@ def _answers(
 def _classes(settings: AdapterSettings, config: Config, target: str | None) -> Iterator[str | None]:
     """Yield the possible classes of the base, the likeliest first; None is the declared class.
 
-    AutoModel's class comes last: sentence encoders are trained without the head of their base.
+    PEFT loads the class of the task. The declared class may replace it if both generate text, or if
+    no class is for the task. AutoModel's class comes last: sentence encoders are trained without
+    the head of their base.
     """
     if target is not None:
         yield target
         return
-    class_names, ends = classes_of_type(config.model_type or ""), HEADS.get(settings.task or "", ())
-    written = tuple(name for name in class_names if name == settings.base_class)
-    likely = written or tuple(name for name in class_names if ends and name.endswith(ends))
+    class_names = classes_of_type(config.model_type or "")
+    ends = HEADS.get(settings.task or "")
+    of_task = tuple(name for name in class_names if ends and name.endswith(ends))
+    if settings.task is None:
+        likely = tuple(name for name in class_names if name == settings.base_class)
+    else:
+        likely = (AUTO_MODEL, *of_task) if settings.task == FEATURES else of_task
     yield from likely
-    if not (config.architectures and config.architectures[0] in likely):
+    declared = config.architectures[0] if config.architectures else None
+    if declared not in likely and not (likely and settings.task in OTHER_THAN_TEXT):
         yield None
-    if settings.task in {None, "FEATURE_EXTRACTION"}:
+    if settings.task is None:
         yield AUTO_MODEL
 
 
@@ -159,10 +177,8 @@ def _forms(config: Config, target: str | None) -> tuple[AdaptedModel, ...]:
     )
 
 
-def _answer(
-    settings: AdapterSettings, base: AdaptedModel, stored: Mapping[str, tuple[int, ...] | None]
-) -> _Answer:
-    expectation = expect_adapter(settings, base)
+def _answer(settings: AdapterSettings, base: AdaptedModel, stored: _Shapes) -> _Answer:
+    expectation = expect_adapter(settings, base, stored)
     if not stored:  # a config alone: the likeliest answer is the first
         return _Answer(expectation, base, None, 0)
     shapes = {tensor.name: tensor.shape for tensor in expectation.tensors}
@@ -175,7 +191,7 @@ def _labels(
     settings: AdapterSettings,
     base: AdaptedModel,
     config: Config,
-    stored: Mapping[str, tuple[int, ...] | None],
+    stored: _Shapes,
 ) -> int | None:
     """Return the stored head's number of labels if it differs only in that, else None."""
     label_counts: set[int] = set()
@@ -194,7 +210,7 @@ def _relabelled(
     config: Config,
     target: str | None,
     labels: int,
-    stored: Mapping[str, tuple[int, ...] | None],
+    stored: _Shapes,
 ) -> Iterator[_Answer]:
     other_values = {key: value for key, value in config.values.items() if key != "id2label"}
     relabelled = replace(config, values={**other_values, "num_labels": labels})
@@ -225,12 +241,21 @@ def _best(answers: Iterable[_Answer | CheckpointError | SourceError]) -> _Answer
 # --- notes and unchecked aspects --------------------------------------------------------------
 
 
-def _notes(answer: _Answer, base: BaseModel) -> Iterator[str]:
+def _notes(
+    answer: _Answer, settings: AdapterSettings, base: BaseModel, stored: _Shapes
+) -> Iterator[str]:
     own, base_parameters = answer.expectation.parameters, answer.base.expectation.parameters
     share = f", {100 * own / base_parameters:.2f} %" if base_parameters else ""
     yield f"{own:,} of {base_parameters:,} parameters of {named(base.model)}{share}"
     commit = f" at commit {base.commit}" if base.commit else ""
     yield f"the base is {named(base.model)}{commit}: {base.origin}"
+    prefix = BESIDE if is_prompt(settings) else BELOW
+    fitting = (one for one in answer.expectation.tensors if stored.get(one.name) == one.shape)
+    names = (one.name for one in fitting if one.role is Role.PARAMETER)
+    if replaced := replaced_names(answer.base, prefix, names):
+        tensors = "tensor replaces" if len(replaced) == 1 else "tensors replace"
+        whose = f"the base's ({answer.base.expectation.target})"
+        yield f"{len(replaced):,} stored {tensors} {whose}: {listed(fold(replaced))}"
     if answer.labels is not None:
         yield f"the stored head is for {answer.labels} labels; the base's config has another number"
 

@@ -27,7 +27,6 @@ from auditor.findings import (
     Finding,
     HubCount,
     Missing,
-    MissingComponent,
 )
 from auditor.findings.ignore import split
 from auditor.layouts.packing import PLAIN, ReadAndHidden, Unpacked, WrittenTensor, split_off_unread
@@ -201,13 +200,12 @@ def compared_outcome(
     other_names = other_names_note(reconciled, expectation, total)
     pointed = None
     if packing.method is None:  # packed weights have other sizes
-        pointed = pointed_size_note(snapshot, found, reconciled, dtype)
-    adapter = embedded_adapter(snapshot)
+        pointed = pointed_size_note(snapshot, weights, reconciled, dtype)
     # Collect the findings.
     findings = (
         *weights.findings,
         *case.findings,
-        *((adapter,) if isinstance(adapter, MissingComponent) else ()),
+        *embedded_adapter(snapshot),
         *contradictions(case),
         *_under_stored_names(reconciled.findings, expectation, packing.method),
         *opinion.findings,
@@ -224,7 +222,6 @@ def compared_outcome(
     # Put the report together.
     notes = (
         *case.outcome.notes,
-        *((adapter,) if isinstance(adapter, str) else ()),
         *outline.notes,
         *filter(None, (other_names, pointed)),
         *index.notes,

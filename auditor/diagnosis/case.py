@@ -70,7 +70,7 @@ class Case(Struct, frozen=True, kw_only=True, dict=True):
     classes: Callable[[str], tuple[str, ...]]  # of a model type
     implied: Callable[[Snapshot], Shapes | None]  # by the config alone; None: nothing follows
     tree: Callable[..., ClassTree | None]  # the closed form's, of a snapshot's config
-    forms: Callable[[Snapshot], NameForms]  # of the names that its config implies
+    forms: Callable[..., NameForms]  # of the names that its config implies
 
     def once(self, key: str, make: Callable[[], _Kind]) -> _Kind:
         """Return what `make` returns, which is computed once for a case."""

@@ -10,6 +10,7 @@ from msgspec.structs import replace
 from auditor.checkpoint.snapshot import Snapshot
 from auditor.diagnosis.case import UNCHANGED, AlarmKey, Case, Shapes, Undoing, alarm_keys, composed
 from auditor.diagnosis.causes import (
+    adapter_base,
     config_field,
     custom_code,
     dtype_doubled,
@@ -74,6 +75,7 @@ CAUSES: tuple[Cause, ...] = (
     empty_file.undoings,
     dtype_doubled.undoings,
     unmerged_adapter.undoings,
+    adapter_base.undoings,
     moved_names.undoings,
     layers_renumbered.undoings,
     head_not_saved.undoings,

@@ -22,6 +22,7 @@ from auditor.findings.evidence import (
     by_name as by_name,
 )
 from auditor.findings.of_files import (
+    AdapterBeside as AdapterBeside,
     BadConfig as BadConfig,
     BadDigest as BadDigest,
     BadHeader as BadHeader,
@@ -98,6 +99,6 @@ def is_of_tensors(finding: Finding) -> bool:
 def is_of_repository(finding: Finding) -> bool:
     """Whether the finding concerns companion files, keys of the config or published counts.
 
-    A declared adapter that is missing belongs to them.
+    An adapter beside the model belongs to them, whether its weights are there or not.
     """
-    return isinstance(finding, OfKeys | OfCount | MissingComponent)
+    return isinstance(finding, OfKeys | OfCount | MissingComponent | AdapterBeside)

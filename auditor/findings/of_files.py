@@ -125,6 +125,18 @@ class CopyDiffers(OfFile, frozen=True):
     severity: ClassVar = Severity.WARNING
 
 
+class AdapterBeside(OfFile, frozen=True):
+    """An adapter is in the folder of a complete model, and transformers attaches it on loading.
+
+    To do: If it is merged into the weights already, delete or move `adapter_config.json` and
+    `adapter_model.safetensors`: it would be applied a second time. If it is not, say so in the
+    model card, or publish it in a repository of its own.
+    """
+
+    kind: ClassVar = "adapter-beside"
+    severity: ClassVar = Severity.WARNING
+
+
 class MissingComponent(NoParameters, FindingKind, frozen=True, kw_only=True):
     """A component that the repository declares is not there, or has no weights.
 

@@ -15,6 +15,7 @@ from auditor.checkpoint.snapshot import Snapshot
 from auditor.containers.weight_formats import PICKLED, Table
 from auditor.errors import CheckpointError
 from auditor.findings import (
+    AdapterBeside,
     CopyDiffers,
     Finding,
     MissingComponent,
@@ -139,33 +140,36 @@ def _kind(name: str, *, lacking: bool) -> str:
     return next(kind for holds, kind in kinds if holds)
 
 
-def embedded_adapter(snapshot: Snapshot) -> str | MissingComponent | None:
-    """Return a note about an adapter in a model's folder, or a finding if its weights are missing.
+def embedded_adapter(snapshot: Snapshot) -> Iterator[AdapterBeside | MissingComponent]:
+    """Yield a finding if an adapter is in a model's folder, with its weights or without.
 
     transformers looks for the adapter's config first if PEFT is installed.
     """
     if snapshot.config is None or snapshot.config.name.endswith(ADAPTER_CONFIG):
-        return None
+        return
     names = {file.name for file in snapshot.files}
     folder = folder_of(snapshot.config.name)
     config = f"{folder}{ADAPTER_CONFIG}"
     if config not in names:
-        return None
+        return
     weights = next((f"{folder}{one}" for one in ADAPTERS if f"{folder}{one}" in names), None)
     if weights is not None:
-        return (
-            f"{named(weights)} lies in the folder of the model: where PEFT is installed, "
-            "transformers loads the adapter on top of these weights, into which it may be merged "
-            f"already, and of a Hub id on top of the base that {ADAPTER_CONFIG} names"
+        reason = (
+            f"{named(weights)} is in the folder of the model: with PEFT installed, from_pretrained "
+            "attaches it to these weights, or to the base that it names if the model is loaded "
+            "from the Hub. Headers do not show whether it is merged into these weights; if it is, "
+            f"it is applied twice: delete or move {config} and {weights}"
         )
+        yield AdapterBeside(file=config, reason=reason)
+        return
     if snapshot.partial and snapshot.commit is not None:
-        return None  # the Hugging Face cache receives single files
+        return  # the Hugging Face cache receives single files
     reason = (
         f"{named(config)} declares an adapter beside the model, and its weights are not there: "
         "where PEFT is installed, from_pretrained looks for them and fails; upload them, or "
         f"remove {ADAPTER_CONFIG}"
     )
-    return MissingComponent(declared_in=config, folders=(f"{folder}{ADAPTERS[0]}",), reason=reason)
+    yield MissingComponent(declared_in=config, folders=(f"{folder}{ADAPTERS[0]}",), reason=reason)
 
 
 def torch_copy_findings(snapshot: Snapshot, found: Contents) -> Iterator[Finding]:

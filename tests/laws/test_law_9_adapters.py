@@ -2,6 +2,7 @@
 
 import json
 import os
+from collections.abc import Collection
 
 import pytest
 from hypothesis import HealthCheck, given, reject, settings
@@ -27,7 +28,7 @@ SLOW = settings(
 )
 
 
-def expectations(base: str, config: bytes) -> list[Expectation]:
+def expectations(base: str, config: bytes, saved: Collection[str]) -> list[Expectation]:
     """What is expected, under each of the names that the base's modules may have."""
     target = BASES[base][0]
     values = config_of(**base_config(base))
@@ -36,7 +37,7 @@ def expectations(base: str, config: bytes) -> list[Expectation]:
     faults = []
     for form in found:
         try:
-            answers.append(expect_adapter(read_settings(config), form))
+            answers.append(expect_adapter(read_settings(config), form, saved))
         except (CheckpointError, SourceError) as error:
             faults.append(error)
     if not answers:
@@ -47,7 +48,7 @@ def expectations(base: str, config: bytes) -> list[Expectation]:
 def assert_expected(base: str, config: bytes, saved: dict[str, tuple[int, ...]]) -> None:
     """Under one of the names all that is needed is saved, and nothing that is not known."""
     wrongs = []
-    for found in expectations(base, config):
+    for found in expectations(base, config, saved):
         needed = {each.name: each.shape for each in found.tensors if not each.role.optional}
         known = {each.name: each.shape for each in found.tensors}
         wrong = {name: saved.get(name) for name in needed if saved.get(name) != needed[name]}

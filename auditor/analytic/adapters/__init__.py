@@ -4,20 +4,24 @@ Names are those of the adapter's file: `base_model.model.`, the module's path in
 adapter's own tensor, `.lora_A.weight`.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from types import MappingProxyType
 from typing import NamedTuple
 
 from auditor.analytic.adapters import other_methods
 from auditor.analytic.adapters.base import AdaptedModel, base_model_forms
 from auditor.analytic.adapters.lora import LowRankPair, adalora, lora, lora_formula
+from auditor.analytic.adapters.older_names import older_names
 from auditor.analytic.adapters.saved_modules import (
     BELOW,
     BESIDE,
+    Wrapped,
     biases,
-    saved_embeddings,
+    paths_with_rows,
+    replaced_names,
     saved_paths,
     tensors_of_saved_modules,
+    tensors_over_base,
     token_rows,
 )
 from auditor.analytic.adapters.settings import (
@@ -47,6 +51,7 @@ __all__ = [
     "expect_adapter",
     "is_prompt",
     "read_settings",
+    "replaced_names",
     "require_known",
     "shapes_of_saved_modules",
 ]
@@ -110,15 +115,20 @@ def is_prompt(settings: AdapterSettings) -> bool:
     return settings.method in _PROMPTS
 
 
-def expect_adapter(settings: AdapterSettings, base: AdaptedModel) -> Expectation:
-    """Return every tensor, required or optional, of the adapter's file for this base.
+def expect_adapter(
+    settings: AdapterSettings, base: AdaptedModel, stored: Collection[str] = ()
+) -> Expectation:
+    """Return every tensor of the adapter's file for this base, required or optional.
 
+    Tensors of the base are expected if they are among the `stored` names: peft loads them too.
     Raise CheckpointError if the settings fit no module of the base, SourceError if they have values
     that are not known here.
     """
     require_known(settings)
-    parts = _parts(settings, base)
-    tensors = tuple({each.name: each for each in (*parts.of_base, *parts.own)}.values())
+    parts = _parts(settings, base, stored)
+    older = older_names(settings, base, stored)
+    by_name = {older.get(each.name, each.name): each for each in (*parts.of_base, *parts.own)}
+    tensors = tuple(each._replace(name=name) for name, each in by_name.items())
     if len(tensors) > MAX_TENSORS:
         raise CheckpointError(f"the settings imply {len(tensors):,} tensors; that is too many")
     modules = _modules(tensors)
@@ -149,25 +159,28 @@ def shapes_of_saved_modules(
     }
 
 
-def _parts(settings: AdapterSettings, base: AdaptedModel) -> _Parts:
+def _parts(settings: AdapterSettings, base: AdaptedModel, stored: Collection[str]) -> _Parts:
     whole = saved_paths(settings, base)
     if is_prompt(settings):
         own = tuple(_PROMPTS[settings.method](settings))
-        return _Parts(own, tuple(tensors_of_saved_modules(base, whole, BESIDE)))
+        over_base = tensors_over_base(base, Wrapped(), BESIDE, stored)
+        return _Parts(own, (*over_base, *tensors_of_saved_modules(base, whole, BESIDE)))
     of_saved_modules = tuple(tensors_of_saved_modules(base, whole, BELOW))
     if settings.method not in _LORAS:
         own = tuple(_LAYERS[settings.method](settings, base))
-        targeted = Targets(settings, base).chosen
-        return _Parts(own, (*saved_embeddings(base, targeted, whole), *of_saved_modules))
+        wrapped = Wrapped(frozenset(Targets(settings, base).chosen), whole)
+        over_base = tensors_over_base(base, wrapped, BELOW, stored)
+        return _Parts(own, (*over_base, *of_saved_modules))
     low_rank = _LORAS[settings.method](settings, base)
+    wrapped = Wrapped(low_rank.targeted, whole, paths_with_rows(settings, base))
     of_base = (
-        *saved_embeddings(base, low_rank.targeted, whole),
+        *tensors_over_base(base, wrapped, BELOW, stored),
         *biases(settings, base, low_rank.targeted, whole),
         *of_saved_modules,
-        *token_rows(settings, base),
     )
+    own = (*low_rank.tensors, *token_rows(settings, base))
     rank = settings.rank("init_r" if settings.method == "ADALORA" else "r")
-    return _Parts(low_rank.tensors, of_base, low_rank.pairs, rank)
+    return _Parts(own, of_base, low_rank.pairs, rank)
 
 
 def _formula(parts: _Parts, total: int) -> tuple[str, tuple[Symbol, ...]]:

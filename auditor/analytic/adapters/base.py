@@ -98,6 +98,15 @@ class AdaptedModel(Struct, frozen=True, dict=True):
         below = f"{path}."
         return (part for name, part in self.parts.items() if name == path or name.startswith(below))
 
+    def tied_to(self, part: AdaptedModule) -> tuple[AdaptedModule, ...]:
+        """Return the modules whose weight is tied to the module's."""
+        source = part.tensors["weight"].name
+        return tuple(
+            other
+            for other in self.parts.values()
+            if "weight" in other.tensors and other.tensors["weight"].tied_to == source
+        )
+
     @cached_property
     def embeddings(self) -> tuple[AdaptedModule, ...]:
         """The word embedding and the modules with as many rows, which grow with a new word."""
@@ -117,13 +126,14 @@ class AdaptedModel(Struct, frozen=True, dict=True):
 
 
 def base_model_forms(expectation: Expectation, tree: Module | None) -> tuple[AdaptedModel, ...]:
-    """Return the base with names on disk and with names in memory, each with experts fused or not.
+    """Return the base with its names in memory, with experts fused or not.
 
-    `tree` is the closed form; without one the kind of a layer is guessed from its name.
+    `tree` is the closed form. Without one the kind of a layer is guessed from its name, and the
+    names on disk are returned too, because it is not known which of them PEFT translates.
     """
     layers = None if tree is None else dict(_layers(tree, ""))
     models: dict[tuple[str, ...], AdaptedModel] = {}
-    for renamed in (False, True):
+    for renamed in (True,) if tree is not None else (True, False):
         parts = _parts(expectation, layers, renamed=renamed)
         for form in (parts, with_fused_experts(parts)):
             base = AdaptedModel(expectation, {part.path: part for part in form}, tree is not None)

@@ -75,18 +75,9 @@ def trainable_tokens(settings: AdapterSettings, base: AdaptedModel) -> Iterator[
             )
         width = size.outputs if part.layer is Layer.EMBEDDING else size.inputs
         yield expected_tensor(f"{BELOW}{part.path}.trainable_tokens_delta", count, width)
-        for tied in _tied_to(part, base):  # peft may store the rows again
+        for tied in base.tied_to(part):  # peft may store the rows again
             name = f"{BELOW}{tied.path}.trainable_tokens_delta"
             yield expected_tensor(name, count, width, role=Role.EXTRA)
-
-
-def _tied_to(part: AdaptedModule, base: AdaptedModel) -> Iterator[AdaptedModule]:
-    source = part.tensors["weight"].name
-    return (
-        other
-        for other in base.parts.values()
-        if "weight" in other.tensors and other.tensors["weight"].tied_to == source
-    )
 
 
 def _linear(settings: AdapterSettings, base: AdaptedModel) -> Iterator[tuple[AdaptedModule, Size]]:

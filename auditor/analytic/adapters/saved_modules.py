@@ -1,7 +1,9 @@
 """Tensors of the base that an adapter stores: complete modules, biases, embeddings and rows."""
 
+import re
 from collections.abc import Collection, Iterable, Iterator
 from math import prod
+from typing import NamedTuple
 
 from auditor.analytic.adapters.base import AdaptedModel, AdaptedModule
 from auditor.analytic.adapters.settings import AdapterSettings, unchecked_adapter
@@ -13,8 +15,12 @@ from auditor.messages import described, quoted
 BELOW = "base_model.model."  # the prefix of layers that peft adds inside the base
 BESIDE = "base_model."  # the prefix of tensors beside the base, such as prompts
 
-# A module that is stored completely is in memory twice: the trained copy and the original.
-_COPIES = ("modules_to_save", "modules_to_save.default", "original_module")
+# Other names for the trained copy of a module: peft stores its bias under these too.
+_COPIES = ("modules_to_save", "modules_to_save.default")
+
+
+_WRAPPERS = re.compile(r"(?:\.token_adapter)?\.base_layer\.|\.original_module\.")
+_ROWS = "token_adapter.trainable_tokens_delta"
 
 
 def expected_tensor(name: str, *shape: int, role: Role = Role.PARAMETER) -> ExpectedTensor:
@@ -67,7 +73,7 @@ def biases(
         shape = part.bias.shape
         if not part.bias.role.learned:  # GPT-2's mask is named bias, and older versions stored it
             yield expected_tensor(f"{BELOW}{path}.bias", *shape, role=Role.LEGACY)
-        elif path in inside:  # peft stores both copies beside the trained one
+        elif path in inside:
             rest = f"{path.removeprefix(inside[path])}.bias"
             for copy in _COPIES:
                 yield expected_tensor(
@@ -79,21 +85,46 @@ def biases(
             yield expected_tensor(f"{BELOW}{path}.bias", *shape)
 
 
-def saved_embeddings(
-    base: AdaptedModel, targeted: Collection[str], whole: Iterable[str]
-) -> Iterator[ExpectedTensor]:
-    """Yield the word embedding and the output layer of the same size, which peft stores at times.
+def replaced_names(base: AdaptedModel, prefix: str, names: Iterable[str]) -> tuple[str, ...]:
+    """Return the tensors of the base that loading replaces by tensors of the adapter's file."""
+    of_base = {f"{part.path}.{last}" for part in base.parts.values() for last in part.tensors}
+    bare = (_WRAPPERS.sub(".", name.removeprefix(prefix)) for name in names)
+    return tuple(dict.fromkeys(name for name in bare if name in of_base))
 
-    It stores them if they have an adapter, or if the user added words to the base.
-    """
-    inside = frozenset(part.path for path in whole for part in base.under(path))
-    for part in base.embeddings:
-        if part.path not in inside:
-            within = ".base_layer" if part.path in targeted else ""
+
+class Wrapped(NamedTuple):
+    """The modules of a base that peft wraps, each under another name than the module it wraps."""
+
+    adapted: frozenset[str] = frozenset()
+    saved: tuple[str, ...] = ()  # stored completely
+    with_rows: frozenset[str] = frozenset()  # of which some rows are trained
+
+    def names_inside(self, base: AdaptedModel, prefix: str) -> Iterator[tuple[str, ExpectedTensor]]:
+        """Yield each tensor of the base with its name in the wrapped model."""
+        inside = {part.path: path for path in self.saved for part in base.under(path)}
+        for path, part in base.parts.items():
+            if outer := inside.get(path):
+                path = f"{outer}.original_module{path.removeprefix(outer)}"  # noqa: PLW2901
+            elif path in self.with_rows:
+                path = f"{path}.token_adapter.base_layer"  # noqa: PLW2901
+            elif path in self.adapted:
+                path = f"{path}.base_layer"  # noqa: PLW2901
             for last, tensor in part.tensors.items():
-                if tensor.role.learned:
-                    name = f"{BELOW}{part.path}{within}.{last}"
-                    yield expected_tensor(name, *tensor.shape, role=Role.EXTRA)
+                yield f"{prefix}{path}.{last}", tensor
+
+
+def tensors_over_base(
+    base: AdaptedModel, wrapped: Wrapped, prefix: str, stored: Collection[str]
+) -> Iterator[ExpectedTensor]:
+    """Yield the stored tensors that peft copies over the base's, whatever the settings say.
+
+    It stores the word embeddings if they have an adapter or the user added words, and it loads
+    whatever has the name of a tensor of the wrapped model.
+    """
+    for name, tensor in wrapped.names_inside(base, prefix) if stored else ():
+        if name in stored:
+            role = Role.PARAMETER if tensor.role.learned else Role.LEGACY
+            yield expected_tensor(name, *tensor.shape, role=role)
 
 
 def token_rows(settings: AdapterSettings, base: AdaptedModel) -> Iterator[ExpectedTensor]:
@@ -107,7 +138,17 @@ def token_rows(settings: AdapterSettings, base: AdaptedModel) -> Iterator[Expect
                 f"trainable_token_indices chooses {quoted(path)}, which has no words"
             )
         width = size.outputs if part.layer is Layer.EMBEDDING else size.inputs
-        yield expected_tensor(f"{BELOW}{path}.token_adapter.trainable_tokens_delta", count, width)
+        yield expected_tensor(f"{BELOW}{path}.{_ROWS}", count, width)
+        for tied in base.tied_to(part):  # peft may store the rows again
+            yield expected_tensor(f"{BELOW}{tied.path}.{_ROWS}", count, width, role=Role.EXTRA)
+
+
+def paths_with_rows(settings: AdapterSettings, base: AdaptedModel) -> frozenset[str]:
+    """Return the modules of which chosen rows are trained, with those that are tied to them."""
+    if not settings.config.present("trainable_token_indices"):
+        return frozenset()
+    parts = [part for _, part, _ in _chosen_words(settings, base)]
+    return frozenset(each.path for part in parts for each in (part, *base.tied_to(part)))
 
 
 def _chosen_words(

@@ -1,5 +1,6 @@
 """The settings in an adapter_config.json: the method, the base, and the chosen modules."""
 
+import re
 from collections.abc import Iterable, Mapping
 from types import MappingProxyType
 
@@ -49,6 +50,7 @@ _PEFT = Family(
     ),
 )
 
+FEATURES = "FEATURE_EXTRACTION"  # the task for which peft loads the base with AutoModel
 # Task of the adapter -> endings of the class that peft loads the base with; and the modules that it
 # trains completely for that task, even if an older version did not write them into the settings.
 HEADS: Mapping[str, tuple[str, ...]] = MappingProxyType(
@@ -58,16 +60,18 @@ HEADS: Mapping[str, tuple[str, ...]] = MappingProxyType(
         "SEQ_CLS": ("ForSequenceClassification",),
         "TOKEN_CLS": ("ForTokenClassification",),
         "QUESTION_ANS": ("ForQuestionAnswering",),
-        "FEATURE_EXTRACTION": ("Model",),
+        FEATURES: ("EncoderModel",),
     }
 )
-_TRAINED_WHOLE: Mapping[str, tuple[str, ...]] = MappingProxyType(
+TRAINED_WHOLE: Mapping[str, tuple[str, ...]] = MappingProxyType(
     {
         "SEQ_CLS": ("classifier", "score"),
         "TOKEN_CLS": ("classifier", "score"),
         "QUESTION_ANS": ("qa_outputs",),
     }
 )
+OTHER_THAN_TEXT = frozenset({FEATURES, *TRAINED_WHOLE})  # tasks that generate no text
+_PATH = re.compile(r"^(?:[/~.]|file:|[A-Za-z]:[\\/])|\\|^(?!\w+://).*/.*/|^[^:]*/$")
 _MOST_SAVED = 1000  # names in modules_to_save; each is compared with every module
 _MOST_LAYERS = 100_000
 _HIGHEST = 2**40  # the highest rank; axes of real models are far shorter
@@ -93,6 +97,11 @@ class AdapterSettings(Struct, frozen=True, kw_only=True):
     task: str | None  # task_type: "CAUSAL_LM"
     base_class: str | None  # from auto_mapping
     config: Config  # for keys that only one method reads
+
+    @property
+    def names_path(self) -> bool:
+        """Whether the base is a path on the trainer's disk: a Hub id has at most one slash."""
+        return self.base is not None and _PATH.search(self.base) is not None
 
     def rank(self, key: str = "r") -> int:
         value = self.config.integer(key)
@@ -123,7 +132,7 @@ class AdapterSettings(Struct, frozen=True, kw_only=True):
         listed = (
             self.config.texts("modules_to_save") if self.config.present("modules_to_save") else ()
         )
-        names = dict.fromkeys((*listed, *_TRAINED_WHOLE.get(self.task or "", ())))
+        names = dict.fromkeys((*listed, *TRAINED_WHOLE.get(self.task or "", ())))
         if len(names) > _MOST_SAVED:
             raise CheckpointError(
                 f"modules_to_save has {len(names):,} names, expected at most {_MOST_SAVED:,}"

@@ -25,6 +25,16 @@ def is_adapter(case: Case) -> bool:
     return "peft_type" in case.config
 
 
+def is_own(name: str) -> bool:
+    """Whether a tensor is the adapter's own, and none of the base."""
+    return _OWN.search(name) is not None
+
+
+def module_of(name: str) -> str:
+    """Return the module of an adapter's tensor, or of one of the base that the adapter stores."""
+    return _OWN.split(name)[0] if is_own(name) else name.rpartition(".")[0]
+
+
 def changes_of_adapter(case: Case) -> Iterator[Changes]:
     """Yield changes of keys that would make other tensors expected, the likeliest first."""
     for changes in _changes(case):
@@ -36,8 +46,8 @@ def changes_of_adapter(case: Case) -> Iterator[Changes]:
 def _changes(case: Case) -> Iterator[Changes]:
     change = partial(_change, case.config)
     yield from _ranks(case)
-    own = [name for name in case.shapes if _OWN.search(name)]
-    modules = [_OWN.split(name)[0] for name in own]
+    own = [name for name in case.shapes if is_own(name)]
+    modules = [module_of(name) for name in own]
     if any(name.endswith(_MAGNITUDE) for name in (*case.missing, *case.unexpected)):
         yield (change("use_dora", any(name.endswith(_MAGNITUDE) for name in own)),)
     targets = change("target_modules", sorted({module.rpartition(".")[2] for module in modules}))
@@ -47,7 +57,7 @@ def _changes(case: Case) -> Iterator[Changes]:
         yield (change("layers_to_transform", layers),)
     for bias in ("none", "all", "lora_only"):
         yield (change("bias", bias),)
-    whole = {name.rpartition(".")[0] for name in case.shapes if not _OWN.search(name)}
+    whole = {name.rpartition(".")[0] for name in case.shapes if not is_own(name)}
     saved = change("modules_to_save", sorted({one.rpartition(".")[2] for one in whole}) or None)
     yield (saved,)
     yield (saved, targets)

@@ -5,7 +5,6 @@ To do: Declare in `architectures` the class that was saved, or save the class th
 
 from collections.abc import Collection, Iterator
 
-from auditor.bounded.json_text import parse_object
 from auditor.diagnosis.case import Case, Undoing
 from auditor.diagnosis.causes._of_adapters import is_adapter
 from auditor.diagnosis.changes import value_at, with_values
@@ -23,7 +22,6 @@ def undoings(case: Case) -> Iterator[Undoing]:
     """Yield every other class of the model type that fits, unless the user chose a class."""
     report = case.report
     yield from _language_model_alone(case)
-    yield from _of_base(case)
     if (
         is_adapter(case)
         or case.target is not None
@@ -113,30 +111,3 @@ def _language_model_alone(case: Case) -> Iterator[Undoing]:
         fix=f'set architectures to ["{target}"] in config.json, or upload the whole {declared}',
         evidence=(f"every stored tensor is one of {target}",),
     )
-
-
-def _of_base(case: Case) -> Iterator[Undoing]:
-    """Yield each other class of an adapter's base, that of its language model included."""
-    report, base = case.report, case.snapshot.base
-    if not is_adapter(case) or base is None or base.config is None or case.target is not None:
-        return
-    if not (case.missing and case.unexpected):
-        return
-    config = parse_object(base.config.content, base.config.name)
-    types = (value_at(config, "text_config.model_type"), report.model_type)
-    names = [name for one in types if isinstance(one, str) for name in case.classes(one)]
-    names.sort(key=lambda name: not name.endswith("ForCausalLM"))  # what most adapters are of
-    declared = (report.target or "").rpartition(" ")[2]
-    for name in [one for one in dict.fromkeys(names) if one != declared][:_MOST]:
-        yield Undoing(
-            cause=CAUSE,
-            snapshot=case.snapshot,
-            target=name,
-            summary=f"the adapter was trained on a {name}, and its base is a {declared}: the names "
-            "are those of other modules, and loading applies no tensor",
-            fix=f"load the base as a {name} before PEFT loads the adapter, or train it on the "
-            f"{declared}",
-            evidence=(f"every tensor is one of an adapter of {name}, and none lacks",),
-            exact=True,
-            certain=False,
-        )

@@ -35,7 +35,6 @@ def undoings(case: Case) -> Iterator[Undoing]:
     if not any(_OWN.search(kind.pattern) or _wraps(kind.pattern) for kind in case.strange_kinds):
         return
     if is_adapter(case):
-        yield from _adapter_alone(case)
         return
     own = [one for one in case.strange if _OWN.search(one.name)]
     wrapped = [one for one in case.strange if _wraps(one.name)]
@@ -62,27 +61,6 @@ def undoings(case: Case) -> Iterator[Undoing]:
         "adapter alone, with its adapter_config.json",
         evidence=tuple(one.name for one in (*own[:2], *wrapped[:2])),
     )
-
-
-def _adapter_alone(case: Case) -> Iterator[Undoing]:
-    """Yield only the adapter's tensors, under the names of its file, without the adapter's name."""
-    instead: dict[str, tuple[StoredTensor, ...]] = {}
-    for tensor in case.strange:
-        *module, before, last = tensor.name.split(".")
-        names = (".".join((*module, last)), ".".join((*module, before)))
-        name = next((one for one in names if one in case.missing_names), None)
-        instead[tensor.name] = (tensor._replace(name=name),) if name else ()
-    of_model = [name for name, tensors in instead.items() if not tensors]
-    if any(name.endswith(f"{_BASE}weight") for name in of_model):  # biases may be the adapter's
-        yield Undoing(
-            cause=CAUSE,
-            snapshot=with_tensors(case.snapshot, instead),
-            renames={name: tensors[0].name for name, tensors in instead.items() if tensors},
-            summary=f"the state dict of a PeftModel was saved as its adapter: {len(of_model):,} "
-            "tensors are those of the model under it",
-            fix="save the adapter by PeftModel.save_pretrained",
-            evidence=tuple(of_model[:2]),
-        )
 
 
 def _wraps(name: str) -> bool:

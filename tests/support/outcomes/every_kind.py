@@ -5,6 +5,7 @@ from support.outcomes.making import expected, row, stored
 from auditor.analytic import Role
 from auditor.checkpoint.snapshot import Fetched, Source
 from auditor.findings import (
+    AdapterBeside,
     AddedBiasNotZero,
     AddedBiasZero,
     AllZero,
@@ -203,6 +204,7 @@ def every_kind():
             MissingComponent(
                 declared_in="model_index.json", folders=("vae",), reason="no file of it is there"
             ),
+            AdapterBeside(file="adapter_config.json", reason="an adapter is in the folder"),
             CopyDiffers(
                 file="pytorch_model.bin",
                 reason="pytorch_model.bin lacks 1 tensor that the audited files have: 'a'",

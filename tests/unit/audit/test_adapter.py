@@ -32,7 +32,6 @@ from auditor.downloader.fetching import fetch
 from auditor.findings import (
     Mismatched,
     OtherWeights,
-    Unused,
 )
 
 
@@ -152,15 +151,6 @@ def test_the_number_of_labels_is_that_of_the_stored_head(at_hub, tmp_path):
     assert Mismatched in kinds(report)
 
 
-def test_a_base_with_more_embedding_rows_is_stored_in_the_adapter_and_not_missing(at_hub, tmp_path):
-    at_hub.add("org/base", {CONFIG: coded(GPT2)})
-    longer = {"base_model.model.transformer.wte.weight": ("F32", (41, 8))}
-    report = clean(auditor.audit(folder_of(tmp_path / "a", files(tensors=TENSORS | longer))))
-    assert [finding.parameters for finding in report.findings if isinstance(finding, Unused)] == [
-        328
-    ]
-
-
 def test_explain_shows_what_an_adapter_would_hold(at_hub):
     at_hub.add("org/base", {CONFIG: coded(GPT2)})
     at_hub.add("org/adapter", files())
@@ -191,22 +181,6 @@ def test_an_adapter_next_to_a_complete_model_is_not_part_of_it(at_hub):
     report = auditor.audit("org/both")
     assert report.target == "GPT2LMHeadModel"
     assert [one.files for one in report.findings if isinstance(one, OtherWeights)] == [(WEIGHTS,)]
-
-
-def test_the_names_that_modules_had_in_transformers_4_are_as_good(at_hub, tmp_path):
-    vit = {"model_type": "vit", "architectures": ["ViTForImageClassification"]}
-    vit |= {"hidden_size": 8, "num_hidden_layers": 1, "num_attention_heads": 2}
-    vit |= {"intermediate_size": 12, "image_size": 8, "patch_size": 4}
-    at_hub.add("org/base", {CONFIG: coded(vit)})
-    settings = {**LORA, "task_type": None, "target_modules": ["query", "q_proj"]}
-    for number, path in enumerate(
-        ("encoder.layer.0.attention.attention.query", "layers.0.attention.q_proj")
-    ):
-        tensors = {
-            f"base_model.model.vit.{path}.lora_A.weight": ("F32", (2, 8)),
-            f"base_model.model.vit.{path}.lora_B.weight": ("F32", (8, 2)),
-        }
-        clean(auditor.audit(folder_of(tmp_path / str(number), files(settings, tensors))))
 
 
 def test_experts_have_an_adapter_each_or_one_for_all_of_a_layer(at_hub, tmp_path):

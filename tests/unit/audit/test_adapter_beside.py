@@ -47,11 +47,13 @@ def loaded(folder):
     return transformers.AutoModelForCausalLM.from_pretrained(folder)
 
 
-def test_an_adapter_is_loaded_on_top_and_a_note_mentions_it(merged):
+def test_an_adapter_that_is_loaded_on_top_is_a_warning_with_both_readings(merged):
     assert any("lora_A" in name for name in loaded(merged).state_dict())
     report = audit(str(merged))
-    assert report.verdict == "clean"
-    assert any("loads the adapter on top of these weights" in note for note in report.notes)
+    [found] = [one for one in report.findings if one.severity != "info"]
+    assert (found.kind, found.severity, found.file) == ("adapter-beside", "warning", SETTINGS)
+    assert "do not show whether it is merged" in found.reason
+    assert f"delete or move {SETTINGS} and {WEIGHTS}" in found.reason
 
 
 def test_without_its_weights_nothing_is_loaded_and_that_is_an_error(merged, tmp_path):

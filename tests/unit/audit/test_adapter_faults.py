@@ -27,6 +27,7 @@ from auditor.findings import (
     Unexpected,
 )
 
+ON_DISK = "is a path on the trainer's disk; write the Hub id"
 FIRST = f"{BELOW}.0.attn.c_attn.lora_A.weight"
 
 
@@ -77,9 +78,14 @@ def test_another_base_than_the_right_one_is_found(at_hub, tmp_path):
         ("org/absent", Reason.NOT_FOUND, "org/absent"),
         ("org/gated", Reason.GATED, "org/gated"),
         ("org/adapter", Reason.NO_CONFIG, "it is not a complete model"),
-        ("../../etc/passwd", Reason.NOT_FOUND, "not a Hub id"),
-        ("/etc/passwd", Reason.NOT_FOUND, "not a Hub id"),
-        ("~/model", Reason.NOT_FOUND, "not a Hub id"),
+        ("../../etc/passwd", Reason.NOT_FOUND, ON_DISK),
+        ("/etc/passwd", Reason.NOT_FOUND, ON_DISK),
+        ("~/model", Reason.NOT_FOUND, ON_DISK),
+        ("./output/merged", Reason.NOT_FOUND, ON_DISK),
+        ("output/run/checkpoint-500", Reason.NOT_FOUND, ON_DISK),
+        ("output\\merged", Reason.NOT_FOUND, ON_DISK),
+        ("C:\\models\\llama", Reason.NOT_FOUND, ON_DISK),
+        ("D:/models", Reason.NOT_FOUND, ON_DISK),
         ("http://127.0.0.1/x", Reason.NOT_FOUND, "not a Hub id"),
         ("org/broken", Reason.UNREADABLE, "is broken"),
         ("org/odd", Reason.UNREADABLE, "no base can be built"),

@@ -35,7 +35,6 @@ def other_rank(layer, last, rank):
 
 
 MAGNITUDES = {f"{BELOW}.{layer}.attn.c_attn.lora_magnitude_vector": (24,) for layer in (0, 1)}
-BIASES = {f"{BELOW}.{layer}.attn.c_attn.base_layer.bias": (24,) for layer in (0, 1)}
 HEAD = {"base_model.model.lm_head.weight": (40, 8)}
 
 
@@ -54,7 +53,6 @@ def beside(shapes):
         (TENSORS, {"use_dora": True}, {"use_dora": False}),
         (beside(MAGNITUDES), {"use_dora": False}, {"use_dora": True}),
         (TENSORS, {"bias": "lora_only"}, {"bias": "none"}),
-        (beside(BIASES), {"bias": "none"}, {"bias": "lora_only"}),
         (TENSORS, {"modules_to_save": ["lm_head"]}, {"modules_to_save": None}),
         (beside(HEAD), {"modules_to_save": ["wte"]}, {"modules_to_save": ["lm_head"]}),
         (
@@ -82,16 +80,3 @@ def test_in_memory_names_are_reported_as_those_of_an_adapter(diagnosed):
     assert found.cause == "wrapper-prefix"
     assert "an adapter called 'sft'" in found.summary
     assert "save by PeftModel.save_pretrained" in found.fix
-
-
-def test_the_base_model_is_distinguished_from_the_adapter(diagnosed):
-    tensors = {name.replace(".weight", ".default.weight"): what for name, what in TENSORS.items()}
-    tensors |= {
-        f"{BELOW}.{layer}.attn.c_attn.base_layer.{last}": ("F32", shape)
-        for layer in (0, 1)
-        for last, shape in (("weight", (8, 24)), ("bias", (24,)))
-    }
-    report = diagnosed(tensors)
-    [found] = report.diagnosis
-    assert (found.cause, len(found.findings)) == ("unmerged-adapter", len(report.findings))
-    assert found.summary.startswith("the state dict of a PeftModel was saved as its adapter: 4")

@@ -1,0 +1,31 @@
+"""Names of modules that the current transformers renamed, in adapters of older versions.
+
+PEFT translates the names of LoRA's tensors if transformers registers the renames for the model
+type, and not if it registers them for a class. It translates no other tensor and no setting.
+"""
+
+from collections.abc import Collection, Mapping
+
+from auditor.analytic.adapters.base import AdaptedModel
+from auditor.analytic.adapters.saved_modules import BELOW
+from auditor.analytic.adapters.settings import AdapterSettings
+
+# The types with closed forms that rename modules for their model type.
+_TRANSLATED = frozenset({"gemma3", "granitemoe", "llava", "mixtral", "paligemma", "swin"})
+_OWN = ".lora_"
+
+
+def older_names(
+    settings: AdapterSettings, base: AdaptedModel, stored: Collection[str]
+) -> Mapping[str, str]:
+    """Return the older names that PEFT translates, by the name with today's module."""
+    if settings.method != "LORA" or base.expectation.model_type not in _TRANSLATED:
+        return {}
+    names = [name for name in stored if name.startswith(BELOW) and _OWN in name]
+    paths = [name.removeprefix(BELOW).partition(_OWN)[0] for name in names]
+    in_memory = base.expectation.loading.looked_for([f"{path}.weight" for path in paths])
+    return {
+        f"{BELOW}{new.removesuffix('.weight')}{name.removeprefix(BELOW + path)}": name
+        for name, path, new in zip(names, paths, in_memory, strict=True)
+        if path not in base.parts
+    }

@@ -1,0 +1,186 @@
+"""resized-base: an adapter stores word embeddings for more words, or fewer, than its base has.
+
+older-names: an adapter names the modules as transformers did before it renamed them.
+
+To do: Load the base as it was when the adapter was trained: resized with
+`model.resize_token_embeddings(...)`, or by that version of transformers.
+"""
+
+from collections.abc import Iterator, Mapping
+
+from msgspec.structs import replace
+
+from auditor.analytic.adapters.settings import TRAINED_WHOLE
+from auditor.bounded.json_text import parse_object
+from auditor.checkpoint.snapshot import BaseModel, Snapshot
+from auditor.diagnosis.case import Case, Undoing
+from auditor.diagnosis.causes._of_adapters import is_adapter, module_of
+from auditor.diagnosis.causes.head_not_saved import CAUSE as HEAD_NOT_SAVED
+from auditor.diagnosis.causes.other_class import CAUSE as OTHER_CLASS
+from auditor.diagnosis.changes import value_at, with_names, with_tensors, with_values
+from auditor.tensors import StoredTensor
+
+RESIZED, OLDER = "resized-base", "older-names"
+_BELOW = "base_model.model."
+# Names in a model around a language model -> names in the language model.
+_FORMS = (
+    ("language_model.model.", "model."),
+    ("model.language_model.", "model."),
+    ("language_model.", ""),
+)
+_MOST = 12  # classes that are audited for
+
+
+def undoings(case: Case) -> Iterator[Undoing]:
+    """Yield the other bases on which an adapter may have been trained."""
+    base = case.snapshot.base
+    if not is_adapter(case) or base is None or base.config is None:
+        return
+    of_base = replace(case.snapshot, config=base.config, base=None)
+    values = parse_object(base.config.content, base.config.name)
+    yield from _resized(case, base, of_base, values)
+    if (case.missing and case.unexpected) or _has_no_target(case):
+        yield from _with_older_names(case, of_base)
+        target = _class_of_base(case, values)
+        if case.target is None:
+            yield from _of_other_class(case, values, target)
+        yield from _of_model_around(case, target)
+    yield from _without_head(case)
+
+
+def _has_no_target(case: Case) -> bool:
+    """Whether the only fault is in the settings, such as targets that the base does not have."""
+    return {one.kind for one in case.alarms} == {"bad-config"}
+
+
+def _class_of_base(case: Case, values: Mapping[str, object]) -> str:
+    """Return the class that was audited, or the declared one if the settings fit no class."""
+    declared = values.get("architectures")
+    first = declared[0] if isinstance(declared, list) and declared else "model of another class"
+    return (case.report.target or str(first)).rpartition(" ")[2]
+
+
+def _resized(
+    case: Case, base: BaseModel, of_base: Snapshot, values: Mapping[str, object]
+) -> Iterator[Undoing]:
+    """Yield the base with as many words as the adapter, if all mismatches have these rows."""
+    rows = {
+        (expected, observed)
+        for pair in case.mismatched
+        for expected, observed in zip(pair.expected.shape, pair.stored.shape or (), strict=False)
+        if expected != observed
+    }
+    if len(rows) != 1:
+        return
+    ((declared, stored),) = rows
+    within = "text_config" if isinstance(values.get("text_config"), dict) else ""
+    key = f"{within}.vocab_size".lstrip(".")
+    longer = with_values(of_base, {key: stored}).config
+    names = [pair.stored.name for pair in case.mismatched]
+    yield Undoing(
+        cause=RESIZED,
+        snapshot=replace(case.snapshot, base=replace(base, config=longer)),
+        summary=f"the base has {declared:,} rows, the adapter {stored:,}: the base was resized "
+        "before the training, and PEFT refuses other shapes",
+        fix=f"resize the base to {stored:,} first, with model.resize_token_embeddings({stored}), "
+        "and then let PEFT load the adapter",
+        evidence=tuple(names[:2]),
+        certain=False,
+    )
+
+
+def _with_older_names(case: Case, of_base: Snapshot) -> Iterator[Undoing]:
+    """Yield the adapter with today's names of its modules, if it has older ones."""
+    target = (case.report.target or "").rpartition(" ")[2] or None
+    forms = case.forms(of_base, target=target)
+    renames: dict[str, str] = {}
+    ends: dict[str, str] = {}  # today's name of a module's last part, by the older one
+    for name in case.shapes:
+        path = _in_base(name)
+        new = forms.in_memory(f"{path}.weight").removesuffix(".weight")
+        if new != path:
+            renames[name] = f"{_BELOW}{new}{name.removeprefix(_BELOW + path)}"
+        ends[path.rpartition(".")[2]] = new.rpartition(".")[2]
+    if not renames or len(set(renames.values())) < len(renames):
+        return
+    values = {"target_modules": sorted(set(ends.values()))}
+    other = {old: new for old, new in ends.items() if old != new}
+    first, new_first = next(iter(renames.items()))
+    settings = ", ".join(f"{new} for {old}" for old, new in other.items())
+    yield Undoing(
+        cause=OLDER,
+        snapshot=with_values(with_names(case.snapshot, renames), values if other else {}),
+        renames=renames,
+        summary="the adapter was trained with an older version of transformers, whose names PEFT "
+        f"does not translate: {_in_base(first)} is {_in_base(new_first)} now",
+        fix="load it with the version of transformers that it was trained with, or rename "
+        f"{len(renames):,} tensors" + (f" and write {settings} in target_modules" if other else ""),
+        evidence=(f"{len(renames):,} of {len(case.shapes):,} names are older ones",),
+        certain=False,
+    )
+
+
+def _in_base(name: str) -> str:
+    """Return the module of the base to which a tensor of an adapter belongs."""
+    return module_of(name).removeprefix(_BELOW)
+
+
+def _of_other_class(case: Case, values: Mapping[str, object], declared: str) -> Iterator[Undoing]:
+    """Yield each other class of the base, that of its language model included."""
+    types = (value_at(values, "text_config.model_type"), value_at(values, "model_type"))
+    names = [name for one in types if isinstance(one, str) for name in case.classes(one)]
+    names.sort(key=lambda name: not name.endswith("ForCausalLM"))  # what most adapters are of
+    for name in [one for one in dict.fromkeys(names) if one != declared][:_MOST]:
+        yield Undoing(
+            cause=OTHER_CLASS,
+            snapshot=case.snapshot,
+            target=name,
+            summary=f"the adapter was trained on a {name}, and its base is a {declared}: the names "
+            "are those of other modules, and loading applies no tensor",
+            fix=f"load the base as a {name} before PEFT loads the adapter, or train it on the "
+            f"{declared}",
+            evidence=(f"every tensor is one of an adapter of {name}, and none lacks",),
+            exact=True,
+            certain=False,
+        )
+
+
+def _of_model_around(case: Case, declared: str) -> Iterator[Undoing]:
+    """Yield the tensors of the language model alone, if the adapter has those of a model around."""
+    instead: dict[str, tuple[StoredTensor, ...]] = {}
+    for tensor in case.strange:
+        names = (tensor.name.replace(old, new, 1) for old, new in _FORMS)
+        name = next((one for one in names if one in case.missing_names), None)
+        instead[tensor.name] = (tensor._replace(name=name),) if name else ()
+    renames = {name: tensors[0].name for name, tensors in instead.items() if tensors}
+    if renames and not case.missing_names.difference(renames.values()):
+        yield Undoing(
+            cause=OTHER_CLASS,
+            snapshot=with_tensors(case.snapshot, instead),
+            renames=renames,
+            summary="the adapter was trained on a model with parts beside its language model, and "
+            f"its base is a {declared}, the language model alone",
+            fix=f"name the complete model as the base, or train the adapter on the {declared}",
+            evidence=tuple(renames)[:2],
+            certain=False,
+        )
+
+
+def _without_head(case: Case) -> Iterator[Undoing]:
+    """Yield an adapter for no task, if only the head is missing that PEFT trains for the task."""
+    task, heads = case.config.get("task_type"), {_in_base(name) for name in case.missing}
+    of_task = TRAINED_WHOLE.get(task, ()) if isinstance(task, str) else ()
+    if not (heads and of_task) or not all(head.endswith(of_task) for head in heads):
+        return
+    without = {"task_type": None, "modules_to_save": None}
+    shown = " and ".join(sorted(heads)[:2])
+    yield Undoing(
+        cause=HEAD_NOT_SAVED,
+        snapshot=with_values(case.snapshot, without),
+        summary=f"{shown} is not stored, which PEFT trains for {task} and needs to load",
+        fix="save the adapter again with its head, or set task_type to the task of the class on "
+        "which it was trained",
+        evidence=(f"nothing else of an adapter for {task} is missing",),
+        exact=True,
+        certain=False,
+    )
