@@ -4,7 +4,7 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from auditor.companions.companion_files import GENERATION, SPECIAL, TOKENIZER_CONFIG
+from auditor.companions.companion_files import GENERATION, SPECIAL, TOKENIZER, TOKENIZER_CONFIG
 from auditor.companions.tokenizer_config import text_of_token
 from auditor.findings import (
     EosDisagrees,
@@ -44,6 +44,8 @@ def _beyond_embedding(case: RepositoryCase, rows: EmbeddingRows) -> Iterator[Fin
             says.append((file, f"added_tokens.{token.id}", value_text(token.text)))
     for file, vocabulary in case.vocabularies.items():
         top = vocabulary.highest
+        if file != TOKENIZER and TOKENIZER in case.vocabularies:
+            continue  # loading ignores it
         if top is not None and top.id >= rows.rows:
             beyond.setdefault(top.id, top.text)
             says.append((file, f"vocab.{top.id}", value_text(top.text)))

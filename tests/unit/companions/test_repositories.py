@@ -67,7 +67,7 @@ def test_an_older_snapshot_is_read_without_companions(place):
         ("generation_config.json", b'{"eos_token_id": [2, 60, 61]}'),  # a list that has more
         ("generation_config.json", b'{"eos_token_id": 2, "pad_token_id": -1}'.replace(b"-1", b"0")),
         ("tokenizer_config.json", b'{"eos_token": "</s>", "added_tokens_decoder": {}}'),
-        ("added_tokens.json", b'{"<a>": 95}'),  # the last of the reserved range
+        ("added_tokens.json", b'{"<a>": 32000}'),  # loading gives it the next free id
         ("processor_config.json", b"{}"),
         ("special_tokens_map.json", b'{"eos_token": {"content": "</s>"}}'),
     ],
