@@ -38,6 +38,8 @@ from auditor.findings.of_repository import (
     ClaimedSize as ClaimedSize,
     CodeNotThere as CodeNotThere,
     ConfigContradiction as ConfigContradiction,
+    ConfigOverwritten as ConfigOverwritten,
+    EndTokenWrong as EndTokenWrong,
     EosDisagrees as EosDisagrees,
     GenerationConfigInvalid as GenerationConfigInvalid,
     HubCount as HubCount,
@@ -48,6 +50,7 @@ from auditor.findings.of_repository import (
     ProcessorUnknown as ProcessorUnknown,
     SpecialIdBeyondVocabulary as SpecialIdBeyondVocabulary,
     TokenBeyondEmbedding as TokenBeyondEmbedding,
+    TokenizerNote as TokenizerNote,
     UnknownConfigKey as UnknownConfigKey,
 )
 from auditor.findings.of_tensors import (

@@ -85,6 +85,28 @@ class EosDisagrees(OfKeys, frozen=True):
     severity: ClassVar = Severity.WARNING
 
 
+class EndTokenWrong(OfKeys, frozen=True):
+    """The end token is an ordinary word: generation ends at it, in the middle of a text.
+
+    To do: Name the token at which the model was trained to stop as `eos_token` of
+    `tokenizer_config.json`, and add it to the tokenizer if it is not one of its added tokens.
+    """
+
+    kind: ClassVar = "end-token-wrong"
+    severity: ClassVar = Severity.WARNING
+
+
+class TokenizerNote(OfKeys, frozen=True):
+    """A setting of the tokenizer's files that is right for some of their users, and not for all.
+
+    To do: Check that it is meant: a truncation or padding saved in `tokenizer.json`, a chat
+    template whose turns end with another token than generation, or have no generation prompt.
+    """
+
+    kind: ClassVar = "tokenizer-note"
+    severity: ClassVar = Severity.INFO
+
+
 class ChatTemplateBroken(OfKeys, frozen=True):
     """The chat template does not parse, or is there twice and differs. It was never rendered.
 
@@ -93,6 +115,18 @@ class ChatTemplateBroken(OfKeys, frozen=True):
     """
 
     kind: ClassVar = "chat-template-broken"
+    severity: ClassVar = Severity.ERROR
+
+
+class ConfigOverwritten(OfKeys, frozen=True):
+    """The file has the settings of another module of sentence-transformers; loading it raises.
+
+    An upload without folders writes the modules' files of the same name over each other.
+
+    To do: Upload each module's `config.json` again, in the folder that `modules.json` names.
+    """
+
+    kind: ClassVar = "config-overwritten"
     severity: ClassVar = Severity.ERROR
 
 
