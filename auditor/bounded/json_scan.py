@@ -5,7 +5,7 @@
 
 import json
 import re
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from typing import NamedTuple
 
 from auditor.bounded.json_text import MAX_DEPTH
@@ -177,6 +177,18 @@ def highest_of_list(data: bytes, at: int) -> Highest:
         if entries >= MOST_ENTRIES:
             raise ScanError(f"has a vocabulary of more than {MOST_ENTRIES:,} entries")
     raise _fault(data, end, "a token and its score")
+
+
+def positions_in_list(data: bytes, at: int, wanted: Collection[str]) -> dict[str, int | None]:
+    """Return the position of each wanted token in `[["token", score], ...]`; None: it has none."""
+    found: dict[str, int | None] = dict.fromkeys(wanted)
+    for position, entry in enumerate(_PIECE.finditer(data, _opened(data, at, b"["))):
+        text = text_of(entry[1])
+        if text in found:
+            found[text] = position
+        if entry[2] == b"]":
+            break
+    return found
 
 
 def text_of(quoted: bytes) -> str:

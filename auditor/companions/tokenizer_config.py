@@ -9,6 +9,8 @@ from auditor.companions.vocabulary import MOST_ADDED, Token, Vocabulary, token_o
 
 DEFAULT = "default"
 _DECODER = "added_tokens_decoder"
+_ROLES = ("bos", "eos", "unk", "sep", "pad", "cls", "mask")
+_MOST_NAMED = 200  # further special tokens that are looked up
 
 
 def added_tokens(config: Mapping[str, Any]) -> tuple[Token, ...]:
@@ -31,8 +33,9 @@ def loaded_tokens(
     """Yield each added token with its file, as transformers 5.24 loads a tokenizer.
 
     `added_tokens_decoder` replaces added_tokens.json. The ids of tokenizer.json win; a token that
-    it lacks gets the next free id, whatever id is declared. Without tokenizer.json the declared
-    ids count. A token is left out if an unread part of tokenizer.json decides its id.
+    it lacks, or a special token that the config names, gets the next free id, whatever id is
+    declared. Without tokenizer.json the declared ids count. A token is left out if an unread part
+    of tokenizer.json decides its id.
     """
     tokenizer = vocabularies.get(TOKENIZER)
     file, declared = ADDED, vocabularies[ADDED].added if ADDED in vocabularies else ()
@@ -54,6 +57,20 @@ def loaded_tokens(
         else:
             yield file, Token(free, token.text)
             free += 1
+        texts.add(token.text)
+    for text in named_tokens(config) if config else ():
+        if text in tokenizer.absent and text not in texts:
+            yield TOKENIZER_CONFIG, Token(free, text)
+            free += 1
+
+
+def named_tokens(config: Mapping[str, Any]) -> tuple[str, ...]:
+    """Return the special tokens that the config names, in the order in which they are added."""
+    more = config.get("extra_special_tokens") or config.get("additional_special_tokens")
+    tokens = [config.get(f"{role}_token") for role in _ROLES]
+    tokens += more[:_MOST_NAMED] if isinstance(more, list) else []
+    texts = (text_of_token(token) for token in tokens)
+    return tuple(dict.fromkeys(text for text in texts if text))
 
 
 def text_of_token(token: object) -> str | None:

@@ -14,9 +14,11 @@ token), tekken (JSON that begins with settings), vocab.json and added_tokens.jso
 and vocab.txt (a line for each token).
 """
 
+import json
 import re
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator, Mapping
 from itertools import islice
+from typing import TypedDict
 
 from auditor.bounded.json_scan import (
     MOST_DIGITS,
@@ -28,6 +30,8 @@ from auditor.bounded.json_scan import (
     highest_of_object,
     items,
     json_members,
+    positions_in_list,
+    skip_space,
     text_of,
     value,
 )
@@ -44,8 +48,13 @@ _LONGEST_ENTRY = 4096  # bytes of the end that are looked at
 _MOST_AT_ONCE = 2 * 1024 * 1024  # bytes; the 6,415 added tokens of Gemma 3 have 1.2 MB
 
 
-def read_tokenizer(start: bytes, end: bytes = b"", *, whole: bool = True) -> Vocabulary:
-    """Read a tokenizer.json: `start` is the complete file, or its start if `end` is its end."""
+def read_tokenizer(
+    start: bytes, end: bytes = b"", *, whole: bool = True, wanted: Collection[str] = ()
+) -> Vocabulary:
+    """Read a tokenizer.json: `start` is the complete file, or its start if `end` is its end.
+
+    The tokens that are `wanted` and not added are looked up in the vocabulary of a complete file.
+    """
     found = _Found(whole=whole)
     try:
         found.read(start)
@@ -57,13 +66,52 @@ def read_tokenizer(start: bytes, end: bytes = b"", *, whole: bool = True) -> Voc
         unread = str(error)
     highest = found.highest
     top = highest and highest.id is not None and token_of(highest.id, highest.token)
+    looked_up: Mapping[str, int | None] = {}
+    if whole and highest is not None and found.all_added:
+        wanted = [text for text in wanted if all(text != token.text for token in found.added)]
+        looked_up = _lookup(start, found.vocabulary_at, wanted)
     return Vocabulary(
         kind=found.kind or "tokenizers",
         highest=top or found.last,
         entries=highest.entries if highest else None,
         added=tuple(sorted(found.added)),
         unread=unread if highest is None or not found.all_added else "",
+        truncation=found.lengths.get("truncation"),
+        padding=found.lengths.get("padding"),
+        **_as_fields(looked_up),
     )
+
+
+def _as_fields(looked_up: Mapping[str, int | None]) -> "_LookedUp":
+    known = [token_of(at, text) for text, at in looked_up.items() if at is not None]
+    return _LookedUp(
+        special=tuple(sorted(known)),
+        absent=tuple(sorted(text for text, at in looked_up.items() if at is None)),
+    )
+
+
+class _LookedUp(TypedDict):
+    special: tuple[Token, ...]
+    absent: tuple[str, ...]
+
+
+def _lookup(data: bytes, at: int, wanted: Collection[str]) -> dict[str, int | None]:
+    """Return the id of each wanted token in the vocabulary at this position; None: it has none."""
+    if data[at : at + 1] == b"[":
+        return positions_in_list(data, at, wanted) if wanted else {}
+    return {text: _id_of(data, at, text) for text in wanted}
+
+
+def _id_of(data: bytes, at: int, text: str) -> int | None:
+    """Return the id of a token in `{"token": id}`, however its letters are escaped."""
+    for ascii_only in (True, False):
+        quoted = re.escape(json.dumps(text, ensure_ascii=ascii_only).encode(errors="replace"))
+        found = re.compile(rb"(?<!\\)" + quoted + rb"[ \t\r\n]*+:[ \t\r\n]*+(\d{1,20}+)").search(
+            data, at
+        )
+        if found:
+            return int(found[1])
+    return None
 
 
 def _last_entry(end: bytes) -> Token | None:
@@ -84,6 +132,8 @@ class _Found:
         self.kind: str | None = None
         self.highest: Highest | None = None
         self.last: Token | None = None
+        self.vocabulary_at = 0
+        self.lengths: dict[str, int] = {}  # of truncation and padding
 
     @property
     def lacking(self) -> str:
@@ -96,6 +146,9 @@ class _Found:
             if key == "added_tokens":
                 self.added.extend(_added(data, at))
                 self.all_added = True
+            elif key in {"truncation", "padding"}:
+                if (length := _length(value(data, at))) is not None:
+                    self.lengths[key] = length
             elif key == "model":
                 self._model(data, at)
             if self.all_added and self.highest is not None:
@@ -108,10 +161,19 @@ class _Found:
             elif key == "vocab":
                 if not self._whole and self.kind == "BPE" and _AFTER_VOCABULARY not in data:
                     raise EndsEarlyError("ends inside the vocabulary")
+                self.vocabulary_at = inside
                 a_list = data[inside : inside + 1] == b"["
                 self.highest = (highest_of_list if a_list else highest_of_object)(data, inside)
                 if self.all_added:
                     return
+
+
+def _length(setting: object) -> int | None:
+    """Return the number of tokens in a truncation, or in a padding to a fixed length."""
+    match setting:
+        case {"max_length": int(length)} | {"strategy": {"Fixed": int(length)}}:
+            return length
+    return None
 
 
 def _added(data: bytes, at: int) -> Iterator[Token]:
@@ -239,13 +301,14 @@ def tekken(data: bytes) -> Vocabulary:
     raise ScanError("has no default_vocab_size")
 
 
-def token_object(data: bytes) -> Vocabulary:
-    """Read a vocab.json, `{"token": id}`."""
+def token_object(data: bytes, wanted: Collection[str] = ()) -> Vocabulary:
+    """Read a vocab.json, `{"token": id}`, and look up the tokens that are `wanted`."""
     found = highest_of_object(data, 0)
     top = None if found.id is None else token_of(found.id, found.token)
     each = islice(_SPECIAL.finditer(data, 0, _LOOKED_AT), _MOST_SPECIAL)
-    special = tuple(sorted(token_of(int(one[2]), one[1].decode(errors="replace")) for one in each))
-    return Vocabulary("object", top, found.entries, special=special)
+    special = {token_of(int(one[2]), one[1].decode(errors="replace")) for one in each}
+    special.update(_as_fields(_lookup(data, skip_space(data, 0), wanted))["special"])
+    return Vocabulary("object", top, found.entries, special=tuple(sorted(special)))
 
 
 def added_object(data: bytes) -> Vocabulary:

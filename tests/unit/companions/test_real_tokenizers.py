@@ -12,7 +12,7 @@ from tokenizers import Tokenizer, models, pre_tokenizers, trainers
 from transformers import AutoTokenizer
 
 from auditor.companions.companion_files import companions_of, is_vocabulary, summary
-from auditor.companions.tokenizer_config import loaded_tokens
+from auditor.companions.tokenizer_config import loaded_tokens, named_tokens
 from auditor.companions.vocabulary import Token, Vocabulary, vocabulary_of
 
 TEXT = ["the quick brown fox jumps over the lazy dog", 'a "quoted": 7, word } ] \\ 日本語'] * 20
@@ -21,17 +21,25 @@ TEXT = ["the quick brown fox jumps over the lazy dog", 'a "quoted": 7, word } ] 
 def vocabularies(folder: Path) -> dict[str, Vocabulary]:
     """Whatever of a folder would be read of a model's tokenizer."""
     names = companions_of({path.name for path in folder.iterdir()})
-    read = [summary(name, (folder / name).read_bytes()) for name in names if is_vocabulary(name)]
+    wanted = named_tokens(settings(folder) or {})
+    read = [
+        summary(name, (folder / name).read_bytes(), wanted=wanted)
+        for name in names
+        if is_vocabulary(name)
+    ]
     assert [one.unread for one in read] == [""] * len(read)
     return {one.name: vocabulary_of(one.content or b"", one.name) for one in read}
+
+
+def settings(folder: Path) -> dict[str, object] | None:
+    config = folder / "tokenizer_config.json"
+    return json.loads(config.read_text()) if config.is_file() else None
 
 
 def tokens(folder: Path) -> dict[int, str]:
     """Every token that the files name, by its id."""
     each = vocabularies(folder)
-    config = folder / "tokenizer_config.json"
-    values = json.loads(config.read_text()) if config.is_file() else None
-    added = [token for _, token in loaded_tokens(values, each)]
+    added = [token for _, token in loaded_tokens(settings(folder), each)]
     return dict([*added, *(one.highest for one in each.values() if one.highest)])
 
 
@@ -131,6 +139,31 @@ def test_added_tokens_have_the_ids_that_loading_gives_them(
         (tmp_path / "added_tokens.json").write_text(json.dumps(file))
     is_held_to(known(tmp_path), tmp_path)
     assert max(tokens(tmp_path)) == len(AutoTokenizer.from_pretrained(tmp_path)) - 1
+
+
+@pytest.mark.parametrize("unigram", [False, True])
+@pytest.mark.parametrize(
+    "named",
+    [
+        {"eos_token": "<new>"},
+        {"eos_token": "the", "pad_token": "<pad>"},
+        {"pad_token": "<pad>", "unk_token": {"__type": "AddedToken", "content": "<e>"}},
+        {"eos_token": "<e>", "extra_special_tokens": ["<a>", "fox", "<b>"]},
+    ],
+)
+def test_a_special_token_that_the_vocabulary_lacks_gets_the_next_id(named, unigram, tmp_path):
+    if unigram:
+        pieces = [("<unk>", 0.0), ("the", -1.0), ("fox", -2.0), *((c, -9.0) for c in "abcdefgh")]
+        Tokenizer(models.Unigram(pieces, unk_id=0)).save(str(tmp_path / "tokenizer.json"))
+    else:
+        tokenizer_json(tmp_path)
+    config = {"tokenizer_class": "PreTrainedTokenizerFast", **named}
+    (tmp_path / "tokenizer_config.json").write_text(json.dumps(config))
+    judge = known(tmp_path)
+    is_held_to(judge, tmp_path)
+    [read] = vocabularies(tmp_path).values()
+    assert all(judge[token.text] == token.id for token in read.special)
+    assert not set(read.absent) & {token.text for token in read.special}
 
 
 def test_bytes_have_their_added_tokens_and_no_vocabulary(tmp_path):

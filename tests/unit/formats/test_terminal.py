@@ -190,8 +190,8 @@ def test_errors_come_before_warnings_before_infos():
     def headings(**view):
         return re.findall(r"^(error|warning|info): ", render(every_kind(), **view), re.MULTILINE)
 
-    assert headings(verbose=True) == ["error"] * 19 + ["warning"] * 17 + ["info"] * 11
-    assert headings() == ["error"] * 19 + ["warning"] * 17
+    assert headings(verbose=True) == ["error"] * 20 + ["warning"] * 18 + ["info"] * 12
+    assert headings() == ["error"] * 20 + ["warning"] * 18
 
 
 def test_infos_are_counted_in_a_line_or_listed_by_module():
