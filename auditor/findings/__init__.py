@@ -39,7 +39,7 @@ from auditor.findings.of_repository import (
     CodeNotThere as CodeNotThere,
     ConfigContradiction as ConfigContradiction,
     ConfigOverwritten as ConfigOverwritten,
-    EndTokenWrong as EndTokenWrong,
+    ChatTurnsWrong as ChatTurnsWrong,
     EosDisagrees as EosDisagrees,
     GenerationConfigInvalid as GenerationConfigInvalid,
     HubCount as HubCount,

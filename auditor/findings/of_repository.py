@@ -85,22 +85,25 @@ class EosDisagrees(OfKeys, frozen=True):
     severity: ClassVar = Severity.WARNING
 
 
-class EndTokenWrong(OfKeys, frozen=True):
-    """The end token is an ordinary word: generation ends at it, in the middle of a text.
+class ChatTurnsWrong(OfKeys, frozen=True):
+    """Generation begins or ends in the wrong place of a chat, by its template and end tokens.
 
-    To do: Name the token at which the model was trained to stop as `eos_token` of
-    `tokenizer_config.json`, and add it to the tokenizer if it is not one of its added tokens.
+    The end token is an ordinary word, the template ends turns with the token of another format, or
+    it adds no generation prompt, although each turn has a header.
+
+    To do: Name the token at which the model was trained to stop in `tokenizer_config.json` and
+    `generation_config.json`, or use the chat template that the model was trained with.
     """
 
-    kind: ClassVar = "end-token-wrong"
+    kind: ClassVar = "chat-turns-wrong"
     severity: ClassVar = Severity.WARNING
 
 
 class TokenizerNote(OfKeys, frozen=True):
     """A setting of the tokenizer's files that is right for some of their users, and not for all.
 
-    To do: Check that it is meant: a truncation or padding saved in `tokenizer.json`, a chat
-    template whose turns end with another token than generation, or have no generation prompt.
+    To do: Check that it is meant: a truncation or padding saved in `tokenizer.json`, or a chat
+    template whose turns end with another token than generation.
     """
 
     kind: ClassVar = "tokenizer-note"

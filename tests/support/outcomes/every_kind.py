@@ -15,6 +15,7 @@ from auditor.findings import (
     BadQuantization,
     BadSize,
     ChatTemplateBroken,
+    ChatTurnsWrong,
     ClaimedSize,
     CodeNotThere,
     ConfigContradiction,
@@ -22,7 +23,6 @@ from auditor.findings import (
     CopyDiffers,
     DisputedTensor,
     Duplicate,
-    EndTokenWrong,
     EosDisagrees,
     EqualDuplicate,
     EqualsBase,
@@ -291,7 +291,7 @@ def of_repository():
             reason="config.json: eos_token_id 2; generation_config.json: eos_token_id 3",
             fix="set eos_token_id of generation_config.json to [2, 3]",
         ),
-        EndTokenWrong(
+        ChatTurnsWrong(
             says=(("tokenizer_config.json", "eos_token", '"the"'),),
             reason='eos_token of tokenizer_config.json is "the", an ordinary word',
             fix="set eos_token to the token at which the model was trained to stop",

@@ -243,7 +243,7 @@ def verdict(outcome):
                 "equals-base, formula-disputed, bad-header, bad-index, bad-size, bad-digest, "
                 "wrong-total, bad-config, unsafe, missing-component, copy-differs, hub-count, "
                 "token-beyond-embedding, special-id-beyond-vocabulary, eos-disagrees, "
-                "end-token-wrong, chat-template-broken, config-overwritten, config-contradiction, "
+                "chat-turns-wrong, chat-template-broken, config-overwritten, config-contradiction, "
                 "generation-config-invalid, unknown-config-key, "
                 "code-not-there, processor-missing, processor-unknown, not-finite, all-zero, "
                 "no-op-adapter, "
