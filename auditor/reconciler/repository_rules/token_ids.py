@@ -26,6 +26,9 @@ _SPECIAL = re.compile(
     r"|vision_start|vision_end|audio|boi|eoi|boa|eoa)_token_(?:id|index)"
 )
 _MOST_NAMED = 5
+# The tokens of a family's tokenizer in whose place images and sounds are embedded.
+_PLACEHOLDER = re.compile(r"<\|?(?:image|audio|video|vision)\w*\|?>", re.IGNORECASE)
+_PARTS_OF_INPUTS = frozenset(("vision_config", "audio_config"))
 
 
 def token_id_findings(case: RepositoryCase) -> Iterator[Finding]:
@@ -39,7 +42,10 @@ def token_id_findings(case: RepositoryCase) -> Iterator[Finding]:
 def _beyond_embedding(case: RepositoryCase, rows: EmbeddingRows) -> Iterator[Finding]:
     beyond: dict[int, str] = {}
     says: list[tuple[str, str, str]] = []
+    is_text_alone = case.config.keys().isdisjoint(_PARTS_OF_INPUTS)
     for file, token in case.added:
+        if is_text_alone and _PLACEHOLDER.search(token.text):
+            continue  # no text has it: the text models of Gemma 3 have no row for the image's token
         if token.id >= rows.rows:
             beyond[token.id] = token.text
             says.append((file, f"added_tokens.{token.id}", value_text(token.text)))

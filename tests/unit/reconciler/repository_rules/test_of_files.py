@@ -55,6 +55,19 @@ def test_an_end_beyond_the_embedding_is_one_fault():
     assert kinds(case_of({"eos_token_id": 2}, **files)) == []
 
 
+@pytest.mark.parametrize(
+    ("token", "config", "found"),
+    [
+        ("<image_soft_token>", {}, []),
+        ("<image_soft_token>", {"vision_config": {}}, ["token-beyond-embedding"]),
+        ("<more>", {}, ["token-beyond-embedding"]),
+    ],
+)
+def test_a_text_model_needs_no_row_for_the_token_of_an_image(token, config, found):
+    decoder = {"10": {"content": token}}
+    assert kinds(case_of(config, **{CONFIG: {"added_tokens_decoder": decoder}})) == found
+
+
 @pytest.mark.parametrize(("text", "found"), [("</s>", []), ("<pad>", ["eos-disagrees"])])
 def test_the_end_of_a_tokenizer_is_known_by_a_plain_vocabulary(text, found):
     files = {"vocab.json": {"<pad>": 1, "</s>": 2}, GENERATION: {"eos_token_id": 2}}
