@@ -11,11 +11,12 @@ from auditor.analytic.repository_loader import Loader, of_pipeline, of_sentence_
 from auditor.analytic.target import custom_class
 from auditor.bounded.json_text import parse_object
 from auditor.checkpoint.snapshot import Snapshot, TextFile
-from auditor.containers.manifest import SENTENCE, TRANSFORMERS, ManifestEntry
+from auditor.containers.manifest import MODULE_KEYS, SENTENCE, TRANSFORMERS, ManifestEntry
 from auditor.errors import CheckpointError
-from auditor.findings import BadConfig, Finding
+from auditor.findings import BadConfig, ConfigOverwritten, Finding
 from auditor.layouts.packing import Declared
-from auditor.messages import quoted
+from auditor.messages import listed, quoted
+from auditor.reconciler.repository_rules.repository_case import value_text
 
 
 class Declaration(NamedTuple):
@@ -60,8 +61,35 @@ def declared_by_config(snapshot: Snapshot, entry: ManifestEntry | None) -> Decla
     config = read_config(snapshot.config.name, snapshot.config.content)
     if module_of(entry) is not None:
         return Declaration(config)
-    declaration = _under(config, entry, snapshot.settings)
-    return _with_custom_class(declaration)
+    if overwritten := _overwritten(snapshot, snapshot.config.name, config.values, entry):
+        return Declaration(config, findings=(overwritten,))
+    return _with_custom_class(_under(config, entry, snapshot.settings))
+
+
+def _overwritten(
+    snapshot: Snapshot, file: str, values: Mapping[str, object], entry: ManifestEntry | None
+) -> ConfigOverwritten | None:
+    """Return a finding if a transformer's config.json has the settings of another module.
+
+    Without a manifest the settings of a Pooling module tell, which has no weights.
+    """
+    if entry is not None and entry.library != SENTENCE:
+        return None
+    keys_by_kind = {kind: values.keys() & {*keys} for kind, keys in MODULE_KEYS.items()}
+    kind = max(keys_by_kind, key=lambda kind: len(keys_by_kind[kind]))
+    keys = sorted(keys_by_kind[kind])
+    if not keys or not values.keys().isdisjoint(("model_type", "architectures")):
+        return None
+    if entry is None and (kind != "Pooling" or not snapshot.headers):
+        return None
+    module = entry.kind if entry else "transformer"
+    return ConfigOverwritten(
+        says=tuple((file, key, value_text(values[key])) for key in keys),
+        reason=f"{file} has {listed(keys)}, the settings of a {kind} module, and no model_type: "
+        f"an upload without folders wrote them over the config of the {module}",
+        fix=f"upload the config of the {module} as {file}, and the settings of each other module "
+        "in the folder that modules.json names",
+    )
 
 
 def _with_custom_class(declared: Declaration) -> Declaration:

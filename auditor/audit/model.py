@@ -37,7 +37,7 @@ from auditor.checkpoint.selecting import ADAPTER_CONFIG
 from auditor.checkpoint.snapshot import Snapshot
 from auditor.containers.manifest import ManifestEntry
 from auditor.errors import CheckpointError, Reason, SourceError
-from auditor.findings import BadConfig, BadIndex
+from auditor.findings import BadConfig, BadIndex, ConfigOverwritten
 from auditor.layouts import unknown_quantization, unpack_tensors, written_tensors
 from auditor.layouts.declared import declaration
 from auditor.layouts.fused import separated
@@ -225,6 +225,8 @@ def _model(case: ModelAudit, entry: ManifestEntry | None) -> Report | Unaudited:
         declared = _as_requested(declared, case.options)
         config, custom = declared.config, declared.custom_class
         case = case.with_findings(*declared.findings, *_unindexed(case.snapshot, declared))
+        if any(isinstance(finding, ConfigOverwritten) for finding in declared.findings):
+            return without_expectation(case)
         case = case.with_outcome(
             declared=config.architectures,
             model_type=config.model_type,

@@ -14,7 +14,7 @@ from auditor.checkpoint.selecting import is_weights
 from auditor.checkpoint.snapshot import Component, Fetched, RepoFile, Snapshot
 from auditor.containers.manifest import (
     LEARNING,
-    MODULES,
+    NEEDED_FILES,
     PIPELINE,
     SENTENCE,
     Manifest,
@@ -393,28 +393,32 @@ def _other_weights(
 def _absent(
     manifest: Manifest, components: Iterable[ComponentAudit], read: Collection[str]
 ) -> Iterator[MissingComponent]:
-    """Yield the declared components that have no files in the repository, or no weights."""
+    """Yield the declared components that loading cannot do without, and what they lack."""
     for piece in components:
-        if piece.entry is None or not _needed(manifest, piece.entry) or piece.weights:
-            continue
         entry, folder = piece.entry, piece.component
-        what = f"{manifest.file} declares {named(entry.kind)} of {named(entry.library)} in "
-        if not piece.snapshot.files:
-            reason = f"{what}{named(folder)}, and there is no such folder"
-        elif manifest.file == MODULES and entry.kind == "Pooling":
-            continue  # it has a config and no weights
-        elif folder in read or manifest.file == MODULES:
-            reason = f"{what}{named(folder)}, and there are no weights in it"
-        else:
-            continue  # a tokenizer, a scheduler
-        yield MissingComponent(declared_in=manifest.file, folders=(folder,), reason=reason)
+        lack = entry and _lack(manifest, entry, piece, is_read=folder in read)
+        if entry and lack:
+            what = f"{manifest.file} declares {named(entry.kind)} of {named(entry.library)} in "
+            reason = f"{what}{named(folder)}, and {lack}"
+            yield MissingComponent(declared_in=manifest.file, folders=(folder,), reason=reason)
 
 
-def _needed(manifest: Manifest, entry: ManifestEntry) -> bool:
-    """Return whether loading fails without the folder.
-
-    Many modules of sentence-transformers have no files, and git stores no empty folder: most
-    repositories declare `2_Normalize`, and no repository has the folder.
-    """
-    needed = (*LEARNING, "Pooling")  # Pooling reads its config.json
-    return manifest.file == PIPELINE or (entry.library == SENTENCE and entry.kind in needed)
+def _lack(
+    manifest: Manifest, entry: ManifestEntry, piece: ComponentAudit, *, is_read: bool
+) -> str | None:
+    """Return what is missing of a component's files, or None."""
+    of_pipeline = manifest.file == PIPELINE
+    is_known = of_pipeline or entry.library == SENTENCE
+    settings = () if of_pipeline else NEEDED_FILES.get(entry.kind, ())
+    learns = of_pipeline or entry.kind in LEARNING
+    if not is_known or not (learns or settings):
+        return None
+    files = {file.name for file in piece.snapshot.files}
+    if not files:
+        return "there is no such folder"
+    if learns and not piece.weights and (is_read or not of_pipeline):
+        return "there are no weights in it"  # a tokenizer or a scheduler of a pipeline has none
+    within = f"{piece.folder}/" if piece.folder else ""
+    if settings and files.isdisjoint(within + name for name in settings):
+        return f"there is no {' or '.join(settings)} in it"
+    return None

@@ -9,6 +9,8 @@ from collections.abc import Iterable
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
+from auditor.companions.template_turns import Turns, turns
+
 if TYPE_CHECKING:
     from jinja2 import Environment
 
@@ -46,21 +48,21 @@ def import_parser() -> None:
         _environment()
 
 
-def parse_faults(texts: Iterable[str]) -> dict[str, str | NotCheckedError | None]:
-    """Return the fault of each of a model's templates, or why it was not checked."""
-    found: dict[str, str | NotCheckedError | None] = {}
+def read_templates(texts: Iterable[str]) -> dict[str, Turns | str | NotCheckedError]:
+    """Return the turns of each of a model's templates, its fault, or why it was not checked."""
+    found: dict[str, Turns | str | NotCheckedError] = {}
     others = 0  # characters
     for text in texts:
         try:
-            found[text] = parse_fault(text, others)
+            found[text] = read_template(text, others)
             others += len(text)
         except NotCheckedError as error:
             found[text] = error
     return found
 
 
-def parse_fault(text: str, others: int = 0) -> str | None:
-    """Return why the template does not parse, else None.
+def read_template(text: str, others: int = 0) -> Turns | str:
+    """Return the turns of a template, or why it does not parse.
 
     `others` is the number of characters of the other templates. Raise NotCheckedError if all
     together are too long to parse, or if jinja2 is not installed.
@@ -79,14 +81,13 @@ def parse_fault(text: str, others: int = 0) -> str | None:
     except ImportError:
         raise NotCheckedError("is parsed by jinja2, which is not installed") from None
     try:
-        _environment().parse(text)
+        return turns(_environment().parse(text))
     except TemplateSyntaxError as error:
         return f"line {error.lineno}: {error.message}"
     except RecursionError:
         raise NotCheckedError("is nested too deeply to be parsed") from None
     except (ValueError, OverflowError) as error:  # of a literal
         return f"one of its literals cannot be read: {str(error)[:100]}"
-    return None
 
 
 def _depth_of_blocks(text: str) -> int:

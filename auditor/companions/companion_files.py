@@ -159,15 +159,20 @@ def _of_one(name: str, size: int | None, most: int) -> PlannedRead:
     return PlannedRead(name, (), unread=f"it has {size:,} bytes, expected at most {most:,}")
 
 
-def read_companion(plan: PlannedRead, read: Callable[[Span], bytes]) -> CompanionFile:
-    """Read a file as planned; errors of `read` are passed on."""
+def read_companion(
+    plan: PlannedRead, read: Callable[[Span], bytes], wanted: Collection[str] = ()
+) -> CompanionFile:
+    """Read a file as planned; errors of `read` are passed on.
+
+    The `wanted` tokens are looked up in a vocabulary.
+    """
     if not plan.spans:
         return CompanionFile(plan.name, None, plan.unread)
     first, *others = plan.spans
     start, end = read(first), b"".join(map(read, others))
     if not is_vocabulary(plan.name):
         return CompanionFile(plan.name, start)
-    return summary(plan.name, start, end, whole=plan.whole)
+    return summary(plan.name, start, end, whole=plan.whole, wanted=wanted)
 
 
 def import_readers() -> None:
@@ -180,16 +185,23 @@ def has_template(file: CompanionFile) -> bool:
     return template_name(file.name) is not None or b'"chat_template"' in (file.content or b"")
 
 
-def summary(name: str, start: bytes, end: bytes = b"", *, whole: bool = True) -> CompanionFile:
+def summary(
+    name: str,
+    start: bytes,
+    end: bytes = b"",
+    *,
+    whole: bool = True,
+    wanted: Collection[str] = (),
+) -> CompanionFile:
     """Return a vocabulary's ids in place of its bytes."""
     from auditor.companions import vocabulary_files  # noqa: PLC0415 - few have one
     from auditor.companions.vocabulary import Vocabulary, summary_json  # noqa: PLC0415 - as above
 
     readers: dict[str, Callable[[bytes], Vocabulary]] = {
-        TOKENIZER: partial(vocabulary_files.read_tokenizer, end=end, whole=whole),
+        TOKENIZER: partial(vocabulary_files.read_tokenizer, end=end, whole=whole, wanted=wanted),
         ADDED: vocabulary_files.added_object,
         TEKKEN: vocabulary_files.tekken,
-        "vocab.json": vocabulary_files.token_object,
+        "vocab.json": partial(vocabulary_files.token_object, wanted=wanted),
         "vocab.txt": vocabulary_files.token_lines,
         **dict.fromkeys(_SENTENCEPIECE, vocabulary_files.sentencepiece),
     }

@@ -3,14 +3,18 @@
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from auditor.companions.vocabulary import MOST_ADDED, MOST_DIGITS, Token, token_of
+from auditor.companions.companion_files import ADDED, TOKENIZER, TOKENIZER_CONFIG
+from auditor.companions.vocabulary import MOST_ADDED, MOST_DIGITS, Token, Vocabulary, token_of
 
 DEFAULT = "default"
+_DECODER = "added_tokens_decoder"
+_ROLES = ("bos", "eos", "unk", "sep", "pad", "cls", "mask")
+_MOST_NAMED = 200  # further special tokens that are looked up
 
 
 def added_tokens(config: Mapping[str, Any]) -> tuple[Token, ...]:
     """Return the tokens of `added_tokens_decoder`, {"32000": {"content": ...}}, by id."""
-    decoder = config.get("added_tokens_decoder")
+    decoder = config.get(_DECODER)
     if not isinstance(decoder, Mapping) or len(decoder) > MOST_ADDED:
         return ()
     return tuple(sorted(_added(decoder)))
@@ -20,6 +24,52 @@ def _added(decoder: Mapping[str, Any]) -> Iterator[Token]:
     for number, token in decoder.items():
         if number.isascii() and number.isdigit() and len(number) <= MOST_DIGITS:
             yield token_of(int(number), text_of_token(token) or "")
+
+
+def loaded_tokens(
+    config: Mapping[str, Any] | None, vocabularies: Mapping[str, Vocabulary]
+) -> Iterator[tuple[str, Token]]:
+    """Yield each added token with its file, as transformers 5.24 loads a tokenizer.
+
+    `added_tokens_decoder` replaces added_tokens.json. The ids of tokenizer.json win; a token that
+    it lacks, or a special token that the config names, gets the next free id, whatever id is
+    declared. Without tokenizer.json the declared ids count. A token is left out if an unread part
+    of tokenizer.json decides its id.
+    """
+    tokenizer = vocabularies.get(TOKENIZER)
+    file, declared = ADDED, vocabularies[ADDED].added if ADDED in vocabularies else ()
+    if config is not None and _DECODER in config:
+        file, declared = TOKENIZER_CONFIG, added_tokens(config)
+    if tokenizer is None:
+        yield from ((file, token) for token in declared)
+        return
+    yield from ((TOKENIZER, token) for token in tokenizer.added)
+    if tokenizer.entries is None:
+        return
+    texts = {token.text for token in tokenizer.added}
+    free = max(tokenizer.entries, *(token.id + 1 for token in tokenizer.added), 0)
+    for token in declared:
+        if token.text in texts:
+            continue
+        if token.id < tokenizer.entries:
+            yield file, token  # of the vocabulary
+        else:
+            yield file, Token(free, token.text)
+            free += 1
+        texts.add(token.text)
+    for text in named_tokens(config) if config else ():
+        if text in tokenizer.absent and text not in texts:
+            yield TOKENIZER_CONFIG, Token(free, text)
+            free += 1
+
+
+def named_tokens(config: Mapping[str, Any]) -> tuple[str, ...]:
+    """Return the special tokens that the config names, in the order in which they are added."""
+    more = config.get("extra_special_tokens") or config.get("additional_special_tokens")
+    tokens = [config.get(f"{role}_token") for role in _ROLES]
+    tokens += more[:_MOST_NAMED] if isinstance(more, list) else []
+    texts = (text_of_token(token) for token in tokens)
+    return tuple(dict.fromkeys(text for text in texts if text))
 
 
 def text_of_token(token: object) -> str | None:

@@ -31,7 +31,10 @@ class Vocabulary(NamedTuple):
     entries: int | None = None  # of the vocabulary; None: not all were read
     added: tuple[Token, ...] = ()  # sorted by id
     unread: str = ""  # what was not read, or why; "": all was read
-    special: tuple[Token, ...] = ()  # of the vocabulary itself, by their form: "</s>"
+    special: tuple[Token, ...] = ()  # of the vocabulary itself: like "</s>", or looked up
+    absent: tuple[str, ...] = ()  # tokens that were looked up and are not in the file
+    truncation: int | None = None  # tokens after which the file cuts a text
+    padding: int | None = None  # tokens to which the file pads each text
 
     @property
     def top(self) -> Token | None:
@@ -46,15 +49,9 @@ def token_of(number: int, text: str) -> Token:
 
 def summary_json(vocabulary: Vocabulary) -> bytes:
     """Encode a vocabulary for a snapshot."""
-    summary: dict[str, object] = {
-        "kind": vocabulary.kind,
-        "entries": vocabulary.entries,
-        "unread": vocabulary.unread,
-        "highest": vocabulary.highest,
-        "added": vocabulary.added,
-    }
-    if vocabulary.special:
-        summary["special"] = vocabulary.special
+    always = ("kind", "entries", "unread", "highest", "added")
+    fields = vocabulary._asdict().items()
+    summary = {key: one for key, one in fields if key in always or one not in (None, ())}
     return json.dumps(summary, separators=(",", ":"), sort_keys=True).encode()
 
 
@@ -67,6 +64,9 @@ class _Summary(Struct, kw_only=True):
     entries: int | None = None
     highest: Token | None = None
     special: tuple[Token, ...] = ()
+    absent: tuple[str, ...] = ()
+    truncation: int | None = None
+    padding: int | None = None
 
 
 def vocabulary_of(content: bytes, file: str) -> Vocabulary:

@@ -17,9 +17,9 @@ and vocab.txt (a line for each token).
 
 import json
 import re
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from itertools import islice
-from typing import Annotated
+from typing import Annotated, Any
 
 from msgspec import Meta, Raw, Struct
 
@@ -55,12 +55,19 @@ class _Model(Struct, frozen=True):
 
 
 class _Tokenizer(Struct):
+    truncation: Any = None
+    padding: Any = None
     added_tokens: Raw = Raw(b"[]")
     model: _Model = _Model()
 
 
-def read_tokenizer(start: bytes, end: bytes = b"", *, whole: bool = True) -> Vocabulary:
-    """Read a tokenizer.json: `start` is the complete file, or its start if `end` is its end."""
+def read_tokenizer(
+    start: bytes, end: bytes = b"", *, whole: bool = True, wanted: Collection[str] = ()
+) -> Vocabulary:
+    """Read a tokenizer.json: `start` is the complete file, or its start if `end` is its end.
+
+    The tokens that are `wanted` and not added are looked up in the vocabulary of a complete file.
+    """
     try:
         tokenizer = decoded(start if whole else _closed(start), _Tokenizer)
         added = _added(bytes(tokenizer.added_tokens))
@@ -68,17 +75,71 @@ def read_tokenizer(start: bytes, end: bytes = b"", *, whole: bool = True) -> Voc
         return Vocabulary("tokenizers", unread=str(error))
     kind, vocabulary = tokenizer.model.type[:40], bytes(tokenizer.model.vocab)
     highest, entries, unread = None, None, ""
+    special: list[Token] = []
+    absent: list[str] = []
     if vocabulary and (whole or _CUT not in vocabulary):
         try:
             highest, entries = _highest(vocabulary)
         except CheckpointError as error:
             unread = str(error)
+        else:
+            added_texts = {token.text for token in added}
+            special, absent = _looked_up(
+                vocabulary, [one for one in wanted if one not in added_texts]
+            )
     elif not whole:
         highest = _last_entry(end) if kind in _SORTED_BY_ID else None
         unread = "all of its vocabulary but the last entry" if highest else "its vocabulary"
     if not whole and (not vocabulary or _CUT in bytes(tokenizer.added_tokens)):
         unread = "the rest of its added tokens and its vocabulary"
-    return Vocabulary(kind, highest, entries, added, unread)
+    return Vocabulary(
+        kind=kind,
+        highest=highest,
+        entries=entries,
+        added=added,
+        unread=unread,
+        special=tuple(sorted(special)),
+        absent=tuple(sorted(absent)),
+        truncation=_length(tokenizer.truncation),
+        padding=_length(tokenizer.padding),
+    )
+
+
+def _length(setting: object) -> int | None:
+    """Return the number of tokens in a truncation, or in a padding to a fixed length."""
+    match setting:
+        case {"max_length": int(length)} | {"strategy": {"Fixed": int(length)}}:
+            return length
+    return None
+
+
+def _looked_up(vocabulary: bytes, wanted: Collection[str]) -> tuple[list[Token], list[str]]:
+    """Return the wanted tokens that a vocabulary has, and those that it does not have."""
+    if vocabulary.startswith(b"["):
+        ids = _positions(vocabulary, wanted) if wanted else {}
+    else:
+        ids = {text: _id_of(vocabulary, text) for text in wanted}
+    absent = [text for text in wanted if ids.get(text) is None]
+    return [token_of(number, text) for text, number in ids.items() if number is not None], absent
+
+
+def _positions(vocabulary: bytes, wanted: Collection[str]) -> dict[str, int | None]:
+    """Return the position of each wanted token in `[["token", score], ...]`."""
+    positions: dict[str, int | None] = {}
+    for position, entry in enumerate(_PIECE.finditer(vocabulary, 1)):
+        if (text := _text(entry[1])) in wanted:
+            positions[text] = position
+    return positions
+
+
+def _id_of(vocabulary: bytes, text: str) -> int | None:
+    """Return the id of a token in `{"token": id}`, however its letters are escaped; else None."""
+    for ascii_only in (True, False):
+        quoted = re.escape(json.dumps(text, ensure_ascii=ascii_only).encode(errors="replace"))
+        entry = re.search(rb"(?<!\\)" + quoted + rb"\s*+:\s*+(\d{1,20}+)", vocabulary)
+        if entry:
+            return int(entry[1])
+    return None
 
 
 def _closed(start: bytes) -> bytes:
@@ -255,14 +316,13 @@ def tekken(start: bytes) -> Vocabulary:
     return Vocabulary("tekken", token_of(size - 1, ""), size)
 
 
-def token_object(data: bytes) -> Vocabulary:
-    """Read a vocab.json, `{"token": id}`."""
+def token_object(data: bytes, wanted: Collection[str] = ()) -> Vocabulary:
+    """Read a vocab.json, `{"token": id}`, and look up the tokens that are `wanted`."""
     highest, entries = _highest(data.strip())
     matches = islice(_SPECIAL.finditer(data, 0, _LOOKED_AT), _MOST_SPECIAL)
-    special = tuple(
-        sorted(token_of(int(match[2]), match[1].decode(errors="replace")) for match in matches)
-    )
-    return Vocabulary("object", highest, entries, special=special)
+    special = {token_of(int(match[2]), match[1].decode(errors="replace")) for match in matches}
+    special.update(_looked_up(data.strip(), wanted)[0])
+    return Vocabulary("object", highest, entries, special=tuple(sorted(special)))
 
 
 def added_object(data: bytes) -> Vocabulary:

@@ -11,12 +11,38 @@ from auditor.messages import described, named, quoted
 
 PIPELINE = "model_index.json"  # of diffusers
 MODULES = "modules.json"  # of sentence-transformers
+CONFIG = "config.json"
 MANIFESTS = (PIPELINE, MODULES)
 
 SENTENCE = "sentence_transformers"  # the library, as modules.json has it
 # Of its modules those that have weights: what pools or normalises has a config at the most.
 TRANSFORMERS = ("Transformer", "MLMTransformer", "CLIPModel")  # whose config names their class
-LEARNING = (*TRANSFORMERS, "Dense", "LayerNorm", "LSTM", "CNN", "WeightedLayerPooling")
+LEARNING = (
+    *(*TRANSFORMERS, "Dense", "LayerNorm", "LSTM", "CNN", "WeightedLayerPooling"),
+    *("WordEmbeddings", "StaticEmbedding", "SparseAutoEncoder"),
+)
+# The files of which a module's folder needs one: without settings its class cannot be built. Other
+# modules have defaults for all settings, and most repositories have no folder 2_Normalize.
+NEEDED_FILES: Mapping[str, tuple[str, ...]] = {
+    **dict.fromkeys(
+        ("Pooling", "Dense", "LayerNorm", "WeightedLayerPooling", "SparseAutoEncoder"), (CONFIG,)
+    ),
+    **dict.fromkeys(("BoW", "WordWeights"), (CONFIG,)),
+    **dict.fromkeys(("Router", "Asym"), ("router_config.json", CONFIG)),
+    "LSTM": ("lstm_config.json",),
+    "CNN": ("cnn_config.json",),
+    "WordEmbeddings": ("wordembedding_config.json",),
+    "StaticEmbedding": ("tokenizer.json",),
+}
+# Settings by which a config.json is known to be a module's; no transformer's config has them.
+MODULE_KEYS: Mapping[str, tuple[str, ...]] = {
+    "Pooling": ("word_embedding_dimension", "pooling_mode", "pooling_mode_mean_tokens"),
+    "Dense": ("in_features", "out_features"),
+    "Transformer": ("max_seq_length", "do_lower_case"),
+    "LayerNorm": ("dimension",),
+    "WordWeights": ("unknown_word_weight",),
+    "WeightedLayerPooling": ("layer_start",),
+}
 
 # The settings of a module that wraps a transformer, in its folder; the first existing file counts.
 SETTINGS = (

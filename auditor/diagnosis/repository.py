@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 from msgspec.structs import replace
 
-from auditor.findings import ConfigContradiction, OfIds, OfKeys, UnknownConfigKey
+from auditor.findings import ConfigContradiction, OfIds, OfKeys, Severity, UnknownConfigKey
 from auditor.report import Diagnosis, Report, Unaudited
 
 
@@ -51,7 +51,7 @@ def _stands(own: Diagnosis, report: Report | Unaudited, after: Report | Unaudite
 
 def _of_repository(report: Report | Unaudited) -> Iterator[Diagnosis]:
     for place, finding in enumerate(report.findings):
-        if isinstance(finding, OfKeys):
+        if isinstance(finding, OfKeys) and finding.severity is not Severity.INFO:
             yield Diagnosis(
                 cause=finding.kind,
                 severity=finding.severity,

@@ -10,6 +10,7 @@ from typing import Any, Protocol
 from msgspec import Struct, field
 from msgspec.structs import asdict, replace
 
+from auditor.bounded.json_text import parse_object
 from auditor.checkpoint.filenames import (
     FileSelection,
     SelectedComponent,
@@ -20,7 +21,9 @@ from auditor.checkpoint.filenames import (
 from auditor.checkpoint.snapshot import Component, RepoFile, Snapshot, TextFile, WeightHeader
 from auditor.checkpoint.unindexed_files import files_not_in_index, named_as_model
 from auditor.companions.companion_files import (
+    MAX_TEXT,
     TEMPLATE,
+    TOKENIZER_CONFIG,
     CompanionBounds,
     CompanionFile,
     PlannedRead,
@@ -169,7 +172,9 @@ def _companion(reads: _Reads, plan: PlannedRead) -> CompanionFile:
     Raise SourceError if the network fails and the reader is patient.
     """
     try:
-        companion = read_companion(plan, partial(reads.reader.part, reads.listing[plan.name]))
+        read = partial(reads.reader.part, reads.listing[plan.name])
+        wanted = _named_tokens(reads) if is_vocabulary(plan.name) else ()
+        companion = read_companion(plan, read, wanted)
     except SourceError as error:
         if reads.reader.patient and error.reason in _OF_NETWORK:
             raise
@@ -177,6 +182,20 @@ def _companion(reads: _Reads, plan: PlannedRead) -> CompanionFile:
     if has_template(companion):
         _import_parser()
     return companion
+
+
+def _named_tokens(reads: _Reads) -> tuple[str, ...]:
+    """Return the special tokens that tokenizer_config.json names, if reading it costs nothing."""
+    from auditor.companions.tokenizer_config import named_tokens  # noqa: PLC0415 - few have one
+
+    file = reads.listing.get(TOKENIZER_CONFIG)
+    if reads.reader.bounds is not None or not file or not 0 < (file.size or 0) <= MAX_TEXT:
+        return ()
+    try:
+        content = reads.reader.part(file, Span(0, file.size or 0))
+        return named_tokens(parse_object(content, file.name))
+    except (SourceError, CheckpointError):
+        return ()  # which is reported of the file itself
 
 
 def _import_parser() -> None:

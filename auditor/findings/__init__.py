@@ -39,6 +39,8 @@ from auditor.findings.of_repository import (
     ClaimedSize as ClaimedSize,
     CodeNotThere as CodeNotThere,
     ConfigContradiction as ConfigContradiction,
+    ConfigOverwritten as ConfigOverwritten,
+    ChatTurnsWrong as ChatTurnsWrong,
     EosDisagrees as EosDisagrees,
     GenerationConfigInvalid as GenerationConfigInvalid,
     HubCount as HubCount,
@@ -49,6 +51,7 @@ from auditor.findings.of_repository import (
     ProcessorUnknown as ProcessorUnknown,
     SpecialIdBeyondVocabulary as SpecialIdBeyondVocabulary,
     TokenBeyondEmbedding as TokenBeyondEmbedding,
+    TokenizerNote as TokenizerNote,
     UnknownConfigKey as UnknownConfigKey,
 )
 from auditor.findings.of_tensors import (

@@ -85,6 +85,31 @@ class EosDisagrees(OfKeys, frozen=True):
     severity: ClassVar = Severity.WARNING
 
 
+class ChatTurnsWrong(OfKeys, frozen=True):
+    """Generation begins or ends in the wrong place of a chat, by its template and end tokens.
+
+    The end token is an ordinary word, the template ends turns with the token of another format, or
+    it adds no generation prompt, although each turn has a header.
+
+    To do: Name the token at which the model was trained to stop in `tokenizer_config.json` and
+    `generation_config.json`, or use the chat template that the model was trained with.
+    """
+
+    kind: ClassVar = "chat-turns-wrong"
+    severity: ClassVar = Severity.WARNING
+
+
+class TokenizerNote(OfKeys, frozen=True):
+    """A setting of the tokenizer's files that is right for some of their users, and not for all.
+
+    To do: Check that it is meant: a truncation or padding saved in `tokenizer.json`, or a chat
+    template whose turns end with another token than generation.
+    """
+
+    kind: ClassVar = "tokenizer-note"
+    severity: ClassVar = Severity.INFO
+
+
 class ChatTemplateBroken(OfKeys, frozen=True):
     """The chat template does not parse, or is there twice and differs. It was never rendered.
 
@@ -93,6 +118,18 @@ class ChatTemplateBroken(OfKeys, frozen=True):
     """
 
     kind: ClassVar = "chat-template-broken"
+    severity: ClassVar = Severity.ERROR
+
+
+class ConfigOverwritten(OfKeys, frozen=True):
+    """The file has the settings of another module of sentence-transformers; loading it raises.
+
+    An upload without folders writes the modules' files of the same name over each other.
+
+    To do: Upload each module's `config.json` again, in the folder that `modules.json` names.
+    """
+
+    kind: ClassVar = "config-overwritten"
     severity: ClassVar = Severity.ERROR
 
 

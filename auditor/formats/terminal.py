@@ -3,7 +3,7 @@
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 
-from auditor.findings import NewlyInitialized, Severity, Unused
+from auditor.findings import NewlyInitialized, Severity, TokenizerNote, Unused
 from auditor.formats import View
 from auditor.formats.finding_text import (
     cause_text,
@@ -130,7 +130,9 @@ def _of_part(part: Report | Unaudited, view: View) -> Iterator[Iterator[StyledLi
 
 
 def _explained(part: Report | Unaudited, view: View) -> Iterator[Iterator[StyledLine]]:
-    yield (line for note in part.notes for line in wrapped(f"note: {shown(note)}", view.width))
+    told = () if view.verbose else part.findings
+    notes = (*part.notes, *(one.reason for one in told if isinstance(one, TokenizerNote)))
+    yield (line for note in notes for line in wrapped(f"note: {shown(note)}", view.width))
     yield from (cause_text(cause, part.findings, view.width) for cause in part.diagnosis)
     explained = {at for cause in part.diagnosis for at in cause.findings}
     ranks = [*Severity]
@@ -159,7 +161,7 @@ def _last(outcome: Report | Unaudited, width: int) -> Iterator[StyledLine]:
     fine: Counter[str] = Counter()
     for part in outcome.every:
         for finding in part.findings:
-            is_listed = isinstance(finding, Unused | NewlyInitialized)
+            is_listed = isinstance(finding, Unused | NewlyInitialized | TokenizerNote)
             if finding.severity is Severity.INFO and not is_listed:
                 fine[finding.kind] += finding.count
     sentences = []

@@ -108,6 +108,15 @@ def tokenizer_json(*added: int, vocabulary: int = 64) -> bytes:
     return json.dumps({"version": "1.0", "added_tokens": tokens, "model": model}).encode()
 
 
+def _many_added() -> bytes:
+    """An added_tokens.json with more tokens than the embedding has rows for."""
+    return json.dumps({f"<{at}>": at for at in range(66, 66 + ROWS)}).encode()
+
+
+def _many_added_by_id() -> dict[str, Any]:
+    return {str(at): {"content": text} for text, at in json.loads(_many_added()).items()}
+
+
 # --- faults ------------------------------------------------------------------------------------
 
 
@@ -236,14 +245,14 @@ _CHANGES: tuple[tuple[str, str, Callable[[Snapshot], Snapshot | None]], ...] = (
     (
         "token-beyond-embedding",
         "added_tokens.json",
-        _embeds(lambda one: with_file(one, "added_tokens.json", b'{"<x>": 96}')),
+        _embeds(lambda one: with_file(one, "added_tokens.json", _many_added())),
     ),
     (
         "token-beyond-embedding",
         "added_tokens_decoder",
         _embeds(
             lambda one: changed_json(
-                one, "tokenizer_config.json", added_tokens_decoder={"97": {"content": "<y>"}}
+                one, "tokenizer_config.json", added_tokens_decoder=_many_added_by_id()
             )
         ),
     ),

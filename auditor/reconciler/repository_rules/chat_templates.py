@@ -1,4 +1,7 @@
-"""Chat templates: each has to parse, and copies have to be equal. None is ever rendered."""
+"""Chat templates: each has to parse, copies have to be equal, and turns have to end.
+
+None is ever rendered.
+"""
 
 from collections.abc import Iterator
 
@@ -9,9 +12,11 @@ from auditor.companions.companion_files import (
     TOKENIZER_CONFIG,
     template_name,
 )
+from auditor.companions.template_turns import Turns
 from auditor.companions.tokenizer_config import DEFAULT, templates
 from auditor.findings import ChatTemplateBroken, Finding
 from auditor.messages import quoted
+from auditor.reconciler.repository_rules.chat_turns import turn_findings
 from auditor.reconciler.repository_rules.repository_case import RepositoryCase
 
 _KEY = "chat_template"
@@ -23,26 +28,33 @@ def template_findings(case: RepositoryCase) -> Iterator[Finding]:
         return
     from auditor.companions.chat_template import (  # noqa: PLC0415 - most models have none
         NotCheckedError,
-        parse_faults,
+        read_templates,
     )
 
-    faults = parse_faults(dict.fromkeys(each.values()))
+    read = read_templates(dict.fromkeys(each.values()))
     for (file, name), text in each.items():
-        fault = faults[text]
-        if isinstance(fault, NotCheckedError):
-            case.unread[file] = f"the chat template was not checked: it {fault}"
-        elif fault is not None:
+        found = read[text]
+        if isinstance(found, NotCheckedError):
+            case.unread[file] = f"the chat template was not checked: it {found}"
+        elif isinstance(found, str):
             which = f" {quoted(name)}" if name != DEFAULT else ""
             yield ChatTemplateBroken(
                 says=((file, "" if template_name(file) is not None else _KEY, ""),),
-                reason=f"{file}: the chat template{which} does not parse: {fault}",
+                reason=f"{file}: the chat template{which} does not parse: {found}",
                 fix=f"correct the chat template in {file}",
             )
     yield from _twice(each)
+    file, text = next(
+        ((file, text) for (file, name), text in each.items() if name == DEFAULT), ("", "")
+    )
+    if isinstance(taken := read.get(text), Turns):
+        key = "" if template_name(file) is not None else _KEY
+        yield from turn_findings(case, (file, key), taken)
 
 
 def _templates(case: RepositoryCase) -> Iterator[tuple[tuple[str, str], str]]:
-    for file in case.companions.values():
+    """Yield each template by its file and name; of the default ones first the one that is taken."""
+    for file in sorted(case.companions.values(), key=lambda file: file.name != TEMPLATE):
         which = template_name(file.name)
         if which is None or file.content is None:
             continue

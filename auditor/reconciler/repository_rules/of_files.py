@@ -5,9 +5,15 @@ import re
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
-from auditor.companions.companion_files import GENERATION, PROCESSORS, TOKENIZER_CONFIG
+from auditor.companions.companion_files import GENERATION, PROCESSORS, TOKENIZER, TOKENIZER_CONFIG
 from auditor.companions.generation import LIBRARY, refusals, stumble
-from auditor.findings import BadConfig, CodeNotThere, Finding, GenerationConfigInvalid
+from auditor.findings import (
+    BadConfig,
+    CodeNotThere,
+    Finding,
+    GenerationConfigInvalid,
+    TokenizerNote,
+)
 from auditor.messages import described, listed, quoted
 from auditor.reconciler.repository_rules import (
     chat_templates,
@@ -47,6 +53,45 @@ def _generation_fault(case: RepositoryCase, values: Mapping[str, Any] | None) ->
     except (ValueError, RecursionError):
         return None
     return None if isinstance(found, dict) else f"{GENERATION} is {described(found)}, no object"
+
+
+# Keys of the number of tokens that a model takes.
+_LENGTHS = ("max_position_embeddings", "n_positions", "max_sequence_length", "n_ctx", "seq_length")
+
+
+def length_findings(case: RepositoryCase) -> Iterator[Finding]:
+    """Report a truncation or padding in tokenizer.json, which transformers resets for each call."""
+    tokenizer = case.vocabularies.get(TOKENIZER)
+    if tokenizer is None:
+        return
+    cut, most = tokenizer.truncation, _longest_input(case)
+    if cut is not None and most is not None and cut < most:
+        yield _length_note(
+            "truncation.max_length",
+            cut,
+            f"cuts texts after {cut:,} tokens, and the model takes {most:,}",
+        )
+    if tokenizer.padding is not None:
+        padded = tokenizer.padding
+        yield _length_note("padding.strategy.Fixed", padded, f"pads each text to {padded:,} tokens")
+
+
+def _length_note(key: str, length: int, what: str) -> TokenizerNote:
+    setting = key.partition(".")[0]
+    return TokenizerNote(
+        says=((TOKENIZER, key, value_text(length)),),
+        reason=f"{TOKENIZER} {what}: transformers resets it, other users of the file do not",
+        fix=f"set {setting} of {TOKENIZER} to null, unless it is meant",
+    )
+
+
+def _longest_input(case: RepositoryCase) -> int | None:
+    """Return the number of tokens that the model takes; None if no file declares it."""
+    part = case.text_part()
+    places = (case.settings, case.config, *((part[1],) if part else ()))
+    keys = ("max_seq_length", *_LENGTHS)
+    found = (values.get(key) for values in places for key in keys)
+    return next((length for length in found if type(length) is int and length > 0), None)
 
 
 _CODE = "auto_map"
@@ -101,6 +146,7 @@ _RULES: tuple[Callable[[RepositoryCase], Iterator[Finding]], ...] = (
     token_ids.token_id_findings,
     token_ids.end_token_findings,
     chat_templates.template_findings,
+    length_findings,
     generation_findings,
     code_findings,
     processors.processor_findings,

@@ -12,7 +12,12 @@ from msgspec import Struct, field
 from auditor.analytic import ExpectedTensor
 from auditor.analytic.config_classes import ConfigClass
 from auditor.bounded.json_text import parse_object
-from auditor.companions.companion_files import OFFSET_PIECES, CompanionFile, is_vocabulary
+from auditor.companions.companion_files import (
+    OFFSET_PIECES,
+    TOKENIZER_CONFIG,
+    CompanionFile,
+    is_vocabulary,
+)
 from auditor.errors import CheckpointError
 from auditor.tensors import StoredTensor
 
@@ -112,13 +117,10 @@ class RepositoryCase(Struct, frozen=True, kw_only=True, dict=True):
 
     @cached_property
     def added(self) -> tuple[tuple[str, "Token"], ...]:
-        """Each added token with the file that contains it."""
-        from auditor.companions.tokenizer_config import added_tokens  # noqa: PLC0415 - likewise
+        """Each added token as it is loaded, with the file that contains it."""
+        from auditor.companions.tokenizer_config import loaded_tokens  # noqa: PLC0415 - likewise
 
-        found = [(name, token) for name, one in self.vocabularies.items() for token in one.added]
-        config = self.object("tokenizer_config.json")
-        decoder = added_tokens(config) if config else ()
-        return (*found, *(("tokenizer_config.json", token) for token in decoder))
+        return tuple(loaded_tokens(self.object(TOKENIZER_CONFIG), self.vocabularies))
 
     def ids_of(self, text: str) -> frozenset[int]:
         """The ids of a special token: as an added token, else in the vocabulary."""

@@ -4,9 +4,10 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from auditor.companions.companion_files import GENERATION, SPECIAL, TOKENIZER_CONFIG
+from auditor.companions.companion_files import GENERATION, SPECIAL, TOKENIZER, TOKENIZER_CONFIG
 from auditor.companions.tokenizer_config import text_of_token
 from auditor.findings import (
+    ChatTurnsWrong,
     EosDisagrees,
     Finding,
     SpecialIdBeyondVocabulary,
@@ -25,6 +26,9 @@ _SPECIAL = re.compile(
     r"|vision_start|vision_end|audio|boi|eoi|boa|eoa)_token_(?:id|index)"
 )
 _MOST_NAMED = 5
+# The tokens of a family's tokenizer in whose place images and sounds are embedded.
+_PLACEHOLDER = re.compile(r"<\|?(?:image|audio|video|vision)\w*\|?>", re.IGNORECASE)
+_PARTS_OF_INPUTS = frozenset(("vision_config", "audio_config"))
 
 
 def token_id_findings(case: RepositoryCase) -> Iterator[Finding]:
@@ -38,12 +42,17 @@ def token_id_findings(case: RepositoryCase) -> Iterator[Finding]:
 def _beyond_embedding(case: RepositoryCase, rows: EmbeddingRows) -> Iterator[Finding]:
     beyond: dict[int, str] = {}
     says: list[tuple[str, str, str]] = []
+    is_text_alone = case.config.keys().isdisjoint(_PARTS_OF_INPUTS)
     for file, token in case.added:
+        if is_text_alone and _PLACEHOLDER.search(token.text):
+            continue  # no text has it: the text models of Gemma 3 have no row for the image's token
         if token.id >= rows.rows:
             beyond[token.id] = token.text
             says.append((file, f"added_tokens.{token.id}", value_text(token.text)))
     for file, vocabulary in case.vocabularies.items():
         top = vocabulary.highest
+        if file != TOKENIZER and TOKENIZER in case.vocabularies:
+            continue  # loading ignores it
         if top is not None and top.id >= rows.rows:
             beyond.setdefault(top.id, top.text)
             says.append((file, f"vocab.{top.id}", value_text(top.text)))
@@ -113,7 +122,7 @@ def _of(
 
 # --- end tokens --------------------------------------------------------------------------------
 
-_END = "eos_token_id"
+END = "eos_token_id"
 _GENERATES = ("ForCausalLM", "LMHeadModel", "ForConditionalGeneration", "ForSpeechSeq2Seq")
 
 
@@ -124,38 +133,77 @@ def end_token_findings(case: RepositoryCase) -> Iterator[Finding]:
     """
     if GENERATION not in case.companions and not (case.target or "").endswith(_GENERATES):
         return
-    rows = case.rows.rows if case.rows else None
-    each_place = ((place, _with_rows(ids, rows)) for place, ids in _said(case))
-    said = {place: ids for place, ids in each_place if ids}
-    every = frozenset().union(*said.values())
-    if len(said) < 2 or every in said.values():  # noqa: PLR2004 - two to disagree
+    ids_by_place = end_ids(case)
+    every = frozenset().union(*ids_by_place.values())
+    if word := _ordinary_end(case):
+        yield word
         return
-    each = "; ".join(f"{file}: {key} {_ids_text(ids)}" for (file, key), ids in said.items())
+    if len(ids_by_place) < 2 or every in ids_by_place.values():  # noqa: PLR2004 - two to disagree
+        return
+    each = "; ".join(f"{file}: {key} {_ids_text(ids)}" for (file, key), ids in ids_by_place.items())
     yield EosDisagrees(
-        says=tuple((file, key, value_text(sorted(ids))) for (file, key), ids in said.items()),
+        says=tuple(
+            (file, key, value_text(sorted(ids))) for (file, key), ids in ids_by_place.items()
+        ),
         reason=f"{each}; no file has all of them",
-        fix=f"set {_END} of {GENERATION} to {_ids_text(every)}, or to those of them that are meant",
+        fix=f"set {END} of {GENERATION} to {_ids_text(every)}, or to those of them that are meant",
     )
+
+
+def end_ids(case: RepositoryCase) -> dict[tuple[str, str], frozenset[int]]:
+    """Return the ids at which generation ends, by file and key, without ids beyond the rows."""
+    rows = case.rows.rows if case.rows else None
+    each_place = ((place, _with_rows(ids, rows)) for place, ids in _declared_ends(case))
+    return {place: ids for place, ids in each_place if ids}
+
+
+# Characters and words by which a token is known to be a special one; a single letter may be one in
+# a vocabulary of letters.
+_SPECIAL_FORM = re.compile(
+    r"[<>\[\]{}|]|^\W*$|^.?$|^\d+$|^\W*(?:eos|eot|eod|end|stop|sep|pad)\W*$", re.IGNORECASE
+)
+
+
+def _ordinary_end(case: RepositoryCase) -> ChatTurnsWrong | None:
+    """Return a finding if the tokenizer's end token is a word of its vocabulary."""
+    file, text = _end_token(case)
+    added = {token.text for _, token in case.added}
+    ids = case.ids_of(text)
+    if not ids or text in added or _SPECIAL_FORM.search(text):
+        return None
+    return ChatTurnsWrong(
+        says=((file, "eos_token", value_text(text)),),
+        reason=f"eos_token of {file} is {quoted(text)}, an ordinary word of the vocabulary "
+        f"({_ids_text(ids)}) and not an added token: generation ends wherever it occurs",
+        fix=f"set eos_token of {file} to the special token at which the model was trained to stop, "
+        f"and {END} of {GENERATION} to its id",
+    )
+
+
+def _end_token(case: RepositoryCase) -> tuple[str, str]:
+    """Return the end token that the tokenizer's files name, and its file; "" if none does."""
+    for file in (TOKENIZER_CONFIG, SPECIAL):
+        of = case.object(file)
+        if text := text_of_token(of.get("eos_token")) if of else None:
+            return file, text
+    return "", ""
 
 
 def _with_rows(ids: frozenset[int], rows: int | None) -> frozenset[int]:
     return ids if rows is None else frozenset(one for one in ids if one < rows)
 
 
-def _said(case: RepositoryCase) -> Iterator[tuple[tuple[str, str], frozenset[int]]]:
-    if case.config.get(_END) is not None:
-        yield (case.config_file, _END), frozenset(special_ids_of(case.config[_END]))
-    elif (part := case.text_part()) and part[1].get(_END) != case.default(_END, part[0]):
-        yield (case.config_file, f"{part[0]}.{_END}"), frozenset(special_ids_of(part[1].get(_END)))
+def _declared_ends(case: RepositoryCase) -> Iterator[tuple[tuple[str, str], frozenset[int]]]:
+    if case.config.get(END) is not None:
+        yield (case.config_file, END), frozenset(special_ids_of(case.config[END]))
+    elif (part := case.text_part()) and part[1].get(END) != case.default(END, part[0]):
+        yield (case.config_file, f"{part[0]}.{END}"), frozenset(special_ids_of(part[1].get(END)))
     generation = case.object(GENERATION)
     if generation is not None:
-        yield (GENERATION, _END), frozenset(special_ids_of(generation.get(_END)))
-    for file in (TOKENIZER_CONFIG, SPECIAL):
-        of = case.object(file)
-        text = text_of_token(of.get("eos_token")) if of else None
-        if text is not None:
-            yield (file, f"eos_token {text}"), case.ids_of(text)
-            return
+        yield (GENERATION, END), frozenset(special_ids_of(generation.get(END)))
+    file, text = _end_token(case)
+    if text:
+        yield (file, f"eos_token {text}"), case.ids_of(text)
 
 
 def _ids_text(ids: frozenset[int]) -> str:

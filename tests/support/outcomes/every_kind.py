@@ -16,9 +16,11 @@ from auditor.findings import (
     BadQuantization,
     BadSize,
     ChatTemplateBroken,
+    ChatTurnsWrong,
     ClaimedSize,
     CodeNotThere,
     ConfigContradiction,
+    ConfigOverwritten,
     CopyDiffers,
     DisputedTensor,
     Duplicate,
@@ -48,6 +50,7 @@ from auditor.findings import (
     TiedCopyDiffers,
     TiedWeight,
     TokenBeyondEmbedding,
+    TokenizerNote,
     Unexpected,
     UnknownConfigKey,
     Unsafe,
@@ -290,10 +293,25 @@ def of_repository():
             reason="config.json: eos_token_id 2; generation_config.json: eos_token_id 3",
             fix="set eos_token_id of generation_config.json to [2, 3]",
         ),
+        ChatTurnsWrong(
+            says=(("tokenizer_config.json", "eos_token", '"the"'),),
+            reason='eos_token of tokenizer_config.json is "the", an ordinary word',
+            fix="set eos_token to the token at which the model was trained to stop",
+        ),
+        TokenizerNote(
+            says=(("tokenizer.json", "truncation.max_length", "64"),),
+            reason="tokenizer.json truncates at 64 tokens, the model takes 256",
+            fix="set truncation of tokenizer.json to null",
+        ),
         ChatTemplateBroken(
             says=(("chat_template.jinja", "", ""),),
             reason="chat_template.jinja: the chat template does not parse: line 1: unexpected '}'",
             fix="correct the chat template in chat_template.jinja",
+        ),
+        ConfigOverwritten(
+            says=(("config.json", "word_embedding_dimension", "384"),),
+            reason="config.json has the settings of a Pooling module",
+            fix="upload the config of the Transformer as config.json",
         ),
         ConfigContradiction(
             says=(

@@ -23,7 +23,7 @@ from support.torch_files import torch_bytes
 
 import auditor
 from auditor import Report, UsageError
-from auditor.findings import Missing, MissingComponent, OtherWeights
+from auditor.findings import ConfigOverwritten, Missing, MissingComponent, OtherWeights
 
 
 @pytest.mark.parametrize("as_torch", [False, True])
@@ -57,6 +57,47 @@ def test_a_module_that_holds_nothing_need_not_have_a_folder(tmp_path: Path) -> N
     normal = {**SECOND, "path": "3_Normalize", "type": "sentence_transformers.models.Normalize"}
     files = sentence(SECOND, normal, **{"2_Dense": model(DENSE, DENSE_TENSORS)})
     assert auditor.audit(written(tmp_path, files)).verdict == "clean"
+
+
+@pytest.mark.parametrize(
+    "module", ["BoW", "CNN", "LSTM", "Pooling", "Router", "StaticEmbedding", "WordEmbeddings"]
+)
+def test_a_module_without_its_settings_is_found_out(tmp_path: Path, module: str) -> None:
+    entry = {**SECOND, "path": "9", "type": f"sentence_transformers.models.{module}"}
+    for number, folder in enumerate(({}, {"9": {"README.md": b""}})):
+        report = auditor.audit(written(tmp_path / str(number), sentence(entry, **folder)))
+        assert (kinds(report), report.findings[0].names) == ([MissingComponent], ("9",))
+
+
+@pytest.mark.parametrize("module", ["Dropout", "Normalize", "SpladePooling"])
+def test_a_module_whose_settings_have_defaults_needs_no_folder(tmp_path: Path, module: str) -> None:
+    entry = {**SECOND, "path": "9", "type": f"sentence_transformers.models.{module}"}
+    assert auditor.audit(written(tmp_path, sentence(entry))).verdict == "clean"
+
+
+OLD_POOLING = {"word_embedding_dimension": 4, "pooling_mode_mean_tokens": True}
+NEW_POOLING = {"embedding_dimension": 4, "pooling_mode": "mean", "include_prompt": True}
+
+
+@pytest.mark.parametrize("settings", [OLD_POOLING, NEW_POOLING, DENSE])
+@pytest.mark.parametrize("folder", ["", "0_BERT"])
+def test_settings_of_another_module_in_a_transformers_config_are_the_cause(
+    tmp_path: Path, folder: str, settings: dict[str, object]
+) -> None:
+    entry = {**SECOND, "path": folder, "type": "sentence_transformers.models.Transformer"}
+    files = {**model(BERT), "config.json": text(settings)}
+    files = {"modules.json": text([entry]), **(under(folder, files) if folder else files)}
+    outcome = auditor.audit(written(tmp_path, files))
+    found = parts(outcome)[folder] if folder else outcome
+    assert (outcome.verdict, kinds(found)) == ("findings", [ConfigOverwritten])
+    assert [one.cause for one in found.diagnosis] == ["config-overwritten"]
+
+
+def test_settings_of_a_module_in_its_own_folder_are_sound(tmp_path: Path) -> None:
+    dense = auditor.audit(written(tmp_path / "dense", model(DENSE, DENSE_TENSORS)))
+    assert dense.findings == ()
+    pooled = model(BERT) | {"config.json": text(OLD_POOLING)}
+    assert kinds(auditor.audit(written(tmp_path / "pooling", pooled))) == [ConfigOverwritten]
 
 
 def test_a_transformer_that_is_not_read_keeps_its_modules_from_being_clean(tmp_path: Path) -> None:

@@ -390,7 +390,7 @@ def test_the_weights_of_a_static_embedding_are_tallied(tmp_path):
     static = {**TRANSFORMER, "path": ".", "type": "sentence_transformers.models.StaticEmbedding"}
     stored = safetensors_bytes({"embedding.weight": ("F32", (40, 8))})
     files = {"model.safetensors": stored, "config.json": text({"model_type": "model2vec"})}
-    files["modules.json"] = text([static])
+    files |= {"modules.json": text([static]), "tokenizer.json": b"{}"}
     outcome = auditor.audit(written(tmp_path, files))
     assert isinstance(outcome, Unaudited)
     assert "'StaticEmbedding' of sentence-transformers" in outcome.detail

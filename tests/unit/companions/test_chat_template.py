@@ -12,8 +12,9 @@ from auditor.companions.chat_template import (
     MOST_DIGITS,
     STEP,
     NotCheckedError,
-    parse_fault,
+    read_template,
 )
+from auditor.companions.template_turns import Turns
 
 pytest.importorskip("jinja2", reason="parses the templates")
 
@@ -60,7 +61,7 @@ def test_every_quote_of_a_tag_lies_in_a_string_so_that_no_string_is_read_twice(t
 )
 def test_a_long_template_is_parsed(text):
     assert len(text) <= MOST_CHARACTERS
-    parse_fault(text)
+    read_template(text)
 
 
 @pytest.mark.parametrize(
@@ -73,7 +74,7 @@ def test_a_long_template_is_parsed(text):
 )
 def test_a_template_beyond_a_bound_is_not_checked(text, why):
     with pytest.raises(NotCheckedError, match=re.escape(why)):
-        parse_fault(text)
+        read_template(text)
 
 
 @pytest.mark.parametrize(
@@ -87,5 +88,5 @@ def test_a_template_beyond_a_bound_is_not_checked(text, why):
     ],
 )
 def test_a_template_within_the_bounds_has_the_fault_that_jinja2_reports(text, fault):
-    found = parse_fault(text)
-    assert found is None if fault is None else (found or "").startswith(fault)
+    found = read_template(text)
+    assert isinstance(found, Turns) if fault is None else str(found).startswith(fault)

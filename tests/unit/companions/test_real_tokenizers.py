@@ -12,7 +12,7 @@ from tokenizers import Tokenizer, models, pre_tokenizers, trainers
 from transformers import AutoTokenizer
 
 from auditor.companions.companion_files import companions_of, is_vocabulary, summary
-from auditor.companions.tokenizer_config import added_tokens
+from auditor.companions.tokenizer_config import loaded_tokens, named_tokens
 from auditor.companions.vocabulary import Token, Vocabulary, vocabulary_of
 
 TEXT = ["the quick brown fox jumps over the lazy dog", 'a "quoted": 7, word } ] \\ 日本語'] * 20
@@ -21,19 +21,26 @@ TEXT = ["the quick brown fox jumps over the lazy dog", 'a "quoted": 7, word } ] 
 def vocabularies(folder: Path) -> dict[str, Vocabulary]:
     """Whatever of a folder would be read of a model's tokenizer."""
     names = companions_of({path.name for path in folder.iterdir()})
-    read = [summary(name, (folder / name).read_bytes()) for name in names if is_vocabulary(name)]
+    wanted = named_tokens(settings(folder) or {})
+    read = [
+        summary(name, (folder / name).read_bytes(), wanted=wanted)
+        for name in names
+        if is_vocabulary(name)
+    ]
     assert [one.unread for one in read] == [""] * len(read)
     return {one.name: vocabulary_of(one.content or b"", one.name) for one in read}
 
 
+def settings(folder: Path) -> dict[str, object] | None:
+    config = folder / "tokenizer_config.json"
+    return json.loads(config.read_text()) if config.is_file() else None
+
+
 def tokens(folder: Path) -> dict[int, str]:
     """Every token that the files name, by its id."""
-    each = vocabularies(folder).values()
-    found = [token for one in each for token in (*one.added, *filter(None, [one.highest]))]
-    config = folder / "tokenizer_config.json"
-    if config.is_file():
-        found += added_tokens(json.loads(config.read_text()))
-    return dict(found)
+    each = vocabularies(folder)
+    added = [token for _, token in loaded_tokens(settings(folder), each)]
+    return dict([*added, *(one.highest for one in each.values() if one.highest)])
 
 
 def known(folder: Path) -> dict[str, int]:
@@ -50,13 +57,21 @@ def is_held_to(judge: dict[str, int], folder: Path) -> None:
 
 
 def byte_level(folder: Path) -> None:
+    byte_level_model().model.save(str(folder))
+
+
+def tokenizer_json(folder: Path) -> None:
+    byte_level_model().save(str(folder / "tokenizer.json"))
+
+
+def byte_level_model() -> Tokenizer:
     model = Tokenizer(models.BPE())
     model.pre_tokenizer = pre_tokenizers.ByteLevel()
     alphabet = pre_tokenizers.ByteLevel.alphabet()
     special = ["<|endoftext|>"]
     trainer = trainers.BpeTrainer(vocab_size=300, special_tokens=special, initial_alphabet=alphabet)
     model.train_from_iterator(TEXT, trainer)
-    model.model.save(str(folder))
+    return model
 
 
 def word_piece(folder: Path) -> None:
@@ -101,6 +116,54 @@ def test_what_transformers_writes_of_them_has_it_as_well(name, tmp_path):
     made.add_special_tokens({"extra_special_tokens": ["<|im_end|>"]})
     made.save_pretrained(tmp_path / "again")
     is_held_to(known(tmp_path / "again"), tmp_path / "again")
+
+
+DECODER = {"0": "<|endoftext|>", "310": "<q>", "400": "<y>"}
+
+
+@pytest.mark.parametrize("tokenizer_class", ["PreTrainedTokenizerFast", "GPT2Tokenizer"])
+@pytest.mark.parametrize("decoder", [None, {}, {"0": "<|endoftext|>"}, {"1": "!"}, DECODER])
+@pytest.mark.parametrize(
+    "file", [None, {"<x>": 320}, {"<|endoftext|>": 9}, {"<z>": 320, "<x>": 310}]
+)
+def test_added_tokens_have_the_ids_that_loading_gives_them(
+    tokenizer_class, decoder, file, tmp_path
+):
+    tokenizer_json(tmp_path)
+    config = {"tokenizer_class": tokenizer_class}
+    if decoder is not None:
+        each = {at: {"content": text, "special": True} for at, text in decoder.items()}
+        config["added_tokens_decoder"] = each
+    (tmp_path / "tokenizer_config.json").write_text(json.dumps(config))
+    if file is not None:
+        (tmp_path / "added_tokens.json").write_text(json.dumps(file))
+    is_held_to(known(tmp_path), tmp_path)
+    assert max(tokens(tmp_path)) == len(AutoTokenizer.from_pretrained(tmp_path)) - 1
+
+
+@pytest.mark.parametrize("unigram", [False, True])
+@pytest.mark.parametrize(
+    "named",
+    [
+        {"eos_token": "<new>"},
+        {"eos_token": "the", "pad_token": "<pad>"},
+        {"pad_token": "<pad>", "unk_token": {"__type": "AddedToken", "content": "<e>"}},
+        {"eos_token": "<e>", "extra_special_tokens": ["<a>", "fox", "<b>"]},
+    ],
+)
+def test_a_special_token_that_the_vocabulary_lacks_gets_the_next_id(named, unigram, tmp_path):
+    if unigram:
+        pieces = [("<unk>", 0.0), ("the", -1.0), ("fox", -2.0), *((c, -9.0) for c in "abcdefgh")]
+        Tokenizer(models.Unigram(pieces, unk_id=0)).save(str(tmp_path / "tokenizer.json"))
+    else:
+        tokenizer_json(tmp_path)
+    config = {"tokenizer_class": "PreTrainedTokenizerFast", **named}
+    (tmp_path / "tokenizer_config.json").write_text(json.dumps(config))
+    judge = known(tmp_path)
+    is_held_to(judge, tmp_path)
+    [read] = vocabularies(tmp_path).values()
+    assert all(judge[token.text] == token.id for token in read.special)
+    assert not set(read.absent) & {token.text for token in read.special}
 
 
 def test_bytes_have_their_added_tokens_and_no_vocabulary(tmp_path):

@@ -15,9 +15,10 @@ from auditor.audit.options import Options
 from auditor.audit.pipeline import audit, examine
 from auditor.checkpoint.snapshot_reader import load
 from auditor.checkpoint.snapshot_writer import dump
-from auditor.companions.chat_template import NotCheckedError, parse_fault, parse_faults
+from auditor.companions.chat_template import NotCheckedError, read_template, read_templates
 from auditor.companions.companion_files import OF_HUB, companions_of, planned
 from auditor.companions.generation import refusals
+from auditor.companions.template_turns import Turns
 from auditor.findings import is_of_repository
 
 FAMILIES = ["BertForMaskedLM", "LlamaForCausalLM", "T5ForConditionalGeneration", "GPT2LMHeadModel"]
@@ -67,7 +68,7 @@ def test_an_older_snapshot_is_read_without_companions(place):
         ("generation_config.json", b'{"eos_token_id": [2, 60, 61]}'),  # a list that has more
         ("generation_config.json", b'{"eos_token_id": 2, "pad_token_id": -1}'.replace(b"-1", b"0")),
         ("tokenizer_config.json", b'{"eos_token": "</s>", "added_tokens_decoder": {}}'),
-        ("added_tokens.json", b'{"<a>": 95}'),  # the last of the reserved range
+        ("added_tokens.json", b'{"<a>": 32000}'),  # loading gives it the next free id
         ("processor_config.json", b"{}"),
         ("special_tokens_map.json", b'{"eos_token": {"content": "</s>"}}'),
     ],
@@ -183,14 +184,14 @@ def test_a_fault_is_found_over_the_hub(at_hub):
     ],
 )
 def test_a_template_is_parsed_and_not_rendered(text):
-    assert parse_fault(text) is None
+    assert isinstance(read_template(text), Turns)
 
 
 @pytest.mark.parametrize(
     "text", ["{{ a }", "{% if a %}", "{% endfor %}", "{% foo %}", "{{ a b }}", "{{ (a }}"]
 )
 def test_a_template_that_does_not_parse_is_reported_with_the_line(text):
-    assert str(parse_fault(f"\n{text}")).startswith("line 2: ")
+    assert str(read_template(f"\n{text}")).startswith("line 2: ")
 
 
 @pytest.mark.parametrize(
@@ -208,13 +209,13 @@ def test_a_template_that_does_not_parse_is_reported_with_the_line(text):
 )
 def test_a_template_that_is_too_much_is_not_checked(text):
     with pytest.raises(NotCheckedError, match=r"\w"):
-        parse_fault(text)
+        read_template(text)
 
 
 def test_the_templates_of_one_model_are_bounded_together():
     texts = ["a" * 30_000, "b" * 30_000, "{{ a }"]
-    long, longer, short = parse_faults(texts).values()
-    assert long is None
+    long, longer, short = read_templates(texts).values()
+    assert isinstance(long, Turns)
     assert isinstance(longer, NotCheckedError)
     assert str(short).startswith("line 1: ")
 

@@ -192,8 +192,8 @@ def test_errors_come_before_warnings_before_infos():
     def headings(**view):
         return re.findall(r"^(error|warning|info): ", render(every_kind(), **view), re.MULTILINE)
 
-    assert headings(verbose=True) == ["error"] * 19 + ["warning"] * 18 + ["info"] * 11
-    assert headings() == ["error"] * 19 + ["warning"] * 18
+    assert headings(verbose=True) == ["error"] * 20 + ["warning"] * 19 + ["info"] * 12
+    assert headings() == ["error"] * 20 + ["warning"] * 19
 
 
 def test_infos_are_counted_in_a_line_or_listed_by_module():
@@ -245,9 +245,9 @@ def verdict(outcome):
                 "equals-base, formula-disputed, bad-header, bad-index, bad-size, bad-digest, "
                 "wrong-total, bad-config, unsafe, missing-component, adapter-beside, "
                 "copy-differs, hub-count, "
-                "token-beyond-embedding, "
-                "special-id-beyond-vocabulary, eos-disagrees, chat-template-broken, "
-                "config-contradiction, generation-config-invalid, unknown-config-key, "
+                "token-beyond-embedding, special-id-beyond-vocabulary, eos-disagrees, "
+                "chat-turns-wrong, chat-template-broken, config-overwritten, config-contradiction, "
+                "generation-config-invalid, unknown-config-key, "
                 "code-not-there, processor-missing, processor-unknown, not-finite, all-zero, "
                 "no-op-adapter, "
                 "tied-copy-differs, fresh-head, untrained-rows, padded-dtype, added-bias-zero."

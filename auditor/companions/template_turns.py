@@ -1,0 +1,172 @@
+"""The ends of an assistant's turn in a chat template, by its syntax tree; nothing is rendered.
+
+The loop over the messages is read for a message of the assistant: a branch whose test is known to
+be false is left out, of other branches all are read. `add_generation_prompt` is false.
+"""
+
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+if TYPE_CHECKING:
+    from jinja2 import nodes
+
+PROMPT = "add_generation_prompt"
+_ROLE, _ASSISTANT, _END = "role", "assistant", "eos_token"
+
+
+class Turns(NamedTuple):
+    """The ways in which a template frames the assistant's turns."""
+
+    ends: frozenset[str]  # the texts after the last content; eos_token stands for END
+    headers: bool  # whether each turn begins with a text of the template
+    has_prompt: bool  # whether the template reads add_generation_prompt
+    texts: tuple[str, ...]  # all strings of the template
+    names_end: bool  # whether it writes eos_token
+
+
+# What the last, or the first, piece of a list of nodes may be: a text, or one of these.
+_CONTENT, _PASSES = object(), object()
+END = "{eos_token}"
+_Outcome = frozenset[Any]
+
+
+def turns(tree: "nodes.Template") -> Turns:
+    """Read the turns of a parsed template."""
+    from jinja2 import nodes  # noqa: PLC0415 - 35 ms, and few templates are read
+
+    loops = [one for one in tree.find_all(nodes.For) if _over_messages(one)]
+    names = {one.name for one in tree.find_all(nodes.Name)}
+    texts = [one.data for one in tree.find_all(nodes.TemplateData)]
+    texts += [one.value for one in tree.find_all(nodes.Const) if isinstance(one.value, str)]
+    last = frozenset[Any]().union(*(_Reader(nodes, last=True).of_all(one.body) for one in loops))
+    first = frozenset[Any]().union(*(_Reader(nodes, last=False).of_all(one.body) for one in loops))
+    return Turns(
+        ends=frozenset(one for one in last if isinstance(one, str)),
+        headers=any(isinstance(one, str) for one in first) and _CONTENT not in first,
+        has_prompt=PROMPT in names,
+        texts=tuple(texts),
+        names_end=_END in names,
+    )
+
+
+def _over_messages(loop: "nodes.For") -> bool:
+    """Whether the list of a loop has a name such as `messages` or `loop_messages`."""
+    from jinja2 import nodes  # noqa: PLC0415 - as above
+
+    inside = (loop.iter, *loop.iter.find_all(nodes.Name))
+    return any("message" in str(getattr(one, "name", "")) for one in inside)
+
+
+class _Reader(NamedTuple):
+    """Reads the last piece that nodes write, or the first."""
+
+    nodes: Any  # jinja2.nodes
+    last: bool
+
+    def of_all(self, each: Iterable[Any]) -> _Outcome:
+        """Return what the last node that writes may write."""
+        ordered = [*each]
+        found: _Outcome = frozenset((_PASSES,))
+        for node in reversed(ordered) if self.last else ordered:
+            if _PASSES not in found:
+                break
+            found = (found - {_PASSES}) | self._of(node)
+        return found
+
+    def _of(self, node: Any) -> _Outcome:
+        nodes = self.nodes
+        match node:
+            case nodes.If():
+                others = [(one.test, one.body) for one in node.elif_]
+                return self._of_tests(((node.test, node.body), *others, (None, node.else_)))
+            case nodes.CondExpr():
+                other = (node.expr2,) if node.expr2 else ()
+                return self._of_tests(((node.test, (node.expr1,)), (None, other)))
+        parts = self._parts(node)
+        return self._of_leaf(node) if parts is None else self.of_all(parts)
+
+    def _parts(self, node: Any) -> Iterable[Any] | None:
+        """Return the nodes that a node writes one after the other; None if it has no parts."""
+        nodes = self.nodes
+        match node:
+            case nodes.Output() | nodes.Concat():
+                return list(node.nodes)
+            case nodes.Add():
+                return (node.left, node.right)
+            case nodes.For() | nodes.Scope() | nodes.With() | nodes.FilterBlock():
+                return list(node.body)
+            case nodes.Filter() if node.node is not None:
+                return (node.node,)
+        return None
+
+    def _of_leaf(self, node: Any) -> _Outcome:
+        nodes = self.nodes
+        match node:
+            case nodes.TemplateData(data=str(text)) | nodes.Const(value=str(text)):
+                return frozenset((text if text.strip() else _PASSES,))
+            case nodes.Name(name=name) if name == _END:
+                return frozenset((END,))
+            case nodes.Call(node=nodes.Name(name="raise_exception")):
+                return frozenset()  # such a message is not written
+            case nodes.Expr():
+                return frozenset((_CONTENT,))
+        return frozenset((_PASSES,))  # a statement that writes nothing
+
+    def _of_tests(self, branches: Iterable[tuple[Any, Iterable[Any]]]) -> _Outcome:
+        """Return the outcome of all branches that may be taken; the last has no test."""
+        found: _Outcome = frozenset()
+        for test, body in branches:
+            holds = True if test is None else self._holds(test)
+            if holds is not False:
+                found |= self.of_all(body)
+            if holds is True:
+                break
+        return found
+
+    def _holds(self, test: Any) -> bool | None:
+        """Whether a test holds for a message of the assistant; None if that is not known."""
+        nodes = self.nodes
+        match test:
+            case nodes.Not():
+                inner = self._holds(test.node)
+                return None if inner is None else not inner
+            case nodes.And():
+                return _all(self._holds(test.left), self._holds(test.right))
+            case nodes.Or():
+                inner = _all(_not(self._holds(test.left)), _not(self._holds(test.right)))
+                return _not(inner)
+            case nodes.Name(name=name) if name == PROMPT:
+                return False
+            case nodes.Compare(ops=[nodes.Operand(op=op, expr=other)]) if _is_role(test.expr):
+                return _compared(op, other)
+        return None
+
+
+def _is_role(node: Any) -> bool:
+    """Whether an expression is the role of the message: `message.role`, `message['role']`."""
+    own = getattr(node, "attr", None) or getattr(getattr(node, "arg", None), "value", None)
+    return own == _ROLE or getattr(node, "name", None) == _ROLE
+
+
+def _compared(op: str, other: Any) -> bool | None:
+    """Return the result of `role OP other` for the assistant; None if it is not known."""
+    value = getattr(other, "value", None)
+    values = [getattr(item, "value", None) for item in getattr(other, "items", ())]
+    results: dict[str, Callable[[], bool]] = {
+        "eq": lambda: value == _ASSISTANT,
+        "ne": lambda: value != _ASSISTANT,
+        "in": lambda: _ASSISTANT in values,
+        "notin": lambda: _ASSISTANT not in values,
+    }
+    is_known = isinstance(value, str) if op in {"eq", "ne"} else bool(values) and None not in values
+    return results[op]() if op in results and is_known else None
+
+
+def _not(value: bool | None) -> bool | None:  # noqa: FBT001 - a logic of three values
+    return None if value is None else not value
+
+
+def _all(first: bool | None, second: bool | None) -> bool | None:  # noqa: FBT001 - as above
+    if first is False or second is False:
+        return False
+    return True if first and second else None

@@ -1,0 +1,69 @@
+"""The rules about the turns of a chat template: where generation begins, and where it ends."""
+
+import re
+from collections.abc import Iterator
+
+from auditor.companions.companion_files import GENERATION
+from auditor.companions.template_turns import END, PROMPT, Turns
+from auditor.findings import ChatTurnsWrong, Finding, TokenizerNote
+from auditor.messages import listed, quoted
+from auditor.reconciler.repository_rules.repository_case import RepositoryCase, value_text
+from auditor.reconciler.repository_rules.token_ids import END as END_ID
+from auditor.reconciler.repository_rules.token_ids import end_ids
+
+# Tokens that end an image or a call, and no turn.
+_NO_END = re.compile(r"image|img|audio|video|vision|tool|function|think|channel", re.IGNORECASE)
+# Tokens that end a turn, and not a document as those of base models: <|im_end|>, <|eot_id|>.
+_OF_TURNS = re.compile(
+    r"im_end|eot|eom|turn|utterance|<\|end\|>|<\|(?:user|assistant|return|call)\|>", re.IGNORECASE
+)
+
+
+def turn_findings(case: RepositoryCase, place: tuple[str, str], turns: Turns) -> Iterator[Finding]:
+    """Report a template without a generation prompt, or whose turns end at no end token.
+
+    `place` is the template's file and key.
+    """
+    if turns.headers and not turns.has_prompt:
+        yield ChatTurnsWrong(
+            says=((*place, ""),),
+            reason=f"the chat template in {place[0]} begins each turn with a header and does not "
+            f"read {PROMPT}: the model has to write the header of its answer itself",
+            fix=f"end the template with the header of the assistant's turn, if {PROMPT} is true",
+        )
+    yield from _ends(case, place, turns)
+
+
+def _ends(case: RepositoryCase, place: tuple[str, str], turns: Turns) -> Iterator[Finding]:
+    """Report turns that end with tokens of which none is an end token.
+
+    A base model has the template of its instruct model and the end token of documents: a note. An
+    end token that belongs to turns, and that the template never writes, is of another format.
+    """
+    id_by_text = {token.text: token.id for _, token in case.added}
+    ends = {end for text in turns.ends if (end := _token_at_end(text, id_by_text))}
+    stops = frozenset().union(*end_ids(case).values())
+    stop_texts = [text for text, token_id in id_by_text.items() if token_id in stops]
+    if not ends or not stops or len({id_by_text[text] for text in stop_texts}) < len(stops):
+        return
+    if turns.names_end or END in turns.ends:
+        return
+    if any(stop in text for stop in stop_texts for text in turns.texts):
+        return
+    is_of_turns = any(map(_OF_TURNS.search, stop_texts))
+    ids = sorted(id_by_text[end] for end in ends)
+    yield (ChatTurnsWrong if is_of_turns else TokenizerNote)(
+        says=((*place, ""), (GENERATION, END_ID, value_text(sorted(stops)))),
+        reason=f"the chat template in {place[0]} ends the assistant's turns with "
+        f"{listed(sorted(ends))} ({', '.join(map(str, ids))}), and generation ends at "
+        f"{', '.join(map(quoted, sorted(stop_texts)))}, which the template never writes",
+        fix=f"set {END_ID} of {GENERATION} to {value_text(sorted({*stops, *ids}))}, if the model "
+        "was trained with this template",
+    )
+
+
+def _token_at_end(text: str, id_by_text: dict[str, int]) -> str | None:
+    """Return the longest added token at the end of a template's text, unless it ends no turn."""
+    text = text.rstrip()
+    found = max((one for one in id_by_text if one and text.endswith(one)), key=len, default=None)
+    return None if found is None or _NO_END.search(found) else found
