@@ -52,6 +52,7 @@ from auditor.reconciler.rows import (
     weights_by_dtype,
 )
 from auditor.reconciler.tensor_rows import TensorTable
+from auditor.reconciler.unexpected import with_unused_heads
 from auditor.report import (
     Observed,
     Outcome,
@@ -191,7 +192,7 @@ def compared_outcome(
         *found.findings,
         *((adapter,) if isinstance(adapter, MissingComponent) else ()),
         *contradictions(case),
-        *reconciled.findings,
+        *_with_unused_heads(case, implied, reconciled),
         *opinion.findings,
         *_dtypes(case, dtype, reconciled, walked),
         *index.findings,
@@ -293,6 +294,16 @@ def _dtypes(
         yield from dtype_rule(reconciled, own, dtypes, wide_names, by=f"the variant {variant}")
     else:
         yield from dtype_rule(reconciled, dtype, dtypes, wide_names)
+
+
+def _with_unused_heads(
+    case: ModelAudit, implied: Implied, reconciled: Reconciled
+) -> Iterable[Finding]:
+    """Return the findings about tensors; a head counts as unused only for a declared class."""
+    findings, expectation = reconciled.findings, implied.expectation
+    if case.options.target is not None or case.known.declared[:1] != (expectation.target,):
+        return findings
+    return with_unused_heads(findings, expectation, implied.family.siblings)
 
 
 def contradictions(case: ModelAudit) -> Iterator[Finding]:

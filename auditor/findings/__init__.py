@@ -64,6 +64,7 @@ from auditor.findings.of_tensors import (
     TiedWeight as TiedWeight,
     Unexpected as Unexpected,
     Unused as Unused,
+    UnusedHead as UnusedHead,
     WrongDtype as WrongDtype,
 )
 from auditor.findings.of_values import (

@@ -52,6 +52,7 @@ from auditor.findings import (
     Unsafe,
     UntrainedRows,
     Unused,
+    UnusedHead,
     WrongDtype,
     WrongTotal,
 )
@@ -120,6 +121,12 @@ def every_kind():
                 tensors=(expected("classifier.weight", 2, 3),), reason="only the target uses it"
             ),
             Unexpected(tensors=(stored("foo", 7),), reason="no class of this family has it"),
+            UnusedHead(
+                tensors=(stored("score.weight", 3, 3),),
+                used_by=("BertForSequenceClassification",),
+                copies=True,
+                reason="BertModel has no such head; BertForSequenceClassification uses all",
+            ),
             StoredBuffer(
                 tensors=(stored("position_ids", 1, 8, dtype="I64"),), reason="not learned"
             ),
