@@ -19,6 +19,7 @@ from auditor.findings import (
     CodeNotThere,
     ConfigContradiction,
     CopyDiffers,
+    DifferingDuplicate,
     DisputedTensor,
     Duplicate,
     EosDisagrees,
@@ -27,6 +28,7 @@ from auditor.findings import (
     FormulaDisputed,
     FreshHead,
     GenerationConfigInvalid,
+    HeadEqualsEmbedding,
     HubCount,
     MatchedPair,
     Mismatched,
@@ -246,6 +248,16 @@ def every_kind():
                 tensors=(stored("copy.weight", 2, 3),),
                 of=("encoder.0.weight",),
                 reason="both copies hold the same bytes",
+            ),
+            DifferingDuplicate(
+                tensors=(stored("encoder.0.weight", 2, 3, file="c.safetensors"),),
+                of=("encoder.0.weight",),
+                reason="the same name is stored in a.safetensors as well; their bytes differ",
+            ),
+            HeadEqualsEmbedding(
+                tensors=(stored("lm_head.weight", 2, 3),),
+                of=("words.weight",),
+                reason="it has the bytes of words.weight, and the config does not tie them",
             ),
             FreshHead(tensors=(stored("classifier.bias", 2),), reason="biases of 0"),
             UntrainedRows(

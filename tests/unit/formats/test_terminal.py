@@ -190,8 +190,8 @@ def test_errors_come_before_warnings_before_infos():
     def headings(**view):
         return re.findall(r"^(error|warning|info): ", render(every_kind(), **view), re.MULTILINE)
 
-    assert headings(verbose=True) == ["error"] * 19 + ["warning"] * 18 + ["info"] * 11
-    assert headings() == ["error"] * 19 + ["warning"] * 18
+    assert headings(verbose=True) == ["error"] * 20 + ["warning"] * 18 + ["info"] * 12
+    assert headings() == ["error"] * 20 + ["warning"] * 18
 
 
 def test_infos_are_counted_in_a_line_or_listed_by_module():
@@ -239,7 +239,7 @@ def verdict(outcome):
             every_kind(),
             (
                 "ERROR 2 tensors that BertModel needs are not stored; 1 tensor has another shape; "
-                "1 stored tensor is unexpected; also unused-head, bad-quantization, duplicate, "
+                "1 stored tensor is unexpected; also unused-head, bad-quantization, 2 x duplicate, "
                 "wrong-dtype, equals-base, formula-disputed, bad-header, bad-index, bad-size, "
                 "bad-digest, wrong-total, bad-config, unsafe, missing-component, copy-differs, "
                 "hub-count, token-beyond-embedding, "
