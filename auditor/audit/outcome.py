@@ -301,7 +301,8 @@ def _with_unused_heads(
 ) -> Iterable[Finding]:
     """Return the findings about tensors; a head counts as unused only for a declared class."""
     findings, expectation = reconciled.findings, implied.expectation
-    if case.options.target is not None or case.known.declared[:1] != (expectation.target,):
+    is_declared = implied.family.declared is expectation and case.known.declared
+    if case.options.target is not None or not is_declared:
         return findings
     return with_unused_heads(findings, expectation, implied.family.siblings)
 

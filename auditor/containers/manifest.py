@@ -70,14 +70,20 @@ def parse_manifest(file: str, content: bytes) -> Manifest:
 def _pipeline(file: str, content: bytes) -> Manifest:
     """`{"_class_name": ..., "vae": ["diffusers", "AutoencoderKL"], "requires_aesthetics": false}`.
 
-    [null, null] stands for a component that is left out; any other value is an option.
+    [null, null] stands for a component that is left out; any other value is an option. The class
+    of a custom pipeline is [module, class].
     """
     document = parse_object(content, file)
-    target = document.get("_class_name")
-    if target is not None and not isinstance(target, str):
-        raise CheckpointError(
-            f"{named(file)}: _class_name is {described(target)}, expected a string"
-        )
+    match document.get("_class_name"):
+        case (str() | None) as target:
+            pass
+        case [str(), str(target)]:
+            pass
+        case other:
+            raise CheckpointError(
+                f"{named(file)}: _class_name is {described(other)}, expected a string or "
+                "[module, class]"
+            )
     entries: list[ManifestEntry] = []
     for name, value in document.items():
         if name.startswith("_") or not isinstance(value, list) or len(value) != _PAIR:

@@ -26,6 +26,7 @@ def folder_of(path, saved, declared, **config):
     ("saved", "declared", "config", "kinds"),
     [
         ("LlamaForCausalLM", "LlamaModel", TINY_LLAMA, {"unused-head"}),
+        ("LlamaForCausalLM", "LLamaModel", TINY_LLAMA, {"unused-head"}),
         ("LlamaForSequenceClassification", "LlamaModel", TINY_LLAMA, {"unused-head"}),
         ("LlamaModel", "LlamaModel", TINY_LLAMA, set()),
         ("LlamaForCausalLM", "LlamaForCausalLM", TINY_LLAMA, set()),
