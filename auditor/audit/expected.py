@@ -111,7 +111,9 @@ def _first(
         return found
     oracle = _oracle()
     if oracle is None:
-        return found._replace(detail=f"{found.detail}; {_EXTRA} would let transformers answer")
+        return found._replace(
+            detail=f"{found.detail}; {_EXTRA} lets transformers build it if it has the class"
+        )
     return _by(oracle, asked, chosen)
 
 

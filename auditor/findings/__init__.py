@@ -78,6 +78,7 @@ from auditor.findings.of_values import (
     HeadEqualsEmbedding as HeadEqualsEmbedding,
     NoOpAdapter as NoOpAdapter,
     NotFinite as NotFinite,
+    OfValues as OfValues,
     PaddedDtype as PaddedDtype,
     RepeatedLayers as RepeatedLayers,
     TiedCopyDiffers as TiedCopyDiffers,
