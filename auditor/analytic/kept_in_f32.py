@@ -1,7 +1,7 @@
 """The parameters that a 16-bit checkpoint may store in 32 bits, because its class keeps them so."""
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -14,8 +14,11 @@ _DATA = Path(__file__).parents[1] / "data" / "kept_in_f32.json"
 # in 32 bits whatever the class says: Qwen3-Next, Qwen3.5, Mamba 2, Nemotron-H, DeepSeek-V3.
 _BY_PUBLISHERS = (
     *("A_log", "dt_bias", "D", "linear_attn.norm.weight", "e_score_correction_bias"),
-    *("expert_bias", "sinks", "time_decay", "time_first", "mlp.gate.weight"),
+    *("expert_bias", "sinks", "time_decay", "time_first"),
 )
+# Routers, which choose among experts; a dense model may call something else a gate.
+_ROUTERS = ("gate.weight", "gate.wg.weight", "router.weight", "router.layer.weight")
+_EXPERTS = re.compile(r"(moe_)?(num|n)_(\w+_)?experts")  # keys for the number of experts
 
 
 def kept_in_f32(config: Mapping[str, Any]) -> re.Pattern[str]:
@@ -24,21 +27,25 @@ def kept_in_f32(config: Mapping[str, Any]) -> re.Pattern[str]:
     The types of the configs inside it count as well. `tools/rebuild_kept_in_f32.py` reads the
     parts of names from transformers' classes.
     """
-    return _pattern(frozenset(_model_types(config)))
+    configs = [config, *(value for value in config.values() if isinstance(value, Mapping))]
+    types = {each.get("model_type") for each in configs if isinstance(each.get("model_type"), str)}
+    has_experts = any(map(_has_experts, configs))
+    return _pattern(frozenset(types & library_parts().keys()), has_experts=has_experts)
 
 
 @cache
-def _pattern(model_types: frozenset[str]) -> re.Pattern[str]:
-    parts = {part for each in model_types for part in library_parts().get(each, ())}
-    names = "|".join(map(re.escape, sorted({*parts, *_BY_PUBLISHERS})))
+def _pattern(model_types: frozenset[str], *, has_experts: bool) -> re.Pattern[str]:
+    parts = {part for each in model_types for part in library_parts()[each]}
+    routers = _ROUTERS if has_experts else ()
+    names = "|".join(map(re.escape, sorted({*parts, *_BY_PUBLISHERS, *routers})))
     return re.compile(rf"(?:^|\.)(?:{names})(?:\.|$)")
 
 
-def _model_types(config: Mapping[str, Any]) -> Iterator[str]:
-    for values in (config, *config.values()):
-        model_type = values.get("model_type") if isinstance(values, Mapping) else None
-        if isinstance(model_type, str) and model_type in library_parts():
-            yield model_type
+def _has_experts(config: Mapping[str, Any]) -> bool:
+    return any(
+        isinstance(value, int) and value > 0 and _EXPERTS.fullmatch(key)
+        for key, value in config.items()
+    )
 
 
 @cache

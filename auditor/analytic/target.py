@@ -220,7 +220,9 @@ def _notes(config: Config, known_class: str, chosen: TypeAndConfig, classes: Cla
         notes.append(f"{quoted(config.architectures[0])} is an older name of {known_class}")
     elif not classes.types(config.architectures[0]):
         declared = quoted(config.architectures[0])
-        notes.append(f"{declared} is not known here: taken as a checkpoint of {known_class}")
+        is_same = config.architectures[0].casefold() == known_class.casefold()
+        what = "is another spelling of" if is_same else "is not known here: audited as"
+        notes.append(f"{declared} {what} {known_class}")
     if len(config.architectures) > 1:
         names = ", ".join(map(named, config.architectures[:_SHOWN]))
         more = ", ..." if len(config.architectures) > _SHOWN else ""

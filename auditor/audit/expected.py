@@ -111,9 +111,8 @@ def _first(config: Config, target: str | None, loader: Loader | None) -> Implied
         return closed
     oracle = _oracle()
     if oracle is None:
-        error = SourceError(
-            Reason.UNKNOWN_ARCHITECTURE, f"{closed.error}; {_EXTRA} would let transformers answer"
-        )
+        hint = f"{_EXTRA} lets transformers build it if it has the class"
+        error = SourceError(Reason.UNKNOWN_ARCHITECTURE, f"{closed.error}; {hint}")
         return NotImplied(error, closed.choice)
     second = _by(oracle, config, target, loader)
     return second if second.choice else second._replace(choice=closed.choice)

@@ -1,7 +1,7 @@
 """A model under audit, and its possible outcomes."""
 
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any, NamedTuple, Self
 
@@ -58,6 +58,7 @@ from auditor.reconciler.rows import (
     weights_by_dtype,
 )
 from auditor.reconciler.tensor_rows import TensorTable
+from auditor.reconciler.unexpected import with_unused_heads
 from auditor.report import (
     Observed,
     Outcome,
@@ -207,7 +208,11 @@ def compared_outcome(
         *case.findings,
         *embedded_adapter(snapshot),
         *contradictions(case),
-        *_under_stored_names(reconciled.findings, expectation, packing.method),
+        *_with_unused_heads(
+            case,
+            implied,
+            tuple(_under_stored_names(reconciled.findings, expectation, packing.method)),
+        ),
         *opinion.findings,
         *_dtypes(case, dtype, reconciled, walked),
         *index.findings,
@@ -326,6 +331,17 @@ def _dtypes(
         yield from dtype_rule(reconciled, own, dtypes, wide_names, by=f"the variant {variant}")
     else:
         yield from dtype_rule(reconciled, dtype, dtypes, wide_names)
+
+
+def _with_unused_heads(
+    case: ModelAudit, implied: Implied, findings: Sequence[Finding]
+) -> Iterable[Finding]:
+    """Return the findings about tensors; a head counts as unused only for a declared class."""
+    expectation = implied.expectation
+    is_declared = implied.family.declared is expectation and case.outcome.declared
+    if case.options.target is not None or not is_declared:
+        return findings
+    return with_unused_heads(findings, expectation, implied.family.siblings)
 
 
 def contradictions(case: ModelAudit) -> Iterator[Finding]:

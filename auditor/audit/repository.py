@@ -263,7 +263,10 @@ def _share(parameters: int | None, of: int | None) -> float | None:
 
 
 def _unchecked(parts: Iterable[Report | Unaudited]) -> Iterator[str]:
-    """Yield unchecked aspects: common ones once, those of a single part with its folder."""
+    """Yield unchecked aspects: common ones once, those of a single part with its folder.
+
+    The folder follows the subject, which ends at a colon: `the dtype of 2_Dense: ...`.
+    """
     every = list(parts)
     sets = [set(part.unchecked) for part in every if isinstance(part, Report)]
     common = set.intersection(*sets) if sets else set()
@@ -273,7 +276,10 @@ def _unchecked(parts: Iterable[Report | Unaudited]) -> Iterator[str]:
         if isinstance(part, Unaudited):
             yield f"{part.component}: {part.detail}"
         else:
-            yield from (f"{part.component}: {one}" for one in part.unchecked if one not in common)
+            for line in part.unchecked:
+                if line not in common:
+                    subject, colon, rest = line.partition(": ")
+                    yield f"{subject} of {part.component}{colon}{rest}"
 
 
 # --- the components -------------------------------------------------------------------------------

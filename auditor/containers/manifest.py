@@ -1,5 +1,6 @@
 """The manifest of a repository of several models: a folder and a class for each."""
 
+from collections.abc import Mapping
 from typing import NamedTuple
 
 from msgspec import Struct, field
@@ -93,16 +94,18 @@ def parse_manifest(file: str, content: bytes) -> Manifest:
 
 
 class _Pipeline(Struct):
-    class_name: str | None = field(name="_class_name", default=None)
+    class_name: str | tuple[str, str] | None = field(name="_class_name", default=None)
 
 
 def _pipeline(file: str, content: bytes) -> Manifest:
     """`{"_class_name": ..., "vae": ["diffusers", "AutoencoderKL"], "requires_aesthetics": false}`.
 
-    [null, null] stands for a component that is left out; any other value is an option.
+    [null, null] stands for a component that is left out; any other value is an option. The class
+    of a custom pipeline is [module, class].
     """
     document = parse_object(content, file)
-    target = converted(document, _Pipeline, named(file)).class_name
+    kind = converted(document, _Pipeline, named(file)).class_name
+    target = kind[1] if isinstance(kind, tuple) else kind
     entries: list[ManifestEntry] = []
     for name, value in document.items():
         match value:

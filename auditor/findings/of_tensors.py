@@ -100,6 +100,20 @@ class Unused(OfStored, frozen=True, kw_only=True):
         return self.parameters
 
 
+class UnusedHead(Unused, frozen=True):
+    """The declared class has no use for a stored head, and a class with that head uses all tensors.
+
+    transformers' auto classes go by `model_type` and the task; vLLM and llama.cpp's converter go by
+    `architectures`, and leave the head out. The head of a pretraining task is `unused` instead.
+
+    To do: Declare in `architectures` the class that was saved, or save the declared class without
+    the head.
+    """
+
+    kind: ClassVar = "unused-head"
+    severity: ClassVar = Severity.WARNING
+
+
 class StoredBuffer(Uncounted, frozen=True):
     """A tensor is stored that is not learned: position_ids, inv_freq, an attention mask.
 

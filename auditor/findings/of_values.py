@@ -90,8 +90,8 @@ class TiedCopyDiffers(OfValues, frozen=True, kw_only=True):
     of a sample either.
     Which of the two a program uses depends on the program.
 
-    To do: Set `tie_word_embeddings` to false if both are meant; else save the model again, which
-    stores one of them.
+    To do: Set `tie_word_embeddings` to false, which keeps both. If they should be tied, find out
+    which of the two was trained last, and save the model with it.
     """
 
     of: tuple[str, ...]  # the tensor that it is tied to, one for each
@@ -109,11 +109,40 @@ class TiedCopyDiffers(OfValues, frozen=True, kw_only=True):
 class EqualDuplicate(Duplicate, frozen=True, kw_only=True):
     """A parameter is stored twice, with the same bytes, all of which were compared.
 
-    To do: Nothing; saved again with `save_pretrained` the file is smaller.
+    To do: Write the files again, each tensor once: either copy may go, and nothing is lost.
     """
 
     kind: ClassVar = "duplicate"
     severity: ClassVar = Severity.INFO
+
+
+class DifferingDuplicate(Duplicate, frozen=True, kw_only=True):
+    """A tensor is stored in two files with different bytes, and the file list decides which loads.
+
+    To do: Find out which file belongs to this save, and write the files again with its tensors.
+    """
+
+    kind: ClassVar = "duplicate"
+    severity: ClassVar = Severity.ERROR
+
+
+class HeadEqualsEmbedding(OfValues, frozen=True, kw_only=True):
+    """The config does not tie the output head to the embedding, and both have the same bytes.
+
+    To do: Set `tie_word_embeddings` to true and save the model again, which stores them once, if
+    the head was tied in training. Otherwise nothing: loading uses both.
+    """
+
+    of: tuple[str, ...]  # the embedding, one for each head
+
+    aligned: ClassVar = ("of",)
+
+    kind: ClassVar = "head-equals-embedding"
+    severity: ClassVar = Severity.INFO
+
+    @property
+    def evidence(self) -> Mapping[str, Any]:
+        return {"of": self.of}
 
 
 class FreshHead(OfValues, frozen=True):

@@ -98,7 +98,11 @@ def _heading(finding: Finding, *, ignored: bool) -> StyledLine:
 
 def unused_text(outcome: Report | Unaudited, width: int) -> Iterator[StyledLine]:
     """Yield the modules that the target class does not use, and the classes that use them."""
-    unused = [finding for finding in outcome.findings if isinstance(finding, Unused)]
+    unused = [
+        finding
+        for finding in outcome.findings
+        if isinstance(finding, Unused) and finding.severity is Severity.INFO
+    ]
     if not unused:
         return
     is_listed = outcome.load_report and any(not finding.silent for finding in unused)

@@ -3,7 +3,14 @@
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 
-from auditor.findings import NewlyInitialized, Severity, TokenizerNote, Unused
+from auditor.findings import (
+    Finding,
+    NewlyInitialized,
+    OfValues,
+    Severity,
+    TokenizerNote,
+    Unused,
+)
 from auditor.formats import View
 from auditor.formats.finding_text import (
     cause_text,
@@ -138,14 +145,18 @@ def _explained(part: Report | Unaudited, view: View) -> Iterator[Iterator[Styled
     ranks = [*Severity]
     ranked = sorted(enumerate(part.findings), key=lambda pair: ranks.index(pair[1].severity))
     for at, finding in ranked:
-        is_quiet = finding.severity is Severity.INFO or at in explained
-        if view.verbose or not is_quiet:
+        if view.verbose or not (_is_harmless(finding) or at in explained):
             yield finding_text(finding, view.width, verbose=view.verbose)
     for finding in part.ignored:
         yield finding_text(finding, view.width, verbose=view.verbose, ignored=True)
     if not view.verbose:
         yield unused_text(part, view.width)
         yield newly_initialized_text(part, view.width)
+
+
+def _is_harmless(finding: Finding) -> bool:
+    """Whether a finding is only counted; what numbers show is worth a look even if it is info."""
+    return finding.severity is Severity.INFO and not isinstance(finding, OfValues)
 
 
 def _labelled(rows: Iterator[tuple[str, str]], width: int) -> Iterator[StyledLine]:
@@ -162,7 +173,7 @@ def _last(outcome: Report | Unaudited, width: int) -> Iterator[StyledLine]:
     for part in outcome.every:
         for finding in part.findings:
             is_listed = isinstance(finding, Unused | NewlyInitialized | TokenizerNote)
-            if finding.severity is Severity.INFO and not is_listed:
+            if _is_harmless(finding) and not is_listed:
                 fine[finding.kind] += finding.count
     sentences = []
     if fine:

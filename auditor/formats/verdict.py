@@ -12,6 +12,7 @@ from auditor.findings import (
     Severity,
     Unexpected,
     Unused,
+    UnusedHead,
 )
 from auditor.formats.text import Styled, counted
 from auditor.report import Report, Unaudited, Verdict
@@ -21,7 +22,11 @@ _VERDICTS: Mapping[Verdict, str] = {
     "unaudited": "not audited",
     "clean": "clean",
 }
-_NOT_USED = (Unused.kind, Unexpected.kind)  # kinds of tensors that are stored and not used
+_NOT_USED = (
+    Unused.kind,
+    UnusedHead.kind,
+    Unexpected.kind,
+)  # kinds of tensors that are stored and not used
 
 
 def word(outcome: Report | Unaudited) -> Styled:

@@ -127,7 +127,7 @@ def reconcile(
     findings = (
         *_unreadable(contents.unread, absent, unread_file),
         *_missing(absent, family.unused_modules),
-        *_mismatched(answered),
+        *_mismatched(answered, contents.tensors),
         *_duplicates(copies),
         *_renamed(settled.hits),
         *_tied(absent),
@@ -488,16 +488,23 @@ def _answers(hits: Iterable[Hit]) -> Iterator[_Answer]:
             yield _Answer(hit, 0, (Fate.UNCHECKED if learned else Fate.BUFFER).value)
 
 
-def _mismatched(answers: Iterable[_Answer]) -> Iterator[Finding]:
-    groups: dict[tuple[object, object, str | None], list[Hit]] = {}
-    for hit, _, fate in answers:
-        if fate == Fate.MISMATCHED:
-            dtype = None if hit.stored.dtype in DTYPE_BITS else hit.stored.dtype  # if packed
-            groups.setdefault((hit.stored.shape, hit.expected.shape, dtype), []).append(hit)
-    for (observed, expected, dtype), hits in groups.items():
-        inside = f" of {dtype}" if dtype else ""
-        shapes = f"stored as {_text(observed)}{inside}, the config implies {_text(expected)}"
-        yield Mismatched(pairs=_pairs(hits), reason=shapes)
+def _mismatched(answers: Iterable[_Answer], tensors: Iterable[StoredTensor]) -> Iterator[Finding]:
+    """Yield wrong shapes; `tensors` are as stored, before they were unpacked or separated."""
+    hits = [hit for hit, _, fate in answers if fate == Fate.MISMATCHED]
+    shapes = {tensor.name: tensor.shape for tensor in tensors} if hits else {}
+    groups: dict[tuple[str, object], list[Hit]] = {}
+    for hit in hits:
+        name, dtype, shape = hit.stored.name, hit.stored.dtype, _text(hit.stored.shape)
+        if dtype not in DTYPE_BITS:
+            observed = f"unpacked as {shape} of {dtype}"
+        elif shapes.get(name, hit.stored.shape) == hit.stored.shape:
+            observed = f"stored as {shape}"
+        else:
+            observed = f"stored with a part of shape {shape}"
+        groups.setdefault((observed, hit.expected.shape), []).append(hit)
+    for (observed, expected), group in groups.items():
+        reason = f"{observed}, the config implies {_text(expected)}"
+        yield Mismatched(pairs=_pairs(group), reason=reason)
 
 
 def _text(shape: object) -> str:

@@ -1,10 +1,13 @@
 """Stored tensors that the target class does not use, and the sibling classes that do."""
 
+import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from itertools import chain
 from typing import NamedTuple
 
-from auditor.analytic import ExpectedTensor, Role
+from msgspec.structs import asdict
+
+from auditor.analytic import Expectation, ExpectedTensor, Role
 from auditor.analytic.catalogue import Sibling
 from auditor.analytic.loading import Loading, forms_with_prefix
 from auditor.analytic.lookup import Union
@@ -14,6 +17,7 @@ from auditor.findings import (
     StoredBuffer,
     Unexpected,
     Unused,
+    UnusedHead,
     by_name,
 )
 from auditor.reconciler.matching import Candidate, Fate, Hit, Places
@@ -24,6 +28,9 @@ BUFFERS = {
     Role.BUFFER: "stored beside the parameters, and not learned",
 }
 _AT_ONCE = 4096  # tensors in one step, so that the answers of all classes take little memory
+_TASK = re.compile(r"For[A-Z]|Head")  # in the names of classes that have an output head
+# Tasks of pretraining, whose heads stay in many published checkpoints of base models.
+_PRETRAINING = re.compile(r"For(PreTraining|MaskedLM|MaskedImageModeling|NextSentencePrediction)$")
 _UNSAID = "; from_pretrained leaves it out and does not report it"
 
 
@@ -161,6 +168,47 @@ def unexpected_findings(unexpected: Iterable[UnexpectedTensor], target: str) -> 
                 silent=silent,
                 reason=f"{target} does not use it; {_listed(used_by)}{unsaid}",
             )
+
+
+def with_unused_heads(
+    findings: Sequence[Finding],
+    expectation: Expectation,
+    siblings: Callable[[], tuple[Sibling, ...]],
+) -> Iterator[Finding]:
+    """Replace the unused tensors that are the head of a sibling which uses every stored tensor."""
+    groups = [finding for finding in findings if isinstance(finding, Unused)]
+    users = {name for group in groups for name in group.used_by}
+    tasks = {
+        name
+        for name in users
+        if _TASK.search(name) and all(name in group.used_by for group in groups)
+    }
+    if any(map(_PRETRAINING.search, users)) or not tasks:
+        yield from findings
+        return
+    # Heads are outside of lists of layers, and so is what tells one class from another.
+    names = [
+        tensor.name
+        for tensor in expectation.tensors
+        if tensor.role is Role.PARAMETER and not any(map(str.isdigit, tensor.name.split(".")))
+    ]
+    users_of_all = tuple(
+        one.target
+        for one in siblings()
+        if one.target in tasks
+        and all(place.expected for place in Places(one.names, one.prefix, one.loading).of(names))
+    )
+    reason = f"{expectation.target} has no such head; {_uses(users_of_all)} every stored tensor"
+    for finding in findings:
+        if isinstance(finding, Unused) and users_of_all:
+            fields = {**asdict(finding), "used_by": users_of_all, "reason": reason}
+            yield UnusedHead(**fields)
+        else:
+            yield finding
+
+
+def _uses(classes: tuple[str, ...]) -> str:
+    return f"{' and '.join(classes)} {'use' if classes[1:] else 'uses'}"
 
 
 def _unexpected(

@@ -14,6 +14,11 @@ from auditor.findings.ignore import Ignore, split
 from auditor.report import Diagnosis, Report, Unaudited, in_order
 
 _LEVEL = of_values.__name__
+_JUDGED_COPIES = (
+    of_values.DifferingDuplicate,
+    of_values.EqualDuplicate,
+    of_values.TiedCopyDiffers,
+)
 
 
 def with_more_findings(
@@ -44,12 +49,17 @@ def with_more_findings(
 def _moved(
     diagnosis: Diagnosis, old: Sequence[tuple[Finding, ...]], place_by_id: Mapping[int, int]
 ) -> Diagnosis | None:
-    """Return the diagnosis with new finding positions; None if all its findings are harmless."""
+    """Return the diagnosis with new finding positions; None if all its findings are harmless.
+
+    If numbers judged a copy, the fix is that of the judged finding.
+    """
     findings = [finding for at in diagnosis.findings for finding in old[at]]
     if diagnosis.findings and all(one.severity is Severity.INFO for one in findings):
         return None
     places = sorted(place_by_id[id(one)] for one in findings if id(one) in place_by_id)
-    return replace(diagnosis, findings=tuple(places))
+    judged = [one for one in findings if isinstance(one, _JUDGED_COPIES)]
+    fix = _advice(judged[0]) if judged else diagnosis.fix
+    return replace(diagnosis, findings=tuple(places), fix=fix)
 
 
 def _causes(findings: tuple[Finding, ...], explained: Container[int]) -> Iterator[Diagnosis]:
@@ -57,7 +67,6 @@ def _causes(findings: tuple[Finding, ...], explained: Container[int]) -> Iterato
     for at, finding in enumerate(findings):
         is_new = type(finding).__module__ == _LEVEL
         if is_new and finding.severity is not Severity.INFO and at not in explained:
-            text = cleandoc(type(finding).__doc__ or "").split("To do: ")
             yield Diagnosis(
                 cause=finding.kind,
                 severity=finding.severity,
@@ -65,10 +74,16 @@ def _causes(findings: tuple[Finding, ...], explained: Container[int]) -> Iterato
                 summary=f"{', '.join(finding.names[:2])}: {finding.reason}"
                 if len(finding.names) <= 2  # noqa: PLR2004
                 else f"{len(finding.names):,} tensors: {finding.reason}",
-                fix=" ".join(text[-1].split()),
+                fix=_advice(finding),
                 findings=(at,),
                 evidence=(finding.reason,),
             )
+
+
+def _advice(finding: Finding) -> str:
+    """Return the paragraph `To do:` of the finding's class."""
+    text = cleandoc(type(finding).__doc__ or "").split("To do: ")
+    return " ".join(text[-1].split())
 
 
 _HEADERS_ALONE = "values: only headers are read, no weight is"

@@ -59,6 +59,7 @@ class Evidence(Struct, frozen=True, kw_only=True, dict=True):
     values: Mapping[str, TensorValues]  # likewise, of tensors that were read
     bytes: TensorBytes
     sampled: bool = False  # not all bytes were read
+    copies: Mapping[str, tuple[Placed, ...]] = {}  # by name, of tensors in several files
 
     @property
     def were_read(self) -> str:
@@ -146,18 +147,28 @@ class Evidence(Struct, frozen=True, kw_only=True, dict=True):
         Return None if the bytes read of them are equal and others were not read, or if their dtypes
         or sizes differ.
         """
-        first, second = self.placed[name], self.placed[other]
+        return self._same(self.placed[name], self.placed[other])
+
+    def same_in_all_files(self, name: str) -> bool | None:
+        """Whether the files that store a name have the same bytes; None if not all were read."""
+        first, *others = self.copies.get(name, (self.placed[name],))
+        results = {self._same(first, other) for other in others}
+        return False if False in results else True if results == {True} else None
+
+    def _same(self, first: Placed, second: Placed) -> bool | None:
         if first.tensor.dtype != second.tensor.dtype or first.span.length != second.span.length:
             return None
         for here, there in both_blocks(self.bytes, first, self.bytes, second):
             if not np.array_equal(here, there):
                 return False
-        return True if self.compared(name, other) == first.span.length else None
+        return True if self._compared(first, second) == first.span.length else None
 
-    def compared(self, *names: str) -> int:
+    def compared(self, name: str, other: str) -> int:
         """Count the bytes that were read at the same places of two tensors."""
-        runs = (self.bytes.runs(self.placed[name]) for name in names)
-        return sum(span.length for span in common_runs(*runs))
+        return self._compared(self.placed[name], self.placed[other])
+
+    def _compared(self, *tensors: Placed) -> int:
+        return sum(span.length for span in common_runs(*map(self.bytes.runs, tensors)))
 
 
 def both_blocks(

@@ -2,6 +2,7 @@
 
 import importlib.util
 import sys
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -249,6 +250,11 @@ class NumbersOfModels:
         rows = unchecked_rows(tokens, (one.tensor.name for one in placed))
         tensors = outcome.values.tensors if outcome.values else ()
         is_sample = outcome.values is not None and outcome.values.sampled
+        files = Counter(one.tensor.name for one in placed)
+        copies: dict[str, tuple[Placed, ...]] = {}
+        for one in placed:
+            if files[one.tensor.name] > 1:
+                copies[one.tensor.name] = (*copies.get(one.tensor.name, ()), one)
         evidence = Evidence(
             outcome=replace(
                 outcome, unchecked=(*without_headers_alone(outcome), *unchecked, *rows)
@@ -257,6 +263,7 @@ class NumbersOfModels:
             placed={one.tensor.name: one for one in reversed(placed)},
             values={one.name: one for one in reversed(tensors)},
             bytes=data,
+            copies=copies,
             sampled=is_sample
             and (any(one.sampled for one in tensors) or len(tensors) < len(placed)),
         )

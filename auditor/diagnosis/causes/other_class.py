@@ -11,6 +11,7 @@ from auditor.diagnosis.changes import value_at, with_values
 from auditor.diagnosis.solving.outline import follow
 from auditor.diagnosis.solving.trials import Trials
 from auditor.errors import CheckpointError
+from auditor.findings import UnusedHead
 from auditor.report import Report, Unaudited
 
 CAUSE = "other-class"
@@ -29,9 +30,16 @@ def undoings(case: Case) -> Iterator[Undoing]:
         or report.target is None
     ):
         return
-    if case.is_strange or not (case.missing or case.unexpected):
+    head_users = [
+        name
+        for finding in case.alarms
+        if isinstance(finding, UnusedHead)
+        for name in finding.used_by
+    ]
+    if case.is_strange or not (case.missing or case.unexpected or head_users):
         return
-    others = other_classes(case)
+    others = sorted(other_classes(case), key=lambda name: name not in head_users)
+    reader = ": vLLM and llama.cpp's converter choose the class by it" if head_users else ""
     for name in others[:_MOST]:
         more = f" (or a {' or a '.join(others[1:3])})" if name == others[0] and others[1:] else ""
         yield Undoing(
@@ -39,7 +47,8 @@ def undoings(case: Case) -> Iterator[Undoing]:
             snapshot=with_values(case.snapshot, {"architectures": [name]}),
             fields=(("architectures", list(report.declared), [name]),),
             summary=f"the files hold a {name}{more}, and the config {_declaration(report)}",
-            fix=f'set architectures to ["{name}"] in config.json, or save the {report.target}',
+            fix=f'set architectures to ["{name}"] in config.json{reader}, or save the '
+            f"{report.target}",
             evidence=(f"every tensor is one of {name}, and none lacks",),
             exact=True,
         )

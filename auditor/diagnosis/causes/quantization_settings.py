@@ -33,7 +33,10 @@ _LIST_OF = {
     "mxfp4": "modules_to_not_convert",
     "modelopt": "ignore",
 }
+# How a list names the modules with one last part. Other libraries take the last part itself.
+_SUFFIX_OF = {"compressed-tensors": r"re:.*\.{}$", "modelopt": "*.{}"}
 _MOST_LISTED = 64
+_MOST_SHOWN = 4  # items of a list in a sentence
 _HEAD = "lm_head.weight"
 _OLDER_KEYS = {"bits": ("w_bit",), "group_size": ("q_group_size",)}  # of older AutoAWQ
 
@@ -92,8 +95,10 @@ def _lists(
     if value is None and any(one.name == _HEAD for one in case.stored if is_float(one.dtype or "")):
         listed = [_HEAD.removesuffix(".weight")]  # unpacked by default if there is no list
     plain = [name.removesuffix(".weight") for name in _named_plain(case)]
-    lasts = list(dict.fromkeys(name.rpartition(".")[2] for name in plain))
-    for more in (lasts, plain):
+    spelling = _SUFFIX_OF.get(method or "")
+    lasts = dict.fromkeys(name.rpartition(".")[2] for name in plain)
+    suffixes = [(spelling or "{}").format(last) for last in lasts]
+    for more in (plain, suffixes) if spelling else (suffixes, plain):
         if more and len(more) <= _MOST_LISTED:
             new = list(dict.fromkeys((*listed, *more)))
             yield _undoing(case, place, declared, {key: new})
@@ -120,18 +125,37 @@ def _undoing(
     fields = tuple(
         (f"{place}.{key}", value_at(declared, key), value) for key, value in changes.items()
     )
-    summary = "; ".join(
-        f"{path} is {_shown(was)}, the files hold {_shown(value)}" for path, was, value in fields
-    )
-    wanted = " and ".join(f"{path} to {_shown(value)}" for path, _, value in fields)
-    wanted += "".join(f" (and in {twin})" for twin in twins)
+    observed, wanted = zip(*(_texts(*field) for field in fields), strict=True)
+    places = "".join(f" (and in {twin})" for twin in twins)
     return Undoing(
         cause=CAUSE,
         snapshot=with_values(case.snapshot, paths),
         fields=fields,
-        summary=summary,
-        fix=f"set {wanted} in config.json, or upload weights that were packed so",
+        summary="; ".join(observed),
+        fix=f"{' and '.join(wanted)}{places} in config.json, or upload weights that were packed so",
         evidence=("so read, the packed tensors have the shapes that the config implies",),
+    )
+
+
+def _texts(path: str, was: Any, value: Any) -> tuple[str, str]:
+    """Return what is wrong with a setting and what to do; of a list only items that differ."""
+    before = was if isinstance(was, list) else []
+    after = value if isinstance(value, list) else []
+    added = [one for one in after if one not in before]
+    removed = [one for one in before if one not in after]
+    if added and not removed:
+        return (
+            f"{path} lacks {_items(added)}, which the files hold plain",
+            f"add {_items(added)} to {path}",
+        )
+    if removed and not added:
+        return (
+            f"{path} lists {_items(removed)}, which the files hold packed",
+            f"remove {_items(removed)} from {path}",
+        )
+    return (
+        f"{path} is {_shown(was)}, the files hold {_shown(value)}",
+        f"set {path} to {_shown(value)}",
     )
 
 
@@ -150,7 +174,12 @@ def _other_method(
     )
 
 
+def _items(values: list[Any]) -> str:
+    more = f" and {len(values) - _MOST_SHOWN} more" if len(values) > _MOST_SHOWN else ""
+    return ", ".join(map(str, values[:_MOST_SHOWN])) + more
+
+
 def _shown(value: Any) -> str:
-    if isinstance(value, list) and len(value) > 4:  # noqa: PLR2004 - what a line has room for
+    if isinstance(value, list) and len(value) > _MOST_SHOWN:
         return f"[{', '.join(map(str, value[:3]))}, ... {len(value)} items]"
     return str(value) if isinstance(value, str | list | dict) else described(value)

@@ -4,7 +4,7 @@ The config classes of transformers 5.23 show which of two values wins; a test bu
 """
 
 from collections.abc import Callable, Collection, Iterator, Mapping
-from functools import cache, lru_cache
+from functools import cache
 from itertools import chain, islice
 from typing import Any, NamedTuple
 
@@ -292,13 +292,12 @@ def _of(
     if kind.model_type in FLAT and values.get(_TEXT) is None:
         text = kind.parts[_TEXT].class_name
     known = _known(kind.name, text)
+    absent = known - values.keys()
     unknown = (key for key in values if key not in known and not key.startswith("_"))
     for key in islice(unknown, _MOST_UNKNOWN):
         value = values[key]
-        meant = _near_known(key, kind.name, text) if len(key) <= _LONGEST_KEY else None
-        if meant is None or meant in values or is_key_of_any_class(key):
-            continue
-        if key.endswith(_TOKENS):
+        meant = None if is_key_of_any_class(key) else near(key, absent)
+        if meant is None or (key.endswith(_TOKENS) and len(key) == len(meant)):
             continue
         field = _fields(kind.name, text).get(meant)
         default = field.default if field else None
@@ -327,7 +326,7 @@ def _alike(value: object, default: object) -> bool:
     return isinstance(value, numbers) and isinstance(default, numbers)
 
 
-# Keys that differ by one letter on purpose: bos, eos, boi, eoi, boa, eoa.
+# Keys in which another letter is meant: bos, eos, boi, eoi, boa, eoa.
 _TOKENS = ("_token_id", "_token_index")
 _SHORTEST = 6  # letters; shorter names are one slip from many others
 _LONGEST_KEY = 80  # letters; no known key is longer
@@ -349,21 +348,16 @@ def _known(name: str, text: str | None) -> frozenset[str]:
     return frozenset(known | {key.removeprefix("_") for key in known})  # _out_features
 
 
-@lru_cache(maxsize=1024)
-def _near_known(key: str, name: str, text: str | None) -> str | None:
-    return near(key, _known(name, text))
-
-
 def near(name: str, known: Collection[str]) -> str | None:
-    """Return the first known name that differs from this one by a single slip of typing.
+    """Return the only known name that differs from this one by a single slip of typing.
 
     A slip adds, drops or changes one letter, or exchanges two neighbours. Return None if no known
-    name is so near, or if the name is too short or too long to tell.
+    name or more than one is so near, or if the name is too short or too long to tell.
     """
     if not _SHORTEST <= len(name) <= _LONGEST_KEY:
         return None
-    found = sorted(other for other in known if _one_slip(name, other))
-    return found[0] if found else None
+    names = [other for other in known if _one_slip(name, other)]
+    return names[0] if len(names) == 1 else None
 
 
 def _one_slip(one: str, other: str) -> bool:

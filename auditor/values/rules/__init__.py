@@ -15,7 +15,11 @@ from auditor.values.evidence import Evidence
 from auditor.values.rules.adapters import added_norms, no_op_adapter
 from auditor.values.rules.added_bias import judged_biases
 from auditor.values.rules.broken import all_zero, not_finite, padded_dtype
-from auditor.values.rules.copies import judged_duplicates, repeated_layers
+from auditor.values.rules.copies import (
+    heads_equal_to_embeddings,
+    judged_duplicates,
+    repeated_layers,
+)
 from auditor.values.rules.fresh_head import fresh_heads
 from auditor.values.rules.untrained_rows import untrained_rows
 from auditor.values.tokens import Tokens
@@ -27,6 +31,7 @@ _RULES: tuple[Callable[[Evidence], Iterable[Finding]], ...] = (
     fresh_heads,
     padded_dtype,
     repeated_layers,
+    heads_equal_to_embeddings,
 )
 
 

@@ -5,15 +5,18 @@ from collections.abc import Iterator
 from hashlib import blake2b
 
 from auditor.findings import (
+    DifferingDuplicate,
     Duplicate,
     EqualDuplicate,
     Finding,
+    HeadEqualsEmbedding,
     RepeatedLayers,
     TiedCopyDiffers,
     by_name,
 )
 from auditor.tensors import Span, natural_key
 from auditor.values.evidence import SAMPLE, Evidence, is_matrix
+from auditor.values.name_patterns import EMBEDDING, HEAD
 
 _LAYER = re.compile(r"(.*?\.)?(\d+)\.(.+)")
 _TIED = "the config ties it"  # how the reason of such a duplicate begins
@@ -33,12 +36,15 @@ def judged_duplicates(evidence: Evidence) -> Iterator[tuple[Duplicate, tuple[Fin
 def _judged(evidence: Evidence, finding: Duplicate) -> Iterator[Finding]:
     groups: dict[bool | None, list[int]] = {}
     for at, (tensor, of) in enumerate(zip(finding.tensors, finding.of, strict=True)):
-        is_known = {tensor.name, of} <= evidence.placed.keys() and tensor.name != of
-        groups.setdefault(evidence.same(tensor.name, of) if is_known else None, []).append(at)
+        groups.setdefault(_are_same(evidence, tensor.name, of), []).append(at)
     for is_same, places in groups.items():
         tensors = tuple(finding.tensors[at] for at in places)
         sources = tuple(finding.of[at] for at in places)
-        if is_same is None or (is_same is False and not finding.reason.startswith(_TIED)):
+        in_files = all(one.name == of for one, of in zip(tensors, sources, strict=True))
+        if is_same is False and in_files:
+            reason = f"{finding.reason}; their bytes differ"
+            yield DifferingDuplicate(tensors=tensors, of=sources, reason=reason)
+        elif is_same is None or (is_same is False and not finding.reason.startswith(_TIED)):
             reason = finding.reason + _as_far_as_seen(evidence, finding, places)
             yield Duplicate(tensors=tensors, of=sources, reason=reason, silent=finding.silent)
         elif is_same:
@@ -48,6 +54,36 @@ def _judged(evidence: Evidence, finding: Duplicate) -> Iterator[Finding]:
         else:
             reason = f"the config ties it to {sources[0]}, and their numbers differ"
             yield TiedCopyDiffers(tensors=tensors, of=sources, reason=reason)
+
+
+def _are_same(evidence: Evidence, name: str, of: str) -> bool | None:
+    """Whether two tensors, or one tensor in several files, have the same bytes."""
+    if not {name, of} <= evidence.placed.keys():
+        return None
+    return evidence.same(name, of) if name != of else evidence.same_in_all_files(name)
+
+
+def heads_equal_to_embeddings(evidence: Evidence) -> Iterator[HeadEqualsEmbedding]:
+    """Yield the output heads that have the bytes of an embedding to which nothing ties them."""
+    judged = {
+        name
+        for finding in evidence.outcome.findings
+        if isinstance(finding, Duplicate)
+        for name in (*finding.names, *finding.of)
+    }
+    names = evidence.placed.keys() - judged
+    embeddings = [name for name in names if EMBEDDING.search(name)]
+    for head in filter(HEAD.search, names):
+        shape = evidence.tensor(head).shape
+        for embedding in embeddings:
+            if evidence.tensor(embedding).shape == shape and evidence.same(head, embedding):
+                size = evidence.placed[head].span.length
+                yield HeadEqualsEmbedding(
+                    tensors=(evidence.tensor(head),),
+                    of=(embedding,),
+                    reason=f"it has the same bytes as {embedding}, and the config does not tie "
+                    f"them: {size:,} bytes are stored twice",
+                )
 
 
 def _as_far_as_seen(evidence: Evidence, finding: Duplicate, places: list[int]) -> str:

@@ -22,6 +22,7 @@ from auditor.findings import (
     ConfigContradiction,
     ConfigOverwritten,
     CopyDiffers,
+    DifferingDuplicate,
     DisputedTensor,
     Duplicate,
     EosDisagrees,
@@ -30,6 +31,7 @@ from auditor.findings import (
     FormulaDisputed,
     FreshHead,
     GenerationConfigInvalid,
+    HeadEqualsEmbedding,
     HubCount,
     MatchedPair,
     Mismatched,
@@ -56,6 +58,7 @@ from auditor.findings import (
     Unsafe,
     UntrainedRows,
     Unused,
+    UnusedHead,
     WrongDtype,
     WrongTotal,
 )
@@ -124,6 +127,12 @@ def every_kind():
                 tensors=(expected("classifier.weight", 2, 3),), reason="only the target uses it"
             ),
             Unexpected(tensors=(stored("foo", 7),), reason="no class of this family has it"),
+            UnusedHead(
+                tensors=(stored("score.weight", 3, 3),),
+                used_by=("BertForSequenceClassification",),
+                copies=True,
+                reason="BertModel has no such head; BertForSequenceClassification uses all",
+            ),
             StoredBuffer(
                 tensors=(stored("position_ids", 1, 8, dtype="I64"),), reason="not learned"
             ),
@@ -244,6 +253,16 @@ def every_kind():
                 tensors=(stored("copy.weight", 2, 3),),
                 of=("encoder.0.weight",),
                 reason="both copies hold the same bytes",
+            ),
+            DifferingDuplicate(
+                tensors=(stored("encoder.0.weight", 2, 3, file="c.safetensors"),),
+                of=("encoder.0.weight",),
+                reason="the same name is stored in a.safetensors as well; their bytes differ",
+            ),
+            HeadEqualsEmbedding(
+                tensors=(stored("lm_head.weight", 2, 3),),
+                of=("words.weight",),
+                reason="it has the bytes of words.weight, and the config does not tie them",
             ),
             FreshHead(tensors=(stored("classifier.bias", 2),), reason="biases of 0"),
             UntrainedRows(

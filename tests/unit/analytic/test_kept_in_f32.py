@@ -18,6 +18,10 @@ DEEPSEEK = {"model_type": "deepseek_v3"}
         ({"model_type": "llama"}, "model.layers.0.input_layernorm.weight", False),
         ({"text_config": {"model_type": "t5"}}, "text.wo.weight", True),
         ({}, "model.layers.0.linear_attn.A_log", True),
+        ({"num_local_experts": 8}, "model.layers.0.block_sparse_moe.gate.weight", True),
+        ({"text_config": {"num_experts": 8}}, "model.layers.0.mlp.gate.weight", True),
+        ({"num_experts_per_tok": 2}, "model.layers.0.mlp.gate.weight", False),
+        ({"num_experts": 0}, "model.layers.0.mlp.gate.weight", False),
         ({"model_type": ["t5"], "text_config": 7}, "wo.weight", False),
     ],
 )

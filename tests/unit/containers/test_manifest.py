@@ -27,9 +27,12 @@ def module(path: str, kind: str) -> dict[str, object]:
     return {"idx": 0, "name": "0", "path": path, "type": kind}
 
 
-@given(st.dictionaries(FOLDERS, st.tuples(WORDS, WORDS), max_size=6))
-def test_every_pair_of_library_and_class_is_a_component(components):
-    content = json.dumps({"_class_name": "P", **components}).encode()
+@given(
+    st.dictionaries(FOLDERS, st.tuples(WORDS, WORDS), max_size=6),
+    st.sampled_from(["P", ["custom_pipeline", "P"]]),
+)
+def test_every_pair_of_library_and_class_is_a_component(components, target):
+    content = json.dumps({"_class_name": target, **components}).encode()
     manifest = parse_manifest(PIPELINE, content)
     assert manifest.target == "P"
     expected = tuple(ManifestEntry(folder, *pair) for folder, pair in sorted(components.items()))

@@ -110,3 +110,25 @@ def test_linears_that_are_plain_belong_into_the_list_and_so_does_the_output_laye
     said, _ = diagnosed(fp8("o_proj"), quantization_config=method)
     field = ("quantization_config.modules_to_not_convert", declared, ["lm_head", "o_proj"])
     assert said == [("quantization-settings", (field,), 1)]
+
+
+def test_plain_modules_are_added_to_a_list_of_names_by_their_whole_names():
+    """compressed-tensors compares an entry of `ignore` with the complete name of a module."""
+    weights = {"num_bits": 8, "type": "float", "strategy": "channel", "symmetric": True}
+    method = {
+        "quant_method": "compressed-tensors",
+        "format": "float-quantized",
+        "config_groups": {"group_0": {"targets": ["Linear"], "weights": weights}},
+        "ignore": ["lm_head"],
+    }
+    tensors = []
+    for one in stored_by(expect(CLASS, **LLAMA)):
+        is_packed = "_proj" in one.name and "o_proj" not in one.name
+        tensors.append(stored(one.name, one.shape, dtype="F8_E4M3" if is_packed else "BF16"))
+        if is_packed:
+            tensors.append(stored(f"{one.name}_scale", (one.shape[0], 1), dtype="BF16"))
+    said, report = diagnosed(tensors, quantization_config=method)
+    plain = [f"model.layers.{number}.self_attn.o_proj" for number in range(2)]
+    field = ("quantization_config.ignore", ["lm_head"], ["lm_head", *plain])
+    assert said == [("quantization-settings", (field,), 1)]
+    assert report.diagnosis[0].fix.startswith(f"add {', '.join(plain)} to ")

@@ -3,14 +3,14 @@
 import pytest
 
 from auditor.analytic.config_classes import of_model_type
-from auditor.reconciler.repository_rules.config_rules import contradiction_findings
+from auditor.reconciler.repository_rules.config_rules import contradiction_findings, key_findings
 from auditor.reconciler.repository_rules.repository_case import RepositoryCase
 
 LINEAR = {"rope_type": "linear", "factor": 2.0}
 
 
-def findings_of(model_type, values, shaping=None):
-    case = RepositoryCase(
+def case_of(model_type, values, shaping=None):
+    return RepositoryCase(
         names=frozenset(),
         whole=False,
         config_file="config.json",
@@ -23,7 +23,10 @@ def findings_of(model_type, values, shaping=None):
         companions={},
         shaping=shaping,
     )
-    return [*contradiction_findings(case)]
+
+
+def findings_of(model_type, values, shaping=None):
+    return [*contradiction_findings(case_of(model_type, values, shaping))]
 
 
 def built(model_type, values):
@@ -130,3 +133,32 @@ def test_an_older_name_of_a_rotation_is_no_contradiction(model_type, older, kind
     assert findings_of(model_type, {"rope_scaling": rope}) == []
     [finding] = findings_of(model_type, {"rope_scaling": {**rope, "type": "linear"}})
     assert finding.kind == "config-contradiction"
+
+
+@pytest.mark.parametrize(
+    ("model_type", "values", "known"),
+    [
+        ("llama", {"num_hiden_layers": 2}, "num_hidden_layers"),
+        ("deepseek_v2", {"head_dim": 8, "vhead_dim": 8}, "v_head_dim"),
+        ("deepseek_v2", {"head_dim": 8, "v_head_dim": 8, "vhead_dim": 8}, None),
+        ("llama", {"pads_token_id": 0}, "pad_token_id"),
+        ("llama", {"eoa_token_id": 0}, None),
+        ("bart", {"forced_os_token_id": 0}, None),
+        ("llama", {"num_hiden_layers": "two"}, None),
+    ],
+)
+def test_a_key_is_renamed_to_the_only_absent_key_that_is_one_slip_away(model_type, values, known):
+    fixes = [finding.fix for finding in key_findings(case_of(model_type, values))]
+    wrong = [*values][-1]
+    assert fixes == ([f"rename {wrong} to {known}"] if known else [])
+
+
+@pytest.mark.oracle
+def test_a_default_config_of_the_library_has_no_unknown_key():
+    transformers = pytest.importorskip("transformers", reason="it writes the configs")
+    for model_type, config_class in transformers.CONFIG_MAPPING.items():
+        try:
+            values = config_class().to_dict()
+        except Exception:  # noqa: BLE001, S112 - a class that cannot be built without arguments
+            continue
+        assert not [*key_findings(case_of(model_type, values))], model_type
