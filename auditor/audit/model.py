@@ -38,7 +38,7 @@ from auditor.checkpoint.snapshot import Snapshot
 from auditor.containers.manifest import ManifestEntry
 from auditor.errors import CheckpointError, Reason, SourceError
 from auditor.findings import BadConfig, BadIndex
-from auditor.layouts import unknown_quantization, unpack_tensors, written_tensors
+from auditor.layouts import OF_MLX, unknown_quantization, unpack_tensors, written_tensors
 from auditor.layouts.declared import declaration
 from auditor.layouts.fused import separated
 from auditor.layouts.packing import PLAIN, Declared, split_off_unread
@@ -388,7 +388,12 @@ def _unpacked(
     """Read what packed tensors contain; raise CheckpointError for settings that are broken."""
     found, shapes = case.found, shapes_of(expectation)
     tensors = _all_tensors(case)
-    unpacked = unpack_tensors(tensors, quantization, shapes)
+    is_of_mlx = any(head.framework == "mlx" for head in case.snapshot.headers)
+    on_disk = {one.name: one.shape for one in expectation.tensors} if is_of_mlx else None
+    of_mlx = None if on_disk is None else on_disk.get
+    unpacked = unpack_tensors(tensors, quantization, shapes, of_mlx=of_mlx)
+    if unpacked.layout == OF_MLX:
+        case.add_notes("MLX wrote the files: mlx_lm or mlx-vlm loads them, transformers does not")
     method = quantization.method if quantization else None
     method = method if unpacked is PLAIN else unpacked.layout
     listed = expectation.listed

@@ -1,14 +1,17 @@
-"""Names and shapes that mlx_lm's `sanitize` functions give to tensors, and the original ones.
+"""Names and shapes that `sanitize` of mlx_lm and mlx-vlm gives to tensors, and the original ones.
 
 - Experts are stacked (models/qwen3_moe.py, mixtral.py, lfm2_moe.py, nemotron_h.py and others):
   `P.switch_mlp.gate_proj.weight` (E, out, in) is `P.experts.{0..E-1}.gate_proj.weight` (out, in),
   or w1, w2 and w3 in Mixtral; fc1 and fc2 are up_proj and down_proj.
 - The gated mlp of LFM2 is w1, w2 and w3 on the Hub.
 - Convolutions have their inputs last: (out, ..., in) is (out, in, ...) of PyTorch.
+- mlx-vlm has one layout for all families: `language_model.model.` and `language_model.lm_head.`
+  for the decoder, `vision_tower.` for whatever the architecture calls its vision tower.
 
 If the architecture has none of these names, a tensor keeps its own.
 """
 
+from collections.abc import Iterator
 from typing import NamedTuple
 
 from auditor.layouts.fused import count_experts, too_many_experts
@@ -25,6 +28,13 @@ _OLDER = {
     "fc1": ("up_proj",),
     "fc2": ("down_proj",),
 }
+# The first segments of a name in mlx-vlm -> those that an architecture may have instead.
+_VLM = {
+    "language_model.model.": ("model.language_model.", "model."),
+    "language_model.": ("", "model.language_model."),
+    "vision_tower.vision_model.": ("vision_tower.",),
+    "vision_tower.": ("model.visual.", "visual."),
+}
 
 
 class MlxName(NamedTuple):
@@ -37,25 +47,38 @@ class MlxName(NamedTuple):
 
 def mlx_name(tensor: StoredTensor, implied: Implied) -> MlxName:
     """Return the architecture's names for a tensor, else its own name."""
-    own, expected = tensor.name, implied(tensor.name)
-    module, _, last = own.rpartition(".")
+    for name in _original_names(tensor.name):
+        if (shape := implied(name)) is not None:
+            return MlxName((name,), shape, stacked=False)
+        if known := _renamed_projection(name, tensor, implied):
+            return known
+    return MlxName((tensor.name,), None, stacked=False)
+
+
+def _original_names(name: str) -> Iterator[str]:
+    """Yield the name itself, then the names that mlx-vlm may have found in its place."""
+    yield name
+    for prefix, originals in _VLM.items():
+        if name.startswith(prefix):
+            yield from (f"{original}{name.removeprefix(prefix)}" for original in originals)
+
+
+def _renamed_projection(name: str, tensor: StoredTensor, implied: Implied) -> MlxName | None:
+    """Return the older names of an mlp's projection, if the architecture has them."""
+    module, _, last = name.rpartition(".")
     parent, _, projection = module.rpartition(".")
-    older = _OLDER.get(projection, ()) if expected is None else ()
-    if older and parent.endswith(_SWITCH):
-        experts = f"{parent.removesuffix(_SWITCH)}.experts"
-        for name in older:
-            first = implied(f"{experts}.0.{name}.{last}")
+    for older in _OLDER.get(projection, ()):
+        if parent.endswith(_SWITCH):
+            experts = f"{parent.removesuffix(_SWITCH)}.experts"
+            first = implied(f"{experts}.0.{older}.{last}")
             if first is not None:
                 stored = tensor.shape[0] if tensor.shape else None
-                known = count_experts(f"{experts}.", f".{name}.{last}", implied, stored=stored)
-                expert_names = tuple(f"{experts}.{number}.{name}.{last}" for number in range(known))
-                return MlxName(expert_names or (own,), first, stacked=True)
-    for name in older:
-        other = f"{parent}.{name}.{last}"
-        expected = implied(other)
-        if expected is not None:
-            return MlxName((other,), expected, stacked=False)
-    return MlxName((own,), expected, stacked=False)
+                known = count_experts(f"{experts}.", f".{older}.{last}", implied, stored=stored)
+                names = tuple(f"{experts}.{number}.{older}.{last}" for number in range(known))
+                return MlxName(names or (tensor.name,), first, stacked=True)
+        if (shape := implied(f"{parent}.{older}.{last}")) is not None:
+            return MlxName((f"{parent}.{older}.{last}",), shape, stacked=False)
+    return None
 
 
 def add_unpacked(
@@ -78,11 +101,12 @@ def is_renamed_or_transposed(tensor: StoredTensor) -> bool:
     """Whether `add_plain` may apply to a tensor: a quick no for most tensors."""
     if tensor.shape is not None and len(tensor.shape) >= _CONVOLUTION:
         return True
-    return tensor.name.rpartition(".")[0].rpartition(".")[2] in _OLDER
+    is_older = tensor.name.rpartition(".")[0].rpartition(".")[2] in _OLDER
+    return is_older or tensor.name.startswith(tuple(_VLM))
 
 
 def add_plain(tensor: StoredTensor, implied: Implied, ledger: PackingLedger) -> None:
-    """Add the pieces of a plain tensor whose name or order of axes mlx_lm has changed."""
+    """Add the pieces of a plain tensor whose name or order of axes MLX has changed."""
     where = mlx_name(tensor, implied)
     shape, expected = tensor.shape, where.expected
     turned = shape is not None and expected is not None and _inputs_last(shape, expected)

@@ -9,7 +9,8 @@ follows; mlx_lm's QuantizedSwitchLinear adds an axis of experts in front:
     X.global_scale  F32 () or (experts,), optional in the mode nvfp4
 
 The config contains `bits`, `group_size` and `mode`, also under the name of a module that differs.
-mlx_lm renames some tensors; see _mlx_names.py. The method "metal" of transformers is the mode
+mlx_lm and mlx-vlm rename some tensors; see _mlx_names.py. Files without packed tensors are read by
+this layout if their metadata say `format: mlx`. The method "metal" of transformers is the mode
 affine, with biases named qbiases.
 
 The modes, from the documentation of mlx.core.quantize: affine, 1 to 6 or 8 bits in groups of 32, 64
@@ -158,13 +159,9 @@ def unpack(stored: Stored, declared: Declared | None, implied: Implied) -> Unpac
             ledger.lack("packed in words of 32 bits, and has no scales", weight)
         elif weight is not None and module in settings.own:
             ledger.fault("the config says how this is packed, and it is stored plain", weight)
-        for last in ("weight", "bias"):
-            tensor = members.get(last)
-            if (
-                tensor is not None
-                and is_renamed_or_transposed(tensor)
-                and (last == "bias" or not beside)
-            ):
+        for last, tensor in members.items():
+            is_packed = last in beside or (last == "weight" and beside)
+            if not is_packed and is_renamed_or_transposed(tensor):
                 add_plain(tensor, implied, ledger)
     return ledger.close(f"mlx, {settings.top}" if settings.top else "mlx")
 
