@@ -38,7 +38,7 @@ from auditor.checkpoint.snapshot import Snapshot
 from auditor.containers.manifest import ManifestEntry
 from auditor.errors import CheckpointError, Reason, SourceError
 from auditor.findings import BadConfig, BadIndex, ConfigOverwritten
-from auditor.layouts import unknown_quantization, unpack_tensors, written_tensors
+from auditor.layouts import OF_MLX, unknown_quantization, unpack_tensors, written_tensors
 from auditor.layouts.declared import declaration
 from auditor.layouts.fused import separated
 from auditor.layouts.packing import PLAIN, Declared, split_off_unread
@@ -379,10 +379,13 @@ def _compared(case: ModelAudit, expected: _Expected) -> Report | Unaudited:
         return unaudited_outcome(case, Reason.UNKNOWN_LAYOUT, detail)
     # Unpack the weights.
     try:
-        packing = _unpacked(case.contents, implied.expectation, quantization)
+        packing = _unpacked(case, implied.expectation, quantization)
     except CheckpointError as error:
         file = quantization.where if quantization else where(case.snapshot)
         return without_expectation(case, BadConfig(file=file, reason=str(error)))
+    if packing.method == OF_MLX:
+        note = "MLX wrote the files: mlx_lm or mlx-vlm loads them, transformers does not"
+        case = case.with_outcome(notes=(*case.outcome.notes, note))
     # Expect converted tensors in the form in which they are stored.
     if not packing.method:
         implied = _as_stored(case, implied, packing)
@@ -391,11 +394,15 @@ def _compared(case: ModelAudit, expected: _Expected) -> Report | Unaudited:
 
 
 def _unpacked(
-    weights: Contents, expectation: Expectation, quantization: Declared | None
+    case: ModelAudit, expectation: Expectation, quantization: Declared | None
 ) -> PackedWeights:
     """Read what packed tensors contain; raise CheckpointError for settings that are broken."""
+    weights = case.contents
     tensors, shapes = _all_tensors(weights), shapes_of(expectation)
-    unpacked = unpack_tensors(tensors, quantization, shapes)
+    is_of_mlx = any(head.framework == "mlx" for head in case.snapshot.headers)
+    on_disk = {one.name: one.shape for one in expectation.tensors} if is_of_mlx else None
+    of_mlx = None if on_disk is None else on_disk.get
+    unpacked = unpack_tensors(tensors, quantization, shapes, of_mlx=of_mlx)
     method = quantization.method if quantization else None
     method = method if unpacked is PLAIN else unpacked.layout
     listed = expectation.listed

@@ -99,6 +99,11 @@ class WeightHeader(Observation, frozen=True, kw_only=True, dict=True):
         begins = self.parts and self.parts[0].start == 0
         return lfs_pointer_size(self.parts[0].data if begins else self.prefix)
 
+    @property
+    def framework(self) -> str | None:
+        """Return the framework whose tensors a safetensors file holds: pt, tf, flax, np or mlx."""
+        return dict(self.parsed.metadata).get("format") if isinstance(self.parsed, Header) else None
+
     @cached_property
     def parsed(self) -> Header | Table | CheckpointError:
         """Return the header or the error in it; it is parsed once, on first use."""

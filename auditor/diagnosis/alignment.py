@@ -30,7 +30,7 @@ _MOST_RULES = 3
 _MOST_PROPOSED = 4
 _RARE = 20  # a rule serves more than one in this many names
 _LONGEST = 6  # segments of a run
-_FOLLOWS = 2  # segments after a replaced run that agree
+_FOLLOWS = 1  # segments after a replaced run that agree
 _FEW = 2  # kinds of names
 _OTHER_SHAPE = 0.6  # weight of a pair whose shapes differ
 
@@ -227,7 +227,7 @@ def _choice(ranked: list[_Ranked], chosen: _Ranked, goal: _Goal) -> Choice:
         names = ((_pattern(one, other.rule), _pattern(one, chosen.rule)) for one in chosen.met)
         return any(new != own and new in goal.shapes for new, own in names)
 
-    as_good = (one for one in ranked if one.rank[:3] == chosen.rank[:3] and one is not chosen)
+    as_good = (one for one in ranked if one.rank[:4] == chosen.rank[:4] and one is not chosen)
     rival = next((one.rule for one in as_good if differs(one)), None)
     return Choice(chosen.rule, chosen.met, rival)
 

@@ -122,7 +122,8 @@ _OUTSIDE: Mapping[str, str] = {
     "type-embeddings": r"(?:token_type_embeddings|token_types|segment_embeddings"
     r"|tokentype_embeddings)",
     "embeddings-norm": r"(?:embeddings\.layernorm|emb_layer_norm|token_embd_norm"
-    r"|layernorm_embedding|word_embeddings_layernorm|embedding\.norm|emb_ln|embeddings_layer_norm)",
+    r"|layernorm_embedding|word_embeddings_layernorm|(?:word_embeddings|embedding)\.norm|emb_ln"
+    r"|embeddings_layer_norm)",
     "mlm-dense": r"(?:cls\.predictions\.transform\.dense|lm_head\.dense|mlm_dense|cls\.dense)",
     "mlm-norm": r"(?:cls\.predictions\.transform\.layernorm|lm_head\.layer_?norm|mlm_ln)",
     "pooler": r"(?:pooler\.dense|pooler)",

@@ -28,7 +28,7 @@ from auditor.layouts.packing import (
 from auditor.messages import named
 from auditor.tensors import StoredTensor
 
-__all__ = ["unknown_quantization", "unpack_tensors", "written_tensors"]
+__all__ = ["OF_MLX", "unknown_quantization", "unpack_tensors", "written_tensors"]
 
 # The value of quant_method -> the module of its layout, which is imported on use.
 METHODS: Mapping[str, str] = MappingProxyType(
@@ -62,6 +62,7 @@ METHODS: Mapping[str, str] = MappingProxyType(
 # Dtypes that no plain checkpoint of floats stores; position_ids are I64, masks BOOL.
 _PACKED = frozenset({"U8", "I8", "U16", "I16", "U32", "I32", "F4", "F8_E4M3", "F8_E5M2"})
 _NOTHING: Mapping[str, WrittenTensor] = MappingProxyType({})
+OF_MLX = "plain, with names and axes of MLX"
 
 # Endings of names that no plain checkpoint has.
 _MARKS = (
@@ -78,15 +79,21 @@ def unknown_quantization(declared: Declared) -> str | None:
 
 
 def unpack_tensors(
-    tensors: tuple[StoredTensor, ...], declared: Declared | None, implied: Implied
+    tensors: tuple[StoredTensor, ...],
+    declared: Declared | None,
+    implied: Implied,
+    *,
+    of_mlx: Implied | None = None,
 ) -> Unpacked:
     """Unpack the packed tensors; PLAIN if neither the config nor the tensors show any packing.
 
     The declared layout unpacks them; its method has to be known. If its marks are missing, or no
     layout is declared, the layout whose marks are there unpacks them and reports the contradiction.
+    If MLX wrote the files, `of_mlx` has the shapes by the names on disk: MLX renames and transposes
+    plain tensors too.
     """
     if declared is None and not _looks_packed(tensors):
-        return PLAIN
+        return PLAIN if of_mlx is None else _renamed_by_mlx(tensors, of_mlx)
     stored = Stored(tensors)
     layout = _layout(METHODS[declared.method]) if declared else None
     if layout is not None and declared is not None and layout.stores_plain(declared):
@@ -104,6 +111,11 @@ def unpack_tensors(
     return replace(
         unpacked, faults=(_contradiction(recognised, declared, unpacked), *unpacked.faults)
     )
+
+
+def _renamed_by_mlx(tensors: tuple[StoredTensor, ...], of_mlx: Implied) -> Unpacked:
+    renamed = _layout("mlx").unpack(Stored(tensors), None, of_mlx)
+    return replace(renamed, layout=OF_MLX) if renamed.pieces else PLAIN
 
 
 def written_tensors(

@@ -9,16 +9,9 @@ follows; mlx_lm's QuantizedSwitchLinear adds an axis of experts in front:
     X.global_scale  F32 () or (experts,), optional in the mode nvfp4
 
 The config contains `bits`, `group_size` and `mode`, also under the name of a module that differs.
-The method "metal" of transformers is the mode affine, with biases named qbiases.
-
-mlx_lm's `sanitize` functions rename tensors, which keep their own name if the architecture has none
-of the original names:
-
-- Experts are stacked (models/qwen3_moe.py, mixtral.py, lfm2_moe.py, nemotron_h.py and others):
-  `P.switch_mlp.gate_proj.weight` (E, out, in) is `P.experts.{0..E-1}.gate_proj.weight` (out, in),
-  or w1, w2 and w3 in Mixtral; fc1 and fc2 are up_proj and down_proj.
-- The gated mlp of LFM2 is w1, w2 and w3 on the Hub.
-- Convolutions have their inputs last: (out, ..., in) is (out, in, ...) of PyTorch.
+mlx_lm and mlx-vlm rename some tensors; see _mlx_names.py. Files without packed tensors are read by
+this layout if their metadata say `format: mlx`. The method "metal" of transformers is the mode
+affine, with biases named qbiases.
 
 The modes, from the documentation of mlx.core.quantize: affine, 1 to 6 or 8 bits in groups of 32, 64
 or 128; mxfp4 and mxfp8, 4 and 8 bits in groups of 32; nvfp4, 4 bits in groups of 16.
@@ -30,14 +23,19 @@ from typing import NamedTuple
 from msgspec import Struct
 from msgspec.structs import replace
 
+from auditor.layouts._mlx_names import (
+    MlxName,
+    add_plain,
+    add_unpacked,
+    is_renamed_or_transposed,
+    mlx_name,
+)
 from auditor.layouts.declared import integer_setting
-from auditor.layouts.fused import count_experts, too_many_experts
 from auditor.layouts.packing import (
     FLOATS,
     Declared,
     Implied,
     Layout,
-    LogicalTensor,
     Members,
     PackingLedger,
     Shape,
@@ -47,93 +45,6 @@ from auditor.layouts.packing import (
 )
 from auditor.messages import described, quoted
 from auditor.tensors import StoredTensor
-
-_CONVOLUTION = 3  # the least number of its axes: (out, in, size)
-
-_SWITCH = ".switch_mlp"
-_OLDER = {
-    "gate_proj": ("gate_proj", "w1"),
-    "up_proj": ("up_proj", "w3"),
-    "down_proj": ("down_proj", "w2"),
-    "fc1": ("up_proj",),
-    "fc2": ("down_proj",),
-}
-
-
-class MlxName(NamedTuple):
-    """The place of a stored tensor's numbers in the unpacked model."""
-
-    names: tuple[str, ...]  # one, or one for each expert of a stack
-    expected: Shape | None  # the architecture's shape under the first name
-    stacked: bool
-
-
-def mlx_name(tensor: StoredTensor, implied: Implied) -> MlxName:
-    """Return the architecture's names for a tensor, else its own name."""
-    own, expected = tensor.name, implied(tensor.name)
-    module, _, last = own.rpartition(".")
-    parent, _, projection = module.rpartition(".")
-    older = _OLDER.get(projection, ()) if expected is None else ()
-    if older and parent.endswith(_SWITCH):
-        experts = f"{parent.removesuffix(_SWITCH)}.experts"
-        for name in older:
-            first = implied(f"{experts}.0.{name}.{last}")
-            if first is not None:
-                stored = tensor.shape[0] if tensor.shape else None
-                count = count_experts(f"{experts}.", f".{name}.{last}", implied, stored=stored)
-                expert_names = tuple(f"{experts}.{number}.{name}.{last}" for number in range(count))
-                return MlxName(expert_names or (own,), first, stacked=True)
-    for name in older:
-        other = f"{parent}.{name}.{last}"
-        expected = implied(other)
-        if expected is not None:
-            return MlxName((other,), expected, stacked=False)
-    return MlxName((own,), expected, stacked=False)
-
-
-def add_unpacked(
-    tensor: StoredTensor, where: MlxName, shape: Shape | None, dtype: str, ledger: PackingLedger
-) -> None:
-    """Add the pieces of a tensor with the unpacked shape `shape`: one, or one for each expert."""
-    names = where.names
-    if not where.stacked or shape is None:
-        ledger.tensors.extend(LogicalTensor(tensor, name, shape, dtype) for name in names)
-    elif len(shape) > 1 and 0 < shape[0] == len(names):
-        ledger.tensors.extend(LogicalTensor(tensor, name, shape[1:], dtype) for name in names)
-    else:
-        higher = len(shape) > 1 and shape[0] > len(names)
-        none = f"{shape} cannot be stacked experts of {where.expected}"
-        ledger.fault(too_many_experts(shape[0], len(names)) if higher else none, tensor)
-        ledger.tensors.append(LogicalTensor(tensor, tensor.name, shape, dtype))
-
-
-def is_renamed_or_transposed(tensor: StoredTensor) -> bool:
-    """Whether `add_plain` may apply to a tensor: a quick no for most tensors."""
-    if tensor.shape is not None and len(tensor.shape) >= _CONVOLUTION:
-        return True
-    return tensor.name.rpartition(".")[0].rpartition(".")[2] in _OLDER
-
-
-def add_plain(tensor: StoredTensor, implied: Implied, ledger: PackingLedger) -> None:
-    """Add the pieces of a plain tensor whose name or order of axes mlx_lm has changed."""
-    where = mlx_name(tensor, implied)
-    shape, expected = tensor.shape, where.expected
-    turned = shape is not None and expected is not None and _inputs_last(shape, expected)
-    if where.names == (tensor.name,) and not turned:
-        return
-    dtype = tensor.dtype or "F32"
-    add_unpacked(tensor, where, expected if turned else shape, dtype, ledger)
-
-
-def _inputs_last(stored: Shape, expected: Shape) -> bool:
-    """Whether `stored` is a convolution's (out, in, ...) with the inputs moved last."""
-    if len(expected) < _CONVOLUTION or stored == expected:
-        return False
-    return stored == (expected[0], *expected[2:], expected[1])
-
-
-# --- packed tensors ------------------------------------------------------------------------------
-
 
 AFFINE = "affine"
 _AFFINE_BITS = frozenset({1, 2, 3, 4, 5, 6, 8})
@@ -192,8 +103,8 @@ def _packing(declared: Declared, ledger: PackingLedger) -> MlxPacking | None:
         usual = _FIXED[mode]
         bits, groups = frozenset(usual[:1]), frozenset(usual[1:])
     else:
-        modes = ", ".join((AFFINE, *_FIXED))
-        ledger.fault(f"mode of {declared.where} is {described(mode)}; one of {modes} is needed")
+        known = ", ".join((AFFINE, *_FIXED))
+        ledger.fault(f"mode of {declared.where} is {described(mode)}; one of {known} is needed")
         return None
     width = integer_setting(declared, "bits", bits, ledger, default=usual[0])
     group = integer_setting(declared, "group_size", groups, ledger, default=usual[1])
@@ -209,15 +120,15 @@ def guessed_packing(words: int, groups: int, inputs: int, *, affine: bool) -> Ml
         return None
     bits, group = words * 32 // inputs, inputs // groups
     if affine:
-        is_valid = bits in _AFFINE_BITS and group in _AFFINE_GROUPS
-        return MlxPacking(AFFINE, bits, group) if is_valid else None
+        known = bits in _AFFINE_BITS and group in _AFFINE_GROUPS
+        return MlxPacking(AFFINE, bits, group) if known else None
     return next(
         (MlxPacking(mode, *pair) for mode, pair in _FIXED.items() if pair == (bits, group)), None
     )
 
 
 _BIASES = "biases that serve the scales: what code 0 stands for in a group"
-_COMPANIONS = {
+_BESIDE = {
     "scales": "scales, one for each group of inputs of an output",
     "biases": _BIASES,
     "qbiases": _BIASES,
@@ -240,21 +151,17 @@ def unpack(stored: Stored, declared: Declared | None, implied: Implied) -> Unpac
     settings = read_mlx_settings(declared, ledger)
     for module, members in stored.modules.items():
         weight = members.get("weight")
-        companions = {part: members[part] for part in _COMPANIONS if part in members}
-        if companions and _serve(weight, companions.values(), implied):
-            _unpack(weight, companions, settings.of(module), implied, ledger)
-            _check_plain(module, settings, companions.values(), ledger)
+        beside = {part: members[part] for part in _BESIDE if part in members}
+        if beside and _serve(weight, beside.values(), implied):
+            _unpack(weight, beside, settings.of(module), implied, ledger)
+            _check_plain(module, settings, beside.values(), ledger)
         elif weight is not None and weight.dtype == "U32":
             ledger.lack("packed in words of 32 bits, and has no scales", weight)
         elif weight is not None and module in settings.own:
             ledger.fault("the config says how this is packed, and it is stored plain", weight)
-        for last in ("weight", "bias"):
-            tensor = members.get(last)
-            if (
-                tensor is not None
-                and is_renamed_or_transposed(tensor)
-                and (last == "bias" or not companions)
-            ):
+        for last, tensor in members.items():
+            is_packed = last in beside or (last == "weight" and beside)
+            if not is_packed and is_renamed_or_transposed(tensor):
                 add_plain(tensor, implied, ledger)
     return ledger.close(f"mlx, {settings.top}" if settings.top else "mlx")
 
@@ -264,15 +171,15 @@ def writes(stored: Stored, declared: Declared | None, implied: Implied) -> dict[
     settings, written = read_mlx_settings(declared, PackingLedger()), dict[str, WrittenTensor]()
     for module, members in stored.modules.items():
         weight, packing = members.get("weight"), settings.of(module)
-        companion_parts = [last for last in _COMPANIONS if last in members]
-        if weight is None or packing is None or module in settings.plain or not companion_parts:
+        beside = [last for last in _BESIDE if last in members]
+        if weight is None or packing is None or module in settings.plain or not beside:
             continue
         where = mlx_name(weight, implied)
         if where.expected is None:
             continue
         shape = (len(where.names), *where.expected) if where.stacked else where.expected
         parts = _parts(shape, packing)
-        written |= {members[last].name: parts[last] for last in ("weight", *companion_parts)}
+        written |= {members[last].name: parts[last] for last in ("weight", *beside)}
     return written
 
 
@@ -290,51 +197,49 @@ def _parts(shape: Shape, packing: MlxPacking) -> dict[str, WrittenTensor]:
     }
 
 
-def _serve(
-    weight: StoredTensor | None, companions: Iterable[StoredTensor], implied: Implied
-) -> bool:
+def _serve(weight: StoredTensor | None, beside: Iterable[StoredTensor], implied: Implied) -> bool:
     """Whether these tensors are MLX's, and not the architecture's under such names."""
     if weight is not None and weight.dtype in _PACKED:
         return True
-    return all(implied(tensor.name) is None for tensor in companions)
+    return all(implied(tensor.name) is None for tensor in beside)
 
 
 def _check_plain(
-    module: str, settings: MlxSettings, companions: Iterable[StoredTensor], ledger: PackingLedger
+    module: str, settings: MlxSettings, beside: Iterable[StoredTensor], ledger: PackingLedger
 ) -> None:
     if module in settings.plain:
-        ledger.fault("the config says that this is not packed, and it has scales", *companions)
+        ledger.fault("the config says that this is not packed, and it has scales", *beside)
 
 
 def _unpack(
     weight: StoredTensor | None,
-    companions: Members,
+    beside: Members,
     packing: MlxPacking | None,
     implied: Implied,
     ledger: PackingLedger,
 ) -> None:
-    for part, tensor in companions.items():
-        ledger.note(_COMPANIONS[part], tensor)
+    for part, tensor in beside.items():
+        ledger.note(_BESIDE[part], tensor)
     if weight is None:
-        ledger.lack("the packed weight that these serve is not stored", *companions.values())
+        ledger.lack("the packed weight that these serve is not stored", *beside.values())
         return
     if weight.dtype not in _PACKED:
-        reason = f"stored plain, as {weight.dtype}, and yet beside {' and '.join(companions)}"
+        reason = f"stored plain, as {weight.dtype}, and yet beside {' and '.join(beside)}"
         ledger.fault(reason, weight)
         return
     where = mlx_name(weight, implied)
     if weight.shape is None:
         add_unpacked(weight, where, None, packing.dtype if packing else "INT4", ledger)
         return
-    packing, shape = _unpacked(weight, companions, packing, where, ledger)
+    packing, shape = _unpacked(weight, beside, packing, where, ledger)
     if packing is not None and shape is not None:
         add_unpacked(weight, where, shape, packing.dtype, ledger)
-        _check(packing, companions, weight.shape, ledger)
+        _check(packing, beside, weight.shape, ledger)
 
 
 def _unpacked(
     weight: StoredTensor,
-    companions: Members,
+    beside: Members,
     packing: MlxPacking | None,
     where: MlxName,
     ledger: PackingLedger,
@@ -344,7 +249,7 @@ def _unpacked(
     This is the declared packing if weight and scales fit it; else the packing that gives the
     architecture's shape, else the one that the weight alone shows.
     """
-    words, scales = weight.shape or (), companions.get("scales")
+    words, scales = weight.shape or (), beside.get("scales")
     if len(words) < 2:  # noqa: PLR2004 - (out, in * b / 32)
         ledger.fault(f"stored as {words}, (out, words of 32 bits) is needed", weight)
         return None, None
@@ -360,7 +265,7 @@ def _unpacked(
         if inputs * packing.bits == words[-1] * 32:
             return packing, (*words[:-1], inputs)
         ledger.fault(_contradiction(words, groups, packing), weight)
-    affine = "biases" in companions or "qbiases" in companions
+    affine = "biases" in beside or "qbiases" in beside
     expected = where.expected
     guess = (
         guessed_packing(words[-1], groups[-1], expected[-1], affine=affine) if expected else None
@@ -385,25 +290,25 @@ def _contradiction(words: Shape, groups: Shape, packing: MlxPacking) -> str:
     )
 
 
-def _check(packing: MlxPacking, companions: Members, words: Shape, ledger: PackingLedger) -> None:
+def _check(packing: MlxPacking, beside: Members, words: Shape, ledger: PackingLedger) -> None:
     """Check the tensors beside the weight against its mode."""
-    affine, scales = packing.mode == AFFINE, companions.get("scales")
+    affine, scales = packing.mode == AFFINE, beside.get("scales")
     for part in ("biases", "qbiases"):
-        tensor = companions.get(part)
+        tensor = beside.get(part)
         if tensor is not None and not affine:
             ledger.fault(f"{part} in the mode {packing.mode}, which has none", tensor)
         elif tensor is not None and scales is not None and _differ(tensor, scales):
             ledger.fault(f"{part} {tensor.shape} beside scales {scales.shape}", tensor)
-    if "global_scale" in companions:
-        _check_global(packing, companions["global_scale"], words, ledger)
-    if scales is not None and affine and "biases" not in companions and "qbiases" not in companions:
+    if "global_scale" in beside:
+        _check_global(packing, beside["global_scale"], words, ledger)
+    if scales is not None and affine and "biases" not in beside and "qbiases" not in beside:
         ledger.lack("the mode affine needs biases, and none are stored", scales)
     if scales is not None and scales.dtype is not None and (scales.dtype == "U8") == affine:
         ledger.fault(f"scales of {scales.dtype} in the mode {packing.mode}", scales)
 
 
-def _differ(first: StoredTensor, second: StoredTensor) -> bool:
-    return None not in {first.shape, second.shape} and first.shape != second.shape
+def _differ(one: StoredTensor, other: StoredTensor) -> bool:
+    return None not in {one.shape, other.shape} and one.shape != other.shape
 
 
 def _check_global(

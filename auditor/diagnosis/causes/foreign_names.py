@@ -5,12 +5,13 @@ the software that wrote them.
 """
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from math import prod
-from typing import NamedTuple
+from typing import TypeVar
 
 from auditor.analytic import ExpectedTensor
 from auditor.diagnosis.case import Case, Undoing
+from auditor.diagnosis.causes.fused_names import Replacements, joined, split
 from auditor.diagnosis.changes import renamed, shaped, with_tensors
 from auditor.diagnosis.name_kinds import NameKind, Numbers, name_pattern, numbers_in
 from auditor.diagnosis.roles import TensorRole, roles_of
@@ -41,7 +42,6 @@ _FUSED: Mapping[str, tuple[str, ...]] = {
 }
 _STACKED = {"all-gates": "expert-gate", "all-ups": "expert-up", "all-downs": "expert-down"}
 _EXPERT = "expert-"
-_WEIGHT = "weight"
 _AFTER_MLP = (
     "post_feedforward_layernorm"  # with it, the norm after attention is not the one before the MLP
 )
@@ -49,12 +49,8 @@ _ALIASES = {"q-norm": "q-a-norm"}  # of DeepSeek, which has no other norm of que
 _LEAST = 0.5  # least share of the missing names that must get a tensor
 
 
-class _Names(NamedTuple):
-    """Tensors by role and numbers, and the tensors that replace stored ones."""
-
-    stored: dict[TensorRole, dict[Numbers, StoredTensor]]
-    missing: dict[TensorRole, dict[Numbers, ExpectedTensor]]
-    instead: dict[str, tuple[StoredTensor, ...]]
+_Tensor = TypeVar("_Tensor", StoredTensor, ExpectedTensor)
+_ByRole = dict[TensorRole, dict[Numbers, _Tensor]]
 
 
 def undoings(case: Case) -> Iterator[Undoing]:
@@ -64,19 +60,17 @@ def undoings(case: Case) -> Iterator[Undoing]:
     source = _source(case)
     if source is None:
         return
-    names = _by_role(case)
-    _join(names)
-    named = len({tensor.name for tensors in names.instead.values() for tensor in tensors})
+    replacements = _by_role(case)
+    named = len({tensor.name for tensors in replacements.values() for tensor in tensors})
     if named < _LEAST * len(case.missing):
         return
-    _take_alike(case, names.instead)
-    _take_scales(case, names.instead)
-    count = len(names.instead)
-    example = next((pair for pair in names.instead.items() if pair[1]), ("", ()))
+    _take_related(case, replacements)
+    count = len(replacements)
+    example = next((pair for pair in replacements.items() if pair[1]), ("", ()))
     yield Undoing(
         cause=CAUSE,
-        snapshot=with_tensors(case.snapshot, names.instead),
-        renames={old: new[0].name for old, new in names.instead.items() if len(new) == 1},
+        snapshot=with_tensors(case.snapshot, replacements),
+        renames={old: new[0].name for old, new in replacements.items() if len(new) == 1},
         summary=f"{count:,} of {len(case.shapes):,} names are those of {source}, not of "
         f"transformers: {example[0]} is {' and '.join(one.name for one in example[1])} there",
         fix=f"convert the weights to transformers' names (its convert_*_to_hf script for {source}),"
@@ -86,161 +80,78 @@ def undoings(case: Case) -> Iterator[Undoing]:
 
 
 def _source(case: Case) -> str | None:
-    """Return the library that uses such names where the class has others; None if none is known."""
-    unexpected = "\n".join(kind.pattern for kind in case.unexpected_kinds)
-    missing = "\n".join(kind.pattern for kind in case.missing_kinds)
+    """Return the library that has such names, unless the class itself expects names like them."""
+    unexpected = {kind.pattern for kind in case.unexpected_kinds}
+    expected = {kind.pattern for kind in (*case.missing_kinds, *case.stored_kinds)} - unexpected
     for source, text in _SOURCES.items():
-        pattern = re.compile(text, re.MULTILINE)
-        if pattern.search(unexpected) and not pattern.search(missing):
+        pattern = re.compile(text)
+        if any(map(pattern.search, unexpected)) and not any(map(pattern.search, expected)):
             return source
     return None
 
 
-def _by_role(case: Case) -> _Names:
-    """Group strange and missing names by role."""
+def _by_role(case: Case) -> Replacements:
+    """Return the missing tensors in the place of the strange ones that have their role.
+
+    A tensor that holds several missing ones is split, and several that one holds are joined.
+    """
+    stored, missing = _roles(case)
+    strange = (kind for kind in case.strange_kinds if _BUFFERS.search(kind.pattern))
+    replacements: Replacements = {name: () for kind in strange for name in kind.names}
+    for role, tensors in stored.items():
+        own = missing.get(role, {})
+        alias = missing.get(role._replace(part=_ALIASES.get(role.part, "")), {})
+        parts_by_numbers = _held(role, missing)
+        besides = [stored.get(part, {}) for part in _parts(role) if part != role]
+        for numbers, tensor in tensors.items():
+            parts = parts_by_numbers.get(numbers, [])
+            is_whole = not any(numbers in one for one in besides)
+            if parts and is_whole and _adds_up([tensor], parts):
+                replacements |= split(tensor, parts)
+            elif one := own.get(numbers) or alias.get(numbers):
+                replacements[tensor.name] = (_named(tensor, one),)
+    for role, wholes in missing.items():
+        for numbers, held in _held(role, stored).items():
+            whole = wholes.get(numbers) if numbers not in stored.get(role, ()) else None
+            if whole and _adds_up(held, [whole]):
+                replacements |= joined(held, whole)
+    return replacements
+
+
+def _roles(case: Case) -> tuple[_ByRole[StoredTensor], _ByRole[ExpectedTensor]]:
+    """Return the strange and the missing tensors by role and numbers."""
     after_mlp = any(_AFTER_MLP in kind.pattern for kind in case.missing_kinds)
     spelt = _first_of_two_norms if after_mlp else str
-    missing_roles = [roles_of(kind, spelt) for kind in case.missing_kinds]
-    stacks = {role.stack for one in missing_roles for role, names in one.items() if names[0][0]}
-    both = {"encoder", "decoder"} <= stacks
+    missing = [roles_of(kind, spelt) for kind in case.missing_kinds]
+    stacks = {role.stack for one in missing for role, names in one.items() if names[0][0]}
+    both = {"encoder", "decoder"} <= stacks  # else the stack does not count
+    strange = (kind for kind in case.strange_kinds if not _BUFFERS.search(kind.pattern))
+    stored = map(roles_of, strange)
+    return (
+        _tensors(stored, case.strange_named, both=both),
+        _tensors(missing, case.lacking_named, both=both),
+    )
 
-    def placed(role: TensorRole) -> TensorRole:
-        """Ignore the stack in the role unless the model has both encoder and decoder."""
-        is_distinct = both or not role.stack or role.stack == "vision"
-        return role if is_distinct else role._replace(stack="")
 
-    names = _Names({}, {}, {})
-    expected = case.lacking_named
-    for roles in missing_roles:
-        for role, role_names in roles.items():
-            new = {numbers: expected[name] for numbers, name in role_names}
-            tensors = names.missing.setdefault(placed(role), new)
-            if tensors is not new:
-                tensors.update({**new, **tensors})
-    stored = case.strange_named
-    for kind in case.strange_kinds:
-        if _BUFFERS.search(kind.pattern):
-            names.instead.update(dict.fromkeys(kind.names, ()))
-            continue
-        for role, role_names in roles_of(kind).items():
-            here = {numbers: stored[name] for numbers, name in role_names}
-            held = names.stored.setdefault(placed(role), here)
-            if held is not here:
-                held.update({**here, **held})
-    return names
+def _tensors(
+    roles: Iterable[Mapping[TensorRole, list[tuple[Numbers, str]]]],
+    tensors: Mapping[str, _Tensor],
+    *,
+    both: bool,
+) -> _ByRole[_Tensor]:
+    by_role: _ByRole[_Tensor] = {}
+    for names_by_role in roles:
+        for role, names in names_by_role.items():
+            is_distinct = both or role.stack == "vision"
+            placed = role if is_distinct else role._replace(stack="")
+            by_numbers = by_role.setdefault(placed, {})
+            for numbers, name in names:
+                by_numbers.setdefault(numbers, tensors[name])
+    return by_role
 
 
 def _first_of_two_norms(name: str) -> str:
     return name.replace("post_attention_layernorm", "post_attention_norm")
-
-
-def _join(names: _Names) -> None:
-    """Fill `names.instead` with replacements of tensors that share a role with missing ones."""
-    for role, held in names.stored.items():
-        if role.part in _STACKED:
-            experts = names.missing.get(role._replace(part=_STACKED[role.part]), {})
-            names.instead.update(_unstacked(held, experts))
-        else:
-            names.instead.update(_renamed_or_cut(names, role, held))
-    for role, missing in names.missing.items():
-        names.instead.update(_put_together(names, role, missing))
-
-
-_Instead = Iterator[tuple[str, tuple[StoredTensor, ...]]]
-
-
-def _unstacked(
-    held: Mapping[Numbers, StoredTensor], experts: Mapping[Numbers, ExpectedTensor]
-) -> _Instead:
-    """Cut each tensor that holds all experts of a layer into one tensor for each expert."""
-    layers: dict[Numbers, list[ExpectedTensor]] = {}
-    for numbers, expected in experts.items():
-        if len(numbers) > 1:
-            layers.setdefault(numbers[:1], []).append(expected)
-    for numbers, tensor in held.items():
-        whole = layers.get(numbers, [])
-        if whole and _adds_up([tensor], whole):
-            yield tensor.name, _cut(tensor, whole)
-
-
-def _renamed_or_cut(
-    names: _Names, role: TensorRole, held: Mapping[Numbers, StoredTensor]
-) -> _Instead:
-    """Rename each tensor by its role, or cut it if the class has several tensors for it."""
-    fused = dict(_fused(names, role, held))
-    own = names.missing.get(role, {})
-    alias = names.missing.get(role._replace(part=_ALIASES.get(role.part, "")), {})
-    for numbers, tensor in held.items():
-        if numbers in fused:
-            yield tensor.name, _cut(tensor, fused[numbers])
-        elif one := own.get(numbers) or alias.get(numbers):
-            shape = one.shape if _same(tensor.shape, one.shape) else tensor.shape
-            yield tensor.name, (_named(tensor, one.name, shape),)
-
-
-def _fused(
-    names: _Names, role: TensorRole, held: Mapping[Numbers, StoredTensor]
-) -> Iterator[tuple[Numbers, list[ExpectedTensor]]]:
-    """Yield the class's tensors that one stored tensor fuses, if none of them is stored."""
-    parts = _parts(role)
-    missing = [names.missing[part] for part in parts if part in names.missing]
-    if not parts or len(missing) < len(parts):
-        return
-    others = [names.stored[part] for part in parts if part != role and part in names.stored]
-    for numbers, tensor in held.items():
-        if any(numbers in one for one in others) or not all(numbers in one for one in missing):
-            continue
-        pieces = [one[numbers] for one in missing]
-        if _adds_up([tensor], pieces):
-            yield numbers, pieces
-
-
-def _put_together(
-    names: _Names, role: TensorRole, missing: Mapping[Numbers, ExpectedTensor]
-) -> _Instead:
-    """Join stored tensors into the one that the class fuses, unless that one is stored."""
-    parts = [names.stored[part] for part in _parts(role) if part in names.stored]
-    held = names.stored.get(role, {})
-    for numbers, expected in missing.items() if len(parts) > 1 else ():
-        if numbers in held:
-            continue
-        pieces = [part[numbers] for part in parts if numbers in part]
-        if len(pieces) > 1 and _adds_up(pieces, [expected]):
-            first, *rest = pieces
-            yield first.name, (_named(first, expected.name, expected.shape),)
-            yield from ((one.name, ()) for one in rest)
-
-
-def _take_alike(case: Case, instead: dict[str, tuple[StoredTensor, ...]]) -> None:
-    """Rename names that differ from renamed ones only in numbers in the same way.
-
-    They have no role of a missing name: layers that predict further tokens, which no class
-    expects.
-    """
-    for kind in case.strange_kinds:
-        rest = [name for name in kind.names if name not in instead]
-        example = next((name for name in kind.names if len(instead.get(name, ())) == 1), None)
-        if not rest or example is None:
-            continue
-        new_name = instead[example][0].name
-        if numbers_in(new_name) == numbers_in(example):
-            new_kind = NameKind(name_pattern(new_name))
-            for name in rest:
-                other = new_kind.filled(numbers_in(name))
-                if other not in case.shapes:
-                    instead[name] = (renamed(case.strange_named[name], other),)
-
-
-def _take_scales(case: Case, instead: dict[str, tuple[StoredTensor, ...]]) -> None:
-    """Rename the scales of renamed weights."""
-    scale_kinds = [kind for kind in case.strange_kinds if kind.parts[-1].startswith(f"{_WEIGHT}_")]
-    stored = case.strange_named
-    for kind in scale_kinds:
-        last = kind.parts[-1].removeprefix(_WEIGHT)
-        for name in kind.names:
-            weights = instead.get(name[: -len(last)], ())
-            if len(weights) == 1 and name not in instead:
-                instead[name] = (renamed(stored[name], weights[0].name + last),)
 
 
 def _parts(role: TensorRole) -> list[TensorRole]:
@@ -250,26 +161,56 @@ def _parts(role: TensorRole) -> list[TensorRole]:
     return [role._replace(part=f"{before}{part}") for part in _FUSED.get(bare, ())]
 
 
-def _adds_up(stored: list[StoredTensor], expected: list[ExpectedTensor]) -> bool:
+def _held(role: TensorRole, tensors: _ByRole[_Tensor]) -> dict[Numbers, list[_Tensor]]:
+    """Return, by numbers, the tensors that one of this role may hold: projections or experts."""
+    if role.part in _STACKED:
+        experts_by_layer: dict[Numbers, list[_Tensor]] = {}
+        for numbers, expert in tensors.get(role._replace(part=_STACKED[role.part]), {}).items():
+            experts_by_layer.setdefault(numbers[:1], []).append(expert)
+        return experts_by_layer
+    parts = [tensors.get(part, {}) for part in _parts(role)]
+    complete = [key for key in (parts or [{}])[0] if all(key in one for one in parts)]
+    return {numbers: [one[numbers] for one in parts] for numbers in complete}
+
+
+def _take_related(case: Case, replacements: Replacements) -> None:
+    """Rename names that have no role of a missing name, as similar names are renamed.
+
+    They differ from a renamed one in numbers (layers for further tokens, which no class expects),
+    or are the scale of a renamed weight.
+    """
+    stored = case.strange_named
+    for kind in case.strange_kinds:
+        example = next((name for name in kind.names if len(replacements.get(name, ())) == 1), None)
+        new_name = replacements[example][0].name if example else ""
+        new_kind = NameKind(name_pattern(new_name))
+        is_alike = example is not None and numbers_in(new_name) == numbers_in(example)
+        last = kind.parts[-1].removeprefix("weight")
+        is_scale = last.startswith("_") and last != kind.parts[-1]
+        for name in kind.names:
+            if name in replacements:
+                continue
+            weight = replacements.get(name.removesuffix(last), ()) if is_scale else ()
+            other = new_kind.filled(numbers_in(name)) if is_alike else ""
+            if len(weight) == 1:
+                replacements[name] = (renamed(stored[name], weight[0].name + last),)
+            elif other and other not in case.shapes:
+                replacements[name] = (renamed(stored[name], other),)
+
+
+def _adds_up(stored: Sequence[StoredTensor], expected: Sequence[ExpectedTensor]) -> bool:
     """Whether both sides have equally many elements, or some size is unknown."""
     held = [one.elements for one in stored]
     return None in held or sum(one or 0 for one in held) == sum(one.elements for one in expected)
 
 
-def _cut(tensor: StoredTensor, expected: list[ExpectedTensor]) -> tuple[StoredTensor, ...]:
-    return tuple(shaped(tensor, one.shape, one.name) for one in expected)
+def _named(tensor: StoredTensor, expected: ExpectedTensor) -> StoredTensor:
+    """Return the tensor under the expected name, in the expected shape if only its axes differ.
 
-
-def _named(tensor: StoredTensor, name: str, shape: tuple[int, ...] | None) -> StoredTensor:
-    if shape is None or shape == tensor.shape:
-        return renamed(tensor, name)
-    return shaped(tensor, shape, name)
-
-
-def _same(stored: tuple[int, ...] | None, expected: tuple[int, ...]) -> bool:
-    """Whether shapes are equal except for the order of axes, or for a separate axis of heads."""
-    if stored == expected:
-        return True
-    if stored is None or prod(stored) != prod(expected):
-        return False
-    return len(stored) != len(expected) or sorted(stored) == sorted(expected)
+    Axes may be in another order, and the heads may have an axis of their own.
+    """
+    shape, other = tensor.shape, expected.shape
+    if shape is None or shape == other or prod(shape) != prod(other):
+        return renamed(tensor, expected.name)
+    is_same = len(shape) != len(other) or sorted(shape) == sorted(other)
+    return shaped(tensor, other, expected.name) if is_same else renamed(tensor, expected.name)

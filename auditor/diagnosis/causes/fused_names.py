@@ -6,7 +6,7 @@ To do: Split, concatenate or stack the tensors when the weights are converted: a
 enough.
 """
 
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from math import prod
 from typing import NamedTuple
 
@@ -34,10 +34,82 @@ _APART = (
     ("w1", "w3"),
     ("wi_0", "wi_1"),
 )
+_STACK = "stack them when the weights are converted, in the order in which the class computes"
 _JOINED = ("_weight", "_bias")  # of in_proj_weight
 
+Replacements = dict[str, tuple[StoredTensor, ...]]  # by the name of the replaced tensor
 _Shape = tuple[int, ...] | None
-_Instead = dict[str, tuple[StoredTensor, ...]]
+_Tensors = Mapping[str, StoredTensor] | Mapping[str, ExpectedTensor]
+_WholeAndParts = tuple[str, tuple[str, ...]]
+
+
+def undoings(case: Case) -> Iterator[Undoing]:
+    """Yield fused tensors split and separate tensors joined, where the sizes add up."""
+    if not (case.unexpected and case.missing):
+        return
+    stored, expected = case.strange_named, case.lacking_named
+    have = [_module(kind) for kind in case.strange_kinds]
+    lack = [_module(kind) for kind in case.missing_kinds]
+    replacements: Replacements = {}
+    for whole, parts in _fused(have, lack, stored, expected):
+        replacements |= split(stored[whole], [expected[one] for one in parts])
+    wholes = len(replacements)
+    stacked: Replacements = {}
+    for whole, parts in _stacked(lack, have, expected, stored):
+        stacked |= joined([stored[one] for one in parts], expected[whole])
+    for whole, parts in _fused(lack, have, expected, stored):
+        replacements |= joined([stored[one] for one in parts], expected[whole])
+    replacements |= stacked
+    if not replacements:
+        return
+    leaves = dict.fromkeys(_leaf(one.name) for new in replacements.values() for one in new)
+    summary, fix = _words(replacements, wholes, len(stacked), ", ".join(leaves))
+    yield Undoing(
+        cause=CAUSE,
+        snapshot=with_tensors(case.snapshot, replacements),
+        renames={old: new[0].name for old, new in replacements.items() if len(new) == 1},
+        summary=summary,
+        fix=fix,
+        evidence=("the rows add up",),
+    )
+
+
+def split(whole: StoredTensor, parts: Sequence[ExpectedTensor]) -> Replacements:
+    """Return the parts in the place of a tensor that contains them."""
+    return {whole.name: tuple(shaped(whole, one.shape, one.name) for one in parts)}
+
+
+def joined(parts: Sequence[StoredTensor], whole: ExpectedTensor) -> Replacements:
+    """Return a tensor in the place of its parts."""
+    first = shaped(parts[0], whole.shape, whole.name)
+    return {**dict.fromkeys((one.name for one in parts), ()), parts[0].name: (first,)}
+
+
+def _words(replacements: Replacements, wholes: int, stacked: int, leaves: str) -> tuple[str, str]:
+    """Return the sentence and the remedy; `wholes` are split, and `stacked` join experts."""
+    if wholes:
+        name, parts = next(iter(replacements.items()))
+        goal = ", ".join(_leaf(one.name) for one in parts)
+        return (
+            f"{wholes:,} tensors are fused that the class has apart ({name} for {goal})",
+            "split them along their rows when the weights are converted",
+        )
+    if stacked == len(replacements):
+        summary = f"{stacked:,} tensors belong to one expert each, and the class stacks a layer's"
+        return (
+            f"{summary} (in {leaves})",
+            f"{_STACK}; from_pretrained does not do it for this class",
+        )
+    return (
+        f"{len(replacements):,} tensors are apart that the class has fused (in {leaves})",
+        "join them when the weights are converted: rows one after the other, experts stacked",
+    )
+
+
+def _leaf(name: str) -> str:
+    """Return the last part of the name's module: `q_proj` of `q_proj.weight`, else the last."""
+    path, _, last = name.rpartition(".")
+    return path.rpartition(".")[2] if last in {"weight", "bias"} else last
 
 
 class _Module(NamedTuple):
@@ -49,142 +121,94 @@ class _Module(NamedTuple):
     leaf: str
 
 
-class _Side(NamedTuple):
-    """The stored or the missing tensors."""
-
-    modules: list[_Module]
-    tensors: Mapping[str, StoredTensor] | Mapping[str, ExpectedTensor]
-
-    def has(self, names: Iterable[str]) -> bool:
-        return all(name in self.tensors for name in names)
-
-    def shape(self, name: str) -> _Shape:
-        return self.tensors[name].shape
-
-
-def undoings(case: Case) -> Iterator[Undoing]:
-    """Yield fused tensors split and separate tensors joined, where the sizes add up."""
-    if not (case.unexpected and case.missing):
-        return
-    have = _Side(_modules(case.strange_kinds), case.strange_named)
-    lack = _Side(_modules(case.missing_kinds), case.lacking_named)
-    stored, expected = case.strange_named, case.lacking_named
-    instead: _Instead = {}
-    for whole, parts in _fused(have, lack):
-        tensor = stored[whole]
-        instead[whole] = tuple(shaped(tensor, expected[one].shape, one) for one in parts)
-    cut = len(instead)
-    for whole, parts in (*_fused(lack, have), *_stacked(lack, have)):
-        instead[parts[0]] = (shaped(stored[parts[0]], expected[whole].shape, whole),)
-        instead.update(dict.fromkeys(parts[1:], ()))
-    if not instead:
-        return
-    name, replacements = next(pair for pair in instead.items() if pair[1])
-    goal = ", ".join(_leaf(one.name) for one in replacements)
-    wholes = dict.fromkeys(_leaf(one.name) for several in instead.values() for one in several)
-    joined = ", ".join(wholes)
-    yield Undoing(
-        cause=CAUSE,
-        snapshot=with_tensors(case.snapshot, instead),
-        renames={old: new[0].name for old, new in instead.items() if len(new) == 1},
-        summary=f"{cut:,} tensors are fused that the class has apart ({name} for {goal})"
-        if cut
-        else f"{len(instead):,} tensors are apart that the class has fused (in {joined})",
-        fix="split them along their rows when the weights are converted"
-        if cut
-        else "join them when the weights are converted: rows one after the other, experts stacked",
-        evidence=("the rows add up",),
-    )
-
-
-def _leaf(name: str) -> str:
-    """Return the last part of the name's module: `q_proj` of `q_proj.weight`, else the last."""
-    path, _, last = name.rpartition(".")
-    return path.rpartition(".")[2] if last in {"weight", "bias"} else last
-
-
-def _modules(kinds: Iterable[NameKind]) -> list[_Module]:
-    return [_module(kind) for kind in kinds]
-
-
 def _module(kind: NameKind) -> _Module:
     path, _, last = kind.pattern.rpartition(".")
-    for joined in _JOINED:
-        if last.endswith(joined):
-            path, last = kind.pattern.removesuffix(joined), joined[1:]
+    for suffix in _JOINED:
+        if last.endswith(suffix):
+            path, last = kind.pattern.removesuffix(suffix), suffix[1:]
     module, _, leaf = path.rpartition(".")
     return _Module(kind, (outermost(kind.pattern), last), module, leaf)
 
 
-_Names = tuple[str, tuple[str, ...]]  # a fused tensor and its parts
-
-
-def _fused(wholes: _Side, apart: _Side) -> Iterator[_Names]:
+def _fused(
+    wholes: Sequence[_Module], apart: Sequence[_Module], whole_of: _Tensors, part_of: _Tensors
+) -> Iterator[_WholeAndParts]:
     """Yield each fused tensor with its parts: of the same module, or the only fit in its place."""
     used: set[str] = set()  # patterns of parts and wholes
-    by_module: dict[tuple[str, str], dict[str, _Module]] = {}
-    for one in apart.modules:
-        by_module.setdefault((one.path, one.place[1]), {})[one.leaf] = one
-    for (path, _), leaves in by_module.items():
-        known = [[leaves[leaf] for leaf in leaf_names if leaf in leaves] for leaf_names in _APART]
-        known = [one for one, names in zip(known, _APART, strict=True) if len(one) == len(names)]
-        for parts in (*known, list(leaves.values())):
-            left = [one for one in parts if one.kind.pattern not in used]
-            if len(left) < 2 or (len(left) < len(parts) and parts in known):  # noqa: PLR2004
-                continue
-            near = [one for one in wholes.modules if one.place == left[0].place]
-            near = [one for one in near if one.kind.pattern not in used]
-            own = [one for one in near if one.path == path]
-            for choice in (own, near) if parts in known else (own,):
-                fits = [(one, list(_sums(wholes, one, apart, left))) for one in choice]
-                fits = [(one, names) for one, names in fits if names]
-                if len(fits) == 1:
-                    ((whole, names),) = fits
-                    used.update(one.kind.pattern for one in (whole, *left))
-                    yield from names
-                    break
+    for parts, is_known in _groups(apart):
+        patterns = {one.kind.pattern for one in parts}
+        if not patterns.isdisjoint(used):
+            continue
+        near = [one for one in wholes if one.place == parts[0].place]
+        near = [one for one in near if one.kind.pattern not in used]
+        own = [one for one in near if one.path == parts[0].path]
+        for choice in (own, near) if is_known else (own,):
+            fits = [
+                (whole, pairs)
+                for whole in choice
+                if (pairs := list(_sums(whole, parts, whole_of, part_of)))
+            ]
+            if len(fits) == 1:
+                ((whole, pairs),) = fits
+                used |= {whole.kind.pattern, *patterns}
+                yield from pairs
+                break
+
+
+def _groups(modules: Iterable[_Module]) -> Iterator[tuple[list[_Module], bool]]:
+    """Yield the modules that libraries fuse, then all that are in one module."""
+    by_path: dict[tuple[str, str], dict[str, _Module]] = {}
+    for one in modules:
+        by_path.setdefault((one.path, one.place[1]), {})[one.leaf] = one
+    for leaves in by_path.values():
+        for names in _APART:
+            if all(name in leaves for name in names):
+                yield [leaves[name] for name in names], True
+        if len(leaves) > 1:
+            yield list(leaves.values()), False
 
 
 def _sums(
-    wholes: _Side, whole: _Module, apart: _Side, parts: Collection[_Module]
-) -> Iterator[_Names]:
+    whole: _Module, parts: Sequence[_Module], whole_of: _Tensors, part_of: _Tensors
+) -> Iterator[_WholeAndParts]:
     """Yield the tensors of a kind whose rows or columns are those of the parts together."""
     for name, numbers in zip(whole.kind.names, whole.kind.numbers, strict=True):
         names = tuple(part.kind.filled(numbers) for part in parts)
-        if apart.has(names) and _is_sum(wholes.shape(name), [apart.shape(one) for one in names]):
+        if all(one in part_of for one in names) and _is_sum(
+            whole_of[name].shape, [part_of[one].shape for one in names]
+        ):
             yield name, names
 
 
 def _is_sum(whole: _Shape, parts: list[_Shape]) -> bool:
     """Whether rows or columns add up, or some shape is unknown."""
-    known = [shape for shape in parts if shape]
+    shapes = [shape for shape in (whole, *parts) if shape]
     if whole is None or None in parts:
         return True
-    if len(known) != len(parts) or len({len(one) for one in (*known, whole)}) != 1:
+    if len(shapes) <= len(parts) or len({len(one) for one in shapes}) != 1:
         return False
-    rows = {one[1:] for one in (*known, whole)}
-    columns = {one[:-1] for one in (*known, whole)}
-    return (len(rows) == 1 and sum(one[0] for one in known) == whole[0]) or (
-        len(columns) == 1 and sum(one[-1] for one in known) == whole[-1]
-    )
+    is_sum = whole[0] * 2 == sum(one[0] for one in shapes)
+    rows_add_up = is_sum and len({one[1:] for one in shapes}) == 1
+    columns_add_up = whole[-1] * 2 == sum(one[-1] for one in shapes)
+    return rows_add_up or (columns_add_up and len({one[:-1] for one in shapes}) == 1)
 
 
-def _stacked(wholes: _Side, apart: _Side) -> Iterator[_Names]:
+def _stacked(
+    wholes: Iterable[_Module], apart: Iterable[_Module], whole_of: _Tensors, part_of: _Tensors
+) -> Iterator[_WholeAndParts]:
     """Yield each tensor of all experts with the experts' own: `experts.0.up_proj` in `up_proj`."""
-    for whole in wholes.modules:
+    for whole in wholes:
         before, _, leaf = whole.kind.pattern.removesuffix(".weight").rpartition(".")
-        parts = [
-            one
-            for one in apart.modules
-            if one.path == f"{before}.0" and {*one.leaf.split("_")} <= {*leaf.split("_")}
-        ]
         by_layer: dict[Numbers, list[str]] = {}
-        for part in parts:
-            for name, numbers in zip(part.kind.names, part.kind.numbers, strict=True):
-                by_layer.setdefault(numbers[:-1], []).append(name)
+        for part in apart:
+            if part.path == f"{before}.0" and {*part.leaf.split("_")} <= {*leaf.split("_")}:
+                for name, numbers in zip(part.kind.names, part.kind.numbers, strict=True):
+                    by_layer.setdefault(numbers[:-1], []).append(name)
         for name, numbers in zip(whole.kind.names, whole.kind.numbers, strict=True):
-            names = by_layer.get(numbers, [])
-            sizes = [shape for one in names if (shape := apart.shape(one)) is not None]
-            is_known = len(sizes) == len(names)
-            if names and (not is_known or prod(wholes.shape(name) or ()) == sum(map(prod, sizes))):
+            names = by_layer.get(numbers, ())
+            shapes = [part_of[one].shape for one in names]
+            known = [prod(shape) for shape in shapes if shape is not None]
+            if names and (
+                len(known) < len(names) or prod(whole_of[name].shape or ()) == sum(known)
+            ):
                 yield name, tuple(names)

@@ -101,7 +101,8 @@ def _is_wrapper(case: Case, edit: NameEdit, names: Mapping[str, str]) -> bool:
     if added or _saved_from(edit) != _WRAPPED:
         return not added
     is_prefix = edit.before == () and 4 * len(names) > 3 * len(case.shapes)
-    return is_prefix or all(removed in name for name in case.shapes.keys() | names.keys())
+    is_of_all = case.shapes.keys() <= names.keys() and all(removed in name for name in names)
+    return is_prefix or is_of_all
 
 
 def _words(case: Case, rule: Rule, names: Mapping[str, str]) -> tuple[str, str]:

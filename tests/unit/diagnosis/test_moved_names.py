@@ -1,11 +1,14 @@
 """Changes of names: what they were saved from, and parts of a model in another place."""
 
+import json
 import re
 
 import pytest
-from support.checkpoints import expect, stored_by
+from support.checkpoints import stored_by
 from support.small_snapshots import snapshot_of
 
+from auditor.analytic import catalogue, read_config
+from auditor.audit.model import examine_model
 from auditor.audit.options import Options
 from auditor.audit.pipeline import examine
 
@@ -53,19 +56,57 @@ CONFIGS = {
         **SIGLIP,
         "projection_dim": 16,
     },
+    "Qwen3VLForConditionalGeneration": {
+        "model_type": "qwen3_vl",
+        "text_config": {"model_type": "qwen3_vl_text", **DECODER, "head_dim": 8},
+        "vision_config": {
+            "depth": 2,
+            "hidden_size": 20,
+            "intermediate_size": 28,
+            "num_heads": 4,
+            "out_hidden_size": 16,
+        },
+    },
+    "SiglipModel": {"model_type": "siglip", "text_config": DECODER, **SIGLIP},
+    "ViTForImageClassification": {"model_type": "vit", **VISION},
+    "BertForMaskedLM": {"model_type": "bert", **DECODER},
+    "GPT2LMHeadModel": {"model_type": "gpt2", "n_embd": 16, "n_layer": 2, "n_head": 2},
+    "T5ForConditionalGeneration": {
+        "model_type": "t5",
+        "vocab_size": 48,
+        "d_model": 16,
+        "d_ff": 24,
+        "d_kv": 4,
+        "num_layers": 2,
+        "num_heads": 4,
+    },
+    "WhisperForConditionalGeneration": {
+        "model_type": "whisper",
+        "vocab_size": 48,
+        "d_model": 16,
+        "encoder_layers": 2,
+        "decoder_layers": 3,
+    },
 }
 COMPILED = "the state dict of a compiled model was saved"
 IN_PARALLEL = "the state dict of a DistributedDataParallel model was saved"
 WRAPPED = "the model was saved from within a wrapper"
 
 
-def diagnosis_of(name, rename):
-    config = CONFIGS[name]
-    stored = stored_by(expect(name, **config))
-    moved = [one._replace(name=rename(one.name)) for one in stored]
-    report = examine(snapshot_of(moved, **config, architectures=[name]), Options(requested="moved"))
-    [found] = report.diagnosis
-    return found
+def tensors_of(name):
+    config = read_config("config.json", json.dumps(CONFIGS[name]).encode())
+    return stored_by(catalogue.expect(config, name))
+
+
+def diagnoses_of(name, tensors, keep=lambda _: None):
+    snapshot = snapshot_of(tensors, architectures=[name], **CONFIGS[name])
+    return examine_model(snapshot, Options(requested="moved"), keep=keep).diagnosis
+
+
+def diagnosis_of(name, rename, keep=lambda _: None):
+    moved = [one._replace(name=rename(one.name)) for one in tensors_of(name)]
+    [diagnosis] = diagnoses_of(name, moved, keep)
+    return diagnosis
 
 
 @pytest.mark.parametrize(
@@ -113,3 +154,64 @@ def test_a_repeated_level_and_a_moved_tower_are_one_explanation(name):
     assert found.cause == "moved-names"
     assert found.summary.count("where the class does not") == 2
     assert ": this explains all" in found.summary
+
+
+WRAPPER, MOVED = "wrapper-prefix", "moved-names"
+
+
+@pytest.mark.parametrize(
+    ("name", "pattern", "replacement", "cause"),
+    [
+        ("LlamaForCausalLM", "^", "base_model.model.", WRAPPER),
+        ("LlamaForCausalLM", "^", "base_model.model.model.", WRAPPER),
+        ("LlamaForCausalLM", r"(layers\.\d+\.)", r"\1_fsdp_wrapped_module.", WRAPPER),
+        ("LlamaForCausalLM", "self_attn", "attention", MOVED),
+        ("Qwen3MoeForCausalLM", "^", "module._orig_mod.", WRAPPER),
+        ("Qwen3MoeForCausalLM", r"mlp\.experts", "mlp", MOVED),
+        ("Qwen3MoeForCausalLM", r"mlp\.gate\.", "mlp.router.", MOVED),
+        ("Qwen3MoeForCausalLM", r"mlp\.", "moe.", MOVED),
+        ("LlavaForConditionalGeneration", "^multi_modal", "language_model.multi_modal", MOVED),
+        ("LlavaForConditionalGeneration", r"^language_model\.", "llm.", MOVED),
+        ("Qwen3VLForConditionalGeneration", r"visual\.", "language_model.visual.", MOVED),
+        ("Qwen3VLForConditionalGeneration", r"visual\.blocks", "visual.encoder.blocks", MOVED),
+        ("T5ForConditionalGeneration", r"^decoder\.", "encoder.decoder.", MOVED),
+        ("T5ForConditionalGeneration", r"block\.", "layers.", MOVED),
+        ("WhisperForConditionalGeneration", r"model\.encoder", "model.decoder.encoder", MOVED),
+        ("BertForMaskedLM", r"encoder\.layer", "layers", MOVED),
+        ("BertForMaskedLM", r"attention\.self", "attention", MOVED),
+        ("BertForMaskedLM", r"cls\.predictions\.", "mlm_head.", MOVED),
+        ("GPT2LMHeadModel", r"transformer\.h", "transformer.blocks", MOVED),
+        ("ViTForImageClassification", r"classifier", "head", MOVED),
+    ],
+)
+def test_folded_names_get_back_those_of_the_class(name, pattern, replacement, cause):
+    undoings = []
+    diagnosis = diagnosis_of(
+        name, lambda one: re.sub(pattern, replacement, one), keep=undoings.append
+    )
+    assert diagnosis.cause == cause
+    [undoing] = undoings
+    [header] = undoing.snapshot.headers
+    assert {one.name for one in header.parsed.tensors} == {one.name for one in tensors_of(name)}
+    assert examine(undoing.snapshot, Options(requested="undone")).verdict == "clean"
+
+
+@pytest.mark.parametrize(
+    ("name", "own", "library_name"),
+    [
+        ("Qwen3VLForConditionalGeneration", "mlp.down_proj", "mlp.linear_fc2"),  # Megatron's
+        ("SiglipModel", "self_attn.out_proj", "attention.out_proj"),  # MLX's
+    ],
+)
+def test_a_name_of_the_class_itself_is_no_sign_of_another_library(name, own, library_name):
+    """The other names of the class have what these are taken for: `visual.blocks.0.mlp.linear_fc2`.
+
+    The shapes differ, so that no rename explains them.
+    """
+    tensors = [
+        one._replace(name=one.name.replace(own, library_name), shape=(1, *one.shape))
+        if own in one.name
+        else one
+        for one in tensors_of(name)
+    ]
+    assert all(one.cause != "foreign-names" for one in diagnoses_of(name, tensors))

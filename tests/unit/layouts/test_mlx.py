@@ -6,6 +6,8 @@ from math import prod
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
+from support.checkpoints import TINY, expect, stored_by
 from support.layouts.indexed import its_total_is_told
 from support.layouts.packed import (
     faults,
@@ -20,7 +22,11 @@ from support.layouts.packed import (
     stored,
     tells_what_is_written,
 )
+from support.small_snapshots import snapshot_of
 
+from auditor.audit.options import Options
+from auditor.audit.pipeline import examine
+from auditor.containers.safetensors import Header
 from auditor.layouts.mlx import LAYOUT
 from auditor.layouts.packing import Stored
 
@@ -210,6 +216,69 @@ def test_experts_that_are_not_packed_are_stacked_all_the_same():
     implied = stacked("model.layers.0.mlp.experts.{}.down_proj", 3, 4, 8)
     implied |= {name.replace("weight", "bias"): (4,) for name in implied}
     assert pieces(opened(LAYOUT, table, says("mlx", group_size=64, bits=4), implied)) == implied
+
+
+QWEN_VL = {
+    "model_type": "qwen2_5_vl",
+    "text_config": {**SMALL, "model_type": "qwen2_5_vl_text"},
+    "vision_config": {"depth": 1, "hidden_size": 64, "intermediate_size": 64, "num_heads": 4},
+}
+LLAVA = {
+    "model_type": "llava",
+    "text_config": {**SMALL, "model_type": "llama"},
+    "vision_config": {"model_type": "clip_vision_model", "num_hidden_layers": 1},
+}
+
+
+@pytest.mark.parametrize(
+    ("target", "config", "names"),
+    [
+        (
+            "Qwen2_5_VLForConditionalGeneration",
+            QWEN_VL,
+            (("visual.", "vision_tower."), ("model.", "language_model.model.")),
+        ),
+        (
+            "Qwen3VLForConditionalGeneration",
+            {**QWEN_VL, "model_type": "qwen3_vl"},
+            (
+                ("model.visual.", "vision_tower."),
+                ("model.language_model.", "language_model.model."),
+            ),
+        ),
+        ("LlavaForConditionalGeneration", LLAVA, ()),
+    ],
+)
+@pytest.mark.parametrize("is_of_mlx", [True, False])
+def test_names_and_axes_of_mlx_vlm_are_expected_in_its_own_files(target, config, names, is_of_mlx):
+    def converted(tensor):
+        shape = tensor.shape
+        if len(shape) > 3 or "patch_embedding" in tensor.name:
+            shape = (shape[0], *shape[2:], shape[1])
+        new = next(
+            (
+                new + tensor.name.removeprefix(old)
+                for old, new in names
+                if tensor.name[: len(old)] == old
+            ),
+            tensor.name.replace("lm_head.", "language_model.lm_head.") if names else tensor.name,
+        )
+        return tensor._replace(name=new, shape=shape)
+
+    tensors = map(converted, stored_by(expect(target, **config)))
+    snapshot = snapshot_of(tensors, architectures=[target], **{**TINY, **config})
+    [head] = snapshot.headers
+    header = Header(
+        file=head.name,
+        metadata=(("format", "mlx" if is_of_mlx else "pt"),),
+        tensors=head.parsed.tensors,
+        header_length=0,
+        data_length=0,
+    )
+    snapshot = replace(snapshot, headers=(replace(head, known=header),))
+    report = examine(snapshot, Options(requested="mlx"))
+    kinds = {finding.kind for finding in report.findings}
+    assert kinds.isdisjoint({"missing", "unexpected", "mismatched", "renamed"}) is is_of_mlx
 
 
 def test_experts_of_an_unknown_architecture_keep_their_name():

@@ -1,0 +1,123 @@
+"""Names and shapes that `sanitize` of mlx_lm and mlx-vlm gives to tensors, and the original ones.
+
+- Experts are stacked (models/qwen3_moe.py, mixtral.py, lfm2_moe.py, nemotron_h.py and others):
+  `P.switch_mlp.gate_proj.weight` (E, out, in) is `P.experts.{0..E-1}.gate_proj.weight` (out, in),
+  or w1, w2 and w3 in Mixtral; fc1 and fc2 are up_proj and down_proj.
+- The gated mlp of LFM2 is w1, w2 and w3 on the Hub.
+- Convolutions have their inputs last: (out, ..., in) is (out, in, ...) of PyTorch.
+- mlx-vlm has one layout for all families: `language_model.model.` and `language_model.lm_head.`
+  for the decoder, `vision_tower.` for whatever the architecture calls its vision tower.
+
+If the architecture has none of these names, a tensor keeps its own.
+"""
+
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from auditor.layouts.fused import count_experts, too_many_experts
+from auditor.layouts.packing import Implied, LogicalTensor, PackingLedger, Shape
+from auditor.tensors import StoredTensor
+
+_CONVOLUTION = 3  # the least number of its axes: (out, in, size)
+
+_SWITCH = ".switch_mlp"
+_OLDER = {
+    "gate_proj": ("gate_proj", "w1"),
+    "up_proj": ("up_proj", "w3"),
+    "down_proj": ("down_proj", "w2"),
+    "fc1": ("up_proj",),
+    "fc2": ("down_proj",),
+}
+# The first segments of a name in mlx-vlm -> those that an architecture may have instead.
+_VLM = {
+    "language_model.model.": ("model.language_model.", "model."),
+    "language_model.": ("", "model.language_model."),
+    "vision_tower.vision_model.": ("vision_tower.",),
+    "vision_tower.": ("model.visual.", "visual."),
+}
+
+
+class MlxName(NamedTuple):
+    """The place of a stored tensor's numbers in the unpacked model."""
+
+    names: tuple[str, ...]  # one, or one for each expert of a stack
+    expected: Shape | None  # the architecture's shape under the first name
+    stacked: bool
+
+
+def mlx_name(tensor: StoredTensor, implied: Implied) -> MlxName:
+    """Return the architecture's names for a tensor, else its own name."""
+    for name in _original_names(tensor.name):
+        if (shape := implied(name)) is not None:
+            return MlxName((name,), shape, stacked=False)
+        if known := _renamed_projection(name, tensor, implied):
+            return known
+    return MlxName((tensor.name,), None, stacked=False)
+
+
+def _original_names(name: str) -> Iterator[str]:
+    """Yield the name itself, then the names that mlx-vlm may have found in its place."""
+    yield name
+    for prefix, originals in _VLM.items():
+        if name.startswith(prefix):
+            yield from (f"{original}{name.removeprefix(prefix)}" for original in originals)
+
+
+def _renamed_projection(name: str, tensor: StoredTensor, implied: Implied) -> MlxName | None:
+    """Return the older names of an mlp's projection, if the architecture has them."""
+    module, _, last = name.rpartition(".")
+    parent, _, projection = module.rpartition(".")
+    for older in _OLDER.get(projection, ()):
+        if parent.endswith(_SWITCH):
+            experts = f"{parent.removesuffix(_SWITCH)}.experts"
+            first = implied(f"{experts}.0.{older}.{last}")
+            if first is not None:
+                stored = tensor.shape[0] if tensor.shape else None
+                known = count_experts(f"{experts}.", f".{older}.{last}", implied, stored=stored)
+                names = tuple(f"{experts}.{number}.{older}.{last}" for number in range(known))
+                return MlxName(names or (tensor.name,), first, stacked=True)
+        if (shape := implied(f"{parent}.{older}.{last}")) is not None:
+            return MlxName((f"{parent}.{older}.{last}",), shape, stacked=False)
+    return None
+
+
+def add_unpacked(
+    tensor: StoredTensor, where: MlxName, shape: Shape | None, dtype: str, ledger: PackingLedger
+) -> None:
+    """Add the pieces of a tensor with the unpacked shape `shape`: one, or one for each expert."""
+    names = where.names
+    if not where.stacked or shape is None:
+        ledger.tensors.extend(LogicalTensor(tensor, name, shape, dtype) for name in names)
+    elif len(shape) > 1 and 0 < shape[0] == len(names):
+        ledger.tensors.extend(LogicalTensor(tensor, name, shape[1:], dtype) for name in names)
+    else:
+        higher = len(shape) > 1 and shape[0] > len(names)
+        none = f"{shape} cannot be stacked experts of {where.expected}"
+        ledger.fault(too_many_experts(shape[0], len(names)) if higher else none, tensor)
+        ledger.tensors.append(LogicalTensor(tensor, tensor.name, shape, dtype))
+
+
+def is_renamed_or_transposed(tensor: StoredTensor) -> bool:
+    """Whether `add_plain` may apply to a tensor: a quick no for most tensors."""
+    if tensor.shape is not None and len(tensor.shape) >= _CONVOLUTION:
+        return True
+    is_older = tensor.name.rpartition(".")[0].rpartition(".")[2] in _OLDER
+    return is_older or tensor.name.startswith(tuple(_VLM))
+
+
+def add_plain(tensor: StoredTensor, implied: Implied, ledger: PackingLedger) -> None:
+    """Add the pieces of a plain tensor whose name or order of axes MLX has changed."""
+    where = mlx_name(tensor, implied)
+    shape, expected = tensor.shape, where.expected
+    turned = shape is not None and expected is not None and _inputs_last(shape, expected)
+    if where.names == (tensor.name,) and not turned:
+        return
+    dtype = tensor.dtype or "F32"
+    add_unpacked(tensor, where, expected if turned else shape, dtype, ledger)
+
+
+def _inputs_last(stored: Shape, expected: Shape) -> bool:
+    """Whether `stored` is a convolution's (out, in, ...) with the inputs moved last."""
+    if len(expected) < _CONVOLUTION or stored == expected:
+        return False
+    return stored == (expected[0], *expected[2:], expected[1])
