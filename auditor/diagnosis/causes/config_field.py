@@ -32,7 +32,7 @@ from auditor.diagnosis.solving.joint import (
     solve,
     written,
 )
-from auditor.diagnosis.solving.keys import Key, stated_keys
+from auditor.diagnosis.solving.keys import Key, every_key, stated_keys
 from auditor.diagnosis.solving.open_keys import open_keys
 from auditor.diagnosis.solving.trials import ClassTree, Trials
 from auditor.errors import CheckpointError
@@ -154,7 +154,7 @@ def _searched(case: Case) -> Iterator[JointSolution]:
     for solution in solve(case.config, trees, trials, faults=faults, most_trees=most):
         ties = any(path.endswith(_TIE) and value is True for path, value in solution.values.items())
         if solution.values and _is_untied(case):
-            yield solution._replace(values={**solution.values, _TIE: False})
+            yield solution._replace(values={**solution.values, **_untying(case)})
         elif not (ties and holds_another_head(case)):
             yield solution
 
@@ -211,6 +211,13 @@ def _is_untied(case: Case) -> bool:
     """Whether the config ties a head that is stored beside the embeddings."""
     declared = value_at(case.config, _TIE)
     return declared is not False and any(one.kind == "duplicate" for one in case.alarms)
+
+
+def _untying(case: Case) -> dict[str, bool]:
+    """Return the values that untie the head: of the whole model, and of each part that ties it."""
+    stated = (key for key in every_key(case.config, shaping=False) if not key.default)
+    ties = (key.path for key in stated if key.path.endswith(f".{_TIE}") and key.value is True)
+    return dict.fromkeys((_TIE, *ties), False)
 
 
 def _untied(case: Case) -> Iterator[Undoing]:
