@@ -118,7 +118,7 @@ class ModelAudit(Struct, kw_only=True):
             model_type=choice.model_type,
             notes=(*notes, *choice.notes),
         )
-        if choice.contradiction:
+        if choice.contradiction and choice.contradiction not in self.contradictions:
             self.contradictions += (choice.contradiction,)
         if choice.namesake:
             self.add_findings((_of_two_types(self.snapshot, choice),))

@@ -18,7 +18,7 @@ from msgspec.structs import replace
 
 from auditor.analytic.adapters import FILE
 from auditor.diagnosis.case import Case, Undoing
-from auditor.diagnosis.causes import _of_adapters, _of_totals
+from auditor.diagnosis.causes import _of_adapters
 from auditor.diagnosis.causes.other_class import holds_another_head
 from auditor.diagnosis.changes import NULL, value_at, with_values
 from auditor.diagnosis.name_kinds import kinds_of, name_pattern
@@ -62,9 +62,6 @@ class SolvedConfig(NamedTuple):
 
 def undoings(case: Case) -> Iterator[Undoing]:
     """Yield the key changes with which most of the differing tensors would be expected."""
-    by_total = [(change,) for change in _of_totals.changes_by_total(case)]
-    for one in by_total:
-        yield undoing_of(case, one, tuple(other for other in by_total if other is not one))
     if no_symptom(case) or case.is_strange:
         return
     yield from _untied(case)
@@ -153,7 +150,12 @@ def _searched(case: Case) -> Iterator[JointSolution]:
     most = _MOST_ORACLE if by_oracle(case) else MOST_TREES
     for solution in solve(case.config, trees, trials, faults=faults, most_trees=most):
         ties = any(path.endswith(_TIE) and value is True for path, value in solution.values.items())
-        if solution.values and _is_untied(case):
+        if ties and len(solution.values) == 2:  # noqa: PLR2004 - a tie and one other key
+            # The head may as well have been lost: head-not-saved says both ways out.
+            others = {path: one for path, one in solution.values.items() if not path.endswith(_TIE)}
+            if tree := tree_with(case, others):
+                yield JointSolution(others, trials.compare(tree))
+        elif solution.values and _is_untied(case):
             yield solution._replace(values={**solution.values, **_untying(case)})
         elif not (ties and holds_another_head(case)):
             yield solution

@@ -72,13 +72,6 @@ def width_of_heads(values: Mapping[str, Any], path: str, value: int) -> int:
     return 0 if not value or width % value else width // value
 
 
-def makes_odd_groups(values: Mapping[str, Any], path: str, value: int) -> bool:
-    """Whether the key counts groups of heads, and the value would make unequal groups."""
-    within, name = _beside(values, path)
-    heads = _first_of(within, sorted(HEADS))
-    return name in GROUPS and bool(heads) and bool(heads % value)
-
-
 def _beside(values: Mapping[str, Any], path: str) -> tuple[Mapping[str, Any], str]:
     """Return the config object that contains a key, and the key's name in it."""
     folders, _, name = path.rpartition(".")
