@@ -177,12 +177,14 @@ class _Search:
         """Return the solution with every key that a length gives by itself; None if none does.
 
         `votes` has the number of tensors that asked for each key's present value; a key changes if
-        more tensors ask for another one.
+        more tensors ask for another one than asked for this one, and than are stored with it.
         """
         config = changed(self._config, now.values)
         changes: dict[str, Any] = {}
-        for path, (value, number) in plain_values(config, now.remains).items():
-            if number > votes.get(path, 0):
+        plain = plain_values(config, now.remains)
+        held = self._held_paths(now, config) if plain else {}
+        for path, (value, number) in plain.items():
+            if number > max(votes.get(path, 0), held.get(path, 0)):
                 votes[path] = number
                 changes[path] = value
         if not changes:
@@ -194,6 +196,12 @@ class _Search:
             for more in ({**heads, **lists}, lists, heads, {})
         )
         return next((one for one in found if one is not None), None)
+
+    def _held_paths(self, now: JointSolution, config: Mapping[str, Any]) -> dict[str, int]:
+        """Return the number of tensors stored with each key's present value, by path."""
+        tree = self._tree(now.values)
+        held = self._trials.held_keys(tree) if tree else {}
+        return {key_at(config, symbol, 0).path: number for symbol, number in held.items()}
 
     def _single(self, best: JointSolution) -> JointSolution | None:
         """Return the best solution with one more change; None if none leaves less."""

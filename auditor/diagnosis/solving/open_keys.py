@@ -152,7 +152,7 @@ def _shows_nothing(
     trials: Trials,
 ) -> bool:
     """Whether all tensors would be expected with any item of the list in each layer."""
-    items, depth = value_at(config, one.path), value_at(config, one.depth)
+    items, depth = value_at(config, one.path), one.layers
     if len(items) == depth:
         several = [[item] * depth for item in {repr(item): item for item in items}.values()]
     else:

@@ -27,7 +27,9 @@ LFM2 = {
 WORDS = ("conv", "full_attention")
 
 
-@given(st.lists(st.integers(0, 3), min_size=1, max_size=4), st.integers(2, 5), st.integers(1, 40))
+@given(
+    st.lists(st.sampled_from("abc"), min_size=1, max_size=4), st.integers(2, 5), st.integers(1, 40)
+)
 def test_a_periodic_list_goes_on_in_its_period(period, times, depth):
     items = period * times
     assert of_depth(items, len(items), depth) == [period[at % len(period)] for at in range(depth)]
@@ -38,6 +40,7 @@ def test_a_periodic_list_goes_on_in_its_period(period, times, depth):
     [
         ([[["global", "local"], 3]], 10, [[["global", "local"], 5]]),
         ([[["global", "local"], 3]], 9, None),  # not an integer number of patterns
+        ([0, 1, 2, 3, 4, 5], 8, [0, 1, 2, 3, 4, 5, 6, 7]),
         ([2, 5], 4, [2]),
         ([2, 5], 9, [2, 5]),
         ([2, 5], 0, None),
@@ -72,5 +75,10 @@ def test_each_layer_gets_the_item_whose_tensors_it_stores(declared, true):
         return ClassTree(catalogue.block_tree(values, "Lfm2Model"), "")
 
     shapes = {one.name: one.shape for one in expected.needed}
-    one = LayerList("layer_types", "num_hidden_layers")
+    one = LayerList("layer_types", "num_hidden_layers", 6)
     assert fitted(config, one, WORDS, trees, shapes) == true
+
+
+def test_a_depth_that_the_config_omits_is_that_of_its_class():
+    [one] = layer_lists({"model_type": "llama", "layer_types": ["full_attention"] * 32})
+    assert one == LayerList("layer_types", "num_hidden_layers", 32)
