@@ -23,6 +23,7 @@ from auditor.diagnosis.solving.candidates import (
     WIDTHS,
     KeyChange,
     flags,
+    in_proportion,
     is_heads,
     likely,
     other_items,
@@ -294,6 +295,7 @@ class _Search:
         shown = {key_at(config, one.key, 0).path for one in symbols(tree.tree)}
         numbers = [key for key in free if type(key.value) is int and key.path in shown]
         candidates = chain(
+            in_proportion(free, remains),
             (KeyChange(key, value) for key in numbers for value in self._without(config, key)),
             other_numbers(free, remains),
             other_items(keys, remains, held_symbols),
@@ -367,7 +369,8 @@ class _Search:
         config = changed(self._config, best.values)
         lists = {one.path for one in layer_lists(config)}
         for path in sorted(best.values):
-            if path in lists or self._is_divisor(path, config):
+            is_declared = best.values[path] == value_at(self._config, path)
+            if path in lists or (self._is_divisor(path, config) and not is_declared):
                 continue
             others = {other: value for other, value in best.values.items() if other != path}
             without = self._with(others) if others else None

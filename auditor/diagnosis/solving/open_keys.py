@@ -42,6 +42,8 @@ def open_keys(
         key_at(now, symbol.key, symbol.value).path
         for symbol in determined_sizes(tree, trials.holdings, {})
     }
+    heads = (path for path in values if is_heads(path.rpartition(".")[2]))
+    known.update(path for path in heads if not _has_other_heads(now, values, path, trees, trials))
     shown = {key_at(now, symbol.key.partition("[")[0], 0).path for symbol in symbols(tree.tree)}
     keys = every_key(config, shaping=False)
     declared = {key.path: key.value for key in keys}
@@ -109,6 +111,27 @@ def _remains(values: Mapping[str, Any], trees: Trees, trials: Trials) -> TreeCom
         if tree := trees(values):
             return trials.compare(tree)
     return None
+
+
+def _has_other_heads(
+    config: Mapping[str, Any], values: Mapping[str, Any], path: str, trees: Trees, trials: Trials
+) -> bool:
+    """Whether twice or half as many heads fit as well, alone or with the heads beside them."""
+    numbers = {key.path: key.value for key in beside(every_key(config), path.rpartition(".")[0])}
+    numbers = {at: value for at, value in numbers.items() if type(value) is int and value}
+    heads = {at: value for at, value in numbers.items() if is_heads(at.rpartition(".")[2])}
+    widths = {at: value for at, value in numbers.items() if at.endswith(_HEAD_DIM)}
+    for changes in (
+        {path: 2 * heads.get(path, 0)},
+        {path: heads.get(path, 0) // 2},
+        {at: 2 * value for at, value in heads.items()},
+        {at: 2 * value for at, value in heads.items()}
+        | {at: value // 2 for at, value in widths.items()},
+    ):
+        remains = _remains({**values, **changes}, trees, trials)
+        if remains is not None and not remains.differ:
+            return True
+    return False
 
 
 def _heads_beside(keys: tuple[Key, ...], path: str, known: set[str]) -> Iterator[str]:
