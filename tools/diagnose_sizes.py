@@ -4,9 +4,11 @@ Each pair is the config of one size over the tensors of another size of the same
 from closed forms; `tools/benching/published_sizes.json` has the sizes. A pair is complete if every
 differing key that shapes determine is named with its true value and every other differing key is
 named without a value. Any other cause is false. Options: `-v` prints incomplete pairs, `--all`
-takes every ordered pair instead of at most six a type, a model type takes only that type's pairs.
+takes every ordered pair instead of at most six a type, a model type takes only that type's pairs,
+and a path of a CSV file takes its pairs: columns `type`, `config of` and `weights of`.
 """
 
+import csv
 import json
 import sys
 import time
@@ -49,20 +51,29 @@ class Pair(NamedTuple):
 
 
 def pairs() -> Iterator[Pair]:
-    wanted = {word for word in sys.argv[1:] if not word.startswith("-")}
+    """Yield the pairs of the CSV file among the arguments, else a selection of each type's."""
+    words = [word for word in sys.argv[1:] if not word.startswith("-")]
+    listed = [word for word in words if word.endswith(".csv")]
+    if listed:
+        families = {one["model_type"]: one for one in json.loads(SIZES.read_bytes())}
+        with Path(listed[0]).open(encoding="utf-8", newline="") as file:
+            for row in csv.DictReader(file):
+                yield pair_of(families[row["type"]], row["config of"], row["weights of"])
+        return
     for family in json.loads(SIZES.read_bytes()):
-        if wanted and family["model_type"] not in wanted:
+        if words and family["model_type"] not in words:
             continue
-        start = {"model_type": family["model_type"], "architectures": [family["class"]]}
-        configs = {
-            name: {**start, **family["common"], **values}
-            for name, values in family["sizes"].items()
-        }
-        every = list(permutations(configs, 2))
+        every = list(permutations(family["sizes"], 2))
         step = 1 if "--all" in sys.argv else -(-len(every) // MOST_PAIRS)
-        for one, other in every[::step]:
-            name = f"{family['model_type']} {one} > {other}"
-            yield Pair(name, configs[one], configs[other])
+        for declared, true in every[::step]:
+            yield pair_of(family, declared, true)
+
+
+def pair_of(family: Values, declared: str, true: str) -> Pair:
+    """Return the pair of a type with these names of sizes."""
+    start = {"model_type": family["model_type"], "architectures": [family["class"]]}
+    configs = [{**start, **family["common"], **family["sizes"][name]} for name in (declared, true)]
+    return Pair(f"{family['model_type']} {declared} > {true}", *configs)
 
 
 def shapes_of(config: Values) -> Shapes | None:
@@ -108,14 +119,51 @@ def differences(pair: Pair) -> dict[str, tuple[Any, Any]]:
     return found
 
 
-def is_determined(pair: Pair, path: str, shapes: Shapes) -> bool | None:
-    """Return whether shapes leave no choice of a key; None if the key alone makes no config."""
-    declared, true = value_at(pair.declared, path), value_at(pair.true, path)
-    others = [declared] if type(true) is not int else [declared, true + 1, true - 1]
-    alone = [shapes_of(changed(pair.true, {path: other})) for other in others]
+def is_determined(
+    pair: Pair, path: str, shapes: Shapes, unread: frozenset[str] = frozenset()
+) -> bool | None:
+    """Return whether shapes leave no choice of a key; None if no other value makes a config.
+
+    A choice may go with another value of one of the `unread` keys: each is tried with its declared
+    value, every stored length, and 3/2 of it: gated layers may have two thirds of a width.
+    """
+    true = value_at(pair.true, path)
+    others = [{path: one} for one in (declared_value(pair, path), *_near(true))]
+    stored_lengths = {length for shape in shapes.values() for length in shape}
+    lengths = sorted(stored_lengths | {3 * length // 2 for length in stored_lengths})
+    for key in sorted(unread - {path}):
+        more = lengths if type(value_at(pair.declared, key)) is int else ()
+        others += [{**others[0], key: one} for one in (declared_value(pair, key), *more)]
+    alone = [shapes_of(changed(pair.true, one)) for one in others]
     if shapes in alone or any(shapes_of(one) == shapes for one in _of_other_heads(pair, path)):
         return False
-    return None if alone[0] is None else True
+    return None if alone == [None] * len(alone) else True
+
+
+def declared_value(pair: Pair, path: str) -> Any:
+    """Return the declared value of a key, NULL if it is a stated null."""
+    value = value_at(pair.declared, path)
+    return NULL if value is None and path in paths(pair.declared) else value
+
+
+def may_be_silent(pair: Pair, path: str, values: tuple[Any, Any]) -> bool:
+    """Whether a key that acts on no shape may stay unnamed: a flag, a word, or an omitted key."""
+    return any(type(one) in {bool, str} for one in values) or path not in paths(pair.declared)
+
+
+def acts_on_no_shape(pair: Pair, path: str) -> bool:
+    """Whether the declared value of a key gives the shapes of the true one."""
+    declared = declared_value(pair, path)
+    return shapes_of(changed(pair.true, {path: declared})) == shapes_of(pair.true)
+
+
+def _near(true: Any) -> Iterator[Any]:
+    """Yield other values of a number or list that are near the true one."""
+    if type(true) is int:
+        yield from (true + 1, true - 1, 2 * true, true // 2)
+    for at, item in enumerate(true) if isinstance(true, list) else ():
+        others = [item + 1] if type(item) is int else [one for one in true if one != item][:1]
+        yield from ([*true[:at], other, *true[at + 1 :]] for other in others)
 
 
 def _of_other_heads(pair: Pair, path: str) -> Iterator[Values]:
@@ -176,7 +224,7 @@ def judged(pair: Pair, shapes: Shapes, report: Report | Unaudited) -> tuple[str,
     if any(one.cause not in CAUSES for one in report.diagnosis):
         return "false cause", " | ".join(one.summary[:200] for one in report.diagnosis)
     named = {key: held for one in report.diagnosis for key, _, held in one.fields}
-    unread = {key for one in report.diagnosis for key, _ in one.undetermined}
+    unread = frozenset(key for one in report.diagnosis for key, _ in one.undetermined)
     differ = differences(pair)
     true = {key.path: key.value for key in every_key(pair.true)}
     wrong = {
@@ -191,16 +239,19 @@ def judged(pair: Pair, shapes: Shapes, report: Report | Unaudited) -> tuple[str,
         for key in differ
         if not (
             key in named
-            or (key in unread and is_determined(pair, key, shapes) is not True)
-            or (type(differ[key][1]) in {bool, str} and is_determined(pair, key, shapes) is False)
-            or (type(differ[key][0]) in {bool, str} and is_determined(pair, key, shapes) is False)
+            or (key in unread and is_determined(pair, key, shapes, unread) is not True)
+            or (may_be_silent(pair, key, differ[key]) and acts_on_no_shape(pair, key))
         )
     ]
     guessed = [
         key
         for key in named
-        if is_heads(key.split(".")[-1]) and is_determined(pair, key, shapes) is False
+        if not (type(named[key]) is bool or key.endswith("image_size"))  # whole patches
+        and is_determined(pair, key, shapes) is False
     ]
+    given = {key: value_at(pair.true, key) for key in differ if key not in unnamed}
+    follows = {key.path: key.value for key in every_key(changed(pair.declared, given))}
+    unnamed = [key for key in unnamed if follows.get(key) != true.get(key)]
     if unnamed or guessed:
         return "partial", f"unnamed {unnamed}, guessed {guessed}, named {sorted(named)}"
     return "complete", ""

@@ -107,7 +107,8 @@ def _implied_shapes(
     expectation = _implied(snapshot, target, entry)
     if expectation is None:
         return None
-    return {one.name: one.shape for one in expectation.tensors if one.role is Role.PARAMETER}
+    needed = (Role.PARAMETER, Role.BUFFER)
+    return {one.name: one.shape for one in expectation.tensors if one.role in needed}
 
 
 class SizeRead(NamedTuple):

@@ -21,6 +21,7 @@ from auditor.containers.manifest import (
     ManifestEntry,
     parse_manifest,
 )
+from auditor.diagnosis.repository import lost_components
 from auditor.errors import CheckpointError, Reason, UsageError
 from auditor.findings import BadConfig, Finding, MissingComponent, OtherWeights
 from auditor.findings.ignore import split
@@ -156,7 +157,7 @@ def whole_outcome(
     if crashed:  # whatever the others are: a part that crashed was not audited
         return outcome.as_unaudited(Reason.CRASHED, crashed.detail)
     if report.verdict == "findings" or not unaudited:
-        return report
+        return replace(report, diagnosis=tuple(lost_components(report.findings, parts)))
     reason, count = unaudited[0].reason, f"{len(unaudited)} of {len(parts)}"
     names = listed([part.component or ROOT for part in unaudited])
     detail = f"{count} components of {snapshot.model} are not reconciled, {names}: "

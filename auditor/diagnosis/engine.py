@@ -96,6 +96,22 @@ CAUSES: tuple[Cause, ...] = (
     other_architecture.undoings,
 )
 
+# Causes whose changes cost as much, if they change as many fields: when one explains the findings,
+# the others of its group are tested too, and one that explains as much is reported with it.
+_RIVALS: tuple[frozenset[Cause], ...] = (
+    frozenset(
+        {
+            head_not_saved.undoings,
+            other_size.undoings,
+            half_resized.undoings,
+            config_field.undoings,
+            quantization_settings.undoings,
+            quantization.undoings,
+        }
+    ),
+    frozenset({parallel_rank.undoings, lost_part.undoings, head_not_saved.of_classifier}),
+)
+
 # Limits of one diagnosis: audits, and tensors over all audits. An audit of 200 tensors takes 4 ms,
 # one of 92,000 half a second.
 MOST_TRIED = 40
@@ -221,30 +237,58 @@ class _Tries:
 def _best(case: Case, tries: _Tries) -> _Closing | None:
     """Return the first undoing that closes every alarm, else the one that leaves fewest."""
     best: _Closing | None = None
-    if not tries.left(case.size):
-        return None
+    best_cause: Cause | None = None
+    rivals: list[Undoing] = []
     was_compared = isinstance(case.report, Report) and case.config
-    causes = CAUSES if was_compared else OF_FILES
-    for undoing in _proposed(case, causes, tries):
-        if not _promises(case, undoing):
+    for cause in CAUSES if was_compared else OF_FILES:
+        costs_as_much = any({cause, best_cause} <= group for group in _RIVALS)
+        if best is not None and not best.left and not (costs_as_much and case.size < _LARGE):
             continue
-        after = _after(case, undoing, tries)
-        closing = _closing(case, undoing, after) if after else None
-        if closing is not None and not closing.left:
-            return closing
-        if closing is not None and (best is None or closing.left < best.left):
-            best = closing
-        if not tries.left(case.size):
-            break  # proposing the next undoing would take time as well
-    return best
+        for closing in _closings(case, cause, tries):
+            if best is None or closing.left < best.left:
+                best, best_cause, rivals = closing, cause, []
+                if not best.left:
+                    break
+            elif costs_as_much and _is_rival(closing, best):
+                rivals.append(closing.undoing)
+    return best and best._replace(undoing=_with_rivals(best.undoing, rivals))
 
 
-def _proposed(case: Case, causes: tuple[Cause, ...], tries: _Tries) -> Iterator[Undoing]:
-    """Yield each cause's undoings in turn until a limit is reached."""
-    for undoings in causes:
+def _closings(case: Case, cause: Cause, tries: _Tries) -> Iterator[_Closing]:
+    """Yield what each undoing of a cause closes, until a limit is reached."""
+    if not tries.left(case.size):
+        return
+    for undoing in cause(case):
+        if _promises(case, undoing):
+            after = _after(case, undoing, tries)
+            if after and (closing := _closing(case, undoing, after)):
+                yield closing
         if not tries.left(case.size):
-            return
-        yield from undoings(case)
+            return  # proposing the next undoing would take time as well
+
+
+def _is_rival(closing: _Closing, best: _Closing) -> bool:
+    """Whether an undoing of another cause changes as much as the best one, and explains as much."""
+    ours, theirs = best.undoing, closing.undoing
+    return (
+        theirs.cause != ours.cause
+        and theirs.fields != (ours.fields or None)
+        and len(theirs.fields) == len(ours.fields)
+        and (closing.closed, closing.opened) == (best.closed, best.opened)
+    )
+
+
+def _with_rivals(undoing: Undoing, rivals: list[Undoing]) -> Undoing:
+    """Return the undoing with a clause about each other cause that explains as much."""
+    for one in {rival.cause: rival for rival in rivals}.values():
+        undoing = replace(
+            undoing,
+            summary=f"{undoing.summary} (or {one.cause}, which would explain as much: "
+            f"{one.summary})",
+            fix=f"{undoing.fix}; or {one.fix}",
+            certain=False,
+        )
+    return undoing
 
 
 def _after(case: Case, undoing: Undoing, tries: _Tries) -> Report | Unaudited | None:

@@ -1,11 +1,22 @@
 """The causes of level repository: each is a finding that already contains its fix."""
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 from msgspec.structs import replace
 
-from auditor.findings import ConfigContradiction, OfIds, OfKeys, Severity, UnknownConfigKey
+from auditor.findings import (
+    ConfigContradiction,
+    Finding,
+    MissingComponent,
+    OfIds,
+    OfKeys,
+    Severity,
+    UnknownConfigKey,
+)
+from auditor.messages import listed
 from auditor.report import Diagnosis, Report, Unaudited
+
+_SEVERAL = 2  # components: one that is missing needs no common cause
 
 
 def with_repository(
@@ -69,3 +80,27 @@ def config_keys_of(own: Diagnosis, report: Report | Unaudited) -> frozenset[str]
     if not isinstance(finding, ConfigContradiction | UnknownConfigKey):
         return frozenset()
     return frozenset(key for _, key, _ in finding.says)
+
+
+def lost_components(
+    findings: tuple[Finding, ...], parts: Iterable[Report | Unaudited]
+) -> Iterator[Diagnosis]:
+    """Yield one cause of all missing components, if a single component is stored."""
+    missing = {at: one for at, one in enumerate(findings) if isinstance(one, MissingComponent)}
+    stored = [part for part in parts if part.component]
+    files = {one.declared_in for one in missing.values()}
+    if len(missing) < _SEVERAL or len(stored) != 1 or len(files) != 1:
+        return
+    [part], [file] = stored, files
+    names = [name for one in missing.values() for name in one.folders]
+    kind = f"{part.target}.from_pretrained(..., subfolder={part.component!r})"
+    yield Diagnosis(
+        cause="lost-part",
+        severity=MissingComponent.severity,
+        summary=f"only {part.component} was saved: {listed(names)} are declared by {file}, and "
+        f"nothing of them is stored: this explains all {len(names)} names",
+        fix=f"load the base pipeline with this {part.component} ({part.component}={kind}), or save "
+        "the whole pipeline and upload all its folders",
+        findings=tuple(missing),
+        evidence=(f"{part.component} is the only component with files",),
+    )

@@ -18,7 +18,7 @@ from msgspec.structs import replace
 
 from auditor.analytic.adapters import FILE
 from auditor.diagnosis.case import Case, Undoing
-from auditor.diagnosis.causes import _of_adapters, _of_totals
+from auditor.diagnosis.causes import _of_adapters
 from auditor.diagnosis.causes.other_class import holds_another_head
 from auditor.diagnosis.changes import NULL, value_at, with_values
 from auditor.diagnosis.name_kinds import kinds_of, name_pattern
@@ -32,7 +32,7 @@ from auditor.diagnosis.solving.joint import (
     solve,
     written,
 )
-from auditor.diagnosis.solving.keys import Key, stated_keys
+from auditor.diagnosis.solving.keys import Key, every_key, stated_keys
 from auditor.diagnosis.solving.open_keys import open_keys
 from auditor.diagnosis.solving.trials import ClassTree, Trials
 from auditor.errors import CheckpointError
@@ -42,7 +42,7 @@ CAUSE = "config-field"
 _MOST_AUDITED = 3  # solutions without differences
 _FEWEST = 3  # keys of a config of another size; fewer are a slip in the config
 _RANKS = (2, 4, 8, 16)  # of tensor parallelism
-_MOST_ORACLE = 8  # configs that the oracle builds for one search, 50 ms or more each
+_MOST_ORACLE = 16  # configs that the oracle builds for one search, 50 ms or more each
 _MOST_SHOWN = 4  # items of a list
 _LONG = 10**21  # numbers from here on are abbreviated instead of grouped by threes
 _TIE = "tie_word_embeddings"
@@ -62,9 +62,6 @@ class SolvedConfig(NamedTuple):
 
 def undoings(case: Case) -> Iterator[Undoing]:
     """Yield the key changes with which most of the differing tensors would be expected."""
-    by_total = [(change,) for change in _of_totals.changes_by_total(case)]
-    for one in by_total:
-        yield undoing_of(case, one, tuple(other for other in by_total if other is not one))
     if no_symptom(case) or case.is_strange:
         return
     yield from _untied(case)
@@ -153,8 +150,13 @@ def _searched(case: Case) -> Iterator[JointSolution]:
     most = _MOST_ORACLE if by_oracle(case) else MOST_TREES
     for solution in solve(case.config, trees, trials, faults=faults, most_trees=most):
         ties = any(path.endswith(_TIE) and value is True for path, value in solution.values.items())
-        if solution.values and _is_untied(case):
-            yield solution._replace(values={**solution.values, _TIE: False})
+        if ties and len(solution.values) == 2:  # noqa: PLR2004 - a tie and one other key
+            # The head may as well have been lost: head-not-saved says both ways out.
+            others = {path: one for path, one in solution.values.items() if not path.endswith(_TIE)}
+            if tree := tree_with(case, others):
+                yield JointSolution(others, trials.compare(tree))
+        elif solution.values and _is_untied(case):
+            yield solution._replace(values={**solution.values, **_untying(case)})
         elif not (ties and holds_another_head(case)):
             yield solution
 
@@ -211,6 +213,13 @@ def _is_untied(case: Case) -> bool:
     """Whether the config ties a head that is stored beside the embeddings."""
     declared = value_at(case.config, _TIE)
     return declared is not False and any(one.kind == "duplicate" for one in case.alarms)
+
+
+def _untying(case: Case) -> dict[str, bool]:
+    """Return the values that untie the head: of the whole model, and of each part that ties it."""
+    stated = (key for key in every_key(case.config, shaping=False) if not key.default)
+    ties = (key.path for key in stated if key.path.endswith(f".{_TIE}") and key.value is True)
+    return dict.fromkeys((_TIE, *ties), False)
 
 
 def _untied(case: Case) -> Iterator[Undoing]:

@@ -71,10 +71,14 @@ def undoings(case: Case) -> Iterator[Undoing]:
 
 
 def _may_be_another(case: Case) -> bool:
-    """Whether enough kinds of names differ, or the config implies nothing at all."""
+    """Whether enough kinds of names differ, or the config implies nothing at all.
+
+    A type has names of its own or lacks some in its layers; a missing head is no sign of one.
+    """
     if case.report.expected is None:
         return {finding.kind for finding in case.alarms} == {"bad-config"} and bool(case.stored)
-    strange = {kind.pattern for kind in (*case.unexpected_kinds, *case.missing_kinds)}
+    lacking = (kind for kind in case.missing_kinds if kind.places)
+    strange = {kind.pattern for kind in (*case.unexpected_kinds, *lacking)}
     return len(strange) > _STRANGE * len(case.holdings.kinds)
 
 

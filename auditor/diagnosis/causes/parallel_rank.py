@@ -11,7 +11,7 @@ from typing import Any
 from auditor.diagnosis.case import Case, Undoing
 from auditor.diagnosis.causes.lost_part import with_missing
 from auditor.diagnosis.changes import with_shapes
-from auditor.diagnosis.name_kinds import members, numbers, runs
+from auditor.diagnosis.name_kinds import members, name_pattern, numbers, runs
 from auditor.findings import MatchedPair
 from auditor.findings.evidence import OfStored
 
@@ -147,6 +147,9 @@ def _other_stages(case: Case) -> Iterator[Undoing]:
     # A first stage lacks the final norm too: an output layer alone may be tied.
     if all(map(_OUTPUT.search, outside)) and any(0 in stored[one] for one in partial):
         return
+    kinds_stored = {kind.pattern for kind in case.stored_kinds}
+    if any(name_pattern(name) in kinds_stored for name in outside):
+        return  # modules that are numbered like the layers, outside of them
     if not outside and any(max(missing[one]) < min(stored[one]) for one in partial):
         return  # only first layers are missing: not a stage
     layers = " and ".join(

@@ -1,5 +1,6 @@
 """Candidate values of config keys that could close differences, likeliest first."""
 
+import re
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from itertools import islice
 from math import log
@@ -14,6 +15,7 @@ from auditor.diagnosis.solving.trials import TreeComparison
 _MOST_SOLUTIONS = 24  # of one equation for one key; a number of heads may be any divisor
 _MOST_ITEMS = 128  # of a list in a config
 _STEPS = (1, -1, 2, -2, 3, -3)
+_SIZE = re.compile(r"(heads|groups|experts|layers|dim|size|rank|width|channels)$")
 
 
 class KeyChange(NamedTuple):
@@ -72,13 +74,6 @@ def width_of_heads(values: Mapping[str, Any], path: str, value: int) -> int:
     return 0 if not value or width % value else width // value
 
 
-def makes_odd_groups(values: Mapping[str, Any], path: str, value: int) -> bool:
-    """Whether the key counts groups of heads, and the value would make unequal groups."""
-    within, name = _beside(values, path)
-    heads = _first_of(within, sorted(HEADS))
-    return name in GROUPS and bool(heads) and bool(heads % value)
-
-
 def _beside(values: Mapping[str, Any], path: str) -> tuple[Mapping[str, Any], str]:
     """Return the config object that contains a key, and the key's name in it."""
     folders, _, name = path.rpartition(".")
@@ -97,27 +92,35 @@ def flags(keys: Iterable[Key]) -> Iterator[KeyChange]:
             yield KeyChange(key, not key.value)
 
 
-def other_numbers(keys: Iterable[Key], comparison: TreeComparison) -> Iterator[KeyChange]:
-    """Yield values in proportion to a length, near a number in the names, or a step away."""
-    ratios = {(expected, stored) for expected, stored in comparison.lengths if expected}
-    for key in keys:
-        value = key.value
-        if isinstance(value, bool) or not isinstance(value, int | float):
-            continue
-        if isinstance(value, float):
-            candidates = [value * stored / expected for expected, stored in sorted(ratios)]
-        else:
-            candidates = [
-                value * stored // expected
-                for expected, stored in sorted(ratios)
-                if not value * stored % expected
+def in_proportion(keys: Iterable[Key], comparison: TreeComparison) -> Iterator[KeyChange]:
+    """Yield values in proportion to a length that differs, of keys with names of sizes first.
+
+    A width of heads is in inverse proportion to their number.
+    """
+    lengths = {pair for pair in comparison.lengths if all(pair)}
+    ratios = sorted(lengths | {(stored, expected) for expected, stored in lengths})
+    for key in sorted(keys, key=lambda key: not _SIZE.search(key.path)):
+        if type(key.value) is float:
+            values = [key.value * stored / expected for expected, stored in ratios]
+        elif type(key.value) is int:
+            products = [(key.value * stored, expected) for expected, stored in ratios]
+            values = [
+                product // expected for product, expected in products if not product % expected
             ]
-            candidates += [stored for expected, stored in sorted(ratios) if expected == value]
-            candidates += sorted(comparison.numbers, key=lambda one: abs(one - value))[:8]
-            candidates += [value + step for step in _STEPS]
-        for one in dict.fromkeys(candidates):
-            if one >= 0 and one != value:
-                yield KeyChange(key, type(value)(one))
+        else:
+            continue
+        yield from (KeyChange(key, one) for one in dict.fromkeys(values) if one != key.value)
+
+
+def other_numbers(keys: Iterable[Key], comparison: TreeComparison) -> Iterator[KeyChange]:
+    """Yield values near a number in the names, or a step away."""
+    for key in keys:
+        if type(key.value) is int:
+            values = sorted(comparison.numbers, key=lambda one: abs(one - key.value))[:8]
+            values += [key.value + step for step in _STEPS]
+            for one in dict.fromkeys(values):
+                if one >= 0 and one != key.value:
+                    yield KeyChange(key, one)
 
 
 def other_items(
@@ -175,13 +178,15 @@ _USUAL = (64, 128, 32, 80, 96, 256, 16, 8)
 
 def _strangeness(
     values: Mapping[str, Any], change: KeyChange
-) -> tuple[bool, bool, bool, bool, bool, int, int, float]:
+) -> tuple[bool, bool, bool, bool, bool, bool, int, int, float]:
     key, value = change.key, change.value
     share = width_of_heads(values, key.path, value) if type(value) is int else 0
     place = _USUAL.index(share) if share in _USUAL else len(_USUAL)
+    heads = is_heads(key.path.rpartition(".")[2])
     return (
         type(value) is int and value == 0,
         type(value) is float,
+        heads and type(value) is int and not share,
         key.default,
         bool(share) and place > 1,
         is_heads(name := key.path.rpartition(".")[2]) and name not in GROUPS,

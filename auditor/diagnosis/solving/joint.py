@@ -23,6 +23,7 @@ from auditor.diagnosis.solving.candidates import (
     WIDTHS,
     KeyChange,
     flags,
+    in_proportion,
     is_heads,
     likely,
     other_items,
@@ -177,12 +178,14 @@ class _Search:
         """Return the solution with every key that a length gives by itself; None if none does.
 
         `votes` has the number of tensors that asked for each key's present value; a key changes if
-        more tensors ask for another one.
+        more tensors ask for another one than asked for this one, and than are stored with it.
         """
         config = changed(self._config, now.values)
         changes: dict[str, Any] = {}
-        for path, (value, number) in plain_values(config, now.remains).items():
-            if number > votes.get(path, 0):
+        plain = plain_values(config, now.remains)
+        held = self._held_paths(now, config) if plain else {}
+        for path, (value, number) in plain.items():
+            if number > max(votes.get(path, 0), held.get(path, 0)):
                 votes[path] = number
                 changes[path] = value
         if not changes:
@@ -194,6 +197,12 @@ class _Search:
             for more in ({**heads, **lists}, lists, heads, {})
         )
         return next((one for one in found if one is not None), None)
+
+    def _held_paths(self, now: JointSolution, config: Mapping[str, Any]) -> dict[str, int]:
+        """Return the number of tensors stored with each key's present value, by path."""
+        tree = self._tree(now.values)
+        held = self._trials.held_keys(tree) if tree else {}
+        return {key_at(config, symbol, 0).path: number for symbol, number in held.items()}
 
     def _single(self, best: JointSolution) -> JointSolution | None:
         """Return the best solution with one more change; None if none leaves less."""
@@ -286,6 +295,7 @@ class _Search:
         shown = {key_at(config, one.key, 0).path for one in symbols(tree.tree)}
         numbers = [key for key in free if type(key.value) is int and key.path in shown]
         candidates = chain(
+            in_proportion(free, remains),
             (KeyChange(key, value) for key in numbers for value in self._without(config, key)),
             other_numbers(free, remains),
             other_items(keys, remains, held_symbols),
@@ -359,7 +369,8 @@ class _Search:
         config = changed(self._config, best.values)
         lists = {one.path for one in layer_lists(config)}
         for path in sorted(best.values):
-            if path in lists or self._is_divisor(path, config):
+            is_declared = best.values[path] == value_at(self._config, path)
+            if path in lists or (self._is_divisor(path, config) and not is_declared):
                 continue
             others = {other: value for other, value in best.values.items() if other != path}
             without = self._with(others) if others else None

@@ -32,7 +32,8 @@ class LayerList(NamedTuple):
     """A list with an item for each layer that some depth counts."""
 
     path: str
-    depth: str  # path of the depth
+    depth: str  # path of the depth, which the config may omit
+    layers: int  # value of the depth
 
 
 def layer_lists(config: Mapping[str, Any]) -> Iterator[LayerList]:
@@ -49,7 +50,7 @@ def layer_lists(config: Mapping[str, Any]) -> Iterator[LayerList]:
             path = f"{folder}.{other}" if folder else other
             by_layer = len(items) == depth and ("layer" in other or depth >= _SURE)
             if by_layer or _repeats(items, depth) or _has_numbers(other, items, depth):
-                yield LayerList(path, key.path)
+                yield LayerList(path, key.path, depth)
 
 
 def _repeats(items: list[Any], depth: int) -> bool:
@@ -84,7 +85,9 @@ def of_depth(items: list[Any], declared: int, depth: int) -> list[Any] | None:
 
 
 def _of_length(items: list[Any], length: int) -> list[Any]:
-    """Return the list cut, or continued in its shortest period."""
+    """Return the list cut, or continued: numbers of layers by counting on, others in a period."""
+    if items == list(range(len(items))):
+        return list(range(length))
     period = next(
         step for step in range(1, len(items) + 1) if items[step:] == items[: len(items) - step]
     )
@@ -96,7 +99,7 @@ def resized(config: Mapping[str, Any], changes: Mapping[str, Any]) -> Iterator[t
     for one in layer_lists(config):
         depth = changes.get(one.depth)
         if type(depth) is int and one.path not in changes:
-            items = of_depth(value_at(config, one.path), value_at(config, one.depth), depth)
+            items = of_depth(value_at(config, one.path), one.layers, depth)
             if items is not None:
                 yield one.path, items
 
@@ -109,7 +112,7 @@ def fitted(
     `words` are the items to choose from; `trees` builds the tree with other values. Return None if
     the list is one of patterns, or if there is nothing to choose.
     """
-    items, depth = value_at(config, one.path), value_at(config, one.depth)
+    items, depth = value_at(config, one.path), one.layers
     if len(items) == depth:
         choices = {json.dumps(item): item for item in (*items, *words)}
         by_choice = {text: [item] * depth for text, item in choices.items()}

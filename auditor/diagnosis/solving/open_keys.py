@@ -6,22 +6,24 @@ tokens, or the width of feed-forward layers that no layer has.
 
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
+from itertools import chain, islice
 from typing import Any
 
 from auditor.analytic.blocks import symbols
 from auditor.analytic.dims import dim
 from auditor.diagnosis.changes import value_at
-from auditor.diagnosis.solving.candidates import WIDTHS, is_heads
+from auditor.diagnosis.solving.candidates import WIDTHS, flags, is_heads, solved
 from auditor.diagnosis.solving.determined import determined_sizes
 from auditor.diagnosis.solving.joint import Trees, beside, changed
 from auditor.diagnosis.solving.keys import Key, every_key, key_at
 from auditor.diagnosis.solving.layer_lists import DEPTH, LayerList, layer_lists
 from auditor.diagnosis.solving.outline import sizes_of
-from auditor.diagnosis.solving.trials import Trials
+from auditor.diagnosis.solving.trials import TreeComparison, Trials
 from auditor.errors import CheckpointError
 
 _SIZES = ("size", "dim", "rank", "inner")  # ends of keys that are widths
 _HEAD_DIM = "head_dim"
+_MOST_CHANGES = 32  # that are tried with another flag
 
 
 def open_keys(
@@ -32,29 +34,31 @@ def open_keys(
     These are values that the stored lengths do not determine, numbers of heads beside a changed
     width, lists whose items no tensor shows, and keys that repeat a changed one.
     """
-    solved = changed(config, values)
+    now = changed(config, values)
     tree = trees(values)
     if tree is None:
         return {}
     known = {
-        key_at(solved, symbol.key, symbol.value).path
+        key_at(now, symbol.key, symbol.value).path
         for symbol in determined_sizes(tree, trials.holdings, {})
     }
-    shown = {key_at(solved, symbol.key.partition("[")[0], 0).path for symbol in symbols(tree.tree)}
+    heads = (path for path in values if is_heads(path.rpartition(".")[2]))
+    known.update(path for path in heads if not _has_other_heads(now, values, path, trees, trials))
+    shown = {key_at(now, symbol.key.partition("[")[0], 0).path for symbol in symbols(tree.tree)}
     keys = every_key(config, shaping=False)
     declared = {key.path: key.value for key in keys}
     unknown = (path for path, value in values.items() if type(value) in {int, float})
     found = {path for path in unknown if path in shown and path not in known}
     plain = {
-        key_at(solved, symbol.key, 0).path
+        key_at(now, symbol.key, 0).path
         for size in sizes_of(tree.tree)
         for symbol in size.symbols
         if size == dim(symbol)
     }
     more = (path for path in values if path not in plain | found)
     found.update(path for path in more if _has_neighbour(values, path, trees, trials))
-    for one in layer_lists(solved):
-        if one.path in values and _shows_nothing(solved, one, values, trees, trials):
+    for one in layer_lists(now):
+        if one.path in values and _shows_nothing(now, one, values, trees, trials):
             found.add(one.path)
     for path in values:
         found.update(_heads_beside(keys, path, known))
@@ -62,6 +66,7 @@ def open_keys(
     stated = (key.path for key in keys if not key.default and key.path not in values)
     found.update(path for path in stated if key_at(config, path, None).path in values)
     if len(values) > 1:
+        found.update(_with_another_flag(config, values, trees, trials))
         found.update(_unseen_widths(every_key(config), {*values, *shown}))
     if len(values) == 1:
         found -= values.keys()  # the smallest change; others that fit as well are named with it
@@ -78,11 +83,54 @@ def _has_neighbour(values: Mapping[str, Any], path: str, trees: Trees, trials: T
         return True
     if type(values[path]) is not int or is_image:
         return False
-    for step in (1, -1):
-        with suppress(CheckpointError):
-            tree = trees({**values, path: values[path] + step})
-            if tree is not None and not trials.compare(tree).differ:
-                return True
+    near = (_remains({**values, path: values[path] + step}, trees, trials) for step in (1, -1))
+    return any(one is not None and not one.differ for one in near)
+
+
+def _with_another_flag(
+    config: Mapping[str, Any], values: Mapping[str, Any], trees: Trees, trials: Trials
+) -> Iterator[str]:
+    """Yield each flag with whose other value one further change fits as well, and the other key."""
+    for flag in flags(every_key(changed(config, values))):
+        flipped = {**values, flag.key.path: flag.value}
+        remains = _remains(flipped, trees, trials)
+        if remains is None or not remains.differ or remains.numbers:
+            continue
+        other = changed(config, flipped)
+        changes = chain(flags(every_key(other)), solved(other, remains))
+        for key, value in islice(changes, _MOST_CHANGES):
+            after = _remains({**flipped, key.path: value}, trees, trials)
+            if key.path != flag.key.path and after is not None and not after.differ:
+                yield from (flag.key.path, key.path)
+                break
+
+
+def _remains(values: Mapping[str, Any], trees: Trees, trials: Trials) -> TreeComparison | None:
+    """Return what differs under these values; None if they make no config."""
+    with suppress(CheckpointError):
+        if tree := trees(values):
+            return trials.compare(tree)
+    return None
+
+
+def _has_other_heads(
+    config: Mapping[str, Any], values: Mapping[str, Any], path: str, trees: Trees, trials: Trials
+) -> bool:
+    """Whether twice or half as many heads fit as well, alone or with the heads beside them."""
+    numbers = {key.path: key.value for key in beside(every_key(config), path.rpartition(".")[0])}
+    numbers = {at: value for at, value in numbers.items() if type(value) is int and value}
+    heads = {at: value for at, value in numbers.items() if is_heads(at.rpartition(".")[2])}
+    widths = {at: value for at, value in numbers.items() if at.endswith(_HEAD_DIM)}
+    for changes in (
+        {path: 2 * heads.get(path, 0)},
+        {path: heads.get(path, 0) // 2},
+        {at: 2 * value for at, value in heads.items()},
+        {at: 2 * value for at, value in heads.items()}
+        | {at: value // 2 for at, value in widths.items()},
+    ):
+        remains = _remains({**values, **changes}, trees, trials)
+        if remains is not None and not remains.differ:
+            return True
     return False
 
 
@@ -127,16 +175,13 @@ def _shows_nothing(
     trials: Trials,
 ) -> bool:
     """Whether all tensors would be expected with any item of the list in each layer."""
-    items, depth = value_at(config, one.path), value_at(config, one.depth)
+    items, depth = value_at(config, one.path), one.layers
     if len(items) == depth:
         several = [[item] * depth for item in {repr(item): item for item in items}.values()]
     else:
         several = [list(range(depth)), []]
     for other in several:
-        try:
-            tree = trees({**values, one.path: other})
-        except CheckpointError:
-            continue
-        if tree is not None and trials.compare(tree).differ:
+        remains = _remains({**values, one.path: other}, trees, trials)
+        if remains is not None and remains.differ:
             return False
     return True

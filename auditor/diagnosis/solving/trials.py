@@ -1,5 +1,6 @@
 """A config's tree beside what is stored, compared by one tensor of each kind: in a millisecond."""
 
+from collections import Counter
 from collections.abc import Collection, Iterator, Mapping
 from typing import NamedTuple
 
@@ -64,16 +65,19 @@ class Trials:
         if self._alarming is not None:
             self._excused = self.compare(as_it_is).names - self._alarming
 
-    def held_keys(self, expected: ClassTree) -> frozenset[str]:
-        """The keys of lengths that stored tensors have: another value would take those away."""
-        found: set[str] = set()
+    def held_keys(self, expected: ClassTree) -> Counter[str]:
+        """Return how many tensors with a key's lengths are stored as expected, by key.
+
+        Another value of the key would take those tensors away.
+        """
+        held = Counter[str]()
         for leaf in leaves(expected.tree):
             sizes = tuple(map(dim, leaf.shape))
             shape = tuple(size.value for size in sizes)
-            stored = map(self.holdings.shapes.get, spellings(leaf.name, expected.prefix))
-            if shape in stored:
-                found.update(symbol.key for size in sizes for symbol in size.symbols)
-        return frozenset(found)
+            if shape in map(self.holdings.shapes.get, spellings(leaf.name, expected.prefix)):
+                keys = {symbol.key for size in sizes for symbol in size.symbols}
+                held.update(dict.fromkeys(keys, leaf.number))
+        return held
 
     def compare(self, expected: ClassTree) -> TreeComparison:
         found = _Differences(self._excused)

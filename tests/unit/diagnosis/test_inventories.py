@@ -1,0 +1,42 @@
+"""A tree of a class that only the oracle knows: every tensor, with keys that its lengths may be."""
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from auditor.analytic.dims import dim
+from auditor.diagnosis.solving.inventories import tree_of_shapes
+from auditor.diagnosis.solving.outline import follow
+
+LAYERS = {
+    f"layers.{at}.{name}": shape
+    for at in range(3)
+    for name, shape in {"up.weight": (12, 8), "up.bias": (12,), "norm.weight": (8,)}.items()
+}
+WORD = st.sampled_from(["a", "b", "0", "1", "2"])
+SHAPE = st.lists(st.integers(1, 40), max_size=3).map(tuple)
+
+
+def keys_of(sizes):
+    return [sorted(symbol.key for symbol in dim(size).symbols) for size in sizes]
+
+
+@given(st.dictionaries(st.tuples(st.just("m"), WORD, WORD, st.just("w")), SHAPE, min_size=1))
+def test_the_tree_has_each_tensor_in_its_shape(shapes):
+    by_name = {".".join(parts): shape for parts, shape in shapes.items()}
+    tree = tree_of_shapes(by_name, {"hidden_size": 8, "num_hidden_layers": 2}).tree
+    for name, shape in by_name.items():
+        assert tuple(dim(size).value for size in follow(tree, name).shape) == shape
+
+
+def test_a_length_that_one_key_has_is_that_key():
+    tree = tree_of_shapes(LAYERS, {"hidden_size": 8, "ffn": 12, "num_layers": 3}).tree
+    path = follow(tree, "layers.2.up.weight")
+    assert keys_of(path.shape) == [["ffn"], ["hidden_size"]]
+    assert keys_of(one.modules for one in path.lists) == [["num_layers"]]
+
+
+def test_a_length_that_two_keys_have_is_only_a_number():
+    config = {"hidden_size": 8, "text_config": {"window": 8}, "num_layers": 3, "depth": 3}
+    path = follow(tree_of_shapes(LAYERS, config).tree, "layers.2.up.weight")
+    assert keys_of(path.shape) == [[], []]
+    assert keys_of(one.modules for one in path.lists) == [[]]
