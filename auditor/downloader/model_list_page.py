@@ -74,7 +74,7 @@ def _entry(piece: bytes) -> ListEntry | None:
     """Return the entry of a list, or None if it does not name a model."""
     try:
         entry = _PARSED(piece)
-    except msgspec.DecodeError:
+    except ValueError:  # not an object with an id, or not UTF-8
         return None
     if id_fault(entry.id):
         return None
