@@ -85,9 +85,9 @@ class FoundWeights(Struct, frozen=True, kw_only=True):
 def standard_weights(names: Collection[str], variant: str | None = None) -> FoundWeights | None:
     """Return the weights that loading takes from one folder; None if it has none of the variant."""
     for weights in _WEIGHTS:
-        one, index = _varied(weights, variant), _varied(f"{weights}{_INDEX}", variant)
-        if one in names:
-            return FoundWeights(weights=one)
+        file, index = _varied(weights, variant), _varied(f"{weights}{_INDEX}", variant)
+        if file in names:
+            return FoundWeights(weights=file)
         if index in names:
             return FoundWeights(index=index)
     return None
@@ -95,9 +95,9 @@ def standard_weights(names: Collection[str], variant: str | None = None) -> Foun
 
 def variants(names: Iterable[str]) -> tuple[str, ...]:
     """Return the variants that can be loaded from one folder, sorted."""
-    found = set(names)
-    every = {variant for name in found if (variant := variant_of(name))}
-    return tuple(sorted(variant for variant in every if standard_weights(found, variant)))
+    name_set = set(names)
+    named_variants = {variant for name in name_set if (variant := variant_of(name))}
+    return tuple(sorted(one for one in named_variants if standard_weights(name_set, one)))
 
 
 def variant_of(path: str) -> str | None:
@@ -133,11 +133,10 @@ _TORCH_SHARD = r"(?:diffusion_)?pytorch_model-[0-9]{5}-of-[0-9]{5}\.bin"
 
 def torch_model_files(names: Iterable[str]) -> tuple[str, ...]:
     """Return the torch files of a folder that form a complete model: one file, else all shards."""
-    found = set(names)
-    for one in _TORCH:
-        if one in found:
-            return (one,)
-    return tuple(sorted(name for name in found if re.fullmatch(_TORCH_SHARD, name)))
+    name_set = set(names)
+    if single := next((name for name in _TORCH if name in name_set), None):
+        return (single,)
+    return tuple(sorted(name for name in name_set if re.fullmatch(_TORCH_SHARD, name)))
 
 
 def is_in_folder(name: str, folder: str) -> bool:
@@ -210,13 +209,14 @@ Files = tuple[str, ...]  # one file, or the shards of one model, sorted
 
 def gguf_sets(names: Iterable[str]) -> tuple[Files, ...]:
     """Return the models among the names, sorted."""
-    found: dict[tuple[str, str], list[str]] = {}
+    files_by_set: dict[tuple[str, str], list[str]] = {}
     for name in names:
         last = file_name(name).lower()
         if last.endswith(GGUF_ENDING) and not any(word in last for word in _NO_MODELS):
             shard = _GGUF_SHARD.fullmatch(name)
-            found.setdefault((shard[1], shard[2]) if shard else (name, ""), []).append(name)
-    return tuple(sorted(tuple(sorted(files)) for files in found.values()))
+            key = (shard[1], shard[2]) if shard else (name, "")
+            files_by_set.setdefault(key, []).append(name)
+    return tuple(sorted(tuple(sorted(files)) for files in files_by_set.values()))
 
 
 def only_gguf_set(names: Iterable[str], where: str) -> Files:

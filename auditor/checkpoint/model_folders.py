@@ -43,15 +43,15 @@ def models(names: Iterable[str], variant: str | None) -> tuple[SelectedComponent
 
 def found_in(names: set[str], variant: str | None) -> FoundWeights | None:
     """Return the weights of one folder: of the variant, else without one, else of the only one."""
-    found = standard_weights(names, variant) or standard_weights(names)
-    if found is None and len(only := variants(names)) == 1:
-        found = standard_weights(names, only[0])
-    return found
+    weights = standard_weights(names, variant) or standard_weights(names)
+    if weights is None and len(only := variants(names)) == 1:
+        return standard_weights(names, only[0])
+    return weights
 
 
-def torch_copies_in(names: Iterable[str], found: FoundWeights) -> tuple[str, ...]:
+def torch_copies_in(names: Iterable[str], weights: FoundWeights) -> tuple[str, ...]:
     """Return the torch files that repeat a folder's safetensors; () if torch files are audited."""
-    name = found.weights or found.index or ""
+    name = weights.weights or weights.index or ""
     return torch_model_files(names) if re.fullmatch(_SAFE, name) else ()
 
 
@@ -68,19 +68,15 @@ def _weighs(part: SelectedComponent) -> bool:
 
 def _parts(names: Iterable[str], variant: str | None) -> Iterator[SelectedComponent]:
     for folder, inside in sorted(_by_folder(names).items()):
-        found = found_in(inside, variant)
-        if folder and (found or CONFIG in inside):
-            yield SelectedComponent(
-                folder=folder, selection=_selection(folder, inside, found or FoundWeights())
+        weights = found_in(inside, variant) or FoundWeights()
+        config = CONFIG if CONFIG in inside else None
+        if folder and (config or weights.weights or weights.index):
+            selection = FileSelection(
+                config=config and f"{folder}/{config}",
+                weights=weights.weights and f"{folder}/{weights.weights}",
+                index=weights.index and f"{folder}/{weights.index}",
             )
-
-
-def _selection(folder: str, inside: set[str], found: FoundWeights) -> FileSelection:
-    def path(name: str | None) -> str | None:
-        return name and f"{folder}/{name}"
-
-    config = path(CONFIG) if CONFIG in inside else None
-    return FileSelection(config=config, weights=path(found.weights), index=path(found.index))
+            yield SelectedComponent(folder=folder, selection=selection)
 
 
 def _with_settings(part: SelectedComponent, inside: set[str]) -> SelectedComponent:
@@ -94,8 +90,8 @@ def _with_torch_copies(part: SelectedComponent, inside: set[str]) -> SelectedCom
         name and name.removeprefix(f"{part.folder}/")
         for name in (part.selection.weights, part.selection.index)
     )
-    found = FoundWeights(weights=weights, index=index)
-    torch_copies = tuple(f"{part.folder}/{name}" for name in torch_copies_in(inside, found))
+    names = torch_copies_in(inside, FoundWeights(weights=weights, index=index))
+    torch_copies = tuple(f"{part.folder}/{name}" for name in names)
     return part._replace(selection=replace(part.selection, torch_copies=torch_copies))
 
 

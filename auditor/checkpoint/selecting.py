@@ -168,8 +168,8 @@ def _needs_config(name: str) -> bool:
 
 def _root(names: set[str], where: str, variant: str | None) -> FoundWeights | None:
     """Return the weights outside all folders; the only variant if there are no others."""
-    if found := standard_weights(names, variant):
-        return found
+    if weights := standard_weights(names, variant):
+        return weights
     several = variants(names)
     if variant is not None:
         if several or standard_weights(names):
@@ -281,7 +281,8 @@ def name_fault(name: str) -> str | None:
 
 
 def _nothing(names: Iterable[str], where: str) -> SourceError:
-    files = sorted(name for name in names if not _is_paperwork(name))
+    paperwork = (".git", *_PAPERWORK)
+    files = sorted(name for name in names if not file_name(name).lower().startswith(paperwork))
     if not files:
         return SourceError(Reason.EMPTY_REPO, f"{where} is empty: it has no model files")
     weights = [name for name in files if is_weights(name)]
@@ -291,11 +292,6 @@ def _nothing(names: Iterable[str], where: str) -> SourceError:
     known = f"{WEIGHTS}, {TORCH_WEIGHTS} or index of them"
     detail = f"{where} has no {known}; its weights are {listed(weights)}"
     return SourceError(Reason.NO_SAFETENSORS, detail)
-
-
-def _is_paperwork(name: str) -> bool:
-    last = file_name(name).lower()
-    return last.startswith((".git", *_PAPERWORK))
 
 
 # --- a file or a folder that the user names -------------------------------------------------------

@@ -180,6 +180,10 @@ class _Reader:
         _require_sorted("files", [_name(file.name) for file in document.files], twice=True)
         _require_sorted("published", [one.name for one in document.published])
         _require_sorted("components", [one.name for one in document.components])
+        companions = None
+        if document.companions is not None:
+            _require_sorted("companions", [entry.name for entry in document.companions])
+            companions = tuple(map(self._companion, document.companions))
         return Snapshot(
             model=document.model,
             commit=document.commit,
@@ -197,22 +201,15 @@ class _Reader:
             settings=self._text(document.settings, "settings"),
             manifest=self._text(document.manifest, "manifest"),
             components=tuple(map(self._component, document.components)),
-            companions=self._companions(document.companions),
+            companions=companions,
             published=tuple(document.published),
             partial=document.partial,
         )
 
-    def _companions(self, entries: list[BytesEntry] | None) -> tuple[CompanionFile, ...] | None:
-        if entries is None:
-            return None
-        _require_sorted("companions", [entry.name for entry in entries])
-        return tuple(map(self._companion, entries))
-
     def _companion(self, entry: BytesEntry) -> CompanionFile:
-        name = _name(entry.name)
         if entry.unread is not UNSET:
-            return CompanionFile(name, None, entry.unread)
-        return CompanionFile(name, self._bytes(entry, "companions"))
+            return CompanionFile(_name(entry.name), None, entry.unread)
+        return CompanionFile(_name(entry.name), self._bytes(entry, "companions"))
 
     def _component(self, entry: ComponentEntry) -> Component:
         return Component(

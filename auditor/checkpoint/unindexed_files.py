@@ -34,10 +34,10 @@ def files_not_in_index(
     folder, inside = _inside(index, names)
     own = {shard.removeprefix(folder) for shard in shards}
     others = [name for name in inside if name not in own and _may_be(name, index)]
-    found = _whole(others, _stems(index, own))
-    if not found and not set(shards).intersection(names):
-        found = _any(index, inside, others)
-    return tuple(sorted(f"{folder}{name}" for name in found))
+    shards_there = _whole(others, _stems(index, own))
+    if not shards_there and not set(shards).intersection(names):
+        shards_there = _any(index, inside, others)
+    return tuple(sorted(f"{folder}{name}" for name in shards_there))
 
 
 def named_as_model(index: str, shards: Iterable[str], name: str) -> bool:
@@ -73,8 +73,8 @@ def _may_be(name: str, index: str) -> bool:
 def _stems(index: str, shards: Iterable[str]) -> frozenset[str]:
     """Return the words with which the names of the index's shards begin: `model`."""
     last = file_name(index).partition(".")[0]
-    split = (_SPLIT.fullmatch(shard) for shard in shards)
-    return frozenset((last, *(found["stem"] for found in split if found)))
+    splits = filter(None, map(_SPLIT.fullmatch, shards))
+    return frozenset((last, *(split["stem"] for split in splits)))
 
 
 def _whole(names: Iterable[str], stems: frozenset[str] | None = None) -> Sequence[str]:
@@ -84,16 +84,16 @@ def _whole(names: Iterable[str], stems: frozenset[str] | None = None) -> Sequenc
     """
     splits: dict[_Split, list[str]] = {}
     for name in names:
-        found = _SPLIT.fullmatch(name)
-        if found and (stems is None or found["stem"] in stems):
-            splits.setdefault((found["stem"], found["count"], found["ending"]), []).append(name)
+        split = _SPLIT.fullmatch(name)
+        if split and (stems is None or split["stem"] in stems):
+            splits.setdefault((split["stem"], split["count"], split["ending"]), []).append(name)
     return max((splits[key] for key in sorted(splits)), key=_weight, default=())
 
 
 def _weight(shards: Sequence[str]) -> tuple[bool, int]:
     """Return whether all shards of a split are there, and the number of those that are."""
-    found = _SPLIT.fullmatch(shards[0])
-    count = found["count"] if found else ""
+    split = _SPLIT.fullmatch(shards[0])
+    count = split["count"] if split else ""
     return (count.isdecimal() and len(count) < 10 and len(shards) >= int(count), len(shards))  # noqa: PLR2004 - digits
 
 

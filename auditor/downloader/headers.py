@@ -12,7 +12,6 @@ from auditor.containers.weight_formats import (
     NeedsBytes,
     Parse,
     PartialFile,
-    Table,
     merged_parts,
     parser,
 )
@@ -158,10 +157,13 @@ def read_parsed_header(name: str, size: int | None, read: Read, parse: Parse) ->
         parts = (FilePart(0, data),)
     for _ in range(MOST_READS):
         recorded = _Recorded(size, parts)
-        parsed = _tried(name, parse, recorded)
-        if not isinstance(parsed, Span):
-            return WeightHeader(name=name, size=size, parts=recorded.used(), known=parsed)
-        span = _ahead(parsed, recorded)
+        try:
+            table = parse(name, recorded)
+            return WeightHeader(name=name, size=size, parts=recorded.used(), known=table)
+        except CheckpointError as error:
+            return WeightHeader(name=name, size=size, parts=recorded.used(), known=error)
+        except NeedsBytes as needs:
+            span = _ahead(needs.span, recorded)
         if span.length + sum(len(part.data) for part in parts) > MOST_BYTES:
             break
         parts = merged_parts((*parts, FilePart(span.start, read(span, _as_asked).data)))
@@ -192,16 +194,6 @@ class _Recorded(PartialFile, frozen=True):
 def _as_asked(data: bytes, _size: int | None) -> int:
     """Stop a read from the start after the requested bytes."""
     return len(data)
-
-
-def _tried(name: str, parse: Parse, sparse: PartialFile) -> Table | CheckpointError | Span:
-    """Parse the bytes at hand; return the span of missing bytes if the parser needs more."""
-    try:
-        return parse(name, sparse)
-    except CheckpointError as error:
-        return error
-    except NeedsBytes as needs:
-        return needs.span
 
 
 def _ahead(span: Span, sparse: PartialFile) -> Span:

@@ -5,7 +5,6 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, closing, contextmanager, nullcontext
-from functools import cache
 from math import inf
 from platform import python_version
 from threading import Event
@@ -82,6 +81,9 @@ _MOST_OF_A_REDIRECT = 4 * 1024
 
 _LEAST_SILENCE = 0.1  # seconds that a redirected request has, however long the redirects took
 _OK, _PARTIAL = 200, 206
+# Not build_hf_headers: what it adds to a user agent can cost a request of its own.
+_HUB_LIBRARY = f"hf_hub/{huggingface_hub.__version__}"
+_AGENT = f"hf-audit/{VERSION}; {_HUB_LIBRARY}; python/{python_version()}"
 
 # One DEBUG record a request, redirects and failed attempts included; `audit -vv` prints them.
 requests_log = logging.getLogger("auditor.requests")
@@ -107,7 +109,7 @@ class Session:
         self._client = shared_client()
         self._governor = governor
         self._headers = {
-            "user-agent": _agent(),
+            "user-agent": _AGENT,
             "accept-encoding": "identity",  # a range of a packed body is not a range of the file
         }
         self._authorization = {"authorization": f"Bearer {token}"} if token else {}
@@ -189,7 +191,8 @@ class Session:
                     return take(answer)
                 with self._lock:
                     self._redirects += 1
-                _drain(answer)
+                if answer.length is not None and answer.length <= _MOST_OF_A_REDIRECT:
+                    answer.upto(answer.length + 1)  # one byte more than it has: its end is read
                 address = _redirected(answer)
                 seconds_left = max(_LEAST_SILENCE, seconds_left - answer.age)
         detail = f"{plain_url(url).host_str} redirects more than {_MOST_REDIRECTS} times"
@@ -272,13 +275,6 @@ def _logged(url: Url, headers: Mapping[str, str], purpose: str) -> Iterator[_Tra
         )
 
 
-@cache
-def _agent() -> str:
-    # Not build_hf_headers: what it adds to a user agent can cost a request of its own.
-    agent = f"hf-audit/{VERSION}; hf_hub/{huggingface_hub.__version__}"
-    return f"{agent}; python/{python_version()}"
-
-
 def _require_plain(answer: Answer) -> None:
     encoding = answer.headers.get("content-encoding", "identity")
     if encoding != "identity":
@@ -286,12 +282,6 @@ def _require_plain(answer: Answer) -> None:
             f"the answer of {answer.host} has the encoding {quoted(encoding)}, expected identity"
         )
         raise SourceError(Reason.BAD_RESPONSE, detail)
-
-
-def _drain(answer: Answer) -> None:
-    """Read the body of a redirect if it is short, so that its connection can be reused."""
-    if answer.length is not None and answer.length <= _MOST_OF_A_REDIRECT:
-        answer.upto(answer.length + 1)  # one byte more than it has, so that its end is read
 
 
 def _redirected(answer: Answer) -> Url:

@@ -118,11 +118,12 @@ def _assembled(  # noqa: PLR0913 - likewise, and what is here already
     patient: bool = False,
 ) -> Snapshot:
     selection = choose({file.name for file in listing.files}, listing.model_id)
+    renamed = f"; {model.id} is now {listing.model_id}" if model.id != listing.model_id else ""
     listed = Snapshot(
         model=listing.model_id,
         commit=listing.commit,
         source=Source.HUB,
-        origin=_origin(model, listing),
+        origin=f"read from {endpoint_url().origin_ascii}{renamed}",
         files=listing.files,
         # The Hub's counts are of the default branch, whatever the requested revision.
         published=() if model.revision not in _DEFAULTS else listing.published,
@@ -213,11 +214,6 @@ class _HubFiles:
         return f"{self._address}/{quote(file.name)}"
 
 
-def _origin(model: HubModel, listing: Listing) -> str:
-    renamed = f"; {model.id} is now {listing.model_id}" if model.id != listing.model_id else ""
-    return f"read from {endpoint_url().origin_ascii}{renamed}"
-
-
 # --- early reads ----------------------------------------------------------------------------------
 
 
@@ -250,7 +246,11 @@ class EarlyReads:
             url = f"{endpoint()}/{model.id}/resolve/{_revision(model)}/{name}"
             purpose = f"{name}, before the listing is here"
             self._reads[name] = scheduler.submit(
-                session.try_once, url, _with_commit(take), purpose=purpose, span=span
+                session.try_once,
+                url,
+                lambda answer: (answer.commit, take(answer)),
+                purpose=purpose,
+                span=span,
             )
 
         with suppress(SourceError):
@@ -273,10 +273,6 @@ class EarlyReads:
             ):
                 return received
         return None
-
-
-def _with_commit(take: Callable[[Answer], Received]) -> Callable[[Answer], _Early]:
-    return lambda answer: (answer.commit, take(answer))
 
 
 def _config(answer: Answer) -> Received:

@@ -156,7 +156,8 @@ def open_regular_file(path: Path, expected: FileState | None = None) -> Iterator
                 raise unreadable_file(path, _REPLACED)
             yield regular
     except FileNotFoundError:
-        raise unreadable_file(path, _absence(path)) from None
+        fault = "is a broken link" if path.is_symlink() else "does not exist"
+        raise unreadable_file(path, fault) from None
     except OSError as error:
         raise unreadable_file(path, f"cannot be read: {error.strerror or error}") from None
 
@@ -185,10 +186,6 @@ def _kind_fault(status: os.stat_result) -> str | None:
         return None
     kind = next((kind for is_kind, kind in _KINDS if is_kind(status.st_mode)), "something else")
     return f"is {kind}, expected a file"
-
-
-def _absence(path: Path) -> str:
-    return "is a broken link" if path.is_symlink() else "does not exist"
 
 
 # --- digests --------------------------------------------------------------------------------------

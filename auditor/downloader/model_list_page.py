@@ -55,16 +55,16 @@ def entries_in(content: bytes) -> Iterator[tuple[ListEntry, ...]]:
     Raise SourceError if the page is not a JSON list, or is too large.
     """
     group: list[ListEntry] = []
-    held = 0
+    group_values = 0
     for piece in _pieces(content):
         if fault := bounds_fault(piece, MAX_DEPTH, MAX_TEXT_VALUES):
             entry, values = _crowded(piece, fault), 0
         else:
             entry, values = _entry(piece), sum(map(piece.count, _BEGINS))
-        if held + values > _MOST_HELD:
+        if group_values + values > _MOST_HELD:
             yield tuple(group)
-            group, held = [], 0
-        held += values
+            group, group_values = [], 0
+        group_values += values
         if entry:
             group.append(entry)
     yield tuple(group)
@@ -74,7 +74,7 @@ def _entry(piece: bytes) -> ListEntry | None:
     """Return the entry of a list, or None if it does not name a model."""
     try:
         entry = _PARSED(piece)
-    except msgspec.DecodeError:
+    except ValueError:  # not an object with an id, or not UTF-8
         return None
     if id_fault(entry.id):
         return None

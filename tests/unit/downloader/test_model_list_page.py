@@ -106,3 +106,8 @@ def test_half_a_character_in_one_model_spoils_no_other(files):
     half = ', "x": "\\ud83d \\ud83d\\ude00"'  # a half alone, and a whole one
     found = read(page(model(1, 1), model(2, 1, half), model(3, 1), model(4, files)))
     assert [one.id for one in found[:3]] == ["o/m1", "o/m2", "o/m3"]
+
+
+def test_a_model_that_is_not_utf8_spoils_no_other():
+    content = page(model(1, 1), model(2, 1), model(3, 1)).replace(b"o/m2", b"o/m\xff")
+    assert [one.id for one in read(content)] == ["o/m1", "o/m3"]
