@@ -70,9 +70,9 @@ def index_alone(folder, values, **wrong):
 
 
 @pytest.mark.parametrize("values", [LLAMA, GEMMA, GPT2], ids=lambda one: one["model_type"])
-def test_a_sound_index_has_no_diagnosis(values, tmp_path):
-    report = index_alone(tmp_path, values)
-    assert (report.verdict, report.diagnosis) == ("clean", ())
+def test_a_sound_index_lacks_its_files_alone(values, tmp_path):
+    [diagnosis] = index_alone(tmp_path, values).diagnosis
+    assert diagnosis.cause == "partial-upload"
 
 
 @pytest.mark.parametrize(
@@ -97,12 +97,13 @@ def test_a_sound_index_has_no_diagnosis(values, tmp_path):
     ],
 )
 def test_the_field_with_which_the_total_comes_out_is_named_first(values, key, wrong, tmp_path):
-    [found] = index_alone(tmp_path, values, **{key: wrong}).diagnosis
+    [partial, found] = index_alone(tmp_path, values, **{key: wrong}).diagnosis
+    assert partial.cause == "partial-upload"
     assert (found.cause, found.fields) == ("config-field", ((key, wrong, values[key]),))
 
 
 def test_other_keys_that_fit_as_well_are_reported(tmp_path):
-    [found] = index_alone(tmp_path, LLAMA, intermediate_size=1024).diagnosis
+    [_, found] = index_alone(tmp_path, LLAMA, intermediate_size=1024).diagnosis
     assert "(or vocab_size = 29,984, which would explain as much)" in found.summary
 
 
