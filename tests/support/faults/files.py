@@ -89,6 +89,19 @@ def lose(*files: str, of: slice = slice(0, 1)) -> Spoil:
     return spoil
 
 
+def _leave_out_first(folder: Path, other: Path) -> None:
+    """Remove a shard, its names in the index and its bytes in the total, as an exporter may."""
+    lose("model-*")(folder, other)
+    there = {path.name for path in folder.glob("model-*.safetensors")}
+
+    def leave_out(values: dict) -> None:
+        names = values["weight_map"]
+        values["weight_map"] = {name: shard for name, shard in names.items() if shard in there}
+        values["metadata"].pop("total_size")
+
+    index(leave_out)(folder, other)
+
+
 def _other_index(folder: Path, other: Path) -> None:
     shutil.copy(other / INDEX, folder)
 
@@ -152,6 +165,8 @@ SHARDED: tuple[tuple[str, str, Spoil], ...] = (
     ("all but the config are pointers", "pointer-file", point("model-*", INDEX)),
     ("a shard is not there", "partial-upload", lose("model-*")),
     ("no shard but one is there", "partial-upload", lose("model-*", of=slice(1, None))),
+    ("only the index is there", "partial-upload", lose("model-*", of=slice(None))),
+    ("the index leaves out a shard", "partial-upload", _leave_out_first),
     ("no index", "partial-upload", lose(INDEX)),
     ("neither a shard nor the index", "partial-upload", lose("model-*", INDEX)),
     ("the index of another split", "stale-index", _other_index),
@@ -161,4 +176,9 @@ SHARDED: tuple[tuple[str, str, Spoil], ...] = (
     ("two saves, one not whole", "two-saves", _other_shards),
     ("two saves without an index", "two-saves", _both_without_index),
 )
-ON_THE_HUB = {"a shard is not there", "no shard but one is there", "the index of another split"}
+ON_THE_HUB = {
+    "a shard is not there",
+    "no shard but one is there",
+    "only the index is there",
+    "the index of another split",
+}

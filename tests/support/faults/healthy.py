@@ -39,12 +39,6 @@ def _of_files(name: str, place: Path) -> Iterator[tuple[str, Snapshot]]:
     for path in few.glob("*.safetensors"):
         shutil.copy(path, both)
     yield "another split beside it, and one index", local_folder.read(both, name)
-    alone = place / f"{name}-index"
-    shutil.rmtree(alone, ignore_errors=True)
-    alone.mkdir()
-    for file in (CONFIG, INDEX):
-        shutil.copy(few / file, alone)
-    yield "an index alone", local_folder.read(alone, name)
     plain = place / f"{name}-without-totals"
     shutil.rmtree(plain, ignore_errors=True)
     shutil.copytree(few, plain)

@@ -6,7 +6,7 @@ import pytest
 from support.pipelines import model, tensors, text, written
 
 import auditor
-from auditor.findings import WrongDtype
+from auditor.findings import BadIndex, WrongDtype
 
 TEXT = {
     "vocab_size": 40,
@@ -64,7 +64,7 @@ def test_a_total_of_another_width_than_declared_is_found(tmp_path: Path, dtypes,
     }
     files = {"config.json": text(declaring(**dtypes)), "model.safetensors.index.json": text(index)}
     report = auditor.audit(written(tmp_path, files))
-    assert [type(one) for one in report.findings] == [WrongDtype] * alarms
+    assert [type(one) for one in report.findings] == [BadIndex, *([WrongDtype] * alarms)]
 
 
 def test_headers_of_another_dtype_than_a_config_inside_declares_are_found(tmp_path: Path):
