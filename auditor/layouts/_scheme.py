@@ -10,7 +10,7 @@ import re
 from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import NamedTuple
 
-from auditor.layouts._patterns import at_or_below, names_in_skip_lists
+from auditor.layouts._patterns import names_in_skip_lists
 from auditor.layouts.declared import string_list
 from auditor.layouts.packing import FLOATS, Declared, PackingLedger, Stored
 from auditor.tensors import StoredTensor
@@ -22,6 +22,7 @@ _PROJECTIONS = frozenset(f"{one}_proj" for one in ("q", "k", "v", "o", "gate", "
 _NUMBERED = re.compile(r"\b\w+\.[0-9]")
 _DIGITS = tuple("0123456789")
 _WEIGHT = ".weight"
+_HEAD = "lm_head"
 _MATRIX = 2  # axes
 _LISTED = 20_000  # modules to skip, in 30 ms; real lists have some hundreds
 _COMPARED = 100_000_000  # characters of names times modules to skip, in 0.1 s
@@ -48,41 +49,32 @@ class Scheme(NamedTuple):
         return True if self.packs((module,)) else None
 
 
-def skip_list_scheme(
+def skip_list_scheme(  # noqa: PLR0913 - what is declared, and what loaders make of it
     key: str,
     declared: Declared,
     names: Collection[str],
     _settings: object = None,
     *,
     packs_others: bool = True,
+    whole_layers: bool = False,
+    has_defaults: bool = True,
 ) -> Scheme:
     """Return the scheme of a list of modules that transformers leaves plain.
 
     `packs_others` is whether loading cannot read plain weights in a module outside the list.
+    `has_defaults` is whether loading leaves the output layer plain if a list does not name it;
+    without a list it always does.
     """
     listed = string_list(declared, key)
+    is_list = isinstance(declared.settings.get(key), list)
+    keep = unlisted(listed)
     return Scheme(
         plain=(names_in_skip_lists(listed, names) or ()) if listed else (),
-        packs=unlisted(listed) if packs_others else lambda _names: (),
+        packs=keep if packs_others else lambda _names: (),
         source=f"{key} of {declared.where}",
-    )
-
-
-def literal_list_scheme(
-    key: str,
-    declared: Declared,
-    names: Collection[str],
-    _settings: object = None,
-    *,
-    packs_others: bool = True,
-) -> Scheme:
-    """Return the scheme of a list that is certain only about modules that it names literally."""
-    listed = string_list(declared, key)
-    return Scheme(
-        plain=frozenset(name for name in names if at_or_below(name, listed)),
-        packs=unlisted(listed) if packs_others else lambda _names: (),
-        source=f"{key} of {declared.where}",
-        whole_layers=True,
+        whole_layers=whole_layers,
+        named=keep((_HEAD,)) if packs_others and is_list and not has_defaults else (),
+        every_linear=packs_others,
     )
 
 

@@ -12,6 +12,7 @@ Together they are `X.weight` (out, in) = (rows of codes * og, columns of codes *
 from collections.abc import Collection
 from typing import NamedTuple
 
+from auditor.layouts._scheme import Scheme, skip_list_scheme
 from auditor.layouts.declared import integer_setting
 from auditor.layouts.engine import LayoutTable, Packing, any_module, constant_settings
 from auditor.layouts.packing import (
@@ -98,6 +99,15 @@ def _title(declared: Declared | None, _packings: Collection[Packing]) -> str:
     return "aqlm"
 
 
+def _scheme(declared: Declared, names: Collection[str], _settings: object) -> Scheme:
+    """Return the scheme of the list: without one every linear is packed, the output layer too.
+
+    Entries were names of weights before transformers 5, and are names of modules now.
+    """
+    scheme = skip_list_scheme("linear_weights_not_to_quantize", declared, names, whole_layers=True)
+    return scheme._replace(named=scheme.packs(("lm_head",)))
+
+
 LAYOUT = LayoutTable[_Sizes](
     name="aqlm",
     methods=("aqlm",),
@@ -114,4 +124,5 @@ LAYOUT = LayoutTable[_Sizes](
     by_shapes=_by_shapes,
     by_config=_linear,
     title=_title,
+    scheme=_scheme,
 ).layout()

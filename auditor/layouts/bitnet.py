@@ -9,7 +9,7 @@ of these linears has a norm of its inputs, `X.rms_norm.weight` (in,).
 
 from collections.abc import Collection, Iterator
 
-from auditor.layouts._scheme import Scheme, literal_list_scheme
+from auditor.layouts._scheme import Scheme, skip_list_scheme
 from auditor.layouts.engine import Bundle, LayoutTable, Packing, any_module, constant_settings
 from auditor.layouts.packing import (
     FLOATS,
@@ -85,7 +85,14 @@ def _linear(shape: Shape) -> Packing:
 
 def _scheme(declared: Declared, names: Collection[str], _settings: object) -> Scheme:
     is_strict = declared.settings.get("linear_class", "bitlinear") == "bitlinear"
-    return literal_list_scheme("modules_to_not_convert", declared, names, packs_others=is_strict)
+    return skip_list_scheme(
+        "modules_to_not_convert",
+        declared,
+        names,
+        packs_others=is_strict,
+        whole_layers=True,
+        has_defaults=False,
+    )
 
 
 LAYOUT = LayoutTable[str](

@@ -21,7 +21,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping
 from math import prod
 from typing import NamedTuple
 
-from auditor.layouts._scheme import Scheme, literal_list_scheme
+from auditor.layouts._scheme import Scheme, skip_list_scheme
 from auditor.layouts.engine import (
     Bundle,
     LayoutTable,
@@ -215,11 +215,18 @@ def _scheme(
 ) -> Scheme:
     """The modules that loading builds packed.
 
-    Tried with transformers 5.23: a packed weight in a skipped module is refused, or stays integers;
-    all others load and fail in their first forward pass.
+    Tried with transformers 5.24: a packed weight in a skipped module is refused, or stays integers;
+    all others load and fail in their first forward pass, an unlisted output layer included.
     """
     has_plain = declared.settings.get("llm_int8_has_fp16_weight") is True
-    return literal_list_scheme(_MODULES, declared, names, packs_others=not has_plain)
+    return skip_list_scheme(
+        _MODULES,
+        declared,
+        names,
+        packs_others=not has_plain,
+        whole_layers=True,
+        has_defaults=False,
+    )
 
 
 LAYOUT = LayoutTable[_Settings](

@@ -56,7 +56,6 @@ _SCALES = ("weight_scale_inv", "weight_scale", "qscale_weight", "scale")  # of `
 _SHARED = frozenset({"scale", "weight_scale"})  # other layouts and plain modules have them too
 _ACTIVATIONS = frozenset({"input_scale", "activation_scale", "input_scale_ub", "output_scale"})
 _OF_EXPERTS = ("_activation_scale", "_input_scale")  # after gate_up_proj and similar names
-_HEAD = "lm_head"
 _LISTS = ("modules_to_not_convert", "ignored_layers")
 _FOUR_GROUP = 32  # inputs that share a scale, of numbers of 4 bits
 _FOUR_GRAIN = group_grain(_FOUR_GROUP)
@@ -312,9 +311,7 @@ def _orphan(scale: StoredTensor, weight: StoredTensor | None, ledger: PackingLed
 def _scheme(declared: Declared, names: Collection[str]) -> Scheme:
     """The modules that the config packs; a list of exceptions also has to name the output layer."""
     lists = [key for key in _LISTS if string_list(declared, key)]
-    scheme = skip_list_scheme((*lists, *_LISTS)[0], declared, names)
-    heads = (_HEAD,) if lists and scheme.is_packed(_HEAD) else ()
-    return scheme._replace(named=heads)
+    return skip_list_scheme((*lists, *_LISTS)[0], declared, names, has_defaults=False)
 
 
 # --- what is stored under each name ---------------------------------------------------------------

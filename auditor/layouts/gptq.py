@@ -154,17 +154,30 @@ def _title(declared: Declared | None, packings: Collection[Packing]) -> str:
 
 
 def _scheme(declared: Declared, names: Collection[str], _settings: object) -> Scheme:
-    """Return a scheme that packs all linears, unless some modules have their own settings.
+    """Return a scheme that packs all linears, or those that `modules_in_block_to_quantize` names.
 
-    The router of a block of experts, its `gate`, is a plain parameter in every class.
+    Which ones are packed is not known if some modules have their own settings. The router of a
+    block of experts, its `gate`, is a plain parameter in every class.
     """
+    blocks = declared.settings.get("modules_in_block_to_quantize")
+    ends = tuple(_strings(blocks))
+    certain = not declared.settings.get("dynamic") and (ends or blocks is None)
     experts = {name.partition(".experts.")[0] for name in names if ".experts." in name}
     return Scheme(
         plain=frozenset({f"{block}.gate" for block in experts}.intersection(names)),
-        packs=lambda plain: () if declared.settings.get("dynamic") else plain,
+        packs=lambda plain: [one for one in plain if certain and one.endswith(ends or "")],
         source=declared.where,
         plain_source="the model's class, whose router is not a linear layer",
+        every_linear=True,
     )
+
+
+def _strings(value: object) -> Iterator[str]:
+    """Yield the strings of lists inside each other: linears of a block, in groups."""
+    if isinstance(value, str):
+        yield value
+    for item in value if isinstance(value, list) else ():
+        yield from _strings(item)
 
 
 LAYOUT = LayoutTable[_Settings](

@@ -415,6 +415,7 @@ def _scheme(
         plain=() if patterns is None else names_matching_globs(patterns, names) or (),
         packs=packs,
         source=declared.where,
+        every_linear=True,
     )
 
 

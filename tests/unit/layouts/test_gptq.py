@@ -142,6 +142,7 @@ def test_what_cannot_be_is_a_fault(table, settings, reason):
         (linear(250, 512), {}),
         (linear(256, 500, group=100), {"group_size": 100}),
         (PARTLY, {"dynamic": {"-:.*1.*": {}}}),
+        (PARTLY, {"modules_in_block_to_quantize": [["self_attn.q_proj"], ["mlp.down_proj"]]}),
         (FOUR | ANOTHER, {}),
         (FOUR | {"model.layers.1.mlp.gate.weight": ("F16", (8, 512))}, {}),
     ],
