@@ -74,12 +74,14 @@ class SpecialIdBeyondVocabulary(OfIds, frozen=True):
     severity: ClassVar = Severity.ERROR
 
 
-class EosDisagrees(OfKeys, frozen=True):
+class EosDisagrees(OfKeys, frozen=True, kw_only=True):
     """Tokenizer, config and generation config name different end tokens, and no file names all.
 
     To do: Name the tokens at which the model was trained to stop in `generation_config.json`; a
     list is normal.
     """
+
+    ids: tuple[int, ...] = ()  # all of them; empty if one is not known to be a special token
 
     kind: ClassVar = "eos-disagrees"
     severity: ClassVar = Severity.WARNING

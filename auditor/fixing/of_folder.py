@@ -20,6 +20,7 @@ from auditor.downloader.local_file import open_regular_file
 from auditor.errors import FixError, SourceError, UsageError
 from auditor.findings import Duplicate
 from auditor.fixing.carrying_out import carry_out, is_interrupted
+from auditor.fixing.end_tokens import generation_file
 from auditor.fixing.local_files import require_replaceable, states_in
 from auditor.fixing.permissions import Allow
 from auditor.fixing.plan import Plan, plan_fix
@@ -158,7 +159,7 @@ def _contents(snapshot: Snapshot) -> tuple[object, ...]:
         (head.name, head.size, head.prefix[: 8 + int.from_bytes(head.prefix[:8], "little")])
         for head in snapshot.headers
     ]
-    return heads, snapshot.config, snapshot.index, snapshot.packing
+    return heads, snapshot.config, snapshot.index, snapshot.packing, generation_file(snapshot)
 
 
 # --- tied copies ----------------------------------------------------------------------------------

@@ -36,6 +36,7 @@ from auditor.findings import (
     WrongTotal,
     is_of_repository,
 )
+from auditor.fixing.end_tokens import end_token_undoings, generation_file
 from auditor.fixing.json_edits import Edit, json_edits
 from auditor.fixing.new_files import json_values, rebuilt_index
 from auditor.fixing.permissions import (
@@ -171,7 +172,9 @@ class _Audits(NamedTuple):
     def diagnosed(self, state: Snapshot) -> tuple[Report | Unaudited, list[Undoing]]:
         """Return the outcome, and a change that would undo each of its causes."""
         undoings = list[Undoing]()
-        return examine_model(state, self.options, self.entry, keep=undoings.append), undoings
+        outcome = examine_model(state, self.options, self.entry, keep=undoings.append)
+        last = undoings[-1].snapshot if undoings else state
+        return outcome, [*undoings, *end_token_undoings(last, outcome)]
 
     def undiagnosed(self, state: Snapshot) -> Report | Unaudited:
         return examine_undiagnosed(state, self.options, self.entry)
@@ -358,6 +361,7 @@ def _changes(before: Snapshot, after: Snapshot, renames: Mapping[str, str]) -> I
         (before.config, after.config),
         (before.packing, after.packing),
         (before.index, after.index),
+        (generation_file(before), generation_file(after)),
     )
     for old, new in texts:
         if new is not None and old != new:

@@ -16,6 +16,7 @@ from msgspec.structs import replace
 from auditor.checkpoint.snapshot import Snapshot, TextFile, WeightHeader
 from auditor.diagnosis.case import Undoing
 from auditor.errors import CheckpointError
+from auditor.fixing.end_tokens import generation_file, with_generation
 from auditor.fixing.json_edits import ABSENT, Edit, edited_json, json_edits
 from auditor.fixing.new_files import index_with_names, renamed_header
 from auditor.fixing.permissions import DEPTHS
@@ -46,6 +47,7 @@ class FixStep(Struct, frozen=True, kw_only=True):
     renames: Mapping[str, str] = field(default_factory=dict)  # stored names, before and after
     config: tuple[Edit, ...] = ()
     packing: tuple[Edit, ...] = ()  # of quantize_config.json
+    generation: tuple[Edit, ...] = ()  # of generation_config.json
 
 
 def step_of(before: Snapshot, undoing: Undoing) -> FixStep:
@@ -58,6 +60,7 @@ def step_of(before: Snapshot, undoing: Undoing) -> FixStep:
         config=before.config,
         packing=before.packing,
     )
+    as_before = with_generation(as_before, generation_file(before))
     if as_before != before:
         raise Unfixable(_WEIGHTS)
     _require_same_weights(before, after, undoing.renames)
@@ -78,8 +81,13 @@ def step_of(before: Snapshot, undoing: Undoing) -> FixStep:
         config = (*config, Edit(("architectures",), declared, [undoing.target]))
     if config:
         config = (*config, *_layer_lists(_object(before.config), config))
-    packing = _edits(before.packing, after.packing)
-    return FixStep(undoing=undoing, renames=undoing.renames, config=config, packing=packing)
+    return FixStep(
+        undoing=undoing,
+        renames=undoing.renames,
+        config=config,
+        packing=_edits(before.packing, after.packing),
+        generation=_edits(generation_file(before), generation_file(after)),
+    )
 
 
 def _is_another_fusion(name: str, new: str) -> bool:
@@ -123,14 +131,16 @@ def taken(snapshot: Snapshot, step: FixStep) -> Snapshot:
             renamed_header(head, step.renames) if _holds(head, step.renames) else head
             for head in snapshot.headers
         )
-        config, packing = (
+        config, packing, generation = (
             _edited(snapshot.config, step.config),
             _edited(snapshot.packing, step.packing),
+            _edited(generation_file(snapshot), step.generation),
         )
     except (ValueError, TypeError) as fault:
         raise Unfixable(str(fault)) from None
     index = index_with_names(snapshot.index, step.renames) if step.renames else snapshot.index
-    return replace(snapshot, headers=heads, config=config, packing=packing, index=index)
+    changed = replace(snapshot, headers=heads, config=config, packing=packing, index=index)
+    return with_generation(changed, generation)
 
 
 def _holds(head: WeightHeader, renames: Mapping[str, str]) -> bool:

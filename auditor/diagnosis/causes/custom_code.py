@@ -10,7 +10,7 @@ from auditor.analytic import read_config
 from auditor.analytic.target import custom_class
 from auditor.checkpoint.snapshot import Snapshot
 from auditor.errors import CheckpointError
-from auditor.findings import Severity
+from auditor.findings import CodeNotThere, Severity
 from auditor.messages import quoted
 from auditor.report import Diagnosis, Report, Unaudited
 
@@ -18,8 +18,9 @@ CAUSE = "custom-code"
 
 
 def declared(outcome: Report | Unaudited, snapshot: Snapshot) -> Iterator[Diagnosis]:
-    """Yield the diagnosis of a class in custom code, if the audit ended there."""
-    if isinstance(outcome, Report) or snapshot.config is None:
+    """Yield the diagnosis of a class in custom code that is there, if the audit ended there."""
+    is_absent = any(isinstance(finding, CodeNotThere) for finding in outcome.findings)
+    if isinstance(outcome, Report) or snapshot.config is None or is_absent:
         return
     try:
         config = read_config(snapshot.config.name, snapshot.config.content)

@@ -5,8 +5,9 @@ from typing import NamedTuple
 
 from auditor.analytic import Config, Expectation
 from auditor.analytic.config_classes import of_model_type
-from auditor.bounded.json_text import parse_or_empty
-from auditor.checkpoint.snapshot import Snapshot
+from auditor.bounded.json_text import parse_object, parse_or_empty
+from auditor.checkpoint.snapshot import Snapshot, Source
+from auditor.errors import CheckpointError
 from auditor.findings import Finding
 from auditor.messages import listed
 from auditor.reconciler.repository_rules.config_rules import contradiction_findings, key_findings
@@ -16,7 +17,10 @@ from auditor.tensors import StoredTensor
 _UNREAD = "companion files: tokenizer, generation config, chat template and processor are not read"
 
 # Files that show a folder to be a repository, and not weights alone that were fetched from one.
-_IN_REPOSITORIES = ("README.md", "tokenizer", "vocab", "preprocessor_config", "processor_config")
+_IN_REPOSITORIES = (
+    *("README.md", "tokenizer", "vocab", "preprocessor_config", "processor_config"),
+    "video_preprocessor_config",
+)
 
 
 class RepositoryFindings(NamedTuple):
@@ -42,6 +46,7 @@ def repository_findings(
     case = RepositoryCase(
         names=frozenset(file.name for file in snapshot.files),
         whole=companions is not None and _is_complete(snapshot),
+        is_local=snapshot.source is Source.FOLDER,
         config_file=snapshot.config.name if snapshot.config else "config.json",
         config=config.values,
         kind=of_model_type(config.model_type) if config.model_type else None,

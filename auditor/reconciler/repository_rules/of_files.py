@@ -99,8 +99,11 @@ _CLASS = re.compile(r"([A-Za-z_]\w*(?:\.[A-Za-z_]\w*)*)\.[A-Za-z_]\w*", re.ASCII
 
 
 def code_findings(case: RepositoryCase) -> Iterator[Finding]:
-    """Report code that auto_map names and the repository does not have."""
-    if not case.whole:
+    """Report code that auto_map names and the repository does not have.
+
+    Weights alone in a folder need no code if transformers has a class of that name.
+    """
+    if not case.whole and not (case.is_local and _needs_code(case)):
         return
     says: list[tuple[str, str, str]] = []
     lacking: set[str] = set()
@@ -119,6 +122,14 @@ def code_findings(case: RepositoryCase) -> Iterator[Finding]:
         reason=f"{each}; {listed(sorted(lacking))}: not in the repository",
         fix=f"upload {listed(sorted(lacking))}, or name the repository that has it before a --",
     )
+
+
+def _needs_code(case: RepositoryCase) -> bool:
+    """Whether transformers cannot build the class that the config names in auto_map."""
+    if case.kind is None:
+        return True
+    classes = {name.rpartition(".")[2] for _, name in _named(case.config)}
+    return case.custom and (case.target not in classes or next(iter(case.expected()), None) is None)
 
 
 def _maps(case: RepositoryCase) -> Iterator[tuple[str, Mapping[str, Any]]]:

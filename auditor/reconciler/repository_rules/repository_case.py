@@ -55,6 +55,7 @@ class RepositoryCase(Struct, frozen=True, kw_only=True, dict=True):
 
     names: frozenset[str]  # of the files that are listed
     whole: bool  # whether the listing is the repository's; else files may be elsewhere
+    is_local: bool = False  # whether a folder is read, and no cache that is filled file by file
     config_file: str
     config: Mapping[str, Any]
     kind: ConfigClass | None  # the config class of transformers, if it is known
@@ -121,6 +122,13 @@ class RepositoryCase(Struct, frozen=True, kw_only=True, dict=True):
         from auditor.companions.tokenizer_config import loaded_tokens  # noqa: PLC0415 - likewise
 
         return tuple(loaded_tokens(self.object(TOKENIZER_CONFIG), self.vocabularies))
+
+    @cached_property
+    def special_ids(self) -> frozenset[int]:
+        """The ids of added tokens, and of tokens of the vocabulary that look special."""
+        known = (token for _, token in self.added)
+        others = (token for one in self.vocabularies.values() for token in one.special)
+        return frozenset(token.id for token in (*known, *others))
 
     def ids_of(self, text: str) -> frozenset[int]:
         """The ids of a special token: as an added token, else in the vocabulary."""

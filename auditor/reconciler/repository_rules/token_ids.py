@@ -145,6 +145,7 @@ def end_token_findings(case: RepositoryCase) -> Iterator[Finding]:
         says=tuple(
             (file, key, value_text(sorted(ids))) for (file, key), ids in ids_by_place.items()
         ),
+        ids=tuple(sorted(every)) if every <= case.special_ids else (),
         reason=f"{each}; no file has all of them",
         fix=f"set {END} of {GENERATION} to {_ids_text(every)}, or to those of them that are meant",
     )

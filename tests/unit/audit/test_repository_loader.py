@@ -41,6 +41,7 @@ CONFIGS = {
 }
 SPLADE = {**TRANSFORMER, "type": "sentence_transformers.sparse_encoder.models.MLMTransformer"}
 CUSTOM = {"AutoConfig": "configuration_x.XConfig", "AutoModel": "modeling_x.XModel"}
+CODE = dict.fromkeys(("configuration_x.py", "modeling_x.py", "bert_layers.py"), b"")
 
 
 def saved(folder: Path, model_type: str, name: str, declares: str | None = None, **more) -> Path:
@@ -258,7 +259,7 @@ def test_a_class_of_the_repositorys_own_is_compared_only_if_its_names_fit(tmp_pa
         "auto_map": {**CUSTOM, "AutoModelForMaskedLM": f"bert_layers.{declares}"},
     }
     other = {mosaic(name): tensor for name, tensor in stored.items() if ".key." not in name}
-    outcome = auditor.audit(written(tmp_path, model(custom, other)))
+    outcome = auditor.audit(written(tmp_path, {**model(custom, other), **CODE}))
     assert isinstance(outcome, Unaudited)
     known = declares == "BertForMaskedLM"
     assert outcome.reason is (Reason.CUSTOM_CODE if known else Reason.UNKNOWN_ARCHITECTURE)
@@ -271,6 +272,23 @@ def test_a_class_of_the_repositorys_own_is_compared_only_if_its_names_fit(tmp_pa
         fitting = auditor.audit(written(tmp_path, model(custom, stored)))
         assert (fitting.verdict, fitting.residual) == ("clean", 0)
         assert any("'bert_layers.BertForMaskedLM'" in note for note in fitting.notes)
+
+
+@pytest.mark.parametrize(
+    ("model_type", "auto_map", "absent"),
+    [
+        ("mine", CUSTOM, True),
+        ("bert", CUSTOM, True),
+        ("mine", {"AutoModel": "org/repository--modeling_x.XModel"}, False),
+        ("bert", {"AutoModel": "modeling_x.BertModel"}, False),  # transformers has it too
+    ],
+)
+def test_code_that_weights_alone_need_is_looked_for(tmp_path, model_type, auto_map, absent):
+    config = {"architectures": ["BertModel"], **SMALL, "auto_map": auto_map}
+    stored = tensors({**config, "model_type": "bert", "auto_map": {}})
+    outcome = auditor.audit(written(tmp_path, model({**config, "model_type": model_type}, stored)))
+    assert ["code-not-there"] * absent == [one.kind for one in outcome.findings]
+    assert not (absent and any("trust_remote_code" in one.fix for one in outcome.diagnosis))
 
 
 def test_code_that_transformers_took_over_is_compared_whether_it_fits_or_not(tmp_path):
@@ -306,7 +324,8 @@ def test_names_that_fit_are_compared_to_the_last_tensor(tmp_path):
 def test_a_config_of_the_repositorys_own_is_no_broken_config_of_transformers(tmp_path):
     config = {"model_type": "bert", "architectures": ["BertModel"], "auto_map": CUSTOM, **SMALL}
     config["hidden_size"] = "wide"
-    outcome = auditor.audit(written(tmp_path, model(config, {"a.weight": ("F32", (2,))})))
+    files = {**model(config, {"a.weight": ("F32", (2,))}), **CODE}
+    outcome = auditor.audit(written(tmp_path, files))
     assert (outcome.reason, outcome.findings) == (Reason.CUSTOM_CODE, ())
     assert "hidden_size" in outcome.detail
 
