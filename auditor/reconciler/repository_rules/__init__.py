@@ -5,9 +5,8 @@ from typing import NamedTuple
 
 from auditor.analytic import Config, Expectation
 from auditor.analytic.config_classes import of_model_type
-from auditor.bounded.json_text import parse_object, parse_or_empty
+from auditor.bounded.json_text import parse_or_empty
 from auditor.checkpoint.snapshot import Snapshot, Source
-from auditor.errors import CheckpointError
 from auditor.findings import Finding
 from auditor.messages import listed
 from auditor.reconciler.repository_rules.config_rules import contradiction_findings, key_findings

@@ -192,8 +192,10 @@ def test_errors_come_before_warnings_before_infos():
     def headings(**view):
         return re.findall(r"^(error|warning|info): ", render(every_kind(), **view), re.MULTILINE)
 
-    assert headings(verbose=True) == ["error"] * 20 + ["warning"] * 19 + ["info"] * 12
-    assert headings() == ["error"] * 20 + ["warning"] * 19
+    order = ("error", "warning", "info")
+    for shown in (headings(verbose=True), headings()):
+        assert shown == sorted(shown, key=order.index)
+    assert set(headings(verbose=True)) == set(order)
 
 
 def test_infos_are_counted_in_a_line_or_listed_by_module():
