@@ -40,9 +40,8 @@ from auditor.layouts._qweight import (
     any_qweight,
     packing_of_config,
     packing_of_shapes,
-    require_matrix,
-    title_of,
-    with_forms,
+    readings_of_matrix,
+    title_with_forms,
 )
 from auditor.layouts._scheme import Scheme
 from auditor.layouts.declared import integer_setting, object_or_empty
@@ -272,12 +271,6 @@ _COMPANIONS = {
 }
 
 
-def _by_shapes(
-    parts: Members, scheme: AutoRoundScheme, expected: Shape | None
-) -> Iterator[Packing] | str:
-    return require_matrix(parts) or _readings(parts, scheme, expected)
-
-
 def _readings(parts: Members, scheme: AutoRoundScheme, expected: Shape | None) -> Iterator[Packing]:
     """Yield a reading for each form and number of bits, the declared ones first."""
     for form in (GEMM, GPTQ) if scheme.form == GEMM else (GPTQ, GEMM):
@@ -298,10 +291,6 @@ def _by_config(_parts: Members, scheme: AutoRoundScheme, shape: Shape) -> Packin
     return packing_of_config(form, shape, bits, scheme.group)
 
 
-def _title(_declared: Declared | None, packings: Collection[Packing]) -> str:
-    return title_of(with_forms("auto-round", packings), packings)
-
-
 LAYOUT = LayoutTable[AutoRoundScheme](
     name="auto-round",
     methods=("auto-round", "intel/auto-round"),
@@ -312,9 +301,9 @@ LAYOUT = LayoutTable[AutoRoundScheme](
     companions=_COMPANIONS,
     needed=lambda *_: ["scales", "qzeros"],
     settings=read_auto_round_schemes,
-    by_shapes=_by_shapes,
+    by_shapes=readings_of_matrix(_readings),
     by_config=_by_config,
-    title=_title,
+    title=lambda _, packings: title_with_forms("auto-round", packings),
     scheme=scheme_of_names,
     conv1d=True,
     unread=unread,

@@ -418,10 +418,6 @@ def _scheme(
     )
 
 
-def _title(_declared: Declared | None, packings: Collection[Packing]) -> str:
-    return ", ".join(("modelopt", *sorted({one.form for one in packings})))
-
-
 LAYOUT = LayoutTable[ModuleSettings](
     name="modelopt",
     methods=("modelopt",),
@@ -434,7 +430,7 @@ LAYOUT = LayoutTable[ModuleSettings](
     settings=_settings,
     by_shapes=_by_shapes,
     by_config=_by_config,
-    title=_title,
+    title=lambda _, packings: ", ".join(("modelopt", *sorted({one.form for one in packings}))),
     scheme=_scheme,
     bundles=_bundles,
     may_be_alone=dict.fromkeys(_ACTIVATIONS, None) | {"pre_quant_scale": None},
