@@ -189,13 +189,10 @@ class _Engine(Generic[Settings]):
                 ledger,
                 loads=table.loads or f"its {table.packed}",
             )
-        dtypes = sorted({packing.dtype.lower() for packing in packings})
-        title = (
-            table.title(self._declared, packings)
-            if table.title
-            else ", ".join((table.name, *dtypes))
-        )
-        return ledger.close(title)
+        if table.title is not None:
+            return ledger.close(table.title(self._declared, packings))
+        dtypes = {packing.dtype.lower() for packing in packings}
+        return ledger.close(", ".join((table.name, *sorted(dtypes))))
 
     def writes(self, stored: Stored) -> dict[str, WrittenTensor]:
         """Return the tensors of each bundle by the config and the architecture's shape."""
