@@ -90,8 +90,8 @@ def expectation_of(
         separate_heads := untied_heads(config, implied.expectation, stored)
     ):
         return implied
-    again = replace(config, separate_head=True)
-    implied = _first(again, partial(choose, target=target, loader=loader), lambda _: None)
+    separated = replace(config, separate_head=True)
+    implied = _first(separated, partial(choose, target=target, loader=loader), lambda _: None)
     if isinstance(implied, Refusal):
         return implied
     left = [one.name for one in implied.expectation.tensors if one.role is Role.TIED]

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from msgspec.structs import replace
 
 from auditor.analytic import catalogue
-from auditor.analytic.constructor_arguments import OPTIONS as ARGUMENTS
+from auditor.analytic.catalogue import OPTIONS as ARGUMENTS
 from auditor.audit.default_configs import (
     is_key_of_config,
     is_model_type,

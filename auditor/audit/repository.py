@@ -131,7 +131,7 @@ def whole_outcome(
 
     Counts are sums over the parts, and known if they are known for each part.
     """
-    stand, left_out = split(of.findings, options.ignore)
+    reported, ignored = split(of.findings, options.ignore)
     observed = _observed(parts)
     outcome = replace(
         Outcome.begin(snapshot, options.requested),
@@ -139,8 +139,8 @@ def whole_outcome(
         expected=_expected(parts),
         observed=observed,
         modules=tuple(_rows(parts, observed)),
-        findings=in_order(stand),
-        ignored=in_order(left_out),
+        findings=in_order(reported),
+        ignored=in_order(ignored),
         unchecked=(*of.unchecked, *_unchecked(parts)),
         fetched=_fetched(snapshot, parts),
         parts=parts,

@@ -142,10 +142,10 @@ def highest_of_object(data: bytes, at: int) -> Highest:
     at = _opened(data, at, b"{")
     best, where, entries = -1, (at, at), 0
     while data[at : at + 1] != b"}":
-        some = _ENTRIES.match(data, at)
-        if not some:
+        run = _ENTRIES.match(data, at)
+        if not run:
             raise _fault(data, at, "a token and its id")
-        span = (at, some.end() + 1)  # and the bracket that the last entry looks at
+        span = (at, run.end() + 1)  # and the bracket that the last entry looks at
         digits = _IDS.findall(data, *span)
         entries += len(digits)
         longest = max(map(len, digits))
@@ -155,7 +155,7 @@ def highest_of_object(data: bytes, at: int) -> Highest:
             raise ScanError(f"has a vocabulary of more than {MOST_ENTRIES:,} entries")
         if (highest := max(map(int, digits))) > best:
             best, where = highest, span
-        at = some.end()
+        at = run.end()
     if not entries:
         return Highest(0)
     named = (one[1] for one in _ONE_ENTRY.finditer(data, *where) if int(one[2]) == best)

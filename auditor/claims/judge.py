@@ -53,8 +53,8 @@ def _moved(verdict: Verdict, moved: Mapping[object, Slip]) -> Verdict:
     other = moved.get(dict(slip.fields).get("module"))
     if slip.slip != "part-left-out" or other is None or other.difference != -slip.difference:
         return verdict
-    there = replace(other, difference=slip.difference)
-    first = Explanation(slips=(there,), total=verdict.explanations[0].total)
+    other_slip = replace(other, difference=slip.difference)
+    first = Explanation(slips=(other_slip,), total=verdict.explanations[0].total)
     return replace(verdict, explanations=(first, *verdict.explanations[:2]))
 
 

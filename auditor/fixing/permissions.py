@@ -253,11 +253,13 @@ def _needs_of_labels(edits: tuple[Edit, ...], determined: Mapping[str, int]) -> 
     count = next((value for path, value in determined.items() if path.endswith("num_labels")), None)
     if count is None:
         raise Unwritten("no stored shape determines the number of labels")
-    gone = [str(one.before) for one in edited if "id2label" in one.path and one.after is ABSENT]
+    removed_labels = [
+        str(one.before) for one in edited if "id2label" in one.path and one.after is ABSENT
+    ]
     new = [str(one.after) for one in edited if "id2label" in one.path and one.before is ABSENT]
     consequence = f"the classifier would have {count:,} labels"
-    if gone:
-        consequence += f", without {listed(gone)}"
+    if removed_labels:
+        consequence += f", without {listed(removed_labels)}"
     if new:
         consequence += f", with {listed(new)} for those that have no name"
     yield Need(Allow.LABELS, f"{consequence}; other labels keep their names")

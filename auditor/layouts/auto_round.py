@@ -31,7 +31,6 @@ from typing import NamedTuple
 from msgspec.structs import replace
 
 from auditor.bounded.patterns import names_containing
-from auditor.layouts._patterns import followed
 from auditor.layouts._qweight import (
     GEMM,
     GPTQ,
@@ -43,7 +42,7 @@ from auditor.layouts._qweight import (
     readings_of_matrix,
     title_with_forms,
 )
-from auditor.layouts._scheme import Scheme
+from auditor.layouts._scheme import Scheme, followed
 from auditor.layouts.declared import integer_setting, object_or_empty
 from auditor.layouts.engine import LayoutTable, Packing
 from auditor.layouts.packing import (

@@ -24,7 +24,6 @@ from collections.abc import Callable, Collection, Iterator, Mapping
 from math import prod
 from typing import Any, NamedTuple
 
-from auditor.layouts._patterns import names_matching_globs
 from auditor.layouts._scales import (
     CHANNEL,
     Grain,
@@ -33,7 +32,7 @@ from auditor.layouts._scales import (
     scales_fit,
     scales_shape,
 )
-from auditor.layouts._scheme import Scheme
+from auditor.layouts._scheme import Scheme, names_matching_globs
 from auditor.layouts.declared import integer_setting, object_or_empty, string_list
 from auditor.layouts.engine import Bundle, LayoutTable, Packing
 from auditor.layouts.fused import AXES

@@ -33,8 +33,8 @@ def judged_duplicates(evidence: Evidence) -> Iterator[tuple[Duplicate, tuple[Fin
 def _judged(evidence: Evidence, finding: Duplicate) -> Iterator[Finding]:
     groups: dict[bool | None, list[int]] = {}
     for at, (tensor, of) in enumerate(zip(finding.tensors, finding.of, strict=True)):
-        is_known = {tensor.name, of} <= evidence.placed.keys() and tensor.name != of
-        groups.setdefault(evidence.same(tensor.name, of) if is_known else None, []).append(at)
+        are_stored = {tensor.name, of} <= evidence.placed.keys() and tensor.name != of
+        groups.setdefault(evidence.same(tensor.name, of) if are_stored else None, []).append(at)
     for is_same, places in groups.items():
         tensors = tuple(finding.tensors[at] for at in places)
         sources = tuple(finding.of[at] for at in places)
