@@ -218,7 +218,7 @@ def examine_undiagnosed(
 
 
 def _model(case: ModelAudit, entry: ManifestEntry | None) -> Report | Unaudited:
-    """A model of transformers, or a module of sentence-transformers."""
+    """Audit a model of transformers or a module of sentence-transformers."""
     module = module_of(entry)
     custom: str | None = None
     declared: Declaration | None = None
@@ -344,7 +344,7 @@ def _implied_by(
 
 
 def _unindexed(snapshot: Snapshot, declared: Declaration) -> tuple[BadIndex, ...]:
-    """A finding if several files have no index; checked only where there is more than one."""
+    """Return a finding if there are several weight files and no index, else nothing."""
     if snapshot.index is not None or len(snapshot.headers) == 1:
         return ()
     quantization = declared.quantization or _quantization(declared.config, snapshot)

@@ -340,7 +340,7 @@ def _own(
 ) -> Snapshot:
     """Return a component as a separate snapshot, with the folder in its files' names.
 
-    What is in no other's folder is the repository's own.
+    Files outside every component folder belong to the root model.
     """
     inside = _outside(snapshot.files, others) if not folder else snapshot.files
     files = tuple(file for file in inside if is_in_folder(file.name, folder))

@@ -14,7 +14,6 @@ from auditor.claims.verdict import Explanation, Nearest, Slip, Verdict
 
 
 def judge(subject: Subject, text: str, part: str = "") -> Verdict:
-    """Judge one claim."""
     figure = parse_figure(text, chinese=not (text + part).isascii())
     note = ""
     if figure is not None and figure.is_share:

@@ -116,7 +116,7 @@ def needs_of_renames(renames: Mapping[str, str]) -> tuple[Need, ...]:
 
 
 def _keeps_numbers(name: str, new: str) -> bool:
-    """Whether the numbers of one name are those of the other, but for some that are left out."""
+    """Whether one name has the numbers of the other, except some that are left out."""
     old_numbers, new_numbers = numbers_in(name), numbers_in(new)
     longer, shorter = (
         (old_numbers, new_numbers)
@@ -136,8 +136,8 @@ def needs_of_edits(
 ) -> Iterator[Need]:
     """Yield what the edits of a config need; raise Unwritten for a value that may not be written.
 
-    `determined` has the values that the stored shapes leave no choice of, by path; `config` is
-    the config before; `equal_copies` says whether each tensor that is stored under two names has
+    `determined` has the values that the stored shapes determine, by path; `config` is the config
+    before; `equal_copies` says whether each tensor that is stored under two names has
     the same bytes under both.
     """
     edits = tuple(edit for edit in edits if not _is_respelt(edit))
@@ -179,7 +179,7 @@ _COPIES = (
 
 
 def _is_respelt(edit: Edit) -> bool:
-    """Whether the value stays what it was: "12" becomes 12, and 12.0 becomes 12."""
+    """Whether an edit only respells the value: "12" becomes 12, and 12.0 becomes 12."""
     before, after = edit.before, edit.after
     if isinstance(before, str) and type(after) in {int, bool}:
         return before.lower() == str(after).lower()

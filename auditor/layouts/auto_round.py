@@ -196,7 +196,6 @@ class _AutoRoundSchemes:
             self._search(unmatched, stored)
 
     def of(self, module: str) -> AutoRoundScheme:
-        """Return the settings of a module."""
         if module in self._own:
             return self._own[module]
         own_scheme = next((scheme for scheme, names in self._found if module in names), None)
