@@ -1,11 +1,13 @@
 """The classes with a closed form, by name, and the Expectation that a config implies for one."""
 
+import inspect
 import re
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from functools import lru_cache, wraps
+from functools import lru_cache, partial, wraps
 from importlib import import_module
-from typing import NamedTuple, Protocol, TypeVar, cast
+from types import MappingProxyType
+from typing import Any, NamedTuple, Protocol, TypeVar, cast
 
 from msgspec.structs import replace
 
@@ -24,11 +26,6 @@ from auditor.analytic.config_classes import (
 )
 from auditor.analytic.config_classes.completion import PER_LAYER
 from auditor.analytic.config_classes.rules import faults_by_rules
-from auditor.analytic.constructor_arguments import (
-    WITHOUT_TENSORS,
-    takes_option,
-    with_arguments,
-)
 from auditor.analytic.dims import Dim, dim
 from auditor.analytic.expectation import Expectation, ExpectedTensor, ModuleFormula, Symbol
 from auditor.analytic.families import FILES, OLD_CLASSES, OLD_TYPES
@@ -453,3 +450,29 @@ def _legend(
             yield letters[letter]
     for symbol, by in replacements.items():
         yield symbol._replace(formula=str(by))
+
+
+# --- arguments beside the config -----------------------------------------------------------------
+#
+# A class may take arguments beside its config: BertModel(config, add_pooling_layer=False). They are
+# passed to `from_pretrained` and are not in config.json. A closed form supports an argument if its
+# builder has the matching option.
+
+_AnyBuilder = TypeVar("_AnyBuilder", bound=Callable[..., Any])
+
+# Argument of a constructor in transformers -> option of the builder.
+OPTIONS: Mapping[str, str] = MappingProxyType(
+    {"add_pooling_layer": "pooler", "use_mask_token": "mask"}
+)
+# (class, argument) pairs that change no tensor: Swin's pooling is an average.
+WITHOUT_TENSORS = frozenset({("SwinModel", "add_pooling_layer")})
+
+
+def takes_option(build: Callable[..., Any], argument: str) -> bool:
+    return OPTIONS[argument] in inspect.signature(build).parameters
+
+
+def with_arguments(build: _AnyBuilder, arguments: Mapping[str, bool]) -> _AnyBuilder:
+    """Return the builder with the arguments that it supports applied."""
+    taken = {OPTIONS[name]: value for name, value in arguments.items() if takes_option(build, name)}
+    return cast("_AnyBuilder", partial(build, **taken)) if taken else build

@@ -53,8 +53,10 @@ def _misfit(outcome: Report, expectation: Expectation) -> str | None:
     missing = _names(Missing, outcome.findings)
     prefix = f"{expectation.prefix}." if expectation.prefix else ""
     known_kinds = _kinds(tensor.name.removeprefix(prefix) for tensor in expectation.tensors)
-    strange = _kinds(name.removeprefix(prefix) for name in _names(Unexpected, outcome.findings))
-    if more := sorted(strange - known_kinds):
+    unknown_kinds = _kinds(
+        name.removeprefix(prefix) for name in _names(Unexpected, outcome.findings)
+    )
+    if more := sorted(unknown_kinds - known_kinds):
         return f"transformers' {expectation.target} has no {named(more[0])}{_more_kinds(more)}"
     if lacking := sorted(_kinds(missing) - _kinds(needed.difference(missing))):
         has = f"transformers' {expectation.target} has {named(lacking[0])}{_more_kinds(lacking)}"

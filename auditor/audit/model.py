@@ -215,7 +215,7 @@ def examine_undiagnosed(
 
 
 def _model(case: ModelAudit, entry: ManifestEntry | None) -> Report | Unaudited:
-    """Audit a model of transformers, or a module of sentence-transformers."""
+    """Audit a model of transformers or a module of sentence-transformers."""
     module = module_of(entry)
     declared: Declaration | None = None
     try:
@@ -345,7 +345,7 @@ def _implied_by(
 
 
 def _unindexed(snapshot: Snapshot, declared: Declaration) -> tuple[BadIndex, ...]:
-    """A finding if several files have no index; checked only where there is more than one."""
+    """Return a finding if there are several weight files and no index, else nothing."""
     if snapshot.index is not None or len(snapshot.headers) == 1:
         return ()
     quantization = declared.quantization or _quantization(declared.config, snapshot)

@@ -16,7 +16,7 @@ class LookAtValues(Protocol):
     """Reads the numbers of an audited model and adds their findings.
 
     Each of several `models` in one repository gets its share of the Hub requests. `redirected`
-    says whether the files are on another host; None leaves that to the snapshot.
+    is whether the files are on another host; None leaves that to the snapshot.
     """
 
     def __call__(

@@ -221,7 +221,7 @@ def compared_outcome(
         *other_weights(snapshot),
         *refuted_claims(published),
     )
-    stand, left_out = split(findings, case.options.ignore)
+    reported, ignored = split(findings, case.options.ignore)
     # Predict the load report.
     loads = predict(weights, expectation, reconciled, findings, packing.method)
     # Put the report together.
@@ -238,8 +238,8 @@ def compared_outcome(
         load_report=loads.report,
         in_memory=loads.in_memory,
         modules=compared_rows(reconciled, expectation, walked, depth=case.depth, shapes=shapes),
-        findings=in_order(stand),
-        ignored=in_order(left_out),
+        findings=in_order(reported),
+        ignored=in_order(ignored),
         tensors=TensorTable.compared(reconciled, expectation),
         notes=notes,
         unchecked=(
@@ -300,8 +300,8 @@ def _published(
         return ()
     from auditor.audit.published_claims import published_counts  # noqa: PLC0415 - 10 ms, for some
 
-    whole = not (case.contents.unread or case.contents.names_only)
-    return published_counts(snapshot, expectation, observed, whole=whole)
+    is_complete = not (case.contents.unread or case.contents.names_only)
+    return published_counts(snapshot, expectation, observed, is_complete=is_complete)
 
 
 def refuted_claims(counts: tuple[PublishedCount, ...]) -> Iterator[HubCount | ClaimedSize]:
@@ -406,8 +406,8 @@ def unaudited_outcome(case: ModelAudit, reason: Reason, detail: str) -> Unaudite
 
 
 def _with_findings(case: ModelAudit, *findings: Finding) -> Outcome:
-    stand, left_out = split(findings, case.options.ignore)
-    return replace(case.outcome, findings=in_order(stand), ignored=in_order(left_out))
+    reported, ignored = split(findings, case.options.ignore)
+    return replace(case.outcome, findings=in_order(reported), ignored=in_order(ignored))
 
 
 def _of_files(case: ModelAudit, walked: Walk) -> Iterator[Finding]:

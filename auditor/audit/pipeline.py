@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from msgspec.structs import replace
 
 from auditor.analytic import catalogue
-from auditor.analytic.constructor_arguments import OPTIONS as ARGUMENTS
+from auditor.analytic.catalogue import OPTIONS as ARGUMENTS
 from auditor.audit.default_configs import (
     is_key_of_config,
     is_model_type,
@@ -78,7 +78,7 @@ def audit(
 
 
 def _fetched(request: AuditRequest, say: Callable[[str], None]) -> Snapshot:
-    """Read the checkpoint, and the other config if one was given. Raises SourceError."""
+    """Read the checkpoint, and the other config if one is given; raise SourceError."""
     from auditor.downloader.fetching import fetch  # noqa: PLC0415 - not for what a model type implies
 
     fetch_as_asked = partial(fetch, source=request.source, token=request.token, say=say)
@@ -91,7 +91,7 @@ def _fetched(request: AuditRequest, say: Callable[[str], None]) -> Snapshot:
 
 
 def _chooser(request: AuditRequest) -> Chooser:
-    """Return what selects the files to read."""
+    """Return the function that selects the files to read."""
     choose: Chooser = select
     if request.variant is not None:
         choose = partial(select, variant=checked_variant(request.variant))

@@ -23,16 +23,16 @@ _LANGUAGE = 0.3  # the least share of the model, for a module that the name may 
 
 
 def published_counts(
-    snapshot: Snapshot, expectation: Expectation, observed: Observed, *, whole: bool
+    snapshot: Snapshot, expectation: Expectation, observed: Observed, *, is_complete: bool
 ) -> tuple[PublishedCount, ...]:
-    """Judge the published sizes; `whole` if all weight files were read.
+    """Judge the published sizes; `is_complete` if all weight files were read.
 
     The name of a folder is chosen by its user; that of a model on the Hub was published.
     """
     named = snapshot.source in _NAMED or snapshot.commit is not None
     if not (named or snapshot.published):
         return ()
-    counts = _counts(expectation, observed, whole=whole)
+    counts = _counts(expectation, observed, is_complete=is_complete)
     judged_counts = [count_in_name(snapshot.model, counts)] if named else []
     for figure in snapshot.published:
         if figure.name.startswith(_CARD):
@@ -42,12 +42,12 @@ def published_counts(
     return tuple(filter(None, judged_counts))
 
 
-def _counts(expectation: Expectation, observed: Observed, *, whole: bool) -> ModelCounts:
-    stored = observed.parameters if whole else None
+def _counts(expectation: Expectation, observed: Observed, *, is_complete: bool) -> ModelCounts:
+    stored = observed.parameters if is_complete else None
     return ModelCounts(
         parameters=expectation.parameters if stored is None else stored,
         expected=expectation.parameters,
-        elements=observed.elements if whole else None,
+        elements=observed.elements if is_complete else None,
         packed=observed.layout is not None,
         others=partial(_others, expectation, expectation.parameters if stored is None else stored),
     )

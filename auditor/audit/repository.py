@@ -132,7 +132,7 @@ def whole_outcome(
 
     Counts are sums over the parts, and known if they are known for each part.
     """
-    stand, left_out = split(of.findings, options.ignore)
+    reported, ignored = split(of.findings, options.ignore)
     observed = _observed(parts)
     outcome = replace(
         Outcome.begin(snapshot, options.requested),
@@ -140,8 +140,8 @@ def whole_outcome(
         expected=_expected(parts),
         observed=observed,
         modules=tuple(_rows(parts, observed)),
-        findings=in_order(stand),
-        ignored=in_order(left_out),
+        findings=in_order(reported),
+        ignored=in_order(ignored),
         unchecked=(*of.unchecked, *_unchecked(parts)),
         fetched=_fetched(snapshot, parts),
         parts=parts,
@@ -347,7 +347,7 @@ def _own(
 ) -> Snapshot:
     """Return a component as a separate snapshot, with the folder in its files' names.
 
-    What is in no other's folder is the repository's own.
+    Files outside every component folder belong to the root model.
     """
     inside = _outside(snapshot.files, others) if not folder else snapshot.files
     files = tuple(file for file in inside if is_in_folder(file.name, folder))

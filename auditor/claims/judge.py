@@ -14,7 +14,6 @@ from auditor.claims.verdict import Explanation, Nearest, Slip, Verdict
 
 
 def judge(subject: Subject, text: str, part: str = "") -> Verdict:
-    """Judge one claim."""
     figure = parse_figure(text, chinese=not (text + part).isascii())
     note = ""
     if figure is not None and figure.is_share:
@@ -53,8 +52,8 @@ def _moved(verdict: Verdict, moved: Mapping[object, Slip]) -> Verdict:
     other = moved.get(dict(slip.fields).get("module"))
     if slip.slip != "part-left-out" or other is None or other.difference != -slip.difference:
         return verdict
-    there = replace(other, difference=slip.difference)
-    first = Explanation(slips=(there,), total=verdict.explanations[0].total)
+    other_slip = replace(other, difference=slip.difference)
+    first = Explanation(slips=(other_slip,), total=verdict.explanations[0].total)
     return replace(verdict, explanations=(first, *verdict.explanations[:2]))
 
 

@@ -135,7 +135,10 @@ def readings(name: str, cells: Cells, prefix: str) -> tuple[PartReading, ...]:
         if not term_readings:
             return ()
         sums = tuple(
-            (f"{label} + {more}" if label else more, _added(chosen, extra))
+            (
+                f"{label} + {more}" if label else more,
+                (*chosen, *(cell for cell in extra if cell not in chosen)),
+            )
             for label, chosen in sums
             for more, extra in term_readings
         )
@@ -294,10 +297,6 @@ def _numbered(cell: FoldedTensor, requested: Sequence[str], at: int) -> FoldedTe
                 axes.remove(axis)
                 break
     return changed(cell, axes=tuple(axes)) if len(axes) < len(cell.axes) else cell
-
-
-def _added(chosen: Cells, extra: Cells) -> Cells:
-    return (*chosen, *(cell for cell in extra if cell not in chosen))
 
 
 def _outside(cells: Cells, chosen: Cells) -> Cells:

@@ -7,7 +7,7 @@ numbers in a name: contexts are in k, data is in T, versions have no letter.
 """
 
 import re
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from typing import NamedTuple
 
 from msgspec import Struct
@@ -85,8 +85,9 @@ def sizes_in(name: str) -> tuple[NamedSize, ...]:
     sizes = []
     for match in _SIZE.finditer(name):
         experts, number, unit, tenth = match.groups()
-        around = {*_last(_WORDS.findall(name[: match.start()])), *_first(name[match.end() :])}
-        if around & _OF_DATA:
+        words_before = _WORDS.findall(name[: match.start()].lower())
+        words_after = _WORDS.findall(name[match.end() :].lower())
+        if not _OF_DATA.isdisjoint((*words_before[-1:], *words_after[:1])):
             continue
         readings = [f"{number}.{tenth}" if tenth else number]
         if "." not in number and (before := _BEFORE.search(name[: match.start()])):
@@ -100,14 +101,6 @@ def sizes_in(name: str) -> tuple[NamedSize, ...]:
 
 
 _UNITS = {"b": 10**9, "m": 10**6}
-
-
-def _last(words: list[str]) -> Iterator[str]:
-    return (word.lower() for word in words[-1:])
-
-
-def _first(text: str) -> Iterator[str]:
-    return (word.lower() for word in _WORDS.findall(text)[:1])
 
 
 def count_in_name(name: str, counts: ModelCounts) -> PublishedCount | None:

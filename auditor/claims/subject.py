@@ -47,7 +47,6 @@ class Subject(Struct, frozen=True, kw_only=True, dict=True):
 
     @property
     def bits(self) -> int:
-        """The bits of a number."""
         return DTYPE_BITS[self.dtype or "F32"]
 
     @cached_property

@@ -22,7 +22,7 @@ _COPY = "copy the folder (cp -rL FOLDER COPY) and fix the copy"
 
 
 class WrittenFile(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A file as a fix wrote it: how to see later that nobody has written to it since."""
+    """A file that a fix wrote, with the properties that show whether it was changed since."""
 
     size: int  # of the whole file, in bytes
     modified: int | None  # nanoseconds; None if only the header was written: data may change
@@ -35,7 +35,7 @@ class WrittenFile(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True)
             raise ValueError(f"{self.length} bytes")
 
     def is_still_in(self, path: Path, state: FileState) -> bool:
-        """Whether the path, whose state this is, still holds what was written."""
+        """Whether the file at this path, in this state, still has the written content."""
         if not state.is_regular or state.size != self.size:
             return False
         if self.modified not in {None, state.modified}:

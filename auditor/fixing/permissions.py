@@ -116,7 +116,7 @@ def needs_of_renames(renames: Mapping[str, str]) -> tuple[Need, ...]:
 
 
 def _keeps_numbers(name: str, new: str) -> bool:
-    """Whether the numbers of one name are those of the other, but for some that are left out."""
+    """Whether one name has the numbers of the other, except some that are left out."""
     old_numbers, new_numbers = numbers_in(name), numbers_in(new)
     longer, shorter = (
         (old_numbers, new_numbers)
@@ -136,8 +136,8 @@ def needs_of_edits(
 ) -> Iterator[Need]:
     """Yield what the edits of a config need; raise Unwritten for a value that may not be written.
 
-    `determined` has the values that the stored shapes leave no choice of, by path; `config` is
-    the config before; `equal_copies` says whether each tensor that is stored under two names has
+    `determined` has the values that the stored shapes determine, by path; `config` is the config
+    before; `equal_copies` says whether each tensor that is stored under two names has
     the same bytes under both.
     """
     edits = tuple(edit for edit in edits if not _is_respelt(edit))
@@ -179,7 +179,7 @@ _COPIES = (
 
 
 def _is_respelt(edit: Edit) -> bool:
-    """Whether the value stays what it was: "12" becomes 12, and 12.0 becomes 12."""
+    """Whether an edit only respells the value: "12" becomes 12, and 12.0 becomes 12."""
     before, after = edit.before, edit.after
     if isinstance(before, str) and type(after) in {int, bool}:
         return before.lower() == str(after).lower()
@@ -253,11 +253,13 @@ def _needs_of_labels(edits: tuple[Edit, ...], determined: Mapping[str, int]) -> 
     count = next((value for path, value in determined.items() if path.endswith("num_labels")), None)
     if count is None:
         raise Unwritten("no stored shape determines the number of labels")
-    gone = [str(one.before) for one in edited if "id2label" in one.path and one.after is ABSENT]
+    removed_labels = [
+        str(one.before) for one in edited if "id2label" in one.path and one.after is ABSENT
+    ]
     new = [str(one.after) for one in edited if "id2label" in one.path and one.before is ABSENT]
     consequence = f"the classifier would have {count:,} labels"
-    if gone:
-        consequence += f", without {listed(gone)}"
+    if removed_labels:
+        consequence += f", without {listed(removed_labels)}"
     if new:
         consequence += f", with {listed(new)} for those that have no name"
     yield Need(Allow.LABELS, f"{consequence}; other labels keep their names")

@@ -286,7 +286,7 @@ def _mended(
 
 
 def _require_tensors(snapshot: Snapshot) -> None:
-    """Raise Unwritten if a weight file has no tensors: what it should hold is not known."""
+    """Raise Unwritten if a weight file has no tensors, because the missing ones are unknown."""
     for head in snapshot.headers:
         if not isinstance(head.parsed, CheckpointError) and not head.parsed.tensors:
             raise Unwritten(f"{named(head.name)} has no tensors: its weights were not saved")

@@ -23,7 +23,7 @@ def json_text(value: Any, *, indent: int | None = None) -> str:
 
 
 def finite(value: Any) -> Any:
-    """A value of a config as JSON has it: NaN and Infinity, which Python reads, as their names."""
+    """Return a config's value as JSON can have it: NaN and Infinity become their names."""
     if isinstance(value, float) and not isfinite(value):
         return str(value)
     if isinstance(value, list):

@@ -58,7 +58,6 @@ _INDENT = 4  # of the account, if the verdict is one word
 
 
 def files(outcomes: Sequence[Report | Unaudited], view: View) -> Mapping[str, str]:
-    """Return one text of all outcomes."""
     return {"report.txt": "\n".join(render(outcome, view) for outcome in outcomes)}
 
 

@@ -160,7 +160,6 @@ def _escaped(line: StyledLine) -> StyledLine:
 
 
 def styled(text: str, style: Style = "") -> StyledLine:
-    """Return a line in one style."""
     return ((text, style),)
 
 

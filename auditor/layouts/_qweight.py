@@ -8,7 +8,7 @@ docstrings of gptq and awq have the arithmetic.
 from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import NamedTuple
 
-from auditor.layouts.engine import Packing
+from auditor.layouts.engine import Packing, Settings
 from auditor.layouts.packing import FLOATS, Members, Shape, Stored, WrittenTensor
 from auditor.tensors import DTYPE_BITS
 
@@ -25,6 +25,9 @@ _TILE = 16  # rows of inputs that Marlin keeps in one row of words
 _MARLIN_BITS = (4, 8)
 _PER_WORD = 8  # zero points in a word of AWQ, whatever the bits: the kernels take only 4
 _PARTS = ("qweight", "scales", "qzeros")
+
+# The readings of a module's stored shapes, or the shape that it needs.
+Readings = Callable[[Members, Settings, Shape | None], Iterable[Packing] | str]
 
 
 class PackedLinear(NamedTuple):
@@ -187,10 +190,17 @@ def _inputs(parts: Members, bits: int, word: int, expected: Shape | None) -> int
     return next(fitting, rows * word // bits)
 
 
-def require_matrix(parts: Members) -> str | None:
-    """Return the shape that a qweight must have if it is not a matrix, else None."""
-    shape = _matrix(parts, "qweight")
-    return None if shape and 0 not in shape else "a matrix of integers"
+def readings_of_matrix(readings: Readings[Settings]) -> Readings[Settings]:
+    """Return `readings` for a qweight that is a matrix; for others it returns the needed shape."""
+
+    def by_shapes(
+        parts: Members, settings: Settings, expected: Shape | None
+    ) -> Iterable[Packing] | str:
+        shape = _matrix(parts, "qweight")
+        is_matrix = shape is not None and 0 not in shape
+        return readings(parts, settings, expected) if is_matrix else "a matrix of integers"
+
+    return by_shapes
 
 
 def _matrix(parts: Members, last: str) -> tuple[int, int] | None:
@@ -270,6 +280,6 @@ def title_of(name: str, packings: Iterable[Packing], group: object = None) -> st
     return ", ".join((name, f"{bits} bits", groups))
 
 
-def with_forms(name: str, packings: Iterable[Packing]) -> str:
-    """The name and the forms of all modules."""
-    return " ".join((name, *sorted({one.form for one in packings})))
+def title_with_forms(name: str, packings: Collection[Packing]) -> str:
+    """Return the name, the forms of all modules, and the settings that they share."""
+    return title_of(" ".join((name, *sorted({one.form for one in packings}))), packings)

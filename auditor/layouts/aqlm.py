@@ -56,7 +56,9 @@ def _by_shapes(
     if books is not None and len(books) == 4:  # noqa: PLR2004 - (K, 2^B, og, ig)
         count, vectors, outputs, inputs = books
         stored = _Sizes(count, max(vectors.bit_length() - 1, 0), outputs, inputs)
-    sizes = _Sizes(*(_either(pair) for pair in zip(stored, declared, strict=True)))
+    sizes = _Sizes(
+        *((pair[1] if pair[0] is None else pair[0]) for pair in zip(stored, declared, strict=True))
+    )
     if None in sizes:
         return "codebooks (K, 2^B, og, ig) beside it" if books else None
     shape = (codes[0] * (sizes.out_group_size or 0), codes[1] * (sizes.in_group_size or 0))
@@ -70,10 +72,6 @@ def _by_shapes(
         if other is not None and value not in {None, other}
     )
     return [Packing(shape=shape, dtype="AQLM", tensors=packing.tensors, doubts=doubts)]
-
-
-def _either(pair: tuple[int | None, int | None]) -> int | None:
-    return pair[1] if pair[0] is None else pair[0]
 
 
 def _linear(_parts: Members, sizes: _Sizes, shape: Shape) -> Packing | None:

@@ -31,7 +31,6 @@ from typing import NamedTuple
 from msgspec.structs import replace
 
 from auditor.bounded.patterns import names_containing
-from auditor.layouts._patterns import followed
 from auditor.layouts._qweight import (
     GEMM,
     GPTQ,
@@ -40,11 +39,10 @@ from auditor.layouts._qweight import (
     any_qweight,
     packing_of_config,
     packing_of_shapes,
-    require_matrix,
-    title_of,
-    with_forms,
+    readings_of_matrix,
+    title_with_forms,
 )
-from auditor.layouts._scheme import Scheme
+from auditor.layouts._scheme import Scheme, followed
 from auditor.layouts.declared import integer_setting, object_or_empty
 from auditor.layouts.engine import LayoutTable, Packing
 from auditor.layouts.packing import (
@@ -198,7 +196,6 @@ class _AutoRoundSchemes:
             self._search(unmatched, stored)
 
     def of(self, module: str) -> AutoRoundScheme:
-        """Return the settings of a module."""
         if module in self._own:
             return self._own[module]
         own_scheme = next((scheme for scheme, names in self._found if module in names), None)
@@ -272,12 +269,6 @@ _COMPANIONS = {
 }
 
 
-def _by_shapes(
-    parts: Members, scheme: AutoRoundScheme, expected: Shape | None
-) -> Iterator[Packing] | str:
-    return require_matrix(parts) or _readings(parts, scheme, expected)
-
-
 def _readings(parts: Members, scheme: AutoRoundScheme, expected: Shape | None) -> Iterator[Packing]:
     """Yield a reading for each form and number of bits, the declared ones first."""
     for form in (GEMM, GPTQ) if scheme.form == GEMM else (GPTQ, GEMM):
@@ -298,10 +289,6 @@ def _by_config(_parts: Members, scheme: AutoRoundScheme, shape: Shape) -> Packin
     return packing_of_config(form, shape, bits, scheme.group)
 
 
-def _title(_declared: Declared | None, packings: Collection[Packing]) -> str:
-    return title_of(with_forms("auto-round", packings), packings)
-
-
 LAYOUT = LayoutTable[AutoRoundScheme](
     name="auto-round",
     methods=("auto-round", "intel/auto-round"),
@@ -312,9 +299,9 @@ LAYOUT = LayoutTable[AutoRoundScheme](
     companions=_COMPANIONS,
     needed=lambda *_: ["scales", "qzeros"],
     settings=read_auto_round_schemes,
-    by_shapes=_by_shapes,
+    by_shapes=readings_of_matrix(_readings),
     by_config=_by_config,
-    title=_title,
+    title=lambda _, packings: title_with_forms("auto-round", packings),
     scheme=scheme_of_names,
     conv1d=True,
     unread=unread,

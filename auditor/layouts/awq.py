@@ -14,7 +14,7 @@ activation before a scaled layer stores its divisors: `act.scales` (features,). 
 of AutoAWQ 0.2.9 and gptqmodel/nn_modules/qlinear of GPTQModel 7.7.0.
 """
 
-from collections.abc import Collection, Iterator
+from collections.abc import Iterator
 from functools import partial
 from typing import NamedTuple
 
@@ -31,9 +31,8 @@ from auditor.layouts._qweight import (
     any_qweight,
     packing_of_config,
     packing_of_shapes,
-    require_matrix,
-    title_of,
-    with_forms,
+    readings_of_matrix,
+    title_with_forms,
 )
 from auditor.layouts._scheme import skip_list_scheme
 from auditor.layouts.declared import integer_setting
@@ -100,12 +99,6 @@ def _needed(_parts: Members, settings: _Settings, packing: Packing | None) -> li
     return ["scales", "qzeros"] if settings.zeros and form != MARLIN else ["scales"]
 
 
-def _by_shapes(
-    parts: Members, settings: _Settings, expected: Shape | None
-) -> Iterator[Packing] | str:
-    return require_matrix(parts) or _readings(parts, settings, expected)
-
-
 def _readings(parts: Members, settings: _Settings, expected: Shape | None) -> Iterator[Packing]:
     """Yield a reading for each form and number of bits, the declared ones first."""
     zeros = parts.get("qzeros")
@@ -125,14 +118,6 @@ def _readings(parts: Members, settings: _Settings, expected: Shape | None) -> It
             yield replace(packing, doubts=tuple(doubts))
 
 
-def _by_config(_parts: Members, settings: _Settings, shape: Shape) -> Packing | None:
-    return packing_of_config(settings.form or GEMM, shape, settings.bits, settings.group)
-
-
-def _title(_declared: Declared | None, packings: Collection[Packing]) -> str:
-    return title_of(with_forms("awq", packings), packings)
-
-
 LAYOUT = LayoutTable[_Settings](
     name="awq",
     methods=("awq",),
@@ -143,9 +128,11 @@ LAYOUT = LayoutTable[_Settings](
     companions=_COMPANIONS,
     needed=_needed,
     settings=constant_settings(_settings),
-    by_shapes=_by_shapes,
-    by_config=_by_config,
-    title=_title,
+    by_shapes=readings_of_matrix(_readings),
+    by_config=lambda _, settings, shape: packing_of_config(
+        settings.form or GEMM, shape, settings.bits, settings.group
+    ),
+    title=lambda _, packings: title_with_forms("awq", packings),
     scheme=partial(skip_list_scheme, "modules_to_not_convert"),
     bundles=_bundles,
     may_be_alone={_DIVISORS: None},

@@ -206,10 +206,6 @@ def _numbers(parts: Members, dtype: str, expected: Shape | None, doubts: list[st
     return Packing(shape=shape, dtype=kind, tensors=tensors, doubts=(*doubts, *own_doubts))
 
 
-def _title(_declared: Declared | None, packings: Collection[Packing]) -> str:
-    return ", ".join(("bitsandbytes", *sorted({one.dtype.lower() for one in packings})))
-
-
 def _scheme(
     declared: Declared, names: Collection[str], _settings: Callable[[str], _Settings]
 ) -> Scheme:
@@ -241,7 +237,6 @@ LAYOUT = LayoutTable[_Settings](
     settings=constant_settings(_settings),
     by_shapes=_by_shapes,
     by_config=_by_config,
-    title=_title,
     scheme=_scheme,
     bundles=_bundles,
     conv1d=True,

@@ -78,7 +78,8 @@ class LayoutTable(Struct, Generic[Settings], frozen=True, kw_only=True):
     by_shapes: Callable[[Members, Settings, Shape | None], Iterable[Packing] | str | None]
     # The reading of the config for a weight of the architecture; None if its size is unknown.
     by_config: Callable[[Members, Settings, Shape], Packing | None] = lambda *_: None
-    title: Callable[[Declared | None, Collection[Packing]], str]
+    # The layout and its settings, for people; None if the dtypes of the packings are enough.
+    title: Callable[[Declared | None, Collection[Packing]], str] | None = None
     # The modules that the config packs, for the names of the packed ones; None if it is not known.
     scheme: Callable[[Declared, Collection[str], Callable[[str], Settings]], Scheme | None] = (
         lambda *_: None
@@ -188,7 +189,10 @@ class _Engine(Generic[Settings]):
                 ledger,
                 loads=table.loads or f"its {table.packed}",
             )
-        return ledger.close(table.title(self._declared, packings))
+        if table.title is not None:
+            return ledger.close(table.title(self._declared, packings))
+        dtypes = {packing.dtype.lower() for packing in packings}
+        return ledger.close(", ".join((table.name, *sorted(dtypes))))
 
     def writes(self, stored: Stored) -> dict[str, WrittenTensor]:
         """Return the tensors of each bundle by the config and the architecture's shape."""

@@ -277,15 +277,11 @@ def _without_activations(stored: Stored, ledger: PackingLedger) -> None:
     bare = [
         piece.stored
         for piece in ledger.booked
-        if scaled.isdisjoint({_module_of(piece), ".".join(piece.name.split(".")[:-3])})
+        if scaled.isdisjoint({piece.name.rpartition(".")[0], ".".join(piece.name.split(".")[:-3])})
     ]
     if bare:
         reason = "activation_scheme is static, and no input_scale or activation_scale beside it"
         ledger.lack(reason, *bare)
-
-
-def _module_of(piece: LogicalTensor) -> str:
-    return piece.name.rpartition(".")[0]
 
 
 def _loose(parts: Members, weights: list[_Weight], ledger: PackingLedger) -> None:

@@ -31,7 +31,7 @@ from auditor.layouts._qweight import (
     any_qweight,
     packing_of_config,
     packing_of_shapes,
-    require_matrix,
+    readings_of_matrix,
     title_of,
 )
 from auditor.layouts._scheme import Scheme
@@ -111,12 +111,6 @@ def _needed(parts: Members, settings: _Settings, packing: Packing | None) -> lis
     return ["scales", "qzeros", *(["g_idx"] if settings.act_order else [])]
 
 
-def _by_shapes(
-    parts: Members, settings: _Settings, expected: Shape | None
-) -> Iterator[Packing] | str:
-    return require_matrix(parts) or _readings(parts, settings, expected)
-
-
 def _readings(parts: Members, settings: _Settings, expected: Shape | None) -> Iterator[Packing]:
     """Yield a reading for each form and number of bits, the declared ones first."""
     group = None if settings.has_own else settings.group
@@ -190,7 +184,7 @@ LAYOUT = LayoutTable[_Settings](
     companions=_COMPANIONS,
     needed=_needed,
     settings=constant_settings(_settings),
-    by_shapes=_by_shapes,
+    by_shapes=readings_of_matrix(_readings),
     by_config=_by_config,
     title=_title,
     scheme=_scheme,

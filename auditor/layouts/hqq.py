@@ -13,7 +13,7 @@ With view_as_float the bytes are viewed as the compute dtype: BF16 (R, C/2) for 
 architecture does. Sources: hqq/core/quantize.py and bitpack.py of hqq 0.2.8.
 """
 
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from math import prod
 from typing import NamedTuple
 
@@ -165,10 +165,6 @@ def _groups(
     return None
 
 
-def _title(_declared: Declared | None, packings: Collection[Packing]) -> str:
-    return ", ".join(("hqq", *sorted({one.words for one in packings})))
-
-
 LAYOUT = LayoutTable[_Settings](
     name="hqq",
     methods=("hqq",),
@@ -180,6 +176,6 @@ LAYOUT = LayoutTable[_Settings](
     needed=_needed,
     settings=_settings,
     by_shapes=_by_shapes,
-    title=_title,
+    title=lambda _, packings: ", ".join(("hqq", *sorted({one.words for one in packings}))),
     bundles=_bundles,
 ).layout()

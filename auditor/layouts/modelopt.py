@@ -24,7 +24,6 @@ from collections.abc import Callable, Collection, Iterator, Mapping
 from math import prod
 from typing import Any, NamedTuple
 
-from auditor.layouts._patterns import names_matching_globs
 from auditor.layouts._scales import (
     CHANNEL,
     Grain,
@@ -33,7 +32,7 @@ from auditor.layouts._scales import (
     scales_fit,
     scales_shape,
 )
-from auditor.layouts._scheme import Scheme
+from auditor.layouts._scheme import Scheme, names_matching_globs
 from auditor.layouts.declared import integer_setting, object_or_empty, string_list
 from auditor.layouts.engine import Bundle, LayoutTable, Packing
 from auditor.layouts.fused import AXES
@@ -419,10 +418,6 @@ def _scheme(
     )
 
 
-def _title(_declared: Declared | None, packings: Collection[Packing]) -> str:
-    return ", ".join(("modelopt", *sorted({one.form for one in packings})))
-
-
 LAYOUT = LayoutTable[ModuleSettings](
     name="modelopt",
     methods=("modelopt",),
@@ -435,7 +430,7 @@ LAYOUT = LayoutTable[ModuleSettings](
     settings=_settings,
     by_shapes=_by_shapes,
     by_config=_by_config,
-    title=_title,
+    title=lambda _, packings: ", ".join(("modelopt", *sorted({one.form for one in packings}))),
     scheme=_scheme,
     bundles=_bundles,
     may_be_alone=dict.fromkeys(_ACTIVATIONS, None) | {"pre_quant_scale": None},

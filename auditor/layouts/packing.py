@@ -184,16 +184,18 @@ def split_off_unread(
     hidden = {(tensor.name, tensor.file) for tensor in unread}
     if unpacked is PLAIN or not hidden:
         return ReadAndHidden(unpacked, MappingProxyType({}))
-    behind: dict[str, HiddenContent] = {}
+    content_by_name: dict[str, HiddenContent] = {}
     for piece in unpacked.tensors:
         if _place(piece.stored) in hidden:
-            before = behind.get(piece.stored.name, HiddenContent((), packed=False))
+            before = content_by_name.get(piece.stored.name, HiddenContent((), packed=False))
             inside = before.packed or piece.dtype not in UNPACKED
-            behind[piece.stored.name] = HiddenContent((*before.tensors, piece.name), inside)
+            content_by_name[piece.stored.name] = HiddenContent(
+                (*before.tensors, piece.name), inside
+            )
     notes: list[Notes] = []
     for group in unpacked.quantization_data:
         serving = [tensor.name for tensor in group.tensors if _place(tensor) in hidden]
-        behind.update(dict.fromkeys(serving, HiddenContent((), packed=True)))
+        content_by_name.update(dict.fromkeys(serving, HiddenContent((), packed=True)))
         own = tuple(tensor for tensor in group.tensors if _place(tensor) not in hidden)
         notes += [group._replace(tensors=own)] if own else []
     read = replace(
@@ -202,7 +204,7 @@ def split_off_unread(
         unchanged=tuple(tensor for tensor in unpacked.unchanged if _place(tensor) not in hidden),
         quantization_data=tuple(notes),
     )
-    return ReadAndHidden(read, MappingProxyType(behind))
+    return ReadAndHidden(read, MappingProxyType(content_by_name))
 
 
 def _place(tensor: StoredTensor) -> tuple[str, str]:

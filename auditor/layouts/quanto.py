@@ -15,7 +15,7 @@ quanto_qmap.json lists the packed modules. Sources: quanto/tensor and quanto/nn/
 optimum-quanto 0.2.7.
 """
 
-from collections.abc import Collection, Iterator
+from collections.abc import Iterator
 from math import prod
 
 from auditor.layouts.engine import (
@@ -127,10 +127,6 @@ def _readings(parts: Members, declared: int | None, expected: Shape | None) -> I
         yield Packing(shape=shape, dtype=f"INT{bits}", tensors=tensors, doubts=doubts)
 
 
-def _title(_declared: Declared | None, packings: Collection[Packing]) -> str:
-    return ", ".join(("quanto", *sorted({one.dtype.lower() for one in packings})))
-
-
 LAYOUT = LayoutTable[int | None](
     name="quanto",
     methods=("quanto",),
@@ -144,7 +140,6 @@ LAYOUT = LayoutTable[int | None](
     needed=_needed,
     settings=constant_settings(_bits),
     by_shapes=_by_shapes,
-    title=_title,
     bundles=_bundles,
     may_be_alone=dict.fromkeys(_ACTIVATIONS, WrittenTensor((), FLOATS)),
     declares=False,

@@ -22,7 +22,7 @@ quantization/quantize_/workflows, prototype/mx_formats and prototype/safetensors
 
 import re
 from collections import defaultdict
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from math import prod
 
 from auditor.layouts.engine import Bundle, LayoutTable, Packing, no_settings
@@ -185,10 +185,6 @@ def _trimmed(shape: Shape, expected: Shape | None) -> Shape:
     return expected if fits else shape
 
 
-def _title(_declared: Declared | None, packings: Collection[Packing]) -> str:
-    return ", ".join(("torchao", *sorted({one.dtype.lower() for one in packings})))
-
-
 LAYOUT = LayoutTable[None](
     name="torchao",
     methods=("torchao",),
@@ -200,6 +196,5 @@ LAYOUT = LayoutTable[None](
     needed=_needed,
     settings=no_settings,
     by_shapes=_by_shapes,
-    title=_title,
     bundles=_bundles,
 ).layout()

@@ -195,13 +195,9 @@ def _tensors(model: Any) -> Iterator[ExpectedTensor]:
     for tied in (name for name in state if name not in stored):
         source = stored_name_by_id[id(model.get_parameter_or_buffer(tied))]
         (name, value), (tied_to, _) = (
-            _name_and_value_on_disk(model, key, state) for key in (tied, source)
+            next(iter(_on_disk(model, {key: state[key]}).items())) for key in (tied, source)
         )
         yield _tensor(name, value, Role.TIED, tied_to)
-
-
-def _name_and_value_on_disk(model: Any, name: str, state: Mapping[str, Any]) -> tuple[str, Any]:
-    return next(iter(_on_disk(model, {name: state[name]}).items()))
 
 
 def _tensor(name: str, value: Any, role: Role, tied_to: str | None = None) -> ExpectedTensor:

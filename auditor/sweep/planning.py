@@ -88,7 +88,6 @@ def _unlisted_load(
 
 
 def _load_of(selected: SelectedModel, store: Store | None, *, companions: bool) -> SweepLoad:
-    """Return the load of a listed model."""
     key = selected.model, selected.commit_sha
     is_known = store is not None and store.has_outcome(
         *key, current_versions(companions=companions)

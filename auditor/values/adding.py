@@ -29,7 +29,7 @@ def with_more_findings(
     old: Sequence[tuple[Finding, ...]] | None = None,
     notes: Iterable[str] = (),
 ) -> Report | Unaudited:
-    """Add findings to an outcome; `old` has what becomes of each finding that it already has."""
+    """Add findings to an outcome; `old` has the replacements of each of its findings."""
     old = [(finding,) for finding in outcome.findings] if old is None else old
     reported, ignored = split([*chain(*old), *new], ignore)
     findings = in_order(reported)

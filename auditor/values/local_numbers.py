@@ -62,7 +62,7 @@ class NumbersReader:
         self._done = 0  # bytes
 
     def read(self, placed: Sequence[Placed]) -> tuple[TensorValues, ...]:
-        """Return what each tensor holds, in the order given, without tensors of unknown dtypes.
+        """Return the values of each tensor, in the given order, without tensors of unknown dtypes.
 
         Raise SourceError if a file cannot be read, or is not the one whose header was read.
         """

@@ -11,8 +11,8 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import NamedTuple
 
 from auditor.bounded.patterns import names_beginning
-from auditor.layouts._patterns import followed
 from auditor.layouts._scales import CHANNEL, TENSOR, Grain, group_grain
+from auditor.layouts._scheme import followed
 from auditor.layouts.declared import (
     block_sides,
     integer_setting,

@@ -92,7 +92,6 @@ def unpack(stored: Stored, declared: Declared | None, implied: Implied) -> Unpac
 
 
 def _weight_of_scale(scale: StoredTensor, stored: Stored) -> StoredTensor | None:
-    """Return the weight of a scale, if it is stored."""
     return stored.members(scale.name.rpartition(".")[0]).get("weight")
 
 

@@ -69,7 +69,6 @@ class Auditor:
         self._turn = Lock()
 
     def allowance(self) -> Allowance:
-        """Return the allowance of one model."""
         bounds = Bounds.of_a_model(self._policy)
         return Allowance(bounds, self._budget, self.talk, Event(), self._large)
 

@@ -10,7 +10,7 @@ from msgspec.structs import replace
 from support.bert_configs import config_of
 
 from auditor.analytic import catalogue
-from auditor.analytic.constructor_arguments import OPTIONS
+from auditor.analytic.catalogue import OPTIONS
 
 TRANSFORMERS = find_spec("transformers")
 TAKING = {

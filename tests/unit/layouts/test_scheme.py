@@ -8,8 +8,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 from support.layouts.packed import stored
 
-from auditor.layouts._patterns import names_in_skip_lists, names_matching_globs
-from auditor.layouts._scheme import plain_among_packed, unlisted
+from auditor.layouts._scheme import (
+    names_in_skip_lists,
+    names_matching_globs,
+    plain_among_packed,
+    unlisted,
+)
 from auditor.layouts.packing import Stored
 
 HALF = ("F16", (64, 32))
