@@ -61,9 +61,10 @@ def hub_env(hub: Hub, tmp_path: Path) -> dict[str, str]:
 
 
 # No test is about time: a busy machine must not fail one.
-settings.register_profile("unhurried", deadline=None)
 settings.register_profile("quick", deadline=None, max_examples=5)
-settings.load_profile("unhurried")
+settings.register_profile("usual", deadline=None, max_examples=40)
+settings.register_profile("thorough", deadline=None, max_examples=400)
+settings.load_profile("usual")
 
 
 # --- a quick run ------------------------------------------------------------------------------

@@ -6,9 +6,10 @@ A healthy checkpoint has no explanation.
 import json
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from support.checkpoints import expect, stored_by
+from support.examples import examples
 from support.fault_bench import FAMILIES, faults, written
 from support.fault_pairs import PLANTS, pairs
 
@@ -143,7 +144,7 @@ def alarms_of(report, renames=UNCHANGED):
     }
 
 
-@settings(max_examples=60, deadline=None)
+@examples(60)
 @given(st.lists(st.sampled_from(sorted(PLANTS)), min_size=1, max_size=3, unique=True))
 def test_what_is_claimed_goes_away_and_nothing_else_appears(planted):
     spoilt = tiny()

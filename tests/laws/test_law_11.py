@@ -2,9 +2,10 @@
 
 import pytest
 from claims import adds_up, judged, place_of
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from support.claim_generator import claims
+from support.examples import examples
 
 from auditor.analytic import Config, Role, catalogue
 from auditor.claims.cells import cells_of_tensors, cells_of_tree, total_of
@@ -21,7 +22,7 @@ def subject(model_type: str, target: str) -> Subject:
 
 
 @pytest.mark.slow
-@settings(max_examples=20)
+@examples(20)
 @given(st.integers(0, 2**32))
 def test_an_explanation_of_a_claim_with_slips_adds_up(seed):
     for claim in claims(1, seed):
@@ -31,7 +32,7 @@ def test_an_explanation_of_a_claim_with_slips_adds_up(seed):
 
 
 @pytest.mark.slow
-@settings(max_examples=20)
+@examples(20)
 @given(st.sampled_from(TYPES), st.integers(0, 10**12))
 def test_an_explanation_of_any_number_adds_up(model_type, number):
     verdict = judge(subject(model_type, catalogue.base_class(model_type)), str(number))

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from msgspec import Struct
 from support.builders import safetensors_bytes
 from support.checkpoints import TINY, expect, stored_by
+from support.examples import examples
 from support.hub import Hub, ServerError, Sparse, TooMany
 
 from auditor import audit
@@ -150,7 +151,7 @@ def swept(
         return {one.model: compared(one.outcome) for one in opened.results(night)}
 
 
-@settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(examples(60), suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
     models=st.lists(MODELS, min_size=2, max_size=5),
     listed=st.booleans(),

@@ -1,10 +1,10 @@
-"""How many examples a law is tried over: its own number, or a quick run's share of it."""
+"""The number of examples that a law is tried over: its own, scaled by the kind of the run."""
 
 from hypothesis import settings
 
-USUAL = 100  # hypothesis' own number, which the profile of a quick run lowers
+USUAL = 100  # hypothesis' own number, to which the numbers of laws refer
 
 
 def examples(count: int) -> settings:
-    """For a law that has a number of its own; at least one."""
+    """Return the settings of a law with a number of its own; at least one example."""
     return settings(max_examples=max(1, count * settings.default.max_examples // USUAL))

@@ -4,8 +4,9 @@ import sqlite3
 from contextlib import closing
 from datetime import date
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
+from support.examples import examples
 from support.nightly_stores import (
     SECOND,
     THIRD,
@@ -86,7 +87,7 @@ def test_a_residual_alarms_whatever_is_accepted(tmp_path):
     assert report.alarms.errors == 1
 
 
-@settings(max_examples=15)  # each makes a store
+@examples(15)  # each makes a store
 @given(
     outcomes=st.lists(
         st.sampled_from(

@@ -3,8 +3,9 @@
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
+from support.examples import examples
 
 from auditor.analytic.conversions import (
     KNOWN,
@@ -141,7 +142,7 @@ def rules(draw: st.DrawFn) -> Rule:
 
 
 @pytest.mark.oracle
-@settings(deadline=None, max_examples=300)
+@examples(300)
 @given(rules(), st.lists(LISTS, min_size=2, max_size=2), st.lists(SHAPES, min_size=3, max_size=3))
 def test_shapes_are_those_of_the_library_on_the_meta_device(rule, lists, model):
     collected = dict(zip(rule.sources, lists, strict=False))

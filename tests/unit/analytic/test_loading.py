@@ -5,8 +5,9 @@ from functools import cache
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
+from support.examples import examples
 
 from auditor.analytic import catalogue
 from auditor.analytic.family import loading_facts
@@ -95,7 +96,7 @@ class Config:
 
 
 @pytest.mark.oracle
-@settings(deadline=None, max_examples=400)
+@examples(400)
 @given(st.data())
 def test_a_rule_of_the_library_makes_of_a_name_what_the_library_does(data):
     from auditor.oracle.loading_rules import rule_of  # noqa: PLC0415 - as above

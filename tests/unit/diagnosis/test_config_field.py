@@ -3,10 +3,11 @@
 import json
 
 import pytest
-from hypothesis import assume, example, given, settings
+from hypothesis import assume, example, given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 from support.checkpoints import TINY, expect, stored, stored_by
+from support.examples import examples
 from support.faults.families import MORE
 from support.small_snapshots import snapshot_of
 
@@ -217,7 +218,7 @@ def deep(layers, declared, names=()):
 
 @pytest.mark.slow
 @given(st.integers(2, 40), st.integers(1, 40))
-@settings(max_examples=20)
+@examples(20)
 @example(12, 11)
 @example(LAYERS, LAYERS - 1)
 @example(LAYERS, LAYERS // 10)

@@ -1,8 +1,9 @@
 """Lists with an item for each layer: found, resized with their depth, and read off the layers."""
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
+from support.examples import examples
 
 from auditor.analytic import Config, catalogue
 from auditor.diagnosis.solving.joint import changed
@@ -64,7 +65,7 @@ def test_only_lists_as_long_as_a_depth_go_with_it():
     }
 
 
-@settings(max_examples=20, deadline=None)
+@examples(20)
 @given(*[st.lists(st.sampled_from(WORDS), min_size=6, max_size=6)] * 2)
 def test_each_layer_gets_the_item_whose_tensors_it_stores(declared, true):
     config = LFM2 | {"layer_types": declared}

@@ -1,7 +1,8 @@
 """Keys of a solved config that no shape gives are named, and every other one is unique."""
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
+from support.examples import examples
 
 from auditor.analytic import Config, catalogue
 from auditor.diagnosis.solving.holdings import HeldTensors
@@ -51,7 +52,7 @@ class Files:
             return False
 
 
-@settings(max_examples=20, deadline=None)
+@examples(20)
 @given(
     st.fixed_dictionaries(
         {

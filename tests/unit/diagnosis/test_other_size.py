@@ -9,8 +9,9 @@ from typing import NamedTuple
 
 import jsonschema
 import pytest
-from hypothesis import assume, given, settings
+from hypothesis import assume, given
 from hypothesis import strategies as st
+from support.examples import examples
 from support.small_snapshots import FILE, snapshot_of
 
 from auditor.analytic import Config, Role
@@ -218,7 +219,7 @@ KEYS = st.fixed_dictionaries(
 HEADS = st.sampled_from([1, 2, 4, 8])
 
 
-@settings(max_examples=60)
+@examples(60)
 @given(
     model_type=st.sampled_from(["bert", "llama", "mistral"]),
     keys=KEYS,

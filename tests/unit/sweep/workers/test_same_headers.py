@@ -4,11 +4,12 @@ import json
 from unittest.mock import patch
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 from support.builders import safetensors_bytes
 from support.checkpoints import TINY, config_bytes, expect, stored_by
+from support.examples import examples
 from support.sweep_models import FAULTS, healthy
 
 from auditor.audit.options import Options
@@ -83,7 +84,7 @@ COSTS = st.builds(
 
 
 @pytest.mark.slow
-@settings(max_examples=40)
+@examples(40)
 @given(
     kind=st.sampled_from([None, *FAULTS]),
     names=st.lists(NAMES, min_size=2, max_size=4),
@@ -203,7 +204,7 @@ OTHER_FILES = st.sampled_from(
 
 
 @pytest.mark.slow
-@settings(max_examples=60)
+@examples(60)
 @given(
     lists=st.lists(st.sets(OTHER_FILES, max_size=4), min_size=2, max_size=4),
     companions=st.sampled_from([None, ()]),
