@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import NamedTuple
 
-from msgspec import Struct, field
+from msgspec import Struct
 
 from auditor.bounded.json_text import converted, lfs_fault, parse_object
 from auditor.containers.index import shard_fault
@@ -93,10 +93,6 @@ def parse_manifest(file: str, content: bytes) -> Manifest:
     return manifest
 
 
-class _Pipeline(Struct):
-    class_name: str | tuple[str, str] | None = field(name="_class_name", default=None)
-
-
 def _pipeline(file: str, content: bytes) -> Manifest:
     """`{"_class_name": ..., "vae": ["diffusers", "AutoencoderKL"], "requires_aesthetics": false}`.
 
@@ -104,8 +100,16 @@ def _pipeline(file: str, content: bytes) -> Manifest:
     of a custom pipeline is [module, class].
     """
     document = parse_object(content, file)
-    kind = converted(document, _Pipeline, named(file)).class_name
-    target = kind[1] if isinstance(kind, tuple) else kind
+    match document.get("_class_name"):
+        case (str() | None) as target:
+            pass
+        case [str(), str(target)]:
+            pass
+        case other:
+            raise CheckpointError(
+                f"{named(file)}: _class_name is {described(other)}, expected a string or "
+                "[module, class]"
+            )
     entries: list[ManifestEntry] = []
     for name, value in document.items():
         match value:
