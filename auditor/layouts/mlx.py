@@ -243,9 +243,7 @@ def unpack(stored: Stored, declared: Declared | None, implied: Implied) -> Unpac
         companions = {part: members[part] for part in _COMPANIONS if part in members}
         if companions and _serve(weight, companions.values(), implied):
             _unpack(weight, companions, settings.of(module), implied, ledger)
-            if module in settings.plain:
-                reason = "the config says that this is not packed, and it has scales"
-                ledger.fault(reason, *companions.values())
+            _check_plain(module, settings, companions.values(), ledger)
         elif weight is not None and weight.dtype == "U32":
             ledger.lack("packed in words of 32 bits, and has no scales", weight)
         elif weight is not None and module in settings.own:
@@ -299,6 +297,13 @@ def _serve(
     if weight is not None and weight.dtype in _PACKED:
         return True
     return all(implied(tensor.name) is None for tensor in companions)
+
+
+def _check_plain(
+    module: str, settings: MlxSettings, companions: Iterable[StoredTensor], ledger: PackingLedger
+) -> None:
+    if module in settings.plain:
+        ledger.fault("the config says that this is not packed, and it has scales", *companions)
 
 
 def _unpack(
