@@ -152,8 +152,9 @@ class Comparison(Presented, Struct, frozen=True, kw_only=True):
 def compare(first: Side, second: Side) -> Comparison:
     """Compare two checkpoints."""
     renamed = _renamed(first.tensors, second.tensors)
-    before = _with_prefix(first.tensors, renamed) if renamed else first.tensors
-    after = second.tensors
+    before, after = first.tensors, second.tensors
+    if renamed:
+        before = {_replaced(name, *renamed) or name: tensor for name, tensor in before.items()}
     removed = tuple(name for name in before if name not in after)
     added = tuple(name for name in after if name not in before)
     pairs = {name: (before[name], after[name]) for name in before if name in after}
@@ -224,12 +225,6 @@ def _prefixes(removed: list[str], added: list[str]) -> Iterator[tuple[str, str]]
 
 def _replaced(name: str, old: str, new: str) -> str | None:
     return f"{new}{name[len(old) :]}" if name.startswith(old) else None
-
-
-def _with_prefix(
-    tensors: Mapping[str, SideTensor], renamed: tuple[str, str]
-) -> dict[str, SideTensor]:
-    return {_replaced(name, *renamed) or name: tensor for name, tensor in tensors.items()}
 
 
 # --- modules ------------------------------------------------------------------------------------

@@ -11,13 +11,12 @@ import shlex
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import groupby
 from pathlib import Path
 
 from auditor.findings import Severity
 from auditor.formats import meanings
-from auditor.formats.meanings import meaning_table
 from auditor.formats.registry import FORMATS
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -55,6 +54,14 @@ def _rows_of_kinds() -> Iterator[str]:
         if severity is not Severity.ERROR:
             yield ""
         yield from meaning_table([*kinds], str(severity))
+
+
+def meaning_table(rows: Sequence[meanings.Meaning], heading: str) -> Iterator[str]:
+    """Yield the lines of a Markdown table: name, meaning, advice."""
+    yield f"| {heading} | what it means | what to do |"
+    yield "|---|---|---|"
+    for meaning in rows:
+        yield f"| `{meaning.name}` | {meaning.summary} | {meaning.to_do} |"
 
 
 def table_of_causes() -> str:

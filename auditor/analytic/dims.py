@@ -183,7 +183,7 @@ def _collect(terms: Iterable[_Term], value: int) -> Dim:
         collected[monomial] = collected.get(monomial, 0) + coefficient
     nonzero = [term for term in collected.items() if term[1]]
     if len(nonzero) > 1:
-        nonzero.sort(key=_term_key)
+        nonzero.sort(key=lambda term: (*map(_factor_key, term[0]), _LAST))
     return Dim(tuple(nonzero), value)
 
 
@@ -256,10 +256,6 @@ def _place(letter: str) -> int:
 def _head(letter: str) -> str:
     """Return the letter without subscript and index: D for D_text, N for N[0]."""
     return letter.partition("[")[0].partition("_")[0]
-
-
-def _term_key(term: _Term) -> tuple[_FactorKey, ...]:
-    return (*map(_factor_key, term[0]), _LAST)
 
 
 def _sum_text(terms: Iterable[_Term]) -> str:

@@ -9,7 +9,7 @@ from auditor.formats.module_table import lines, module_table
 from auditor.formats.tables import cut_table, markdown_table
 from auditor.formats.verdict import address, counts_of
 from auditor.reconciler.fold import fold
-from auditor.report import Diagnosis, Report, Unaudited
+from auditor.report import Report, Unaudited
 
 _MOST_ROWS = 40
 _MOST_PATTERNS = 30
@@ -29,7 +29,8 @@ def _model(outcome: Report | Unaudited, view: View) -> Iterator[str]:
     yield f"**{word}** {escaped_markdown(verdict.sentence(outcome))}  "
     yield f"{escaped_markdown(verdict.account(outcome))}\n"
     for diagnosis in outcome.diagnosis:
-        yield from _cause(diagnosis)
+        yield f"> **{diagnosis.cause}** {escaped_markdown(diagnosis.summary)}  "
+        yield f"> Fix: {escaped_markdown(diagnosis.fix)}\n"
     if modules := lines(outcome.modules, view.depth):
         table = module_table(modules, "module", "stored", "expected", "share", "status")
         yield markdown_table(cut_table(table, _MOST_ROWS))
@@ -39,11 +40,6 @@ def _model(outcome: Report | Unaudited, view: View) -> Iterator[str]:
             yield from _finding(finding)
     if outcome.unchecked:
         yield f"Not checked: {escaped_markdown('; '.join(outcome.unchecked))}\n"
-
-
-def _cause(diagnosis: Diagnosis) -> Iterator[str]:
-    yield f"> **{diagnosis.cause}** {escaped_markdown(diagnosis.summary)}  "
-    yield f"> Fix: {escaped_markdown(diagnosis.fix)}\n"
 
 
 def _finding(finding: Finding) -> Iterator[str]:

@@ -35,16 +35,12 @@ _WORDS = {
 
 def slip_sentence(slip: Slip) -> str:
     """Describe a slip in words."""
-    words = {key: _value(value) for key, value in slip.fields}
+    words = {key: f"{value:,}" if type(value) is int else str(value) for key, value in slip.fields}
     if "base" in words:
         words["base"] = "2^20" if words["base"] == f"{2**20:,}" else "2^30"
     if words.get("module") == "all":
         words["module"] = "the model"
     return _WORDS[slip.slip].format(**words)
-
-
-def _value(value: object) -> str:
-    return f"{value:,}" if type(value) is int else str(value)
 
 
 def render(model: str, verdicts: Sequence[Verdict]) -> str:

@@ -88,14 +88,6 @@ def overview(meanings: Sequence[Meaning], *, width: int, color: bool) -> str:
     return "\n".join(groups)
 
 
-def meaning_table(meanings: Sequence[Meaning], heading: str) -> Iterator[str]:
-    """Yield the lines of a Markdown table: name, meaning, advice."""
-    yield f"| {heading} | what it means | what to do |"
-    yield "|---|---|---|"
-    for meaning in meanings:
-        yield f"| `{meaning.name}` | {meaning.summary} | {meaning.to_do} |"
-
-
 # --- architectures ------------------------------------------------------------------------------
 
 

@@ -248,8 +248,3 @@ def columns(
         else:
             fill = " " * (widths[-1] - cells_of(last)) if len(row) - 1 in right else ""
             yield (*line, (fill, ""), (last, style))
-
-
-def header_row(*names: str) -> Sequence[Styled]:
-    """Return the first row of a table."""
-    return [(name, "bold") for name in names]

@@ -73,10 +73,6 @@ def _bundles(stored: Stored, _declared: Declared | None = None) -> Iterator[Bund
             yield Bundle(module, tensor_name(module), activations)
 
 
-def _needed(parts: Members, _settings: int | None, _packing: Packing | None) -> list[str]:
-    return ["_scale", "_shift"] if _INNER in parts else ["_scale"]
-
-
 def _by_shapes(
     parts: Members, declared: int | None, expected: Shape | None
 ) -> Iterator[Packing] | str:
@@ -137,7 +133,7 @@ LAYOUT = LayoutTable[int | None](
     dtypes=frozenset({"U8", *_BYTES}),
     dtype="INT8",
     companions=_COMPANIONS,
-    needed=_needed,
+    needed=lambda parts, *_: ["_scale", "_shift"] if _INNER in parts else ["_scale"],
     settings=constant_settings(_bits),
     by_shapes=_by_shapes,
     bundles=_bundles,

@@ -79,10 +79,6 @@ def _bundles(stored: Stored, _declared: Declared | None) -> Iterator[Bundle]:
                 yield Bundle(module, name, parts)
 
 
-def _needed(parts: Members, _settings: None, _packing: Packing | None) -> list[str]:
-    return ["scale_and_zero"] if "scale_and_zero" in parts else ["scale"]
-
-
 # --- one parameter ----------------------------------------------------------------------------
 
 
@@ -193,7 +189,7 @@ LAYOUT = LayoutTable[None](
     dtypes=frozenset(_ANY),
     dtype="INT8",
     companions=_COMPANIONS,
-    needed=_needed,
+    needed=lambda parts, *_: ["scale_and_zero" if "scale_and_zero" in parts else "scale"],
     settings=no_settings,
     by_shapes=_by_shapes,
     bundles=_bundles,

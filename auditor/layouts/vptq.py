@@ -117,10 +117,6 @@ def _size(value: object) -> int | None:
 # --- shapes -----------------------------------------------------------------------------------
 
 
-def _needed(_parts: Members, sizes: _Sizes, _packing: Packing | None) -> list[str]:
-    return ["centroids", "res_centroids"] if sizes.residual else ["centroids"]
-
-
 def _by_shapes(parts: Members, sizes: _Sizes, expected: Shape | None) -> list[Packing] | str:
     stored = parts["indices"].shape or ()
     if len(stored) != 3:  # noqa: PLR2004 - (groups, rows, words)
@@ -173,7 +169,7 @@ LAYOUT = LayoutTable[_Sizes](
     dtypes=frozenset(_INDICES),
     dtype="VPTQ",
     companions=_OWN | _CENTROIDS,
-    needed=_needed,
+    needed=lambda _, sizes, __: ["centroids", *(["res_centroids"] if sizes.residual else [])],
     settings=_settings,
     by_shapes=_by_shapes,
     title=lambda *_: "vptq",

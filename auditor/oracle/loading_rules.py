@@ -12,10 +12,12 @@ from auditor.analytic.loading import Loading, Memory, Operation, Rule, starts_of
 Shape = tuple[int, ...]
 
 # Renames that are known here; a later transformers may have others.
-_PLAIN = frozenset({"WeightRenaming", "PrefixChange", "WeightConverter"})
 _PAIRED = "GroupWeightRename"
 _SHIFTED = "Inkling2IndexOffsetWeightRename"
 _HALVED = "LayerPairCollapse"
+_KNOWN = frozenset(
+    {"WeightRenaming", "PrefixChange", "WeightConverter", _PAIRED, _SHIFTED, _HALVED}
+)
 _HALVES = (
     ("mixer", "self_attn", "mlp"),
     ("attn_alpha", "lambda_1", "lambda_1"),
@@ -57,12 +59,8 @@ def loading_of_model(model: Any, shapes: Mapping[str, Shape], on_disk: Iterator[
             ties=tuple(model.all_tied_weights_keys.items()),
             unset=frozenset(_unset(model) if rules else ()),
         ),
-        reports=all(map(_is_known, (*transforms, *legacy))),
+        reports=_KNOWN.issuperset(type(one).__name__ for one in (*transforms, *legacy)),
     )
-
-
-def _is_known(transform: Any) -> bool:
-    return type(transform).__name__ in _PLAIN | {_PAIRED, _SHIFTED, _HALVED}
 
 
 def rule_of(transform: Any, config: Any) -> Rule:

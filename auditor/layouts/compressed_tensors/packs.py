@@ -95,7 +95,10 @@ def find_packed_weight(
             return PackedWeight(form, LogicalTensor(stored, name, shape, f"INT{bits}"))
         case "sparse-24-bitmask":
             shape = (*stored.shape[:-1], 2 * stored.shape[-1])
-            _check_mask(parts["bitmask"], shape, ledger)
+            mask, need = parts["bitmask"], (*shape[:-1], -(-shape[-1] // 8))
+            if mask.shape not in {None, need}:
+                reason = f"bitmask is {mask.shape}; a bit for each number of {shape} is {need}"
+                ledger.fault(reason, mask)
         case "sparse-bitmask":
             shape = _masked(stored, parts["bitmask"], implied(name), ledger)
         case _:
@@ -241,12 +244,6 @@ def _marlin(
             reason = f"scale_packed is {scale.shape}; {max(counts)} or 1 for {shape[0]:,} outputs"
             ledger.fault(f"{reason} is needed", scale)
     return shape, bits
-
-
-def _check_mask(mask: StoredTensor, shape: Shape, ledger: PackingLedger) -> None:
-    need = (*shape[:-1], -(-shape[-1] // 8))
-    if mask.shape not in {None, need}:
-        ledger.fault(f"bitmask is {mask.shape}; a bit for each number of {shape} is {need}", mask)
 
 
 def _masked(

@@ -105,14 +105,14 @@ def _default(
     schemes: list[tuple[frozenset[str], CompressedScheme]], *, certain: bool
 ) -> CompressedScheme | None:
     """The scheme of the targets that may be classes; an empty one if there are several."""
-    classes = [scheme for targets, scheme in schemes if any(map(_may_be_class, targets))]
+    classes = [
+        scheme
+        for targets, scheme in schemes
+        if any("." not in target and not target.startswith(_EXPRESSION) for target in targets)
+    ]
     if len(classes) == 1 and certain:
         return classes[0]
     return UNSAID if classes or not certain or not schemes else None
-
-
-def _may_be_class(target: str) -> bool:
-    return "." not in target and not target.startswith(_EXPRESSION)
 
 
 # --- one group --------------------------------------------------------------------------------

@@ -69,7 +69,8 @@ def all_zero(evidence: Evidence) -> Iterator[AllZero]:
             continue
         if not is_matrix(tensor) or name in evidence.buffers:
             continue
-        if not (holds_floats(tensor) or learned(tensor) or _packed(name)):
+        is_packed = name.endswith((".qweight", ".weight_packed", "_blocks", ".weight"))
+        if not (holds_floats(tensor) or learned(tensor) or is_packed):
             continue
         if is_all_zero(evidence, name):
             zero.setdefault(kind, []).append(name)
@@ -115,10 +116,6 @@ def is_scale(evidence: Evidence, name: str) -> bool:
 def _is_exception(kind: str, alive: set[str]) -> bool:
     """Whether the matrix of another layer is not zero; biases and adapters do not count."""
     return kind in alive and "bias" not in kind and "lora_" not in kind
-
-
-def _packed(name: str) -> bool:
-    return name.endswith((".qweight", ".weight_packed", "_blocks", ".weight"))
 
 
 def padded_dtype(evidence: Evidence) -> Iterator[PaddedDtype]:

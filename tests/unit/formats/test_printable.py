@@ -18,7 +18,6 @@ from auditor.formats.text import (
     columns,
     cut_middle,
     cut_name,
-    header_row,
     lines_text,
     styled,
     wrapped,
@@ -160,7 +159,9 @@ def test_columns_line_up(rows, right):
 
 
 def test_a_last_column_goes_on_below_itself():
-    table = columns([header_row("key", "meaning"), ("k", "experts a token is given to")], width=20)
+    table = columns(
+        [[("key", "bold"), ("meaning", "bold")], ("k", "experts a token is given to")], width=20
+    )
     assert lines_text(table) == "key meaning\nk   experts a token\n    is given to\n"
 
 
