@@ -66,9 +66,9 @@ def read_tokenizer(start: bytes, end: bytes = b"", *, whole: bool = True) -> Voc
         added = _added(bytes(tokenizer.added_tokens))
     except CheckpointError as error:
         return Vocabulary("tokenizers", unread=str(error))
-    kind, vocabulary = tokenizer.model.type[:40], bytes(tokenizer.model.vocab)
+    kind, vocabulary = tokenizer.model.type[:40], memoryview(tokenizer.model.vocab)
     highest, entries, unread = None, None, ""
-    if vocabulary and (whole or _CUT not in vocabulary):
+    if vocabulary and (whole or _CUT not in bytes(vocabulary)):
         try:
             highest, entries = _highest(vocabulary)
         except CheckpointError as error:
@@ -118,12 +118,12 @@ def _added(entries: bytes) -> tuple[Token, ...]:
     return tuple(sorted(token_of(token.id, token.content) for token in tokens))
 
 
-def _highest(vocabulary: bytes) -> tuple[Token | None, int]:
+def _highest(vocabulary: memoryview) -> tuple[Token | None, int]:
     """Return the token with the highest id, and the number of entries.
 
     The vocabulary is `{"token": id, ...}`, or `[["token", score], ...]` in the order of ids.
     """
-    is_list = vocabulary.startswith(b"[")
+    is_list = bytes(vocabulary[:1]) == b"["
     pattern = _PIECE if is_list else _ENTRY
     highest, text, end, count = -1, b'""', 1, 0
     while entry := pattern.match(vocabulary, end):
@@ -135,7 +135,7 @@ def _highest(vocabulary: bytes) -> tuple[Token | None, int]:
         end, count = entry.end(), count + 1
         if count > _MOST_ENTRIES:
             raise CheckpointError(f"its vocabulary has more than {_MOST_ENTRIES:,} entries")
-    if vocabulary[:1] + vocabulary[end : end + 1000].strip() not in {b"[]", b"{}"}:
+    if bytes(vocabulary[:1]) + bytes(vocabulary[end : end + 1000]).strip() not in {b"[]", b"{}"}:
         raise CheckpointError(f"byte {end:,} of its vocabulary is not a token and its id")
     return (token_of(highest, _text(text)) if count else None), count
 
@@ -257,7 +257,7 @@ def tekken(start: bytes) -> Vocabulary:
 
 def token_object(data: bytes) -> Vocabulary:
     """Read a vocab.json, `{"token": id}`."""
-    highest, entries = _highest(data.strip())
+    highest, entries = _highest(memoryview(data.strip()))
     matches = islice(_SPECIAL.finditer(data, 0, _LOOKED_AT), _MOST_SPECIAL)
     special = tuple(
         sorted(token_of(int(match[2]), match[1].decode(errors="replace")) for match in matches)
