@@ -81,10 +81,10 @@ def load_object(
     repeated: set[str] = set()
 
     def collect(pairs: list[tuple[str, object]]) -> dict[str, object]:
-        found = dict(pairs)
-        if len(found) != len(pairs):
+        values_by_key = dict(pairs)
+        if len(values_by_key) != len(pairs):
             repeated.update(_twice(key for key, _ in pairs))
-        return found
+        return values_by_key
 
     try:
         value = json.loads(text, object_pairs_hook=collect, parse_int=_bounded_int)
