@@ -297,7 +297,7 @@ def _type_fault(error: str, subject: str, value: object = UNSET) -> str:
     error, _, place = error.partition(" - at `$")
     place = printable(place.removesuffix("`").removeprefix("."))
     where = subject if not place else place if subject == "it" else f"{subject}: {place}"
-    if match := re.fullmatch(r"Object (missing required|contains unknown) field `(.*)`", error):
+    if match := re.fullmatch(r"(?s)Object (missing required|contains unknown) field `(.*)`", error):
         has = "has no key" if match[1] == "missing required" else "has the unknown key"
         return f"{where} {has} {quoted(match[2])}"
     for index, key in re.findall(r"\[(\d+)\]|(\w+)", place):
@@ -306,7 +306,7 @@ def _type_fault(error: str, subject: str, value: object = UNSET) -> str:
     match = re.fullmatch(r"Expected `(.*?)`(.*?)(?:, got `(.*?)`)?", error)
     observed = "invalid" if value is UNSET else described(value)
     if match is None:
-        return f"{where} is {observed}, {error.lower()}"
+        return f"{where} is {observed}, {printable(error.lower())}"
     words = " or ".join(_TYPES.get(one, one) for one in match[1].split(" | ")) + match[2]
     if value is UNSET:
         observed = _TYPES.get(match[3], "invalid")

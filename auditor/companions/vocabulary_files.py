@@ -73,11 +73,11 @@ def read_tokenizer(
         added = _added(bytes(tokenizer.added_tokens))
     except CheckpointError as error:
         return Vocabulary("tokenizers", unread=str(error))
-    kind, vocabulary = tokenizer.model.type[:40], bytes(tokenizer.model.vocab)
+    kind, vocabulary = tokenizer.model.type[:40], memoryview(tokenizer.model.vocab)
     highest, entries, unread = None, None, ""
     special: list[Token] = []
     absent: list[str] = []
-    if vocabulary and (whole or _CUT not in vocabulary):
+    if vocabulary and (whole or _CUT not in bytes(vocabulary)):
         try:
             highest, entries = _highest(vocabulary)
         except CheckpointError as error:
@@ -113,9 +113,9 @@ def _length(setting: object) -> int | None:
     return None
 
 
-def _looked_up(vocabulary: bytes, wanted: Collection[str]) -> tuple[list[Token], list[str]]:
+def _looked_up(vocabulary: memoryview, wanted: Collection[str]) -> tuple[list[Token], list[str]]:
     """Return the wanted tokens that a vocabulary has, and those that it does not have."""
-    if vocabulary.startswith(b"["):
+    if vocabulary[:1] == b"[":
         ids = _positions(vocabulary, wanted) if wanted else {}
     else:
         ids = {text: _id_of(vocabulary, text) for text in wanted}
@@ -123,7 +123,7 @@ def _looked_up(vocabulary: bytes, wanted: Collection[str]) -> tuple[list[Token],
     return [token_of(number, text) for text, number in ids.items() if number is not None], absent
 
 
-def _positions(vocabulary: bytes, wanted: Collection[str]) -> dict[str, int | None]:
+def _positions(vocabulary: memoryview, wanted: Collection[str]) -> dict[str, int | None]:
     """Return the position of each wanted token in `[["token", score], ...]`."""
     positions: dict[str, int | None] = {}
     for position, entry in enumerate(_PIECE.finditer(vocabulary, 1)):
@@ -132,7 +132,7 @@ def _positions(vocabulary: bytes, wanted: Collection[str]) -> dict[str, int | No
     return positions
 
 
-def _id_of(vocabulary: bytes, text: str) -> int | None:
+def _id_of(vocabulary: memoryview, text: str) -> int | None:
     """Return the id of a token in `{"token": id}`, however its letters are escaped; else None."""
     for ascii_only in (True, False):
         quoted = re.escape(json.dumps(text, ensure_ascii=ascii_only).encode(errors="replace"))
@@ -179,12 +179,12 @@ def _added(entries: bytes) -> tuple[Token, ...]:
     return tuple(sorted(token_of(token.id, token.content) for token in tokens))
 
 
-def _highest(vocabulary: bytes) -> tuple[Token | None, int]:
+def _highest(vocabulary: memoryview) -> tuple[Token | None, int]:
     """Return the token with the highest id, and the number of entries.
 
     The vocabulary is `{"token": id, ...}`, or `[["token", score], ...]` in the order of ids.
     """
-    is_list = vocabulary.startswith(b"[")
+    is_list = bytes(vocabulary[:1]) == b"["
     pattern = _PIECE if is_list else _ENTRY
     highest, text, end, count = -1, b'""', 1, 0
     while entry := pattern.match(vocabulary, end):
@@ -196,7 +196,7 @@ def _highest(vocabulary: bytes) -> tuple[Token | None, int]:
         end, count = entry.end(), count + 1
         if count > _MOST_ENTRIES:
             raise CheckpointError(f"its vocabulary has more than {_MOST_ENTRIES:,} entries")
-    if vocabulary[:1] + vocabulary[end : end + 1000].strip() not in {b"[]", b"{}"}:
+    if bytes(vocabulary[:1]) + bytes(vocabulary[end : end + 1000]).strip() not in {b"[]", b"{}"}:
         raise CheckpointError(f"byte {end:,} of its vocabulary is not a token and its id")
     return (token_of(highest, _text(text)) if count else None), count
 
@@ -318,10 +318,11 @@ def tekken(start: bytes) -> Vocabulary:
 
 def token_object(data: bytes, wanted: Collection[str] = ()) -> Vocabulary:
     """Read a vocab.json, `{"token": id}`, and look up the tokens that are `wanted`."""
-    highest, entries = _highest(data.strip())
+    vocabulary = memoryview(data.strip())
+    highest, entries = _highest(vocabulary)
     matches = islice(_SPECIAL.finditer(data, 0, _LOOKED_AT), _MOST_SPECIAL)
     special = {token_of(int(match[2]), match[1].decode(errors="replace")) for match in matches}
-    special.update(_looked_up(data.strip(), wanted)[0])
+    special.update(_looked_up(vocabulary, wanted)[0])
     return Vocabulary("object", highest, entries, special=tuple(sorted(special)))
 
 

@@ -65,12 +65,12 @@ def parse_index(file: str, content: bytes) -> Index:
     weight_map = _weight_map(named(file), index)
     paths = _paths(named(file), weight_map)
     # One text for each shard: json makes one for each tensor, 8 MB for DeepSeek-V3.
-    each = map(paths.__getitem__, weight_map.values())
+    shards = map(paths.__getitem__, weight_map.values())
     metadata = index.get("metadata")
     totals = metadata if isinstance(metadata, dict) else {}
     return Index(
         file=file,
-        weight_map=MappingProxyType(dict(zip(weight_map, each, strict=True))),
+        weight_map=MappingProxyType(dict(zip(weight_map, shards, strict=True))),
         total_size=_count(totals.get("total_size")),
         total_parameters=_count(totals.get("total_parameters")),
         faults=(*_repeated_faults(named(file), repeated), *_metadata_faults(named(file), metadata)),

@@ -12,9 +12,11 @@ from msgspec import Struct
 from auditor.bounded.json_text import (
     bounds_fault,
     converted,
+    decoded,
     lfs_pointer_size,
     load_object,
     parse_object,
+    usable_fields,
 )
 from auditor.errors import CheckpointError
 
@@ -204,3 +206,35 @@ def test_a_value_of_another_type_is_named_with_its_place(value, message):
     with pytest.raises(CheckpointError) as raised:
         converted(value, Entry)
     assert str(raised.value) == message
+
+
+class Fields(Struct):
+    number: int = 7
+    text: str | None = None
+
+
+JSON_VALUES = st.none() | st.booleans() | st.integers() | st.text() | st.lists(st.integers())
+
+
+@given(JSON_VALUES, JSON_VALUES)
+def test_a_field_of_another_type_has_its_default(number, text):
+    fields = usable_fields({"number": number, "text": text, "more": 1}, Fields)
+    assert fields.number == (number if type(number) is int else 7)
+    assert fields.text == (text if isinstance(text, str) else None)
+    assert usable_fields(number, Fields) == Fields()
+
+
+@pytest.mark.parametrize(
+    ("content", "fault"),
+    [
+        (b'{"number": "x"}', "x.json: number is a string, expected a whole number"),
+        (b"[]", "x.json is a list, expected an object"),
+        (b'{"number": 1', "x.json is not JSON: Input data was truncated"),
+        (b'{"text": "\xff"}', "x.json is not JSON: "),
+        (b'{"a": ' + b"[" * 100_000, "x.json is not JSON: "),
+    ],
+)
+def test_text_that_is_not_of_the_type_is_refused_in_one_line(content, fault):
+    with pytest.raises(CheckpointError, match=f"^{fault}") as raised:
+        decoded(content, Fields, "x.json")
+    assert str(raised.value).isprintable()

@@ -302,6 +302,7 @@ def test_a_text_that_is_long_or_not_utf8_is_deflated(content, form):
         (changed("version", value=2.0), "version 2.0"),
         (changed("version", value=True), "version true"),
         (changed("extra", value=1), "it has the unknown key 'extra'"),
+        (changed("a\nb", value=1), r"it has the unknown key 'a\\nb'"),
         (changed("model", value=5), "model is 5, expected a string"),
         (changed("commit", value="main"), "expected 40 hex digits"),
         (changed("commit", value="A" * 40), "expected 40 hex digits"),
