@@ -67,6 +67,13 @@ OF_FILES: tuple[Cause, ...] = (
     partial_upload.undoings,
 )
 
+# Causes in GGUF files, whose names and metadata no cause changes.
+OF_GGUF: tuple[Cause, ...] = (
+    pointer_file.undoings,
+    truncated.undoings,
+    partial_upload.undoings,
+)
+
 # Ordered by how little they change: files, names, shapes, a field, a class. If two close the same
 # findings, the earlier one is reported.
 CAUSES: tuple[Cause, ...] = (
@@ -223,6 +230,8 @@ def _best(case: Case, tries: _Tries) -> _Closing | None:
         return None
     was_compared = isinstance(case.report, Report) and case.config
     causes = CAUSES if was_compared else OF_FILES
+    if any(head.name.lower().endswith(".gguf") for head in case.snapshot.headers):
+        causes = OF_GGUF
     for undoing in _proposed(case, causes, tries):
         if not _promises(case, undoing):
             continue

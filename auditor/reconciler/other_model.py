@@ -83,7 +83,8 @@ def other_model_rule(
     stored = len(reconciled.counted)
     if 2 * len(unexpected) <= stored or other_names_note(reconciled, expectation, total):
         return
-    missing = sum(item.fate == Fate.MISSING for item in reconciled.absent)
+    learned = [item for item in reconciled.absent if item.tensor.role.learned]
+    missing = sum(item.fate == Fate.MISSING for item in learned)
     needed = expectation.listed.learned
     if 2 * missing <= needed:
         return

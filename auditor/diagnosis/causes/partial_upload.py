@@ -7,6 +7,7 @@ from collections.abc import Iterator
 
 from msgspec.structs import replace
 
+from auditor.checkpoint.filenames import GGUF_ENDING
 from auditor.checkpoint.selecting import INDEX, TORCH_INDEX
 from auditor.checkpoint.shard_names import gaps, split_of
 from auditor.checkpoint.snapshot import Snapshot
@@ -14,7 +15,7 @@ from auditor.containers.index import Index
 from auditor.diagnosis.case import Case, Undoing
 from auditor.diagnosis.changes import as_indexed, holding, of_files
 from auditor.diagnosis.weight_files import dtype_of_weights, read_index, splits
-from auditor.findings import CopyDiffers, Missing
+from auditor.findings import BadConfig, BadIndex, CopyDiffers, Missing
 from auditor.messages import listed, named
 from auditor.names import file_name, folder_of
 from auditor.reconciler.contents import no_file_of
@@ -29,7 +30,9 @@ def undoings(case: Case) -> Iterator[Undoing]:
     for finding in case.alarms:
         if isinstance(finding, CopyDiffers):
             yield from _incomplete_copy(snapshot, finding)
-    if index is not None and snapshot.unopened:
+    if any(head.name.lower().endswith(GGUF_ENDING) for head in snapshot.headers):
+        yield from _of_gguf(case)
+    elif index is not None and snapshot.unopened:
         yield _by_index(snapshot, index)
     elif index is not None or snapshot.index is None:
         yield from _by_numbers(case, index)
@@ -46,17 +49,41 @@ def _incomplete_copy(snapshot: Snapshot, finding: CopyDiffers) -> Iterator[Undoi
             snapshot=snapshot,
             proven=(finding,),
             summary=f"{count:,} of the {split.total:,} files of a copy of the weights "
-            f"{'is' if count == 1 else 'are'} there: {listed(absent)} "
-            f"{'is' if len(absent) == 1 else 'are'} not",
+            f"{_are(count)} there: {listed(absent)} {_are(len(absent))} not",
             fix=f"upload {listed(absent)}, or delete the other files of that copy",
             evidence=(f"the files are numbered up to {split.total:,}",),
         )
 
 
+def _of_gguf(case: Case) -> Iterator[Undoing]:
+    """Yield the findings about the number of GGUF shards, and the missing tensors."""
+    files = {head.name for head in case.snapshot.headers}
+    for split in splits(case):
+        absent = split.absent(files)
+        # Only the first file has the metadata of the model.
+        kinds = BadIndex | Missing | (BadConfig if split.named(1) in absent else BadIndex)
+        proven = (finding for finding in case.alarms if isinstance(finding, kinds))
+        if absent:
+            count = split.total - len(absent)
+            yield Undoing(
+                cause=CAUSE,
+                snapshot=case.snapshot,
+                proven=tuple(proven),
+                summary=f"{count:,} of the {split.total:,} files {_are(count)} there: "
+                f"{listed(absent)} {_are(len(absent))} not",
+                fix=f"upload {listed(absent)}",
+                evidence=(f"the files are numbered up to {split.total:,}",),
+            )
+
+
+def _are(count: int) -> str:
+    return "is" if count == 1 else "are"
+
+
 def _by_index(snapshot: Snapshot, index: Index) -> Undoing:
     """Return the names of the absent shards, without files that are read instead of them."""
     absent, shards = snapshot.unopened, _shards(index)
-    of_index = tuple(head for head in snapshot.headers if head.name in shards)
+    heads = tuple(head for head in snapshot.headers if head.name in shards)
     instead = ""
     if len(absent) == len(shards):
         what = no_file_of(index)
@@ -64,12 +91,11 @@ def _by_index(snapshot: Snapshot, index: Index) -> Undoing:
             others = listed([head.name for head in snapshot.headers])
             instead = f", or delete {index.file} to load {others}"
     else:
-        verb = "is" if len(absent) == 1 else "are"
-        what = f"{len(absent):,} of the {len(shards):,} files that {index.file} names {verb} "
-        what += "not there"
+        of_index = f"of the {len(shards):,} files that {index.file} names"
+        what = f"{len(absent):,} {of_index} {_are(len(absent))} not there"
     return Undoing(
         cause=CAUSE,
-        snapshot=as_indexed(replace(snapshot, headers=of_index), frozenset(absent)),
+        snapshot=as_indexed(replace(snapshot, headers=heads), frozenset(absent)),
         summary=f"{what}: {listed(absent)}",
         fix=f"upload {listed(absent)}{instead}",
         evidence=("with what the index places in them nothing is missing",),
@@ -107,10 +133,9 @@ def _by_numbers(case: Case, index: Index | None) -> Iterator[Undoing]:
         uploads = f"the absent files, and {listed([new_index])}"
     else:
         of = f"{len(heads):,} of the {split.total:,} files" if split else "files with numbers"
-        there = "is there" if split and len(heads) == 1 else "are there"
-        verb, them = ("is", "it") if len(absent) == 1 else ("are", "them")
+        them = "it" if len(absent) == 1 else "them"
         end = f"{has_index} {them}" if index else has_index
-        what = f"{of} {there}: {listed(absent)} {verb} not, and {end}"
+        what = f"{of} {_are(len(heads))} there: {listed(absent)} {_are(len(absent))} not, and {end}"
         uploads = listed([*absent, new_index])
     lost = holding(absent[0] if absent else _UNKNOWN, lacking, dtype_of_weights(case))
     yield Undoing(
