@@ -9,8 +9,13 @@ from support.checkpoints import TINY, stored_by
 from support.sharding import CONFIG, INDEX, Table, alarms, bytes_of, shard_names, write
 from support.torch_files import torch_bytes
 
-from auditor import audit
+from auditor import Report, Unaudited, audit
 from auditor.analytic import catalogue, read_config
+from auditor.audit.options import Options
+from auditor.audit.pipeline import examine
+from auditor.checkpoint.snapshot_reader import load
+from auditor.checkpoint.snapshot_writer import dump
+from auditor.downloader.fetching import fetch
 
 TORCH_INDEX = "pytorch_model.bin.index.json"
 LLAMA = {
@@ -168,3 +173,24 @@ def test_an_index_alone_on_the_hub_is_partial(at_hub, tmp_path, config):
     outcome = audit("o/n", source="hub")
     assert [finding.kind for finding in alarms(outcome)] == ["bad-index"]
     assert outcome.diagnosis[0].cause == "partial-upload"
+
+
+@pytest.mark.parametrize("names", NUMBERED)
+@pytest.mark.parametrize("has_index", [True, False])
+def test_the_hub_and_a_snapshot_have_the_cause_of_the_folder(
+    at_hub, tmp_path, config, names, has_index
+):
+    files, index = NUMBERED[names]
+    put(tmp_path, without(runs(config, files), 2, 9), index if has_index else None)
+    local = audit(str(tmp_path))
+    at_hub.add("o/n", {path.name: path.read_bytes() for path in tmp_path.iterdir()})
+    for outcome in (audit("o/n", source="hub"), examine_again(str(tmp_path))):
+        assert [(one.cause, one.summary) for one in outcome.diagnosis] == [
+            (one.cause, one.summary) for one in local.diagnosis
+        ]
+
+
+def examine_again(folder: str) -> Report | Unaudited:
+    """The audit of the folder's snapshot, written and read."""
+    content = dump(fetch(folder), "m.json")
+    return examine(load(content, "m.json"), Options(requested=folder))
