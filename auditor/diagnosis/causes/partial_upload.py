@@ -112,8 +112,8 @@ def _by_numbers(case: Case, index: Index | None) -> Iterator[Undoing]:
     split = next(iter(heads_by_split), None)
     if not heads or len(heads_by_split) > 1 or (split and len(heads_by_split[split]) < len(heads)):
         return
-    if len(heads) == 1 and split is None:
-        return
+    if split is None and (len(heads) == 1 or len(case.shapes) < len(case.stored)):
+        return  # one model's file, or copies of one model
     missing = (finding for finding in case.report.findings if isinstance(finding, Missing))
     lacking = [(one.name, one.shape) for finding in missing for one in finding.tensors]
     absent = split.absent(files) if split else gaps(files)
@@ -123,26 +123,25 @@ def _by_numbers(case: Case, index: Index | None) -> Iterator[Undoing]:
         return
     if len(heads) == 1 and not lacking:
         return
-    has_index = f"{named(index.file)} does not name" if index else "neither is their index"
-    count = f"the {len(heads):,} files are there"
     new_index = index.file if index else _index_name(files[0])
     if not lacking:
-        what, uploads = f"{count}, and their index is not", listed([new_index])
+        what, uploads = f"the {len(heads):,} files are there, and their index is not", (new_index,)
     elif not absent:
-        what = f"{count}, without an index, and the {len(lacking):,} missing tensors are in another"
-        uploads = f"the absent files, and {listed([new_index])}"
+        what = f"the {len(heads):,} files are there, without an index, and lack "
+        what, uploads = f"{what}{len(lacking):,} tensors", (new_index,)
     else:
-        of = f"{len(heads):,} of the {split.total:,} files" if split else "files with numbers"
-        them = "it" if len(absent) == 1 else "them"
-        end = f"{has_index} {them}" if index else has_index
-        what = f"{of} {_are(len(heads))} there: {listed(absent)} {_are(len(absent))} not, and {end}"
-        uploads = listed([*absent, new_index])
+        count = f"{len(heads):,} of the {split.total:,} files" if split else "files with numbers"
+        what = f"{count} {_are(len(heads))} there: {listed(absent)} {_are(len(absent))} not, and "
+        it = "it" if len(absent) == 1 else "them"
+        what += f"{named(index.file)} does not name {it}" if index else "neither is their index"
+        uploads = (*absent, new_index)
+    unknown = "the absent files, and " if lacking and not absent else ""
     lost = holding(absent[0] if absent else _UNKNOWN, lacking, dtype_of_weights(case))
     yield Undoing(
         cause=CAUSE,
         snapshot=of_files(case.snapshot, (*heads, lost) if lacking else heads),
         summary=what,
-        fix=f"upload {uploads}",
+        fix=f"upload {unknown}{listed(uploads)}",
         evidence=(f"the files are numbered up to {split.total:,}",) if split else (),
     )
 

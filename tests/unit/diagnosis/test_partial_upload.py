@@ -116,13 +116,19 @@ def test_complete_shards_without_an_index_lack_the_index_alone(tmp_path, config,
     [
         (["model-1.safetensors", "model-2.safetensors", "model-3.safetensors"], 2, "model-2."),
         (["model.0.safetensors", "model.1.safetensors", "model.2.safetensors"], 2, "model.1."),
-        (["model-01.safetensors", "model-02.safetensors", "model-03.safetensors"], 3, "missing"),
-        (["model_a.safetensors", "model_b.safetensors", "model_c.safetensors"], 2, "missing"),
+        (["model-01.safetensors", "model-02.safetensors", "model-03.safetensors"], 3, "lack"),
+        (["model_a.safetensors", "model_b.safetensors", "model_c.safetensors"], 2, "lack"),
     ],
 )
 def test_files_without_an_index_and_a_total_lack_a_file(tmp_path, config, names, lost, word):
     put(tmp_path, without(runs(config, names), lost))
     cause_of(tmp_path, word, INDEX, kinds={"bad-index", "missing"})
+
+
+def test_two_copies_of_a_model_are_not_its_shards(tmp_path, config):
+    [table] = runs(config, ["model_best.safetensors"]).values()
+    put(tmp_path, {"model_best.safetensors": table, "model_ema.safetensors": table})
+    assert "partial-upload" not in {one.cause for one in audit(str(tmp_path)).diagnosis}
 
 
 @pytest.mark.parametrize("index", [None, TORCH_INDEX])
