@@ -125,23 +125,22 @@ def _by_numbers(case: Case, index: Index | None) -> Iterator[Undoing]:
         return
     new_index = index.file if index else _index_name(files[0])
     if not lacking:
-        what, uploads = f"the {len(heads):,} files are there, and their index is not", (new_index,)
+        what = f"the {len(heads):,} files are there, and their index is not"
     elif not absent:
         what = f"the {len(heads):,} files are there, without an index, and lack "
-        what, uploads = f"{what}{len(lacking):,} tensors", (new_index,)
+        what = f"{what}{len(lacking):,} tensors"
     else:
         count = f"{len(heads):,} of the {split.total:,} files" if split else "files with numbers"
         what = f"{count} {_are(len(heads))} there: {listed(absent)} {_are(len(absent))} not, and "
         it = "it" if len(absent) == 1 else "them"
         what += f"{named(index.file)} does not name {it}" if index else "neither is their index"
-        uploads = (*absent, new_index)
     unknown = "the absent files, and " if lacking and not absent else ""
     lost = holding(absent[0] if absent else _UNKNOWN, lacking, dtype_of_weights(case))
     yield Undoing(
         cause=CAUSE,
         snapshot=of_files(case.snapshot, (*heads, lost) if lacking else heads),
         summary=what,
-        fix=f"upload {unknown}{listed(uploads)}",
+        fix=f"upload {unknown}{listed([*(absent if lacking else ()), new_index])}",
         evidence=(f"the files are numbered up to {split.total:,}",) if split else (),
     )
 
