@@ -97,7 +97,8 @@ def _by_index(snapshot: Snapshot, index: Index) -> Undoing:
         cause=CAUSE,
         snapshot=as_indexed(replace(snapshot, headers=heads), frozenset(absent)),
         summary=f"{what}: {listed(absent)}",
-        fix=f"upload {listed(absent)}{instead}",
+        # A folder or a cache may be an incomplete copy of a complete repository.
+        fix=f"{'download or ' if snapshot.partial else ''}upload {listed(absent)}{instead}",
         evidence=("with what the index places in them nothing is missing",),
     )
 
