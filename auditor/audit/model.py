@@ -79,7 +79,7 @@ def _diagnosed(
     keep: "Callable[[Undoing], None]",
 ) -> Report | Unaudited:
     outcome = examine_undiagnosed(snapshot, options, entry)
-    if outcome.verdict == "clean" or is_gguf(snapshot) or not options.weights:
+    if outcome.verdict == "clean" or not options.weights:
         return outcome
     from auditor.diagnosis import diagnose  # noqa: PLC0415 - most models are clean
 

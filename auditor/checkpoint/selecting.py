@@ -156,14 +156,19 @@ def _unusual(names: Collection[str], where: str, config: str | None) -> FileSele
     if shards and config:
         return FileSelection(config=config, shards=shards)
     readable = [name for name in names if is_readable(name)]
-    if len(readable) == 1 and not config and not _needs_config(file_name(readable[0])):
+    if len(readable) == 1 and not config and _may_be_lone(file_name(readable[0])):
         return FileSelection(config=None, weights=readable[0])
     raise _nothing(names, where)
 
 
-def _needs_config(name: str) -> bool:
-    """Return whether it is the usual name of a model's or an adapter's weights."""
-    return name in ADAPTERS or standard_weights([name]) is not None
+def _may_be_lone(name: str) -> bool:
+    """Return whether a file may be the weights of a repository without a config.
+
+    It does not have the usual name of a model's or an adapter's weights, which need a config; and
+    a `.bin` file may contain anything.
+    """
+    is_usual = name in ADAPTERS or standard_weights([name]) is not None
+    return not is_usual and not name.lower().endswith(".bin")
 
 
 def _root(names: set[str], where: str, variant: str | None) -> FoundWeights | None:

@@ -20,9 +20,11 @@ class Split(NamedTuple):
 
     def absent(self, names: Collection[str]) -> tuple[str, ...]:
         """Return the names of the shards of this save that are not among the names."""
-        numbers = range(1, self.total + 1)
-        files = (f"{self.stem}{at:0{self.digits}}-of-{self.of}{self.ending}" for at in numbers)
+        files = map(self.named, range(1, self.total + 1))
         return tuple(file for file in files if file not in names)
+
+    def named(self, number: int) -> str:
+        return f"{self.stem}{number:0{self.digits}}-of-{self.of}{self.ending}"
 
 
 def split_of(file: str) -> Split | None:

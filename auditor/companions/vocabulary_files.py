@@ -115,7 +115,7 @@ def _length(setting: object) -> int | None:
 
 def _looked_up(vocabulary: memoryview, wanted: Collection[str]) -> tuple[list[Token], list[str]]:
     """Return the wanted tokens that a vocabulary has, and those that it does not have."""
-    if vocabulary[:1] == b"[":
+    if vocabulary[0] == ord("["):
         ids = _positions(vocabulary, wanted) if wanted else {}
     else:
         ids = {text: _id_of(vocabulary, text) for text in wanted}

@@ -68,6 +68,13 @@ OF_FILES: tuple[Cause, ...] = (
     partial_upload.undoings,
 )
 
+# Causes in GGUF files, whose names and metadata no cause changes.
+OF_GGUF: tuple[Cause, ...] = (
+    pointer_file.undoings,
+    truncated.undoings,
+    partial_upload.undoings,
+)
+
 # Ordered by how little they change: files, names, shapes, a field, a class. If two close the same
 # findings, the earlier one is reported.
 CAUSES: tuple[Cause, ...] = (
@@ -240,7 +247,10 @@ def _best(case: Case, tries: _Tries) -> _Closing | None:
     best_cause: Cause | None = None
     rivals: list[Undoing] = []
     was_compared = isinstance(case.report, Report) and case.config
-    for cause in CAUSES if was_compared else OF_FILES:
+    causes = CAUSES if was_compared else OF_FILES
+    if any(head.name.lower().endswith(".gguf") for head in case.snapshot.headers):
+        causes = OF_GGUF
+    for cause in causes:
         costs_as_much = any({cause, best_cause} <= group for group in _RIVALS)
         if best is not None and not best.left and not (costs_as_much and case.size < _LARGE):
             continue

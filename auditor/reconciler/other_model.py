@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from auditor.analytic import Config, Expectation
 from auditor.checkpoint.snapshot import RepoFile, Snapshot
-from auditor.findings import BadConfig, BadSize, Finding, WrongDtype, by_name
+from auditor.findings import BadConfig, BadHeader, BadSize, Finding, WrongDtype, by_name
 from auditor.reconciler.contents import Contents
 from auditor.reconciler.index import sums
 from auditor.reconciler.matching import Fate
@@ -83,7 +83,8 @@ def other_model_rule(
     stored = len(reconciled.counted)
     if 2 * len(unexpected) <= stored or other_names_note(reconciled, expectation, total):
         return
-    missing = sum(item.fate == Fate.MISSING for item in reconciled.absent)
+    learned = [item for item in reconciled.absent if item.tensor.role.learned]
+    missing = sum(item.fate == Fate.MISSING for item in learned)
     needed = expectation.listed.learned
     if 2 * missing <= needed:
         return
@@ -147,13 +148,18 @@ def pointed_size_note(
 ) -> str | None:
     """Note by size whether the files behind Git LFS pointers can be the expected model.
 
-    They are compared with the expected tensors that no other file stores. Return None without
-    pointers, or if another file could not be read either.
+    They are compared with the expected tensors that they hide. Return None without pointers, or if
+    no index says whether these or another unread file hide a tensor.
     """
     sizes = {head.name: head.pointed for head in snapshot.headers if head.pointed is not None}
-    if not sizes or any(item.file not in sizes for item in found.unread):
+    if found.holds_unknown and any(item.file not in sizes for item in found.unread):
         return None
-    hidden = [item.tensor for item in reconciled.absent if item.fate == Fate.UNREADABLE]
+    hidden = [
+        tensor
+        for finding in reconciled.findings
+        if isinstance(finding, BadHeader) and finding.file in sizes
+        for tensor in finding.hidden
+    ]
     parameters = sum(tensor.elements for tensor in hidden if tensor.role.learned)
     if not parameters:
         return None

@@ -100,3 +100,11 @@ def alarms(outcome: Report | Unaudited) -> list[Finding]:
 
 def kinds(outcome: Report | Unaudited) -> list[str]:
     return sorted(finding.kind for finding in alarms(outcome))
+
+
+def without_absence(outcome: Report | Unaudited) -> list[Finding]:
+    """The other alarms if none of an index's files is there, which is an alarm."""
+    every = alarms(outcome)
+    others = [one for one in every if not one.reason.endswith("; every loader fails")]
+    assert len(every) == len(others) + 1
+    return others

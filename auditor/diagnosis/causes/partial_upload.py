@@ -7,6 +7,7 @@ from collections.abc import Iterator
 
 from msgspec.structs import replace
 
+from auditor.checkpoint.filenames import GGUF_ENDING
 from auditor.checkpoint.selecting import INDEX, TORCH_INDEX
 from auditor.checkpoint.shard_names import gaps, split_of
 from auditor.checkpoint.snapshot import Snapshot
@@ -14,7 +15,7 @@ from auditor.containers.index import Index
 from auditor.diagnosis.case import Case, Undoing
 from auditor.diagnosis.changes import as_indexed, holding, of_files
 from auditor.diagnosis.weight_files import dtype_of_weights, read_index, splits
-from auditor.findings import CopyDiffers, Missing
+from auditor.findings import BadConfig, BadIndex, CopyDiffers, Missing
 from auditor.messages import listed, named
 from auditor.names import file_name, folder_of
 from auditor.reconciler.contents import no_file_of
@@ -29,7 +30,9 @@ def undoings(case: Case) -> Iterator[Undoing]:
     for finding in case.alarms:
         if isinstance(finding, CopyDiffers):
             yield from _incomplete_copy(snapshot, finding)
-    if index is not None and snapshot.unopened:
+    if any(head.name.lower().endswith(GGUF_ENDING) for head in snapshot.headers):
+        yield from _of_gguf(case)
+    elif index is not None and snapshot.unopened:
         yield _by_index(snapshot, index)
     elif index is not None or snapshot.index is None:
         yield from _by_numbers(case, index)
@@ -46,17 +49,41 @@ def _incomplete_copy(snapshot: Snapshot, finding: CopyDiffers) -> Iterator[Undoi
             snapshot=snapshot,
             proven=(finding,),
             summary=f"{count:,} of the {split.total:,} files of a copy of the weights "
-            f"{'is' if count == 1 else 'are'} there: {listed(absent)} "
-            f"{'is' if len(absent) == 1 else 'are'} not",
+            f"{_are(count)} there: {listed(absent)} {_are(len(absent))} not",
             fix=f"upload {listed(absent)}, or delete the other files of that copy",
             evidence=(f"the files are numbered up to {split.total:,}",),
         )
 
 
+def _of_gguf(case: Case) -> Iterator[Undoing]:
+    """Yield the findings about the number of GGUF shards, and the missing tensors."""
+    files = {head.name for head in case.snapshot.headers}
+    for split in splits(case):
+        absent = split.absent(files)
+        # Only the first file has the metadata of the model.
+        kinds = BadIndex | Missing | (BadConfig if split.named(1) in absent else BadIndex)
+        proven = (finding for finding in case.alarms if isinstance(finding, kinds))
+        if absent:
+            count = split.total - len(absent)
+            yield Undoing(
+                cause=CAUSE,
+                snapshot=case.snapshot,
+                proven=tuple(proven),
+                summary=f"{count:,} of the {split.total:,} files {_are(count)} there: "
+                f"{listed(absent)} {_are(len(absent))} not",
+                fix=f"upload {listed(absent)}",
+                evidence=(f"the files are numbered up to {split.total:,}",),
+            )
+
+
+def _are(count: int) -> str:
+    return "is" if count == 1 else "are"
+
+
 def _by_index(snapshot: Snapshot, index: Index) -> Undoing:
     """Return the names of the absent shards, without files that are read instead of them."""
     absent, shards = snapshot.unopened, _shards(index)
-    of_index = tuple(head for head in snapshot.headers if head.name in shards)
+    heads = tuple(head for head in snapshot.headers if head.name in shards)
     instead = ""
     if len(absent) == len(shards):
         what = no_file_of(index)
@@ -64,14 +91,14 @@ def _by_index(snapshot: Snapshot, index: Index) -> Undoing:
             others = listed([head.name for head in snapshot.headers])
             instead = f", or delete {index.file} to load {others}"
     else:
-        verb = "is" if len(absent) == 1 else "are"
-        what = f"{len(absent):,} of the {len(shards):,} files that {index.file} names {verb} "
-        what += "not there"
+        of_index = f"of the {len(shards):,} files that {index.file} names"
+        what = f"{len(absent):,} {of_index} {_are(len(absent))} not there"
     return Undoing(
         cause=CAUSE,
-        snapshot=as_indexed(replace(snapshot, headers=of_index), frozenset(absent)),
+        snapshot=as_indexed(replace(snapshot, headers=heads), frozenset(absent)),
         summary=f"{what}: {listed(absent)}",
-        fix=f"upload {listed(absent)}{instead}",
+        # A folder or a cache may be an incomplete copy of a complete repository.
+        fix=f"{'download or ' if snapshot.partial else ''}upload {listed(absent)}{instead}",
         evidence=("with what the index places in them nothing is missing",),
     )
 
@@ -86,8 +113,8 @@ def _by_numbers(case: Case, index: Index | None) -> Iterator[Undoing]:
     split = next(iter(heads_by_split), None)
     if not heads or len(heads_by_split) > 1 or (split and len(heads_by_split[split]) < len(heads)):
         return
-    if len(heads) == 1 and split is None:
-        return
+    if split is None and (len(heads) == 1 or len(case.shapes) < len(case.stored)):
+        return  # one model's file, or copies of one model
     missing = (finding for finding in case.report.findings if isinstance(finding, Missing))
     lacking = [(one.name, one.shape) for finding in missing for one in finding.tensors]
     absent = split.absent(files) if split else gaps(files)
@@ -97,27 +124,24 @@ def _by_numbers(case: Case, index: Index | None) -> Iterator[Undoing]:
         return
     if len(heads) == 1 and not lacking:
         return
-    has_index = f"{named(index.file)} does not name" if index else "neither is their index"
-    count = f"the {len(heads):,} files are there"
     new_index = index.file if index else _index_name(files[0])
     if not lacking:
-        what, uploads = f"{count}, and their index is not", listed([new_index])
+        what = f"the {len(heads):,} files are there, and their index is not"
     elif not absent:
-        what = f"{count}, without an index, and the {len(lacking):,} missing tensors are in another"
-        uploads = f"the absent files, and {listed([new_index])}"
+        what = f"the {len(heads):,} files are there, without an index, and lack "
+        what = f"{what}{len(lacking):,} tensors"
     else:
-        of = f"{len(heads):,} of the {split.total:,} files" if split else "files with numbers"
-        there = "is there" if split and len(heads) == 1 else "are there"
-        verb, them = ("is", "it") if len(absent) == 1 else ("are", "them")
-        end = f"{has_index} {them}" if index else has_index
-        what = f"{of} {there}: {listed(absent)} {verb} not, and {end}"
-        uploads = listed([*absent, new_index])
+        count = f"{len(heads):,} of the {split.total:,} files" if split else "files with numbers"
+        what = f"{count} {_are(len(heads))} there: {listed(absent)} {_are(len(absent))} not, and "
+        it = "it" if len(absent) == 1 else "them"
+        what += f"{named(index.file)} does not name {it}" if index else "neither is their index"
+    unknown = "the absent files, and " if lacking and not absent else ""
     lost = holding(absent[0] if absent else _UNKNOWN, lacking, dtype_of_weights(case))
     yield Undoing(
         cause=CAUSE,
         snapshot=of_files(case.snapshot, (*heads, lost) if lacking else heads),
         summary=what,
-        fix=f"upload {uploads}",
+        fix=f"upload {unknown}{listed([*(absent if lacking else ()), new_index])}",
         evidence=(f"the files are numbered up to {split.total:,}",) if split else (),
     )
 

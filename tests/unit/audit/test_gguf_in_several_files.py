@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 from support.gguf_files import STRING, U16, Pair, Tensor, gguf_bytes
 from support.gguf_models import Values, expectation, metadata, tensors
+from support.sharding import pointer
 
 from auditor import Report, Unaudited, audit
 from auditor.audit.options import Options
@@ -49,6 +50,11 @@ def laid(folder: Path, contents: list[bytes], names: tuple[str, ...] = NAMES) ->
     for name, content in zip(names, contents, strict=True):
         (folder / name).write_bytes(content)
     return folder
+
+
+def cut(path: Path) -> None:
+    content = path.read_bytes()
+    path.write_bytes(content[: len(content) // 2])
 
 
 def clean(outcome: Report | Unaudited) -> Report:
@@ -154,3 +160,21 @@ def test_metadata_without_an_architecture_are_a_bad_config(tmp_path):
     (tmp_path / "m.gguf").write_bytes(content)
     (finding,) = audit(str(tmp_path)).findings
     assert (finding.kind, finding.file) == ("bad-config", "m.gguf")
+
+
+@pytest.mark.parametrize("lost", [0, 1, 2])
+def test_an_absent_shard_is_a_partial_upload(tmp_path, lost):
+    laid(tmp_path, shards())
+    (tmp_path / NAMES[lost]).unlink()
+    [diagnosis] = audit(str(tmp_path)).diagnosis
+    assert diagnosis.cause == "partial-upload"
+    assert diagnosis.summary.startswith(f"2 of the 3 files are there: '{NAMES[lost]}' is not")
+
+
+@pytest.mark.parametrize(
+    ("spoil", "cause"), [(pointer, "pointer-file"), (cut, "truncated")], ids=["pointer", "cut"]
+)
+def test_a_file_that_is_not_there_as_a_whole_has_its_cause(tmp_path, spoil, cause):
+    laid(tmp_path, [gguf_bytes(metadata(VALUES), STORED)], ("m.gguf",))
+    spoil(tmp_path / "m.gguf")
+    assert [one.cause for one in audit(str(tmp_path)).diagnosis] == [cause]

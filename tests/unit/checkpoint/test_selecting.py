@@ -83,6 +83,7 @@ def test_only_safetensors_have_torch_copies_and_those_are_one_torch_file_or_all_
             "holds 2 GGUF models, .m-Q4_0.gguf",
         ),
         (["adapter_model.safetensors"], Reason.NO_SAFETENSORS, "adapter_model.safetensors"),
+        (["ggml-model.bin"], Reason.NO_SAFETENSORS, "ggml-model.bin"),
         (["unet/model.safetensors"], Reason.NO_SAFETENSORS, "unet/model.safetensors"),
         ([f"{n}.bin" for n in range(9)], Reason.NO_SAFETENSORS, "'4.bin' and 4 more"),
     ],

@@ -9,8 +9,13 @@ from support.checkpoints import TINY, stored_by
 from support.sharding import CONFIG, INDEX, Table, alarms, bytes_of, shard_names, write
 from support.torch_files import torch_bytes
 
-from auditor import audit
+from auditor import Report, Unaudited, audit
 from auditor.analytic import catalogue, read_config
+from auditor.audit.options import Options
+from auditor.audit.pipeline import examine
+from auditor.checkpoint.snapshot_reader import load
+from auditor.checkpoint.snapshot_writer import dump
+from auditor.downloader.fetching import fetch
 
 TORCH_INDEX = "pytorch_model.bin.index.json"
 LLAMA = {
@@ -111,13 +116,19 @@ def test_complete_shards_without_an_index_lack_the_index_alone(tmp_path, config,
     [
         (["model-1.safetensors", "model-2.safetensors", "model-3.safetensors"], 2, "model-2."),
         (["model.0.safetensors", "model.1.safetensors", "model.2.safetensors"], 2, "model.1."),
-        (["model-01.safetensors", "model-02.safetensors", "model-03.safetensors"], 3, "missing"),
-        (["model_a.safetensors", "model_b.safetensors", "model_c.safetensors"], 2, "missing"),
+        (["model-01.safetensors", "model-02.safetensors", "model-03.safetensors"], 3, "lack"),
+        (["model_a.safetensors", "model_b.safetensors", "model_c.safetensors"], 2, "lack"),
     ],
 )
 def test_files_without_an_index_and_a_total_lack_a_file(tmp_path, config, names, lost, word):
     put(tmp_path, without(runs(config, names), lost))
     cause_of(tmp_path, word, INDEX, kinds={"bad-index", "missing"})
+
+
+def test_two_copies_of_a_model_are_not_its_shards(tmp_path, config):
+    [table] = runs(config, ["model_best.safetensors"]).values()
+    put(tmp_path, {"model_best.safetensors": table, "model_ema.safetensors": table})
+    assert "partial-upload" not in {one.cause for one in audit(str(tmp_path)).diagnosis}
 
 
 @pytest.mark.parametrize("index", [None, TORCH_INDEX])
@@ -168,3 +179,24 @@ def test_an_index_alone_on_the_hub_is_partial(at_hub, tmp_path, config):
     outcome = audit("o/n", source="hub")
     assert [finding.kind for finding in alarms(outcome)] == ["bad-index"]
     assert outcome.diagnosis[0].cause == "partial-upload"
+
+
+@pytest.mark.parametrize("names", NUMBERED)
+@pytest.mark.parametrize("has_index", [True, False])
+def test_the_hub_and_a_snapshot_have_the_cause_of_the_folder(
+    at_hub, tmp_path, config, names, has_index
+):
+    files, index = NUMBERED[names]
+    put(tmp_path, without(runs(config, files), 2, 9), index if has_index else None)
+    local = audit(str(tmp_path))
+    at_hub.add("o/n", {path.name: path.read_bytes() for path in tmp_path.iterdir()})
+    for outcome in (audit("o/n", source="hub"), examine_again(str(tmp_path))):
+        assert [(one.cause, one.summary) for one in outcome.diagnosis] == [
+            (one.cause, one.summary) for one in local.diagnosis
+        ]
+
+
+def examine_again(folder: str) -> Report | Unaudited:
+    """The audit of the folder's snapshot, written and read."""
+    content = dump(fetch(folder), "m.json")
+    return examine(load(content, "m.json"), Options(requested=folder))

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 from support import deepseek_v3
-from support.sharding import INDEX, alarms, kinds, pointer, shard_names
+from support.sharding import INDEX, alarms, kinds, pointer, shard_names, without_absence
 
 from auditor import Report
 from auditor.analytic import Role, catalogue, read_config
@@ -155,21 +155,21 @@ def test_the_total_of_a_published_index_is_that_of_its_layout(
         folder_of(tmp_path, config, stored, total_size=total, total_parameters=parameters)
     )
     assert isinstance(report, Report)
-    assert kinds(report) == []
+    assert others(report) == []
     assert any(note.startswith(f"total_size {total:,} = ") for note in report.notes)
     assert report.expected.parameters == parameters
     for wrong in (2 * total, total - 2, 0):
         report = audit(folder_of(tmp_path, config, stored, total_size=wrong))
-        assert kinds(report) == ["bad-index"], wrong
+        assert others(report) == ["bad-index"], wrong
     report = audit(folder_of(tmp_path, config, stored, total_parameters=parameters // 8))
-    assert kinds(report) == ["wrong-total"]
+    assert others(report) == ["wrong-total"]
 
 
 @pytest.mark.slow
 def test_the_total_of_deepseek_r1_has_a_bias_for_its_router_in_32_bits(tmp_path):
     """91,991 names; the biases of 59 routers are kept in F32, as transformers keeps them."""
     report, total = of_deepseek(tmp_path, 256)
-    assert kinds(report) == [], alarms(report)
+    assert others(report) == []
     [told] = [note for note in report.notes if note.startswith(f"total_size {total:,} = ")]
     assert "60,416 of gate.e_score_correction_bias (15,104 x 4)" in told
 
@@ -180,8 +180,13 @@ def test_the_total_of_deepseek_r1_has_a_bias_for_its_router_in_32_bits(tmp_path)
 )
 def test_another_total_of_deepseek_is_wrong(wrong, tmp_path):
     report, stated = of_deepseek(tmp_path, 4, wrong)
-    assert kinds(report) == ["bad-index"], alarms(report)
+    assert others(report) == ["bad-index"]
     assert [note for note in report.notes if note.startswith(f"total_size {stated:,} = ")] == []
+
+
+def others(report: Report) -> list[str]:
+    """The kinds of the alarms beside that of absent files."""
+    return [one.kind for one in without_absence(report)]
 
 
 def of_deepseek(
@@ -254,11 +259,11 @@ def test_unknown_facts_are_reported_as_unchecked(tmp_path):
     ]
     config = MYTHOMAX | {"quantization_config": said}
     report = audit(folder_of(tmp_path, config, stored, total_size=7_000_000_000))
-    assert kinds(report) == []
+    assert others(report) == []
     (line,) = (line for line in report.unchecked if "total size" in line)
     assert line.startswith(
         "the total size to the byte: only their headers say what 2,240 of the packed"
     )
     report = audit(folder_of(tmp_path, config, stored, total_size=600_000_000))
-    assert kinds(report) == ["bad-index"]
-    assert "in F16: -" in alarms(report)[0].reason
+    assert others(report) == ["bad-index"]
+    assert "in F16: -" in without_absence(report)[0].reason

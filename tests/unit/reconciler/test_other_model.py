@@ -4,7 +4,7 @@ import pytest
 from support.checkpoints import expect, stored_by
 from support.four_tensors import WHOLE, named
 
-from auditor.analytic import Config
+from auditor.analytic import Config, catalogue
 from auditor.checkpoint.snapshot import RepoFile
 from auditor.findings import (
     BadConfig,
@@ -40,6 +40,19 @@ def test_a_config_is_of_another_model_where_hardly_a_name_is_common(rename, foun
     findings = list(other_model_rule(result, expectation, "config.json"))
     assert [type(one) for one in findings] == found
     assert all("39 of its 39 tensors are not stored" in one.reason for one in findings)
+
+
+def test_the_missing_tensors_of_another_model_are_at_most_all_that_its_config_implies():
+    """ResNet's buffers are stored as well, and are not counted among its parameters."""
+    config = Config(values={"model_type": "resnet", "depths": [1, 1], "hidden_sizes": [8, 16]})
+    expectation = catalogue.expect(config, "ResNetModel")
+    tensors = [named(f"blocks.{at}.{'x' * at}") for at in range(len(expectation.tensors))]
+    family = FamilyExpectations(declared=expectation, siblings=tuple)
+    result = reconcile(Contents(tensors=tensors), expectation, family)
+    [finding] = other_model_rule(result, expectation, "config.json")
+    learned = sum(tensor.role.learned for tensor in expectation.tensors)
+    assert learned < len(expectation.tensors)
+    assert f"{learned} of its {learned} tensors are not stored" in finding.reason
 
 
 def test_a_model_of_the_same_sizes_is_the_same_under_other_names():

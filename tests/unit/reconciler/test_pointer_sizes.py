@@ -71,12 +71,17 @@ def test_a_pointer_to_something_else_has_another_size(folder, parts, words):
     assert note.endswith(("a part of the model, or another one", "or another one"))
 
 
-def test_a_file_that_is_broken_as_well_leaves_the_size_open(folder):
+@pytest.mark.parametrize("has_index", [True, False])
+def test_a_file_that_is_broken_as_well_needs_an_index(folder, has_index):
     sharded(folder, table(), None, count=2)
     first, second = shard_names(2)
     pointer(folder / first)
     (folder / second).write_bytes(b"x" * 100)
-    assert not [note for note in audit(str(folder)).notes if "behind" in note]
+    if not has_index:
+        (folder / INDEX).unlink()
+    notes = [note for note in audit(str(folder)).notes if "behind" in note]
+    assert len(notes) == has_index
+    assert all(" x 4 bytes (F32) and a header" in note for note in notes)
 
 
 @pytest.mark.parametrize("torch", [["pytorch_model.bin"], shard_names(2, "pytorch_model", "bin")])
