@@ -1,8 +1,7 @@
 """The audit of an adapter: its settings and its base's config give the expected tensors.
 
-An adapter does not declare the class of its base, the names of its modules in memory at the time of
-training, or the number of labels of the head. There are few possible answers; the one that fits the
-file counts.
+The task of an adapter decides the class of its base. Without a task, and for the number of labels
+of a head, there are few possible answers; the one that fits the file counts.
 """
 
 from collections.abc import Iterable, Iterator, Mapping

@@ -45,5 +45,8 @@ LAYOUT = LayoutTable[None](
     by_shapes=_by_shapes,
     by_config=_linear,
     title=lambda *_: "eetq, int8",
-    scheme=partial(skip_list_scheme, "modules_to_not_convert", packs_others=False),
+    scheme=partial(
+        skip_list_scheme, "modules_to_not_convert", whole_layers=True, has_defaults=False
+    ),
+    loads="its weight_scales",
 ).layout()

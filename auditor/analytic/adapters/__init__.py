@@ -178,7 +178,7 @@ def _parts(settings: AdapterSettings, base: AdaptedModel, stored: Collection[str
         *biases(settings, base, low_rank.targeted, whole),
         *of_saved_modules,
     )
-    own = (*low_rank.tensors, *token_rows(settings, base))
+    own = (*low_rank.tensors, *token_rows(settings, base, stored))
     rank = settings.rank("init_r" if settings.method == "ADALORA" else "r")
     return _Parts(own, of_base, low_rank.pairs, rank)
 

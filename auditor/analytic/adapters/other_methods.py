@@ -6,7 +6,7 @@ A test compares their shapes with those of peft's classes.
 from collections.abc import Iterator
 
 from auditor.analytic.adapters.base import AdaptedModel, AdaptedModule, Size
-from auditor.analytic.adapters.saved_modules import BELOW, BESIDE, expected_tensor
+from auditor.analytic.adapters.saved_modules import BELOW, BESIDE, expected_tensor, require_rows
 from auditor.analytic.adapters.settings import (
     AdapterSettings,
     ModuleNames,
@@ -64,8 +64,9 @@ def ln_tuning(settings: AdapterSettings, base: AdaptedModel) -> Iterator[Expecte
 
 def trainable_tokens(settings: AdapterSettings, base: AdaptedModel) -> Iterator[ExpectedTensor]:
     """Trainable tokens: some rows of an embedding, and nothing else."""
-    count = len(settings.config.integers("token_indices"))
-    if not count:
+    rows = tuple(settings.config.integers("token_indices"))
+    count = len(rows)
+    if not rows:
         raise CheckpointError("token_indices is an empty list: no word would be trained")
     for part in Targets(settings, base).parts:
         size = part.size()
@@ -73,6 +74,7 @@ def trainable_tokens(settings: AdapterSettings, base: AdaptedModel) -> Iterator[
             raise unchecked_adapter(
                 f"target_modules chooses {quoted(part.path)}, which has no words"
             )
+        require_rows("token_indices", rows, part)
         width = size.outputs if part.layer is Layer.EMBEDDING else size.inputs
         yield expected_tensor(f"{BELOW}{part.path}.trainable_tokens_delta", count, width)
         for tied in base.tied_to(part):  # peft may store the rows again

@@ -127,20 +127,34 @@ def tensors_over_base(
             yield expected_tensor(name, *tensor.shape, role=role)
 
 
-def token_rows(settings: AdapterSettings, base: AdaptedModel) -> Iterator[ExpectedTensor]:
+def token_rows(
+    settings: AdapterSettings, base: AdaptedModel, stored: Collection[str]
+) -> Iterator[ExpectedTensor]:
     """Yield the rows of chosen words, if only these rows are trained."""
     if not settings.config.present("trainable_token_indices"):
         return
-    for path, part, count in _chosen_words(settings, base):
+    for path, part, rows in _chosen_words(settings, base):
         size = part.size()
         if size is None:
             raise unchecked_adapter(
                 f"trainable_token_indices chooses {quoted(path)}, which has no words"
             )
-        width = size.outputs if part.layer is Layer.EMBEDDING else size.inputs
+        if f"{BELOW}{path}.token_adapter.base_layer.weight" not in stored:  # else it is compared
+            require_rows("trainable_token_indices", rows, part)
+        count, width = len(rows), size.outputs if part.layer is Layer.EMBEDDING else size.inputs
         yield expected_tensor(f"{BELOW}{path}.{_ROWS}", count, width)
         for tied in base.tied_to(part):  # peft may store the rows again
             yield expected_tensor(f"{BELOW}{tied.path}.{_ROWS}", count, width, role=Role.EXTRA)
+
+
+def require_rows(key: str, rows: Iterable[int], part: AdaptedModule) -> None:
+    """Raise CheckpointError if the base has no such rows, as if it was not resized."""
+    last, count = max(rows, default=-1), part.tensors["weight"].shape[0]
+    if last >= count:
+        raise CheckpointError(
+            f"{key} has row {last:,}, {quoted(part.path)} of the base has {count:,} rows; resize "
+            f"the base to {last + 1:,} rows or more first"
+        )
 
 
 def paths_with_rows(settings: AdapterSettings, base: AdaptedModel) -> frozenset[str]:
@@ -153,12 +167,12 @@ def paths_with_rows(settings: AdapterSettings, base: AdaptedModel) -> frozenset[
 
 def _chosen_words(
     settings: AdapterSettings, base: AdaptedModel
-) -> Iterator[tuple[str, AdaptedModule, int]]:
-    """Yield the modules and how many rows of each are trained; a tied module has no rows."""
+) -> Iterator[tuple[str, AdaptedModule, tuple[int, ...]]]:
+    """Yield the modules with their trained rows; a tied module has none of its own."""
     config = settings.config
     if isinstance(config.values.get("trainable_token_indices"), dict):
         nested = config.nested("trainable_token_indices")
-        counts = {key: len(nested.integers(key)) for key in nested.values}
+        rows_by_end = {key: tuple(nested.integers(key)) for key in nested.values}
     else:
         tables = (part for part in base.embeddings if part.layer is Layer.EMBEDDING)
         first = next(tables, None)
@@ -166,12 +180,12 @@ def _chosen_words(
             raise unchecked_adapter(
                 "trainable_token_indices: the word embedding of the base is not known"
             )
-        counts = {first.last: len(config.integers("trainable_token_indices"))}
-    for key, count in counts.items():
+        rows_by_end = {first.last: tuple(config.integers("trainable_token_indices"))}
+    for key, rows in rows_by_end.items():
         matching = [path for path in base.parts if path.endswith(key)]
         if not matching or not key:
             raise CheckpointError(f"trainable_token_indices names {quoted(key)}: no such module")
         for path in matching:
             weight = base.parts[path].tensors.get("weight")
             if weight is not None and weight.role is not Role.TIED:
-                yield path, base.parts[path], count
+                yield path, base.parts[path], rows

@@ -70,7 +70,7 @@ def _resized(
         for expected, observed in zip(pair.expected.shape, pair.stored.shape or (), strict=False)
         if expected != observed
     }
-    if len(rows) != 1:
+    if len(rows) != 1 or 0 in next(iter(rows)):
         return
     ((declared, stored),) = rows
     within = "text_config" if isinstance(values.get("text_config"), dict) else ""

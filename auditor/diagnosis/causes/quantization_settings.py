@@ -30,6 +30,7 @@ _LIST_OF = {
     "aqlm": "linear_weights_not_to_quantize",
     "awq": "modules_to_not_convert",
     "bitnet": "modules_to_not_convert",
+    "eetq": "modules_to_not_convert",
     "fp8": "modules_to_not_convert",
     "bitsandbytes": "llm_int8_skip_modules",
     "compressed-tensors": "ignore",

@@ -1,7 +1,5 @@
 """unmerged-adapter: a model file contains the layers of an adapter that was not merged.
 
-Or the other way round: the model under an adapter stands in the adapter's own file.
-
 To do: Save what `merge_and_unload()` of PEFT returns, or publish the adapter alone, with its
 `adapter_config.json`.
 """

@@ -245,6 +245,16 @@ def test_an_adapter_that_peft_does_not_load_has_one_error_with_its_cause(name, t
     assert len(diagnosis.findings) == len(alarms)
 
 
+def test_rows_that_the_base_does_not_have_are_an_error(tmp_path):
+    settings = {**QUERIES, "trainable_token_indices": [41, 42]}
+    folder = saved(tmp_path, QWEN, None, "CAUSAL_LM", settings, rows=44)
+    with pytest.raises(IndexError, match="out of bounds"):
+        loads(folder)
+    [finding] = audit(str(folder)).findings
+    assert finding.kind == "bad-config"
+    assert "the base has 40 rows; resize the base to 43 rows" in finding.reason
+
+
 def test_stored_embeddings_are_reported_to_replace_those_of_the_base(tmp_path):
     folder = saved(tmp_path, LLAMA, None, "CAUSAL_LM", QUERIES, storing=STORED)
     report = audit(str(folder))

@@ -4,6 +4,7 @@ Loading a folder that breaks this makes up values, is refused, or fails in the f
 """
 
 import json
+from functools import partial
 
 import pytest
 
@@ -22,6 +23,7 @@ LLAMA = {
     "num_key_value_heads": 2,
     "vocab_size": 320,
 }
+MODULES = "modules_to_not_convert"
 QUERY = "model.layers.1.self_attn.q_proj"
 MLP = tuple(f"model.layers.{at}.mlp.{end}_proj" for at in (0, 1) for end in ("up", "gate", "down"))
 
@@ -34,14 +36,16 @@ def whole(tmp_path_factory):
     return folder
 
 
-@pytest.fixture(scope="module", params=["4 bits", "8 bits", "aqlm"])
+@pytest.fixture(scope="module", params=["4 bits", "8 bits", "aqlm", "eetq", "fp8"])
 def packed(whole, request, tmp_path_factory):
     """A packed model in a folder, and the key of its list."""
     folder = tmp_path_factory.mktemp("packed")
     if request.param == "aqlm":
         pytest.importorskip("aqlm")
-        _pack_by_aqlm(whole, folder)
-        return folder, "linear_weights_not_to_quantize"
+    if request.param in PARTS:
+        key = "linear_weights_not_to_quantize" if request.param == "aqlm" else MODULES
+        pack(whole, folder, {"quant_method": request.param, key: ["lm_head"]})
+        return folder, key
     pytest.importorskip("bitsandbytes")
     flag = {"load_in_4bit": True} if request.param == "4 bits" else {"load_in_8bit": True}
     config = transformers.BitsAndBytesConfig(**flag)
@@ -50,23 +54,59 @@ def packed(whole, request, tmp_path_factory):
     return folder, "llm_int8_skip_modules"
 
 
-def _pack_by_aqlm(whole, folder):
+@pytest.fixture(autouse=True)
+def on_any_hardware(monkeypatch):
+    """Let transformers build the packed modules of a GPU; their kernels are not run."""
+    from transformers.integrations import hub_kernels  # noqa: PLC0415 - likewise
+    from transformers.quantizers import quantizer_eetq, quantizer_finegrained_fp8  # noqa: PLC0415
+
+    monkeypatch.setattr(hub_kernels, "get_kernel", lambda *_, **__: None)
+    for quantizer in (
+        quantizer_eetq.EetqHfQuantizer,
+        quantizer_finegrained_fp8.FineGrainedFP8HfQuantizer,
+    ):
+        monkeypatch.setattr(quantizer, "validate_environment", lambda *_, **__: None)
+
+
+def pack(whole, folder, settings):
+    """Write a model with packed linears, whose numbers are of no concern."""
     tensors = {}
     for name, weight in safetensors.load_file(whole / "model.safetensors").items():
-        module = name.removesuffix(".weight")
-        if not module.endswith("_proj"):
-            tensors[name] = weight
-            continue
-        outputs, inputs = weight.shape
-        tensors[f"{module}.codes"] = torch.zeros(outputs, inputs // 8, 1, dtype=torch.int8)
-        tensors[f"{module}.codebooks"] = torch.ones(1, 256, 1, 8, dtype=torch.float16)
-        tensors[f"{module}.scales"] = torch.ones(outputs, 1, 1, 1, dtype=torch.float16)
+        is_linear = name.endswith("_proj.weight")
+        tensors |= (
+            PARTS[settings["quant_method"]](name, *weight.shape) if is_linear else {name: weight}
+        )
     safetensors.save_file(tensors, folder / "model.safetensors")
-    settings = {"quant_method": "aqlm", "in_group_size": 8, "out_group_size": 1}
-    settings |= {"num_codebooks": 1, "nbits_per_codebook": 8}
-    settings |= {"linear_weights_not_to_quantize": ["lm_head"]}
-    config = json.loads((whole / "config.json").read_text()) | {"quantization_config": settings}
-    (folder / "config.json").write_text(json.dumps(config))
+    values = json.loads((whole / "config.json").read_text())
+    values["quantization_config"] = SETTINGS[settings["quant_method"]] | settings
+    (folder / "config.json").write_text(json.dumps(values))
+
+
+def aqlm_parts(name, outputs, inputs):
+    module, ones = name.removesuffix(".weight"), partial(torch.ones, dtype=torch.float16)
+    return {
+        f"{module}.codes": torch.zeros(outputs, inputs // 8, 1, dtype=torch.int8),
+        f"{module}.codebooks": ones(1, 256, 1, 8),
+        f"{module}.scales": ones(outputs, 1, 1, 1),
+    }
+
+
+def eetq_parts(name, outputs, inputs):
+    scales = torch.ones(outputs, dtype=torch.float16)
+    return {name: torch.zeros(inputs, outputs, dtype=torch.int8), f"{name}_scales": scales}
+
+
+def fp8_parts(name, outputs, inputs):
+    weight = torch.zeros(outputs, inputs).to(torch.float8_e4m3fn)
+    return {name: weight, f"{name}_scale_inv": torch.ones(outputs // 64, inputs // 64)}
+
+
+PARTS = {"aqlm": aqlm_parts, "eetq": eetq_parts, "fp8": fp8_parts}
+SETTINGS = {
+    "aqlm": {"in_group_size": 8, "out_group_size": 1, "num_codebooks": 1, "nbits_per_codebook": 8},
+    "eetq": {"weights": "int8"},
+    "fp8": {"activation_scheme": "dynamic", "weight_block_size": [64, 64]},
+}
 
 
 def changed(packed, whole, folder, plain, listed):
@@ -93,7 +133,7 @@ def loads(folder) -> bool:
         )
         if info["missing_keys"] or info["unexpected_keys"]:
             return False
-        if model.config.quantization_config.quant_method != "aqlm":  # which needs other hardware
+        if model.config.quantization_config.quant_method == "bitsandbytes":  # it runs anywhere
             model(torch.arange(4)[None])
     except (RuntimeError, AssertionError, AttributeError):
         return False
