@@ -71,6 +71,16 @@ MISTAKES = [
         NEO | {"attention_types": [[["global", "local"], 2]]},
         "attention_types has 4 entries, and num_layers is 2",
     ),
+    (
+        "GPTNeoModel",
+        NEO | {"attention_layers": ["global"] * 3},
+        "attention_layers has 3 entries, and num_layers is 2",
+    ),
+    (
+        "GPTNeoModel",
+        NEO | {"attention_types": None},
+        "attention_types has 24 entries, and num_layers is 2",
+    ),
     ("ResNetModel", STAGES | {"out_indices": [0, 3]}, "out_indices has 3, and there are 2 stages"),
     (
         "SwinModel",
@@ -117,6 +127,10 @@ NO_MISTAKES = [
     ("Qwen3ForCausalLM", QWEN3 | {"layer_types": ["attention", FULL]}),  # an older name
     ("SmolLM3Model", LLAMA | {"no_rope_layers": [1, 0, 1], "pad_token_id": 0}),
     ("GPTNeoModel", NEO | {"attention_types": [[["global"], 2]]}),
+    (
+        "GPTNeoModel",
+        NEO | {"attention_types": [[["global"], 4]], "attention_layers": ["local"] * 2},
+    ),
     ("ResNetModel", STAGES | {"out_indices": [-1]}),
     ("BertModel", BERT | {"_name_or_path": 4, "made_up": {"by": ["a", "stranger"]}}),
 ]

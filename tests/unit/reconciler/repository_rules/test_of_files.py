@@ -305,6 +305,7 @@ QWEN = {"model_type": "qwen2_5_vl"}
         ("preprocessor_config.json", {"image_processor_type": "Qwen2VLImageProcessorFast"}, []),
         ("preprocessor_config.json", {"feature_extractor_type": "ViTFeatureExtractor"}, []),
         ("preprocessor_config.json", {"image_processor_type": "Mine", "auto_map": {}}, []),
+        ("preprocessor_config.json", {"processor_class": "Wav2Vec2ProcessorWithLM"}, []),
         (
             "preprocessor_config.json",
             {"image_processor_type": "Qwen2_5_VLImageProcessor", "processor_class": "Gone"},
