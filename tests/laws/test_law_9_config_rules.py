@@ -38,6 +38,7 @@ BART = {"vocab_size": 32, "d_model": 16, "encoder_layers": 1, "decoder_layers": 
 GPT2 = {"vocab_size": 32, "n_embd": 16, "n_layer": 1, "n_head": 2}
 VIT = {"hidden_size": 16, "num_hidden_layers": 1, "num_attention_heads": 2}
 STAGES = {"depths": [1, 1], "hidden_sizes": [4, 8], "embedding_size": 4}
+SPEECH = {"hidden_size": 16, "num_hidden_layers": 1, "num_attention_heads": 2, "add_adapter": True}
 FULL = "full_attention"
 
 # Class, its config, and how the reason begins.
@@ -81,6 +82,9 @@ MISTAKES = [
         NEO | {"attention_types": None},
         "attention_types has 24 entries, and num_layers is 2",
     ),
+    ("HubertForSequenceClassification", SPEECH, "add_adapter is true, expected false"),
+    ("WavLMForAudioFrameClassification", SPEECH, "add_adapter is true, expected false"),
+    ("HubertForCTC", SPEECH, "output_hidden_size is not in the config"),
     ("ResNetModel", STAGES | {"out_indices": [0, 3]}, "out_indices has 3, and there are 2 stages"),
     (
         "SwinModel",
