@@ -28,7 +28,7 @@ def _added(decoder: Mapping[str, Any]) -> Iterator[Token]:
 
 
 def loaded_tokens(
-    config: Mapping[str, Any] | None, vocabularies: Mapping[str, Vocabulary]
+    config: Mapping[str, Any], vocabularies: Mapping[str, Vocabulary]
 ) -> Iterator[tuple[str, Token]]:
     """Yield each added token with its file, as transformers 5.24 loads a tokenizer.
 
@@ -39,7 +39,7 @@ def loaded_tokens(
     """
     tokenizer = vocabularies.get(TOKENIZER)
     file, declared = ADDED, vocabularies[ADDED].added if ADDED in vocabularies else ()
-    if config is not None and _DECODER in config:
+    if has_decoder(config):
         file, declared = TOKENIZER_CONFIG, added_tokens(config)
     if tokenizer is None:
         yield from ((file, token) for token in declared)
@@ -58,10 +58,26 @@ def loaded_tokens(
             yield file, Token(free, token.text)
             free += 1
         texts.add(token.text)
-    for text in named_tokens(config) if config else ():
+    for text in named_tokens(config):
         if text in tokenizer.absent and text not in texts:
             yield TOKENIZER_CONFIG, Token(free, text)
             free += 1
+
+
+def loaded_settings(
+    config: Mapping[str, Any] | None, special: Mapping[str, Any] | None
+) -> Mapping[str, Any]:
+    """Return the settings that transformers 5.24 loads of a tokenizer's config.
+
+    special_tokens_map.json replaces tokens of the config, unless that has `added_tokens_decoder`.
+    """
+    values = config or {}
+    return values if has_decoder(values) else {**values, **(special or {})}
+
+
+def has_decoder(config: Mapping[str, Any]) -> bool:
+    """Return whether the config has the added tokens, so that no older file is read."""
+    return _DECODER in config
 
 
 def named_tokens(config: Mapping[str, Any]) -> tuple[str, ...]:

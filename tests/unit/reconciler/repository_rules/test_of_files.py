@@ -97,6 +97,13 @@ def test_a_template_is_looked_for_wherever_transformers_does(file, said):
     assert (finding.kind, finding.says[0][0]) == ("chat-template-broken", file)
 
 
+@pytest.mark.parametrize(("text", "found"), [("{{ b }}\n", []), ("", ["chat-template-broken"])])
+def test_a_named_template_that_is_there_twice_is_compared_by_its_name(text, found):
+    said = [{"name": "rag", "template": text}, {"name": "tool_use", "template": "{{ c }}"}]
+    files = {"additional_chat_templates/rag.jinja": "{{ b }}", CONFIG: {"chat_template": said}}
+    assert kinds(case_of(**files)) == found
+
+
 def test_a_named_template_beside_the_default_differs_as_it_should():
     files = {"chat_template.jinja": "{{ a }}", "additional_chat_templates/rag.jinja": "{{ b }}"}
     assert kinds(case_of(**files)) == []
