@@ -123,15 +123,18 @@ def test_what_transformers_writes_of_them_has_it_as_well(name, tmp_path):
 DECODER = {"0": "<|endoftext|>", "310": "<q>", "400": "<y>"}
 
 
-@pytest.mark.parametrize("tokenizer_class", ["PreTrainedTokenizerFast", "GPT2Tokenizer"])
+@pytest.mark.parametrize(
+    ("tokenizer_class", "with_json"),
+    [("PreTrainedTokenizerFast", True), ("GPT2Tokenizer", True), ("GPT2Tokenizer", False)],
+)
 @pytest.mark.parametrize("decoder", [None, {}, {"0": "<|endoftext|>"}, {"1": "!"}, DECODER])
 @pytest.mark.parametrize(
     "file", [None, {"<x>": 320}, {"<|endoftext|>": 9}, {"<z>": 320, "<x>": 310}]
 )
 def test_added_tokens_have_the_ids_that_loading_gives_them(
-    tokenizer_class, decoder, file, tmp_path
+    tokenizer_class, with_json, decoder, file, tmp_path
 ):
-    tokenizer_json(tmp_path)
+    (tokenizer_json if with_json else byte_level)(tmp_path)
     config = {"tokenizer_class": tokenizer_class}
     if decoder is not None:
         each = {at: {"content": text, "special": True} for at, text in decoder.items()}
@@ -271,6 +274,10 @@ def test_a_model_that_sentencepiece_trained_has_its_last_piece(tmp_path):
     for kind, judge in found.items():
         is_held_to(judge, tmp_path / kind)
         assert vocabularies(tmp_path / kind)["tokenizer.model"].entries == len(judge)
+        text = judge[at := len(judge) // 2]
+        config = {"eos_token": text}
+        (tmp_path / kind / "tokenizer_config.json").write_text(json.dumps(config))
+        assert Token(at, text) in vocabularies(tmp_path / kind)["tokenizer.model"].special
 
 
 def test_ranks_that_tiktoken_wrote_have_its_highest(tmp_path):

@@ -183,3 +183,13 @@ def test_a_truncated_document_is_distinguished_from_one_of_another_kind():
     cut = vocabulary_files.read_tokenizer(b'{"version": "1.0", "added', whole=False)
     assert cut.unread == "the rest of its added tokens and its vocabulary"
     assert "expected" in vocabulary_files.read_tokenizer(b'{"version": }', whole=False).unread
+
+
+def test_a_wanted_token_is_looked_up_in_lines_and_pieces():
+    lines = vocabulary_files.token_lines(b"[PAD]\nthe\n##e\n", ["the", "absent"])
+    assert lines.special == (Token(1, "the"),)
+    pieces = [b"p%d" % at for at in range(20)]
+    fields = (bytes([len(one) + 2, 10, len(one)]) + one for one in pieces)
+    proto = b"\n" + b"\n".join(fields)
+    assert vocabulary_files.sentencepiece(proto, ["p19", "p"]).special == (Token(19, "p19"),)
+    assert vocabulary_files.sentencepiece(proto).special == ()
