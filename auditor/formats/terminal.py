@@ -3,7 +3,8 @@
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 
-from auditor.findings import NewlyInitialized, Severity, TokenizerNote, Unused
+from auditor.companions.companion_files import TOKENIZER
+from auditor.findings import Finding, NewlyInitialized, Severity, TokenizerNote, Unused
 from auditor.formats import View
 from auditor.formats.finding_text import (
     cause_text,
@@ -129,9 +130,14 @@ def _of_part(part: Report | Unaudited, view: View) -> Iterator[Iterator[StyledLi
     yield from map(iter, blocks)
 
 
+def _is_note(finding: Finding) -> bool:
+    """Whether to print the reason of an info: what a chat template of a base model has is usual."""
+    return isinstance(finding, TokenizerNote) and finding.file == TOKENIZER
+
+
 def _explained(part: Report | Unaudited, view: View) -> Iterator[Iterator[StyledLine]]:
-    told = () if view.verbose else part.findings
-    notes = (*part.notes, *(one.reason for one in told if isinstance(one, TokenizerNote)))
+    quiet = () if view.verbose else part.findings
+    notes = (*part.notes, *(one.reason for one in quiet if _is_note(one)))
     yield (line for note in notes for line in wrapped(f"note: {shown(note)}", view.width))
     yield from (cause_text(cause, part.findings, view.width) for cause in part.diagnosis)
     explained = {at for cause in part.diagnosis for at in cause.findings}
@@ -161,7 +167,7 @@ def _last(outcome: Report | Unaudited, width: int) -> Iterator[StyledLine]:
     fine: Counter[str] = Counter()
     for part in outcome.every:
         for finding in part.findings:
-            is_listed = isinstance(finding, Unused | NewlyInitialized | TokenizerNote)
+            is_listed = isinstance(finding, Unused | NewlyInitialized) or _is_note(finding)
             if finding.severity is Severity.INFO and not is_listed:
                 fine[finding.kind] += finding.count
     sentences = []
