@@ -86,6 +86,10 @@ class EosDisagrees(OfKeys, frozen=True, kw_only=True):
     kind: ClassVar = "eos-disagrees"
     severity: ClassVar = Severity.WARNING
 
+    @property
+    def evidence(self) -> Mapping[str, Any]:
+        return {**super().evidence, "ids": self.ids}
+
 
 class ChatTurnsWrong(OfKeys, frozen=True):
     """Generation begins or ends in the wrong place of a chat, by its template and end tokens.
