@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 PLACE = Path(__file__).resolve().parents[1] / "auditor" / "data" / "processors.json"
-NAME = re.compile(r"[A-Z]\w*(?:Processor(?:Pil|Fast)?|FeatureExtractor)")
+NAME = re.compile(r"[A-Z]\w*(?:Processor(?:Pil|Fast|WithLM)?|FeatureExtractor)")
 KEYS = {
     "IMAGE_PROCESSOR_MAPPING_NAMES": "image_processor_type",
     "VIDEO_PROCESSOR_MAPPING_NAMES": "video_processor_type",

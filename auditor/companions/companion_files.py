@@ -202,8 +202,8 @@ def summary(
         ADDED: vocabulary_files.added_object,
         TEKKEN: vocabulary_files.tekken,
         "vocab.json": partial(vocabulary_files.token_object, wanted=wanted),
-        "vocab.txt": vocabulary_files.token_lines,
-        **dict.fromkeys(_SENTENCEPIECE, vocabulary_files.sentencepiece),
+        "vocab.txt": partial(vocabulary_files.token_lines, wanted=wanted),
+        **dict.fromkeys(_SENTENCEPIECE, partial(vocabulary_files.sentencepiece, wanted=wanted)),
     }
     try:
         vocabulary = readers.get(name, vocabulary_files.tiktoken)(start)

@@ -4,7 +4,7 @@ The loop over the messages is read for a message of the assistant: a branch whos
 be false is left out, of other branches all are read. `add_generation_prompt` is false.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 if TYPE_CHECKING:
@@ -34,7 +34,7 @@ def turns(tree: "nodes.Template") -> Turns:
     """Read the turns of a parsed template."""
     from jinja2 import nodes  # noqa: PLC0415 - 35 ms, and few templates are read
 
-    loops = [one for one in tree.find_all(nodes.For) if _over_messages(one)]
+    loops = list(_message_loops(tree))
     names = {one.name for one in tree.find_all(nodes.Name)}
     texts = [one.data for one in tree.find_all(nodes.TemplateData)]
     texts += [one.value for one in tree.find_all(nodes.Const) if isinstance(one.value, str)]
@@ -49,12 +49,18 @@ def turns(tree: "nodes.Template") -> Turns:
     )
 
 
-def _over_messages(loop: "nodes.For") -> bool:
-    """Whether the list of a loop has a name such as `messages` or `loop_messages`."""
+def _message_loops(node: "nodes.Node") -> Iterator["nodes.For"]:
+    """Yield the loops over a list with a name such as `messages`, without loops inside them."""
     from jinja2 import nodes  # noqa: PLC0415 - as above
 
-    inside = (loop.iter, *loop.iter.find_all(nodes.Name))
-    return any("message" in str(getattr(one, "name", "")) for one in inside)
+    for child in node.iter_child_nodes():
+        if isinstance(child, nodes.For) and any(
+            "message" in str(getattr(one, "name", ""))
+            for one in (child.iter, *child.iter.find_all(nodes.Name))
+        ):
+            yield child
+        else:
+            yield from _message_loops(child)
 
 
 class _Reader(NamedTuple):

@@ -3,7 +3,13 @@
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from auditor.companions.companion_files import ADDED, TOKENIZER, TOKENIZER_CONFIG
+from auditor.companions.companion_files import (
+    ADDED,
+    OFFSET_PIECES,
+    TEKKEN,
+    TOKENIZER,
+    TOKENIZER_CONFIG,
+)
 from auditor.companions.vocabulary import MOST_ADDED, MOST_DIGITS, Token, Vocabulary, token_of
 
 DEFAULT = "default"
@@ -27,40 +33,68 @@ def _added(decoder: Mapping[str, Any]) -> Iterator[Token]:
 
 
 def loaded_tokens(
-    config: Mapping[str, Any] | None, vocabularies: Mapping[str, Vocabulary]
+    config: Mapping[str, Any], vocabularies: Mapping[str, Vocabulary]
 ) -> Iterator[tuple[str, Token]]:
     """Yield each added token with its file, as transformers 5.24 loads a tokenizer.
 
     `added_tokens_decoder` replaces added_tokens.json. The ids of tokenizer.json win; a token that
-    it lacks, or a special token that the config names, gets the next free id, whatever id is
-    declared. Without tokenizer.json the declared ids count. A token is left out if an unread part
-    of tokenizer.json decides its id.
+    the vocabulary lacks, or a special token that the config names, gets the next free id, whatever
+    id is declared. A token is left out if an unread part of tokenizer.json decides its id.
     """
-    tokenizer = vocabularies.get(TOKENIZER)
     file, declared = ADDED, vocabularies[ADDED].added if ADDED in vocabularies else ()
-    if config is not None and _DECODER in config:
+    if has_decoder(config):
         file, declared = TOKENIZER_CONFIG, added_tokens(config)
-    if tokenizer is None:
+    vocabulary = _loaded_vocabulary(vocabularies)
+    if vocabulary is None:
         yield from ((file, token) for token in declared)
         return
-    yield from ((TOKENIZER, token) for token in tokenizer.added)
-    if tokenizer.entries is None:
+    yield from ((TOKENIZER, token) for token in vocabulary.added)
+    if vocabulary.entries is None:
         return
-    texts = {token.text for token in tokenizer.added}
-    free = max(tokenizer.entries, *(token.id + 1 for token in tokenizer.added), 0)
+    texts = {token.text for token in vocabulary.added}
+    own = {token.text: token for token in vocabulary.special}
+    free = max(vocabulary.entries, *(token.id + 1 for token in vocabulary.added), 0)
     for token in declared:
         if token.text in texts:
             continue
-        if token.id < tokenizer.entries:
-            yield file, token  # of the vocabulary
+        if token.id < vocabulary.entries or token.text in own:
+            yield file, own.get(token.text, token)  # of the vocabulary
         else:
             yield file, Token(free, token.text)
             free += 1
         texts.add(token.text)
-    for text in named_tokens(config) if config else ():
-        if text in tokenizer.absent and text not in texts:
+    for text in named_tokens(config):
+        if text in vocabulary.absent and text not in texts:
             yield TOKENIZER_CONFIG, Token(free, text)
             free += 1
+
+
+def _loaded_vocabulary(vocabularies: Mapping[str, Vocabulary]) -> Vocabulary | None:
+    """Return the vocabulary to which tokens are added; None if the number of its ids is unknown."""
+    if TOKENIZER in vocabularies:
+        return vocabularies[TOKENIZER]
+    others = (
+        one
+        for file, one in vocabularies.items()
+        if file not in OFFSET_PIECES and file not in {ADDED, TEKKEN} and one.entries is not None
+    )
+    return next(others, None)
+
+
+def loaded_settings(
+    config: Mapping[str, Any] | None, special: Mapping[str, Any] | None
+) -> Mapping[str, Any]:
+    """Return the settings that transformers 5.24 loads of a tokenizer's config.
+
+    special_tokens_map.json replaces tokens of the config, unless that has `added_tokens_decoder`.
+    """
+    values = config or {}
+    return values if has_decoder(values) else {**values, **(special or {})}
+
+
+def has_decoder(config: Mapping[str, Any]) -> bool:
+    """Return whether the config has the added tokens, so that no older file is read."""
+    return _DECODER in config
 
 
 def named_tokens(config: Mapping[str, Any]) -> tuple[str, ...]:

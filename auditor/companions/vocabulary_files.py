@@ -228,26 +228,28 @@ _BYTES = 2  # the wire type of what has a length
 _LONGEST_VARINT = 10  # bytes
 
 
-def sentencepiece(data: bytes) -> Vocabulary:
+def sentencepiece(data: bytes, wanted: Collection[str] = ()) -> Vocabulary:
     """Read the pieces of a ModelProto, whose positions are ids, or a file of tiktoken.
 
-    Field 1 is a piece (with the text in its field 1), fields 2 to 5 are settings.
+    Field 1 is a piece (with the text in its field 1), fields 2 to 5 are settings. The tokens that
+    are `wanted` are looked up among the pieces.
     """
     if _FIRST_RANKED.match(data):
         return tiktoken(data)
     entries, last = 0, (0, 0)
     first: list[Token] = []
+    looked_up = tuple(text.encode(errors="replace") for text in wanted)
     for field, start, stop in _fields(data):
         if field != 1:
             continue
-        if entries < _FIRST_PIECES:
+        if entries < _FIRST_PIECES or any(data.find(text, start, stop) > 0 for text in looked_up):
             first.append(_piece(data, (start, stop), entries))
         entries, last = entries + 1, (start, stop)
         if entries > _MOST_PIECES:
             raise CheckpointError(f"it has more than {_MOST_PIECES:,} pieces")
     if not entries:
         raise CheckpointError("it has no pieces")
-    special = tuple(token for token in first if token.text[:1] in {"<", "["})
+    special = tuple(one for one in first if one.text[:1] in {"<", "["} or one.text in wanted)
     return Vocabulary("sentencepiece", _piece(data, last, entries - 1), entries, special=special)
 
 
@@ -336,10 +338,13 @@ def added_object(data: bytes) -> Vocabulary:
     return Vocabulary("added", None, vocabulary.entries, added)
 
 
-def token_lines(data: bytes) -> Vocabulary:
-    """Read a vocab.txt, which has a line for each token."""
+def token_lines(data: bytes, wanted: Collection[str] = ()) -> Vocabulary:
+    """Read a vocab.txt, which has a line for each token, and look up the `wanted` tokens."""
     entries = data.count(b"\n") + (not data.endswith(b"\n") and bool(data))
     if not entries:
         raise CheckpointError("it is empty")
     text = data.rstrip(b"\r\n").rpartition(b"\n")[2][:1024].decode(errors="replace")
-    return Vocabulary("lines", token_of(entries - 1, text), entries)
+    known = {text.encode(errors="replace"): text for text in wanted}
+    lines = enumerate(data.split(b"\n")) if known else ()
+    special = tuple(token_of(at, known[line]) for at, line in lines if line in known)
+    return Vocabulary("lines", token_of(entries - 1, text), entries, special=special)

@@ -22,6 +22,7 @@ from auditor.checkpoint.snapshot import Component, RepoFile, Snapshot, TextFile,
 from auditor.checkpoint.unindexed_files import files_not_in_index, named_as_model
 from auditor.companions.companion_files import (
     MAX_TEXT,
+    SPECIAL,
     TEMPLATE,
     TOKENIZER_CONFIG,
     CompanionBounds,
@@ -185,17 +186,29 @@ def _companion(reads: _Reads, plan: PlannedRead) -> CompanionFile:
 
 
 def _named_tokens(reads: _Reads) -> tuple[str, ...]:
-    """Return the special tokens that tokenizer_config.json names, if reading it costs nothing."""
-    from auditor.companions.tokenizer_config import named_tokens  # noqa: PLC0415 - few have one
+    """Return the special tokens that the tokenizer's files name, if reading them costs nothing."""
+    from auditor.companions.tokenizer_config import (  # noqa: PLC0415 - few have one
+        loaded_settings,
+        named_tokens,
+    )
 
-    file = reads.listing.get(TOKENIZER_CONFIG)
-    if reads.reader.bounds is not None or not file or not 0 < (file.size or 0) <= MAX_TEXT:
+    if reads.reader.bounds is not None:
         return ()
+    return named_tokens(loaded_settings(*(_object(reads, name) for name in _NAMING)))
+
+
+_NAMING = (TOKENIZER_CONFIG, SPECIAL)
+
+
+def _object(reads: _Reads, name: str) -> Mapping[str, Any] | None:
+    """Return the JSON object in a small file; None if it has none, which its own read reports."""
+    file = reads.listing.get(name)
+    if not file or not 0 < (file.size or 0) <= MAX_TEXT:
+        return None
     try:
-        content = reads.reader.part(file, Span(0, file.size or 0))
-        return named_tokens(parse_object(content, file.name))
+        return parse_object(reads.reader.part(file, Span(0, file.size or 0)), file.name)
     except (SourceError, CheckpointError):
-        return ()  # which is reported of the file itself
+        return None
 
 
 def _import_parser() -> None:

@@ -3,6 +3,7 @@
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 
+from auditor.companions.companion_files import TOKENIZER
 from auditor.findings import (
     Finding,
     NewlyInitialized,
@@ -135,9 +136,14 @@ def _of_part(part: Report | Unaudited, view: View) -> Iterator[Iterator[StyledLi
     yield from map(iter, blocks)
 
 
+def _is_note(finding: Finding) -> bool:
+    """Whether to print the reason of an info: what a chat template of a base model has is usual."""
+    return isinstance(finding, TokenizerNote) and finding.file == TOKENIZER
+
+
 def _explained(part: Report | Unaudited, view: View) -> Iterator[Iterator[StyledLine]]:
-    told = () if view.verbose else part.findings
-    notes = (*part.notes, *(one.reason for one in told if isinstance(one, TokenizerNote)))
+    quiet = () if view.verbose else part.findings
+    notes = (*part.notes, *(one.reason for one in quiet if _is_note(one)))
     yield (line for note in notes for line in wrapped(f"note: {shown(note)}", view.width))
     yield from (cause_text(cause, part.findings, view.width) for cause in part.diagnosis)
     explained = {at for cause in part.diagnosis for at in cause.findings}
@@ -171,7 +177,7 @@ def _last(outcome: Report | Unaudited, width: int) -> Iterator[StyledLine]:
     fine: Counter[str] = Counter()
     for part in outcome.every:
         for finding in part.findings:
-            is_listed = isinstance(finding, Unused | NewlyInitialized | TokenizerNote)
+            is_listed = isinstance(finding, Unused | NewlyInitialized) or _is_note(finding)
             if _is_harmless(finding) and not is_listed:
                 fine[finding.kind] += finding.count
     sentences = []

@@ -38,6 +38,7 @@ BART = {"vocab_size": 32, "d_model": 16, "encoder_layers": 1, "decoder_layers": 
 GPT2 = {"vocab_size": 32, "n_embd": 16, "n_layer": 1, "n_head": 2}
 VIT = {"hidden_size": 16, "num_hidden_layers": 1, "num_attention_heads": 2}
 STAGES = {"depths": [1, 1], "hidden_sizes": [4, 8], "embedding_size": 4}
+SPEECH = {"hidden_size": 16, "num_hidden_layers": 1, "num_attention_heads": 2, "add_adapter": True}
 FULL = "full_attention"
 
 # Class, its config, and how the reason begins.
@@ -71,6 +72,19 @@ MISTAKES = [
         NEO | {"attention_types": [[["global", "local"], 2]]},
         "attention_types has 4 entries, and num_layers is 2",
     ),
+    (
+        "GPTNeoModel",
+        NEO | {"attention_layers": ["global"] * 3},
+        "attention_layers has 3 entries, and num_layers is 2",
+    ),
+    (
+        "GPTNeoModel",
+        NEO | {"attention_types": None},
+        "attention_types has 24 entries, and num_layers is 2",
+    ),
+    ("HubertForSequenceClassification", SPEECH, "add_adapter is true, expected false"),
+    ("WavLMForAudioFrameClassification", SPEECH, "add_adapter is true, expected false"),
+    ("HubertForCTC", SPEECH, "output_hidden_size is not in the config"),
     ("ResNetModel", STAGES | {"out_indices": [0, 3]}, "out_indices has 3, and there are 2 stages"),
     (
         "SwinModel",
@@ -117,6 +131,10 @@ NO_MISTAKES = [
     ("Qwen3ForCausalLM", QWEN3 | {"layer_types": ["attention", FULL]}),  # an older name
     ("SmolLM3Model", LLAMA | {"no_rope_layers": [1, 0, 1], "pad_token_id": 0}),
     ("GPTNeoModel", NEO | {"attention_types": [[["global"], 2]]}),
+    (
+        "GPTNeoModel",
+        NEO | {"attention_types": [[["global"], 4]], "attention_layers": ["local"] * 2},
+    ),
     ("ResNetModel", STAGES | {"out_indices": [-1]}),
     ("BertModel", BERT | {"_name_or_path": 4, "made_up": {"by": ["a", "stranger"]}}),
 ]

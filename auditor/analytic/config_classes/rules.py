@@ -51,17 +51,26 @@ def layer_lists(config: CompletedConfig) -> Iterator[ConfigFault]:
             yield _wrong_length(config, key, len(types), "num_hidden_layers")
 
 
-def attention_types_of_gpt_neo(config: CompletedConfig) -> Iterator[ConfigFault]:
-    """`attention_types` that names more or fewer layers than there are.
+def attention_layers_of_gpt_neo(config: CompletedConfig) -> Iterator[ConfigFault]:
+    """A list of GPT-Neo that names more or fewer layers than there are.
 
-    attention_types [[["global", "local"], 2]], four layers, beside num_layers 2.
+    attention_types [[["global", "local"], 2]], four layers, beside num_layers 2. The list
+    attention_layers, which is made of attention_types, replaces it if it is in the file.
     """
-    match config.kind.model_type, config.get("attention_types"):
-        case "gpt_neo", list(types):
-            counts = [len(kinds) * max(times, 0) for kinds, times in _well_formed(types)]
-            depth = config["num_layers"]
-            if len(counts) == len(types) and type(depth) is int and sum(counts) != depth:
-                yield _wrong_length(config, "attention_types", sum(counts), "num_layers")
+    depth = config.get("num_layers")
+    if config.kind.model_type != "gpt_neo" or type(depth) is not int:
+        return
+    layers, types = config.get("attention_layers"), config.get("attention_types")
+    types = _TYPES_OF_GPT_NEO if types is None else types
+    key, length = "attention_layers", len(layers) if isinstance(layers, list) else None
+    if length is None and isinstance(types, list):
+        counts = [len(kinds) * max(times, 0) for kinds, times in _well_formed(types)]
+        key, length = "attention_types", sum(counts) if len(counts) == len(types) else None
+    if length is not None and length != depth:
+        yield _wrong_length(config, key, length, "num_layers")
+
+
+_TYPES_OF_GPT_NEO = [[["global", "local"], 12]]  # by default
 
 
 def _well_formed(types: list[Any]) -> Iterator[tuple[list[Any], int]]:
@@ -254,7 +263,7 @@ def _fault(
 
 RULES: tuple[Rule, ...] = (
     layer_lists,
-    attention_types_of_gpt_neo,
+    attention_layers_of_gpt_neo,
     rotated_layers,
     stages_of_backbone,
     padding_id,

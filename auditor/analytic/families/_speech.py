@@ -139,8 +139,7 @@ def attention_adapter(c: Config) -> Module:
 
 def ctc(c: Config) -> Module:
     """Return the head, as wide as an adapter's output even in models without the adapter."""
-    adapted = c.truth("add_adapter") and c.has("output_hidden_size")
-    width = c.dim("output_hidden_size" if adapted else "hidden_size")
+    width = c.dim("output_hidden_size" if c.truth("add_adapter") else "hidden_size")
     return module(lm_head=Linear(width, c.dim("vocab_size")))
 
 
@@ -150,7 +149,15 @@ def weights(c: Config) -> Param | None:
     return Param((c.dim("num_hidden_layers") + 1,)) if weighted else None
 
 
+def require_no_adapter(c: Config) -> None:
+    """Raise CheckpointError for an adapter, which the library's classifiers refuse."""
+    if c.truth("add_adapter"):
+        key = f"{c.path}add_adapter"
+        raise CheckpointError(f"{key} is true, expected false: classifiers have no adapter", key)
+
+
 def sequence(c: Config) -> Module:
+    require_no_adapter(c)
     D, width = c.dim("hidden_size"), c.dim("classifier_proj_size")
     return module(
         layer_weights=weights(c), projector=Linear(D, width), classifier=Linear(width, c.num_labels)

@@ -18,7 +18,16 @@ from auditor.analytic.catalogue import Family, architecture
 from auditor.analytic.config import Config
 from auditor.analytic.dims import Dim
 from auditor.analytic.families._heads import heads, labelled
-from auditor.analytic.families._speech import KEYS, ctc, features, layer, model, sequence, weights
+from auditor.analytic.families._speech import (
+    KEYS,
+    ctc,
+    features,
+    layer,
+    model,
+    require_no_adapter,
+    sequence,
+    weights,
+)
 from auditor.errors import CheckpointError
 
 ADAPTED_KEYS = (
@@ -84,6 +93,7 @@ def adapted_ctc(c: Config) -> Module:
 
 
 def frames(c: Config) -> Module:
+    require_no_adapter(c)
     return module(layer_weights=weights(c), **dict(labelled(c).children))
 
 

@@ -4,6 +4,7 @@ None is ever rendered.
 """
 
 from collections.abc import Iterator
+from itertools import product
 
 from auditor.companions.companion_files import (
     OLDER_TEMPLATE,
@@ -70,16 +71,14 @@ def _templates(case: RepositoryCase) -> Iterator[tuple[tuple[str, str], str]]:
 
 def _twice(each: dict[tuple[str, str], str]) -> Iterator[Finding]:
     """Report copies that differ: a separate file wins over a tokenizer's or processor's config."""
-    own = each.get((TEMPLATE, DEFAULT))
-    if own is None:
-        return
-    for file in (TOKENIZER_CONFIG, OLDER_TEMPLATE, PROCESSOR):
-        other = each.get((file, DEFAULT))
-        if other is not None and _compared(other) != _compared(own):
+    files = [(file, name) for file, name in each if template_name(file) is not None]
+    for (own, name), file in product(files, (TOKENIZER_CONFIG, OLDER_TEMPLATE, PROCESSOR)):
+        other = each.get((file, name))
+        if other is not None and _compared(other) != _compared(each[own, name]):
             yield ChatTemplateBroken(
-                says=((TEMPLATE, "", ""), (file, _KEY, "")),
-                reason=f"{TEMPLATE} and {_KEY} of {file} differ; transformers takes {TEMPLATE}",
-                fix=f"remove {_KEY} from {file}, or {TEMPLATE}: whichever is not meant",
+                says=((own, "", ""), (file, _KEY, "")),
+                reason=f"{own} and {_KEY} of {file} differ; transformers takes {own}",
+                fix=f"remove {_KEY} from {file}, or {own}: whichever is not meant",
             )
 
 

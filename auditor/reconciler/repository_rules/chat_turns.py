@@ -53,7 +53,7 @@ def _ends(case: RepositoryCase, place: tuple[str, str], turns: Turns) -> Iterato
     is_of_turns = any(map(_OF_TURNS.search, stop_texts))
     ids = sorted(id_by_text[end] for end in ends)
     yield (ChatTurnsWrong if is_of_turns else TokenizerNote)(
-        says=((*place, ""), (GENERATION, END_ID, value_text(sorted(stops)))),
+        says=((*place, ""),),
         reason=f"the chat template in {place[0]} ends the assistant's turns with "
         f"{listed(sorted(ends))} ({', '.join(map(str, ids))}), and generation ends at "
         f"{', '.join(map(quoted, sorted(stop_texts)))}, which the template never writes",

@@ -14,6 +14,7 @@ from auditor.analytic.config_classes import ConfigClass
 from auditor.bounded.json_text import parse_object
 from auditor.companions.companion_files import (
     OFFSET_PIECES,
+    SPECIAL,
     TOKENIZER_CONFIG,
     CompanionFile,
     is_vocabulary,
@@ -119,9 +120,13 @@ class RepositoryCase(Struct, frozen=True, kw_only=True, dict=True):
     @cached_property
     def added(self) -> tuple[tuple[str, "Token"], ...]:
         """Each added token as it is loaded, with the file that contains it."""
-        from auditor.companions.tokenizer_config import loaded_tokens  # noqa: PLC0415 - likewise
+        from auditor.companions.tokenizer_config import (  # noqa: PLC0415 - likewise
+            loaded_settings,
+            loaded_tokens,
+        )
 
-        return tuple(loaded_tokens(self.object(TOKENIZER_CONFIG), self.vocabularies))
+        settings = loaded_settings(self.object(TOKENIZER_CONFIG), self.object(SPECIAL))
+        return tuple(loaded_tokens(settings, self.vocabularies))
 
     @cached_property
     def special_ids(self) -> frozenset[int]:

@@ -5,7 +5,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from auditor.companions.companion_files import GENERATION, SPECIAL, TOKENIZER, TOKENIZER_CONFIG
-from auditor.companions.tokenizer_config import text_of_token
+from auditor.companions.tokenizer_config import has_decoder, text_of_token
 from auditor.findings import (
     ChatTurnsWrong,
     EosDisagrees,
@@ -183,7 +183,8 @@ def _ordinary_end(case: RepositoryCase) -> ChatTurnsWrong | None:
 
 def _end_token(case: RepositoryCase) -> tuple[str, str]:
     """Return the end token that the tokenizer's files name, and its file; "" if none does."""
-    for file in (TOKENIZER_CONFIG, SPECIAL):
+    is_complete = has_decoder(case.object(TOKENIZER_CONFIG) or {})
+    for file in (TOKENIZER_CONFIG,) if is_complete else (SPECIAL, TOKENIZER_CONFIG):
         of = case.object(file)
         if text := text_of_token(of.get("eos_token")) if of else None:
             return file, text

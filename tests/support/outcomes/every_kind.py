@@ -311,6 +311,7 @@ def of_repository():
             ),
             reason="config.json: eos_token_id 2; generation_config.json: eos_token_id 3",
             fix="set eos_token_id of generation_config.json to [2, 3]",
+            ids=(2, 3),
         ),
         ChatTurnsWrong(
             says=(("tokenizer_config.json", "eos_token", '"the"'),),

@@ -1,6 +1,7 @@
 """The highest id of tokenizers that have no tokenizer.json: what the owner of the format says."""
 
 import json
+from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
@@ -12,7 +13,7 @@ from tokenizers import Tokenizer, models, pre_tokenizers, trainers
 from transformers import AutoTokenizer
 
 from auditor.companions.companion_files import companions_of, is_vocabulary, summary
-from auditor.companions.tokenizer_config import loaded_tokens, named_tokens
+from auditor.companions.tokenizer_config import loaded_settings, loaded_tokens, named_tokens
 from auditor.companions.vocabulary import Token, Vocabulary, vocabulary_of
 
 TEXT = ["the quick brown fox jumps over the lazy dog", 'a "quoted": 7, word } ] \\ 日本語'] * 20
@@ -21,7 +22,7 @@ TEXT = ["the quick brown fox jumps over the lazy dog", 'a "quoted": 7, word } ] 
 def vocabularies(folder: Path) -> dict[str, Vocabulary]:
     """Whatever of a folder would be read of a model's tokenizer."""
     names = companions_of({path.name for path in folder.iterdir()})
-    wanted = named_tokens(settings(folder) or {})
+    wanted = named_tokens(settings(folder))
     read = [
         summary(name, (folder / name).read_bytes(), wanted=wanted)
         for name in names
@@ -31,9 +32,10 @@ def vocabularies(folder: Path) -> dict[str, Vocabulary]:
     return {one.name: vocabulary_of(one.content or b"", one.name) for one in read}
 
 
-def settings(folder: Path) -> dict[str, object] | None:
-    config = folder / "tokenizer_config.json"
-    return json.loads(config.read_text()) if config.is_file() else None
+def settings(folder: Path) -> Mapping[str, object]:
+    names = ("tokenizer_config.json", "special_tokens_map.json")
+    texts = [(folder / name).read_text() if (folder / name).is_file() else "{}" for name in names]
+    return loaded_settings(*map(json.loads, texts))
 
 
 def tokens(folder: Path) -> dict[int, str]:
@@ -121,15 +123,18 @@ def test_what_transformers_writes_of_them_has_it_as_well(name, tmp_path):
 DECODER = {"0": "<|endoftext|>", "310": "<q>", "400": "<y>"}
 
 
-@pytest.mark.parametrize("tokenizer_class", ["PreTrainedTokenizerFast", "GPT2Tokenizer"])
+@pytest.mark.parametrize(
+    ("tokenizer_class", "with_json"),
+    [("PreTrainedTokenizerFast", True), ("GPT2Tokenizer", True), ("GPT2Tokenizer", False)],
+)
 @pytest.mark.parametrize("decoder", [None, {}, {"0": "<|endoftext|>"}, {"1": "!"}, DECODER])
 @pytest.mark.parametrize(
     "file", [None, {"<x>": 320}, {"<|endoftext|>": 9}, {"<z>": 320, "<x>": 310}]
 )
 def test_added_tokens_have_the_ids_that_loading_gives_them(
-    tokenizer_class, decoder, file, tmp_path
+    tokenizer_class, with_json, decoder, file, tmp_path
 ):
-    tokenizer_json(tmp_path)
+    (tokenizer_json if with_json else byte_level)(tmp_path)
     config = {"tokenizer_class": tokenizer_class}
     if decoder is not None:
         each = {at: {"content": text, "special": True} for at, text in decoder.items()}
@@ -164,6 +169,23 @@ def test_a_special_token_that_the_vocabulary_lacks_gets_the_next_id(named, unigr
     [read] = vocabularies(tmp_path).values()
     assert all(judge[token.text] == token.id for token in read.special)
     assert not set(read.absent) & {token.text for token in read.special}
+
+
+@pytest.mark.parametrize(
+    ("config", "end"),
+    [({}, "fox"), ({"eos_token": "the"}, "fox"), ({"added_tokens_decoder": {}}, "the")],
+)
+def test_an_older_map_of_special_tokens_is_read_unless_the_config_has_added_ones(
+    config, end, tmp_path
+):
+    tokenizer_json(tmp_path)
+    config = {"tokenizer_class": "PreTrainedTokenizerFast", "eos_token": "the"} | config
+    (tmp_path / "tokenizer_config.json").write_text(json.dumps(config))
+    (tmp_path / "special_tokens_map.json").write_text('{"eos_token": "fox", "pad_token": "<p>"}')
+    assert (
+        AutoTokenizer.from_pretrained(tmp_path).eos_token == settings(tmp_path)["eos_token"] == end
+    )
+    is_held_to(known(tmp_path), tmp_path)
 
 
 def test_bytes_have_their_added_tokens_and_no_vocabulary(tmp_path):
@@ -252,6 +274,10 @@ def test_a_model_that_sentencepiece_trained_has_its_last_piece(tmp_path):
     for kind, judge in found.items():
         is_held_to(judge, tmp_path / kind)
         assert vocabularies(tmp_path / kind)["tokenizer.model"].entries == len(judge)
+        text = judge[at := len(judge) // 2]
+        config = {"eos_token": text}
+        (tmp_path / kind / "tokenizer_config.json").write_text(json.dumps(config))
+        assert Token(at, text) in vocabularies(tmp_path / kind)["tokenizer.model"].special
 
 
 def test_ranks_that_tiktoken_wrote_have_its_highest(tmp_path):

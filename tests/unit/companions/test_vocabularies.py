@@ -191,3 +191,13 @@ def test_a_string_without_an_end_is_searched_once_and_not_from_each_quote_in_it(
     content = opened + b'"' + rb"\"" * 5_000_000
     for name in ("tokenizer.json", "tekken.json", "vocab.json", "added_tokens.json"):
         assert summary(name, content, whole=False).content is None or name == "tokenizer.json"
+
+
+def test_a_wanted_token_is_looked_up_in_lines_and_pieces():
+    lines = vocabulary_files.token_lines(b"[PAD]\nthe\n##e\n", ["the", "absent"])
+    assert lines.special == (Token(1, "the"),)
+    pieces = [b"p%d" % at for at in range(20)]
+    fields = (bytes([len(one) + 2, 10, len(one)]) + one for one in pieces)
+    proto = b"\n" + b"\n".join(fields)
+    assert vocabulary_files.sentencepiece(proto, ["p19", "p"]).special == (Token(19, "p19"),)
+    assert vocabulary_files.sentencepiece(proto).special == ()

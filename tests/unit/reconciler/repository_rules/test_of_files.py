@@ -74,10 +74,11 @@ def test_the_end_of_a_tokenizer_is_known_by_a_plain_vocabulary(text, found):
     assert kinds(case_of({"eos_token_id": 2}, **files, **{CONFIG: {"eos_token": text}})) == found
 
 
-def test_an_added_token_is_before_one_of_the_vocabulary():
+def test_a_token_of_the_vocabulary_keeps_its_id_when_it_is_added():
+    """As the tokenizers library adds it; test_real_tokenizers.py has the judge."""
     files = {"vocab.json": {"</s>": 2}, "added_tokens.json": {"</s>": 9}}
-    files |= {GENERATION: {"eos_token_id": 9}, CONFIG: {"eos_token": "</s>"}}
-    assert kinds(case_of({"eos_token_id": 9}, **files)) == []
+    files |= {GENERATION: {"eos_token_id": 2}, CONFIG: {"eos_token": "</s>"}}
+    assert kinds(case_of({"eos_token_id": 2}, **files)) == []
 
 
 @pytest.mark.parametrize(
@@ -95,6 +96,13 @@ def test_an_added_token_is_before_one_of_the_vocabulary():
 def test_a_template_is_looked_for_wherever_transformers_does(file, said):
     [finding] = file_findings(case_of(**{file: said}))
     assert (finding.kind, finding.says[0][0]) == ("chat-template-broken", file)
+
+
+@pytest.mark.parametrize(("text", "found"), [("{{ b }}\n", []), ("", ["chat-template-broken"])])
+def test_a_named_template_that_is_there_twice_is_compared_by_its_name(text, found):
+    said = [{"name": "rag", "template": text}, {"name": "tool_use", "template": "{{ c }}"}]
+    files = {"additional_chat_templates/rag.jinja": "{{ b }}", CONFIG: {"chat_template": said}}
+    assert kinds(case_of(**files)) == found
 
 
 def test_a_named_template_beside_the_default_differs_as_it_should():
@@ -305,6 +313,7 @@ QWEN = {"model_type": "qwen2_5_vl"}
         ("preprocessor_config.json", {"image_processor_type": "Qwen2VLImageProcessorFast"}, []),
         ("preprocessor_config.json", {"feature_extractor_type": "ViTFeatureExtractor"}, []),
         ("preprocessor_config.json", {"image_processor_type": "Mine", "auto_map": {}}, []),
+        ("preprocessor_config.json", {"processor_class": "Wav2Vec2ProcessorWithLM"}, []),
         (
             "preprocessor_config.json",
             {"image_processor_type": "Qwen2_5_VLImageProcessor", "processor_class": "Gone"},
