@@ -87,9 +87,9 @@ def undoings(case: Case) -> Iterator[Undoing]:
         cause=CAUSE,
         snapshot=with_tensors(case.snapshot, instead),
         renames={old: new[0].name for old, new in instead.items() if len(new) == 1},
-        summary=f"{cut:,} tensors are fused that the class has apart ({name} for {goal})"
+        summary=f"{cut:,} tensors are fused that the class has separately ({name} for {goal})"
         if cut
-        else f"{len(instead):,} tensors are apart that the class has fused (in {joined})",
+        else f"{len(instead):,} tensors are separate that the class has fused (in {joined})",
         fix="split them along their rows when the weights are converted"
         if cut
         else "join them when the weights are converted: rows one after the other, experts stacked",

@@ -142,4 +142,4 @@ def test_experts_that_the_class_stacks_are_joined():
     config = {**CONFIGS["GptOssForCausalLM"], "architectures": ["GptOssForCausalLM"]}
     [found] = diagnosed(snapshot_of(tensors, **config))
     assert found.cause == "fused-names"
-    assert "apart that the class has fused (in gate_up_proj, down_proj)" in found.summary
+    assert "separate that the class has fused (in gate_up_proj, down_proj)" in found.summary
