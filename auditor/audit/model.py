@@ -310,6 +310,9 @@ def _expected(case: ModelAudit, declared: Declaration, module: str | None) -> _E
         return implied
     expectation = implied.expectation
     case.contradictions += config_faults(expectation)
+    case.is_by_architectures = bool(config.architectures) and not (
+        case.options.target or declared.loader or module
+    )
     # Compare them with those of the library, if that is requested.
     requested = case.options.oracle and not module
     opinion = second_opinion(config, expectation) if requested else Opinion()

@@ -93,6 +93,7 @@ class ModelAudit(Struct, kw_only=True):
     known: Outcome
     contradictions: tuple[str, ...] = ()  # of the config with itself; its shapes are known
     beside: tuple[str, ...] = ()  # what was not read of the files beside the weights
+    is_by_architectures: bool = False  # whether nothing but `architectures` chooses the class
     wide_names: re.Pattern[str] = kept_in_f32({})  # parameters that may be stored in 32 bits
 
     @property
@@ -301,8 +302,7 @@ def _with_unused_heads(
 ) -> Iterable[Finding]:
     """Return the findings about tensors; a head counts as unused only for a declared class."""
     findings, expectation = reconciled.findings, implied.expectation
-    is_declared = implied.family.declared is expectation and case.known.declared
-    if case.options.target is not None or not is_declared:
+    if not case.is_by_architectures or implied.family.declared is not expectation:
         return findings
     return with_unused_heads(findings, expectation, implied.family.siblings)
 
