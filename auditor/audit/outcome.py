@@ -101,6 +101,7 @@ class ModelAudit(Struct, frozen=True, kw_only=True):
     findings: tuple[Finding, ...] = ()  # about the config and the companion files
     contradictions: tuple[str, ...] = ()  # of the config with itself; its shapes are known
     unchecked: tuple[str, ...] = ()  # what was not read of the companion files
+    is_by_architectures: bool = False  # whether nothing but `architectures` chooses the class
     wide_names: re.Pattern[str] = kept_in_f32({})  # parameters that may be stored in 32 bits
 
     @property
@@ -338,8 +339,7 @@ def _with_unused_heads(
 ) -> Iterable[Finding]:
     """Return the findings about tensors; a head counts as unused only for a declared class."""
     expectation = implied.expectation
-    is_declared = implied.family.declared is expectation and case.outcome.declared
-    if case.options.target is not None or not is_declared:
+    if not case.is_by_architectures or implied.family.declared is not expectation:
         return findings
     return with_unused_heads(findings, expectation, implied.family.siblings)
 

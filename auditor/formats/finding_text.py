@@ -6,6 +6,7 @@ from os.path import commonprefix
 from auditor.findings import (
     Duplicate,
     Finding,
+    Missing,
     NewlyInitialized,
     Severity,
     TiedWeight,
@@ -105,10 +106,13 @@ def unused_text(outcome: Report | Unaudited, width: int) -> Iterator[StyledLine]
     ]
     if not unused:
         return
-    is_listed = outcome.load_report and any(not finding.silent for finding in unused)
-    safe = "safe; from_pretrained lists them" if is_listed else "safe"
+    is_listed = outcome.load_report is not None and any(not finding.silent for finding in unused)
+    is_safe = not any(isinstance(finding, Missing) for finding in outcome.findings)
+    remarks = ["safe"] * is_safe + ["from_pretrained lists them"] * is_listed
     title = f"Stored but unused by {shown(outcome.target or 'the target')}"
-    yield from wrapped(((title, "bold"), (f" ({safe})", "")), width)
+    yield from wrapped(
+        ((title, "bold"), (f" ({'; '.join(remarks)})" if remarks else "", "")), width
+    )
     yield from _module_rows([(each, each.used_by) for each in unused], width)
     if len(unused) > _MAX_LISTED:
         yield styled(f"  and {len(unused) - _MAX_LISTED:,} more")

@@ -101,7 +101,7 @@ def report_contradictions(  # noqa: PLR0913 - what is stored, what is declared, 
         wrong = [weight for module, weight in pairs if module in scheme.plain]
         if wrong:
             reason = f"is packed, but plain by {scheme.plain_source or scheme.source}"
-            reason = f"{reason}: loading expects floats"
+            reason = f"{reason}: loading expects floats; leave it out when you quantize"
             ledger.fault(reason, *wrong)
     plain = plain_among_packed(
         stored, modules, whole_layers=scheme.whole_layers, every_linear=scheme.every_linear
@@ -130,9 +130,9 @@ def plain_among_packed(
 
     Modules are similar if their names differ only in numbers, because one class made them, or if
     they are projections of one attention or feed-forward block. A layer without any packed module
-    does not count, because some tools copy a layer for drafting that loading ignores;
-    `whole_layers` counts it, for writers that store only what they have loaded. With `every_linear`
-    all projections of a layer with a packed module are similar to it.
+    does not count at the end of its list, because some tools copy a layer for drafting that loading
+    ignores; `whole_layers` counts it, for writers that store only what they have loaded. With
+    `every_linear` all projections of a layer with a packed module are similar to it.
     """
     plain = {
         tensor.name.removesuffix(_WEIGHT): tensor
@@ -157,12 +157,24 @@ def plain_among_packed(
             or (every_linear and _is_projection(module))
         )
     }
-    layers = set(map(_layer, packed)) if similar and not whole_layers else ()
+    if not similar or whole_layers:
+        return similar
+    last_packed: dict[str, tuple[int, str]] = {}  # of each list of layers
+    for layer in set(map(_layer, packed)):
+        layers, place = _place(layer)
+        last_packed[layers] = max(place, last_packed.get(layers, place))
     return {
         module: weight
         for module, weight in similar.items()
-        if whole_layers or _layer(module) in layers
+        for layers, place in [_place(_layer(module))]
+        if layers in last_packed and place <= last_packed[layers]
     }
+
+
+def _place(layer: str) -> tuple[str, tuple[int, str]]:
+    """Return `("model.layers", (2, "13"))` for `model.layers.13`; longer numbers sort later."""
+    layers, _, number = layer.rpartition(".")
+    return layers, (len(number), number)
 
 
 def _is_projection(module: str) -> bool:

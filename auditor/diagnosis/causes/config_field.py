@@ -260,7 +260,9 @@ def undoing_of(
     values = written(case.config, {change.key.path: change.value for change in changes})
     as_much = _as_much(others)
     names = " and ".join(f"{change.key.path} = {shown(change.value)}" for change in changes)
-    declared = " and ".join(shown(change.key.value) for change in changes)
+    declared = " and ".join(
+        f"{change.key.path.rpartition('.')[2]} {shown(change.key.value)}" for change in changes
+    )
     adapter = _of_adapters.is_adapter(case)
     whose, file = ("an adapter", FILE) if adapter else ("a model", "config.json")
     instead = f", or upload weights of {whose} with {declared}"

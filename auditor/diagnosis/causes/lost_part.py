@@ -41,12 +41,13 @@ def undoings(case: Case) -> Iterator[Undoing]:
     if not 0 < len(parts) <= _MOST_PARTS or not any(_is_tower(part, case) for part in parts):
         return
     names = " and ".join(f"{quoted(part)} ({count:,} tensors)" for part, count in parts.items())
-    verb = "is" if len(parts) == 1 else "are"
+    verb, them = ("is", "it") if len(parts) == 1 else ("are", "them")
     yield Undoing(
         cause=CAUSE,
         snapshot=with_missing(case),
-        summary=f"{names} {verb} declared, and nothing of it is stored",
-        fix=f"save the whole model again, or upload the file that holds it; or {_way_out(case)}",
+        summary=f"{names} {verb} declared, and nothing of {them} is stored",
+        fix=f"save the whole model again, or upload the file that holds {them}; or "
+        f"{_way_out(case)}",
         evidence=(f"no stored name begins with {next(iter(parts))}", "all else is stored"),
     )
 

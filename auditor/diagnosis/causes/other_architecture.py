@@ -19,7 +19,7 @@ from msgspec.structs import replace
 from auditor.analytic import Config, catalogue
 from auditor.checkpoint.snapshot import Snapshot
 from auditor.diagnosis.case import Case, Undoing
-from auditor.diagnosis.causes import config_field, other_size
+from auditor.diagnosis.causes import config_field, other_class, other_size
 from auditor.diagnosis.changes import value_at, with_values
 from auditor.diagnosis.name_kinds import name_pattern
 from auditor.diagnosis.solving.candidates import KeyChange
@@ -110,6 +110,8 @@ def _undoing(case: Case, fit: "_Fit", others: list[str]) -> Undoing:
 
 def _of_same_type(case: Case, fit: "_Fit") -> Undoing:
     """Return the undoing for the declared type, if other keys make the config imply nothing."""
+    if case.report.declared and not fit.values:
+        return other_class.of_class(case, fit.likeness.target)
     values = {**fit.values, "architectures": [fit.likeness.target]}
     changes = tuple(
         KeyChange(Key(path, value_at(case.config, path), default=False), value)
@@ -175,7 +177,7 @@ def _most_alike(case: Case, holdings: HeldTensors) -> list[_Likeness]:
     likenesses: list[_Likeness] = []
     own_names = _names(case.report.model_type or "", case.report.target or "")
     for model_type in catalogue.model_types():
-        if model_type == case.report.model_type:
+        if model_type == case.report.model_type and case.report.expected is not None:
             continue
         prefix = catalogue.family(model_type).prefix
         have = frozenset(_bare(name, prefix) for name in stored)

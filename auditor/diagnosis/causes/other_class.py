@@ -5,6 +5,8 @@ To do: Declare in `architectures` the class that was saved, or save the class th
 
 from collections.abc import Collection, Iterator
 
+from msgspec.structs import replace
+
 from auditor.diagnosis.case import Case, Undoing
 from auditor.diagnosis.causes._of_adapters import is_adapter
 from auditor.diagnosis.changes import value_at, with_values
@@ -39,24 +41,33 @@ def undoings(case: Case) -> Iterator[Undoing]:
     if case.is_strange or not (case.missing or case.unexpected or head_users):
         return
     others = sorted(other_classes(case), key=lambda name: name not in head_users)
-    reader = ": vLLM and llama.cpp's converter choose the class by it" if head_users else ""
     for name in others[:_MOST]:
         more = f" (or a {' or a '.join(others[1:3])})" if name == others[0] and others[1:] else ""
-        yield Undoing(
-            cause=CAUSE,
-            snapshot=with_values(case.snapshot, {"architectures": [name]}),
-            fields=(("architectures", list(report.declared), [name]),),
-            summary=f"the files hold a {name}{more}, and the config {_declaration(report)}",
-            fix=f'set architectures to ["{name}"] in config.json{reader}, or save the '
-            f"{report.target}",
-            evidence=(f"every tensor is one of {name}, and none lacks",),
-            exact=True,
-        )
+        undoing = of_class(case, name, more)
+        if head_users:
+            reader = "vLLM and llama.cpp's converter choose the class by it"
+            undoing = replace(undoing, fix=f"{undoing.fix}; {reader}")
+        yield undoing
+
+
+def of_class(case: Case, name: str, others: str = "") -> Undoing:
+    """Return the undoing that declares the class that fits; `others` fit as well."""
+    report = case.report
+    return Undoing(
+        cause=CAUSE,
+        snapshot=with_values(case.snapshot, {"architectures": [name]}),
+        fields=(("architectures", list(report.declared), [name]),),
+        summary=f"the files hold a {name}{others}, and the config {_declaration(report)}",
+        fix=f'set architectures to ["{name}"] in config.json, or save the '
+        f"{report.target or report.declared[0]}",
+        evidence=(f"every tensor is one of {name}, and none lacks",),
+        exact=True,
+    )
 
 
 def _declaration(report: Report | Unaudited) -> str:
     if report.declared:
-        return f"declares {report.target}"
+        return f"declares {report.target or report.declared[0]}"
     return f"names no architectures, which stands for {report.target}"
 
 

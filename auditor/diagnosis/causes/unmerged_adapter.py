@@ -54,7 +54,7 @@ def undoings(case: Case) -> Iterator[Undoing]:
         snapshot=with_tensors(case.snapshot, instead),
         renames={name: tensors[0].name for name, tensors in instead.items() if tensors},
         summary=f"an adapter was saved with its model and not merged into it: {len(own):,} tensors "
-        f"are its own, {len(wrapped):,} those of layers under it",
+        f"belong to the adapter, {len(wrapped):,} to the layers that it changes",
         fix="load the model with PEFT and save what merge_and_unload() returns; or save the "
         "adapter alone, with its adapter_config.json",
         evidence=tuple(one.name for one in (*own[:2], *wrapped[:2])),

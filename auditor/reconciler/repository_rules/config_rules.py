@@ -63,7 +63,7 @@ def _finding(case: RepositoryCase, of: Twice) -> ConfigContradiction:
             (where, of.second, value_text(of.other)),
         ),
         reason=f"{of.first} is {value_text(of.value)}, {second} {value_text(of.other)}: {of.wins}",
-        fix=f"make {of.first} and {second} say the same, or remove the one that is not meant",
+        fix=f"make {of.first} and {second} equal, or remove the one that is wrong",
     )
 
 

@@ -21,6 +21,7 @@ from auditor.values.name_patterns import EMBEDDING, HEAD
 _LAYER = re.compile(r"(.*?\.)?(\d+)\.(.+)")
 _TIED = "the config ties it"  # how the reason of such a duplicate begins
 _MOST_GROUPS = 8  # with equal samples: each layer is compared with each group
+_MOST_EMBEDDINGS = 8  # each head is compared with each of them
 _LEAST_MATRICES = 2  # of a layer: heads that start as copies of each other have one
 
 
@@ -71,19 +72,20 @@ def heads_equal_to_embeddings(evidence: Evidence) -> Iterator[HeadEqualsEmbeddin
         if isinstance(finding, Duplicate)
         for name in (*finding.names, *finding.of)
     }
-    names = evidence.placed.keys() - judged
-    embeddings = [name for name in names if EMBEDDING.search(name)]
+    names = sorted(evidence.placed.keys() - judged)
+    embeddings = [name for name in names if EMBEDDING.search(name)][:_MOST_EMBEDDINGS]
     for head in filter(HEAD.search, names):
         shape = evidence.tensor(head).shape
-        for embedding in embeddings:
-            if evidence.tensor(embedding).shape == shape and evidence.same(head, embedding):
-                size = evidence.placed[head].span.length
-                yield HeadEqualsEmbedding(
-                    tensors=(evidence.tensor(head),),
-                    of=(embedding,),
-                    reason=f"it has the same bytes as {embedding}, and the config does not tie "
-                    f"them: {size:,} bytes are stored twice",
-                )
+        alike = (name for name in embeddings if evidence.tensor(name).shape == shape)
+        embedding = next((name for name in alike if evidence.same(head, name)), None)
+        if embedding is not None:
+            size = evidence.placed[head].span.length
+            yield HeadEqualsEmbedding(
+                tensors=(evidence.tensor(head),),
+                of=(embedding,),
+                reason=f"it has the same bytes as {embedding}, and the config does not tie them: "
+                f"{size:,} bytes are stored twice",
+            )
 
 
 def _as_far_as_seen(evidence: Evidence, finding: Duplicate, places: list[int]) -> str:

@@ -11,7 +11,10 @@ from support.pipelines import (
     BERT,
     CLIP,
     CLIP_SPOILT,
+    DENSE,
+    DENSE_TENSORS,
     DIFFUSION,
+    SECOND,
     UNET,
     UNET_TENSORS,
     VAE,
@@ -54,6 +57,15 @@ def test_a_pipeline_of_known_classes_is_clean(tmp_path: Path) -> None:
     assert [part.target for part in report.parts] == ["CLIPTextModel", "BertModel"]
     assert report.expected.parameters == sum(part.expected.parameters for part in report.parts)
     assert exit_code(report, FailOn.WARNING) == 0
+
+
+def test_an_aspect_that_one_part_did_not_check_is_named_before_the_part(tmp_path: Path) -> None:
+    dense = model(DENSE, DENSE_TENSORS)
+    report = auditor.audit(written(tmp_path, sentence(SECOND, **{"2_Dense": dense})))
+    subjects = [line.partition(": ")[0] for line in report.unchecked]
+    assert verdicts(report)["2_Dense"] == "clean"
+    assert "2_Dense" not in subjects
+    assert any(subject.endswith(" of 2_Dense") for subject in subjects)
 
 
 def test_classes_of_diffusers_are_tallied_and_reported_as_unreconciled(tmp_path: Path) -> None:

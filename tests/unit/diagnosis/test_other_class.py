@@ -47,6 +47,13 @@ def test_a_config_without_a_class_is_not_reported_to_declare_one(declared):
     assert "the config names no architectures, which stands for BertModel" in found.summary
 
 
+@pytest.mark.parametrize("declared", ["T5EncoderModel", "Qwen3VLForConditionalGeneration"])
+def test_a_class_of_another_type_is_replaced_by_the_class_of_the_stated_type(declared):
+    tensors = stored_by(expect("LlamaForCausalLM", **LLAMA))
+    field = ("architectures", [declared], ["LlamaForCausalLM"])
+    assert diagnosed(tensors, **LLAMA, architectures=[declared]) == [("other-class", (field,))]
+
+
 def test_without_a_head_of_any_kind_the_head_was_not_saved():
     tensors = [one for one in stored_by(expect("LlamaForCausalLM", **LLAMA)) if one[0][:2] != "lm"]
     [(cause, _)] = diagnosed(tensors, architectures=["LlamaForCausalLM"], **LLAMA)

@@ -112,23 +112,40 @@ def test_linears_that_are_plain_belong_into_the_list_and_so_does_the_output_laye
     assert said == [("quantization-settings", (field,), 1)]
 
 
-def test_plain_modules_are_added_to_a_list_of_names_by_their_whole_names():
-    """compressed-tensors compares an entry of `ignore` with the complete name of a module."""
-    weights = {"num_bits": 8, "type": "float", "strategy": "channel", "symmetric": True}
-    method = {
-        "quant_method": "compressed-tensors",
-        "format": "float-quantized",
-        "config_groups": {"group_0": {"targets": ["Linear"], "weights": weights}},
-        "ignore": ["lm_head"],
-    }
-    tensors = []
+FLOAT8 = {"num_bits": 8, "type": "float", "strategy": "channel", "symmetric": True}
+COMPRESSED = {
+    "quant_method": "compressed-tensors",
+    "format": "float-quantized",
+    "config_groups": {"group_0": {"targets": ["Linear"], "weights": FLOAT8}},
+    "ignore": ["lm_head"],
+}
+
+
+def compressed(plain):
+    """Float8 weights with a scale for each row, except in modules whose names contain `plain`."""
     for one in stored_by(expect(CLASS, **LLAMA)):
-        is_packed = "_proj" in one.name and "o_proj" not in one.name
-        tensors.append(stored(one.name, one.shape, dtype="F8_E4M3" if is_packed else "BF16"))
+        is_packed = "_proj" in one.name and plain not in one.name
+        yield stored(one.name, one.shape, dtype="F8_E4M3" if is_packed else "BF16")
         if is_packed:
-            tensors.append(stored(f"{one.name}_scale", (one.shape[0], 1), dtype="BF16"))
-    said, report = diagnosed(tensors, quantization_config=method)
-    plain = [f"model.layers.{number}.self_attn.o_proj" for number in range(2)]
-    field = ("quantization_config.ignore", ["lm_head"], ["lm_head", *plain])
-    assert said == [("quantization-settings", (field,), 1)]
-    assert report.diagnosis[0].fix.startswith(f"add {', '.join(plain)} to ")
+            yield stored(f"{one.name}_scale", (one.shape[0], 1), dtype="BF16")
+
+
+@pytest.mark.parametrize(("plain", "count"), [("o_proj", 2), ("layers.0.", 7)])
+def test_plain_modules_are_added_to_a_list_of_names_by_their_whole_names(plain, count):
+    """compressed-tensors compares an entry of `ignore` with the complete name of a module."""
+    said, report = diagnosed(compressed(plain), quantization_config=COMPRESSED)
+    [(cause, [(key, before, after)], findings)] = said
+    assert (cause, key, before) == (
+        "quantization-settings",
+        "quantization_config.ignore",
+        ["lm_head"],
+    )
+    modules = {one.name.removesuffix(".weight") for one in compressed(plain) if "_proj" in one.name}
+    added = {name for name in modules if plain in name}
+    assert (set(after), len(added), findings) == ({"lm_head", *added}, count, 1)
+    assert report.diagnosis[0].fix.startswith("add model.layers.0.")
+
+
+def test_a_plain_layer_at_the_end_may_be_one_for_drafting():
+    said, _ = diagnosed(compressed("layers.1."), quantization_config=COMPRESSED)
+    assert said == []

@@ -15,7 +15,7 @@ def without(*names):
 
 PLAIN_BY_CONFIG = (
     "is packed, but plain by config_groups and `ignore` of quantization_config: "
-    "loading expects floats"
+    "loading expects floats; leave it out when you quantize"
 )
 
 

@@ -210,6 +210,17 @@ def test_a_packed_fused_tensor_is_cut_as_its_layout_found_it():
     assert {piece.stored for piece in after.tensors[1:]} == {tensor}
 
 
+def test_only_the_shape_of_a_stored_tensor_is_called_stored():
+    shapes = written(catalogue.expect(config_of(**QWEN), "Qwen3MoeForCausalLM"))
+    together = fused(shapes, "gate_proj", "up_proj", "down_proj")
+    report = examined(QWEN | {"moe_intermediate_size": 7}, together)
+    reasons = [finding.reason for finding in report.findings if finding.kind == "mismatched"]
+    assert {reason.partition(", the config")[0] for reason in reasons} == {
+        "stored with a part of shape (5, 6)",
+        "stored with a part of shape (6, 5)",
+    }
+
+
 @pytest.mark.oracle
 @pytest.mark.parametrize("name", MIXTURES)
 def test_a_model_stored_as_it_is_in_memory_is_clean(name, tmp_path):

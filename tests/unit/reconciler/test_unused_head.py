@@ -48,3 +48,11 @@ def test_a_head_is_merely_unused_for_a_class_that_the_user_chose(tmp_path):
     folder = folder_of(tmp_path, "LlamaForCausalLM", "LlamaForCausalLM", **TINY_LLAMA)
     outcome = audit(AuditRequest(model=folder, target="LlamaModel"))
     assert {one.kind for one in outcome.findings} == {"unused", "renamed"}
+
+
+@pytest.mark.parametrize("declared", ["LlamaModel", "LlamaForCausalLM"])
+def test_a_head_is_merely_unused_where_sentence_transformers_loads_the_body(tmp_path, declared):
+    folder = folder_of(tmp_path, "LlamaForCausalLM", declared, **TINY_LLAMA)
+    module = {"idx": 0, "name": "0", "path": "", "type": "sentence_transformers.models.Transformer"}
+    (tmp_path / "modules.json").write_text(json.dumps([module]))
+    assert {one.kind for one in audit(folder).findings} == {"unused", "renamed"}
