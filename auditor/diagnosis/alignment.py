@@ -243,7 +243,7 @@ def _rules_of(parts: Segments, partner: Segments) -> Iterator[Rule]:
         return  # layers or experts would get one name
     followed = [len(parts) - b for _, b, _, _ in runs]
     if any(
-        old and new and (rest < _FOLLOWS or len(old) > _LONGEST or len(new) > _LONGEST)
+        old and new and (rest < _FOLLOWS)
         for (_, old, new), rest in zip(edits, followed, strict=True)
     ):
         return
@@ -251,18 +251,6 @@ def _rules_of(parts: Segments, partner: Segments) -> Iterator[Rule]:
         yield tuple(NameEdit(None if before else (), old, new) for before, old, new in edits)
     before, old, new = edits[0]
     yield (NameEdit(before, old, new),)
-    if len(edits) == 1:
-        yield from ((one,) for one in _variants(before, old, new, parts[runs[0][1] :]))
-
-
-def _variants(before: Segments, old: Segments, new: Segments, rest: Segments) -> Iterator[NameEdit]:
-    """Yield edits of fewer names than one, and edits that leave the prefix to loading."""
-    if not old and before and rest:  # only before this segment
-        yield NameEdit(before, rest[:1], (*new, rest[0]))
-    if not before and old and len(new) == 1:  # loading adds the base model's prefix
-        yield NameEdit((), old, ())
-    if not before and len(old) > 1:
-        yield NameEdit((), old[:-1], new)
 
 
 def _pattern(pattern: str, rule: Rule) -> str | None:
