@@ -8,7 +8,6 @@ enough.
 
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from itertools import combinations
 from math import prod
 from typing import NamedTuple
 
@@ -21,8 +20,6 @@ from auditor.tensors import StoredTensor
 CAUSE = "fused-names"
 
 _PROJECTION = re.compile(r"(?:to_|w)?([qkv])")  # libraries fuse these in the order q, k, v
-_MOST_PARTS = 3  # of a fused tensor, if its module lacks other tensors too
-_MOST_LEAVES = 8  # of a module, among which they are looked for
 _STACK = "stack them when the weights are converted, in the order in which the class computes"
 _JOINED = ("_weight", "_bias")  # of in_proj_weight
 
@@ -124,7 +121,7 @@ def _fused(
 ) -> Iterator[_WholeAndParts]:
     """Yield each fused tensor with its parts, if it is the only fit in their module or layer.
 
-    The parts are all tensors of the module that are separate, or else some of them.
+    The parts are all tensors of the module that are separate.
     """
     by_place: dict[tuple[str, str], list[_Module]] = {}
     for whole in wholes:
@@ -135,20 +132,10 @@ def _fused(
     for (path, place), parts in by_module.items():
         near = by_place.get(place, []) if len(parts) > 1 else []
         own = [whole for whole in near if whole.path == path]
-        sizes = range(2, min(_MOST_PARTS, len(parts) - 1) + 1)
-        some = [group for size in sizes for group in combinations(parts[:_MOST_LEAVES], size)]
-        fits: list[list[_WholeAndParts]] = []
-        for whole in own or near:
-            for groups in ([tuple(parts)], some):
-                sums = [list(_sums(whole, group, whole_of, part_of)) for group in groups]
-                if len(fitting := [one for one in sums if one]) == 1:
-                    fits += fitting
-                if fitting:
-                    break
-        names = [name for pairs in fits for _, part_names in pairs for name in part_names]
-        if len(set(names)) == len(names):  # else several tensors fit the same parts
-            for pairs in fits:
-                yield from pairs
+        sums = [list(_sums(whole, parts, whole_of, part_of)) for whole in own or near]
+        fits = [one for one in sums if one]
+        if len(fits) == 1:  # else several tensors fit the same parts
+            yield from fits[0]
 
 
 def _order(part: _Module) -> int:

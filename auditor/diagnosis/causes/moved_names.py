@@ -52,7 +52,7 @@ def undoings(case: Case) -> Iterator[Undoing]:
 def _stored_again(case: Case, unexpected: Kinds) -> Iterator[Undoing]:
     """Yield the model without its unexpected names, if all repeat others with a level more."""
     others = chosen_of(case.stored_kinds, case.shapes.keys() - set(case.unexpected))
-    for chosen in choices(unexpected, Kinds(others, case.shapes), prefix=""):
+    for chosen in filter(None, choices(unexpected, Kinds(others, case.shapes), prefix="")):
         [(rule, originals), *more] = renames_by_rule(unexpected.kinds, chosen).items()
         removed = [edit.difference[0] for edit in rule if not edit.difference[1]]
         pairs = ((case.shapes.get(name), case.shapes.get(new)) for name, new in originals.items())
