@@ -29,8 +29,6 @@ _MOST_COUNTED = 24  # rules whose names are counted
 _MOST_RULES = 3
 _MOST_PROPOSED = 4
 _RARE = 20  # a rule serves more than one in this many names
-_LONGEST = 6  # segments of a run
-_FOLLOWS = 1  # segments after a replaced run that agree
 _FEW = 2  # kinds of names
 _OTHER_SHAPE = 0.6  # weight of a pair whose shapes differ
 
@@ -239,30 +237,13 @@ def _rules_of(parts: Segments, partner: Segments) -> Iterator[Rule]:
     if not 0 < len(runs) <= _MOST_RULES:
         return
     edits = [(parts[:a], parts[a:b], partner[c:d]) for a, b, c, d in runs]
-    if any(before and _numbers(old) > _numbers(new) for before, old, new in edits):
-        return  # layers or experts would get one name
-    followed = [len(parts) - b for _, b, _, _ in runs]
-    if any(
-        old and new and (rest < _FOLLOWS or len(old) > _LONGEST or len(new) > _LONGEST)
-        for (_, old, new), rest in zip(edits, followed, strict=True)
-    ):
-        return
+    for before, old, new in edits:
+        if before and sum(map(_is_number, old)) > sum(map(_is_number, new)):
+            return  # layers or experts would get one name
     if all(old for _, old, _ in edits):
         yield tuple(NameEdit(None if before else (), old, new) for before, old, new in edits)
     before, old, new = edits[0]
     yield (NameEdit(before, old, new),)
-    if len(edits) == 1:
-        yield from ((one,) for one in _variants(before, old, new, parts[runs[0][1] :]))
-
-
-def _variants(before: Segments, old: Segments, new: Segments, rest: Segments) -> Iterator[NameEdit]:
-    """Yield edits of fewer names than one, and edits that leave the prefix to loading."""
-    if not old and before and rest:  # only before this segment
-        yield NameEdit(before, rest[:1], (*new, rest[0]))
-    if not before and old and len(new) == 1:  # loading adds the base model's prefix
-        yield NameEdit((), old, ())
-    if not before and len(old) > 1:
-        yield NameEdit((), old[:-1], new)
 
 
 def _pattern(pattern: str, rule: Rule) -> str | None:
@@ -303,10 +284,6 @@ def _place(parts: list[_Part], edit: NameEdit, start: int = 0) -> int | None:
     length = len(edit.old)
     places = range(start, len(texts) - length)  # the last segment is the tensor's own
     return next((at for at in places if texts[at : at + length] == edit.old), None)
-
-
-def _numbers(run: Segments) -> int:
-    return sum(map(_is_number, run))
 
 
 def _is_number(segment: str) -> bool:

@@ -6,6 +6,7 @@ To do: Split, concatenate or stack the tensors when the weights are converted: a
 enough.
 """
 
+import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from math import prod
 from typing import NamedTuple
@@ -18,22 +19,7 @@ from auditor.tensors import StoredTensor
 
 CAUSE = "fused-names"
 
-# Modules that libraries fuse, in this order; by the last part of their names.
-_APART = (
-    ("q_proj", "k_proj", "v_proj"),
-    ("query", "key", "value"),
-    ("query_proj", "key_proj", "value_proj"),
-    ("q", "k", "v"),
-    ("q_lin", "k_lin", "v_lin"),
-    ("to_q", "to_k", "to_v"),
-    ("wq", "wk", "wv"),
-    ("k_proj", "v_proj"),
-    ("key", "value"),
-    ("k", "v"),
-    ("gate_proj", "up_proj"),
-    ("w1", "w3"),
-    ("wi_0", "wi_1"),
-)
+_PROJECTION = re.compile(r"(?:to_|w)?([qkv])")  # libraries fuse these in the order q, k, v
 _STACK = "stack them when the weights are converted, in the order in which the class computes"
 _JOINED = ("_weight", "_bias")  # of in_proj_weight
 
@@ -133,39 +119,28 @@ def _module(kind: NameKind) -> _Module:
 def _fused(
     wholes: Sequence[_Module], apart: Sequence[_Module], whole_of: _Tensors, part_of: _Tensors
 ) -> Iterator[_WholeAndParts]:
-    """Yield each fused tensor with its parts: of the same module, or the only fit in its place."""
-    used: set[str] = set()  # patterns of parts and wholes
-    for parts, is_known in _groups(apart):
-        patterns = {one.kind.pattern for one in parts}
-        if not patterns.isdisjoint(used):
-            continue
-        near = [one for one in wholes if one.place == parts[0].place]
-        near = [one for one in near if one.kind.pattern not in used]
-        own = [one for one in near if one.path == parts[0].path]
-        for choice in (own, near) if is_known else (own,):
-            fits = [
-                (whole, pairs)
-                for whole in choice
-                if (pairs := list(_sums(whole, parts, whole_of, part_of)))
-            ]
-            if len(fits) == 1:
-                ((whole, pairs),) = fits
-                used |= {whole.kind.pattern, *patterns}
-                yield from pairs
-                break
+    """Yield each fused tensor with its parts, if it is the only fit in their module or layer.
+
+    The parts are all tensors of the module that are separate.
+    """
+    by_place: dict[tuple[str, str], list[_Module]] = {}
+    for whole in wholes:
+        by_place.setdefault(whole.place, []).append(whole)
+    by_module: dict[tuple[str, tuple[str, str]], list[_Module]] = {}
+    for part in sorted(apart, key=_order):
+        by_module.setdefault((part.path, part.place), []).append(part)
+    for (path, place), parts in by_module.items():
+        near = by_place.get(place, []) if len(parts) > 1 else []
+        own = [whole for whole in near if whole.path == path]
+        sums = [list(_sums(whole, parts, whole_of, part_of)) for whole in own or near]
+        fits = [one for one in sums if one]
+        if len(fits) == 1:  # else several tensors fit the same parts
+            yield from fits[0]
 
 
-def _groups(modules: Iterable[_Module]) -> Iterator[tuple[list[_Module], bool]]:
-    """Yield the modules that libraries fuse, then all that are in one module."""
-    by_path: dict[tuple[str, str], dict[str, _Module]] = {}
-    for one in modules:
-        by_path.setdefault((one.path, one.place[1]), {})[one.leaf] = one
-    for leaves in by_path.values():
-        for names in _APART:
-            if all(name in leaves for name in names):
-                yield [leaves[name] for name in names], True
-        if len(leaves) > 1:
-            yield list(leaves.values()), False
+def _order(part: _Module) -> int:
+    match = _PROJECTION.match(part.leaf)
+    return "qkv".index(match[1]) if match else len("qkv")
 
 
 def _sums(

@@ -35,12 +35,12 @@ class _Layers(NamedTuple):
 
 def undoings(case: Case) -> Iterator[Undoing]:
     """Yield all misnumbered lists numbered from 0 to n - 1; then each list alone."""
-    if not case.missing:
-        return
-    for depth in range(_DEEPEST):
+    for depth in range(_DEEPEST) if case.missing else ():
         lists = tuple(_lists(case, depth))
+        for chosen in dict.fromkeys((lists, *((one,) for one in lists[:_MOST_ALONE]))):
+            if chosen:
+                yield from _undoings(case, chosen, depth)
         if lists:
-            yield from _undoings(case, lists, depth)
             return
 
 
@@ -52,35 +52,34 @@ def _lists(case: Case, depth: int) -> Iterator[_Layers]:
     missing, unexpected = numbers(case.missing_kinds, depth), numbers(case.unexpected_kinds, depth)
     for before, stored in numbers(held, depth).items():
         lacking = missing.get(before, set())
-        whole = stored == set(range(len(stored)))
-        if not whole and lacking and (before in unexpected or not lacking & stored):
+        is_counted_up = stored == set(range(len(stored)))
+        if lacking and not is_counted_up and (before in unexpected or not lacking & stored):
             expected = max(lacking | (stored - unexpected.get(before, set()))) + 1
             yield _Layers(before, tuple(sorted(stored)), expected, before in unexpected)
 
 
 def _undoings(case: Case, lists: tuple[_Layers, ...], depth: int) -> Iterator[Undoing]:
-    for some in dict.fromkeys((lists, *((one,) for one in lists[:_MOST_ALONE]))):
-        renames = _renames(case, some, depth)
-        if all(one.beyond for one in some):
-            yield _undoing(case, some, renames, {})
-        counts = {
-            (one.expected, len(one.stored)) for one in some if one.expected != len(one.stored)
-        }
-        if len(counts) == 1:
-            ((expected, held),) = counts
-            for key in _counting(case, expected, _COUNTED[depth]):
-                yield _undoing(case, some, renames, {key: (expected, held)})
+    """Yield the lists under other numbers, then with each config key that counts them as well."""
+    renames = _renames(case, lists, depth)
+    if all(one.beyond for one in lists):
+        yield _undoing(case, lists, renames)
+    counts = {(one.expected, len(one.stored)) for one in lists if one.expected != len(one.stored)}
+    if len(counts) == 1:
+        ((expected, count),) = counts
+        for key in _counting(case, expected, _COUNTED[depth]):
+            yield _undoing(case, lists, renames, (key, expected, count))
 
 
 def _counting(case: Case, expected: int, word: str) -> list[str]:
     """Return the config keys that count the layers or experts, nested ones by path."""
-    keys = []
     within = [("", case.config)]
     within += [(f"{key}.", one) for key, one in case.config.items() if isinstance(one, Mapping)]
-    for path, values in within:
-        for key, value in values.items():
-            if word in key and value == expected and type(value) is int:
-                keys.append(f"{path}{key}")
+    keys = [
+        f"{path}{key}"
+        for path, values in within
+        for key, value in values.items()
+        if word in key and value == expected and type(value) is int
+    ]
     return sorted(keys, key=lambda key: "hidden" not in key)[:_MOST_KEYS]
 
 
@@ -88,15 +87,14 @@ def _shortened(
     case: Case, key: str, stored: tuple[int, ...], expected: int
 ) -> Mapping[str, object]:
     """Return the config's per-layer lists without the entries of layers that are not stored."""
-    path, _, _ = key.rpartition(".")
+    path, dot, _ = key.rpartition(".")
     values = value_at(case.config, path) if path else case.config
-    inside = f"{path}." if path else ""
     lists = {
-        f"{inside}{name}": [one[at] for at in stored]
+        f"{path}{dot}{name}": [one[at] for at in stored]
         for name, one in values.items()
         if isinstance(one, list) and len(one) == expected and max(stored) < expected
     }
-    return {**lists, **{f"{inside}{name}": None for name in _OF_STAGES if name in values}}
+    return {**lists, **{f"{path}{dot}{name}": None for name in _OF_STAGES if name in values}}
 
 
 def _renames(case: Case, lists: tuple[_Layers, ...], depth: int) -> Mapping[str, str]:
@@ -120,25 +118,30 @@ def _undoing(
     case: Case,
     lists: tuple[_Layers, ...],
     renames: Mapping[str, str],
-    fields: Mapping[str, tuple[int, int]],
+    field: tuple[str, int, int] | None = None,
 ) -> Undoing:
-    changed = with_names(case.snapshot, renames)
-    values: dict[str, object] = {key: held for key, (_, held) in fields.items()}
-    also = "".join(f", and set {key} to {held}" for key, held in values.items())
-    for key, (expected, _) in fields.items():
-        values |= _shortened(case, key, lists[0].stored, expected)
-    descriptions = " and ".join(one.description for one in lists[:_SHOWN])
-    more = f" and {len(lists) - _SHOWN} more lists too" if len(lists) > _SHOWN else ""
-    still = "".join(f", and {key} is still {expected}" for key, (expected, _) in fields.items())
-    lost = set(range(lists[0].expected)).difference(lists[0].stored)
-    still += f": layers {runs(lost)} were taken out, or lost" if still and lost else ""
+    """Return the lists under other numbers; `field` is a config key, its value, and the count."""
+    snapshot = with_names(case.snapshot, renames)
+    summary = " and ".join(one.description for one in lists[:_SHOWN])
+    summary += f" and {len(lists) - _SHOWN} more lists too" if len(lists) > _SHOWN else ""
+    fix = "number them from 0, one after the other"
+    first = lists[0]
+    if field is not None:
+        key, expected, count = field
+        snapshot = with_values(
+            snapshot, {key: count, **_shortened(case, key, first.stored, expected)}
+        )
+        summary += f", and {key} is still {expected}"
+        fix += f", and set {key} to {count}"
+        if lost := set(range(first.expected)).difference(first.stored):
+            summary += f": layers {runs(lost)} were taken out, or lost"
+            fix += "; or save the complete model again, if they were lost"
     return Undoing(
         cause=CAUSE,
-        snapshot=with_values(changed, values) if values else changed,
+        snapshot=snapshot,
         renames=renames,
-        fields=tuple((key, expected, held) for key, (expected, held) in fields.items()),
-        summary=f"{descriptions}{more}{still}",
-        fix=f"number them from 0, one after the other{also}"
-        f"{'; or save the complete model again, if they were lost' if still and lost else ''}",
-        evidence=(f"{lists[0].before}: {runs(lists[0].stored)} of {lists[0].expected}",),
+        fields=() if field is None else (field,),
+        summary=summary,
+        fix=fix,
+        evidence=(f"{first.before}: {runs(first.stored)} of {first.expected}",),
     )

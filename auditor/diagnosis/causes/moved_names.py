@@ -13,7 +13,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from auditor.diagnosis.alignment import Kinds, NameEdit, Rule, choices, renames_by_rule
 from auditor.diagnosis.case import Case, Undoing
 from auditor.diagnosis.causes import _of_adapters
-from auditor.diagnosis.changes import with_names
+from auditor.diagnosis.changes import with_names, with_tensors
 from auditor.diagnosis.name_kinds import NameKind, chosen_of, kinds_of
 from auditor.findings import QuantizationData, StoredBuffer, Unexpected, Unused
 from auditor.messages import quoted
@@ -33,9 +33,10 @@ _WRAPPED = "the model was saved from within a wrapper"
 
 def undoings(case: Case) -> Iterator[Undoing]:
     """Yield the names after several rules that serve different names, then after single rules."""
-    if not (case.unexpected and case.missing):
-        return
     unexpected = Kinds(case.unexpected_kinds, case.shapes)
+    if not case.missing:
+        yield from _stored_again(case, unexpected)
+        return
     missing = Kinds(
         case.missing_kinds, {name: one.shape for name, one in case.lacking_named.items()}
     )
@@ -46,6 +47,30 @@ def undoings(case: Case) -> Iterator[Undoing]:
         if renames and _is_injective(case, renames):
             rivals = [one.rival for one in chosen if one.rival]
             yield _undoing(case, by_rule, renames, rivals)
+
+
+def _stored_again(case: Case, unexpected: Kinds) -> Iterator[Undoing]:
+    """Yield the model without its unexpected names, if all repeat others with a level more."""
+    others = chosen_of(case.stored_kinds, case.shapes.keys() - set(case.unexpected))
+    for chosen in filter(None, choices(unexpected, Kinds(others, case.shapes), prefix="")):
+        [(rule, originals), *more] = renames_by_rule(unexpected.kinds, chosen).items()
+        removed = [edit.difference[0] for edit in rule if not edit.difference[1]]
+        pairs = ((case.shapes.get(name), case.shapes.get(new)) for name, new in originals.items())
+        is_repeated = originals.keys() == set(case.unexpected) and all(a == b for a, b in pairs)
+        if more or len(removed) < len(rule) or not is_repeated:
+            continue
+        name, original = next(iter(originals.items()))
+        again = f"{len(originals):,} names"
+        yield Undoing(
+            cause=MOVED,
+            snapshot=with_tensors(case.snapshot, dict.fromkeys(originals, ())),
+            summary=f"{again} repeat names of the class with {' and '.join(removed)} in them "
+            f"({name} for {original}): a part was saved twice, or a second model with it",
+            fix=f"save the model without the {again}, once it is clear which of both was trained",
+            evidence=(f"{len(originals):,} of {len(case.shapes):,} names, in equal shapes",),
+            certain=False,
+        )
+        return
 
 
 def _loose(case: Case) -> tuple[NameKind, ...]:

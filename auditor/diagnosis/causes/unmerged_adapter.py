@@ -5,7 +5,7 @@ To do: Save what `merge_and_unload()` of PEFT returns, or publish the adapter al
 """
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 from auditor.diagnosis.case import Case, Undoing
 from auditor.diagnosis.causes._of_adapters import is_adapter
@@ -17,8 +17,7 @@ CAUSE = "unmerged-adapter"
 # Names of an adapter's own tensors in PEFT: LoRA and variants, IA3, OFT, prompts. The adapter's
 # name, such as `default`, may follow.
 _OWN = re.compile(
-    r"\.(lora_(A|B|E|embedding_A|embedding_B|magnitude_vector)|lora_\w+"
-    r"|ia3_l|vera_lambda_[bd]|hada_[wt]\w*|lokr_[wt]\w*|oft_[rs]|boft_[RrSs]|ranknum"
+    r"\.(lora_\w+|ia3_l|vera_lambda_[bd]|hada_[wt]\w*|lokr_[wt]\w*|oft_[rs]|boft_[RrSs]|ranknum"
     r"|adaption_prompt|adaption_gate|fourierft_spectrum|randlora_\w+|delora_\w+)(\.|$)"
     r"|(^|\.)prompt_encoder\.[^.]+\.embedding"
 )
@@ -36,29 +35,30 @@ def undoings(case: Case) -> Iterator[Undoing]:
         return
     own = [one for one in case.strange if _OWN.search(one.name)]
     wrapped = [one for one in case.strange if _wraps(one.name)]
-    saved = {_SAVED.sub(".", one.name) for one in case.stored if _SAVED.search(one.name)}
-    instead: dict[str, tuple[StoredTensor, ...]] = {one.name: () for one in own}
-    for tensor in case.stored:
-        if tensor.name in instead:
-            continue
-        name = _of_model(tensor.name)
-        if _ORIGINAL in tensor.name and tensor.name.replace(_ORIGINAL, ".") in saved:
-            instead[tensor.name] = ()  # the module that replaces it is stored too
-        elif name != tensor.name:
-            instead[tensor.name] = (tensor._replace(name=name),)
-    new_names = [tensor.name for tensors in instead.values() for tensor in tensors]
+    replaced = {_SAVED.sub(_ORIGINAL, one.name) for one in case.stored if _SAVED.search(one.name)}
+    without = {one.name for one in own} | replaced
+    replacements: dict[str, tuple[StoredTensor, ...]] = {
+        one.name: () if one.name in without else (one._replace(name=_of_model(one.name)),)
+        for one in case.stored
+        if one.name in without or _of_model(one.name) != one.name
+    }
+    new_names = [tensor.name for tensors in replacements.values() for tensor in tensors]
     if len(set(new_names)) < len(new_names):
         return
     yield Undoing(
         cause=CAUSE,
-        snapshot=with_tensors(case.snapshot, instead),
-        renames={name: tensors[0].name for name, tensors in instead.items() if tensors},
+        snapshot=with_tensors(case.snapshot, replacements),
+        renames=_renames(replacements),
         summary=f"an adapter was saved with its model and not merged into it: {len(own):,} tensors "
         f"belong to the adapter, {len(wrapped):,} to the layers that it changes",
         fix="load the model with PEFT and save what merge_and_unload() returns; or save the "
         "adapter alone, with its adapter_config.json",
         evidence=tuple(one.name for one in (*own[:2], *wrapped[:2])),
     )
+
+
+def _renames(replacements: Mapping[str, tuple[StoredTensor, ...]]) -> dict[str, str]:
+    return {name: tensors[0].name for name, tensors in replacements.items() if tensors}
 
 
 def _wraps(name: str) -> bool:

@@ -26,7 +26,7 @@ def predict(
     if not expectation.loading.reports:
         return Predicted()
     if packed is not None:
-        reason = f"the load report: how packed weights load ({packed}) depends on the machine"
+        reason = f"the load report: it depends on the software that loads this layout ({packed})"
         return Predicted(unchecked=(reason,))
     in_memory = _in_memory(found.tensors, expectation, findings)
     if expectation.faults:  # loading then raises before it looks at a name

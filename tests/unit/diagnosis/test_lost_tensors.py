@@ -143,3 +143,20 @@ def test_experts_that_the_class_stacks_are_joined():
     [found] = diagnosed(snapshot_of(tensors, **config))
     assert found.cause == "fused-names"
     assert "and the class stacks a layer's (in gate_up_proj, down_proj)" in found.summary
+
+
+@pytest.mark.parametrize("also", ["o_proj", "dense"])
+def test_fused_projections_are_found_beside_a_module_of_another_name(also):
+    made = snapshot("LlamaForCausalLM")
+    tensors = []
+    for one in made.headers[0].parsed.tensors:
+        if ".q_proj." in one.name:
+            rows = one.shape[0] * 2  # q has four heads, k and v two each
+            name = one.name.replace("q_proj", "qkv_proj")
+            shape = (rows, one.shape[1])
+            tensors.append(one._replace(name=name, shape=shape, elements=rows * one.shape[1]))
+        elif ".k_proj." not in one.name and ".v_proj." not in one.name:
+            tensors.append(one._replace(name=one.name.replace("o_proj", also)))
+    config = {**CONFIGS["LlamaForCausalLM"], "architectures": ["LlamaForCausalLM"]}
+    causes = {one.cause for one in diagnosed(snapshot_of(tensors, **config))}
+    assert causes == {"fused-names"} | ({"moved-names"} if also == "dense" else set())

@@ -196,6 +196,30 @@ def test_folded_names_get_back_those_of_the_class(name, pattern, replacement, ca
     assert examine(undoing.snapshot, Options(requested="undone")).verdict == "clean"
 
 
+@pytest.mark.parametrize("level", ["decoder.decoder.", "module.decoder."])
+def test_a_part_that_is_stored_twice_is_named_as_a_repetition(level):
+    name = "T5ForConditionalGeneration"
+    tensors = tensors_of(name)
+    decoder = [one for one in tensors if one.name.startswith("decoder.")]
+    again = [one._replace(name=one.name.replace("decoder.", level, 1)) for one in decoder]
+    undoings = []
+    [diagnosis] = diagnoses_of(name, [*tensors, *again], undoings.append)
+    assert diagnosis.cause == MOVED
+    assert diagnosis.summary.startswith(f"{len(again)} names repeat names of the class with ")
+    assert examine(undoings[0].snapshot, Options(requested="undone")).verdict == "clean"
+
+
+def test_a_second_tower_of_other_shapes_repeats_nothing():
+    name = "T5ForConditionalGeneration"
+    tensors = tensors_of(name)
+    other = [
+        one._replace(name=f"module.{one.name}", shape=(1, *one.shape))
+        for one in tensors
+        if one.name.startswith("decoder.")
+    ]
+    assert diagnoses_of(name, [*tensors, *other]) == ()
+
+
 @pytest.mark.parametrize(
     ("name", "own", "library_name"),
     [

@@ -210,7 +210,7 @@ def test_packed_weights_are_reported_to_depend_on_the_machine() -> None:
     assert found.report is None
     assert found.in_memory is None
     assert found.unchecked == (
-        "the load report: how packed weights load (gptq) depends on the machine",
+        "the load report: it depends on the software that loads this layout (gptq)",
     )
 
 
