@@ -29,8 +29,7 @@ from auditor.audit.pipeline import examine
 from auditor.checkpoint.snapshot import Snapshot
 from auditor.diagnosis.changes import NULL, value_at
 from auditor.diagnosis.solving.candidates import is_heads
-from auditor.diagnosis.solving.joint import changed
-from auditor.diagnosis.solving.keys import every_key
+from auditor.diagnosis.solving.keys import changed, every_key
 from auditor.report import Report, Unaudited
 from auditor.tensors import Span, StoredTensor
 

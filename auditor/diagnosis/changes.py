@@ -207,25 +207,31 @@ NULL: Final = _Null()  # an explicit null; None removes a key
 def with_values(snapshot: Snapshot, values: Mapping[str, Any]) -> Snapshot:
     """Return the checkpoint with these config values, by dotted path.
 
-    None removes a key, NULL sets it to null. A path through a value that is not an object is
-    skipped. Raise ValueError if the config is not JSON.
+    Raise ValueError if the config is not JSON.
     """
     if snapshot.config is None:
         return snapshot
-    config = json.loads(snapshot.config.content)
+    config = set_values(json.loads(snapshot.config.content), values)
+    content = json.dumps(config).encode()
+    return replace(snapshot, config=replace(snapshot.config, content=content))
+
+
+def set_values(config: dict[str, Any], values: Mapping[str, Any]) -> dict[str, Any]:
+    """Set values of a config by dotted path, and return the config.
+
+    None removes a key, NULL sets it to null. A path through a value that is not an object is
+    skipped.
+    """
     for path, value in values.items():
         *folders, key = path.split(".")
         within: Any = config
         for folder in folders:
             within = within.setdefault(folder, {}) if isinstance(within, dict) else None
-        if not isinstance(within, dict):
-            continue
-        if value is None:
+        if isinstance(within, dict) and value is None:
             within.pop(key, None)
-        else:
+        elif isinstance(within, dict):
             within[key] = None if value is NULL else value
-    content = json.dumps(config).encode()
-    return replace(snapshot, config=replace(snapshot.config, content=content))
+    return config
 
 
 def value_at(config: Mapping[str, Any], path: str) -> Any:

@@ -30,7 +30,13 @@ def with_repository(
     """
     own = [*_of_repository(report)]
     if diagnoses:
-        closed = [one for one in own if _is_of_ids(one, report) and not _stands(one, report, after)]
+        left = {(one.kind, one.names) for one in after.findings}
+        found = {id(one): report.findings[one.findings[0]] for one in own}
+        closed = [
+            one
+            for one in own
+            if isinstance(ids := found[id(one)], OfIds) and (ids.kind, ids.names) not in left
+        ]
         own = [one for one in own if one not in closed]
         places = {*diagnoses[0].findings, *(at for one in closed for at in one.findings)}
         diagnoses = (replace(diagnoses[0], findings=tuple(sorted(places))), *diagnoses[1:])
@@ -48,16 +54,6 @@ def with_repository(
         own = [one for one in own if one not in same] + ([joined] if misspelt else [])
         merged += [] if misspelt else [joined]
     return (*merged, *own)
-
-
-def _is_of_ids(own: Diagnosis, report: Report | Unaudited) -> bool:
-    return isinstance(report.findings[own.findings[0]], OfIds)
-
-
-def _stands(own: Diagnosis, report: Report | Unaudited, after: Report | Unaudited) -> bool:
-    finding = report.findings[own.findings[0]]
-    key = (finding.kind, finding.names)
-    return any((one.kind, one.names) == key for one in after.findings)
 
 
 def _of_repository(report: Report | Unaudited) -> Iterator[Diagnosis]:

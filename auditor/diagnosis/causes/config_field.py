@@ -26,13 +26,12 @@ from auditor.diagnosis.solving.candidates import WIDTHS, KeyChange
 from auditor.diagnosis.solving.inventories import tree_of_shapes
 from auditor.diagnosis.solving.joint import (
     MOST_TREES,
+    NOTHING,
     JointSolution,
     Trees,
-    changed,
     solve,
-    written,
 )
-from auditor.diagnosis.solving.keys import Key, every_key, stated_keys
+from auditor.diagnosis.solving.keys import Key, changed, every_key, stated_keys, written
 from auditor.diagnosis.solving.open_keys import open_keys
 from auditor.diagnosis.solving.trials import ClassTree, Trials
 from auditor.errors import CheckpointError
@@ -148,17 +147,32 @@ def _searched(case: Case) -> Iterator[JointSolution]:
     trials, trees = trials_of(case), trees_of(case)
     faults = " ".join(one.reason for one in case.alarms if one.kind == "bad-config")
     most = _MOST_ORACLE if by_oracle(case) else MOST_TREES
-    for solution in solve(case.config, trees, trials, faults=faults, most_trees=most):
+    solutions = solve(case.config, trees, trials, faults=faults, most_trees=most)
+    for solution in map(partial(_confirmed, case), solutions):
         ties = any(path.endswith(_TIE) and value is True for path, value in solution.values.items())
         if ties and len(solution.values) == 2:  # noqa: PLR2004 - a tie and one other key
             # The head may as well have been lost: head-not-saved says both ways out.
             others = {path: one for path, one in solution.values.items() if not path.endswith(_TIE)}
-            if tree := tree_with(case, others):
-                yield JointSolution(others, trials.compare(tree))
+            yield _of(case, others)
         elif solution.values and _is_untied(case):
             yield solution._replace(values={**solution.values, **_untying(case)})
         elif not (ties and holds_another_head(case)):
             yield solution
+
+
+def _confirmed(case: Case, solution: JointSolution) -> JointSolution:
+    """Return the solution without values of guessed formulas that no tensor is stored with."""
+    if not (by_oracle(case) and solution.remains.differ):
+        return solution
+    tree = tree_with(case, solution.values)
+    held = trials_of(case).held_keys(tree) if tree else {}
+    return _of(case, {path: one for path, one in solution.values.items() if path in held})
+
+
+def _of(case: Case, values: Mapping[str, Any]) -> JointSolution:
+    """Return the comparison under these values, which make a config."""
+    tree = tree_with(case, values)
+    return JointSolution(values, trials_of(case).compare(tree) if tree else NOTHING)
 
 
 def by_oracle(case: Case) -> bool:

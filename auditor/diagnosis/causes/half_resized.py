@@ -34,7 +34,8 @@ def undoings(case: Case) -> Iterator[Undoing]:
     of_key: dict[str, dict[str, int]] = {}  # stored rows by tensor name, by vocabulary key
     for name, shape in case.shapes.items():
         disk_name = pairs[name].expected.name if name in pairs else case.on_disk(name)
-        sizes = follow(expected.tree, disk_name).shape if _is_outside_lists(disk_name) else None
+        is_in_list = any(part.isdecimal() for part in disk_name.split("."))  # no vocabulary is
+        sizes = None if is_in_list else follow(expected.tree, disk_name).shape
         if sizes and shape and isinstance(sizes[0], Dim) and len(shape) == len(sizes):
             symbols = sizes[0].symbols
             of_rows = next((one for one in symbols if one.key.endswith(_VOCABULARY)), None)
@@ -52,7 +53,8 @@ def undoings(case: Case) -> Iterator[Undoing]:
     key = key_at(case.config, path, declared)
     first, count = next(iter(others.items()))
     agreeing = [name for name, count in rows.items() if count == declared]
-    beside = f"{agreeing[0]} has {declared:,} as declared" if agreeing else _other_rows(rows)
+    counts = [f"{name} has {number:,}" for name, number in list(rows.items())[1:3]]
+    beside = f"{agreeing[0]} has {declared:,} as declared" if agreeing else " and ".join(counts)
     yield Undoing(
         cause=CAUSE,
         snapshot=with_shapes(case.snapshot, full),
@@ -62,12 +64,3 @@ def undoings(case: Case) -> Iterator[Undoing]:
         f"load the half that was resized from a checkpoint with {declared:,} rows",
         evidence=tuple(f"{name}: {number:,} rows" for name, number in rows.items()),
     )
-
-
-def _is_outside_lists(name: str) -> bool:
-    """Whether a tensor is outside the lists of layers, as every vocabulary is."""
-    return not any(part.isdecimal() for part in name.split("."))
-
-
-def _other_rows(rows: dict[str, int]) -> str:
-    return " and ".join(f"{name} has {count:,}" for name, count in list(rows.items())[1:3])

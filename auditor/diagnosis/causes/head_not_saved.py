@@ -26,7 +26,10 @@ _INPUTS = re.compile(r"embed_tokens|embeddings|\.wte\.|shared")
 
 def undoings(case: Case) -> Iterator[Undoing]:
     """Yield the config with tied embeddings, if only a head is missing and no other is stored."""
-    if not case.missing or not all(_is_head(kind.pattern) for kind in case.missing_kinds):
+    if not case.missing or not all(
+        _HEAD.search(kind.pattern) and not _INPUTS.search(kind.pattern)
+        for kind in case.missing_kinds
+    ):
         return
     declared = value_at(case.config, _KEY)
     if declared is True or holds_another_head(case):
@@ -67,7 +70,3 @@ def of_classifier(case: Case) -> Iterator[Undoing]:
             "class of the base model alone",
             evidence=("all else is stored",),
         )
-
-
-def _is_head(name: str) -> bool:
-    return bool(_HEAD.search(name)) and not _INPUTS.search(name)

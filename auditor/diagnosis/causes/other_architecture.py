@@ -24,8 +24,8 @@ from auditor.diagnosis.changes import value_at, with_values
 from auditor.diagnosis.name_kinds import name_pattern
 from auditor.diagnosis.solving.candidates import KeyChange
 from auditor.diagnosis.solving.holdings import HeldTensors
-from auditor.diagnosis.solving.joint import solve, written
-from auditor.diagnosis.solving.keys import Key
+from auditor.diagnosis.solving.joint import solve
+from auditor.diagnosis.solving.keys import Key, written
 from auditor.diagnosis.solving.outline import leaves
 from auditor.diagnosis.solving.trials import ClassTree, Trials
 from auditor.errors import CheckpointError, SourceError

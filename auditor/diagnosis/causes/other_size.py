@@ -15,7 +15,7 @@ from auditor.diagnosis.causes import config_field
 from auditor.diagnosis.causes.config_field import SolvedConfig
 from auditor.diagnosis.changes import with_values
 from auditor.diagnosis.solving.candidates import WIDTHS, KeyChange, is_heads
-from auditor.diagnosis.solving.joint import written
+from auditor.diagnosis.solving.keys import written
 from auditor.diagnosis.solving.layer_lists import DEPTH
 
 CAUSE = "other-size"

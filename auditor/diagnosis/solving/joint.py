@@ -9,8 +9,7 @@ solved for one of its keys, a flag, a word, a key set to null, what each layer s
 import re
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from copy import deepcopy
+from collections.abc import Callable, Iterator, Mapping
 from itertools import chain, islice
 from math import gcd
 from typing import Any, NamedTuple
@@ -33,7 +32,8 @@ from auditor.diagnosis.solving.candidates import (
 )
 from auditor.diagnosis.solving.keys import (
     Key,
-    config_with,
+    beside,
+    changed,
     every_key,
     indexed,
     key_at,
@@ -135,6 +135,11 @@ class _Search:
 
     def _with(self, values: Mapping[str, Any]) -> JointSolution | None:
         """Return the comparison under these values; None for an invalid config."""
+        values = {
+            path: one
+            for path, one in values.items()
+            if one is None or repr(one) != repr(value_at(self._config, path))  # 0 is not False
+        }
         text = repr(sorted(values.items()))
         if text not in self._known:
             if self._left <= 0 or time.thread_time() > self._until:
@@ -366,11 +371,11 @@ class _Search:
 
     def _reduced(self, best: JointSolution) -> JointSolution:
         """Return the solution without the changes that it does not need."""
+        self._left += len(best.values)
         config = changed(self._config, best.values)
         lists = {one.path for one in layer_lists(config)}
         for path in sorted(best.values):
-            is_declared = best.values[path] == value_at(self._config, path)
-            if path in lists or (self._is_divisor(path, config) and not is_declared):
+            if path in lists or self._is_divisor(path, config):
                 continue
             others = {other: value for other, value in best.values.items() if other != path}
             without = self._with(others) if others else None
@@ -397,7 +402,7 @@ class _Search:
             changes = [KeyChange(key, value) for key in wrong for value in (False, True)]
         else:
             changes = [change for key in wrong for change in self._other_values(key)]
-        nothing = JointSolution({}, _NOTHING)
+        nothing = JointSolution({}, NOTHING)
         found = [one for change in changes if (one := self._changed(nothing, change))]
         found = sorted(found, key=self._order)
         if found and found[0].remains.differ:
@@ -407,7 +412,7 @@ class _Search:
 
     def _other_values(self, key: Key) -> Iterator[KeyChange]:
         if isinstance(key.value, list | tuple):
-            yield from other_items((key,), _NOTHING)
+            yield from other_items((key,), NOTHING)
             for other in every_key(self._config):  # keys that may give the length of the list
                 if type(other.value) is int and other.value != len(key.value):
                     yield KeyChange(other, len(key.value))
@@ -420,28 +425,7 @@ class _Search:
                 yield KeyChange(key, value)
 
 
-_NOTHING = TreeComparison(1, 0, {}, frozenset(), frozenset(), frozenset())
-
-
-def changed(config: Mapping[str, Any], values: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the config under the values, by dotted path; None removes a key."""
-    copy = deepcopy(dict(config))
-    for path, value in written(config, values).items():
-        *folders, key = path.split(".")
-        within: Any = copy
-        for folder in folders:
-            within = within.setdefault(folder, {}) if isinstance(within, dict) else None
-        if isinstance(within, dict) and value is None:
-            within.pop(key, None)
-        elif isinstance(within, dict):
-            within[key] = None if value is NULL else value
-    return copy
-
-
-def written(config: Mapping[str, Any], values: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the values to write in a config so that its keys have these values."""
-    pairs = (config_with(config, path, value) for path, value in values.items())
-    return {path: value for pair in pairs for path, value in pair.items()}
+NOTHING = TreeComparison(1, 0, {}, frozenset(), frozenset(), frozenset())
 
 
 def plain_values(config: Mapping[str, Any], remains: TreeComparison) -> dict[str, tuple[Any, int]]:
@@ -497,11 +481,6 @@ def _heads_of_the_same_width(
                 yield key.path, width // share
             elif width % heads:
                 yield key.path, gcd(width, heads)
-
-
-def beside(keys: Iterable[Key], within: str) -> list[Key]:
-    """Return the keys of one object of a config."""
-    return [key for key in keys if key.path.rpartition(".")[0] == within]
 
 
 def _has_fixed_heads(config: Mapping[str, Any], path: str) -> bool:

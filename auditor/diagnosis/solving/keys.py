@@ -2,11 +2,12 @@
 
 import re
 from collections.abc import Iterable, Iterator, Mapping
+from copy import deepcopy
 from typing import Any, NamedTuple
 
 from auditor.analytic import catalogue
 from auditor.analytic.config_classes import CompletedConfig, complete, of_model_type
-from auditor.diagnosis.changes import value_at
+from auditor.diagnosis.changes import set_values, value_at
 
 _INDEXED = re.compile(r"(.*)\[(\d+)\]")
 _LABELS = "num_labels"
@@ -122,6 +123,22 @@ def indexed(path: str) -> tuple[str, int] | None:
     """Split a symbol's key such as `depths[1]` into list and index; return None for other keys."""
     match = _INDEXED.fullmatch(path)
     return (match[1], int(match[2])) if match else None
+
+
+def beside(keys: Iterable[Key], within: str) -> list[Key]:
+    """Return the keys of one object of a config."""
+    return [key for key in keys if key.path.rpartition(".")[0] == within]
+
+
+def changed(config: Mapping[str, Any], values: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the config under the values, by dotted path; None removes a key."""
+    return set_values(deepcopy(dict(config)), written(config, values))
+
+
+def written(config: Mapping[str, Any], values: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the values to write in a config so that its keys have these values."""
+    pairs = (config_with(config, path, value) for path, value in values.items())
+    return {path: value for pair in pairs for path, value in pair.items()}
 
 
 def config_with(values: Mapping[str, Any], path: str, value: Any) -> dict[str, Any]:

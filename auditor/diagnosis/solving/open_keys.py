@@ -14,8 +14,8 @@ from auditor.analytic.dims import dim
 from auditor.diagnosis.changes import value_at
 from auditor.diagnosis.solving.candidates import WIDTHS, flags, is_heads, solved
 from auditor.diagnosis.solving.determined import determined_sizes
-from auditor.diagnosis.solving.joint import Trees, beside, changed
-from auditor.diagnosis.solving.keys import Key, every_key, key_at
+from auditor.diagnosis.solving.joint import Trees
+from auditor.diagnosis.solving.keys import Key, beside, changed, every_key, key_at
 from auditor.diagnosis.solving.layer_lists import DEPTH, LayerList, layer_lists
 from auditor.diagnosis.solving.outline import sizes_of
 from auditor.diagnosis.solving.trials import TreeComparison, Trials
@@ -43,7 +43,9 @@ def open_keys(
         for symbol in determined_sizes(tree, trials.holdings, {})
     }
     heads = (path for path in values if is_heads(path.rpartition(".")[2]))
-    known.update(path for path in heads if not _has_other_heads(now, values, path, trees, trials))
+    known.update(
+        path for path in heads if not _has_other_heads(config, values, path, trees, trials)
+    )
     shown = {key_at(now, symbol.key.partition("[")[0], 0).path for symbol in symbols(tree.tree)}
     keys = every_key(config, shaping=False)
     declared = {key.path: key.value for key in keys}
@@ -116,22 +118,26 @@ def _remains(values: Mapping[str, Any], trees: Trees, trials: Trials) -> TreeCom
 def _has_other_heads(
     config: Mapping[str, Any], values: Mapping[str, Any], path: str, trees: Trees, trials: Trials
 ) -> bool:
-    """Whether twice or half as many heads fit as well, alone or with the heads beside them."""
-    numbers = {key.path: key.value for key in beside(every_key(config), path.rpartition(".")[0])}
-    numbers = {at: value for at, value in numbers.items() if type(value) is int and value}
+    """Whether other numbers of heads fit as well.
+
+    They are twice or half as many, of this key or of another one instead, or of all keys.
+    """
+    numbers = {
+        key.path: key.value
+        for key in beside(every_key(changed(config, values)), path.rpartition(".")[0])
+        if type(key.value) is int and key.value
+    }
     heads = {at: value for at, value in numbers.items() if is_heads(at.rpartition(".")[2])}
     widths = {at: value for at, value in numbers.items() if at.endswith(_HEAD_DIM)}
-    for changes in (
-        {path: 2 * heads.get(path, 0)},
-        {path: heads.get(path, 0) // 2},
-        {at: 2 * value for at, value in heads.items()},
-        {at: 2 * value for at, value in heads.items()}
-        | {at: value // 2 for at, value in widths.items()},
-    ):
-        remains = _remains({**values, **changes}, trees, trials)
-        if remains is not None and not remains.differ:
-            return True
-    return False
+    doubled = {at: 2 * value for at, value in heads.items()}
+    others = [
+        {path: value_at(config, path), at: other}
+        for at, value in heads.items()
+        for other in (2 * value, value // 2)
+    ]
+    others += [doubled, doubled | {at: value // 2 for at, value in widths.items()}]
+    remains = (_remains({**values, **other}, trees, trials) for other in others)
+    return any(one is not None and not one.differ for one in remains)
 
 
 def _heads_beside(keys: tuple[Key, ...], path: str, known: set[str]) -> Iterator[str]:

@@ -25,7 +25,7 @@ _MOST_RETURNED = 2  # settings that are returned for one method
 
 def settings_of_files(stored: Stored, implied: _Implied) -> Iterator[Settings]:
     """Yield the config settings of the packed tensors, for each method that they fit."""
-    for read in (_gptq, _awq, _fp8, _four_bits, _eight_bits, _compressed, _mxfp4, _mlx):
+    for read in (_gptq, _awq, _fp8, _marked, _compressed, _mlx):
         yield from read(stored, implied)
 
 
@@ -125,24 +125,28 @@ def _fp8(stored: Stored, _implied: _Implied) -> list[Settings]:
     return [{"quant_method": "fp8", **block}]
 
 
-def _four_bits(stored: Stored, _implied: _Implied) -> list[Settings]:
-    for parts in stored.modules.values():
-        for kind in ("nf4", "fp4"):
-            if f"quant_state.bitsandbytes__{kind}" in _tails(parts):
-                flags = {"load_in_4bit": True, "bnb_4bit_quant_type": kind}
-                return [{"quant_method": "bitsandbytes", **flags}]
-    return []
+# Methods that a member's name alone shows, by the end of that name.
+_MARKS: Mapping[str, Settings] = {
+    "bitsandbytes__nf4": {
+        "quant_method": "bitsandbytes",
+        "load_in_4bit": True,
+        "bnb_4bit_quant_type": "nf4",
+    },
+    "bitsandbytes__fp4": {
+        "quant_method": "bitsandbytes",
+        "load_in_4bit": True,
+        "bnb_4bit_quant_type": "fp4",
+    },
+    "SCB": {"quant_method": "bitsandbytes", "load_in_8bit": True},
+    "_proj_blocks": {"quant_method": "mxfp4"},
+}
 
 
-def _tails(parts: Members) -> set[str]:
-    """Return member names, also below a weight: `weight.quant_state.bitsandbytes__nf4`."""
-    return {f"quant_state.{last}" for last in parts} | set(parts)
-
-
-def _eight_bits(stored: Stored, _implied: _Implied) -> list[Settings]:
-    if any("SCB" in parts for parts in stored.modules.values()):
-        return [{"quant_method": "bitsandbytes", "load_in_8bit": True}]
-    return []
+def _marked(stored: Stored, _implied: _Implied) -> Iterator[Settings]:
+    names = {last for parts in stored.modules.values() for last in parts}
+    for end, settings in _MARKS.items():
+        if any(name.endswith(end) for name in names):
+            yield dict(settings)
 
 
 def _compressed(stored: Stored, implied: _Implied) -> list[Settings]:
@@ -196,13 +200,6 @@ def _group(  # noqa: PLR0913 - the fields of a config group
         "config_groups": {"group_0": {"targets": ["Linear"], "weights": weights}},
         "ignore": ["lm_head"],
     }
-
-
-def _mxfp4(stored: Stored, _implied: _Implied) -> list[Settings]:
-    for parts in stored.modules.values():
-        if any(last.endswith("_proj_blocks") for last in parts):
-            return [{"quant_method": "mxfp4"}]
-    return []
 
 
 def _mlx(stored: Stored, implied: _Implied) -> list[Settings]:

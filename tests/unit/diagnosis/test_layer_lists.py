@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 from support.examples import examples
 
 from auditor.analytic import Config, catalogue
-from auditor.diagnosis.solving.joint import changed
+from auditor.diagnosis.solving.keys import changed
 from auditor.diagnosis.solving.layer_lists import (
     LayerList,
     fitted,

@@ -6,7 +6,7 @@ from support.examples import examples
 
 from auditor.analytic import Config, catalogue
 from auditor.diagnosis.solving.holdings import HeldTensors
-from auditor.diagnosis.solving.joint import changed
+from auditor.diagnosis.solving.keys import changed
 from auditor.diagnosis.solving.open_keys import open_keys
 from auditor.diagnosis.solving.trials import ClassTree, Trials
 from auditor.errors import CheckpointError
