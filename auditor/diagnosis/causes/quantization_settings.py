@@ -3,7 +3,7 @@
 To do: Set the settings to what the files hold, or upload the weights that were packed so.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import chain
 from typing import Any
 
@@ -37,7 +37,10 @@ _LIST_OF = {
     "mxfp4": "modules_to_not_convert",
     "modelopt": "ignore",
 }
+# Methods whose lists match whole names -> an expression for all modules with a last part.
+_EXACT = {"compressed-tensors": "re:.*[.]{}$", "modelopt": "*.{}"}
 _MOST_LISTED = 64
+_MOST_SHOWN = 8  # items that a fix names
 _HEAD = "lm_head.weight"
 _OLDER_KEYS = {"bits": ("w_bit",), "group_size": ("q_group_size",)}  # of older AutoAWQ
 
@@ -97,7 +100,11 @@ def _lists(
         listed = [_HEAD.removesuffix(".weight")]  # unpacked by default if there is no list
     plain = [name.removesuffix(".weight") for name in _named_plain(case)]
     lasts = list(dict.fromkeys(name.rpartition(".")[2] for name in plain))
-    for more in (lasts, plain):
+    if method in _EXACT:  # a name means one module, and an expression any module
+        choices = (plain, [_EXACT[method].format(last) for last in lasts])
+    else:
+        choices = (lasts, plain)
+    for more in choices:
         if more and len(more) <= _MOST_LISTED:
             new = list(dict.fromkeys((*listed, *more)))
             yield _undoing(case, place, declared, {key: new})
@@ -127,14 +134,16 @@ def _undoing(
     summary = "; ".join(
         f"{path} is {_shown(was)}, the files hold {_shown(value)}" for path, was, value in fields
     )
-    wanted = " and ".join(f"{path} to {_shown(value)}" for path, _, value in fields)
+    wanted = " and ".join(f"set {path} to {_shown(value)}" for path, _, value in fields)
+    if more := _added(fields):
+        wanted = f"add {', '.join(more)} to {fields[0][0]}"
     wanted += "".join(f" (and in {twin})" for twin in twins)
     return Undoing(
         cause=CAUSE,
         snapshot=with_values(case.snapshot, paths),
         fields=fields,
         summary=summary,
-        fix=f"set {wanted} in config.json, or upload weights that were packed so",
+        fix=f"{wanted} in config.json, or upload weights that were packed so",
         evidence=("so read, the packed tensors have the shapes that the config implies",),
     )
 
@@ -152,6 +161,15 @@ def _other_method(
         f"that {was} packed",
         evidence=(f"the packed tensors have the shapes of {held}",),
     )
+
+
+def _added(fields: Sequence[tuple[str, Any, Any]]) -> list[str]:
+    """Return the few items that one longer list has in addition, if that is the only change."""
+    ((_, was, value), *others) = fields
+    if others or not (isinstance(was, list) and isinstance(value, list)):
+        return []
+    more = [str(item) for item in value if item not in was]
+    return more if len(value) == len(was) + len(more) and len(more) <= _MOST_SHOWN else []
 
 
 def _shown(value: Any) -> str:

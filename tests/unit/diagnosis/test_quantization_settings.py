@@ -110,3 +110,24 @@ def test_linears_that_are_plain_belong_into_the_list_and_so_does_the_output_laye
     said, _ = diagnosed(fp8("o_proj"), quantization_config=method)
     field = ("quantization_config.modules_to_not_convert", declared, ["lm_head", "o_proj"])
     assert said == [("quantization-settings", (field,), 1)]
+
+
+def compressed(plain):
+    """Weights in 8 bits with a scale for each output; compressed-tensors wants whole names."""
+    for one in stored_by(expect(CLASS, **LLAMA)):
+        if "_proj" not in one.name or plain in one.name:
+            yield one
+            continue
+        yield stored(one.name, one.shape, dtype="F8_E4M3")
+        yield stored(f"{one.name}_scale", (one.shape[0], 1))
+
+
+def test_a_list_of_whole_names_is_extended_by_whole_names():
+    weights = {"num_bits": 8, "type": "float", "strategy": "channel", "symmetric": True}
+    settings = {"quant_method": "compressed-tensors", "format": "float-quantized"}
+    settings |= {"config_groups": {"group_0": {"targets": ["Linear"], "weights": weights}}}
+    settings |= {"ignore": ["lm_head"]}
+    [(_, [(_, _, held)], _)], report = diagnosed(compressed("o_proj"), quantization_config=settings)
+    plain = [f"model.layers.{at}.self_attn.o_proj" for at in (0, 1)]
+    assert held == ["lm_head", *plain]
+    assert report.diagnosis[0].fix.startswith(f"add {', '.join(plain)} to quantization_config.ign")
