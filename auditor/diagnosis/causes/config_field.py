@@ -102,7 +102,9 @@ def _solved_config(case: Case) -> SolvedConfig | None:
     best = next(iter(_solutions(case)), None)
     if best is None or not best.values or _is_divided(case, best):
         return None
-    unread = open_keys(case.config, best.values, trees_of(case), trials_of(case))
+    unread = open_keys(
+        case.config, best.values, trees_of(case), trials_of(case), guessed=by_oracle(case)
+    )
     changes = tuple(change for change in _changes_of(case, best) if change.key.path not in unread)
     return SolvedConfig(best.values, changes, tuple(unread.items()), best.remains.differ)
 

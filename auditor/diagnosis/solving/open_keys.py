@@ -27,12 +27,18 @@ _MOST_CHANGES = 32  # that are tried with another flag
 
 
 def open_keys(
-    config: Mapping[str, Any], values: Mapping[str, Any], trees: Trees, trials: Trials
+    config: Mapping[str, Any],
+    values: Mapping[str, Any],
+    trees: Trees,
+    trials: Trials,
+    *,
+    guessed: bool = False,
 ) -> dict[str, Any]:
     """Return the keys that go with the solved values and that no shape gives, as declared.
 
     These are values that the stored lengths do not determine, numbers of heads beside a changed
-    width, lists whose items no tensor shows, and keys that repeat a changed one.
+    width, lists whose items no tensor shows, and keys that repeat a changed one. If the formulas
+    are `guessed` from shapes, other numbers of heads are tried.
     """
     now = changed(config, values)
     tree = trees(values)
@@ -42,10 +48,11 @@ def open_keys(
         key_at(now, symbol.key, symbol.value).path
         for symbol in determined_sizes(tree, trials.holdings, {})
     }
-    heads = (path for path in values if is_heads(path.rpartition(".")[2]))
-    known.update(
-        path for path in heads if not _has_other_heads(config, values, path, trees, trials)
-    )
+    heads = [path for path in values if guessed and is_heads(path.rpartition(".")[2])]
+    for path in heads:
+        known.discard(path)
+        if not _has_other_heads(config, values, path, trees, trials):
+            known.add(path)
     shown = {key_at(now, symbol.key.partition("[")[0], 0).path for symbol in symbols(tree.tree)}
     keys = every_key(config, shaping=False)
     declared = {key.path: key.value for key in keys}
