@@ -1,5 +1,6 @@
 """A repository of several models: split into a snapshot for each, audited, and summed up."""
 
+import re
 from collections.abc import Collection, Iterable, Iterator
 from functools import partial
 from typing import NamedTuple
@@ -36,6 +37,9 @@ from auditor.report import Expected, Observed, Outcome, Report, Unaudited, in_or
 from auditor.tensors import natural_key
 
 ROOT = "."  # the name of the repository's own folder, if it is one of several
+
+# The files of accelerate's save_state beside the models.
+_TRAINING_STATE = re.compile(r"(optimizer|scheduler)(_\d+)?\.bin|random_states_\d+\.pkl")
 
 
 class ComponentAudit(NamedTuple):
@@ -142,6 +146,7 @@ def whole_outcome(
         modules=tuple(_rows(parts, observed)),
         findings=in_order(reported),
         ignored=in_order(ignored),
+        notes=tuple(_training_notes(snapshot, parts)),
         unchecked=(*of.unchecked, *_unchecked(parts)),
         fetched=_fetched(snapshot, parts),
         parts=parts,
@@ -162,6 +167,19 @@ def whole_outcome(
     names = listed([part.component or ROOT for part in unaudited])
     detail = f"{count} components of {snapshot.model} are not reconciled, {names}: "
     return outcome.as_unaudited(reason, f"{detail}{unaudited[0].detail}")
+
+
+def _training_notes(snapshot: Snapshot, parts: tuple[Report | Unaudited, ...]) -> Iterator[str]:
+    """Yield a note if accelerate saved the folder to resume a training: it is not a pipeline."""
+    states = [file.name for file in snapshot.files if _TRAINING_STATE.fullmatch(file.name)]
+    if snapshot.manifest or not any(name.endswith(".pkl") for name in states):
+        return
+    folders = [part.component for part in parts if part.component]
+    yield (
+        f"{listed(states)} are states of a training that accelerate saved, and {PIPELINE} is not "
+        "there: a training checkpoint, not a pipeline; load each model alone, with from_pretrained("
+        f"..., subfolder=...): {listed(folders)}"
+    )
 
 
 def _fetched(snapshot: Snapshot, parts: Iterable[Report | Unaudited]) -> Fetched:

@@ -127,6 +127,17 @@ def test_a_component_without_weights_by_nature_is_no_part(tmp_path: Path) -> Non
     assert kinds(outcome) == []
 
 
+def test_a_checkpoint_of_a_training_is_no_pipeline(tmp_path: Path) -> None:
+    files = under("unet", model(UNET, name=DIFFUSION, stored=UNET_TENSORS))
+    states = dict.fromkeys(("optimizer.bin", "scheduler.bin", "random_states_0.pkl"), b"")
+    [note] = auditor.audit(written(tmp_path / "training", files | states)).notes
+    assert note.startswith(
+        "'optimizer.bin', 'random_states_0.pkl', 'scheduler.bin' are states of a"
+    )
+    assert note.endswith("subfolder=...): 'unet'")
+    assert auditor.audit(written(tmp_path / "sound", stable_diffusion() | states)).notes == ()
+
+
 def test_weights_in_a_folder_that_no_component_names_are_not_opened(
     tmp_path: Path,
 ) -> None:
