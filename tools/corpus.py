@@ -99,7 +99,7 @@ FAULTS: dict[str, tuple[tuple[str, str], ...]] = {
     "layoutlm-wikipedia-ja": (
         ("wrong-dtype", "exactly 2 bytes a parameter, the config declares F32"),
     ),
-    "lisa-7b": (("bad-config", "goes on after its JSON has ended"),),
+    "lisa-7b": (("bad-config", "continues after the end of its JSON"),),
     "llama-3.2-3b-huggingface-shard0": (("bad-index", "206 of the 254 shards"),),
     "medgemma-27b-it": (("wrong-total", "+1,409,630,208, which is language_model.lm_head.weight"),),
     "minicpm-v-2-6-rkllm": (
