@@ -18,6 +18,8 @@ BASES = {
     "LlamaForCausalLM": ("LlamaModel", "model."),
     "GPT2LMHeadModel": ("GPT2Model", "transformer."),
 }
+# Classes whose head is lost, and reported, if their base model is declared.
+LOST_HEADS = ("BertForSequenceClassification", "LlamaForCausalLM")
 ROTARY = {"LlamaForCausalLM", "MistralForCausalLM", "Qwen2ForCausalLM", "GPTNeoXForCausalLM"}
 
 
@@ -54,7 +56,8 @@ def _of_names(name: str, snapshot: Snapshot) -> Iterator[tuple[str, Snapshot]]:
     if name in BASES:
         base, prefix = BASES[name]
         declared = _declaring(snapshot, architectures=[base])
-        yield f"declared as {base}", declared
+        if name not in LOST_HEADS:
+            yield f"declared as {base}", declared
         yield (
             f"{base} alone",
             rewritten(
