@@ -188,9 +188,9 @@ class _Ranked(NamedTuple):
 
 def _ranked(kinds: Collection[NameKind], stored: Kinds, goal: _Goal) -> list[_Ranked]:
     """Return the rules that serve more than a few names, the best first."""
-    often = sorted(kinds, key=lambda kind: -len(kind.names))[:_MOST_KINDS]
+    by_size = sorted(kinds, key=lambda kind: -len(kind.names))
     votes: Counter[Rule] = Counter()
-    for kind in often:
+    for kind in by_size[:_MOST_KINDS]:
         parts, shape = segments(kind.pattern), stored.shape(kind)
         for partner in goal.partners(parts, shape):
             for rule in dict.fromkeys(_rules_of(parts, partner)):
@@ -199,10 +199,14 @@ def _ranked(kinds: Collection[NameKind], stored: Kinds, goal: _Goal) -> list[_Ra
     ranked: list[_Ranked] = []
     for rule in sorted(votes, key=lambda rule: (-votes[rule], str(rule)))[:_MOST_COUNTED]:
         worth_by_kind: dict[NameKind, float] = {}
+        met_patterns: set[str] = set()  # another kind with the same new names gains nothing
         exact = 0
-        for kind in kinds:
+        for kind in by_size:
             pattern = _pattern(kind.pattern, rule)
-            if pattern and (worth := goal.meets(pattern, stored.shape(kind))):
+            if pattern is None or pattern in met_patterns:
+                continue
+            if worth := goal.meets(pattern, stored.shape(kind)):
+                met_patterns.add(pattern)
                 worth_by_kind[kind] = worth
                 exact += (pattern in goal.shapes) * len(kind.names)
         replaces = any(edit.is_replacement for edit in rule)

@@ -82,7 +82,9 @@ def undoings(case: Case) -> Iterator[Undoing]:
 def _source(case: Case) -> str | None:
     """Return the library that has such names, unless the class itself expects names like them."""
     unexpected = {kind.pattern for kind in case.unexpected_kinds}
-    expected = {kind.pattern for kind in (*case.missing_kinds, *case.stored_kinds)} - unexpected
+    expected = {kind.pattern for kind in case.missing_kinds}
+    if not case.unnamed:
+        expected |= {kind.pattern for kind in case.stored_kinds} - unexpected
     for source, text in _SOURCES.items():
         pattern = re.compile(text)
         if any(map(pattern.search, unexpected)) and not any(map(pattern.search, expected)):
