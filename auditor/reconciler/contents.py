@@ -105,7 +105,7 @@ def contents(snapshot: Snapshot) -> Contents:
             *_sizes(parsed),
             *chain.from_iterable(map(table_findings, tables)),
             *(_lone_index(snapshot, index) if index else ()),
-            *(_strange_shards(index, elsewhere) if index else ()),
+            *(_foreign_shards(index, elsewhere) if index else ()),
             *((BadIndex(file=chosen, reason=fault),) if fault and not snapshot.partial else ()),
         ),
         names_only=bool(elsewhere),
@@ -124,14 +124,14 @@ def contents(snapshot: Snapshot) -> Contents:
 
 
 def _variant_notes(variant: str | None, file: str) -> Iterator[str]:
-    """Note that loading without the variant's name takes other files, or none."""
+    """Note the call that loads a variant; loading without it takes other files, or none."""
     if variant:
         call = f'from_pretrained(..., variant="{variant}")'
         yield f"the variant {variant} is audited, {named(file)}: load it with {call}"
 
 
 def table_findings(table: Table) -> Iterator[Finding]:
-    """Yield what is wrong with a file, or should not be in a file of weights."""
+    """Yield the faults of a torch file, and the imports that a file of weights does not need."""
     for names, reason in table.faults:
         yield BadHeader(file=table.file, reason=reason, tensors=names)
     if table.imports:
@@ -182,7 +182,7 @@ def _not_opened(snapshot: Snapshot, index: Index) -> tuple[tuple[str, ...], froz
 
 
 def _is_alone(snapshot: Snapshot, index: Index) -> bool:
-    """Whether none of the files that the index names is there, and no other is read instead."""
+    """Whether no file that the index names exists and no other file is read instead."""
     shards = frozenset(index.shards)
     return bool(shards) and not snapshot.headers and shards.issubset(snapshot.unopened)
 
@@ -195,7 +195,7 @@ def _lone_index(snapshot: Snapshot, index: Index) -> Iterator[BadIndex]:
 
 
 def no_file_of(index: Index) -> str:
-    """Return the clause which says that none of the index's files is there."""
+    """Return the clause that none of the index's files is there."""
     count = len(index.shards)
     of_index = f"that {named(index.file)} names is"
     return (
@@ -249,10 +249,10 @@ def _sizes(parsed: Iterable[tuple[WeightHeader, Header | Table | str]]) -> Itera
 
 def names_by_shard(index: Index) -> dict[str, list[str]]:
     """The names that the index places in each shard."""
-    found: dict[str, list[str]] = {}
+    names: dict[str, list[str]] = {}
     for name, shard in index.weight_map.items():
-        found.setdefault(shard, []).append(name)
-    return found
+        names.setdefault(shard, []).append(name)
+    return names
 
 
 def _broken(head: WeightHeader, why: str, names: list[str] | None) -> Unread:
@@ -284,13 +284,13 @@ def _absent(
     return Unread(BadIndex, index.file, reason, names)
 
 
-def _strange_shards(index: Index, elsewhere: frozenset[str]) -> Iterator[Finding]:
+def _foreign_shards(index: Index, elsewhere: frozenset[str]) -> Iterator[Finding]:
     """Yield findings for shards of another format than the index, judged by their names."""
     if not index.file.endswith(".safetensors.index.json"):
         return
-    strange = sorted(shard for shard in elsewhere if not shard.endswith(".safetensors"))
-    placed = names_by_shard(index) if strange else {}
-    for shard in strange:
+    foreign = sorted(shard for shard in elsewhere if not shard.endswith(".safetensors"))
+    placed = names_by_shard(index) if foreign else {}
+    for shard in foreign:
         where = f"{quoted(shard)}, which is not a safetensors file"
         reason = f"places {len(placed[shard])} tensors in {where}"
         names = tuple(sorted(placed[shard], key=natural_key))
@@ -314,18 +314,18 @@ def pipeline_file(snapshot: Snapshot) -> str | None:
 
 
 def name_notes(snapshot: Snapshot) -> Iterator[str]:
-    """Note who names a weight file that has no usual name."""
+    """Note which file names a weight file that does not have a usual name."""
     names = {file.name for file in snapshot.files}
     config = snapshot.config
     chosen = {head.name for head in snapshot.headers}
     chosen |= {snapshot.index.name} if snapshot.index else set()
-    found = named_weights(config, names)
-    if config and found and (name := found.weights or found.index) in chosen:
+    weights = named_weights(config, names)
+    if config and weights and (name := weights.weights or weights.index) in chosen:
         yield f"{config.name} names {named(name or '')} in transformers_weights"
         return
     for text in (snapshot.packing, config):
-        found = based_weights(text, names) if text else None
-        name = (found.weights or found.index) if found else None
+        weights = based_weights(text, names) if text else None
+        name = (weights.weights or weights.index) if weights else None
         if text and name in chosen and not name.startswith(("model.", "pytorch_model.")):
             yield f"{named(name)} has the base name that {text.name} gives: AutoGPTQ loads it"
             return

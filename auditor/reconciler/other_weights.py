@@ -1,4 +1,4 @@
-"""Weights beside the audited ones: variants, other frameworks and formats, a copy in torch files.
+"""Weight files outside the audited set: variants, other frameworks and formats, torch copies.
 
 Names alone decide which files are not part of the audited set: these are not opened and do not
 count. A copy of the weights in torch files is compared if it was read.
@@ -49,7 +49,7 @@ _ORIGINAL = "the original format, of which the audited files were made"
 
 
 def other_weights(snapshot: Snapshot) -> Iterator[OtherWeights | CopyDiffers | Unsafe]:
-    """Yield what is not part of the audited set: what may run code, and a finding for each kind."""
+    """Yield findings for unsafe files, incomplete copies, and each kind of unaudited file."""
     yield from unsafe_pickles(snapshot)
     files_by_split = _incomplete_copies(snapshot)
     for split, files in sorted(files_by_split.items()):
@@ -68,7 +68,7 @@ def other_weights(snapshot: Snapshot) -> Iterator[OtherWeights | CopyDiffers | U
 
 
 def _incomplete_copies(snapshot: Snapshot) -> dict[Split, set[str]]:
-    """Return the safetensors shards beside audited torch files that are not all there, by save.
+    """Return the shards of incomplete safetensors copies of the audited torch files, by split.
 
     The Hugging Face cache may have single files of a complete copy.
     """
@@ -116,10 +116,10 @@ def other_weights_by_kind(
 
 
 def _kind(name: str, *, lacking: bool) -> str:
-    """The kind of a file by its name, relative to the folder of the audited set."""
+    """Return the kind of a file by its name, relative to the folder of the audited set."""
     last = PurePosixPath(name).name.lower()
     variant = variant_of(last)
-    framework = next((one for ending, one in _FRAMEWORKS if last.endswith(ending)), None)
+    framework = next((software for ending, software in _FRAMEWORKS if last.endswith(ending)), None)
     kinds = (
         (variant and "/" not in name, f"a variant of the weights (--variant {variant})"),
         (last.startswith("consolidated.") or name.startswith("original/"), _ORIGINAL),
@@ -152,7 +152,7 @@ def embedded_adapter(snapshot: Snapshot) -> Iterator[AdapterBeside | MissingComp
     config = f"{folder}{ADAPTER_CONFIG}"
     if config not in names:
         return
-    weights = next((f"{folder}{one}" for one in ADAPTERS if f"{folder}{one}" in names), None)
+    weights = next((f"{folder}{name}" for name in ADAPTERS if f"{folder}{name}" in names), None)
     if weights is not None:
         reason = (
             f"{named(weights)} is in the folder of the model: with PEFT installed, from_pretrained "
@@ -172,8 +172,8 @@ def embedded_adapter(snapshot: Snapshot) -> Iterator[AdapterBeside | MissingComp
     yield MissingComponent(declared_in=config, folders=(f"{folder}{ADAPTERS[0]}",), reason=reason)
 
 
-def torch_copy_findings(snapshot: Snapshot, found: Contents) -> Iterator[Finding]:
-    """Yield what is wrong with the torch copies, and how they differ from the audited files.
+def torch_copy_findings(snapshot: Snapshot, contents: Contents) -> Iterator[Finding]:
+    """Yield the faults of the torch copies, and their differences from the audited files.
 
     A tensor that only they have is not a difference if it shares its bytes with one that both have,
     because safetensors stores those once, or if nothing of it is learned. Git LFS pointers in a
@@ -196,12 +196,12 @@ def torch_copy_findings(snapshot: Snapshot, found: Contents) -> Iterator[Finding
     if len(broken) > len(unsafe):
         fault = next(head.parsed for head in broken if unsafe_finding(head) is None)
         yield CopyDiffers(file=first, reason=f"{fault}; it is not compared with the audited set")
-    elif not (broken or found.unread or found.names_only):
-        yield from _differences(first, found, tables)
+    elif not (broken or contents.unread or contents.names_only):
+        yield from _differences(first, contents, tables)
 
 
 def unsafe_pickles(snapshot: Snapshot) -> Iterator[Unsafe]:
-    """Yield a finding for each local file beside the weights that may run code."""
+    """Yield a finding for each other local file that may run code."""
     for head in snapshot.pickles:
         if finding := unsafe_finding(head):
             yield finding
@@ -214,16 +214,16 @@ def unread_pickles(snapshot: Snapshot) -> Iterator[str]:
         how = "neither compared with the audited files nor followed (--torch-copies does both)"
         yield f"{listed(copies)}: {how}"
     heads = (*snapshot.headers, *snapshot.torch_copies, *snapshot.pickles)
-    known = {*(head.name for head in heads), *copies, *snapshot.unopened}
+    accounted = {*(head.name for head in heads), *copies, *snapshot.unopened}
     names = (file.name for file in snapshot.files)
-    unread = [name for name in names if name not in known and name.lower().endswith(PICKLED)]
+    unread = [name for name in names if name not in accounted and name.lower().endswith(PICKLED)]
     if unread:
         yield f"{listed(unread)}: not read, and a pickle may run code when it is loaded"
 
 
-def uncompared_torch_copies(snapshot: Snapshot, found: Contents) -> tuple[str, ...]:
-    """Torch copies that could not be compared, because audited files could not be read."""
-    lacking = found.unread or found.names_only
+def uncompared_torch_copies(snapshot: Snapshot, contents: Contents) -> tuple[str, ...]:
+    """Return the torch copies that are not compared, because audited files were not read."""
+    lacking = contents.unread or contents.names_only
     return tuple(head.name for head in snapshot.torch_copies) if lacking else ()
 
 
@@ -239,12 +239,12 @@ def _unread_torch_copies(snapshot: Snapshot) -> tuple[str, ...]:
     return tuple(path for name in inside if (path := f"{folder}{name}") not in read)
 
 
-def _differences(first: str, found: Contents, tables: list[Table]) -> Iterator[Finding]:
-    audited = {tensor.name: tensor for tensor in found.tensors}
+def _differences(first: str, contents: Contents, tables: list[Table]) -> Iterator[Finding]:
+    audited = {tensor.name: tensor for tensor in contents.tensors}
     other = {tensor.name: tensor for table in tables for tensor in table.tensors}
-    shared = {name: of for table in tables for name, of in table.shared.items()}
+    shared = {name: source for table in tables for name, source in table.shared.items()}
     copies = {name for pair in shared.items() if audited.keys() & set(pair) for name in pair}
-    copies |= {name for name, of in shared.items() if of in copies}
+    copies |= {name for name, source in shared.items() if source in copies}
     lacks = [name for name in audited if name not in other]
     more = [
         name for name, one in other.items() if name not in audited.keys() | copies and learned(one)
@@ -262,5 +262,5 @@ def _differences(first: str, found: Contents, tables: list[Table]) -> Iterator[F
             yield CopyDiffers(file=first, reason=reason, tensors=tuple(names))
 
 
-def _reshaped(one: StoredTensor, audited: Mapping[str, StoredTensor]) -> bool:
-    return one.name in audited and audited[one.name].shape != one.shape
+def _reshaped(tensor: StoredTensor, audited: Mapping[str, StoredTensor]) -> bool:
+    return tensor.name in audited and audited[tensor.name].shape != tensor.shape

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import NamedTuple
 
 from auditor.analytic.adapters.base import AdaptedModel, AdaptedModule, name_ends_in
-from auditor.analytic.adapters.saved_modules import BELOW, expected_tensor
+from auditor.analytic.adapters.saved_modules import IN_BASE, expected_tensor
 from auditor.analytic.adapters.settings import AdapterSettings, unchecked_adapter
 from auditor.analytic.adapters.targets import Ranks, Targets
 from auditor.analytic.blocks import Layer
@@ -108,7 +108,7 @@ def _tensors_of_part(
         raise unchecked_adapter(
             f"target_modules chooses {quoted(part.path)}, of a kind that is not known"
         )
-    name = f"{BELOW}{part.path}"
+    name = f"{IN_BASE}{part.path}"
     ones = (1,) * len(size.kernel)
     if part.layer is Layer.EMBEDDING:
         yield expected_tensor(f"{name}.lora_embedding_A", rank, size.inputs)
@@ -147,7 +147,7 @@ def _parameters(settings: AdapterSettings, base: AdaptedModel) -> Iterator[_Para
         chosen = [last for last in part.tensors if name_ends_in(f"{path}.{last}", ends)]
         for depth, last in enumerate(reversed(chosen)):
             has_match = True
-            stored = f"{BELOW}{path}{'.base_layer' * depth}"
+            stored = f"{IN_BASE}{path}{'.base_layer' * depth}"
             yield _Parameter(f"{path}.{last}", stored, part.tensors[last].shape)
     if ends and not has_match:
         shown = quoted(", ".join(sorted(ends)[:3]))
@@ -185,7 +185,7 @@ def adalora(settings: AdapterSettings, base: AdaptedModel) -> Lora:
     pairs: list[LowRankPair] = []
     for part in targets.parts:
         rank = remaining.get(part.path, first)
-        pair, name = _pair(part, rank), f"{BELOW}{part.path}"
+        pair, name = _pair(part, rank), f"{IN_BASE}{part.path}"
         if not part.is_linear:
             raise unchecked_adapter(
                 f"target_modules chooses {quoted(part.path)}, which is not linear"
@@ -205,6 +205,6 @@ def _remaining_ranks(pattern: Mapping[str, object]) -> Iterator[tuple[str, int]]
             where = f"rank_pattern of {quoted(key)}"
             observed = described(marks)
             raise CheckpointError(f"{where} is {observed}, expected a list of true and false")
-        path = key.removeprefix(BELOW)
+        path = key.removeprefix(IN_BASE)
         path = path.removesuffix(".default").removesuffix(".lora_E")
         yield path, sum(marks)
