@@ -138,18 +138,16 @@ def _merged(boxes: list[_Box]) -> Iterator[_Cell]:
     numbers = len(boxes[0])
     if len(boxes) == 1 or numbers > _MAX_NUMBERS:
         cells: list[_Cell] = [*boxes]
-        equals = [dict[str, tuple[str, ...]]()] * numbers
+        sets = [dict[str, tuple[str, ...]]()] * numbers
     else:
-        equals = [_equal_numbers({box[at] for box in boxes}) for at in range(numbers)]
+        sets = [_equal_numbers({box[at] for box in boxes}) for at in range(numbers)]
         unmerged = (
-            product(
-                *(filter(of.__contains__, items) for of, items in zip(equals, box, strict=True))
-            )
+            product(*(filter(of.__contains__, items) for of, items in zip(sets, box, strict=True)))
             for box in boxes
         )
         cells = _merge([*chain.from_iterable(unmerged)], range(numbers))
     for cell in cells:
-        yield tuple(_with_equal_numbers(items, of) for items, of in zip(cell, equals, strict=True))
+        yield tuple(_with_equal_numbers(items, of) for items, of in zip(cell, sets, strict=True))
 
 
 def _equal_numbers(sets: Iterable[tuple[str, ...]]) -> dict[str, tuple[str, ...]]:

@@ -118,7 +118,7 @@ class Places(Struct, frozen=True):
         names = [older[name].name if name in older else name for name in own]
         forms = forms_with_prefix(chain(stored, names), self.prefix)
         tensors = self._known(forms)
-        found_names = [_first_known(name, forms[name], tensors) for name in names]
+        found_names = [_look_up(name, forms[name], tensors) for name in names]
         unconverted = self._unconverted(names, found_names)
         places: list[Place] = []
         for original, renamed, name, place in zip(stored, own, names, found_names, strict=True):
@@ -126,9 +126,8 @@ class Places(Struct, frozen=True):
             if name in unconverted:
                 places.append(Place(name, None, steps))
             elif place.expected is None and name != original and original in tensors:
-                places.append(
-                    self._with_steps(original, _first_known(original, forms[original], tensors), ())
-                )
+                lookup = _look_up(original, forms[original], tensors)
+                places.append(self._with_steps(original, lookup, ()))
             else:
                 places.append(self._with_steps(original, place, steps))
         return places
@@ -163,9 +162,7 @@ class Places(Struct, frozen=True):
         return shift is None or stored not in forms[expected]
 
 
-def _first_known(
-    name: str, forms: tuple[str, ...], tensors: Mapping[str, ExpectedTensor]
-) -> _Lookup:
+def _look_up(name: str, forms: tuple[str, ...], tensors: Mapping[str, ExpectedTensor]) -> _Lookup:
     """Return the tensor under the first form of a name that the class has."""
     for form in forms:
         if expected := tensors.get(form):

@@ -5,7 +5,7 @@ count. A copy of the weights in torch files is compared if it was read.
 """
 
 import re
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from pathlib import PurePosixPath
 
 from auditor.checkpoint.filenames import torch_model_files, variant_of
@@ -25,7 +25,7 @@ from auditor.findings import (
 from auditor.messages import listed, named
 from auditor.names import folder_of
 from auditor.reconciler.contents import Contents, table_findings, unsafe_finding
-from auditor.tensors import StoredTensor, learned, natural_key
+from auditor.tensors import learned, natural_key
 
 # Endings in lower case -> the software of the format.
 _FRAMEWORKS = (
@@ -249,7 +249,8 @@ def _differences(first: str, contents: Contents, tables: list[Table]) -> Iterato
     more = [
         name for name, one in other.items() if name not in audited.keys() | copies and learned(one)
     ]
-    reshaped = [name for name, one in other.items() if _reshaped(one, audited)]
+    both = [name for name in other if name in audited]
+    reshaped = [name for name in both if audited[name].shape != other[name].shape]
     for names, how in (
         (lacks, "lacks {} that the audited files have: {}"),
         (more, "has {} that the audited files lack: {}"),
@@ -260,7 +261,3 @@ def _differences(first: str, contents: Contents, tables: list[Table]) -> Iterato
             count = f"{len(names):,} tensor{'s' if len(names) > 1 else ''}"
             reason = f"{named(first)} {how.format(count, listed(names))}"
             yield CopyDiffers(file=first, reason=reason, tensors=tuple(names))
-
-
-def _reshaped(tensor: StoredTensor, audited: Mapping[str, StoredTensor]) -> bool:
-    return tensor.name in audited and audited[tensor.name].shape != tensor.shape

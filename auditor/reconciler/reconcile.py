@@ -153,7 +153,11 @@ def reconcile(
         absent=absent,
         findings=findings,
         shift=matching.shift,
-        packed=_dtypes_inside(stored.pieces),
+        packed={
+            (piece.stored.name, piece.stored.file): piece.dtype
+            for piece in stored.pieces
+            if piece.dtype not in UNPACKED
+        },
         scaled=stored.scaled,
         without_header=tuple(_without_header(hidden, loading, family)),
         moved=any(parent(piece.name) != parent(piece.stored.name) for piece in stored.pieces),
@@ -189,15 +193,6 @@ def _separated(tensors: Sequence[StoredTensor], unpacked: Unpacked) -> _Stored:
     single = [tensor for tensor in tensors if id(tensor) not in packed_ids]
     scaled = tuple(tensor for tensor in unpacked.unchanged if tensor.dtype not in UNPACKED)
     return _Stored(single, scaled, pieces, serving)
-
-
-def _dtypes_inside(pieces: Iterable[LogicalTensor]) -> Mapping[tuple[str, str], str]:
-    """The dtype of the contents of each packed tensor, by its name and file."""
-    return {
-        (piece.stored.name, piece.stored.file): piece.dtype
-        for piece in pieces
-        if piece.dtype not in UNPACKED
-    }
 
 
 def _as_stored(counted: Iterable[_Item], stored: _Stored) -> Iterable[_Item]:

@@ -175,7 +175,7 @@ def _absent_row(tensor: ExpectedTensor, fate: int) -> TensorRow:
 def _stored_alone(
     tensors: Iterable[StoredTensor], shared: Mapping[str, str]
 ) -> Iterator[TensorRow]:
-    ordered = sorted(tensors, key=lambda counted: (natural_key(counted.name), counted.file))
+    ordered = sorted(tensors, key=lambda tensor: (natural_key(tensor.name), tensor.file))
     unchecked = Fate.UNCHECKED.value
     items = tuple((tensor, learned(tensor), unchecked) for tensor in ordered)
     for item in counted_once(items, shared):

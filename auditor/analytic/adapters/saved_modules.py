@@ -13,7 +13,7 @@ from auditor.errors import CheckpointError
 from auditor.messages import described, quoted
 
 IN_BASE = "base_model.model."  # the prefix of layers that peft adds inside the base
-OUTSIDE_BASE = "base_model."  # the prefix of tensors beside the base, such as prompts
+OUTSIDE_BASE = "base_model."  # the prefix of tensors outside the base, such as prompts
 
 # Other names for the trained copy of a module: peft stores its bias under these too.
 _COPIES = ("modules_to_save", "modules_to_save.default")

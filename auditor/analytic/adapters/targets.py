@@ -131,8 +131,8 @@ class Targets:
 class Ranks:
     """The rank of each module: from rank_pattern's first key that fits its name's end, else r."""
 
-    def __init__(self, settings: AdapterSettings, paths: Iterable[str], otherwise: int) -> None:
-        self.otherwise = otherwise
+    def __init__(self, settings: AdapterSettings, paths: Iterable[str], default: int) -> None:
+        self._default = default
         pattern: Mapping[str, int] = settings.ranks()
         plain = {key: place for place, key in enumerate(pattern) if _PLAIN.fullmatch(key)}
         self._ranks = tuple(pattern.values())
@@ -146,4 +146,4 @@ class Ranks:
     def of(self, path: str) -> int:
         places = [self._plain[end] for end in suffixes(path) if end in self._plain]
         places += [place for place, paths in self._others if path in paths]
-        return self._ranks[min(places)] if places else self.otherwise
+        return self._ranks[min(places)] if places else self._default

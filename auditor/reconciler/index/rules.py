@@ -211,9 +211,7 @@ def _room(index: Index, contents: Contents, sizes: Mapping[str, int]) -> Room:
         if tensor.span is not None and tensor.name not in contents.shared:
             read[tensor.file] = read.get(tensor.file, 0) + tensor.span.length
     rooms = [
-        Room(read[shard], read[shard])
-        if shard in read
-        else _room_of_unread(shard, names, sizes.get(shard))
+        Room(read[shard], read[shard]) if shard in read else _bounds(shard, names, sizes.get(shard))
         for shard, names in names_by_shard(index).items()
     ]
     bounds = [room.most for room in rooms if room.most is not None]
@@ -229,7 +227,7 @@ def _sizes(snapshot: Snapshot) -> Mapping[str, int]:
     return {name: size for name, size in sizes.items() if size}
 
 
-def _room_of_unread(shard: str, names: Sequence[str], size: int | None) -> Room:
+def _bounds(shard: str, names: Sequence[str], size: int | None) -> Room:
     """Return the possible bytes of tensors in a file whose header was not read."""
     if size is None:
         return Room(len(names), None)
@@ -237,13 +235,11 @@ def _room_of_unread(shard: str, names: Sequence[str], size: int | None) -> Room:
     if parser(shard) is not None:
         bytes_of_data = inside if 100 * inside > 99 * size else size
         return Room(max(inside // _FLAGS, len(names)), _SHARED * bytes_of_data)
-    around = _LENGTH + sum(_LEAST_ENTRY + _bytes(name) for name in names)
+    around = _LENGTH + sum(
+        _LEAST_ENTRY + len(name.encode(errors="surrogatepass")) for name in names
+    )
     most = max(size - around, 0)
     return Room(min(max(inside, len(names)), most), most)
-
-
-def _bytes(name: str) -> int:
-    return len(name.encode(errors="surrogatepass"))
 
 
 # --- the totals, by the shards or by the expected shapes ----------------------------------------

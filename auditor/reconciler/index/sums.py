@@ -213,11 +213,10 @@ def _by_last_part(buffers: Iterable[WidthGroup]) -> Iterator[WidthGroup]:
 def tied_not_stored(reconciled: Reconciled) -> tuple[WidthGroup, ...]:
     """Return the tied tensors that are not stored; some writers count them."""
     tied = (item.tensor for item in reconciled.absent if item.fate == Fate.TIED)
-    return tuple(WidthGroup(_shaped(tensor.name, tensor.shape), tensor.elements) for tensor in tied)
-
-
-def _shaped(name: str, shape: tuple[int, ...]) -> str:
-    return f"{named(name)} ({' x '.join(map(str, shape))})"
+    return tuple(
+        WidthGroup(f"{named(one.name)} ({' x '.join(map(str, one.shape))})", one.elements)
+        for one in tied
+    )
 
 
 # --- the sum ----------------------------------------------------------------------------------

@@ -55,7 +55,7 @@ class StateDictLoad(NamedTuple):
     missing: Iterable[str]  # the names in memory that these tensors have to fill
 
 
-class _PlacedTensor(NamedTuple):
+class _Tensor(NamedTuple):
     """A stored tensor for which the model has a place."""
 
     stored: str
@@ -134,9 +134,9 @@ def _in_model(names: Iterable[str], target: Target) -> dict[str, str]:
 # --- the loaded tensors -----------------------------------------------------------------------
 
 
-def _by_parameter(load: StateDictLoad, unexpected: set[str]) -> Mapping[str, list[_PlacedTensor]]:
+def _by_parameter(load: StateDictLoad, unexpected: set[str]) -> Mapping[str, list[_Tensor]]:
     """Group the stored tensors by the model's parameters; add all other names to `unexpected`."""
-    tensors_by_name: dict[str, list[_PlacedTensor]] = {}
+    tensors_by_name: dict[str, list[_Tensor]] = {}
     shapes = load.target.shapes
     in_model = _in_model(chain(load.stored, (one.name for one in load.leads.values())), load.target)
     for name, shape in load.stored.items():
@@ -145,7 +145,7 @@ def _by_parameter(load: StateDictLoad, unexpected: set[str]) -> Mapping[str, lis
         if first not in shapes and name in shapes:
             first, rule, source = in_model[name], None, name
         if first in shapes:
-            tensors_by_name.setdefault(first, []).append(_PlacedTensor(name, shape, rule, source))
+            tensors_by_name.setdefault(first, []).append(_Tensor(name, shape, rule, source))
         elif rule is None:
             unexpected.add(first)
         else:
@@ -153,9 +153,7 @@ def _by_parameter(load: StateDictLoad, unexpected: set[str]) -> Mapping[str, lis
     return tensors_by_name
 
 
-def _loaded(
-    first: str, tensors: list[_PlacedTensor], shapes: Shapes
-) -> Iterator[tuple[str, _Shape]]:
+def _loaded(first: str, tensors: list[_Tensor], shapes: Shapes) -> Iterator[tuple[str, _Shape]]:
     """Yield name and shape for one parameter and for those that its conversion also makes."""
     if len(tensors) > 1 and len({(one.rule, one.source, one.shape) for one in tensors}) > 1:
         tensors = sorted(tensors, key=lambda one: _order(one.stored))
@@ -236,9 +234,8 @@ def load_of_differences(
     members: dict[str, _Shape] = {}
     for group in converted_groups(_members(first_names, names, loading), loading).values():
         in_memory.update(group.in_memory)
-        members.update(
-            (one.name, stored[one.name]) for one in group.on_disk if one.name in as_expected
-        )
+        on_disk = (one.name for one in group.on_disk if one.name in as_expected)
+        members.update((name, stored[name]) for name in on_disk)
     if members:
         loose |= members
         leads = destinations(loose, loading)

@@ -3,7 +3,7 @@
 The config classes of transformers 5.23 show which of two values wins; a test builds them again.
 """
 
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from functools import cache
 from itertools import chain, islice
 from typing import Any, NamedTuple
@@ -36,7 +36,7 @@ _LENGTH, _WIDTH = "max_seq_length", "word_embedding_dimension"
 _POSITIONS = "position_embeddings.weight"
 
 
-class Contradiction(NamedTuple):
+class Conflict(NamedTuple):
     """Two statements of one fact; the file is the config if none is named."""
 
     first: str  # key, by its path
@@ -51,10 +51,14 @@ def contradiction_findings(case: RepositoryCase) -> Iterator[Finding]:
     if not case.is_custom:
         for rule in (_rotation, _dtypes, _labels, _windows, _head_dim, _synonyms, _parts):
             yield from (_finding(case, twice) for twice in rule(case))
-    yield from (_finding(case, twice) for rule in _OF_ALL for twice in rule(case))
+    yield from (
+        _finding(case, twice)
+        for rule in (_unmatched_exceptions, _sentences)
+        for twice in rule(case)
+    )
 
 
-def _finding(case: RepositoryCase, pair: Contradiction) -> ConfigContradiction:
+def _finding(case: RepositoryCase, pair: Conflict) -> ConfigContradiction:
     where = pair.file or case.config_file
     second = pair.second if not pair.file else f"{pair.second} of {pair.file}"
     return ConfigContradiction(
@@ -76,14 +80,14 @@ def _is_number(value: object) -> bool:
     return isinstance(value, int | float) and not isinstance(value, bool)
 
 
-def _rotation(case: RepositoryCase) -> Iterator[Contradiction]:
+def _rotation(case: RepositoryCase) -> Iterator[Conflict]:
     yield from _rotation_of(case.config, "")
     part = case.text_part()
     if part is not None:
         yield from _rotation_of(part[1], f"{part[0]}.")
 
 
-def _rotation_of(values: Mapping[str, Any], path: str) -> Iterator[Contradiction]:
+def _rotation_of(values: Mapping[str, Any], path: str) -> Iterator[Conflict]:
     """Compare rotations: rope_scaling replaces rope_parameters; rope_theta is a default base."""
     theta, scaling, own = (values.get(key) for key in ("rope_theta", "rope_scaling", _ROPE))
     for key, rotation in (("rope_scaling", scaling), (_ROPE, own)):
@@ -92,45 +96,43 @@ def _rotation_of(values: Mapping[str, Any], path: str) -> Iterator[Contradiction
         base = rotation.get("rope_theta")
         if _is_number(theta) and _is_number(base) and base != theta:
             name = f"{path}{key}.rope_theta"
-            yield Contradiction(f"{path}rope_theta", theta, name, base, _takes(name))
+            yield Conflict(f"{path}rope_theta", theta, name, base, _takes(name))
         kind, older = rotation.get("rope_type"), rotation.get("type")
         renamed = kind == older or (older, kind) in _RENAMED
         if isinstance(kind, str) and isinstance(older, str) and not renamed:
             name = f"{path}{key}.rope_type"
-            yield Contradiction(f"{path}{key}.type", older, name, kind, _takes(name))
+            yield Conflict(f"{path}{key}.type", older, name, kind, _takes(name))
     if isinstance(scaling, Mapping) and isinstance(own, Mapping) and scaling:
         keys = sorted({*scaling} & {*own} - {"type"})
         differing = [key for key in keys if scaling[key] != own[key]]
         for key in differing[:1]:
             first, second = f"{path}{_ROPE}.{key}", f"{path}rope_scaling.{key}"
-            yield Contradiction(
-                first, own[key], second, scaling[key], _takes(f"{path}rope_scaling")
-            )
+            yield Conflict(first, own[key], second, scaling[key], _takes(f"{path}rope_scaling"))
 
 
-def _dtypes(case: RepositoryCase) -> Iterator[Contradiction]:
+def _dtypes(case: RepositoryCase) -> Iterator[Conflict]:
     older, newer = case.config.get("torch_dtype"), case.config.get("dtype")
     if isinstance(older, str) and isinstance(newer, str):
         plain = (older.removeprefix("torch."), newer.removeprefix("torch."))
         if plain[0] != plain[1] and "auto" not in plain:
-            yield Contradiction("torch_dtype", older, "dtype", newer, _takes("dtype"))
+            yield Conflict("torch_dtype", older, "dtype", newer, _takes("dtype"))
 
 
-def _labels(case: RepositoryCase) -> Iterator[Contradiction]:
+def _labels(case: RepositoryCase) -> Iterator[Conflict]:
     number, names = case.config.get("num_labels"), case.config.get("id2label")
     numbers = case.config.get("label2id")
     if type(number) is int and isinstance(names, Mapping) and names and len(names) != number:
         count_text = f"{len(names)} labels"
-        yield Contradiction("num_labels", number, "id2label", count_text, _takes("num_labels"))
+        yield Conflict("num_labels", number, "id2label", count_text, _takes("num_labels"))
     elif isinstance(names, Mapping) and isinstance(numbers, Mapping) and numbers:
         distinct = {name for name in names.values() if isinstance(name, str)}
         if len(distinct) == len(names) != len(numbers):  # two numbers with one name are normal
             first, second = f"{len(names)} labels", f"{len(numbers)} labels"
             wins = f"{_takes('id2label')} for the number of labels"
-            yield Contradiction("id2label", first, "label2id", second, wins)
+            yield Conflict("id2label", first, "label2id", second, wins)
 
 
-def _windows(case: RepositoryCase) -> Iterator[Contradiction]:
+def _windows(case: RepositoryCase) -> Iterator[Conflict]:
     """Compare layers that attend to a window with a window that is off or null."""
     kinds = case.config.get("layer_types")
     if not isinstance(kinds, list) or "sliding_attention" not in kinds:
@@ -141,10 +143,10 @@ def _windows(case: RepositoryCase) -> Iterator[Contradiction]:
         return
     key, value = ("use_sliding_window", False) if used is False else ("sliding_window", None)
     wins = f"{library().short} takes {key}, and these layers have no window"
-    yield Contradiction("layer_types", layers_text, key, value, wins)
+    yield Conflict("layer_types", layers_text, key, value, wins)
 
 
-def _head_dim(case: RepositoryCase) -> Iterator[Contradiction]:
+def _head_dim(case: RepositoryCase) -> Iterator[Conflict]:
     """Compare head_dim with the width divided by heads, if no tensor depends on head_dim.
 
     A config class without this field is no evidence: the models of 38 types read it, such as
@@ -163,12 +165,12 @@ def _head_dim(case: RepositoryCase) -> Iterator[Contradiction]:
     if type(size) is int and type(heads) is int and heads > 0 and size // heads != width:
         wins = f"{library().short} does not read head_dim of a {kind.model_type}"
         ratio = f"{size} / {heads} = {size // heads}"
-        yield Contradiction(
+        yield Conflict(
             "head_dim", width, f"{own['hidden_size']} / {own['num_attention_heads']}", ratio, wins
         )
 
 
-def _synonyms(case: RepositoryCase) -> Iterator[Contradiction]:
+def _synonyms(case: RepositoryCase) -> Iterator[Conflict]:
     """Compare a key with its synonym of other config classes, which wins."""
     if case.kind is None:
         return
@@ -177,10 +179,10 @@ def _synonyms(case: RepositoryCase) -> Iterator[Contradiction]:
             continue
         first, second = case.config[own], case.config[alias]
         if first != second and first is not None and second is not None:
-            yield Contradiction(own, first, alias, second, _takes(alias))
+            yield Conflict(own, first, alias, second, _takes(alias))
 
 
-def _parts(case: RepositoryCase) -> Iterator[Contradiction]:
+def _parts(case: RepositoryCase) -> Iterator[Conflict]:
     """Compare text sizes of the config with those in its text config, if only the latter count."""
     part = case.text_part()
     pair = str(case.config.get("model_type")).endswith(PAIR)
@@ -192,13 +194,13 @@ def _parts(case: RepositoryCase) -> Iterator[Contradiction]:
             continue
         if type(top) is int and type(inner) is int and top != inner:
             name = f"{part[0]}.{key}"
-            yield Contradiction(key, top, name, inner, _takes(name))
+            yield Conflict(key, top, name, inner, _takes(name))
 
 
 # --- quantization and sentence-transformers ----------------------------------------------------
 
 
-def _unmatched_exceptions(case: RepositoryCase) -> Iterator[Contradiction]:
+def _unmatched_exceptions(case: RepositoryCase) -> Iterator[Conflict]:
     """Find modules in lists of exceptions whose names are one slip from stored modules."""
     quantization = case.config.get("quantization_config")
     if not isinstance(quantization, Mapping):
@@ -220,10 +222,10 @@ def _unmatched_exceptions(case: RepositoryCase) -> Iterator[Contradiction]:
             if meant:
                 path = f"quantization_config.{key}"
                 wins = "it leaves out no module of that name, so that what was meant is converted"
-                yield Contradiction(path, name, "the tensors", f"have {meant}", wins)
+                yield Conflict(path, name, "the tensors", f"have {meant}", wins)
 
 
-def _sentences(case: RepositoryCase) -> Iterator[Contradiction]:
+def _sentences(case: RepositoryCase) -> Iterator[Conflict]:
     """Compare the settings of sentence-transformers with the model that it wraps."""
     width = next(
         (case.config[key] for key in ("hidden_size", "d_model", "dim") if key in case.config), None
@@ -235,21 +237,17 @@ def _sentences(case: RepositoryCase) -> Iterator[Contradiction]:
             wins = (
                 "sentence-transformers gives vectors of the model's width, and declares the other"
             )
-            yield Contradiction("hidden_size", width, _WIDTH, declared, wins, name)
+            yield Conflict("hidden_size", width, _WIDTH, declared, wins, name)
     longest = case.settings.get(_LENGTH)
     if type(longest) is not int:
         return
     rows = [one.shape[0] for one in case.stored if one.shape and one.name.endswith(_POSITIONS)]
     if rows and longest > max(rows):
         wins = "sentence-transformers takes the longer one, for whose last tokens there are no rows"
-        yield Contradiction("max_position_embeddings", max(rows), _LENGTH, longest, wins, SENTENCE)
+        yield Conflict("max_position_embeddings", max(rows), _LENGTH, longest, wins, SENTENCE)
 
 
 SENTENCE = "sentence_bert_config.json"
-_OF_ALL: tuple[Callable[[RepositoryCase], Iterator[Contradiction]], ...] = (
-    _unmatched_exceptions,
-    _sentences,
-)
 
 
 # --- keys that nobody reads -----------------------------------------------------------------------

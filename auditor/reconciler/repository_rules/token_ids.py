@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Iterator, Mapping
+from math import inf
 from typing import Any
 
 from auditor.companions.companion_files import GENERATION, SPECIAL, TOKENIZER, TOKENIZER_CONFIG
@@ -102,22 +103,17 @@ def _beyond_vocabulary(case: RepositoryCase, rows: EmbeddingRows) -> Iterator[Fi
 
 def _special_ids(case: RepositoryCase) -> Iterator[tuple[str, str, Any, str | None]]:
     """Yield file, key and value of each special id, and its part of the config."""
-    yield from _special_ids_in(case.config_file, case.config, None)
-    part = case.text_part()
-    if part is not None:
-        yield from _special_ids_in(case.config_file, part[1], part[0])
-    generation = case.object(GENERATION)
-    if generation is not None:
-        yield from _special_ids_in(GENERATION, generation, None)
-
-
-def _special_ids_in(
-    file: str, values: Mapping[str, Any], part: str | None
-) -> Iterator[tuple[str, str, Any, str | None]]:
-    path = f"{part}." if part else ""
-    for key, value in values.items():
-        if _SPECIAL.fullmatch(key):
-            yield file, path + key, value, part
+    part, text = case.text_part() or (None, {})
+    places: tuple[tuple[str, Mapping[str, Any], str | None], ...] = (
+        (case.config_file, case.config, None),
+        (case.config_file, text, part),
+        (GENERATION, case.object(GENERATION) or {}, None),
+    )
+    for file, values, part in places:
+        path = f"{part}." if part else ""
+        for key, value in values.items():
+            if _SPECIAL.fullmatch(key):
+                yield file, path + key, value, part
 
 
 # --- end tokens --------------------------------------------------------------------------------
@@ -140,24 +136,24 @@ def end_token_findings(case: RepositoryCase) -> Iterator[Finding]:
         return
     if len(ids_by_place) < 2 or every in ids_by_place.values():  # noqa: PLR2004 - two to disagree
         return
-    listed = "; ".join(
-        f"{file}: {key} {_ids_text(ids)}" for (file, key), ids in ids_by_place.items()
-    )
+    ends = "; ".join(f"{file}: {key} {_ids_text(ids)}" for (file, key), ids in ids_by_place.items())
     yield EosDisagrees(
         says=tuple(
             (file, key, value_text(sorted(ids))) for (file, key), ids in ids_by_place.items()
         ),
         ids=tuple(sorted(every)) if every <= case.special_ids else (),
-        reason=f"{listed}; no file has all of them",
+        reason=f"{ends}; no file has all of them",
         fix=f"set {END} of {GENERATION} to {_ids_text(every)}, or to those of them that are meant",
     )
 
 
 def end_ids(case: RepositoryCase) -> dict[tuple[str, str], frozenset[int]]:
     """Return the ids at which generation ends, by file and key, without ids beyond the rows."""
-    rows = case.rows.rows if case.rows else None
-    each_place = ((place, _with_rows(ids, rows)) for place, ids in _declared_ends(case))
-    return {place: ids for place, ids in each_place if ids}
+    rows = case.rows.rows if case.rows else inf
+    declared = {
+        place: frozenset(one for one in ids if one < rows) for place, ids in _declared_ends(case)
+    }
+    return {place: ids for place, ids in declared.items() if ids}
 
 
 # Characters and words by which a token is known to be a special one; a single letter may be one in
@@ -191,10 +187,6 @@ def _end_token(case: RepositoryCase) -> tuple[str, str]:
         if text := text_of_token(values.get("eos_token")) if values else None:
             return file, text
     return "", ""
-
-
-def _with_rows(ids: frozenset[int], rows: int | None) -> frozenset[int]:
-    return ids if rows is None else frozenset(token_id for token_id in ids if token_id < rows)
 
 
 def _declared_ends(case: RepositoryCase) -> Iterator[tuple[tuple[str, str], frozenset[int]]]:
