@@ -117,11 +117,11 @@ class Places(Struct, frozen=True):
         older = self.loading.renamed_by_legacy(own)
         names = [older[name].name if name in older else name for name in own]
         forms = forms_with_prefix(chain(stored, names), self.prefix)
-        tensors = self._known(forms)
-        found_names = [_look_up(name, forms[name], tensors) for name in names]
-        unconverted = self._unconverted(names, found_names)
+        tensors = self._tensors_under(forms)
+        lookups = [_look_up(name, forms[name], tensors) for name in names]
+        unconverted = self._unconverted(names, lookups)
         places: list[Place] = []
-        for original, renamed, name, place in zip(stored, own, names, found_names, strict=True):
+        for original, renamed, name, place in zip(stored, own, names, lookups, strict=True):
             steps = _steps(older[renamed]) if renamed in older else ()
             if name in unconverted:
                 places.append(Place(name, None, steps))
@@ -148,7 +148,7 @@ class Places(Struct, frozen=True):
             steps = (Step.OLDER,)
         return Place(name, expected, (*steps, shift) if shift else steps)
 
-    def _known(self, forms: Mapping[str, tuple[str, ...]]) -> Mapping[str, ExpectedTensor]:
+    def _tensors_under(self, forms: Mapping[str, tuple[str, ...]]) -> Mapping[str, ExpectedTensor]:
         """Return the class's tensors under these forms of names, in one lookup."""
         if not isinstance(self.names, NameLookup | TensorsByName):
             return self.names
@@ -269,8 +269,8 @@ def _claims(
     claims: dict[str, Hit] = {}
     copies: list[Hit] = []
     unmatched: list[Candidate] = []
-    found_places = places.of([candidate.name for candidate in candidates])
-    for candidate, (_, expected, steps) in zip(candidates, found_places, strict=True):
+    candidate_places = places.of([candidate.name for candidate in candidates])
+    for candidate, (_, expected, steps) in zip(candidates, candidate_places, strict=True):
         if expected is None:
             unmatched.append(candidate)
             continue

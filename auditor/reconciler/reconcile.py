@@ -354,8 +354,8 @@ def _without_header(
     unknown: list[Candidate] = []
     for name, (content, expected) in hidden.items():
         if expected:
-            fate = Fate.EQUAL if any(item.role.learned for item in expected) else Fate.BUFFER
-            elements = sum(item.elements for item in expected)
+            fate = Fate.EQUAL if any(tensor.role.learned for tensor in expected) else Fate.BUFFER
+            elements = sum(tensor.elements for tensor in expected)
             yield name, NameWithoutHeader(elements, fate.value, packed=content.packed)
         elif content.packed:
             fate = Fate.UNEXPECTED if content.tensors else Fate.QUANTIZATION_DATA
@@ -421,8 +421,8 @@ def _needed(
     """Return the names, at least those in `not_stored`, that the declared class has too."""
     if declared is expectation or all(tensor.role is Role.TIED for tensor in not_stored):
         return frozenset(tensor.name for tensor in not_stored)
-    found_places = places(expectation).of([tensor.name for tensor in declared.needed])
-    return frozenset(place.expected.name for place in found_places if place.expected is not None)
+    declared_places = places(expectation).of([tensor.name for tensor in declared.needed])
+    return frozenset(place.expected.name for place in declared_places if place.expected is not None)
 
 
 def _reason_not_needed(tensor: ExpectedTensor, unused_modules: tuple[str, ...]) -> str | None:

@@ -225,11 +225,11 @@ def load_of_differences(
     loose = {name: shape for name, shape in stored.items() if name not in as_expected}
     lacking = [name for name, tensor in names.items() if tensor.name not in as_expected]
     converted = loading.conversions(lacking)
-    made_with = _first_names(names, loading)
+    first_by_name = _first_names(names, loading)
     first_names = {one.name for one in converted.values()}
     leads = destinations(loose, loading)
-    reached = _possible_names(loose, leads, expectation.prefix, made_with)
-    first_names.update(made_with[name] for name in reached)
+    reached = _possible_names(loose, leads, expectation.prefix, first_by_name)
+    first_names.update(first_by_name[name] for name in reached)
     in_memory: dict[str, _Shape] = {}
     members: dict[str, _Shape] = {}
     for group in converted_groups(_members(first_names, names, loading), loading).values():
@@ -248,7 +248,7 @@ def load_of_differences(
         unset = frozenset[str]()
     else:
         shapes, _, unset = loading.memory
-        missing += (name for name in shapes if name not in names and name not in made_with)
+        missing += (name for name in shapes if name not in names and name not in first_by_name)
     target = Target(expectation.prefix, loading, shapes, tied_pairs(expectation), unset)
     return StateDictLoad(loose, leads, target, missing)
 
@@ -259,7 +259,7 @@ def _possible_names(
     prefix: str,
     targets: Mapping[str, object],
 ) -> set[str]:
-    """Return those of the target names that loading may look up."""
+    """Return the target names that loading may look up."""
     looks = chain(stored, (one.name for one in leads.values())) if targets else ()
     forms = chain.from_iterable(forms_with_prefix(looks, prefix).values())
     return {name for name in forms if name in targets}

@@ -63,7 +63,7 @@ def _loaded(contents: Contents, expectation: Expectation, reconciled: Reconciled
 
 
 def _reasons_without_report(contents: Contents) -> tuple[str, ...] | None:
-    """Return reasons without a report that no finding reports; None if there is a report."""
+    """Return why there is no report, () if findings give the reason; None if there is a report."""
     refusing = BadHeader | BadIndex | BadSize | Unsafe
     refused = any(isinstance(finding, refusing) for finding in contents.findings)
     if contents.names_only or contents.unread or refused:
@@ -108,11 +108,11 @@ def _in_memory(
     if not names:
         return {}
     where = places(expectation, (tensor.name for tensor in tensors))
-    found_places = where.of(names)
-    loaded = set(expectation.loaded_of(one.expected for one in found_places if one.expected))
+    name_places = where.of(names)
+    loaded = set(expectation.loaded_of(one.expected for one in name_places if one.expected))
     loaded_names = {
         name: place.name
-        for name, place in zip(names, found_places, strict=True)
+        for name, place in zip(names, name_places, strict=True)
         if place.expected in loaded
     }
     others = names - loaded_names.keys()

@@ -22,7 +22,7 @@ from auditor.tensors import Depth
 def expected_as_stored(
     expectation: Expectation, stored: Iterable[str], depth: Depth | None = None
 ) -> Expectation:
-    """Return the expectation with those groups in in-memory form that are stored so.
+    """Return the expectation with converted groups in in-memory form, if they are stored in it.
 
     Return the object itself if there are none. The modules of the result are those that `depth`
     lists, and one level more; all if it is None.

@@ -48,14 +48,11 @@ class Conflict(NamedTuple):
 
 
 def contradiction_findings(case: RepositoryCase) -> Iterator[Finding]:
+    rules = [_unmatched_exceptions, _sentences]
     if not case.is_custom:
-        for rule in (_rotation, _dtypes, _labels, _windows, _head_dim, _synonyms, _parts):
-            yield from (_finding(case, twice) for twice in rule(case))
-    yield from (
-        _finding(case, twice)
-        for rule in (_unmatched_exceptions, _sentences)
-        for twice in rule(case)
-    )
+        rules = [_rotation, _dtypes, _labels, _windows, _head_dim, _synonyms, _parts, *rules]
+    for rule in rules:
+        yield from (_finding(case, conflict) for conflict in rule(case))
 
 
 def _finding(case: RepositoryCase, pair: Conflict) -> ConfigContradiction:
@@ -295,7 +292,7 @@ def _misspelled_keys(
     text = None
     if kind.model_type in FLAT and values.get(_TEXT) is None:
         text = kind.parts[_TEXT].class_name
-    known_keys = _known(kind.name, text)
+    known_keys = _read_keys(kind.name, text)
     absent = known_keys - values.keys()
     unknown = (key for key in values if key not in known_keys and not key.startswith("_"))
     for key in islice(unknown, _MOST_UNKNOWN):
@@ -344,7 +341,7 @@ def _fields(name: str, text: str | None) -> Mapping[str, Field]:
 
 
 @cache
-def _known(name: str, text: str | None) -> frozenset[str]:
+def _read_keys(name: str, text: str | None) -> frozenset[str]:
     """The keys that a config class reads."""
     kind = of_name(name)
     lists = (kind.attribute_map, kind.parts, kind.read_only) if kind else ()
