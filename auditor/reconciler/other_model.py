@@ -151,7 +151,7 @@ def pointed_size_note(
     They are compared with the expected tensors that they hide. Return None without pointers, or if
     no index says whether these or another unread file hide a tensor.
     """
-    sizes = {head.name: head.pointed for head in snapshot.headers if head.pointed is not None}
+    sizes = {file.name: file.pointed for file in snapshot.headers if file.pointed is not None}
     if contents.holds_unknown and any(item.file not in sizes for item in contents.unread):
         return None
     hidden = [

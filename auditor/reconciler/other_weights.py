@@ -54,11 +54,11 @@ def other_weights(snapshot: Snapshot) -> Iterator[OtherWeights | CopyDiffers | U
     files_by_split = _incomplete_copies(snapshot)
     for split, files in sorted(files_by_split.items()):
         yield _incomplete(split, sorted(files))
-    audited = [head.name for head in snapshot.headers]
+    audited = [file.name for file in snapshot.headers]
     audited += [snapshot.index.name] if snapshot.index else []
     first = min(audited, default="")
     lacking = snapshot.index is not None and bool(snapshot.unopened or not snapshot.headers)
-    opened = frozenset(head.name for head in snapshot.pickles)
+    opened = frozenset(file.name for file in snapshot.pickles)
     yield from other_weights_by_kind(
         set(other_weight_files(snapshot)).difference(*files_by_split.values()),
         folder_of(first),
@@ -72,7 +72,7 @@ def _incomplete_copies(snapshot: Snapshot) -> dict[Split, set[str]]:
 
     The Hugging Face cache may have single files of a complete copy.
     """
-    first = min((head.name for head in snapshot.headers), default="")
+    first = min((file.name for file in snapshot.headers), default="")
     if not first.endswith(".bin") or (snapshot.partial and snapshot.commit is not None):
         return {}
     folder = folder_of(first)
@@ -179,22 +179,22 @@ def torch_copy_findings(snapshot: Snapshot, contents: Contents) -> Iterator[Find
     because safetensors stores those once, or if nothing of it is learned. Git LFS pointers in a
     copy of the repository are torch files that nobody fetched, which is no fault of the model.
     """
-    unfetched = [head.name for head in snapshot.torch_copies if head.pointed is not None]
+    unfetched = [file.name for file in snapshot.torch_copies if file.pointed is not None]
     if unfetched and snapshot.partial:
         reason = "by its name the same weights once more, as a Git LFS pointer that was not fetched"
         yield OtherWeights(files=tuple(unfetched), reason=f"{reason}; it is not compared")
         return
     if not snapshot.torch_copies:
         return
-    tables = [head.parsed for head in snapshot.torch_copies if isinstance(head.parsed, Table)]
+    tables = [file.parsed for file in snapshot.torch_copies if isinstance(file.parsed, Table)]
     for table in tables:
         yield from table_findings(table)
     first = snapshot.torch_copies[0].name
-    broken = [head for head in snapshot.torch_copies if isinstance(head.parsed, CheckpointError)]
-    unsafe = [finding for head in broken if (finding := unsafe_finding(head))]
+    broken = [file for file in snapshot.torch_copies if isinstance(file.parsed, CheckpointError)]
+    unsafe = [finding for file in broken if (finding := unsafe_finding(file))]
     yield from unsafe
     if len(broken) > len(unsafe):
-        fault = next(head.parsed for head in broken if unsafe_finding(head) is None)
+        fault = next(file.parsed for file in broken if unsafe_finding(file) is None)
         yield CopyDiffers(file=first, reason=f"{fault}; it is not compared with the audited set")
     elif not (broken or contents.unread or contents.names_only):
         yield from _differences(first, contents, tables)
@@ -202,8 +202,8 @@ def torch_copy_findings(snapshot: Snapshot, contents: Contents) -> Iterator[Find
 
 def unsafe_pickles(snapshot: Snapshot) -> Iterator[Unsafe]:
     """Yield a finding for each other local file that may run code."""
-    for head in snapshot.pickles:
-        if finding := unsafe_finding(head):
+    for file in snapshot.pickles:
+        if finding := unsafe_finding(file):
             yield finding
 
 
@@ -213,8 +213,8 @@ def unread_pickles(snapshot: Snapshot) -> Iterator[str]:
     if copies:
         how = "neither compared with the audited files nor followed (--torch-copies does both)"
         yield f"{listed(copies)}: {how}"
-    heads = (*snapshot.headers, *snapshot.torch_copies, *snapshot.pickles)
-    accounted = {*(head.name for head in heads), *copies, *snapshot.unopened}
+    read_files = (*snapshot.headers, *snapshot.torch_copies, *snapshot.pickles)
+    accounted = {*(file.name for file in read_files), *copies, *snapshot.unopened}
     names = (file.name for file in snapshot.files)
     unread = [name for name in names if name not in accounted and name.lower().endswith(PICKLED)]
     if unread:
@@ -224,15 +224,15 @@ def unread_pickles(snapshot: Snapshot) -> Iterator[str]:
 def uncompared_torch_copies(snapshot: Snapshot, contents: Contents) -> tuple[str, ...]:
     """Return the torch copies that are not compared, because audited files were not read."""
     lacking = contents.unread or contents.names_only
-    return tuple(head.name for head in snapshot.torch_copies) if lacking else ()
+    return tuple(file.name for file in snapshot.torch_copies) if lacking else ()
 
 
 def _unread_torch_copies(snapshot: Snapshot) -> tuple[str, ...]:
     """Return the torch files that hold a copy of the audited safetensors and were not read."""
-    name = next((head.name for head in snapshot.headers), "")
+    name = next((file.name for file in snapshot.headers), "")
     if not name.endswith(".safetensors") or variant_of(name):
         return ()
-    read = {head.name for head in snapshot.torch_copies}
+    read = {file.name for file in snapshot.torch_copies}
     folder = folder_of(name)
     files = (file.name for file in snapshot.files)
     inside = torch_model_files(one.removeprefix(folder) for one in files if one.startswith(folder))

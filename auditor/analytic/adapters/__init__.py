@@ -152,10 +152,10 @@ def shapes_of_saved_modules(
     settings: AdapterSettings, base: AdaptedModel
 ) -> Mapping[str, tuple[int, ...]]:
     """Return the shapes of the modules that are stored completely, by name, e.g. of a head."""
-    head = OUTSIDE_BASE if is_prompt(settings) else IN_BASE
+    prefix = OUTSIDE_BASE if is_prompt(settings) else IN_BASE
     return {
         tensor.name: tensor.shape
-        for tensor in tensors_of_saved_modules(base, saved_paths(settings, base), head)
+        for tensor in tensors_of_saved_modules(base, saved_paths(settings, base), prefix)
     }
 
 

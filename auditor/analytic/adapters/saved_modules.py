@@ -45,7 +45,7 @@ def _above(path: str) -> Iterator[str]:
 
 
 def tensors_of_saved_modules(
-    base: AdaptedModel, paths: Iterable[str], head: str
+    base: AdaptedModel, paths: Iterable[str], prefix: str
 ) -> Iterator[ExpectedTensor]:
     """Yield all tensors of these modules; a tied tensor is stored as one of its own."""
     for path in paths:
@@ -53,7 +53,7 @@ def tensors_of_saved_modules(
             for last, tensor in part.tensors.items():
                 role = Role.PARAMETER if tensor.role is Role.TIED else tensor.role
                 yield ExpectedTensor(
-                    f"{head}{part.path}.{last}", tensor.shape, tensor.elements, role
+                    f"{prefix}{part.path}.{last}", tensor.shape, tensor.elements, role
                 )
 
 

@@ -162,8 +162,8 @@ def _loaded(first: str, tensors: list[_Tensor], shapes: Shapes) -> Iterator[tupl
         yield first, tensors[0].shape  # the first of several names for one parameter counts
         return
     collected: dict[str, list[_Shape]] = {}
-    for one in tensors:
-        collected.setdefault(one.source, []).append(one.shape)
+    for tensor in tensors:
+        collected.setdefault(tensor.source, []).append(tensor.shape)
     yield from converted_tensors(Conversion(rule, first, shapes), collected)
 
 
