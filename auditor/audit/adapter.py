@@ -22,7 +22,7 @@ from auditor.analytic.adapters import (
     require_known,
     shapes_of_saved_modules,
 )
-from auditor.analytic.adapters.saved_modules import BELOW, BESIDE
+from auditor.analytic.adapters.saved_modules import IN_BASE, OUTSIDE_BASE
 from auditor.analytic.adapters.settings import FEATURES, HEADS, OTHER_THAN_TEXT
 from auditor.analytic.auto_classes import AUTO_MODEL
 from auditor.analytic.target import Refusal
@@ -248,7 +248,7 @@ def _notes(
     yield f"{own:,} of {base_parameters:,} parameters of {named(base.model)}{share}"
     commit = f" at commit {base.commit}" if base.commit else ""
     yield f"the base is {named(base.model)}{commit}: {base.origin}"
-    prefix = BESIDE if is_prompt(settings) else BELOW
+    prefix = OUTSIDE_BASE if is_prompt(settings) else IN_BASE
     fitting = (one for one in answer.expectation.tensors if stored.get(one.name) == one.shape)
     names = (one.name for one in fitting if one.role is Role.PARAMETER)
     if replaced := replaced_names(answer.base, prefix, names):

@@ -73,8 +73,8 @@ class Finding(Struct, frozen=True, kw_only=True):
         """The keys and values that JSON has for this kind and not for all findings."""
 
     @abstractmethod
-    def only(self, wanted: Callable[[str], bool]) -> Self:
-        """Return the part of the finding that concerns the wanted names."""
+    def only(self, matches: Callable[[str], bool]) -> Self:
+        """Return the part of the finding that concerns the names that match."""
 
 
 class FindingKind(Finding, frozen=True, kw_only=True):
@@ -139,12 +139,12 @@ class NoParameters:
         return 0
 
 
-def _wanted_fields(
-    finding: "OfExpected | OfStored", wanted: Callable[[str], bool]
+def _matching_fields(
+    finding: "OfExpected | OfStored", matches: Callable[[str], bool]
 ) -> dict[str, tuple[Any, ...]]:
-    """The fields with a value for each tensor, restricted to the wanted names."""
+    """Return the fields with a value for each tensor, restricted to the names that match."""
     tensors: Iterable[ExpectedTensor | StoredTensor] = finding.tensors
-    places = [at for at, tensor in enumerate(tensors) if wanted(tensor.name)]
+    places = [at for at, tensor in enumerate(tensors) if matches(tensor.name)]
     fields = ("tensors", *finding.aligned)
     return {field: tuple(getattr(finding, field)[at] for at in places) for field in fields}
 
@@ -168,8 +168,8 @@ class OfExpected(FindingKind, frozen=True, kw_only=True):
     def explains(self) -> int:
         return -expected_in(self.tensors)
 
-    def only(self, wanted: Callable[[str], bool]) -> Self:
-        return replace(self, **_wanted_fields(self, wanted))
+    def only(self, matches: Callable[[str], bool]) -> Self:
+        return replace(self, **_matching_fields(self, matches))
 
 
 class OfStored(FindingKind, frozen=True, kw_only=True):
@@ -192,8 +192,8 @@ class OfStored(FindingKind, frozen=True, kw_only=True):
     def explains(self) -> int:
         return learned_in(self.tensors)
 
-    def only(self, wanted: Callable[[str], bool]) -> Self:
-        return replace(self, **_wanted_fields(self, wanted))
+    def only(self, matches: Callable[[str], bool]) -> Self:
+        return replace(self, **_matching_fields(self, matches))
 
 
 class Uncounted(NoParameters, OfStored, frozen=True, kw_only=True):
@@ -221,8 +221,8 @@ class OfPairs(FindingKind, frozen=True, kw_only=True):
     def evidence(self) -> Mapping[str, Any]:
         return {"pairs": [pair.evidence for pair in self.pairs]}
 
-    def only(self, wanted: Callable[[str], bool]) -> Self:
-        return replace(self, pairs=tuple(one for one in self.pairs if wanted(one.stored.name)))
+    def only(self, matches: Callable[[str], bool]) -> Self:
+        return replace(self, pairs=tuple(one for one in self.pairs if matches(one.stored.name)))
 
 
 class OfFile(FindingKind, frozen=True, kw_only=True):
@@ -251,6 +251,6 @@ class OfFile(FindingKind, frozen=True, kw_only=True):
     def evidence(self) -> Mapping[str, Any]:
         return {"file": self.file, "hidden": [tensor.name for tensor in self.hidden]}
 
-    def only(self, wanted: Callable[[str], bool]) -> Self:
-        hidden = tuple(tensor for tensor in self.hidden if wanted(tensor.name))
-        return replace(self, tensors=tuple(filter(wanted, self.tensors)), hidden=hidden)
+    def only(self, matches: Callable[[str], bool]) -> Self:
+        hidden = tuple(tensor for tensor in self.hidden if matches(tensor.name))
+        return replace(self, tensors=tuple(filter(matches, self.tensors)), hidden=hidden)

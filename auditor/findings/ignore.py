@@ -23,8 +23,8 @@ class Ignore(NamedTuple):
     def parse(cls, text: str) -> "Ignore":
         kind, _, glob = text.partition(":")
         if kind not in KINDS:
-            known = f"; kinds are {', '.join(KINDS)}"
-            raise UsageError(f"--ignore {quoted(text)}: no such kind{meant(kind, KINDS)}{known}")
+            kinds = f"; kinds are {', '.join(KINDS)}"
+            raise UsageError(f"--ignore {quoted(text)}: no such kind{meant(kind, KINDS)}{kinds}")
         return cls(kind, glob or "*")
 
 
@@ -40,18 +40,18 @@ def split(
     for finding in findings:
         globs = tuple(item.glob for item in ignore if item.kind == finding.kind)
 
-        def unwanted(name: str, globs: tuple[str, ...] = globs) -> bool:
+        def is_ignored(name: str, globs: tuple[str, ...] = globs) -> bool:
             return any(fnmatchcase(name, glob) for glob in globs)
 
-        if not globs or not any(map(unwanted, finding.names)):
+        if not globs or not any(map(is_ignored, finding.names)):
             reported.append(finding)
-        elif all(map(unwanted, finding.names)) and (
+        elif all(map(is_ignored, finding.names)) and (
             "*" in globs or finding.count == len(finding.names)
         ):
             ignored.append(finding)
         else:
-            ignored.append(_named(finding.only(unwanted)))
-            reported.append(finding.only(lambda name: not unwanted(name)))
+            ignored.append(_named(finding.only(is_ignored)))
+            reported.append(finding.only(lambda name: not is_ignored(name)))
     return tuple(reported), tuple(ignored)
 
 

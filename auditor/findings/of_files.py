@@ -17,8 +17,8 @@ class OfFiles(NoParameters, FindingKind, frozen=True, kw_only=True):
     def names(self) -> tuple[str, ...]:
         return self.files
 
-    def only(self, wanted: Callable[[str], bool]) -> Self:
-        return replace(self, files=tuple(filter(wanted, self.files)))
+    def only(self, matches: Callable[[str], bool]) -> Self:
+        return replace(self, files=tuple(filter(matches, self.files)))
 
 
 class OtherWeights(OfFiles, frozen=True):
@@ -157,5 +157,5 @@ class MissingComponent(NoParameters, FindingKind, frozen=True, kw_only=True):
     def evidence(self) -> Mapping[str, Any]:
         return {"file": self.declared_in}
 
-    def only(self, wanted: Callable[[str], bool]) -> Self:
-        return replace(self, folders=tuple(filter(wanted, self.folders)))
+    def only(self, matches: Callable[[str], bool]) -> Self:
+        return replace(self, folders=tuple(filter(matches, self.folders)))

@@ -36,8 +36,8 @@ class OfKeys(NoParameters, FindingKind, frozen=True, kw_only=True):
         says = [{"file": file, "key": key, "value": value} for file, key, value in self.says]
         return {"file": self.file, "says": says, "fix": self.fix}
 
-    def only(self, wanted: Callable[[str], bool]) -> Self:
-        return replace(self, says=tuple(one for one in self.says if wanted(_name_of_key(one))))
+    def only(self, matches: Callable[[str], bool]) -> Self:
+        return replace(self, says=tuple(one for one in self.says if matches(_name_of_key(one))))
 
 
 class OfIds(OfKeys, frozen=True, kw_only=True):
@@ -220,7 +220,7 @@ class OfCount(NoParameters, FindingKind, frozen=True, kw_only=True):
     def evidence(self) -> Mapping[str, Any]:
         return {"text": self.text, "claim": self.claim, "actual": self.actual}
 
-    def only(self, _wanted: Callable[[str], bool]) -> Self:
+    def only(self, _matches: Callable[[str], bool]) -> Self:
         return self  # it has one name
 
 

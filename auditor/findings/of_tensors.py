@@ -283,8 +283,8 @@ class FormulaDisputed(FindingKind, frozen=True, kw_only=True):
     def evidence(self) -> Mapping[str, Any]:
         return {"disputes": [dispute.evidence for dispute in self.disputes]}
 
-    def only(self, wanted: Callable[[str], bool]) -> Self:
-        return replace(self, disputes=tuple(one for one in self.disputes if wanted(one.name)))
+    def only(self, matches: Callable[[str], bool]) -> Self:
+        return replace(self, disputes=tuple(one for one in self.disputes if matches(one.name)))
 
 
 def _larger(dispute: DisputedTensor) -> int:

@@ -48,7 +48,7 @@ class NotFinite(OfValues, frozen=True, kw_only=True):
 
     @property
     def evidence(self) -> Mapping[str, Any]:
-        nan, inf = ([one[at] for one in self.counts] for at in (0, 1))
+        nan, inf = ([pair[at] for pair in self.counts] for at in (0, 1))
         return {"nan": sum(nan), "inf": sum(inf)}
 
 

@@ -78,16 +78,16 @@ def contents(snapshot: Snapshot) -> Contents:
     """Parse index and headers; faults of the checkpoint never raise."""
     index, unread = _index(snapshot)
     # The file that names the audited set: the index, or the only weight file.
-    heads = min((head.name for head in snapshot.headers), default="")
-    chosen = snapshot.index.name if snapshot.index else heads
+    first = min((file.name for file in snapshot.headers), default="")
+    chosen = snapshot.index.name if snapshot.index else first
     variant = variant_of(chosen)
-    parsed = [(head, _header(head)) for head in snapshot.headers]
+    parsed = [(file, _header(file)) for file in snapshot.headers]
     headers = [header for _, header in parsed if not isinstance(header, str)]
-    tables = [head.parsed for head in snapshot.headers if isinstance(head.parsed, Table)]
-    broken = [(head, why) for head, why in parsed if isinstance(why, str)]
+    tables = [file.parsed for file in snapshot.headers if isinstance(file.parsed, Table)]
+    broken = [(file, why) for file, why in parsed if isinstance(why, str)]
     absent, elsewhere = _not_opened(snapshot, index) if index else ((), frozenset())
     placed = names_by_shard(index) if index and (broken or absent) else {}
-    unread += [_broken(head, why, placed.get(head.name) if index else None) for head, why in broken]
+    unread += [_broken(file, why, placed.get(file.name) if index else None) for file, why in broken]
     unnamed = _unnamed(snapshot, index) if index and absent else ()
     fault = index.hub_fault if index else None
     if index and absent:
@@ -105,7 +105,7 @@ def contents(snapshot: Snapshot) -> Contents:
             *_sizes(parsed),
             *chain.from_iterable(map(table_findings, tables)),
             *(_lone_index(snapshot, index) if index else ()),
-            *(_strange_shards(index, elsewhere) if index else ()),
+            *(_foreign_shards(index, elsewhere) if index else ()),
             *((BadIndex(file=chosen, reason=fault),) if fault and not snapshot.partial else ()),
         ),
         names_only=bool(elsewhere),
@@ -124,27 +124,27 @@ def contents(snapshot: Snapshot) -> Contents:
 
 
 def _variant_notes(variant: str | None, file: str) -> Iterator[str]:
-    """Note that loading without the variant's name takes other files, or none."""
+    """Note the call that loads a variant; loading without it takes other files, or none."""
     if variant:
         call = f'from_pretrained(..., variant="{variant}")'
         yield f"the variant {variant} is audited, {named(file)}: load it with {call}"
 
 
 def table_findings(table: Table) -> Iterator[Finding]:
-    """Yield what is wrong with a file, or should not be in a file of weights."""
+    """Yield the faults of a torch file, and the imports that a file of weights does not need."""
     for names, reason in table.faults:
         yield BadHeader(file=table.file, reason=reason, tensors=names)
     if table.imports:
         yield Unsafe(file=table.file, reason=_unsafe(table), imports=table.imports)
 
 
-def unsafe_finding(head: WeightHeader) -> Unsafe | None:
+def unsafe_finding(file: WeightHeader) -> Unsafe | None:
     """Return the finding for a file that may run code; None if it was followed and runs none."""
-    match head.parsed:
+    match file.parsed:
         case UnsafeFileError() as error:
-            return Unsafe(file=head.name, reason=_unsafe_error(error), imports=error.imports)
+            return Unsafe(file=file.name, reason=_unsafe_error(error), imports=error.imports)
         case Table() as table if table.imports:
-            return Unsafe(file=head.name, reason=_unsafe(table), imports=table.imports)
+            return Unsafe(file=file.name, reason=_unsafe(table), imports=table.imports)
         case _:
             return None
 
@@ -178,11 +178,11 @@ def _not_opened(snapshot: Snapshot, index: Index) -> tuple[tuple[str, ...], froz
     absent = tuple(snapshot.unopened)
     if not snapshot.partial:
         return absent, frozenset()
-    return absent, shards.difference((head.name for head in snapshot.headers), absent)
+    return absent, shards.difference((file.name for file in snapshot.headers), absent)
 
 
 def _is_alone(snapshot: Snapshot, index: Index) -> bool:
-    """Whether none of the files that the index names is there, and no other is read instead."""
+    """Whether no file that the index names exists and no other file is read instead."""
     shards = frozenset(index.shards)
     return bool(shards) and not snapshot.headers and shards.issubset(snapshot.unopened)
 
@@ -195,7 +195,7 @@ def _lone_index(snapshot: Snapshot, index: Index) -> Iterator[BadIndex]:
 
 
 def no_file_of(index: Index) -> str:
-    """Return the clause which says that none of the index's files is there."""
+    """Return the clause that none of the index's files is there."""
     count = len(index.shards)
     of_index = f"that {named(index.file)} names is"
     return (
@@ -207,7 +207,7 @@ def no_file_of(index: Index) -> str:
 
 def _unnamed(snapshot: Snapshot, index: Index) -> tuple[str, ...]:
     shards = frozenset(index.shards)
-    return tuple(head.name for head in snapshot.headers if head.name not in shards)
+    return tuple(file.name for file in snapshot.headers if file.name not in shards)
 
 
 def _index(snapshot: Snapshot) -> tuple[Index | None, list[Unread]]:
@@ -229,9 +229,9 @@ def _from_root(index: Index) -> Index:
     return replace(index, weight_map=MappingProxyType(paths))
 
 
-def _header(head: WeightHeader) -> Header | Table | str:
+def _header(file: WeightHeader) -> Header | Table | str:
     """Return the header, or why it cannot be read."""
-    parsed = head.parsed
+    parsed = file.parsed
     if isinstance(parsed, UnsafeFileError):
         return _unsafe_error(parsed)
     if isinstance(parsed, CheckpointError):
@@ -240,26 +240,26 @@ def _header(head: WeightHeader) -> Header | Table | str:
 
 
 def _sizes(parsed: Iterable[tuple[WeightHeader, Header | Table | str]]) -> Iterator[Finding]:
-    for head, header in parsed:
-        if isinstance(header, Header) and (fault := size_fault(header, head.size)):
-            yield BadSize(file=head.name, reason=fault)
+    for file, header in parsed:
+        if isinstance(header, Header) and (fault := size_fault(header, file.size)):
+            yield BadSize(file=file.name, reason=fault)
         elif isinstance(header, Table):
-            yield from (BadSize(file=head.name, reason=fault) for fault in header.size_faults)
+            yield from (BadSize(file=file.name, reason=fault) for fault in header.size_faults)
 
 
 def names_by_shard(index: Index) -> dict[str, list[str]]:
     """The names that the index places in each shard."""
-    found: dict[str, list[str]] = {}
+    names: dict[str, list[str]] = {}
     for name, shard in index.weight_map.items():
-        found.setdefault(shard, []).append(name)
-    return found
+        names.setdefault(shard, []).append(name)
+    return names
 
 
-def _broken(head: WeightHeader, why: str, names: list[str] | None) -> Unread:
-    kind: Callable[..., BadHeader | BadSize | Unsafe] = BadSize if head.size == 0 else BadHeader
-    if isinstance(head.parsed, UnsafeFileError):
-        kind = partial(Unsafe, imports=head.parsed.imports)
-    return Unread(kind, head.name, why, None if names is None else frozenset(names))
+def _broken(file: WeightHeader, why: str, names: list[str] | None) -> Unread:
+    kind: Callable[..., BadHeader | BadSize | Unsafe] = BadSize if file.size == 0 else BadHeader
+    if isinstance(file.parsed, UnsafeFileError):
+        kind = partial(Unsafe, imports=file.parsed.imports)
+    return Unread(kind, file.name, why, None if names is None else frozenset(names))
 
 
 def _absent(
@@ -284,13 +284,13 @@ def _absent(
     return Unread(BadIndex, index.file, reason, names)
 
 
-def _strange_shards(index: Index, elsewhere: frozenset[str]) -> Iterator[Finding]:
+def _foreign_shards(index: Index, elsewhere: frozenset[str]) -> Iterator[Finding]:
     """Yield findings for shards of another format than the index, judged by their names."""
     if not index.file.endswith(".safetensors.index.json"):
         return
-    strange = sorted(shard for shard in elsewhere if not shard.endswith(".safetensors"))
-    placed = names_by_shard(index) if strange else {}
-    for shard in strange:
+    foreign = sorted(shard for shard in elsewhere if not shard.endswith(".safetensors"))
+    placed = names_by_shard(index) if foreign else {}
+    for shard in foreign:
         where = f"{quoted(shard)}, which is not a safetensors file"
         reason = f"places {len(placed[shard])} tensors in {where}"
         names = tuple(sorted(placed[shard], key=natural_key))
@@ -310,22 +310,22 @@ def pipeline_file(snapshot: Snapshot) -> str | None:
     """Return the file that diffusers loads into a pipeline without a config, if there is one."""
     if snapshot.config is not None:
         return None
-    return next((head.name for head in snapshot.headers if head.name in PIECES), None)
+    return next((file.name for file in snapshot.headers if file.name in PIECES), None)
 
 
 def name_notes(snapshot: Snapshot) -> Iterator[str]:
-    """Note who names a weight file that has no usual name."""
+    """Note which file names a weight file that does not have a usual name."""
     names = {file.name for file in snapshot.files}
     config = snapshot.config
-    chosen = {head.name for head in snapshot.headers}
+    chosen = {file.name for file in snapshot.headers}
     chosen |= {snapshot.index.name} if snapshot.index else set()
-    found = named_weights(config, names)
-    if config and found and (name := found.weights or found.index) in chosen:
+    weights = named_weights(config, names)
+    if config and weights and (name := weights.weights or weights.index) in chosen:
         yield f"{config.name} names {named(name or '')} in transformers_weights"
         return
     for text in (snapshot.packing, config):
-        found = based_weights(text, names) if text else None
-        name = (found.weights or found.index) if found else None
+        weights = based_weights(text, names) if text else None
+        name = (weights.weights or weights.index) if weights else None
         if text and name in chosen and not name.startswith(("model.", "pytorch_model.")):
             yield f"{named(name)} has the base name that {text.name} gives: AutoGPTQ loads it"
             return
@@ -333,7 +333,7 @@ def name_notes(snapshot: Snapshot) -> Iterator[str]:
 
 def unindexed_files(snapshot: Snapshot, declared: Declared | None) -> Iterator[BadIndex]:
     """Report weight files without an index, which transformers cannot find."""
-    files = [head.name for head in snapshot.headers]
+    files = [file.name for file in snapshot.headers]
     own = declared is not None and declared.method in _WITHOUT_INDEX
     if snapshot.index is not None or len(files) < 2 or own:  # noqa: PLR2004 - several
         return

@@ -68,10 +68,10 @@ def refold(patterns: Iterable[str]) -> tuple[str, ...]:
         else:
             texts, box = _box(pattern)
             boxes.setdefault(texts, []).append(box)
-    found = [*map(escaped_name, literal)]
-    for texts, alike in boxes.items():
-        found += (_pattern(texts, cell) for cell in _merged(alike))
-    return tuple(sorted(found, key=lambda pattern: natural_key(first(pattern))))
+    folded = [*map(escaped_name, literal)]
+    for texts, boxes_of_texts in boxes.items():
+        folded += (_pattern(texts, cell) for cell in _merged(boxes_of_texts))
+    return tuple(sorted(folded, key=lambda pattern: natural_key(first(pattern))))
 
 
 def _is_literal(name: str) -> bool:
@@ -102,20 +102,20 @@ def _by_texts(names: Iterable[str]) -> dict[_Texts, list[_Cell]]:
     for name in names:
         module = name.rsplit(".", 2)[0]
         ends.setdefault(module, []).append(name[len(module) :])
-    alike: dict[tuple[_Texts, _Texts], list[_Texts]] = {}
-    while ends:  # each is freed as soon as it is used
-        module, each = ends.popitem()
+    modules: dict[tuple[_Texts, _Texts], list[_Texts]] = {}
+    while ends:  # pop frees each name as soon as it is used
+        module, module_ends = ends.popitem()
         pieces = _NUMBER.split(module, _MAX_NUMBERS + 1)  # text at even places, numbers at odd ones
-        kind = (tuple(pieces[::2]), tuple(sorted(each)))
-        alike.setdefault(kind, []).append(tuple(pieces[1::2]))
-    found: dict[_Texts, list[_Cell]] = {}
-    while alike:
-        (texts, below), numbers = alike.popitem()
+        kind = (tuple(pieces[::2]), tuple(sorted(module_ends)))
+        modules.setdefault(kind, []).append(tuple(pieces[1::2]))
+    by_texts: dict[_Texts, list[_Cell]] = {}
+    while modules:
+        (texts, below), numbers = modules.popitem()
         for end in below:
-            first, *rest = _NUMBER.split(end, _MAX_NUMBERS + 1)
-            cells = found.setdefault((*texts[:-1], texts[-1] + first, *rest[1::2]), [])
-            cells += [(*before, *rest[::2]) for before in numbers]
-    return found
+            first, *split = _NUMBER.split(end, _MAX_NUMBERS + 1)
+            cells = by_texts.setdefault((*texts[:-1], texts[-1] + first, *split[1::2]), [])
+            cells += [(*upper, *split[::2]) for upper in numbers]
+    return by_texts
 
 
 def _box(pattern: str) -> tuple[_Texts, _Box]:
@@ -124,9 +124,9 @@ def _box(pattern: str) -> tuple[_Texts, _Box]:
     box: list[tuple[str, ...]] = []
     for piece in pieces(pattern):
         if isinstance(piece, str):
-            text, *rest = _NUMBER.split(piece)
-            texts = [*texts[:-1], texts[-1] + text, *rest[1::2]]
-            box += [(number,) for number in rest[::2]]
+            text, *split = _NUMBER.split(piece)
+            texts = [*texts[:-1], texts[-1] + text, *split[1::2]]
+            box += [(number,) for number in split[::2]]
         else:
             texts.append("")
             box.append(piece)
@@ -138,19 +138,19 @@ def _merged(boxes: list[_Box]) -> Iterator[_Cell]:
     numbers = len(boxes[0])
     if len(boxes) == 1 or numbers > _MAX_NUMBERS:
         cells: list[_Cell] = [*boxes]
-        alike = [dict[str, tuple[str, ...]]()] * numbers
+        sets = [dict[str, tuple[str, ...]]()] * numbers
     else:
-        alike = [_alike({box[at] for box in boxes}) for at in range(numbers)]
-        each = (
-            product(*(filter(of.__contains__, items) for of, items in zip(alike, box, strict=True)))
+        sets = [_equal_numbers({box[at] for box in boxes}) for at in range(numbers)]
+        unmerged = (
+            product(*(filter(of.__contains__, items) for of, items in zip(sets, box, strict=True)))
             for box in boxes
         )
-        cells = _merge([*chain.from_iterable(each)], range(numbers))
+        cells = _merge([*chain.from_iterable(unmerged)], range(numbers))
     for cell in cells:
-        yield tuple(_all(items, of) for items, of in zip(cell, alike, strict=True))
+        yield tuple(_with_equal_numbers(items, of) for items, of in zip(cell, sets, strict=True))
 
 
-def _alike(sets: Iterable[tuple[str, ...]]) -> dict[str, tuple[str, ...]]:
+def _equal_numbers(sets: Iterable[tuple[str, ...]]) -> dict[str, tuple[str, ...]]:
     """Group the numbers that are in equal selections of the sets, by their first number."""
     within: dict[str, list[int]] = {}
     for place, items in enumerate(sets):
@@ -162,12 +162,12 @@ def _alike(sets: Iterable[tuple[str, ...]]) -> dict[str, tuple[str, ...]]:
     return {items[0]: tuple(items) for items in together.values()}
 
 
-def _all(
-    items: str | tuple[str, ...], alike: Mapping[str, tuple[str, ...]]
+def _with_equal_numbers(
+    items: str | tuple[str, ...], equals: Mapping[str, tuple[str, ...]]
 ) -> str | tuple[str, ...]:
-    each = (items,) if isinstance(items, str) else items
-    found = tuple(chain.from_iterable(alike.get(item, (item,)) for item in each))
-    return found if len(found) > 1 else found[0]
+    numbers = (items,) if isinstance(items, str) else items
+    all_numbers = tuple(chain.from_iterable(equals.get(item, (item,)) for item in numbers))
+    return all_numbers if len(all_numbers) > 1 else all_numbers[0]
 
 
 def _pattern(texts: _Texts, cell: _Cell) -> str:
@@ -187,8 +187,8 @@ def _fold_words(patterns: Iterable[str]) -> list[str]:
             cells.setdefault(len(parts), []).append(tuple(parts))
     return unfolded + [
         ".".join(map(_group, cell))
-        for count, same in cells.items()
-        for cell in _merge(same, reversed(range(count)))
+        for count, cells_of_length in cells.items()
+        for cell in _merge(cells_of_length, reversed(range(count)))
     ]
 
 

@@ -93,7 +93,7 @@ class Place(NamedTuple):
     steps: tuple[Step, ...]  # from the stored name to the expected name
 
 
-class _Found(NamedTuple):
+class _Lookup(NamedTuple):
     """A name in memory, its tensor, and the shift of the base model's prefix."""
 
     name: str
@@ -117,38 +117,39 @@ class Places(Struct, frozen=True):
         older = self.loading.renamed_by_legacy(own)
         names = [older[name].name if name in older else name for name in own]
         forms = forms_with_prefix(chain(stored, names), self.prefix)
-        known = self._known(forms)
-        found = [_first_known(name, forms[name], known) for name in names]
-        lost = self._unconverted(names, found)
+        tensors = self._tensors_under(forms)
+        lookups = [_look_up(name, forms[name], tensors) for name in names]
+        unconverted = self._unconverted(names, lookups)
         places: list[Place] = []
-        for asked, before, name, place in zip(stored, own, names, found, strict=True):
-            steps = _steps(older[before]) if before in older else ()
-            if name in lost:
+        for original, renamed, name, place in zip(stored, own, names, lookups, strict=True):
+            steps = _steps(older[renamed]) if renamed in older else ()
+            if name in unconverted:
                 places.append(Place(name, None, steps))
-            elif place.expected is None and name != asked and asked in known:
-                places.append(self._with_steps(asked, _first_known(asked, forms[asked], known), ()))
+            elif place.expected is None and name != original and original in tensors:
+                lookup = _look_up(original, forms[original], tensors)
+                places.append(self._with_steps(original, lookup, ()))
             else:
-                places.append(self._with_steps(asked, place, steps))
+                places.append(self._with_steps(original, place, steps))
         return places
 
-    def _unconverted(self, names: Iterable[str], found: Iterable[_Found]) -> set[str]:
-        """Names that a conversion takes only with the prefix or only without: not found."""
+    def _unconverted(self, names: Iterable[str], lookups: Iterable[_Lookup]) -> set[str]:
+        """Return names that a conversion takes only with or only without the prefix: no match."""
         if not self.loading.converters:
             return set()
-        pairs = zip(names, found, strict=True)
+        pairs = zip(names, lookups, strict=True)
         shifted = {name: place.name for name, place in pairs if place.shift}
         bare = frozenset(self.loading.conversions(shifted))
-        taken = frozenset(self.loading.conversions(shifted.values()))
-        return {name for name, other in shifted.items() if (name in bare) != (other in taken)}
+        prefixed = frozenset(self.loading.conversions(shifted.values()))
+        return {name for name, other in shifted.items() if (name in bare) != (other in prefixed)}
 
-    def _with_steps(self, stored: str, found: _Found, steps: tuple[Step, ...]) -> Place:
-        name, expected, shift = found
+    def _with_steps(self, stored: str, lookup: _Lookup, steps: tuple[Step, ...]) -> Place:
+        name, expected, shift = lookup
         if expected is not None and not steps and self._older(stored, expected.name, shift):
             steps = (Step.OLDER,)
         return Place(name, expected, (*steps, shift) if shift else steps)
 
-    def _known(self, forms: Mapping[str, tuple[str, ...]]) -> Mapping[str, ExpectedTensor]:
-        """The class's tensors under these forms of names, looked up at once."""
+    def _tensors_under(self, forms: Mapping[str, tuple[str, ...]]) -> Mapping[str, ExpectedTensor]:
+        """Return the class's tensors under these forms of names, in one lookup."""
         if not isinstance(self.names, NameLookup | TensorsByName):
             return self.names
         return self.names.tensors(frozenset(chain.from_iterable(forms.values())))
@@ -161,18 +162,18 @@ class Places(Struct, frozen=True):
         return shift is None or stored not in forms[expected]
 
 
-def _first_known(name: str, forms: tuple[str, ...], known: Mapping[str, ExpectedTensor]) -> _Found:
-    """The tensor under the first form of a name that the class knows."""
+def _look_up(name: str, forms: tuple[str, ...], tensors: Mapping[str, ExpectedTensor]) -> _Lookup:
+    """Return the tensor under the first form of a name that the class has."""
     for form in forms:
-        if expected := known.get(form):
+        if expected := tensors.get(form):
             longer = len(form) > len(name)
             shift = None if form == name else Step.ADDED if longer else Step.STRIPPED
-            return _Found(form, expected, shift)
-    return _Found(name, None, None)
+            return _Lookup(form, expected, shift)
+    return _Lookup(name, None, None)
 
 
 def places(expectation: Expectation, stored: Iterable[str] = ()) -> Places:
-    """The places of stored tensors in the expectation's class; `stored` are all their names."""
+    """Return the places of the expectation's class for stored tensors; `stored` are all names."""
     return Places(expectation.renamed, expectation.prefix, expectation.loading.seeing(stored))
 
 
@@ -180,11 +181,11 @@ def shapes_of(expectation: Expectation) -> Callable[[str], tuple[int, ...] | Non
     """Return a function from a name that loading looks up to the shape expected there, if any."""
 
     def shape(name: str) -> tuple[int, ...] | None:
-        (place,) = found().of((name,))
+        (place,) = class_places().of((name,))
         return None if place.expected is None else place.expected.shape
 
     @cache
-    def found() -> Places:
+    def class_places() -> Places:
         return places(expectation)
 
     return shape
@@ -207,18 +208,18 @@ def match(
     """
     listed = expectation.listed
     plain, others = _plain(tensors, listed)
-    rest = [Candidate(tensor, tensor.name) for tensor in others]
+    candidates = [Candidate(tensor, tensor.name) for tensor in others]
     shapes = listed.shapes_of([piece.name for piece in pieces], _NO_SHAPE)
     for piece, shape in zip(pieces, shapes, strict=True):
         tensor, name = as_stored_tensor(piece), piece.name
         if name not in plain and shape == tensor.shape:
             plain[name] = tensor
         else:
-            rest.append(Candidate(tensor, name))
+            candidates.append(Candidate(tensor, name))
     claims, copies, unmatched = _Claims({}, (), ())
-    if rest:
-        where = places(expectation, chain(plain, (candidate.name for candidate in rest)))
-        claims, copies, unmatched = _claims(rest, plain, where, indexed)
+    if candidates:
+        where = places(expectation, chain(plain, (candidate.name for candidate in candidates)))
+        claims, copies, unmatched = _claims(candidates, plain, where, indexed)
     return Matching(
         plain=plain,
         hits=tuple(claims.values()),
@@ -263,13 +264,13 @@ def _claims(
 ) -> _Claims:
     """Match the candidates, which are not plainly as expected, with expected tensors.
 
-    Two that match one tensor are rivals; a plain tensor with a rival is no longer plain.
+    Two candidates for one tensor are rivals; a plain tensor with a rival is no longer plain.
     """
     claims: dict[str, Hit] = {}
     copies: list[Hit] = []
     unmatched: list[Candidate] = []
-    found = places.of([candidate.name for candidate in candidates])
-    for candidate, (_, expected, steps) in zip(candidates, found, strict=True):
+    candidate_places = places.of([candidate.name for candidate in candidates])
+    for candidate, (_, expected, steps) in zip(candidates, candidate_places, strict=True):
         if expected is None:
             unmatched.append(candidate)
             continue
@@ -301,7 +302,7 @@ def _precedence(indexed: Mapping[str, str]) -> Callable[[Hit], tuple[object, ...
 def _shift(
     claims: Mapping[str, Hit], plain: Mapping[str, StoredTensor], prefix: str
 ) -> Step | None:
-    """The shift between most of the base model's names in the file and in the target class."""
+    """Return STRIPPED or ADDED if most names of the base model are shifted so, else None."""
     steps = [hit.steps[-1] if hit.steps else None for hit in claims.values()]
     counts = {step: steps.count(step) for step in (Step.STRIPPED, Step.ADDED)}
     if not any(counts.values()):

@@ -46,7 +46,7 @@ def other_names_note(
 ) -> str | None:
     """Note that the weights are the config's under other names, if sizes show it.
 
-    Every missing shape is stored, and hardly anything else: masks and frequencies. If some shards
+    Every missing shape is stored, and little else: masks and frequencies. If some shards
     are missing, the index's `total` has to be the size of the missing tensors.
     """
     unexpected = [item.tensor for item in reconciled.unexpected if item.fate == Fate.UNEXPECTED]
@@ -57,13 +57,13 @@ def other_names_note(
         lacking = Counter(one.shape for one in missing)
         lacking -= Counter(one.shape for one in unexpected if one.shape is not None)
         more = sum(one.elements or 0 for one in unexpected) - sum(one.elements for one in missing)
-        same = not lacking and more * _NEXT_TO_NOTHING <= expectation.parameters
+        is_plausible = not lacking and more * _NEXT_TO_NOTHING <= expectation.parameters
         how = "have the shapes of"
     else:
         sizes = {expectation.parameters * bits // 8 for bits in sums.WIDTHS.values()}
-        same = len(unexpected) == len(missing) and total in sizes
+        is_plausible = len(unexpected) == len(missing) and total in sizes
         how = "take, by total_size, as many bytes as"
-    if not same:
+    if not is_plausible:
         return None
     what = f"the {len(unexpected):,} tensors that nothing expects {how} the {len(missing):,} that"
     return f"{what} are missing: most likely the config's model, under other names"
@@ -119,12 +119,12 @@ def listed_size_rule(
         over = {dtype: file.size - parameters * bits // 8 for dtype, bits in sums.WIDTHS.items()}
         if over[declared] >= 0:
             continue
-        fitting = next((dtype for dtype, rest in over.items() if 0 <= rest <= most), None)
+        fitting = next((dtype for dtype, left in over.items() if 0 <= left <= most), None)
         size = f"{file.name} has {file.size:,} bytes"
         if fitting:
-            each = sums.WIDTHS[fitting] // 8
+            width = sums.WIDTHS[fitting] // 8
             reason = (
-                f"{size}: {each} for each of {parameters:,} parameters and {over[fitting]:,} "
+                f"{size}: {width} for each of {parameters:,} parameters and {over[fitting]:,} "
                 f"around them; the config declares {declared}"
             )
             yield WrongDtype(tensors=(), declared=declared, reason=reason)
@@ -140,19 +140,19 @@ _PLAIN_DTYPES = ("F32", "BF16", "F64")
 _ENTRY = 110  # bytes of a tensor in a safetensors header, without its name; up to four dimensions
 _METADATA = 1024  # bytes of the rest of a header
 _PARTS = {2: "half", 3: "a third", 4: "a quarter"}
-_CLOSE = 0.02  # of the whole, by which a part may differ
+_CLOSE = 0.02  # share of the complete size, by which a part may differ
 
 
 def pointed_size_note(
-    snapshot: Snapshot, found: Contents, reconciled: Reconciled, declared: str | None
+    snapshot: Snapshot, contents: Contents, reconciled: Reconciled, declared: str | None
 ) -> str | None:
     """Note by size whether the files behind Git LFS pointers can be the expected model.
 
     They are compared with the expected tensors that they hide. Return None without pointers, or if
     no index says whether these or another unread file hide a tensor.
     """
-    sizes = {head.name: head.pointed for head in snapshot.headers if head.pointed is not None}
-    if found.holds_unknown and any(item.file not in sizes for item in found.unread):
+    sizes = {file.name: file.pointed for file in snapshot.headers if file.pointed is not None}
+    if contents.holds_unknown and any(item.file not in sizes for item in contents.unread):
         return None
     hidden = [
         tensor
@@ -189,7 +189,7 @@ def pointed_size_note(
 
 
 def _part(ratio: float) -> str:
-    """Return the words for a size that is this part of the expected one."""
+    """Return the words for a size in relation to the expected one: `half of`, `1.5 times`."""
     if ratio > 1:
         return f"{ratio:.3g} times"
     part = next((word for of, word in _PARTS.items() if abs(ratio - 1 / of) < _CLOSE), None)

@@ -1,11 +1,11 @@
-"""Weights beside the audited ones: variants, other frameworks and formats, a copy in torch files.
+"""Weight files outside the audited set: variants, other frameworks and formats, torch copies.
 
 Names alone decide which files are not part of the audited set: these are not opened and do not
 count. A copy of the weights in torch files is compared if it was read.
 """
 
 import re
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from pathlib import PurePosixPath
 
 from auditor.checkpoint.filenames import torch_model_files, variant_of
@@ -25,7 +25,7 @@ from auditor.findings import (
 from auditor.messages import listed, named
 from auditor.names import folder_of
 from auditor.reconciler.contents import Contents, table_findings, unsafe_finding
-from auditor.tensors import StoredTensor, learned, natural_key
+from auditor.tensors import learned, natural_key
 
 # Endings in lower case -> the software of the format.
 _FRAMEWORKS = (
@@ -49,16 +49,16 @@ _ORIGINAL = "the original format, of which the audited files were made"
 
 
 def other_weights(snapshot: Snapshot) -> Iterator[OtherWeights | CopyDiffers | Unsafe]:
-    """Yield what is not part of the audited set: what may run code, and a finding for each kind."""
+    """Yield findings for unsafe files, incomplete copies, and each kind of unaudited file."""
     yield from unsafe_pickles(snapshot)
     files_by_split = _incomplete_copies(snapshot)
     for split, files in sorted(files_by_split.items()):
         yield _incomplete(split, sorted(files))
-    audited = [head.name for head in snapshot.headers]
+    audited = [file.name for file in snapshot.headers]
     audited += [snapshot.index.name] if snapshot.index else []
     first = min(audited, default="")
     lacking = snapshot.index is not None and bool(snapshot.unopened or not snapshot.headers)
-    opened = frozenset(head.name for head in snapshot.pickles)
+    opened = frozenset(file.name for file in snapshot.pickles)
     yield from other_weights_by_kind(
         set(other_weight_files(snapshot)).difference(*files_by_split.values()),
         folder_of(first),
@@ -68,11 +68,11 @@ def other_weights(snapshot: Snapshot) -> Iterator[OtherWeights | CopyDiffers | U
 
 
 def _incomplete_copies(snapshot: Snapshot) -> dict[Split, set[str]]:
-    """Return the safetensors shards beside audited torch files that are not all there, by save.
+    """Return the shards of incomplete safetensors copies of the audited torch files, by split.
 
     The Hugging Face cache may have single files of a complete copy.
     """
-    first = min((head.name for head in snapshot.headers), default="")
+    first = min((file.name for file in snapshot.headers), default="")
     if not first.endswith(".bin") or (snapshot.partial and snapshot.commit is not None):
         return {}
     folder = folder_of(first)
@@ -116,10 +116,10 @@ def other_weights_by_kind(
 
 
 def _kind(name: str, *, lacking: bool) -> str:
-    """The kind of a file by its name, relative to the folder of the audited set."""
+    """Return the kind of a file by its name, relative to the folder of the audited set."""
     last = PurePosixPath(name).name.lower()
     variant = variant_of(last)
-    framework = next((one for ending, one in _FRAMEWORKS if last.endswith(ending)), None)
+    framework = next((software for ending, software in _FRAMEWORKS if last.endswith(ending)), None)
     kinds = (
         (variant and "/" not in name, f"a variant of the weights (--variant {variant})"),
         (last.startswith("consolidated.") or name.startswith("original/"), _ORIGINAL),
@@ -152,7 +152,7 @@ def embedded_adapter(snapshot: Snapshot) -> Iterator[AdapterBeside | MissingComp
     config = f"{folder}{ADAPTER_CONFIG}"
     if config not in names:
         return
-    weights = next((f"{folder}{one}" for one in ADAPTERS if f"{folder}{one}" in names), None)
+    weights = next((f"{folder}{name}" for name in ADAPTERS if f"{folder}{name}" in names), None)
     if weights is not None:
         reason = (
             f"{named(weights)} is in the folder of the model: with PEFT installed, from_pretrained "
@@ -172,38 +172,38 @@ def embedded_adapter(snapshot: Snapshot) -> Iterator[AdapterBeside | MissingComp
     yield MissingComponent(declared_in=config, folders=(f"{folder}{ADAPTERS[0]}",), reason=reason)
 
 
-def torch_copy_findings(snapshot: Snapshot, found: Contents) -> Iterator[Finding]:
-    """Yield what is wrong with the torch copies, and how they differ from the audited files.
+def torch_copy_findings(snapshot: Snapshot, contents: Contents) -> Iterator[Finding]:
+    """Yield the faults of the torch copies, and their differences from the audited files.
 
     A tensor that only they have is not a difference if it shares its bytes with one that both have,
     because safetensors stores those once, or if nothing of it is learned. Git LFS pointers in a
     copy of the repository are torch files that nobody fetched, which is no fault of the model.
     """
-    unfetched = [head.name for head in snapshot.torch_copies if head.pointed is not None]
+    unfetched = [file.name for file in snapshot.torch_copies if file.pointed is not None]
     if unfetched and snapshot.partial:
         reason = "by its name the same weights once more, as a Git LFS pointer that was not fetched"
         yield OtherWeights(files=tuple(unfetched), reason=f"{reason}; it is not compared")
         return
     if not snapshot.torch_copies:
         return
-    tables = [head.parsed for head in snapshot.torch_copies if isinstance(head.parsed, Table)]
+    tables = [file.parsed for file in snapshot.torch_copies if isinstance(file.parsed, Table)]
     for table in tables:
         yield from table_findings(table)
     first = snapshot.torch_copies[0].name
-    broken = [head for head in snapshot.torch_copies if isinstance(head.parsed, CheckpointError)]
-    unsafe = [finding for head in broken if (finding := unsafe_finding(head))]
+    broken = [file for file in snapshot.torch_copies if isinstance(file.parsed, CheckpointError)]
+    unsafe = [finding for file in broken if (finding := unsafe_finding(file))]
     yield from unsafe
     if len(broken) > len(unsafe):
-        fault = next(head.parsed for head in broken if unsafe_finding(head) is None)
+        fault = next(file.parsed for file in broken if unsafe_finding(file) is None)
         yield CopyDiffers(file=first, reason=f"{fault}; it is not compared with the audited set")
-    elif not (broken or found.unread or found.names_only):
-        yield from _differences(first, found, tables)
+    elif not (broken or contents.unread or contents.names_only):
+        yield from _differences(first, contents, tables)
 
 
 def unsafe_pickles(snapshot: Snapshot) -> Iterator[Unsafe]:
-    """Yield a finding for each local file beside the weights that may run code."""
-    for head in snapshot.pickles:
-        if finding := unsafe_finding(head):
+    """Yield a finding for each other local file that may run code."""
+    for file in snapshot.pickles:
+        if finding := unsafe_finding(file):
             yield finding
 
 
@@ -213,43 +213,44 @@ def unread_pickles(snapshot: Snapshot) -> Iterator[str]:
     if copies:
         how = "neither compared with the audited files nor followed (--torch-copies does both)"
         yield f"{listed(copies)}: {how}"
-    heads = (*snapshot.headers, *snapshot.torch_copies, *snapshot.pickles)
-    known = {*(head.name for head in heads), *copies, *snapshot.unopened}
+    read_files = (*snapshot.headers, *snapshot.torch_copies, *snapshot.pickles)
+    accounted = {*(file.name for file in read_files), *copies, *snapshot.unopened}
     names = (file.name for file in snapshot.files)
-    unread = [name for name in names if name not in known and name.lower().endswith(PICKLED)]
+    unread = [name for name in names if name not in accounted and name.lower().endswith(PICKLED)]
     if unread:
         yield f"{listed(unread)}: not read, and a pickle may run code when it is loaded"
 
 
-def uncompared_torch_copies(snapshot: Snapshot, found: Contents) -> tuple[str, ...]:
-    """Torch copies that could not be compared, because audited files could not be read."""
-    lacking = found.unread or found.names_only
-    return tuple(head.name for head in snapshot.torch_copies) if lacking else ()
+def uncompared_torch_copies(snapshot: Snapshot, contents: Contents) -> tuple[str, ...]:
+    """Return the torch copies that are not compared, because audited files were not read."""
+    lacking = contents.unread or contents.names_only
+    return tuple(file.name for file in snapshot.torch_copies) if lacking else ()
 
 
 def _unread_torch_copies(snapshot: Snapshot) -> tuple[str, ...]:
     """Return the torch files that hold a copy of the audited safetensors and were not read."""
-    name = next((head.name for head in snapshot.headers), "")
+    name = next((file.name for file in snapshot.headers), "")
     if not name.endswith(".safetensors") or variant_of(name):
         return ()
-    read = {head.name for head in snapshot.torch_copies}
+    read = {file.name for file in snapshot.torch_copies}
     folder = folder_of(name)
     files = (file.name for file in snapshot.files)
     inside = torch_model_files(one.removeprefix(folder) for one in files if one.startswith(folder))
     return tuple(path for name in inside if (path := f"{folder}{name}") not in read)
 
 
-def _differences(first: str, found: Contents, tables: list[Table]) -> Iterator[Finding]:
-    audited = {tensor.name: tensor for tensor in found.tensors}
+def _differences(first: str, contents: Contents, tables: list[Table]) -> Iterator[Finding]:
+    audited = {tensor.name: tensor for tensor in contents.tensors}
     other = {tensor.name: tensor for table in tables for tensor in table.tensors}
-    shared = {name: of for table in tables for name, of in table.shared.items()}
+    shared = {name: source for table in tables for name, source in table.shared.items()}
     copies = {name for pair in shared.items() if audited.keys() & set(pair) for name in pair}
-    copies |= {name for name, of in shared.items() if of in copies}
+    copies |= {name for name, source in shared.items() if source in copies}
     lacks = [name for name in audited if name not in other]
     more = [
         name for name, one in other.items() if name not in audited.keys() | copies and learned(one)
     ]
-    reshaped = [name for name, one in other.items() if _reshaped(one, audited)]
+    both = [name for name in other if name in audited]
+    reshaped = [name for name in both if audited[name].shape != other[name].shape]
     for names, how in (
         (lacks, "lacks {} that the audited files have: {}"),
         (more, "has {} that the audited files lack: {}"),
@@ -260,7 +261,3 @@ def _differences(first: str, found: Contents, tables: list[Table]) -> Iterator[F
             count = f"{len(names):,} tensor{'s' if len(names) > 1 else ''}"
             reason = f"{named(first)} {how.format(count, listed(names))}"
             yield CopyDiffers(file=first, reason=reason, tensors=tuple(names))
-
-
-def _reshaped(one: StoredTensor, audited: Mapping[str, StoredTensor]) -> bool:
-    return one.name in audited and audited[one.name].shape != one.shape

@@ -67,7 +67,7 @@ class Absent(NamedTuple):
 
 
 class NameWithoutHeader(NamedTuple):
-    """The known facts about a stored name without a header."""
+    """The facts about a stored name without a header."""
 
     elements: int | None  # of the expected tensors in it; None if nothing is expected
     fate: int
@@ -121,9 +121,9 @@ def reconcile(
     # Give each expected tensor that is not stored its fate.
     hidden = _hidden_names(contents.unread, expectation, packing.behind)
     unread_file = _unread_file(contents.unread, hidden)
-    left = _not_stored(expectation, matching, settled)
-    absent = tuple(_absent(left, expectation, family, unread_file))
-    # Explain each fate but that of a tensor which is as expected.
+    not_stored = _not_stored(expectation, matching, settled)
+    absent = tuple(_absent(not_stored, expectation, family, unread_file))
+    # Explain each fate, except that of a tensor that is as expected.
     findings = (
         *_unreadable(contents.unread, absent, unread_file),
         *_missing(absent, family.unused_modules),
@@ -140,9 +140,9 @@ def reconcile(
     parameters = map(_ELEMENTS, plain.values())
     counted = (
         *zip(plain.values(), parameters, repeat(Fate.EQUAL.value)),
-        *((one.hit.stored, one.parameters, one.fate) for one in answered),
-        *((one.hit.stored, 0, one.fate) for one in copies),
-        *((one.tensor, one.parameters, one.fate) for one in unexpected),
+        *((item.hit.stored, item.parameters, item.fate) for item in answered),
+        *((item.hit.stored, 0, item.fate) for item in copies),
+        *((item.tensor, item.parameters, item.fate) for item in unexpected),
     )
     return Reconciled(
         counted=counted_once(tuple(_as_stored(counted, stored)), contents.shared),
@@ -153,7 +153,11 @@ def reconcile(
         absent=absent,
         findings=findings,
         shift=matching.shift,
-        packed=_dtypes_inside(stored.pieces),
+        packed={
+            (piece.stored.name, piece.stored.file): piece.dtype
+            for piece in stored.pieces
+            if piece.dtype not in UNPACKED
+        },
         scaled=stored.scaled,
         without_header=tuple(_without_header(hidden, loading, family)),
         moved=any(parent(piece.name) != parent(piece.stored.name) for piece in stored.pieces),
@@ -185,19 +189,10 @@ def _separated(tensors: Sequence[StoredTensor], unpacked: Unpacked) -> _Stored:
     holders = {id(piece.stored) for piece in pieces}
     if len(holders) < len(pieces):
         pieces = tuple(naturally_sorted(pieces, attrgetter("name")))
-    taken = {*holders, *map(id, serving)}  # a layout returns the objects that it received
-    single = [tensor for tensor in tensors if id(tensor) not in taken]
+    packed_ids = {*holders, *map(id, serving)}  # a layout returns the objects that it received
+    single = [tensor for tensor in tensors if id(tensor) not in packed_ids]
     scaled = tuple(tensor for tensor in unpacked.unchanged if tensor.dtype not in UNPACKED)
     return _Stored(single, scaled, pieces, serving)
-
-
-def _dtypes_inside(pieces: Iterable[LogicalTensor]) -> Mapping[tuple[str, str], str]:
-    """The dtype of the contents of each packed tensor, by its name and file."""
-    return {
-        (piece.stored.name, piece.stored.file): piece.dtype
-        for piece in pieces
-        if piece.dtype not in UNPACKED
-    }
 
 
 def _as_stored(counted: Iterable[_Item], stored: _Stored) -> Iterable[_Item]:
@@ -213,8 +208,8 @@ def _added_up(counted: Iterable[_Item], pieces: Iterable[LogicalTensor]) -> Iter
         tensor, parameters, fate = item
         key = (tensor.name, tensor.file)
         if key in holders:
-            _, before, fates = sums.get(key, (tensor, 0, 0))
-            sums[key] = (holders[key], before + parameters, fates | fate)
+            _, count_before, fates = sums.get(key, (tensor, 0, 0))
+            sums[key] = (holders[key], count_before + parameters, fates | fate)
         else:
             yield item
     yield from sums.values()
@@ -279,8 +274,8 @@ def _copies(settled: _Settled, shared: Mapping[str, str]) -> Iterator[_Copy]:
         source = (hit.expected.tied_to or "") if tied else hit.expected.name
         original = settled.plain.get(source) or others[source]
         first, second = (shared.get(name, name) for name in (hit.stored.name, original.name))
-        same = tied and first == second and hit.stored.file == original.file
-        yield _Copy(hit, original, (Fate.TIED if same else Fate.DUPLICATE).value)
+        is_same_bytes = tied and first == second and hit.stored.file == original.file
+        yield _Copy(hit, original, (Fate.TIED if is_same_bytes else Fate.DUPLICATE).value)
 
 
 def _duplicates(copies: Iterable[_Copy]) -> Iterator[Finding]:
@@ -331,8 +326,8 @@ def _hidden_names(
         return {}
     contents = [behind.get(name, HiddenContent((name,), packed=False)) for name in names]
     pieces = dict.fromkeys(chain.from_iterable(content.tensors for content in contents))
-    known = zip(pieces, places(expectation).of(pieces), strict=True)
-    expected = {piece: place.expected for piece, place in known if place.expected is not None}
+    pairs = zip(pieces, places(expectation).of(pieces), strict=True)
+    expected = {piece: place.expected for piece, place in pairs if place.expected is not None}
     return {
         name: _Hidden(content, tuple(expected[one] for one in content.tensors if one in expected))
         for name, content in zip(names, contents, strict=True)
@@ -343,13 +338,13 @@ def _unread_file(
     unread: tuple[Unread, ...], hidden: Mapping[str, _Hidden]
 ) -> Callable[[str], str | None]:
     """Return a function from an expected name to the unread file that may contain it."""
-    known: dict[str, str] = {}
+    file_by_name: dict[str, str] = {}
     for file in unread:
         for name in file.names or ():
             for tensor in hidden[name].expected:
-                known.setdefault(tensor.name, file.file)
+                file_by_name.setdefault(tensor.name, file.file)
     anywhere = next((file.file for file in unread if file.names is None), None)
-    return lambda name: known.get(name, anywhere)
+    return lambda name: file_by_name.get(name, anywhere)
 
 
 def _without_header(
@@ -359,16 +354,16 @@ def _without_header(
     unknown: list[Candidate] = []
     for name, (content, expected) in hidden.items():
         if expected:
-            fate = Fate.EQUAL if any(one.role.learned for one in expected) else Fate.BUFFER
-            elements = sum(one.elements for one in expected)
+            fate = Fate.EQUAL if any(tensor.role.learned for tensor in expected) else Fate.BUFFER
+            elements = sum(tensor.elements for tensor in expected)
             yield name, NameWithoutHeader(elements, fate.value, packed=content.packed)
         elif content.packed:
             fate = Fate.UNEXPECTED if content.tensors else Fate.QUANTIZATION_DATA
             yield name, NameWithoutHeader(None, fate.value, packed=True)
         else:
             unknown.append(Candidate(StoredTensor(name, None, None, None, "", None), name))
-    for one in identify(unknown, loading, family.siblings):
-        yield one.tensor.name, NameWithoutHeader(one.implied, one.fate, packed=False)
+    for item in identify(unknown, loading, family.siblings):
+        yield item.tensor.name, NameWithoutHeader(item.implied, item.fate, packed=False)
 
 
 def _unreadable(
@@ -397,18 +392,18 @@ def _not_stored(
     matched = (
         matching.plain.keys() | {hit.expected.name for hit in hits} if hits else matching.plain
     )
-    return [one for one in tensors if one.name not in matched and not one.role.optional]
+    return [tensor for tensor in tensors if tensor.name not in matched and not tensor.role.optional]
 
 
 def _absent(
-    left: list[ExpectedTensor],
+    not_stored: list[ExpectedTensor],
     expectation: Expectation,
     family: FamilyExpectations,
     unread_file: Callable[[str], str | None],
 ) -> Iterator[Absent]:
     """Yield the fate of each tensor that is not stored."""
-    needed = _needed(left, expectation, family.declared)
-    for tensor in left:
+    needed = _needed(not_stored, expectation, family.declared)
+    for tensor in not_stored:
         if tensor.role is Role.TIED:
             fate = Fate.TIED
         elif unread_file(tensor.name) is not None:
@@ -421,17 +416,17 @@ def _absent(
 
 
 def _needed(
-    left: list[ExpectedTensor], expectation: Expectation, declared: Expectation
+    not_stored: list[ExpectedTensor], expectation: Expectation, declared: Expectation
 ) -> frozenset[str]:
-    """The target's names, at least those in `left`, that the declared class has too."""
-    if declared is expectation or all(tensor.role is Role.TIED for tensor in left):
-        return frozenset(tensor.name for tensor in left)
-    found = places(expectation).of([tensor.name for tensor in declared.needed])
-    return frozenset(place.expected.name for place in found if place.expected is not None)
+    """Return the names, at least those in `not_stored`, that the declared class has too."""
+    if declared is expectation or all(tensor.role is Role.TIED for tensor in not_stored):
+        return frozenset(tensor.name for tensor in not_stored)
+    declared_places = places(expectation).of([tensor.name for tensor in declared.needed])
+    return frozenset(place.expected.name for place in declared_places if place.expected is not None)
 
 
 def _reason_not_needed(tensor: ExpectedTensor, unused_modules: tuple[str, ...]) -> str | None:
-    """Return why the model does not miss a tensor that its class needs; None if it does."""
+    """Return why the model works without a tensor that its class needs; None if it does not."""
     # torch 0.4 and some converters do not store the counters.
     if tensor.role is Role.BUFFER and tensor.name.endswith(".num_batches_tracked"):
         return "it counts the batches of a training, from 0 on, and no output depends on it"
@@ -476,7 +471,7 @@ class _Answer(NamedTuple):
 
 
 def _answers(hits: Iterable[Hit]) -> Iterator[_Answer]:
-    """Yield the fate of each match: only shapes may differ, and those of legacy buffers may."""
+    """Yield the fate of each match; the shape of an optional tensor may differ."""
     for hit in hits:
         stored, expected, _ = hit
         learned, is_equal = expected.role.learned, stored.shape == expected.shape

@@ -58,7 +58,7 @@ def compared_rows(
     depth: Depth | None,
     shapes: bool,
 ) -> tuple[ModuleRow, ...]:
-    """The rows of all stored or expected prefixes, down to the walk's own `depth`.
+    """Return the rows of all stored or expected prefixes, down to the walk's own `depth`.
 
     Without `shapes` (names from an index alone) the stored counts are None.
     """
@@ -70,7 +70,7 @@ def compared_rows(
         else _on_disk(expectation, reconciled.shift, depth)
     )
     fates = _absent_fates(reconciled.absent, expectation.prefix, reconciled.shift, depth)
-    whole = tallies[""].parameters
+    all_parameters = tallies[""].parameters
     others = {**tallies, **fates}.keys() - formulas.keys()
     prefixes: Iterable[str] = formulas
     # 20,000 keys take 50 ms.
@@ -82,18 +82,18 @@ def compared_rows(
             tally := tallies.get(prefix, _NOT_STORED),
             formulas.get(prefix, _NOT_EXPECTED),
             status_of(tally.fates | fates.get(prefix, 0)),
-            whole if shapes else None,
+            all_parameters if shapes else None,
         )
         for prefix in prefixes
     )
 
 
 def stored_rows(walked: Walk, *, shapes: bool) -> tuple[ModuleRow, ...]:
-    """The rows of stored tensors without an expectation to compare with."""
+    """Return the rows of stored tensors without an expectation."""
     tallies = walked.by_prefix()
-    whole = tallies[""].parameters if shapes else None
+    all_parameters = tallies[""].parameters if shapes else None
     return tuple(
-        _row(prefix, tallies[prefix], None, "unchecked", whole)
+        _row(prefix, tallies[prefix], None, "unchecked", all_parameters)
         for prefix in sorted(tallies, key=natural_key)
     )
 
@@ -103,10 +103,10 @@ def _row(
     tally: Tally,
     formula: ModuleFormula | None,
     status: ModuleStatus,
-    whole: int | None,
+    all_parameters: int | None,
 ) -> ModuleRow:
     expected, text = formula or (None, None)
-    if whole is None:
+    if all_parameters is None:
         return _uncounted(prefix, tally.tensors, expected, text, status)
     parameters = tally.parameters
     return ModuleRow(
@@ -121,14 +121,14 @@ def _row(
         status,
         tally.trainable,
         tally.bytes,
-        parameters / whole if whole else None,
+        parameters / all_parameters if all_parameters else None,
     )
 
 
 def _uncounted(
     prefix: str, tensors: int, expected: int | None, formula: str | None, status: ModuleStatus
 ) -> ModuleRow:
-    """The row of a module of which only the number of tensors is known."""
+    """Return the row of a module whose stored parameters are not known."""
     depth, nothing = depth_of(prefix), (None, None, None)
     return ModuleRow(prefix, depth, tensors, None, None, expected, None, formula, status, *nothing)
 
@@ -140,26 +140,26 @@ def depth_of(prefix: str) -> int:
 def _on_disk(
     expectation: Expectation, shift: Step | None, depth: Depth | None
 ) -> Mapping[str, ModuleFormula]:
-    """The expectation's modules under this checkpoint's names."""
+    """Return the expectation's modules under this checkpoint's names."""
     if shift is None:
         return expectation.modules_to(depth)
-    found = _modules_one_deeper(expectation, depth)
-    pairs = ((_shifted(name, expectation.prefix, shift), of) for name, of in found.items())
-    found = {name: of for name, of in pairs if name is not None} | {"": found[""]}
-    return {name: of for name, of in found.items() if depth is None or depth.lists(name)}
+    modules = _modules_one_deeper(expectation, depth)
+    pairs = ((_shifted(name, expectation.prefix, shift), of) for name, of in modules.items())
+    modules = {name: of for name, of in pairs if name is not None} | {"": modules[""]}
+    return {name: of for name, of in modules.items() if depth is None or depth.lists(name)}
 
 
 def _modules_one_deeper(
     expectation: Expectation, depth: Depth | None
 ) -> Mapping[str, ModuleFormula]:
-    """The expectation's modules, one level deeper: the file may have them one level higher."""
+    """Return the modules one level deeper: the file may have them one level higher."""
     return expectation.modules_to(None if depth is None else depth.one_deeper())
 
 
 def _as_stored(
     reconciled: Reconciled, expectation: Expectation, depth: Depth | None
 ) -> Mapping[str, ModuleFormula]:
-    """The expectation of each module of the file, if the file has older names.
+    """Return the formula of each module of the file, if the file has older names.
 
     A module under another path keeps its formula; other modules have the count only.
     """
@@ -174,22 +174,22 @@ def _as_stored(
             continue
         name = stored.get(tensor.name, tensor.name)
         ours, theirs = parent(tensor.name), parent(name)
-        same = tensor.name.rpartition(".")[2] == name.rpartition(".")[2]
+        is_same_end = tensor.name.rpartition(".")[2] == name.rpartition(".")[2]
         while theirs:
-            if same and ours in modules:
+            if is_same_end and ours in modules:
                 formulas[theirs] = modules[ours]
             counts[theirs] = counts.get(theirs, 0) + (
                 tensor.elements if tensor.role is Role.PARAMETER else 0
             )
-            same = same and ours.rpartition(".")[2] == theirs.rpartition(".")[2]
+            is_same_end = is_same_end and ours.rpartition(".")[2] == theirs.rpartition(".")[2]
             ours, theirs = parent(ours), parent(theirs)
-    found = {"": modules[""]}
+    by_prefix = {"": modules[""]}
     for prefix, count in counts.items():
         if prefix and (depth is None or depth.lists(prefix)):
             formula = formulas.get(prefix)
             exact = formula is not None and formula.parameters == count
-            found[prefix] = formula if formula and exact else ModuleFormula(count, str(count))
-    return found
+            by_prefix[prefix] = formula if formula and exact else ModuleFormula(count, str(count))
+    return by_prefix
 
 
 def _shifted(prefix: str, base: str, shift: Step | None) -> str | None:
@@ -208,7 +208,7 @@ def _shifted(prefix: str, base: str, shift: Step | None) -> str | None:
 def _absent_fates(
     absent: Iterable[Absent], base: str, shift: Step | None, depth: Depth | None
 ) -> Mapping[str, int]:
-    """The combined fates of the unmatched expected tensors below each prefix."""
+    """Combine the fates of the unmatched expected tensors below each prefix."""
     fates: dict[str, int] = {}
     for tensor, fate in absent:
         prefix = _shifted(parent(tensor.name), base, shift) or ""
@@ -242,7 +242,7 @@ class Weights(Struct, frozen=True, kw_only=True):
 
 
 def weights_by_dtype(reconciled: Reconciled, walked: Walk) -> tuple[Weights, ...]:
-    """The weights sorted by dtype; `walked` is the walk over the reconciled tensors.
+    """Return the weights by dtype, sorted; `walked` is the walk over the reconciled tensors.
 
     Tensors without a header are in no row.
     """
@@ -267,7 +267,7 @@ def weights_by_dtype(reconciled: Reconciled, walked: Walk) -> tuple[Weights, ...
 
 def _add(rows: dict[str, list[int]], dtype: str, *counts: int) -> None:
     row = rows.get(dtype, (0, 0, 0))
-    rows[dtype] = [before + more for before, more in zip(row, counts, strict=True)]
+    rows[dtype] = [count + more for count, more in zip(row, counts, strict=True)]
 
 
 def _bytes(tensor: StoredTensor, dtype: str) -> int:
@@ -299,7 +299,7 @@ class ExpectedRows(Sequence[ModuleRow]):
         return None if outline is None else tuple(self._rows(outline.modules.items()))
 
     @cached_property
-    def _every(self) -> tuple[ModuleRow, ...]:
+    def _all_rows(self) -> tuple[ModuleRow, ...]:
         modules: Iterable[tuple[str, ModuleFormula]] = self._expectation.modules_to(
             self._depth
         ).items()
@@ -318,26 +318,26 @@ class ExpectedRows(Sequence[ModuleRow]):
     @overload
     def __getitem__(self, at: slice) -> tuple[ModuleRow, ...]: ...
     def __getitem__(self, at: int | slice) -> ModuleRow | tuple[ModuleRow, ...]:
-        return self._every[at]
+        return self._all_rows[at]
 
     def __len__(self) -> int:
-        return len(self._every)
+        return len(self._all_rows)
 
     def __iter__(self) -> Iterator[ModuleRow]:
-        return iter(self._every)
+        return iter(self._all_rows)
 
     def __eq__(self, other: object) -> bool:
-        return self._every == (other._every if isinstance(other, ExpectedRows) else other)
+        return self._all_rows == (other._all_rows if isinstance(other, ExpectedRows) else other)
 
     def __hash__(self) -> int:
-        return hash(self._every)
+        return hash(self._all_rows)
 
     def __repr__(self) -> str:
-        return repr(self._every)
+        return repr(self._all_rows)
 
     def __reduce__(self) -> tuple[object, ...]:
         """Pickle the rows themselves, and not the objects they are made from."""
-        return tuple, (self._every,)
+        return tuple, (self._all_rows,)
 
 
 # --- status ------------------------------------------------------------------------------------
@@ -361,7 +361,7 @@ _QUIET = (Fate.EQUAL | Fate.BUFFER | Fate.TIED | Fate.QUANTIZATION_DATA).value
 
 
 def status_of(fates: int) -> ModuleStatus:
-    """The status of combined fates; buffers, quantization data and tied tensors do not count."""
+    """Return the status of combined fates; buffers, quantization data and ties do not count."""
     if fates in _NAMES:
         return _NAMES[fates]
     if not fates & ~_QUIET:

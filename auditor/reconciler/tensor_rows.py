@@ -4,6 +4,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from itertools import chain
 from math import inf
+from operator import itemgetter
 from typing import NamedTuple
 
 from auditor.analytic import Expectation, ExpectedTensor
@@ -98,15 +99,17 @@ def _compared(reconciled: Reconciled, expectation: Expectation) -> Iterator[Tens
         at = copies[key] if key in copies else _end(tensor.name, ends)
         return at, True, (natural_key(tensor.name), tensor.file)
 
-    found: list[tuple[_Place, Counted | tuple[ExpectedTensor, int]]] = []
-    found += ((place(one[0]), Counted(*one)) for one in reconciled.counted)
-    found += ((_absent_place(one[0], order), one) for one in reconciled.absent)
-    found.sort(key=_first)
-    for _, one in found:
-        if isinstance(one, Counted):
-            yield _stored_row(one, answers.get((one.tensor.name, one.tensor.file)))
+    items: list[tuple[_Place, Counted | tuple[ExpectedTensor, int]]] = []
+    items += ((place(item[0]), Counted(*item)) for item in reconciled.counted)
+    for tensor, fate in reconciled.absent:
+        at = order.get(tensor.name, inf)
+        items.append(((at, False, (natural_key(tensor.name), "")), (tensor, fate)))
+    items.sort(key=itemgetter(0))
+    for _, item in items:
+        if isinstance(item, Counted):
+            yield _stored_row(item, answers.get((item.tensor.name, item.tensor.file)))
         else:
-            yield _absent_row(*one)
+            yield _absent_row(*item)
 
 
 def _modules(name: str) -> Iterator[str]:
@@ -120,36 +123,28 @@ def _modules(name: str) -> Iterator[str]:
 def _end(name: str, ends: Mapping[str, int]) -> float:
     """Return the last place of the innermost known module of a name."""
     at: float = inf
-    for known in map(ends.get, _modules(name)):
-        if known is None:
+    for last_place in map(ends.get, _modules(name)):
+        if last_place is None:
             break
-        at = known
+        at = last_place
     return at
 
 
-def _first(pair: tuple[_Place, object]) -> _Place:
-    return pair[0]
-
-
-def _absent_place(tensor: ExpectedTensor, order: dict[str, int]) -> _Place:
-    return order.get(tensor.name, inf), False, (natural_key(tensor.name), "")
-
-
 def _answers(reconciled: Reconciled, order: dict[str, int]) -> dict[tuple[str, str], _Answer]:
-    """The answers by name and file of the stored tensor."""
-    found: dict[tuple[str, str], _Answer] = {}
-    plain = ((name, one, one.shape) for name, one in reconciled.plain.items())
+    """Map name and file of each matching stored tensor to its place in the model."""
+    answer_by_key: dict[tuple[str, str], _Answer] = {}
+    plain = ((name, tensor, tensor.shape) for name, tensor in reconciled.plain.items())
     others = ((hit.expected.name, hit.stored, hit.expected.shape) for hit in reconciled.answered)
     for name, stored, shape in chain(plain, others):
         key, at = (stored.name, stored.file), order.get(name, len(order))
-        before = found.get(key)
+        earlier = answer_by_key.get(key)
         answer = _Answer(at, name, shape)
-        found[key] = _Answer(min(at, before.at), "", None) if before else answer
-    return found
+        answer_by_key[key] = _Answer(min(at, earlier.at), "", None) if earlier else answer
+    return answer_by_key
 
 
-def _stored_row(one: Counted, answer: _Answer | None) -> TensorRow:
-    tensor = one.tensor
+def _stored_row(counted: Counted, answer: _Answer | None) -> TensorRow:
+    tensor = counted.tensor
     other = answer is not None and answer.name not in {"", tensor.name}
     return TensorRow(
         name=tensor.name,
@@ -157,9 +152,9 @@ def _stored_row(one: Counted, answer: _Answer | None) -> TensorRow:
         dtype=tensor.dtype,
         shape=tensor.shape,
         elements=tensor.elements,
-        parameters=None if tensor.elements is None else one.parameters,
+        parameters=None if tensor.elements is None else counted.parameters,
         expected_shape=answer.shape if answer else None,
-        status=status_of(one.fate),
+        status=status_of(counted.fate),
         expected_name=answer.name if answer and other else None,
     )
 
@@ -180,10 +175,11 @@ def _absent_row(tensor: ExpectedTensor, fate: int) -> TensorRow:
 def _stored_alone(
     tensors: Iterable[StoredTensor], shared: Mapping[str, str]
 ) -> Iterator[TensorRow]:
-    ordered = sorted(tensors, key=lambda one: (natural_key(one.name), one.file))
+    ordered = sorted(tensors, key=lambda tensor: (natural_key(tensor.name), tensor.file))
     unchecked = Fate.UNCHECKED.value
-    for one in counted_once(tuple((each, learned(each), unchecked) for each in ordered), shared):
-        yield _stored_row(Counted(*one), None)
+    items = tuple((tensor, learned(tensor), unchecked) for tensor in ordered)
+    for item in counted_once(items, shared):
+        yield _stored_row(Counted(*item), None)
 
 
 def _expected_alone(expectation: Expectation) -> Iterator[TensorRow]:

@@ -32,7 +32,7 @@ class TensorValues(Struct, frozen=True, kw_only=True):
     sampled: bool = False  # whether some numbers of the tensor were not read
 
     @property
-    def whole(self) -> bool:
+    def is_complete(self) -> bool:
         """Whether each number of the tensor was read."""
         return self.read == self.numbers
 

@@ -31,7 +31,7 @@ _AT_ONCE = 4096  # tensors in one step, so that the answers of all classes take 
 _TASK = re.compile(r"For[A-Z]|Head")  # in the names of classes that have an output head
 # Tasks of pretraining, whose heads stay in many published checkpoints of base models.
 _PRETRAINING = re.compile(r"For(PreTraining|MaskedLM|MaskedImageModeling|NextSentencePrediction)$")
-_UNSAID = "; from_pretrained leaves it out and does not report it"
+_SILENT = "; from_pretrained leaves it out and does not report it"
 
 
 class UnexpectedTensor(NamedTuple):
@@ -55,14 +55,14 @@ def identify(
     """Look up each tensor in every class of the family; `loading` is the target class's."""
     family = FamilyNames(siblings() if candidates else ())
     for at in range(0, len(candidates), _AT_ONCE):
-        some = candidates[at : at + _AT_ONCE]
-        names = [name for _, name in some]
-        known = family.knowing(names)
-        for (tensor, name), unknown in zip(some, loading.unknown(names), strict=True):
+        batch = candidates[at : at + _AT_ONCE]
+        names = [name for _, name in batch]
+        knowing_classes = family.knowing(names)
+        for (tensor, name), unknown in zip(batch, loading.unknown(names), strict=True):
             if unknown.buffer:
                 identified = _buffer(tensor, Role.LEGACY, None)
             else:
-                identified = _used(tensor, known.get(name, ()))
+                identified = _used(tensor, knowing_classes.get(name, ()))
             yield identified._replace(silent=unknown.silent)
 
 
@@ -78,51 +78,51 @@ class FamilyNames:
             (one.target, Places(one.names, one.prefix, one.loading)) for one in siblings
         ]
         self._names = Union(places.names for _, places in self._places)
-        # one of the classes with equal renames
-        self._kinds = {
+        # The loading rules of one class among those with equal renames.
+        self._rules = {
             (of.prefix, of.loading.renames, of.loading.legacy, of.loading.not_renamed): of.loading
             for _, of in self._places
         }
 
     def knowing(self, names: Collection[str]) -> Mapping[str, list[tuple[str, ExpectedTensor]]]:
-        """Map each name that a class knows to these classes and their tensors."""
-        some = [*self._may_be_known(names)]
-        found: dict[str, list[tuple[str, ExpectedTensor]]] = {}
-        for target, places in self._places if some else ():
-            for name, place in zip(some, places.of(some), strict=True):
+        """Map each name that a class has to these classes and their tensors."""
+        known_names = [*self._possible_names(names)]
+        classes_by_name: dict[str, list[tuple[str, ExpectedTensor]]] = {}
+        for target, places in self._places if known_names else ():
+            for name, place in zip(known_names, places.of(known_names), strict=True):
                 if place.expected is not None:
-                    found.setdefault(name, []).append((target, place.expected))
-        return found
+                    classes_by_name.setdefault(name, []).append((target, place.expected))
+        return classes_by_name
 
-    def _may_be_known(self, names: Collection[str]) -> dict[str, None]:
-        """The names that a class may know; no class knows any other name."""
-        found: dict[str, None] = {}
-        for (prefix, *_), rules in self._kinds.items():
+    def _possible_names(self, names: Collection[str]) -> dict[str, None]:
+        """Return the names that a class may have; no class has any other name."""
+        possible_names: dict[str, None] = {}
+        for (prefix, *_), rules in self._rules.items():
             renamed = rules.looked_for(names)
             forms = forms_with_prefix(chain(names, renamed), prefix)
             for stored, other in zip(names, renamed, strict=True):
                 if any(form in self._names for form in {*forms[stored], *forms[other]}):
-                    found[stored] = None
-        return found
+                    possible_names[stored] = None
+        return possible_names
 
 
-def _used(tensor: StoredTensor, known_by: Iterable[tuple[str, ExpectedTensor]]) -> UnexpectedTensor:
+def _used(tensor: StoredTensor, by_class: Iterable[tuple[str, ExpectedTensor]]) -> UnexpectedTensor:
     used_by: list[str] = []
     roles: set[Role] = set()
     known_to, reason = "", None
     implied: int | None = None
-    for target, known in known_by:
-        if not known.role.learned:
-            return _buffer(tensor, known.role, known.elements)
-        if known.role is Role.EXTRA:
-            return _extra(tensor, known)
-        if tensor.shape is None or tensor.shape == known.shape:
+    for target, expected in by_class:
+        if not expected.role.learned:
+            return _buffer(tensor, expected.role, expected.elements)
+        if expected.role is Role.EXTRA:
+            return _extra(tensor, expected)
+        if tensor.shape is None or tensor.shape == expected.shape:
             used_by.append(target)
-            roles.add(known.role)
-            implied = known.elements
+            roles.add(expected.role)
+            implied = expected.elements
         elif reason is None:
             known_to = target
-            reason = f"{target} knows it, but with the shape {known.shape}"
+            reason = f"{target} knows it, but with the shape {expected.shape}"
     if not used_by:
         unexpected = Fate.UNEXPECTED.value
         return UnexpectedTensor(tensor, learned(tensor), unexpected, (), known_to, reason)
@@ -141,23 +141,23 @@ def read_by_no_class(hits: Collection[Hit], loading: Loading) -> Iterator[Unexpe
         yield _extra(hit.stored, hit.expected)._replace(silent=unknown.silent)
 
 
-def _extra(tensor: StoredTensor, known: ExpectedTensor) -> UnexpectedTensor:
-    return UnexpectedTensor(tensor, learned(tensor), Fate.UNUSED.value, implied=known.elements)
+def _extra(tensor: StoredTensor, expected: ExpectedTensor) -> UnexpectedTensor:
+    return UnexpectedTensor(tensor, learned(tensor), Fate.UNUSED.value, implied=expected.elements)
 
 
 def unexpected_findings(unexpected: Iterable[UnexpectedTensor], target: str) -> Iterator[Finding]:
-    """Yield a finding for each use that the family has for such tensors."""
+    """Yield a finding for each group of tensors that the family uses in one way."""
     groups: dict[tuple[int, tuple[str, ...], bool, str, str | None, bool], list[StoredTensor]] = {}
     for item in unexpected:
         copies = item.parameters != learned(item.tensor)
         key = (item.fate, item.used_by, copies, item.known_to, item.reason, item.silent)
         groups.setdefault(key, []).append(item.tensor)
-    for (fate, used_by, copies, known_to, reason, silent), found in groups.items():
+    for (fate, used_by, copies, known_to, reason, silent), group in groups.items():
         if fate == Fate.UNEXPECTED:
-            yield _unexpected(found, reason, known_to, silent=silent)
+            yield _unexpected(group, reason, known_to, silent=silent)
             continue
-        tensors = by_name(found)
-        unsaid = _UNSAID if silent else ""
+        tensors = by_name(group)
+        silence = _SILENT if silent else ""
         if fate == Fate.BUFFER:
             yield StoredBuffer(tensors=tensors, silent=silent, reason=reason or "")
         else:
@@ -166,7 +166,7 @@ def unexpected_findings(unexpected: Iterable[UnexpectedTensor], target: str) -> 
                 used_by=used_by,
                 copies=copies,
                 silent=silent,
-                reason=f"{target} does not use it; {_listed(used_by)}{unsaid}",
+                reason=f"{target} does not use it; {_listed(used_by)}{silence}",
             )
 
 
@@ -186,7 +186,7 @@ def with_unused_heads(
     if any(map(_PRETRAINING.search, users)) or not tasks:
         yield from findings
         return
-    # Heads are outside of lists of layers, and so is what tells one class from another.
+    # Heads are outside of lists of layers, and so are other differences between classes.
     names = [
         tensor.name
         for tensor in expectation.tensors
@@ -212,20 +212,20 @@ def _uses(classes: tuple[str, ...]) -> str:
 
 
 def _unexpected(
-    found: list[StoredTensor], reason: str | None, known_to: str, *, silent: bool
+    unexpected: list[StoredTensor], reason: str | None, known_to: str, *, silent: bool
 ) -> Unexpected:
-    named = by_name(found, MOST_NAMED)
+    named = by_name(unexpected, MOST_NAMED)
     reason = reason or "no class of this family has a tensor of this name"
-    more = len(found) - len(named)
+    more = len(unexpected) - len(named)
     unnamed = f"; {more:,} more are counted and not named" if more else ""
-    parameters = sum(map(learned, found)) - sum(map(learned, named)) if more else 0
+    parameters = sum(map(learned, unexpected)) - sum(map(learned, named)) if more else 0
     return Unexpected(
         tensors=named,
         more=more,
         more_parameters=parameters,
         known_to=known_to,
         silent=silent,
-        reason=reason + unnamed + (_UNSAID if silent else ""),
+        reason=reason + unnamed + (_SILENT if silent else ""),
     )
 
 

@@ -104,14 +104,14 @@ class Evidence(Struct, frozen=True, kw_only=True, dict=True):
         read = self.values.get(name)
         if read is None or not read.numbers:
             return None
-        return False if read.nonzero else True if read.whole else None
+        return False if read.nonzero else True if read.is_complete else None
 
     def seems_zero(self, name: str, least: int) -> bool:
         """Whether all numbers read are zero, and these are all numbers or at least `least`."""
         read = self.values.get(name)
         if read is None or read.nonzero or not read.read:
             return False
-        return read.whole or read.read >= least
+        return read.is_complete or read.read >= least
 
     def runs(self, name: str, unit: int) -> Iterator[Span]:
         """Yield the runs of a tensor's bytes that were read, from its first, in whole units."""

@@ -13,8 +13,8 @@ from auditor.analytic.adapters.base import AdaptedModel, base_model_forms
 from auditor.analytic.adapters.lora import LowRankPair, adalora, lora, lora_formula
 from auditor.analytic.adapters.older_names import older_names
 from auditor.analytic.adapters.saved_modules import (
-    BELOW,
-    BESIDE,
+    IN_BASE,
+    OUTSIDE_BASE,
     Wrapped,
     biases,
     paths_with_rows,
@@ -106,8 +106,8 @@ class _Parts(NamedTuple):
 def require_known(settings: AdapterSettings) -> None:
     """Raise SourceError if the method's tensors are not known here."""
     if settings.method not in _CLASSES:
-        known = ", ".join(sorted(_CLASSES))
-        raise unchecked_adapter(f"peft_type is {quoted(settings.method)}; known are {known}")
+        methods = ", ".join(sorted(_CLASSES))
+        raise unchecked_adapter(f"peft_type is {quoted(settings.method)}; known are {methods}")
 
 
 def is_prompt(settings: AdapterSettings) -> bool:
@@ -152,30 +152,30 @@ def shapes_of_saved_modules(
     settings: AdapterSettings, base: AdaptedModel
 ) -> Mapping[str, tuple[int, ...]]:
     """Return the shapes of the modules that are stored completely, by name, e.g. of a head."""
-    head = BESIDE if is_prompt(settings) else BELOW
+    prefix = OUTSIDE_BASE if is_prompt(settings) else IN_BASE
     return {
-        each.name: each.shape
-        for each in tensors_of_saved_modules(base, saved_paths(settings, base), head)
+        tensor.name: tensor.shape
+        for tensor in tensors_of_saved_modules(base, saved_paths(settings, base), prefix)
     }
 
 
 def _parts(settings: AdapterSettings, base: AdaptedModel, stored: Collection[str]) -> _Parts:
-    whole = saved_paths(settings, base)
+    saved = saved_paths(settings, base)
     if is_prompt(settings):
         own = tuple(_PROMPTS[settings.method](settings))
-        over_base = tensors_over_base(base, Wrapped(), BESIDE, stored)
-        return _Parts(own, (*over_base, *tensors_of_saved_modules(base, whole, BESIDE)))
-    of_saved_modules = tuple(tensors_of_saved_modules(base, whole, BELOW))
+        over_base = tensors_over_base(base, Wrapped(), OUTSIDE_BASE, stored)
+        return _Parts(own, (*over_base, *tensors_of_saved_modules(base, saved, OUTSIDE_BASE)))
+    of_saved_modules = tuple(tensors_of_saved_modules(base, saved, IN_BASE))
     if settings.method not in _LORAS:
         own = tuple(_LAYERS[settings.method](settings, base))
-        wrapped = Wrapped(frozenset(Targets(settings, base).chosen), whole)
-        over_base = tensors_over_base(base, wrapped, BELOW, stored)
+        wrapped = Wrapped(frozenset(Targets(settings, base).chosen), saved)
+        over_base = tensors_over_base(base, wrapped, IN_BASE, stored)
         return _Parts(own, (*over_base, *of_saved_modules))
     low_rank = _LORAS[settings.method](settings, base)
-    wrapped = Wrapped(low_rank.targeted, whole, paths_with_rows(settings, base))
+    wrapped = Wrapped(low_rank.targeted, saved, paths_with_rows(settings, base))
     of_base = (
-        *tensors_over_base(base, wrapped, BELOW, stored),
-        *biases(settings, base, low_rank.targeted, whole),
+        *tensors_over_base(base, wrapped, IN_BASE, stored),
+        *biases(settings, base, low_rank.targeted, saved),
         *of_saved_modules,
     )
     own = (*low_rank.tensors, *token_rows(settings, base, stored))
@@ -188,10 +188,10 @@ def _formula(parts: _Parts, total: int) -> tuple[str, tuple[Symbol, ...]]:
     text = lora_formula(parts.pairs, parts.rank)
     if text is None:
         return str(total), ()
-    rest = total - sum(pair.rank * (pair.inputs + pair.outputs) for pair in parts.pairs)
+    others = total - sum(pair.rank * (pair.inputs + pair.outputs) for pair in parts.pairs)
     legend = (Symbol(letter="r", key="r", value=parts.rank, default=False),)
-    whole = f"{text} + {rest}" if rest else text
-    return whole, legend if "r" in text else ()
+    formula = f"{text} + {others}" if others else text
+    return formula, legend if "r" in text else ()
 
 
 def _modules(tensors: Iterable[ExpectedTensor]) -> dict[str, ModuleFormula]:

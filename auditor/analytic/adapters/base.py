@@ -159,9 +159,9 @@ def _parts(
 
 def _layer(weight: ExpectedTensor, layers: Mapping[str, Layer] | None) -> Layer | None:
     """Return the kind of a weight's layer; for a tied weight the name may show an embedding."""
-    known = None if layers is None else layers.get(weight.name)
+    layer = None if layers is None else layers.get(weight.name)
     by_name = layers is None or weight.role is Role.TIED
-    return Layer.EMBEDDING if by_name and _named_as_table(weight) else known
+    return Layer.EMBEDDING if by_name and _named_as_table(weight) else layer
 
 
 def _named_as_table(weight: ExpectedTensor) -> bool:
@@ -182,7 +182,7 @@ def _layers(block: Block, name: str) -> Iterator[tuple[str, Layer]]:
         case Repeat(count, body):
             below = tuple(_layers(body, ""))
             for number in range(count.value if below else 0):
-                yield from ((f"{name}.{number}.{rest}", layer) for rest, layer in below)
+                yield from ((f"{name}.{number}.{suffix}", layer) for suffix, layer in below)
         case Stack(_, layers):
             for number, layer_block in enumerate(layers):
                 yield from _layers(layer_block, f"{name}.{number}")
@@ -218,7 +218,7 @@ def _merged(path: str, experts: Iterable[AdaptedModule]) -> Iterator[tuple[str, 
             if len(parts) == len(style):
                 (outputs, inputs), count = parts[0][0].shape, len(parts[0])
                 shape = (count, outputs * len(style), inputs)
-                elements = sum(tensor.elements for each in parts for tensor in each)
+                elements = sum(tensor.elements for tensors in parts for tensor in tensors)
                 yield name, ExpectedTensor(f"{path}.experts.{name}", shape, elements)
 
 

@@ -6,10 +6,11 @@ rsLoRA and methods that only initialize differently (PiSSA, OLoRA, EVA) store th
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
+from math import prod
 from typing import NamedTuple
 
-from auditor.analytic.adapters.base import AdaptedModel, AdaptedModule, name_ends_in
-from auditor.analytic.adapters.saved_modules import BELOW, expected_tensor
+from auditor.analytic.adapters.base import AdaptedModel, AdaptedModule, Size, name_ends_in
+from auditor.analytic.adapters.saved_modules import IN_BASE, expected_tensor
 from auditor.analytic.adapters.settings import AdapterSettings, unchecked_adapter
 from auditor.analytic.adapters.targets import Ranks, Targets
 from auditor.analytic.blocks import Layer
@@ -67,9 +68,12 @@ def lora(settings: AdapterSettings, base: AdaptedModel) -> Lora:
         rank = ranks.of(part.path)
         tensors.extend(_tensors_of_part(part, rank, dora=dora, bias=bias))
         pairs.append(_pair(part, rank))
-    for each in parameters:
-        pair = _pair_of_parameter(base, each, ranks.of(each.name))
-        tensors += _tensors_of_pair(each.stored, pair)
+    for parameter in parameters:
+        pair = _pair_of_parameter(base, parameter, ranks.of(parameter.name))
+        tensors.append(expected_tensor(f"{parameter.stored}.lora_A.weight", pair.rank, pair.inputs))
+        tensors.append(
+            expected_tensor(f"{parameter.stored}.lora_B.weight", pair.outputs, pair.rank)
+        )
         pairs.append(pair)
     if not pairs:
         raise CheckpointError("neither target_modules nor target_parameters names anything")
@@ -88,27 +92,24 @@ def lora_formula(pairs: Iterable[LowRankPair], rank: int) -> str | None:
     )
 
 
-def _pair(part: AdaptedModule, rank: int) -> LowRankPair:
-    size = part.size()
-    if size is None:
+def _size(part: AdaptedModule) -> Size:
+    if (size := part.size()) is None:
         raise unchecked_adapter(
             f"target_modules chooses {quoted(part.path)}, of a kind that is not known"
         )
-    area = 1
-    for length in size.kernel:
-        area *= length
-    return LowRankPair(rank, size.inputs * area, size.outputs)
+    return size
+
+
+def _pair(part: AdaptedModule, rank: int) -> LowRankPair:
+    size = _size(part)
+    return LowRankPair(rank, size.inputs * prod(size.kernel), size.outputs)
 
 
 def _tensors_of_part(
     part: AdaptedModule, rank: int, *, dora: bool, bias: bool
 ) -> Iterator[ExpectedTensor]:
-    size = part.size()
-    if size is None:
-        raise unchecked_adapter(
-            f"target_modules chooses {quoted(part.path)}, of a kind that is not known"
-        )
-    name = f"{BELOW}{part.path}"
+    size = _size(part)
+    name = f"{IN_BASE}{part.path}"
     ones = (1,) * len(size.kernel)
     if part.layer is Layer.EMBEDDING:
         yield expected_tensor(f"{name}.lora_embedding_A", rank, size.inputs)
@@ -121,11 +122,6 @@ def _tensors_of_part(
     if dora:
         shape = (1, size.outputs, *ones) if ones else (size.outputs,)
         yield expected_tensor(f"{name}.lora_magnitude_vector", *shape)
-
-
-def _tensors_of_pair(name: str, pair: LowRankPair) -> Iterator[ExpectedTensor]:
-    yield expected_tensor(f"{name}.lora_A.weight", pair.rank, pair.inputs)
-    yield expected_tensor(f"{name}.lora_B.weight", pair.outputs, pair.rank)
 
 
 class _Parameter(NamedTuple):
@@ -147,7 +143,7 @@ def _parameters(settings: AdapterSettings, base: AdaptedModel) -> Iterator[_Para
         chosen = [last for last in part.tensors if name_ends_in(f"{path}.{last}", ends)]
         for depth, last in enumerate(reversed(chosen)):
             has_match = True
-            stored = f"{BELOW}{path}{'.base_layer' * depth}"
+            stored = f"{IN_BASE}{path}{'.base_layer' * depth}"
             yield _Parameter(f"{path}.{last}", stored, part.tensors[last].shape)
     if ends and not has_match:
         shown = quoted(", ".join(sorted(ends)[:3]))
@@ -177,15 +173,13 @@ def adalora(settings: AdapterSettings, base: AdaptedModel) -> Lora:
     Training reduces the first rank: rank_pattern has true for each dimension that remains.
     """
     targets = Targets(settings, base)
-    first, remaining = (
-        settings.rank("init_r"),
-        dict(_remaining_ranks(settings.table("rank_pattern"))),
-    )
+    first = settings.rank("init_r")
+    remaining = dict(_remaining_ranks(settings.table("rank_pattern")))
     tensors: list[ExpectedTensor] = []
     pairs: list[LowRankPair] = []
     for part in targets.parts:
         rank = remaining.get(part.path, first)
-        pair, name = _pair(part, rank), f"{BELOW}{part.path}"
+        pair, name = _pair(part, rank), f"{IN_BASE}{part.path}"
         if not part.is_linear:
             raise unchecked_adapter(
                 f"target_modules chooses {quoted(part.path)}, which is not linear"
@@ -205,6 +199,6 @@ def _remaining_ranks(pattern: Mapping[str, object]) -> Iterator[tuple[str, int]]
             where = f"rank_pattern of {quoted(key)}"
             observed = described(marks)
             raise CheckpointError(f"{where} is {observed}, expected a list of true and false")
-        path = key.removeprefix(BELOW)
+        path = key.removeprefix(IN_BASE)
         path = path.removesuffix(".default").removesuffix(".lora_E")
         yield path, sum(marks)

@@ -7,7 +7,7 @@ type, and not if it registers them for a class. It translates no other tensor an
 from collections.abc import Collection, Mapping
 
 from auditor.analytic.adapters.base import AdaptedModel
-from auditor.analytic.adapters.saved_modules import BELOW
+from auditor.analytic.adapters.saved_modules import IN_BASE
 from auditor.analytic.adapters.settings import AdapterSettings
 
 # The types with closed forms that rename modules for their model type.
@@ -21,11 +21,11 @@ def older_names(
     """Return the older names that PEFT translates, by the name with today's module."""
     if settings.method != "LORA" or base.expectation.model_type not in _TRANSLATED:
         return {}
-    names = [name for name in stored if name.startswith(BELOW) and _OWN in name]
-    paths = [name.removeprefix(BELOW).partition(_OWN)[0] for name in names]
+    names = [name for name in stored if name.startswith(IN_BASE) and _OWN in name]
+    paths = [name.removeprefix(IN_BASE).partition(_OWN)[0] for name in names]
     in_memory = base.expectation.loading.looked_for([f"{path}.weight" for path in paths])
     return {
-        f"{BELOW}{new.removesuffix('.weight')}{name.removeprefix(BELOW + path)}": name
+        f"{IN_BASE}{new.removesuffix('.weight')}{name.removeprefix(IN_BASE + path)}": name
         for name, path, new in zip(names, paths, in_memory, strict=True)
         if path not in base.parts
     }

@@ -6,7 +6,12 @@ A test compares their shapes with those of peft's classes.
 from collections.abc import Iterator
 
 from auditor.analytic.adapters.base import AdaptedModel, AdaptedModule, Size
-from auditor.analytic.adapters.saved_modules import BELOW, BESIDE, expected_tensor, require_rows
+from auditor.analytic.adapters.saved_modules import (
+    IN_BASE,
+    OUTSIDE_BASE,
+    expected_tensor,
+    require_rows,
+)
 from auditor.analytic.adapters.settings import (
     AdapterSettings,
     ModuleNames,
@@ -26,8 +31,8 @@ def loha(settings: AdapterSettings, base: AdaptedModel) -> Iterator[ExpectedTens
     for part, size in _linear(settings, base):
         rank = ranks.of(part.path)
         for pair in ("hada_w1", "hada_w2"):
-            yield expected_tensor(f"{BELOW}{part.path}.{pair}_a", size.outputs, rank)
-            yield expected_tensor(f"{BELOW}{part.path}.{pair}_b", rank, size.inputs)
+            yield expected_tensor(f"{IN_BASE}{part.path}.{pair}_a", size.outputs, rank)
+            yield expected_tensor(f"{IN_BASE}{part.path}.{pair}_b", rank, size.inputs)
 
 
 def vera(settings: AdapterSettings, base: AdaptedModel) -> Iterator[ExpectedTensor]:
@@ -37,13 +42,13 @@ def vera(settings: AdapterSettings, base: AdaptedModel) -> Iterator[ExpectedTens
     """
     rank, linear_parts = settings.rank(), tuple(_linear(settings, base))
     for part, size in linear_parts:
-        yield expected_tensor(f"{BELOW}{part.path}.vera_lambda_b", size.outputs)
-        yield expected_tensor(f"{BELOW}{part.path}.vera_lambda_d", rank)
+        yield expected_tensor(f"{IN_BASE}{part.path}.vera_lambda_b", size.outputs)
+        yield expected_tensor(f"{IN_BASE}{part.path}.vera_lambda_d", rank)
     if settings.config.flag("save_projection"):
         inputs = max(size.inputs for _, size in linear_parts)
         outputs = max(size.outputs for _, size in linear_parts)
-        yield expected_tensor(f"{BESIDE}vera_A", rank, inputs, role=Role.BUFFER)
-        yield expected_tensor(f"{BESIDE}vera_B", outputs, rank, role=Role.BUFFER)
+        yield expected_tensor(f"{OUTSIDE_BASE}vera_A", rank, inputs, role=Role.BUFFER)
+        yield expected_tensor(f"{OUTSIDE_BASE}vera_B", outputs, rank, role=Role.BUFFER)
 
 
 def fourier_ft(settings: AdapterSettings, base: AdaptedModel) -> Iterator[ExpectedTensor]:
@@ -52,14 +57,14 @@ def fourier_ft(settings: AdapterSettings, base: AdaptedModel) -> Iterator[Expect
         raise unchecked_adapter("n_frequency_pattern, which gives each layer its own number")
     count = settings.count("n_frequency")
     for part, _ in _linear(settings, base):
-        yield expected_tensor(f"{BELOW}{part.path}.fourierft_spectrum", count)
+        yield expected_tensor(f"{IN_BASE}{part.path}.fourierft_spectrum", count)
 
 
 def ln_tuning(settings: AdapterSettings, base: AdaptedModel) -> Iterator[ExpectedTensor]:
     """LN tuning, https://arxiv.org/abs/2312.11420: copies of the chosen norms."""
     for part in Targets(settings, base).parts:
         for last, tensor in part.tensors.items():
-            yield expected_tensor(f"{BELOW}{part.path}.ln_tuning_layers.{last}", *tensor.shape)
+            yield expected_tensor(f"{IN_BASE}{part.path}.ln_tuning_layers.{last}", *tensor.shape)
 
 
 def trainable_tokens(settings: AdapterSettings, base: AdaptedModel) -> Iterator[ExpectedTensor]:
@@ -76,9 +81,9 @@ def trainable_tokens(settings: AdapterSettings, base: AdaptedModel) -> Iterator[
             )
         require_rows("token_indices", rows, part)
         width = size.outputs if part.layer is Layer.EMBEDDING else size.inputs
-        yield expected_tensor(f"{BELOW}{part.path}.trainable_tokens_delta", count, width)
+        yield expected_tensor(f"{IN_BASE}{part.path}.trainable_tokens_delta", count, width)
         for tied in base.tied_to(part):  # peft may store the rows again
-            name = f"{BELOW}{tied.path}.trainable_tokens_delta"
+            name = f"{IN_BASE}{tied.path}.trainable_tokens_delta"
             yield expected_tensor(name, count, width, role=Role.EXTRA)
 
 
@@ -137,7 +142,7 @@ def ia3(settings: AdapterSettings, base: AdaptedModel) -> Iterator[ExpectedTenso
         size = part.size()
         if size is None or part.layer is Layer.EMBEDDING:
             raise unchecked_adapter(f"target_modules chooses {quoted(part.path)}: no linear layer")
-        name, inward = f"{BELOW}{part.path}.ia3_l", part.path in forward
+        name, inward = f"{IN_BASE}{part.path}.ia3_l", part.path in forward
         width = size.inputs if inward else size.outputs
         if size.kernel:
             yield expected_tensor(name, 1, width, *(1 for _ in size.kernel))

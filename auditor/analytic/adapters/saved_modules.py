@@ -12,8 +12,8 @@ from auditor.analytic.expectation import ExpectedTensor, Role
 from auditor.errors import CheckpointError
 from auditor.messages import described, quoted
 
-BELOW = "base_model.model."  # the prefix of layers that peft adds inside the base
-BESIDE = "base_model."  # the prefix of tensors beside the base, such as prompts
+IN_BASE = "base_model.model."  # the prefix of layers that peft adds inside the base
+OUTSIDE_BASE = "base_model."  # the prefix of tensors outside the base, such as prompts
 
 # Other names for the trained copy of a module: peft stores its bias under these too.
 _COPIES = ("modules_to_save", "modules_to_save.default")
@@ -45,7 +45,7 @@ def _above(path: str) -> Iterator[str]:
 
 
 def tensors_of_saved_modules(
-    base: AdaptedModel, paths: Iterable[str], head: str
+    base: AdaptedModel, paths: Iterable[str], prefix: str
 ) -> Iterator[ExpectedTensor]:
     """Yield all tensors of these modules; a tied tensor is stored as one of its own."""
     for path in paths:
@@ -53,12 +53,12 @@ def tensors_of_saved_modules(
             for last, tensor in part.tensors.items():
                 role = Role.PARAMETER if tensor.role is Role.TIED else tensor.role
                 yield ExpectedTensor(
-                    f"{head}{part.path}.{last}", tensor.shape, tensor.elements, role
+                    f"{prefix}{part.path}.{last}", tensor.shape, tensor.elements, role
                 )
 
 
 def biases(
-    settings: AdapterSettings, base: AdaptedModel, targeted: Collection[str], whole: Iterable[str]
+    settings: AdapterSettings, base: AdaptedModel, targeted: Collection[str], saved: Iterable[str]
 ) -> Iterator[ExpectedTensor]:
     """Yield the base's biases, of all modules or of the adapted ones."""
     which = settings.config.text("bias")
@@ -66,23 +66,23 @@ def biases(
         return
     if which != "all" and not which.endswith("_only"):
         raise CheckpointError(f"bias is {described(which)}, expected none, all or lora_only")
-    inside = {part.path: path for path in whole for part in base.under(path)}
+    saved_above = {part.path: path for path in saved for part in base.under(path)}
     for path, part in base.parts.items():
         if part.bias is None or (which != "all" and path not in targeted):
             continue
         shape = part.bias.shape
         if not part.bias.role.learned:  # GPT-2's mask is named bias, and older versions stored it
-            yield expected_tensor(f"{BELOW}{path}.bias", *shape, role=Role.LEGACY)
-        elif path in inside:
-            rest = f"{path.removeprefix(inside[path])}.bias"
+            yield expected_tensor(f"{IN_BASE}{path}.bias", *shape, role=Role.LEGACY)
+        elif path in saved_above:
+            suffix = f"{path.removeprefix(saved_above[path])}.bias"
             for copy in _COPIES:
                 yield expected_tensor(
-                    f"{BELOW}{inside[path]}.{copy}{rest}", *shape, role=Role.EXTRA
+                    f"{IN_BASE}{saved_above[path]}.{copy}{suffix}", *shape, role=Role.EXTRA
                 )
         elif path in targeted:
-            yield expected_tensor(f"{BELOW}{path}.base_layer.bias", *shape)
+            yield expected_tensor(f"{IN_BASE}{path}.base_layer.bias", *shape)
         else:
-            yield expected_tensor(f"{BELOW}{path}.bias", *shape)
+            yield expected_tensor(f"{IN_BASE}{path}.bias", *shape)
 
 
 def replaced_names(base: AdaptedModel, prefix: str, names: Iterable[str]) -> tuple[str, ...]:
@@ -139,12 +139,12 @@ def token_rows(
             raise unchecked_adapter(
                 f"trainable_token_indices chooses {quoted(path)}, which has no words"
             )
-        if f"{BELOW}{path}.token_adapter.base_layer.weight" not in stored:  # else it is compared
+        if f"{IN_BASE}{path}.token_adapter.base_layer.weight" not in stored:  # else it is compared
             require_rows("trainable_token_indices", rows, part)
         count, width = len(rows), size.outputs if part.layer is Layer.EMBEDDING else size.inputs
-        yield expected_tensor(f"{BELOW}{path}.{_ROWS}", count, width)
+        yield expected_tensor(f"{IN_BASE}{path}.{_ROWS}", count, width)
         for tied in base.tied_to(part):  # peft may store the rows again
-            yield expected_tensor(f"{BELOW}{tied.path}.{_ROWS}", count, width, role=Role.EXTRA)
+            yield expected_tensor(f"{IN_BASE}{tied.path}.{_ROWS}", count, width, role=Role.EXTRA)
 
 
 def require_rows(key: str, rows: Iterable[int], part: AdaptedModule) -> None:
@@ -162,7 +162,7 @@ def paths_with_rows(settings: AdapterSettings, base: AdaptedModel) -> frozenset[
     if not settings.config.present("trainable_token_indices"):
         return frozenset()
     parts = [part for _, part, _ in _chosen_words(settings, base)]
-    return frozenset(each.path for part in parts for each in (part, *base.tied_to(part)))
+    return frozenset(module.path for part in parts for module in (part, *base.tied_to(part)))
 
 
 def _chosen_words(

@@ -63,14 +63,14 @@ HEADS: Mapping[str, tuple[str, ...]] = MappingProxyType(
         FEATURES: ("EncoderModel",),
     }
 )
-TRAINED_WHOLE: Mapping[str, tuple[str, ...]] = MappingProxyType(
+TRAINED_BY_TASK: Mapping[str, tuple[str, ...]] = MappingProxyType(
     {
         "SEQ_CLS": ("classifier", "score"),
         "TOKEN_CLS": ("classifier", "score"),
         "QUESTION_ANS": ("qa_outputs",),
     }
 )
-OTHER_THAN_TEXT = frozenset({FEATURES, *TRAINED_WHOLE})  # tasks that generate no text
+OTHER_THAN_TEXT = frozenset({FEATURES, *TRAINED_BY_TASK})  # tasks that generate no text
 _PATH = re.compile(r"^(?:[/~.]|file:|[A-Za-z]:[\\/])|\\|^(?!\w+://).*/.*/|^[^:]*/$")
 _MOST_SAVED = 1000  # names in modules_to_save; each is compared with every module
 _MOST_LAYERS = 100_000
@@ -132,7 +132,7 @@ class AdapterSettings(Struct, frozen=True, kw_only=True):
         listed = (
             self.config.texts("modules_to_save") if self.config.present("modules_to_save") else ()
         )
-        names = dict.fromkeys((*listed, *TRAINED_WHOLE.get(self.task or "", ())))
+        names = dict.fromkeys((*listed, *TRAINED_BY_TASK.get(self.task or "", ())))
         if len(names) > _MOST_SAVED:
             raise CheckpointError(
                 f"modules_to_save has {len(names):,} names, expected at most {_MOST_SAVED:,}"

@@ -44,8 +44,8 @@ class Targets:
         if names.ends is not None:  # an expression states the layers itself
             paths = tuple(self._in_layers(paths, names.ends))
         if not paths:
-            given = str(self._settings.config.values.get("target_modules"))
-            shown = quoted(given if len(given) <= _SHOWN else f"{given[:_SHOWN]}...")
+            declared = str(self._settings.config.values.get("target_modules"))
+            shown = quoted(declared if len(declared) <= _SHOWN else f"{declared[:_SHOWN]}...")
             target = self._base.expectation.target
             raise CheckpointError(f"target_modules, {shown}, matches no module of {target}")
         return paths
@@ -79,11 +79,11 @@ class Targets:
             raise unchecked_adapter(
                 f"modules_to_save names {quoted(expression)}, which is an expression"
             )
-        whole = tuple(f".{name}." for name in saved)
+        saved_ends = tuple(f".{name}." for name in saved)
         return tuple(
             path
             for path in paths
-            if path not in left_out and not any(name in f".{path}." for name in whole)
+            if path not in left_out and not any(name in f".{path}." for name in saved_ends)
         )
 
     def _in_layers(self, paths: Iterable[str], named: frozenset[str]) -> Iterator[str]:
@@ -131,8 +131,8 @@ class Targets:
 class Ranks:
     """The rank of each module: from rank_pattern's first key that fits its name's end, else r."""
 
-    def __init__(self, settings: AdapterSettings, paths: Iterable[str], otherwise: int) -> None:
-        self.otherwise = otherwise
+    def __init__(self, settings: AdapterSettings, paths: Iterable[str], default: int) -> None:
+        self._default = default
         pattern: Mapping[str, int] = settings.ranks()
         plain = {key: place for place, key in enumerate(pattern) if _PLAIN.fullmatch(key)}
         self._ranks = tuple(pattern.values())
@@ -146,4 +146,4 @@ class Ranks:
     def of(self, path: str) -> int:
         places = [self._plain[end] for end in suffixes(path) if end in self._plain]
         places += [place for place, paths in self._others if path in paths]
-        return self._ranks[min(places)] if places else self.otherwise
+        return self._ranks[min(places)] if places else self._default

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping
 
 from msgspec.structs import replace
 
-from auditor.analytic.adapters.settings import TRAINED_WHOLE
+from auditor.analytic.adapters.settings import TRAINED_BY_TASK
 from auditor.bounded.json_text import parse_object
 from auditor.checkpoint.snapshot import BaseModel, Snapshot
 from auditor.diagnosis.case import Case, Undoing
@@ -169,7 +169,7 @@ def _of_model_around(case: Case, declared: str) -> Iterator[Undoing]:
 def _without_head(case: Case) -> Iterator[Undoing]:
     """Yield an adapter for no task, if only the head is missing that PEFT trains for the task."""
     task, heads = case.config.get("task_type"), {_in_base(name) for name in case.missing}
-    of_task = TRAINED_WHOLE.get(task, ()) if isinstance(task, str) else ()
+    of_task = TRAINED_BY_TASK.get(task, ()) if isinstance(task, str) else ()
     if not (heads and of_task) or not all(head.endswith(of_task) for head in heads):
         return
     without = {"task_type": None, "modules_to_save": None}

@@ -30,24 +30,24 @@ class IndexJudgement(NamedTuple):
     unchecked: tuple[str, ...] = ()  # sentences
 
 
-def by_files(found: Contents, snapshot: Snapshot, whole: Tally) -> Iterator[Finding]:
+def by_files(contents: Contents, snapshot: Snapshot, tally: Tally) -> Iterator[Finding]:
     """Check by files alone that the index names the tensors of its shards and states their bytes.
 
-    `whole` is the tally of all tensors.
+    `tally` is the tally of all tensors.
     """
-    index = found.index
+    index = contents.index
     if index is not None:
-        yield from _names(index, found)
-        if found.opened.issuperset(index.shards):
-            yield from _read_size_rule(index, whole)
+        yield from _names(index, contents)
+        if contents.opened.issuperset(index.shards):
+            yield from _read_size_rule(index, tally)
         else:
-            yield from stated_size_rule(index, found, snapshot)
+            yield from stated_size_rule(index, contents, snapshot)
 
 
 def index_judgement(  # noqa: PLR0913 - what is stored, what is expected, and what the config declares
-    found: Contents,
+    contents: Contents,
     snapshot: Snapshot,
-    whole: Tally,
+    tally: Tally,
     reconciled: Reconciled,
     *,
     written: Mapping[str, WrittenTensor],
@@ -61,46 +61,46 @@ def index_judgement(  # noqa: PLR0913 - what is stored, what is expected, and wh
     the config. `wide_names` is found in the names of parameters that may be stored in 32 bits.
     `parameters` is the number of parameters that the config implies.
     """
-    index = found.index
+    index = contents.index
     if index is None:
         return IndexJudgement()
-    names = tuple(_names(index, found))
-    if found.opened.issuperset(index.shards):
-        totals = (*_read_size_rule(index, whole), *parameters_rule(index, whole, reconciled))
+    names = tuple(_names(index, contents))
+    if contents.opened.issuperset(index.shards):
+        totals = (*_read_size_rule(index, tally), *parameters_rule(index, tally, reconciled))
         return IndexJudgement((*names, *totals))
-    held = None
-    if not found.unnamed:  # the index sums up other files than these
-        held = sums.holdings(reconciled, len(index.weight_map), wide_names, written)
+    sizes = None
+    if not contents.unnamed:  # the index sums up other files than these
+        sizes = sums.index_sizes(reconciled, len(index.weight_map), wide_names, written)
     implied: tuple[Finding, ...] = ()
-    if held is not None:
-        implied = tuple(implied_rules(index, held, reconciled, declared, parameters=parameters))
-    wrong = any(isinstance(one, BadIndex) for one in implied)
-    beyond = () if wrong else tuple(stated_size_rule(index, found, snapshot))
+    if sizes is not None:
+        implied = tuple(implied_rules(index, sizes, reconciled, declared, parameters=parameters))
+    wrong = any(isinstance(finding, BadIndex) for finding in implied)
+    beyond = () if wrong else tuple(stated_size_rule(index, contents, snapshot))
     if beyond:  # then no dtype explains the total
-        implied = tuple(one for one in implied if not isinstance(one, WrongDtype))
-    note = None if beyond or held is None else implied_note(index, held, declared)
+        implied = tuple(finding for finding in implied if not isinstance(finding, WrongDtype))
+    note = None if beyond or sizes is None else implied_note(index, sizes, declared)
     return IndexJudgement(
         findings=(*names, *implied, *beyond),
         notes=() if note is None else (note,),
-        unchecked=tuple(_unchecked(index, held, found)),
+        unchecked=tuple(_unchecked(index, sizes, contents)),
     )
 
 
 _NAME, _FILE = (itemgetter(StoredTensor._fields.index(field)) for field in ("name", "file"))
 
 
-def _names(index: Index, found: Contents) -> Iterator[Finding]:
+def _names(index: Index, contents: Contents) -> Iterator[Finding]:
     for fault in index.faults:
         yield BadIndex(file=index.file, reason=fault)
-    yield from _name_rules(index, found.tensors, found.opened)
+    yield from _name_rules(index, contents.tensors, contents.opened)
 
 
-def _read_size_rule(index: Index, whole: Tally) -> Iterator[Finding]:
+def _read_size_rule(index: Index, tally: Tally) -> Iterator[Finding]:
     total = index.total_size
-    if total is not None and total != whole.bytes:
-        over = total - whole.bytes
+    if total is not None and total != tally.bytes:
+        over = total - tally.bytes
         over = int(over) if over == int(over) else over
-        holds = f"the shards hold {whole.bytes:,} bytes of tensors"
+        holds = f"the shards hold {tally.bytes:,} bytes of tensors"
         reason = f"total_size is {total:,}, {holds}: {over:+,}"
         yield BadIndex(file=index.file, reason=reason)
 
@@ -113,10 +113,10 @@ def _name_rules(
     if len(tensors) == len(named) and all(map(eq, files, map(_FILE, tensors))):
         return  # a name in two files is in another file than the index says
     where: dict[str, str] = {tensor.name: tensor.file for tensor in tensors}
-    held = {(tensor.name, tensor.file) for tensor in tensors}
+    stored = {(tensor.name, tensor.file) for tensor in tensors}
     lacking: dict[tuple[str, str | None], list[str]] = {}
     for name, shard in index.weight_map.items():
-        if shard in opened and (name, shard) not in held:
+        if shard in opened and (name, shard) not in stored:
             lacking.setdefault((shard, where.get(name)), []).append(name)
     for (shard, other), names in sorted(lacking.items(), key=lambda item: item[0][0]):
         place = f"it is in {other}" if other else "no shard holds it"
@@ -135,19 +135,19 @@ def _sorted(names: Iterable[str]) -> tuple[str, ...]:
     return tuple(sorted(names, key=natural_key))
 
 
-def _unchecked(index: Index, held: sums.Holdings | None, found: Contents) -> Iterator[str]:
-    """Yield why the total size follows neither from headers nor from expected shapes."""
-    if found.unnamed:
+def _unchecked(index: Index, sizes: sums.IndexSizes | None, contents: Contents) -> Iterator[str]:
+    """Yield why the total size is not compared to the byte."""
+    if contents.unnamed:
         yield "the totals of the index: it is of other files than those that were read"
     elif index.total_size is None:
         yield "the total size: the index does not say it"
-    elif held is None:
+    elif sizes is None:
         yield "the total size to the byte: not every name of the index is in a shard"
-    elif held.unsized:
-        what = f"{held.unsized:,} of the packed tensors"
+    elif sizes.unsized:
+        what = f"{sizes.unsized:,} of the packed tensors"
         yield f"the total size to the byte: only their headers say what {what} take"
-    elif held.fewer:
-        what = f"{held.fewer:,} bytes of what is packed"
+    elif sizes.fewer:
+        what = f"{sizes.fewer:,} bytes of what is packed"
         yield f"the total size to the byte: {what} have no fixed length"
 
 
@@ -175,43 +175,43 @@ class Room(NamedTuple):
     most: int | None  # None if nothing bounds them
 
 
-def stated_size_rule(index: Index, found: Contents, snapshot: Snapshot) -> Iterator[BadIndex]:
+def stated_size_rule(index: Index, contents: Contents, snapshot: Snapshot) -> Iterator[BadIndex]:
     """Check that the shards can have the total size."""
     total = index.total_size
     if total is None:
         return
     sizes = _sizes(snapshot)
-    room = _room(index, found, sizes)
+    room = _room(index, contents, sizes)
     if total < room.least:
         over, holds = total - room.least, f"at least {room.least:,}"
     elif room.most is not None and total > room.most:
         over, holds = total - room.most, f"at most {room.most:,}"
     else:
         return
-    by = _known_by(index, found, sizes)
+    by = _source_of_sizes(index, contents, sizes)
     over = int(over) if over == int(over) else over
     reason = f"total_size is {total:,}, the shards hold {holds} bytes of tensors, {by}: {over:+,}"
     yield BadIndex(file=index.file, reason=reason)
 
 
-def _known_by(index: Index, found: Contents, sizes: Mapping[str, int]) -> str:
-    """The source of the number of bytes in the shards, in words."""
-    read = sum(shard in found.opened for shard in index.shards)
-    sized = sum(shard in sizes and shard not in found.opened for shard in index.shards)
+def _source_of_sizes(index: Index, contents: Contents, sizes: Mapping[str, int]) -> str:
+    """Return the source of the number of bytes in the shards, in words."""
+    read = sum(shard in contents.opened for shard in index.shards)
+    sized = sum(shard in sizes and shard not in contents.opened for shard in index.shards)
     ways = ((read, "the headers of {}"), (sized, "the sizes of {}"))
-    said = [how.format(f"{count:,}") for count, how in ways if count]
-    if not said:
+    sources = [how.format(f"{count:,}") for count, how in ways if count]
+    if not sources:
         return "a byte for each of the names"
-    return f"by {' and '.join(said)} of {len(index.shards):,} files"
+    return f"by {' and '.join(sources)} of {len(index.shards):,} files"
 
 
-def _room(index: Index, found: Contents, sizes: Mapping[str, int]) -> Room:
-    read = dict.fromkeys(found.opened, 0)
-    for tensor in found.tensors:
-        if tensor.span is not None and tensor.name not in found.shared:
+def _room(index: Index, contents: Contents, sizes: Mapping[str, int]) -> Room:
+    read = dict.fromkeys(contents.opened, 0)
+    for tensor in contents.tensors:
+        if tensor.span is not None and tensor.name not in contents.shared:
             read[tensor.file] = read.get(tensor.file, 0) + tensor.span.length
     rooms = [
-        Room(read[shard], read[shard]) if shard in read else _closed(shard, names, sizes.get(shard))
+        Room(read[shard], read[shard]) if shard in read else _bounds(shard, names, sizes.get(shard))
         for shard, names in names_by_shard(index).items()
     ]
     bounds = [room.most for room in rooms if room.most is not None]
@@ -221,41 +221,39 @@ def _room(index: Index, found: Contents, sizes: Mapping[str, int]) -> Room:
 
 
 def _sizes(snapshot: Snapshot) -> Mapping[str, int]:
-    """The sizes of files: from their Git LFS pointers, else from the listing."""
+    """Return the sizes of files: from their Git LFS pointers, else from the listing."""
     sizes = {file.name: file.size for file in snapshot.files}
-    sizes.update((head.name, head.pointed) for head in snapshot.headers)
+    sizes.update((file.name, file.pointed) for file in snapshot.headers)
     return {name: size for name, size in sizes.items() if size}
 
 
-def _closed(shard: str, names: Sequence[str], size: int | None) -> Room:
-    """The possible bytes of tensors in a file whose header was not read."""
+def _bounds(shard: str, names: Sequence[str], size: int | None) -> Room:
+    """Return the possible bytes of tensors in a file whose header was not read."""
     if size is None:
         return Room(len(names), None)
     inside = max(size - _MOST_ENTRY * len(names) - _MOST_REST, 0)
     if parser(shard) is not None:
-        whole = inside if 100 * inside > 99 * size else size
-        return Room(max(inside // _FLAGS, len(names)), _SHARED * whole)
-    around = _LENGTH + sum(_LEAST_ENTRY + _bytes(name) for name in names)
+        bytes_of_data = inside if 100 * inside > 99 * size else size
+        return Room(max(inside // _FLAGS, len(names)), _SHARED * bytes_of_data)
+    around = _LENGTH + sum(
+        _LEAST_ENTRY + len(name.encode(errors="surrogatepass")) for name in names
+    )
     most = max(size - around, 0)
     return Room(min(max(inside, len(names)), most), most)
-
-
-def _bytes(name: str) -> int:
-    return len(name.encode(errors="surrogatepass"))
 
 
 # --- the totals, by the shards or by the expected shapes ----------------------------------------
 
 
-def parameters_rule(index: Index, whole: Tally, reconciled: Reconciled) -> Iterator[Finding]:
+def parameters_rule(index: Index, tally: Tally, reconciled: Reconciled) -> Iterator[Finding]:
     """Check that the index states the number of parameters in its shards, which were all read."""
     tied = sums.tied_not_stored(reconciled)
-    yield from _parameters_rule(index, whole.parameters, "the shards hold", tied)
+    yield from _parameters_rule(index, tally.parameters, "the shards hold", tied)
 
 
 def implied_rules(
     index: Index,
-    held: sums.Holdings,
+    sizes: sums.IndexSizes,
     reconciled: Reconciled,
     declared: str | None,
     *,
@@ -267,14 +265,14 @@ def implied_rules(
     unexpected, the totals only have to leave room for them; each of the `parameters` that the
     config implies takes at least a bit, however it is packed.
     """
-    if held.unexpected or held.unsized:
-        room = tuple(_room_rule(index, held, declared))
-        yield from room or (_bit_rule(index, parameters) if held.unsized else ())
+    if sizes.unexpected or sizes.unsized:
+        room = tuple(_room_rule(index, sizes, declared))
+        yield from room or (_bit_rule(index, parameters) if sizes.unsized else ())
         return
     if index.total_size is not None:
-        yield from _size_rule(index, index.total_size, held, reconciled, declared)
-    groups = (*held.tied, *held.copies, *held.buffers)
-    yield from _parameters_rule(index, held.parameters, "the expected shapes have", groups)
+        yield from _size_rule(index, index.total_size, sizes, reconciled, declared)
+    groups = (*sizes.tied, *sizes.copies, *sizes.buffers)
+    yield from _parameters_rule(index, sizes.parameters, "the expected shapes have", groups)
 
 
 def _bit_rule(index: Index, parameters: int) -> Iterator[Finding]:
@@ -287,32 +285,32 @@ def _bit_rule(index: Index, parameters: int) -> Iterator[Finding]:
         yield BadIndex(file=index.file, reason=reason)
 
 
-def implied_note(index: Index, held: sums.Holdings, declared: str | None) -> str | None:
+def implied_note(index: Index, sizes: sums.IndexSizes, declared: str | None) -> str | None:
     """Note the arithmetic of the total size, or the bytes that it leaves for unexpected tensors."""
     total = index.total_size
-    if total is None or held.unsized:
+    if total is None or sizes.unsized:
         return None
-    if held.unexpected:
-        return _room_note(held, total, declared)
-    found = sums.find_sum(held, total, declared)
-    return f"total_size {total:,} = {found}" if found else None
+    if sizes.unexpected:
+        return _room_note(sizes, total, declared)
+    terms = sums.find_sum(sizes, total, declared)
+    return f"total_size {total:,} = {terms}" if terms else None
 
 
-def _room_note(held: sums.Holdings, total: float, declared: str | None) -> str | None:
+def _room_note(sizes: sums.IndexSizes, total: float, declared: str | None) -> str | None:
     """Note the bytes that all other tensors leave for unexpected ones."""
-    least = _least(held, declared)
+    least = _least(sizes, declared)
     if least is None:
         return None
-    copies = sum(one.elements for one in held.copies) * sums.WIDTHS[declared or ""] // 8
-    left = _over(total, least + copies)
-    and_buffers = " and the buffers" if held.buffers else ""
-    tensors = "tensor" if held.unexpected == 1 else f"{held.unexpected:,} tensors"
+    copies = sum(group.elements for group in sizes.copies) * sums.WIDTHS[declared or ""] // 8
+    room = _over(total, least + copies)
+    and_buffers = " and the buffers" if sizes.buffers else ""
+    tensors = "tensor" if sizes.unexpected == 1 else f"{sizes.unexpected:,} tensors"
     what = f"for the {tensors} of which nothing is expected{and_buffers}"
-    return f"total_size {total:,} leaves {left:,} bytes {what}" if left >= 0 else None
+    return f"total_size {total:,} leaves {room:,} bytes {what}" if room >= 0 else None
 
 
-def _room_rule(index: Index, held: sums.Holdings, declared: str | None) -> Iterator[Finding]:
-    total, least = index.total_size, _least(held, declared)
+def _room_rule(index: Index, sizes: sums.IndexSizes, declared: str | None) -> Iterator[Finding]:
+    total, least = index.total_size, _least(sizes, declared)
     if total is not None and least is not None and total < least:
         reason = (
             f"total_size is {total:,}, the parameters that the config implies alone take "
@@ -321,35 +319,35 @@ def _room_rule(index: Index, held: sums.Holdings, declared: str | None) -> Itera
         yield BadIndex(file=index.file, reason=reason)
 
 
-def _least(held: sums.Holdings, declared: str | None) -> int | None:
-    """The bytes of the stored parameters with an expected shape; None without a declared dtype."""
-    return sums.least_sum(held, declared) if declared in sums.WIDTHS else None
+def _least(sizes: sums.IndexSizes, declared: str | None) -> int | None:
+    """Return the least bytes of the expected parameters; None without a declared dtype."""
+    return sums.least_sum(sizes, declared) if declared in sums.WIDTHS else None
 
 
 def _size_rule(
     index: Index,
     total: float,
-    held: sums.Holdings,
+    sizes: sums.IndexSizes,
     reconciled: Reconciled,
     declared: str | None,
 ) -> Iterator[Finding]:
-    found = sums.find_sum(held, total, declared)
-    if found is None:
-        yield BadIndex(file=index.file, reason=_unexplained(total, held, declared))
+    terms = sums.find_sum(sizes, total, declared)
+    if terms is None:
+        yield BadIndex(file=index.file, reason=_unexplained(total, sizes, declared))
         return
-    for part in found.flags:
+    for part in terms.flags:
         short = part.elements - part.elements * part.bits // 8
         reason = (
             f"total_size is {total:,}, which counts the {part.elements:,} elements of "
             f"{part.what} at 1/8 byte; a mask takes a byte for each: {-short:+,}"
         )
         yield BadIndex(file=index.file, reason=reason)
-    if declared is not None and sums.WIDTHS.get(declared) != sums.WIDTHS[found.dtype]:
-        each = sums.WIDTHS[found.dtype] // 8
+    if declared is not None and sums.WIDTHS.get(declared) != sums.WIDTHS[terms.dtype]:
+        width = sums.WIDTHS[terms.dtype] // 8
         how = (
-            f"has {each} bytes for a parameter that is not packed"
-            if held.packed
-            else (f"is exactly {each} bytes a parameter")
+            f"has {width} bytes for a parameter that is not packed"
+            if sizes.packed
+            else (f"is exactly {width} bytes a parameter")
         )
         reason = f"total_size {total:,} {how}, the config declares {declared}"
         stored = by_name(_of_unknown_dtype(index, reconciled))
@@ -368,14 +366,14 @@ def _of_unknown_dtype(index: Index, reconciled: Reconciled) -> Iterator[StoredTe
             yield StoredTensor(name, None, None, None, index.weight_map[name], None)
 
 
-def _unexplained(total: float, held: sums.Holdings, declared: str | None) -> str:
+def _unexplained(total: float, sizes: sums.IndexSizes, declared: str | None) -> str:
     dtype = declared if declared in sums.WIDTHS else "F32"
-    implied = sums.plain_sum(held, dtype)
+    implied = sums.plain_sum(sizes, dtype)
     over = _over(total, implied)
     width = sums.WIDTHS[dtype] // 8
-    groups = (*held.tied, *held.copies, *held.buffers)
+    groups = (*sizes.tied, *sizes.copies, *sizes.buffers)
     why = _why(over / width, groups)
-    packed = f", packed and the rest in {dtype}" if held.packed else f" in {dtype}"
+    packed = f", packed and the rest in {dtype}" if sizes.packed else f" in {dtype}"
     takes = f"the expected shapes take {implied:,} bytes{packed}"
     return f"total_size is {total:,}, {takes}: {over:+,}{why}"
 
@@ -392,10 +390,10 @@ def _parameters_rule(
 
 def _why(over: float, groups: tuple[sums.WidthGroup, ...]) -> str:
     """Name the tensors whose elements add up to a difference, if there are any."""
-    found = sums.groups_that_make_up(abs(over), groups)
-    if not found:
+    explaining = sums.groups_that_make_up(abs(over), groups)
+    if not explaining:
         return ""
-    listed = " and ".join(group.what for group in found)
+    listed = " and ".join(group.what for group in explaining)
     return f", which is {listed}, {'counted a second time' if over > 0 else 'not counted'}"
 
 

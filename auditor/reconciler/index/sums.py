@@ -62,8 +62,8 @@ class Scales(NamedTuple):
     widths: tuple[int, ...]  # the bits that occur, the usual ones first
 
 
-class Holdings(Struct, frozen=True, kw_only=True):
-    """The tensors that an index names, by expected shapes and by the available headers."""
+class IndexSizes(Struct, frozen=True, kw_only=True):
+    """The sizes of the tensors that an index names, by expected shapes and available headers."""
 
     learned: int  # elements of plain parameters, of unknown width
     buffers: tuple[WidthGroup, ...]  # by the last part of their names, sorted
@@ -79,41 +79,41 @@ class Holdings(Struct, frozen=True, kw_only=True):
     unsized: int = 0  # packed tensors of unknown size; the other fields leave them out
 
 
-def holdings(
+def index_sizes(
     reconciled: Reconciled,
     names: int,
     wide_names: re.Pattern[str],
     written: Mapping[str, WrittenTensor] = _NOTHING,
-) -> Holdings | None:
+) -> IndexSizes | None:
     """Sum up an index of `names` names; None if some of its names are unknown.
 
     `wide_names` is found in the names of parameters that may stay in 32 bits; `written` are the
     packed tensors that the layout stores under names without a header.
     """
     without_header = _without_header(reconciled)
-    with_header = sum(one.span is not None for one, _, _ in reconciled.counted)
+    with_header = sum(tensor.span is not None for tensor, _, _ in reconciled.counted)
     if with_header + len(without_header) != names:
         return None
-    read = [(one, parameters) for one, parameters, _ in reconciled.counted if one.span]
-    found = _Sums(wide_names)
+    read = [(tensor, parameters) for tensor, parameters, _ in reconciled.counted if tensor.span]
+    sums = _Sums(wide_names)
     for name, item in without_header.items():
-        found.add(name, item, written.get(name))
-    return Holdings(
-        learned=found.learned,
-        buffers=tuple(_by_last_part(found.buffers)),
-        copies=tuple(found.copies),
-        read=sum(one.span.length for one, _ in read if one.span),
-        parameters=found.parameters + sum(parameters for _, parameters in read),
+        sums.add(name, item, written.get(name))
+    return IndexSizes(
+        learned=sums.learned,
+        buffers=tuple(_by_last_part(sums.buffers)),
+        copies=tuple(sums.copies),
+        read=sum(tensor.span.length for tensor, _ in read if tensor.span),
+        parameters=sums.parameters + sum(parameters for _, parameters in read),
         tied=tied_not_stored(reconciled),
-        unexpected=found.unexpected,
-        wide=tuple(WidthGroup(named(last), count) for last, count in sorted(found.wide.items())),
-        packed=found.packed,
-        fewer=found.fewer,
+        unexpected=sums.unexpected,
+        wide=tuple(WidthGroup(named(last), count) for last, count in sorted(sums.wide.items())),
+        packed=sums.packed,
+        fewer=sums.fewer,
         scales=tuple(
             Scales(named(last), count, widths)
-            for (last, widths), count in sorted(found.scales.items())
+            for (last, widths), count in sorted(sums.scales.items())
         ),
-        unsized=found.unsized,
+        unsized=sums.unsized,
     )
 
 
@@ -121,7 +121,7 @@ _UNCOUNTED = frozenset({Fate.BUFFER, Fate.DUPLICATE, Fate.QUANTIZATION_DATA})
 
 
 class _Sums:
-    """Adds up names without a header."""
+    """The sums over names without a header."""
 
     def __init__(self, wide_names: re.Pattern[str]) -> None:
         self.wide_names = wide_names
@@ -168,14 +168,14 @@ def last_two_parts(name: str) -> str:
 
 
 def _without_header(reconciled: Reconciled) -> dict[str, NameWithoutHeader]:
-    """Every stored name without a header; several pieces in one are added up."""
-    found: dict[str, NameWithoutHeader] = {}
+    """Return the stored names without a header; several pieces in one are added up."""
+    by_name: dict[str, NameWithoutHeader] = {}
     for name, item in chain(_named(reconciled), reconciled.without_header):
-        before = found.get(name)
-        both = before is not None and None not in {before.elements, item.elements}
-        added = (before.elements or 0) + (item.elements or 0) if before and both else item.elements
-        found[name] = item._replace(elements=added)
-    return found
+        other = by_name.get(name)
+        both = other is not None and None not in {other.elements, item.elements}
+        added = (other.elements or 0) + (item.elements or 0) if other and both else item.elements
+        by_name[name] = item._replace(elements=added)
+    return by_name
 
 
 def _named(reconciled: Reconciled) -> Iterator[tuple[str, NameWithoutHeader]]:
@@ -202,22 +202,21 @@ def _named(reconciled: Reconciled) -> Iterator[tuple[str, NameWithoutHeader]]:
 def _by_last_part(buffers: Iterable[WidthGroup]) -> Iterator[WidthGroup]:
     """Yield one group for `running_mean` of all layers, or `attn.bias` if all have that name."""
     kinds: dict[str, list[WidthGroup]] = {}
-    for one in buffers:
-        kinds.setdefault(one.what.rpartition(".")[2], []).append(one)
-    for last, group in sorted(kinds.items()):
-        ends = {last_two_parts(one.what) for one in group}
+    for group in buffers:
+        kinds.setdefault(group.what.rpartition(".")[2], []).append(group)
+    for last, groups in sorted(kinds.items()):
+        ends = {last_two_parts(group.what) for group in groups}
         what = ends.pop() if len(ends) == 1 else last
-        yield WidthGroup(named(what), sum(one.elements for one in group))
+        yield WidthGroup(named(what), sum(group.elements for group in groups))
 
 
 def tied_not_stored(reconciled: Reconciled) -> tuple[WidthGroup, ...]:
-    """The tied tensors that are not stored; some writers count them."""
+    """Return the tied tensors that are not stored; some writers count them."""
     tied = (item.tensor for item in reconciled.absent if item.fate == Fate.TIED)
-    return tuple(WidthGroup(_shaped(one.name, one.shape), one.elements) for one in tied)
-
-
-def _shaped(name: str, shape: tuple[int, ...]) -> str:
-    return f"{named(name)} ({' x '.join(map(str, shape))})"
+    return tuple(
+        WidthGroup(f"{named(one.name)} ({' x '.join(map(str, one.shape))})", one.elements)
+        for one in tied
+    )
 
 
 # --- the sum ----------------------------------------------------------------------------------
@@ -238,68 +237,69 @@ class Sum(NamedTuple):
         return tuple(part for part in self.parts if part.bits == _FLAG_BITS)
 
 
-def plain_sum(held: Holdings, dtype: str) -> int:
-    """The bytes if all named tensors, with buffers and copies, had the parameters' width."""
-    elements = held.learned + sum(group.elements for group in (*held.buffers, *held.copies))
-    scales = sum(scale.elements * scale.widths[0] // 8 for scale in held.scales)
-    return held.read + held.packed + elements * WIDTHS[dtype] // 8 + scales
+def plain_sum(sizes: IndexSizes, dtype: str) -> int:
+    """Return the bytes if all named tensors, with buffers and copies, had that dtype's width."""
+    elements = sizes.learned + sum(group.elements for group in (*sizes.buffers, *sizes.copies))
+    scales = sum(scale.elements * scale.widths[0] // 8 for scale in sizes.scales)
+    return sizes.read + sizes.packed + elements * WIDTHS[dtype] // 8 + scales
 
 
-def least_sum(held: Holdings, dtype: str) -> int:
-    """The fewest bytes that the expected tensors can take, with parameters of that dtype."""
-    scales = sum(scale.elements * min(scale.widths) // 8 for scale in held.scales)
-    return held.read + held.packed - held.fewer + held.learned * WIDTHS[dtype] // 8 + scales
+def least_sum(sizes: IndexSizes, dtype: str) -> int:
+    """Return the fewest bytes that the expected tensors can take, with parameters of a dtype."""
+    scales = sum(scale.elements * min(scale.widths) // 8 for scale in sizes.scales)
+    return sizes.read + sizes.packed - sizes.fewer + sizes.learned * WIDTHS[dtype] // 8 + scales
 
 
-def find_sum(held: Holdings, total: float, declared: str | None) -> Sum | None:
-    """Find widths in which the holdings take exactly `total` bytes; None if there are none.
+def find_sum(sizes: IndexSizes, total: float, declared: str | None) -> Sum | None:
+    """Return the widths in which the tensors take exactly `total` bytes; None if there are none.
 
     The declared dtype is tried first.
     """
     first = [declared] if declared in WIDTHS else []
     dtypes = list(dict.fromkeys([*first, *WIDTHS]))
     for flags, wide in ((False, False), (False, True), (True, False)):
-        for dtype in dtypes if held.wide or not wide else ():
-            found = _in_dtype(held, total, WIDTHS[dtype], flags=flags, wide=wide)
-            if found is not None:
-                return Sum(dtype, found)
+        for dtype in dtypes if sizes.wide or not wide else ():
+            terms = _in_dtype(sizes, total, WIDTHS[dtype], flags=flags, wide=wide)
+            if terms is not None:
+                return Sum(dtype, terms)
     return None
 
 
 def _in_dtype(
-    held: Holdings, total: float, width: int, *, flags: bool, wide: bool
+    sizes: IndexSizes, total: float, width: int, *, flags: bool, wide: bool
 ) -> tuple[WidthTerm, ...] | None:
-    kept = held.wide if wide else ()
-    groups = (*_choices(held, width, flags=flags), *((group, (_WIDE, width)) for group in kept))
-    learned = held.learned - sum(group.elements for group in kept)
+    wide_groups = sizes.wide if wide else ()
+    wide_choices = ((group, (_WIDE, width)) for group in wide_groups)
+    groups = (*_choices(sizes, width, flags=flags), *wide_choices)
+    learned = sizes.learned - sum(group.elements for group in wide_groups)
     counts = accumulate((len(bits) for _, bits in groups), mul)
     most = sum(count <= _MOST_SUMS for count in counts)
     many = (WidthTerm(*group, bits[0]) for group, bits in groups[most:])
-    read = (WidthTerm("tensors with a header", held.read, 8),) if held.read else ()
+    read = (WidthTerm("tensors with a header", sizes.read, 8),) if sizes.read else ()
     fixed = (WidthTerm("parameters", learned, width), *read, *many)
-    packed = held.packed * 8
-    rest = total * 8 - packed - sum(part.elements * part.bits for part in fixed)
+    packed = sizes.packed * 8
+    bits_left = total * 8 - packed - sum(part.elements * part.bits for part in fixed)
     tried = groups[:most]
     for bits in product(*(choice for _, choice in tried)):
         own = zip(tried, bits, strict=True)
-        parts = tuple(WidthTerm(*group, each) for (group, _), each in own)
-        over = sum(part.elements * part.bits for part in parts) - rest
-        if 0 <= over <= 8 * held.fewer:
+        parts = tuple(WidthTerm(*group, width_of_group) for (group, _), width_of_group in own)
+        over = sum(part.elements * part.bits for part in parts) - bits_left
+        if 0 <= over <= 8 * sizes.fewer:
             inside = (packed - int(over)) // 8
-            whole = (WidthTerm("what is packed", inside, 8),) if packed else ()
-            return (*whole, *fixed, *parts)
+            packed_term = (WidthTerm("what is packed", inside, 8),) if packed else ()
+            return (*packed_term, *fixed, *parts)
     return None
 
 
 def _choices(
-    held: Holdings, width: int, *, flags: bool
+    sizes: IndexSizes, width: int, *, flags: bool
 ) -> tuple[tuple[WidthGroup, tuple[int, ...]], ...]:
-    """The groups with their own width, and the widths that each may have."""
+    """Return the groups with their own width, and the widths that each may have."""
     buffer = tuple(dict.fromkeys((width, *_BUFFER_BITS, *((_FLAG_BITS,) * flags))))
     return (
-        *((WidthGroup(one.what, one.elements), one.widths) for one in held.scales),
-        *((group, (width, 0)) for group in held.copies),
-        *((group, buffer) for group in held.buffers),
+        *((WidthGroup(scale.what, scale.elements), scale.widths) for scale in sizes.scales),
+        *((group, (width, 0)) for group in sizes.copies),
+        *((group, buffer) for group in sizes.buffers),
     )
 
 
@@ -307,6 +307,6 @@ def groups_that_make_up(
     difference: float, groups: tuple[WidthGroup, ...]
 ) -> tuple[WidthGroup, ...]:
     """Return the fewest groups, at most three, whose elements add up to a difference, else ()."""
-    some = groups[:_MOST_PIECES]
-    picks = chain.from_iterable(combinations(some, count) for count in (1, 2, 3))
-    return next((pick for pick in picks if sum(one.elements for one in pick) == difference), ())
+    first_groups = groups[:_MOST_PIECES]
+    picks = chain.from_iterable(combinations(first_groups, count) for count in (1, 2, 3))
+    return next((pick for pick in picks if sum(group.elements for group in pick) == difference), ())

@@ -55,7 +55,7 @@ class StateDictLoad(NamedTuple):
     missing: Iterable[str]  # the names in memory that these tensors have to fill
 
 
-class _Found(NamedTuple):
+class _Tensor(NamedTuple):
     """A stored tensor for which the model has a place."""
 
     stored: str
@@ -70,9 +70,9 @@ def simulate_load(load: StateDictLoad) -> LoadReport:
     missing, unexpected = dict.fromkeys(load.missing), set[str]()
     mismatched: set[Mismatch] = set()
     faults: list[str] = []
-    for first, found in _sorted_out(load, unexpected).items():
+    for first, tensors in _by_parameter(load, unexpected).items():
         try:
-            loaded = tuple(_loaded(first, found, shapes))
+            loaded = tuple(_loaded(first, tensors, shapes))
         except ConversionError as error:
             faults.append(f"{first} cannot be made of what is stored: {error}")
             continue
@@ -85,11 +85,11 @@ def simulate_load(load: StateDictLoad) -> LoadReport:
                 unexpected.add(name)
             else:
                 faults.append(f"{name} would be loaded, and the model has no such parameter")
-    _settle(missing, target.ties)
+    _remove_tied(missing, target.ties)
     silent = (*target.loading.silent, *target.loading.buffers)
     return LoadReport(
-        missing=_uncovered(missing, target.loading.unmissed),
-        unexpected=_uncovered(unexpected, silent),
+        missing=_without_silent(missing, target.loading.unmissed),
+        unexpected=_without_silent(unexpected, silent),
         mismatched=tuple(sorted(mismatched)),
         raises=min(faults, default=None),
     )
@@ -109,15 +109,15 @@ def destinations(stored: Collection[str], loading: Loading) -> dict[str, Destina
     renamed = [own[name].name if name in own else name for name in stored]
     older = loading.renamed_by_legacy(renamed)
     names = [older[name].name if name in older else name for name in renamed]
-    taken = loading.conversions(names)
-    found: dict[str, Destination] = {}
-    for asked, name in zip(stored, names, strict=True):
-        if name in taken:
-            source = taken[name].pattern
-            found[asked] = Destination(taken[name].name, _last_of(loading, source), source)
-        elif name != asked:
-            found[asked] = Destination(name, None, asked)
-    return found
+    converted = loading.conversions(names)
+    leads: dict[str, Destination] = {}
+    for original, name in zip(stored, names, strict=True):
+        if name in converted:
+            source = converted[name].pattern
+            leads[original] = Destination(converted[name].name, _last_of(loading, source), source)
+        elif name != original:
+            leads[original] = Destination(name, None, original)
+    return leads
 
 
 def _last_of(loading: Loading, source: str) -> Rule:
@@ -126,7 +126,7 @@ def _last_of(loading: Loading, source: str) -> Rule:
 
 
 def _in_model(names: Iterable[str], target: Target) -> dict[str, str]:
-    """Remove the base model's prefix if the rest is a name; add it if that makes a name."""
+    """Remove or add the base model's prefix if the result is a name of the model."""
     forms = forms_with_prefix(names, target.prefix).items()
     return {name: next((one for one in some if one in target.shapes), name) for name, some in forms}
 
@@ -134,9 +134,9 @@ def _in_model(names: Iterable[str], target: Target) -> dict[str, str]:
 # --- the loaded tensors -----------------------------------------------------------------------
 
 
-def _sorted_out(load: StateDictLoad, unexpected: set[str]) -> Mapping[str, list[_Found]]:
+def _by_parameter(load: StateDictLoad, unexpected: set[str]) -> Mapping[str, list[_Tensor]]:
     """Group the stored tensors by the model's parameters; add all other names to `unexpected`."""
-    found: dict[str, list[_Found]] = {}
+    tensors_by_name: dict[str, list[_Tensor]] = {}
     shapes = load.target.shapes
     in_model = _in_model(chain(load.stored, (one.name for one in load.leads.values())), load.target)
     for name, shape in load.stored.items():
@@ -145,30 +145,30 @@ def _sorted_out(load: StateDictLoad, unexpected: set[str]) -> Mapping[str, list[
         if first not in shapes and name in shapes:
             first, rule, source = in_model[name], None, name
         if first in shapes:
-            found.setdefault(first, []).append(_Found(name, shape, rule, source))
+            tensors_by_name.setdefault(first, []).append(_Tensor(name, shape, rule, source))
         elif rule is None:
             unexpected.add(first)
         else:
             unexpected.update(first.replace(rule.targets[0], target) for target in rule.targets)
-    return found
+    return tensors_by_name
 
 
-def _loaded(first: str, found: list[_Found], shapes: Shapes) -> Iterator[tuple[str, _Shape]]:
+def _loaded(first: str, tensors: list[_Tensor], shapes: Shapes) -> Iterator[tuple[str, _Shape]]:
     """Yield name and shape for one parameter and for those that its conversion also makes."""
-    if len(found) > 1 and len({(one.rule, one.source, one.shape) for one in found}) > 1:
-        found = sorted(found, key=lambda one: _order(one.stored))
-    rule = found[0].rule
+    if len(tensors) > 1 and len({(one.rule, one.source, one.shape) for one in tensors}) > 1:
+        tensors = sorted(tensors, key=lambda one: _order(one.stored))
+    rule = tensors[0].rule
     if rule is None:
-        yield first, found[0].shape  # the first of several names for one parameter counts
+        yield first, tensors[0].shape  # the first of several names for one parameter counts
         return
     collected: dict[str, list[_Shape]] = {}
-    for one in found:
-        collected.setdefault(one.source, []).append(one.shape)
+    for tensor in tensors:
+        collected.setdefault(tensor.source, []).append(tensor.shape)
     yield from converted_tensors(Conversion(rule, first, shapes), collected)
 
 
-def _settle(missing: dict[str, None], ties: tuple[tuple[str, str], ...]) -> None:
-    """Remove tied names from `missing` if a name with which they share values is there."""
+def _remove_tied(missing: dict[str, None], ties: tuple[tuple[str, str], ...]) -> None:
+    """Remove a name from `missing` if a name that is tied to it is stored."""
     for place, (name, source) in enumerate(ties):
         if source not in missing:
             missing.pop(name, None)
@@ -178,7 +178,7 @@ def _settle(missing: dict[str, None], ties: tuple[tuple[str, str], ...]) -> None
             missing.pop(name, None)
 
 
-def _uncovered(names: Iterable[str], patterns: tuple[str, ...]) -> tuple[str, ...]:
+def _without_silent(names: Iterable[str], patterns: tuple[str, ...]) -> tuple[str, ...]:
     """Return the names that no pattern covers, sorted."""
     if patterns:
         silent = re.compile("|".join(f"({pattern})" for pattern in patterns))
@@ -190,7 +190,7 @@ _MOST_DIGITS = 20  # of a number that counts something
 
 
 def _order(name: str) -> list[tuple[int | str, ...]]:
-    """The order in which transformers loads stored names."""
+    """Return the sort key by which transformers orders stored names."""
     return [_part(part) for part in name.split(".")]
 
 
@@ -205,8 +205,8 @@ def _part(part: str) -> tuple[int | str, ...]:
 # --- loads: all tensors, or those that may be reported -----------------------------------------
 
 
-def whole_load(expectation: Expectation, stored: Mapping[str, _Shape]) -> StateDictLoad:
-    """The load of all stored tensors."""
+def complete_load(expectation: Expectation, stored: Mapping[str, _Shape]) -> StateDictLoad:
+    """Return the load of all stored tensors."""
     loading = expectation.loading
     shapes, tied, unset = class_memory(expectation)
     target = Target(expectation.prefix, loading, shapes, tied, unset)
@@ -214,78 +214,79 @@ def whole_load(expectation: Expectation, stored: Mapping[str, _Shape]) -> StateD
 
 
 def load_of_differences(
-    expectation: Expectation, stored: Mapping[str, _Shape], whole: Collection[str]
+    expectation: Expectation, stored: Mapping[str, _Shape], as_expected: Collection[str]
 ) -> StateDictLoad:
-    """The part of a load that gives the report of the complete load.
+    """Return the part of a load that gives the report of the complete load.
 
-    `whole` are the names that are expected and stored in the expected shape.
+    `as_expected` are the names that are stored in their expected shapes.
     """
     loading = expectation.loading
     names = tensors_before_conversion(expectation)
-    loose = {name: shape for name, shape in stored.items() if name not in whole}
-    lacking = [name for name, tensor in names.items() if tensor.name not in whole]
-    taken = loading.conversions(lacking)
-    made_with = _made_with(names, loading)
-    groups = {one.name for one in taken.values()}
+    loose = {name: shape for name, shape in stored.items() if name not in as_expected}
+    lacking = [name for name, tensor in names.items() if tensor.name not in as_expected]
+    converted = loading.conversions(lacking)
+    first_by_name = _first_names(names, loading)
+    first_names = {one.name for one in converted.values()}
     leads = destinations(loose, loading)
-    reached = _reached(loose, leads, expectation.prefix, made_with)
-    groups.update(made_with[name] for name in reached)
-    made: dict[str, _Shape] = {}
-    beside: dict[str, _Shape] = {}
-    for group in converted_groups(_members(groups, names, loading), loading).values():
-        made.update(group.in_memory)
-        beside.update((one.name, stored[one.name]) for one in group.on_disk if one.name in whole)
-    if beside:
-        loose |= beside
+    reached = _possible_names(loose, leads, expectation.prefix, first_by_name)
+    first_names.update(first_by_name[name] for name in reached)
+    in_memory: dict[str, _Shape] = {}
+    members: dict[str, _Shape] = {}
+    for group in converted_groups(_members(first_names, names, loading), loading).values():
+        in_memory.update(group.in_memory)
+        on_disk = (one.name for one in group.on_disk if one.name in as_expected)
+        members.update((name, stored[name]) for name in on_disk)
+    if members:
+        loose |= members
         leads = destinations(loose, loading)
-    missing = [*(name for name in lacking if name not in taken), *made]
+    missing = [*(name for name in lacking if name not in converted), *in_memory]
     shapes: Mapping[str, _Shape]
     if loading.memory is None:
-        reached = _reached(loose, leads, expectation.prefix, names)
-        taken = loading.conversions(reached)
-        shapes = {name: names[name].shape for name in reached if name not in taken} | made
+        reached = _possible_names(loose, leads, expectation.prefix, names)
+        converted = loading.conversions(reached)
+        shapes = {name: names[name].shape for name in reached if name not in converted} | in_memory
         unset = frozenset[str]()
     else:
         shapes, _, unset = loading.memory
-        missing += (name for name in shapes if name not in names and name not in made_with)
+        missing += (name for name in shapes if name not in names and name not in first_by_name)
     target = Target(expectation.prefix, loading, shapes, tied_pairs(expectation), unset)
     return StateDictLoad(loose, leads, target, missing)
 
 
-def _reached(
+def _possible_names(
     stored: Iterable[str],
     leads: Mapping[str, Destination],
     prefix: str,
-    known: Mapping[str, object],
+    targets: Mapping[str, object],
 ) -> set[str]:
-    """The known names at which loading may look."""
-    looks = chain(stored, (one.name for one in leads.values())) if known else ()
+    """Return the target names that loading may look up."""
+    looks = chain(stored, (one.name for one in leads.values())) if targets else ()
     forms = chain.from_iterable(forms_with_prefix(looks, prefix).values())
-    return {name for name in forms if name in known}
+    return {name for name in forms if name in targets}
 
 
-def _made_with(names: Iterable[str], loading: Loading) -> Mapping[str, str]:
+def _first_names(names: Iterable[str], loading: Loading) -> Mapping[str, str]:
     """Map each name that a conversion makes to the first name that it makes.
 
-    A list of modules has a module 0, so not all of its names have to be read.
+    A list of modules has a module 0, so the names of the others are skipped.
     """
     rules = loading.converters
     lists = all("*." in source for rule in rules for source in rule.sources)
-    some = (name for name in names if not lists or ".0." in name)
-    taken = loading.conversions(some).values()
-    return {made: one.name for one in taken for made in one.made}
+    examples = (name for name in names if not lists or ".0." in name)
+    conversions = loading.conversions(examples).values()
+    return {made: one.name for one in conversions for made in one.made}
 
 
 def _members(
-    groups: Collection[str], names: Mapping[str, ExpectedTensor], loading: Loading
+    first_names: Collection[str], names: Mapping[str, ExpectedTensor], loading: Loading
 ) -> Mapping[str, ExpectedTensor]:
-    """The tensors of these groups, by their names before conversion."""
-    begin = tuple({_before(first, loading) for first in groups})
-    taken = loading.conversions(name for name in names if name.startswith(begin))
-    return {name: names[name] for name, one in taken.items() if one.name in groups}
+    """Return the tensors of these groups, by their names before conversion."""
+    starts = tuple({_unchanged_start(first, loading) for first in first_names})
+    converted = loading.conversions(name for name in names if name.startswith(starts))
+    return {name: names[name] for name, one in converted.items() if one.name in first_names}
 
 
-def _before(first: str, loading: Loading) -> str:
+def _unchanged_start(first: str, loading: Loading) -> str:
     """Return the start of a group's names that conversion does not change: their layer."""
     places = (first.find(rule.targets[0]) for rule in loading.converters)
     return first[: max(0, min((place for place in places if place >= 0), default=0))]

@@ -16,7 +16,7 @@ _MOST_LOADED = 2048
 
 
 def predict(
-    found: Contents,
+    contents: Contents,
     expectation: Expectation,
     reconciled: Reconciled,
     findings: Iterable[Finding],
@@ -28,31 +28,31 @@ def predict(
     if packed is not None:
         reason = f"the load report: it depends on the software that loads this layout ({packed})"
         return Predicted(unchecked=(reason,))
-    in_memory = _in_memory(found.tensors, expectation, findings)
+    in_memory = _in_memory(contents.tensors, expectation, findings)
     if expectation.faults:  # loading then raises before it looks at a name
         reason = fault_sentence(expectation.faults[0], expectation.target)
         return Predicted(LoadReport(raises=reason), in_memory)
-    if (reasons := _untold(found)) is not None:
+    if (reasons := _reasons_without_report(contents)) is not None:
         return Predicted(in_memory=in_memory, unchecked=reasons)
-    return _loaded(found, expectation, reconciled)._replace(in_memory=in_memory)
+    return _loaded(contents, expectation, reconciled)._replace(in_memory=in_memory)
 
 
-def _loaded(found: Contents, expectation: Expectation, reconciled: Reconciled) -> Predicted:
-    """Load the stored tensors name by name."""
+def _loaded(contents: Contents, expectation: Expectation, reconciled: Reconciled) -> Predicted:
+    """Predict the report by loading the stored tensors name by name."""
     if _as_expected(expectation, reconciled):
         return Predicted(LoadReport())
     from auditor.analytic.conversions import UnknownOperationError  # noqa: PLC0415 - few need it
     from auditor.reconciler.loading.from_pretrained import (  # noqa: PLC0415 - likewise
+        complete_load,
         load_of_differences,
         simulate_load,
-        whole_load,
     )
 
-    stored = _shapes(found.tensors)
-    plain = {name for name, one in reconciled.plain.items() if one.name == name}
+    stored = _shapes(contents.tensors)
+    plain = {name for name, tensor in reconciled.plain.items() if tensor.name == name}
     try:
         load = (
-            whole_load(expectation, stored)
+            complete_load(expectation, stored)
             if expectation.by == "oracle" and len(stored) <= _MOST_LOADED
             else load_of_differences(expectation, stored, plain)
         )
@@ -62,13 +62,13 @@ def _loaded(found: Contents, expectation: Expectation, reconciled: Reconciled) -
         return Predicted(unchecked=(reason,))
 
 
-def _untold(found: Contents) -> tuple[str, ...] | None:
-    """Return why there is no report, if no finding says so; None if there is one."""
+def _reasons_without_report(contents: Contents) -> tuple[str, ...] | None:
+    """Return why there is no report, () if findings give the reason; None if there is a report."""
     refusing = BadHeader | BadIndex | BadSize | Unsafe
-    refused = any(isinstance(finding, refusing) for finding in found.findings)
-    if found.names_only or found.unread or refused:
+    refused = any(isinstance(finding, refusing) for finding in contents.findings)
+    if contents.names_only or contents.unread or refused:
         return ()
-    if found.index is None and len(found.opened) > 1:
+    if contents.index is None and len(contents.opened) > 1:
         return ("the load report: transformers finds several files by an index, and none is here",)
     return None
 
@@ -76,8 +76,8 @@ def _untold(found: Contents) -> tuple[str, ...] | None:
 def _as_expected(expectation: Expectation, reconciled: Reconciled) -> bool:
     """Whether every tensor is stored once, in the right shape, and nothing else: an empty report.
 
-    Ninety thousand tensors that are as expected are then not looked at again. If a closed form
-    gives the expectation, what save_pretrained writes loads with an empty report.
+    It saves a second look at ninety thousand tensors that are as expected. For a closed form, what
+    save_pretrained writes loads with an empty report.
     """
     ties = Fate.TIED.value
     return (
@@ -94,7 +94,7 @@ def _as_expected(expectation: Expectation, reconciled: Reconciled) -> bool:
 
 
 def _shapes(tensors: Iterable[StoredTensor]) -> Mapping[str, tuple[int, ...]]:
-    """The shape under each name; for a name in two files that of the last, as in loading."""
+    """Return the shape under each name; for a name in two files, that of the last file counts."""
     in_order = sorted(tensors, key=lambda tensor: tensor.file)
     return {tensor.name: tensor.shape for tensor in in_order if tensor.shape is not None}
 
@@ -103,19 +103,20 @@ def _in_memory(
     tensors: Iterable[StoredTensor], expectation: Expectation, findings: Iterable[Finding]
 ) -> Mapping[str, tuple[str, ...]]:
     """Map each name of a finding about tensors to the names that loading looks up for it."""
-    some = [finding for finding in findings if is_of_tensors(finding)]
-    names = {name for finding in some for name in finding.names}
+    of_tensors = [finding for finding in findings if is_of_tensors(finding)]
+    names = {name for finding in of_tensors for name in finding.names}
     if not names:
         return {}
     where = places(expectation, (tensor.name for tensor in tensors))
-    found = where.of(names)
-    loaded = set(expectation.loaded_of(one.expected for one in found if one.expected))
-    known = {
+    name_places = where.of(names)
+    loaded = set(expectation.loaded_of(one.expected for one in name_places if one.expected))
+    loaded_names = {
         name: place.name
-        for name, place in zip(names, found, strict=True)
+        for name, place in zip(names, name_places, strict=True)
         if place.expected in loaded
     }
-    others = names - known.keys()
-    converted = where.loading.converted(known.values())
+    others = names - loaded_names.keys()
+    converted = where.loading.converted(loaded_names.values())
     reported = where.loading.reported(others)
-    return {**dict(zip(known, converted, strict=True)), **dict(zip(others, reported, strict=True))}
+    loaded_and_others = zip((*loaded_names, *others), (*converted, *reported), strict=True)
+    return dict(loaded_and_others)

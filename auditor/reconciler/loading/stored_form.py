@@ -22,37 +22,37 @@ from auditor.tensors import Depth
 def expected_as_stored(
     expectation: Expectation, stored: Iterable[str], depth: Depth | None = None
 ) -> Expectation:
-    """Return the expectation with the groups in memory's form that are stored in this form.
+    """Return the expectation with converted groups in in-memory form, if they are stored in it.
 
-    Without any, return the object itself. Its modules are those that `depth` lists (None: all), and
-    one level more.
+    Return the object itself if there are none. The modules of the result are those that `depth`
+    lists, and one level more; all if it is None.
     """
     loading = expectation.loading
     if not loading.converters:
         return expectation
-    known = {tensor.name for tensor in expectation.tensors}
+    expected_names = {tensor.name for tensor in expectation.tensors}
     names = frozenset(stored)
-    rest = names - known
-    if not rest:
+    others = names - expected_names
+    if not others:
         return expectation
     where = places(expectation, names)
-    found = dict(zip(rest, (place.expected for place in where.of(rest)), strict=True))
-    unknown = [name for name, expected in found.items() if expected is None]
-    strange = frozenset(_forms(unknown, expectation.prefix, loading))
-    if not strange:
+    matched = dict(zip(others, (place.expected for place in where.of(others)), strict=True))
+    unknown = [name for name, expected in matched.items() if expected is None]
+    in_memory = frozenset(_forms(unknown, expectation.prefix, loading))
+    if not in_memory:
         return expectation
-    taken = names | {expected.name for expected in found.values() if expected is not None}
+    matching = names | {expected.name for expected in matched.values() if expected is not None}
     reformed = tuple(
         group
         for group in converted_groups(tensors_before_conversion(expectation), loading).values()
-        if not strange.isdisjoint(group.in_memory)
-        and taken.isdisjoint(tensor.name for tensor in group.on_disk)
+        if not in_memory.isdisjoint(group.in_memory)
+        and matching.isdisjoint(tensor.name for tensor in group.on_disk)
     )
     return _in_memory(expectation, reformed, depth) if reformed else expectation
 
 
 def _forms(names: Collection[str], prefix: str, loading: Loading) -> Iterator[str]:
-    """Return the names as names in memory: unchanged, with the prefix, and without."""
+    """Return the names in memory: unchanged, with the prefix, and without it."""
     reported = chain.from_iterable(loading.reported(names))
     return chain.from_iterable(forms_with_prefix(reported, prefix).values())
 
@@ -62,19 +62,19 @@ def _in_memory(
 ) -> Expectation:
     """Put each group's in-memory tensors in the place of its first on-disk tensor."""
     first = {group.on_disk[0].name: group for group in reformed}
-    gone = {tensor.name: tensor for group in reformed for tensor in group.on_disk}
+    removed = {tensor.name: tensor for group in reformed for tensor in group.on_disk}
     tensors: list[ExpectedTensor] = []
     for tensor in expectation.tensors:
         if tensor.name in first:
             tensors += first[tensor.name].tensors
-        elif tensor.name not in gone:
+        elif tensor.name not in removed:
             tensors.append(tensor)
-    come = [tensor for group in reformed for tensor in group.tensors]
+    added = [tensor for group in reformed for tensor in group.tensors]
     further = None if depth is None else depth.one_deeper()
-    before = expectation.modules_to(further)
+    modules_before = expectation.modules_to(further)
     modules = {
         prefix: formula
-        for prefix, formula in _modules(before, tensors, gone.values(), come)
+        for prefix, formula in _modules(modules_before, tensors, removed.values(), added)
         if further is None or further.lists(prefix)
     }
     listed = Written(tensors=tuple(tensors), modules=MappingProxyType(modules))
@@ -82,25 +82,25 @@ def _in_memory(
 
 
 def _modules(
-    before: Mapping[str, ModuleFormula],
+    modules_before: Mapping[str, ModuleFormula],
     tensors: Iterable[ExpectedTensor],
-    gone: Iterable[ExpectedTensor],
-    come: Iterable[ExpectedTensor],
+    removed: Iterable[ExpectedTensor],
+    added: Iterable[ExpectedTensor],
 ) -> Iterator[tuple[str, ModuleFormula]]:
-    """Yield the modules: one with as many parameters as before keeps its formula, empty ones go."""
+    """Yield the modules that are not empty; one with as many parameters keeps its formula."""
     change: Counter[str] = Counter()
-    for sign, some in ((-1, gone), (1, come)):
-        for tensor in some:
+    for sign, changed in ((-1, removed), (1, added)):
+        for tensor in changed:
             count = tensor.elements if tensor.role is Role.PARAMETER else 0
             change.update(dict.fromkeys(_above(tensor.name), sign * count))
-    left = {prefix for one in tensors if not one.role.optional for prefix in _above(one.name)}
-    for prefix in dict.fromkeys((*before, *change)):
-        if prefix not in left and prefix in change:
+    nonempty = {prefix for one in tensors if not one.role.optional for prefix in _above(one.name)}
+    for prefix in dict.fromkeys((*modules_before, *change)):
+        if prefix not in nonempty and prefix in change:
             continue
-        formula = before.get(prefix, ModuleFormula(0, ""))
+        formula = modules_before.get(prefix, ModuleFormula(0, ""))
         count = formula.parameters + change[prefix]
-        same = prefix in before and not change[prefix]
-        yield prefix, formula if same else ModuleFormula(count, str(count))
+        is_unchanged = prefix in modules_before and not change[prefix]
+        yield prefix, formula if is_unchanged else ModuleFormula(count, str(count))
 
 
 def _above(name: str) -> Iterator[str]:

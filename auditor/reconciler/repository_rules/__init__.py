@@ -44,12 +44,12 @@ def repository_findings(
     companions, settings = snapshot.companions, snapshot.settings
     case = RepositoryCase(
         names=frozenset(file.name for file in snapshot.files),
-        whole=companions is not None and _is_complete(snapshot),
+        is_complete=companions is not None and _is_complete(snapshot),
         is_local=snapshot.source is Source.FOLDER,
         config_file=snapshot.config.name if snapshot.config else "config.json",
         config=config.values,
         kind=of_model_type(config.model_type) if config.model_type else None,
-        custom=is_custom,
+        is_custom=is_custom,
         target=expectation.target if expectation else next(iter(config.architectures), None),
         stored=stored,
         expected=lambda: expectation.tensors if expectation else (),

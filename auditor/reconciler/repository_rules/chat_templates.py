@@ -1,6 +1,6 @@
 """Chat templates: each has to parse, copies have to be equal, and turns have to end.
 
-None is ever rendered.
+The templates are never rendered.
 """
 
 from collections.abc import Iterator
@@ -24,37 +24,37 @@ _KEY = "chat_template"
 
 
 def template_findings(case: RepositoryCase) -> Iterator[Finding]:
-    each = dict(_templates(case))
-    if not each:
+    texts = dict(_templates(case))
+    if not texts:
         return
     from auditor.companions.chat_template import (  # noqa: PLC0415 - most models have none
         NotCheckedError,
         read_templates,
     )
 
-    read = read_templates(dict.fromkeys(each.values()))
-    for (file, name), text in each.items():
-        found = read[text]
-        if isinstance(found, NotCheckedError):
-            case.unread[file] = f"the chat template was not checked: it {found}"
-        elif isinstance(found, str):
+    results = read_templates(dict.fromkeys(texts.values()))
+    for (file, name), text in texts.items():
+        result = results[text]
+        if isinstance(result, NotCheckedError):
+            case.unread[file] = f"the chat template was not checked: it {result}"
+        elif isinstance(result, str):
             which = f" {quoted(name)}" if name != DEFAULT else ""
             yield ChatTemplateBroken(
                 says=((file, "" if template_name(file) is not None else _KEY, ""),),
-                reason=f"{file}: the chat template{which} does not parse: {found}",
+                reason=f"{file}: the chat template{which} does not parse: {result}",
                 fix=f"correct the chat template in {file}",
             )
-    yield from _twice(each)
+    yield from _differing_copies(texts)
     file, text = next(
-        ((file, text) for (file, name), text in each.items() if name == DEFAULT), ("", "")
+        ((file, text) for (file, name), text in texts.items() if name == DEFAULT), ("", "")
     )
-    if isinstance(taken := read.get(text), Turns):
+    if isinstance(default := results.get(text), Turns):
         key = "" if template_name(file) is not None else _KEY
-        yield from turn_findings(case, (file, key), taken)
+        yield from turn_findings(case, (file, key), default)
 
 
 def _templates(case: RepositoryCase) -> Iterator[tuple[tuple[str, str], str]]:
-    """Yield each template by its file and name; of the default ones first the one that is taken."""
+    """Yield each template by file and name; first the default one that transformers takes."""
     for file in sorted(case.companions.values(), key=lambda file: file.name != TEMPLATE):
         which = template_name(file.name)
         if which is None or file.content is None:
@@ -64,17 +64,17 @@ def _templates(case: RepositoryCase) -> Iterator[tuple[tuple[str, str], str]]:
         except UnicodeDecodeError:
             case.unread[file.name] = "it is not UTF-8"
     for name in (TOKENIZER_CONFIG, OLDER_TEMPLATE, PROCESSOR):
-        of = case.object(name)
-        if of is not None:
-            yield from (((name, which), text) for which, text in templates(of).items())
+        values = case.object(name)
+        if values is not None:
+            yield from (((name, which), text) for which, text in templates(values).items())
 
 
-def _twice(each: dict[tuple[str, str], str]) -> Iterator[Finding]:
+def _differing_copies(texts: dict[tuple[str, str], str]) -> Iterator[Finding]:
     """Report copies that differ: a separate file wins over a tokenizer's or processor's config."""
-    files = [(file, name) for file, name in each if template_name(file) is not None]
+    files = [(file, name) for file, name in texts if template_name(file) is not None]
     for (own, name), file in product(files, (TOKENIZER_CONFIG, OLDER_TEMPLATE, PROCESSOR)):
-        other = each.get((file, name))
-        if other is not None and _compared(other) != _compared(each[own, name]):
+        other = texts.get((file, name))
+        if other is not None and _normalized(other) != _normalized(texts[own, name]):
             yield ChatTemplateBroken(
                 says=((own, "", ""), (file, _KEY, "")),
                 reason=f"{own} and {_KEY} of {file} differ; transformers takes {own}",
@@ -82,5 +82,5 @@ def _twice(each: dict[tuple[str, str], str]) -> Iterator[Finding]:
             )
 
 
-def _compared(text: str) -> str:
+def _normalized(text: str) -> str:
     return text.replace("\r\n", "\n").strip()

@@ -35,7 +35,7 @@ def turn_findings(case: RepositoryCase, place: tuple[str, str], turns: Turns) ->
 
 
 def _ends(case: RepositoryCase, place: tuple[str, str], turns: Turns) -> Iterator[Finding]:
-    """Report turns that end with tokens of which none is an end token.
+    """Report turns that end with other tokens than the end tokens.
 
     A base model has the template of its instruct model and the end token of documents: a note. An
     end token that belongs to turns, and that the template never writes, is of another format.
@@ -65,5 +65,5 @@ def _ends(case: RepositoryCase, place: tuple[str, str], turns: Turns) -> Iterato
 def _token_at_end(text: str, id_by_text: dict[str, int]) -> str | None:
     """Return the longest added token at the end of a template's text, unless it ends no turn."""
     text = text.rstrip()
-    found = max((one for one in id_by_text if one and text.endswith(one)), key=len, default=None)
-    return None if found is None or _NO_END.search(found) else found
+    token = max((one for one in id_by_text if one and text.endswith(one)), key=len, default=None)
+    return None if token is None or _NO_END.search(token) else token

@@ -3,7 +3,7 @@
 The config classes of transformers 5.23 show which of two values wins; a test builds them again.
 """
 
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from functools import cache
 from itertools import chain, islice
 from typing import Any, NamedTuple
@@ -36,7 +36,7 @@ _LENGTH, _WIDTH = "max_seq_length", "word_embedding_dimension"
 _POSITIONS = "position_embeddings.weight"
 
 
-class Twice(NamedTuple):
+class Conflict(NamedTuple):
     """Two statements of one fact; the file is the config if none is named."""
 
     first: str  # key, by its path
@@ -48,22 +48,24 @@ class Twice(NamedTuple):
 
 
 def contradiction_findings(case: RepositoryCase) -> Iterator[Finding]:
-    if not case.custom:
-        for rule in (_rotation, _dtypes, _labels, _windows, _head_dim, _synonyms, _parts):
-            yield from (_finding(case, twice) for twice in rule(case))
-    yield from (_finding(case, twice) for rule in _OF_ALL for twice in rule(case))
+    rules = [_unmatched_exceptions, _sentences]
+    if not case.is_custom:
+        rules = [_rotation, _dtypes, _labels, _windows, _head_dim, _synonyms, _parts, *rules]
+    for rule in rules:
+        yield from (_finding(case, conflict) for conflict in rule(case))
 
 
-def _finding(case: RepositoryCase, of: Twice) -> ConfigContradiction:
-    where = of.file or case.config_file
-    second = of.second if not of.file else f"{of.second} of {of.file}"
+def _finding(case: RepositoryCase, pair: Conflict) -> ConfigContradiction:
+    where = pair.file or case.config_file
+    second = pair.second if not pair.file else f"{pair.second} of {pair.file}"
     return ConfigContradiction(
         says=(
-            (case.config_file, of.first, value_text(of.value)),
-            (where, of.second, value_text(of.other)),
+            (case.config_file, pair.first, value_text(pair.value)),
+            (where, pair.second, value_text(pair.other)),
         ),
-        reason=f"{of.first} is {value_text(of.value)}, {second} {value_text(of.other)}: {of.wins}",
-        fix=f"make {of.first} and {second} equal, or remove the one that is wrong",
+        reason=f"{pair.first} is {value_text(pair.value)}, "
+        f"{second} {value_text(pair.other)}: {pair.wins}",
+        fix=f"make {pair.first} and {second} equal, or remove the one that is wrong",
     )
 
 
@@ -71,77 +73,77 @@ def _takes(key: str) -> str:
     return f"{library().short} takes {key}"
 
 
-def _number(value: object) -> bool:
+def _is_number(value: object) -> bool:
     return isinstance(value, int | float) and not isinstance(value, bool)
 
 
-def _rotation(case: RepositoryCase) -> Iterator[Twice]:
+def _rotation(case: RepositoryCase) -> Iterator[Conflict]:
     yield from _rotation_of(case.config, "")
     part = case.text_part()
     if part is not None:
         yield from _rotation_of(part[1], f"{part[0]}.")
 
 
-def _rotation_of(values: Mapping[str, Any], path: str) -> Iterator[Twice]:
+def _rotation_of(values: Mapping[str, Any], path: str) -> Iterator[Conflict]:
     """Compare rotations: rope_scaling replaces rope_parameters; rope_theta is a default base."""
     theta, scaling, own = (values.get(key) for key in ("rope_theta", "rope_scaling", _ROPE))
-    for key, said in (("rope_scaling", scaling), (_ROPE, own)):
-        if not isinstance(said, Mapping):
+    for key, rotation in (("rope_scaling", scaling), (_ROPE, own)):
+        if not isinstance(rotation, Mapping):
             continue
-        base = said.get("rope_theta")
-        if _number(theta) and _number(base) and base != theta:
+        base = rotation.get("rope_theta")
+        if _is_number(theta) and _is_number(base) and base != theta:
             name = f"{path}{key}.rope_theta"
-            yield Twice(f"{path}rope_theta", theta, name, base, _takes(name))
-        kind, older = said.get("rope_type"), said.get("type")
+            yield Conflict(f"{path}rope_theta", theta, name, base, _takes(name))
+        kind, older = rotation.get("rope_type"), rotation.get("type")
         renamed = kind == older or (older, kind) in _RENAMED
         if isinstance(kind, str) and isinstance(older, str) and not renamed:
             name = f"{path}{key}.rope_type"
-            yield Twice(f"{path}{key}.type", older, name, kind, _takes(name))
+            yield Conflict(f"{path}{key}.type", older, name, kind, _takes(name))
     if isinstance(scaling, Mapping) and isinstance(own, Mapping) and scaling:
         keys = sorted({*scaling} & {*own} - {"type"})
         differing = [key for key in keys if scaling[key] != own[key]]
         for key in differing[:1]:
             first, second = f"{path}{_ROPE}.{key}", f"{path}rope_scaling.{key}"
-            yield Twice(first, own[key], second, scaling[key], _takes(f"{path}rope_scaling"))
+            yield Conflict(first, own[key], second, scaling[key], _takes(f"{path}rope_scaling"))
 
 
-def _dtypes(case: RepositoryCase) -> Iterator[Twice]:
+def _dtypes(case: RepositoryCase) -> Iterator[Conflict]:
     older, newer = case.config.get("torch_dtype"), case.config.get("dtype")
     if isinstance(older, str) and isinstance(newer, str):
         plain = (older.removeprefix("torch."), newer.removeprefix("torch."))
         if plain[0] != plain[1] and "auto" not in plain:
-            yield Twice("torch_dtype", older, "dtype", newer, _takes("dtype"))
+            yield Conflict("torch_dtype", older, "dtype", newer, _takes("dtype"))
 
 
-def _labels(case: RepositoryCase) -> Iterator[Twice]:
+def _labels(case: RepositoryCase) -> Iterator[Conflict]:
     number, names = case.config.get("num_labels"), case.config.get("id2label")
     numbers = case.config.get("label2id")
     if type(number) is int and isinstance(names, Mapping) and names and len(names) != number:
-        said = f"{len(names)} labels"
-        yield Twice("num_labels", number, "id2label", said, _takes("num_labels"))
+        count_text = f"{len(names)} labels"
+        yield Conflict("num_labels", number, "id2label", count_text, _takes("num_labels"))
     elif isinstance(names, Mapping) and isinstance(numbers, Mapping) and numbers:
-        each = {name for name in names.values() if isinstance(name, str)}
-        if len(each) == len(names) != len(numbers):  # two numbers with one name are normal
+        distinct = {name for name in names.values() if isinstance(name, str)}
+        if len(distinct) == len(names) != len(numbers):  # two numbers with one name are normal
             first, second = f"{len(names)} labels", f"{len(numbers)} labels"
             wins = f"{_takes('id2label')} for the number of labels"
-            yield Twice("id2label", first, "label2id", second, wins)
+            yield Conflict("id2label", first, "label2id", second, wins)
 
 
-def _windows(case: RepositoryCase) -> Iterator[Twice]:
+def _windows(case: RepositoryCase) -> Iterator[Conflict]:
     """Compare layers that attend to a window with a window that is off or null."""
     kinds = case.config.get("layer_types")
     if not isinstance(kinds, list) or "sliding_attention" not in kinds:
         return
     used, width = case.config.get("use_sliding_window"), case.config.get("sliding_window", "")
-    said = f"{kinds.count('sliding_attention')} x sliding_attention"
+    layers_text = f"{kinds.count('sliding_attention')} x sliding_attention"
     if used is not False and width is not None:
         return
     key, value = ("use_sliding_window", False) if used is False else ("sliding_window", None)
     wins = f"{library().short} takes {key}, and these layers have no window"
-    yield Twice("layer_types", said, key, value, wins)
+    yield Conflict("layer_types", layers_text, key, value, wins)
 
 
-def _head_dim(case: RepositoryCase) -> Iterator[Twice]:
+def _head_dim(case: RepositoryCase) -> Iterator[Conflict]:
     """Compare head_dim with the width divided by heads, if no tensor depends on head_dim.
 
     A config class without this field is no evidence: the models of 38 types read it, such as
@@ -159,13 +161,13 @@ def _head_dim(case: RepositoryCase) -> Iterator[Twice]:
     size, heads = (case.config.get(key, case.config.get(own[key])) for key in own)
     if type(size) is int and type(heads) is int and heads > 0 and size // heads != width:
         wins = f"{library().short} does not read head_dim of a {kind.model_type}"
-        said = f"{size} / {heads} = {size // heads}"
-        yield Twice(
-            "head_dim", width, f"{own['hidden_size']} / {own['num_attention_heads']}", said, wins
+        ratio = f"{size} / {heads} = {size // heads}"
+        yield Conflict(
+            "head_dim", width, f"{own['hidden_size']} / {own['num_attention_heads']}", ratio, wins
         )
 
 
-def _synonyms(case: RepositoryCase) -> Iterator[Twice]:
+def _synonyms(case: RepositoryCase) -> Iterator[Conflict]:
     """Compare a key with its synonym of other config classes, which wins."""
     if case.kind is None:
         return
@@ -174,10 +176,10 @@ def _synonyms(case: RepositoryCase) -> Iterator[Twice]:
             continue
         first, second = case.config[own], case.config[alias]
         if first != second and first is not None and second is not None:
-            yield Twice(own, first, alias, second, _takes(alias))
+            yield Conflict(own, first, alias, second, _takes(alias))
 
 
-def _parts(case: RepositoryCase) -> Iterator[Twice]:
+def _parts(case: RepositoryCase) -> Iterator[Conflict]:
     """Compare text sizes of the config with those in its text config, if only the latter count."""
     part = case.text_part()
     pair = str(case.config.get("model_type")).endswith(PAIR)
@@ -189,13 +191,13 @@ def _parts(case: RepositoryCase) -> Iterator[Twice]:
             continue
         if type(top) is int and type(inner) is int and top != inner:
             name = f"{part[0]}.{key}"
-            yield Twice(key, top, name, inner, _takes(name))
+            yield Conflict(key, top, name, inner, _takes(name))
 
 
 # --- quantization and sentence-transformers ----------------------------------------------------
 
 
-def _unconverted(case: RepositoryCase) -> Iterator[Twice]:
+def _unmatched_exceptions(case: RepositoryCase) -> Iterator[Conflict]:
     """Find modules in lists of exceptions whose names are one slip from stored modules."""
     quantization = case.config.get("quantization_config")
     if not isinstance(quantization, Mapping):
@@ -203,47 +205,46 @@ def _unconverted(case: RepositoryCase) -> Iterator[Twice]:
     lists = {key: names for key in _LISTS_OF_LAYERS if (names := quantization.get(key))}
     if not lists:  # checked before each name is split: DeepSeek-V3 has 92,000
         return
-    every = (*(one.name for one in case.stored), *(one.name for one in case.expected()))
-    known = {part for name in every for part in name.split(".")[:-1]}
-    if not known or len(known) > 2_000:  # noqa: PLR2004 - a hostile file's names
+    names_of_all = (*(one.name for one in case.stored), *(one.name for one in case.expected()))
+    module_parts = {part for name in names_of_all for part in name.split(".")[:-1]}
+    if not module_parts or len(module_parts) > 2_000:  # noqa: PLR2004 - a hostile file's names
         return
     for key, names in lists.items():
         for name in names[:200] if isinstance(names, list) else ():
             if not isinstance(name, str) or not name.replace(".", "").replace("_", "").isalnum():
                 continue
             parts = [part for part in name.split(".") if part]
-            wrong = next((part for part in parts if part not in known), None)
-            meant = wrong and not wrong.isdigit() and near(wrong, known)
+            wrong = next((part for part in parts if part not in module_parts), None)
+            meant = wrong and not wrong.isdigit() and near(wrong, module_parts)
             if meant:
                 path = f"quantization_config.{key}"
                 wins = "it leaves out no module of that name, so that what was meant is converted"
-                yield Twice(path, name, "the tensors", f"have {meant}", wins)
+                yield Conflict(path, name, "the tensors", f"have {meant}", wins)
 
 
-def _sentences(case: RepositoryCase) -> Iterator[Twice]:
+def _sentences(case: RepositoryCase) -> Iterator[Conflict]:
     """Compare the settings of sentence-transformers with the model that it wraps."""
     width = next(
         (case.config[key] for key in ("hidden_size", "d_model", "dim") if key in case.config), None
     )
     for name in case.companions:
         pooling = case.object(name) if name.endswith(_POOLING) else None
-        said = pooling.get(_WIDTH) if pooling else None
-        if type(width) is int and type(said) is int and said != width:
+        declared = pooling.get(_WIDTH) if pooling else None
+        if type(width) is int and type(declared) is int and declared != width:
             wins = (
                 "sentence-transformers gives vectors of the model's width, and declares the other"
             )
-            yield Twice("hidden_size", width, _WIDTH, said, wins, name)
+            yield Conflict("hidden_size", width, _WIDTH, declared, wins, name)
     longest = case.settings.get(_LENGTH)
     if type(longest) is not int:
         return
     rows = [one.shape[0] for one in case.stored if one.shape and one.name.endswith(_POSITIONS)]
     if rows and longest > max(rows):
         wins = "sentence-transformers takes the longer one, for whose last tokens there are no rows"
-        yield Twice("max_position_embeddings", max(rows), _LENGTH, longest, wins, SENTENCE)
+        yield Conflict("max_position_embeddings", max(rows), _LENGTH, longest, wins, SENTENCE)
 
 
 SENTENCE = "sentence_bert_config.json"
-_OF_ALL: tuple[Callable[[RepositoryCase], Iterator[Twice]], ...] = (_unconverted, _sentences)
 
 
 # --- keys that nobody reads -----------------------------------------------------------------------
@@ -272,9 +273,9 @@ def key_findings(case: RepositoryCase) -> Iterator[Finding]:
     A slip adds, drops or changes one letter, or exchanges two neighbours. The known key has to be
     absent, and its default of the value's kind.
     """
-    if case.kind is None or case.custom:
+    if case.kind is None or case.is_custom:
         return
-    yield from _of(case, case.config, case.kind, "")
+    yield from _misspelled_keys(case, case.config, case.kind, "")
     for key, part in case.kind.parts.items():
         values = case.config.get(key)
         if isinstance(values, Mapping):
@@ -282,18 +283,18 @@ def key_findings(case: RepositoryCase) -> Iterator[Finding]:
             kind = of_name(part.class_name) if part.class_name else None
             kind = kind or (of_model_type(stated) if isinstance(stated, str) else None)
             if kind is not None:
-                yield from _of(case, values, kind, f"{key}.")
+                yield from _misspelled_keys(case, values, kind, f"{key}.")
 
 
-def _of(
+def _misspelled_keys(
     case: RepositoryCase, values: Mapping[str, Any], kind: ConfigClass, path: str
 ) -> Iterator[Finding]:
     text = None
     if kind.model_type in FLAT and values.get(_TEXT) is None:
         text = kind.parts[_TEXT].class_name
-    known = _known(kind.name, text)
-    absent = known - values.keys()
-    unknown = (key for key in values if key not in known and not key.startswith("_"))
+    known_keys = _read_keys(kind.name, text)
+    absent = known_keys - values.keys()
+    unknown = (key for key in values if key not in known_keys and not key.startswith("_"))
     for key in islice(unknown, _MOST_UNKNOWN):
         value = values[key]
         meant = None if is_key_of_any_class(key) else near(key, absent)
@@ -301,7 +302,7 @@ def _of(
             continue
         field = _fields(kind.name, text).get(meant)
         default = field.default if field else None
-        if not _alike(value, default):
+        if not _is_same_kind(value, default):
             continue
         default_text = value_text(default)
         yield UnknownConfigKey(
@@ -315,7 +316,7 @@ def _of(
         )
 
 
-def _alike(value: object, default: object) -> bool:
+def _is_same_kind(value: object, default: object) -> bool:
     """Whether a value is of the kind of a default; null is of every kind."""
     numbers = (int, float)
     kinds = (bool, str, list, dict)
@@ -340,15 +341,15 @@ def _fields(name: str, text: str | None) -> Mapping[str, Field]:
 
 
 @cache
-def _known(name: str, text: str | None) -> frozenset[str]:
+def _read_keys(name: str, text: str | None) -> frozenset[str]:
     """The keys that a config class reads."""
     kind = of_name(name)
     lists = (kind.attribute_map, kind.parts, kind.read_only) if kind else ()
-    known = {*_fields(name, text), *chain.from_iterable(lists), *_TAKEN, *library().generation}
-    return frozenset(known | {key.removeprefix("_") for key in known})  # _out_features
+    keys = {*_fields(name, text), *chain.from_iterable(lists), *_TAKEN, *library().generation}
+    return frozenset(keys | {key.removeprefix("_") for key in keys})  # _out_features
 
 
-def near(name: str, known: Collection[str]) -> str | None:
+def near(name: str, known_names: Collection[str]) -> str | None:
     """Return the only known name that differs from this one by a single slip of typing.
 
     A slip adds, drops or changes one letter, or exchanges two neighbours. Return None if no known
@@ -356,13 +357,13 @@ def near(name: str, known: Collection[str]) -> str | None:
     """
     if not _SHORTEST <= len(name) <= _LONGEST_KEY:
         return None
-    names = [other for other in known if _one_slip(name, other)]
+    names = [other for other in known_names if _one_slip(name, other)]
     return names[0] if len(names) == 1 else None
 
 
-def _one_slip(one: str, other: str) -> bool:
-    short, long = sorted((one, other), key=len)
-    if one == other or len(long) - len(short) > 1 or len(short) < _SHORTEST - 1:
+def _one_slip(name: str, other: str) -> bool:
+    short, long = sorted((name, other), key=len)
+    if name == other or len(long) - len(short) > 1 or len(short) < _SHORTEST - 1:
         return False
     at = next((i for i, (a, b) in enumerate(zip(short, long, strict=False)) if a != b), len(short))
     if len(short) < len(long):

@@ -32,11 +32,11 @@ def generation_findings(case: RepositoryCase) -> Iterator[Finding]:
     refused = refusals(values) if values else ()
     if not values or not refused:
         return
-    each = "; ".join(f"{one.key} {value_text(values.get(one.key))}: {one.why}" for one in refused)
+    faults = "; ".join(f"{one.key} {value_text(values.get(one.key))}: {one.why}" for one in refused)
     keys = ", ".join(dict.fromkeys(one.key for one in refused))
     yield GenerationConfigInvalid(
         says=tuple((GENERATION, one.key, value_text(values.get(one.key))) for one in refused),
-        reason=f"{LIBRARY} warns of it, and refuses to save it once it is changed: {each}",
+        reason=f"{LIBRARY} warns of it, and refuses to save it once it is changed: {faults}",
         fix=f"remove {keys}, or set what they need",
     )
 
@@ -49,10 +49,10 @@ def _generation_fault(case: RepositoryCase, values: Mapping[str, Any] | None) ->
         return None if key is None else f"{what}, of a type that cannot be compared"
     file = case.companions.get(GENERATION)
     try:
-        found = json.loads(file.content) if file and file.content else {}
+        content = json.loads(file.content) if file and file.content else {}
     except (ValueError, RecursionError):
         return None
-    return None if isinstance(found, dict) else f"{GENERATION} is {described(found)}, no object"
+    return None if isinstance(content, dict) else f"{GENERATION} is {described(content)}, no object"
 
 
 # Keys of the number of tokens that a model takes.
@@ -90,8 +90,8 @@ def _longest_input(case: RepositoryCase) -> int | None:
     part = case.text_part()
     places = (case.settings, case.config, *((part[1],) if part else ()))
     keys = ("max_seq_length", *_LENGTHS)
-    found = (values.get(key) for values in places for key in keys)
-    return next((length for length in found if type(length) is int and length > 0), None)
+    lengths = (values.get(key) for values in places for key in keys)
+    return next((length for length in lengths if type(length) is int and length > 0), None)
 
 
 _CODE = "auto_map"
@@ -103,7 +103,7 @@ def code_findings(case: RepositoryCase) -> Iterator[Finding]:
 
     Weights alone in a folder need no code if transformers has a class of that name.
     """
-    if not case.whole and not (case.is_local and _needs_code(case)):
+    if not case.is_complete and not (case.is_local and _needs_code(case)):
         return
     says: list[tuple[str, str, str]] = []
     lacking: set[str] = set()
@@ -116,10 +116,10 @@ def code_findings(case: RepositoryCase) -> Iterator[Finding]:
                 lacking.add(path)
     if not lacking:
         return
-    each = ", ".join(f"{file}: {key} {value}" for file, key, value in says[:5])
+    statements = ", ".join(f"{file}: {key} {value}" for file, key, value in says[:5])
     yield CodeNotThere(
         says=tuple(says),
-        reason=f"{each}; {listed(sorted(lacking))}: not in the repository",
+        reason=f"{statements}; {listed(sorted(lacking))}: not in the repository",
         fix=f"upload {listed(sorted(lacking))}, or name the repository that has it before a --",
     )
 
@@ -129,7 +129,9 @@ def _needs_code(case: RepositoryCase) -> bool:
     if case.kind is None:
         return True
     classes = {name.rpartition(".")[2] for _, name in _named(case.config)}
-    return case.custom and (case.target not in classes or next(iter(case.expected()), None) is None)
+    return case.is_custom and (
+        case.target not in classes or next(iter(case.expected()), None) is None
+    )
 
 
 def _maps(case: RepositoryCase) -> Iterator[tuple[str, Mapping[str, Any]]]:
@@ -141,13 +143,13 @@ def _maps(case: RepositoryCase) -> Iterator[tuple[str, Mapping[str, Any]]]:
 
 
 def _named(values: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
-    """Yield auto class and `module.Class`, without those of other repositories, `org/name--...`."""
-    said = values.get(_CODE)
-    if isinstance(said, list):  # older tokenizers have a list
-        said = {"AutoTokenizer": said}
-    if not isinstance(said, Mapping):
+    """Yield each auto class and its `module.Class`, except classes of other repositories."""
+    names_by_auto = values.get(_CODE)
+    if isinstance(names_by_auto, list):  # older tokenizers have a list
+        names_by_auto = {"AutoTokenizer": names_by_auto}
+    if not isinstance(names_by_auto, Mapping):
         return
-    for auto, names in said.items():
+    for auto, names in names_by_auto.items():
         for name in names if isinstance(names, list) else (names,):
             if isinstance(name, str) and "--" not in name and len(name) < 200:  # noqa: PLR2004
                 yield quoted(auto)[1:-1], name

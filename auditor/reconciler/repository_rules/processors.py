@@ -40,8 +40,8 @@ class LibraryProcessors(NamedTuple):
 
 @cache
 def library_processors() -> LibraryProcessors:
-    known = decode(_DATA.read_bytes())
-    return LibraryProcessors(known["transformers"], frozenset(known["classes"]), known["by_type"])
+    data = decode(_DATA.read_bytes())
+    return LibraryProcessors(data["transformers"], frozenset(data["classes"]), data["by_type"])
 
 
 _TEXT_ALONE = ("ForCausalLM", "TextModel", "TextModelWithProjection", "ForMaskedLM", "TextEncoder")
@@ -63,7 +63,7 @@ def _encodes(case: RepositoryCase) -> bool:
 
 def processor_findings(case: RepositoryCase) -> Iterator[Finding]:
     model_type, target = case.config.get("model_type"), case.target or ""
-    if not case.whole or case.custom or not isinstance(model_type, str):
+    if not case.is_complete or case.is_custom or not isinstance(model_type, str):
         return
     towers = [key for key in _PARTS if isinstance(case.config.get(key), Mapping)]
     prepared = library_processors().prepares(model_type) or _encodes(case)
@@ -92,17 +92,17 @@ def class_findings(case: RepositoryCase) -> Iterator[Finding]:
 
     If the library does not know the model type either, it is older than the model.
     """
-    known, model_type = library_processors(), case.config.get("model_type")
-    if case.custom or case.kind is None:
+    library, model_type = library_processors(), case.config.get("model_type")
+    if case.is_custom or case.kind is None:
         return
-    classes = known.by_type.get(str(model_type), {})
+    classes = library.by_type.get(str(model_type), {})
     for file in PROCESSORS:
         for path, values in _configs(case.object(file)):
             if "auto_map" in values:
                 continue
             for key in (*_KEYS, _PROCESSOR_CLASS):
                 name = values.get(key)
-                if isinstance(name, str) and name and not known.has(name):
+                if isinstance(name, str) and name and not library.has(name):
                     yield _unknown(file, f"{path}{key}", name, classes.get(key))
 
 

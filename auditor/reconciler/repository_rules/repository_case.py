@@ -39,7 +39,7 @@ _ENDINGS = (_ADDITIONAL, *(f"{module}.weight" for module in _MODULES))  # few of
 # Parts of a config that use the tokens of the tokenizer.
 TEXT_PARTS = ("text_config", "decoder", "llm_config", "language_config")
 
-_STARTED_WITH = Path(__file__).parents[2] / "data" / "special_ids.json"
+_DEFAULT_IDS = Path(__file__).parents[2] / "data" / "special_ids.json"
 
 _LONGEST_SHOWN = 60  # characters of a value
 
@@ -55,12 +55,12 @@ class RepositoryCase(Struct, frozen=True, kw_only=True, dict=True):
     """One model: its config, the listed files, and the companion files that were read."""
 
     names: frozenset[str]  # of the files that are listed
-    whole: bool  # whether the listing is the repository's; else files may be elsewhere
+    is_complete: bool  # whether a file that is not listed does not exist
     is_local: bool = False  # whether a folder is read, and no cache that is filled file by file
     config_file: str
     config: Mapping[str, Any]
     kind: ConfigClass | None  # the config class of transformers, if it is known
-    custom: bool  # whether the repository's own code reads the config
+    is_custom: bool  # whether the repository's own code reads the config
     target: str | None
     stored: tuple[StoredTensor, ...]
     expected: Callable[[], Iterable[ExpectedTensor]]
@@ -71,7 +71,7 @@ class RepositoryCase(Struct, frozen=True, kw_only=True, dict=True):
 
     @cached_property
     def rows(self) -> EmbeddingRows | None:
-        """The rows by the headers, else by the config; None if the model embeds no tokens."""
+        """The rows by the headers, else by the config; None if the model does not embed tokens."""
         return self._stored_rows or _longest_embedding(self.expected())
 
     @cached_property
@@ -107,15 +107,15 @@ class RepositoryCase(Struct, frozen=True, kw_only=True, dict=True):
         """The ids of the tokenizer in each file, by file name."""
         from auditor.companions.vocabulary import vocabulary_of  # noqa: PLC0415 - where there is one
 
-        found: dict[str, Vocabulary] = {}
+        vocabulary_by_file: dict[str, Vocabulary] = {}
         for name, file in self.companions.items():
             if file.content is None or not is_vocabulary(name):
                 continue
             try:
-                found[name] = vocabulary_of(file.content, name)
+                vocabulary_by_file[name] = vocabulary_of(file.content, name)
             except CheckpointError as error:
                 self.unread[name] = str(error)
-        return found
+        return vocabulary_by_file
 
     @cached_property
     def added(self) -> tuple[tuple[str, "Token"], ...]:
@@ -131,22 +131,22 @@ class RepositoryCase(Struct, frozen=True, kw_only=True, dict=True):
     @cached_property
     def special_ids(self) -> frozenset[int]:
         """The ids of added tokens, and of tokens of the vocabulary that look special."""
-        known = (token for _, token in self.added)
+        added = (token for _, token in self.added)
         others = (token for one in self.vocabularies.values() for token in one.special)
-        return frozenset(token.id for token in (*known, *others))
+        return frozenset(token.id for token in (*added, *others))
 
     def ids_of(self, text: str) -> frozenset[int]:
-        """The ids of a special token: as an added token, else in the vocabulary."""
+        """Return the ids of a special token: as an added token, else in the vocabulary."""
         added = frozenset(token.id for _, token in self.added if token.text == text)
         return added or frozenset(
             token.id
-            for name, one in self.vocabularies.items()
-            for token in one.special
+            for name, vocabulary in self.vocabularies.items()
+            for token in vocabulary.special
             if token.text == text and name not in OFFSET_PIECES
         )
 
     def text_part(self) -> tuple[str, Mapping[str, Any]] | None:
-        """The text config inside this one, and its key."""
+        """Return the key and values of the text config inside this one, None if there is none."""
         for key in TEXT_PARTS:
             part = self.config.get(key)
             if isinstance(part, Mapping):
@@ -154,35 +154,35 @@ class RepositoryCase(Struct, frozen=True, kw_only=True, dict=True):
         return None
 
     def default(self, key: str, part: str | None = None) -> Any:
-        """Return the special id that is the config class's default, which nobody chose, or None."""
-        of = self.config if part is None else self.config[part]
-        model_type = of.get("model_type")
-        return _started_with().get(model_type, {}).get(key) if isinstance(model_type, str) else None
+        """Return the config class's default for a special id, None if it has none."""
+        values = self.config if part is None else self.config[part]
+        model_type = values.get("model_type")
+        return _default_ids().get(model_type, {}).get(key) if isinstance(model_type, str) else None
 
 
 def _longest_embedding(
     tensors: Iterable[StoredTensor] | Iterable[ExpectedTensor],
 ) -> EmbeddingRows | None:
-    """The longest token embedding: the tokenizer may belong to either of two vocabularies."""
-    shapes = [(one.name, one.shape) for one in tensors if one.name.endswith(_ENDINGS)]
+    """Return the longest token embedding: the tokenizer may belong to either of two."""
+    shapes = [(tensor.name, tensor.shape) for tensor in tensors if tensor.name.endswith(_ENDINGS)]
     extra = sum(shape[0] for name, shape in shapes if shape and name.endswith(_ADDITIONAL))
-    found = [
+    embeddings = [
         EmbeddingRows(shape[0] + extra, name)
         for name, shape in shapes
         if shape and len(shape) == 2 and _EMBEDDING.search(name)  # noqa: PLR2004
     ]
-    return max(found, default=None)
+    return max(embeddings, default=None)
 
 
 @cache
-def _started_with() -> Mapping[str, Mapping[str, Any]]:
-    """The default special ids by model type, from tools/rebuild_special_ids.py."""
-    found: Mapping[str, Mapping[str, Any]] = json.loads(_STARTED_WITH.read_text(encoding="utf-8"))
-    return found
+def _default_ids() -> Mapping[str, Mapping[str, Any]]:
+    """Read the default special ids by model type, from tools/rebuild_special_ids.py."""
+    by_type: Mapping[str, Mapping[str, Any]] = json.loads(_DEFAULT_IDS.read_text(encoding="utf-8"))
+    return by_type
 
 
 def value_text(value: object) -> str:
-    """A value as JSON, shortened if it is long."""
+    """Return a value as JSON, shortened if it is long."""
     try:
         text = json.dumps(value, ensure_ascii=False)
     except (TypeError, ValueError):
@@ -191,6 +191,6 @@ def value_text(value: object) -> str:
 
 
 def special_ids_of(value: object) -> tuple[int, ...]:
-    """The ids in one id or a list; other values have none, and negative ids mean none."""
-    each: Iterable[object] = value if isinstance(value, list | tuple) else (value,)
-    return tuple(one for one in each if type(one) is int and one >= 0)
+    """Return the ids in one id or a list, without negative ids; () for other values."""
+    values: Iterable[object] = value if isinstance(value, list | tuple) else (value,)
+    return tuple(item for item in values if type(item) is int and item >= 0)

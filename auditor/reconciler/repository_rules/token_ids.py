@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Iterator, Mapping
+from math import inf
 from typing import Any
 
 from auditor.companions.companion_files import GENERATION, SPECIAL, TOKENIZER, TOKENIZER_CONFIG
@@ -59,7 +60,7 @@ def _beyond_embedding(case: RepositoryCase, rows: EmbeddingRows) -> Iterator[Fin
     if not beyond:
         return
     ids = tuple(sorted(beyond))
-    named = ", ".join(f"{quoted(beyond[one])} {one:,}" for one in ids[:_MOST_NAMED])
+    named = ", ".join(f"{quoted(beyond[token_id])} {token_id:,}" for token_id in ids[:_MOST_NAMED])
     more = f" and {len(ids) - _MOST_NAMED:,} more" if len(ids) > _MOST_NAMED else ""
     files = ", ".join(sorted({file for file, *_ in says}))
     yield TokenBeyondEmbedding(
@@ -67,13 +68,13 @@ def _beyond_embedding(case: RepositoryCase, rows: EmbeddingRows) -> Iterator[Fin
         ids=ids,
         rows=rows.rows,
         rows_of=rows.of,
-        reason=f"{files}: {named}{more}; {_answered(case, rows)}",
+        reason=f"{files}: {named}{more}; {_rows_text(case, rows)}",
         fix=f"resize the embedding to {ids[-1] + 1:,} rows and save the model and the tokenizer "
         "together, or upload the tokenizer that the model was trained with",
     )
 
 
-def _answered(case: RepositoryCase, rows: EmbeddingRows) -> str:
+def _rows_text(case: RepositoryCase, rows: EmbeddingRows) -> str:
     by = "" if case.rows_are_stored else ", by the config: no header was read"
     return f"{rows.of} has {rows.rows:,} rows, for ids 0 to {rows.rows - 1:,}{by}"
 
@@ -82,42 +83,37 @@ def _beyond_vocabulary(case: RepositoryCase, rows: EmbeddingRows) -> Iterator[Fi
     says: list[tuple[str, str, str]] = []
     beyond: set[int] = set()
     for file, key, value, part in _special_ids(case):
-        high = [one for one in special_ids_of(value) if one >= rows.rows]
+        high = [token_id for token_id in special_ids_of(value) if token_id >= rows.rows]
         if high and value != case.default(key.rpartition(".")[2], part):
             says.append((file, key, value_text(value)))
             beyond.update(high)
     if not beyond:
         return
-    each = ", ".join(f"{file}: {key} {value}" for file, key, value in says[:_MOST_NAMED])
+    statements = ", ".join(f"{file}: {key} {value}" for file, key, value in says[:_MOST_NAMED])
     keys = ", ".join(sorted({key for _, key, _ in says}))
     yield SpecialIdBeyondVocabulary(
         says=tuple(says),
         ids=tuple(sorted(beyond)),
         rows=rows.rows,
         rows_of=rows.of,
-        reason=f"{each}; {_answered(case, rows)}",
+        reason=f"{statements}; {_rows_text(case, rows)}",
         fix=f"set {keys} to the id that the tokenizer gives the token, below {rows.rows:,}",
     )
 
 
 def _special_ids(case: RepositoryCase) -> Iterator[tuple[str, str, Any, str | None]]:
     """Yield file, key and value of each special id, and its part of the config."""
-    yield from _of(case.config_file, case.config, None)
-    part = case.text_part()
-    if part is not None:
-        yield from _of(case.config_file, part[1], part[0])
-    generation = case.object(GENERATION)
-    if generation is not None:
-        yield from _of(GENERATION, generation, None)
-
-
-def _of(
-    file: str, values: Mapping[str, Any], part: str | None
-) -> Iterator[tuple[str, str, Any, str | None]]:
-    path = f"{part}." if part else ""
-    for key, value in values.items():
-        if _SPECIAL.fullmatch(key):
-            yield file, path + key, value, part
+    part, text = case.text_part() or (None, {})
+    places: tuple[tuple[str, Mapping[str, Any], str | None], ...] = (
+        (case.config_file, case.config, None),
+        (case.config_file, text, part),
+        (GENERATION, case.object(GENERATION) or {}, None),
+    )
+    for file, values, part in places:
+        path = f"{part}." if part else ""
+        for key, value in values.items():
+            if _SPECIAL.fullmatch(key):
+                yield file, path + key, value, part
 
 
 # --- end tokens --------------------------------------------------------------------------------
@@ -140,22 +136,24 @@ def end_token_findings(case: RepositoryCase) -> Iterator[Finding]:
         return
     if len(ids_by_place) < 2 or every in ids_by_place.values():  # noqa: PLR2004 - two to disagree
         return
-    each = "; ".join(f"{file}: {key} {_ids_text(ids)}" for (file, key), ids in ids_by_place.items())
+    ends = "; ".join(f"{file}: {key} {_ids_text(ids)}" for (file, key), ids in ids_by_place.items())
     yield EosDisagrees(
         says=tuple(
             (file, key, value_text(sorted(ids))) for (file, key), ids in ids_by_place.items()
         ),
         ids=tuple(sorted(every)) if every <= case.special_ids else (),
-        reason=f"{each}; no file has all of them",
+        reason=f"{ends}; no file has all of them",
         fix=f"set {END} of {GENERATION} to {_ids_text(every)}, or to those of them that are meant",
     )
 
 
 def end_ids(case: RepositoryCase) -> dict[tuple[str, str], frozenset[int]]:
     """Return the ids at which generation ends, by file and key, without ids beyond the rows."""
-    rows = case.rows.rows if case.rows else None
-    each_place = ((place, _with_rows(ids, rows)) for place, ids in _declared_ends(case))
-    return {place: ids for place, ids in each_place if ids}
+    rows = case.rows.rows if case.rows else inf
+    declared = {
+        place: frozenset(one for one in ids if one < rows) for place, ids in _declared_ends(case)
+    }
+    return {place: ids for place, ids in declared.items() if ids}
 
 
 # Characters and words by which a token is known to be a special one; a single letter may be one in
@@ -182,17 +180,13 @@ def _ordinary_end(case: RepositoryCase) -> ChatTurnsWrong | None:
 
 
 def _end_token(case: RepositoryCase) -> tuple[str, str]:
-    """Return the end token that the tokenizer's files name, and its file; "" if none does."""
+    """Return the file and text of the tokenizer's end token, both "" if no file has it."""
     is_complete = has_decoder(case.object(TOKENIZER_CONFIG) or {})
     for file in (TOKENIZER_CONFIG,) if is_complete else (SPECIAL, TOKENIZER_CONFIG):
-        of = case.object(file)
-        if text := text_of_token(of.get("eos_token")) if of else None:
+        values = case.object(file)
+        if text := text_of_token(values.get("eos_token")) if values else None:
             return file, text
     return "", ""
-
-
-def _with_rows(ids: frozenset[int], rows: int | None) -> frozenset[int]:
-    return ids if rows is None else frozenset(one for one in ids if one < rows)
 
 
 def _declared_ends(case: RepositoryCase) -> Iterator[tuple[tuple[str, str], frozenset[int]]]:

@@ -63,7 +63,7 @@ def _is_all(evidence: Evidence, name: str, value: float) -> bool | None:
     if not value:
         return False if read.nonzero else True if evidence.seems_zero(name, _SEEN) else None
     numbers = evidence.sample(name, evidence.placed[name].span.length)
-    if numbers is None or (len(numbers) < _SEEN and not read.whole):
+    if numbers is None or (len(numbers) < _SEEN and not read.is_complete):
         return None
     return bool((numbers == value).all())
 

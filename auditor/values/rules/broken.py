@@ -97,7 +97,7 @@ def is_all_zero(evidence: Evidence, name: str) -> bool:
     """
     if not evidence.seems_zero(name, _LEAST):
         return False
-    if evidence.values[name].whole or not (EMBEDDING.search(name) or HEAD.search(name)):
+    if evidence.values[name].is_complete or not (EMBEDDING.search(name) or HEAD.search(name)):
         return True
     start = next((run.start for run in evidence.bytes.runs(evidence.placed[name])), 0)
     return 2 * start < evidence.placed[name].span.length

@@ -111,7 +111,7 @@ def test_a_larger_budget_reads_more_and_a_small_model_is_read_completely(sample)
     whole = sample(case, values_budget="2,100MB")
     assert whole.values.bytes == whole.values.of
     assert not any(one.startswith("values") for one in whole.unchecked)
-    assert all(one.whole for one in whole.values.tensors)
+    assert all(one.is_complete for one in whole.values.tensors)
     none = sample(case, values_budget="0")
     assert none.values is None
     assert any(one.startswith("values: not sampled") for one in none.unchecked)

@@ -19,7 +19,7 @@ from auditor.findings import (
 )
 from auditor.reconciler.contents import Contents, Unread
 from auditor.reconciler.index.rules import implied_note, implied_rules
-from auditor.reconciler.index.sums import holdings
+from auditor.reconciler.index.sums import index_sizes
 from auditor.reconciler.reconcile import FamilyExpectations, reconcile
 
 NO_WIDE_NAMES = re.compile(r"(?!)")
@@ -39,13 +39,13 @@ def index(names, **totals) -> Index:
 
 
 def judged(found, result, declared, wide_names=NO_WIDE_NAMES):
-    held = holdings(result, len(found.weight_map), wide_names)
+    held = index_sizes(result, len(found.weight_map), wide_names)
     assert held is not None
     return list(implied_rules(found, held, result, declared))
 
 
 def noted(found, result, declared, wide_names=NO_WIDE_NAMES):
-    held = holdings(result, len(found.weight_map), wide_names)
+    held = index_sizes(result, len(found.weight_map), wide_names)
     assert held is not None
     return implied_note(found, held, declared)
 
@@ -135,7 +135,7 @@ def test_buffers_of_one_kind_are_one_part_of_a_total():
         whole = replace(WHOLE, listed=Written(tensors=buffers, modules=WHOLE.modules))
         family = FamilyExpectations(declared=whole, siblings=tuple)
         result = reconcile(Contents(tensors=[named(name) for name in names]), whole, family)
-        return [group.what for group in holdings(result, len(names), NO_WIDE_NAMES).buffers]
+        return [group.what for group in index_sizes(result, len(names), NO_WIDE_NAMES).buffers]
 
     assert listed("a.bn1.running_mean", "b.bn2.running_mean") == ["running_mean"]
     assert listed("a.bn1.running_mean", "b.bn1.running_mean") == ["bn1.running_mean"]

@@ -6,15 +6,15 @@ from hypothesis import strategies as st
 
 from auditor.reconciler.index.sums import (
     WIDTHS,
-    Holdings,
+    IndexSizes,
     WidthGroup,
     find_sum,
     groups_that_make_up,
 )
 
 
-def holding(learned: int, buffers=(), copies=()) -> Holdings:
-    return Holdings(
+def holding(learned: int, buffers=(), copies=()) -> IndexSizes:
+    return IndexSizes(
         learned=learned,
         buffers=tuple(WidthGroup(*one) for one in buffers),
         copies=tuple(WidthGroup(*one) for one in copies),

@@ -13,9 +13,9 @@ from auditor.analytic import Expectation, Role, catalogue
 from auditor.analytic.conversions import class_memory
 from auditor.reconciler.contents import Contents
 from auditor.reconciler.loading.from_pretrained import (
+    complete_load,
     load_of_differences,
     simulate_load,
-    whole_load,
 )
 from auditor.reconciler.loading.report import LoadReport
 from auditor.reconciler.reconcile import FamilyExpectations, reconcile
@@ -47,7 +47,7 @@ def parts(expectation: Expectation, tensors: list[StoredTensor]) -> tuple[LoadRe
     shapes = {tensor.name: tensor.shape for tensor in tensors}
     whole = {name for name, one in result.plain.items() if one.name == name}
     return simulate_load(load_of_differences(expectation, shapes, whole)), simulate_load(
-        whole_load(expectation, shapes)
+        complete_load(expectation, shapes)
     )
 
 

@@ -12,11 +12,11 @@ LINEAR = {"rope_type": "linear", "factor": 2.0}
 def case_of(model_type, values, shaping=None):
     return RepositoryCase(
         names=frozenset(),
-        whole=False,
+        is_complete=False,
         config_file="config.json",
         config={"model_type": model_type, **values},
         kind=of_model_type(model_type),
-        custom=False,
+        is_custom=False,
         target=None,
         stored=(),
         expected=tuple,

@@ -28,11 +28,11 @@ def case_of(config=None, rows=10, target="LlamaForCausalLM", **files):
     texts = {name: one if isinstance(one, str) else json.dumps(one) for name, one in files.items()}
     return RepositoryCase(
         names=frozenset(files),
-        whole=True,
+        is_complete=True,
         config_file="config.json",
         config=config,
         kind=of_model_type(config["model_type"]),
-        custom=False,
+        is_custom=False,
         target=target,
         stored=(StoredTensor("model.embed_tokens.weight", "F32", (rows, 4), 4 * rows, "", None),),
         expected=tuple,
