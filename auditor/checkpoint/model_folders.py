@@ -25,24 +25,25 @@ def components(
     names: Iterable[str], manifest: str, variant: str | None
 ) -> tuple[SelectedComponent, ...]:
     """Return the folders with a model that a manifest may name, judged by file names alone."""
-    every = _parts(names, variant)
+    parts = _folders(names, variant)
     if manifest == PIPELINE:
-        return tuple(every)
+        return tuple(parts)
     inside = _by_folder(names)
     return tuple(
         _with_settings(part, inside[part.folder])
-        for part in every
-        if _weighs(part) or re.fullmatch(_MODULE, part.folder)
+        for part in parts
+        if _has_weights(part) or re.fullmatch(_MODULE, part.folder)
     )
 
 
 def models(names: Iterable[str], variant: str | None) -> tuple[SelectedComponent, ...]:
-    """Return the folders with a complete model each: a config and weights."""
-    return tuple(part for part in _parts(names, variant) if part.selection.config and _weighs(part))
+    """Return the folders that contain a complete model: a config and weights."""
+    parts = _folders(names, variant)
+    return tuple(part for part in parts if part.selection.config and _has_weights(part))
 
 
 def found_in(names: set[str], variant: str | None) -> FoundWeights | None:
-    """Return the weights of one folder: of the variant, else without one, else of the only one."""
+    """Return a folder's weights: of the variant, else of no variant, else of its only variant."""
     weights = standard_weights(names, variant) or standard_weights(names)
     if weights is None and len(only := variants(names)) == 1:
         return standard_weights(names, only[0])
@@ -62,11 +63,11 @@ def with_part_torch_copies(selection: FileSelection, names: Iterable[str]) -> Fi
     return replace(selection, parts=tuple(parts))
 
 
-def _weighs(part: SelectedComponent) -> bool:
+def _has_weights(part: SelectedComponent) -> bool:
     return bool(part.selection.weights or part.selection.index)
 
 
-def _parts(names: Iterable[str], variant: str | None) -> Iterator[SelectedComponent]:
+def _folders(names: Iterable[str], variant: str | None) -> Iterator[SelectedComponent]:
     for folder, inside in sorted(_by_folder(names).items()):
         weights = found_in(inside, variant) or FoundWeights()
         config = CONFIG if CONFIG in inside else None

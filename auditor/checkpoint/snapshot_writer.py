@@ -32,14 +32,14 @@ def dump_own(snapshot: Snapshot) -> bytes:
 
 
 def dump_shared(snapshot: Snapshot) -> bytes:
-    """Write the rest of a snapshot; `load_own_and_shared` joins the two."""
+    """Write the part of a snapshot that `dump_own` omits; `load_own_and_shared` joins both."""
     return json.dumps(_shared(snapshot), sort_keys=True).encode()
 
 
 def fingerprint(snapshot: Snapshot) -> bytes | None:
-    """Return a key that two snapshots share exactly if they share `dump_shared`, or None.
+    """Return a key that is equal for two snapshots exactly if their `dump_shared` is equal.
 
-    None means that only the dumps can be compared. The key of a usual checkpoint takes 15 us for a
+    Return None if only the dumps can be compared. The key of a usual checkpoint takes 15 us for a
     header of 22 kB; the text and its digest take 50.
     """
     parts = (snapshot.index, snapshot.packing, snapshot.settings, snapshot.manifest, snapshot.base)
@@ -62,7 +62,7 @@ def _own(snapshot: Snapshot) -> dict[str, object]:
     published: dict[str, object] = {}
     if snapshot.published:
         published["published"] = [
-            {"name": one.name, "text": one.text} for one in snapshot.published
+            {"name": size.name, "text": size.text} for size in snapshot.published
         ]
     return {
         "model": snapshot.model.encode(errors="replace").decode(),  # a path need not be UTF-8
@@ -76,8 +76,8 @@ def _own(snapshot: Snapshot) -> dict[str, object]:
 
 def _file_entry(file: RepoFile) -> dict[str, object]:
     digests = {"sha256": file.sha256, "blob_id": file.blob_id}
-    known = {key: digest for key, digest in digests.items() if digest is not None}
-    return {"name": file.name, "size": file.size, **known}
+    declared = {key: digest for key, digest in digests.items() if digest is not None}
+    return {"name": file.name, "size": file.size, **declared}
 
 
 def _shared(snapshot: Snapshot) -> dict[str, object]:
@@ -127,7 +127,7 @@ def _component(component: Component) -> dict[str, object]:
 
 
 def _text(file: TextFile | None) -> dict[str, object] | None:
-    """Keep a config as text, for people and for diffs; deflate it if it is long or not text."""
+    """Write a file as text, for people and for diffs; deflate it if it is long or not text."""
     if file is None:
         return None
     if len(file.content) <= _LONGEST_TEXT:

@@ -1,7 +1,7 @@
 """The parser of chat templates, which are never rendered or run.
 
-It is parsed as transformers parses it: jinja2's sandboxed environment with loop controls and its
-own `generation` block. jinja2, which takes 35 ms to import, is imported for the first template.
+They are parsed as transformers parses them: by jinja2's sandboxed environment with loop controls
+and a `generation` block. jinja2, which takes 35 ms to import, is imported for the first template.
 """
 
 import re
@@ -49,26 +49,26 @@ def import_parser() -> None:
 
 
 def read_templates(texts: Iterable[str]) -> dict[str, Turns | str | NotCheckedError]:
-    """Return the turns of each of a model's templates, its fault, or why it was not checked."""
-    found: dict[str, Turns | str | NotCheckedError] = {}
-    others = 0  # characters
+    """Return, for each of a model's templates, its turns, its fault, or why it was not checked."""
+    results: dict[str, Turns | str | NotCheckedError] = {}
+    other_characters = 0
     for text in texts:
         try:
-            found[text] = read_template(text, others)
-            others += len(text)
+            results[text] = read_template(text, other_characters)
+            other_characters += len(text)
         except NotCheckedError as error:
-            found[text] = error
-    return found
+            results[text] = error
+    return results
 
 
-def read_template(text: str, others: int = 0) -> Turns | str:
+def read_template(text: str, other_characters: int = 0) -> Turns | str:
     """Return the turns of a template, or why it does not parse.
 
-    `others` is the number of characters of the other templates. Raise NotCheckedError if all
-    together are too long to parse, or if jinja2 is not installed.
+    `other_characters` is the length of the model's other templates. Raise NotCheckedError if all
+    templates together are too long to parse, or if jinja2 is not installed.
     """
-    if len(text) + others > MOST_CHARACTERS:
-        with_others = f", {len(text) + others:,} with others" if others else ""
+    if len(text) + other_characters > MOST_CHARACTERS:
+        with_others = f", {len(text) + other_characters:,} with others" if other_characters else ""
         raise NotCheckedError(
             f"has {len(text):,} characters{with_others}, expected at most {MOST_CHARACTERS:,}"
         )
