@@ -55,7 +55,7 @@ def claim(  # noqa: PLR0913 - one keyword for each choice a caller has
 def subject_of_snapshot(snapshot: Snapshot, target: str | None = None) -> Subject:
     """Return the model of a snapshot; raise SourceError if nothing implies its tensors."""
     expectation, config = implied_by(snapshot, target)
-    return subject_of(snapshot.model, expectation, config, _stored(snapshot, target))
+    return subject_of(snapshot.model, expectation, config, _stored_numbers(snapshot, target))
 
 
 def implied_by(
@@ -65,10 +65,10 @@ def implied_by(
     checked: bool = False,
     arguments: Mapping[str, bool] = MappingProxyType({}),
 ) -> tuple[Expectation, Config | None]:
-    """Return what a config implies, and the config if there is a closed form; else SourceError.
+    """Return a config's expectation, and the config if the expectation is a closed form.
 
     With `checked`, the expectation includes faults of the config; `arguments` are those of the
-    class's constructor.
+    class's constructor. Raise SourceError if nothing follows from the config.
     """
     try:
         declared = _declaration(snapshot)
@@ -101,8 +101,8 @@ def _declaration(snapshot: Snapshot) -> Declaration | None:
     return declared_by_gguf(snapshot)
 
 
-def _stored(snapshot: Snapshot, target: str | None) -> StoredNumbers | None:
-    """Return the counts of the stored tensors; None without files, or if one cannot be read."""
+def _stored_numbers(snapshot: Snapshot, target: str | None) -> StoredNumbers | None:
+    """Return the counts of the stored tensors; None if there are no files or one is unreadable."""
     if not snapshot.headers:
         return None
     outcome: Report | Unaudited = examine(

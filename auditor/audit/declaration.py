@@ -32,12 +32,12 @@ class Declaration(NamedTuple):
 
 
 def is_gguf(snapshot: Snapshot) -> bool:
-    """Whether the weight files that were opened are GGUF files."""
+    """Return whether the weight files that were opened are GGUF files."""
     return any(head.name.lower().endswith(".gguf") for head in snapshot.headers)
 
 
 def where(snapshot: Snapshot) -> str:
-    """Return the file that declares the tensors, or should."""
+    """Return the file that declares the tensors, or that should declare them."""
     if snapshot.config is not None and not is_gguf(snapshot):
         return snapshot.config.name
     return min((head.name for head in snapshot.headers), default="config.json")
@@ -71,7 +71,7 @@ def _overwritten(
 ) -> ConfigOverwritten | None:
     """Return a finding if a transformer's config.json has the settings of another module.
 
-    Without a manifest the settings of a Pooling module tell, which has no weights.
+    Without a manifest, only the settings of a Pooling module count, which has no weights.
     """
     if entry is not None and entry.library != SENTENCE:
         return None
@@ -107,7 +107,7 @@ def _with_custom_class(declared: Declaration) -> Declaration:
 
 
 def _under(config: Config, entry: ManifestEntry | None, settings: TextFile | None) -> Declaration:
-    """Return the config as the manifest's software reads it, and what that software loads."""
+    """Return the config as the manifest's library reads it, and the loader of that library."""
     match entry:
         case ManifestEntry(library="transformers", kind=kind):
             return Declaration(config, loader=of_pipeline(kind))

@@ -1,4 +1,4 @@
-"""The pipeline: source -> snapshot -> stored tensors, config -> expected ones, both -> report."""
+"""The pipeline: source -> snapshot -> stored and expected tensors -> report."""
 
 from collections.abc import Callable, Mapping
 from functools import partial
@@ -46,12 +46,12 @@ def audit(
     """Account for every tensor of a checkpoint, from its config and headers alone.
 
     `model` is a request, or the checkpoint's name or path; then `choices` are the other fields of
-    AuditRequest. `say` gets a line when the work waits or falls back.
+    AuditRequest. `say` gets a line when the work waits or reads another source.
 
     A repository of several models has an outcome with `parts`, one for each model, whose counts
-    are their sums. Counts are in elements and parameters, sizes in bytes. Raises UsageError for a
-    model or a class that cannot be audited, TypeError for a choice that does not exist; anything
-    else that goes wrong, a network failure or a bug of our own, is an outcome.
+    are their sums. Counts are in elements and parameters, sizes in bytes. Raise UsageError for a
+    model or a class that cannot be audited, TypeError for a choice that does not exist; any other
+    failure, of the network or by a bug of this package, is an outcome.
     """
     request = AuditRequest(model=model, **choices) if isinstance(model, str) else model
     if target := request.target:
@@ -78,16 +78,16 @@ def audit(
 
 
 def _fetched(request: AuditRequest, say: Callable[[str], None]) -> Snapshot:
-    """Read the checkpoint, and the other config if one is given; raise SourceError."""
+    """Read the checkpoint, with the requested config if any; raise SourceError if reading fails."""
     from auditor.downloader.fetching import fetch  # noqa: PLC0415 - not for what a model type implies
 
-    fetch_as_asked = partial(fetch, source=request.source, token=request.token, say=say)
-    snapshot = fetch_as_asked(request.model, choose=_chooser(request))
+    fetch_model = partial(fetch, source=request.source, token=request.token, say=say)
+    snapshot = fetch_model(request.model, choose=_chooser(request))
     if not request.companions:  # a snapshot may have them
         snapshot = replace(snapshot, companions=None)
     if request.config is None:
         return snapshot
-    return _with_config(snapshot, fetch_as_asked(request.config, choose=select_config))
+    return _with_config(snapshot, fetch_model(request.config, choose=select_config))
 
 
 def _chooser(request: AuditRequest) -> Chooser:
@@ -101,7 +101,7 @@ def _chooser(request: AuditRequest) -> Chooser:
 
 
 def _values_reader(request: AuditRequest, say: Callable[[str], None]) -> LookAtValues | None:
-    """Return the reader of numbers and of the base's files, None if neither is requested."""
+    """Return the reader of numbers and of the base's files; None if neither is requested."""
     if not request.reads_values and request.base is None:
         return None
     from auditor.values.examination import values_reader  # noqa: PLC0415 - few read numbers
@@ -109,11 +109,11 @@ def _values_reader(request: AuditRequest, say: Callable[[str], None]) -> LookAtV
     return values_reader(request, say)
 
 
-def _with_config(snapshot: Snapshot, other: Snapshot) -> Snapshot:
+def _with_config(snapshot: Snapshot, config_source: Snapshot) -> Snapshot:
     """Return the files of the first snapshot with the config of the second."""
-    if other.config is None:
-        raise SourceError(Reason.NO_CONFIG, f"{other.model} has no config")
-    return replace(snapshot, config=replace(other.config, name=CONFIG))
+    if config_source.config is None:
+        raise SourceError(Reason.NO_CONFIG, f"{config_source.model} has no config")
+    return replace(snapshot, config=replace(config_source.config, name=CONFIG))
 
 
 def _verified(
@@ -131,7 +131,7 @@ def _outcome(
     fetched: Callable[[], Snapshot],
     examined: Callable[[Snapshot, Options], Report | Unaudited],
 ) -> Report | Unaudited:
-    """Fetch a model and examine it; whatever fails becomes an outcome."""
+    """Fetch a model and examine it; every failure becomes an outcome."""
     nothing = Outcome(requested=options.requested, target=options.target)
 
     def work() -> Report | Unaudited:
@@ -158,11 +158,11 @@ def explain(  # noqa: PLR0913 - one keyword for each choice a caller has
 ) -> Report | Unaudited:
     """Return what the config of a checkpoint implies; its weights are not read.
 
-    GGUF files without a config have it in their metadata; a model type alone stands for the
-    defaults of its config class. `settings` are values for keys of the config, and for arguments
-    that the class takes beside it (add_pooling_layer); the other arguments are those of `audit`.
-    The outcome is Unaudited(no-weights), with `expected` and `modules` known; a Report if the
-    config is broken; otherwise Unaudited for another reason.
+    The config of GGUF files is in their metadata; a model type as `model` stands for the defaults
+    of its config class. `settings` are values for keys of the config, and for other arguments of
+    the class (add_pooling_layer); the other arguments are those of `audit`. The outcome is
+    Unaudited(no-weights) with `expected` and `modules`, a Report if the config is broken, or
+    Unaudited for another reason.
     """
     if target is not None:
         require_known_class(target)
@@ -199,7 +199,7 @@ def with_given(
 
 
 def require_taken(arguments: Mapping[str, bool], target: str | None) -> None:
-    """Raise UsageError if the class has no such argument, or its effect is not known."""
+    """Raise UsageError if the class does not take an argument, or its effect is not known."""
     for name in arguments:
         if target is None or not catalogue.takes(target, name):
             raise UsageError(
@@ -215,7 +215,7 @@ def describing_snapshot(
     token: str | None,
     say: Callable[[str], None],
 ) -> Snapshot:
-    """Read what describes a model, without its weights: its config, or a model type's defaults."""
+    """Read the config of a model, or build that of a model type; weights are not read."""
     if is_model_type(model):
         return snapshot_of_type(model)
     from auditor.downloader.fetching import fetch  # noqa: PLC0415 - as above
@@ -246,7 +246,7 @@ def diff(
 
 
 def examine(snapshot: Snapshot, options: Options) -> Report | Unaudited:
-    """Audit a snapshot; the outcome depends on it alone, and on transformers with the oracle."""
+    """Audit a snapshot; the outcome depends only on it, and with the oracle on transformers."""
     if not (snapshot.manifest or snapshot.components):
         return examine_model(snapshot, options)
     from auditor.audit.repository import examine_repository  # noqa: PLC0415 - most hold one model
