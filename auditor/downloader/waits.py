@@ -38,7 +38,7 @@ class InLines:
         self._say = say
         self._clock = clock
         self._why: str | None = None  # of the wait that was shown last
-        self._until = self._shown = 0.0  # when that wait ends, and when it was shown
+        self._until = self._shown_at = 0.0  # when that wait ends, and when it was shown
 
     def __call__(self, wait: Wait | None) -> None:
         if wait is None:
@@ -47,8 +47,8 @@ class InLines:
         now = self._clock()
         until = now + wait.seconds
         is_same = wait.why == self._why and abs(until - self._until) < _SAME
-        if not is_same or now - self._shown >= _EVERY:
-            self._why, self._until, self._shown = wait.why, until, now
+        if not is_same or now - self._shown_at >= _EVERY:
+            self._why, self._until, self._shown_at = wait.why, until, now
             self._say(wait.shown)
 
 
@@ -61,14 +61,14 @@ class Waits:
         self._waits: dict[object, Wait] = {}
         self.longest: Wait | None = None  # it is shown
 
-    def tell(self, who: object, wait: Wait | None) -> None:
-        """Set or, with None, end the wait of `who`. A wait that was long is shown to its end."""
+    def tell(self, owner: object, wait: Wait | None) -> None:
+        """Set the wait of `owner`, or end it if None; a wait that was long is shown to its end."""
         with self._lock:
-            is_shown = who in self._waits
+            is_shown = owner in self._waits
             if wait is not None and (is_shown or wait.seconds > LONG):
-                self._waits[who] = wait
+                self._waits[owner] = wait
             elif is_shown:
-                del self._waits[who]
+                del self._waits[owner]
             else:
                 return
             self.longest = max(self._waits.values(), key=lambda one: one.seconds, default=None)
@@ -84,8 +84,8 @@ class Waits:
     def rest_through(self, wait: Wait, over: Event) -> None:
         """Sleep to the end of a wait, a step at a time."""
         until = time.monotonic() + wait.seconds
-        while (left := until - time.monotonic()) > 0:
-            self.rest(wait._replace(seconds=left), min(left, STEP), over)
+        while (remaining := until - time.monotonic()) > 0:
+            self.rest(wait._replace(seconds=remaining), min(remaining, STEP), over)
         self.rest(None, 0.0, over)
 
 
@@ -140,16 +140,16 @@ class ReadingProgress:
         self._line = line
         self._clock = clock
         self._since = clock()
-        self._shown = self._since + _SOON - _STEP
+        self._shown_at = self._since + _SOON - _STEP
 
     def __call__(self, done: int, of: int) -> None:
         now = self._clock()
         if done == of:
             self._show(None)
-        elif now - self._shown >= _STEP:
-            self._shown, seconds = now, now - self._since
-            left = f"; {seconds / done * (of - done):.0f} s left" if done else ""
-            self._show(self._line(done, of, seconds) + left)
+        elif now - self._shown_at >= _STEP:
+            self._shown_at, seconds = now, now - self._since
+            remaining = f"; {seconds / done * (of - done):.0f} s left" if done else ""
+            self._show(self._line(done, of, seconds) + remaining)
 
 
 def headers_read(received: Callable[[], int]) -> Callable[[int, int, float], str]:
