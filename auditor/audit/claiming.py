@@ -7,7 +7,7 @@ from typing import NamedTuple
 from msgspec.structs import replace
 
 from auditor.analytic import Config, Expectation
-from auditor.audit.declaration import Declaration, declared_by_config, is_gguf
+from auditor.audit.declaration import declaration_of
 from auditor.audit.default_configs import is_model_type, snapshot_of_type
 from auditor.audit.expected import NotImplied, expectation_of, require_known_class
 from auditor.audit.options import Options
@@ -71,7 +71,7 @@ def implied_by(
     class's constructor. Raise SourceError if nothing follows from the config.
     """
     try:
-        declared = _declaration(snapshot)
+        declared = declaration_of(snapshot)
         if declared is None:
             raise SourceError(Reason.NO_CONFIG, f"{snapshot.model} has no config.json to count by")
         config = replace(declared.config, checked=checked, arguments=arguments)
@@ -91,14 +91,6 @@ def implied_by(
 
 def _nothing_follows(error: Exception) -> SourceError:
     return SourceError(Reason.NO_CONFIG, f"nothing follows from the config: {error}")
-
-
-def _declaration(snapshot: Snapshot) -> Declaration | None:
-    if not is_gguf(snapshot):
-        return declared_by_config(snapshot, None)
-    from auditor.audit.gguf_declaration import declared_by_gguf  # noqa: PLC0415 - few are GGUF
-
-    return declared_by_gguf(snapshot)
 
 
 def _stored_numbers(snapshot: Snapshot, target: str | None) -> StoredNumbers | None:

@@ -201,17 +201,12 @@ def require_known_class(target: str) -> None:
         further = f"{oracle.name} has no such model class"
     else:
         return
-    nearly = meant(target, _class_names(oracle))
+    library_classes = oracle.class_names() if oracle else ()  # takes a second
+    nearly = meant(target, {*catalogue.class_names(), *library_classes})
     listing_hint = "audit architectures lists what is"
     raise UsageError(
         f"no closed form is known for {quoted(target)}{nearly}; {listing_hint}; {further}"
     )
-
-
-def _class_names(oracle: "Oracle | None") -> set[str]:
-    """Return every class that the user may have meant, which takes a second."""
-    of_library = oracle.class_names() if oracle else ()
-    return {*catalogue.class_names(), *of_library}
 
 
 def require_oracle() -> None:

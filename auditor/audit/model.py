@@ -9,7 +9,14 @@ from msgspec.structs import replace
 from auditor.analytic import Config, Expectation, Role, catalogue
 from auditor.analytic.target import Refusal, choose
 from auditor.audit.custom_code import custom_code, if_comparable
-from auditor.audit.declaration import Declaration, declared_by_config, is_gguf, module_of, where
+from auditor.audit.declaration import (
+    Declaration,
+    declaration_of,
+    declared_by_config,
+    is_gguf,
+    module_of,
+    where,
+)
 from auditor.audit.expected import (
     Implied,
     NotImplied,
@@ -218,7 +225,7 @@ def _model(case: ModelAudit, entry: ManifestEntry | None) -> Report | Unaudited:
     declared: Declaration | None = None
     try:
         # Read what the repository declares.
-        declared = _declaration(case.snapshot, entry)
+        declared = declaration_of(case.snapshot, entry)
         if declared is None:
             return _undeclared(case)
         declared = _as_requested(declared, case.options)
@@ -295,15 +302,6 @@ def _with_companions(
     except CheckpointError:  # of a config whose types are wrong, which is a finding already
         return case
     return replace(case.with_findings(*checked.findings), unchecked=checked.unchecked)
-
-
-def _declaration(snapshot: Snapshot, entry: ManifestEntry | None) -> Declaration | None:
-    """Read the declaration; raise CheckpointError, or SourceError for an unknown GGUF type."""
-    if not is_gguf(snapshot):
-        return declared_by_config(snapshot, entry)
-    from auditor.audit.gguf_declaration import declared_by_gguf  # noqa: PLC0415 - few are GGUF
-
-    return declared_by_gguf(snapshot)
 
 
 def _without_expected(

@@ -87,7 +87,10 @@ def _fetched(request: AuditRequest, say: Callable[[str], None]) -> Snapshot:
         snapshot = replace(snapshot, companions=None)
     if request.config is None:
         return snapshot
-    return _with_config(snapshot, fetch_model(request.config, choose=select_config))
+    other = fetch_model(request.config, choose=select_config)
+    if other.config is None:
+        raise SourceError(Reason.NO_CONFIG, f"{other.model} has no config")
+    return replace(snapshot, config=replace(other.config, name=CONFIG))
 
 
 def _chooser(request: AuditRequest) -> Chooser:
@@ -107,13 +110,6 @@ def _values_reader(request: AuditRequest, say: Callable[[str], None]) -> LookAtV
     from auditor.values.examination import values_reader  # noqa: PLC0415 - few read numbers
 
     return values_reader(request, say)
-
-
-def _with_config(snapshot: Snapshot, config_source: Snapshot) -> Snapshot:
-    """Return the files of the first snapshot with the config of the second."""
-    if config_source.config is None:
-        raise SourceError(Reason.NO_CONFIG, f"{config_source.model} has no config")
-    return replace(snapshot, config=replace(config_source.config, name=CONFIG))
 
 
 def _verified(

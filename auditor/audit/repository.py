@@ -11,7 +11,7 @@ from auditor.audit.model import examine_model
 from auditor.audit.options import Options
 from auditor.checkpoint.filenames import is_in_folder
 from auditor.checkpoint.selecting import is_weights
-from auditor.checkpoint.snapshot import Component, Fetched, RepoFile, Snapshot
+from auditor.checkpoint.snapshot import Component, Fetched, Snapshot
 from auditor.containers.manifest import (
     LEARNING,
     NEEDED_FILES,
@@ -346,8 +346,10 @@ def _split_off(snapshot: Snapshot, folder: str, by_folder: Mapping[str, Componen
 
     Files outside every component folder belong to the root model.
     """
-    inside = _outside(snapshot.files, by_folder) if not folder else snapshot.files
-    files = tuple(file for file in inside if is_in_folder(file.name, folder))
+    files = tuple(file for file in snapshot.files if is_in_folder(file.name, folder))
+    if not folder:
+        starts = tuple(f"{other_folder}/" for other_folder in by_folder if other_folder)
+        files = tuple(file for file in files if not file.name.startswith(starts))
     names = {file.name for file in files}
     component = by_folder.get(folder) or Component(folder=folder)
     return replace(
@@ -377,11 +379,6 @@ def _unclaimed_files(snapshot: Snapshot, components: Iterable[ComponentAudit]) -
         files=tuple(file for file in snapshot.files if file.name not in names),
         pickles=tuple(head for head in snapshot.pickles if head.name not in names),
     )
-
-
-def _outside(files: Iterable[RepoFile], folders: Iterable[str]) -> Iterator[RepoFile]:
-    starts = tuple(f"{folder}/" for folder in folders if folder)
-    return (file for file in files if not file.name.startswith(starts))
 
 
 def _other_weights(

@@ -31,7 +31,9 @@ def files_not_in_index(
     """
     if not set(shards).difference(names):
         return ()
-    folder, inside = _inside(index, names)
+    folder = folder_of(index)
+    below = (name.removeprefix(folder) for name in names if name.startswith(folder))
+    inside = sorted(name for name in below if "/" not in name)
     own = {shard.removeprefix(folder) for shard in shards}
     candidates = [name for name in inside if name not in own and _may_belong(name, index)]
     shards_there = _complete_split(candidates, _stems(index, own))
@@ -50,13 +52,6 @@ def named_as_model(index: str, shards: Iterable[str], name: str) -> bool:
     stems = _stems(index, (shard.removeprefix(folder) for shard in shards))
     split = _SPLIT.fullmatch(last)
     return bool(split and split["stem"] in stems) or last in torch_model_files([last])
-
-
-def _inside(index: str, names: Iterable[str]) -> tuple[str, list[str]]:
-    """Return the folder of the index, with its slash, and the names of its files."""
-    folder = folder_of(index)
-    below = (name.removeprefix(folder) for name in names if name.startswith(folder))
-    return folder, sorted(name for name in below if "/" not in name)
 
 
 def _may_belong(name: str, index: str) -> bool:

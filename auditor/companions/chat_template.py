@@ -74,7 +74,8 @@ def read_template(text: str, other_characters: int = 0) -> Turns | str:
         )
     if max((len(number[0]) for number in _NUMBER.finditer(text)), default=0) > MOST_DIGITS:
         raise NotCheckedError(f"has a number of more than {MOST_DIGITS} digits")
-    if max(_depth_of_blocks(text), _deepest_tag(text)) > DEEPEST:
+    deepest_tag = max((_depth_of_tag(tag[0]) for tag in _TAG.finditer(text)), default=0)
+    if max(_depth_of_blocks(text), deepest_tag) > DEEPEST:
         raise NotCheckedError(f"is nested deeper than {DEEPEST} levels")
     try:
         from jinja2 import TemplateSyntaxError  # noqa: PLC0415 - 35 ms that most audits do without
@@ -98,12 +99,8 @@ def _depth_of_blocks(text: str) -> int:
     return deepest
 
 
-def _deepest_tag(text: str) -> int:
-    """Return the deepest nesting of brackets and signs in one tag."""
-    return max((_depth_of_tag(tag[0]) for tag in _TAG.finditer(text)), default=0)
-
-
 def _depth_of_tag(tag: str) -> int:
+    """Return the deepest nesting of brackets and signs in a tag."""
     depth = deepest = run = 0
     last = -1
     for step in STEP.finditer(tag):

@@ -157,7 +157,11 @@ def _table(file: str, pickle: FollowedPickle, places: StoragePlaces, *, legacy: 
     tensors.sort(key=lambda tensor: tensor.name)
     faults = [
         *_faults(state, places, storages(pickle)),
-        *_odd_values(pickle, state, legacy=legacy),
+        *(
+            TensorFault((), f"a value that is not a tensor {reason}")
+            for reason in storage_faults(pickle, legacy=legacy)
+            if reason not in state.unreadable.values()
+        ),
         *_refused_values(pickle),
     ]
     return Table(
@@ -209,13 +213,6 @@ def _faults(
                 f"{tensor} {view.dtype} {view.shape} reaches to byte {view.stop:,} of its storage "
                 f"{quoted(storage.key)}, which has {storage.length:,}",
             )
-
-
-def _odd_values(pickle: FollowedPickle, state: StateDict, *, legacy: bool) -> Iterator[TensorFault]:
-    """Yield the storages that torch refuses to make, except those of unreadable tensors."""
-    for reason in storage_faults(pickle, legacy=legacy):
-        if reason not in state.unreadable.values():
-            yield TensorFault((), f"a value that is not a tensor {reason}")
 
 
 def _refused_values(pickle: FollowedPickle) -> Iterator[TensorFault]:
