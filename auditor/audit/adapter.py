@@ -240,9 +240,9 @@ def _best(answers: Iterable[_Answer | CheckpointError | SourceError]) -> _Answer
 def _notes(
     answer: _Answer, settings: AdapterSettings, base: BaseModel, stored: _Shapes
 ) -> Iterator[str]:
-    own, base_parameters = answer.expectation.parameters, answer.base.expectation.parameters
-    share = f", {100 * own / base_parameters:.2f} %" if base_parameters else ""
-    yield f"{own:,} of {base_parameters:,} parameters of {named(base.model)}{share}"
+    count, base_count = answer.expectation.parameters, answer.base.expectation.parameters
+    share = f", {100 * count / base_count:.2f} %" if base_count else ""
+    yield f"{count:,} of {base_count:,} parameters of {named(base.model)}{share}"
     commit = f" at commit {base.commit}" if base.commit else ""
     yield f"the base is {named(base.model)}{commit}: {base.origin}"
     prefix = BESIDE if is_prompt(settings) else BELOW

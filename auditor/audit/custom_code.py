@@ -31,8 +31,8 @@ def if_comparable(
     if isinstance(outcome, Report) and (why := _misfit(outcome, expectation)):
         return custom_code(case, custom, why)
     note = f"auto_map names the repository's own class {quoted(custom)}; "
-    fits = f"its names are those of transformers' {target}, with which it is compared"
-    return replace(outcome, notes=(*outcome.notes, note + fits))
+    comparison = f"its names are those of transformers' {target}, with which it is compared"
+    return replace(outcome, notes=(*outcome.notes, note + comparison))
 
 
 def custom_code(
@@ -56,11 +56,11 @@ def _misfit(outcome: Report, expectation: Expectation) -> str | None:
     unknown_kinds = _kinds(
         name.removeprefix(prefix) for name in _names(Unexpected, outcome.findings)
     )
-    if more := sorted(unknown_kinds - known_kinds):
-        return f"transformers' {expectation.target} has no {named(more[0])}{_more_kinds(more)}"
+    if kinds := sorted(unknown_kinds - known_kinds):
+        return f"transformers' {expectation.target} has no {named(kinds[0])}{_more_kinds(kinds)}"
     if lacking := sorted(_kinds(missing_names) - _kinds(needed.difference(missing_names))):
-        has = f"transformers' {expectation.target} has {named(lacking[0])}{_more_kinds(lacking)}"
-        return f"{has}, and no file stores it"
+        detail = f"transformers' {expectation.target} has {named(lacking[0])}{_more_kinds(lacking)}"
+        return f"{detail}, and no file stores it"
     return None
 
 

@@ -196,16 +196,16 @@ def require_known_class(target: str) -> None:
         return
     oracle = _oracle()
     if oracle is None:
-        further = f"{_EXTRA} would add the classes of transformers"
+        hint = f"{_EXTRA} would add the classes of transformers"
     elif not oracle.types(target):
-        further = f"{oracle.name} has no such model class"
+        hint = f"{oracle.name} has no such model class"
     else:
         return
     library_classes = oracle.class_names() if oracle else ()  # takes a second
-    nearly = meant(target, {*catalogue.class_names(), *library_classes})
+    suggestion = meant(target, {*catalogue.class_names(), *library_classes})
     listing_hint = "audit architectures lists what is"
     raise UsageError(
-        f"no closed form is known for {quoted(target)}{nearly}; {listing_hint}; {further}"
+        f"no closed form is known for {quoted(target)}{suggestion}; {listing_hint}; {hint}"
     )
 
 
@@ -313,7 +313,7 @@ def untied_heads(
 def with_untied(expectation: Expectation, names: Collection[str]) -> Expectation:
     """Return the expectation with these tied tensors counted as separate tensors."""
     separate_tensors = [tensor for tensor in expectation.tensors if tensor.name in names]
-    more = sum(tensor.elements for tensor in separate_tensors)
+    elements = sum(tensor.elements for tensor in separate_tensors)
     tensors = tuple(
         tensor._replace(role=Role.PARAMETER, tied_to=None) if tensor.name in names else tensor
         for tensor in expectation.tensors
@@ -325,7 +325,7 @@ def with_untied(expectation: Expectation, names: Collection[str]) -> Expectation
             prefix = ".".join(parts[:length])
             if prefix in modules:
                 modules[prefix] = _plus(modules[prefix], tensor.elements)
-    total = _plus(ModuleFormula(expectation.parameters, expectation.formula), more)
+    total = _plus(ModuleFormula(expectation.parameters, expectation.formula), elements)
     return replace(
         expectation,
         listed=Written(tensors=tensors, modules=MappingProxyType(modules)),

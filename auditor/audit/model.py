@@ -150,10 +150,10 @@ def sizes_determined(
         forms=partial(_name_forms, target=target, entry=entry),
     )
     try:
-        expected = case.tree(snapshot)
-        if expected is None:
+        class_tree = case.tree(snapshot)
+        if class_tree is None:
             return {}
-        sizes = determined_sizes(expected, case.holdings, declared_sizes)
+        sizes = determined_sizes(class_tree, case.holdings, declared_sizes)
     except CheckpointError:
         return {}
     return {

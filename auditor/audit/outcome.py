@@ -158,8 +158,8 @@ def begin_audit(snapshot: Snapshot, options: Options, target: str | None) -> Mod
     """Begin the audit of a snapshot, before its config is read."""
     without = replace(snapshot, headers=(), index=None, unopened=())
     weights = contents(snapshot if options.weights else without)
-    begun = Outcome.begin(snapshot, options.requested)
-    outcome = replace(begun, target=target, notes=weights.notes)
+    initial = Outcome.begin(snapshot, options.requested)
+    outcome = replace(initial, target=target, notes=weights.notes)
     return ModelAudit(snapshot=snapshot, options=options, contents=weights, outcome=outcome)
 
 

@@ -66,18 +66,18 @@ def audit(
         oracle=request.oracle,
         values=_values_reader(request, say),
     )
-    fetched = partial(_fetched, request, say)
-    examined: Callable[[Snapshot, Options], Report | Unaudited] = examine
+    fetch_snapshot = partial(_fetch, request, say)
+    examine_snapshot: Callable[[Snapshot, Options], Report | Unaudited] = examine
     if request.verify or request.verify_against is not None:
-        examined = _verified(request.verify_against, token=request.token, say=say)
-    outcome = _outcome(options, fetched, examined)
+        examine_snapshot = _verified(request.verify_against, token=request.token, say=say)
+    outcome = _outcome(options, fetch_snapshot, examine_snapshot)
     if request.config is None:
         return outcome
     note = f"the config is that of {quoted(request.config)}"
     return replace(outcome, notes=(note, *outcome.notes))
 
 
-def _fetched(request: AuditRequest, say: Callable[[str], None]) -> Snapshot:
+def _fetch(request: AuditRequest, say: Callable[[str], None]) -> Snapshot:
     """Read the checkpoint, with the requested config if any; raise SourceError if reading fails."""
     from auditor.downloader.fetching import fetch  # noqa: PLC0415 - not for what a model type implies
 
@@ -124,18 +124,18 @@ def _verified(
 
 def _outcome(
     options: Options,
-    fetched: Callable[[], Snapshot],
-    examined: Callable[[Snapshot, Options], Report | Unaudited],
+    fetch_snapshot: Callable[[], Snapshot],
+    examine_snapshot: Callable[[Snapshot, Options], Report | Unaudited],
 ) -> Report | Unaudited:
     """Fetch a model and examine it; every failure becomes an outcome."""
     nothing = Outcome(requested=options.requested, target=options.target)
 
     def work() -> Report | Unaudited:
         try:
-            snapshot = fetched()
+            snapshot = fetch_snapshot()
         except SourceError as error:
             return nothing.as_unaudited(error.reason, str(error))
-        return examined(snapshot, options)
+        return examine_snapshot(snapshot, options)
 
     def crashed(detail: str) -> Unaudited:
         return nothing.as_unaudited(Reason.CRASHED, detail)
@@ -163,7 +163,7 @@ def explain(  # noqa: PLR0913 - one keyword for each choice a caller has
     if target is not None:
         require_known_class(target)
 
-    def examined(snapshot: Snapshot, options: Options) -> Report | Unaudited:
+    def examine_config(snapshot: Snapshot, options: Options) -> Report | Unaudited:
         changed, arguments = with_given(snapshot, settings)
         alone = replace(changed, manifest=None, components=())
         outcome = examine_model(alone, replace(options, arguments=arguments))
@@ -171,8 +171,8 @@ def explain(  # noqa: PLR0913 - one keyword for each choice a caller has
         return outcome
 
     options = Options(requested=model, target=target, weights=False)
-    fetched = partial(describing_snapshot, model, source=source, token=token, say=say)
-    return _outcome(options, fetched, examined)
+    fetch_snapshot = partial(describing_snapshot, model, source=source, token=token, say=say)
+    return _outcome(options, fetch_snapshot, examine_config)
 
 
 def with_given(

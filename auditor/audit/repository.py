@@ -387,8 +387,8 @@ def _other_weights(
     """Yield the weights outside all components, unless the root model was audited."""
     if all(piece.folder for piece in components):
         names = (file.name for file in unclaimed.files)
-        opened = frozenset(head.name for head in unclaimed.pickles)
-        yield from other_weights_by_kind(filter(is_weights, names), opened=opened)
+        pickle_names = frozenset(head.name for head in unclaimed.pickles)
+        yield from other_weights_by_kind(filter(is_weights, names), opened=pickle_names)
 
 
 def _absent(
@@ -419,7 +419,7 @@ def _lack(
         return "there is no such folder"
     if learns and not piece.weights and (is_read or not of_pipeline):
         return "there are no weights in it"  # a tokenizer or a scheduler of a pipeline has none
-    within = f"{piece.folder}/" if piece.folder else ""
-    if settings and files.isdisjoint(within + name for name in settings):
+    prefix = f"{piece.folder}/" if piece.folder else ""
+    if settings and files.isdisjoint(prefix + name for name in settings):
         return f"there is no {' or '.join(settings)} in it"
     return None

@@ -22,7 +22,7 @@ from auditor.checkpoint.filenames import (
 )
 from auditor.checkpoint.model_folders import (
     components,
-    found_in,
+    folder_weights,
     models,
     torch_copies_in,
     with_part_torch_copies,
@@ -147,12 +147,12 @@ def _select_rare(names: Collection[str], where: str, config: str | None) -> File
     Torch shards without an index are selected too: their numbers show whether some are absent. A
     single weight file without a config was written for ComfyUI, kohya or Mistral.
     """
-    inside = {name for name in names if "/" not in name}
-    indexes = [name for name in inside if name.endswith(_INDEXES)]
+    root_names = {name for name in names if "/" not in name}
+    indexes = [name for name in root_names if name.endswith(_INDEXES)]
     if len(indexes) == 1:
         return FileSelection(config=config, index=indexes[0])
-    shards = tuple(sorted(name for name in inside if _MLX.fullmatch(name)))
-    shards = shards or torch_model_files(inside)
+    shards = tuple(sorted(name for name in root_names if _MLX.fullmatch(name)))
+    shards = shards or torch_model_files(root_names)
     if shards and config:
         return FileSelection(config=config, shards=shards)
     readable = [name for name in names if is_readable(name)]
@@ -175,16 +175,16 @@ def _root_weights(names: set[str], where: str, variant: str | None) -> FoundWeig
     """Return the weights outside all folders, or those of the only variant."""
     if weights := standard_weights(names, variant):
         return weights
-    several = variants(names)
+    variant_names = variants(names)
     if variant is not None:
-        if several or standard_weights(names):
-            raise SourceError(Reason.NO_SAFETENSORS, _no_variant(where, variant, several))
+        if variant_names or standard_weights(names):
+            raise SourceError(Reason.NO_SAFETENSORS, _no_variant(where, variant, variant_names))
         return None
-    if len(several) > 1:
-        shown = listed(several)
+    if len(variant_names) > 1:
+        shown = listed(variant_names)
         detail = f"{where} has its weights only as variants, {shown}; name one with --variant"
         raise SourceError(Reason.NO_SAFETENSORS, detail)
-    return standard_weights(names, several[0]) if several else None
+    return standard_weights(names, variant_names[0]) if variant_names else None
 
 
 def _select_parts(
@@ -220,8 +220,8 @@ def _with_torch_copies(selection: FileSelection, names: Collection[str]) -> File
     if isinstance(selection.otherwise, FileSelection):
         selection = replace(selection, otherwise=_with_torch_copies(selection.otherwise, names))
     root = FoundWeights(weights=selection.weights, index=selection.index)
-    inside = (name for name in names if "/" not in name)
-    selection = replace(selection, torch_copies=torch_copies_in(inside, root))
+    root_names = (name for name in names if "/" not in name)
+    selection = replace(selection, torch_copies=torch_copies_in(root_names, root))
     return with_part_torch_copies(selection, names)
 
 
@@ -339,6 +339,6 @@ def _select_folder(names: Collection[str], where: str, folder: str) -> FileSelec
     if not inside:
         raise SourceError(Reason.NOT_FOUND, f"{where} has no file or folder {quoted(folder)}")
     parts = [part for part in components(inside, PIPELINE, None) if part.folder == folder]
-    if not parts or not found_in({file_name(name) for name in inside}, None):
+    if not parts or not folder_weights({file_name(name) for name in inside}, None):
         raise SourceError(Reason.NO_WEIGHTS, f"{quoted(folder)} of {where} holds no weights")
     return parts[0].selection

@@ -18,7 +18,7 @@ _LONGEST_TEXT = 16 * 1024
 
 def dump(snapshot: Snapshot, path: str = "") -> bytes:
     """Write a snapshot as bytes, without `source` and `fetched`; gzip them for a path in .gz."""
-    document = {**_own(snapshot), **_shared(snapshot)}
+    document = {**_own_part(snapshot), **_shared_part(snapshot)}
     content = (json.dumps(document, indent=1, sort_keys=True) + "\n").encode()
     return gzip.compress(content, mtime=0) if path.endswith(".gz") else content
 
@@ -28,12 +28,12 @@ def dump_own(snapshot: Snapshot) -> bytes:
 
     The list of files belongs to it: logs and checkpoints of a training have their own names.
     """
-    return json.dumps(_own(snapshot), sort_keys=True).encode()
+    return json.dumps(_own_part(snapshot), sort_keys=True).encode()
 
 
 def dump_shared(snapshot: Snapshot) -> bytes:
     """Write the part of a snapshot that `dump_own` omits; `load_own_and_shared` joins both."""
-    return json.dumps(_shared(snapshot), sort_keys=True).encode()
+    return json.dumps(_shared_part(snapshot), sort_keys=True).encode()
 
 
 def fingerprint(snapshot: Snapshot) -> bytes | None:
@@ -55,7 +55,7 @@ def fingerprint(snapshot: Snapshot) -> bytes | None:
     return digest.digest()
 
 
-def _own(snapshot: Snapshot) -> dict[str, object]:
+def _own_part(snapshot: Snapshot) -> dict[str, object]:
     companions: dict[str, object] = {}
     if snapshot.companions is not None:
         companions["companions"] = [_companion(one) for one in snapshot.companions]
@@ -80,7 +80,7 @@ def _file_entry(file: RepoFile) -> dict[str, object]:
     return {"name": file.name, "size": file.size, **declared}
 
 
-def _shared(snapshot: Snapshot) -> dict[str, object]:
+def _shared_part(snapshot: Snapshot) -> dict[str, object]:
     document: dict[str, object] = {
         "format": FORMAT,
         "version": VERSION,

@@ -34,9 +34,9 @@ def files_not_in_index(
     folder = folder_of(index)
     below = (name.removeprefix(folder) for name in names if name.startswith(folder))
     inside = sorted(name for name in below if "/" not in name)
-    own = {shard.removeprefix(folder) for shard in shards}
-    candidates = [name for name in inside if name not in own and _may_belong(name, index)]
-    shards_there = _complete_split(candidates, _stems(index, own))
+    indexed = {shard.removeprefix(folder) for shard in shards}
+    candidates = [name for name in inside if name not in indexed and _may_belong(name, index)]
+    shards_there = _complete_split(candidates, _stems(index, indexed))
     if not shards_there and not set(shards).intersection(names):
         shards_there = _only_model(index, inside, candidates)
     return tuple(sorted(f"{folder}{name}" for name in shards_there))
@@ -56,12 +56,12 @@ def named_as_model(index: str, shards: Iterable[str], name: str) -> bool:
 
 def _may_belong(name: str, index: str) -> bool:
     """Return whether a file may contain the index's model: of its variant, not a companion."""
-    own = variant_of(index)
+    variant = variant_of(index)
     return (
         is_readable(name)
         and not name.lower().startswith(_OTHERS)
         and not name.lower().endswith(".gguf")  # other tensor names, and its own config
-        and (variant_of(name) == own or own in name.split("."))
+        and (variant_of(name) == variant or variant in name.split("."))
     )
 
 
@@ -92,11 +92,11 @@ def _completeness(shards: Sequence[str]) -> tuple[bool, int]:
     return (count.isdecimal() and len(count) < 10 and len(shards) >= int(count), len(shards))  # noqa: PLR2004 - digits
 
 
-def _only_model(index: str, inside: Iterable[str], candidates: Sequence[str]) -> Sequence[str]:
+def _only_model(index: str, names: Iterable[str], candidates: Sequence[str]) -> Sequence[str]:
     """Return the only model in the folder, preferably in the format of the index."""
     safe: Sequence[str] = [name for name in candidates if name.endswith(_SAFETENSORS)]
     torch: Sequence[str] = [name for name in candidates if name.lower().endswith(_TORCH)]
-    usual = [name for name in torch_model_files(inside) if name in torch]
+    usual = [name for name in torch_model_files(names) if name in torch]
     safe = _complete_split(safe) or (safe if len(safe) == 1 else ())
     torch = usual or _complete_split(torch) or (torch if len(torch) == 1 else ())
     return safe or torch if ".safetensors." in index else torch or safe

@@ -95,12 +95,12 @@ class PlannedRead(NamedTuple):
 def companions_of(names: Collection[str]) -> tuple[str, ...]:
     """Return the companion files of a listing, most useful first; one vocabulary is enough."""
     ranked = sorted(name for name in names if name.endswith(_TIKTOKEN) and "/" not in name)
-    every = (TOKENIZER, *_OTHER_VOCABULARIES, *ranked)
+    candidates = (TOKENIZER, *_OTHER_VOCABULARIES, *ranked)
     without_ids = () if _ID_FILES.isdisjoint(names) else _SENTENCEPIECE
-    vocabularies = [name for name in every if name in names and name not in without_ids]
+    vocabularies = [name for name in candidates if name in names and name not in without_ids]
     texts = [name for name in _TEXTS if name in names]
-    inside = sorted(name for name in names if template_name(name) or _POOLING.fullmatch(name))
-    return (*vocabularies[:1], *texts, *inside, *vocabularies[1:])
+    nested = sorted(name for name in names if template_name(name) or _POOLING.fullmatch(name))
+    return (*vocabularies[:1], *texts, *nested, *vocabularies[1:])
 
 
 def template_name(file: str) -> str | None:

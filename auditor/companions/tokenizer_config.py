@@ -101,9 +101,9 @@ def has_decoder(config: Mapping[str, Any]) -> bool:
 
 def named_tokens(config: Mapping[str, Any]) -> tuple[str, ...]:
     """Return the special tokens that the config names, in the order in which they are added."""
-    more = config.get("extra_special_tokens") or config.get("additional_special_tokens")
+    extra = config.get("extra_special_tokens") or config.get("additional_special_tokens")
     tokens = [config.get(f"{role}_token") for role in _ROLES]
-    tokens += more[:_MOST_NAMED] if isinstance(more, list) else []
+    tokens += extra[:_MOST_NAMED] if isinstance(extra, list) else []
     texts = (text_of_token(token) for token in tokens)
     return tuple(dict.fromkeys(text for text in texts if text))
 

@@ -167,12 +167,12 @@ _CHANGED = Unreadable("is given a state that may change its shape once it is bui
 
 def tensor_view(value: object) -> TensorView | Unreadable | None:
     """Return the tensor that a pickled value stands for; None if it is not a tensor."""
-    changed: Unreadable | None = None
+    fault: Unreadable | None = None
     for _ in range(_DEEPEST):
         if not (isinstance(value, Call) and isinstance(value.callee, Global)):
             return None
         if value.has_state and not _is_of_variable(value.state):
-            changed = _CHANGED
+            fault = _CHANGED
         args = value.args
         match (value.callee.path, args):
             case ("torch.nn.parameter.Parameter", (inner, *_)):
@@ -180,16 +180,16 @@ def tensor_view(value: object) -> TensorView | Unreadable | None:
             case ("torch._utils._rebuild_parameter", (inner, _, _)):
                 value = inner
             case ("torch._utils._rebuild_parameter_with_state", (inner, _, _, state)):
-                changed = changed or _state_fault(state)
+                fault = fault or _state_fault(state)
                 value = inner
             case (
                 "torch._tensor._rebuild_from_type_v2",
                 (Global() as function, _, tuple(inner_args), state),
             ):
-                changed = changed or _state_fault(state)
+                fault = fault or _state_fault(state)
                 value = Call(function, inner_args)
             case (str(path), _) if path in _READERS:
-                return changed or _READERS[path](args)
+                return fault or _READERS[path](args)
             case (str(path), _) if path.startswith(f"{_UTILS}_rebuild_"):
                 return Unreadable(f"is of a kind that is not read ({path.removeprefix(_UTILS)})")
             case _:

@@ -111,7 +111,7 @@ def assemble(
     reader: FileReader,
     selection: FileSelection,
     scheduler: Scheduler,
-    progress: Callable[[int, int], None] = lambda _done, _of: None,
+    progress: Callable[[int, int], None] = lambda _count, _total: None,
 ) -> Snapshot:
     """Read the selected files of a snapshot and return the snapshot with their contents.
 

@@ -51,7 +51,7 @@ MOST_BYTES = 24 * 1024 * 1024
 class Bound(NamedTuple):
     """The largest size and number of tensors of safetensors headers."""
 
-    of: str  # the subject in messages: "one file"
+    scope: str  # "one file"
     size: int  # bytes
     tensors: int
 
@@ -88,7 +88,7 @@ def _require(bound: Bound, observed: str, size: int, tensors: int) -> None:
         excess = f"{size:,} bytes, expected at most {bound.size:,}"
     else:
         return
-    raise SourceError(Reason.TOO_LARGE, f"{observed} {excess} of {bound.of}")
+    raise SourceError(Reason.TOO_LARGE, f"{observed} {excess} of {bound.scope}")
 
 
 class Received(NamedTuple):

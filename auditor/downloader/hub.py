@@ -114,7 +114,7 @@ def _read_files(  # noqa: PLR0913 - likewise, and what is here already
     *,
     scheduler: Scheduler,
     early: "EarlyReads | None" = None,
-    progress: Callable[[int, int], None] = lambda _done, _of: None,
+    progress: Callable[[int, int], None] = lambda _count, _total: None,
     patient: bool = False,
 ) -> Snapshot:
     selection = choose({file.name for file in listing.files}, listing.model_id)

@@ -135,33 +135,33 @@ class ReadingProgress:
         line: Callable[[int, int, float], str],
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        """Call `show` with a line, or None at the end; `line` formats (done, of, seconds)."""
+        """Call `show` with a line, or None at the end; `line` formats (count, total, seconds)."""
         self._show = show
         self._line = line
         self._clock = clock
         self._since = clock()
         self._shown_at = self._since + _SOON - _STEP
 
-    def __call__(self, done: int, of: int) -> None:
+    def __call__(self, count: int, total: int) -> None:
         now = self._clock()
-        if done == of:
+        if count == total:
             self._show(None)
         elif now - self._shown_at >= _STEP:
             self._shown_at, seconds = now, now - self._since
-            remaining = f"; {seconds / done * (of - done):.0f} s left" if done else ""
-            self._show(self._line(done, of, seconds) + remaining)
+            remaining = f"; {seconds / count * (total - count):.0f} s left" if count else ""
+            self._show(self._line(count, total, seconds) + remaining)
 
 
 def headers_read(received: Callable[[], int]) -> Callable[[int, int, float], str]:
     """Format `5 of 10 headers read, 2.5 MB` (`received` counts bytes), or a wait for the Hub."""
-    return lambda done, of, _: (
-        f"{done:,} of {of:,} headers read, {received() / 1e6:,.1f} MB"
-        if done
+    return lambda count, total, _: (
+        f"{count:,} of {total:,} headers read, {received() / 1e6:,.1f} MB"
+        if count
         else "waiting for the Hub"
     )
 
 
-def numbers_read(done: int, of: int, seconds: float) -> str:
+def numbers_read(count: int, total: int, seconds: float) -> str:
     """Format `0.5 of 1.2 GB of numbers read, 2.1 GB/s` from byte counts."""
-    speed = done / seconds / 1e9
-    return f"{done / 1e9:,.1f} of {of / 1e9:,.1f} GB of numbers read, {speed:.1f} GB/s"
+    speed = count / seconds / 1e9
+    return f"{count / 1e9:,.1f} of {total / 1e9:,.1f} GB of numbers read, {speed:.1f} GB/s"
