@@ -126,7 +126,7 @@ def stack(
 
 
 def list_indices(count: Dim) -> range:
-    """Return range(count); raise CheckpointError if the count is too large to be listed."""
+    """Return range(count); raise CheckpointError if the count is too large."""
     if count.value > MAX_TENSORS:
         raise _too_many(count.named, count.value)
     return range(count.value)
@@ -235,7 +235,7 @@ def distinct(layers: tuple[Module, ...]) -> tuple[Module, ...]:
 
 
 def bounded_tensor_count(block: Block) -> int:
-    """Count the block's tensors without making them; CheckpointError if there are too many."""
+    """Count the block's tensors, not built; raise CheckpointError if there are too many."""
     match block:
         case Param():
             return 1

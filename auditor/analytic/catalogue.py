@@ -53,7 +53,7 @@ __all__ = [
 
 
 class Builder(Protocol):
-    """A plain function of the config; its further options need defaults."""
+    """A function that builds a model from a config; its other parameters need defaults."""
 
     def __call__(self, c: Config, /) -> Module: ...
 
@@ -153,7 +153,7 @@ def family(model_type: str) -> Family:
 
 
 def base_class(model_type: str) -> str:
-    """Return the base class of a model type, which its prefix stands for."""
+    """Return the base class of a model type: the module under the prefix in its other classes."""
     return family(model_type).base
 
 
@@ -165,7 +165,7 @@ def auto_class(name: str, model_type: str) -> str | None:
 
 
 def takes(target: str, argument: str) -> bool:
-    """Return whether a known class's constructor takes this argument beside its config."""
+    """Return whether a known class's constructor takes this argument in addition to its config."""
     builders = (_ARCHITECTURES[each, current(target)].build for each in types(target))
     own = any(takes_option(build, argument) for build in builders)
     return own or (current(target), argument) in WITHOUT_TENSORS
@@ -196,7 +196,7 @@ def _loaded(model_type: str) -> str:
 
 @lru_cache(maxsize=256)
 def _begun_with(name: str) -> tuple[str, ...]:
-    """Return the model types that a class name begins with, apart from case and punctuation."""
+    """Return the model types that a class name begins with, ignoring case and punctuation."""
     squeezed = _squeezed(name)
     return tuple(each for each in FILES if squeezed.startswith(_squeezed(each)))
 
@@ -339,9 +339,9 @@ def _completed(config: Config, family: Family) -> Config:
 
 
 def _by_class(config: Config, family: Family) -> CompletedConfig | None:
-    """Return the config as its class in transformers completes it, None if that is not known.
+    """Return the config as its class in transformers completes it, None if the class is not known.
 
-    transformers has no config class for an older name of a type: the repository has its code.
+    transformers has no config class for an older name of a type; the repository has the code.
     """
     declared = config.model_type
     today = declared is None or current_type(declared) == declared

@@ -108,11 +108,11 @@ class Config(Struct, frozen=True, kw_only=True, eq=False, dict=True):
 
     @cached_property
     def known(self) -> dict[Hashable, Any]:
-        """The values derived from this object: a builder reads hidden_size a dozen times."""
+        """The cache of derived values: a builder reads hidden_size a dozen times."""
         return {}
 
     def once(self, key: Hashable, derive: Callable[[], _V]) -> _V:
-        """Return the cached value under that key; derive it on the first call."""
+        """Return the cached value under a key; derive it on the first call."""
         if key not in self.known:
             self.known[key] = derive()
         value: _V = self.known[key]
@@ -142,14 +142,14 @@ class Config(Struct, frozen=True, kw_only=True, eq=False, dict=True):
         return key in (self.values if self.completed is None else self.completed)
 
     def truth(self, key: str) -> bool:
-        """Return whether the value that transformers reads under that key is true in Python."""
+        """Return whether the value that transformers reads under a key is true in Python."""
         return bool(self.attribute(key))
 
     def text(self, key: str) -> str:
         return self._typed(key, str, "a string")
 
     def real(self, key: str) -> float:
-        """Return a number, whole or not."""
+        """Return a number, integer or float."""
         entry = self._find(key)
         if isinstance(entry.value, bool) or not isinstance(entry.value, int | float):
             raise _unexpected(entry.spelling, entry.value, "a number")
@@ -160,7 +160,7 @@ class Config(Struct, frozen=True, kw_only=True, eq=False, dict=True):
         return self._find(key).value is not None
 
     def attribute(self, key: str) -> Any:
-        """Return transformers' value of that key, None if it is absent."""
+        """Return transformers' value of a key, None if it is absent."""
         if self.completed is not None:
             return self.completed.get(key)
         name = self._name(key)
@@ -180,7 +180,7 @@ class Config(Struct, frozen=True, kw_only=True, eq=False, dict=True):
 
     @property
     def denies_ties(self) -> bool:
-        """True if the config states that embeddings and head are not tied.
+        """Whether the config states that embeddings and head are not tied.
 
         T5's classes tie them all the same. But loading keeps both if both are stored, as in
         published checkpoints of T5 v1.1; a fresh model has one of them. If the config describes an
@@ -333,7 +333,7 @@ class Config(Struct, frozen=True, kw_only=True, eq=False, dict=True):
         return DTYPES[value.removeprefix("torch.")]
 
     def _parts(self) -> Iterator[Self]:
-        """Yield the configs inside this one, of known and unknown model types."""
+        """Yield the configs inside this config, of known and unknown model types."""
         for key, value in self.values.items():
             if isinstance(value, Mapping) and _PART.search(key) and not _PACKING.search(key):
                 yield replace(self, values=value, family=None, path=f"{self.path}{key}.")

@@ -322,7 +322,7 @@ def class_memory(expectation: Expectation) -> Memory:
 
 
 def tied_pairs(expectation: Expectation) -> tuple[tuple[str, str], ...]:
-    """Return each tied name in memory, with the name whose values it shares."""
+    """Return each tied name in memory, with the name of the tensor that it shares."""
     loading = expectation.loading
     if loading.memory is not None:
         return loading.memory.ties
@@ -362,7 +362,7 @@ def converted_groups(
 def _group_in_memory(
     first: str, rule: Rule, tensors: Iterable[tuple[ExpectedTensor, str]], loading: Loading
 ) -> Iterator[tuple[str, Shape]]:
-    """Yield the tensors that a group becomes; nothing if the group cannot be converted."""
+    """Yield the tensors in memory that a group becomes; none if it cannot be converted."""
     model = loading.memory.shapes if loading.memory else {}
     collected: dict[str, list[Shape]] = {}
     for tensor, source in tensors:

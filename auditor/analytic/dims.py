@@ -1,4 +1,4 @@
-"""Dim: an expression in config keys together with its value, so that the two cannot drift."""
+"""Dim: an expression in config keys together with its value, so that both always agree."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from fractions import Fraction
@@ -20,7 +20,7 @@ _COUNTS = frozenset("NEk")
 
 
 class Count(Struct, frozen=True):
-    """The number of equal layers in an uneven stack; formulas keep it in front."""
+    """The number of equal layers in an uneven stack; formulas write it before the product."""
 
     value: int
 
@@ -119,7 +119,7 @@ class Dim(Struct, frozen=True):
 
     @property
     def named(self) -> str:
-        """The text for error messages: key and value of a single key, e.g. `hidden_size 768`."""
+        """The key and value of a single key for error messages, e.g. `hidden_size 768`."""
         match self.terms:
             case ((((Symbol() as symbol, 1),), 1),):
                 return f"{symbol.key} {described(self.value)}"

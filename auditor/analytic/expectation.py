@@ -29,7 +29,7 @@ class Role(StrEnum):
 
     @property
     def optional(self) -> bool:
-        """True if a checkpoint may lack the tensor without a finding."""
+        """Whether a checkpoint may lack the tensor without a finding."""
         return self in _OPTIONAL
 
 
@@ -71,7 +71,7 @@ class Outline(NamedTuple):
 
 
 class Listed(Protocol):
-    """Every expected tensor and module."""
+    """The expected tensors and modules of a model."""
 
     @property
     def tensors(self) -> tuple[ExpectedTensor, ...]: ...
@@ -99,15 +99,15 @@ class Listed(Protocol):
 
     @property
     def in_order(self) -> bool:
-        """True if the modules are in natural order of their names."""
+        """Whether the modules are in natural order of their names."""
 
     @property
     def outline(self) -> Outline | None:
-        """Tensors and modules with equal layers folded, None if it is unknown which are equal."""
+        """The tensors and modules with equal layers folded; None if equal layers are unknown."""
 
 
 class Written(Struct, frozen=True, kw_only=True, dict=True):
-    """Tensors and modules in plain lists, without knowledge of equal layers."""
+    """Tensors and modules in plain lists, in which equal layers are not marked."""
 
     tensors: tuple[ExpectedTensor, ...]
     modules: Mapping[str, ModuleFormula]
@@ -178,9 +178,9 @@ class TensorsByName(Mapping[str, ExpectedTensor]):
 
 
 class Expectation(Struct, frozen=True, kw_only=True, dict=True):
-    """Everything a config implies for one target class.
+    """The tensors, modules and formula that a config implies for one target class.
 
-    `parameters` is the value of the formula, not the sum over `tensors`: law 1 tests that they are
+    `parameters` is the value of the formula, not the sum over `tensors`: law 1 tests that both are
     equal, and the reconciler's residual is an error if they are not.
     """
 
@@ -205,7 +205,7 @@ class Expectation(Struct, frozen=True, kw_only=True, dict=True):
 
     @property
     def modules(self) -> Mapping[str, ModuleFormula]:
-        """Every module prefix; "" is the whole model."""
+        """The modules by prefix; "" is the complete model."""
         return self.listed.modules
 
     def modules_to(self, depth: Depth | None) -> Mapping[str, ModuleFormula]:
@@ -214,7 +214,7 @@ class Expectation(Struct, frozen=True, kw_only=True, dict=True):
 
     @property
     def outline(self) -> Outline | None:
-        """Tensors and modules with equal layers folded, None if it is unknown which are equal."""
+        """The tensors and modules with equal layers folded; None if equal layers are unknown."""
         return self.listed.outline
 
     @cached_property
@@ -231,7 +231,7 @@ class Expectation(Struct, frozen=True, kw_only=True, dict=True):
         return tuple(tensor for tensor in self.tensors if tensor.role not in _OPTIONAL)
 
     def loaded_of(self, tensors: Iterable[ExpectedTensor]) -> tuple[ExpectedTensor, ...]:
-        """Return the tensors that the class has in memory; it has few optional ones."""
+        """Return the tensors that the class has in memory, with legacy buffers that it loads."""
         takes = self.loading.takes
         return tuple(
             one

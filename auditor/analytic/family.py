@@ -1,6 +1,6 @@
 """Family: the facts that the classes of one model type share about their config and their loading.
 
-Each family file states both. The loading facts come from the sources of transformers 5: renames and
+Each family file has both. The loading facts come from the sources of transformers 5: renames and
 conversions from conversion_mapping.py; names that are not reported from the classes'
 `_keys_to_ignore_on_load_unexpected` and `_missing`, and from the buffers that they register. The
 patterns are copied as they are, with unescaped dots.
@@ -21,7 +21,7 @@ Default = bool | int | float | str | None | tuple[object, ...] | Mapping[str, ob
 
 
 class Family(Struct, frozen=True, kw_only=True, eq=False, dict=True):
-    """The facts that the classes of one model type share; compared by identity."""
+    """The facts that the classes of one model type share; families are compared by identity."""
 
     model_type: str  # e.g. "bert"
     prefix: str  # base_model_prefix, e.g. "bert"; "" where the family has none
@@ -58,7 +58,7 @@ class Family(Struct, frozen=True, kw_only=True, eq=False, dict=True):
 
     @cached_property
     def aliases(self) -> Mapping[str, tuple[str, ...]]:
-        """The other names of the config class's keys, by key; keys without one are absent."""
+        """The other names of the config class's keys, by key, for keys with other names."""
         aliases: dict[str, tuple[str, ...]] = {}
         for alias, own in (*self.older.items(), *self.synonyms.items()):
             aliases[own] = (*aliases.get(own, ()), alias)
@@ -74,7 +74,7 @@ _OF_FAMILY = "\0"
 
 
 class LoadingFacts(Struct, frozen=True, kw_only=True):
-    """The loading facts of one class or one model type; None means that nothing is stated."""
+    """The loading facts of one class or one model type; None for a fact that is not stated."""
 
     rules: Rules | None = None
     base_path: str | None = _OF_FAMILY  # of the base model, if not the prefix; None: no base model
@@ -108,7 +108,7 @@ def loading_facts(key: str) -> LoadingFacts:
 
 
 class Inside(NamedTuple):
-    """A model inside another one: its path, its family, and names that its config leaves unread."""
+    """A model inside another: its path, its family, and names that its config leaves unread."""
 
     path: str
     family: Family

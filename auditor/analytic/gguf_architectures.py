@@ -1,7 +1,7 @@
 """The GGUF architectures that have a closed form, and the keys of config.json that each has.
 
-A key that the metadata leave out because llama.cpp sees it from the tensors is read off the
-tensors here too.
+Some keys are not in the metadata, because llama.cpp derives them from the tensors; they are
+derived from the tensors here, too.
 """
 
 from collections.abc import Callable, Mapping
@@ -40,7 +40,7 @@ class Facts(NamedTuple):
         return any(tensor.endswith(endings) for tensor in self.shapes)
 
     def width(self, name: str, axis: int) -> int | None:
-        """Return the size of an axis of that tensor in the first block that has it."""
+        """Return the size of an axis of the tensor in the first block that has it."""
         for tensor, shape in self.shapes.items():
             if tensor.endswith(f".{name}") and len(shape) >= -axis:
                 return shape[axis]
@@ -63,7 +63,7 @@ def _experts(facts: Facts) -> Values:
 
 
 def _mixtral(facts: Facts) -> Values:
-    """Return Mixtral's keys if the metadata count experts: to llama.cpp Mixtral is a llama."""
+    """Return Mixtral's keys if the metadata count experts: llama.cpp calls it llama, too."""
     count = facts.number("expert_count")
     if not count:
         return {}
@@ -109,7 +109,7 @@ def _starcoder(facts: Facts) -> Values:
 
 
 def _falcon(facts: Facts) -> Values:
-    """Return Falcon's keys: 7B has one key head, 40B and larger one for each group of heads."""
+    """Return Falcon's keys: 7B has one key head, larger models have one for each group of heads."""
     keys, heads = (facts.number(f"attention.head_count{which}") for which in ("_kv", ""))
     grouped = keys not in {None, 1, heads}
     norms = 2 if facts.has("attn_norm_2.weight") else 1

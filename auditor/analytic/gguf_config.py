@@ -1,9 +1,9 @@
 """The config that a GGUF file's metadata imply, under the keys of config.json.
 
 llama.cpp's converter writes the values that it needs under its own keys (conversion/*.py), and
-leaves out what the tensors show: biases, norms of heads, a tied output. These are read off the
-table of tensors, as llama.cpp does when it loads a file. So a file without any bias implies a model
-without biases.
+leaves out what the tensors show: biases, norms of heads, a tied output. These are derived from
+the table of tensors, as llama.cpp does when it loads a file: a file without any bias implies a
+model without biases.
 """
 
 from collections.abc import Mapping
@@ -25,7 +25,7 @@ class Reconstructed(NamedTuple):
 def reconstructed_config(
     header: GgufHeader, shapes: Mapping[str, tuple[int, ...]] | None = None
 ) -> Reconstructed:
-    """Return the config; `shapes` are those of all shards' tensors, the header's own if None.
+    """Return the config; `shapes` are of all shards' tensors, or None for the header's own tensors.
 
     Raise CheckpointError if the metadata lack a key that llama.cpp requires of every model,
     SourceError if the architecture has no closed form.

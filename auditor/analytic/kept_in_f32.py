@@ -1,4 +1,4 @@
-"""The parameters that a 16-bit checkpoint may store in 32 bits, because its class keeps them so."""
+"""The parameters that a 16-bit checkpoint may store in 32 bits, because its class keeps them."""
 
 import re
 from collections.abc import Mapping
@@ -22,7 +22,7 @@ _EXPERTS = re.compile(r"(moe_)?(num|n)_(\w+_)?experts")  # keys for the number o
 
 
 def kept_in_f32(config: Mapping[str, Any]) -> re.Pattern[str]:
-    """Return a pattern that is found in the names of these parameters of a config's model type.
+    """Return a pattern that matches in the names of these parameters, by the config's model type.
 
     The types of the configs inside it count as well. `tools/rebuild_kept_in_f32.py` reads the
     parts of names from transformers' classes.

@@ -132,13 +132,13 @@ def _blocks(tensors: Iterable[ExpectedTensor]) -> Mapping[str, dict[str, tuple[i
 
 @lru_cache(maxsize=4096)  # models share most of these paths
 def _layer(path: str) -> int | None:
-    """Return the number of the path's decoder layer, None if it is in no layer or another tower."""
+    """Return the number of the path's decoder layer, None if the path is not in a decoder layer."""
     match = _ATTENTION.fullmatch(path)
     return None if match is None or _TOWER.search(f"{path}.") else int(match["layer"])
 
 
 def _cached_elements(widths: Mapping[str, tuple[int, int]]) -> tuple[int, int] | None:
-    """Return the elements a token that the block needs at least, and that transformers caches."""
+    """Return the elements per token that the block needs at least, and that transformers caches."""
     output = next((widths[name][0] for name in _OUTPUT if name in widths), 0)
     if "kv_a_proj_with_mqa" in widths:  # a latent vector, and a rotary key
         queries = widths.get("q_b_proj") or widths["q_proj"]

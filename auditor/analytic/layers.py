@@ -1,4 +1,4 @@
-"""Layers that are listed once: each is expanded under its number, or all under one folded name."""
+"""Layers that are listed once, to be expanded under each number or under one folded name."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import cached_property, lru_cache, partial
@@ -104,7 +104,7 @@ class LayerKind:
 
 
 def roles_in(listed: ListedTensors) -> frozenset[Role]:
-    """Return the roles of the tensors, those in layers included."""
+    """Return the roles of the tensors, including tensors in layers."""
     roles: set[Role] = set()
     for item in listed:
         if isinstance(item, Layers):
@@ -115,7 +115,7 @@ def roles_in(listed: ListedTensors) -> frozenset[Role]:
 
 
 def count_learned(listed: ListedTensors) -> int:
-    """Count the learned tensors, those in layers included."""
+    """Count the learned tensors, including tensors in layers."""
     return sum(
         sum(kind.learned for kind in item.layers)
         if isinstance(item, Layers)
@@ -157,7 +157,7 @@ def shapes_under(
 ) -> Iterator[_Shape]:
     """Yield the expected shape of each name, in order; `otherwise` if no parameter has the name.
 
-    Most names are in the same layer as the name before. So each is looked up in that layer first,
+    Most names are in the same layer as the name before: each is looked up in that layer first,
     and no table of all expected names is built.
     """
     own: dict[str, _Shape] = {}

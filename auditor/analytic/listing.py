@@ -62,7 +62,7 @@ _MOST_TERMS = 64  # of a cached formula; the longest of all classes here, SamMod
 
 
 class BlockSize(NamedTuple):
-    """The parameters of a block, and those that one token uses; one object if it uses all."""
+    """The parameters of a block, in total and for one token; one object if both are equal."""
 
     total: Dim
     active: Dim
@@ -96,7 +96,7 @@ class BlockListing:
         self.modules: list[ListedModule | Layers] = []
 
     def add(self, block: Block, name: str) -> BlockSize:
-        """List the block under that name."""
+        """List the block under the name."""
         match block:
             case Param(shape, drawn=drawn):
                 self.tensor(name, shape, Role.PARAMETER, most=_LONGEST if drawn else _LARGEST)
@@ -215,7 +215,7 @@ def _layer_kind(body: Module, replacements: Replacements) -> tuple[LayerKind, Bl
 def _grouped(count: Dim, numbers: Sequence[int], sizes: Sequence[Dim]) -> Dim:
     """Return the sum of the layers' sizes, kind by kind: `3*(...) + 58*(...)`.
 
-    A kind whose size is the smallest one plus something is written so: `N*(...) + H`.
+    A kind that is larger than the smallest kind is written as a difference: `N*(...) + H`.
     """
     if not sizes:
         return dim(0)
@@ -290,7 +290,7 @@ class Inventory(Struct, frozen=True, kw_only=True, eq=False, dict=True):
 
     @cached_property
     def modules(self) -> Mapping[str, ModuleFormula]:
-        """The modules by prefix; "" is the whole tree."""
+        """The modules by prefix; "" is the complete tree."""
         return MappingProxyType(every_module(self.listing.modules))
 
     def modules_to(self, depth: Depth | None) -> Mapping[str, ModuleFormula]:

@@ -74,7 +74,7 @@ class ChangedName(NamedTuple):
 def renamed_by(
     rules: tuple[Rule, ...], names: Iterable[str], *, in_turn: bool = False
 ) -> dict[str, ChangedName]:
-    """Return the names that the rules change; each rule gets the result of the one before.
+    """Return the names that the rules change; each rule gets the result of the rule before.
 
     If `in_turn`, a paired rule applies only from the first name on that matches its first source.
     """
@@ -115,7 +115,7 @@ def conversions_by(rules: tuple[Rule, ...], names: Iterable[str]) -> dict[str, R
 
 
 def forms_with_prefix(names: Iterable[str], prefix: str) -> dict[str, tuple[str, ...]]:
-    """Map each name to those under which loading looks: without the prefix, with it, unchanged.
+    """Map each name to the names that loading looks up: without the prefix, with it, unchanged.
 
     `prefix` is the base model's. transformers does not require a dot after it: `bert_pooler.x` of a
     file is `pooler.x` too.
@@ -190,7 +190,7 @@ def _filled(target: str, match: re.Match[str], rule: Rule) -> str:
 
 @lru_cache(maxsize=64)
 def _words_of(rules: tuple[Rule, ...]) -> tuple[str, ...]:
-    """Return words of which a name contains one if any rule applies: a check without a pattern."""
+    """Return words of which a name contains at least one if any rule applies, for a fast check."""
     return tuple(dict.fromkeys(word for rule in rules for word in _compiled(rule.sources)[1]))
 
 
@@ -282,7 +282,7 @@ class Loading(Struct, frozen=True, kw_only=True):
         return [changed[name].name if name in changed else name for name in renamed]
 
     def conversions(self, names: Iterable[str]) -> dict[str, Rewritten]:
-        """Return the renamed names that a conversion takes to make other tensors."""
+        """Return the renamed names that a conversion turns into other tensors."""
         return conversions_by(self.converters, names) if self.converters else {}
 
     def converted(self, names: Collection[str]) -> list[tuple[str, ...]]:
@@ -291,11 +291,11 @@ class Loading(Struct, frozen=True, kw_only=True):
         return [taken[name].made if name in taken else (name,) for name in names]
 
     def reported(self, stored: Collection[str]) -> list[tuple[str, ...]]:
-        """Return the names under which loading reports each stored name that it does not use."""
+        """Return the name in the load report of each stored name that loading does not use."""
         return self.converted(self.looked_for(stored))
 
     def seeing(self, stored: Iterable[str]) -> "Loading":
-        """Return the rules for these names: a paired one needs a match of its first source."""
+        """Return the rules for these names: a paired rule needs a match of its first source."""
         paired = [rule for rule in self.renames if rule.paired]
         if not paired:
             return self

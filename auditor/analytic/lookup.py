@@ -29,7 +29,7 @@ from auditor.analytic.expectation import ExpectedTensor, Role
 
 
 class NameLookup(Struct, frozen=True):
-    """The tensors that `inventory` lists of a tree, looked up one name at a time."""
+    """A lookup of single names among the tensors that `inventory` lists of a tree."""
 
     tree: Module
 
@@ -37,7 +37,7 @@ class NameLookup(Struct, frozen=True):
         return isinstance(name, str) and self.get(name) is not None
 
     def get(self, name: str) -> ExpectedTensor | None:
-        """Return the tensor of that name, None if the tree does not have it."""
+        """Return the tensor with the name, None if the tree does not have it."""
         return self.tensors((name,)).get(name)
 
     def tensors(self, names: Iterable[str]) -> dict[str, ExpectedTensor]:
@@ -50,7 +50,7 @@ class NameLookup(Struct, frozen=True):
         }
 
     def _entry(self, name: str) -> "_Entry | None":
-        """Return the tensor of that name; a tied tensor has the shape of its source."""
+        """Return the tensor with the name; a tied tensor has the shape of its source."""
         entry = _find(self.tree, name, 0, "")
         if entry and entry.role is Role.TIED and (source := self._entry(entry.tied_to or "")):
             return replace(entry, shape=source.shape)
@@ -178,7 +178,7 @@ class _State:
         self.leaf = any(not isinstance(one, Module | Repeat | Stack) for one in self._blocks)
 
     def step(self, part: str) -> "_State | None":
-        """Return the state after that part of a name, None if no name of a class goes on so."""
+        """Return the state after a part of a name, None if no class has such a name."""
         if part in self._steps:
             return self._steps[part]
         if part not in self._children and index_in_list(part, self._counts) is None:

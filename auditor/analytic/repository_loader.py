@@ -1,4 +1,4 @@
-"""The loaders that build another class than the config's architectures[0].
+"""The loaders that do not build the config's architectures[0].
 
 Facts of sentence-transformers 6.2: base/modules/transformer.py, and the modules derived from it.
 """
@@ -111,7 +111,7 @@ MODULES = tuple(_BUILDERS)
 
 
 def expect_module(config: Config, kind: str) -> Expectation:
-    """Return the Expectation of one of the MODULES; CheckpointError if its config implies none."""
+    """Return the Expectation of one of the MODULES; raise CheckpointError if there is none."""
     completed = config.of(_FAMILY)
     tree = _BUILDERS[kind](completed)
     listed = inventory(tree, {})

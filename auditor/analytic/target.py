@@ -62,7 +62,7 @@ class TargetChoice(NamedTuple):
 
     @property
     def related_types(self) -> tuple[TypeAndConfig, ...]:
-        """The types whose classes may use tensors that the target does not, its own first."""
+        """The types whose classes may use tensors that the target does not, the target's first."""
         return (self.kind,) if self.kind == self.around else (self.kind, self.around)
 
 
@@ -135,7 +135,7 @@ def _spelled(name: str, config: Config, classes: Classes) -> str:
 
 
 def _requested(name: str | None, config: Config, classes: Classes) -> str | Refusal | None:
-    """Return the class of that name; for an auto class, the class that it builds of the config."""
+    """Return the class with the name; for an auto class, the class that it builds."""
     if name is None or not is_auto(name):
         return name
     model_type = _stated(config, classes)
@@ -203,7 +203,7 @@ def _language_model(model_type: str, classes: Classes) -> str:
 
 
 def _namesake(declared: str, model_type: str, classes: Classes) -> str | None:
-    """Return the model type's class for the same task as `declared`, None if it has none."""
+    """Return the model type's class for the task of `declared`, None if there is no such class."""
     task = _TASK.search(declared)
     names = classes.siblings(model_type) if task else ()
     return next((name for name in names if task and _TASK.findall(name) == [task[0]]), None)
@@ -231,7 +231,7 @@ def _notes(config: Config, known_class: str, chosen: TypeAndConfig, classes: Cla
 
 
 def _contradiction(config: Config, known_class: str, classes: Classes) -> str | None:
-    """Describe a multimodal class that is declared beside its language model's model_type."""
+    """Describe a multimodal class that is declared with its language model's model_type."""
     declared = config.architectures[0] if config.architectures else known_class
     model_types = classes.types(declared)
     if not model_types or classes.current(declared) == known_class:

@@ -51,15 +51,16 @@ class _Answer(NamedTuple):
     expectation: Expectation
     base: AdaptedModel
     labels: int | None  # of the head, if the file has another number than the base's config
-    off: int  # tensors that one side lacks, or has in another shape
+    off: int  # tensors that one side does not have, or has in another shape
 
 
 def adapted(
     snapshot: Snapshot, tensors: Iterable[StoredTensor], target: str | None
 ) -> Adapted | Refusal:
-    """Return what the adapter and its base imply; `target` is the base's class, if given.
+    """Return the tensors that the adapter and its base imply; `target` is the base's class.
 
-    Raise CheckpointError for settings from which no adapter of this base can be built.
+    If `target` is None, the settings decide the class. Raise CheckpointError for settings from
+    which no adapter of this base can be built.
     """
     if snapshot.config is None:
         raise ValueError("an adapter without its config")
@@ -68,20 +69,20 @@ def adapted(
     try:
         require_known(settings)
         config = _base_config(settings, base)
-        stored = {tensor.name: tensor.shape for tensor in tensors}
-        answer = _best(_answers(settings, config, target, stored))
+        shapes = {tensor.name: tensor.shape for tensor in tensors}
+        answer = _best(_answers(settings, config, target, shapes))
     except SourceError as error:
         return Refusal(error.reason, str(error))
     family = FamilyExpectations(declared=answer.expectation, siblings=lambda: ())
     return Adapted(
         Implied(answer.expectation, family),
-        tuple(_notes(answer, settings, base, stored)) if base else (),
+        tuple(_notes(answer, settings, base, shapes)) if base else (),
         tuple(_unchecked(answer, settings)),
     )
 
 
 def _base_config(settings: AdapterSettings, base: BaseModel | None) -> Config:
-    """Return the base's config; raise SourceError if it is not available or not of a base."""
+    """Return the base's config; raise SourceError if it is not available or is broken."""
     if settings.base is None:
         detail = f"{FILE} names no base model: nothing says what its layers are"
         raise SourceError(Reason.NO_CONFIG, detail)
@@ -98,16 +99,12 @@ def _base_config(settings: AdapterSettings, base: BaseModel | None) -> Config:
         detail = f"the base of this adapter, {quoted(base.model)}, is not to be had: {base.detail}"
         raise SourceError(base.reason or Reason.NO_CONFIG, detail)
     try:
-        base_config = read_config(base.config.name, base.config.content)
-        _ = (
-            base_config.architectures,
-            base_config.model_type,
-            base_config.num_labels,
-        )  # raises if one is wrong
+        config = read_config(base.config.name, base.config.content)
+        _ = config.architectures, config.model_type, config.num_labels  # raises if one is wrong
     except CheckpointError as error:
         detail = f"the base of this adapter, {quoted(base.model)}, is broken: {error}"
         raise SourceError(Reason.UNREADABLE, detail) from None
-    return base_config
+    return config
 
 
 # --- the possible answers ---------------------------------------------------------------------
@@ -117,7 +114,7 @@ def _answers(
     settings: AdapterSettings,
     config: Config,
     target: str | None,
-    stored: _Shapes,
+    shapes: _Shapes,
 ) -> Iterator[_Answer | CheckpointError | SourceError]:
     for name in _classes(settings, config, target):
         try:
@@ -127,10 +124,10 @@ def _answers(
             continue
         for base in bases:
             try:
-                yield _answer(settings, base, stored)
-                labels = _labels(settings, base, config, stored)
+                yield _answer(settings, base, shapes)
+                labels = _labels(settings, base, config, shapes)
                 if labels is not None:
-                    yield from _relabelled(settings, config, name, labels, stored)
+                    yield from _relabelled(settings, config, name, labels, shapes)
             except (CheckpointError, SourceError) as error:
                 yield error
 
@@ -147,11 +144,11 @@ def _classes(settings: AdapterSettings, config: Config, target: str | None) -> I
         return
     class_names = classes_of_type(config.model_type or "")
     ends = HEADS.get(settings.task or "")
-    of_task = tuple(name for name in class_names if ends and name.endswith(ends))
+    task_classes = tuple(name for name in class_names if ends and name.endswith(ends))
     if settings.task is None:
         likely = tuple(name for name in class_names if name == settings.base_class)
     else:
-        likely = (AUTO_MODEL, *of_task) if settings.task == FEATURES else of_task
+        likely = (AUTO_MODEL, *task_classes) if settings.task == FEATURES else task_classes
     yield from likely
     declared = config.architectures[0] if config.architectures else None
     if declared not in likely and not (likely and settings.task in OTHER_THAN_TEXT):
@@ -161,7 +158,7 @@ def _classes(settings: AdapterSettings, config: Config, target: str | None) -> I
 
 
 def _forms(config: Config, target: str | None) -> tuple[AdaptedModel, ...]:
-    """Return the base's modules in each naming; raise SourceError for an unknown class."""
+    """Return the base's modules under each set of names; raise SourceError for an unknown class."""
     implied = expectation_of(config, target)
     match implied:
         case NotImplied(SourceError() as error):
@@ -176,27 +173,27 @@ def _forms(config: Config, target: str | None) -> tuple[AdaptedModel, ...]:
     )
 
 
-def _answer(settings: AdapterSettings, base: AdaptedModel, stored: _Shapes) -> _Answer:
-    expectation = expect_adapter(settings, base, stored)
-    if not stored:  # a config alone: the likeliest answer is the first
+def _answer(settings: AdapterSettings, base: AdaptedModel, stored_shapes: _Shapes) -> _Answer:
+    expectation = expect_adapter(settings, base, stored_shapes)
+    if not stored_shapes:  # a config alone: the likeliest answer is the first
         return _Answer(expectation, base, None, 0)
     shapes = {tensor.name: tensor.shape for tensor in expectation.tensors}
     needed = (tensor for tensor in expectation.tensors if not tensor.role.optional)
-    off = sum(stored.get(tensor.name) != tensor.shape for tensor in needed)
-    return _Answer(expectation, base, None, off + sum(name not in shapes for name in stored))
+    off = sum(stored_shapes.get(tensor.name) != tensor.shape for tensor in needed)
+    return _Answer(expectation, base, None, off + sum(name not in shapes for name in stored_shapes))
 
 
 def _labels(
     settings: AdapterSettings,
     base: AdaptedModel,
     config: Config,
-    stored: _Shapes,
+    stored_shapes: _Shapes,
 ) -> int | None:
-    """Return the stored head's number of labels if it differs only in that, else None."""
+    """Return the stored head's number of labels if the heads differ only in it, else None."""
     label_counts: set[int] = set()
     declared = config.num_labels.value
     for name, shape in shapes_of_saved_modules(settings, base).items():
-        observed = stored.get(name)
+        observed = stored_shapes.get(name)
         if observed is None or observed == shape or not shape or shape[0] != declared:
             continue
         if observed[1:] == shape[1:] and observed[0] > 0:
@@ -209,16 +206,16 @@ def _relabelled(
     config: Config,
     target: str | None,
     labels: int,
-    stored: _Shapes,
+    shapes: _Shapes,
 ) -> Iterator[_Answer]:
     other_values = {key: value for key, value in config.values.items() if key != "id2label"}
     relabelled = replace(config, values={**other_values, "num_labels": labels})
     for base in _forms(relabelled, target):
-        yield _answer(settings, base, stored)._replace(labels=labels)
+        yield _answer(settings, base, shapes)._replace(labels=labels)
 
 
 def _best(answers: Iterable[_Answer | CheckpointError | SourceError]) -> _Answer:
-    """Return the answer nearest to the file, the first of several; else raise the first error."""
+    """Return the first of the answers that are nearest to the file; else raise the first error."""
     best: _Answer | None = None
     doubts: list[SourceError] = []
     faults: list[CheckpointError] = []
@@ -243,9 +240,9 @@ def _best(answers: Iterable[_Answer | CheckpointError | SourceError]) -> _Answer
 def _notes(
     answer: _Answer, settings: AdapterSettings, base: BaseModel, stored: _Shapes
 ) -> Iterator[str]:
-    own, base_parameters = answer.expectation.parameters, answer.base.expectation.parameters
-    share = f", {100 * own / base_parameters:.2f} %" if base_parameters else ""
-    yield f"{own:,} of {base_parameters:,} parameters of {named(base.model)}{share}"
+    count, base_count = answer.expectation.parameters, answer.base.expectation.parameters
+    share = f", {100 * count / base_count:.2f} %" if base_count else ""
+    yield f"{count:,} of {base_count:,} parameters of {named(base.model)}{share}"
     commit = f" at commit {base.commit}" if base.commit else ""
     yield f"the base is {named(base.model)}{commit}: {base.origin}"
     prefix = OUTSIDE_BASE if is_prompt(settings) else IN_BASE

@@ -7,7 +7,7 @@ from typing import NamedTuple
 from msgspec.structs import replace
 
 from auditor.analytic import Config, Expectation
-from auditor.audit.declaration import Declaration, declared_by_config, is_gguf
+from auditor.audit.declaration import declaration_of
 from auditor.audit.default_configs import is_model_type, snapshot_of_type
 from auditor.audit.expected import NotImplied, expectation_of, require_known_class
 from auditor.audit.options import Options
@@ -55,7 +55,7 @@ def claim(  # noqa: PLR0913 - one keyword for each choice a caller has
 def subject_of_snapshot(snapshot: Snapshot, target: str | None = None) -> Subject:
     """Return the model of a snapshot; raise SourceError if nothing implies its tensors."""
     expectation, config = implied_by(snapshot, target)
-    return subject_of(snapshot.model, expectation, config, _stored(snapshot, target))
+    return subject_of(snapshot.model, expectation, config, _stored_numbers(snapshot, target))
 
 
 def implied_by(
@@ -65,13 +65,13 @@ def implied_by(
     checked: bool = False,
     arguments: Mapping[str, bool] = MappingProxyType({}),
 ) -> tuple[Expectation, Config | None]:
-    """Return what a config implies, and the config if there is a closed form; else SourceError.
+    """Return a config's expectation, and the config if the expectation is a closed form.
 
     With `checked`, the expectation includes faults of the config; `arguments` are those of the
-    class's constructor.
+    class's constructor. Raise SourceError if nothing follows from the config.
     """
     try:
-        declared = _declaration(snapshot)
+        declared = declaration_of(snapshot)
         if declared is None:
             raise SourceError(Reason.NO_CONFIG, f"{snapshot.model} has no config.json to count by")
         config = replace(declared.config, checked=checked, arguments=arguments)
@@ -93,16 +93,8 @@ def _nothing_follows(error: Exception) -> SourceError:
     return SourceError(Reason.NO_CONFIG, f"nothing follows from the config: {error}")
 
 
-def _declaration(snapshot: Snapshot) -> Declaration | None:
-    if not is_gguf(snapshot):
-        return declared_by_config(snapshot, None)
-    from auditor.audit.gguf_declaration import declared_by_gguf  # noqa: PLC0415 - few are GGUF
-
-    return declared_by_gguf(snapshot)
-
-
-def _stored(snapshot: Snapshot, target: str | None) -> StoredNumbers | None:
-    """Return the counts of the stored tensors; None without files, or if one cannot be read."""
+def _stored_numbers(snapshot: Snapshot, target: str | None) -> StoredNumbers | None:
+    """Return the counts of the stored tensors; None if there are no files or one is unreadable."""
     if not snapshot.headers:
         return None
     outcome: Report | Unaudited = examine(

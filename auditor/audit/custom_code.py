@@ -1,8 +1,8 @@
 """Models whose class is the repository's own code, which is never run: compared only if it fits.
 
-transformers has a class for the model type, and the repository's class may be that one or another
-one with this name. The kinds of names show it: `encoder.layer.#.attention.self.Wqkv.weight` is not
-a tensor of any BERT of transformers.
+transformers has a class for the model type, and the repository's class may be a copy of it or a
+different class with its name. The kinds of names show which: no BERT of transformers has a tensor
+`encoder.layer.#.attention.self.Wqkv.weight`.
 """
 
 import re
@@ -23,7 +23,7 @@ _NUMBER = re.compile(r"(?<![^.])\d+(?![^.])")
 def if_comparable(
     case: ModelAudit, outcome: Report | Unaudited, expectation: Expectation, custom: str
 ) -> Report | Unaudited:
-    """Return the outcome if the names are those of transformers' class, else an Unaudited one.
+    """Return the outcome if the names are those of transformers' class, else an Unaudited.
 
     `custom` is the name of the class in auto_map.
     """
@@ -31,8 +31,8 @@ def if_comparable(
     if isinstance(outcome, Report) and (why := _misfit(outcome, expectation)):
         return custom_code(case, custom, why)
     note = f"auto_map names the repository's own class {quoted(custom)}; "
-    fits = f"its names are those of transformers' {target}, with which it is compared"
-    return replace(outcome, notes=(*outcome.notes, note + fits))
+    comparison = f"its names are those of transformers' {target}, with which it is compared"
+    return replace(outcome, notes=(*outcome.notes, note + comparison))
 
 
 def custom_code(
@@ -50,17 +50,17 @@ def _misfit(outcome: Report, expectation: Expectation) -> str | None:
     needed = {
         tensor.name for tensor in expectation.tensors if tensor.role in {Role.PARAMETER, Role.TIED}
     }
-    missing = _names(Missing, outcome.findings)
+    missing_names = _names(Missing, outcome.findings)
     prefix = f"{expectation.prefix}." if expectation.prefix else ""
     known_kinds = _kinds(tensor.name.removeprefix(prefix) for tensor in expectation.tensors)
     unknown_kinds = _kinds(
         name.removeprefix(prefix) for name in _names(Unexpected, outcome.findings)
     )
-    if more := sorted(unknown_kinds - known_kinds):
-        return f"transformers' {expectation.target} has no {named(more[0])}{_more_kinds(more)}"
-    if lacking := sorted(_kinds(missing) - _kinds(needed.difference(missing))):
-        has = f"transformers' {expectation.target} has {named(lacking[0])}{_more_kinds(lacking)}"
-        return f"{has}, and no file stores it"
+    if kinds := sorted(unknown_kinds - known_kinds):
+        return f"transformers' {expectation.target} has no {named(kinds[0])}{_more_kinds(kinds)}"
+    if lacking := sorted(_kinds(missing_names) - _kinds(needed.difference(missing_names))):
+        detail = f"transformers' {expectation.target} has {named(lacking[0])}{_more_kinds(lacking)}"
+        return f"{detail}, and no file stores it"
     return None
 
 
@@ -69,7 +69,7 @@ def _names(kind: type[Missing | Unexpected], findings: Iterable[Finding]) -> lis
 
 
 def _kinds(names: Iterable[str]) -> frozenset[str]:
-    """Return kinds such as `layer.#.q.weight`: an extra layer is not another architecture."""
+    """Return the names with `#` for each number, since an extra layer is no other architecture."""
     return frozenset(_NUMBER.sub("#", name) for name in names)
 
 

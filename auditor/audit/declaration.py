@@ -32,12 +32,12 @@ class Declaration(NamedTuple):
 
 
 def is_gguf(snapshot: Snapshot) -> bool:
-    """Whether the weight files that were opened are GGUF files."""
+    """Return whether the weight files that were opened are GGUF files."""
     return any(head.name.lower().endswith(".gguf") for head in snapshot.headers)
 
 
 def where(snapshot: Snapshot) -> str:
-    """Return the file that declares the tensors, or should."""
+    """Return the file that declares the tensors, or that should declare them."""
     if snapshot.config is not None and not is_gguf(snapshot):
         return snapshot.config.name
     return min((head.name for head in snapshot.headers), default="config.json")
@@ -48,6 +48,18 @@ def module_of(entry: ManifestEntry | None) -> str | None:
     if entry is None or entry.library != SENTENCE or entry.kind in TRANSFORMERS:
         return None
     return entry.kind
+
+
+def declaration_of(snapshot: Snapshot, entry: ManifestEntry | None = None) -> Declaration | None:
+    """Return the declaration by config.json or by GGUF metadata; None if there is neither.
+
+    Raise CheckpointError, or SourceError for an unknown GGUF type.
+    """
+    if not is_gguf(snapshot):
+        return declared_by_config(snapshot, entry)
+    from auditor.audit.gguf_declaration import declared_by_gguf  # noqa: PLC0415 - few are GGUF
+
+    return declared_by_gguf(snapshot)
 
 
 def declared_by_config(snapshot: Snapshot, entry: ManifestEntry | None) -> Declaration | None:
@@ -71,7 +83,7 @@ def _overwritten(
 ) -> ConfigOverwritten | None:
     """Return a finding if a transformer's config.json has the settings of another module.
 
-    Without a manifest the settings of a Pooling module tell, which has no weights.
+    Without a manifest, only the settings of a Pooling module count, which has no weights.
     """
     if entry is not None and entry.library != SENTENCE:
         return None
@@ -107,7 +119,7 @@ def _with_custom_class(declared: Declaration) -> Declaration:
 
 
 def _under(config: Config, entry: ManifestEntry | None, settings: TextFile | None) -> Declaration:
-    """Return the config as the manifest's software reads it, and what that software loads."""
+    """Return the config as the manifest's library reads it, and the loader of that library."""
     match entry:
         case ManifestEntry(library="transformers", kind=kind):
             return Declaration(config, loader=of_pipeline(kind))

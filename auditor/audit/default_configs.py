@@ -1,4 +1,4 @@
-"""A model type alone, for `audit explain`: a config whose keys all have their defaults."""
+"""A config with only a model type, for `audit explain`: all other keys have their defaults."""
 
 import json
 from collections.abc import Mapping
@@ -16,15 +16,15 @@ from auditor.messages import quoted
 
 
 def is_model_type(requested: str) -> bool:
-    """Whether an argument is a model type, and neither a paper's model nor a path."""
-    is_model_type = requested in catalogue.model_types() and requested not in PAPERS
-    return is_model_type and not Path(requested).exists()
+    """Return whether an argument is a model type, and neither a paper's model nor a path."""
+    is_type = requested in catalogue.model_types() and requested not in PAPERS
+    return is_type and not Path(requested).exists()
 
 
 def snapshot_of_type(model_type: str) -> Snapshot:
-    """Return a config with nothing but its model type and the type's class."""
+    """Return the snapshot of a config that has only a model type and the type's base class."""
     values = {"architectures": [catalogue.base_class(model_type)], "model_type": model_type}
-    file = _written(values)
+    file = _config_file(values)
     return Snapshot(
         model=model_type,
         commit=None,
@@ -48,11 +48,11 @@ def with_settings(snapshot: Snapshot, settings: Mapping[str, Any]) -> Snapshot:
     family = _aliases(values)
     for key, value in settings.items():
         _set(values, key.split("."), value, family.get(key, ()))
-    return replace(snapshot, config=_written(values))
+    return replace(snapshot, config=_config_file(values))
 
 
 def is_key_of_config(snapshot: Snapshot, key: str) -> bool:
-    """Whether the config class of the model's type has a key of that name."""
+    """Return whether the config class of the model's type has this key."""
     if snapshot.config is None:
         return False
     try:
@@ -65,34 +65,34 @@ def is_key_of_config(snapshot: Snapshot, key: str) -> bool:
 
 
 def _aliases(values: Mapping[str, Any]) -> dict[str, tuple[str, ...]]:
-    """Return the other names of each key: n_embd is hidden_size."""
+    """Return the other names of each key, such as n_embd for hidden_size."""
     model_type = values.get("model_type")
     if not isinstance(model_type, str) or not catalogue.siblings(model_type):
         return {}
     family = catalogue.family(model_type)
     names_by_key = {key: family.aliases.get(key, ()) for key in family.defaults}
-    for alias, own in family.synonyms.items():
+    for alias, key in family.synonyms.items():
         names_by_key[alias] = (
-            own,
-            *(name for name in family.aliases.get(own, ()) if name != alias),
+            key,
+            *(name for name in family.aliases.get(key, ()) if name != alias),
         )
     return names_by_key
 
 
-def _set(values: dict[str, Any], path: list[str], value: Any, others: tuple[str, ...]) -> None:
-    key, *below = path
-    if below:
+def _set(values: dict[str, Any], path: list[str], value: Any, aliases: tuple[str, ...]) -> None:
+    key, *inner_path = path
+    if inner_path:
         inner = values.get(key)
         values[key] = dict(inner) if isinstance(inner, Mapping) else {}
-        _set(values[key], below, value, others)
+        _set(values[key], inner_path, value, aliases)
         return
-    for other in others:
-        values.pop(other, None)
+    for alias in aliases:
+        values.pop(alias, None)
     values[key] = value
 
 
 def parsed_setting(text: str) -> tuple[str, Any]:
-    """Split `hidden_size=1024` into key and value; raise UsageError for anything else."""
+    """Split `hidden_size=1024` into key and value; raise UsageError if there is no `=` or key."""
     key, equals, value = text.partition("=")
     if not equals or not key.strip():
         raise UsageError(f"--set {quoted(text)}: say it as hidden_size=1024")
@@ -102,6 +102,6 @@ def parsed_setting(text: str) -> tuple[str, Any]:
         return key.strip(), value.strip()
 
 
-def _written(values: Mapping[str, Any]) -> TextFile:
+def _config_file(values: Mapping[str, Any]) -> TextFile:
     content = (json.dumps(values, indent=2) + "\n").encode()
     return TextFile(name="config.json", content=content)

@@ -1,4 +1,4 @@
-"""The source of an expectation: the closed form; without a closed form, the oracle.
+"""The sources of expectations: the closed forms, and the oracle if there is no closed form.
 
 Only this module uses both; a third source would be another ExpectationSource.
 """
@@ -31,12 +31,12 @@ _EXTRA = "pip install 'hf-audit[oracle]'"
 
 
 def config_faults(expectation: Expectation) -> tuple[str, ...]:
-    """Return sentences why the class cannot be built although its shapes follow."""
+    """Return why the class cannot be built although its shapes follow, a sentence each."""
     return tuple(fault_sentence(fault, expectation.target) for fault in expectation.faults)
 
 
 def config_reasons(error: CheckpointError) -> tuple[str, ...]:
-    """Return sentences why nothing follows from a config."""
+    """Return why nothing follows from a config, a sentence each."""
     if isinstance(error, FaultyConfigError):
         return tuple(fault_sentence(fault, error.target) for fault in error.faults)
     return (str(error),)
@@ -90,13 +90,13 @@ def expectation_of(
     `stored` returns the names in the files, or None without files; they decide about a head that
     the config does not tie.
     """
-    implied = _first(config, target, loader)
+    implied = _implied(config, target, loader)
     if isinstance(implied, NotImplied):
         return implied
     separate_heads = untied_heads(config, implied.expectation, stored)
     if not separate_heads:
         return implied
-    untied = _first(replace(config, separate_head=True), target, loader)
+    untied = _implied(replace(config, separate_head=True), target, loader)
     if isinstance(untied, NotImplied):
         return untied
     tied = {one.name for one in untied.expectation.tensors if one.role is Role.TIED}
@@ -104,9 +104,9 @@ def expectation_of(
     return untied._replace(expectation=expectation, choice=implied.choice)
 
 
-def _first(config: Config, target: str | None, loader: Loader | None) -> Implied | NotImplied:
-    """Return the closed form's expectation; without a closed form, the oracle's."""
-    closed = _by(catalogue, config, target, loader)
+def _implied(config: Config, target: str | None, loader: Loader | None) -> Implied | NotImplied:
+    """Return the closed form's expectation, or the oracle's if there is no closed form."""
+    closed = _expect_by(catalogue, config, target, loader)
     if isinstance(closed, Implied) or not _is_unknown(closed.error):
         return closed
     oracle = _oracle()
@@ -114,7 +114,7 @@ def _first(config: Config, target: str | None, loader: Loader | None) -> Implied
         hint = f"{_EXTRA} lets transformers build it if it has the class"
         error = SourceError(Reason.UNKNOWN_ARCHITECTURE, f"{closed.error}; {hint}")
         return NotImplied(error, closed.choice)
-    second = _by(oracle, config, target, loader)
+    second = _expect_by(oracle, config, target, loader)
     return second if second.choice else second._replace(choice=closed.choice)
 
 
@@ -146,16 +146,16 @@ def refusal_of_diffusers(config: Config) -> SourceError | None:
     return SourceError(Reason.UNKNOWN_ARCHITECTURE, f"{detail}: it is tallied, not reconciled")
 
 
-def _by(
+def _expect_by(
     source: ExpectationSource, config: Config, target: str | None, loader: Loader | None
 ) -> Implied | NotImplied:
-    """Return the expectation of one source."""
+    """Return the expectation of one source, or why nothing follows from the config."""
     choice: TargetChoice | None = None
     try:
-        chosen = choose(config, target, source, loader)
-        if isinstance(chosen, Refusal):
-            return NotImplied(SourceError(chosen.reason, chosen.detail))
-        choice = chosen
+        target_choice = choose(config, target, source, loader)
+        if isinstance(target_choice, Refusal):
+            return NotImplied(SourceError(target_choice.reason, target_choice.detail))
+        choice = target_choice
         expectation = source.expect(choice.kind.config, choice.target)
         declared = expectation
         if choice.declared != choice.target:
@@ -167,8 +167,8 @@ def _by(
 
     def siblings() -> tuple[Sibling, ...]:
         """Return the sibling classes, built only if a tensor needs them."""
-        each = (_siblings(source, kind.config, kind.model_type) for kind in related_types)
-        return tuple(chain.from_iterable(each))
+        by_type = (_siblings(source, kind.config, kind.model_type) for kind in related_types)
+        return tuple(chain.from_iterable(by_type))
 
     family = FamilyExpectations(
         declared=declared, siblings=siblings, unused_modules=choice.unused_modules
@@ -191,27 +191,22 @@ def _siblings(source: ExpectationSource, config: Config, model_type: str) -> Ite
 
 
 def require_known_class(target: str) -> None:
-    """Raise UsageError for a class that no source knows; an auto class depends on the model."""
+    """Raise UsageError if no source has the class; an auto class depends on the model."""
     if catalogue.is_known(target) or is_auto(target):
         return
     oracle = _oracle()
     if oracle is None:
-        further = f"{_EXTRA} would add the classes of transformers"
+        hint = f"{_EXTRA} would add the classes of transformers"
     elif not oracle.types(target):
-        further = f"{oracle.name} has no such model class"
+        hint = f"{oracle.name} has no such model class"
     else:
         return
-    nearly = meant(target, _class_names(oracle))
+    library_classes = oracle.class_names() if oracle else ()  # takes a second
+    suggestion = meant(target, {*catalogue.class_names(), *library_classes})
     listing_hint = "audit architectures lists what is"
     raise UsageError(
-        f"no closed form is known for {quoted(target)}{nearly}; {listing_hint}; {further}"
+        f"no closed form is known for {quoted(target)}{suggestion}; {listing_hint}; {hint}"
     )
-
-
-def _class_names(oracle: "Oracle | None") -> set[str]:
-    """Return every class that the user may have meant, which takes a second."""
-    of_library = oracle.class_names() if oracle else ()
-    return {*catalogue.class_names(), *of_library}
 
 
 def require_oracle() -> None:
@@ -295,7 +290,7 @@ _INPUTS = re.compile(r"(embed\w*|shared|wte)\.weight$")  # a tower always shares
 def untied_heads(
     config: Config, expectation: Expectation, stored: Callable[[], Collection[str] | None]
 ) -> tuple[str, ...]:
-    """Return the tied heads that are separate tensors: they and their sources are `stored`.
+    """Return the tied heads that are separate tensors: `stored` has them and their sources.
 
     The source may be stored under the name of another tensor that is tied to it. `stored` is called
     only if there is such a head. If it returns None, the config decides.
@@ -318,7 +313,7 @@ def untied_heads(
 def with_untied(expectation: Expectation, names: Collection[str]) -> Expectation:
     """Return the expectation with these tied tensors counted as separate tensors."""
     separate_tensors = [tensor for tensor in expectation.tensors if tensor.name in names]
-    more = sum(tensor.elements for tensor in separate_tensors)
+    elements = sum(tensor.elements for tensor in separate_tensors)
     tensors = tuple(
         tensor._replace(role=Role.PARAMETER, tied_to=None) if tensor.name in names else tensor
         for tensor in expectation.tensors
@@ -330,7 +325,7 @@ def with_untied(expectation: Expectation, names: Collection[str]) -> Expectation
             prefix = ".".join(parts[:length])
             if prefix in modules:
                 modules[prefix] = _plus(modules[prefix], tensor.elements)
-    total = _plus(ModuleFormula(expectation.parameters, expectation.formula), more)
+    total = _plus(ModuleFormula(expectation.parameters, expectation.formula), elements)
     return replace(
         expectation,
         listed=Written(tensors=tensors, modules=MappingProxyType(modules)),

@@ -1,4 +1,4 @@
-"""The declaration in the metadata of GGUF files, instead of a config.json, and its shards.
+"""The declaration in the metadata of GGUF files, instead of a config.json, and their shards.
 
 llama.cpp splits a model into files with three keys: split.no counts from 0, split.count is the
 number of files, split.tensors.count the number of tensors in all of them. Only the first file also
@@ -23,9 +23,9 @@ _METHOD = "gguf"
 
 
 def declared_by_gguf(snapshot: Snapshot) -> Declaration | None:
-    """Return the declaration of GGUF files; None if the snapshot has no readable one.
+    """Return the declaration of GGUF files; None if no file with metadata is readable.
 
-    Raise CheckpointError and SourceError like `reconstructed`.
+    Raise CheckpointError and SourceError like `reconstructed_config`.
     """
     headers = [head.parsed for head in snapshot.headers if isinstance(head.parsed, GgufHeader)]
     if not headers:
@@ -50,32 +50,33 @@ def declared_by_gguf(snapshot: Snapshot) -> Declaration | None:
     )
 
 
-def _shard_findings(headers: list[GgufHeader], there: int) -> Iterator[Finding]:
-    """Check the shards; `there` is the number of files, with or without a readable header."""
+def _shard_findings(headers: list[GgufHeader], file_count: int) -> Iterator[Finding]:
+    """Yield the faults of the shards; `file_count` includes files without a readable header."""
     tensors = sum(len(header.tensors) for header in headers)
-    numbers: dict[int, str] = {}
+    file_by_number: dict[int, str] = {}
     for header in headers:
         number, count = header.integer("split.no"), header.integer("split.count")
         total = header.integer("split.tensors.count")
-        for fault in _faults(header.file, number, count, there):
+        for fault in _faults(header.file, number, count, file_count):
             yield BadIndex(file=header.file, reason=fault)
-        if number is not None and (other := numbers.setdefault(number, header.file)) != header.file:
-            reason = f"its split.no is {number:,}, and so is that of {named(other)}"
+        first = header.file if number is None else file_by_number.setdefault(number, header.file)
+        if first != header.file:
+            reason = f"its split.no is {number:,}, and so is that of {named(first)}"
             yield BadIndex(file=header.file, reason=reason)
-        if total is not None and count == there == len(headers) and total != tensors:
+        if total is not None and count == file_count == len(headers) and total != tensors:
             reason = f"its split.tensors.count is {total:,}, the {len(headers)} files hold "
             yield BadIndex(file=header.file, reason=f"{reason}{tensors:,}: {total - tensors:+,}")
 
 
-def _faults(file: str, number: int | None, count: int | None, there: int) -> Iterator[str]:
-    """Yield the faults of a file as the shard of its name and place."""
+def _faults(file: str, number: int | None, count: int | None, file_count: int) -> Iterator[str]:
+    """Yield the contradictions between a shard's metadata, its name and the number of files."""
     name = _SHARD.search(file)
     if count is None:
-        if there > 1:
-            yield f"it has no split.count, and stands among {there} files of one model"
+        if file_count > 1:
+            yield f"it has no split.count, and stands among {file_count} files of one model"
         return
-    if count != there:
-        yield f"its split.count is {count:,}, and {there} of these files are here"
+    if count != file_count:
+        yield f"its split.count is {count:,}, and {file_count} of these files are here"
     if name is not None and (int(name[1]) - 1, int(name[2])) != (number, count):
         number_is = "no split.no" if number is None else f"split.no {number:,}"
         shard = f"shard {int(name[1])} of {int(name[2])}"

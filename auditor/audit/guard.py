@@ -1,4 +1,4 @@
-"""The one guard around a model: an unforeseen error becomes its outcome, and the others go on."""
+"""The guard around each model: an unforeseen error becomes its outcome; other models go on."""
 
 import errno
 from collections.abc import Callable, Iterator
@@ -22,9 +22,9 @@ _NOT_LOADED = ("failed to map segment", "annot allocate memory")
 def outcome_of(
     work: Callable[[], T], otherwise: Callable[[str], T], *passing: type[Exception]
 ) -> T:
-    """Return the result of `work`; if it has a bug, return `otherwise(description)`.
+    """Return the result of `work`; if it raises, return `otherwise` of a description.
 
-    Raise MemoryError if memory ran out, and the `passing` errors as they are.
+    Raise MemoryError if memory ran out, and pass on errors of the `passing` types.
     """
     try:
         return work()
@@ -37,20 +37,20 @@ def outcome_of(
 
 
 def is_lack_of_memory(error: BaseException) -> bool:
-    """Whether the error, or one that led to it, says that memory ran out."""
-    return any(map(_says_lack_of_memory, _with_causes(error)))
+    """Return whether the error, or a cause of it, means that memory ran out."""
+    return any(map(_is_memory_error, _with_causes(error)))
 
 
 def _with_causes(error: BaseException) -> Iterator[BaseException]:
-    seen: set[int] = set()
+    seen_ids: set[int] = set()
     cause: BaseException | None = error
-    while cause is not None and id(cause) not in seen:
+    while cause is not None and id(cause) not in seen_ids:
         yield cause
-        seen.add(id(cause))
+        seen_ids.add(id(cause))
         cause = cause.__cause__ or cause.__context__
 
 
-def _says_lack_of_memory(error: BaseException) -> bool:
+def _is_memory_error(error: BaseException) -> bool:
     match error:
         case MemoryError():
             return True
@@ -65,9 +65,9 @@ def _says_lack_of_memory(error: BaseException) -> bool:
 
 
 def crash(error: BaseException) -> str:
-    """The class of the error, and the last line of this package that it passed; not its text.
+    """Return a sentence with the error's class and the last line of this package that it passed.
 
-    An exception's own text may hold anything: untrusted names, or a header with a token.
+    The exception's text is left out: it may contain untrusted names, or a header with a token.
     """
     return (
         f"the audit failed with {type(error).__name__} at {_place(error)}: a bug of hf-audit, "
@@ -76,7 +76,7 @@ def crash(error: BaseException) -> str:
 
 
 def _place(error: BaseException) -> str:
-    """`reconciler/matching.py:120`; the innermost frame of this package."""
+    """Return the innermost frame of this package, as `reconciler/matching.py:120`."""
     place = "no line of its own"
     for frame, line in walk_tb(error.__traceback__):
         file = Path(frame.f_code.co_filename)

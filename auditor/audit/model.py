@@ -9,7 +9,14 @@ from msgspec.structs import replace
 from auditor.analytic import Config, Expectation, Role, catalogue
 from auditor.analytic.target import Refusal, choose
 from auditor.audit.custom_code import custom_code, if_comparable
-from auditor.audit.declaration import Declaration, declared_by_config, is_gguf, module_of, where
+from auditor.audit.declaration import (
+    Declaration,
+    declaration_of,
+    declared_by_config,
+    is_gguf,
+    module_of,
+    where,
+)
 from auditor.audit.expected import (
     Implied,
     NotImplied,
@@ -66,13 +73,13 @@ def examine_model(
 
     `keep` receives the undoing of each cause, which `audit fix` carries out.
     """
-    outcome = _diagnosed(snapshot, options, entry, keep)
+    outcome = _diagnose(snapshot, options, entry, keep)
     if options.values is None:
         return outcome
     return options.values(outcome, snapshot, options.ignore)
 
 
-def _diagnosed(
+def _diagnose(
     snapshot: Snapshot,
     options: Options,
     entry: ManifestEntry | None,
@@ -124,11 +131,9 @@ def sizes_determined(
     entry: ManifestEntry | None,
     declared_sizes: Mapping[str, int],
 ) -> dict[str, SizeRead]:
-    """Return the config's sizes that the stored shapes determine, by path.
+    """Return the config's sizes that the stored shapes determine, by path; `declared_sizes` hold.
 
-    `declared_sizes` are taken as given.
-
-    Return nothing if no closed form of the class is known, or nothing follows from the config.
+    Return {} if no closed form of the class is known, or nothing follows from the config.
     """
     from auditor.diagnosis.case import Case  # noqa: PLC0415 - with `diagnose`
     from auditor.diagnosis.solving.determined import determined_sizes  # noqa: PLC0415 - likewise
@@ -145,10 +150,10 @@ def sizes_determined(
         forms=partial(_name_forms, target=target, entry=entry),
     )
     try:
-        expected = case.tree(snapshot)
-        if expected is None:
+        class_tree = case.tree(snapshot)
+        if class_tree is None:
             return {}
-        sizes = determined_sizes(expected, case.holdings, declared_sizes)
+        sizes = determined_sizes(class_tree, case.holdings, declared_sizes)
     except CheckpointError:
         return {}
     return {
@@ -171,7 +176,7 @@ def _name_forms(snapshot: Snapshot, target: str | None, entry: ManifestEntry | N
 def _implied(
     snapshot: Snapshot, target: str | None, entry: ManifestEntry | None
 ) -> Expectation | None:
-    """Return what the config implies, None if nothing follows from it."""
+    """Return the config's expectation; None if nothing follows from the config."""
     try:
         declared = declared_by_config(snapshot, entry)
     except CheckpointError:
@@ -185,7 +190,7 @@ def _implied(
 def _class_tree(
     snapshot: Snapshot, target: str | None, entry: ManifestEntry | None
 ) -> "ClassTree | None":
-    """Return the blocks that the config implies; None if its class has no closed form.
+    """Return the tree of blocks that the config implies; None if its class has no closed form.
 
     Raise CheckpointError for a config from which nothing follows.
     """
@@ -220,7 +225,7 @@ def _model(case: ModelAudit, entry: ManifestEntry | None) -> Report | Unaudited:
     declared: Declaration | None = None
     try:
         # Read what the repository declares.
-        declared = _declaration(case.snapshot, entry)
+        declared = declaration_of(case.snapshot, entry)
         if declared is None:
             return _undeclared(case)
         declared = _as_requested(declared, case.options)
@@ -261,12 +266,12 @@ def _model(case: ModelAudit, entry: ManifestEntry | None) -> Report | Unaudited:
         second_opinion(config, expectation) if case.options.oracle and not module else Opinion()
     )
     # Compare both sides.
-    outcome = _compared(case, _Expected(implied, dtype, quantization, opinion))
+    outcome = _compare(case, _Expected(implied, dtype, quantization, opinion))
     return if_comparable(case, outcome, expectation, custom) if custom else outcome
 
 
 def _as_requested(declared: Declaration, options: Options) -> Declaration:
-    """Return the declaration under the options; a requested class is not the repository's own."""
+    """Apply the options to the declaration; a requested class is not the repository's own."""
     custom = None if options.target else declared.custom_class
     config = replace(declared.config, arguments=options.arguments)
     if custom is not None:  # its own config class may accept what that of transformers refuses
@@ -275,7 +280,7 @@ def _as_requested(declared: Declaration, options: Options) -> Declaration:
 
 
 def _drafting_notes(case: ModelAudit, config: Config) -> tuple[str, ...]:
-    """Return notes about tensors of drafting layers; some files may hold them if one is unread."""
+    """Return notes about tensors of drafting layers; () if a file that may hold them is unread."""
     weights = case.contents
     return () if weights.unread else tuple(drafting_notes(config, weights.tensors))
 
@@ -297,15 +302,6 @@ def _with_companions(
     except CheckpointError:  # of a config whose types are wrong, which is a finding already
         return case
     return replace(case.with_findings(*checked.findings), unchecked=checked.unchecked)
-
-
-def _declaration(snapshot: Snapshot, entry: ManifestEntry | None) -> Declaration | None:
-    """Read the declaration; raise CheckpointError, or SourceError for an unknown GGUF type."""
-    if not is_gguf(snapshot):
-        return declared_by_config(snapshot, entry)
-    from auditor.audit.gguf_declaration import declared_by_gguf  # noqa: PLC0415 - few are GGUF
-
-    return declared_by_gguf(snapshot)
 
 
 def _without_expected(
@@ -337,7 +333,7 @@ class _Expected(NamedTuple):
 def _implied_by(
     case: ModelAudit, declared: Declaration, module: str | None
 ) -> Implied | NotImplied:
-    """Return what the config implies for the requested class, the loader's or the declared one."""
+    """Return the config's expectation for the requested, else the loader's or declared class."""
     if module:
         return expectation_of_module(declared.config, module)
     return expectation_of(
@@ -349,7 +345,7 @@ def _implied_by(
 
 
 def _unindexed(snapshot: Snapshot, declared: Declaration) -> tuple[BadIndex, ...]:
-    """Return a finding if there are several weight files and no index, else nothing."""
+    """Return a finding if there are several weight files and no index, else ()."""
     if snapshot.index is not None or len(snapshot.headers) == 1:
         return ()
     quantization = declared.quantization or _quantization(declared.config, snapshot)
@@ -369,7 +365,7 @@ def _stored_names(weights: Contents) -> Collection[str] | None:
     return {*(tensor.name for tensor in weights.tensors), *unread_names}
 
 
-def _compared(case: ModelAudit, expected: _Expected) -> Report | Unaudited:
+def _compare(case: ModelAudit, expected: _Expected) -> Report | Unaudited:
     implied, quantization = expected.implied, expected.quantization
     # Stop if there are no weights, or if nothing here knows their layout.
     if case.contents.empty:
@@ -384,7 +380,7 @@ def _compared(case: ModelAudit, expected: _Expected) -> Report | Unaudited:
         return unaudited_outcome(case, Reason.UNKNOWN_LAYOUT, detail)
     # Unpack the weights.
     try:
-        packing = _unpacked(case, implied.expectation, quantization)
+        packing = _unpack(case, implied.expectation, quantization)
     except CheckpointError as error:
         file = quantization.where if quantization else where(case.snapshot)
         return without_expectation(case, BadConfig(file=file, reason=str(error)))
@@ -398,16 +394,16 @@ def _compared(case: ModelAudit, expected: _Expected) -> Report | Unaudited:
     return compared_outcome(case, expected.dtype, implied, packing, expected.opinion)
 
 
-def _unpacked(
+def _unpack(
     case: ModelAudit, expectation: Expectation, quantization: Declared | None
 ) -> PackedWeights:
-    """Read what packed tensors contain; raise CheckpointError for settings that are broken."""
+    """Return the tensors inside packed tensors; raise CheckpointError for broken settings."""
     weights = case.contents
     tensors, shapes = _all_tensors(weights), shapes_of(expectation)
     is_of_mlx = any(head.framework == "mlx" for head in case.snapshot.headers)
     on_disk = {one.name: one.shape for one in expectation.tensors} if is_of_mlx else None
-    of_mlx = None if on_disk is None else on_disk.get
-    unpacked = unpack_tensors(tensors, quantization, shapes, of_mlx=of_mlx)
+    mlx_shape = None if on_disk is None else on_disk.get
+    unpacked = unpack_tensors(tensors, quantization, shapes, of_mlx=mlx_shape)
     method = quantization.method if quantization else None
     method = method if unpacked is PLAIN else unpacked.layout
     listed = expectation.listed
@@ -424,7 +420,7 @@ def _unpacked(
 
 
 def _all_tensors(weights: Contents) -> tuple[StoredTensor, ...]:
-    """Return the stored tensors, with those of which only the names are known."""
+    """Return the stored tensors, including those of which only the names are known."""
     unread = weights.without_header
     return (*weights.tensors, *unread) if unread else weights.tensors
 

@@ -1,4 +1,4 @@
-"""Options: the choices of a caller about an audit, beside the checkpoint."""
+"""The choices of a caller about an audit, other than the checkpoint."""
 
 from collections.abc import Mapping
 from types import MappingProxyType
@@ -13,10 +13,10 @@ from auditor.tensors import Depth
 
 
 class LookAtValues(Protocol):
-    """Reads the numbers of an audited model and adds their findings.
+    """A reader of an audited model's numbers, which adds their findings to the outcome.
 
     Each of several `models` in one repository gets its share of the Hub requests. `redirected`
-    is whether the files are on another host; None leaves that to the snapshot.
+    is whether the files are on another host; if it is None, the snapshot decides.
     """
 
     def __call__(

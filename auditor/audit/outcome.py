@@ -80,11 +80,11 @@ _MOST_NAMES = 5  # folded names in a reason
 
 
 class PackedWeights(NamedTuple):
-    """The packing of the weights."""
+    """The weights after unpacking, and how they were packed."""
 
     tensors: ReadAndHidden
     written: Mapping[str, WrittenTensor]  # what the layout stores, under names without a header
-    method: str | None = None  # by what they are packed; None: what is stored is the model's
+    method: str | None = None  # the packing method; None: the stored tensors are the model's
     holders: frozenset[str] = frozenset()  # names of tensors that contain several, without a method
 
 
@@ -92,7 +92,7 @@ UNPACKED = PackedWeights(split_off_unread(PLAIN, ()), MappingProxyType({}))
 
 
 class ModelAudit(Struct, frozen=True, kw_only=True):
-    """One snapshot under audit, with what each step has added; no step changes it in place."""
+    """One snapshot under audit, with the results of the steps; no step changes it in place."""
 
     snapshot: Snapshot
     options: Options
@@ -100,7 +100,7 @@ class ModelAudit(Struct, frozen=True, kw_only=True):
     outcome: Outcome  # with the fields that are known so far
     findings: tuple[Finding, ...] = ()  # about the config and the companion files
     contradictions: tuple[str, ...] = ()  # of the config with itself; its shapes are known
-    unchecked: tuple[str, ...] = ()  # what was not read of the companion files
+    unchecked: tuple[str, ...] = ()  # the parts of the companion files that were not read
     is_by_architectures: bool = False  # whether nothing but `architectures` chooses the class
     wide_names: re.Pattern[str] = kept_in_f32({})  # parameters that may be stored in 32 bits
 
@@ -131,18 +131,18 @@ class ModelAudit(Struct, frozen=True, kw_only=True):
         )
         if choice.contradiction:
             case = case.with_contradictions(choice.contradiction)
-        return case.with_findings(*_of_two_types(self.snapshot, choice))
+        return case.with_findings(*_type_contradictions(self.snapshot, choice))
 
     def with_expected(self, expectation: Expectation, config: Mapping[str, Any]) -> Self:
-        """Return the case with what its outcome says of the expectation and the config."""
+        """Return the case with the expected side and the KV cache in its outcome."""
         case = self.with_outcome(
             expected=expected_side(expectation), kv_cache=kv_cache(expectation, config)
         )
         return replace(case, wide_names=kept_in_f32(config))
 
 
-def _of_two_types(snapshot: Snapshot, choice: TargetChoice) -> Iterator[ConfigContradiction]:
-    """Yield a finding if the class and the model type that the config names do not agree."""
+def _type_contradictions(snapshot: Snapshot, choice: TargetChoice) -> Iterator[ConfigContradiction]:
+    """Yield a finding if the config's class and model type do not agree."""
     if choice.namesake is None:
         return
     file, values = where(snapshot), choice.around.config.values
@@ -158,8 +158,8 @@ def begin_audit(snapshot: Snapshot, options: Options, target: str | None) -> Mod
     """Begin the audit of a snapshot, before its config is read."""
     without = replace(snapshot, headers=(), index=None, unopened=())
     weights = contents(snapshot if options.weights else without)
-    begun = Outcome.begin(snapshot, options.requested)
-    outcome = replace(begun, target=target, notes=weights.notes)
+    initial = Outcome.begin(snapshot, options.requested)
+    outcome = replace(initial, target=target, notes=weights.notes)
     return ModelAudit(snapshot=snapshot, options=options, contents=weights, outcome=outcome)
 
 
@@ -169,7 +169,7 @@ def begin_audit(snapshot: Snapshot, options: Options, target: str | None) -> Mod
 def compared_outcome(
     case: ModelAudit, dtype: str | None, implied: Implied, packing: PackedWeights, opinion: Opinion
 ) -> Report:
-    """Compare what is stored with what the config implies; `dtype` is the declared one."""
+    """Compare the stored tensors with the implied ones; `dtype` is the declared dtype."""
     weights, snapshot, expectation = case.contents, case.snapshot, implied.expectation
     shapes, unpacked = not weights.names_only, packing.tensors.read
     # Give each tensor its fate.
@@ -212,7 +212,7 @@ def compared_outcome(
         *_with_unused_heads(
             case,
             implied,
-            tuple(_under_stored_names(reconciled.findings, expectation, packing.method)),
+            tuple(_with_gguf_names(reconciled.findings, expectation, packing.method)),
         ),
         *opinion.findings,
         *_dtypes(case, dtype, reconciled, walked),
@@ -254,10 +254,10 @@ def compared_outcome(
     return outcome.as_report(residual(observed, expectation.parameters, findings))
 
 
-def _under_stored_names(
+def _with_gguf_names(
     findings: tuple[Finding, ...], expectation: Expectation, method: str | None
 ) -> Iterator[Finding]:
-    """Yield the findings; the missing tensors of a GGUF file also under llama.cpp's names."""
+    """Yield the findings; name missing tensors of a GGUF file also by llama.cpp's names."""
     for finding in findings:
         names: tuple[str, ...] = ()
         if isinstance(finding, Missing) and method and method.startswith("gguf"):
@@ -266,21 +266,21 @@ def _under_stored_names(
             names = fold(names_in_file(expectation.model_type, finding.names))
         if names:
             more = f" and {len(names) - _MOST_NAMES:,} more" if len(names) > _MOST_NAMES else ""
-            shown = f"{', '.join(names[:_MOST_NAMES])}{more}"
-            yield replace(finding, reason=f"{finding.reason}; GGUF has it as {shown}")
+            examples = f"{', '.join(names[:_MOST_NAMES])}{more}"
+            yield replace(finding, reason=f"{finding.reason}; GGUF has it as {examples}")
         else:
             yield finding
 
 
 class _Outline(NamedTuple):
-    """The fates whose modules are listed down to some depth only, and a note about it."""
+    """The fates whose modules are listed only down to some depth, and a note about it."""
 
     shallow: Shallow | None = None  # None if all modules are listed
     notes: tuple[str, ...] = ()
 
 
 def _outline(names: Iterable[str], fates: int | None, most: int) -> _Outline:
-    """Limit the depth of modules so that those of the names are at most `most`."""
+    """Limit the depth of modules so that at most `most` modules of the names are listed."""
     depth = depth_within(names, most)
     if depth is None:
         return _Outline()
@@ -292,7 +292,7 @@ def _outline(names: Iterable[str], fates: int | None, most: int) -> _Outline:
 def _published(
     case: ModelAudit, expectation: Expectation, observed: Observed
 ) -> tuple[PublishedCount, ...]:
-    """Return the published counts; an adapter and a folder have another model's name."""
+    """Return the published counts; () for adapters and folders, whose names are another model's."""
     snapshot = case.snapshot
     adapter = snapshot.config is not None and snapshot.config.name == ADAPTER_CONFIG
     if adapter or any("/" in head.name for head in snapshot.headers):
@@ -308,7 +308,7 @@ def _published(
 def refuted_claims(counts: tuple[PublishedCount, ...]) -> Iterator[HubCount | ClaimedSize]:
     """Yield a finding for each refuted count: programs read the Hub's, people read the others.
 
-    The Hub's usual count of packed words is no fault of an upload, so it does not alarm.
+    The Hub's usual count of packed words is not a fault of the upload: it becomes a ClaimedSize.
     """
     for count in counts:
         if count.verdict == "refuted":
@@ -328,8 +328,9 @@ def _dtypes(
     """Yield findings about dtypes other than the declared dtype or that of the variant's name."""
     dtypes = frozenset(walked.by_dtype())
     variant, wide_names = case.contents.variant, case.wide_names
-    if variant and (own := dtype_of(variant)):
-        yield from dtype_rule(reconciled, own, dtypes, wide_names, by=f"the variant {variant}")
+    by_name = dtype_of(variant) if variant else None
+    if by_name:
+        yield from dtype_rule(reconciled, by_name, dtypes, wide_names, by=f"the variant {variant}")
     else:
         yield from dtype_rule(reconciled, dtype, dtypes, wide_names)
 
@@ -397,12 +398,12 @@ def no_weights(
 def without_expectation(case: ModelAudit, *bad: BadConfig) -> Report:
     """Return the outcome for a broken config: stored tensors are counted and not compared."""
     unchecked = ("everything: the config does not say what to expect",)
-    return replace(_tallied(case, *bad), unchecked=unchecked).as_report(None)
+    return replace(_tally(case, *bad), unchecked=unchecked).as_report(None)
 
 
 def unaudited_outcome(case: ModelAudit, reason: Reason, detail: str) -> Unaudited:
     """Return an unaudited outcome, with counts of the stored tensors."""
-    return _tallied(case).as_unaudited(reason, detail)
+    return _tally(case).as_unaudited(reason, detail)
 
 
 def _with_findings(case: ModelAudit, *findings: Finding) -> Outcome:
@@ -410,8 +411,8 @@ def _with_findings(case: ModelAudit, *findings: Finding) -> Outcome:
     return replace(case.outcome, findings=in_order(reported), ignored=in_order(ignored))
 
 
-def _of_files(case: ModelAudit, walked: Walk) -> Iterator[Finding]:
-    """Yield what the files contradict by themselves, whatever the architecture."""
+def _file_findings(case: ModelAudit, walked: Walk) -> Iterator[Finding]:
+    """Yield the findings that follow from the files alone, whatever the architecture."""
     weights, snapshot = case.contents, case.snapshot
     yield from weights.findings
     yield from case.findings
@@ -421,15 +422,15 @@ def _of_files(case: ModelAudit, walked: Walk) -> Iterator[Finding]:
     yield from other_weights(snapshot)
 
 
-def _tallied(case: ModelAudit, *bad: BadConfig) -> Outcome:
-    """Sum up the stored tensors, as far as headers show what is learned; check the files alone."""
+def _tally(case: ModelAudit, *bad: BadConfig) -> Outcome:
+    """Count the stored tensors, learned ones as far as headers show them; check only the files."""
     weights = case.contents
     outline = _outline((tensor.name for tensor in weights.tensors), None, MOST_MODULES)
     counted = counted_once(
         tuple((tensor, learned(tensor), 0) for tensor in weights.tensors), weights.shared
     )
     walked = walk(counted, depth=case.depth, shallow=outline.shallow)
-    outcome = _with_findings(case, *bad, *contradictions(case), *_of_files(case, walked))
+    outcome = _with_findings(case, *bad, *contradictions(case), *_file_findings(case, walked))
     outcome = replace(outcome, notes=(*outcome.notes, *outline.notes))
     if weights.empty:
         return outcome

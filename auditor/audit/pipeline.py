@@ -1,4 +1,4 @@
-"""The pipeline: source -> snapshot -> stored tensors, config -> expected ones, both -> report."""
+"""The pipeline: source -> snapshot -> stored and expected tensors -> report."""
 
 from collections.abc import Callable, Mapping
 from functools import partial
@@ -46,12 +46,12 @@ def audit(
     """Account for every tensor of a checkpoint, from its config and headers alone.
 
     `model` is a request, or the checkpoint's name or path; then `choices` are the other fields of
-    AuditRequest. `say` gets a line when the work waits or falls back.
+    AuditRequest. `say` gets a line when the work waits or reads another source.
 
     A repository of several models has an outcome with `parts`, one for each model, whose counts
-    are their sums. Counts are in elements and parameters, sizes in bytes. Raises UsageError for a
-    model or a class that cannot be audited, TypeError for a choice that does not exist; anything
-    else that goes wrong, a network failure or a bug of our own, is an outcome.
+    are their sums. Counts are in elements and parameters, sizes in bytes. Raise UsageError for a
+    model or a class that cannot be audited, TypeError for a choice that does not exist; any other
+    failure, of the network or by a bug of this package, is an outcome.
     """
     request = AuditRequest(model=model, **choices) if isinstance(model, str) else model
     if target := request.target:
@@ -66,28 +66,31 @@ def audit(
         oracle=request.oracle,
         values=_values_reader(request, say),
     )
-    fetched = partial(_fetched, request, say)
-    examined: Callable[[Snapshot, Options], Report | Unaudited] = examine
+    fetch_snapshot = partial(_fetch, request, say)
+    examine_snapshot: Callable[[Snapshot, Options], Report | Unaudited] = examine
     if request.verify or request.verify_against is not None:
-        examined = _verified(request.verify_against, token=request.token, say=say)
-    outcome = _outcome(options, fetched, examined)
+        examine_snapshot = _verified(request.verify_against, token=request.token, say=say)
+    outcome = _outcome(options, fetch_snapshot, examine_snapshot)
     if request.config is None:
         return outcome
     note = f"the config is that of {quoted(request.config)}"
     return replace(outcome, notes=(note, *outcome.notes))
 
 
-def _fetched(request: AuditRequest, say: Callable[[str], None]) -> Snapshot:
-    """Read the checkpoint, and the other config if one is given; raise SourceError."""
+def _fetch(request: AuditRequest, say: Callable[[str], None]) -> Snapshot:
+    """Read the checkpoint, with the requested config if any; raise SourceError if reading fails."""
     from auditor.downloader.fetching import fetch  # noqa: PLC0415 - not for what a model type implies
 
-    fetch_as_asked = partial(fetch, source=request.source, token=request.token, say=say)
-    snapshot = fetch_as_asked(request.model, choose=_chooser(request))
+    fetch_model = partial(fetch, source=request.source, token=request.token, say=say)
+    snapshot = fetch_model(request.model, choose=_chooser(request))
     if not request.companions:  # a snapshot may have them
         snapshot = replace(snapshot, companions=None)
     if request.config is None:
         return snapshot
-    return _with_config(snapshot, fetch_as_asked(request.config, choose=select_config))
+    other = fetch_model(request.config, choose=select_config)
+    if other.config is None:
+        raise SourceError(Reason.NO_CONFIG, f"{other.model} has no config")
+    return replace(snapshot, config=replace(other.config, name=CONFIG))
 
 
 def _chooser(request: AuditRequest) -> Chooser:
@@ -101,19 +104,12 @@ def _chooser(request: AuditRequest) -> Chooser:
 
 
 def _values_reader(request: AuditRequest, say: Callable[[str], None]) -> LookAtValues | None:
-    """Return the reader of numbers and of the base's files, None if neither is requested."""
+    """Return the reader of numbers and of the base's files; None if neither is requested."""
     if not request.reads_values and request.base is None:
         return None
     from auditor.values.examination import values_reader  # noqa: PLC0415 - few read numbers
 
     return values_reader(request, say)
-
-
-def _with_config(snapshot: Snapshot, other: Snapshot) -> Snapshot:
-    """Return the files of the first snapshot with the config of the second."""
-    if other.config is None:
-        raise SourceError(Reason.NO_CONFIG, f"{other.model} has no config")
-    return replace(snapshot, config=replace(other.config, name=CONFIG))
 
 
 def _verified(
@@ -128,18 +124,18 @@ def _verified(
 
 def _outcome(
     options: Options,
-    fetched: Callable[[], Snapshot],
-    examined: Callable[[Snapshot, Options], Report | Unaudited],
+    fetch_snapshot: Callable[[], Snapshot],
+    examine_snapshot: Callable[[Snapshot, Options], Report | Unaudited],
 ) -> Report | Unaudited:
-    """Fetch a model and examine it; whatever fails becomes an outcome."""
+    """Fetch a model and examine it; every failure becomes an outcome."""
     nothing = Outcome(requested=options.requested, target=options.target)
 
     def work() -> Report | Unaudited:
         try:
-            snapshot = fetched()
+            snapshot = fetch_snapshot()
         except SourceError as error:
             return nothing.as_unaudited(error.reason, str(error))
-        return examined(snapshot, options)
+        return examine_snapshot(snapshot, options)
 
     def crashed(detail: str) -> Unaudited:
         return nothing.as_unaudited(Reason.CRASHED, detail)
@@ -158,16 +154,16 @@ def explain(  # noqa: PLR0913 - one keyword for each choice a caller has
 ) -> Report | Unaudited:
     """Return what the config of a checkpoint implies; its weights are not read.
 
-    GGUF files without a config have it in their metadata; a model type alone stands for the
-    defaults of its config class. `settings` are values for keys of the config, and for arguments
-    that the class takes beside it (add_pooling_layer); the other arguments are those of `audit`.
-    The outcome is Unaudited(no-weights), with `expected` and `modules` known; a Report if the
-    config is broken; otherwise Unaudited for another reason.
+    The config of GGUF files is in their metadata; a model type as `model` stands for the defaults
+    of its config class. `settings` are values for keys of the config, and for other arguments of
+    the class (add_pooling_layer); the other arguments are those of `audit`. The outcome is
+    Unaudited(no-weights) with `expected` and `modules`, a Report if the config is broken, or
+    Unaudited for another reason.
     """
     if target is not None:
         require_known_class(target)
 
-    def examined(snapshot: Snapshot, options: Options) -> Report | Unaudited:
+    def examine_config(snapshot: Snapshot, options: Options) -> Report | Unaudited:
         changed, arguments = with_given(snapshot, settings)
         alone = replace(changed, manifest=None, components=())
         outcome = examine_model(alone, replace(options, arguments=arguments))
@@ -175,8 +171,8 @@ def explain(  # noqa: PLR0913 - one keyword for each choice a caller has
         return outcome
 
     options = Options(requested=model, target=target, weights=False)
-    fetched = partial(describing_snapshot, model, source=source, token=token, say=say)
-    return _outcome(options, fetched, examined)
+    fetch_snapshot = partial(describing_snapshot, model, source=source, token=token, say=say)
+    return _outcome(options, fetch_snapshot, examine_config)
 
 
 def with_given(
@@ -199,7 +195,7 @@ def with_given(
 
 
 def require_taken(arguments: Mapping[str, bool], target: str | None) -> None:
-    """Raise UsageError if the class has no such argument, or its effect is not known."""
+    """Raise UsageError if the class does not take an argument, or its effect is not known."""
     for name in arguments:
         if target is None or not catalogue.takes(target, name):
             raise UsageError(
@@ -215,7 +211,7 @@ def describing_snapshot(
     token: str | None,
     say: Callable[[str], None],
 ) -> Snapshot:
-    """Read what describes a model, without its weights: its config, or a model type's defaults."""
+    """Read the config of a model, or build that of a model type; weights are not read."""
     if is_model_type(model):
         return snapshot_of_type(model)
     from auditor.downloader.fetching import fetch  # noqa: PLC0415 - as above
@@ -246,7 +242,7 @@ def diff(
 
 
 def examine(snapshot: Snapshot, options: Options) -> Report | Unaudited:
-    """Audit a snapshot; the outcome depends on it alone, and on transformers with the oracle."""
+    """Audit a snapshot; the outcome depends only on it, and with the oracle on transformers."""
     if not (snapshot.manifest or snapshot.components):
         return examine_model(snapshot, options)
     from auditor.audit.repository import examine_repository  # noqa: PLC0415 - most hold one model

@@ -25,15 +25,15 @@ _LANGUAGE = 0.3  # the least share of the model, for a module that the name may 
 def published_counts(
     snapshot: Snapshot, expectation: Expectation, observed: Observed, *, is_complete: bool
 ) -> tuple[PublishedCount, ...]:
-    """Judge the published sizes; `is_complete` if all weight files were read.
+    """Judge the published sizes; `is_complete` is true if all weight files were read.
 
-    The name of a folder is chosen by its user; that of a model on the Hub was published.
+    A model's name is judged only if it comes from the Hub: users name folders as they like.
     """
-    named = snapshot.source in _NAMED or snapshot.commit is not None
-    if not (named or snapshot.published):
+    has_published_name = snapshot.source in _NAMED or snapshot.commit is not None
+    if not (has_published_name or snapshot.published):
         return ()
     counts = _counts(expectation, observed, is_complete=is_complete)
-    judged_counts = [count_in_name(snapshot.model, counts)] if named else []
+    judged_counts = [count_in_name(snapshot.model, counts)] if has_published_name else []
     for figure in snapshot.published:
         if figure.name.startswith(_CARD):
             judged_counts.append(count_in_card(figure.name, figure.text, counts))
@@ -44,16 +44,17 @@ def published_counts(
 
 def _counts(expectation: Expectation, observed: Observed, *, is_complete: bool) -> ModelCounts:
     stored = observed.parameters if is_complete else None
+    parameters = expectation.parameters if stored is None else stored
     return ModelCounts(
-        parameters=expectation.parameters if stored is None else stored,
+        parameters=parameters,
         expected=expectation.parameters,
         elements=observed.elements if is_complete else None,
         packed=observed.layout is not None,
-        others=partial(_others, expectation, expectation.parameters if stored is None else stored),
+        others=partial(_other_counts, expectation, parameters),
     )
 
 
-def _others(expectation: Expectation, parameters: int) -> OtherCounts:
+def _other_counts(expectation: Expectation, parameters: int) -> OtherCounts:
     """Count the model without embeddings, with ties counted twice, and its large modules."""
     tied = embeddings = 0
     experts = expectation.active is not None
@@ -71,9 +72,9 @@ def _others(expectation: Expectation, parameters: int) -> OtherCounts:
 
 
 def _other_sets(snapshot: Snapshot) -> bool:
-    """Whether there are other safetensors, which the Hub may have counted."""
-    read = {head.name for head in snapshot.headers}
+    """Return whether there are other safetensors files, which the Hub may have counted."""
+    read_names = {head.name for head in snapshot.headers}
     listed = (file.name for file in snapshot.files if file.name.endswith(".safetensors"))
-    return any(name not in read for name in listed) or not any(
-        name.endswith(".safetensors") for name in read
+    return any(name not in read_names for name in listed) or not any(
+        name.endswith(".safetensors") for name in read_names
     )

@@ -1,7 +1,7 @@
 """A repository of several models: split into a snapshot for each, audited, and summed up."""
 
 import re
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from functools import partial
 from typing import NamedTuple
 
@@ -12,7 +12,7 @@ from auditor.audit.model import examine_model
 from auditor.audit.options import Options
 from auditor.checkpoint.filenames import is_in_folder
 from auditor.checkpoint.selecting import is_weights
-from auditor.checkpoint.snapshot import Component, Fetched, RepoFile, Snapshot
+from auditor.checkpoint.snapshot import Component, Fetched, Snapshot
 from auditor.containers.manifest import (
     LEARNING,
     NEEDED_FILES,
@@ -55,7 +55,7 @@ class ComponentAudit(NamedTuple):
 
     @property
     def weights(self) -> tuple[str, ...]:
-        """Its weight files, of whatever format."""
+        """The weight files of the component, in any format."""
         return tuple(file.name for file in self.snapshot.files if is_weights(file.name))
 
 
@@ -63,31 +63,30 @@ class ComponentAudits(NamedTuple):
     """The components of a repository, and the findings about the file that names them."""
 
     pieces: tuple[ComponentAudit, ...]  # by folder, in natural order
-    target: str | None  # the class of the whole
+    target: str | None  # the class of the pipeline
     findings: tuple[Finding, ...]
     unchecked: tuple[str, ...]
 
 
 def examine_repository(snapshot: Snapshot, options: Options) -> Report | Unaudited:
-    """Audit each model of a snapshot and return the outcome of all.
+    """Audit each model of a snapshot and return their common outcome.
 
     The `target` is for the root model; raise UsageError if the repository has none. If the root
     model is the only model, its outcome is the repository's.
     """
-    of = split_components(snapshot)
-    root = next((piece for piece in of.pieces if not piece.folder), None)
+    components = split_components(snapshot)
+    root = next((piece for piece in components.pieces if not piece.folder), None)
     if options.target is not None and root is None:
         raise UsageError(f"--as names one class, and {snapshot.model} holds several models")
-    if only := _only(snapshot, of):
+    if only := _only(snapshot, components):
         return examine_model(only.snapshot, options, only.entry)
     if options.values is not None:
         redirected = snapshot.fetched.redirects > 0
-        shared = partial(options.values, models=len(of.pieces), redirected=redirected)
+        shared = partial(options.values, models=len(components.pieces), redirected=redirected)
         options = replace(options, values=shared)
-    parts = tuple(
-        replace(_guarded_part(piece, options), component=piece.component) for piece in of.pieces
-    )
-    return whole_outcome(snapshot, of, parts, options)
+    pieces = components.pieces
+    parts = tuple(replace(_guarded(piece, options), component=piece.component) for piece in pieces)
+    return repository_outcome(snapshot, components, parts, options)
 
 
 def only_model(snapshot: Snapshot) -> ComponentAudit | None:
@@ -95,14 +94,14 @@ def only_model(snapshot: Snapshot) -> ComponentAudit | None:
     return _only(snapshot, split_components(snapshot))
 
 
-def _only(snapshot: Snapshot, of: ComponentAudits) -> ComponentAudit | None:
-    root = next((piece for piece in of.pieces if not piece.folder), None)
-    if root is None or len(of.pieces) > 1 or of.findings:
+def _only(snapshot: Snapshot, components: ComponentAudits) -> ComponentAudit | None:
+    root = next((piece for piece in components.pieces if not piece.folder), None)
+    if root is None or len(components.pieces) > 1 or components.findings:
         return None
     return root._replace(snapshot=replace(snapshot, manifest=None, components=()))
 
 
-def _guarded_part(piece: ComponentAudit, options: Options) -> Report | Unaudited:
+def _guarded(piece: ComponentAudit, options: Options) -> Report | Unaudited:
     def crashed(detail: str) -> Unaudited:
         detail = f"{piece.component}: {detail}"
         return Outcome.begin(piece.snapshot, options.requested).as_unaudited(Reason.CRASHED, detail)
@@ -119,16 +118,16 @@ def _part(piece: ComponentAudit, options: Options) -> Report | Unaudited:
             Outcome.begin(snapshot, options.requested), target=entry.kind if entry else None
         )
         return outcome.as_unaudited(Reason.NO_SAFETENSORS, detail)
-    own = replace(options, target=None) if piece.folder else options
-    return examine_model(snapshot, own, entry)
+    own_options = replace(options, target=None) if piece.folder else options
+    return examine_model(snapshot, own_options, entry)
 
 
 # --- the repository as a whole ----------------------------------------------------------------
 
 
-def whole_outcome(
+def repository_outcome(
     snapshot: Snapshot,
-    of: ComponentAudits,
+    components: ComponentAudits,
     parts: tuple[Report | Unaudited, ...],
     options: Options,
 ) -> Report | Unaudited:
@@ -136,18 +135,18 @@ def whole_outcome(
 
     Counts are sums over the parts, and known if they are known for each part.
     """
-    reported, ignored = split(of.findings, options.ignore)
+    reported, ignored = split(components.findings, options.ignore)
     observed = _observed(parts)
     outcome = replace(
         Outcome.begin(snapshot, options.requested),
-        target=of.target,
+        target=components.target,
         expected=_expected(parts),
         observed=observed,
         modules=tuple(_rows(parts, observed)),
         findings=in_order(reported),
         ignored=in_order(ignored),
         notes=tuple(_training_notes(snapshot, parts)),
-        unchecked=(*of.unchecked, *_unchecked(parts)),
+        unchecked=(*components.unchecked, *_unchecked(parts)),
         fetched=_fetched(snapshot, parts),
         parts=parts,
     )
@@ -196,15 +195,15 @@ def _sum(counts: Iterable[int | None]) -> int | None:
 
 
 def _expected(parts: tuple[Report | Unaudited, ...]) -> Expected | None:
-    every = [part.expected for part in parts if part.expected]
-    if not every or len(every) < len(parts):
+    expectations = [part.expected for part in parts if part.expected]
+    if not expectations or len(expectations) < len(parts):
         return None
-    libraries = [one.library for one in every if one.library]
+    libraries = [one.library for one in expectations if one.library]
     return Expected(
-        by="oracle" if any(one.by == "oracle" for one in every) else "closed-form",
-        tensors=sum(one.tensors for one in every),
-        parameters=sum(one.parameters for one in every),
-        formula=" + ".join(str(one.parameters) for one in every),
+        by="oracle" if any(one.by == "oracle" for one in expectations) else "closed-form",
+        tensors=sum(one.tensors for one in expectations),
+        parameters=sum(one.parameters for one in expectations),
+        formula=" + ".join(str(one.parameters) for one in expectations),
         library=libraries[0] if libraries else None,
     )
 
@@ -277,28 +276,28 @@ def _rows(parts: tuple[Report | Unaudited, ...], observed: Observed | None) -> I
     yield from rows
 
 
-def _share(parameters: int | None, of: int | None) -> float | None:
-    return parameters / of if parameters is not None and of else None
+def _share(parameters: int | None, total: int | None) -> float | None:
+    return parameters / total if parameters is not None and total else None
 
 
 def _unchecked(parts: Iterable[Report | Unaudited]) -> Iterator[str]:
-    """Yield unchecked aspects: common ones once, those of a single part with its folder.
+    """Yield the unchecked aspects of all parts once, and other aspects with the part's folder.
 
     The folder follows the subject, which ends at a colon: `the dtype of 2_Dense: ...`.
     """
-    every = list(parts)
-    sets = [set(part.unchecked) for part in every if isinstance(part, Report)]
+    outcomes = list(parts)
+    sets = [set(part.unchecked) for part in outcomes if isinstance(part, Report)]
     common = set.intersection(*sets) if sets else set()
-    first = next((part for part in every if isinstance(part, Report)), None)
+    first = next((part for part in outcomes if isinstance(part, Report)), None)
     yield from (line for line in (first.unchecked if first else ()) if line in common)
-    for part in every:
+    for part in outcomes:
         if isinstance(part, Unaudited):
             yield f"{part.component}: {part.detail}"
         else:
             for line in part.unchecked:
                 if line not in common:
-                    subject, colon, rest = line.partition(": ")
-                    yield f"{subject} of {part.component}{colon}{rest}"
+                    subject, colon, detail = line.partition(": ")
+                    yield f"{subject} of {part.component}{colon}{detail}"
 
 
 # --- the components -------------------------------------------------------------------------------
@@ -311,15 +310,15 @@ def split_components(snapshot: Snapshot) -> ComponentAudits:
     """
     manifest, bad = _manifest(snapshot)
     entries = {entry.folder: entry for entry in manifest.entries} if manifest else {}
-    read = {component.folder: component for component in snapshot.components}
+    by_folder = {component.folder: component for component in snapshot.components}
     if snapshot.headers or snapshot.index:
-        read[""] = _at_the_top(snapshot)
+        by_folder[""] = _root_component(snapshot)
     candidates = [
-        ComponentAudit(folder, entries.get(folder), _own(snapshot, read.get(folder), folder, read))
-        for folder in sorted({*read, *entries}, key=natural_key)
+        ComponentAudit(folder, entries.get(folder), _split_off(snapshot, folder, by_folder))
+        for folder in sorted({*by_folder, *entries}, key=natural_key)
     ]
-    components = tuple(piece for piece in candidates if piece.folder in read or piece.weights)
-    absent = tuple(_absent(manifest, candidates, read)) if manifest else ()
+    components = tuple(piece for piece in candidates if piece.folder in by_folder or piece.weights)
+    absent = tuple(_absent(manifest, candidates, by_folder)) if manifest else ()
     unclaimed = _unclaimed_files(snapshot, components)
     partial = snapshot.partial and snapshot.commit is not None  # a cache, filled file by file
     return ComponentAudits(
@@ -347,7 +346,7 @@ def _manifest(snapshot: Snapshot) -> tuple[Manifest | None, tuple[BadConfig, ...
         return None, (BadConfig(file=snapshot.manifest.name, reason=str(error)),)
 
 
-def _at_the_top(snapshot: Snapshot) -> Component:
+def _root_component(snapshot: Snapshot) -> Component:
     """Return the repository's root model."""
     return Component(
         folder="",
@@ -360,27 +359,27 @@ def _at_the_top(snapshot: Snapshot) -> Component:
     )
 
 
-def _own(
-    snapshot: Snapshot, component: Component | None, folder: str, others: Iterable[str]
-) -> Snapshot:
-    """Return a component as a separate snapshot, with the folder in its files' names.
+def _split_off(snapshot: Snapshot, folder: str, by_folder: Mapping[str, Component]) -> Snapshot:
+    """Return a component as a separate snapshot whose file names include the folder.
 
     Files outside every component folder belong to the root model.
     """
-    inside = _outside(snapshot.files, others) if not folder else snapshot.files
-    files = tuple(file for file in inside if is_in_folder(file.name, folder))
+    files = tuple(file for file in snapshot.files if is_in_folder(file.name, folder))
+    if not folder:
+        starts = tuple(f"{other_folder}/" for other_folder in by_folder if other_folder)
+        files = tuple(file for file in files if not file.name.startswith(starts))
     names = {file.name for file in files}
-    of = component or Component(folder=folder)
+    component = by_folder.get(folder) or Component(folder=folder)
     return replace(
         snapshot,
         files=files,
         pickles=tuple(head for head in snapshot.pickles if head.name in names),
-        config=of.config,
-        index=of.index,
-        headers=of.headers,
-        torch_copies=of.torch_copies,
-        unopened=of.unopened,
-        settings=of.settings,
+        config=component.config,
+        index=component.index,
+        headers=component.headers,
+        torch_copies=component.torch_copies,
+        unopened=component.unopened,
+        settings=component.settings,
         manifest=None,
         components=(),
         fetched=Fetched(),
@@ -388,7 +387,7 @@ def _own(
 
 
 def _unclaimed_files(snapshot: Snapshot, components: Iterable[ComponentAudit]) -> Snapshot:
-    """Return the files that no component answers for."""
+    """Return a snapshot of the files that belong to no component."""
     names = {file.name for piece in components for file in piece.snapshot.files}
     return Snapshot(
         model=snapshot.model,
@@ -400,50 +399,45 @@ def _unclaimed_files(snapshot: Snapshot, components: Iterable[ComponentAudit]) -
     )
 
 
-def _outside(files: Iterable[RepoFile], folders: Iterable[str]) -> Iterator[RepoFile]:
-    starts = tuple(f"{folder}/" for folder in folders if folder)
-    return (file for file in files if not file.name.startswith(starts))
-
-
 def _other_weights(
     unclaimed: Snapshot, components: Iterable[ComponentAudit]
 ) -> Iterator[OtherWeights]:
     """Yield the weights outside all components, unless the root model was audited."""
     if all(piece.folder for piece in components):
         names = (file.name for file in unclaimed.files)
-        opened = frozenset(head.name for head in unclaimed.pickles)
-        yield from other_weights_by_kind(filter(is_weights, names), opened=opened)
+        pickle_names = frozenset(head.name for head in unclaimed.pickles)
+        yield from other_weights_by_kind(filter(is_weights, names), opened=pickle_names)
 
 
 def _absent(
-    manifest: Manifest, components: Iterable[ComponentAudit], read: Collection[str]
+    manifest: Manifest, components: Iterable[ComponentAudit], read_folders: Collection[str]
 ) -> Iterator[MissingComponent]:
-    """Yield the declared components that loading cannot do without, and what they lack."""
+    """Yield a finding for each declared component that loading needs and that lacks files."""
     for piece in components:
         entry, folder = piece.entry, piece.component
-        lack = entry and _lack(manifest, entry, piece, is_read=folder in read)
+        lack = entry and _lack(manifest, entry, piece, is_read=folder in read_folders)
         if entry and lack:
-            what = f"{manifest.file} declares {named(entry.kind)} of {named(entry.library)} in "
-            reason = f"{what}{named(folder)}, and {lack}"
+            component = f"{manifest.file} declares {named(entry.kind)} of {named(entry.library)}"
+            reason = f"{component} in {named(folder)}, and {lack}"
             yield MissingComponent(declared_in=manifest.file, folders=(folder,), reason=reason)
 
 
 def _lack(
     manifest: Manifest, entry: ManifestEntry, piece: ComponentAudit, *, is_read: bool
 ) -> str | None:
-    """Return what is missing of a component's files, or None."""
+    """Return a clause about the missing files of a component; None if none is missing."""
     of_pipeline = manifest.file == PIPELINE
-    is_known = of_pipeline or entry.library == SENTENCE
+    is_of_known_library = of_pipeline or entry.library == SENTENCE
     settings = () if of_pipeline else NEEDED_FILES.get(entry.kind, ())
     learns = of_pipeline or entry.kind in LEARNING
-    if not is_known or not (learns or settings):
+    if not is_of_known_library or not (learns or settings):
         return None
     files = {file.name for file in piece.snapshot.files}
     if not files:
         return "there is no such folder"
     if learns and not piece.weights and (is_read or not of_pipeline):
         return "there are no weights in it"  # a tokenizer or a scheduler of a pipeline has none
-    within = f"{piece.folder}/" if piece.folder else ""
-    if settings and files.isdisjoint(within + name for name in settings):
+    prefix = f"{piece.folder}/" if piece.folder else ""
+    if settings and files.isdisjoint(prefix + name for name in settings):
         return f"there is no {' or '.join(settings)} in it"
     return None

@@ -35,8 +35,8 @@ _STEM = r"(?:diffusion_)?(?:pytorch_)?model"
 _SHARD = r"-\d{5}-of-\d{5}"
 _VARIANT = re.compile(
     rf"(?P<stem>{_STEM})(?:"
-    rf"\.(?P<one>(?!\d+\.)\w+)(?:{_SHARD})?\.(?:safetensors|bin)"  # model.fp16.safetensors, shards
-    rf"|{_SHARD}\.(?P<other>\w+)\.(?:safetensors|bin)"  # model-00001-of-00002.fp16.safetensors
+    rf"\.(?P<file>(?!\d+\.)\w+)(?:{_SHARD})?\.(?:safetensors|bin)"  # model.fp16.safetensors, shards
+    rf"|{_SHARD}\.(?P<shard>\w+)\.(?:safetensors|bin)"  # model-00001-of-00002.fp16.safetensors
     rf"|\.(?:safetensors|bin)\.index\.(?P<index>\w+)\.json)",
     re.ASCII,
 )
@@ -83,9 +83,9 @@ class FoundWeights(Struct, frozen=True, kw_only=True):
 
 
 def standard_weights(names: Collection[str], variant: str | None = None) -> FoundWeights | None:
-    """Return the weights that loading takes from one folder; None if it has none of the variant."""
+    """Return the weights that loading takes from a folder; None if it has none of the variant."""
     for weights in _WEIGHTS:
-        file, index = _varied(weights, variant), _varied(f"{weights}{_INDEX}", variant)
+        file, index = _with_variant(weights, variant), _with_variant(f"{weights}{_INDEX}", variant)
         if file in names:
             return FoundWeights(weights=file)
         if index in names:
@@ -101,9 +101,9 @@ def variants(names: Iterable[str]) -> tuple[str, ...]:
 
 
 def variant_of(path: str) -> str | None:
-    """Return the variant in a path, `fp16` in `unet/model.fp16.safetensors`; None without one."""
+    """Return a path's variant, `fp16` for `unet/model.fp16.safetensors`; None if it has none."""
     match = _VARIANT.fullmatch(file_name(path))
-    return match and (match["one"] or match["other"] or match["index"])
+    return match and (match["file"] or match["shard"] or match["index"])
 
 
 def dtype_of(variant: str) -> str | None:
@@ -118,7 +118,7 @@ def checked_variant(variant: str) -> str:
     return variant
 
 
-def _varied(name: str, variant: str | None) -> str:
+def _with_variant(name: str, variant: str | None) -> str:
     """Put the variant before the last ending: `model.fp16.safetensors`."""
     if variant is None:
         return name
@@ -153,7 +153,7 @@ _LONGEST = 200  # characters of a base name
 
 
 def named_weights(config: TextFile | None, names: Collection[str]) -> FoundWeights | None:
-    """Return the file that the config names for transformers; None if it is not there.
+    """Return the file that the config names for transformers; None if there is no such file.
 
     The config names files relative to its own folder.
     """
@@ -169,10 +169,10 @@ def named_weights(config: TextFile | None, names: Collection[str]) -> FoundWeigh
 
 
 def based_weights(config: TextFile, names: Collection[str]) -> FoundWeights | None:
-    """Return the file whose base name a config of AutoGPTQ states or implies; None without one."""
+    """Return the file whose base name an AutoGPTQ config states or implies, else None."""
     if not any(key.encode() in config.content for key in (*_BASENAMES, _GROUP)):
         return None
-    for base in _bases(parse_or_empty(config.content, config.name)):
+    for base in _base_names(parse_or_empty(config.content, config.name)):
         for ending in _ENDINGS:
             if f"{base}{ending}{_INDEX}" in names:
                 return FoundWeights(index=f"{base}{ending}{_INDEX}")
@@ -181,7 +181,7 @@ def based_weights(config: TextFile, names: Collection[str]) -> FoundWeights | No
     return None
 
 
-def _bases(values: Mapping[str, Any]) -> Iterator[str]:
+def _base_names(values: Mapping[str, Any]) -> Iterator[str]:
     inner = values.get("quantization_config")
     settings = inner if isinstance(inner, Mapping) else values
     for key in _BASENAMES:
@@ -208,7 +208,7 @@ Files = tuple[str, ...]  # one file, or the shards of one model, sorted
 
 
 def gguf_sets(names: Iterable[str]) -> tuple[Files, ...]:
-    """Return the models among the names, sorted."""
+    """Return the GGUF models among the names, each as its sorted files."""
     files_by_set: dict[tuple[str, str], list[str]] = {}
     for name in names:
         last = file_name(name).lower()
@@ -220,7 +220,7 @@ def gguf_sets(names: Iterable[str]) -> tuple[Files, ...]:
 
 
 def only_gguf_set(names: Iterable[str], where: str) -> Files:
-    """Return the only model among the names, () without one; raise SourceError for several."""
+    """Return the only GGUF model among the names, else (); raise SourceError for several."""
     sets = gguf_sets(names)
     if len(sets) > 1:
         raise _unclear(f"{where} holds {len(sets)} GGUF models", sets)
@@ -228,28 +228,28 @@ def only_gguf_set(names: Iterable[str], where: str) -> Files:
 
 
 def tagged_gguf_set(names: Iterable[str], where: str, tag: str) -> Files:
-    """Return the model that a tag names: a file name, or a part of just one, such as Q4_K_M."""
+    """Return the GGUF model with a tag: a file name, or a part of only one name, such as Q4_K_M."""
     sets = gguf_sets(names)
     if not sets:
         detail = f"{where} has no GGUF model, expected {quoted(tag)}"
         raise SourceError(Reason.NO_WEIGHTS, detail)
     part = re.compile(rf"(?<![a-z0-9]){re.escape(tag)}(?![a-z0-9_])", re.IGNORECASE)
-    meant = [files for files in sets if tag in files] or [
+    matches = [files for files in sets if tag in files] or [
         files for files in sets if part.search(files[0])
     ]
-    if len(meant) != 1:
-        some = f"{len(meant)} of the {len(sets)} GGUF models of {where} are"
-        count = some if meant else f"no GGUF model of {where} is"
-        raise _unclear(f"{count} {quoted(tag)}", meant or sets)
-    return meant[0]
+    if len(matches) != 1:
+        some = f"{len(matches)} of the {len(sets)} GGUF models of {where} are"
+        count = some if matches else f"no GGUF model of {where} is"
+        raise _unclear(f"{count} {quoted(tag)}", matches or sets)
+    return matches[0]
 
 
 def shards_of(name: str, names: Iterable[str]) -> Files:
-    """Return the shards of the model to which a shard belongs, including this one."""
+    """Return all shards of the model to which the shard `name` belongs."""
     return next(files for files in gguf_sets({name, *names}) if name in files)
 
 
-def _unclear(what: str, sets: Iterable[Files]) -> SourceError:
+def _unclear(subject: str, sets: Iterable[Files]) -> SourceError:
     files = listed([files[0] for files in sets])
-    detail = f"{what}, {files}: name one, as in namespace/name:Q4_K_M"
+    detail = f"{subject}, {files}: name one, as in namespace/name:Q4_K_M"
     return SourceError(Reason.NO_SAFETENSORS, detail)

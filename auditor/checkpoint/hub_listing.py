@@ -21,7 +21,7 @@ class Listing(NamedTuple):
     model_id: str
     commit: str
     files: tuple[RepoFile, ...]  # sorted by name
-    published: tuple[PublishedText, ...] = ()  # sizes that it states, sorted by name
+    published: tuple[PublishedText, ...] = ()  # sizes that the listing states, sorted by name
     base: str | None = None  # the base model in the model card
 
 
@@ -52,7 +52,7 @@ class _Answer(Struct):
 
 
 def listing_of(answer: Mapping[str, object], model_id: str) -> Listing:
-    """Read the Hub's answer about a model or an entry of its list; raise SourceError for others."""
+    """Read the Hub's description of a model, or raise SourceError if it is malformed."""
     subject = f"the Hub's listing of {model_id}"
     try:
         listed = converted(answer, _Answer, subject)
@@ -115,14 +115,14 @@ def _part_fault(part: str) -> str | None:
 
 
 # Keys of a model card's front matter that contain a size; the Hub defines no such key.
-_OF_CARDS = (
+_SIZE_KEYS = (
     *("parameters", "params", "num_parameters", "n_parameters", "total_parameters"),
     *("parameter_count", "model_size", "model-size", "size"),
 )
 _Count = Annotated[int, Meta(gt=0, le=2**63 - 1)]
 
 
-class _Counted(Struct):
+class _ParameterCounts(Struct):
     """The Hub's count of parameters; older answers have a count for each dtype only."""
 
     total: _Count | None = None
@@ -134,14 +134,14 @@ class _SizeInCard(Struct):
 
 
 def _published(answer: _Answer) -> Iterator[PublishedText]:
-    """Yield the published sizes; anything else under these keys is left out."""
-    counted = usable_fields(answer.safetensors, _Counted)
-    total = sum(counted.parameters.values())
-    if counted.total:
-        yield PublishedText(name="safetensors.total", text=str(counted.total))
+    """Yield the published sizes; leave out values that are not sizes."""
+    counts = usable_fields(answer.safetensors, _ParameterCounts)
+    total = sum(counts.parameters.values())
+    if counts.total:
+        yield PublishedText(name="safetensors.total", text=str(counts.total))
     elif 0 < total < 2**63:
         yield PublishedText(name="safetensors.parameters", text=str(total))
-    for key in _OF_CARDS:
+    for key in _SIZE_KEYS:
         in_card = answer.card.get(key) if isinstance(answer.card, dict) else None
         if size := usable_fields({"size": in_card}, _SizeInCard).size:
             yield PublishedText(name=f"cardData.{key}", text=str(size))

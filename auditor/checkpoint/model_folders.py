@@ -25,24 +25,25 @@ def components(
     names: Iterable[str], manifest: str, variant: str | None
 ) -> tuple[SelectedComponent, ...]:
     """Return the folders with a model that a manifest may name, judged by file names alone."""
-    every = _parts(names, variant)
+    parts = _folders(names, variant)
     if manifest == PIPELINE:
-        return tuple(every)
-    inside = _by_folder(names)
+        return tuple(parts)
+    by_folder = _by_folder(names)
     return tuple(
-        _with_settings(part, inside[part.folder])
-        for part in every
-        if _weighs(part) or re.fullmatch(_MODULE, part.folder)
+        _with_settings(part, by_folder[part.folder])
+        for part in parts
+        if _has_weights(part) or re.fullmatch(_MODULE, part.folder)
     )
 
 
 def models(names: Iterable[str], variant: str | None) -> tuple[SelectedComponent, ...]:
-    """Return the folders with a complete model each: a config and weights."""
-    return tuple(part for part in _parts(names, variant) if part.selection.config and _weighs(part))
+    """Return the folders that contain a complete model: a config and weights."""
+    parts = _folders(names, variant)
+    return tuple(part for part in parts if part.selection.config and _has_weights(part))
 
 
-def found_in(names: set[str], variant: str | None) -> FoundWeights | None:
-    """Return the weights of one folder: of the variant, else without one, else of the only one."""
+def folder_weights(names: set[str], variant: str | None) -> FoundWeights | None:
+    """Return a folder's weights: of the variant, else of no variant, else of its only variant."""
     weights = standard_weights(names, variant) or standard_weights(names)
     if weights is None and len(only := variants(names)) == 1:
         return standard_weights(names, only[0])
@@ -57,19 +58,19 @@ def torch_copies_in(names: Iterable[str], weights: FoundWeights) -> tuple[str, .
 
 def with_part_torch_copies(selection: FileSelection, names: Iterable[str]) -> FileSelection:
     """Add to each part of a selection the torch files of its folder, to compare them."""
-    inside = _by_folder(names)
-    parts = (_with_torch_copies(part, inside[part.folder]) for part in selection.parts)
+    by_folder = _by_folder(names)
+    parts = (_with_torch_copies(part, by_folder[part.folder]) for part in selection.parts)
     return replace(selection, parts=tuple(parts))
 
 
-def _weighs(part: SelectedComponent) -> bool:
+def _has_weights(part: SelectedComponent) -> bool:
     return bool(part.selection.weights or part.selection.index)
 
 
-def _parts(names: Iterable[str], variant: str | None) -> Iterator[SelectedComponent]:
-    for folder, inside in sorted(_by_folder(names).items()):
-        weights = found_in(inside, variant) or FoundWeights()
-        config = CONFIG if CONFIG in inside else None
+def _folders(names: Iterable[str], variant: str | None) -> Iterator[SelectedComponent]:
+    for folder, local_names in sorted(_by_folder(names).items()):
+        weights = folder_weights(local_names, variant) or FoundWeights()
+        config = CONFIG if CONFIG in local_names else None
         if folder and (config or weights.weights or weights.index):
             selection = FileSelection(
                 config=config and f"{folder}/{config}",
@@ -79,18 +80,18 @@ def _parts(names: Iterable[str], variant: str | None) -> Iterator[SelectedCompon
             yield SelectedComponent(folder=folder, selection=selection)
 
 
-def _with_settings(part: SelectedComponent, inside: set[str]) -> SelectedComponent:
+def _with_settings(part: SelectedComponent, local_names: set[str]) -> SelectedComponent:
     """Add the settings by which sentence-transformers loads the part, if there are any."""
-    name = next((f"{part.folder}/{name}" for name in SETTINGS if name in inside), None)
+    name = next((f"{part.folder}/{name}" for name in SETTINGS if name in local_names), None)
     return part._replace(selection=replace(part.selection, settings=name))
 
 
-def _with_torch_copies(part: SelectedComponent, inside: set[str]) -> SelectedComponent:
+def _with_torch_copies(part: SelectedComponent, local_names: set[str]) -> SelectedComponent:
     weights, index = (
         name and name.removeprefix(f"{part.folder}/")
         for name in (part.selection.weights, part.selection.index)
     )
-    names = torch_copies_in(inside, FoundWeights(weights=weights, index=index))
+    names = torch_copies_in(local_names, FoundWeights(weights=weights, index=index))
     torch_copies = tuple(f"{part.folder}/{name}" for name in names)
     return part._replace(selection=replace(part.selection, torch_copies=torch_copies))
 

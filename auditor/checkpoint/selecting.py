@@ -22,7 +22,7 @@ from auditor.checkpoint.filenames import (
 )
 from auditor.checkpoint.model_folders import (
     components,
-    found_in,
+    folder_weights,
     models,
     torch_copies_in,
     with_part_torch_copies,
@@ -84,13 +84,13 @@ def select(names: Collection[str], where: str, variant: str | None = None) -> Fi
     For a pipeline these are the files of every component; otherwise those of the repository's root
     and of the modules after a sentence transformer. If none of these exist, the order is: the
     adapter, the file that a config names, the GGUF model, the models in folders, the files that
-    only some loaders find. Raise SourceError if there is no such file, with the files that there
-    are, or if there are several and the user has to name one.
+    only some loaders find. Raise SourceError, which lists the existing files, if there is no such
+    file, or if there are several and the user has to name one.
     """
     if PIPELINE in names and (parts := components(names, PIPELINE, variant)):
-        return _of_parts(parts, PIPELINE, where, variant)
+        return _select_parts(parts, PIPELINE, where, variant)
     config = CONFIG if CONFIG in names else None
-    root = _root({name for name in names if "/" not in name}, where, variant)
+    root = _root_weights({name for name in names if "/" not in name}, where, variant)
     manifest = MODULES if MODULES in names else None
     parts = components(names, MODULES, variant) if manifest else ()
     if root:
@@ -108,18 +108,18 @@ def select(names: Collection[str], where: str, variant: str | None = None) -> Fi
     if piece := next((weights for weights in PIECES if weights in names), None):
         return FileSelection(config=None, weights=piece)
 
-    def rest() -> FileSelection:
+    def select_unusual() -> FileSelection:
         if shards := only_gguf_set(names, where):
             return FileSelection(config=config, shards=shards)
-        if chosen := parts or models(names, variant):
-            return _of_parts(chosen, manifest, where, variant)
-        return _unusual(names, where, config)
+        if model_parts := parts or models(names, variant):
+            return _select_parts(model_parts, manifest, where, variant)
+        return _select_rare(names, where, config)
 
     hints = _hints(names, config) if variant is None else ()
     if not hints:
-        return rest()
+        return select_unusual()
     try:
-        otherwise: FileSelection | SourceError = rest()
+        otherwise: FileSelection | SourceError = select_unusual()
     except SourceError as error:
         otherwise = error
     packing = next((name for name in declared.FILES if name in names), None)
@@ -134,31 +134,31 @@ def select(names: Collection[str], where: str, variant: str | None = None) -> Fi
 
 
 def _hints(names: Collection[str], config: str | None) -> tuple[str, ...]:
-    """Return the files that may name weights with an unusual name, the more specific file first."""
+    """Return the files that may name unusual weights, the most specific file first."""
     if not any("/" not in name and name.endswith(_HINTED) and is_weights(name) for name in names):
         return ()
     packing = (name for name in _PACKED_BY_NAME if name in names)
     return (*packing, *((config,) if config else ()))
 
 
-def _unusual(names: Collection[str], where: str, config: str | None) -> FileSelection:
-    """Select what only some loaders find: accelerate a single index, mlx_lm model*.safetensors.
+def _select_rare(names: Collection[str], where: str, config: str | None) -> FileSelection:
+    """Select files that only some loaders find: accelerate's only index, mlx_lm's shards.
 
-    Torch shards without an index are selected too: their numbers show whether some are absent. The
-    only weight file of a repository without a config is that of ComfyUI, kohya or Mistral.
+    Torch shards without an index are selected too: their numbers show whether some are absent. A
+    single weight file without a config was written for ComfyUI, kohya or Mistral.
     """
-    inside = {name for name in names if "/" not in name}
-    indexes = [name for name in inside if name.endswith(_INDEXES)]
+    root_names = {name for name in names if "/" not in name}
+    indexes = [name for name in root_names if name.endswith(_INDEXES)]
     if len(indexes) == 1:
         return FileSelection(config=config, index=indexes[0])
-    shards = tuple(sorted(name for name in inside if _MLX.fullmatch(name)))
-    shards = shards or torch_model_files(inside)
+    shards = tuple(sorted(name for name in root_names if _MLX.fullmatch(name)))
+    shards = shards or torch_model_files(root_names)
     if shards and config:
         return FileSelection(config=config, shards=shards)
     readable = [name for name in names if is_readable(name)]
     if len(readable) == 1 and not config and _may_be_lone(file_name(readable[0])):
         return FileSelection(config=None, weights=readable[0])
-    raise _nothing(names, where)
+    raise _no_weights_error(names, where)
 
 
 def _may_be_lone(name: str) -> bool:
@@ -171,36 +171,36 @@ def _may_be_lone(name: str) -> bool:
     return not is_usual and not name.lower().endswith(".bin")
 
 
-def _root(names: set[str], where: str, variant: str | None) -> FoundWeights | None:
-    """Return the weights outside all folders; the only variant if there are no others."""
+def _root_weights(names: set[str], where: str, variant: str | None) -> FoundWeights | None:
+    """Return the weights outside all folders, or those of the only variant."""
     if weights := standard_weights(names, variant):
         return weights
-    several = variants(names)
+    variant_names = variants(names)
     if variant is not None:
-        if several or standard_weights(names):
-            raise SourceError(Reason.NO_SAFETENSORS, _no_variant(where, variant, several))
+        if variant_names or standard_weights(names):
+            raise SourceError(Reason.NO_SAFETENSORS, _no_variant(where, variant, variant_names))
         return None
-    if len(several) > 1:
-        shown = listed(several)
+    if len(variant_names) > 1:
+        shown = listed(variant_names)
         detail = f"{where} has its weights only as variants, {shown}; name one with --variant"
         raise SourceError(Reason.NO_SAFETENSORS, detail)
-    return standard_weights(names, several[0]) if several else None
+    return standard_weights(names, variant_names[0]) if variant_names else None
 
 
-def _of_parts(
+def _select_parts(
     parts: tuple[SelectedComponent, ...], manifest: str | None, where: str, variant: str | None
 ) -> FileSelection:
     """Select the parts; raise SourceError if none of them has weights of the variant."""
     if variant is not None:
-        chosen = (part.selection.weights or part.selection.index for part in parts)
-        if variant not in {variant_of(name) for name in chosen if name}:
+        weight_names = (part.selection.weights or part.selection.index for part in parts)
+        if variant not in {variant_of(name) for name in weight_names if name}:
             raise SourceError(Reason.NO_SAFETENSORS, _no_variant(where, variant, ()))
     return FileSelection(config=None, manifest=manifest, parts=parts)
 
 
-def _no_variant(where: str, variant: str, others: tuple[str, ...]) -> str:
-    there = f"; its variants are {listed(others)}" if others else ""
-    return f"{where} has no weights of the variant {quoted(variant)}{there}"
+def _no_variant(where: str, variant: str, other_variants: tuple[str, ...]) -> str:
+    alternatives = f"; its variants are {listed(other_variants)}" if other_variants else ""
+    return f"{where} has no weights of the variant {quoted(variant)}{alternatives}"
 
 
 def select_tagged(names: Collection[str], where: str, tag: str) -> FileSelection:
@@ -220,8 +220,8 @@ def _with_torch_copies(selection: FileSelection, names: Collection[str]) -> File
     if isinstance(selection.otherwise, FileSelection):
         selection = replace(selection, otherwise=_with_torch_copies(selection.otherwise, names))
     root = FoundWeights(weights=selection.weights, index=selection.index)
-    inside = (name for name in names if "/" not in name)
-    selection = replace(selection, torch_copies=torch_copies_in(inside, root))
+    root_names = (name for name in names if "/" not in name)
+    selection = replace(selection, torch_copies=torch_copies_in(root_names, root))
     return with_part_torch_copies(selection, names)
 
 
@@ -234,7 +234,7 @@ def with_companions(names: Collection[str], where: str, choose: Chooser = select
 
 
 def select_config(names: Collection[str], where: str) -> FileSelection:
-    """Select the config alone, whatever weights there are; without one, that of an adapter."""
+    """Select only the config, or an adapter's config if there is no other; ignore the weights."""
     for config in (CONFIG, ADAPTER_CONFIG):
         if config in names:
             return FileSelection(config=config)
@@ -260,7 +260,7 @@ def is_weights(name: str) -> bool:
 
 
 def is_readable(name: str) -> bool:
-    """Return whether a name is that of a weight file in a format that this package reads."""
+    """Return whether a file contains or indexes weights in a format that this package reads."""
     return is_weights(name) and name.lower().endswith((".safetensors", *FORMATS))
 
 
@@ -285,7 +285,7 @@ def name_fault(name: str) -> str | None:
     return None
 
 
-def _nothing(names: Iterable[str], where: str) -> SourceError:
+def _no_weights_error(names: Iterable[str], where: str) -> SourceError:
     paperwork = (".git", *_PAPERWORK)
     files = sorted(name for name in names if not file_name(name).lower().startswith(paperwork))
     if not files:
@@ -294,8 +294,8 @@ def _nothing(names: Iterable[str], where: str) -> SourceError:
     if not weights:
         detail = f"{where} holds no weights (it holds {listed(files)})"
         return SourceError(Reason.NO_WEIGHTS, detail)
-    known = f"{WEIGHTS}, {TORCH_WEIGHTS} or index of them"
-    detail = f"{where} has no {known}; its weights are {listed(weights)}"
+    usual_names = f"{WEIGHTS}, {TORCH_WEIGHTS} or index of them"
+    detail = f"{where} has no {usual_names}; its weights are {listed(weights)}"
     return SourceError(Reason.NO_SAFETENSORS, detail)
 
 
@@ -307,13 +307,13 @@ _INDEX = ".index.json"
 
 
 def select_place(names: Collection[str], where: str, place: str) -> FileSelection:
-    """Select the weight file or the folder at a place; for any other file the model it belongs to.
+    """Select the weight file or folder at a place; for another file, the model it belongs to.
 
     A shard belongs to the model of all its shards. Raise SourceError if the place does not exist.
     """
     place = place.rstrip("/")
     if place not in names:
-        return _folder(names, where, place)
+        return _select_folder(names, where, place)
     folder, _, last = place.rpartition("/")
     shard = _SHARD.search(last)
     if last.lower().endswith(GGUF_ENDING):
@@ -324,21 +324,21 @@ def select_place(names: Collection[str], where: str, place: str) -> FileSelectio
     if is_readable(place) and not (shard and shard["of"] != "1"):
         config = _config(names, folder, ADAPTER_CONFIG if last in ADAPTERS else CONFIG)
         return FileSelection(config=config, weights=place)
-    return _folder(names, where, folder) if folder else select(names, where)
+    return _select_folder(names, where, folder) if folder else select(names, where)
 
 
 def _config(names: Collection[str], folder: str, name: str) -> str | None:
-    """Return the config in a file's folder, else the config of the repository."""
+    """Return the config in the folder, else the config of the repository's root."""
     inside = f"{folder}/{name}" if folder else name
     return next((path for path in (inside, name) if path in names), None)
 
 
-def _folder(names: Collection[str], where: str, folder: str) -> FileSelection:
+def _select_folder(names: Collection[str], where: str, folder: str) -> FileSelection:
     """Select the model in a folder of the repository."""
     inside = {name for name in names if name.startswith(f"{folder}/")}
     if not inside:
         raise SourceError(Reason.NOT_FOUND, f"{where} has no file or folder {quoted(folder)}")
     parts = [part for part in components(inside, PIPELINE, None) if part.folder == folder]
-    if not parts or not found_in({file_name(name) for name in inside}, None):
+    if not parts or not folder_weights({file_name(name) for name in inside}, None):
         raise SourceError(Reason.NO_WEIGHTS, f"{quoted(folder)} of {where} holds no weights")
     return parts[0].selection

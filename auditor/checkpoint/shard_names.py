@@ -28,7 +28,7 @@ class Split(NamedTuple):
 
 
 def split_of(file: str) -> Split | None:
-    """Return the save to which a shard belongs; None for a file whose name has no total."""
+    """Return the save to which a shard belongs; None if the file's name has no total."""
     match = _SHARD.fullmatch(file)
     if match is None or not 0 < int(match[3]) <= _MOST_SHARDS:
         return None
@@ -36,7 +36,7 @@ def split_of(file: str) -> Split | None:
 
 
 def gaps(files: Iterable[str]) -> tuple[str, ...]:
-    """Return the names that lack among files with numbers and no total: `model-2.safetensors`.
+    """Return the missing names in a series of numbers without a total: `model-2.safetensors`.
 
     Return () if the names differ in more than a number. The first number is 0 or 1.
     """

@@ -61,11 +61,11 @@ class FileState(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     changed: int | UnsetType = UNSET  # nanoseconds; unlike `modified`, no program can set it
 
     def is_same(self, other: "FileState | None") -> bool:
-        """Whether nobody has replaced the file or written to it; it may have another name."""
+        """Return whether the file is unchanged and not replaced; it may have another name."""
         return other is not None and self.has_same_content(other) and self.inode == other.inode
 
     def has_same_content(self, other: "FileState") -> bool:
-        """Whether size and time of change are equal: a copied folder's files have other inodes."""
+        """Return whether size and time of change are equal; a file's copy has another inode."""
         return (self.size, self.modified) == (other.size, other.modified)
 
 

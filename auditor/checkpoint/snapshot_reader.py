@@ -129,24 +129,24 @@ def is_snapshot(content: bytes) -> bool:
 
 
 def load(content: bytes, path: str) -> Snapshot:
-    """Read a snapshot that `dump` wrote; raise UsageError with the fault for anything else."""
+    """Read a snapshot that `dump` wrote; raise UsageError if the content is not a snapshot."""
     try:
-        return _snapshot(_loaded(gunzip(content, MAX_SNAPSHOT), path))
+        return _snapshot(_load_json(gunzip(content, MAX_SNAPSHOT), path))
     except CheckpointError as fault:
         raise _not_a_snapshot(path, fault) from None
 
 
 def load_own_and_shared(own: bytes, shared: bytes, path: str) -> Snapshot:
-    """Read a snapshot of `dump_own` and `dump_shared`; raise UsageError for anything else."""
+    """Read a snapshot that `dump_own` and `dump_shared` wrote; raise UsageError otherwise."""
     try:
-        parts = [_loaded(part, path) for part in (own, shared)]
+        parts = [_load_json(part, path) for part in (own, shared)]
         document = {**parts[1].value, **parts[0].value}
         return _snapshot(Loaded(document, (*parts[0].repeated, *parts[1].repeated)))
     except CheckpointError as fault:
         raise _not_a_snapshot(path, fault) from None
 
 
-def _loaded(content: bytes, path: str) -> Loaded:
+def _load_json(content: bytes, path: str) -> Loaded:
     return load_object(content, path, size=MAX_SNAPSHOT, values=MAX_VALUES)
 
 
@@ -168,16 +168,16 @@ def _snapshot(loaded: Loaded) -> Snapshot:
 
 
 class _Reader:
-    """Reads the fields of one document and counts their bytes and tensors."""
+    """A reader of one document's fields, which counts their bytes and tensors."""
 
     def __init__(self) -> None:
-        self._headers = BoundedTotal("its headers have", "bytes", MAX_HEADERS)
+        self._header_bytes = BoundedTotal("its headers have", "bytes", MAX_HEADERS)
         self._tensors = BoundedTotal("its headers have", "tensors", MAX_ALL_TENSORS)
-        self._others = BoundedTotal("its texts and torch copies have", "bytes", MAX_OTHERS)
+        self._other_bytes = BoundedTotal("its texts and torch copies have", "bytes", MAX_OTHERS)
 
     def snapshot(self, document: SnapshotDocument) -> Snapshot:
         # Two names that are not UTF-8 in a folder may be equal here.
-        _require_sorted("files", [_name(file.name) for file in document.files], twice=True)
+        _require_sorted("files", [_name(file.name) for file in document.files], unique=False)
         _require_sorted("published", [one.name for one in document.published])
         _require_sorted("components", [one.name for one in document.components])
         companions = None
@@ -222,10 +222,10 @@ class _Reader:
             settings=self._text(entry.settings, "settings"),
         )
 
-    def _text(self, entry: BytesEntry | None, what: str) -> TextFile | None:
+    def _text(self, entry: BytesEntry | None, key: str) -> TextFile | None:
         if entry is None:
             return None
-        return TextFile(name=_name(entry.name), content=self._bytes(entry, what))
+        return TextFile(name=_name(entry.name), content=self._bytes(entry, key))
 
     def _base(self, entry: BaseEntry) -> BaseModel:
         return BaseModel(
@@ -237,39 +237,39 @@ class _Reader:
             detail=entry.detail,
         )
 
-    def _bytes(self, entry: BytesEntry, what: str) -> bytes:
+    def _bytes(self, entry: BytesEntry, key: str) -> bytes:
         if (entry.text is UNSET) == (entry.deflated is UNSET):
-            raise CheckpointError(f"{what}: expected one of the keys text and deflated")
+            raise CheckpointError(f"{key}: expected one of the keys text and deflated")
         if entry.text is not UNSET:
             content = entry.text.encode()
-            require(f"{what}: it has", len(content), "bytes", MAX_TEXT)
-            self._others.add(len(content))
+            require(f"{key}: it has", len(content), "bytes", MAX_TEXT)
+            self._other_bytes.add(len(content))
             return content
-        return inflate(str(entry.deflated), what, MAX_TEXT, self._others)
+        return inflate(str(entry.deflated), key, MAX_TEXT, self._other_bytes)
 
     def _heads(self, entries: Sequence[HeaderEntry]) -> tuple[WeightHeader, ...]:
         _require_sorted("heads", [entry.name for entry in entries])
         return tuple(map(self._head, entries))
 
     def _head(self, entry: HeaderEntry) -> WeightHeader:
-        header = _weight_file(entry, "heads", self._headers)
+        header = _weight_file(entry, "heads", self._header_bytes)
         tensors = header.prefix.count(_TENSOR)  # an upper bound
         require(f"the header of {named(header.name)} has", tensors, "tensors", MAX_TENSORS)
         self._tensors.add(tensors)
         return header
 
-    def _torch_files(self, entries: Sequence[HeaderEntry], what: str) -> tuple[WeightHeader, ...]:
-        _require_sorted(what, [entry.name for entry in entries])
-        return tuple(_weight_file(entry, what, self._others) for entry in entries)
+    def _torch_files(self, entries: Sequence[HeaderEntry], key: str) -> tuple[WeightHeader, ...]:
+        _require_sorted(key, [entry.name for entry in entries])
+        return tuple(_weight_file(entry, key, self._other_bytes) for entry in entries)
 
 
-def _weight_file(entry: HeaderEntry, what: str, total: BoundedTotal) -> WeightHeader:
+def _weight_file(entry: HeaderEntry, key: str, total: BoundedTotal) -> WeightHeader:
     name, size = _name(entry.name), entry.size
     if (entry.parts is UNSET) == (entry.deflated is UNSET):
-        raise CheckpointError(f"{what}: expected one of the keys deflated and parts")
+        raise CheckpointError(f"{key}: expected one of the keys deflated and parts")
     if entry.parts is not UNSET:
         return WeightHeader(name=name, size=size, parts=_parts(entry.parts, total))
-    prefix = inflate(str(entry.deflated), what, MAX_HEADER, total)
+    prefix = inflate(str(entry.deflated), key, MAX_HEADER, total)
     return WeightHeader(name=name, size=size, prefix=prefix)
 
 
@@ -297,6 +297,6 @@ def _name(name: str) -> str:
     return name
 
 
-def _require_sorted(what: str, names: Sequence[str], *, twice: bool = False) -> None:
-    if any(later < name or (later == name and not twice) for name, later in pairwise(names)):
-        raise CheckpointError(f"{what}: its names are not sorted, or one is there twice")
+def _require_sorted(key: str, names: Sequence[str], *, unique: bool = True) -> None:
+    if any(later < name or (unique and later == name) for name, later in pairwise(names)):
+        raise CheckpointError(f"{key}: its names are not sorted, or one is there twice")

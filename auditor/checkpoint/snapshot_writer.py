@@ -18,7 +18,7 @@ _LONGEST_TEXT = 16 * 1024
 
 def dump(snapshot: Snapshot, path: str = "") -> bytes:
     """Write a snapshot as bytes, without `source` and `fetched`; gzip them for a path in .gz."""
-    document = {**_own(snapshot), **_shared(snapshot)}
+    document = {**_own_part(snapshot), **_shared_part(snapshot)}
     content = (json.dumps(document, indent=1, sort_keys=True) + "\n").encode()
     return gzip.compress(content, mtime=0) if path.endswith(".gz") else content
 
@@ -28,18 +28,18 @@ def dump_own(snapshot: Snapshot) -> bytes:
 
     The list of files belongs to it: logs and checkpoints of a training have their own names.
     """
-    return json.dumps(_own(snapshot), sort_keys=True).encode()
+    return json.dumps(_own_part(snapshot), sort_keys=True).encode()
 
 
 def dump_shared(snapshot: Snapshot) -> bytes:
-    """Write the rest of a snapshot; `load_own_and_shared` joins the two."""
-    return json.dumps(_shared(snapshot), sort_keys=True).encode()
+    """Write the part of a snapshot that `dump_own` omits; `load_own_and_shared` joins both."""
+    return json.dumps(_shared_part(snapshot), sort_keys=True).encode()
 
 
 def fingerprint(snapshot: Snapshot) -> bytes | None:
-    """Return a key that two snapshots share exactly if they share `dump_shared`, or None.
+    """Return a key that is equal for two snapshots exactly if their `dump_shared` is equal.
 
-    None means that only the dumps can be compared. The key of a usual checkpoint takes 15 us for a
+    Return None if only the dumps can be compared. The key of a usual checkpoint takes 15 us for a
     header of 22 kB; the text and its digest take 50.
     """
     parts = (snapshot.index, snapshot.packing, snapshot.settings, snapshot.manifest, snapshot.base)
@@ -55,14 +55,14 @@ def fingerprint(snapshot: Snapshot) -> bytes | None:
     return digest.digest()
 
 
-def _own(snapshot: Snapshot) -> dict[str, object]:
+def _own_part(snapshot: Snapshot) -> dict[str, object]:
     companions: dict[str, object] = {}
     if snapshot.companions is not None:
         companions["companions"] = [_companion(one) for one in snapshot.companions]
     published: dict[str, object] = {}
     if snapshot.published:
         published["published"] = [
-            {"name": one.name, "text": one.text} for one in snapshot.published
+            {"name": size.name, "text": size.text} for size in snapshot.published
         ]
     return {
         "model": snapshot.model.encode(errors="replace").decode(),  # a path need not be UTF-8
@@ -76,11 +76,11 @@ def _own(snapshot: Snapshot) -> dict[str, object]:
 
 def _file_entry(file: RepoFile) -> dict[str, object]:
     digests = {"sha256": file.sha256, "blob_id": file.blob_id}
-    known = {key: digest for key, digest in digests.items() if digest is not None}
-    return {"name": file.name, "size": file.size, **known}
+    declared = {key: digest for key, digest in digests.items() if digest is not None}
+    return {"name": file.name, "size": file.size, **declared}
 
 
-def _shared(snapshot: Snapshot) -> dict[str, object]:
+def _shared_part(snapshot: Snapshot) -> dict[str, object]:
     document: dict[str, object] = {
         "format": FORMAT,
         "version": VERSION,
@@ -127,7 +127,7 @@ def _component(component: Component) -> dict[str, object]:
 
 
 def _text(file: TextFile | None) -> dict[str, object] | None:
-    """Keep a config as text, for people and for diffs; deflate it if it is long or not text."""
+    """Write a file as text, for people and for diffs; deflate it if it is long or not text."""
     if file is None:
         return None
     if len(file.content) <= _LONGEST_TEXT:

@@ -26,24 +26,26 @@ def files_not_in_index(
 ) -> tuple[str, ...]:
     """Return the weight files to read that the index does not name; () if its shards are complete.
 
-    The shards of another split come first: `model-00001-of-00003` instead of `-of-00002`. If no
-    shard of the index is there, it is the only other model in the folder.
+    The shards of another split come first: `model-00001-of-00003` instead of `-of-00002`. If the
+    folder has no shard of the index, these are the files of the only other model in the folder.
     """
     if not set(shards).difference(names):
         return ()
-    folder, inside = _inside(index, names)
-    own = {shard.removeprefix(folder) for shard in shards}
-    others = [name for name in inside if name not in own and _may_be(name, index)]
-    shards_there = _whole(others, _stems(index, own))
+    folder = folder_of(index)
+    below = (name.removeprefix(folder) for name in names if name.startswith(folder))
+    inside = sorted(name for name in below if "/" not in name)
+    indexed = {shard.removeprefix(folder) for shard in shards}
+    candidates = [name for name in inside if name not in indexed and _may_belong(name, index)]
+    shards_there = _complete_split(candidates, _stems(index, indexed))
     if not shards_there and not set(shards).intersection(names):
-        shards_there = _any(index, inside, others)
+        shards_there = _only_model(index, inside, candidates)
     return tuple(sorted(f"{folder}{name}" for name in shards_there))
 
 
 def named_as_model(index: str, shards: Iterable[str], name: str) -> bool:
-    """Return whether the name shows that a file which no index names belongs to the model.
+    """Return whether the name of a file that no index names shows that it belongs to the model.
 
-    It is then a shard of another split, or torch's file under its usual name.
+    Such a file is a shard of another split, or torch's file under its usual name.
     """
     folder = folder_of(index)
     last = name.removeprefix(folder)
@@ -52,21 +54,14 @@ def named_as_model(index: str, shards: Iterable[str], name: str) -> bool:
     return bool(split and split["stem"] in stems) or last in torch_model_files([last])
 
 
-def _inside(index: str, names: Iterable[str]) -> tuple[str, list[str]]:
-    """Return the folder of the index, with its slash, and the names of its files."""
-    folder = folder_of(index)
-    below = (name.removeprefix(folder) for name in names if name.startswith(folder))
-    return folder, sorted(name for name in below if "/" not in name)
-
-
-def _may_be(name: str, index: str) -> bool:
+def _may_belong(name: str, index: str) -> bool:
     """Return whether a file may contain the index's model: of its variant, not a companion."""
-    own = variant_of(index)
+    variant = variant_of(index)
     return (
         is_readable(name)
         and not name.lower().startswith(_OTHERS)
         and not name.lower().endswith(".gguf")  # other tensor names, and its own config
-        and (variant_of(name) == own or own in name.split("."))
+        and (variant_of(name) == variant or variant in name.split("."))
     )
 
 
@@ -77,7 +72,7 @@ def _stems(index: str, shards: Iterable[str]) -> frozenset[str]:
     return frozenset((last, *(split["stem"] for split in splits)))
 
 
-def _whole(names: Iterable[str], stems: frozenset[str] | None = None) -> Sequence[str]:
+def _complete_split(names: Iterable[str], stems: frozenset[str] | None = None) -> Sequence[str]:
     """Return the shards of one model: the complete split, else the split with the most shards.
 
     Only names that begin with one of `stems` count; all names if it is None.
@@ -87,26 +82,21 @@ def _whole(names: Iterable[str], stems: frozenset[str] | None = None) -> Sequenc
         split = _SPLIT.fullmatch(name)
         if split and (stems is None or split["stem"] in stems):
             splits.setdefault((split["stem"], split["count"], split["ending"]), []).append(name)
-    return max((splits[key] for key in sorted(splits)), key=_weight, default=())
+    return max((splits[key] for key in sorted(splits)), key=_completeness, default=())
 
 
-def _weight(shards: Sequence[str]) -> tuple[bool, int]:
-    """Return whether all shards of a split are there, and the number of those that are."""
+def _completeness(shards: Sequence[str]) -> tuple[bool, int]:
+    """Return whether all shards of a split exist, and how many do."""
     split = _SPLIT.fullmatch(shards[0])
     count = split["count"] if split else ""
     return (count.isdecimal() and len(count) < 10 and len(shards) >= int(count), len(shards))  # noqa: PLR2004 - digits
 
 
-def _any(index: str, inside: Iterable[str], others: Sequence[str]) -> Sequence[str]:
+def _only_model(index: str, names: Iterable[str], candidates: Sequence[str]) -> Sequence[str]:
     """Return the only model in the folder, preferably in the format of the index."""
-    safe = [name for name in others if name.endswith(_SAFETENSORS)]
-    torch = [name for name in others if name.lower().endswith(_TORCH)]
-    usual = [name for name in torch_model_files(inside) if name in torch]
-    ways = [_whole(safe) or _alone(safe), usual or _whole(torch) or _alone(torch)]
-    if ".safetensors." not in index:
-        ways.reverse()
-    return next(filter(None, ways), ())
-
-
-def _alone(names: Sequence[str]) -> Sequence[str]:
-    return names if len(names) == 1 else ()
+    safe: Sequence[str] = [name for name in candidates if name.endswith(_SAFETENSORS)]
+    torch: Sequence[str] = [name for name in candidates if name.lower().endswith(_TORCH)]
+    usual = [name for name in torch_model_files(names) if name in torch]
+    safe = _complete_split(safe) or (safe if len(safe) == 1 else ())
+    torch = usual or _complete_split(torch) or (torch if len(torch) == 1 else ())
+    return safe or torch if ".safetensors." in index else torch or safe

@@ -1,7 +1,7 @@
 """The parser of chat templates, which are never rendered or run.
 
-It is parsed as transformers parses it: jinja2's sandboxed environment with loop controls and its
-own `generation` block. jinja2, which takes 35 ms to import, is imported for the first template.
+They are parsed as transformers parses them: by jinja2's sandboxed environment with loop controls
+and a `generation` block. jinja2, which takes 35 ms to import, is imported for the first template.
 """
 
 import re
@@ -49,32 +49,33 @@ def import_parser() -> None:
 
 
 def read_templates(texts: Iterable[str]) -> dict[str, Turns | str | NotCheckedError]:
-    """Return the turns of each of a model's templates, its fault, or why it was not checked."""
-    found: dict[str, Turns | str | NotCheckedError] = {}
-    others = 0  # characters
+    """Return, for each of a model's templates, its turns, its fault, or why it was not checked."""
+    results: dict[str, Turns | str | NotCheckedError] = {}
+    other_characters = 0
     for text in texts:
         try:
-            found[text] = read_template(text, others)
-            others += len(text)
+            results[text] = read_template(text, other_characters)
+            other_characters += len(text)
         except NotCheckedError as error:
-            found[text] = error
-    return found
+            results[text] = error
+    return results
 
 
-def read_template(text: str, others: int = 0) -> Turns | str:
+def read_template(text: str, other_characters: int = 0) -> Turns | str:
     """Return the turns of a template, or why it does not parse.
 
-    `others` is the number of characters of the other templates. Raise NotCheckedError if all
-    together are too long to parse, or if jinja2 is not installed.
+    `other_characters` is the length of the model's other templates. Raise NotCheckedError if all
+    templates together are too long to parse, or if jinja2 is not installed.
     """
-    if len(text) + others > MOST_CHARACTERS:
-        with_others = f", {len(text) + others:,} with others" if others else ""
+    if len(text) + other_characters > MOST_CHARACTERS:
+        with_others = f", {len(text) + other_characters:,} with others" if other_characters else ""
         raise NotCheckedError(
             f"has {len(text):,} characters{with_others}, expected at most {MOST_CHARACTERS:,}"
         )
     if max((len(number[0]) for number in _NUMBER.finditer(text)), default=0) > MOST_DIGITS:
         raise NotCheckedError(f"has a number of more than {MOST_DIGITS} digits")
-    if max(_depth_of_blocks(text), _deepest_tag(text)) > DEEPEST:
+    deepest_tag = max((_depth_of_tag(tag[0]) for tag in _TAG.finditer(text)), default=0)
+    if max(_depth_of_blocks(text), deepest_tag) > DEEPEST:
         raise NotCheckedError(f"is nested deeper than {DEEPEST} levels")
     try:
         from jinja2 import TemplateSyntaxError  # noqa: PLC0415 - 35 ms that most audits do without
@@ -98,12 +99,8 @@ def _depth_of_blocks(text: str) -> int:
     return deepest
 
 
-def _deepest_tag(text: str) -> int:
-    """Return the deepest nesting of brackets and signs in one tag."""
-    return max((_depth_of_tag(tag[0]) for tag in _TAG.finditer(text)), default=0)
-
-
 def _depth_of_tag(tag: str) -> int:
+    """Return the deepest nesting of brackets and signs in a tag."""
     depth = deepest = run = 0
     last = -1
     for step in STEP.finditer(tag):

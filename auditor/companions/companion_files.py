@@ -39,9 +39,9 @@ _SENTENCEPIECE = (
 # Of tokenizers that came from fairseq, whose ids are the pieces' places and one or more.
 OFFSET_PIECES = frozenset(("sentencepiece.bpe.model",))
 _OTHER_VOCABULARIES = (TEKKEN, *_SENTENCEPIECE, "vocab.json", "vocab.txt")
-# Beside one of them the pieces of sentencepiece are no ids: the vocabulary has those (M2M100, BERT
-# for Japanese), or fairseq's dictionary (BARTpho).
-_OF_PIECES = frozenset(("vocab.json", "vocab.txt", "dict.txt"))
+# If one of these exists, the pieces of sentencepiece are not ids: the vocabulary contains the ids
+# (M2M100, BERT for Japanese), or fairseq's dictionary (BARTpho).
+_ID_FILES = frozenset(("vocab.json", "vocab.txt", "dict.txt"))
 _POOLING = re.compile(r"[^/]*Pooling/config\.json")
 _TIKTOKEN = ".tiktoken"
 
@@ -80,7 +80,7 @@ OF_HUB = CompanionBounds(3, 512 * 1024)
 
 # What the files of a folder may take, several of which are in memory at once: all of Gemma 3's
 # have 39 MiB.
-_OF_FOLDER = CompanionBounds(32, 48 * 1024 * 1024)
+_FOLDER_BOUNDS = CompanionBounds(32, 48 * 1024 * 1024)
 
 
 class PlannedRead(NamedTuple):
@@ -88,27 +88,27 @@ class PlannedRead(NamedTuple):
 
     name: str
     spans: tuple[Span, ...]
-    whole: bool = True
+    is_complete: bool = True
     unread: str = ""
 
 
 def companions_of(names: Collection[str]) -> tuple[str, ...]:
     """Return the companion files of a listing, most useful first; one vocabulary is enough."""
     ranked = sorted(name for name in names if name.endswith(_TIKTOKEN) and "/" not in name)
-    every = (TOKENIZER, *_OTHER_VOCABULARIES, *ranked)
-    without_ids = () if _OF_PIECES.isdisjoint(names) else _SENTENCEPIECE
-    vocabularies = [name for name in every if name in names and name not in without_ids]
+    candidates = (TOKENIZER, *_OTHER_VOCABULARIES, *ranked)
+    without_ids = () if _ID_FILES.isdisjoint(names) else _SENTENCEPIECE
+    vocabularies = [name for name in candidates if name in names and name not in without_ids]
     texts = [name for name in _TEXTS if name in names]
-    inside = sorted(name for name in names if template_name(name) or _POOLING.fullmatch(name))
-    return (*vocabularies[:1], *texts, *inside, *vocabularies[1:])
+    nested = sorted(name for name in names if template_name(name) or _POOLING.fullmatch(name))
+    return (*vocabularies[:1], *texts, *nested, *vocabularies[1:])
 
 
 def template_name(file: str) -> str | None:
     """Return the name of the template in a file, "" for the default; None if it has no template."""
     if file == TEMPLATE:
         return ""
-    found = _MORE_TEMPLATES.fullmatch(file)
-    return found[1] if found else None
+    match = _MORE_TEMPLATES.fullmatch(file)
+    return match[1] if match else None
 
 
 def is_vocabulary(name: str) -> bool:
@@ -119,60 +119,56 @@ def is_vocabulary(name: str) -> bool:
 def planned(
     names: Iterable[str], sizes: Mapping[str, int | None], bounds: CompanionBounds | None
 ) -> Iterator[PlannedRead]:
-    """Plan what is read of each file; without `bounds` the files are local, and read completely."""
-    left = bounds or _OF_FOLDER
-    ends: list[PlannedRead] = []
+    """Yield the parts to read of each file; without `bounds`, local files are read completely."""
+    budget = bounds or _FOLDER_BOUNDS
+    cut_plans: list[PlannedRead] = []
     vocabularies = 0
     for name in names:
         size = sizes.get(name)
         most = MAX_VOCABULARY if is_vocabulary(name) else _MAX_MODULE if "/" in name else MAX_TEXT
-        read = _of_one(name, size, min(most, left.bytes, START if bounds and size else most))
-        vocabularies += is_vocabulary(name) and name != ADDED and bool(read.spans)
+        plan = _plan_for(name, size, min(most, budget.bytes, START if bounds and size else most))
+        vocabularies += is_vocabulary(name) and name != ADDED and bool(plan.spans)
         if vocabularies > _MOST_VOCABULARIES:
-            read = PlannedRead(name, (), unread="other vocabularies were read instead of it")
-        taken = sum(span.stop - span.start for span in read.spans)
-        if read.spans and (left.requests < 1 or taken > left.bytes):
-            read = PlannedRead(name, (), unread="other files were read instead of it")
-            taken = 0
-        left = CompanionBounds(left.requests - bool(taken), left.bytes - taken)
-        if name == TOKENIZER and not read.whole:
-            ends.append(read)
+            plan = PlannedRead(name, (), unread="other vocabularies were read instead of it")
+        byte_count = sum(span.stop - span.start for span in plan.spans)
+        if plan.spans and (budget.requests < 1 or byte_count > budget.bytes):
+            plan = PlannedRead(name, (), unread="other files were read instead of it")
+            byte_count = 0
+        budget = CompanionBounds(budget.requests - bool(byte_count), budget.bytes - byte_count)
+        if name == TOKENIZER and not plan.is_complete:
+            cut_plans.append(plan)
         else:
-            yield read
-    for read in ends:  # its end, where a request is left
-        size = sizes.get(read.name) or 0
-        end = (Span(size - END, size),) if left.requests > 0 and left.bytes >= END else ()
-        yield read._replace(spans=(*read.spans, *end))
+            yield plan
+    for plan in cut_plans:  # the file's end, if the budget has a request for it
+        size = sizes.get(plan.name) or 0
+        end = (Span(size - END, size),) if budget.requests > 0 and budget.bytes >= END else ()
+        yield plan._replace(spans=(*plan.spans, *end))
 
 
-def _of_one(name: str, size: int | None, most: int) -> PlannedRead:
+def _plan_for(name: str, size: int | None, most: int) -> PlannedRead:
     if name == TEKKEN:
         return PlannedRead(name, (Span(0, min(_SETTINGS, size or _SETTINGS)),))
-    if size is None or size == 0:
-        return PlannedRead(
-            name, (), unread="its size is not known" if size is None else "it is empty"
-        )
+    if not size:
+        unread = "its size is not known" if size is None else "it is empty"
+        return PlannedRead(name, (), unread=unread)
     if size <= most:
         return PlannedRead(name, (Span(0, size),))
     if name == TOKENIZER and most >= START:
-        return PlannedRead(name, (Span(0, START),), whole=False)
+        return PlannedRead(name, (Span(0, START),), is_complete=False)
     return PlannedRead(name, (), unread=f"it has {size:,} bytes, expected at most {most:,}")
 
 
 def read_companion(
-    plan: PlannedRead, read: Callable[[Span], bytes], wanted: Collection[str] = ()
+    plan: PlannedRead, read: Callable[[Span], bytes], tokens: Collection[str] = ()
 ) -> CompanionFile:
-    """Read a file as planned; errors of `read` are passed on.
-
-    The `wanted` tokens are looked up in a vocabulary.
-    """
+    """Read a file as planned, and look up `tokens` in a vocabulary; pass on errors of `read`."""
     if not plan.spans:
         return CompanionFile(plan.name, None, plan.unread)
-    first, *others = plan.spans
-    start, end = read(first), b"".join(map(read, others))
+    first, *later_spans = plan.spans
+    start, end = read(first), b"".join(map(read, later_spans))
     if not is_vocabulary(plan.name):
         return CompanionFile(plan.name, start)
-    return summary(plan.name, start, end, whole=plan.whole, wanted=wanted)
+    return summary(plan.name, start, end, is_complete=plan.is_complete, tokens=tokens)
 
 
 def import_readers() -> None:
@@ -190,20 +186,22 @@ def summary(
     start: bytes,
     end: bytes = b"",
     *,
-    whole: bool = True,
-    wanted: Collection[str] = (),
+    is_complete: bool = True,
+    tokens: Collection[str] = (),
 ) -> CompanionFile:
-    """Return a vocabulary's ids in place of its bytes."""
+    """Return the file with a summary of its ids in place of the bytes; look up `tokens` in it."""
     from auditor.companions import vocabulary_files  # noqa: PLC0415 - few have one
     from auditor.companions.vocabulary import Vocabulary, summary_json  # noqa: PLC0415 - as above
 
     readers: dict[str, Callable[[bytes], Vocabulary]] = {
-        TOKENIZER: partial(vocabulary_files.read_tokenizer, end=end, whole=whole, wanted=wanted),
+        TOKENIZER: partial(
+            vocabulary_files.read_tokenizer, end=end, is_complete=is_complete, tokens=tokens
+        ),
         ADDED: vocabulary_files.added_object,
         TEKKEN: vocabulary_files.tekken,
-        "vocab.json": partial(vocabulary_files.token_object, wanted=wanted),
-        "vocab.txt": partial(vocabulary_files.token_lines, wanted=wanted),
-        **dict.fromkeys(_SENTENCEPIECE, partial(vocabulary_files.sentencepiece, wanted=wanted)),
+        "vocab.json": partial(vocabulary_files.token_object, tokens=tokens),
+        "vocab.txt": partial(vocabulary_files.token_lines, tokens=tokens),
+        **dict.fromkeys(_SENTENCEPIECE, partial(vocabulary_files.sentencepiece, tokens=tokens)),
     }
     try:
         vocabulary = readers.get(name, vocabulary_files.tiktoken)(start)

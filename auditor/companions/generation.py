@@ -57,10 +57,7 @@ class RefusedSetting(NamedTuple):
 
 def refusals(config: Mapping[str, Any]) -> tuple[RefusedSetting, ...]:
     """Return the refused settings, in the order of the checks."""
-    try:
-        return _judged(config)
-    except TypeError:
-        return ()
+    return () if _fails(config) else _check_settings(config)
 
 
 def stumble(config: Mapping[str, Any]) -> str | None:
@@ -75,23 +72,23 @@ def stumble(config: Mapping[str, Any]) -> str | None:
 
 def _fails(config: Mapping[str, Any]) -> bool:
     try:
-        _judged(config)
+        _check_settings(config)
     except TypeError:
         return True
     return False
 
 
-def _judged(config: Mapping[str, Any]) -> tuple[RefusedSetting, ...]:
+def _check_settings(config: Mapping[str, Any]) -> tuple[RefusedSetting, ...]:
     return (
-        *_alone(config),
+        *_single_settings(config),
         *_sampling(config),
         *_beams(config),
-        *_several(config),
-        *_others(config),
+        *_returned_sequences(config),
+        *_tokens_and_arguments(config),
     )
 
 
-def _alone(config: Mapping[str, Any]) -> Iterator[RefusedSetting]:
+def _single_settings(config: Mapping[str, Any]) -> Iterator[RefusedSetting]:
     early = config.get("early_stopping")
     if early not in (None, True, False, "never"):
         yield RefusedSetting("early_stopping", 'expected true, false or "never"')
@@ -129,21 +126,21 @@ def _beams(config: Mapping[str, Any]) -> Iterator[RefusedSetting]:
         yield RefusedSetting("length_penalty", "only beam search reads it, and num_beams is 1")
 
 
-def _several(config: Mapping[str, Any]) -> Iterator[RefusedSetting]:
-    several, beams = config.get("num_return_sequences"), config.get("num_beams")
-    if several is None or several <= 1:
+def _returned_sequences(config: Mapping[str, Any]) -> Iterator[RefusedSetting]:
+    sequences, beams = config.get("num_return_sequences"), config.get("num_beams")
+    if sequences is None or sequences <= 1:
         return
     if beams in (None, 1):
         if not config.get("do_sample"):
             yield RefusedSetting(
                 "num_return_sequences", "greedy search has one, and do_sample is not true"
             )
-    elif several > beams:
+    elif sequences > beams:
         yield RefusedSetting("num_return_sequences", f"num_beams is {beams}, which is less")
 
 
-def _others(config: Mapping[str, Any]) -> Iterator[RefusedSetting]:
-    yield from _idle(config)
+def _tokens_and_arguments(config: Mapping[str, Any]) -> Iterator[RefusedSetting]:
+    yield from _settings_without_effect(config)
     suppressed = config.get("suppress_tokens")
     for key in ("forced_bos_token_id", "forced_eos_token_id"):
         forced = config.get(key)
@@ -157,7 +154,7 @@ def _others(config: Mapping[str, Any]) -> Iterator[RefusedSetting]:
             yield RefusedSetting(key, "it is an argument of generate(), not a setting")
 
 
-def _idle(config: Mapping[str, Any]) -> Iterator[RefusedSetting]:
+def _settings_without_effect(config: Mapping[str, Any]) -> Iterator[RefusedSetting]:
     """Yield the settings that have no effect."""
     if config.get("use_cache") is False:
         for key in ("cache_implementation", "cache_config"):

@@ -55,8 +55,8 @@ def _message_loops(node: "nodes.Node") -> Iterator["nodes.For"]:
 
     for child in node.iter_child_nodes():
         if isinstance(child, nodes.For) and any(
-            "message" in str(getattr(one, "name", ""))
-            for one in (child.iter, *child.iter.find_all(nodes.Name))
+            "message" in str(getattr(source, "name", ""))
+            for source in (child.iter, *child.iter.find_all(nodes.Name))
         ):
             yield child
         else:
@@ -64,30 +64,30 @@ def _message_loops(node: "nodes.Node") -> Iterator["nodes.For"]:
 
 
 class _Reader(NamedTuple):
-    """Reads the last piece that nodes write, or the first."""
+    """A reader of the last piece of text that nodes write, or of the first."""
 
     nodes: Any  # jinja2.nodes
     last: bool
 
-    def of_all(self, each: Iterable[Any]) -> _Outcome:
-        """Return what the last node that writes may write."""
-        ordered = [*each]
-        found: _Outcome = frozenset((_PASSES,))
+    def of_all(self, children: Iterable[Any]) -> _Outcome:
+        """Return what the last node that writes anything may write (or the first such node)."""
+        ordered = [*children]
+        outcome: _Outcome = frozenset((_PASSES,))
         for node in reversed(ordered) if self.last else ordered:
-            if _PASSES not in found:
+            if _PASSES not in outcome:
                 break
-            found = (found - {_PASSES}) | self._of(node)
-        return found
+            outcome = (outcome - {_PASSES}) | self._of_node(node)
+        return outcome
 
-    def _of(self, node: Any) -> _Outcome:
+    def _of_node(self, node: Any) -> _Outcome:
         nodes = self.nodes
         match node:
             case nodes.If():
-                others = [(one.test, one.body) for one in node.elif_]
-                return self._of_tests(((node.test, node.body), *others, (None, node.else_)))
+                branches = [(one.test, one.body) for one in node.elif_]
+                return self._of_branches(((node.test, node.body), *branches, (None, node.else_)))
             case nodes.CondExpr():
-                other = (node.expr2,) if node.expr2 else ()
-                return self._of_tests(((node.test, (node.expr1,)), (None, other)))
+                else_nodes = (node.expr2,) if node.expr2 else ()
+                return self._of_branches(((node.test, (node.expr1,)), (None, else_nodes)))
         parts = self._parts(node)
         return self._of_leaf(node) if parts is None else self.of_all(parts)
 
@@ -118,46 +118,46 @@ class _Reader(NamedTuple):
                 return frozenset((_CONTENT,))
         return frozenset((_PASSES,))  # a statement that writes nothing
 
-    def _of_tests(self, branches: Iterable[tuple[Any, Iterable[Any]]]) -> _Outcome:
-        """Return the outcome of all branches that may be taken; the last has no test."""
-        found: _Outcome = frozenset()
+    def _of_branches(self, branches: Iterable[tuple[Any, Iterable[Any]]]) -> _Outcome:
+        """Return what the branches that may be taken write; the last branch has no test."""
+        outcome: _Outcome = frozenset()
         for test, body in branches:
             holds = True if test is None else self._holds(test)
             if holds is not False:
-                found |= self.of_all(body)
+                outcome |= self.of_all(body)
             if holds is True:
                 break
-        return found
+        return outcome
 
     def _holds(self, test: Any) -> bool | None:
-        """Whether a test holds for a message of the assistant; None if that is not known."""
+        """Return whether a test holds for the assistant's message; None if that is not known."""
         nodes = self.nodes
         match test:
             case nodes.Not():
                 inner = self._holds(test.node)
                 return None if inner is None else not inner
             case nodes.And():
-                return _all(self._holds(test.left), self._holds(test.right))
+                return _and(self._holds(test.left), self._holds(test.right))
             case nodes.Or():
-                inner = _all(_not(self._holds(test.left)), _not(self._holds(test.right)))
+                inner = _and(_not(self._holds(test.left)), _not(self._holds(test.right)))
                 return _not(inner)
             case nodes.Name(name=name) if name == PROMPT:
                 return False
-            case nodes.Compare(ops=[nodes.Operand(op=op, expr=other)]) if _is_role(test.expr):
-                return _compared(op, other)
+            case nodes.Compare(ops=[nodes.Operand(op=op, expr=operand)]) if _is_role(test.expr):
+                return _compare_role(op, operand)
         return None
 
 
 def _is_role(node: Any) -> bool:
-    """Whether an expression is the role of the message: `message.role`, `message['role']`."""
-    own = getattr(node, "attr", None) or getattr(getattr(node, "arg", None), "value", None)
-    return own == _ROLE or getattr(node, "name", None) == _ROLE
+    """Return whether an expression is the message's role: `message.role`, `message['role']`."""
+    key = getattr(node, "attr", None) or getattr(getattr(node, "arg", None), "value", None)
+    return key == _ROLE or getattr(node, "name", None) == _ROLE
 
 
-def _compared(op: str, other: Any) -> bool | None:
-    """Return the result of `role OP other` for the assistant; None if it is not known."""
-    value = getattr(other, "value", None)
-    values = [getattr(item, "value", None) for item in getattr(other, "items", ())]
+def _compare_role(op: str, operand: Any) -> bool | None:
+    """Return the result of `role OP operand` for the assistant; None if it is not known."""
+    value = getattr(operand, "value", None)
+    values = [getattr(item, "value", None) for item in getattr(operand, "items", ())]
     results: dict[str, Callable[[], bool]] = {
         "eq": lambda: value == _ASSISTANT,
         "ne": lambda: value != _ASSISTANT,
@@ -172,7 +172,7 @@ def _not(value: bool | None) -> bool | None:  # noqa: FBT001 - a logic of three 
     return None if value is None else not value
 
 
-def _all(first: bool | None, second: bool | None) -> bool | None:  # noqa: FBT001 - as above
+def _and(first: bool | None, second: bool | None) -> bool | None:  # noqa: FBT001 - as above
     if first is False or second is False:
         return False
     return True if first and second else None

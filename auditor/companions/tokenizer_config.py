@@ -23,13 +23,12 @@ def added_tokens(config: Mapping[str, Any]) -> tuple[Token, ...]:
     decoder = config.get(_DECODER)
     if not isinstance(decoder, Mapping) or len(decoder) > MOST_ADDED:
         return ()
-    return tuple(sorted(_added(decoder)))
-
-
-def _added(decoder: Mapping[str, Any]) -> Iterator[Token]:
-    for number, token in decoder.items():
-        if number.isascii() and number.isdigit() and len(number) <= MOST_DIGITS:
-            yield token_of(int(number), text_of_token(token) or "")
+    tokens = (
+        token_of(int(number), text_of_token(token) or "")
+        for number, token in decoder.items()
+        if number.isascii() and number.isdigit() and len(number) <= MOST_DIGITS
+    )
+    return tuple(sorted(tokens))
 
 
 def loaded_tokens(
@@ -52,13 +51,13 @@ def loaded_tokens(
     if vocabulary.entries is None:
         return
     texts = {token.text for token in vocabulary.added}
-    own = {token.text: token for token in vocabulary.special}
+    special_tokens = {token.text: token for token in vocabulary.special}
     free = max(vocabulary.entries, *(token.id + 1 for token in vocabulary.added), 0)
     for token in declared:
         if token.text in texts:
             continue
-        if token.id < vocabulary.entries or token.text in own:
-            yield file, own.get(token.text, token)  # of the vocabulary
+        if token.id < vocabulary.entries or token.text in special_tokens:
+            yield file, special_tokens.get(token.text, token)  # of the vocabulary
         else:
             yield file, Token(free, token.text)
             free += 1
@@ -73,35 +72,38 @@ def _loaded_vocabulary(vocabularies: Mapping[str, Vocabulary]) -> Vocabulary | N
     """Return the vocabulary to which tokens are added; None if the number of its ids is unknown."""
     if TOKENIZER in vocabularies:
         return vocabularies[TOKENIZER]
-    others = (
-        one
-        for file, one in vocabularies.items()
-        if file not in OFFSET_PIECES and file not in {ADDED, TEKKEN} and one.entries is not None
+    complete = (
+        vocabulary
+        for file, vocabulary in vocabularies.items()
+        if file not in OFFSET_PIECES
+        and file not in {ADDED, TEKKEN}
+        and vocabulary.entries is not None
     )
-    return next(others, None)
+    return next(complete, None)
 
 
 def loaded_settings(
     config: Mapping[str, Any] | None, special: Mapping[str, Any] | None
 ) -> Mapping[str, Any]:
-    """Return the settings that transformers 5.24 loads of a tokenizer's config.
+    """Return the settings that transformers 5.24 loads from a tokenizer's config.
 
-    special_tokens_map.json replaces tokens of the config, unless that has `added_tokens_decoder`.
+    The tokens of special_tokens_map.json replace the config's, unless the config has
+    `added_tokens_decoder`.
     """
     values = config or {}
     return values if has_decoder(values) else {**values, **(special or {})}
 
 
 def has_decoder(config: Mapping[str, Any]) -> bool:
-    """Return whether the config has the added tokens, so that no older file is read."""
+    """Return whether the config contains the added tokens; if so, no older file is read."""
     return _DECODER in config
 
 
 def named_tokens(config: Mapping[str, Any]) -> tuple[str, ...]:
     """Return the special tokens that the config names, in the order in which they are added."""
-    more = config.get("extra_special_tokens") or config.get("additional_special_tokens")
+    extra = config.get("extra_special_tokens") or config.get("additional_special_tokens")
     tokens = [config.get(f"{role}_token") for role in _ROLES]
-    tokens += more[:_MOST_NAMED] if isinstance(more, list) else []
+    tokens += extra[:_MOST_NAMED] if isinstance(extra, list) else []
     texts = (text_of_token(token) for token in tokens)
     return tuple(dict.fromkeys(text for text in texts if text))
 
@@ -113,7 +115,7 @@ def text_of_token(token: object) -> str | None:
 
 
 def templates(config: Mapping[str, Any]) -> dict[str, str]:
-    """Return the chat templates by name; a single one is the default."""
+    """Return the chat templates by name; a single template is the default."""
     match config.get("chat_template"):
         case str(template):
             return {DEFAULT: template}

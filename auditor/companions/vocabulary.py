@@ -51,7 +51,7 @@ def summary_json(vocabulary: Vocabulary) -> bytes:
     """Encode a vocabulary for a snapshot."""
     always = ("kind", "entries", "unread", "highest", "added")
     fields = vocabulary._asdict().items()
-    summary = {key: one for key, one in fields if key in always or one not in (None, ())}
+    summary = {key: value for key, value in fields if key in always or value not in (None, ())}
     return json.dumps(summary, separators=(",", ":"), sort_keys=True).encode()
 
 
@@ -70,7 +70,7 @@ class _Summary(Struct, kw_only=True):
 
 
 def vocabulary_of(content: bytes, file: str) -> Vocabulary:
-    """Decode what `summary_json` wrote; raise CheckpointError for anything else."""
+    """Decode the output of `summary_json`; raise CheckpointError for any other content."""
     summary = converted(parse_object(content, file), _Summary)
     vocabulary = Vocabulary(**asdict(summary))
     tokens = (*vocabulary.added, *vocabulary.special, *filter(None, (vocabulary.highest,)))

@@ -62,35 +62,34 @@ class _Tokenizer(Struct):
 
 
 def read_tokenizer(
-    start: bytes, end: bytes = b"", *, whole: bool = True, wanted: Collection[str] = ()
+    start: bytes, end: bytes = b"", *, is_complete: bool = True, tokens: Collection[str] = ()
 ) -> Vocabulary:
     """Read a tokenizer.json: `start` is the complete file, or its start if `end` is its end.
 
-    The tokens that are `wanted` and not added are looked up in the vocabulary of a complete file.
+    Those of `tokens` that are not added are looked up in the vocabulary of a complete file.
     """
     try:
-        tokenizer = decoded(start if whole else _closed(start), _Tokenizer)
-        added = _added(bytes(tokenizer.added_tokens))
+        tokenizer = decoded(start if is_complete else _closed(start), _Tokenizer)
+        added = _added_tokens(bytes(tokenizer.added_tokens))
     except CheckpointError as error:
         return Vocabulary("tokenizers", unread=str(error))
     kind, vocabulary = tokenizer.model.type[:40], memoryview(tokenizer.model.vocab)
     highest, entries, unread = None, None, ""
     special: list[Token] = []
     absent: list[str] = []
-    if vocabulary and (whole or _CUT not in bytes(vocabulary)):
+    if vocabulary and (is_complete or _CUT not in bytes(vocabulary)):
         try:
             highest, entries = _highest(vocabulary)
         except CheckpointError as error:
             unread = str(error)
         else:
             added_texts = {token.text for token in added}
-            special, absent = _looked_up(
-                vocabulary, [one for one in wanted if one not in added_texts]
-            )
-    elif not whole:
+            missing = [token for token in tokens if token not in added_texts]
+            special, absent = _look_up(vocabulary, missing)
+    elif not is_complete:
         highest = _last_entry(end) if kind in _SORTED_BY_ID else None
         unread = "all of its vocabulary but the last entry" if highest else "its vocabulary"
-    if not whole and (not vocabulary or _CUT in bytes(tokenizer.added_tokens)):
+    if not is_complete and (not vocabulary or _CUT in bytes(tokenizer.added_tokens)):
         unread = "the rest of its added tokens and its vocabulary"
     return Vocabulary(
         kind=kind,
@@ -113,21 +112,21 @@ def _length(setting: object) -> int | None:
     return None
 
 
-def _looked_up(vocabulary: memoryview, wanted: Collection[str]) -> tuple[list[Token], list[str]]:
-    """Return the wanted tokens that a vocabulary has, and those that it does not have."""
+def _look_up(vocabulary: memoryview, tokens: Collection[str]) -> tuple[list[Token], list[str]]:
+    """Return the tokens that a vocabulary has with their ids, and those that it does not have."""
     if vocabulary[0] == ord("["):
-        ids = _positions(vocabulary, wanted) if wanted else {}
+        ids = _positions(vocabulary, tokens) if tokens else {}
     else:
-        ids = {text: _id_of(vocabulary, text) for text in wanted}
-    absent = [text for text in wanted if ids.get(text) is None]
+        ids = {text: _id_of(vocabulary, text) for text in tokens}
+    absent = [text for text in tokens if ids.get(text) is None]
     return [token_of(number, text) for text, number in ids.items() if number is not None], absent
 
 
-def _positions(vocabulary: memoryview, wanted: Collection[str]) -> dict[str, int | None]:
-    """Return the position of each wanted token in `[["token", score], ...]`."""
+def _positions(vocabulary: memoryview, tokens: Collection[str]) -> dict[str, int | None]:
+    """Return the position of each token that `[["token", score], ...]` contains."""
     positions: dict[str, int | None] = {}
     for position, entry in enumerate(_PIECE.finditer(vocabulary, 1)):
-        if (text := _text(entry[1])) in wanted:
+        if (text := _text(entry[1])) in tokens:
             positions[text] = position
     return positions
 
@@ -168,7 +167,7 @@ def _closed(start: bytes) -> bytes:
     return start[:cut] + _CUT + closing
 
 
-def _added(entries: bytes) -> tuple[Token, ...]:
+def _added_tokens(entries: bytes) -> tuple[Token, ...]:
     if len(entries) > _MAX_ADDED or entries.count(b"{") > 2 * MOST_ADDED:
         raise CheckpointError(f"its added tokens have {len(entries):,} bytes, expected fewer")
     tokens = decoded(entries, list[_AddedToken], "added_tokens")
@@ -228,28 +227,30 @@ _BYTES = 2  # the wire type of what has a length
 _LONGEST_VARINT = 10  # bytes
 
 
-def sentencepiece(data: bytes, wanted: Collection[str] = ()) -> Vocabulary:
+def sentencepiece(data: bytes, tokens: Collection[str] = ()) -> Vocabulary:
     """Read the pieces of a ModelProto, whose positions are ids, or a file of tiktoken.
 
-    Field 1 is a piece (with the text in its field 1), fields 2 to 5 are settings. The tokens that
-    are `wanted` are looked up among the pieces.
+    Field 1 is a piece (with the text in its field 1), fields 2 to 5 are settings. `tokens` are
+    looked up among the pieces.
     """
     if _FIRST_RANKED.match(data):
         return tiktoken(data)
     entries, last = 0, (0, 0)
     first: list[Token] = []
-    looked_up = tuple(text.encode(errors="replace") for text in wanted)
+    encoded_tokens = tuple(text.encode(errors="replace") for text in tokens)
     for field, start, stop in _fields(data):
         if field != 1:
             continue
-        if entries < _FIRST_PIECES or any(data.find(text, start, stop) > 0 for text in looked_up):
+        if entries < _FIRST_PIECES or any(
+            data.find(text, start, stop) > 0 for text in encoded_tokens
+        ):
             first.append(_piece(data, (start, stop), entries))
         entries, last = entries + 1, (start, stop)
         if entries > _MOST_PIECES:
             raise CheckpointError(f"it has more than {_MOST_PIECES:,} pieces")
     if not entries:
         raise CheckpointError("it has no pieces")
-    special = tuple(one for one in first if one.text[:1] in {"<", "["} or one.text in wanted)
+    special = tuple(one for one in first if one.text[:1] in {"<", "["} or one.text in tokens)
     return Vocabulary("sentencepiece", _piece(data, last, entries - 1), entries, special=special)
 
 
@@ -318,13 +319,13 @@ def tekken(start: bytes) -> Vocabulary:
     return Vocabulary("tekken", token_of(size - 1, ""), size)
 
 
-def token_object(data: bytes, wanted: Collection[str] = ()) -> Vocabulary:
-    """Read a vocab.json, `{"token": id}`, and look up the tokens that are `wanted`."""
+def token_object(data: bytes, tokens: Collection[str] = ()) -> Vocabulary:
+    """Read a vocab.json, `{"token": id}`, and look up `tokens` in it."""
     vocabulary = memoryview(data.strip())
     highest, entries = _highest(vocabulary)
     matches = islice(_SPECIAL.finditer(data, 0, _LOOKED_AT), _MOST_SPECIAL)
     special = {token_of(int(match[2]), match[1].decode(errors="replace")) for match in matches}
-    special.update(_looked_up(vocabulary, wanted)[0])
+    special.update(_look_up(vocabulary, tokens)[0])
     return Vocabulary("object", highest, entries, special=tuple(sorted(special)))
 
 
@@ -338,13 +339,15 @@ def added_object(data: bytes) -> Vocabulary:
     return Vocabulary("added", None, vocabulary.entries, added)
 
 
-def token_lines(data: bytes, wanted: Collection[str] = ()) -> Vocabulary:
-    """Read a vocab.txt, which has a line for each token, and look up the `wanted` tokens."""
+def token_lines(data: bytes, tokens: Collection[str] = ()) -> Vocabulary:
+    """Read a vocab.txt, which has a line for each token, and look up `tokens` in it."""
     entries = data.count(b"\n") + (not data.endswith(b"\n") and bool(data))
     if not entries:
         raise CheckpointError("it is empty")
     text = data.rstrip(b"\r\n").rpartition(b"\n")[2][:1024].decode(errors="replace")
-    known = {text.encode(errors="replace"): text for text in wanted}
-    lines = enumerate(data.split(b"\n")) if known else ()
-    special = tuple(token_of(at, known[line]) for at, line in lines if line in known)
+    token_by_line = {text.encode(errors="replace"): text for text in tokens}
+    lines = enumerate(data.split(b"\n")) if token_by_line else ()
+    special = tuple(
+        token_of(at, token_by_line[line]) for at, line in lines if line in token_by_line
+    )
     return Vocabulary("lines", token_of(entries - 1, text), entries, special=special)

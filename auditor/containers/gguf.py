@@ -133,7 +133,7 @@ class GgufHeader(Table, frozen=True, kw_only=True):
         return value if type(value) is int else None
 
     def length(self, key: str) -> int | None:
-        """Return the number of items in an array of the metadata; None without such an array."""
+        """Return the number of items in an array of the metadata; None if it is not an array."""
         value = self.metadata.get(key)
         if isinstance(value, Skipped):
             return value.length
@@ -152,7 +152,7 @@ class _Entry(NamedTuple):
     def length(self) -> int:
         return prod(self.shape) // self.type.block * self.type.size
 
-    def stored(self, file: str) -> StoredTensor:
+    def as_tensor(self, file: str) -> StoredTensor:
         span = Span(self.offset, self.offset + self.length)
         return StoredTensor(self.name, self.type.name, self.shape, prod(self.shape), file, span)
 
@@ -169,18 +169,18 @@ def _parse(file: str, sparse: PartialFile) -> GgufHeader:
     cursor = Cursor(sparse)
     version = _begin(cursor)
     tensors, pairs = cursor.u64("the number of tensors"), cursor.u64("the number of pairs")
-    _countable(cursor, "tensors", tensors, _LEAST_TENSOR, _MOST_TENSORS)
-    _countable(cursor, "metadata pairs", pairs, _LEAST_PAIR, _MOST_PAIRS)
+    _check_count(cursor, "tensors", tensors, _LEAST_TENSOR, _MOST_TENSORS)
+    _check_count(cursor, "metadata pairs", pairs, _LEAST_PAIR, _MOST_PAIRS)
     metadata = _metadata(cursor, pairs)
     alignment = _alignment(metadata)
     entries = _entries(cursor, tensors)
     start = -(-cursor.place // alignment) * alignment
-    length = _contiguous(entries, alignment)
+    length = _check_contiguous(entries, alignment)
     faults, notes = _sizes(sparse.size, start, length, entries, alignment)
     notes = (*notes, *_oddities(cursor, entries))
     return GgufHeader(
         file=file,
-        tensors=tuple(sorted((entry.stored(file) for entry in entries), key=itemgetter(0))),
+        tensors=tuple(sorted((entry.as_tensor(file) for entry in entries), key=itemgetter(0))),
         size_faults=tuple(f"{named(file)} {fault}" for fault in faults),
         notes=tuple(f"{named(file)} {note}" for note in notes),
         version=version,
@@ -200,8 +200,8 @@ def _begin(cursor: Cursor) -> int:
     if fault := lfs_fault("", prefix):
         raise CheckpointError(fault.strip())
     if not prefix.startswith(MAGIC):
-        known = format_by_magic(prefix)
-        raise CheckpointError(f"is {known}, not GGUF" if known else "does not begin with 'GGUF'")
+        kind = format_by_magic(prefix)
+        raise CheckpointError(f"is {kind}, not GGUF" if kind else "does not begin with 'GGUF'")
     cursor.take(len(MAGIC), "the magic")
     version = cursor.u32("the version")
     if version and not version & 0xFFFF:
@@ -217,15 +217,15 @@ def _begin(cursor: Cursor) -> int:
     raise CheckpointError(f"is of GGUF version {version:,}, expected 2 or 3")
 
 
-def _countable(cursor: Cursor, what: str, count: int, least: int, most: int) -> None:
-    """Raise if the file has no room for `count` of them, before any is read."""
+def _check_count(cursor: Cursor, noun: str, count: int, least: int, most: int) -> None:
+    """Raise CheckpointError if the file has no room for `count` entries, before any is read."""
     if count * least > cursor.size - cursor.place:
         raise CheckpointError(
-            f"declares {count:,} {what}, which take {least} bytes each at least: "
+            f"declares {count:,} {noun}, which take {least} bytes each at least: "
             f"{count * least:,} in all, and the file has {cursor.size:,}"
         )
     if count > most:
-        raise CheckpointError(f"declares {count:,} {what}, expected at most {most:,}")
+        raise CheckpointError(f"declares {count:,} {noun}, expected at most {most:,}")
 
 
 # --- metadata ---------------------------------------------------------------------------------
@@ -270,23 +270,23 @@ def _entries(cursor: Cursor, count: int) -> list[_Entry]:
 
 def _entry(cursor: Cursor, number: int) -> _Entry:
     name = cursor.name(f"the name of tensor {number:,}")
-    shown = quoted(name)
-    dimensions = cursor.u32(f"the dimensions of {shown}")
+    label = quoted(name)
+    dimensions = cursor.u32(f"the dimensions of {label}")
     if dimensions > _MOST_DIMENSIONS:
         raise CheckpointError(
-            f"has tensor {shown} of {dimensions:,} dimensions, expected at most {_MOST_DIMENSIONS}"
+            f"has tensor {label} of {dimensions:,} dimensions, expected at most {_MOST_DIMENSIONS}"
         )
-    shape = tuple(cursor.u64(f"the shape of {shown}") for _ in range(dimensions))[::-1]
-    kind = _type(cursor.u32(f"the type of {shown}"), shown)
+    shape = tuple(cursor.u64(f"the shape of {label}") for _ in range(dimensions))[::-1]
+    kind = _type(cursor.u32(f"the type of {label}"), label)
     if max((prod(shape), *shape)) > _I64_MAX:
-        raise CheckpointError(f"has tensor {shown} of {shape}, whose size passes 2^63 - 1")
+        raise CheckpointError(f"has tensor {label} of {shape}, whose size passes 2^63 - 1")
     row = shape[-1] if shape else 1
     if row % kind.block:
         raise CheckpointError(
-            f"has tensor {shown}, {kind.name} {shape}: rows of {row:,} are not a whole number of "
+            f"has tensor {label}, {kind.name} {shape}: rows of {row:,} are not a whole number of "
             f"blocks of {kind.block}"
         )
-    return _Entry(name, shape, kind, cursor.u64(f"the offset of {shown}"))
+    return _Entry(name, shape, kind, cursor.u64(f"the offset of {label}"))
 
 
 def _type(number: int, tensor: str) -> GgmlType:
@@ -302,7 +302,7 @@ def _type(number: int, tensor: str) -> GgmlType:
     )
 
 
-def _contiguous(entries: list[_Entry], alignment: int) -> int:
+def _check_contiguous(entries: list[_Entry], alignment: int) -> int:
     """Check that each tensor starts at the aligned end of the last one; return the last end."""
     expected = end = 0
     before = "the data begins at 0"
@@ -321,7 +321,7 @@ def _contiguous(entries: list[_Entry], alignment: int) -> int:
 def _sizes(
     size: int, start: int, length: int, entries: list[_Entry], alignment: int
 ) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """Return the faults and the oddities of the file's size."""
+    """Return the faults of the file's size, and the notes about it."""
     needed = start + length if entries else 0
     sum_ = f"{start:,} + {length:,} = {start + length:,} bytes (header, data)"
     if size < needed:

@@ -88,38 +88,38 @@ class Cursor:
         self._fill(count, "it")
         return self._window[self._at : self._at + count]
 
-    def take(self, count: int, what: str) -> bytes:
-        self._fill(count, what)
+    def take(self, count: int, label: str) -> bytes:
+        self._fill(count, label)
         self._at += count
         return self._window[self._at - count : self._at]
 
-    def skip(self, count: int, what: str) -> None:
-        """Skip bytes unread; they need not have been fetched."""
-        self._room(count, what)
+    def skip(self, count: int, label: str) -> None:
+        """Move on without reading; the skipped bytes need not have been fetched."""
+        self._require_room(count, label)
         self._at += count
         if self._at > len(self._window):
             self._base, self._window, self._at = self.place, b"", 0
 
-    def u32(self, what: str) -> int:
-        return int.from_bytes(self.take(4, what), self._order)
+    def u32(self, label: str) -> int:
+        return int.from_bytes(self.take(4, label), self._order)
 
-    def u64(self, what: str) -> int:
-        return int.from_bytes(self.take(8, what), self._order)
+    def u64(self, label: str) -> int:
+        return int.from_bytes(self.take(8, label), self._order)
 
-    def name(self, what: str) -> str:
+    def name(self, label: str) -> str:
         """Read a string that has to be text: a key, or a tensor's name."""
-        length = self.u64(what)
+        length = self.u64(label)
         if length > _LONGEST_KEY:
-            self._room(length, what)
+            self._require_room(length, label)
             raise CheckpointError(
-                f"has {length:,} bytes for {what}, expected at most {_LONGEST_KEY:,}"
+                f"has {length:,} bytes for {label}, expected at most {_LONGEST_KEY:,}"
             )
-        content = self.take(length, what)
+        content = self.take(length, label)
         try:
             return content.decode()
         except UnicodeDecodeError:
-            shown = quoted(content.decode(errors="backslashreplace"))
-            raise CheckpointError(f"has {shown} for {what}, which is not UTF-8") from None
+            text = quoted(content.decode(errors="backslashreplace"))
+            raise CheckpointError(f"has {text} for {label}, which is not UTF-8") from None
 
     def value(self, kind: int, key: str, depth: int = 0) -> Value:
         """Read the value of a key, or skip it if it is too long to keep."""
@@ -148,7 +148,7 @@ class Cursor:
         if kind not in NAMES:
             raise CheckpointError(f"has item type {kind:,} for {key}, expected 0 to {max(NAMES)}")
         least = _SCALARS[kind][2] if kind in _SCALARS else _LEAST[kind]
-        self._room(count * least, f"{key}, {count:,} items of {least} bytes at least")
+        self._require_room(count * least, f"{key}, {count:,} items of {least} bytes at least")
         is_kept = count <= _MOST_KEPT and self._values + count <= _MOST_VALUES
         if kind in _SCALARS:
             if is_kept:
@@ -174,9 +174,9 @@ class Cursor:
         return tuple(map(bool, values)) if kind == _BOOL else values
 
     def _skip_strings(self, count: int, key: str) -> None:
-        """Skip the strings of a vocabulary, within the window without a call for each.
+        """Skip the strings of a vocabulary, without a method call for each string of the window.
 
-        The lengths of 100,000 strings take 15 ms so, and 70 ms with `u64` and `skip`.
+        The lengths of 100,000 strings take 15 ms this way, and 70 ms with `u64` and `skip`.
         """
         unpack = struct.Struct(">Q" if self.big_endian else "<Q").unpack_from
         while count:
@@ -190,27 +190,29 @@ class Cursor:
             self._at = min(at, len(window))
             self.skip(at - self._at, f"an item of {key}")
 
-    def _room(self, count: int, what: str) -> None:
+    def _require_room(self, count: int, label: str) -> None:
         if count > self.size - self.place:
             raise CheckpointError(
-                f"ends in the middle of {what}: expected {count:,} bytes from byte "
+                f"ends in the middle of {label}: expected {count:,} bytes from byte "
                 f"{self.place:,} on, and the file has {self.size:,}"
             )
 
-    def _fill(self, count: int, what: str) -> None:
-        """Fill the window with this many bytes from the position on."""
+    def _fill(self, count: int, label: str) -> None:
+        """Fill the window with `count` bytes from the position on."""
         if self._at + count <= len(self._window):
             return
-        self._room(count, what)
-        rest = self._window[self._at :]
+        self._require_room(count, label)
+        unread = self._window[self._at :]
         self._base, self._at = self.place, 0
-        parts, have = [rest], self._base + len(rest)
-        while have < self._base + count:
-            stop = min((have // _CHUNK + 1) * _CHUNK, self.size)
+        parts, position = [unread], self._base + len(unread)
+        while position < self._base + count:
+            stop = min((position // _CHUNK + 1) * _CHUNK, self.size)
             try:
-                parts.append(self._sparse.read(Span(have, stop)))
+                parts.append(self._sparse.read(Span(position, stop)))
             except NeedsBytes:
-                more = min(max(3 * have, _FIRST), _LONGEST)
-                raise NeedsBytes(Span(have, max(stop, min(have + more, self.size)))) from None
-            have = stop
+                length = min(max(3 * position, _FIRST), _LONGEST)
+                raise NeedsBytes(
+                    Span(position, max(stop, min(position + length, self.size)))
+                ) from None
+            position = stop
         self._window = b"".join(parts)

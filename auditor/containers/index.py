@@ -50,7 +50,7 @@ class Index(Struct, frozen=True, kw_only=True, dict=True):
 
     @cached_property
     def shards(self) -> tuple[str, ...]:
-        """Paths relative to the index's own folder, sorted."""
+        """The paths of the shards, relative to the index's own folder, sorted."""
         return tuple(sorted(set(self.weight_map.values())))
 
 
@@ -79,7 +79,7 @@ def parse_index(file: str, content: bytes) -> Index:
 
 
 def _plainly_written(file: str, content: bytes) -> Loaded | None:
-    """Parse an index in the usual form, in a quarter of the time; None for `load_object`.
+    """Parse an index in the usual form, four times faster; None if `load_object` has to read it.
 
     Without escapes a name and its file have four quotes; with more quotes, a key is repeated. The
     quotes also bound the number of names.
@@ -120,7 +120,7 @@ def shard_fault(shard: str) -> str | None:
 
 
 def _weight_map(subject: str, index: dict[str, object]) -> dict[str, str]:
-    """Return the files as written."""
+    """Return the file of each tensor as the index contains it."""
     if "weight_map" not in index:
         keys = ", ".join(quoted(key) for key in list(index)[:_SHOWN]) or "none"
         raise CheckpointError(
@@ -149,12 +149,12 @@ def _weight_map(subject: str, index: dict[str, object]) -> dict[str, str]:
 
 def _paths(subject: str, weight_map: Mapping[str, str]) -> dict[str, str]:
     """Map each file to its path in or below the index's folder: `./a` is `a`."""
-    written = sorted(set(weight_map.values()))
-    if len(written) > MAX_SHARDS:
+    shards = sorted(set(weight_map.values()))
+    if len(shards) > MAX_SHARDS:
         raise CheckpointError(
-            f"{subject} names {len(written):,} files, expected at most {MAX_SHARDS:,}"
+            f"{subject} names {len(shards):,} files, expected at most {MAX_SHARDS:,}"
         )
-    paths = {shard: shard.removeprefix(_HERE) for shard in written}
+    paths = {shard: shard.removeprefix(_HERE) for shard in shards}
     for shard, path in paths.items():
         if fault := shard_fault(path):
             raise CheckpointError(f"{subject}: the shard {quoted(shard)} {fault}")
@@ -162,9 +162,9 @@ def _paths(subject: str, weight_map: Mapping[str, str]) -> dict[str, str]:
 
 
 def _hub_fault(subject: str, paths: Mapping[str, str]) -> str | None:
-    """Return why transformers cannot find the files on the Hub, where it uses the written names.
+    """Return why transformers cannot find the shards on the Hub, where `./` is not removed.
 
-    It finds a single file there too.
+    It finds a single shard there too.
     """
     shard = next((shard for shard, path in paths.items() if shard != path), None)
     if shard is None or len(paths) == 1:
@@ -192,6 +192,6 @@ def _metadata_faults(subject: str, metadata: object) -> Iterator[str]:
 
 def _repeated_faults(subject: str, repeated: tuple[str, ...]) -> Iterator[str]:
     if repeated:
-        shown = ", ".join(quoted(key) for key in repeated[:_SHOWN])
-        rest = f" and {len(repeated) - _SHOWN:,} more" if len(repeated) > _SHOWN else ""
-        yield f"{subject} repeats keys, and the last value of each counts: {shown}{rest}"
+        keys = ", ".join(quoted(key) for key in repeated[:_SHOWN])
+        more = f" and {len(repeated) - _SHOWN:,} more" if len(repeated) > _SHOWN else ""
+        yield f"{subject} repeats keys, and the last value of each counts: {keys}{more}"

@@ -74,7 +74,7 @@ class Manifest(NamedTuple):
     """The contents of a manifest, not compared with the files."""
 
     file: str
-    target: str | None  # the class of the whole
+    target: str | None  # the class of the complete model
     entries: tuple[ManifestEntry, ...]  # sorted by folder, which are all different
 
 
@@ -94,10 +94,10 @@ def parse_manifest(file: str, content: bytes) -> Manifest:
 
 
 def _pipeline(file: str, content: bytes) -> Manifest:
-    """`{"_class_name": ..., "vae": ["diffusers", "AutoencoderKL"], "requires_aesthetics": false}`.
+    """Parse a model_index.json: `{"_class_name": ..., "vae": ["diffusers", "AutoencoderKL"]}`.
 
-    [null, null] stands for a component that is left out; any other value is an option. The class
-    of a custom pipeline is [module, class].
+    [null, null] stands for a component that is left out; any other value is an option, such as
+    `"requires_aesthetics": false`. The class of a custom pipeline is [module, class].
     """
     document = parse_object(content, file)
     match document.get("_class_name"):
@@ -105,9 +105,9 @@ def _pipeline(file: str, content: bytes) -> Manifest:
             pass
         case [str(), str(target)]:
             pass
-        case other:
+        case class_name:
             raise CheckpointError(
-                f"{named(file)}: _class_name is {described(other)}, expected a string or "
+                f"{named(file)}: _class_name is {described(class_name)}, expected a string or "
                 "[module, class]"
             )
     entries: list[ManifestEntry] = []
@@ -129,7 +129,7 @@ class _Module(Struct):
 
 
 def _modules(file: str, content: bytes) -> Manifest:
-    """`[{"idx": 2, "name": "2", "path": "2_Dense", "type": "sentence_transformers.models.Dense"}]`.
+    """Parse a modules.json: `[{"path": "2_Dense", "type": "sentence_transformers.models.Dense"}]`.
 
     A path "" or "." is the repository's own folder. Modules without weights may share it.
     """
@@ -141,17 +141,17 @@ def _modules(file: str, content: bytes) -> Manifest:
     modules = converted(wrapped["modules"], list[_Module], named(file))
     entries: dict[str, ManifestEntry] = {}
     for entry in sorted(map(_module_entry, modules)):
-        other = entries.get(entry.folder)
-        if other is not None and _weighs(other) and _weighs(entry):
-            twice = quoted(entry.folder)
-            raise CheckpointError(f"{named(file)} has two modules in the folder {twice}")
-        if other is None or _weighs(entry):
+        previous = entries.get(entry.folder)
+        if previous is not None and _has_weights(previous) and _has_weights(entry):
+            folder = quoted(entry.folder)
+            raise CheckpointError(f"{named(file)} has two modules in the folder {folder}")
+        if previous is None or _has_weights(entry):
             entries[entry.folder] = entry
     ordered = tuple(sorted(entries.values()))
     return Manifest(file=file, target="SentenceTransformer", entries=ordered)
 
 
-def _weighs(entry: ManifestEntry) -> bool:
+def _has_weights(entry: ManifestEntry) -> bool:
     """Return whether a module has weights, by its class."""
     return entry.library != SENTENCE or entry.kind in LEARNING
 

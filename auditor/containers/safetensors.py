@@ -74,8 +74,8 @@ class _Parsed(NamedTuple):
 def header_span(file: str, prefix: bytes, size: int | None) -> Span:
     """Return the span of the JSON header, from the first bytes of the file and its size.
 
-    The first eight bytes are needed; further bytes must look like a header. So a file of another
-    format is refused before anything is fetched or allocated for it.
+    The first eight bytes are needed; further bytes must look like a header. A file of another
+    format is therefore refused before anything is fetched or allocated for it.
     """
     if fault := lfs_fault(named(file), prefix):
         raise CheckpointError(fault)
@@ -94,10 +94,8 @@ def header_span(file: str, prefix: bytes, size: int | None) -> Span:
     if fault is None:
         return span
     # A length that can be true is one, whatever other format's signature its bytes spell.
-    known = (
-        None if _length_fault(length, size) and length <= MAX_HEADER else format_by_magic(prefix)
-    )
-    raise CheckpointError(f"{named(file)} {f'is {known}, not safetensors' if known else fault}")
+    kind = None if _length_fault(length, size) and length <= MAX_HEADER else format_by_magic(prefix)
+    raise CheckpointError(f"{named(file)} {f'is {kind}, not safetensors' if kind else fault}")
 
 
 def parse_header(file: str, prefix: bytes) -> Header:
@@ -200,7 +198,7 @@ def _plainly_written(file: str, prefix: bytes, start: int, stop: int) -> _Parsed
         pairs = decode(metadata, type=dict[str, str])
         if metadata.count(b'"') != 4 * len(pairs):
             raise ValueError
-    parsed = _parsed(file, pairs, chain.from_iterable(_entries(prefix, at, end)))
+    parsed = _build(file, pairs, chain.from_iterable(_entries(prefix, at, end)))
     if prefix.find(_METADATA, at, end) >= 0 or parsed.data_length > _I64_MAX:
         raise ValueError
     if end - at > _AT_ONCE:  # then several are in order, and each alone names nothing twice
@@ -218,13 +216,13 @@ def _entries(content: bytes, at: int, end: int) -> Iterator[Iterable[tuple[str, 
         if stop < 0:
             break
         stop += len(_TENSOR_END) - 1  # the next one's quote
-        yield _decoded(view[at : stop - 1])
+        yield _decode(view[at : stop - 1])
         at = stop
     if at < end:
-        yield _decoded(view[at:end])
+        yield _decode(view[at:end])
 
 
-def _decoded(tensors: memoryview) -> Iterable[tuple[str, _Entry]]:
+def _decode(tensors: memoryview) -> Iterable[tuple[str, _Entry]]:
     text = b"".join((b"{", tensors, b"}"))
     entries = decode(text, type=dict[str, _Entry])
     if text.count(b'"') != _ENTRY_QUOTES * len(entries):
@@ -233,11 +231,11 @@ def _decoded(tensors: memoryview) -> Iterable[tuple[str, _Entry]]:
 
 
 def _exact(file: str, content: bytes) -> _Parsed:
-    """Parse any header field by field like serde; this decides, and its errors are reported."""
+    """Parse any header field by field like serde; the errors of this reader are reported."""
     if fault := bounds_fault(content, safetensors_json.MAX_DEPTH, _MAX_EXACT_VALUES):
         raise CheckpointError(f"the header of {named(file)} {fault}")
     metadata, entries = safetensors_json.parse_fields(file, content)
-    return _parsed(
+    return _build(
         file,
         metadata,
         (
@@ -247,18 +245,18 @@ def _exact(file: str, content: bytes) -> _Parsed:
     )
 
 
-def _parsed(file: str, metadata: dict[str, str], entries: Iterable[tuple[str, _Entry]]) -> _Parsed:
-    """Make the tensors; each shape is measured once and stored once."""
+def _build(file: str, metadata: dict[str, str], entries: Iterable[tuple[str, _Entry]]) -> _Parsed:
+    """Build the tensors, sorted by name; each shape is measured once and stored once."""
     tensors: list[StoredTensor] = []
     sizes: dict[tuple[str, tuple[int, ...]], tuple[str, tuple[int, ...], int, int]] = {}
     in_order, end = True, 0
     new = tuple.__new__  # takes half of what a NamedTuple's own constructor takes
     for name, entry in entries:
         kind = (entry.dtype, entry.shape)
-        known = sizes.get(kind)
-        if known is None:
-            known = sizes[kind] = (*kind, *_measured(file, name, *kind))
-        dtype, shape, elements, length = known
+        measures = sizes.get(kind)
+        if measures is None:
+            measures = sizes[kind] = (*kind, *_measure(file, name, *kind))
+        dtype, shape, elements, length = measures
         start, stop = span = entry.data_offsets
         if stop - start != length:
             raise CheckpointError(_length_mismatch(file, name, dtype, shape, span))
@@ -267,13 +265,13 @@ def _parsed(file: str, metadata: dict[str, str], entries: Iterable[tuple[str, _E
         end = stop
         tensors.append(new(StoredTensor, (name, dtype, shape, elements, file, span)))
     if not in_order:
-        end = _covered(file, tensors)
+        end = _check_coverage(file, tensors)
     tensors.sort(key=itemgetter(0))
     return _Parsed(metadata, tensors, end)
 
 
-def _measured(file: str, name: str, dtype: str, dimensions: tuple[int, ...]) -> tuple[int, int]:
-    """Return elements and bytes of a shape."""
+def _measure(file: str, name: str, dtype: str, dimensions: tuple[int, ...]) -> tuple[int, int]:
+    """Return the number of elements and of bytes of a shape."""
     elements = 1
     for dimension in dimensions:
         elements *= dimension
@@ -290,7 +288,7 @@ def _measured(file: str, name: str, dtype: str, dimensions: tuple[int, ...]) -> 
     return elements, bits // 8
 
 
-def _covered(file: str, tensors: list[StoredTensor]) -> int:
+def _check_coverage(file: str, tensors: list[StoredTensor]) -> int:
     """Check that the tensors cover the data, each byte once; return its length."""
     end, before = 0, None
     for tensor in sorted(tensors, key=_SPAN):
@@ -303,16 +301,16 @@ def _covered(file: str, tensors: list[StoredTensor]) -> int:
 
 def _gap(file: str, tensor: StoredTensor, start: int, end: int, before: StoredTensor | None) -> str:
     last = f"tensor {quoted(before.name)} ends at {end:,}" if before else "the data begins at 0"
-    what = f"leaves a gap of {start - end:,}" if start > end else "overlaps"
+    fault = f"leaves a gap of {start - end:,}" if start > end else "overlaps"
     return (
         f"{named(file)}: tensor {quoted(tensor.name)} begins at byte {start:,} of the data and "
-        f"{what}: {last}, expected each tensor to begin at the end of the last one"
+        f"{fault}: {last}, expected each tensor to begin at the end of the last one"
     )
 
 
 def _shaped(dtype: str, shape: tuple[int, ...]) -> str:
-    shown = shape if len(shape) <= _SHOWN else (*shape[:_SHOWN], "...")
-    return f"{dtype} [{', '.join(map(str, shown))}]"
+    dimensions = shape if len(shape) <= _SHOWN else (*shape[:_SHOWN], "...")
+    return f"{dtype} [{', '.join(map(str, dimensions))}]"
 
 
 def _overflow(file: str, name: str, dtype: str, shape: tuple[int, ...]) -> str:

@@ -43,11 +43,11 @@ def parse_fields(file: str, content: bytes) -> tuple[dict[str, str], dict[str, d
 
 
 def _load(file: str, content: bytes) -> JsonObject:
-    what = f"the header of {named(file)}"
+    subject = f"the header of {named(file)}"
     try:
         text = content.decode()
     except UnicodeDecodeError as error:
-        raise CheckpointError(encoding_fault(what, content, error)) from None
+        raise CheckpointError(encoding_fault(subject, content, error)) from None
     try:
         top = json.loads(
             text,
@@ -57,13 +57,13 @@ def _load(file: str, content: bytes) -> JsonObject:
             parse_constant=_no_constant,
         )
     except json.JSONDecodeError as error:
-        raise CheckpointError(syntax_fault(what, error)) from None
+        raise CheckpointError(syntax_fault(subject, error)) from None
     except _NumberError as error:
-        raise CheckpointError(f"{what} is not valid JSON: {error}") from None
+        raise CheckpointError(f"{subject} is not valid JSON: {error}") from None
     if not isinstance(top, JsonObject):
-        raise CheckpointError(f"{what} is {described(top)}, expected a JSON object")
+        raise CheckpointError(f"{subject} is {described(top)}, expected a JSON object")
     if "\\u" in text and (fault := escape_fault(top)):
-        raise CheckpointError(f"{what} {fault}")
+        raise CheckpointError(f"{subject} {fault}")
     return top
 
 
@@ -108,9 +108,9 @@ def _fields(tensor: str, value: JsonObject) -> dict[str, Any]:
             raise CheckpointError(f"{tensor} has {key} twice")
         if key in FIELDS:
             fields[key] = field
-    missing = tuple(field for field in FIELDS if field not in fields)
-    if missing:
-        raise CheckpointError(f"{tensor} has no {_listed(missing)}")
+    missing_fields = tuple(field for field in FIELDS if field not in fields)
+    if missing_fields:
+        raise CheckpointError(f"{tensor} has no {_listed(missing_fields)}")
     return fields
 
 
@@ -149,7 +149,7 @@ class _NumberError(ValueError):
 
 
 def _integer(digits: str) -> int | float:
-    """Return an int if serde_json has one (u64 or i64), else its f64."""
+    """Return an int if serde_json reads one (u64 or i64), else its f64."""
     if digits == "-0":
         return -0.0
     if len(digits) <= len(str(-(2**63))) and -(2**63) <= (value := int(digits)) <= U64_MAX:
@@ -158,16 +158,16 @@ def _integer(digits: str) -> int | float:
 
 
 def _float(text: str) -> float:
-    """Return serde_json's f64, by its own arithmetic, which decides about overflows.
+    """Return the f64 that serde_json reads, by its arithmetic, which decides about overflows.
 
-    At most twenty digits go into a u64, further digits only move the point; then it multiplies once
-    by a power of ten.
+    At most twenty digits go into a u64, further digits only move the point; then the u64 is
+    multiplied once by a power of ten.
     """
     mantissa, _, exponent = text.lower().partition("e")
-    whole, _, fraction = mantissa.lstrip("-").partition(".")
-    significand, used = _take(0, whole)
-    power = len(whole) - used
-    significand, used = _take(significand, fraction)
+    integer, _, fraction = mantissa.lstrip("-").partition(".")
+    significand, used = _add_digits(0, integer)
+    power = len(integer) - used
+    significand, used = _add_digits(significand, fraction)
     power -= used
     size = int(exponent.lstrip("+-0")[:11] or "0")
     if size > _I32_MAX:
@@ -178,16 +178,16 @@ def _float(text: str) -> float:
     return -value if text.startswith("-") else value
 
 
-def _take(significand: int, digits: str) -> tuple[int, int]:
+def _add_digits(significand: int, digits: str) -> tuple[int, int]:
     """Add digits to the significand up to a u64; return it and the number of digits used."""
     zeros = 0 if significand else len(digits) - len(digits.lstrip("0"))
-    taken = zeros
+    used = zeros
     for digit in digits[zeros : zeros + 20]:  # 2^64 - 1 has twenty digits
         grown = significand * 10 + int(digit)
         if grown > U64_MAX:
             break
-        significand, taken = grown, taken + 1
-    return significand, taken
+        significand, used = grown, used + 1
+    return significand, used
 
 
 def _scaled(value: float, power: int) -> float:

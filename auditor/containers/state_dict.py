@@ -44,18 +44,18 @@ class StateDict(Struct, frozen=True, kw_only=True):
 def state_dict(value: object, *, opened: bool = True) -> StateDict:
     """Return the model's tensors in a pickled value: all of it, or the part under a known key.
 
-    A loader that takes the value as it is finds no tensors under such a key. Unless it is `opened`,
-    the names show the key in parentheses, which no model's names have.
+    A loader that takes the value as it is finds no tensors under such a key. Unless `opened`, the
+    names contain the key in parentheses, which no model's names have.
     """
     walk = _Walk(opened=opened)
     tensors: dict[str, TensorView] = {}
     unreadable: dict[str, str] = {}
     note, fault = None, None
     try:
-        value, path, rest = _unwrapped(walk, value)
-        note = _note(path, rest, opened=opened) if path else None
-        within = "" if opened else ".".join(f"({key})" for key in path)
-        for name, view in walk.named_once(value, within):
+        value, path, siblings = _unwrap(walk, value)
+        note = _note(path, siblings, opened=opened) if path else None
+        prefix = "" if opened else ".".join(f"({key})" for key in path)
+        for name, view in walk.unique_tensors(value, prefix):
             if isinstance(view, TensorView):
                 tensors[name] = view
             else:
@@ -74,46 +74,46 @@ def _makes_dict(call: Call) -> bool:
     return isinstance(call.callee, Global) and call.callee.path in _DICTS
 
 
-def _unwrapped(walk: "_Walk", value: object) -> tuple[object, list[str], Mapping[str, object]]:
+def _unwrap(walk: "_Walk", value: object) -> tuple[object, list[str], Mapping[str, object]]:
     """Return the state dict within a value, the keys that lead to it, and its siblings."""
     path: list[str] = []
-    rest: dict[str, object] = {}
+    siblings: dict[str, object] = {}
     for _ in range(_DEEPEST_WRAPPERS):
         children = walk.children(value) if is_dict(value) else {}
         if any(tensor_view(child) is not None for child in children.values()):
             break
-        known = (key for key in WRAPPERS if key in children)
-        wrapper = next((key for key in known if walk.count(children[key], 1)), None)
+        keys = (key for key in WRAPPERS if key in children)
+        wrapper = next((key for key in keys if walk.count(children[key], 1)), None)
         if wrapper is None:
             break
-        rest = {key: child for key, child in children.items() if key != wrapper}
+        siblings = {key: child for key, child in children.items() if key != wrapper}
         path.append(wrapper)
         value = children[wrapper]
-    return value, path, rest
+    return value, path, siblings
 
 
-def _note(path: list[str], rest: Mapping[str, object], *, opened: bool) -> str:
-    """Return the sentence about the part of the value that the state dict is."""
-    others = f"; next to it are {_listed(rest)}" if rest else ""
+def _note(path: list[str], siblings: Mapping[str, object], *, opened: bool) -> str:
+    """Return the sentence about the place of the state dict in the value."""
+    suffix = f"; next to it are {_listed(siblings)}" if siblings else ""
     place = quoted(".".join(path))
     if opened:
-        return f"the state dict under {place} is read{others}"
-    return f"its state dict is under {place}, where from_pretrained does not look{others}"
+        return f"the state dict under {place} is read{suffix}"
+    return f"its state dict is under {place}, where from_pretrained does not look{suffix}"
 
 
-def _listed(rest: Mapping[str, object]) -> str:
-    """`'optimizer' (12 tensors), 'epoch' and 3 more`; tensors beyond all bounds are not counted."""
-    shown = []
+def _listed(siblings: Mapping[str, object]) -> str:
+    """Return `'optimizer' (12 tensors), 'epoch' and 3 more`; do not count tensors beyond bounds."""
+    labels = []
     walk = _Walk()
-    for key, value in islice(rest.items(), _SHOWN):
+    for key, value in islice(siblings.items(), _SHOWN):
         try:
             count = walk.count(value)
         except _SpentError:
             count = 0
         tensors = f" ({count:,} tensor{'s' if count > 1 else ''})" if count else ""
-        shown.append(quoted(key) + tensors)
-    more = f" and {len(rest) - _SHOWN:,} more" if len(rest) > _SHOWN else ""
-    return ", ".join(shown) + more
+        labels.append(quoted(key) + tensors)
+    more = f" and {len(siblings) - _SHOWN:,} more" if len(siblings) > _SHOWN else ""
+    return ", ".join(labels) + more
 
 
 class _SpentError(Exception):
@@ -121,22 +121,22 @@ class _SpentError(Exception):
 
 
 class _Walk:
-    """Walks through values, all of them within one budget."""
+    """A walk through values, all of them within one budget."""
 
     def __init__(self, *, opened: bool = True) -> None:
         self._opened = opened  # otherwise the keys of dicts in dicts are in parentheses
         self._values = _MOST_VALUES
         self._letters = _MOST_LETTERS
 
-    def count(self, value: object, enough: int = _MOST_VALUES) -> int:
-        """Return how many tensors a value holds, at most `enough`."""
-        return sum(1 for _ in islice(self.named(value), enough))
+    def count(self, value: object, limit: int = _MOST_VALUES) -> int:
+        """Return the number of tensors in a value, at most `limit`."""
+        return sum(1 for _ in islice(self.tensors(value), limit))
 
-    def named(
-        self, value: object, within: str = ""
+    def tensors(
+        self, value: object, prefix: str = ""
     ) -> Iterator[tuple[str, TensorView | Unreadable]]:
         """Yield every tensor in a value with its dotted name, in the value's order."""
-        waiting: list[tuple[str, object, int]] = [(within, value, 0)]
+        waiting: list[tuple[str, object, int]] = [(prefix, value, 0)]
         while waiting:
             name, value, depth = waiting.pop()
             view = tensor_view(value)
@@ -153,19 +153,19 @@ class _Walk:
                 waiting.append((dotted, child, depth + 1))
             waiting[start:] = reversed(waiting[start:])
 
-    def named_once(
-        self, value: object, within: str
+    def unique_tensors(
+        self, value: object, prefix: str
     ) -> Iterator[tuple[str, TensorView | Unreadable]]:
-        """Yield the named tensors; raise _SpentError if two share a name: "a.b", "b" in "a"."""
-        seen: set[str] = set()
-        for name, view in self.named(value, within):
-            if name in seen:
+        """Yield every tensor; raise _SpentError if two have one name: "a.b", and "b" in "a"."""
+        names: set[str] = set()
+        for name, view in self.tensors(value, prefix):
+            if name in names:
                 raise _SpentError(f"holds two tensors by the name {quoted(name)}")
-            seen.add(name)
+            names.add(name)
             yield name, view
 
     def children(self, value: object) -> dict[str, object]:
-        """Return the items of a container by their keys; of an equal key the last one."""
+        """Return the items of a container by key; of two items with one key, the last."""
         match value:
             case PickledDict(pairs=pairs):
                 return self._by_key(pairs)
@@ -179,7 +179,7 @@ class _Walk:
                 return {}
 
     def _by_key(self, pairs: list[tuple[object, object]]) -> dict[str, object]:
-        """Return the items by the text of each key; a key of an unusual type has a place instead.
+        """Return the items by the text of each key, or by position if the key's type is unusual.
 
         True and 1 are one key to Python; 1 and "1" are two keys with one text.
         """

@@ -98,7 +98,7 @@ class TorchArchive(Struct, frozen=True, kw_only=True):
         return data
 
     def places(self, storages: Mapping[str, Storage]) -> StoragePlaces:
-        """Return where the storages lie, and which of them contradict the pickle."""
+        """Return the positions of the storages, and the faults of those with a wrong size."""
         spans: dict[str, Span] = {}
         faults: dict[str, str] = {}
         for key, storage in storages.items():
@@ -148,9 +148,9 @@ class TorchArchive(Struct, frozen=True, kw_only=True):
 
 
 def open_archive(file: str, sparse: PartialFile) -> TorchArchive:
-    """Return the archive; raise UnsafeFileError if torch may read another one than we do.
+    """Return the archive; raise UnsafeFileError if torch may read the file in another way.
 
-    Raise CheckpointError if torch opens no archive in this file.
+    Raise CheckpointError if torch cannot open the file as an archive.
     """
     start, length, count = _directory(file, sparse)
     if length > MAX_DIRECTORY:
@@ -184,17 +184,18 @@ def _directory(file: str, sparse: PartialFile) -> tuple[int, int, int]:
             f"{named(file)} begins as a zip archive and does not end as one: it is truncated, or "
             f"has bytes behind its end"
         )
-    _, disk, first, here, count, length, start, _ = _END.unpack(tail[-_END.size :])
+    _, disk, first, local, count, length, start, _ = _END.unpack(tail[-_END.size :])
     stop = size - _END.size
     locator = tail[-_END.size - _LOCATOR.size : -_END.size]
     if locator.startswith(_MARK_LOCATOR):
         stop -= _LOCATOR.size + _END64.size
         record = tail[: _END64.size]
-        mark, own, _, _, disk, first, here, count, length, start = _END64.unpack(record)
-        known = (mark, own, *_LOCATOR.unpack(locator)[1:]) == (_MARK64, _END64_LENGTH, 0, stop, 1)
+        mark, width, _, _, disk, first, local, count, length, start = _END64.unpack(record)
+        located = (mark, width, *_LOCATOR.unpack(locator)[1:])
+        is_sound = located == (_MARK64, _END64_LENGTH, 0, stop, 1)
     else:
-        known = _U16_MAX not in {here, count} and _U32_MAX not in {length, start}
-    if not known or disk or first or here != count or start + length != stop:
+        is_sound = _U16_MAX not in {local, count} and _U32_MAX not in {length, start}
+    if not is_sound or disk or first or local != count or start + length != stop:
         raise not_followed(file, "has a zip directory that its end record contradicts")
     return start, length, count
 

@@ -44,7 +44,7 @@ from auditor.tensors import Span, StoredTensor, natural_key
 _MOST_FAULTS = 20  # of one file; more are counted
 _SHOWN = 5  # values that torch refuses, of one file
 # Files that transformers, diffusers and PEFT look for; they take the value for the state dict.
-_LOADED_WHOLE = re.compile(r"(.*/)?(diffusion_)?(pytorch|adapter)_model[^/]*\.bin", re.DOTALL)
+_LOADED_AS_IS = re.compile(r"(.*/)?(diffusion_)?(pytorch|adapter)_model[^/]*\.bin", re.DOTALL)
 # What joblib.load and pandas.read_pickle decompress: gzip, bzip2, xz, lzma, lz4, zstandard, zlib.
 _COMPRESSED = (
     *(b"\x1f\x8b", b"BZh", b"\xfd7zXZ", b"]\x00\x00", b"\x04\x22M\x18", b"\x28\xb5\x2f\xfd"),
@@ -86,15 +86,15 @@ def parse(file: str, sparse: PartialFile) -> Table:
         archive = open_archive(file, sparse)
         pickle = follow_pickle(archive.pickle(sparse))
         if fault := pickle.fault:
-            raise _unusable(file, pickle, f"has a pickle that {fault.reason}")
+            raise _unusable_error(file, pickle, f"has a pickle that {fault.reason}")
         return _table(file, pickle, archive.places(storages(pickle)), legacy=False)
     legacy = read_legacy(file, sparse)
     if legacy.fault:
-        raise _not_loaded(file, legacy, sparse)
-    return _table(file, _joined(legacy), legacy.places, legacy=True)
+        raise _legacy_error(file, legacy, sparse)
+    return _table(file, _join(legacy), legacy.places, legacy=True)
 
 
-def _not_loaded(file: str, legacy: LegacyFile, sparse: PartialFile) -> CheckpointError:
+def _legacy_error(file: str, legacy: LegacyFile, sparse: PartialFile) -> CheckpointError:
     """Return the error for bytes that are not a zip archive, and not the pickles of torch.save."""
     first = legacy.pickles[0]
     start = sparse.read(Span(0, min(sparse.size, _LONGEST_MAGIC)))
@@ -102,25 +102,25 @@ def _not_loaded(file: str, legacy: LegacyFile, sparse: PartialFile) -> Checkpoin
         return not_followed(file, "is compressed")
     if first.fault and not first.fault.may_go_on and not first.outside:
         prefix = sparse.read(Span(0, min(sparse.size, _START)))
-        other = lfs_fault(named(file), prefix) or _other(file, prefix)
-        if other:
-            return CheckpointError(other)
+        message = lfs_fault(named(file), prefix) or _other_format_error(file, prefix)
+        if message:
+            return CheckpointError(message)
     if len(legacy.pickles) == 1 and not first.fault and first.stop < sparse.size:
-        rest = sparse.size - first.stop
-        return not_followed(file, f"has {rest:,} bytes behind its pickle", first.outside)
-    return _unusable(file, _joined(legacy), legacy.fault or "")
+        excess = sparse.size - first.stop
+        return not_followed(file, f"has {excess:,} bytes behind its pickle", first.outside)
+    return _unusable_error(file, _join(legacy), legacy.fault or "")
 
 
-def _other(file: str, prefix: bytes) -> str | None:
+def _other_format_error(file: str, prefix: bytes) -> str | None:
     """Return the error for a file that no unpickler reads; None if it begins as a pickle."""
     if prefix.startswith(b"\x80"):
         return None
-    known = "a safetensors file, perhaps" if prefix[8:9] == b"{" else format_by_magic(prefix)
-    what = f"is {known}, not a file of torch.save" if known else "is not a file of torch.save"
-    return f"{named(file)} {what}"
+    kind = "a safetensors file, perhaps" if prefix[8:9] == b"{" else format_by_magic(prefix)
+    fault = f"is {kind}, not a file of torch.save" if kind else "is not a file of torch.save"
+    return f"{named(file)} {fault}"
 
 
-def _joined(legacy: LegacyFile) -> FollowedPickle:
+def _join(legacy: LegacyFile) -> FollowedPickle:
     """Return the pickle of the value, or else the last one, with the imports of all of them."""
     last = legacy.pickles[-1] if legacy.fault else legacy.value
     lines = (line for pickle in legacy.pickles for line in pickle.outside)
@@ -135,7 +135,7 @@ def _joined(legacy: LegacyFile) -> FollowedPickle:
     )
 
 
-def _unusable(file: str, pickle: FollowedPickle, reason: str) -> CheckpointError:
+def _unusable_error(file: str, pickle: FollowedPickle, reason: str) -> CheckpointError:
     """Return the error for a file without tensors; the reason begins with a verb."""
     if pickle.fault and pickle.fault.may_go_on:
         return not_followed(file, reason, pickle.outside)
@@ -145,11 +145,11 @@ def _unusable(file: str, pickle: FollowedPickle, reason: str) -> CheckpointError
 
 
 def _table(file: str, pickle: FollowedPickle, places: StoragePlaces, *, legacy: bool) -> Table:
-    state = state_dict(pickle.value, opened=_LOADED_WHOLE.fullmatch(file) is None)
+    state = state_dict(pickle.value, opened=_LOADED_AS_IS.fullmatch(file) is None)
     if state.fault:
-        raise _unusable(file, pickle, f"has a value that {state.fault}")
+        raise _unusable_error(file, pickle, f"has a value that {state.fault}")
     if not (state.tensors or state.unreadable or is_dict(pickle.value)):
-        raise _unusable(file, pickle, "holds no tensors; a state dict holds some by name")
+        raise _unusable_error(file, pickle, "holds no tensors; a state dict holds some by name")
     tensors = [
         StoredTensor(name, view.dtype, view.shape, prod(view.shape), file, _span(view, places))
         for name, view in state.tensors.items()
@@ -157,8 +157,12 @@ def _table(file: str, pickle: FollowedPickle, places: StoragePlaces, *, legacy: 
     tensors.sort(key=lambda tensor: tensor.name)
     faults = [
         *_faults(state, places, storages(pickle)),
-        *_unmade(pickle, state, legacy=legacy),
-        *_refused(pickle),
+        *(
+            TensorFault((), f"a value that is not a tensor {reason}")
+            for reason in storage_faults(pickle, legacy=legacy)
+            if reason not in state.unreadable.values()
+        ),
+        *_refused_values(pickle),
     ]
     return Table(
         file=file,
@@ -167,12 +171,12 @@ def _table(file: str, pickle: FollowedPickle, places: StoragePlaces, *, legacy: 
         notes=(f"{named(file)}: {state.note}",) if state.note else (),
         shared=_shared(state.tensors),
         imports=pickle.outside,
-        faults=_limited(file, faults),
+        faults=_limit(file, faults),
     )
 
 
 def _span(view: TensorView, places: StoragePlaces) -> Span:
-    """Return where the tensor's bytes begin, and their number: strides may spread them wider."""
+    """Return the start and the number of a tensor's bytes; strides may spread them wider."""
     start = places.spans.get(view.storage.key, Span(0, 0)).start + view.start
     return Span(start, start + view.length)
 
@@ -188,20 +192,20 @@ def _shared(tensors: Mapping[str, TensorView]) -> Mapping[str, str]:
 
 
 def _faults(
-    state: StateDict, places: StoragePlaces, first: Mapping[str, Storage]
+    state: StateDict, places: StoragePlaces, storage_by_key: Mapping[str, Storage]
 ) -> Iterator[TensorFault]:
-    """Yield the tensors that cannot be; `first` is the storage that torch makes for each key."""
+    """Yield the tensors that cannot exist; torch creates the storages of `storage_by_key`."""
     for name, reason in state.unreadable.items():
         yield TensorFault((name,), f"tensor {quoted(name)} {reason}")
     for name, view in state.tensors.items():
         storage, tensor = view.storage, f"tensor {quoted(name)}"
-        declared_first = first.get(storage.key, storage)
+        declared_first = storage_by_key.get(storage.key, storage)
         if storage.key in places.faults:
             yield TensorFault((name,), f"{tensor}: {places.faults[storage.key]}")
         elif declared_first != storage:
-            two = f"as {declared_first.described} and as {storage.described}"
+            declarations = f"as {declared_first.described} and as {storage.described}"
             yield TensorFault(
-                (name,), f"{tensor}: its storage {quoted(storage.key)} is declared {two}"
+                (name,), f"{tensor}: its storage {quoted(storage.key)} is declared {declarations}"
             )
         elif view.stop > storage.length:
             yield TensorFault(
@@ -211,35 +215,28 @@ def _faults(
             )
 
 
-def _unmade(pickle: FollowedPickle, state: StateDict, *, legacy: bool) -> Iterator[TensorFault]:
-    """Yield what torch refuses to make, except for tensors that have a fault of their own."""
-    for reason in storage_faults(pickle, legacy=legacy):
-        if reason not in state.unreadable.values():
-            yield TensorFault((), f"a value that is not a tensor {reason}")
-
-
-def _refused(pickle: FollowedPickle) -> Iterator[TensorFault]:
+def _refused_values(pickle: FollowedPickle) -> Iterator[TensorFault]:
     """Yield one fault for all harmless values that torch refuses by default."""
     if not pickle.refused:
         return
-    shown, more = pickle.refused[:_SHOWN], len(pickle.refused) - _SHOWN
-    rest = f" and {more:,} more" if more > 0 else ""
+    examples, count = pickle.refused[:_SHOWN], len(pickle.refused) - _SHOWN
+    more = f" and {count:,} more" if count > 0 else ""
     yield TensorFault(
         (),
-        f"torch.load(weights_only=True), and with it from_pretrained, refuses {', '.join(shown)}"
-        f"{rest}; save only tensors, numbers and strings, by pickle protocol 2",
+        f"torch.load(weights_only=True), and with it from_pretrained, refuses {', '.join(examples)}"
+        f"{more}; save only tensors, numbers and strings, by pickle protocol 2",
     )
 
 
-def _limited(file: str, faults: list[TensorFault]) -> tuple[TensorFault, ...]:
-    shown = [
+def _limit(file: str, faults: list[TensorFault]) -> tuple[TensorFault, ...]:
+    limited = [
         TensorFault(names, f"{named(file)}: {reason}") for names, reason in faults[:_MOST_FAULTS]
     ]
-    rest = faults[_MOST_FAULTS:]
-    if rest:
-        names = tuple(name for fault in rest for name in fault.names)
-        shown.append(TensorFault(names, f"{named(file)}: {len(rest):,} more faults"))
-    return tuple(shown)
+    more = faults[_MOST_FAULTS:]
+    if more:
+        names = tuple(name for fault in more for name in fault.names)
+        limited.append(TensorFault(names, f"{named(file)}: {len(more):,} more faults"))
+    return tuple(limited)
 
 
 # --- the legacy form ------------------------------------------------------------------------------
@@ -272,16 +269,16 @@ def _pickles(file: str, sparse: PartialFile) -> list[FollowedPickle]:
     pickles: list[FollowedPickle] = []
     at = 0
     while len(pickles) <= _KEYS:
-        followed = follow_pickle(data, at)
-        if followed.fault and followed.fault.truncated and len(data) < sparse.size:
+        pickle = follow_pickle(data, at)
+        if pickle.fault and pickle.fault.truncated and len(data) < sparse.size:
             if len(data) >= MAX_PICKLE:
                 raise not_followed(
-                    file, f"has pickles of more than {MAX_PICKLE:,} bytes", followed.outside
+                    file, f"has pickles of more than {MAX_PICKLE:,} bytes", pickle.outside
                 )
             raise NeedsBytes(Span(0, min(sparse.size, max(_FIRST, 2 * len(data)), MAX_PICKLE)))
-        pickles.append(followed)
-        at = followed.stop
-        if followed.fault or (len(pickles) == 1 and followed.value != MAGIC):
+        pickles.append(pickle)
+        at = pickle.stop
+        if pickle.fault or (len(pickles) == 1 and pickle.value != MAGIC):
             break
     sparse.read(Span(0, min(at, sparse.size)))  # a snapshot keeps the bytes that were used
     return pickles
@@ -293,30 +290,30 @@ def _fault(pickles: list[FollowedPickle]) -> str | None:
         return f"has a pickle that {fault.reason}"
     if [pickle.value for pickle in pickles[:_FACTS]] != [MAGIC, PROTOCOL]:
         return "is a pickle without the magic number and the protocol of torch.save"
-    if any(pickles[which].persistent for which in (_MAGIC, _PROTOCOL, _FACTS, _KEYS)):
+    if any(pickles[place].persistent for place in (_MAGIC, _PROTOCOL, _FACTS, _KEYS)):
         return "has a storage in a pickle that may not have one"
     keys = pickles[_KEYS].value
     if not isinstance(keys, list):
         return "has keys of storages that are not a list"
-    known = storages(pickles[_VALUE])
+    used_storages = storages(pickles[_VALUE])
     for key in keys:
-        if not isinstance(key, str) or key not in known:
-            shown = quoted(key) if isinstance(key, str) else "whose key is not a string"
-            return f"holds the storage {shown}, which its value does not use"
+        if not isinstance(key, str) or key not in used_storages:
+            label = quoted(key) if isinstance(key, str) else "whose key is not a string"
+            return f"holds the storage {label}, which its value does not use"
     return None
 
 
 def _places(file: str, pickles: list[FollowedPickle], size: int) -> StoragePlaces:
-    """Return where the storages lie; they follow the pickles in the order of the keys."""
-    known, keys, start = storages(pickles[_VALUE]), pickles[_KEYS].value, pickles[_KEYS].stop
+    """Return the positions of the storages, which follow the pickles in the order of the keys."""
+    by_key, keys, start = storages(pickles[_VALUE]), pickles[_KEYS].value, pickles[_KEYS].stop
     spans: dict[str, Span] = {}
     at = start
     for key in keys if isinstance(keys, list) else ():
-        spans[key] = Span(at + _LENGTH, at + _LENGTH + known[key].length)
+        spans[key] = Span(at + _LENGTH, at + _LENGTH + by_key[key].length)
         at = spans[key].stop
     faults = {
         key: f"its storage {quoted(key)} is not among the keys of the file"
-        for key in known
+        for key in by_key
         if key not in spans
     }
     if at == size:

@@ -93,7 +93,7 @@ class Unreadable(NamedTuple):
 
 
 def storages(pickle: FollowedPickle) -> dict[str, Storage]:
-    """Return the storages that the pickle declares, by key; of two with one key the first."""
+    """Return the storages that the pickle declares, by key; of two with one key, the first."""
     declared: dict[str, Storage] = {}
     for persistent in pickle.persistent:
         source = storage(persistent)
@@ -138,7 +138,6 @@ def is_text(text: str) -> bool:
     return text.isascii() or not _HALF.search(text)
 
 
-_LARGEST = 2**63
 _MOST_DIMENSIONS = 64  # torch's own bound
 _UTILS = "torch._utils."
 _FIRST = 4  # arguments: storage, offset, size and stride
@@ -158,7 +157,7 @@ class TensorView(NamedTuple):
 
     @property
     def place(self) -> tuple[str, int, int, int]:
-        """Tensors of equal place hold the same numbers, perhaps in different shapes."""
+        """A key that tensors with the same numbers share, perhaps in different shapes."""
         return self.storage.key, self.start, self.length, self.stop
 
 
@@ -167,13 +166,13 @@ _CHANGED = Unreadable("is given a state that may change its shape once it is bui
 
 
 def tensor_view(value: object) -> TensorView | Unreadable | None:
-    """Return the tensor that a value is; None if it is not a tensor."""
-    changed: Unreadable | None = None
+    """Return the tensor that a pickled value stands for; None if it is not a tensor."""
+    fault: Unreadable | None = None
     for _ in range(_DEEPEST):
         if not (isinstance(value, Call) and isinstance(value.callee, Global)):
             return None
         if value.has_state and not _is_of_variable(value.state):
-            changed = _CHANGED
+            fault = _CHANGED
         args = value.args
         match (value.callee.path, args):
             case ("torch.nn.parameter.Parameter", (inner, *_)):
@@ -181,16 +180,16 @@ def tensor_view(value: object) -> TensorView | Unreadable | None:
             case ("torch._utils._rebuild_parameter", (inner, _, _)):
                 value = inner
             case ("torch._utils._rebuild_parameter_with_state", (inner, _, _, state)):
-                changed = changed or _by_attributes(state)
+                fault = fault or _state_fault(state)
                 value = inner
             case (
                 "torch._tensor._rebuild_from_type_v2",
                 (Global() as function, _, tuple(inner_args), state),
             ):
-                changed = changed or _by_attributes(state)
+                fault = fault or _state_fault(state)
                 value = Call(function, inner_args)
             case (str(path), _) if path in _READERS:
-                return changed or _READERS[path](args)
+                return fault or _READERS[path](args)
             case (str(path), _) if path.startswith(f"{_UTILS}_rebuild_"):
                 return Unreadable(f"is of a kind that is not read ({path.removeprefix(_UTILS)})")
             case _:
@@ -207,8 +206,8 @@ def _is_of_variable(state: object) -> bool:
             return False
 
 
-def _by_attributes(state: object) -> Unreadable | None:
-    """Return the fault of a state that gives a tensor other numbers; each key is an attribute."""
+def _state_fault(state: object) -> Unreadable | None:
+    """Return the fault if a state replaces a tensor's numbers; each key of it is an attribute."""
     for part in state if isinstance(state, tuple) else (state,):
         if part is None:
             continue
@@ -292,10 +291,10 @@ _META = Unreadable("was saved from the meta device: it has a shape and no number
 def _view(
     source: Storage, dtype: str, offset: int, size: object, stride: object
 ) -> TensorView | Unreadable:
-    shape, steps = _whole_numbers(size), _whole_numbers(stride)
+    shape, steps = _dimensions(size), _dimensions(stride)
     if dtype not in DTYPES:
         return Unreadable(f"has the unknown dtype {quoted(dtype)}")
-    start = _whole_numbers((offset,))
+    start = _dimensions((offset,))
     if shape is None or steps is None or len(shape) != len(steps) or start is None:
         return Unreadable("has an impossible shape, stride or offset")
     name, width = DTYPES[dtype]
@@ -309,8 +308,8 @@ def _view(
     return TensorView(source, name, shape, offset * width, count * width, stop)
 
 
-def _whole_numbers(value: object) -> tuple[int, ...] | None:
-    """Return the dimensions of a shape: a tuple, or torch.Size of one."""
+def _dimensions(value: object) -> tuple[int, ...] | None:
+    """Return the numbers of a tuple or a torch.Size; None if one is not a whole number."""
     if isinstance(value, Call) and value.callee == Global("torch", "Size"):
         value = value.args[0]
     if not isinstance(value, tuple | list) or len(value) > _MOST_DIMENSIONS:

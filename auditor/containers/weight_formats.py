@@ -21,7 +21,7 @@ from auditor.tensors import Span, StoredTensor
 
 
 class NeedsBytes(Exception):  # noqa: N818 - not an error: the parser needs more
-    """A parser cannot go on without the bytes of `span`."""
+    """The signal of a parser that needs the bytes of `span`."""
 
     def __init__(self, span: Span) -> None:
         super().__init__(f"bytes {span.start:,} to {span.stop:,} are needed")
@@ -29,7 +29,7 @@ class NeedsBytes(Exception):  # noqa: N818 - not an error: the parser needs more
 
 
 class UnsafeFileError(CheckpointError):
-    """Loading the file may run code, and its tensors are not known."""
+    """An error for a file whose loading may run code; its tensors are not known."""
 
     def __init__(self, message: str, imports: tuple[str, ...] = ()) -> None:
         super().__init__(message)
@@ -59,7 +59,7 @@ class PartialFile(Struct, frozen=True):
     parts: tuple[FilePart, ...]
 
     def read(self, span: Span) -> bytes:
-        """Return exactly the span's bytes; raise NeedsBytes if some of them are not here.
+        """Return exactly the span's bytes; raise NeedsBytes if some are not in the parts.
 
         Raise CheckpointError if the span leaves the file.
         """
@@ -164,7 +164,7 @@ _PRINTABLE = string.printable.encode()
 
 
 def format_by_magic(prefix: bytes) -> str | None:
-    """Return `a zip archive, as torch.save writes`; None for an unknown format."""
+    """Return the format's name, as `a Python pickle`; None if the format is unknown."""
     for signature, name in _SIGNATURES:
         if prefix.startswith(signature):
             return name

@@ -1,4 +1,4 @@
-"""Answers of a server: the file or the part that one contains, or the error that it means.
+"""Answers of a server: the file or part of a file in an answer, or the error that it means.
 
 A body is read as far as it is needed, within bounds, and only if its size is the announced one.
 Reading ends early if the body is slow or arrives in tiny pieces.
@@ -18,7 +18,7 @@ from auditor.containers.safetensors import LENGTH_BYTES, MAX_HEADER
 from auditor.downloader.client import Reply, whole_number
 from auditor.downloader.headers import Received
 from auditor.downloader.model_argument import HubModel
-from auditor.downloader.retry import WINDOW, PassingError, asked_wait
+from auditor.downloader.retry import WINDOW, PassingError, requested_wait
 from auditor.errors import CheckpointError, Reason, SourceError
 from auditor.messages import quoted
 from auditor.tensors import Span
@@ -39,7 +39,7 @@ class Answer:
     """One answer on the way to a file: a redirect, a refusal, or the file itself."""
 
     def __init__(
-        self, reply: Reply, count: Callable[[int], None], before: "Answer | None" = None
+        self, reply: Reply, count: Callable[[int], None], previous: "Answer | None" = None
     ) -> None:
         """`count` gets numbers of bytes as they are read; the answer `before` redirected here."""
         self.url = reply.url
@@ -49,23 +49,23 @@ class Answer:
         self.redirects = reply.status in _REDIRECTS and "location" in reply.headers
         self.headers: Mapping[str, str] = reply.headers
         self.length = reply.length
-        # The file's commits and its whole size, from all answers up to this one.
-        self.commits: frozenset[str] = before.commits if before else frozenset()
+        # The file's commits and its complete size, from all answers up to this one.
+        self.commits: frozenset[str] = previous.commits if previous else frozenset()
         if "x-repo-commit" in reply.headers:  # an answer may name several
             commits = reply.headers["x-repo-commit"].split(",")
             self.commits |= {commit.strip() for commit in commits}
-        self.linked_size: int | None = before.linked_size if before else None
+        self.linked_size: int | None = previous.linked_size if previous else None
         if "x-linked-size" in reply.headers:
             self.linked_size = whole_number(reply.headers["x-linked-size"])
         self._since, self._within = reply.since, reply.within
         self._count = count
         self._pieces = reply.pieces()
         self._data = bytearray()
-        self._read = 0  # pieces
+        self._number = 0  # of pieces
 
     @property
     def age(self) -> float:
-        """Seconds since the request was sent."""
+        """The seconds since the request was sent."""
         return time.monotonic() - self._since
 
     @property
@@ -75,8 +75,8 @@ class Answer:
 
     def require_commit(self, expected: str) -> None:
         """Raise SourceError if the file has another commit, or no answer names one."""
-        if others := sorted(self.commits - {expected}):
-            detail = f"the Hub answered with commit {quoted(others[0])}, expected {expected}"
+        if other_commits := sorted(self.commits - {expected}):
+            detail = f"the Hub answered with commit {quoted(other_commits[0])}, expected {expected}"
             raise SourceError(Reason.COMMIT_MOVED, detail)
         if not self.commits and not self.redirects:
             detail = "the answer names no commit (X-Repo-Commit): is a proxy in the way?"
@@ -96,15 +96,15 @@ class Answer:
 
     def _require_speed(self) -> None:
         """Raise PassingError if the body is slow, or has too many pieces; pieces may be empty."""
-        self._read += 1
+        self._number += 1
         size = len(self._data)
         if self.age > self._within + size / _SLOWEST:
             detail = (
                 f"{self.host} sends too slowly: {size:,} bytes in {self._within:.0f} s and more"
             )
             raise PassingError(Reason.TIMED_OUT, detail)
-        if self._read > _MOST_PIECES + size / _CRUMB:
-            detail = f"{self.host} sends {size:,} bytes in more than {self._read - 1:,} pieces"
+        if self._number > _MOST_PIECES + size / _CRUMB:
+            detail = f"{self.host} sends {size:,} bytes in more than {self._number - 1:,} pieces"
             raise PassingError(Reason.BAD_RESPONSE, detail)
 
 
@@ -116,7 +116,7 @@ _CONTENT_RANGE = re.compile(r"bytes (\d{1,18})-(\d{1,18})/(\d{1,18}|\*)")
 
 
 def whole_body(limit: int, name: str, size: int | None = None) -> Callable[[Answer], bytes]:
-    """Return a function that takes a whole body: at most `limit` bytes, exactly `size` if known."""
+    """Return a function that reads a complete body: at most `limit` bytes, `size` if not None."""
 
     def take(answer: Answer) -> bytes:
         if answer.partial:
@@ -137,15 +137,15 @@ def whole_body(limit: int, name: str, size: int | None = None) -> Callable[[Answ
 def part_of_file(
     file: RepoFile, span: Span, end: Callable[[bytes, int | None], int] | None = None
 ) -> Callable[[Answer], Received]:
-    """Return a function that takes a span of a file, or as much of it as the file has.
+    """Return a function that reads a span of a file, up to the file's end.
 
-    If the server ignores the range and sends the whole file (200, not 206), only a header is read,
-    up to its `end`; without an `end` the answer is an error.
+    If the server ignores the range and sends the complete file (200, not 206), only a header is
+    read, up to its `end`; without an `end` the answer is an error.
     """
 
     def take(answer: Answer) -> Received:
         size = _size(answer, file, span)
-        body_start = span.start if answer.partial else 0  # its place in the file
+        body_start = span.start if answer.partial else 0  # offset in the file
         stop = span.stop
         if not answer.partial:
             if end is None or stop > _MOST_SKIPPED:
@@ -244,7 +244,7 @@ def refusal_error(model: HubModel, answer: Answer, body: bytes, *, by_hub: bool)
     """Return the error for an answer that is neither the file nor a redirect to it."""
     status = answer.status
     if status in _PASSING:
-        return _passing(answer)
+        return _passing_error(answer)
     if not by_hub:  # a signed address may have expired: the Hub signs another
         detail = f"{answer.host}, to which the Hub redirects, answered {status}"
         return PassingError(Reason.BAD_RESPONSE, detail)
@@ -255,13 +255,13 @@ def refusal_error(model: HubModel, answer: Answer, body: bytes, *, by_hub: bool)
         return SourceError(Reason.BAD_RESPONSE, detail)
     message = answer.headers.get("x-error-message", "")
     reason, sentence = _refusal(answer, message)
-    shown = message or _error_in(body)
+    server_message = message or _error_in(body)
     text = sentence.format(
         id=model.id,
         page=f"{constants.ENDPOINT}/{model.id}",
         revision=quoted(model.revision or "main"),
         status=status,
-        detail=f" ({quoted(shown)})" if shown else "",
+        detail=f" ({quoted(server_message)})" if server_message else "",
     )
     return SourceError(reason, text)
 
@@ -287,16 +287,16 @@ class _Refusal(Struct):
 
 
 def _error_in(body: bytes) -> str:
-    """Return the error message in the body of a refusal, which can be anything; "" if none."""
+    """Return the error message in the body of a refusal; "" if the body has none."""
     try:
         return decoded(body, _Refusal).error
     except CheckpointError:
         return ""
 
 
-def _passing(answer: Answer) -> SourceError:
+def _passing_error(answer: Answer) -> SourceError:
     status, host = answer.status, answer.host
-    wait = asked_wait(status, answer.headers)
+    wait = requested_wait(status, answer.headers)
     if status == _TOO_MANY:
         reason, detail = Reason.RATE_LIMITED, f"{host} answered 429, too many requests"
     else:

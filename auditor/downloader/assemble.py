@@ -51,7 +51,7 @@ MAX_CONFIG = 16 * 1024 * 1024
 _MOST_PICKLES = 1000
 
 
-_OF_NETWORK = frozenset(
+_NETWORK_REASONS = frozenset(
     {
         Reason.OFFLINE,
         Reason.UNREACHABLE,
@@ -100,7 +100,7 @@ class _Reads(Struct, frozen=True):
         return head
 
     def torch_copy(self, name: str) -> WeightHeader | None:
-        """Read a file that is not audited; None if it cannot be read, which the report says."""
+        """Read a file that is not audited; return None if it cannot be read, as the report says."""
         with suppress(SourceError):
             return self.parsed(name)
         return None
@@ -111,14 +111,14 @@ def assemble(
     reader: FileReader,
     selection: FileSelection,
     scheduler: Scheduler,
-    progress: Callable[[int, int], None] = lambda _done, _of: None,
+    progress: Callable[[int, int], None] = lambda _count, _total: None,
 ) -> Snapshot:
     """Read the selected files of a snapshot and return the snapshot with their contents.
 
     The snapshot already has its list of files. The config and the weight file or index are read
-    concurrently, then all shards. If there are several models, those that the manifest names are
-    read concurrently. `progress` is called with (headers read, headers in total) several times a
-    second. A broken index is returned unchanged and no shards are opened: the audit reports it.
+    concurrently, then all shards. If there are several models, the models that the manifest names
+    are read concurrently. `progress` is called with (headers read, headers in total) several times
+    a second. If the index is broken, no shards are opened, and the audit reports it.
     """
 
     def nothing_read() -> None:
@@ -126,7 +126,7 @@ def assemble(
 
     reads = _Reads(scheduler, reader, {file.name: file for file in snapshot.files})
     companions = _companions(reads, selection.companions)
-    selection = _as_hinted(reads, selection)
+    selection = _resolve_hints(reads, selection)
     models = [_begin(reads, selection)]
     packing = reads.text(selection.packing, MAX_CONFIG)
     manifest = awaited(reads.text(selection.manifest, MAX_MANIFEST))
@@ -139,16 +139,16 @@ def assemble(
         progress(count, len(headers))
     companion_files = None if companions is None else results(companions, nothing_read)
     progress(0, 0)
-    root, *others = map(_contents, models)
+    root, *components = map(_contents, models)
     return replace(
         snapshot,
         **root,
-        pickles=_pickles(reads, [root, *others]),
+        pickles=_pickles(reads, [root, *components]),
         packing=awaited(packing),
         manifest=manifest,
         components=tuple(
             Component(folder=part.folder, **fields)
-            for part, fields in zip(parts, others, strict=True)
+            for part, fields in zip(parts, components, strict=True)
         ),
         companions=None if companion_files is None else tuple(sorted(companion_files)),
     )
@@ -168,16 +168,16 @@ def _companions(reads: _Reads, names: tuple[str, ...] | None) -> list[Future[Com
 
 
 def _companion(reads: _Reads, plan: PlannedRead) -> CompanionFile:
-    """Return the file or the reason it was not read.
+    """Return the file, or the reason why it was not read.
 
     Raise SourceError if the network fails and the reader is patient.
     """
     try:
         read = partial(reads.reader.part, reads.listing[plan.name])
-        wanted = _named_tokens(reads) if is_vocabulary(plan.name) else ()
-        companion = read_companion(plan, read, wanted)
+        tokens = _named_tokens(reads) if is_vocabulary(plan.name) else ()
+        companion = read_companion(plan, read, tokens)
     except SourceError as error:
-        if reads.reader.patient and error.reason in _OF_NETWORK:
+        if reads.reader.patient and error.reason in _NETWORK_REASONS:
             raise
         return CompanionFile(plan.name, None, str(error))
     if has_template(companion):
@@ -186,7 +186,7 @@ def _companion(reads: _Reads, plan: PlannedRead) -> CompanionFile:
 
 
 def _named_tokens(reads: _Reads) -> tuple[str, ...]:
-    """Return the special tokens that the tokenizer's files name, if reading them costs nothing."""
+    """Return the special tokens that the tokenizer's files name; () if reading costs requests."""
     from auditor.companions.tokenizer_config import (  # noqa: PLC0415 - few have one
         loaded_settings,
         named_tokens,
@@ -201,7 +201,7 @@ _NAMING = (TOKENIZER_CONFIG, SPECIAL)
 
 
 def _object(reads: _Reads, name: str) -> Mapping[str, Any] | None:
-    """Return the JSON object in a small file; None if it has none, which its own read reports."""
+    """Return the JSON object in a small file; None if there is none, as its own read reports."""
     file = reads.listing.get(name)
     if not file or not 0 < (file.size or 0) <= MAX_TEXT:
         return None
@@ -223,10 +223,10 @@ def _named_parts(
 ) -> tuple[SelectedComponent, ...]:
     """Return the parts that the manifest names, or all parts if no manifest can be read."""
     if manifest is not None:
-        with suppress(CheckpointError):  # the audit says what is wrong with it
+        with suppress(CheckpointError):  # the audit reports the fault
             entries = parse_manifest(manifest.name, manifest.content).entries
-            named = {entry.folder for entry in entries}
-            parts = tuple(part for part in parts if part.folder in named)
+            folders = {entry.folder for entry in entries}
+            parts = tuple(part for part in parts if part.folder in folders)
     if len(parts) > MAX_COMPONENTS:
         detail = f"{len(parts):,} folders hold models, expected at most {MAX_COMPONENTS}"
         raise SourceError(Reason.TOO_LARGE, detail)
@@ -248,7 +248,7 @@ class _Model(Struct, frozen=True, kw_only=True):
 
     @property
     def first(self) -> tuple[Future[Any], ...]:
-        """The reads whose results decide what else is read."""
+        """The reads whose results decide which other files are read."""
         return (self.config, self.index, self.settings, *self.headers)
 
 
@@ -269,16 +269,16 @@ def _begin(reads: _Reads, selection: FileSelection) -> _Model:
 
 
 def _with_shards(reads: _Reads, model: _Model) -> _Model:
-    """Start to read the shards that the index names, too."""
-    selection = _as_configured(model.selection, model.config.result(), reads.listing)
+    """Start to read the shards that the index names, and shards that it should name."""
+    selection = _with_named_weights(model.selection, model.config.result(), reads.listing)
     if selection is not model.selection:
         model = _begin(reads, selection)
     index = awaited(model.index)
     if index is None:
         return model
     length_by_shard = _first_reads(index)
-    others = files_not_in_index(index.name, length_by_shard, reads.listing)
-    length_by_file = {**length_by_shard, **dict.fromkeys(others, FIRST_READ)}
+    unindexed = files_not_in_index(index.name, length_by_shard, reads.listing)
+    length_by_file = {**length_by_shard, **dict.fromkeys(unindexed, FIRST_READ)}
     headers = (
         reads.scheduler.submit(reads.parsed, name, length)
         for name, length in length_by_file.items()
@@ -289,15 +289,15 @@ def _with_shards(reads: _Reads, model: _Model) -> _Model:
         headers=(*model.headers, *headers),
         absent=tuple(shard for shard in length_by_shard if shard not in reads.listing),
         doubtful=frozenset(
-            name for name in others if not named_as_model(index.name, length_by_shard, name)
+            name for name in unindexed if not named_as_model(index.name, length_by_shard, name)
         ),
     )
 
 
-def _as_configured(
+def _with_named_weights(
     selection: FileSelection, config: TextFile | None, names: Collection[str]
 ) -> FileSelection:
-    """Replace the usual weight file by the file that the config names, if it names one."""
+    """Replace the selected weights by the file that the config names, if it names one."""
     weights = named_weights(config, names)
     selected = {selection.weights, selection.index, *selection.shards}
     is_variant = any(name and variant_of(name) for name in selected)
@@ -306,7 +306,7 @@ def _as_configured(
     return replace(selection, **asdict(weights), shards=(), torch_copies=())
 
 
-def _as_hinted(reads: _Reads, selection: FileSelection) -> FileSelection:
+def _resolve_hints(reads: _Reads, selection: FileSelection) -> FileSelection:
     """Resolve the hints of a selection; raise SourceError if there are no weights to read."""
     if not selection.hints:
         return selection
@@ -326,14 +326,14 @@ def _contents(model: _Model) -> dict[str, Any]:
     heads = [future.result() for future in model.headers]
     heads = [head for head in heads if head.name not in model.doubtful or _shares(head, index)]
     torch_copies = map(awaited, model.torch_copies)
-    read = {head.name for head in heads}
+    read_names = {head.name for head in heads}
     return {
         "config": model.config.result(),
         "index": index,
         "settings": model.settings.result(),
         "headers": tuple(sorted(heads, key=lambda head: head.name)),
         "torch_copies": tuple(
-            head for head in torch_copies if head is not None and head.name not in read
+            head for head in torch_copies if head is not None and head.name not in read_names
         ),
         "unopened": model.absent,
     }
@@ -343,15 +343,17 @@ def _pickles(reads: _Reads, models: list[dict[str, Any]]) -> tuple[WeightHeader,
     """Read the local files that may be pickles and were not read as weights."""
     if reads.reader.bounds is not None:
         return ()
-    read = {head.name for model in models for head in (*model["headers"], *model["torch_copies"])}
+    read_names = {
+        head.name for model in models for head in (*model["headers"], *model["torch_copies"])
+    }
     names = sorted(name for name in reads.listing if name.lower().endswith(PICKLED))
-    others = [name for name in names if name not in read]
-    heads = reads.scheduler.map(reads.torch_copy, others[:_MOST_PICKLES])
+    unread_names = [name for name in names if name not in read_names]
+    heads = reads.scheduler.map(reads.torch_copy, unread_names[:_MOST_PICKLES])
     return tuple(head for head in heads if head is not None)
 
 
 def _shares(head: WeightHeader, index: TextFile | None) -> bool:
-    """Whether a file has a tensor that the index names; true for a pointer, whose tensors may."""
+    """Return whether a file may have a tensor that the index names; true for a Git LFS pointer."""
     if index is None or isinstance(head.parsed, CheckpointError):
         return head.pointed is not None
     names = index.as_index.weight_map

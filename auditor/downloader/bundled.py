@@ -1,7 +1,7 @@
 """Models shipped with the package: snapshots of well-known models, and configs from papers.
 
-The configs are of models that a paper describes and no repository has, for `audit explain`. Their
-names have no namespace, which no new repository of the Hub may lack.
+The configs, for `audit explain`, are of models that a paper describes and no repository contains.
+Their names have no namespace; new repositories of the Hub must have one.
 """
 
 from pathlib import Path
@@ -52,7 +52,7 @@ def read(model: HubModel) -> Snapshot:
 
 
 def read_paper(model: HubModel) -> Snapshot | None:
-    """Return the snapshot of a config from a paper; None if the name is not such a model's."""
+    """Return the snapshot of a config from a paper; None if no such model has this name."""
     name = _PAPERS.get(model.id)
     if name is None or model.revision is not None:
         return None

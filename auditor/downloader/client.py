@@ -46,9 +46,9 @@ _NO_CONNECTION = ("(Connect)", "(os error ")  # it failed, or this machine's sys
 
 
 class Client:
-    """Sends requests, from several threads.
+    """The sender of requests, for several threads.
 
-    The main thread must not, if it handles signals: Python cannot while compiled code waits.
+    The main thread must not use it if it handles signals: Python cannot while compiled code waits.
     """
 
     def __init__(self, client: SyncClient, seconds: float) -> None:
@@ -59,7 +59,7 @@ class Client:
         """Return the answer to a GET, which may be a redirect; raise SourceError if there is none.
 
         The headers and each piece of the body have `patience()` seconds to arrive; if `silence` is
-        shorter, all of it has so many seconds.
+        shorter, the complete answer has `silence` seconds.
         """
         since, within = time.monotonic(), min(silence, self._seconds)
         with _translated(url):
@@ -72,7 +72,7 @@ class Client:
 
 
 class Reply:
-    """One answer: its status and headers have arrived, its body is on the way."""
+    """An answer whose status and headers have arrived; its body is read piece by piece."""
 
     def __init__(self, url: Url, stream: SyncStreamRequest, since: float, within: float) -> None:
         response = stream.__enter__()
@@ -87,8 +87,8 @@ class Reply:
         self.length = whole_number(self.headers.get("content-length"))
         # Over HTTP/1 a body ends with its last byte. Over HTTP/2 a frame after it ends the stream;
         # to leave before that frame resets the stream, which servers count.
-        known = self.length is not None and response.version == _HTTP_1
-        self._end = self.length if known else None
+        is_delimited = self.length is not None and response.version == _HTTP_1
+        self._end = self.length if is_delimited else None
         if fault := _framing_fault(self.status, self.headers):
             self.close()
             raise _broken_off(url, fault)
@@ -96,9 +96,9 @@ class Reply:
     def pieces(self) -> Iterator[memoryview]:
         """Yield the body as it arrives; raise SourceError if it breaks off."""
         with _translated(self.url):
-            read = 0
-            while read != self._end and (piece := self._body.read_chunk()) is not None:
-                read += len(piece)
+            received = 0
+            while received != self._end and (piece := self._body.read_chunk()) is not None:
+                received += len(piece)
                 yield memoryview(piece)
 
     def close(self) -> None:
@@ -108,15 +108,15 @@ class Reply:
 def shared_client() -> Client:
     """Return the client of this process; all audits share its connections.
 
-    A new one is built if the settings have changed, in 10 ms, most of them for the certificates.
-    Raise UsageError if a variable of the environment cannot be used.
+    A new client is built, in 10 ms, if the settings have changed. Raise UsageError if a variable of
+    the environment cannot be used.
     """
     names = (*_PROXIES, *map(str.lower, _PROXIES), *_CERTIFICATES)
-    return _known_client(patience(), tuple((name, os.environ.get(name, "")) for name in names))
+    return _cached_client(patience(), tuple((name, os.environ.get(name, "")) for name in names))
 
 
 @lru_cache(maxsize=1)
-def _known_client(seconds: float, environment: tuple[tuple[str, str], ...]) -> Client:
+def _cached_client(seconds: float, environment: tuple[tuple[str, str], ...]) -> Client:
     for name, value in environment:
         if fault := _fault(name, value):
             raise UsageError(f"no connection can be prepared: {name} {fault}")
@@ -135,8 +135,8 @@ def _fault(name: str, value: str) -> str | None:
     """
     scheme, separator, _ = value.partition("://")
     if separator and name.upper() in _PROXIES and scheme.lower() not in _PROXY_SCHEMES:
-        known = ", ".join(_PROXY_SCHEMES)
-        return f"begins with {quoted(scheme)}, expected the address of a proxy ({known})"
+        schemes = ", ".join(_PROXY_SCHEMES)
+        return f"begins with {quoted(scheme)}, expected the address of a proxy ({schemes})"
     if value and name in _CERTIFICATES and not Path(value).exists():
         return f"is {quoted(value)}, which does not exist"
     return None
@@ -155,17 +155,17 @@ def new_client(seconds: float) -> Client:
     return Client(builder.build(), seconds)
 
 
-def _headers(given: Any) -> Mapping[str, str]:
-    """Map names in lower case to values, repeated ones joined by ", "; omit non-ASCII values."""
+def _headers(headers: Any) -> Mapping[str, str]:
+    """Map lower-case names to values; join repeated headers by ", " and omit non-ASCII values."""
     value_by_name: dict[str, str] = {}
-    for name in dict.fromkeys(given):
+    for name in dict.fromkeys(headers):
         with suppress(ValueError):
-            value_by_name[name] = ", ".join(given.getall(name))
+            value_by_name[name] = ", ".join(headers.getall(name))
     return value_by_name
 
 
 def whole_number(text: str | None) -> int | None:
-    """A header's value as a number; None if it is not a number, or absurdly long."""
+    """Return a header's value as a number; None if it is not a number, or has too many digits."""
     return (
         int(text) if text and text.isascii() and text.isdecimal() and len(text) < _DIGITS else None
     )
@@ -191,7 +191,7 @@ def _framing_fault(status: int, headers: Mapping[str, str]) -> str | None:
 
 @contextmanager
 def _translated(url: Url) -> Iterator[None]:
-    """Translate errors of the library into errors of an audit."""
+    """Translate errors of the HTTP library into errors of an audit."""
     try:
         yield
     except RequestTimeoutError as error:

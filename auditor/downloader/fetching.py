@@ -61,29 +61,29 @@ def fetch(
     say: Say = ignore_message,
     choose: Chooser = select,
 ) -> Snapshot:
-    """Read the config, the index and the headers of one checkpoint, and nothing of its weights.
+    """Read the config, the index and the headers of one checkpoint, without its weights.
 
     `requested` is a path, or a Hub id with an optional `@revision`; a path that exists wins.
-    An adapter comes with the config of the base that it names, or the reason why it is missing.
+    The snapshot of an adapter has the config of its base, or the reason why it is missing.
     A model that only a paper describes consists of its config, whatever the source.
-    `source` is where an id is looked up, `say` gets a line for each wait and each stand-in,
-    `choose` selects the files of a listing that are read. Raise UsageError if no source could
-    ever answer the request, SourceError if this one did not.
+    `source` is where an id is looked up, `say` gets a line for each wait and each copy that is read
+    instead of the Hub, `choose` selects the files of a listing that are read. Raise UsageError for
+    an impossible request, SourceError if the source does not have the model.
     """
     if source not in _SOURCES:
-        known = ", ".join(_SOURCES)
-        raise UsageError(f"the source {quoted(source)} does not exist; the sources are {known}")
+        sources = ", ".join(_SOURCES)
+        raise UsageError(f"the source {quoted(source)} does not exist; the sources are {sources}")
     target = parse_model(requested)
-    of_model = partial(_of_model, source=source, token=token, say=say)
+    read_model = partial(_read_model, source=source, token=token, say=say)
     if isinstance(target, Path):
         snapshot = local_folder.read(target, requested, choose)
     else:
-        snapshot = of_model(target, choose=choose)
+        snapshot = read_model(target, choose=choose)
     from_path = partial(local_folder.read, choose=select_config)
-    return with_base_model(snapshot, from_path, partial(of_model, choose=select_config))
+    return with_base_model(snapshot, from_path, partial(read_model, choose=select_config))
 
 
-def _of_model(
+def _read_model(
     target: HubModel, *, source: str, token: str | None, say: Say, choose: Chooser
 ) -> Snapshot:
     if choose is not select_config and target.place is not None:
@@ -122,7 +122,7 @@ def reading_variables() -> Iterator[None]:
 
 
 def _stand_in(model: HubModel, why: SourceError, say: Say, choose: Chooser) -> Snapshot:
-    """Return the copy on this machine that is read instead of the Hub: cached, else shipped."""
+    """Return a copy on this machine, to use instead of the Hub's: the cached or shipped one."""
     cached = partial(local_folder.read_cached, choose=choose)
     for read, name in ((cached, "the Hugging Face cache"), (bundled.read, "this package")):
         try:

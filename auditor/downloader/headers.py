@@ -1,4 +1,4 @@
-"""Read the header of a weight file, and nothing else of it, from any source of ranges."""
+"""Read the header of a weight file, and no other part of it, from any source of ranges."""
 
 from collections.abc import Callable, Iterable, Iterator
 from typing import NamedTuple
@@ -49,9 +49,9 @@ MOST_BYTES = 24 * 1024 * 1024
 
 
 class Bound(NamedTuple):
-    """A bound of safetensors headers."""
+    """The largest size and number of tensors of safetensors headers."""
 
-    of: str
+    scope: str  # "one file"
     size: int  # bytes
     tensors: int
 
@@ -67,7 +67,7 @@ _TENSOR = b'"data_offsets"'  # no name contains it unescaped
 
 
 def within_bound(heads: Iterable[WeightHeader]) -> Iterator[WeightHeader]:
-    """Yield the headers; raise SourceError(too-large) once they pass a bound together."""
+    """Yield the headers; raise SourceError(too-large) as soon as one or their sum is too large."""
     size, tensors = 0, 0
     for count, head in enumerate(heads, 1):
         own_tensors = head.prefix.count(_TENSOR)
@@ -88,11 +88,11 @@ def _require(bound: Bound, observed: str, size: int, tensors: int) -> None:
         excess = f"{size:,} bytes, expected at most {bound.size:,}"
     else:
         return
-    raise SourceError(Reason.TOO_LARGE, f"{observed} {excess} of {bound.of}")
+    raise SourceError(Reason.TOO_LARGE, f"{observed} {excess} of {bound.scope}")
 
 
 class Received(NamedTuple):
-    """Bytes of a file, and the whole file's size if it is known."""
+    """Bytes of a file, and the complete file's size if it is known."""
 
     data: bytes
     size: int | None
@@ -114,7 +114,7 @@ def read_header(name: str, size: int | None, read: Read, first: int = FIRST_READ
 def read_safetensors_header(
     name: str, size: int | None, read: Read, first: int = FIRST_READ
 ) -> WeightHeader:
-    """Read the 8-byte length and the header: in one read if they fit in `first` bytes, else in two.
+    """Read the length and the header: in one read if both fit in `first` bytes, else in two.
 
     If the length is not credible, nothing more is read, and the bytes that show it are returned.
     """
@@ -129,11 +129,11 @@ def read_safetensors_header(
 
 
 def safetensors_end(name: str) -> Callable[[bytes, int | None], int]:
-    """Return the `end` of a Read: a function from first bytes and file size to the header's end."""
+    """Return the `end` of a Read: it gets the first bytes and file size, and returns the end."""
 
-    def end(head: bytes, known: int | None) -> int:
+    def end(head: bytes, size: int | None) -> int:
         try:
-            stop = header_span(name, head, known).stop
+            stop = header_span(name, head, size).stop
         except CheckpointError:
             return len(head)
         _require(FILE, f"the header of {quoted(name)} has", stop, 0)
@@ -150,7 +150,7 @@ def read_parsed_header(name: str, size: int | None, read: Read, parse: Parse) ->
     """
     parts: tuple[FilePart, ...] = ()
     if size is None:
-        data, size = read(Span(0, AHEAD), _as_asked)
+        data, size = read(Span(0, AHEAD), _requested_end)
         if size is None:
             detail = f"the size of {quoted(name)} is unknown, so its end cannot be read"
             raise SourceError(Reason.BAD_RESPONSE, detail)
@@ -166,24 +166,24 @@ def read_parsed_header(name: str, size: int | None, read: Read, parse: Parse) ->
             span = _ahead(needs.span, recorded)
         if span.length + sum(len(part.data) for part in parts) > MOST_BYTES:
             break
-        parts = merged_parts((*parts, FilePart(span.start, read(span, _as_asked).data)))
+        parts = merged_parts((*parts, FilePart(span.start, read(span, _requested_end).data)))
     return WeightHeader(name=name, size=size, parts=recorded.used())
 
 
 class _Recorded(PartialFile, frozen=True):
-    """Some of the bytes of a file, and a record of the spans that were read."""
+    """Parts of a file, with a record of the spans that the parser read."""
 
-    _read: set[Span] = field(default_factory=set)
+    _spans: set[Span] = field(default_factory=set)
 
     def read(self, span: Span) -> bytes:
         data = super().read(span)
-        self._read.add(span)
+        self._spans.add(span)
         return data
 
     def used(self) -> tuple[FilePart, ...]:
         """Return the bytes that were read, in file order; adjacent spans are merged."""
         spans: list[Span] = []
-        for span in sorted(self._read):
+        for span in sorted(self._spans):
             if spans and span.start <= spans[-1].stop:
                 spans[-1] = Span(spans[-1].start, max(span.stop, spans[-1].stop))
             elif span.length:
@@ -191,8 +191,8 @@ class _Recorded(PartialFile, frozen=True):
         return tuple(FilePart(span.start, super(_Recorded, self).read(span)) for span in spans)
 
 
-def _as_asked(data: bytes, _size: int | None) -> int:
-    """Stop a read from the start after the requested bytes."""
+def _requested_end(data: bytes, _size: int | None) -> int:
+    """Return the end of the requested bytes, for servers that ignore the range."""
     return len(data)
 
 
@@ -203,9 +203,9 @@ def _ahead(span: Span, sparse: PartialFile) -> Span:
     """
     earlier = [part for part in sparse.parts if part.start <= span.start]
     later = [part for part in sparse.parts if span.start < part.start and span.stop <= part.stop]
-    known_up_to = earlier[-1].stop if earlier else 0
-    start = max(span.start, known_up_to)
+    read_up_to = earlier[-1].stop if earlier else 0
+    start = max(span.start, read_up_to)
     stop = min(span.stop, later[0].start) if later else span.stop
     if stop == sparse.size:
-        return Span(max(known_up_to, min(start, stop - AHEAD)), stop)
+        return Span(max(read_up_to, min(start, stop - AHEAD)), stop)
     return Span(start, min(max(stop, start + AHEAD), sparse.size))

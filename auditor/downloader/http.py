@@ -18,7 +18,7 @@ from auditor.downloader.answers import Answer, refusal_error
 from auditor.downloader.client import Reply, shared_client
 from auditor.downloader.hub_settings import patience, plain_url
 from auditor.downloader.model_argument import HubModel
-from auditor.downloader.parallel import apart_from_signals
+from auditor.downloader.parallel import outside_main_thread
 from auditor.downloader.retry import PassingError, Patience
 from auditor.downloader.waits import Talk
 from auditor.errors import Reason, SourceError
@@ -49,8 +49,8 @@ class Governor:
     enough: it admits every request and only bounds the bytes.
     """
 
-    def __init__(self, most: float = MOST_BYTES, what: str = "one model") -> None:
-        self._most, self._what = most, what  # bytes of all bodies, and what they are of
+    def __init__(self, most: float = MOST_BYTES, subject: str = "one model") -> None:
+        self._most, self._subject = most, subject  # bytes of all bodies, and what they are of
 
     def admit(self, path: str) -> Turn:
         """Wait for the turn of a request before it is made; raise SourceError if it gets none."""
@@ -66,7 +66,9 @@ class Governor:
     def check(self, received: int) -> None:
         """Raise SourceError if `received`, all bytes up to this piece of a body, is too many."""
         if received > self._most:
-            detail = f"received {received:,} bytes, expected at most {self._most:,} of {self._what}"
+            detail = (
+                f"received {received:,} bytes, expected at most {self._most:,} of {self._subject}"
+            )
             raise SourceError(Reason.TOO_LARGE, detail)
 
 
@@ -141,7 +143,7 @@ class Session:
         span: Span | None = None,
         commit: str | None = None,
     ) -> T:
-        """Return the result of `take` for the answer; try again after passing faults.
+        """Return the result of `take` for the answer; try again after passing errors.
 
         If `commit` is given, every answer must have that commit. `purpose` names what is read, for
         the log of requests.
@@ -152,7 +154,7 @@ class Session:
                 url, take, purpose=purpose, span=span, commit=commit, silence=silence
             )
 
-        return apart_from_signals(lambda: self._patience.call(once))
+        return outside_main_thread(lambda: self._patience.call(once))
 
     def try_once(  # noqa: PLR0913 - one keyword for each bound of an attempt
         self,

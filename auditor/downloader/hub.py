@@ -56,7 +56,7 @@ def read(
         listing = scheduler.submit(fetch_listing, model, session)
         early = EarlyReads()
         early.begin(scheduler, session, model, choose)
-        return _assembled(
+        return _read_files(
             model,
             awaited(listing, partial(progress, 0, 1)),
             session,
@@ -99,14 +99,14 @@ def read_from_listing(  # noqa: PLR0913 - what is read, and how
     """Return the snapshot of a model whose files are known.
 
     `pool` has the threads, which several models may share. If `patient`, companion files are
-    retried as other files are: nobody waits for the snapshot, but it is stored. Otherwise they get
+    retried like other files, for a snapshot that is stored while nobody waits. Otherwise they get
     one attempt.
     """
     with threads(_AT_ONCE, session.stop, pool) as scheduler:
-        return _assembled(model, listing, session, choose, scheduler=scheduler, patient=patient)
+        return _read_files(model, listing, session, choose, scheduler=scheduler, patient=patient)
 
 
-def _assembled(  # noqa: PLR0913 - likewise, and what is here already
+def _read_files(  # noqa: PLR0913 - likewise, and what is here already
     model: HubModel,
     listing: Listing,
     session: Session,
@@ -114,12 +114,12 @@ def _assembled(  # noqa: PLR0913 - likewise, and what is here already
     *,
     scheduler: Scheduler,
     early: "EarlyReads | None" = None,
-    progress: Callable[[int, int], None] = lambda _done, _of: None,
+    progress: Callable[[int, int], None] = lambda _count, _total: None,
     patient: bool = False,
 ) -> Snapshot:
     selection = choose({file.name for file in listing.files}, listing.model_id)
     renamed = f"; {model.id} is now {listing.model_id}" if model.id != listing.model_id else ""
-    listed = Snapshot(
+    snapshot = Snapshot(
         model=listing.model_id,
         commit=listing.commit,
         source=Source.HUB,
@@ -130,7 +130,7 @@ def _assembled(  # noqa: PLR0913 - likewise, and what is here already
         card_base=listing.base,
     )
     files = _HubFiles(session, listing, early, patient=patient)
-    snapshot = assemble(listed, files, selection, scheduler, progress)
+    snapshot = assemble(snapshot, files, selection, scheduler, progress)
     return replace(snapshot, fetched=session.fetched)
 
 
@@ -145,7 +145,7 @@ def parse_listing(content: bytes, model_id: str) -> Listing:
 
 
 class _HubFiles:
-    """Reads the files of one model at one commit."""
+    """The files of one model at one commit."""
 
     bounds: CompanionBounds | None = OF_HUB
 
@@ -227,7 +227,7 @@ class EarlyReads:
     """Reads of the files that nearly every model has, started together with its listing.
 
     Files are requested by name, at the current commit of the revision; each is taken once. A read
-    that failed, or is of another commit than the listing, is ignored: the file is then requested
+    that failed, or has another commit than the listing, is ignored: the file is then requested
     again, with the retries and the errors of any other read.
     """
 
@@ -254,10 +254,10 @@ class EarlyReads:
             )
 
         with suppress(SourceError):
-            chosen = choose({CONFIG, WEIGHTS}, model.id)
-            if chosen.config == CONFIG:
+            selection = choose({CONFIG, WEIGHTS}, model.id)
+            if selection.config == CONFIG:
                 ask(CONFIG, _config)
-            if chosen.weights == WEIGHTS:
+            if selection.weights == WEIGHTS:
                 file, span = RepoFile(name=WEIGHTS, size=None), Span(0, FIRST_READ)
                 ask(WEIGHTS, part_of_file(file, span, safetensors_end(WEIGHTS)), span)
 
@@ -296,10 +296,10 @@ def read_spans(
     token: str | None,
     say: Callable[[str], None],
 ) -> tuple[tuple[bytes, ...], Fetched]:
-    """Return the bytes of each span, in order, and the cost.
+    """Return the bytes of each span, in order, and the network traffic.
 
-    Raise SourceError if a span cannot be read, or its file has another commit or size; a server
-    that ignores the range is left before it sends the file.
+    Raise SourceError if a span cannot be read, its file has another commit or size, or the server
+    ignores the range; the complete file is never read.
     """
     target = HubModel(id=model, revision=commit)
     # The caller has chosen the spans, and so how many bytes there are.

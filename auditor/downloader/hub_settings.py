@@ -1,4 +1,4 @@
-"""The settings of huggingface_hub that are obeyed: endpoint, time-out, offline mode and token."""
+"""The supported settings of huggingface_hub: endpoint, time-out, offline mode and token."""
 
 import os
 import sys
@@ -24,7 +24,7 @@ def plain_url(text: str, base: Url | None = None) -> Url:
 
 
 def patience() -> float:
-    """Return the seconds to wait for headers and each read of a body: those of huggingface_hub."""
+    """Return the seconds to wait for headers and each read of a body, as huggingface_hub does."""
     return float(constants.HF_HUB_DOWNLOAD_TIMEOUT)
 
 
@@ -42,30 +42,30 @@ def endpoint() -> str:
 
 def endpoint_url() -> Url:
     """Return HF_ENDPOINT as a Url; raise UsageError if it is not an http address."""
-    given: str = constants.ENDPOINT
+    address: str = constants.ENDPOINT
     why = ""
     try:
-        url = plain_url(given)
+        url = plain_url(address)
     except ValueError as error:
         why = f" ({error})"
     else:
-        if url.scheme in {"http", "https"} and given.isprintable():
+        if url.scheme in {"http", "https"} and address.isprintable():
             return url
-    raise UsageError(f"HF_ENDPOINT is {quoted(given)}, expected an http address{why}")
+    raise UsageError(f"HF_ENDPOINT is {quoted(address)}, expected an http address{why}")
 
 
 # --- the access token -----------------------------------------------------------------------------
 
 
-def usable_token(given: str | None) -> str | None:
+def usable_token(requested: str | None) -> str | None:
     """Return the token to send: `given`, else the stored token unless a setting forbids it.
 
     Raise SourceError if the stored token cannot be read, UsageError if the text is not a token.
     """
-    if given is None and constants.HF_HUB_DISABLE_IMPLICIT_TOKEN:
+    if requested is None and constants.HF_HUB_DISABLE_IMPLICIT_TOKEN:
         return None
     try:
-        token = _stored() if given is None else given.strip()
+        token = _stored_token() if requested is None else requested.strip()
     except OSError as error:
         place = quoted(constants.HF_TOKEN_PATH)
         detail = f"the stored token, {place}, cannot be read: {error.strerror or error}"
@@ -75,7 +75,7 @@ def usable_token(given: str | None) -> str | None:
     return token or None
 
 
-def _stored() -> str:
+def _stored_token() -> str:
     """Return the token that huggingface_hub's get_token returns, or "".
 
     The library is called only if it would do more than read a variable or a file: it imports an
@@ -84,17 +84,17 @@ def _stored() -> str:
     if os.environ.get("HF_OIDC_RESOURCE") or "google.colab" in sys.modules:
         return _by_library()
     variable = os.environ.get("HF_TOKEN") or os.environ.get("HUGGING_FACE_HUB_TOKEN") or ""
-    if token := _cleaned(variable):
+    if token := _without_line_ends(variable):
         return token
     with suppress(FileNotFoundError):
-        token = _cleaned(
+        token = _without_line_ends(
             Path(constants.HF_TOKEN_PATH).read_text(encoding="utf-8", errors="replace")
         )
     return _by_library() if token and _may_be_refreshed() else token
 
 
 def _may_be_refreshed() -> bool:
-    """Whether a browser's login is stored, whose tokens expire after hours and are renewed."""
+    """Return whether a browser's login is stored, whose tokens expire and have to be renewed."""
     try:
         return b"refresh_token" in Path(constants.HF_STORED_TOKENS_PATH).read_bytes()
     except OSError:
@@ -112,5 +112,5 @@ def _by_library() -> str:
         raise SourceError(Reason.DENIED, f"the token cannot be obtained: {error}") from None
 
 
-def _cleaned(token: str) -> str:
+def _without_line_ends(token: str) -> str:
     return token.replace("\r", "").replace("\n", "").strip()

@@ -1,6 +1,6 @@
 """Read regular files: never wait for a FIFO or a device, and notice a file that changes.
 
-Whole files are read block by block into the same memory, by pread. A memory map is no faster for
+Complete files are read block by block into the same memory, by pread. A memory map is no faster for
 one read, and a file that shrinks while it is mapped kills the process (SIGBUS). Counting 1 GiB of
 BF16 in the page cache ran at 5.8 GB/s by pread into blocks of 256 KiB, and at 5.6 GB/s by a fresh
 map, where each page causes a page fault. A block above 256 KiB does not fit the processor's cache,
@@ -43,7 +43,7 @@ class Extent(NamedTuple):
 
 
 class RegularFile:
-    """One open file, which must stay as it was when it was opened.
+    """An open file that must not change until it is closed.
 
     Several threads may read at once: a pread does not move the file's position.
     """
@@ -52,11 +52,11 @@ class RegularFile:
         self._path = path
         self._descriptor = descriptor
         self._turn = Lock()
-        before = os.fstat(descriptor)
-        if fault := _kind_fault(before):
+        status = os.fstat(descriptor)
+        if fault := _kind_fault(status):
             raise unreadable_file(path, fault)
-        self.size = before.st_size
-        self.state = state_of(before)
+        self.size = status.st_size
+        self.state = state_of(status)
 
     def read(self, span: Span) -> Received:
         """Return the bytes of the span, up to the end of the file."""
@@ -68,14 +68,14 @@ class RegularFile:
         return Received(data, self.size)
 
     def read_into(self, block: memoryview, at: int) -> None:
-        """Fill the block; raise SourceError if the file ends before, or cannot be read."""
+        """Fill the block; raise SourceError if the file is too short or cannot be read."""
         try:
-            done = 0
-            while done < len(block):
-                count = self._read_block(block[done:], at + done)
+            filled = 0
+            while filled < len(block):
+                count = self._read_block(block[filled:], at + filled)
                 if not count:
                     raise unreadable_file(self._path, "became shorter while it was read; try again")
-                done += count
+                filled += count
         except OSError as error:
             detail = f"cannot be read at byte {at:,}: {error.strerror or error}"
             raise unreadable_file(self._path, detail) from None
@@ -99,7 +99,7 @@ class RegularFile:
     def extents(self, span: Span) -> Iterator[Extent]:
         """Yield the stored runs and the holes of a span, in order.
 
-        All of it counts as stored if the system or the file system does not know holes.
+        The complete span counts as stored if the system or the file system has no holes.
         """
         if not (hasattr(os, "SEEK_DATA") and hasattr(os, "SEEK_HOLE")):  # Windows
             if span.length:
@@ -116,14 +116,14 @@ class RegularFile:
             at = hole
 
     def _next(self, whence: int, at: int, stop: int, *, otherwise: int) -> int:
-        """Return where data, or a hole, begins next before `stop`; `otherwise` if unknown."""
+        """Return the next start of data or of a hole, at most `stop`; `otherwise` if unknown."""
         try:
             return min(max(os.lseek(self._descriptor, at, whence), at), stop)
         except OSError as error:
             return stop if error.errno == errno.ENXIO else otherwise
 
     def require_unchanged(self) -> None:
-        """Raise SourceError if somebody wrote to the file, or replaced it, since it was opened."""
+        """Raise SourceError if the file was written to or replaced since it was opened."""
         if state_of(os.fstat(self._descriptor)) != self.state:
             raise unreadable_file(self._path, _CHANGED)
 
@@ -144,8 +144,7 @@ def state_of(status: os.stat_result) -> FileState:
 def open_regular_file(path: Path, expected: FileState | None = None) -> Iterator[RegularFile]:
     """Open a file to read.
 
-    Raise SourceError if it is not a regular file that may be read, or if its state is not the
-    `expected` one.
+    Raise SourceError if it is not a readable regular file, or if its state is not `expected`.
     """
     try:
         if fault := _kind_fault(path.stat()):  # opening a device can have effects of its own
@@ -163,7 +162,7 @@ def open_regular_file(path: Path, expected: FileState | None = None) -> Iterator
 
 
 def read_all(path: Path, limit: int) -> bytes:
-    """Return the whole file; raise SourceError if it has more than `limit` bytes."""
+    """Return the complete file; raise SourceError if it has more than `limit` bytes."""
     with open_regular_file(path) as file:
         if file.size > limit:
             detail = f"{quoted(str(path))} has {file.size:,} bytes, expected at most {limit:,}"
@@ -199,8 +198,8 @@ def file_sha256(
 ) -> str:
     """Return the sha256 of a file, which is its name in LFS.
 
-    Raise SourceError if the file cannot be read, if it changes meanwhile, or if its state is not
-    the `expected` one. `count` gets numbers of bytes as they are read.
+    Raise SourceError if the file cannot be read, changes meanwhile, or has a state that is not
+    `expected`. `count` gets numbers of bytes as they are read.
     """
     return _digest(path, "sha256", lambda _size: b"", count, expected)
 
@@ -208,7 +207,7 @@ def file_sha256(
 def git_blob_id(
     path: Path, count: Callable[[int], object] = int, expected: FileState | None = None
 ) -> str:
-    """Return git's name of a file that is not in LFS: SHA-1 of its length and bytes; as above."""
+    """Return git's name of a file that is not in LFS, by length and bytes, like `file_sha256`."""
     return _digest(path, "sha1", lambda size: f"blob {size}\0".encode(), count, expected)
 
 

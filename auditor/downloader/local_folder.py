@@ -65,7 +65,7 @@ def read(path: Path, requested: str, choose: Chooser = select) -> Snapshot:
 
 
 def _is_folder(path: Path) -> bool:
-    """Whether it is a folder; raise OSError without permission. A broken link is not a folder."""
+    """Return whether the path is a folder, false for a broken link; raise OSError if denied."""
     try:
         return stat.S_ISDIR(path.stat().st_mode)
     except FileNotFoundError:
@@ -77,13 +77,13 @@ def _folder(folder: Path, choose: Chooser) -> Snapshot:
     names, where = {file.name for file in files}, f"the folder {quoted(str(folder))}"
     model, commit = _cached_as(folder)
     try:
-        selection = with_torch_copies(names, where, choose)  # a disk reads them in no time
+        selection = with_torch_copies(names, where, choose)  # a disk reads them fast
     except SourceError as error:
         if error.reason is not Reason.NO_WEIGHTS or CONFIG not in names or model:
             raise
         return _file(folder / CONFIG)
     place = "the Hugging Face cache" if model else "the folder"
-    listed = Snapshot(
+    snapshot = Snapshot(
         model=model or str(folder),
         commit=commit,
         source=Source.CACHE if model else Source.FOLDER,
@@ -94,7 +94,7 @@ def _folder(folder: Path, choose: Chooser) -> Snapshot:
     )
     count = sum(is_weights(file.name) for file in files)
     with threads(0 if count <= AT_HAND else AT_HAND, do_nothing) as scheduler:
-        snapshot = assemble(listed, _Files(folder), selection, scheduler)
+        snapshot = assemble(snapshot, _Files(folder), selection, scheduler)
     for name in chain(snapshot.unopened, *(part.unopened for part in snapshot.components)):
         _require_file(folder / name)
     return snapshot
@@ -127,7 +127,7 @@ def _file(path: Path) -> Snapshot:
         kinds = "(.safetensors, .bin, .pt, .pth, .ckpt, .gguf)"
         detail = f"is not a config (.json), weights {kinds}, an index or a snapshot"
         raise UsageError(f"{quoted(str(path))} {detail}")
-    return _alone(path, FileSelection(config=path.name))
+    return _single_file(path, FileSelection(config=path.name))
 
 
 def _weight_file(path: Path) -> Snapshot:
@@ -138,7 +138,7 @@ def _weight_file(path: Path) -> Snapshot:
         detail = f"is one shard of {shard[2][:20]}: give the folder that holds them all"
         raise UsageError(f"{quoted(str(path))} {detail}")
     config = _neighbour(path, ADAPTER_CONFIG if path.name in ADAPTERS else CONFIG)
-    return _alone(path, FileSelection(config=config, weights=path.name))
+    return _single_file(path, FileSelection(config=config, weights=path.name))
 
 
 def _neighbour(path: Path, name: str) -> str | None:
@@ -146,10 +146,10 @@ def _neighbour(path: Path, name: str) -> str | None:
     return name if os.path.lexists(path.parent / name) else None
 
 
-def _alone(path: Path, selection: FileSelection) -> Snapshot:
+def _single_file(path: Path, selection: FileSelection) -> Snapshot:
     """Return the snapshot of one file, and of its config if the selection has one."""
     names = sorted(name for name in (selection.config, selection.weights) if name)
-    listed = Snapshot(
+    snapshot = Snapshot(
         model=str(path),
         commit=None,
         source=Source.FILE,
@@ -158,7 +158,7 @@ def _alone(path: Path, selection: FileSelection) -> Snapshot:
         folder=path.parent,
     )
     with threads(0, do_nothing) as scheduler:
-        return assemble(listed, _Files(path.parent), selection, scheduler)
+        return assemble(snapshot, _Files(path.parent), selection, scheduler)
 
 
 class _Files:
@@ -199,16 +199,16 @@ def _listing(folder: Path) -> tuple[RepoFile, ...]:
 
 
 def _is_foreign(path: str, name: str) -> bool:
-    """Whether a folder is not part of a model: hidden, or an environment of Python or node."""
+    """Return whether a folder is not part of a model: hidden, or made by Python or node."""
     if name.startswith(".") or name in _FOREIGN:
         return True
     return os.path.lexists(os.path.join(path, name, "pyvenv.cfg"))  # noqa: PTH118 - of each folder
 
 
 def _is_file(path: Path) -> bool:
-    """Whether it is a regular file; raise PermissionError for a model's file.
+    """Return whether the path is a regular file; raise PermissionError for a model's file.
 
-    That happens in a folder that may be listed but not entered, or for a link into such a folder.
+    The error occurs in a folder that may be listed but not entered, or for a link into such one.
     """
     try:
         return stat.S_ISREG(path.stat().st_mode)
@@ -256,7 +256,7 @@ def _in_cache(path: Path) -> Path:
 
 
 def _cached_as(folder: Path) -> tuple[str | None, str | None]:
-    """Return model id and commit if the folder is .../models--org--name/snapshots/<commit>."""
+    """Return id and commit for .../models--org--name/snapshots/<commit>, else (None, None)."""
     cached = _IN_CACHE.fullmatch(folder.absolute().as_posix())
     model_id = cached[1].replace("--", "/") if cached else ""
     return (model_id, cached[2]) if cached and not id_fault(model_id) else (None, None)
@@ -269,7 +269,7 @@ def _cached_as(folder: Path) -> tuple[str | None, str | None]:
 _INCOMPLETE = frozenset((Reason.EMPTY_REPO, Reason.NO_WEIGHTS, Reason.NO_SAFETENSORS))
 
 # A model's own folder has at least one of these.
-_KNOWN = (
+_MODEL_FILES = (
     *(WEIGHTS, INDEX, TORCH_WEIGHTS, TORCH_INDEX, CONFIG, ADAPTER_CONFIG),
     *MANIFESTS,
     *PIECES,
@@ -283,7 +283,7 @@ def read_cached(model: HubModel, choose: Chooser = select) -> Snapshot:
         try_to_load_from_cache,
     )
 
-    places = product(model.aliases, _KNOWN)
+    places = product(model.aliases, _MODEL_FILES)
     paths = (try_to_load_from_cache(*place, revision=model.revision) for place in places)
     folder = next((Path(path).parent for path in paths if isinstance(path, str)), None)
     if folder is None:
@@ -300,7 +300,7 @@ def read_cached(model: HubModel, choose: Chooser = select) -> Snapshot:
 
 
 def is_in_cache(folder: Path) -> bool:
-    """Whether the folder is in the cache, links followed."""
+    """Return whether the folder is in the Hugging Face cache, after links are followed."""
     from huggingface_hub import constants  # noqa: PLC0415 - as above
 
     caches = {constants.HF_HUB_CACHE, os.path.join(constants.HF_HOME, "hub")}  # noqa: PTH118 - text

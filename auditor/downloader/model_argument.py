@@ -68,12 +68,12 @@ class HubModel(Struct, frozen=True, kw_only=True):
 def parse_model(requested: str) -> Path | HubModel:
     """Return a path that exists, else the model of a Hub id, an address or a file's path.
 
-    Raise UsageError, which names the fault, for anything else.
+    Raise UsageError, which names the fault, if the argument is none of these.
     """
-    if _is_here(os.path.expanduser(requested)):  # noqa: PTH111 - Path.expanduser raises
+    if _exists_here(os.path.expanduser(requested)):  # noqa: PTH111 - Path.expanduser raises
         return Path(requested).expanduser()
     if is_address(requested):
-        return _of_address(requested)
+        return _parse_address(requested)
     match = _FILE_OF_MODEL.fullmatch(requested)
     if match and not {".", "..", ""}.intersection(requested.split("/")):
         model = parse_id(match["id"], "neither a path that exists nor a file of a Hub model")
@@ -85,10 +85,10 @@ def parse_model(requested: str) -> Path | HubModel:
     return parse_id(requested, "neither a path that exists nor a Hub id")
 
 
-def _is_here(path: str) -> bool:
-    """Whether the path exists on this machine, also as a broken or circular link.
+def _exists_here(path: str) -> bool:
+    """Return whether the path exists on this machine, also as a broken or circular link.
 
-    A path without permission counts: the Hub must not be asked for the name of a private folder.
+    A path without permission counts, so that the name of a private folder is not sent to the Hub.
     """
     try:
         os.lstat(path)
@@ -156,7 +156,7 @@ def is_address(requested: str) -> bool:
     return requested.startswith(_HF) or _ADDRESS.match(requested) is not None
 
 
-def _of_address(requested: str) -> HubModel:
+def _parse_address(requested: str) -> HubModel:
     """Return the model that the address names; raise UsageError if it does not name one."""
     try:
         model = _hf(requested) if requested.startswith(_HF) else _web(requested)
@@ -170,7 +170,7 @@ def _of_address(requested: str) -> HubModel:
 
 def _hf(requested: str) -> HubModel:
     path = requested.removeprefix(_HF).removeprefix("models/").rstrip("/")
-    match = _matched(_HF_PATH, path)
+    match = _match(_HF_PATH, path)
     revision = match["revision"] and unquote(match["revision"])
     return HubModel(id=match["id"], revision=revision, place=match["place"])
 
@@ -181,11 +181,11 @@ def _web(requested: str) -> HubModel:
     if split.netloc.lower() not in _HOSTS and split.netloc != _endpoint_host():
         raise ValueError(f"{quoted(split.netloc)} is another site")
     path = "/".join(part for part in split.path.split("/") if part)
-    match = _matched(_WEB_PATH, path.removeprefix("api/models/"))
+    match = _match(_WEB_PATH, path.removeprefix("api/models/"))
     return HubModel(**{key: text and unquote(text) for key, text in match.groupdict().items()})
 
 
-def _matched(pattern: str, path: str) -> re.Match[str]:
+def _match(pattern: str, path: str) -> re.Match[str]:
     """Return the parts of an address; raise ValueError if it is not a model's."""
     kind, slash, _ = path.partition("/")
     if not kind:

@@ -1,4 +1,4 @@
-"""Read the Hub's list of models: pages of a thousand, a request for each."""
+"""Read the Hub's list of models: pages of a thousand models, one request a page."""
 
 import re
 from collections.abc import Callable, Iterable, Iterator
@@ -35,7 +35,7 @@ class ListWalk:
         self._most = most
         self._addresses = set[bytes]()
         self._pages = set[bytes]()
-        self._before = frozenset[str]()
+        self._previous_ids = frozenset[str]()
 
     def turn(self, address: str) -> None:
         """Record the address of the next page; raise SourceError if it repeats or is too many."""
@@ -53,12 +53,12 @@ class ListWalk:
         """Record the ids of a page before the last; raise SourceError if none of them is new."""
         names = frozenset(ids)
         digest = _digest(*sorted(names))
-        if digest in self._pages or names <= self._before:
+        if digest in self._pages or names <= self._previous_ids:
             number = len(self._addresses)
             detail = f"page {number:,} of the Hub's list of models has no new model"
             raise SourceError(Reason.BAD_RESPONSE, detail)
         self._pages.add(digest)
-        self._before = names
+        self._previous_ids = names
 
 
 def pages(

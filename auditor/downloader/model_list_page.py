@@ -1,4 +1,4 @@
-"""Parse one page of the Hub's list of models: no single model can spoil it.
+"""Parse one page of the Hub's list of models; a broken entry does not affect the others.
 
 A page is cut into its entries, which are parsed one by one: memory stays bounded, and a model with
 millions of files affects no other.
@@ -23,7 +23,7 @@ MAX_FILES = 100_000
 # Commas of a page: 64 MB have room for so many files, and each may begin an entry.
 _MOST_VALUES = 2_000_000
 
-_MOST_HELD = 100_000  # values of one group, unless one entry has more; files take 12 MB
+_MOST_VALUES_IN_GROUP = 100_000  # values of one group, unless one entry has more; files take 12 MB
 
 _CUT_UP = msgspec.json.Decoder(list[msgspec.Raw]).decode
 _SURROGATE = re.compile(rb"\\u[dD][89a-fA-F][0-9a-fA-F]{2}")  # msgspec refuses a lone one
@@ -32,7 +32,7 @@ _BEGINS = (b",", b"[", b"{")  # of a value
 
 
 class ListEntry(NamedTuple):
-    """A model of the list: a checked id, and other values as the Hub has them."""
+    """A model of the list: a checked id, and other values as the Hub sends them."""
 
     id: str
     sha: object = None
@@ -58,10 +58,10 @@ def entries_in(content: bytes) -> Iterator[tuple[ListEntry, ...]]:
     group_values = 0
     for piece in _pieces(content):
         if fault := bounds_fault(piece, MAX_DEPTH, MAX_TEXT_VALUES):
-            entry, values = _crowded(piece, fault), 0
+            entry, values = _too_large(piece, fault), 0
         else:
             entry, values = _entry(piece), sum(map(piece.count, _BEGINS))
-        if group_values + values > _MOST_HELD:
+        if group_values + values > _MOST_VALUES_IN_GROUP:
             yield tuple(group)
             group, group_values = [], 0
         group_values += values
@@ -85,7 +85,7 @@ def _entry(piece: bytes) -> ListEntry | None:
     return ListEntry(entry.id, entry.sha, files)
 
 
-def _crowded(piece: bytes, excess: str) -> ListEntry | None:
+def _too_large(piece: bytes, excess: str) -> ListEntry | None:
     """Return the entry of a piece that is too large to parse; None if it does not name a model."""
     match = _ID.search(piece)
     name = match[1].decode("utf-8", "replace") if match else ""

@@ -1,9 +1,9 @@
 """The scheduler of concurrent reads, and waits for their results.
 
-Every read that has company goes through a Scheduler: headers, indexes and companion files, spans of
-numbers, digests. It decides which read begins next (the one that was submitted first) and how many
-are in flight; a pool has the threads. Other bounds are those of the reads themselves: `http`
-counts the bytes of a model, `headers` those of a header, `local_file` reads block by block.
+All reads that may run concurrently go through a Scheduler: headers, indexes, companion files, spans
+of numbers, digests. It decides which read begins next (the one that was submitted first) and how
+many are in flight; a pool has the threads. The reads have bounds of their own: `http` counts the
+bytes of a model, `headers` those of a header, `local_file` reads block by block.
 """
 
 import threading
@@ -29,11 +29,11 @@ _LISTENS = 0.1
 
 
 def do_nothing() -> None:
-    """Ignore that time has passed: the default where nothing shows progress."""
+    """Do nothing, for waits that show no progress."""
 
 
 class Scheduler(Executor):
-    """Runs calls in the order of submission, a bounded number at a time, in the threads of a pool.
+    """An executor of calls in the order of submission, a bounded number at a time.
 
     At most `most` calls are in flight, and AT_HAND if the source is near. `distance` is the time of
     its quickest answer so far, in seconds. Many threads cost memory, because each has its own
@@ -52,7 +52,7 @@ class Scheduler(Executor):
         pool: Executor | None = None,
         distance: Callable[[], float] = lambda: inf,
     ) -> None:
-        """Run the calls in a pool that others use too, or in a new one."""
+        """Run the calls in the threads of a shared pool, or of a new pool."""
         self._pool = pool or ThreadPoolExecutor(max(1, most))
         self._is_own_pool = pool is None
         self._most, self._distance = most, distance
@@ -136,7 +136,7 @@ def threads(
     pool: Executor | None = None,
     distance: Callable[[], float] = lambda: inf,
 ) -> Iterator[Scheduler]:
-    """Provide a scheduler for as long as the block lasts; `pool` has its threads, or a new one.
+    """Provide a scheduler while the block lasts; it uses the threads of `pool` or of a new pool.
 
     If the block fails, calls that have not begun are cancelled, and `stop` ends the waits of those
     that have. These are joined unless the user interrupted the block: a read may take seconds.
@@ -146,16 +146,16 @@ def threads(
         yield scheduler
     except BaseException as error:
         stop()
-        by_itself = isinstance(error, (Exception, GeneratorExit))
-        scheduler.shutdown(wait=by_itself, cancel_futures=True)
+        is_own_failure = isinstance(error, (Exception, GeneratorExit))
+        scheduler.shutdown(wait=is_own_failure, cancel_futures=True)
         raise
     scheduler.shutdown()
 
 
-def apart_from_signals(work: Callable[[], T]) -> T:
-    """Run `work` outside the main thread; return or raise what it returns or raises.
+def outside_main_thread(work: Callable[[], T]) -> T:
+    """Run `work` outside the main thread; return its result or raise its error.
 
-    Python handles signals only in the main thread, and not while that waits in compiled code.
+    Python handles signals only in the main thread, and not while it waits in compiled code.
     """
     if threading.current_thread() is not threading.main_thread():
         return work()
@@ -165,7 +165,7 @@ def apart_from_signals(work: Callable[[], T]) -> T:
 
 
 def run_into(future: Future[T], work: Callable[[], T]) -> None:
-    """Give a future what `work` returns or raises, unless it was cancelled."""
+    """Set a future to the result or error of `work`, unless it was cancelled."""
     if not future.set_running_or_notify_cancel():
         return
     try:
@@ -175,15 +175,15 @@ def run_into(future: Future[T], work: Callable[[], T]) -> None:
 
 
 def as_they_end(futures: Sequence[Future[T]]) -> Iterator[Future[T]]:
-    """Yield futures like as_completed, but let the main thread handle signals meanwhile."""
+    """Yield futures like as_completed, but let the main thread handle signals in between."""
     if all(future.done() for future in futures):  # then as_completed would take 17 us and more
         yield from futures
         return
-    left = set(futures)
-    while left:
+    pending = set(futures)
+    while pending:
         with suppress(TimeoutError):
-            for future in as_completed(left, _LISTENS):
-                left.remove(future)
+            for future in as_completed(pending, _LISTENS):
+                pending.remove(future)
                 yield future
 
 

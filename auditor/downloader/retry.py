@@ -1,4 +1,4 @@
-"""Retries: how often and how long an audit waits for a server that is busy, broken or silent."""
+"""Retries of requests to a server that is busy, broken or silent: their number and their waits."""
 
 import re
 from collections.abc import Callable, Mapping
@@ -29,7 +29,7 @@ _LONGEST_DATE = 64  # characters; an HTTP date has 29
 
 
 class PassingError(SourceError):
-    """A fault that the next attempt may not have."""
+    """An error that may not occur at the next attempt."""
 
     silence = 0.0  # seconds without an answer
 
@@ -39,21 +39,21 @@ class PassingError(SourceError):
 
 
 class Patience:
-    """Repeats attempts after passing faults, for all threads of one audit.
+    """A repeater of attempts after passing errors, for all threads of one audit.
 
-    A wait that a server requested happens inside the context `held`. `silence` is the total time
-    that a request may stay unanswered. Once `over` is set, waits end and attempts fail.
+    A wait that a server requested happens inside the context `during_wait`. `silence` is the total
+    time that a request may stay unanswered. Once `over` is set, waits end and attempts fail.
     """
 
     def __init__(
         self,
         talk: Talk,
-        held: Callable[[float], AbstractContextManager[object]] = nullcontext,
+        during_wait: Callable[[float], AbstractContextManager[object]] = nullcontext,
         *,
         silence: float | None = None,
         over: Event | None = None,
     ) -> None:
-        self._held = held
+        self._during_wait = during_wait
         self._silence = silence or max(MOST_SILENCE, _TIME_OUTS * patience())
         self._over = over or Event()
         self._waits = talk.waits
@@ -62,9 +62,9 @@ class Patience:
         self._over.set()
 
     def call(self, attempt: Callable[[float], T]) -> T:
-        """Return the result of the first attempt that has one; make at most five.
+        """Return the result of the first successful attempt, of at most five.
 
-        Each gets the seconds for which it may stay unanswered.
+        Each attempt gets the seconds for which it may stay unanswered.
         """
         count, waited, silence = 0, 0.0, self._silence
         while not self._over.is_set():
@@ -74,10 +74,10 @@ class Patience:
                 count += 1
                 silence -= fault.silence
                 if silence < _TOO_SHORT * self._silence:
-                    raise _given_up(fault, count) from fault
+                    raise _last_error(fault, count) from fault
                 wait = next_wait(fault, count, waited)
                 waited += wait
-                with nullcontext() if fault.wait is None else self._held(wait):
+                with nullcontext() if fault.wait is None else self._during_wait(wait):
                     self._waits.rest_through(Wait(str(fault), wait), self._over)
         raise SourceError(Reason.UNREACHABLE, STOPPED)
 
@@ -91,22 +91,22 @@ def next_wait(fault: PassingError, count: int, waited: float) -> float:
     import random  # noqa: PLC0415 - 2 ms, only where a wait is needed
 
     if count >= ATTEMPTS:
-        raise _given_up(fault, count) from fault
-    needed = FIRST_WAIT * 2 ** (count - 1) if fault.wait is None else fault.wait
-    wait = needed + random.uniform(0, FIRST_WAIT)  # noqa: S311 - no secret
+        raise _last_error(fault, count) from fault
+    seconds = FIRST_WAIT * 2 ** (count - 1) if fault.wait is None else fault.wait
+    wait = seconds + random.uniform(0, FIRST_WAIT)  # noqa: S311 - no secret
     if waited + wait > WINDOW + 1:  # a second more for the random part
         after = f" after {waited:.0f} s" if waited else ""
-        detail = f"{fault}: another {needed:.0f} s{after} is too long to wait"
+        detail = f"{fault}: another {seconds:.0f} s{after} is too long to wait"
         raise SourceError(fault.reason, detail) from fault
     return wait
 
 
-def _given_up(fault: PassingError, count: int) -> SourceError:
+def _last_error(fault: PassingError, count: int) -> SourceError:
     times = "once" if count == 1 else f"{count} times"
     return SourceError(fault.reason, f"{fault} (tried {times})")
 
 
-def asked_wait(status: int, headers: Mapping[str, str]) -> float | None:
+def requested_wait(status: int, headers: Mapping[str, str]) -> float | None:
     """Return the seconds that a refusal requests: Retry-After, else the end of the rate window."""
     after = headers.get("retry-after", "").strip()
     if after.isascii() and after.isdecimal():
@@ -114,8 +114,8 @@ def asked_wait(status: int, headers: Mapping[str, str]) -> float | None:
     if (until := _date(after)) is not None:
         return max(0.0, (until - datetime.now(UTC)).total_seconds())
     limit = rate_limit(headers)
-    spent = limit is not None and limit.remaining == 0
-    return float(limit.reset) if limit and spent and status == _TOO_MANY else None
+    is_spent = limit is not None and limit.remaining == 0
+    return float(limit.reset) if limit and is_spent and status == _TOO_MANY else None
 
 
 def _date(text: str) -> datetime | None:
@@ -157,12 +157,12 @@ class RateLimit(NamedTuple):
 
     @property
     def ask_again(self) -> int:
-        """Seconds after which the answer counts as outdated, at most WINDOW."""
+        """The seconds after which the answer counts as outdated, at most WINDOW."""
         return min(self.reset, WINDOW)
 
 
 def rate_limit(headers: Mapping[str, str]) -> RateLimit | None:
-    """Return the window that an answer describes; None if it has none, as a mirror's answers."""
+    """Return the window that an answer describes; None if it has none, like a mirror's answers."""
     limit = _LIMIT.search(_header(headers, "ratelimit"))
     if limit is None:
         return None

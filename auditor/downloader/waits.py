@@ -38,7 +38,7 @@ class InLines:
         self._say = say
         self._clock = clock
         self._why: str | None = None  # of the wait that was shown last
-        self._until = self._shown = 0.0  # when that wait ends, and when it was shown
+        self._until = self._shown_at = 0.0  # when that wait ends, and when it was shown
 
     def __call__(self, wait: Wait | None) -> None:
         if wait is None:
@@ -47,8 +47,8 @@ class InLines:
         now = self._clock()
         until = now + wait.seconds
         is_same = wait.why == self._why and abs(until - self._until) < _SAME
-        if not is_same or now - self._shown >= _EVERY:
-            self._why, self._until, self._shown = wait.why, until, now
+        if not is_same or now - self._shown_at >= _EVERY:
+            self._why, self._until, self._shown_at = wait.why, until, now
             self._say(wait.shown)
 
 
@@ -61,14 +61,14 @@ class Waits:
         self._waits: dict[object, Wait] = {}
         self.longest: Wait | None = None  # it is shown
 
-    def tell(self, who: object, wait: Wait | None) -> None:
-        """Set or, with None, end the wait of `who`. A wait that was long is shown to its end."""
+    def tell(self, owner: object, wait: Wait | None) -> None:
+        """Set the wait of `owner`, or end it if None; a wait that was long is shown to its end."""
         with self._lock:
-            is_shown = who in self._waits
+            is_shown = owner in self._waits
             if wait is not None and (is_shown or wait.seconds > LONG):
-                self._waits[who] = wait
+                self._waits[owner] = wait
             elif is_shown:
-                del self._waits[who]
+                del self._waits[owner]
             else:
                 return
             self.longest = max(self._waits.values(), key=lambda one: one.seconds, default=None)
@@ -84,8 +84,8 @@ class Waits:
     def rest_through(self, wait: Wait, over: Event) -> None:
         """Sleep to the end of a wait, a step at a time."""
         until = time.monotonic() + wait.seconds
-        while (left := until - time.monotonic()) > 0:
-            self.rest(wait._replace(seconds=left), min(left, STEP), over)
+        while (remaining := until - time.monotonic()) > 0:
+            self.rest(wait._replace(seconds=remaining), min(remaining, STEP), over)
         self.rest(None, 0.0, over)
 
 
@@ -135,33 +135,33 @@ class ReadingProgress:
         line: Callable[[int, int, float], str],
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        """Call `show` with a line, or None at the end; `line` formats (done, of, seconds)."""
+        """Call `show` with a line, or None at the end; `line` formats (count, total, seconds)."""
         self._show = show
         self._line = line
         self._clock = clock
         self._since = clock()
-        self._shown = self._since + _SOON - _STEP
+        self._shown_at = self._since + _SOON - _STEP
 
-    def __call__(self, done: int, of: int) -> None:
+    def __call__(self, count: int, total: int) -> None:
         now = self._clock()
-        if done == of:
+        if count == total:
             self._show(None)
-        elif now - self._shown >= _STEP:
-            self._shown, seconds = now, now - self._since
-            left = f"; {seconds / done * (of - done):.0f} s left" if done else ""
-            self._show(self._line(done, of, seconds) + left)
+        elif now - self._shown_at >= _STEP:
+            self._shown_at, seconds = now, now - self._since
+            remaining = f"; {seconds / count * (total - count):.0f} s left" if count else ""
+            self._show(self._line(count, total, seconds) + remaining)
 
 
 def headers_read(received: Callable[[], int]) -> Callable[[int, int, float], str]:
     """Format `5 of 10 headers read, 2.5 MB` (`received` counts bytes), or a wait for the Hub."""
-    return lambda done, of, _: (
-        f"{done:,} of {of:,} headers read, {received() / 1e6:,.1f} MB"
-        if done
+    return lambda count, total, _: (
+        f"{count:,} of {total:,} headers read, {received() / 1e6:,.1f} MB"
+        if count
         else "waiting for the Hub"
     )
 
 
-def numbers_read(done: int, of: int, seconds: float) -> str:
+def numbers_read(count: int, total: int, seconds: float) -> str:
     """Format `0.5 of 1.2 GB of numbers read, 2.1 GB/s` from byte counts."""
-    speed = done / seconds / 1e9
-    return f"{done / 1e9:,.1f} of {of / 1e9:,.1f} GB of numbers read, {speed:.1f} GB/s"
+    speed = count / seconds / 1e9
+    return f"{count / 1e9:,.1f} of {total / 1e9:,.1f} GB of numbers read, {speed:.1f} GB/s"

@@ -95,7 +95,7 @@ _CLASSES = MappingProxyType(
 
 
 class _Parts(NamedTuple):
-    """The tensors in an adapter's file: the method's own, and tensors of the base."""
+    """The tensors in an adapter's file: those of the method, and tensors of the base."""
 
     own: tuple[ExpectedTensor, ...]
     of_base: tuple[ExpectedTensor, ...]
@@ -151,7 +151,7 @@ def expect_adapter(
 def shapes_of_saved_modules(
     settings: AdapterSettings, base: AdaptedModel
 ) -> Mapping[str, tuple[int, ...]]:
-    """Return the shapes of the modules that are stored completely, by name, e.g. of a head."""
+    """Return the shapes of the completely stored modules' tensors, by name, e.g. of a head."""
     prefix = OUTSIDE_BASE if is_prompt(settings) else IN_BASE
     return {
         tensor.name: tensor.shape
@@ -184,7 +184,7 @@ def _parts(settings: AdapterSettings, base: AdaptedModel, stored: Collection[str
 
 
 def _formula(parts: _Parts, total: int) -> tuple[str, tuple[Symbol, ...]]:
-    """Return the formula: the low-rank pairs with their rank, and the rest as a number."""
+    """Return the formula: the low-rank pairs with their rank, plus the number of other elements."""
     text = lora_formula(parts.pairs, parts.rank)
     if text is None:
         return str(total), ()

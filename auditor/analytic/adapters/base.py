@@ -84,7 +84,7 @@ class AdaptedModel(Struct, frozen=True, dict=True):
 
     @cached_property
     def paths(self) -> tuple[str, ...]:
-        """The paths of all modules, also of those without tensors of their own."""
+        """The paths of all modules, including modules without tensors of their own."""
         paths_in_order: dict[str, None] = {}
         for path in self.parts:
             steps = path.split(".")
@@ -94,7 +94,7 @@ class AdaptedModel(Struct, frozen=True, dict=True):
         return tuple(path for path in paths_in_order if path)
 
     def under(self, path: str) -> Iterator[AdaptedModule]:
-        """Return the module of that path and the modules below it."""
+        """Return the module at the path and the modules below it."""
         below = f"{path}."
         return (part for name, part in self.parts.items() if name == path or name.startswith(below))
 
@@ -109,7 +109,7 @@ class AdaptedModel(Struct, frozen=True, dict=True):
 
     @cached_property
     def embeddings(self) -> tuple[AdaptedModule, ...]:
-        """The word embedding and the modules with as many rows, which grow with a new word."""
+        """The word embedding, and the modules with equally many rows, which grow with new words."""
         tables = (
             part.tensors["weight"].shape[0]
             for part in self.parts.values()
@@ -128,7 +128,7 @@ class AdaptedModel(Struct, frozen=True, dict=True):
 def base_model_forms(expectation: Expectation, tree: Module | None) -> tuple[AdaptedModel, ...]:
     """Return the base with its names in memory, with experts fused or not.
 
-    `tree` is the closed form. Without one the kind of a layer is guessed from its name, and the
+    `tree` is the closed form. If it is None, the kind of a layer is guessed from its name, and the
     names on disk are returned too, because it is not known which of them PEFT translates.
     """
     layers = None if tree is None else dict(_layers(tree, ""))
@@ -193,7 +193,7 @@ def _layers(block: Block, name: str) -> Iterator[tuple[str, Layer]]:
 
 
 def with_fused_experts(parts: tuple[AdaptedModule, ...]) -> tuple[AdaptedModule, ...]:
-    """Return the modules with each layer's experts fused into one of two tensors (E, out, in)."""
+    """Return the modules, with the experts of each layer fused into tensors (E, out, in)."""
     fused_parts: list[AdaptedModule] = []
     for path, group in groupby(parts, lambda part: part.path.partition(".experts.")[0]):
         members = tuple(group)

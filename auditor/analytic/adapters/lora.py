@@ -1,6 +1,6 @@
 """LoRA, https://arxiv.org/abs/2106.09685, with DoRA's magnitudes, and AdaLoRA, whose ranks vary.
 
-Beside a weight of (out, in), `lora_A` is (r, in) and `lora_B` (out, r): r * (in + out) parameters.
+For a weight of (out, in), `lora_A` is (r, in) and `lora_B` (out, r): r * (in + out) parameters.
 rsLoRA and methods that only initialize differently (PiSSA, OLoRA, EVA) store the same tensors.
 """
 
@@ -133,7 +133,7 @@ class _Parameter(NamedTuple):
 def _parameters(settings: AdapterSettings, base: AdaptedModel) -> Iterator[_Parameter]:
     """Yield the target_parameters: tensors such as fused experts, not weights of layers.
 
-    If one module has several, their wrappers are nested, the last one outermost.
+    If a module has several of them, their wrappers are nested, the last one outermost.
     """
     if not settings.config.present("target_parameters"):
         return

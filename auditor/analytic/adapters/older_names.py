@@ -18,7 +18,7 @@ _OWN = ".lora_"
 def older_names(
     settings: AdapterSettings, base: AdaptedModel, stored: Collection[str]
 ) -> Mapping[str, str]:
-    """Return the older names that PEFT translates, by the name with today's module."""
+    """Return the older names that PEFT translates, by the current name."""
     if settings.method != "LORA" or base.expectation.model_type not in _TRANSLATED:
         return {}
     names = [name for name in stored if name.startswith(IN_BASE) and _OWN in name]

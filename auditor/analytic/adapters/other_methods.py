@@ -68,7 +68,7 @@ def ln_tuning(settings: AdapterSettings, base: AdaptedModel) -> Iterator[Expecte
 
 
 def trainable_tokens(settings: AdapterSettings, base: AdaptedModel) -> Iterator[ExpectedTensor]:
-    """Trainable tokens: some rows of an embedding, and nothing else."""
+    """Trainable tokens: only some rows of an embedding."""
     rows = tuple(settings.config.integers("token_indices"))
     count = len(rows)
     if not rows:
@@ -125,7 +125,7 @@ def multitask_prompt_tuning(settings: AdapterSettings) -> Iterator[ExpectedTenso
 
 
 def _tokens(settings: AdapterSettings) -> int:
-    """Return the virtual tokens of all towers, whose number the settings or the task decide."""
+    """Return the number of virtual tokens of all towers, which the settings or the task decide."""
     towers = 2 if settings.task == _TOWERS else 1
     if settings.config.present("num_transformer_submodules"):
         towers = settings.count("num_transformer_submodules")
@@ -135,7 +135,7 @@ def _tokens(settings: AdapterSettings) -> int:
 def ia3(settings: AdapterSettings, base: AdaptedModel) -> Iterator[ExpectedTensor]:
     """IA3, https://arxiv.org/abs/2205.05638: a vector that scales a layer's inputs or outputs.
 
-    `ia3_l` of (1, in) for a feed-forward module, of (out, 1) for any other.
+    `ia3_l` is (1, in) for a feed-forward module, (out, 1) for any other module.
     """
     forward = _feed_forward(settings, base)
     for part in Targets(settings, base).parts:

@@ -28,7 +28,7 @@ def expected_tensor(name: str, *shape: int, role: Role = Role.PARAMETER) -> Expe
 
 
 def saved_paths(settings: AdapterSettings, base: AdaptedModel) -> tuple[str, ...]:
-    """Return the modules that are stored completely: those whose path ends in one of the settings.
+    """Return the completely stored modules: their paths end in one of the settings.
 
     A module below another of these modules is stored with it, and is left out here.
     """
@@ -47,7 +47,7 @@ def _above(path: str) -> Iterator[str]:
 def tensors_of_saved_modules(
     base: AdaptedModel, paths: Iterable[str], prefix: str
 ) -> Iterator[ExpectedTensor]:
-    """Yield all tensors of these modules; a tied tensor is stored as one of its own."""
+    """Yield all tensors of these modules; a tied tensor is stored as a separate tensor."""
     for path in paths:
         for part in base.under(path):
             for last, tensor in part.tensors.items():
@@ -93,7 +93,7 @@ def replaced_names(base: AdaptedModel, prefix: str, names: Iterable[str]) -> tup
 
 
 class Wrapped(NamedTuple):
-    """The modules of a base that peft wraps, each under another name than the module it wraps."""
+    """The modules of a base that peft wraps; a wrapper changes the names of its tensors."""
 
     adapted: frozenset[str] = frozenset()
     saved: tuple[str, ...] = ()  # stored completely
@@ -116,7 +116,7 @@ class Wrapped(NamedTuple):
 def tensors_over_base(
     base: AdaptedModel, wrapped: Wrapped, prefix: str, stored: Collection[str]
 ) -> Iterator[ExpectedTensor]:
-    """Yield the stored tensors that peft copies over the base's, whatever the settings say.
+    """Yield the stored tensors that peft copies over the base's, whatever the settings are.
 
     It stores the word embeddings if they have an adapter or the user added words, and it loads
     whatever has the name of a tensor of the wrapped model.
@@ -148,7 +148,7 @@ def token_rows(
 
 
 def require_rows(key: str, rows: Iterable[int], part: AdaptedModule) -> None:
-    """Raise CheckpointError if the base has no such rows, as if it was not resized."""
+    """Raise CheckpointError if the base has no such rows, e.g. because it was not resized."""
     last, count = max(rows, default=-1), part.tensors["weight"].shape[0]
     if last >= count:
         raise CheckpointError(
@@ -158,7 +158,7 @@ def require_rows(key: str, rows: Iterable[int], part: AdaptedModule) -> None:
 
 
 def paths_with_rows(settings: AdapterSettings, base: AdaptedModel) -> frozenset[str]:
-    """Return the modules of which chosen rows are trained, with those that are tied to them."""
+    """Return the modules with trained rows, and the modules that are tied to them."""
     if not settings.config.present("trainable_token_indices"):
         return frozenset()
     parts = [part for _, part, _ in _chosen_words(settings, base)]
@@ -168,7 +168,7 @@ def paths_with_rows(settings: AdapterSettings, base: AdaptedModel) -> frozenset[
 def _chosen_words(
     settings: AdapterSettings, base: AdaptedModel
 ) -> Iterator[tuple[str, AdaptedModule, tuple[int, ...]]]:
-    """Yield the modules with their trained rows; a tied module has none of its own."""
+    """Yield the modules with their trained rows; leave out tied modules, which share them."""
     config = settings.config
     if isinstance(config.values.get("trainable_token_indices"), dict):
         nested = config.nested("trainable_token_indices")

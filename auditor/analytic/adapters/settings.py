@@ -79,7 +79,7 @@ ALL_LINEAR = "all-linear"
 
 
 class ModuleNames(Struct, frozen=True, kw_only=True):
-    """A choice of modules by endings of names or an expression; without both, all-linear."""
+    """A choice of modules by endings of names or an expression; without either, all-linear."""
 
     ends: frozenset[str] | None = None
     expression: str | None = None
@@ -100,7 +100,7 @@ class AdapterSettings(Struct, frozen=True, kw_only=True):
 
     @property
     def names_path(self) -> bool:
-        """Whether the base is a path on the trainer's disk: a Hub id has at most one slash."""
+        """Whether the base is a path on the trainer's disk; a Hub id has at most one slash."""
         return self.base is not None and _PATH.search(self.base) is not None
 
     def rank(self, key: str = "r") -> int:
@@ -173,9 +173,9 @@ class AdapterSettings(Struct, frozen=True, kw_only=True):
 
 
 def paths_matching(key: str, expression: str, paths: Iterable[str]) -> frozenset[str]:
-    """Return the paths that the complete expression matches, which the config has under a key.
+    """Return the paths that the regular expression matches completely; `key` is its config key.
 
-    Raise SourceError if the expression is not followed.
+    Raise SourceError if the expression is not supported.
     """
     try:
         return names_matching([expression], paths)

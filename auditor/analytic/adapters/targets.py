@@ -114,7 +114,7 @@ class Targets:
     def _all_linear(self) -> Iterator[str]:
         """Yield every linear layer except the output layer.
 
-        A config that peft saves lists these modules; only a config by hand has all-linear.
+        A config that peft saves lists these modules; only a config written by hand has all-linear.
         """
         if any(".experts" in path for path in self._base.paths):
             raise unchecked_adapter(
@@ -129,7 +129,7 @@ class Targets:
 
 
 class Ranks:
-    """The rank of each module: from rank_pattern's first key that fits its name's end, else r."""
+    """The rank of each module: that of the first rank_pattern key at its name's end, else r."""
 
     def __init__(self, settings: AdapterSettings, paths: Iterable[str], default: int) -> None:
         self._default = default

@@ -58,14 +58,14 @@ class CompletedConfig:
         return self.values.get(self.own(key))
 
     def part(self, key: str) -> "CompletedConfig | None":
-        """Return the config inside this one under that key, if its class is known."""
+        """Return the config inside this config under a key, if its class is known."""
         inner = self.values.get(key)
         return inner if isinstance(inner, CompletedConfig) else None
 
     def set(self, key: str, value: Any) -> None:
         """Set a key; a value that the field's type forbids is a fault instead.
 
-        transformers does not check a value under another name than the class's own.
+        transformers does not check a value under a name that is not the class's own.
         """
         if key in self.kind.read_only:
             return
@@ -98,7 +98,7 @@ _DERIVATIONS: dict[str, Derivation] = {}
 def derived_defaults(*class_names: str) -> Callable[[_Registered], _Registered]:
     """Register the function below, which completes configs of these classes in place.
 
-    It sets only keys that shape tensors. It may fail: then the key keeps its default, and the
+    It sets only keys that shape tensors. If it fails, the key keeps its default, and the
     builder of the model reports the value that it cannot use.
     """
 
@@ -152,7 +152,7 @@ def complete(
 def completed_part(
     outer: CompletedConfig, key: str, part: SubConfig, value: Any
 ) -> CompletedConfig | Any:
-    """Return the config inside `outer` under that key; its values if its class is not known."""
+    """Return the config inside `outer` under a key; its plain values if its class is not known."""
     if value is not None and not isinstance(value, Mapping):
         observed = f"{outer.named(key)} is {described(value)}"
         outer.add_fault(f"{observed}, expected an object", key)
@@ -165,7 +165,7 @@ def completed_part(
 def completed_beside(
     outer: CompletedConfig, key: str, values: Mapping[str, Any]
 ) -> CompletedConfig | Any:
-    """Return the config inside `outer` whose keys stand among those of `outer`."""
+    """Return the config inside `outer` whose keys are mixed with the keys of `outer`."""
     kind = _class_of_part(outer.kind.parts[key], values)
     return values if kind is None else complete(kind, values, outer.path, outer)
 
@@ -178,7 +178,7 @@ def _class_of_part(part: SubConfig, values: Mapping[str, Any]) -> ConfigClass | 
 
 
 def _has_uneven_layers(config: CompletedConfig, overrides: Any) -> bool:
-    """Return whether per_layer_config gives some layer a value that the config does not have."""
+    """Return whether per_layer_config changes a value of the config for some layer."""
     if not isinstance(overrides, Mapping):
         return overrides is not None
     return any(

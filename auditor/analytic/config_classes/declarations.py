@@ -27,7 +27,7 @@ class Field(NamedTuple):
 
 
 class SubConfig(NamedTuple):
-    """A config inside another."""
+    """The declaration of a config inside another config."""
 
     class_name: str | None  # None: the class follows from its model_type
     model_type: str  # the default if it states none
@@ -36,7 +36,7 @@ class SubConfig(NamedTuple):
 
 
 class ConfigClass(NamedTuple):
-    """A config class of transformers: the facts that it declares."""
+    """The declarations of one config class of transformers."""
 
     name: str  # "BertConfig"
     model_type: str  # "bert"
@@ -99,14 +99,14 @@ def of_family(model_type: str) -> ConfigClass | None:
 
 @cache
 def of_name(name: str) -> ConfigClass | None:
-    """Return the config class of that name, None if the file does not have it."""
+    """Return the config class with the name, None if the file does not have it."""
     beginning = f'{{"class": "{name}", '
     line = next((line for line in _lines() if line.startswith(beginning)), None)
     return None if line is None else _read(name, json.loads(line))
 
 
 def is_key_of_any_class(key: str) -> bool:
-    """Whether some config class of the library declares the key."""
+    """Return whether any config class of the library declares the key."""
     return any(f"{json.dumps(key)}: " in line for line in _lines()[1:])
 
 

@@ -11,7 +11,7 @@ MOST_FAULTS = 32  # of one config; a hostile config can have thousands
 
 
 class FaultOrigin(StrEnum):
-    """The step that fails."""
+    """The step of loading that fails."""
 
     CLASS = "class"  # the config class refuses the config; the shapes are known
     MODEL = "model"  # the model class cannot be built; the shapes are known
@@ -27,7 +27,7 @@ class ConfigFault(NamedTuple):
 
 
 class FaultyConfigError(CheckpointError):
-    """The shapes of a class's tensors do not follow from the config."""
+    """An error for a config from which the shapes of a class's tensors do not follow."""
 
     def __init__(self, faults: tuple[ConfigFault, ...], target: str) -> None:
         super().__init__("; ".join(fault.reason for fault in faults))

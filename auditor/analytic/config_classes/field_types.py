@@ -33,7 +33,7 @@ def is_of_kind(kind: Kind, value: object) -> bool:  # noqa: PLR0911 - one for ea
 
 
 def _both_or_no_bool(value: object, allowed: object) -> bool:
-    """Return False for true and 1, which are equal in Python."""
+    """Return whether both values are bools or neither is: true and 1 are equal in Python."""
     return isinstance(value, bool) is isinstance(allowed, bool)
 
 
@@ -53,7 +53,7 @@ _MANY: Mapping[str, str] = {"int": "integers", "float": "floats", "str": "string
 
 
 def kind_in_words(kind: Kind) -> str:
-    """Return what a field of that type accepts, in words: "an integer or null"."""
+    """Describe the values that a field of the type accepts: "an integer or null"."""
     words = list(dict.fromkeys(_words(kind)))
     return " or ".join(filter(None, (", ".join(words[:-1]), words[-1]))) if words else "nothing"
 

@@ -18,7 +18,7 @@ Rule = Callable[[CompletedConfig], Iterator[ConfigFault]]
 
 
 def faults_by_rules(config: CompletedConfig) -> Iterator[ConfigFault]:
-    """Yield the faults of the config, then those of the configs inside it."""
+    """Yield the faults of the config, then the faults of the configs inside it."""
     for rule in RULES:
         yield from rule(config)
     for key in config.values:
@@ -32,7 +32,7 @@ def faults_by_rules(config: CompletedConfig) -> Iterator[ConfigFault]:
 def layer_lists(config: CompletedConfig) -> Iterator[ConfigFault]:
     """A list of layer types that is longer or shorter than the model, or has an unknown type.
 
-    layer_types of 6 entries beside num_hidden_layers 2; layer_types ["full_attention", "windowed"].
+    layer_types of 6 entries with num_hidden_layers 2; layer_types ["full_attention", "windowed"].
     """
     depth = config.get("num_hidden_layers")
     known_types = {
@@ -52,10 +52,10 @@ def layer_lists(config: CompletedConfig) -> Iterator[ConfigFault]:
 
 
 def attention_layers_of_gpt_neo(config: CompletedConfig) -> Iterator[ConfigFault]:
-    """A list of GPT-Neo that names more or fewer layers than there are.
+    """A list of GPT-Neo that has more or fewer layers than the model.
 
-    attention_types [[["global", "local"], 2]], four layers, beside num_layers 2. The list
-    attention_layers, which is made of attention_types, replaces it if it is in the file.
+    attention_types [[["global", "local"], 2]], four layers, with num_layers 2. The list
+    attention_layers, which is derived from attention_types, replaces it if it is in the file.
     """
     depth = config.get("num_layers")
     if config.kind.model_type != "gpt_neo" or type(depth) is not int:
@@ -83,7 +83,7 @@ def _well_formed(types: list[Any]) -> Iterator[tuple[list[Any], int]]:
 def rotated_layers(config: CompletedConfig) -> Iterator[ConfigFault]:
     """`no_rope_layers` that is shorter than the model.
 
-    no_rope_layers [1, 1, 1, 0] beside num_hidden_layers 6.
+    no_rope_layers [1, 1, 1, 0] with num_hidden_layers 6.
     """
     layers, depth = config.get("no_rope_layers"), config.get("num_hidden_layers")
     declared = "no_rope_layers" in config.kind.fields
@@ -92,9 +92,9 @@ def rotated_layers(config: CompletedConfig) -> Iterator[ConfigFault]:
 
 
 def stages_of_backbone(config: CompletedConfig) -> Iterator[ConfigFault]:
-    """A list of stages that names more of them than there are.
+    """A list of stages with a stage that the model does not have.
 
-    out_indices [1, 5] or out_features ["stage5"] beside depths [2, 2, 6, 2].
+    out_indices [1, 5] or out_features ["stage5"] with depths [2, 2, 6, 2].
     """
     depths = config.get("depths")
     if config.kind.model_type not in _BACKBONES or not isinstance(depths, list):
@@ -126,7 +126,7 @@ def _wrong_length(config: CompletedConfig, key: str, length: int, depth_key: str
 def padding_id(config: CompletedConfig) -> Iterator[ConfigFault]:
     """A padding token for which the embedding has no row.
 
-    pad_token_id 32000 beside vocab_size 32000, whose rows are 0 to 31999.
+    pad_token_id 32000 with vocab_size 32000, whose rows are 0 to 31999.
     """
     rows, row = config.get("vocab_size"), config.get("pad_token_id")
     if "vocab_size" not in config.kind.fields or config.kind.model_type in _WITHOUT_PADDING.split():
@@ -148,7 +148,7 @@ _WITHOUT_PADDING = (
 def undivided_width(config: CompletedConfig) -> Iterator[ConfigFault]:
     """A width that is not a multiple of the number of heads, in a model that needs it.
 
-    hidden_size 768 beside num_attention_heads 10. Other models round the width of a head down, or
+    hidden_size 768 with num_attention_heads 10. Other models round the width of a head down, or
     have a key for it.
     """
     width, heads = config.get("hidden_size"), config.get("num_attention_heads")
@@ -225,7 +225,7 @@ _NUMBER = re.compile(r"\s*[+-]?\d+\s*")
 
 
 def dtypes(config: CompletedConfig) -> Iterator[ConfigFault]:
-    """A dtype that torch does not have under that name, or that no model can be built in.
+    """A dtype whose name torch does not have, or in which no model can be built.
 
     dtype "torch.float16", where "float16" is its name; torch_dtype "auto"; dtype "int8".
     """
@@ -249,7 +249,7 @@ _PACKED = ("quantization_config", "quantization", "compression_config")
 
 
 def _has_layers(config: CompletedConfig) -> bool:
-    """Return False for a depth of zero: layers that do not exist cannot fail."""
+    """Return whether the depth is not zero: layers that do not exist cannot fail."""
     depths = config.get("depths")
     depths = depths if isinstance(depths, list) else [config.get("num_hidden_layers")]
     return any(not isinstance(each, int) or each > 0 for each in depths)

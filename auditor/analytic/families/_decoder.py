@@ -60,7 +60,7 @@ def decoder(
 
 
 def decoder_of(block: Builder, *, norm: Norm = RMSNorm) -> Builder:
-    """Return a builder of a decoder with num_hidden_layers such layers."""
+    """Return a builder of a decoder with num_hidden_layers of the layer."""
 
     def build(c: Config, /) -> Module:
         return decoder(c, partial(block, c), norm=norm)
@@ -115,7 +115,7 @@ def key_value_heads(c: Config) -> Dim:
 
 
 def layer_types(c: Config, otherwise: Callable[[int], str]) -> tuple[str, ...]:
-    """Return the type of each layer: from `layer_types`, or from its number if that is null."""
+    """Return the type of each layer: from `layer_types`, or from its number if the list is null."""
     count = list_indices(c.dim("num_hidden_layers"))
     if c.present("layer_types"):
         return c.texts("layer_types", length=len(count))
@@ -205,7 +205,7 @@ _BESIDE: Mapping[str, Callable[[Config], Mapping[str, Block]]] = MappingProxyTyp
 
 
 def headed(model: Builder, head: str, prefix: str = "model") -> Builder:
-    """Return a builder of the model under its prefix, with the head of that name."""
+    """Return a builder of the model under its prefix, with the named head."""
 
     def build(c: Config) -> Module:
         return module(**{prefix: model(c)}, **_BESIDE[head](c))
@@ -221,7 +221,7 @@ def register(
     heads: Collection[str] = HEADS,
     qa: Family | None = None,
 ) -> None:
-    """Register the model and its heads: all four of most decoders, or the given ones.
+    """Register the model with the given heads; by default the four that most decoders have.
 
     `qa` is the family of question answering, if its prefix is not the model's.
     """

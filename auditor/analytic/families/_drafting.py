@@ -1,4 +1,4 @@
-"""Layers that predict the tokens after the next one, stored beside a model; no class reads them.
+"""Layers that predict the tokens after the next one, stored with a model; no class reads them.
 
 DeepSeek-V3 introduced them, https://arxiv.org/abs/2412.19437 section 2.2.
 """
@@ -22,8 +22,8 @@ from auditor.errors import CheckpointError
 def drafting(c: Config, layer: Callable[[], Module]) -> tuple[tuple[str, Extra], ...]:
     """Return `num_nextn_predict_layers` drafting layers, numbered after the decoder's own layers.
 
-    Each is such a layer with the norms of two inputs, their projection, and copies of the embedding
-    and of the head.
+    Each is a decoder layer with the norms of two inputs, their projection, and copies of the
+    embedding and of the head.
     """
     V, D = c.dim("vocab_size"), c.dim("hidden_size")
     count = c.optional("num_nextn_predict_layers")

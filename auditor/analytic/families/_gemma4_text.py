@@ -1,6 +1,6 @@
 """Gemma 4's language model: layers with two widths of heads, some of which share keys and values.
 
-A layer can also have a separate embedding of every token, and experts beside its feed-forward.
+A layer can also have a separate embedding of every token, and experts next to its feed-forward.
 """
 
 from types import MappingProxyType
@@ -33,7 +33,7 @@ _MOST_DIGITS = 8  # the most digits of a layer's number, which may be padded
 
 
 class Kind(NamedTuple):
-    """The properties in which layers differ."""
+    """The kind of a layer: the properties in which layers differ."""
 
     values: bool  # whether it has values of its own; else its keys are also its values
     width: Dim  # the width of a head
@@ -150,7 +150,7 @@ def decoder_layer(c: Config, kind: Kind) -> Module:
 
 
 def layer_input(c: Config) -> dict[str, Block]:
-    """Return the projections of a layer's own token embedding; none if it has no such embedding."""
+    """Return the projections of a layer's own token embedding; none if the layer has none."""
     D, narrow = c.dim("hidden_size"), c.dim("hidden_size_per_layer_input")
     if not narrow.value:
         return {}

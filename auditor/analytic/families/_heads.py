@@ -1,4 +1,4 @@
-"""The heads of encoders and of GPT, beside a base model that has its own prefix."""
+"""The heads of encoders and of GPT, on a base model that has its own prefix."""
 
 from collections.abc import Callable, Mapping
 

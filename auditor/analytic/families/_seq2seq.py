@@ -34,7 +34,7 @@ SHARED = "shared.weight"
 
 
 def family(model_type: str, base: str, keys: str = "", **own: int) -> Family:
-    """Return a Family with the keys that all these models share, and its own."""
+    """Return a Family with the keys that all these models share, and the given keys."""
     return Family(
         model_type=model_type,
         prefix="model",
@@ -121,7 +121,7 @@ def encoder_decoder(
 
 
 def words(c: Config, vocab: Dim, *, tied: bool = False) -> Module:
-    """Return a word embedding, tied to the shared one or not."""
+    """Return a word embedding, which may be tied to the shared embedding."""
     return module(weight=Tied(SHARED)) if tied else Embedding(vocab, c.dim("d_model"))
 
 
@@ -148,13 +148,13 @@ def head(c: Config, vocab: Dim, embeddings: str) -> Module:
 
 
 def causal(c: Config, decoder: Module, *, name: str = "lm_head") -> Module:
-    """Return the language model of a decoder alone, which keeps its attention to an encoder."""
+    """Return the language model with only a decoder, which keeps its attention to an encoder."""
     output = head(c, c.dim("vocab_size"), "model.decoder.embed_tokens.weight")
     return module(model=module(decoder=decoder), **{name: output})
 
 
 def register(family: Family, stem: str, style: Style) -> None:
-    """Register the base class, the language model, and the decoder alone."""
+    """Register the base class, the language model, and the model with only a decoder."""
 
     @architecture(f"{stem}Model", family)
     def model(c: Config) -> Module:

@@ -113,7 +113,7 @@ def _width_of_a_group(c: Config, width: Dim, groups: Dim) -> Dim:
 
 
 def layer(c: Config, *, adapters: bool = True, **relative: Block | None) -> Module:
-    """Return a layer; `adapters` adds those of a language, `relative` modules of its attention."""
+    """Return a layer; `adapters` adds a language's adapter, `relative` modules of attention."""
     D, F = c.dim("hidden_size"), c.dim("intermediate_size")
     adapted = adapters and c.flag("do_stable_layer_norm") and c.present("adapter_attn_dim")
     return module(

@@ -35,7 +35,7 @@ def pixels(c: Config, width: Dim) -> Module:
 
 
 def by_stage(c: Config, key: str, stages: int = 1, *, most: int | None = None) -> tuple[Dim, ...]:
-    """Return a list with a size for each stage or more; raise CheckpointError if it is too short.
+    """Return a list with at least one size a stage; raise CheckpointError if it is too short.
 
     At most `most` items are read.
     """
@@ -47,9 +47,9 @@ def by_stage(c: Config, key: str, stages: int = 1, *, most: int | None = None) -
 
 
 def handed_on(c: Config, stages: int) -> dict[str, int]:
-    """Return name and number of the stages that a backbone outputs; the stem is number 0.
+    """Return the names and numbers of the stages that a backbone outputs; the stem is number 0.
 
-    `out_features` decides, else `out_indices`, which may count from the end; else it is the last.
+    `out_features` decides, else `out_indices`, which may count from the end; else the last stage.
     """
     numbers = {"stem": 0} | {f"stage{number}": number for number in range(1, stages + 1)}
     if c.present("out_features"):

@@ -19,7 +19,7 @@ def llava(
     text: Module,
     lm_head: Module | None = None,
 ) -> Module:
-    """Return two towers; on disk the language model keeps its `model.`, beside the head."""
+    """Return two towers; on disk the language model keeps its `model.`, next to the head."""
     return module(
         vision_tower=Submodel(vision),
         multi_modal_projector=projector,

@@ -59,7 +59,7 @@ def layer(c: Config) -> Module:
 
 
 def attention(c: Config) -> Module:
-    """Return attention; its heads together are narrower than the model if they do not divide it."""
+    """Return attention; heads that do not divide the width are together narrower than the model."""
     D, H = c.dim("hidden_size"), c.dim("num_attention_heads")
     width = H * D.floor(H)
     return module(

@@ -100,7 +100,7 @@ def attention(c: Config) -> Module:
 
 
 def _true(c: Config, key: str) -> bool:
-    """Return a flag that may be null, which is false."""
+    """Return a flag; null is false."""
     return c.present(key) and c.flag(key)
 
 

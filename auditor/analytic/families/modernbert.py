@@ -1,4 +1,4 @@
-"""ModernBERT, https://arxiv.org/abs/2412.13663: gated, rotary, and without most of the biases."""
+"""ModernBERT, https://arxiv.org/abs/2412.13663: gated, rotary, and with few biases."""
 
 from auditor.analytic.activations import activation
 from auditor.analytic.blocks import (

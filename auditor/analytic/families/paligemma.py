@@ -47,7 +47,7 @@ def parts(c: Config) -> tuple[Config, Config]:
 
 
 def projector(c: Config, vision: Config) -> Module:
-    """Return the layer to `projection_dim`, which must be the language model's width to run."""
+    """Return the layer to `projection_dim`, which must equal the language model's width."""
     return module(linear=Linear(vision.dim("hidden_size"), c.dim("projection_dim")))
 
 

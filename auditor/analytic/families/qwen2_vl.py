@@ -1,7 +1,7 @@
 """Qwen2-VL, https://arxiv.org/abs/2409.12191: a vision tower before a Qwen 2.
 
-On disk the class with a head has the language model's older names, `model.layers`, with the tower
-beside it; the model without a head has it as `language_model`. An older config is flat: it has the
+On disk the class with a head has the language model's older names, `model.layers`, next to the
+tower; the model without a head has it as `language_model`. An older config is flat: it has the
 keys of `text_config` on its outer level.
 """
 
@@ -125,7 +125,7 @@ def tower(
 
 
 def merged(c: Config, width: Dim) -> Dim:
-    """Return the width of a square of patches that is concatenated."""
+    """Return the width of the concatenated vectors of a square of patches."""
     return width * c.dim("spatial_merge_size") * c.dim("spatial_merge_size")
 
 

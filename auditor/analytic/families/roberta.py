@@ -1,6 +1,6 @@
 """RoBERTa, https://arxiv.org/abs/1907.11692, and models with equal tensors.
 
-It has BERT's tensors; positions are counted from after the padding: 514 of them for 512 tokens.
+It has BERT's tensors; positions begin after the padding id: 514 rows for 512 tokens.
 """
 
 from collections.abc import Mapping

@@ -123,7 +123,7 @@ def attention(c: Config, inner: Dim) -> Module:
 
 
 def head(inputs: Dim, hidden: Dim, outputs: Dim, depth: Dim) -> Module:
-    """Return a network of that many layers, but at least two."""
+    """Return a network of the given number of layers, at least two."""
     ends = 2
     between = depth - ends if depth.value > ends else dim(0)
     return module(

@@ -1,4 +1,4 @@
-"""SmolLM 3; its layers without rotary positions have the tensors of the others."""
+"""SmolLM 3; its layers without rotary positions have the tensors of all other layers."""
 
 from msgspec.structs import replace
 

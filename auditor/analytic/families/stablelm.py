@@ -1,4 +1,4 @@
-"""StableLM 3B and 2, https://arxiv.org/abs/2402.17834: layer norms, with one for each head."""
+"""StableLM 3B and 2, https://arxiv.org/abs/2402.17834: layer norms, and one norm for each head."""
 
 from functools import partial
 

@@ -50,7 +50,7 @@ def t5_model(c: Config) -> Module:
 
 
 def t5_encoder(c: Config) -> Module:
-    """Return the encoder alone, which attends to another one if the config is a decoder's."""
+    """Return the model with only an encoder; a decoder's config gives it cross-attention."""
     return module(
         shared=Embedding(c.dim("vocab_size"), c.dim("d_model")),
         encoder=tower(c, blocks(c, c.dim("num_layers"), decoder=c.truth("is_decoder"))),
@@ -70,7 +70,7 @@ def decoder_blocks(c: Config) -> Repeat | Stack:
 
 
 def blocks(c: Config, count: Dim, *, decoder: bool = False) -> Repeat | Stack:
-    """Return blocks; the first one has the relative position biases, which all use."""
+    """Return blocks; the first block has the relative position biases, which all blocks use."""
 
     def block(first: bool) -> Module:  # noqa: FBT001 - the one thing in which blocks differ
         norm = RMSNorm(c.dim("d_model"))

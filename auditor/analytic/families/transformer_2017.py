@@ -1,8 +1,8 @@
 """The Transformer of 2017, https://arxiv.org/abs/1706.03762, as the paper describes it.
 
 Projections have no bias, the feed-forward block has two, positions are computed, and one matrix is
-the embedding of both languages and the output. Keys and names are our own, because the Hub has no
-checkpoint of it. The defaults are those of the base model.
+the embedding of both languages and the output. Keys and names are this package's, because the
+Hub has no checkpoint of it. The defaults are those of the base model.
 """
 
 from types import MappingProxyType

@@ -40,7 +40,7 @@ def vision_encoder_decoder(c: Config) -> Module:
 
 
 def bridge(encoder: Config, decoder: Config) -> Module | None:
-    """Return the layer between different widths, unless the decoder attends to the encoder's."""
+    """Return the layer between different widths, None if the decoder attends to the encoder's."""
     inputs, D = encoder.dim("hidden_size"), decoder.dim("hidden_size")
     bridged = inputs.value != D.value and not decoder.states("cross_attention_hidden_size")
     return Linear(inputs, D) if bridged else None

@@ -171,7 +171,7 @@ def wavlm_model(c: Config) -> Module:
 
 
 def block(c: Config, first: bool) -> Module:  # noqa: FBT001 - the only difference of blocks
-    """Return a layer; the first one has the relative position biases, which all use."""
+    """Return a layer; the first layer has the relative position biases, which all layers use."""
     D, H = c.dim("hidden_size"), c.dim("num_attention_heads")
     return layer(
         c,

@@ -9,7 +9,7 @@ from auditor.checkpoint.filenames import (
     variant_of,
     variants,
 )
-from auditor.checkpoint.model_folders import components, found_in, models
+from auditor.checkpoint.model_folders import components, folder_weights, models
 from auditor.checkpoint.selecting import FileSelection, select, with_torch_copies
 from auditor.containers.manifest import MODULES, PIPELINE
 from auditor.errors import Reason, SourceError
@@ -81,11 +81,11 @@ def test_shards_without_an_index_are_not_a_variant():
     ],
 )
 def test_a_component_has_the_variant_or_else_what_there_is(names, variant, expected):
-    assert found_in(names, variant) == FoundWeights(weights=expected)
+    assert folder_weights(names, variant) == FoundWeights(weights=expected)
 
 
 def test_of_several_variants_none_is_guessed():
-    assert found_in({HALF, "model.bf16.safetensors"}, None) is None
+    assert folder_weights({HALF, "model.bf16.safetensors"}, None) is None
 
 
 PIPE = [PIPELINE, "vae/config.json", f"vae/{UNET}", "scheduler/scheduler_config.json", "x/y/a.bin"]

@@ -24,7 +24,7 @@ def vocabularies(folder: Path) -> dict[str, Vocabulary]:
     names = companions_of({path.name for path in folder.iterdir()})
     wanted = named_tokens(settings(folder))
     read = [
-        summary(name, (folder / name).read_bytes(), wanted=wanted)
+        summary(name, (folder / name).read_bytes(), tokens=wanted)
         for name in names
         if is_vocabulary(name)
     ]

@@ -55,7 +55,9 @@ def test_the_beginning_of_a_tokenizer_yields_no_wrong_id(kind, tmp_path):
     content = (tmp_path / "tokenizer.json").read_bytes()
     highest = max(AutoTokenizer.from_pretrained(tmp_path).get_vocab().values())
     for length in range(0, len(content), 17):
-        found = vocabulary_files.read_tokenizer(content[:length], content[-4096:], whole=False)
+        found = vocabulary_files.read_tokenizer(
+            content[:length], content[-4096:], is_complete=False
+        )
         assert found.unread or (found.top and found.top.id == highest)
         assert found.top is None or found.top.id <= highest
 
@@ -65,7 +67,7 @@ def test_the_end_of_a_long_file_has_the_last_entry_of_a_word_piece(tmp_path):
     content = (tmp_path / "tokenizer.json").read_bytes()
     start = content[: content.index(b'"vocab"') + 40]
     highest = max(AutoTokenizer.from_pretrained(tmp_path).get_vocab().values())
-    found = vocabulary_files.read_tokenizer(start, content[-200:], whole=False)
+    found = vocabulary_files.read_tokenizer(start, content[-200:], is_complete=False)
     assert found.highest is not None
     assert found.highest.id == highest
     assert found.unread == "all of its vocabulary but the last entry"
@@ -180,7 +182,7 @@ def test_any_bytes_end_in_a_summary_or_in_a_reason(content):
 
 def test_the_beginning_of_a_document_is_read_up_to_its_last_complete_token():
     start = b'{"x": "", "added_tokens": [{"id": 5, "content": "a, ]"}, {"id": 6, "content": "b'
-    cut = vocabulary_files.read_tokenizer(start, whole=False)
+    cut = vocabulary_files.read_tokenizer(start, is_complete=False)
     assert (cut.added, cut.highest) == ((Token(5, "a, ]"),), None)
     assert cut.unread == "the rest of its added tokens and its vocabulary"
 
@@ -190,7 +192,7 @@ def test_a_string_without_an_end_is_searched_once_and_not_from_each_quote_in_it(
     """To search 10 MB from each quote would take hours."""
     content = opened + b'"' + rb"\"" * 5_000_000
     for name in ("tokenizer.json", "tekken.json", "vocab.json", "added_tokens.json"):
-        assert summary(name, content, whole=False).content is None or name == "tokenizer.json"
+        assert summary(name, content, is_complete=False).content is None or name == "tokenizer.json"
 
 
 def test_a_wanted_token_is_looked_up_in_lines_and_pieces():

@@ -19,9 +19,9 @@ from auditor.downloader import parallel
 from auditor.downloader.parallel import (
     AT_HAND,
     Scheduler,
-    apart_from_signals,
     as_they_end,
     awaited,
+    outside_main_thread,
     results,
     run_into,
     threads,
@@ -206,7 +206,7 @@ def ended() -> Future[None]:
 WAITS: dict[str, Callable[[Future[None]], object]] = {
     "for one": awaited,
     "for one of several": lambda future: list(as_they_end([ended(), future])),
-    "apart": lambda future: apart_from_signals(future.result),
+    "apart": lambda future: outside_main_thread(future.result),
 }
 
 

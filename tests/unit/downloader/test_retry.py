@@ -13,8 +13,8 @@ from auditor.downloader.retry import (
     ATTEMPTS,
     PassingError,
     Patience,
-    asked_wait,
     next_wait,
+    requested_wait,
 )
 from auditor.downloader.waits import Talk
 from auditor.errors import Reason, SourceError
@@ -50,12 +50,12 @@ LEFT = {"ratelimit": '"resolvers";r=9;t=55'}
     ],
 )
 def test_a_refusal_gives_the_seconds_to_wait(status, headers, wait):
-    assert asked_wait(status, headers) == wait
+    assert requested_wait(status, headers) == wait
 
 
 def test_a_date_to_come_is_a_wait():
     later = format_datetime(datetime.now(UTC) + timedelta(hours=1), usegmt=True)
-    assert 3500 < asked_wait(503, {"retry-after": later}) <= 3600
+    assert 3500 < requested_wait(503, {"retry-after": later}) <= 3600
 
 
 @pytest.fixture
@@ -186,5 +186,5 @@ def test_when_it_is_over_nothing_is_waited_for(told):
 
 @given(st.text(max_size=80) | st.text(alphabet="0123456789:,+- GMTFriJan", max_size=60))
 def test_any_retry_after_is_a_wait_or_ignored(text):
-    found = asked_wait(503, {"retry-after": text})
+    found = requested_wait(503, {"retry-after": text})
     assert found is None or found >= 0

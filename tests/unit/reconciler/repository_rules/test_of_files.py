@@ -251,7 +251,7 @@ def test_an_end_token_that_is_an_ordinary_word_is_a_finding(end, found):
     ids = {**{text: at for at, text in enumerate(vocabulary)}, "</s>": len(vocabulary)}
     config = {"eos_token_id": ids[end]}
     case = case_of(config, **{CONFIG: {"eos_token": end}, GENERATION: config})
-    file = summary("tokenizer.json", json.dumps(document).encode(), wanted=[end])
+    file = summary("tokenizer.json", json.dumps(document).encode(), tokens=[end])
     case = replace(case, companions={**case.companions, file.name: file})
     assert kinds(case) == found
 
