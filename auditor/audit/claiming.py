@@ -7,9 +7,9 @@ from typing import NamedTuple
 from msgspec.structs import replace
 
 from auditor.analytic import Config, Expectation
-from auditor.audit.declaration import declaration_of
 from auditor.audit.default_configs import is_model_type, snapshot_of_type
 from auditor.audit.expected import NotImplied, expectation_of, require_known_class
+from auditor.audit.model import declaration_of
 from auditor.audit.options import Options
 from auditor.audit.pipeline import examine
 from auditor.checkpoint.snapshot import Snapshot

@@ -50,18 +50,6 @@ def module_of(entry: ManifestEntry | None) -> str | None:
     return entry.kind
 
 
-def declaration_of(snapshot: Snapshot, entry: ManifestEntry | None = None) -> Declaration | None:
-    """Return the declaration by config.json or by GGUF metadata; None if there is neither.
-
-    Raise CheckpointError, or SourceError for an unknown GGUF type.
-    """
-    if not is_gguf(snapshot):
-        return declared_by_config(snapshot, entry)
-    from auditor.audit.gguf_declaration import declared_by_gguf  # noqa: PLC0415 - few are GGUF
-
-    return declared_by_gguf(snapshot)
-
-
 def declared_by_config(snapshot: Snapshot, entry: ManifestEntry | None) -> Declaration | None:
     """Return the declaration of config.json; None if the snapshot has none.
 

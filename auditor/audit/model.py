@@ -11,7 +11,6 @@ from auditor.analytic.target import Refusal, choose
 from auditor.audit.custom_code import custom_code, if_comparable
 from auditor.audit.declaration import (
     Declaration,
-    declaration_of,
     declared_by_config,
     is_gguf,
     module_of,
@@ -217,6 +216,18 @@ def examine_undiagnosed(
     if snapshot.config is not None and snapshot.config.name == ADAPTER_CONFIG:
         return _adapter(case)
     return _model(case, entry)
+
+
+def declaration_of(snapshot: Snapshot, entry: ManifestEntry | None = None) -> Declaration | None:
+    """Return the declaration by config.json or by GGUF metadata; None if there is neither.
+
+    Raise CheckpointError, or SourceError for an unknown GGUF type.
+    """
+    if not is_gguf(snapshot):
+        return declared_by_config(snapshot, entry)
+    from auditor.audit.gguf_declaration import declared_by_gguf  # noqa: PLC0415 - few are GGUF
+
+    return declared_by_gguf(snapshot)
 
 
 def _model(case: ModelAudit, entry: ManifestEntry | None) -> Report | Unaudited:
