@@ -5,8 +5,6 @@ the memory beyond that of a plain audit.
 """
 
 import itertools
-import os
-import subprocess
 import sys
 import tempfile
 import time
@@ -14,6 +12,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from support import forking
 from support.hub import (
     Drip,
     EndlessBody,
@@ -37,7 +36,6 @@ from support.hub import (
     WrongRange,
 )
 from support.raw_server import raw_server
-from support.running import AUDIT
 from support.stopping import environment
 from support.sweep_models import healthy
 
@@ -137,19 +135,11 @@ def expected_code(name: str) -> int:
 
 def _audited(url: str, folder: Path, env: Mapping[str, str]) -> Met:
     since = time.monotonic()
-    with (folder / "said").open("w+b") as said:
-        process = subprocess.Popen(  # noqa: S603 - our own command
-            (AUDIT, MODEL, "--source", "hub"),
-            env={**environment(url, folder), **env},
-            stdout=said,
-            stderr=said,
-        )
-        _, status, used = os.wait4(process.pid, 0)
-        process.returncode = os.waitstatus_to_exitcode(status)
-        said.seek(0)
-        text = said.read().decode()
+    variables = {**environment(url, folder), **env}
+    ended = forking.run((MODEL, "--source", "hub"), env=variables, seconds=300)
+    text = (ended.stdout + ended.stderr).decode()
     seconds = time.monotonic() - since
-    return Met(code=process.returncode, said=text, seconds=seconds, memory=1024 * used.ru_maxrss)
+    return Met(code=ended.code, said=text, seconds=seconds, memory=1024 * ended.peak)
 
 
 def main() -> None:

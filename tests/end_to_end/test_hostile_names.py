@@ -5,6 +5,7 @@ line of it for a command, no page takes it for markup, no spreadsheet for a form
 """
 
 import inspect
+import os
 import shutil
 from enum import EnumType
 from itertools import product
@@ -12,6 +13,7 @@ from typing import get_type_hints
 
 import pytest
 import typer
+from support.forking import of_start
 from support.hostile_checkpoints import FOLDER_NAME, HOSTILE_NAMES, hostile_folders
 from support.output_readers import COMMAND, READERS, assert_harmless_text, names_in_json
 from support.running import run
@@ -88,7 +90,8 @@ def hostile_folders_of_this_module(tmp_path_factory):
 @pytest.fixture(scope="module", name="env")
 def environment_without_network(tmp_path_factory):
     home = str(tmp_path_factory.mktemp("home"))
-    return {"HOME": home, "HF_HOME": home, "HF_HUB_OFFLINE": "1", "PYTHONUTF8": "1"}
+    start = of_start(os.environ)  # as the session's server has them: each run is forked
+    return {**start, "HOME": home, "HF_HOME": home, "HF_HUB_OFFLINE": "1"}
 
 
 @pytest.mark.parametrize("command", COMMANDS)

@@ -1,7 +1,6 @@
 """The names and shapes that an adapter's settings imply are those that peft itself saves."""
 
 import json
-import os
 from collections.abc import Collection
 
 import pytest
@@ -9,6 +8,7 @@ from hypothesis import HealthCheck, given, reject, settings
 from hypothesis import strategies as st
 from support.adapters_by_peft import BASES, RefusedError, base_config, made
 from support.bert_configs import config_of
+from support.examples import ORACLE_EXAMPLES
 from support.formulas import evaluate
 
 from auditor.analytic import Expectation, Role, catalogue
@@ -21,7 +21,7 @@ pytestmark = [
     pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::FutureWarning"),
 ]
 
-EXAMPLES = 5 * int(os.environ.get("ORACLE_EXAMPLES", "3"))
+EXAMPLES = 5 * ORACLE_EXAMPLES
 SLOW = settings(
     max_examples=EXAMPLES,
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much],

@@ -1,6 +1,5 @@
 """The table of config rules, held to transformers: a rule fires only where the library fails."""
 
-import os
 from contextlib import suppress
 from importlib import import_module
 from typing import Any
@@ -9,6 +8,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from support.bert_configs import refusal
+from support.examples import ORACLE_EXAMPLES
 
 from auditor.analytic import catalogue
 from auditor.analytic.config_classes import ConfigClass, complete, of_model_type
@@ -19,7 +19,7 @@ from auditor.oracle import build
 
 Values = dict[str, Any]
 
-EXAMPLES = 2 * int(os.environ.get("ORACLE_EXAMPLES", "3"))
+EXAMPLES = 2 * ORACLE_EXAMPLES
 PAPERS = frozenset({"transformer-2017"})  # models that transformers does not have
 MODEL_TYPES = [each for each in catalogue.model_types() if each not in PAPERS]
 

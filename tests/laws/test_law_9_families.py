@@ -2,11 +2,9 @@
 
 Each family declares in `strategies/` which configs to draw, and what a config has to say `LEAST`
 where its class cannot be built from its defaults. A class that takes fewer has a strategy of its
-own, under its name. ORACLE_EXAMPLES says how many for each class, 3 if it does not; `make oracle`
-draws 20.
+own, under its name. The usual run draws few for each class, `make oracle` 20.
 """
 
-import os
 from collections import defaultdict
 from collections.abc import Mapping
 from importlib import import_module
@@ -16,6 +14,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
 from support.bert_configs import config_of
+from support.examples import ORACLE_EXAMPLES
 from support.formulas import evaluate
 
 from auditor.analytic import Expectation, Role, catalogue
@@ -25,7 +24,6 @@ from auditor.oracle import build
 
 pytestmark = pytest.mark.oracle
 
-EXAMPLES = int(os.environ.get("ORACLE_EXAMPLES", "3"))
 # Models of papers alone, which transformers does not have: a test of their own holds them.
 PAPERS = frozenset({"transformer-2017"})
 MODEL_TYPES = [each for each in catalogue.model_types() if each not in PAPERS]
@@ -108,7 +106,9 @@ def test_an_unchecked_config_is_completed_with_the_same_defaults(model_type):
 def test_the_closed_form_equals_the_oracle_over_random_configs(model_type, target, record_property):
     drawn, values = 0, strategies(model_type).VALUES
 
-    @settings(max_examples=EXAMPLES, suppress_health_check=list(HealthCheck), print_blob=False)
+    @settings(
+        max_examples=ORACLE_EXAMPLES, suppress_health_check=list(HealthCheck), print_blob=False
+    )
     @given(values.get(target, values[model_type]))
     def holds(values):
         nonlocal drawn

@@ -6,6 +6,7 @@ program does, with the arguments, variables, folder and streams of its request.
 """
 
 import array
+import gc
 import json
 import os
 import signal
@@ -15,7 +16,19 @@ from importlib import import_module
 from io import TextIOWrapper
 from typing import ClassVar
 
-LOADED = ("auditor.cli.app", "auditor.cli.check", "auditor.formats.as_json")
+LOADED = (
+    "auditor.cli.app",
+    "auditor.cli.check",
+    "auditor.cli.claim",
+    "auditor.cli.fix",
+    "auditor.cli.memory",
+    "auditor.cli.questions",
+    "auditor.diagnosis.engine",
+    "auditor.diagnosis.known_causes",
+    "auditor.downloader.fetching",
+    "auditor.formats.as_json",
+    "auditor.formats.terminal",
+)
 # What may be read as they load; a run that has its own is not forked.
 AT_START = {"TYPER_USE_RICH", "TYPER_STANDARD_TRACEBACK", "_TYPER_STANDARD_TRACEBACK"}
 
@@ -37,6 +50,7 @@ def load() -> None:
     for name in LOADED:
         import_module(name)
     os.environ.__class__ = plain
+    gc.freeze()  # no child's collection copies the pages of what is shared
     assert Recording.asked <= AT_START, Recording.asked
 
 
