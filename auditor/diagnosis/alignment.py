@@ -248,6 +248,13 @@ def _rules_of(parts: Segments, partner: Segments) -> Iterator[Rule]:
         yield tuple(NameEdit(None if before else (), old, new) for before, old, new in edits)
     before, old, new = edits[0]
     yield (NameEdit(before, old, new),)
+    if before or len(edits) > 1:
+        return
+    # Loading adds and removes the base model's prefix, which other names may have.
+    if old and len(new) == 1:
+        yield (NameEdit((), old, ()),)
+    if len(old) > 1:
+        yield (NameEdit((), old[:-1], new),)
 
 
 def _pattern(pattern: str, rule: Rule) -> str | None:
