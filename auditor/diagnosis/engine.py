@@ -95,6 +95,7 @@ CAUSES: tuple[Cause, ...] = (
     parallel_rank.undoings,
     half_resized.undoings,
     config_field.undoings,
+    moved_names.of_other_modules,
     quantization_settings.undoings,
     quantization.undoings,
     lost_part.undoings,

@@ -32,16 +32,30 @@ _WRAPPED = "the model was saved from within a wrapper"
 
 
 def undoings(case: Case) -> Iterator[Undoing]:
+    """Yield the names after rules that add or strip segments."""
+    if case.missing:
+        yield from _renamed(case, by_replacement=False)
+    else:
+        yield from _stored_again(case, Kinds(case.unexpected_kinds, case.shapes))
+
+
+def of_other_modules(case: Case) -> Iterator[Undoing]:
+    """Yield the names after rules that replace segments; one config key is a smaller change."""
+    if case.missing:
+        yield from _renamed(case, by_replacement=True)
+
+
+def _renamed(case: Case, *, by_replacement: bool) -> Iterator[Undoing]:
     """Yield the names after several rules that serve different names, then after single rules."""
     unexpected = Kinds(case.unexpected_kinds, case.shapes)
-    if not case.missing:
-        yield from _stored_again(case, unexpected)
-        return
     missing = Kinds(
         case.missing_kinds, {name: one.shape for name, one in case.lacking_named.items()}
     )
     loose = _loose(case)
     for chosen in choices(unexpected, missing, case.base_prefix):
+        edits = (edit for one in chosen for edit in one.rule)
+        if any(edit.is_replacement for edit in edits) is not by_replacement:
+            continue
         by_rule = renames_by_rule(loose, chosen)
         renames = {name: new for names in by_rule.values() for name, new in names.items()}
         if renames and _is_injective(case, renames):
