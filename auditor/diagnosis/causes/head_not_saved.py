@@ -38,7 +38,7 @@ def undoings(case: Case) -> Iterator[Undoing]:
     tied = with_values(case.snapshot, {_KEY: True})
     modules = {name.rpartition(".")[0] for name in case.missing}
     beside = [name for name in case.shapes if name.rpartition(".")[0] in modules]
-    # A stored bias of the head is its own, or another name of a bias that is tied as well.
+    # A stored bias of the head is its own tensor, or an alias of a bias that is tied as well.
     for snapshot in (tied, with_tensors(tied, dict.fromkeys(beside, ()))) if beside else (tied,):
         yield Undoing(
             cause=CAUSE,

@@ -19,16 +19,16 @@ from auditor.diagnosis.solving.keys import written
 from auditor.diagnosis.solving.layer_lists import DEPTH
 
 CAUSE = "other-size"
-_MOST_SHOWN = 12  # keys of a summary
+_MOST_SHOWN = 12  # keys that a summary names
 
 
 def undoings(case: Case) -> Iterator[Undoing]:
-    """Yield the values of all keys with which no tensor differs."""
+    """Yield the undoing that sets all keys to values with which no tensor differs."""
     solved = config_field.solved_config(case)
     if solved is None or solved.differ:
         return
     if config_field.is_slip(solved):
-        if case.is_large:  # other causes would use up the few audits of a large model
+        if case.is_large:  # this would use up the few audits of a large model
             yield from config_field.of_few_keys(case)
         return
     keys = [f"{_first(solved.changes[0])}"]
@@ -68,7 +68,7 @@ def _short(change: KeyChange) -> str:
 
 
 def _kind_of_model(solved: SolvedConfig) -> str:
-    """Return how the model that the config describes compares with the stored one."""
+    """Return how the described model compares with the stored one: smaller, larger, or other."""
     words = []
     for pattern, larger, smaller in (
         (DEPTH.search, "deeper", "shallower"),

@@ -17,7 +17,7 @@ CAUSE = "pointer-file"
 
 
 def undoings(case: Case) -> Iterator[Undoing]:
-    """Yield the weight files of the pointers; a config or an index has no stand-in."""
+    """Yield weight files instead of their pointers; a config or an index has no replacement."""
     snapshot = case.snapshot
     texts = (snapshot.config, snapshot.index, snapshot.packing, snapshot.settings)
     pointers = tuple(sorted(text.name for text in texts if text and _is_pointer(text)))
