@@ -9,7 +9,7 @@ from auditor.findings.evidence import FindingKind, NoParameters, OfFile, Severit
 
 
 class OfFiles(NoParameters, FindingKind, frozen=True, kw_only=True):
-    """A finding about complete files and none of their tensors, which explains nothing."""
+    """A finding about complete files and no tensor in particular, which explains no parameters."""
 
     files: tuple[str, ...]
 
@@ -143,7 +143,7 @@ class MissingComponent(NoParameters, FindingKind, frozen=True, kw_only=True):
     To do: Upload its folder or its weights, or remove it from the file that declares it.
     """
 
-    declared_in: str  # a file
+    declared_in: str  # a file name
     folders: tuple[str, ...]
 
     kind: ClassVar = "missing-component"

@@ -1,6 +1,6 @@
 """The kinds of findings about companion files and about the config's keys.
 
-They concern no tensor, so they explain nothing of a difference; each names files and keys.
+These findings concern no tensor and explain no parameters; each names files and keys.
 """
 
 from collections.abc import Callable, Mapping
@@ -12,15 +12,15 @@ from auditor.findings.evidence import FindingKind, NoParameters, Severity
 
 
 def _name_of_key(statement: tuple[str, str, str]) -> str:
-    """Return the key, or the file's name if a file as a whole is concerned."""
+    """Return the key of a statement, or its file's name if there is no key."""
     file, key, _ = statement
     return key or file
 
 
 class OfKeys(NoParameters, FindingKind, frozen=True, kw_only=True):
-    """A finding about statements in files; `says` are (file, key, value), "" if there is none."""
+    """A finding about statements in files; `says` has (file, key, value), "" for a missing one."""
 
-    says: tuple[tuple[str, str, str], ...]  # the value as JSON, shortened, or ""
+    says: tuple[tuple[str, str, str], ...]  # the value is JSON, shortened
     fix: str  # what to change in this repository
 
     @property
@@ -43,9 +43,9 @@ class OfKeys(NoParameters, FindingKind, frozen=True, kw_only=True):
 class OfIds(OfKeys, frozen=True, kw_only=True):
     """A finding about ids of tokens and the rows of the embedding for them."""
 
-    ids: tuple[int, ...]  # sorted
+    ids: tuple[int, ...]  # sorted token ids
     rows: int
-    rows_of: str  # the tensor with the rows, or the key of the config
+    rows_of: str  # the tensor with these rows, or the config's key for their number
 
     @property
     def evidence(self) -> Mapping[str, Any]:
@@ -81,7 +81,7 @@ class EosDisagrees(OfKeys, frozen=True, kw_only=True):
     list is normal.
     """
 
-    ids: tuple[int, ...] = ()  # all of them; empty if one is not known to be a special token
+    ids: tuple[int, ...] = ()  # of all end tokens; empty if an end token is not known to be special
 
     kind: ClassVar = "eos-disagrees"
     severity: ClassVar = Severity.WARNING
@@ -221,7 +221,7 @@ class OfCount(NoParameters, FindingKind, frozen=True, kw_only=True):
         return {"text": self.text, "claim": self.claim, "actual": self.actual}
 
     def only(self, _matches: Callable[[str], bool]) -> Self:
-        return self  # it has one name
+        return self  # a published count is not split by names
 
 
 class HubCount(OfCount, frozen=True):

@@ -22,7 +22,7 @@ class EqualsBase(OfFiles, frozen=True):
 
 
 class OfValues(OfStored, frozen=True, kw_only=True):
-    """A finding about the numbers of tensors, which explains nothing of the difference."""
+    """A finding about the numbers in tensors; it explains nothing of the difference in counts."""
 
     @property
     def explains(self) -> int:
@@ -94,7 +94,7 @@ class TiedCopyDiffers(OfValues, frozen=True, kw_only=True):
     which of the two was trained last, and save the model with it.
     """
 
-    of: tuple[str, ...]  # the tensor that it is tied to, one for each
+    of: tuple[str, ...]  # for each tensor, the one that it is tied to
 
     aligned: ClassVar = ("of",)
 
@@ -133,7 +133,7 @@ class HeadEqualsEmbedding(OfValues, frozen=True, kw_only=True):
     the head was tied in training. Otherwise nothing: loading uses both.
     """
 
-    of: tuple[str, ...]  # the embedding, one for each head
+    of: tuple[str, ...]  # for each head, the embedding
 
     aligned: ClassVar = ("of",)
 
