@@ -1,7 +1,7 @@
 """The evidence that a cause examines, and the change of the snapshot that it proposes.
 
-Some properties of `Case` are in two versions: `unexpected`, `missing` are names; `strange`,
-`lacking` are the tensors with these names.
+Two pairs of properties of `Case` name the same tensors: `unexpected` are the names of the tensors
+`strange`, and `missing` the names of the tensors `lacking`.
 """
 
 from collections.abc import Callable, Iterator, Mapping
