@@ -227,7 +227,8 @@ class OfCount(NoParameters, FindingKind, frozen=True, kw_only=True):
 class HubCount(OfCount, frozen=True):
     """The Hub states a number of parameters that these files do not have; programs select by it.
 
-    It is neither the parameters nor the stored elements: of another upload, or edited.
+    The number is neither that of the parameters nor that of the stored elements: it comes from
+    another upload, or was edited.
 
     To do: Upload the weights again, which makes the Hub count anew.
     """
@@ -239,7 +240,8 @@ class HubCount(OfCount, frozen=True):
 class ClaimedSize(OfCount, frozen=True):
     """A published size is not the model's: in its name, its card, or the Hub's packed count.
 
-    The Hub counts stored elements: of weights that GPTQ or AWQ packed, eight parameters are one.
+    The Hub counts stored elements: in weights packed by GPTQ or AWQ, one element contains eight
+    parameters.
 
     To do: Correct the name or the card (`audit claim` says what the number would be right for); of
     packed weights, give the true number in the card.

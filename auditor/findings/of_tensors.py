@@ -32,7 +32,7 @@ class Missing(OfExpected, frozen=True):
 class NewlyInitialized(OfExpected, frozen=True):
     """The target class has the tensor and the checkpoint does not: loading initializes it.
 
-    The declared class, or the repository's own loader, does without it.
+    The declared class, or the repository's own loader, does not need the tensor.
 
     To do: Fine-tune the model before you use what the tensor computes: its values are random. A
     counter of batches computes nothing.
@@ -49,7 +49,7 @@ class NewlyInitialized(OfExpected, frozen=True):
 class Unexpected(OfStored, frozen=True, kw_only=True):
     """A tensor is stored that no class of the model's family uses.
 
-    Of more than MOST_NAMED the first are named.
+    If there are more than MOST_NAMED such tensors, only the first ones are named.
 
     To do: Remove it before you publish, or correct `architectures` and the config if the model
     needs it: loading leaves it out.
@@ -103,8 +103,9 @@ class Unused(OfStored, frozen=True, kw_only=True):
 class UnusedHead(Unused, frozen=True):
     """The declared class has no use for a stored head, and a class with that head uses all tensors.
 
-    transformers' auto classes go by `model_type` and the task; vLLM and llama.cpp's converter go by
-    `architectures`, and leave the head out. The head of a pretraining task is `unused` instead.
+    transformers' auto classes select a class by `model_type` and the task; vLLM and llama.cpp's
+    converter select it by `architectures`, and leave the head out. The head of a pretraining task
+    is `unused` instead.
 
     To do: Declare in `architectures` the class that was saved, or save the declared class without
     the head.
@@ -127,7 +128,8 @@ class StoredBuffer(Uncounted, frozen=True):
 class QuantizationData(Uncounted, frozen=True):
     """A quantized weight needs the tensor to be unpacked: scales, zero points, g_idx, absmax.
 
-    There are as many as weights: they have the order in which the layout found them.
+    A large model has many such tensors: they are listed in the order in which the layout found
+    them.
 
     To do: Nothing; it is not counted as parameters.
     """

@@ -3,7 +3,7 @@
 older-names: an adapter names the modules as transformers did before it renamed them.
 
 To do: Load the base as it was when the adapter was trained: resized with
-`model.resize_token_embeddings(...)`, or by that version of transformers.
+`model.resize_token_embeddings(...)`, or by the version of transformers that was used for training.
 """
 
 from collections.abc import Iterator, Mapping

@@ -1,11 +1,11 @@
-"""config-field: one value of the config (two at most) closes every shape and name.
+"""config-field: one value of the config, or two at most, explains every wrong shape and name.
 
 All keys are solved for together (`auditor/diagnosis/solving/joint.py`); if more than two differ,
-the cause is other-size. For an adapter, the keys are those of its adapter_config.json that choose
+the cause is other-size. For an adapter, the keys are those in its adapter_config.json that choose
 modules, layers and ranks.
 
-To do: Set the key to what the files hold, or upload the weights of the model that the config
-describes: one of the two is of another model.
+To do: Set the key to the value that fits the files, or upload the weights of the model that the
+config describes: either config or weights belong to another model.
 """
 
 import json

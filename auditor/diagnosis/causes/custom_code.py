@@ -1,7 +1,7 @@
 """custom-code: the class is the repository's own code, with which nothing can be compared.
 
-To do: Audit it `--as` a class of transformers that has the same tensors; or read the code and
-load the model with `trust_remote_code=True`.
+To do: Audit the model `--as` a class of transformers that has the same tensors; or read the code
+and load the model with `trust_remote_code=True`.
 """
 
 from collections.abc import Iterator

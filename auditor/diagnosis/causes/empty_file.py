@@ -1,4 +1,4 @@
-"""empty-file: a weight file has no tensor, as one rank of ZeRO-3 writes it.
+"""empty-file: a weight file contains no tensor, like the file of one rank of ZeRO-3.
 
 To do: Save the weights again, with the parameters of all ranks gathered.
 """

@@ -1,7 +1,7 @@
-"""foreign-names: names are those of another library and not of transformers.
+"""foreign-names: the names of the tensors are those of another library, not of transformers.
 
-To do: Convert the weights with the script of transformers for that library, or load them with
-the software that wrote them.
+To do: Convert the weights with the script of transformers for that library, or load them with the
+software that wrote them.
 """
 
 import re

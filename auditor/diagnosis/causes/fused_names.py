@@ -1,6 +1,6 @@
 """fused-names: projections are in one tensor where the class has several, or the reverse.
 
-Experts that are stored one by one, of a class that stacks them, are of this kind too.
+The same cause covers experts that are stored one by one although the class stacks them.
 
 To do: Split, concatenate or stack the tensors when the weights are converted: a new name is not
 enough.

@@ -1,7 +1,7 @@
 """half-resized: the token embedding and the head disagree on their number of rows.
 
-No vocab_size can be right of both. The undoing is the other half of the resize: the tensors whose
-rows are not the declared ones get as many.
+No value of `vocab_size` fits both. The tensors whose number of rows is not the declared one are
+assumed to have the declared number.
 
 To do: Resize both with `model.resize_token_embeddings(...)` and save the model again.
 """

@@ -1,6 +1,7 @@
 """head-not-saved: the output layer of an untied model is absent, and all else is there.
 
-So is that of a classifier whose base model is stored, and which no class without it fits.
+The same cause covers a classifier whose head is absent while its base model is complete, if no
+class without a head fits.
 
 To do: Set `tie_word_embeddings` to true if the model shares its output layer with its input
 embeddings; else save it again, with its output layer.

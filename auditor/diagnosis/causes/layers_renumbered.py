@@ -1,6 +1,6 @@
-"""layers-renumbered: layers are counted from another start, or with gaps where some were removed.
+"""layers-renumbered: layer numbers do not start at 0, or have gaps where layers were removed.
 
-To do: Number the layers from 0, one after the other, and set their number in the config.
+To do: Number the layers from 0 without gaps, and set their number in the config.
 """
 
 from collections.abc import Iterator, Mapping

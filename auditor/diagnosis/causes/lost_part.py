@@ -1,9 +1,9 @@
-"""lost-part: a whole declared tower is absent (vision, audio, decoder, projector), or layers are.
+"""lost-part: a declared tower (vision, audio, decoder, projector) or some layers are absent.
 
-Nothing of the part is stored, and nothing else is missing. A class of the model type without the
-part is the other way out; if layers are lost, there is none.
+No tensor of the part is stored, and nothing else is missing. A class of the model type without the
+part also explains the files; for lost layers there is no such class.
 
-To do: Save the complete model again, or upload the file that holds the part; or declare a class
+To do: Save the complete model again, or upload the file that contains the part; or declare a class
 without it.
 """
 

@@ -1,6 +1,7 @@
 """wrapper-prefix: names have the prefix of the wrapper in which the model was saved.
 
-Names of a state dict below a key of a training checkpoint are too: loaders take the whole file.
+A wrapper may also be a key of a training checkpoint that contains the state dict: loaders read the
+file as a whole.
 
 moved-names: a run of name segments is added, missing or another one, in all names or in one part of
 the model, such as `model.language_model.visual` for `model.visual`.

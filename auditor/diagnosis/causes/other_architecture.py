@@ -1,10 +1,10 @@
 """other-architecture: another model type fits: the config was copied from another model.
 
-The types of the catalogue whose names are most like those that are stored are given a config: that
-which is declared, then what the stored lengths and numbers say of every key that their formulas
-show. A type counts where nothing differs then.
+Configs are tried for the known model types whose names are most similar to the stored ones. They
+start with the declared values; then each key that a formula contains gets the value that fits the
+stored lengths and numbers. A type is the cause only if no tensor differs.
 
-To do: Take the config of the model whose weights these are.
+To do: Take the config of the model that the weights belong to.
 """
 
 import json

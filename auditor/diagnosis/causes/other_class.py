@@ -1,4 +1,4 @@
-"""other-class: another class of the same model type fits exactly, or that of its language model.
+"""other-class: another class of the same model type, or of its language model, fits exactly.
 
 To do: Declare in `architectures` the class that was saved, or save the class that is declared.
 """
@@ -72,7 +72,7 @@ def _declaration(report: Report | Unaudited) -> str:
 
 
 def other_classes(case: Case) -> list[str]:
-    """Return the other classes of the type that fit; all other classes without a closed form."""
+    """Return the other classes of the type that fit; if there is no closed form, all of them."""
     classes = case.classes(case.report.model_type or "")
     names = [name for name in classes if name != case.report.target]
     if case.report.expected is None or case.report.expected.by != "closed-form":

@@ -1,10 +1,10 @@
 """other-size: the config of a smaller or larger model of the type; several keys differ at once.
 
-All keys are solved for together, lists with an item for each layer included. Keys that no shape
-gives (numbers of heads if no head_dim is declared) are named without a value.
+All keys are solved for together, including lists with an item for each layer. Keys that no shape
+determines (numbers of heads if no head_dim is declared) are named without a value.
 
-To do: Take the whole config.json of the model whose weights these are. Setting the keys that can be
-read off is not enough if others are named that cannot: the model would load and compute something
+To do: Take the complete config.json of the model that the weights belong to. If keys are named
+without a value, setting only the others is not enough: the model would load and compute something
 else.
 """
 

@@ -1,6 +1,6 @@
-"""parallel-rank: only the part of one rank of tensor, pipeline or expert parallelism was saved.
+"""parallel-rank: only one rank's share was saved, of tensor, pipeline or expert parallelism.
 
-To do: Merge the parts of all ranks with the script of the software that trained the model.
+To do: Merge the shares of all ranks with the script of the software that trained the model.
 """
 
 import re

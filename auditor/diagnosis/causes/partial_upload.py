@@ -1,6 +1,6 @@
-"""partial-upload: shards are not there although the index, or the numbers of the others, name them.
+"""partial-upload: shards are absent that the index, or the numbers of other shards, show to exist.
 
-To do: Upload the files that are not there; without an index, upload that too.
+To do: Upload the absent files; without an index, upload the index too.
 """
 
 from collections.abc import Iterator

@@ -1,7 +1,7 @@
-"""pointer-file: a Git LFS pointer stands in for a weight file, the config or the index.
+"""pointer-file: a Git LFS pointer is in the place of a weight file, the config or the index.
 
-To do: Run `git lfs pull` where the repository was cloned, or push the files that the pointers
-are for.
+To do: Run `git lfs pull` where the repository was cloned, or push the files that the pointers refer
+to.
 """
 
 from collections.abc import Iterator

@@ -2,8 +2,8 @@
 
 quantization-undeclared: the files hold packed weights, and the config declares none.
 
-To do: Upload config and weights of one save: packed weights with the `quantization_config` that
-they were packed by, plain weights without one.
+To do: Upload config and weights of one save: packed weights with the `quantization_config` that was
+used to pack them, or plain weights without one.
 """
 
 from collections.abc import Iterator, Mapping

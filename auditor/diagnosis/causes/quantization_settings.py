@@ -1,6 +1,7 @@
-"""quantization-settings: bits, groups, ignore lists or the method differ from what the files hold.
+"""quantization-settings: bits, groups, ignore lists or the method do not fit the stored tensors.
 
-To do: Set the settings to what the files hold, or upload the weights that were packed so.
+To do: Set the settings to the values that fit the files, or upload weights that were packed with
+the declared settings.
 """
 
 from collections.abc import Iterator, Mapping
@@ -37,7 +38,8 @@ _LIST_OF = {
     "mxfp4": "modules_to_not_convert",
     "modelopt": "ignore",
 }
-# How a list names all modules whose names end alike; other libraries use the last part itself.
+# How a list names all modules with the same last part of their names; other libraries list that
+# part.
 _SUFFIX_OF = {"compressed-tensors": r"re:.*\.{}$", "modelopt": "*.{}"}
 _MOST_LISTED = 64
 _MOST_SHOWN = 4  # items of a list in a sentence

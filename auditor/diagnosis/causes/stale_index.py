@@ -1,6 +1,6 @@
 """stale-index: the index belongs to another save than the weight files next to it.
 
-To do: Make the index anew from the files that are there, or upload the files that it names.
+To do: Create the index anew from the existing files, or upload the files that it names.
 """
 
 from collections.abc import Iterator

@@ -1,7 +1,7 @@
 """transposed: shapes are the reverse of the expected ones, as of Conv1D for Linear.
 
-To do: Transpose the matrices when the weights are converted, the square ones of the same modules
-too.
+To do: Transpose the matrices when the weights are converted, including square matrices of the same
+modules.
 """
 
 from collections.abc import Iterator

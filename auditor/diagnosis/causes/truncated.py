@@ -1,4 +1,4 @@
-"""truncated: a weight file ends before its header says, within its header, or at once.
+"""truncated: a weight file is empty, ends within its header, or ends before its header declares.
 
 To do: Upload the file again, and compare its size with that of the original.
 """

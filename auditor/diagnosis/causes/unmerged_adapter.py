@@ -1,7 +1,7 @@
 """unmerged-adapter: a model file contains the layers of an adapter that was not merged.
 
-To do: Save what `merge_and_unload()` of PEFT returns, or publish the adapter alone, with its
-`adapter_config.json`.
+To do: Save the model that `merge_and_unload()` of PEFT returns, or publish the adapter alone, with
+its `adapter_config.json`.
 """
 
 import re

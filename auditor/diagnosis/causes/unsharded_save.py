@@ -1,7 +1,7 @@
-"""unsharded-save: only the part of one rank of ZeRO-3 or FSDP was saved: empty or flat tensors.
+"""unsharded-save: only one rank's share of ZeRO-3 or FSDP was saved: empty or flattened tensors.
 
-To do: Gather the weights before they are saved, or make them whole with the script of the
-software that saved them (`zero_to_fp32.py`, `torch.distributed.checkpoint`).
+To do: Gather the weights before they are saved, or merge the shares with the script of the software
+that saved them (`zero_to_fp32.py`, `torch.distributed.checkpoint`).
 """
 
 import re
