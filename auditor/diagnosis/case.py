@@ -227,7 +227,7 @@ class Case(Struct, frozen=True, kw_only=True, dict=True):
 
     @cached_property
     def size(self) -> int:
-        """The number of stored or of expected tensors, the larger: it decides an audit's time."""
+        """The number of stored or of expected tensors, whichever is larger."""
         expected = self.report.expected.tensors if self.report.expected else 0
         observed = self.report.observed.tensors if self.report.observed else 0
         named = sum(one.count for one in self.report.findings)
@@ -315,5 +315,5 @@ def alarm_keys(finding: Finding, renames: Mapping[str, str] = UNCHANGED) -> Iter
 
 
 def composed(first: Mapping[str, str], then: Mapping[str, str]) -> Mapping[str, str]:
-    """Return the renames of original names by one change followed by another."""
+    """Return the renames that result from one change followed by another, by original name."""
     return {**then, **{name: then.get(other, other) for name, other in first.items()}}

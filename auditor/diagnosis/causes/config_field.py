@@ -94,7 +94,10 @@ def of_few_keys(case: Case) -> Iterator[Undoing]:
 
 
 def solved_config(case: Case) -> SolvedConfig | None:
-    """Return the config with fewest differences; None if it is the declared one or a rank's."""
+    """Return the config with fewest differences, or None.
+
+    Return None if that is the declared config, or if the files are one rank's share of the model.
+    """
     return case.once("solved-config", lambda: _solved_config(case))
 
 

@@ -180,10 +180,10 @@ def _held(role: TensorRole, tensors: _ByRole[_Tensor]) -> dict[Numbers, list[_Te
 
 
 def _take_related(case: Case, replacements: Replacements) -> None:
-    """Rename related names, which have no role of a missing name, in the way of similar names.
+    """Rename unexpected names that have no role in the way that similar names were renamed.
 
-    They differ from a renamed name in numbers (layers for further tokens, which no class expects),
-    or are the scale of a renamed weight.
+    Such names differ from a renamed name in numbers (layers for further tokens, which no class
+    expects), or are those of the scale of a renamed weight.
     """
     stored = case.strange_named
     for kind in case.strange_kinds:

@@ -93,7 +93,7 @@ def _words(replacements: Replacements, wholes: int, stacked: int, leaves: str) -
 
 
 def _leaf(name: str) -> str:
-    """Return the last part of the module: `q_proj` of `q_proj.weight`; else of the name."""
+    """Return the module's last part, `q_proj` of `q_proj.weight`; else the name's last part."""
     path, _, last = name.rpartition(".")
     return path.rpartition(".")[2] if last in {"weight", "bias"} else last
 

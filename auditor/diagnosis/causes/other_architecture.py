@@ -172,7 +172,7 @@ def _tree(case: Case, base: Snapshot, values: Mapping[str, Any]) -> ClassTree | 
 
 
 def _most_alike(case: Case, holdings: HeldTensors) -> list[_Likeness]:
-    """Return classes of other types, those first that share most kinds of names with the files."""
+    """Return classes of other types, sorted by the share of names that they have in common."""
     stored = frozenset(kind.pattern for kind in holdings.name_kinds)
     declared = next(iter(case.report.declared), "")
     likenesses: list[_Likeness] = []
@@ -207,7 +207,7 @@ def _ending(target: str) -> str:
 
 @lru_cache(maxsize=512)
 def _names(model_type: str, target: str) -> tuple[frozenset[str], frozenset[str]]:
-    """Return the kinds of names of a default class: without, and with the base model's prefix."""
+    """Return the kinds of names of a class with a default config, without and with the prefix."""
     try:
         tree = catalogue.block_tree(Config(values={"model_type": model_type}), target)
     except (CheckpointError, SourceError, LookupError):

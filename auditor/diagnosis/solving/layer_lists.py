@@ -29,7 +29,7 @@ Trees = Callable[[Mapping[str, Any]], ClassTree | None]
 
 
 class LayerList(NamedTuple):
-    """A list with an item for each of the layers that a depth (a key that counts layers) counts."""
+    """A list with an item for each layer; the depth, another key, has the number of layers."""
 
     path: str
     depth: str  # path of the depth, which the config may omit

@@ -193,7 +193,7 @@ class _Differences:
         self._number(name)
 
     def odd(self, name: str, step: NamePath) -> None:
-        """Count a kind of names whose first stored name has a number that its lists lack.
+        """Count a kind of names whose first stored name has a number that none of its lists has.
 
         The lists may be shorter than the config says. Layers that predict further tokens are
         numbered after those of the model.
