@@ -177,7 +177,7 @@ def _pattern(texts: _Texts, cell: _Cell) -> str:
 
 
 def _fold_words(patterns: Iterable[str]) -> list[str]:
-    """Fold from the last part to the first, so that siblings (bias, weight) fold before cousins."""
+    """Fold from the last part to the first, so that bias and weight of one module fold first."""
     cells: dict[int, list[_Cell]] = {}
     unfolded = []
     for pattern in patterns:

@@ -105,7 +105,7 @@ def reconcile(
     family: FamilyExpectations,
     packing: ReadAndHidden = _NOT_PACKED,
 ) -> Reconciled:
-    """Account for every stored and every expected tensor."""
+    """Match stored with expected tensors, and report every difference."""
     loading = expectation.loading
     # Separate the tensors of the model from packed tensors and their quantization data.
     stored = _separated(contents.tensors, packing.read)

@@ -223,7 +223,7 @@ def _room(index: Index, contents: Contents, sizes: Mapping[str, int]) -> Room:
 
 
 def _sizes(snapshot: Snapshot) -> Mapping[str, int]:
-    """Return the sizes of files: from their Git LFS pointers, else from the listing."""
+    """Return the sizes of files, from their Git LFS pointers or else from the listing."""
     sizes = {file.name: file.size for file in snapshot.files}
     sizes.update((file.name, file.pointed) for file in snapshot.headers)
     return {name: size for name, size in sizes.items() if size}

@@ -22,9 +22,10 @@ def predict(
     findings: Iterable[Finding],
     packed: str | None,
 ) -> Predicted:
-    """Predict the load report; none if `packed`, the method of packed weights, is given.
+    """Predict the load report of from_pretrained.
 
-    The loader of that method decides the report.
+    There is no report if `packed`, the method of packed weights, is given: the loader of that
+    method decides.
     """
     if not expectation.loading.reports:
         return Predicted()
@@ -66,7 +67,7 @@ def _loaded(contents: Contents, expectation: Expectation, reconciled: Reconciled
 
 
 def _reasons_without_report(contents: Contents) -> tuple[str, ...] | None:
-    """Return why there is no report (() if findings give the reason); None if there is a report."""
+    """Return None if there is a load report, else the reasons why not, () if findings give them."""
     refusing = BadHeader | BadIndex | BadSize | Unsafe
     refused = any(isinstance(finding, refusing) for finding in contents.findings)
     if contents.names_only or contents.unread or refused:
