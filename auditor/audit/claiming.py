@@ -65,10 +65,11 @@ def implied_by(
     checked: bool = False,
     arguments: Mapping[str, bool] = MappingProxyType({}),
 ) -> tuple[Expectation, Config | None]:
-    """Return the expectation of a config, and the config, or None if it has no closed form.
+    """Return the expectation of a config, and the config.
 
-    With `checked`, the expectation includes faults of the config; `arguments` are passed to the
-    class's constructor. Raise SourceError if nothing follows from the config.
+    The config is None if the expectation is not a closed form. With `checked`, the expectation
+    includes faults of the config; `arguments` are passed to the class's constructor. Raise
+    SourceError if nothing follows from the config.
     """
     try:
         declared = declaration_of(snapshot)

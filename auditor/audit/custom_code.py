@@ -70,7 +70,7 @@ def _names(kind: type[Missing | Unexpected], findings: Iterable[Finding]) -> lis
 
 
 def _kinds(names: Iterable[str]) -> frozenset[str]:
-    """Return the names with `#` for each number: an additional layer is no other architecture."""
+    """Return the names with `#` for each number: more layers do not make another architecture."""
     return frozenset(_NUMBER.sub("#", name) for name in names)
 
 

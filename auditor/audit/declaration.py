@@ -20,7 +20,7 @@ from auditor.reconciler.repository_rules.repository_case import value_text
 
 
 class Declaration(NamedTuple):
-    """A config, with settings from other files that change its meaning."""
+    """A config, with the settings of other files that matter for its tensors."""
 
     config: Config
     target: str | None = None  # class to audit for; None for the declared one
