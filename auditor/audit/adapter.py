@@ -1,7 +1,8 @@
-"""The audit of an adapter: its settings and its base's config give the expected tensors.
+"""The audit of an adapter, whose expected tensors follow from its settings and its base's config.
 
-The task of an adapter decides the class of its base. Without a task, and for the number of labels
-of a head, there are few possible answers; the one that fits the file counts.
+The task of an adapter decides the class of its base. If no task is stated, or the number of labels
+of a head is unknown, the few possible answers are compared with the file, and the one that fits
+best counts.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -34,11 +35,11 @@ from auditor.reconciler.fold import fold
 from auditor.reconciler.reconcile import FamilyExpectations
 from auditor.tensors import StoredTensor
 
-_Shapes = Mapping[str, tuple[int, ...] | None]  # of the stored tensors, by name
+_Shapes = Mapping[str, tuple[int, ...] | None]  # stored shapes by name; None if unknown
 
 
 class Adapted(NamedTuple):
-    """The expected tensors of an adapter's file, with notes for the reader."""
+    """The expected tensors of an adapter's file, with notes and unchecked aspects."""
 
     implied: Implied
     notes: tuple[str, ...]
@@ -46,18 +47,18 @@ class Adapted(NamedTuple):
 
 
 class _Answer(NamedTuple):
-    """A reading of the settings, and its distance from the file."""
+    """A possible interpretation of the settings, and the number of tensors in which it differs."""
 
     expectation: Expectation
     base: AdaptedModel
-    labels: int | None  # of the head, if the file has another number than the base's config
-    off: int  # tensors that one side does not have, or has in another shape
+    labels: int | None  # number of labels, if it is not that of the base's config
+    off: int  # tensors that are missing, unexpected or of another shape
 
 
 def adapted(
     snapshot: Snapshot, tensors: Iterable[StoredTensor], target: str | None
 ) -> Adapted | Refusal:
-    """Return the tensors that the adapter and its base imply; `target` is the base's class.
+    """Return the expected tensors of an adapter on its base; `target` is the class of the base.
 
     If `target` is None, the settings decide the class. Raise CheckpointError for settings from
     which no adapter of this base can be built.
@@ -100,14 +101,14 @@ def _base_config(settings: AdapterSettings, base: BaseModel | None) -> Config:
         raise SourceError(base.reason or Reason.NO_CONFIG, detail)
     try:
         config = read_config(base.config.name, base.config.content)
-        _ = config.architectures, config.model_type, config.num_labels  # raises if one is wrong
+        _ = config.architectures, config.model_type, config.num_labels  # raises for an invalid one
     except CheckpointError as error:
         detail = f"the base of this adapter, {quoted(base.model)}, is broken: {error}"
         raise SourceError(Reason.UNREADABLE, detail) from None
     return config
 
 
-# --- the possible answers ---------------------------------------------------------------------
+# --- the possible interpretations of the settings ---------------------------------------------
 
 
 def _answers(
@@ -135,9 +136,9 @@ def _answers(
 def _classes(settings: AdapterSettings, config: Config, target: str | None) -> Iterator[str | None]:
     """Yield the possible classes of the base, the likeliest first; None is the declared class.
 
-    PEFT loads the class of the task. The declared class may replace it if both generate text, or if
-    no class is for the task. AutoModel's class comes last: sentence encoders are trained without
-    the head of their base.
+    PEFT loads the class of the task. The declared class is possible instead if both generate text,
+    or if no class is for the task. AutoModel's class comes last, because sentence encoders are
+    trained without the head of their base.
     """
     if target is not None:
         yield target
@@ -158,7 +159,7 @@ def _classes(settings: AdapterSettings, config: Config, target: str | None) -> I
 
 
 def _forms(config: Config, target: str | None) -> tuple[AdaptedModel, ...]:
-    """Return the base's modules under each set of names; raise SourceError for an unknown class."""
+    """Return the base's modules by each form of names; raise SourceError for an unknown class."""
     implied = expectation_of(config, target)
     match implied:
         case NotImplied(SourceError() as error):
@@ -175,7 +176,7 @@ def _forms(config: Config, target: str | None) -> tuple[AdaptedModel, ...]:
 
 def _answer(settings: AdapterSettings, base: AdaptedModel, stored_shapes: _Shapes) -> _Answer:
     expectation = expect_adapter(settings, base, stored_shapes)
-    if not stored_shapes:  # a config alone: the likeliest answer is the first
+    if not stored_shapes:  # without weights, the likeliest interpretation is the first
         return _Answer(expectation, base, None, 0)
     shapes = {tensor.name: tensor.shape for tensor in expectation.tensors}
     needed = (tensor for tensor in expectation.tensors if not tensor.role.optional)
@@ -215,7 +216,7 @@ def _relabelled(
 
 
 def _best(answers: Iterable[_Answer | CheckpointError | SourceError]) -> _Answer:
-    """Return the first of the answers that are nearest to the file; else raise the first error."""
+    """Return the first of the answers that fit best; if all are errors, raise the first error."""
     best: _Answer | None = None
     doubts: list[SourceError] = []
     faults: list[CheckpointError] = []

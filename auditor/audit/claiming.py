@@ -1,4 +1,4 @@
-"""Claims about a fetched model: the count of its config, and the numbers in its files."""
+"""The judgement of claims about a model, by the count of its config and the sizes of its files."""
 
 from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
@@ -22,7 +22,7 @@ from auditor.report import Report, Unaudited
 
 
 class Claim(NamedTuple):
-    """A number as written, and the part of the model that it counts."""
+    """A number as written, and the name of the part of the model that it counts."""
 
     text: str
     part: str = ""
@@ -37,7 +37,7 @@ def claim(  # noqa: PLR0913 - one keyword for each choice a caller has
     token: str | None = None,
     say: Callable[[str], None] = lambda _line: None,
 ) -> tuple[Verdict, ...]:
-    """Judge claims about a model; the arguments are those of `audit`.
+    """Judge claims about a model; the other arguments are those of `audit`.
 
     Raise SourceError if there is nothing to compare with, UsageError for an impossible request.
     """
@@ -53,7 +53,7 @@ def claim(  # noqa: PLR0913 - one keyword for each choice a caller has
 
 
 def subject_of_snapshot(snapshot: Snapshot, target: str | None = None) -> Subject:
-    """Return the model of a snapshot; raise SourceError if nothing implies its tensors."""
+    """Return the counts of a snapshot's model; raise SourceError if nothing implies any tensors."""
     expectation, config = implied_by(snapshot, target)
     return subject_of(snapshot.model, expectation, config, _stored_numbers(snapshot, target))
 
@@ -65,10 +65,11 @@ def implied_by(
     checked: bool = False,
     arguments: Mapping[str, bool] = MappingProxyType({}),
 ) -> tuple[Expectation, Config | None]:
-    """Return a config's expectation, and the config if the expectation is a closed form.
+    """Return the expectation of a config, and the config.
 
-    With `checked`, the expectation includes faults of the config; `arguments` are those of the
-    class's constructor. Raise SourceError if nothing follows from the config.
+    The config is None if the expectation is not a closed form. With `checked`, the expectation
+    includes faults of the config; `arguments` are passed to the class's constructor. Raise
+    SourceError if nothing follows from the config.
     """
     try:
         declared = declaration_of(snapshot)
@@ -94,7 +95,7 @@ def _nothing_follows(error: Exception) -> SourceError:
 
 
 def _stored_numbers(snapshot: Snapshot, target: str | None) -> StoredNumbers | None:
-    """Return the counts of the stored tensors; None if there are no files or one is unreadable."""
+    """Return the counts of the stored tensors; None without files, or if a file is unreadable."""
     if not snapshot.headers:
         return None
     outcome: Report | Unaudited = examine(

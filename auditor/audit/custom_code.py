@@ -1,8 +1,9 @@
-"""Models whose class is the repository's own code, which is never run: compared only if it fits.
+"""Models whose class is the repository's own code, which is never run.
 
 transformers has a class for the model type, and the repository's class may be a copy of it or a
-different class with its name. The kinds of names show which: no BERT of transformers has a tensor
-`encoder.layer.#.attention.self.Wqkv.weight`.
+different class with its name. The names of the tensors show this, compared without their numbers:
+no BERT of transformers has a tensor `encoder.layer.#.attention.self.Wqkv.weight`. If the names fit,
+the stored tensors are compared with transformers' class.
 """
 
 import re
@@ -23,7 +24,7 @@ _NUMBER = re.compile(r"(?<![^.])\d+(?![^.])")
 def if_comparable(
     case: ModelAudit, outcome: Report | Unaudited, expectation: Expectation, custom: str
 ) -> Report | Unaudited:
-    """Return the outcome if the names are those of transformers' class, else an Unaudited.
+    """Return the outcome if the names fit transformers' class, else an Unaudited.
 
     `custom` is the name of the class in auto_map.
     """
@@ -38,7 +39,7 @@ def if_comparable(
 def custom_code(
     case: ModelAudit, custom: str, why: str, reason: Reason = Reason.CUSTOM_CODE
 ) -> Unaudited:
-    """Return the outcome of a repository's own class: stored tensors are only counted."""
+    """Return the outcome for a repository's own class: tensors are counted and not compared."""
     target = custom.rpartition(".")[2]
     case = case.with_outcome(target=target, expected=None, kv_cache=None)
     detail = f"its class is the repository's own code ({quoted(custom)} in auto_map), which is not"
@@ -46,7 +47,7 @@ def custom_code(
 
 
 def _misfit(outcome: Report, expectation: Expectation) -> str | None:
-    """Return a kind of names that only one side has; None if both have the same kinds."""
+    """Return a name pattern that only one side has; None if both sides have the same patterns."""
     needed = {
         tensor.name for tensor in expectation.tensors if tensor.role in {Role.PARAMETER, Role.TIED}
     }
@@ -69,7 +70,7 @@ def _names(kind: type[Missing | Unexpected], findings: Iterable[Finding]) -> lis
 
 
 def _kinds(names: Iterable[str]) -> frozenset[str]:
-    """Return the names with `#` for each number, since an extra layer is no other architecture."""
+    """Return the names with `#` for each number: more layers do not make another architecture."""
     return frozenset(_NUMBER.sub("#", name) for name in names)
 
 

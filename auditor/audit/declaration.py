@@ -20,19 +20,19 @@ from auditor.reconciler.repository_rules.repository_case import value_text
 
 
 class Declaration(NamedTuple):
-    """A config, with the declarations that accompany it."""
+    """A config, with the settings of other files that matter for its tensors."""
 
     config: Config
-    target: str | None = None  # the class to audit for, if it is not the declared one
-    quantization: Declared | None = None  # the layout, if the config does not declare it
+    target: str | None = None  # class to audit for; None for the declared one
+    quantization: Declared | None = None  # the layout, if other files declare it
     notes: tuple[str, ...] = ()
-    findings: tuple[Finding, ...] = ()  # about the declaring files
-    loader: Loader | None = None  # builds the model, if not the config's architectures
-    custom_class: str | None = None  # a class of the repository's code in auto_map
+    findings: tuple[Finding, ...] = ()  # faults of the declaring files
+    loader: Loader | None = None  # builds the model, unless its architectures do
+    custom_class: str | None = None  # class in auto_map that is the repository's code
 
 
 def is_gguf(snapshot: Snapshot) -> bool:
-    """Return whether the weight files that were opened are GGUF files."""
+    """Return whether the opened weight files are GGUF files."""
     return any(head.name.lower().endswith(".gguf") for head in snapshot.headers)
 
 
@@ -69,7 +69,7 @@ def declared_by_config(snapshot: Snapshot, entry: ManifestEntry | None) -> Decla
 def _overwritten(
     snapshot: Snapshot, file: str, values: Mapping[str, object], entry: ManifestEntry | None
 ) -> ConfigOverwritten | None:
-    """Return a finding if a transformer's config.json has the settings of another module.
+    """Return a finding if a model's config.json has the settings of another module, else None.
 
     Without a manifest, only the settings of a Pooling module count, which has no weights.
     """
@@ -93,7 +93,7 @@ def _overwritten(
 
 
 def _with_custom_class(declared: Declaration) -> Declaration:
-    """Add the class of the repository's own code, if auto_map names one."""
+    """Add the class in the repository's own code, if auto_map names one."""
     config = declared.config
     first = next(iter(config.architectures), None)
     class_name = declared.loader.requested_class if declared.loader else first
@@ -107,7 +107,7 @@ def _with_custom_class(declared: Declaration) -> Declaration:
 
 
 def _under(config: Config, entry: ManifestEntry | None, settings: TextFile | None) -> Declaration:
-    """Return the config as the manifest's library reads it, and the loader of that library."""
+    """Return the config as the manifest's library reads it, with the loader of that library."""
     match entry:
         case ManifestEntry(library="transformers", kind=kind):
             return Declaration(config, loader=of_pipeline(kind))

@@ -1,4 +1,4 @@
-"""A config with only a model type, for `audit explain`: all other keys have their defaults."""
+"""Configs with only a model type and defaults, for `audit explain`, and changes of their values."""
 
 import json
 from collections.abc import Mapping
@@ -16,7 +16,7 @@ from auditor.messages import quoted
 
 
 def is_model_type(requested: str) -> bool:
-    """Return whether an argument is a model type, and neither a paper's model nor a path."""
+    """Return whether an argument is a model type, and neither a model's name nor a path."""
     is_type = requested in catalogue.model_types() and requested not in PAPERS
     return is_type and not Path(requested).exists()
 

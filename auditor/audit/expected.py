@@ -1,6 +1,7 @@
-"""The sources of expectations: the closed forms, and the oracle if there is no closed form.
+"""The sources of expectations: the closed forms, or the oracle if there is no closed form.
 
-Only this module uses both; a third source would be another ExpectationSource.
+A closed form computes the tensors of a class from its config; the oracle asks transformers. Only
+this module uses both; a third source would be another ExpectationSource.
 """
 
 import re
@@ -31,12 +32,12 @@ _EXTRA = "pip install 'hf-audit[oracle]'"
 
 
 def config_faults(expectation: Expectation) -> tuple[str, ...]:
-    """Return why the class cannot be built although its shapes follow, a sentence each."""
+    """Return why the class cannot be built although its shapes follow, one sentence a fault."""
     return tuple(fault_sentence(fault, expectation.target) for fault in expectation.faults)
 
 
 def config_reasons(error: CheckpointError) -> tuple[str, ...]:
-    """Return why nothing follows from a config, a sentence each."""
+    """Return why nothing follows from a config, one sentence for each reason."""
     if isinstance(error, FaultyConfigError):
         return tuple(fault_sentence(fault, error.target) for fault in error.faults)
     return (str(error),)
@@ -55,7 +56,7 @@ class Implied(NamedTuple):
 
     expectation: Expectation
     family: FamilyExpectations
-    choice: TargetChoice | None = None  # of the class; None for modules and adapters
+    choice: TargetChoice | None = None  # None for modules and adapters
 
 
 class NotImplied(NamedTuple):
@@ -73,7 +74,7 @@ def _oracle() -> "Oracle | None":
 
 
 def classes_of_type(model_type: str) -> tuple[str, ...]:
-    """Return the classes of a model type: those of closed forms, else those of the oracle."""
+    """Return the names of a model type's classes: those with closed forms, else the oracle's."""
     oracle = _oracle() if not catalogue.siblings(model_type) else None
     return oracle.siblings(model_type) if oracle else catalogue.siblings(model_type)
 
@@ -87,8 +88,8 @@ def expectation_of(
 ) -> Implied | NotImplied:
     """Return the expectation of the first source that knows the architecture.
 
-    `stored` returns the names in the files, or None without files; they decide about a head that
-    the config does not tie.
+    `stored` returns the names in the files, or None without files; they decide whether a head that
+    the config does not tie is a separate tensor.
     """
     implied = _implied(config, target, loader)
     if isinstance(implied, NotImplied):
@@ -135,7 +136,7 @@ def expectation_of_module(config: Config, kind: str) -> Implied | NotImplied:
 
 
 def refusal_of_diffusers(config: Config) -> SourceError | None:
-    """Return why a config of a diffusers class has no expectation; None for other configs.
+    """Return why a diffusers config has no expectation; None for a config of transformers.
 
     transformers writes no `_class_name`, and diffusers neither model_type nor architectures.
     """
@@ -160,13 +161,13 @@ def _expect_by(
         declared = expectation
         if choice.declared != choice.target:
             declared = source.expect(choice.of_declared.config, choice.declared)
-    except (CheckpointError, SourceError) as error:  # a tower may have an unknown model type
+    except (CheckpointError, SourceError) as error:  # a tower's type may be unknown
         return NotImplied(error, choice)
 
     related_types = choice.related_types
 
     def siblings() -> tuple[Sibling, ...]:
-        """Return the sibling classes, built only if a tensor needs them."""
+        """Return the other classes of the family, which are built only if a tensor needs them."""
         by_type = (_siblings(source, kind.config, kind.model_type) for kind in related_types)
         return tuple(chain.from_iterable(by_type))
 
@@ -181,17 +182,17 @@ def _siblings(source: ExpectationSource, config: Config, model_type: str) -> Ite
         try:
             yield source.sibling(config, name)
         except CheckpointError:
-            continue  # this config builds no such model
+            continue  # this config makes the class invalid
         except SourceError as error:
             if error.reason is Reason.TOO_LARGE:
-                return  # the next class would take as long
+                return  # another class would take as long
 
 
 # --- requests by name -------------------------------------------------------------------------
 
 
 def require_known_class(target: str) -> None:
-    """Raise UsageError if no source has the class; an auto class depends on the model."""
+    """Raise UsageError if no source has the class; auto classes are not checked without a model."""
     if catalogue.is_known(target) or is_auto(target):
         return
     oracle = _oracle()
@@ -201,7 +202,7 @@ def require_known_class(target: str) -> None:
         hint = f"{oracle.name} has no such model class"
     else:
         return
-    library_classes = oracle.class_names() if oracle else ()  # takes a second
+    library_classes = oracle.class_names() if oracle else ()  # listing them takes a second
     suggestion = meant(target, {*catalogue.class_names(), *library_classes})
     listing_hint = "audit architectures lists what is"
     raise UsageError(
@@ -219,7 +220,7 @@ class Opinion(NamedTuple):
     """The result of a second opinion."""
 
     findings: tuple[FormulaDisputed, ...] = ()
-    unchecked: tuple[str, ...] = ()  # why there is no second opinion, a sentence each
+    unchecked: tuple[str, ...] = ()  # why it was impossible, one sentence each
 
 
 def second_opinion(config: Config, expectation: Expectation) -> Opinion:
@@ -237,9 +238,9 @@ def second_opinion(config: Config, expectation: Expectation) -> Opinion:
 
 
 def formula_disputes(expectation: Expectation, second: Expectation) -> Iterator[FormulaDisputed]:
-    """Yield a finding for each kind of difference: names, shapes, roles and ties, the total.
+    """Yield a finding for each kind of difference: names, shapes, roles and ties, or the total.
 
-    The closed form may have more optional tensors, which other versions stored.
+    The closed form may have more optional tensors, which other versions of the library stored.
     """
     ours = {tensor.name: tensor for tensor in expectation.tensors}
     theirs = {tensor.name: tensor for tensor in second.tensors}
@@ -261,7 +262,7 @@ def formula_disputes(expectation: Expectation, second: Expectation) -> Iterator[
 
 
 def _reason(dispute: DisputedTensor, whose: str) -> str | None:
-    """Describe both sides of a dispute; None if they do not differ."""
+    """Return a text with both sides of a dispute; None if they do not differ."""
     ours, theirs = dispute.closed_form, dispute.oracle
     if ours == theirs:
         return None
@@ -279,21 +280,21 @@ def _role(tensor: ExpectedTensor) -> str:
     return f"tied to {tensor.tied_to}" if tensor.tied_to else tensor.role.value
 
 
-# --- stored heads that the class ties -------------------------------------------------------------
+# --- stored heads that the class ties to the embedding --------------------------------------------
 
 # The config classes of T5 and its relatives force tie_word_embeddings to true. Checkpoints of T5
-# v1.1 have false and store both matrices, and loading keeps both; if one is stored, it ties the
-# other.
-_INPUTS = re.compile(r"(embed\w*|shared|wte)\.weight$")  # a tower always shares these
+# v1.1 declare false and store both the head and the embedding, and loading keeps both; if only one
+# is stored, loading ties the other to it.
+_INPUTS = re.compile(r"(embed\w*|shared|wte)\.weight$")  # input embeddings are always tied
 
 
 def untied_heads(
     config: Config, expectation: Expectation, stored: Callable[[], Collection[str] | None]
 ) -> tuple[str, ...]:
-    """Return the tied heads that are separate tensors: `stored` has them and their sources.
+    """Return the tied heads that are separate tensors: `stored` has them and their embeddings.
 
-    The source may be stored under the name of another tensor that is tied to it. `stored` is called
-    only if there is such a head. If it returns None, the config decides.
+    The embedding may be stored under the name of another tensor that is tied to it. `stored` is
+    called only if there is a tied head. If it returns None, the config decides.
     """
     if not config.denies_ties:
         return ()
@@ -335,7 +336,7 @@ def with_untied(expectation: Expectation, names: Collection[str]) -> Expectation
 
 
 def _plus(formula: ModuleFormula, elements: int) -> ModuleFormula:
-    """Add elements to a formula; a formula without letters stays a plain number."""
+    """Add elements to a formula; a formula without symbols becomes the sum as a number."""
     total = formula.parameters + elements
     if formula.formula == str(formula.parameters):
         return ModuleFormula(total, str(total))

@@ -1,4 +1,4 @@
-"""The declaration in the metadata of GGUF files, instead of a config.json, and their shards.
+"""The declaration in the metadata of GGUF files, which have no config.json, and their shards.
 
 llama.cpp splits a model into files with three keys: split.no counts from 0, split.count is the
 number of files, split.tensors.count the number of tensors in all of them. Only the first file also
@@ -32,7 +32,7 @@ def declared_by_gguf(snapshot: Snapshot) -> Declaration | None:
         return None
     first = min(headers, key=lambda header: (header.integer("split.no") or 0, header.file))
     if len(headers) < len(snapshot.headers) and first.text("general.architecture") is None:
-        return None  # it is in an unreadable file
+        return None  # the metadata may be in an unreadable file
     shapes = {one.name: one.shape or () for header in headers for one in header.tensors}
     values, target = reconstructed_config(first, shapes)
     settings = MappingProxyType({"model_type": values["model_type"]})
@@ -69,7 +69,7 @@ def _shard_findings(headers: list[GgufHeader], file_count: int) -> Iterator[Find
 
 
 def _faults(file: str, number: int | None, count: int | None, file_count: int) -> Iterator[str]:
-    """Yield the contradictions between a shard's metadata, its name and the number of files."""
+    """Yield the contradictions of a shard's metadata with its name and the number of files."""
     name = _SHARD.search(file)
     if count is None:
         if file_count > 1:

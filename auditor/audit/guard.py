@@ -1,4 +1,4 @@
-"""The guard around each model: an unforeseen error becomes its outcome; other models go on."""
+"""The guard around each model: an unforeseen error becomes its outcome, other models continue."""
 
 import errno
 from collections.abc import Callable, Iterator
@@ -14,7 +14,7 @@ TOO_LITTLE_MEMORY = (
     "the audit needs more memory than this process may use; close other programs or raise its limit"
 )
 
-# Errors without a class or number of their own: of a thread's start, and of a library's loading.
+# Errors without a type or number of their own: from starting a thread, from loading a library.
 _NO_THREAD = "can't start new thread"
 _NOT_LOADED = ("failed to map segment", "annot allocate memory")
 
@@ -22,7 +22,7 @@ _NOT_LOADED = ("failed to map segment", "annot allocate memory")
 def outcome_of(
     work: Callable[[], T], otherwise: Callable[[str], T], *passing: type[Exception]
 ) -> T:
-    """Return the result of `work`; if it raises, return `otherwise` of a description.
+    """Return the result of `work`; if it raises, return `otherwise(description of the error)`.
 
     Raise MemoryError if memory ran out, and pass on errors of the `passing` types.
     """
@@ -65,7 +65,7 @@ def _is_memory_error(error: BaseException) -> bool:
 
 
 def crash(error: BaseException) -> str:
-    """Return a sentence with the error's class and the last line of this package that it passed.
+    """Return a sentence with the error's class and the last line of this package in its traceback.
 
     The exception's text is left out: it may contain untrusted names, or a header with a token.
     """
@@ -76,7 +76,7 @@ def crash(error: BaseException) -> str:
 
 
 def _place(error: BaseException) -> str:
-    """Return the innermost frame of this package, as `reconciler/matching.py:120`."""
+    """Return the innermost line of this package in a traceback, as `reconciler/matching.py:120`."""
     place = "no line of its own"
     for frame, line in walk_tb(error.__traceback__):
         file = Path(frame.f_code.co_filename)

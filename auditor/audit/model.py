@@ -1,4 +1,4 @@
-"""The audit of one model: its config's tensors compared with those of its files."""
+"""The audit of one model: the tensors that its config implies, compared with the stored ones."""
 
 from collections.abc import Callable, Collection, Mapping
 from functools import partial
@@ -68,9 +68,9 @@ def examine_model(
     entry: ManifestEntry | None = None,
     keep: "Callable[[Undoing], None]" = lambda _: None,
 ) -> Report | Unaudited:
-    """Audit one model and diagnose its findings; `entry` is its manifest entry, if any.
+    """Audit one model and diagnose its findings; `entry` is its entry in the manifest, if any.
 
-    `keep` receives the undoing of each cause, which `audit fix` carries out.
+    `keep` receives the undoing of each cause: a change of the snapshot, which `audit fix` applies.
     """
     outcome = _diagnose(snapshot, options, entry, keep)
     if options.values is None:
@@ -118,7 +118,7 @@ def _implied_shapes(
 
 
 class SizeRead(NamedTuple):
-    """A size of the config, as it declares it, and as the stored shapes determine it."""
+    """A size as the config declares it, and as the stored shapes determine it."""
 
     declared: int
     stored: int
@@ -130,9 +130,10 @@ def sizes_determined(
     entry: ManifestEntry | None,
     declared_sizes: Mapping[str, int],
 ) -> dict[str, SizeRead]:
-    """Return the config's sizes that the stored shapes determine, by path; `declared_sizes` hold.
+    """Return the config's sizes that the stored shapes determine, by dotted path.
 
-    Return {} if no closed form of the class is known, or nothing follows from the config.
+    The values in `declared_sizes` are assumed. Return {} if no closed form of the class is known,
+    or nothing follows from the config.
     """
     from auditor.diagnosis.case import Case  # noqa: PLC0415 - with `diagnose`
     from auditor.diagnosis.solving.determined import determined_sizes  # noqa: PLC0415 - likewise
@@ -162,7 +163,7 @@ def sizes_determined(
 
 
 def _name_forms(snapshot: Snapshot, target: str | None, entry: ManifestEntry | None) -> "NameForms":
-    """Return the names of the config's tensors on disk and in memory."""
+    """Return the map between names on disk and names in memory of the config's tensors."""
     from auditor.diagnosis.solving.forms import NameForms, forms_of  # noqa: PLC0415
 
     implied = _implied(snapshot, target, entry)
@@ -211,7 +212,7 @@ def _class_tree(
 def examine_undiagnosed(
     snapshot: Snapshot, options: Options, entry: ManifestEntry | None = None
 ) -> Report | Unaudited:
-    """Audit one model without a diagnosis."""
+    """Audit one model without diagnosing its findings."""
     case = begin_audit(snapshot, options, options.target or module_of(entry))
     if snapshot.config is not None and snapshot.config.name == ADAPTER_CONFIG:
         return _adapter(case)
@@ -282,16 +283,16 @@ def _model(case: ModelAudit, entry: ManifestEntry | None) -> Report | Unaudited:
 
 
 def _as_requested(declared: Declaration, options: Options) -> Declaration:
-    """Apply the options to the declaration; a requested class is not the repository's own."""
+    """Apply the user's options; a requested class replaces one in the repository's own code."""
     custom = None if options.target else declared.custom_class
     config = replace(declared.config, arguments=options.arguments)
-    if custom is not None:  # its own config class may accept what that of transformers refuses
+    if custom is not None:  # the repository's config class may accept other values
         config = replace(config, checked=False)
     return declared._replace(config=config, custom_class=custom)
 
 
 def _drafting_notes(case: ModelAudit, config: Config) -> tuple[str, ...]:
-    """Return notes about tensors of drafting layers; () if a file that may hold them is unread."""
+    """Return notes about tensors for drafting; () if an unread file may contain such tensors."""
     weights = case.contents
     return () if weights.unread else tuple(drafting_notes(config, weights.tensors))
 
@@ -310,7 +311,7 @@ def _with_companions(
             expectation,
             is_custom=declared.custom_class is not None,
         )
-    except CheckpointError:  # of a config whose types are wrong, which is a finding already
+    except CheckpointError:  # the types in the config are wrong, which is another finding
         return case
     return replace(case.with_findings(*checked.findings), unchecked=checked.unchecked)
 
@@ -318,7 +319,7 @@ def _with_companions(
 def _without_expected(
     case: ModelAudit, declared: Declaration | None, error: CheckpointError | SourceError
 ) -> Report | Unaudited:
-    """Return the outcome if nothing follows from the config."""
+    """Return the outcome for a model of which no expected tensors are known."""
     custom = None
     if declared is not None:
         case, custom = _with_companions(case, declared, None), declared.custom_class
@@ -333,7 +334,7 @@ def _without_expected(
 
 
 class _Expected(NamedTuple):
-    """The expectation of the config, and the form in which it is stored."""
+    """The expectation of the config, with the layout and dtype of the stored tensors."""
 
     implied: Implied
     dtype: str | None
@@ -344,7 +345,7 @@ class _Expected(NamedTuple):
 def _implied_by(
     case: ModelAudit, declared: Declaration, module: str | None
 ) -> Implied | NotImplied:
-    """Return the config's expectation for the requested, else the loader's or declared class."""
+    """Return the expectation for the requested class, else for the loader's or declared class."""
     if module:
         return expectation_of_module(declared.config, module)
     return expectation_of(
@@ -356,7 +357,7 @@ def _implied_by(
 
 
 def _unindexed(snapshot: Snapshot, declared: Declaration) -> tuple[BadIndex, ...]:
-    """Return a finding if there are several weight files and no index, else ()."""
+    """Return a finding for several weight files without an index, else ()."""
     if snapshot.index is not None or len(snapshot.headers) == 1:
         return ()
     quantization = declared.quantization or _quantization(declared.config, snapshot)
@@ -369,7 +370,7 @@ def _quantization(config: Config, snapshot: Snapshot) -> Declared | None:
 
 
 def _stored_names(weights: Contents) -> Collection[str] | None:
-    """Return the names in the files, read or not; None if there are no files."""
+    """Return the names of the stored tensors, including unread ones; None if there are no files."""
     if weights.empty:
         return None
     unread_names = (name for item in weights.unread for name in item.names or ())
@@ -378,7 +379,7 @@ def _stored_names(weights: Contents) -> Collection[str] | None:
 
 def _compare(case: ModelAudit, expected: _Expected) -> Report | Unaudited:
     implied, quantization = expected.implied, expected.quantization
-    # Stop if there are no weights, or if nothing here knows their layout.
+    # Stop if there are no weights, or if their layout is unknown.
     if case.contents.empty:
         detail = f"{case.snapshot.model} is a config alone: there are no weights to compare it with"
         files = () if quantization else case.snapshot.files
@@ -398,7 +399,7 @@ def _compare(case: ModelAudit, expected: _Expected) -> Report | Unaudited:
     if packing.method == OF_MLX:
         note = "MLX wrote the files: mlx_lm or mlx-vlm loads them, transformers does not"
         case = case.with_outcome(notes=(*case.outcome.notes, note))
-    # Expect converted tensors in the form in which they are stored.
+    # Expect tensors that loading converts in the form in which the files store them.
     if not packing.method:
         implied = _as_stored(case, implied, packing)
         case = case.with_outcome(expected=expected_side(implied.expectation))
@@ -419,7 +420,7 @@ def _unpack(
     method = method if unpacked is PLAIN else unpacked.layout
     listed = expectation.listed
     needed = listed.learned + sum(not one.role.optional for one in listed.others)
-    if len(tensors) < needed:  # else no tensor can contain several, and no name has to be looked at
+    if len(tensors) < needed:  # else no tensor contains several, and names need not be compared
         unpacked = separated(unpacked, tensors, shapes)
     by_names = weights.without_header or weights.names_only
     return PackedWeights(
@@ -431,13 +432,13 @@ def _unpack(
 
 
 def _all_tensors(weights: Contents) -> tuple[StoredTensor, ...]:
-    """Return the stored tensors, including those of which only the names are known."""
+    """Return the stored tensors, including those whose names are in the index alone."""
     unread = weights.without_header
     return (*weights.tensors, *unread) if unread else weights.tensors
 
 
 def _as_stored(case: ModelAudit, implied: Implied, packing: PackedWeights) -> Implied:
-    """Return the expectation in the form of the stored tensors, on disk or in memory."""
+    """Return the expectation in the form of the files: names on disk, or names in memory."""
     if not implied.expectation.loading.converters:
         return implied
     names = {tensor.name for tensor in _all_tensors(case.contents)} - packing.holders
@@ -475,7 +476,7 @@ def _adapter(case: ModelAudit) -> Report | Unaudited:
 
 
 def _undeclared(case: ModelAudit) -> Report | Unaudited:
-    """Return the outcome of a model without a usable config."""
+    """Return the outcome for a model without a config, or with one that cannot be used."""
     if is_gguf(case.snapshot):
         return without_expectation(case)
     model = case.snapshot.model

@@ -1,4 +1,4 @@
-"""The choices of a caller about an audit, other than the checkpoint."""
+"""The user's choices for an audit, except the checkpoint."""
 
 from collections.abc import Mapping
 from types import MappingProxyType
@@ -13,10 +13,11 @@ from auditor.tensors import Depth
 
 
 class LookAtValues(Protocol):
-    """A reader of an audited model's numbers, which adds their findings to the outcome.
+    """A reader of an audited model's numbers, which adds findings about them to the outcome.
 
-    Each of several `models` in one repository gets its share of the Hub requests. `redirected`
-    is whether the files are on another host; if it is None, the snapshot decides.
+    If the repository has several models, their number is `models`, and each gets its share of the
+    Hub requests. `redirected` is whether the files are on another host; if it is None, the snapshot
+    decides.
     """
 
     def __call__(
@@ -33,12 +34,12 @@ class LookAtValues(Protocol):
 class Options(Struct, frozen=True, kw_only=True):
     """The options for every model of a repository; `target` is for its root model only."""
 
-    requested: str  # the model as the user wrote it
+    requested: str  # the model's name or path as the user wrote it
     target: str | None = None  # the class to audit for; None for the declared one
-    depth: int | Depth | None = None  # the depth of module rows; None for all
-    ignore: tuple[Ignore, ...] = ()  # findings to leave out of the verdict
-    oracle: bool = False  # ask transformers for a second opinion of the closed form
+    depth: int | Depth | None = None  # depth down to which modules have rows; None for all
+    ignore: tuple[Ignore, ...] = ()  # findings that do not count
+    oracle: bool = False  # compare the closed form with transformers
     values: LookAtValues | None = None  # None if no numbers are read
     # Arguments of the class beside its config, such as add_pooling_layer.
     arguments: Mapping[str, bool] = MappingProxyType({})
-    weights: bool = True  # compare stored tensors; else only read the config
+    weights: bool = True  # compare stored tensors; if false, only read the config

@@ -72,37 +72,38 @@ from auditor.report import (
 from auditor.tensors import Depth, learned
 from auditor.walker import Shallow, Walk, counted_once, depth_within, walk
 
-# Module rows. DeepSeek-V3 has 47,000 and Kimi K2 93,000; a row takes a kilobyte while it is made.
-# What nothing expects is named in findings, and has rows for its outline.
+# The most modules that have rows: DeepSeek-V3 has 47,000 and Kimi K2 93,000. A row takes a kilobyte
+# while it is created. Unexpected tensors are named in findings, so fewer of their modules have
+# rows.
 MOST_MODULES = 120_000
 MOST_STRANGE_MODULES = 10_000
-_MOST_NAMES = 5  # folded names in a reason
+_MOST_NAMES = 5  # patterns of folded names in a reason
 
 
 class PackedWeights(NamedTuple):
     """The weights after unpacking, and how they were packed."""
 
     tensors: ReadAndHidden
-    written: Mapping[str, WrittenTensor]  # what the layout stores, under names without a header
-    method: str | None = None  # the packing method; None: the stored tensors are the model's
-    holders: frozenset[str] = frozenset()  # names of tensors that contain several, without a method
+    written: Mapping[str, WrittenTensor]  # packed tensors by names that have no header
+    method: str | None = None  # packing method; None if nothing is packed
+    holders: frozenset[str] = frozenset()  # tensors that contain several without a packing method
 
 
 UNPACKED = PackedWeights(split_off_unread(PLAIN, ()), MappingProxyType({}))
 
 
 class ModelAudit(Struct, frozen=True, kw_only=True):
-    """One snapshot under audit, with the results of the steps; no step changes it in place."""
+    """One snapshot under audit, with the results of the steps so far; no step changes it."""
 
     snapshot: Snapshot
     options: Options
     contents: Contents  # of the weight files
-    outcome: Outcome  # with the fields that are known so far
-    findings: tuple[Finding, ...] = ()  # about the config and the companion files
-    contradictions: tuple[str, ...] = ()  # of the config with itself; its shapes are known
-    unchecked: tuple[str, ...] = ()  # the parts of the companion files that were not read
-    is_by_architectures: bool = False  # whether nothing but `architectures` chooses the class
-    wide_names: re.Pattern[str] = kept_in_f32({})  # parameters that may be stored in 32 bits
+    outcome: Outcome  # the outcome's fields as far as they are known
+    findings: tuple[Finding, ...] = ()  # about config and companion files
+    contradictions: tuple[str, ...] = ()  # config values that contradict each other
+    unchecked: tuple[str, ...] = ()  # companion files that were not completely read
+    is_by_architectures: bool = False  # whether only `architectures` decides the class
+    wide_names: re.Pattern[str] = kept_in_f32({})  # in names of 32-bit parameters
 
     @property
     def depth(self) -> Depth | None:
@@ -117,11 +118,11 @@ class ModelAudit(Struct, frozen=True, kw_only=True):
         return replace(self, contradictions=(*self.contradictions, *contradictions))
 
     def with_outcome(self, **fields: Any) -> Self:
-        """Return the case with these fields of the outcome."""
+        """Return a copy with these fields of the outcome replaced."""
         return replace(self, outcome=replace(self.outcome, **fields))
 
     def with_choice(self, choice: TargetChoice | None) -> Self:
-        """Return the case with the class that the audit is for, if one was chosen."""
+        """Return a copy with the class that the audit is for, if one was chosen."""
         if choice is None:
             return self
         case = self.with_outcome(
@@ -134,7 +135,7 @@ class ModelAudit(Struct, frozen=True, kw_only=True):
         return case.with_findings(*_type_contradictions(self.snapshot, choice))
 
     def with_expected(self, expectation: Expectation, config: Mapping[str, Any]) -> Self:
-        """Return the case with the expected side and the KV cache in its outcome."""
+        """Return a copy with the expected tensors' counts and the KV cache in its outcome."""
         case = self.with_outcome(
             expected=expected_side(expectation), kv_cache=kv_cache(expectation, config)
         )
@@ -163,7 +164,7 @@ def begin_audit(snapshot: Snapshot, options: Options, target: str | None) -> Mod
     return ModelAudit(snapshot=snapshot, options=options, contents=weights, outcome=outcome)
 
 
-# --- compared outcomes ------------------------------------------------------------------------
+# --- outcomes with a comparison ---------------------------------------------------------------
 
 
 def compared_outcome(
@@ -174,7 +175,7 @@ def compared_outcome(
     shapes, unpacked = not weights.names_only, packing.tensors.read
     # Give each tensor its fate.
     reconciled = reconcile(weights, expectation, implied.family, packing.tensors)
-    # Sum up the stored tensors; list modules that nothing expects in outline if there are many.
+    # Sum up the stored tensors; if many are unexpected, list their modules only to some depth.
     foreign = (Fate.UNEXPECTED | Fate.BUFFER).value
     names = (one.tensor.name for one in reconciled.unexpected if one.fate & foreign)
     outline = _outline(names, foreign, MOST_STRANGE_MODULES)
@@ -201,7 +202,7 @@ def compared_outcome(
     total = weights.index.total_size if weights.index else None
     other_names = other_names_note(reconciled, expectation, total)
     pointed = None
-    if packing.method is None:  # packed weights have other sizes
+    if packing.method is None:  # packed weights have sizes of their own
         pointed = pointed_size_note(snapshot, weights, reconciled, dtype)
     # Collect the findings.
     findings = (
@@ -257,7 +258,7 @@ def compared_outcome(
 def _with_gguf_names(
     findings: tuple[Finding, ...], expectation: Expectation, method: str | None
 ) -> Iterator[Finding]:
-    """Yield the findings; name missing tensors of a GGUF file also by llama.cpp's names."""
+    """Yield the findings; in a GGUF file, missing tensors are also named as in llama.cpp."""
     for finding in findings:
         names: tuple[str, ...] = ()
         if isinstance(finding, Missing) and method and method.startswith("gguf"):
@@ -273,14 +274,17 @@ def _with_gguf_names(
 
 
 class _Outline(NamedTuple):
-    """The fates whose modules are listed only down to some depth, and a note about it."""
+    """The fates whose modules are listed only down to some depth, with a note about this.
+
+    A fate is the outcome of matching a tensor, such as unexpected.
+    """
 
     shallow: Shallow | None = None  # None if all modules are listed
     notes: tuple[str, ...] = ()
 
 
 def _outline(names: Iterable[str], fates: int | None, most: int) -> _Outline:
-    """Limit the depth of modules so that at most `most` modules of the names are listed."""
+    """Return the depth down to which at most `most` modules of the names are listed."""
     depth = depth_within(names, most)
     if depth is None:
         return _Outline()
@@ -292,7 +296,7 @@ def _outline(names: Iterable[str], fates: int | None, most: int) -> _Outline:
 def _published(
     case: ModelAudit, expectation: Expectation, observed: Observed
 ) -> tuple[PublishedCount, ...]:
-    """Return the published counts; () for adapters and folders, whose names are another model's."""
+    """Return the published counts; () for adapters, named after their base, and for folders."""
     snapshot = case.snapshot
     adapter = snapshot.config is not None and snapshot.config.name == ADAPTER_CONFIG
     if adapter or any("/" in head.name for head in snapshot.headers):
@@ -306,9 +310,9 @@ def _published(
 
 
 def refuted_claims(counts: tuple[PublishedCount, ...]) -> Iterator[HubCount | ClaimedSize]:
-    """Yield a finding for each refuted count: programs read the Hub's, people read the others.
+    """Yield a finding for each refuted count: HubCount for the Hub's, ClaimedSize for others.
 
-    The Hub's usual count of packed words is not a fault of the upload: it becomes a ClaimedSize.
+    The Hub usually counts packed words, which is not a fault of the upload: this is a ClaimedSize.
     """
     for count in counts:
         if count.verdict == "refuted":
@@ -325,7 +329,7 @@ def refuted_claims(counts: tuple[PublishedCount, ...]) -> Iterator[HubCount | Cl
 def _dtypes(
     case: ModelAudit, dtype: str | None, reconciled: Reconciled, walked: Walk
 ) -> Iterator[Finding]:
-    """Yield findings about dtypes other than the declared dtype or that of the variant's name."""
+    """Yield findings about dtypes that differ from the declared one, or from the variant's name."""
     dtypes = frozenset(walked.by_dtype())
     variant, wide_names = case.contents.variant, case.wide_names
     by_name = dtype_of(variant) if variant else None
@@ -338,7 +342,7 @@ def _dtypes(
 def _with_unused_heads(
     case: ModelAudit, implied: Implied, findings: Sequence[Finding]
 ) -> Iterable[Finding]:
-    """Return the findings about tensors; a head counts as unused only for a declared class."""
+    """Return the findings about tensors, with unused heads reported for a declared class only."""
     expectation = implied.expectation
     if not case.is_by_architectures or implied.family.declared is not expectation:
         return findings
@@ -360,7 +364,7 @@ def _other_model(
 def _unchecked(
     weights: Contents, dtype: str | None, unpacked: Unpacked, of_index: tuple[str, ...]
 ) -> Iterator[str]:
-    """Yield a line for each thing that this audit did not compare."""
+    """Yield a line for each aspect that this audit did not compare."""
     yield "values: only headers are read, no weight is"
     if weights.names_only:
         yield "shapes and dtypes: shards are not here, their names come from the index"
@@ -379,13 +383,13 @@ def _torch_copies(snapshot: Snapshot, weights: Contents) -> Iterator[str]:
         yield f"{listed(files)}: not compared, for the audited files are not all there"
 
 
-# --- there is nothing to compare ---------------------------------------------------------------
+# --- outcomes without a comparison -------------------------------------------------------------
 
 
 def no_weights(
     case: ModelAudit, expectation: Expectation, detail: str, *findings: Finding
 ) -> Unaudited:
-    """Return the outcome of a config without weights, with the expected side."""
+    """Return the outcome of a config without weights, with the expected tensors' counts."""
     modules = ExpectedRows(expectation, depth=case.depth)
     outcome = replace(
         _with_findings(case, *contradictions(case), *findings),
@@ -423,7 +427,7 @@ def _file_findings(case: ModelAudit, walked: Walk) -> Iterator[Finding]:
 
 
 def _tally(case: ModelAudit, *bad: BadConfig) -> Outcome:
-    """Count the stored tensors, learned ones as far as headers show them; check only the files."""
+    """Return an outcome with the stored tensors counted as far as headers show them."""
     weights = case.contents
     outline = _outline((tensor.name for tensor in weights.tensors), None, MOST_MODULES)
     counted = counted_once(

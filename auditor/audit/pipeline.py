@@ -45,12 +45,13 @@ def audit(
 ) -> Report | Unaudited:
     """Account for every tensor of a checkpoint, from its config and headers alone.
 
-    `model` is a request, or the checkpoint's name or path; then `choices` are the other fields of
-    AuditRequest. `say` gets a line when the work waits or reads another source.
+    `model` is a request, or the checkpoint's name or path; in the latter case, `choices` are the
+    other fields of AuditRequest. `say` is called with a line if the work waits or reads from
+    another source.
 
-    A repository of several models has an outcome with `parts`, one for each model, whose counts
-    are their sums. Counts are in elements and parameters, sizes in bytes. Raise UsageError for a
-    model or a class that cannot be audited, TypeError for a choice that does not exist; any other
+    A repository of several models has an outcome with `parts`, one for each model, whose counts are
+    their sums. Counts are in elements and parameters, sizes in bytes. Raise UsageError for a model
+    or a class that cannot be audited, TypeError for a choice that does not exist; any other
     failure, of the network or by a bug of this package, is an outcome.
     """
     request = AuditRequest(model=model, **choices) if isinstance(model, str) else model
@@ -78,12 +79,12 @@ def audit(
 
 
 def _fetch(request: AuditRequest, say: Callable[[str], None]) -> Snapshot:
-    """Read the checkpoint, with the requested config if any; raise SourceError if reading fails."""
-    from auditor.downloader.fetching import fetch  # noqa: PLC0415 - not for what a model type implies
+    """Read the checkpoint, and the requested config if any; raise SourceError if reading fails."""
+    from auditor.downloader.fetching import fetch  # noqa: PLC0415 - a model type needs no download
 
     fetch_model = partial(fetch, source=request.source, token=request.token, say=say)
     snapshot = fetch_model(request.model, choose=_chooser(request))
-    if not request.companions:  # a snapshot may have them
+    if not request.companions:  # the snapshot may contain them nevertheless
         snapshot = replace(snapshot, companions=None)
     if request.config is None:
         return snapshot
@@ -104,7 +105,7 @@ def _chooser(request: AuditRequest) -> Chooser:
 
 
 def _values_reader(request: AuditRequest, say: Callable[[str], None]) -> LookAtValues | None:
-    """Return the reader of numbers and of the base's files; None if neither is requested."""
+    """Return the reader of numbers and of the base's files; None if the request has neither."""
     if not request.reads_values and request.base is None:
         return None
     from auditor.values.examination import values_reader  # noqa: PLC0415 - few read numbers
@@ -115,7 +116,7 @@ def _values_reader(request: AuditRequest, say: Callable[[str], None]) -> LookAtV
 def _verified(
     against: str | None, *, token: str | None, say: Callable[[str], None]
 ) -> Callable[[Snapshot, Options], Report | Unaudited]:
-    """Return a function that examines a snapshot, and then the bytes of its files."""
+    """Return a function that audits a snapshot, and then compares the digests of its files."""
     from auditor.values.verifying import Verifier  # noqa: PLC0415 - few audits read whole files
 
     look = Verifier(against, token=token, say=say)
@@ -127,7 +128,7 @@ def _outcome(
     fetch_snapshot: Callable[[], Snapshot],
     examine_snapshot: Callable[[Snapshot, Options], Report | Unaudited],
 ) -> Report | Unaudited:
-    """Fetch a model and examine it; every failure becomes an outcome."""
+    """Fetch a model and audit it; every failure becomes an outcome."""
     nothing = Outcome(requested=options.requested, target=options.target)
 
     def work() -> Report | Unaudited:
@@ -178,7 +179,7 @@ def explain(  # noqa: PLR0913 - one keyword for each choice a caller has
 def with_given(
     snapshot: Snapshot, settings: Mapping[str, Any]
 ) -> tuple[Snapshot, Mapping[str, bool]]:
-    """Return the snapshot with these values in its config, and the constructor arguments.
+    """Return the snapshot with these values in its config, and the constructor arguments in them.
 
     Raise UsageError for a value that cannot be set.
     """
@@ -195,7 +196,7 @@ def with_given(
 
 
 def require_taken(arguments: Mapping[str, bool], target: str | None) -> None:
-    """Raise UsageError if the class does not take an argument, or its effect is not known."""
+    """Raise UsageError if the class does not accept an argument, or if its effect is unknown."""
     for name in arguments:
         if target is None or not catalogue.takes(target, name):
             raise UsageError(
@@ -211,7 +212,7 @@ def describing_snapshot(
     token: str | None,
     say: Callable[[str], None],
 ) -> Snapshot:
-    """Read the config of a model, or build that of a model type; weights are not read."""
+    """Read the config of a model, or create that of a model type; weights are not read."""
     if is_model_type(model):
         return snapshot_of_type(model)
     from auditor.downloader.fetching import fetch  # noqa: PLC0415 - as above
@@ -242,7 +243,7 @@ def diff(
 
 
 def examine(snapshot: Snapshot, options: Options) -> Report | Unaudited:
-    """Audit a snapshot; the outcome depends only on it, and with the oracle on transformers."""
+    """Audit a snapshot; the outcome depends on it alone, and with the oracle on transformers."""
     if not (snapshot.manifest or snapshot.components):
         return examine_model(snapshot, options)
     from auditor.audit.repository import examine_repository  # noqa: PLC0415 - most hold one model

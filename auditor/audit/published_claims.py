@@ -1,4 +1,4 @@
-"""The published sizes of a model: in its name, by the Hub, in its model card."""
+"""The published sizes of a model: in its name, on the Hub, in its model card."""
 
 from functools import partial
 
@@ -18,8 +18,8 @@ from auditor.tensors import Depth
 _NAMED = frozenset({Source.HUB, Source.CACHE, Source.BUNDLED})
 _EMBEDDING = ("embed", "wte", "wpe", "lm_head", "embed_out", "shared")
 _CARD = "cardData."
-_LEVELS = 2  # of modules: model.language_model
-_LANGUAGE = 0.3  # the least share of the model, for a module that the name may mean
+_LEVELS = 2  # parts of a module's name, as in model.language_model
+_LANGUAGE = 0.3  # least share of the model's parameters in a module that the name may mean
 
 
 def published_counts(

@@ -1,4 +1,4 @@
-"""A repository of several models: split into a snapshot for each, audited, and summed up."""
+"""A repository of several models (components): each gets a snapshot and an audit of its own."""
 
 import re
 from collections.abc import Collection, Iterable, Iterator, Mapping
@@ -36,16 +36,16 @@ from auditor.reconciler.rows import ModuleRow, Weights
 from auditor.report import Expected, Observed, Outcome, Report, Unaudited, in_order
 from auditor.tensors import natural_key
 
-ROOT = "."  # the name of the repository's own folder, if it is one of several
+ROOT = "."  # the name of the root folder in a repository of several models
 
-# The files of accelerate's save_state beside the models.
+# Files that accelerate's save_state writes next to the models.
 _TRAINING_STATE = re.compile(r"(optimizer|scheduler)(_\d+)?\.bin|random_states_\d+\.pkl")
 
 
 class ComponentAudit(NamedTuple):
     """A model of a repository with several: its files, and its entry in the manifest."""
 
-    folder: str  # "" for the repository's own
+    folder: str  # "" for the root model
     entry: ManifestEntry | None
     snapshot: Snapshot
 
@@ -55,12 +55,12 @@ class ComponentAudit(NamedTuple):
 
     @property
     def weights(self) -> tuple[str, ...]:
-        """The weight files of the component, in any format."""
+        """The component's weight files, in any format."""
         return tuple(file.name for file in self.snapshot.files if is_weights(file.name))
 
 
 class ComponentAudits(NamedTuple):
-    """The components of a repository, and the findings about the file that names them."""
+    """The components of a repository, and the findings about the manifest that names them."""
 
     pieces: tuple[ComponentAudit, ...]  # by folder, in natural order
     target: str | None  # the class of the pipeline
@@ -90,7 +90,7 @@ def examine_repository(snapshot: Snapshot, options: Options) -> Report | Unaudit
 
 
 def only_model(snapshot: Snapshot) -> ComponentAudit | None:
-    """Return the root model if it is the only one, else None."""
+    """Return the root model if the repository has no other model, else None."""
     return _only(snapshot, split_components(snapshot))
 
 
@@ -133,7 +133,7 @@ def repository_outcome(
 ) -> Report | Unaudited:
     """Return the outcome of all parts: a Report if one has a finding or all were reconciled.
 
-    Counts are sums over the parts, and known if they are known for each part.
+    Counts are sums over the parts, and None if one part's count is unknown.
     """
     reported, ignored = split(components.findings, options.ignore)
     observed = _observed(parts)
@@ -158,7 +158,7 @@ def repository_outcome(
         return outcome.as_unaudited(Reason.NO_WEIGHTS, detail)
     unaudited = [part for part in parts if isinstance(part, Unaudited)]
     crashed = next((part for part in unaudited if part.reason is Reason.CRASHED), None)
-    if crashed:  # whatever the others are: a part that crashed was not audited
+    if crashed:  # even if other parts are fine: a part that crashed was not audited
         return outcome.as_unaudited(Reason.CRASHED, crashed.detail)
     if report.verdict == "findings" or not unaudited:
         return replace(report, diagnosis=tuple(lost_components(report.findings, parts)))
@@ -169,7 +169,7 @@ def repository_outcome(
 
 
 def _training_notes(snapshot: Snapshot, parts: tuple[Report | Unaudited, ...]) -> Iterator[str]:
-    """Yield a note if accelerate saved the folder to resume a training: it is not a pipeline."""
+    """Yield a note if accelerate saved the folder to resume training: it is not a pipeline."""
     states = [file.name for file in snapshot.files if _TRAINING_STATE.fullmatch(file.name)]
     if snapshot.manifest or not any(name.endswith(".pkl") for name in states):
         return
@@ -182,7 +182,7 @@ def _training_notes(snapshot: Snapshot, parts: tuple[Report | Unaudited, ...]) -
 
 
 def _fetched(snapshot: Snapshot, parts: Iterable[Report | Unaudited]) -> Fetched:
-    """Sum up the network traffic, including samples of numbers."""
+    """Sum up the network traffic of the parts, including samples of numbers."""
     fetched = snapshot.fetched
     for part in parts:
         fetched = fetched.plus(part.values.fetched) if part.values else fetched
@@ -281,7 +281,7 @@ def _share(parameters: int | None, total: int | None) -> float | None:
 
 
 def _unchecked(parts: Iterable[Report | Unaudited]) -> Iterator[str]:
-    """Yield the unchecked aspects of all parts once, and other aspects with the part's folder.
+    """Yield the unchecked aspects that all parts have, and others with their part's folder.
 
     The folder follows the subject, which ends at a colon: `the dtype of 2_Dense: ...`.
     """
@@ -320,7 +320,7 @@ def split_components(snapshot: Snapshot) -> ComponentAudits:
     components = tuple(piece for piece in candidates if piece.folder in by_folder or piece.weights)
     absent = tuple(_absent(manifest, candidates, by_folder)) if manifest else ()
     unclaimed = _unclaimed_files(snapshot, components)
-    partial = snapshot.partial and snapshot.commit is not None  # a cache, filled file by file
+    partial = snapshot.partial and snapshot.commit is not None  # in a cache, files may be missing
     return ComponentAudits(
         pieces=components,
         target=manifest.target if manifest else None,
@@ -402,7 +402,7 @@ def _unclaimed_files(snapshot: Snapshot, components: Iterable[ComponentAudit]) -
 def _other_weights(
     unclaimed: Snapshot, components: Iterable[ComponentAudit]
 ) -> Iterator[OtherWeights]:
-    """Yield the weights outside all components, unless the root model was audited."""
+    """Yield findings about weights outside all components, unless the root model was audited."""
     if all(piece.folder for piece in components):
         names = (file.name for file in unclaimed.files)
         pickle_names = frozenset(head.name for head in unclaimed.pickles)
@@ -425,7 +425,7 @@ def _absent(
 def _lack(
     manifest: Manifest, entry: ManifestEntry, piece: ComponentAudit, *, is_read: bool
 ) -> str | None:
-    """Return a clause about the missing files of a component; None if none is missing."""
+    """Return a clause about the missing files of a component; None if no file is missing."""
     of_pipeline = manifest.file == PIPELINE
     is_of_known_library = of_pipeline or entry.library == SENTENCE
     settings = () if of_pipeline else NEEDED_FILES.get(entry.kind, ())
@@ -436,7 +436,7 @@ def _lack(
     if not files:
         return "there is no such folder"
     if learns and not piece.weights and (is_read or not of_pipeline):
-        return "there are no weights in it"  # a tokenizer or a scheduler of a pipeline has none
+        return "there are no weights in it"  # tokenizers and schedulers have no weights
     prefix = f"{piece.folder}/" if piece.folder else ""
     if settings and files.isdisjoint(prefix + name for name in settings):
         return f"there is no {' or '.join(settings)} in it"

@@ -1,6 +1,7 @@
-"""The step from findings to causes: undo each candidate cause in memory and audit again.
+"""The step from findings to causes: reverse each candidate cause in memory and audit again.
 
-A cause is a module of `causes/` with a function `undoings(case)`, and an entry in `engine.CAUSES`.
+A cause is a module of `causes/`, with an entry in `engine.CAUSES` and a function `undoings(case)`.
+It yields undoings: changes of the snapshot that reverse what the cause may have done.
 """
 
 from auditor.diagnosis.engine import diagnose

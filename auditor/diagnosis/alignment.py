@@ -1,12 +1,14 @@
 """The edits of names under which stored names become expected ones.
 
-A name is a sequence of segments, each with its separator, and its numbers count as equal. An edit
-replaces one run of segments: at the start of all names, below one module, or wherever the run
-occurs. An empty run on either side means that segments are removed or added. Each unexpected kind
-of name is compared with the missing kinds that share most segments with it; the difference gives
-edits, and a rule is the edits of one such pair. The rule under which most tensors meet an expected
-name is taken, then the best rule for the names that are left. Equal shapes count for a pair, and
-are not required.
+A name is a sequence of segments, each with its separator. A kind of names is a set of names that
+differ only in their numbers; its pattern has 0 for each number.
+
+An edit replaces one run of segments: at the start of all names, below one module, or wherever the
+run occurs. With an empty run on one side, it only removes or adds segments. Each kind of unexpected
+names is compared with the kinds of missing names that share most segments with it. The difference
+gives edits, and a rule is the edits of one such pair. The rule that turns the names of most tensors
+into expected names is chosen first, then the best rule for the remaining names. Equal shapes raise
+the score of a pair, but are not required.
 """
 
 import re
@@ -23,33 +25,33 @@ Shape = tuple[int, ...] | None
 Segments = tuple[str, ...]
 
 _SEGMENT = re.compile(r"[^./]*[./]|[^./]+$")
-_MOST_KINDS = 160  # unexpected kinds that are compared, those with most tensors
-_MOST_PARTNERS = 2  # missing kinds for each of them
-_MOST_COUNTED = 24  # rules whose names are counted
+_MOST_KINDS = 160  # kinds of unexpected names that are compared; those with most tensors are
+_MOST_PARTNERS = 2  # kinds of missing names with which each is compared
+_MOST_COUNTED = 24  # rules for which the renamed tensors are counted
 _MOST_RULES = 3
 _MOST_PROPOSED = 4
-_RARE = 20  # a rule serves more than one in this many names
+_RARE = 20  # a rule has to rename more than one in this many unexpected names
 _FEW = 2  # kinds of names
-_OTHER_SHAPE = 0.6  # weight of a pair whose shapes differ
+_OTHER_SHAPE = 0.6  # score of a pair whose shapes differ; 1 if they are equal
 
 
 class NameEdit(NamedTuple):
-    """A run of segments and its replacement; the pattern has 0 for every number."""
+    """A run of name segments and its replacement; the pattern has 0 for every number."""
 
-    before: Segments | None  # the name's segments before the run; None: wherever the run occurs
+    before: Segments | None  # the name's segments before the run; None if the run may be anywhere
     old: Segments
     new: Segments
 
     @property
     def is_replacement(self) -> bool:
-        """Whether it gives segments other names, instead of adding or removing some."""
+        """Whether the edit gives segments other names, instead of adding or removing some."""
         short, long = sorted((self.old, self.new), key=len)
         rest = iter(long)
         return not all(segment in rest for segment in short)
 
     @property
     def difference(self) -> tuple[str, str]:
-        """The text that it removes and the text that it adds, without segments that stay."""
+        """The removed text and the added text, without the segments that both have."""
         old, new = self.old, self.new
         while old and new and old[-1] == new[-1]:
             old, new = old[:-1], new[:-1]
@@ -61,7 +63,7 @@ Rule = tuple[NameEdit, ...]
 
 
 class Kinds(NamedTuple):
-    """Stored or missing names by kind, with the shape of each kind's first tensor."""
+    """Stored or missing names, grouped by kind, with the shape of each kind's first tensor."""
 
     kinds: tuple[NameKind, ...]
     shapes: Mapping[str, Shape]
@@ -77,18 +79,15 @@ def segments(name: str) -> Segments:
 
 
 class Choice(NamedTuple):
-    """A rule, and another rule that serves as many tensors and gives them other names."""
+    """A rule, and another rule that renames as many tensors, but to other names."""
 
     rule: Rule
-    met: frozenset[str]  # patterns of the names that meet an expected one
+    met: frozenset[str]  # patterns of the names that the rule turns into expected ones
     rival: Rule | None
 
 
 def choices(unexpected: Kinds, missing: Kinds, prefix: str | None) -> Iterator[tuple[Choice, ...]]:
-    """Yield rules for different names that together serve most of them, then single rules.
-
-    `prefix` is the base model's, which loading adds or removes; None if it is unknown.
-    """
+    """Yield rules for different names that together rename most of them, then single rules."""
     if not (unexpected.kinds and missing.kinds):
         return
     goal = _Goal(missing, prefix)
@@ -108,9 +107,9 @@ def choices(unexpected: Kinds, missing: Kinds, prefix: str | None) -> Iterator[t
 def renames_by_rule(
     kinds: Iterable[NameKind], chosen: Iterable[Choice]
 ) -> dict[Rule, dict[str, str]]:
-    """Return the new names that each rule gives.
+    """Return the new names, as {rule: {stored name: new name}}.
 
-    Names that meet under no rule are renamed by the first rule that changes them.
+    A name that no rule turns into an expected one is renamed by the first rule that changes it.
     """
     chosen = tuple(chosen)
     renames: dict[Rule, dict[str, str]] = {one.rule: {} for one in chosen}
@@ -123,7 +122,7 @@ def renames_by_rule(
 
 
 def _edited(kind: NameKind, rule: Rule) -> dict[str, str]:
-    """Return the new names of a kind; empty if the rule does not apply to it."""
+    """Map each name of a kind to its new name; empty if the rule does not apply to the kind."""
     parts = _apply(segments(kind.pattern), rule) or []
     new_kind = NameKind("".join(text for text, _ in parts))
     chosen = [number for _, number in parts if number is not None]
@@ -142,7 +141,7 @@ def _edited(kind: NameKind, rule: Rule) -> dict[str, str]:
 
 
 class _Goal:
-    """The missing kinds, with and without the first segment, which loading may add or remove."""
+    """The kinds of missing names, with and without the prefix that loading may add or remove."""
 
     def __init__(self, missing: Kinds, prefix: str | None) -> None:
         self._prefix = prefix
@@ -156,13 +155,17 @@ class _Goal:
                 self.by_end.setdefault(parts[-length:], []).append(parts)
 
     def _bare(self, pattern: str) -> str:
-        """Return the pattern without the base model's prefix."""
+        """Return the pattern without the base model's prefix, or its first segment if unknown."""
         if self._prefix is None:
             return pattern.partition(".")[2]
         return pattern.removeprefix(f"{self._prefix}.") if self._prefix else pattern
 
     def meets(self, pattern: str, shape: Shape) -> float:
-        """Return the weight of a stored kind under this pattern; 0 if nothing expects it."""
+        """Return a score for giving stored names this pattern.
+
+        It is 1 if the pattern is expected with this shape, less if with another shape, and 0 if the
+        pattern is not expected.
+        """
         for spelt in (pattern, self._bare(pattern)):
             if spelt in self.near:
                 expected = self.near[spelt]
@@ -170,7 +173,7 @@ class _Goal:
         return 0
 
     def partners(self, parts: Segments, shape: Shape) -> list[Segments]:
-        """Return the missing kinds that share most segments at both ends with a name."""
+        """Return the patterns of missing names that share most segments with this name."""
         known = self.by_end.get(parts[-2:]) or self.by_end.get(parts[-1:], [])
 
         def likeness(other: Segments) -> tuple[int, bool]:
@@ -181,13 +184,13 @@ class _Goal:
 
 
 class _Ranked(NamedTuple):
-    rank: tuple[float, ...]  # most tensors, then least change
+    rank: tuple[float, ...]  # descending number of tensors, then the extent of the change
     rule: Rule
-    met: frozenset[str]  # patterns of unexpected kinds that meet an expected one
+    met: frozenset[str]  # patterns of the unexpected names that the rule turns into expected ones
 
 
 def _ranked(kinds: Collection[NameKind], stored: Kinds, goal: _Goal) -> list[_Ranked]:
-    """Return the rules that serve more than a few names, the best first."""
+    """Return the rules that rename more than one in _RARE tensors correctly, the best first."""
     by_size = sorted(kinds, key=lambda kind: -len(kind.names))
     votes: Counter[Rule] = Counter()
     for kind in by_size[:_MOST_KINDS]:
@@ -199,7 +202,7 @@ def _ranked(kinds: Collection[NameKind], stored: Kinds, goal: _Goal) -> list[_Ra
     ranked: list[_Ranked] = []
     for rule in sorted(votes, key=lambda rule: (-votes[rule], str(rule)))[:_MOST_COUNTED]:
         worth_by_kind: dict[NameKind, float] = {}
-        met_patterns: set[str] = set()  # another kind with the same new names gains nothing
+        met_patterns: set[str] = set()  # a second kind with the same new names would collide
         exact = 0
         for kind in by_size:
             pattern = _pattern(kind.pattern, rule)
@@ -210,7 +213,7 @@ def _ranked(kinds: Collection[NameKind], stored: Kinds, goal: _Goal) -> list[_Ra
                 worth_by_kind[kind] = worth
                 exact += (pattern in goal.shapes) * len(kind.names)
         replaces = any(edit.is_replacement for edit in rule)
-        if replaces or len(worth_by_kind) <= _FEW:  # then shapes have to show it
+        if replaces or len(worth_by_kind) <= _FEW:  # then only names with the expected shape count
             worth_by_kind = {kind: worth for kind, worth in worth_by_kind.items() if worth == 1}
         weight = sum(worth * len(kind.names) for kind, worth in worth_by_kind.items())
         if weight * _RARE > total:
@@ -223,7 +226,7 @@ def _ranked(kinds: Collection[NameKind], stored: Kinds, goal: _Goal) -> list[_Ra
 
 
 def _choice(ranked: list[_Ranked], chosen: _Ranked, goal: _Goal) -> Choice:
-    """Return the rule, with a rival of equal rank that gives some kind another expected name."""
+    """Return the rule with a rival: a rule of equal rank that gives other expected names."""
 
     def differs(other: _Ranked) -> bool:
         names = ((_pattern(one, other.rule), _pattern(one, chosen.rule)) for one in chosen.met)
@@ -235,7 +238,7 @@ def _choice(ranked: list[_Ranked], chosen: _Ranked, goal: _Goal) -> Choice:
 
 
 def _rules_of(parts: Segments, partner: Segments) -> Iterator[Rule]:
-    """Yield the rules by which a name becomes its partner, from the most general on."""
+    """Yield the rules that turn a name into its partner, the most general first."""
     matcher = SequenceMatcher(None, parts, partner, autojunk=False)
     runs = [code[1:] for code in matcher.get_opcodes() if code[0] != "equal"]
     if not 0 < len(runs) <= _MOST_RULES:
@@ -243,7 +246,7 @@ def _rules_of(parts: Segments, partner: Segments) -> Iterator[Rule]:
     edits = [(parts[:a], parts[a:b], partner[c:d]) for a, b, c, d in runs]
     for before, old, new in edits:
         if before and sum(map(_is_number, old)) > sum(map(_is_number, new)):
-            return  # layers or experts would get one name
+            return  # several layers or experts would get the same name
     if all(old for _, old, _ in edits):
         yield tuple(NameEdit(None if before else (), old, new) for before, old, new in edits)
     before, old, new = edits[0]
@@ -262,7 +265,7 @@ def _pattern(pattern: str, rule: Rule) -> str | None:
     return None if parts is None else "".join(text for text, _ in parts)
 
 
-_Part = tuple[str, int | None]  # a segment, and which of the name's numbers it is
+_Part = tuple[str, int | None]  # a segment, and the index of its number in the name
 
 
 def _apply(parts: Segments, rule: Rule) -> list[_Part] | None:
@@ -279,7 +282,7 @@ def _apply(parts: Segments, rule: Rule) -> list[_Part] | None:
                 (one, next(numbers, -1) if _is_number(one) else None) for one in edit.new
             ]
             if any(number == -1 for _, number in new):
-                return None  # the number that the class has there is in no stored name
+                return None  # the expected name has a number there that the stored name lacks
             known[at : at + len(edit.old)] = new
             changed = True
             at = _place(known, edit, at + len(new)) if edit.before is None else None
@@ -287,13 +290,13 @@ def _apply(parts: Segments, rule: Rule) -> list[_Part] | None:
 
 
 def _place(parts: list[_Part], edit: NameEdit, start: int = 0) -> int | None:
-    """Return where the edit's run begins; None if it is not in the name."""
+    """Return the index of the first segment that the edit replaces; None if the run is absent."""
     texts = tuple(text for text, _ in parts)
     if edit.before is not None:
         at = len(edit.before)
         return at if texts[: at + len(edit.old)] == edit.before + edit.old else None
     length = len(edit.old)
-    places = range(start, len(texts) - length)  # the last segment is the tensor's own
+    places = range(start, len(texts) - length)  # the last segment is the tensor's own name
     return next((at for at in places if texts[at : at + length] == edit.old), None)
 
 

@@ -1,4 +1,8 @@
-"""The evidence that a cause examines, and the change that it proposes."""
+"""The evidence that a cause examines, and the change of the snapshot that it proposes.
+
+Two pairs of properties of `Case` name the same tensors: `unexpected` are the names of the tensors
+`strange`, and `missing` the names of the tensors `lacking`.
+"""
 
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
@@ -31,30 +35,30 @@ from auditor.findings.evidence import OfFile
 from auditor.report import Report, Unaudited
 from auditor.tensors import StoredTensor
 
-Shapes = Mapping[str, tuple[int, ...]]  # by name, of the tensors that a config implies
+Shapes = Mapping[str, tuple[int, ...]]  # tensor name -> shape, as a config implies them
 _Kind = TypeVar("_Kind")
-_LARGE = 2000  # tensors
+_LARGE = 2000  # tensors; auditing more of them takes long
 
 
 class Undoing(Struct, frozen=True, kw_only=True):
-    """A change of one side that would make findings go away, and what that would mean.
+    """A change of the config or the files that would remove findings, and the cause that it shows.
 
-    Where nothing can be put in the place of what is broken (a pointer instead of a config), the
-    snapshot is as it was, and `proven` are the findings that a file's very bytes explain.
+    If the broken thing has no replacement (a Git LFS pointer instead of a config), the snapshot is
+    unchanged, and `proven` are the findings that the bytes of the file explain.
     """
 
-    cause: str  # of the closed list
-    snapshot: Snapshot  # with the change
-    proven: tuple[Finding, ...] = ()  # then nothing is audited again
+    cause: str  # its name, such as `fused-names`
+    snapshot: Snapshot  # the changed snapshot
+    proven: tuple[Finding, ...] = ()  # findings explained without another audit
     target: str | None = None  # another class to audit for
     renames: Mapping[str, str] = field(default_factory=dict)  # stored names, before and after
     fields: tuple[tuple[str, Any, Any], ...] = ()  # (key, declared, what the files hold)
-    undetermined: tuple[tuple[str, Any], ...] = ()  # (key, declared); no shape gives its value
-    summary: str  # what is wrong, with numbers; `engine` adds how much it explains
+    undetermined: tuple[tuple[str, Any], ...] = ()  # (key, declared); no shape determines its value
+    summary: str  # the fault, with numbers; `engine` adds how many findings it explains
     fix: str
     evidence: tuple[str, ...] = ()
-    exact: bool = False  # it counts only where nothing at all is left to say
-    certain: bool = True  # whether names and shapes leave no other reading; else nothing is written
+    exact: bool = False  # valid only if no alarm remains after it
+    certain: bool = True  # whether no other explanation fits; else no fix is written
 
     def on(self, snapshot: Snapshot) -> "Undoing":
         """Return the undoing on a changed snapshot, without the findings that it proved."""
@@ -62,18 +66,18 @@ class Undoing(Struct, frozen=True, kw_only=True):
 
 
 class Case(Struct, frozen=True, kw_only=True, dict=True):
-    """One model with alarming findings: of files alone, where nothing could be compared."""
+    """One model with alarming findings, only about its files if nothing could be compared."""
 
     snapshot: Snapshot
     report: Report | Unaudited
-    target: str | None  # the class that the user asked for; None: the declared one
-    classes: Callable[[str], tuple[str, ...]]  # of a model type
-    implied: Callable[[Snapshot], Shapes | None]  # by the config alone; None: nothing follows
-    tree: Callable[..., ClassTree | None]  # the closed form's, of a snapshot's config
-    forms: Callable[..., NameForms]  # of the names that its config implies
+    target: str | None  # the class that the user asked for; None for the declared class
+    classes: Callable[[str], tuple[str, ...]]  # model type -> the names of its classes
+    implied: Callable[[Snapshot], Shapes | None]  # shapes by the config; None if unknown
+    tree: Callable[..., ClassTree | None]  # tree of the snapshot's class; None without closed form
+    forms: Callable[..., NameForms]  # name forms (on disk, in memory) of the config's tensors
 
     def once(self, key: str, make: Callable[[], _Kind]) -> _Kind:
-        """Return what `make` returns, which is computed once for a case."""
+        """Return the result of `make`, which is called once for each case and key."""
         known: dict[str, Any] = vars(self).setdefault("_once", {})
         if key not in known:
             known[key] = make()
@@ -82,7 +86,10 @@ class Case(Struct, frozen=True, kw_only=True, dict=True):
 
     @cached_property
     def alarms(self) -> tuple[Finding, ...]:
-        """But for those about a repository, which no change of names or sizes closes."""
+        """The alarming findings, except those about companion files and repeated config values.
+
+        No change of names or sizes removes the latter.
+        """
         return tuple(
             one
             for one in self.report.findings
@@ -91,36 +98,36 @@ class Case(Struct, frozen=True, kw_only=True, dict=True):
 
     @cached_property
     def missing(self) -> tuple[str, ...]:
-        """Names of expected tensors that no file stores, in the form that stored ones have."""
+        """Names of expected tensors that no file stores, spelt as the stored names are."""
         names = self._named_by(Missing)
         return tuple(map(self._forms.in_memory, names)) if self._forms else names
 
     @cached_property
     def near(self) -> frozenset[str]:
-        """Missing names, with and without their first part, which loading may add or remove."""
+        """The missing names with and without their first segment: loading may add or remove it."""
         return self.missing_names.union(name.partition(".")[2] for name in self.missing)
 
     @cached_property
     def missing_names(self) -> frozenset[str]:
-        """The missing names, to look in."""
+        """The missing names as a set."""
         return frozenset(self.missing)
 
     @cached_property
     def missing_kinds(self) -> tuple[NameKind, ...]:
-        """The missing names by kind."""
+        """The missing names, grouped into names that differ only in their numbers."""
         return kinds_of(self.missing)
 
     @cached_property
     def unexpected_kinds(self) -> tuple[NameKind, ...]:
-        """The unexpected names by kind."""
+        """The unexpected names, grouped into names that differ only in their numbers."""
         names = frozenset(self.unexpected)
         if names <= self.shapes.keys():
             return chosen_of(self.stored_kinds, names)
-        return kinds_of(self.unexpected)  # an index names some that no file here has
+        return kinds_of(self.unexpected)  # the index lists names whose files are absent
 
     @cached_property
     def stored_kinds(self) -> tuple[NameKind, ...]:
-        """The stored names by kind."""
+        """The stored names, grouped into names that differ only in their numbers."""
         return kinds_of(self.shapes)
 
     @cached_property
@@ -142,7 +149,7 @@ class Case(Struct, frozen=True, kw_only=True, dict=True):
 
     @cached_property
     def lacking(self) -> tuple[ExpectedTensor, ...]:
-        """Expected tensors that no file stores, in the form that stored ones have."""
+        """Expected tensors that no file stores, under names spelt as the stored ones are."""
         tensors = tuple(tensor for one in self._of(Missing) for tensor in one.tensors)
         if self._forms is None:
             return tensors
@@ -154,12 +161,12 @@ class Case(Struct, frozen=True, kw_only=True, dict=True):
 
     @cached_property
     def _forms(self) -> NameForms | None:
-        """The forms of names if the files have the names in memory; None as nearly always."""
+        """The two forms of names if the files have the in-memory names; None if not, as usual."""
         found = self._both_forms
         return found if found.differ and found.are_in_memory(self.stored_kinds) else None
 
     def on_disk(self, name: str) -> str:
-        """The name that save_pretrained would have written."""
+        """The name under which save_pretrained would have written this tensor."""
         name = self._both_forms.of_today(name)
         return self._forms.on_disk(name) if self._forms else name
 
@@ -168,7 +175,7 @@ class Case(Struct, frozen=True, kw_only=True, dict=True):
         return self._both_forms.patterns_on_disk(self.on_disk(pattern))
 
     def is_stack(self, name: str) -> bool:
-        """Whether save_pretrained writes several tensors where this one is in memory."""
+        """Whether save_pretrained writes several tensors for this tensor in memory."""
         pattern = name_pattern(name)
         return self.patterns_on_disk(pattern) != (self.on_disk(pattern),)
 
@@ -182,29 +189,29 @@ class Case(Struct, frozen=True, kw_only=True, dict=True):
 
     @cached_property
     def strange(self) -> tuple[StoredTensor, ...]:
-        """Stored tensors that nothing expects; all that are stored, where not all are named."""
+        """Unexpected stored tensors; all stored tensors if findings do not name each of them."""
         if self.unnamed:
             return self.stored
         return tuple(tensor for one in self._of(UnexpectedFinding) for tensor in one.tensors)
 
     @cached_property
     def strange_named(self) -> Mapping[str, StoredTensor]:
-        """The strange tensors by name."""
+        """The unexpected stored tensors by name."""
         return {tensor.name: tensor for tensor in self.strange}
 
     @cached_property
     def lacking_named(self) -> Mapping[str, ExpectedTensor]:
-        """The lacking tensors by name."""
+        """The missing expected tensors by name."""
         return {tensor.name: tensor for tensor in self.lacking}
 
     @cached_property
     def strange_kinds(self) -> tuple[NameKind, ...]:
-        """The names of the strange tensors by kind."""
+        """The names of the unexpected stored tensors, grouped by kind."""
         return self.stored_kinds if self.unnamed else self.unexpected_kinds
 
     @cached_property
     def unnamed(self) -> bool:
-        """Whether there are unexpected tensors that are counted and not named."""
+        """Whether a finding counts unexpected tensors without naming them."""
         return any(one.more for one in self._of(UnexpectedFinding))
 
     @cached_property
@@ -220,7 +227,7 @@ class Case(Struct, frozen=True, kw_only=True, dict=True):
 
     @cached_property
     def size(self) -> int:
-        """Tensors of the larger side, which is what auditing it again takes time by."""
+        """The number of stored or of expected tensors, whichever is larger."""
         expected = self.report.expected.tensors if self.report.expected else 0
         observed = self.report.observed.tensors if self.report.observed else 0
         named = sum(one.count for one in self.report.findings)
@@ -228,25 +235,26 @@ class Case(Struct, frozen=True, kw_only=True, dict=True):
 
     @cached_property
     def hidden(self) -> Mapping[str, tuple[ExpectedTensor, ...]]:
-        """By file that could not be read, or by the index: the expected tensors behind it."""
+        """The expected tensors that an unread file may contain, by that file or by the index."""
         return {one.file: one.hidden for one in self._of(OfFile)}
 
     @cached_property
     def implied_shapes(self) -> Shapes:
-        """The shapes that must be stored by the config; empty if nothing follows from it."""
+        """The shapes of the tensors that must be stored by the config; empty if nothing follows."""
         return self.implied(self.snapshot) or {}
 
     @property
     def is_large(self) -> bool:
-        """Whether auditing it again takes so long that there are few tries."""
+        """Whether one audit of the model takes so long that only a few are possible."""
         return self.size > _LARGE
 
     @cached_property
     def is_strange(self) -> bool:
-        """Whether most names of a large model are of another model.
+        """Whether the model is large and most of its names are those of another model.
 
-        No value of a field, and no class of the same type, makes those expected. Layers or experts
-        that the config does not count are not strange: others of the same kind are expected.
+        No value of a config key, and no class of the same type, makes such names expected. Layers
+        or experts beyond the config's number do not count: their names differ from expected ones
+        only in numbers.
         """
         found = [one for one in self.alarms if isinstance(one, UnexpectedFinding)]
         observed = self.report.observed.tensors if self.report.observed else 0
@@ -278,9 +286,9 @@ class Case(Struct, frozen=True, kw_only=True, dict=True):
 
     @cached_property
     def holdings(self) -> HeldTensors:
-        """The tensors inside the stored ones; names alone where only an index has them.
+        """The tensors inside the stored ones after unpacking; only names if no header was read.
 
-        Their names are those on disk, as a tree has them.
+        The names are those on disk, as in the class's tree.
         """
         snapshot = self.snapshot
         files = {snapshot.packing.name: snapshot.packing.content} if snapshot.packing else {}
@@ -296,16 +304,16 @@ class Case(Struct, frozen=True, kw_only=True, dict=True):
         return HeldTensors(dict.fromkeys(names)).renamed(self.on_disk)
 
 
-AlarmKey = tuple[str, str]  # the kind of a finding, and one of its names
+AlarmKey = tuple[str, str]  # the kind of a finding, and one of the names that it lists
 UNCHANGED: Mapping[str, str] = MappingProxyType({})
 
 
 def alarm_keys(finding: Finding, renames: Mapping[str, str] = UNCHANGED) -> Iterator[AlarmKey]:
-    """A key for each name, as it is after the change; one for a model as a whole."""
+    """Yield (kind of finding, name after renaming) for each name; one key if there are no names."""
     for name in finding.names or ("",):
         yield finding.kind, renames.get(name, name)
 
 
 def composed(first: Mapping[str, str], then: Mapping[str, str]) -> Mapping[str, str]:
-    """Renames of the original names, by one change and another one after it."""
+    """Return the renames that result from one change followed by another, by original name."""
     return {**then, **{name: then.get(other, other) for name, other in first.items()}}

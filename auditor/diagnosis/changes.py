@@ -79,7 +79,7 @@ def with_shapes(snapshot: Snapshot, shapes: Mapping[str, tuple[int, ...]]) -> Sn
 
 
 _Tensors = Iterable[StoredTensor]
-_Places = Iterable[tuple[str, str]]  # (tensor name, file) of an index
+_Places = Iterable[tuple[str, str]]  # (tensor name, file) pairs of an index
 
 
 def _changed(
@@ -89,7 +89,7 @@ def _changed(
     *,
     totals: bool = True,
 ) -> Snapshot:
-    """Apply `put` to the files and `named` to the index; drop its totals unless `totals`."""
+    """Apply `put` to each file's tensors and `named` to the index; keep its totals if `totals`."""
 
     def head_with(head: WeightHeader) -> WeightHeader:
         table = head.parsed
@@ -157,7 +157,7 @@ def _tensors(head: WeightHeader) -> tuple[StoredTensor, ...]:
 def holding(
     name: str, shapes: Iterable[tuple[str, tuple[int, ...]]], dtype: str | None
 ) -> WeightHeader:
-    """Return a weight file that holds these tensors, all in one dtype."""
+    """Return a weight file with these tensors, all in one dtype."""
     tensors = tuple(
         StoredTensor(one, dtype, shape, prod(shape), name, Span(0, 0))
         for one, shape in sorted(shapes)
@@ -179,7 +179,7 @@ def of_files(snapshot: Snapshot, heads: Iterable[WeightHeader]) -> Snapshot:
 
 
 def as_indexed(snapshot: Snapshot, files: Collection[str]) -> Snapshot:
-    """Return the checkpoint with these shards known only from the index: names, no shapes."""
+    """Return the checkpoint without the headers of these shards: only the index names them."""
     return replace(
         snapshot,
         headers=tuple(head for head in snapshot.headers if head.name not in files),

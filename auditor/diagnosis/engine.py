@@ -1,4 +1,8 @@
-"""The search for causes: undo one hypothesis after another, and keep those that close findings."""
+"""The search for causes: test one undoing after another, keep those that remove findings.
+
+An undoing reverses a possible cause in memory, and the changed snapshot is audited again. It closes
+the alarms that this audit no longer has, and opens the alarms that are new.
+"""
 
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -104,8 +108,9 @@ CAUSES: tuple[Cause, ...] = (
     other_architecture.undoings,
 )
 
-# Causes whose changes cost as much, if they change as many fields: when one explains the findings,
-# the others of its group are tested too, and one that explains as much is reported with it.
+# Groups of causes whose changes are equally likely if they change equally many fields. If one cause
+# explains the findings, the others of its group are tested too, and each that explains as many
+# findings is reported with it.
 _RIVALS: tuple[frozenset[Cause], ...] = (
     frozenset(
         {
@@ -131,30 +136,30 @@ LONGEST, MOST_PARTS = 400, 40
 # Seconds of processor time after which no further undoing is tried.
 MOST_SECONDS = 4.0
 
-# From this many tensors on, an audit takes 0.1 s: longer than a look at the names.
+# From this many tensors on, an audit takes 0.1 s: longer than a check of the new names.
 _LARGE = 5000
 
-_DEEPEST = 3  # changes that compose, each tested on the snapshot of the one before
+_DEEPEST = 3  # undoings applied one after the other, each to the snapshot of the one before
 
-# Alarms that a change may open on a name that alarmed before: the name now meets an expected one,
-# and the next change can reach what still differs.
+# New alarms that an undoing may open on a name that had an alarm before: the name is now expected,
+# and the next undoing can correct the remaining difference.
 _REACHED = frozenset({Mismatched.kind, WrongDtype.kind, Duplicate.kind, BadQuantization.kind})
 
 Again = Callable[[Snapshot, str | None], Report | Unaudited]
 
 
 class _Closing(NamedTuple):
-    """An undoing that closes findings; what it opens is what the next undoing can reach."""
+    """An undoing that closes alarms; the next undoing may close the alarms that it opens."""
 
     undoing: Undoing
     report: Report | Unaudited  # after the undoing
-    closed: frozenset[AlarmKey]  # alarms that it closes, with the names after renaming
+    closed: frozenset[AlarmKey]  # alarms that the undoing closes, with the names after renaming
     opened: frozenset[AlarmKey]
     left: int  # number of alarms that remain
 
     @property
     def explained(self) -> int:
-        """The number of alarms that it closes, less those that it opens."""
+        """The number of alarms that the undoing closes, less the number that it opens."""
         return len(self.closed) - len(self.opened)
 
 
@@ -170,12 +175,13 @@ def diagnose(  # noqa: PLR0913 - the report, and four functions of a changed sna
     forms: Callable[..., NameForms],
     keep: Callable[[Undoing], None] = lambda _: None,
 ) -> tuple[Diagnosis, ...]:
-    """Return the causes of a report's alarming findings, the most telling first.
+    """Return the causes of a report's alarming findings, those that explain most first.
 
-    For a changed snapshot, `again` audits it (for a class if one is given), `implied` returns the
-    shapes that its config implies (cheaper), `tree` its blocks (cheapest), and `forms` the forms
-    of its names. Findings that no undoing closes get no cause. `keep` receives the undoing of each
-    cause; each undoing starts from the snapshot of the one before.
+    Four functions take a changed snapshot: `again` audits it (for a class if one is given),
+    `implied` returns the shapes that its config implies (cheaper), `tree` the class's blocks
+    (cheapest), and `forms` the forms of its names. A finding that no undoing closes gets no cause.
+    `keep` receives the undoing of each cause; each undoing starts from the snapshot of the previous
+    one.
     """
     closings: list[_Closing] = []
     tries = _Tries(again)
@@ -206,7 +212,7 @@ def diagnose(  # noqa: PLR0913 - the report, and four functions of a changed sna
 
 
 def _has_ordinary_names(case: Case) -> bool:
-    """Whether names are of ordinary length and number; causes split each name many times."""
+    """Whether names have ordinary length and number; causes split each name many times."""
     if max(map(len, case.shapes), default=0) > LONGEST:
         return False
     kinds = case.stored_kinds
@@ -214,13 +220,13 @@ def _has_ordinary_names(case: Case) -> bool:
 
 
 def _repeats(closing: _Closing, closings: list[_Closing]) -> bool:
-    """Whether an undoing changes a key that an earlier one changed; then neither is the cause."""
+    """Whether an undoing changes a config key that an earlier undoing of the diagnosis changed."""
     keys = {key for one in closings for key, *_ in one.undoing.fields}
     return any(key in keys for key, *_ in closing.undoing.fields)
 
 
 class _Tries:
-    """The audits of changed snapshots, up to the limits of one diagnosis."""
+    """The audits of changed snapshots, within the limits of one diagnosis."""
 
     def __init__(self, again: Again) -> None:
         self._again = again
@@ -235,7 +241,7 @@ class _Tries:
     def __call__(
         self, snapshot: Snapshot, target: str | None, size: int
     ) -> Report | Unaudited | None:
-        """Return the outcome of a changed snapshot; None if a limit is reached."""
+        """Return the outcome of auditing a changed snapshot; None if a limit is reached."""
         self._audits, self._tensors = self._audits - 1, self._tensors - size
         if self._audits < 0 or self._tensors < 0:
             return None
@@ -243,7 +249,7 @@ class _Tries:
 
 
 def _best(case: Case, tries: _Tries) -> _Closing | None:
-    """Return the first undoing that closes every alarm, else the one that leaves fewest."""
+    """Return the first undoing that closes every alarm, else the one that leaves fewest alarms."""
     best: _Closing | None = None
     best_cause: Cause | None = None
     rivals: list[Undoing] = []
@@ -266,7 +272,7 @@ def _best(case: Case, tries: _Tries) -> _Closing | None:
 
 
 def _closings(case: Case, cause: Cause, tries: _Tries) -> Iterator[_Closing]:
-    """Yield what each undoing of a cause closes, until a limit is reached."""
+    """Yield the result of each undoing that closes alarms, until a limit is reached."""
     if not tries.left(case.size):
         return
     for undoing in cause(case):
@@ -275,11 +281,11 @@ def _closings(case: Case, cause: Cause, tries: _Tries) -> Iterator[_Closing]:
             if after and (closing := _closing(case, undoing, after)):
                 yield closing
         if not tries.left(case.size):
-            return  # proposing the next undoing would take time as well
+            return  # computing the next undoing would take time as well
 
 
 def _is_rival(closing: _Closing, best: _Closing) -> bool:
-    """Whether an undoing of another cause changes as much as the best one, and explains as much."""
+    """Whether another cause's undoing sets as many keys as the best and closes the same alarms."""
     ours, theirs = best.undoing, closing.undoing
     return (
         theirs.cause != ours.cause
@@ -303,9 +309,9 @@ def _with_rivals(undoing: Undoing, rivals: list[Undoing]) -> Undoing:
 
 
 def _after(case: Case, undoing: Undoing, tries: _Tries) -> Report | Unaudited | None:
-    """Return the report on the changed snapshot, or the report without the proven findings.
+    """Return the outcome for the changed snapshot, or the report without the proven findings.
 
-    Return None if no try is left, or if the changed snapshot can no longer be audited.
+    Return None if a limit is reached, or if the changed snapshot can no longer be audited.
     """
     if not undoing.proven:
         after = tries(undoing.snapshot, undoing.target or case.target, case.size)
@@ -316,7 +322,7 @@ def _after(case: Case, undoing: Undoing, tries: _Tries) -> Report | Unaudited | 
 
 
 def _closing(case: Case, undoing: Undoing, after: Report | Unaudited) -> _Closing | None:
-    """Return what an undoing closes; None if it closes too little, or opens a new alarm."""
+    """Return which alarms disappear after an undoing; None if too few do, or a wrong one is new."""
     known = _alarming(case.report, undoing.renames)
     left = _alarming(after)
     names = {name for _, name in known}
@@ -334,7 +340,7 @@ def _closing(case: Case, undoing: Undoing, after: Report | Unaudited) -> _Closin
 def _alarming(
     report: Report | Unaudited, renames: Mapping[str, str] = UNCHANGED
 ) -> frozenset[AlarmKey]:
-    """Return the keys of all alarming findings, with the names after renaming."""
+    """Return (kind, name after renaming) for each name of the alarming findings."""
     alarms = (
         finding
         for finding in report.findings
@@ -344,8 +350,8 @@ def _alarming(
 
 
 def _diagnoses(closings: list[_Closing], report: Report | Unaudited) -> Iterator[Diagnosis]:
-    """Yield the diagnosis of each change; the first one tells what they explain together."""
-    renames = UNCHANGED  # by all undoings so far, by original name
+    """Yield the diagnosis of each undoing; the first states how much they explain together."""
+    renames = UNCHANGED  # by all undoings so far: original name -> new name
     total = len(_alarming(report))
     for at, closing in enumerate(closings):
         renames = composed(renames, closing.undoing.renames)
@@ -375,7 +381,7 @@ def _diagnosis(
         if finding.severity is not Severity.INFO and not is_of_repository(finding)
     ]
     claimed = [at for at, one in alarms if not closing.closed.isdisjoint(alarm_keys(one, renames))]
-    # An alarm that an earlier change opened was another one of the same name in the report.
+    # An alarm opened by an earlier undoing replaces one of the report with the same name.
     claimed = claimed or [
         at for at, one in alarms if any(name in names for _, name in alarm_keys(one, renames))
     ]
@@ -393,7 +399,7 @@ def _diagnosis(
 
 
 def _merged(diagnoses: Iterable[Diagnosis]) -> tuple[Diagnosis, ...]:
-    """Merge the diagnoses of config fields into the first one; return any others unchanged."""
+    """Merge the diagnoses about config fields into the first of them; leave others unchanged."""
     merged: list[Diagnosis] = []
     for one in diagnoses:
         first = next((other for other in merged if other.cause == one.cause == _FIELD), None)
@@ -413,10 +419,10 @@ def _merged(diagnoses: Iterable[Diagnosis]) -> tuple[Diagnosis, ...]:
 
 
 def _promises(case: Case, undoing: Undoing) -> bool:
-    """Whether the undoing of a large model is worth an audit: it renames to some missing name.
+    """Whether an undoing is worth an audit: for a large model, it has to give a missing name.
 
-    Names match with or without their first part, the base model's prefix: loading may add or
-    remove it.
+    Names are compared with and without their first segment, the base model's prefix: loading may
+    add or remove it.
     """
     if case.size < _LARGE or not undoing.renames:
         return True

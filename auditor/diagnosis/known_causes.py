@@ -1,8 +1,8 @@
 """The descriptions of all causes, read from the docstrings of their modules.
 
-The docstring of a module of `causes/` begins with `CAUSE: what it looks like.`. A module with
-several causes has a paragraph for each, or begins with `ONE and OTHER: ...`. The remedy is the
-paragraph `To do:`.
+The docstring of a module of `causes/` begins with `CAUSE: DESCRIPTION.`. A module with several
+causes has a paragraph for each, or begins with `ONE and OTHER: ...`. The remedy is the paragraph
+`To do:`.
 """
 
 import re
@@ -24,7 +24,7 @@ def described_causes() -> Mapping[str, str]:
 
 
 def _described(docstring: str) -> Iterator[tuple[str, str]]:
-    """Yield the causes of one module; paragraphs after the last cause describe all of them."""
+    """Yield (cause, description) of one module; paragraphs after the last cause describe all."""
     first, *others = docstring.split("\n\n")
     heads = [first, *(one for one in others if "-" in _names(one))]
     shared = [one for one in others if one not in heads]

@@ -1,4 +1,4 @@
-"""Kinds of names: names that differ only in their numbers, such as those of layers and experts.
+"""Kinds of names: a kind is the names that differ only in their numbers, of layers or experts.
 
 DeepSeek-V3 has 91,991 names of 43 kinds, so a question that ignores numbers is answered once per
 kind. The list of modules of `model.layers.3.mlp.up_proj.weight` is `model.layers.`.
@@ -11,9 +11,9 @@ from functools import cached_property
 from operator import itemgetter
 from typing import NamedTuple
 
-Numbers = tuple[str, ...]  # of any length; only short ones are parsed
-MOST_DIGITS = 6  # of a module's number
-MOST_KINDS = 20_000  # of one model; published models have a few hundred
+Numbers = tuple[str, ...]  # the numbers in a name; only short ones are converted to int
+MOST_DIGITS = 6  # the most digits of a module's number that is converted
+MOST_KINDS = 20_000  # the most kinds of one model; published models have a few hundred
 
 
 class NameKind:
@@ -30,7 +30,7 @@ class NameKind:
 
     @cached_property
     def places(self) -> list[int]:
-        """The indices of the parts that are numbers."""
+        """The indices of the parts of the name that are numbers."""
         return [at for at, part in enumerate(self.parts) if part == "0"]
 
     @cached_property
@@ -82,7 +82,7 @@ def chosen_of(kinds: Iterable[NameKind], chosen: AbstractSet[str]) -> tuple[Name
 
 
 def name_pattern(name: str) -> str:
-    """Return the name with 0 for every number; all names of one kind share it."""
+    """Return the name with 0 for every number; all names of one kind have the same pattern."""
     return ".".join(["0" if part.isdecimal() else part for part in name.split(".")])
 
 
@@ -97,9 +97,9 @@ _NUMBER = re.compile(rf"(?<=\.)(\d{{1,{MOST_DIGITS}}})(?=\.)")
 class Member(NamedTuple):
     """A name in a list of modules."""
 
-    before: str  # the list's name, with its dot
+    before: str  # the part of the name before the number, with its dot
     number: int
-    behind: str  # the rest of the name, with its dot
+    behind: str  # the part of the name after the number, with its dot
 
 
 def members(name: str) -> Iterator[Member]:
@@ -115,7 +115,7 @@ def outermost(name: str) -> str:
 
 
 def numbers(kinds: Iterable[NameKind], depth: int = 0) -> dict[str, set[int]]:
-    """Return the numbers in each list at a depth (0 is the outermost), by the list's name."""
+    """Return the numbers that occur in each list at a depth (0 is the outermost), by list name."""
     numbers_by_list: dict[str, set[int]] = {}
     for kind in kinds:
         at = place_in_list(kind, depth)
@@ -131,25 +131,25 @@ def numbers(kinds: Iterable[NameKind], depth: int = 0) -> dict[str, set[int]]:
 
 
 def place_in_list(kind: NameKind, depth: int) -> int | None:
-    """Return which of the kind's numbers belongs to the list at a depth; None if there is none."""
+    """Return which of a kind's numbers belongs to its list at a depth; None without such a list."""
     last = len(kind.parts) - 1
     inside = [at for at, place in enumerate(kind.places) if 0 < place < last]
     return inside[depth] if len(inside) > depth else None
 
 
 def list_pattern(kind: NameKind, depth: int) -> str | None:
-    """Return the list at a depth, with 0 for each outer number; None if there is none."""
+    """Return the name of the list at a depth, with 0 for outer numbers; None if there is none."""
     at = place_in_list(kind, depth)
     return None if at is None else list_before(kind, at, ())
 
 
 def list_before(kind: NameKind, at: int, outer: Numbers) -> str:
-    """Return the list of the number at `at`, with its dot; `outer` are the numbers before it."""
+    """Return the name, with its dot, of the list whose number is at `at`, after `outer` numbers."""
     return f"{kind.filled(outer, kind.places[at])}."
 
 
 def runs(values: Iterable[int]) -> str:
-    """Return the numbers as text, runs shortened: `0-3, 8` for 0, 1, 2, 3 and 8."""
+    """Return the numbers as text, with ranges: `0-3, 8` for 0, 1, 2, 3 and 8."""
     ranges: list[list[int]] = []
     for number in sorted(values):
         if ranges and ranges[-1][1] == number - 1:

@@ -1,4 +1,4 @@
-"""The causes of level repository: each is a finding that already contains its fix."""
+"""The causes found in companion files and components: each is a finding that contains its fix."""
 
 from collections.abc import Iterable, Iterator
 
@@ -16,17 +16,18 @@ from auditor.findings import (
 from auditor.messages import listed
 from auditor.report import Diagnosis, Report, Unaudited
 
-_SEVERAL = 2  # components: one that is missing needs no common cause
+_SEVERAL = 2  # missing components; a single one needs no common cause
 
 
 def with_repository(
     diagnoses: tuple[Diagnosis, ...], report: Report | Unaudited, after: Report | Unaudited
 ) -> tuple[Diagnosis, ...]:
-    """Return the causes of both levels, each fault under one cause.
+    """Return the causes in tensors, config and companion files, each fault under one cause.
 
-    `after` is the report on the undone snapshot. A field that a misspelt key leaves at its default
-    is a fault of the key; a contradiction between fields (a number of layers) is a fault of the
-    wrong field. Ids beyond the embedding that disappear with the undoing belong to its cause.
+    `after` is the report on the snapshot after all undoings. If a misspelt key leaves a field at
+    its default, the cause is the misspelt key; if two fields contradict each other (a number of
+    layers), the cause is the wrong field. Token ids beyond the embedding that disappear with an
+    undoing belong to the undoing's cause.
     """
     own = [*_of_repository(report)]
     if diagnoses:
@@ -81,7 +82,7 @@ def config_keys_of(own: Diagnosis, report: Report | Unaudited) -> frozenset[str]
 def lost_components(
     findings: tuple[Finding, ...], parts: Iterable[Report | Unaudited]
 ) -> Iterator[Diagnosis]:
-    """Yield one cause of all missing components, if a single component is stored."""
+    """Yield one cause for all missing components if only one component is stored."""
     missing = {at: one for at, one in enumerate(findings) if isinstance(one, MissingComponent)}
     stored = [part for part in parts if part.component]
     files = {one.declared_in for one in missing.values()}

@@ -1,4 +1,4 @@
-"""The role of a tensor in a transformer, read from its name in any library's convention.
+"""The role of a tensor: its function in a transformer, read from a name of any library.
 
 `layers.3.attention.wq.weight` of Meta, `blk.3.attn_q.weight` of GGUF and
 `model.layers.3.self_attn.q_proj.weight` of transformers have one role. The tables look at names
@@ -15,7 +15,7 @@ from auditor.diagnosis.name_kinds import NameKind, Numbers
 
 
 class TensorRole(NamedTuple):
-    """The place of a tensor in a model; two tensors of one model never share a role."""
+    """The function and position of a tensor; two tensors of one model never have one role."""
 
     stack: str  # encoder, decoder, vision, or "" if the name does not contain it
     numbers: Numbers  # of its layer and its expert, without leading zeros
@@ -48,7 +48,8 @@ _QKV = (
     r"|att_proj|q_k_v)"
 )
 
-# Inside a layer: part -> pattern of the text after the layer's number; the first match wins.
+# Inside a layer: function of the tensor -> pattern of the text after the layer's number; the first
+# match wins.
 _IN_LAYER: Mapping[str, str] = {
     "cross-q": _CROSS + _Q,
     "cross-k": _CROSS + _K,
@@ -117,7 +118,7 @@ _T5_NORMS = {
     ("decoder", 2): "norm-2",
 }
 
-# Outside the layers: part -> pattern of the end of the name.
+# Outside the layers: function of the tensor -> pattern of the end of the name.
 _OUTSIDE: Mapping[str, str] = {
     "type-embeddings": r"(?:token_type_embeddings|token_types|segment_embeddings"
     r"|tokentype_embeddings)",
@@ -171,7 +172,7 @@ _JOINED = re.compile(r"(.+)_(weight|bias)")  # in_proj_weight
 
 
 def role_of(name: str) -> TensorRole | None:
-    """Return the role of a stored or an expected tensor; None if no known role fits its name."""
+    """Return the role of a stored or an expected tensor; None if its name fits no known role."""
     before, numbers, rest = _numbered(name)
     stack = _stack(before)
     part_and_kind = _part(stack, rest, inside=bool(numbers))
@@ -191,7 +192,7 @@ def roles_of(
     count = len(kind.places)
     marks = tuple(map(str, range(1, count + 1)))
     zeros, read_marks = _numbered(kind.pattern)[1], _numbered(kind.filled(marks))[1]
-    if zeros == ("0",) * count and read_marks == marks:  # no numbers but those of the role
+    if zeros == ("0",) * count and read_marks == marks:  # no numbers but of layer and expert
         if role := role_of(spelt(kind.pattern)):
             numbers = kind.numbers
             if any(map(_has_zeros, set(chain.from_iterable(numbers)))):
@@ -236,7 +237,7 @@ def _stack(before: str) -> str:
 
 @lru_cache(maxsize=4096)  # a model has few kinds of names, each in every layer
 def _part(stack: str, rest: str, *, inside: bool) -> tuple[str, str] | None:
-    """Return (part, kind) of the text after a layer's number, or of a name outside the layers."""
+    """Return (function, "weight" or "bias"), from a name or its rest after the layer's number."""
     path, kind = _kind(rest)
     if not inside:
         for part, pattern in _outside().items():

@@ -15,7 +15,7 @@ _DTYPES = {"float32": "F32", "float16": "F16", "bfloat16": "BF16"}
 
 
 def restored(case: Case, files: Collection[str]) -> Snapshot:
-    """Return the checkpoint with these files complete, as the index describes them.
+    """Return the checkpoint with these files complete, with the names that the index lists.
 
     Without an index, a file gets the expected tensors that its finding lists as hidden.
     """
@@ -49,7 +49,7 @@ def read_index(snapshot: Snapshot) -> Index | None:
 
 
 def splits(case: Case) -> Mapping[Split, tuple[WeightHeader, ...]]:
-    """Return the shards with headers, by save."""
+    """Return the shards with headers, grouped by the save that their file names show."""
     heads_by_split: dict[Split, list[WeightHeader]] = {}
     for head in case.snapshot.headers:
         if split := split_of(head.name):

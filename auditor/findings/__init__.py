@@ -3,7 +3,8 @@
 The first sentence of a class's docstring is the meaning of the kind, the paragraph `To do:` the
 advice; README's table and the rules in SARIF are printed from them.
 
-The `explains` of all findings of a report add up to its difference: law 3.
+The `explains` of all findings of a report add up to its difference, stored minus expected
+parameters: law 3.
 """
 
 # ruff: noqa: I001 - one import for each module; `as` exports a name
@@ -106,6 +107,6 @@ def is_of_tensors(finding: Finding) -> bool:
 def is_of_repository(finding: Finding) -> bool:
     """Whether the finding concerns companion files, keys of the config or published counts.
 
-    An adapter beside the model belongs to them, whether its weights are there or not.
+    Findings about an adapter next to the model are included, with or without its weights.
     """
     return isinstance(finding, OfKeys | OfCount | MissingComponent | AdapterBeside)

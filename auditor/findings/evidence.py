@@ -1,6 +1,6 @@
-"""The base classes of findings, which declare what every format reads of a finding.
+"""The base classes of findings, with the properties that every format reads.
 
-mypy rejects a kind without a property that is abstract here.
+mypy rejects a kind that lacks a property which is abstract here.
 """
 
 from abc import abstractmethod
@@ -16,13 +16,13 @@ from msgspec.structs import replace
 from auditor.analytic import ExpectedTensor
 from auditor.tensors import StoredTensor, learned, natural_key, naturally_sorted
 
-# The most names of unexpected tensors in one finding. To fold so many random names takes 0.3 s and
-# 20 MB, and no reader looks at more; a model may have ten times as many.
+# The most unexpected tensors that one finding names. Folding so many random names takes 0.3 s and
+# 20 MB, and nobody reads more; a model may have ten times as many.
 MOST_NAMED = 20_000
 
 
 class Severity(StrEnum):
-    """The severities: errors and warnings alarm, info explains."""
+    """The severities: errors and warnings are alarms, infos only explain."""
 
     ERROR = "error"
     WARNING = "warning"
@@ -55,26 +55,26 @@ class Finding(Struct, frozen=True, kw_only=True):
     @property
     @abstractmethod
     def parameters(self) -> int:
-        """The learned numbers that the finding concerns."""
+        """The number of parameters that the finding concerns."""
 
     @property
     @abstractmethod
     def explains(self) -> int:
-        """The finding's signed share of parameters stored minus parameters expected."""
+        """The part of the difference (stored minus expected parameters) that this explains."""
 
     @property
     @abstractmethod
     def file(self) -> str | None:
-        """The file that the finding is about, or None if it is about names in any files."""
+        """The file that the finding is about; None if its tensors may be in any file."""
 
     @property
     @abstractmethod
     def evidence(self) -> Mapping[str, Any]:
-        """The keys and values that JSON has for this kind and not for all findings."""
+        """The keys and values that JSON has only for findings of this kind."""
 
     @abstractmethod
     def only(self, matches: Callable[[str], bool]) -> Self:
-        """Return the part of the finding that concerns the names that match."""
+        """Return the finding restricted to the names for which `matches` is true."""
 
 
 class FindingKind(Finding, frozen=True, kw_only=True):
@@ -89,7 +89,7 @@ class FindingKind(Finding, frozen=True, kw_only=True):
 
     @property
     def evidence(self) -> Mapping[str, Any]:
-        return {}  # its names suffice
+        return {}  # the names are the only evidence
 
 
 def learned_in(tensors: tuple[StoredTensor, ...]) -> int:
@@ -104,7 +104,7 @@ def by_name(tensors: Iterable[StoredTensor], most: int | None = None) -> tuple[S
     """Sort stored tensors naturally by name, then by file; return the first `most`."""
     unsorted = list(tensors)
     if most is not None and len(unsorted) > most:
-        return tuple(nsmallest(most, unsorted, key=_place))  # a key takes as much as a tensor
+        return tuple(nsmallest(most, unsorted, key=_place))  # a key is as large as a tensor
     return tuple(naturally_sorted(sorted(unsorted, key=attrgetter("file")), attrgetter("name")))
 
 
@@ -128,7 +128,7 @@ class MatchedPair(Struct, frozen=True, kw_only=True):
 
 
 class NoParameters:
-    """A finding without parameters, which explains nothing of the difference."""
+    """A mixin for findings without parameters, which explain nothing of the difference."""
 
     @property
     def parameters(self) -> int:
@@ -142,7 +142,7 @@ class NoParameters:
 def _matching_fields(
     finding: "OfExpected | OfStored", matches: Callable[[str], bool]
 ) -> dict[str, tuple[Any, ...]]:
-    """Return the fields with a value for each tensor, restricted to the names that match."""
+    """Return the fields with a value for each tensor, restricted to the matching names."""
     tensors: Iterable[ExpectedTensor | StoredTensor] = finding.tensors
     places = [at for at, tensor in enumerate(tensors) if matches(tensor.name)]
     fields = ("tensors", *finding.aligned)
@@ -154,7 +154,7 @@ class OfExpected(FindingKind, frozen=True, kw_only=True):
 
     tensors: tuple[ExpectedTensor, ...]
 
-    aligned: ClassVar[tuple[str, ...]] = ()  # fields with a value for each of the tensors
+    aligned: ClassVar[tuple[str, ...]] = ()  # fields with one value for each tensor
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -176,9 +176,9 @@ class OfStored(FindingKind, frozen=True, kw_only=True):
     """A finding about stored tensors that match no expected parameter."""
 
     tensors: tuple[StoredTensor, ...]
-    silent: bool = False  # whether from_pretrained does not report them
+    silent: bool = False  # whether from_pretrained does not report these tensors
 
-    aligned: ClassVar[tuple[str, ...]] = ()  # fields with a value for each of the tensors
+    aligned: ClassVar[tuple[str, ...]] = ()  # fields with one value for each tensor
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -228,7 +228,7 @@ class OfPairs(FindingKind, frozen=True, kw_only=True):
 class OfFile(FindingKind, frozen=True, kw_only=True):
     """A finding about a file and some of its tensors.
 
-    `hidden` are the expected tensors that cannot be seen because of the file.
+    `hidden` are the expected tensors that the file may contain and that cannot be read.
     """
 
     file: str

@@ -31,9 +31,9 @@ class Ignore(NamedTuple):
 def split(
     findings: Iterable[Finding], ignore: tuple[Ignore, ...]
 ) -> tuple[tuple[Finding, ...], tuple[Finding, ...]]:
-    """Split findings into reported and ignored ones; one finding may be split by names.
+    """Split findings into reported and ignored ones; one finding may be split by its names.
 
-    Only the glob `*` matches names that a finding counts but does not list.
+    Only the glob `*` matches names that a finding counts without listing them.
     """
     reported: list[Finding] = []
     ignored: list[Finding] = []
@@ -56,7 +56,7 @@ def split(
 
 
 def _named(finding: Finding) -> Finding:
-    """Restrict a finding to the names that it lists; the others stay with the other part."""
+    """Restrict a finding to the names that it lists, without the number of unlisted names."""
     if isinstance(finding, Unexpected):
         return replace(finding, more=0, more_parameters=0)
     return finding

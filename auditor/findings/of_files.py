@@ -9,7 +9,7 @@ from auditor.findings.evidence import FindingKind, NoParameters, OfFile, Severit
 
 
 class OfFiles(NoParameters, FindingKind, frozen=True, kw_only=True):
-    """A finding about complete files and none of their tensors, which explains nothing."""
+    """A finding about complete files and no tensor in particular, which explains no parameters."""
 
     files: tuple[str, ...]
 
@@ -55,8 +55,8 @@ class BadIndex(OfFile, frozen=True):
 class BadDigest(OfFile, frozen=True):
     """The bytes of a file on this machine are not those that the repository lists for it.
 
-    All of them were read, with `--verify`. A download that broke off and was filled up with zeros,
-    or a bit that fell over, shows in no header.
+    All bytes of the file were read, with `--verify`. No header shows that a download was
+    interrupted and filled up with zeros, or that a bit flipped.
 
     To do: Delete the file and download it again; if it is meant to differ, do not verify it.
     """
@@ -99,7 +99,7 @@ class BadConfig(OfFile, frozen=True):
 class Unsafe(OfFile, frozen=True, kw_only=True):
     """Loading the file may run code: it imports unknown names, or is not followed to its end.
 
-    Nothing of it was run.
+    No code of the file was run.
 
     To do: Do not load the file; ask for the weights as safetensors, or publish them so.
     """
@@ -143,7 +143,7 @@ class MissingComponent(NoParameters, FindingKind, frozen=True, kw_only=True):
     To do: Upload its folder or its weights, or remove it from the file that declares it.
     """
 
-    declared_in: str  # a file
+    declared_in: str  # a file name
     folders: tuple[str, ...]
 
     kind: ClassVar = "missing-component"

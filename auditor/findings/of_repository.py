@@ -1,6 +1,6 @@
 """The kinds of findings about companion files and about the config's keys.
 
-They concern no tensor, so they explain nothing of a difference; each names files and keys.
+These findings concern no tensor and explain no parameters; each names files and keys.
 """
 
 from collections.abc import Callable, Mapping
@@ -12,15 +12,15 @@ from auditor.findings.evidence import FindingKind, NoParameters, Severity
 
 
 def _name_of_key(statement: tuple[str, str, str]) -> str:
-    """Return the key, or the file's name if a file as a whole is concerned."""
+    """Return the key of a statement, or its file's name if there is no key."""
     file, key, _ = statement
     return key or file
 
 
 class OfKeys(NoParameters, FindingKind, frozen=True, kw_only=True):
-    """A finding about statements in files; `says` are (file, key, value), "" if there is none."""
+    """A finding about statements in files; `says` has (file, key, value), "" for a missing one."""
 
-    says: tuple[tuple[str, str, str], ...]  # the value as JSON, shortened, or ""
+    says: tuple[tuple[str, str, str], ...]  # the value is JSON, shortened
     fix: str  # what to change in this repository
 
     @property
@@ -43,9 +43,9 @@ class OfKeys(NoParameters, FindingKind, frozen=True, kw_only=True):
 class OfIds(OfKeys, frozen=True, kw_only=True):
     """A finding about ids of tokens and the rows of the embedding for them."""
 
-    ids: tuple[int, ...]  # sorted
+    ids: tuple[int, ...]  # sorted token ids
     rows: int
-    rows_of: str  # the tensor with the rows, or the key of the config
+    rows_of: str  # the tensor with these rows, or the config's key for their number
 
     @property
     def evidence(self) -> Mapping[str, Any]:
@@ -81,7 +81,7 @@ class EosDisagrees(OfKeys, frozen=True, kw_only=True):
     list is normal.
     """
 
-    ids: tuple[int, ...] = ()  # all of them; empty if one is not known to be a special token
+    ids: tuple[int, ...] = ()  # of all end tokens; empty if an end token is not known to be special
 
     kind: ClassVar = "eos-disagrees"
     severity: ClassVar = Severity.WARNING
@@ -221,13 +221,14 @@ class OfCount(NoParameters, FindingKind, frozen=True, kw_only=True):
         return {"text": self.text, "claim": self.claim, "actual": self.actual}
 
     def only(self, _matches: Callable[[str], bool]) -> Self:
-        return self  # it has one name
+        return self  # a published count is not split by names
 
 
 class HubCount(OfCount, frozen=True):
     """The Hub states a number of parameters that these files do not have; programs select by it.
 
-    It is neither the parameters nor the stored elements: of another upload, or edited.
+    The number is neither that of the parameters nor that of the stored elements: it comes from
+    another upload, or was edited.
 
     To do: Upload the weights again, which makes the Hub count anew.
     """
@@ -239,7 +240,8 @@ class HubCount(OfCount, frozen=True):
 class ClaimedSize(OfCount, frozen=True):
     """A published size is not the model's: in its name, its card, or the Hub's packed count.
 
-    The Hub counts stored elements: of weights that GPTQ or AWQ packed, eight parameters are one.
+    The Hub counts stored elements: in weights packed by GPTQ or AWQ, one element contains eight
+    parameters.
 
     To do: Correct the name or the card (`audit claim` says what the number would be right for); of
     packed weights, give the true number in the card.

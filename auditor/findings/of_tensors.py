@@ -32,7 +32,7 @@ class Missing(OfExpected, frozen=True):
 class NewlyInitialized(OfExpected, frozen=True):
     """The target class has the tensor and the checkpoint does not: loading initializes it.
 
-    The declared class, or the repository's own loader, does without it.
+    The declared class, or the repository's own loader, does not need the tensor.
 
     To do: Fine-tune the model before you use what the tensor computes: its values are random. A
     counter of batches computes nothing.
@@ -49,15 +49,15 @@ class NewlyInitialized(OfExpected, frozen=True):
 class Unexpected(OfStored, frozen=True, kw_only=True):
     """A tensor is stored that no class of the model's family uses.
 
-    Of more than MOST_NAMED the first are named.
+    If there are more than MOST_NAMED such tensors, only the first ones are named.
 
     To do: Remove it before you publish, or correct `architectures` and the config if the model
     needs it: loading leaves it out.
     """
 
-    more: int = 0  # tensors that are not named
-    more_parameters: int = 0  # the parameters of those tensors
-    known_to: str = ""  # a class of the family with these names and other shapes
+    more: int = 0  # number of tensors that are not named
+    more_parameters: int = 0  # number of parameters of those tensors
+    known_to: str = ""  # a class of the family that expects these names with other shapes
 
     kind: ClassVar = "unexpected"
     severity: ClassVar = Severity.WARNING
@@ -82,7 +82,7 @@ class Unused(OfStored, frozen=True, kw_only=True):
     """
 
     used_by: tuple[str, ...]
-    copies: bool = False  # whether the sibling ties it: its parameters count elsewhere
+    copies: bool = False  # whether a sibling ties it: then its parameters are counted elsewhere
 
     kind: ClassVar = "unused"
     severity: ClassVar = Severity.INFO
@@ -103,8 +103,9 @@ class Unused(OfStored, frozen=True, kw_only=True):
 class UnusedHead(Unused, frozen=True):
     """The declared class has no use for a stored head, and a class with that head uses all tensors.
 
-    transformers' auto classes go by `model_type` and the task; vLLM and llama.cpp's converter go by
-    `architectures`, and leave the head out. The head of a pretraining task is `unused` instead.
+    transformers' auto classes select a class by `model_type` and the task; vLLM and llama.cpp's
+    converter select it by `architectures`, and leave the head out. The head of a pretraining task
+    is `unused` instead.
 
     To do: Declare in `architectures` the class that was saved, or save the declared class without
     the head.
@@ -127,7 +128,8 @@ class StoredBuffer(Uncounted, frozen=True):
 class QuantizationData(Uncounted, frozen=True):
     """A quantized weight needs the tensor to be unpacked: scales, zero points, g_idx, absmax.
 
-    There are as many as weights: they have the order in which the layout found them.
+    A large model has many such tensors: they are listed in the order in which the layout found
+    them.
 
     To do: Nothing; it is not counted as parameters.
     """
@@ -154,7 +156,7 @@ class Duplicate(Uncounted, frozen=True, kw_only=True):
     both copies have the same values.
     """
 
-    of: tuple[str, ...]  # the name of the copy that counts, one for each tensor
+    of: tuple[str, ...]  # for each tensor, the name of the copy that is counted
 
     aligned: ClassVar = ("of",)
 
@@ -172,7 +174,7 @@ class WrongDtype(Uncounted, frozen=True, kw_only=True):
     To do: Set `dtype` in the config to what is stored, or save the weights in the declared dtype.
     """
 
-    declared: str  # of the safetensors format
+    declared: str  # a dtype's name in safetensors
 
     kind: ClassVar = "wrong-dtype"
     severity: ClassVar = Severity.WARNING
@@ -215,7 +217,7 @@ class TiedWeight(OfExpected, frozen=True, kw_only=True):
     To do: Nothing; its parameters are counted once.
     """
 
-    to: tuple[str, ...]  # the stored tensor whose values it shares, one for each tensor
+    to: tuple[str, ...]  # for each tensor, the stored tensor with its values
 
     aligned: ClassVar = ("to",)
 
@@ -228,7 +230,7 @@ class TiedWeight(OfExpected, frozen=True, kw_only=True):
 
     @property
     def parameters(self) -> int:
-        return 0  # counted once, where it is stored
+        return 0  # counted once, as part of the stored tensor
 
     @property
     def explains(self) -> int:
@@ -236,7 +238,7 @@ class TiedWeight(OfExpected, frozen=True, kw_only=True):
 
 
 class DisputedTensor(Struct, frozen=True, kw_only=True):
-    """One tensor in the closed form and in the oracle's answer; None where there is none."""
+    """One tensor in the closed form and in the oracle's answer; None on a side that lacks it."""
 
     name: str
     closed_form: ExpectedTensor | None
@@ -261,7 +263,7 @@ class FormulaDisputed(FindingKind, frozen=True, kw_only=True):
     To do: Report it to this project with the model's name; the checkpoint itself may be sound.
     """
 
-    target: str  # the class, which is named if only the total is in dispute
+    target: str  # the class; it is the name if only the total is in dispute
     disputes: tuple[DisputedTensor, ...]
 
     kind: ClassVar = "formula-disputed"
@@ -277,7 +279,7 @@ class FormulaDisputed(FindingKind, frozen=True, kw_only=True):
 
     @property
     def explains(self) -> int:
-        return 0  # stored is compared with the closed form, and with that alone
+        return 0  # the difference is that of stored tensors from the closed form
 
     @property
     def evidence(self) -> Mapping[str, Any]:
@@ -288,6 +290,6 @@ class FormulaDisputed(FindingKind, frozen=True, kw_only=True):
 
 
 def _larger(dispute: DisputedTensor) -> int:
-    """The learned numbers in dispute: those of the side with more of them."""
+    """Return the number of parameters in dispute: that of the side with more of them."""
     sides = (side for side in (dispute.closed_form, dispute.oracle) if side is not None)
     return max((side.elements for side in sides if side.role is Role.PARAMETER), default=0)

@@ -11,8 +11,8 @@ from auditor.findings.of_tensors import Duplicate
 class EqualsBase(OfFiles, frozen=True):
     """All weight files are, byte for byte, those of the model that this one is made from.
 
-    The sha256 of their bytes are the same, which cannot happen by chance. No weight was read where
-    listings say them. That is so of a copy that was published again on purpose, too.
+    Their sha256 are equal, which cannot happen by chance. If listings state the sha256, no weight
+    is read. A copy that was published again on purpose has this finding too.
 
     To do: Upload what was trained or merged, if there is anything: this is the base itself.
     """
@@ -22,7 +22,7 @@ class EqualsBase(OfFiles, frozen=True):
 
 
 class OfValues(OfStored, frozen=True, kw_only=True):
-    """A finding about the numbers of tensors, which explains nothing of the difference."""
+    """A finding about the numbers in tensors; it explains nothing of the difference in counts."""
 
     @property
     def explains(self) -> int:
@@ -32,8 +32,8 @@ class OfValues(OfStored, frozen=True, kw_only=True):
 class NotFinite(OfValues, frozen=True, kw_only=True):
     """Some numbers of a tensor are NaN or infinite.
 
-    Each such bit pattern is counted; of what was read no other pattern can be taken for one. Inf in
-    a stored buffer is left alone: attention masks are made of it.
+    Each NaN or Inf among the numbers that were read is counted; no other bit pattern can be
+    mistaken for one. Inf in a stored buffer is ignored: attention masks consist of it.
 
     To do: Do not use the model, whose output will be NaN; save it again from a checkpoint before
     the training diverged, or in a dtype with the range that its numbers need.
@@ -55,10 +55,11 @@ class NotFinite(OfValues, frozen=True, kw_only=True):
 class AllZero(OfValues, frozen=True):
     """A whole matrix is zero where no initializer leaves zeros, or all scales of a packed one are.
 
-    Every number was read; of a sample, as the reason says, 1,024 at the least, and of a vocabulary
-    not only its last rows. Wrong where a class starts such a matrix at zero and was never trained:
-    the gates and box heads that transformers starts so are left alone, unless another layer's is
-    not zero. A sample is wrong of a matrix that is padded with whole rows of zeros at its end.
+    Every number was read, or a sample, which the reason then states: at least 1,024 numbers, and in
+    a vocabulary not only its last rows. The finding is wrong if the class initializes such a matrix
+    to zero and it was never trained. Gates and box heads that transformers initializes to zero are
+    ignored, unless the same matrix of another layer is not zero. The finding of a sample is also
+    wrong if the matrix is padded with complete rows of zeros at its end.
 
     To do: Save the model again from where it was trained: a shard that was gathered too early, or a
     file that was written in part, leaves such zeros.
@@ -72,9 +73,9 @@ class NoOpAdapter(OfValues, frozen=True):
     """An adapter adds nothing to its base: each of its modules is as it is before training.
 
     One factor of each product is zero (lora_B, hada_w2_b, ...), or each IA3 vector is 1. A trained
-    factor is exactly zero in every number only if it never got a gradient. Of a sample, as the
-    reason says, each module that was seen is so, three at the least: wrong where only others were
-    trained.
+    factor is exactly zero in every number only if it never got a gradient. If only a sample was
+    read, which the reason then states, every sampled module (at least three) is untrained; the
+    finding is wrong if only unsampled modules were trained.
 
     To do: Save the adapter again after its training; check that its parameters were trained at all.
     """
@@ -86,15 +87,14 @@ class NoOpAdapter(OfValues, frozen=True):
 class TiedCopyDiffers(OfValues, frozen=True, kw_only=True):
     """A tensor that the config ties to another one is stored with other values than that one.
 
-    Both were compared at the same places; one byte that differs is enough, so this cannot be wrong,
-    of a sample either.
-    Which of the two a program uses depends on the program.
+    Both were compared at the same places, and one differing byte is enough, so the finding is right
+    even if only a sample was read. Which of the two a program uses depends on the program.
 
     To do: Set `tie_word_embeddings` to false, which keeps both. If they should be tied, find out
     which of the two was trained last, and save the model with it.
     """
 
-    of: tuple[str, ...]  # the tensor that it is tied to, one for each
+    of: tuple[str, ...]  # for each tensor, the one that it is tied to
 
     aligned: ClassVar = ("of",)
 
@@ -133,7 +133,7 @@ class HeadEqualsEmbedding(OfValues, frozen=True, kw_only=True):
     the head was tied in training. Otherwise nothing: loading uses both.
     """
 
-    of: tuple[str, ...]  # the embedding, one for each head
+    of: tuple[str, ...]  # for each head, the embedding
 
     aligned: ClassVar = ("of",)
 
@@ -148,11 +148,12 @@ class HeadEqualsEmbedding(OfValues, frozen=True, kw_only=True):
 class FreshHead(OfValues, frozen=True):
     """A head is as its initializer left it, on a body that was trained.
 
-    Its biases are exactly 0, and the mean and the deviation of its n weights are within four
-    standard errors (r / sqrt(2 n) for the deviation) of a normal distribution around 0 with r =
-    initializer_range; the norms of the body are not at their 1 and 0 any more. A bias that was
-    trained for one step is not 0 in any number, so this is wrong about once in 10,000 heads that
-    have no bias, and then only where the body's own matrices are far off r.
+    The biases of the head are exactly 0. The mean and the standard deviation of its n weights are
+    within four standard errors (r / sqrt(2 n) for the deviation) of a normal distribution around 0
+    with r = initializer_range. The norms of the body no longer have their initial values 1 and 0.
+    After one step of training, no number of a bias is 0; so the finding is wrong for about one in
+    10,000 heads without a bias, and then only if the deviation of the body's own matrices is far
+    from r.
 
     To do: Fine-tune the head before you use what it computes, or save the model with the head that
     was trained.
@@ -165,8 +166,8 @@ class FreshHead(OfValues, frozen=True):
 class UntrainedRows(OfValues, frozen=True, kw_only=True):
     """Rows of the embedding that belong to tokens of the tokenizer are zero, or all alike.
 
-    The padding token's row is zero in sound models and left alone, as are rows without a token. Two
-    trained rows of D numbers are never the same in each bit.
+    The padding token's row is zero in sound models, so it is ignored, as are rows without a token.
+    Two trained rows of D numbers are never identical in each bit.
 
     To do: Train the tokens before you use them, or take them out of the tokenizer.
     """
@@ -184,7 +185,8 @@ class UntrainedRows(OfValues, frozen=True, kw_only=True):
 class PaddedDtype(OfValues, frozen=True):
     """Numbers are stored in float32 whose lower 16 bits are all zero: bfloat16 in twice the space.
 
-    Said from 1,024 numbers of many values on; by chance it would happen once in 2**16384.
+    The finding needs at least 1,024 numbers of many different values; by chance it would happen
+    once in 2**16384 cases.
 
     To do: Save the model in bfloat16: nothing is lost, and the files are half as large.
     """
@@ -196,7 +198,8 @@ class PaddedDtype(OfValues, frozen=True):
 class RepeatedLayers(OfValues, frozen=True, kw_only=True):
     """Layers are copies of each other, byte for byte.
 
-    All bytes of all their matrices were compared. So models begin that were made deeper by copying.
+    All bytes of all their matrices were compared. A model that was made deeper by copying layers
+    starts its training like this.
 
     To do: Nothing, if the model was made so; else look for the layers that should be there.
     """

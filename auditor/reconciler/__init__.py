@@ -1,4 +1,4 @@
-"""The comparison of observed and expected tensors: each accounted for, each difference named."""
+"""The comparison of stored and expected tensors: each is counted, each difference reported."""
 
 from auditor.findings import Finding, Severity
 from auditor.reconciler.rows import ModuleRow

@@ -24,7 +24,7 @@ from auditor.tensors import StoredTensor, natural_key
 
 # Layouts whose loaders need no index of the files.
 _WITHOUT_INDEX = frozenset({"mlx", "metal"})
-_SHOWN_IMPORTS = 3  # imports of a file in a reason; the finding lists all of them
+_SHOWN_IMPORTS = 3  # imports of a file that a reason names; the finding lists all of them
 
 
 class Unread(NamedTuple):
@@ -33,7 +33,7 @@ class Unread(NamedTuple):
     finding: Callable[..., BadHeader | BadIndex | BadSize | Unsafe]
     file: str
     reason: str
-    names: frozenset[str] | None  # from the index; None if it may contain anything
+    names: frozenset[str] | None  # by the index; None if the file may contain any name
 
 
 class Contents(Struct, frozen=True, kw_only=True, dict=True):
@@ -43,18 +43,18 @@ class Contents(Struct, frozen=True, kw_only=True, dict=True):
     index: Index | None = None
     opened: frozenset[str] = frozenset()  # weight files with a readable header
     unread: tuple[Unread, ...] = ()
-    unread_files: int = 0  # unreadable files and missing shards; the latter share one Unread
-    findings: tuple[Finding, ...] = ()  # files whose size differs from their header's declaration
-    names_only: bool = False  # whether some shards are missing, which the index names
-    unnamed: tuple[str, ...] = ()  # files outside the index, read instead of missing shards
-    variant: str | None = None  # "fp16" if these are not the weights that load by default
+    unread_files: int = 0  # unreadable files, and one Unread for all missing shards
+    findings: tuple[Finding, ...] = ()  # about files whose size differs from their header's
+    names_only: bool = False  # whether some shards are missing and the index lists their names
+    unnamed: tuple[str, ...] = ()  # files outside the index that are read instead of missing shards
+    variant: str | None = None  # such as "fp16"; None for the weights that load by default
     notes: tuple[str, ...] = ()  # sentences about how files were read
     # A stored name -> another name in its file that has identical bytes.
     shared: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
 
     @cached_property
     def without_header(self) -> tuple[StoredTensor, ...]:
-        """The names that the index places in files that could not be read."""
+        """The names that the index places in unread files, as tensors without shape and dtype."""
         stored = {tensor.name for tensor in self.tensors} if self.unread else ()
         return tuple(
             StoredTensor(name, None, None, None, item.file, None)
@@ -65,7 +65,7 @@ class Contents(Struct, frozen=True, kw_only=True, dict=True):
 
     @property
     def holds_unknown(self) -> bool:
-        """Whether a file could not be read and no index lists its names."""
+        """Whether a file could not be read and no index lists the names in it."""
         return any(item.names is None for item in self.unread)
 
     @property
@@ -75,9 +75,9 @@ class Contents(Struct, frozen=True, kw_only=True, dict=True):
 
 
 def contents(snapshot: Snapshot) -> Contents:
-    """Parse index and headers; faults of the checkpoint never raise."""
+    """Parse index and headers; raise nothing for a broken checkpoint, which gets findings."""
     index, unread = _index(snapshot)
-    # The file that names the audited set: the index, or the only weight file.
+    # The file that represents the audited set: the index, or the only weight file.
     first = min((file.name for file in snapshot.headers), default="")
     chosen = snapshot.index.name if snapshot.index else first
     variant = variant_of(chosen)
@@ -124,14 +124,14 @@ def contents(snapshot: Snapshot) -> Contents:
 
 
 def _variant_notes(variant: str | None, file: str) -> Iterator[str]:
-    """Note the call that loads a variant; loading without it takes other files, or none."""
+    """Note how to load a variant; without `variant=`, loading uses other files or fails."""
     if variant:
         call = f'from_pretrained(..., variant="{variant}")'
         yield f"the variant {variant} is audited, {named(file)}: load it with {call}"
 
 
 def table_findings(table: Table) -> Iterator[Finding]:
-    """Yield the faults of a torch file, and the imports that a file of weights does not need."""
+    """Yield the faults of a torch file, and imports in it that weights do not need."""
     for names, reason in table.faults:
         yield BadHeader(file=table.file, reason=reason, tensors=names)
     if table.imports:
@@ -139,7 +139,7 @@ def table_findings(table: Table) -> Iterator[Finding]:
 
 
 def unsafe_finding(file: WeightHeader) -> Unsafe | None:
-    """Return the finding for a file that may run code; None if it was followed and runs none."""
+    """Return the finding for a file that may run code; None if it was checked and runs none."""
     match file.parsed:
         case UnsafeFileError() as error:
             return Unsafe(file=file.name, reason=_unsafe_error(error), imports=error.imports)
@@ -168,9 +168,9 @@ def _listed_imports(imports: tuple[str, ...]) -> str:
 
 
 def _not_opened(snapshot: Snapshot, index: Index) -> tuple[tuple[str, ...], frozenset[str]]:
-    """Return the missing shards, and the shards whose names alone are compared.
+    """Return the missing shards, and the unread shards of which only names are compared.
 
-    An index alone is compared by its names and totals, and `_lone_index` reports it.
+    If no file of the index exists, its names and totals are compared, and `_lone_index` reports it.
     """
     shards = frozenset(index.shards)
     if _is_alone(snapshot, index):
@@ -182,7 +182,7 @@ def _not_opened(snapshot: Snapshot, index: Index) -> tuple[tuple[str, ...], froz
 
 
 def _is_alone(snapshot: Snapshot, index: Index) -> bool:
-    """Whether no file that the index names exists and no other file is read instead."""
+    """Whether no file of the index exists and no other file is read instead."""
     shards = frozenset(index.shards)
     return bool(shards) and not snapshot.headers and shards.issubset(snapshot.unopened)
 
@@ -195,7 +195,7 @@ def _lone_index(snapshot: Snapshot, index: Index) -> Iterator[BadIndex]:
 
 
 def no_file_of(index: Index) -> str:
-    """Return the clause that none of the index's files is there."""
+    """Return the clause which states that none of the index's files is present."""
     count = len(index.shards)
     of_index = f"that {named(index.file)} names is"
     return (
@@ -230,7 +230,7 @@ def _from_root(index: Index) -> Index:
 
 
 def _header(file: WeightHeader) -> Header | Table | str:
-    """Return the header, or why it cannot be read."""
+    """Return the header, or the reason why it cannot be read."""
     parsed = file.parsed
     if isinstance(parsed, UnsafeFileError):
         return _unsafe_error(parsed)
@@ -248,7 +248,7 @@ def _sizes(parsed: Iterable[tuple[WeightHeader, Header | Table | str]]) -> Itera
 
 
 def names_by_shard(index: Index) -> dict[str, list[str]]:
-    """The names that the index places in each shard."""
+    """Group the names in the index by shard."""
     names: dict[str, list[str]] = {}
     for name, shard in index.weight_map.items():
         names.setdefault(shard, []).append(name)
@@ -285,7 +285,7 @@ def _absent(
 
 
 def _foreign_shards(index: Index, elsewhere: frozenset[str]) -> Iterator[Finding]:
-    """Yield findings for shards of another format than the index, judged by their names."""
+    """Yield findings for shards of another format than the index, which their file names show."""
     if not index.file.endswith(".safetensors.index.json"):
         return
     foreign = sorted(shard for shard in elsewhere if not shard.endswith(".safetensors"))
@@ -307,14 +307,14 @@ def _names(index: Index, shards: frozenset[str]) -> Iterator[StoredTensor]:
 
 
 def pipeline_file(snapshot: Snapshot) -> str | None:
-    """Return the file that diffusers loads into a pipeline without a config, if there is one."""
+    """Return the file that diffusers loads into a pipeline without a config; None without one."""
     if snapshot.config is not None:
         return None
     return next((file.name for file in snapshot.headers if file.name in PIECES), None)
 
 
 def name_notes(snapshot: Snapshot) -> Iterator[str]:
-    """Note which file names a weight file that does not have a usual name."""
+    """Note the file that names a weight file which does not have a usual name."""
     names = {file.name for file in snapshot.files}
     config = snapshot.config
     chosen = {file.name for file in snapshot.headers}

@@ -1,6 +1,6 @@
-"""fold: many tensor names as few patterns (`names`), losslessly, for people to read.
+"""The folding of many tensor names into few patterns for people to read, without loss.
 
-It does not fold names with braces or a backslash, numbers of more than 18 digits, names of more
+fold does not fold names with braces or a backslash, numbers of more than 18 digits, names of more
 than 400 characters, and names with more than 8 numbers and 16 parts.
 """
 
@@ -15,36 +15,37 @@ from auditor.tensors import natural_key
 _NUMBER = re.compile(r"([0-9]+)")
 _ITEM = re.compile(r"(?![0-9]+-[0-9]+\Z|[0-9]{19})[^{},\\]+")
 
-# The time of folding grows with the square of the first two, and untrusted names may have
-# thousands: the names of some forty checkpoints from the Hub have at most 3 numbers, 11 parts and
-# 120 characters. Nobody reads more patterns than the third, whatever words would fold.
+# The time of folding grows with the square of the first two limits, and untrusted names may have
+# thousands of numbers and parts: names of some forty checkpoints from the Hub have at most 3
+# numbers, 11 parts and 120 characters. Beyond the third limit, only numbers are folded: nobody
+# reads so many patterns.
 _MAX_NUMBERS = 8
 _MAX_PARTS = 16
 _MAX_PATTERNS = 10_000
-_MAX_CHARACTERS = 400  # of a name that is folded: its parts take memory too
+_MAX_CHARACTERS = 400  # of a name that is folded, because its parts take memory
 
-# The patterns of at most so many names of at most so many characters are cached: 512 times 16 kB.
+# The patterns are cached for at most so many names of at most so many characters: 512 x 16 kB.
 _FEW = 128
 _SHORT = 128
 
 _Texts = tuple[str, ...]
-# The item at each position, or the items merged there; every combination is a name.
+# The item at each position, or the merged items there; every combination of items is a name.
 _Cell = tuple[str | tuple[str, ...], ...]
 _Box = tuple[tuple[str, ...], ...]  # the items at each position; every combination is a name
 
 
 def fold(names: Iterable[str], *, words: bool = True) -> tuple[str, ...]:
-    """Fold names into patterns for exactly these names, each once, in natural order.
+    """Fold names into patterns that contain exactly these names, each once, in natural order.
 
-    `words=False` folds numbers only: `layer.{0-11}.dense`, and never `{bias,weight}`.
-    90,000 names of 61 layers with 256 experts take 0.3 s.
+    `words=False` folds numbers only: into `layer.{0-11}.dense`, and never into `{bias,weight}`.
+    Folding 90,000 names of 61 layers with 256 experts takes 0.3 s.
     """
     unique = frozenset(names)
     few = len(unique) <= _FEW and all(len(name) <= _SHORT for name in unique)
     return (_folded if few else _folded.__wrapped__)(unique, words)
 
 
-@lru_cache(maxsize=512)  # consecutive models often share older names and buffers
+@lru_cache(maxsize=512)  # consecutive models often have the same older names and buffers
 def _folded(unique: frozenset[str], words: bool) -> tuple[str, ...]:  # noqa: FBT001 - a cache's key
     literal = [name for name in unique if _is_literal(name)]
     patterns = _fold_numbers(unique.difference(literal))
@@ -55,10 +56,10 @@ def _folded(unique: frozenset[str], words: bool) -> tuple[str, ...]:  # noqa: FB
 
 
 def refold(patterns: Iterable[str]) -> tuple[str, ...]:
-    """Fold patterns as `fold(..., words=False)` folds their names.
+    """Fold patterns into those that `fold(..., words=False)` makes of their names.
 
-    No name is in two patterns, and their groups contain numbers. The time depends on the number of
-    patterns: what a tree of blocks lists once for all its layers is not expanded into names.
+    No name may be in two patterns, and their groups contain numbers. The time depends on the number
+    of patterns: a pattern that stands for all layers is not expanded into names.
     """
     literal: list[str] = []
     boxes: dict[_Texts, list[_Box]] = {}
@@ -95,8 +96,8 @@ def _fold_numbers(names: Iterable[str]) -> list[str]:
 def _by_texts(names: Iterable[str]) -> dict[_Texts, list[_Cell]]:
     """Group the numbers in each name by the texts between them.
 
-    Many modules, such as experts, have tensors of equal names: a module's name is split once, by
-    the text before its last two parts.
+    Many modules, such as experts, have tensors with the same last names. So a module's name is
+    split only once: the part of a tensor's name before the last two segments.
     """
     ends: dict[str, list[str]] = {}
     for name in names:
@@ -119,7 +120,7 @@ def _by_texts(names: Iterable[str]) -> dict[_Texts, list[_Cell]]:
 
 
 def _box(pattern: str) -> tuple[_Texts, _Box]:
-    """Split a pattern into the texts between its numbers, and the numbers."""
+    """Split a pattern into the texts around its numbers, and the numbers at each position."""
     texts = [""]
     box: list[tuple[str, ...]] = []
     for piece in pieces(pattern):
@@ -134,7 +135,7 @@ def _box(pattern: str) -> tuple[_Texts, _Box]:
 
 
 def _merged(boxes: list[_Box]) -> Iterator[_Cell]:
-    """Merge boxes as `_merge` merges names; numbers in equal sets of boxes merge as one."""
+    """Merge boxes as `_merge` merges names; numbers that are in the same boxes merge as one."""
     numbers = len(boxes[0])
     if len(boxes) == 1 or numbers > _MAX_NUMBERS:
         cells: list[_Cell] = [*boxes]
@@ -151,7 +152,7 @@ def _merged(boxes: list[_Box]) -> Iterator[_Cell]:
 
 
 def _equal_numbers(sets: Iterable[tuple[str, ...]]) -> dict[str, tuple[str, ...]]:
-    """Group the numbers that are in equal selections of the sets, by their first number."""
+    """Group the numbers that are in the same sets, keyed by the first number of each group."""
     within: dict[str, list[int]] = {}
     for place, items in enumerate(sets):
         for item in items:
@@ -176,11 +177,11 @@ def _pattern(texts: _Texts, cell: _Cell) -> str:
 
 
 def _fold_words(patterns: Iterable[str]) -> list[str]:
-    """Fold from the last part to the first, so that siblings (bias, weight) fold before cousins."""
+    """Fold from the last part to the first, so that bias and weight of one module fold first."""
     cells: dict[int, list[_Cell]] = {}
     unfolded = []
     for pattern in patterns:
-        parts = pattern.split(".", _MAX_PARTS)  # groups of numbers have no dot
+        parts = pattern.split(".", _MAX_PARTS)  # a group of numbers contains no dot
         if len(parts) > _MAX_PARTS:
             unfolded.append(pattern)
         else:
@@ -193,19 +194,19 @@ def _fold_words(patterns: Iterable[str]) -> list[str]:
 
 
 def _merge(cells: list[_Cell], positions: Iterable[int]) -> list[_Cell]:
-    """Merge, at each position in turn, the cells that differ only there.
+    """Merge, at each position in turn, the cells that differ only at this position.
 
-    No name is lost or repeated: the merged cell means exactly the names of its cells.
+    No name is lost or repeated: a merged cell stands for exactly the names of its cells.
     """
     for at in positions:
         groups: dict[_Cell, list[str]] = {}
         merged = []
         for cell in cells:
-            item = cell[at]  # a single item: nothing was merged here yet
+            item = cell[at]  # a string: nothing was merged at this position yet
             if isinstance(item, str) and _ITEM.fullmatch(item):
                 groups.setdefault((*cell[:at], *cell[at + 1 :]), []).append(item)
             else:
-                merged.append(cell)  # an empty part, or one that looks like a range
+                merged.append(cell)  # an empty part, or a text that looks like a range
         for others, items in groups.items():
             together = items[0] if len(items) == 1 else tuple(sorted(items))
             merged.append((*others[:at], together, *others[at:]))

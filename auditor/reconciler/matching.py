@@ -1,4 +1,4 @@
-"""The matching of stored tensors with expected ones, by the rules with which loading renames."""
+"""The matching of stored tensors with expected ones, by the rules by which loading renames."""
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from enum import IntFlag, StrEnum
@@ -30,7 +30,10 @@ class Step(StrEnum):
 
 
 class Fate(IntFlag):
-    """The fate of a stored or an expected tensor; fates below a prefix are combined by or."""
+    """The outcome of matching a stored or an expected tensor; several are combined by or.
+
+    The fates of all tensors whose names share a prefix are combined for the row of a module.
+    """
 
     EQUAL = 1
     UNUSED = 2
@@ -46,7 +49,7 @@ class Fate(IntFlag):
     QUANTIZATION_DATA = 2048
 
 
-# The step of a rule of all classes, by its replacement.
+# The replacement of a rule that all classes have -> its step.
 _STEPS = {
     "LayerNorm.weight": Step.LEGACY,
     "LayerNorm.bias": Step.LEGACY,
@@ -56,7 +59,7 @@ _STEPS = {
 }
 
 _NAME, _SHAPE = (itemgetter(StoredTensor._fields.index(field)) for field in ("name", "shape"))
-_NO_SHAPE = (-1,)  # equal to no shape, and not to None, which means an unknown shape
+_NO_SHAPE = (-1,)  # unequal to every shape and to None, which means an unknown shape
 
 
 class Hit(NamedTuple):
@@ -68,33 +71,33 @@ class Hit(NamedTuple):
 
 
 class Matching(Struct, frozen=True, kw_only=True):
-    """The stored tensors, each once: in plain, in hits, in copies or in unmatched."""
+    """The stored tensors, each in exactly one of plain, hits, copies or unmatched."""
 
-    plain: Mapping[str, StoredTensor]  # by expected name: equal in name, shape and role
-    hits: tuple[Hit, ...]  # match an expected tensor in another way
-    copies: tuple[Hit, ...]  # match an expected tensor that another stored one already matches
-    unmatched: tuple["Candidate", ...]  # match nothing
+    plain: Mapping[str, StoredTensor]  # by expected name: as expected in name, shape and role
+    hits: tuple[Hit, ...]  # match an expected tensor, but not in all of these
+    copies: tuple[Hit, ...]  # match one that is already matched by another stored tensor
+    unmatched: tuple["Candidate", ...]  # match no expected tensor
     parameters: int  # the number of expected parameters
-    shift: Step | None  # STRIPPED or ADDED: the prefix of the file's names against the target's
+    shift: Step | None  # STRIPPED or ADDED, if most names differ by the base model's prefix
 
 
 class Candidate(NamedTuple):
-    """A stored tensor, or a piece of one, and the name under which loading looks it up."""
+    """A stored tensor, or a tensor packed in it, and the name under which loading looks it up."""
 
     tensor: StoredTensor
     name: str
 
 
 class Place(NamedTuple):
-    """The place at which loading looks for a stored tensor, and the tensor there."""
+    """The name under which loading looks for a stored tensor, and the expected tensor there."""
 
-    name: str  # in memory, before conversions
+    name: str  # name in memory, before conversions
     expected: ExpectedTensor | None
-    steps: tuple[Step, ...]  # from the stored name to the expected name
+    steps: tuple[Step, ...]  # the changes from the stored name to the expected name
 
 
 class _Lookup(NamedTuple):
-    """A name in memory, its tensor, and the shift of the base model's prefix."""
+    """A name in memory, its expected tensor, and whether the base model's prefix was changed."""
 
     name: str
     expected: ExpectedTensor | None
@@ -104,14 +107,14 @@ class _Lookup(NamedTuple):
 class Places(Struct, frozen=True):
     """A class's tensors by their names in memory."""
 
-    names: NameLookup | Mapping[str, ExpectedTensor]  # after the class's own renames
+    names: NameLookup | Mapping[str, ExpectedTensor]  # names after the class's own renames
     prefix: str
     loading: Loading
 
     def of(self, stored: Collection[str]) -> list[Place]:
-        """Return the place of each name: first the renames, then the prefix, removed or added.
+        """Return the place of each name: it is renamed, then the prefix is added or removed.
 
-        If this leads to no tensor and the stored name does, the stored name counts.
+        If this leads to no tensor, but the stored name itself does, the stored name is taken.
         """
         own = self.loading.renamed(stored)
         older = self.loading.renamed_by_legacy(own)
@@ -133,7 +136,7 @@ class Places(Struct, frozen=True):
         return places
 
     def _unconverted(self, names: Iterable[str], lookups: Iterable[_Lookup]) -> set[str]:
-        """Return names that a conversion takes only with or only without the prefix: no match."""
+        """Return names converted only with the prefix, or only without it: they match nothing."""
         if not self.loading.converters:
             return set()
         pairs = zip(names, lookups, strict=True)
@@ -149,13 +152,13 @@ class Places(Struct, frozen=True):
         return Place(name, expected, (*steps, shift) if shift else steps)
 
     def _tensors_under(self, forms: Mapping[str, tuple[str, ...]]) -> Mapping[str, ExpectedTensor]:
-        """Return the class's tensors under these forms of names, in one lookup."""
+        """Return the class's tensors with these names, looked up all at once."""
         if not isinstance(self.names, NameLookup | TensorsByName):
             return self.names
         return self.names.tensors(frozenset(chain.from_iterable(forms.values())))
 
     def _older(self, stored: str, expected: str, shift: Step | None) -> bool:
-        """Whether two names of one tensor differ in more than the prefix."""
+        """Whether the stored and the expected name of a tensor differ in more than the prefix."""
         if not self.loading.renames or stored == expected:
             return False
         forms = forms_with_prefix((expected,), self.prefix)
@@ -163,7 +166,7 @@ class Places(Struct, frozen=True):
 
 
 def _look_up(name: str, forms: tuple[str, ...], tensors: Mapping[str, ExpectedTensor]) -> _Lookup:
-    """Return the tensor under the first form of a name that the class has."""
+    """Look up the forms of a name, with and without the prefix; return the first known one."""
     for form in forms:
         if expected := tensors.get(form):
             longer = len(form) > len(name)
@@ -173,12 +176,12 @@ def _look_up(name: str, forms: tuple[str, ...], tensors: Mapping[str, ExpectedTe
 
 
 def places(expectation: Expectation, stored: Iterable[str] = ()) -> Places:
-    """Return the places of the expectation's class for stored tensors; `stored` are all names."""
+    """Return a lookup of stored names among the expected tensors; `stored` are all names."""
     return Places(expectation.renamed, expectation.prefix, expectation.loading.seeing(stored))
 
 
 def shapes_of(expectation: Expectation) -> Callable[[str], tuple[int, ...] | None]:
-    """Return a function from a name that loading looks up to the shape expected there, if any."""
+    """Return a function from a name that loading looks up to the expected shape, None without."""
 
     def shape(name: str) -> tuple[int, ...] | None:
         (place,) = class_places().of((name,))
@@ -202,9 +205,9 @@ def match(
     indexed: Mapping[str, str],
     pieces: Collection[LogicalTensor] = (),
 ) -> Matching:
-    """Pair stored tensors with the expected ones; `indexed` is the index's name -> shard.
+    """Pair stored tensors with expected ones; `indexed` is the index's map from name to shard.
 
-    Pieces replace the packed tensors that contain them, which are not among `tensors`.
+    `pieces` are tensors unpacked from packed ones; the latter are not among `tensors`.
     """
     listed = expectation.listed
     plain, others = _plain(tensors, listed)
@@ -235,8 +238,8 @@ def _plain(
 ) -> tuple[dict[str, StoredTensor], Iterable[StoredTensor]]:
     """Return the tensors with the name and shape of an expected one, by name, and all others.
 
-    Nearly all tensors of nearly every checkpoint are plain. They are compared column by column,
-    because a loop takes twice as long: 90,000 tensors take 45 ms.
+    The former, called plain, are nearly all tensors of nearly every checkpoint. They are compared
+    column by column, because a loop takes twice as long: 90,000 tensors take 45 ms.
     """
     names = list(map(_NAME, tensors))
     expected = listed.shapes_of(names, _NO_SHAPE)
@@ -244,7 +247,7 @@ def _plain(
     plain = dict(compress(zip(names, tensors, strict=True), answers))
     if len(plain) == sum(answers):
         return plain, compress(tensors, map(not_, answers))
-    first: dict[str, StoredTensor] = {}  # for a name in several files
+    first: dict[str, StoredTensor] = {}  # of a name in several files, the first tensor
     for tensor in compress(tensors, answers):
         first.setdefault(tensor.name, tensor)
     return first, [tensor for tensor in tensors if first.get(tensor.name) is not tensor]
@@ -262,9 +265,10 @@ def _claims(
     places: Places,
     indexed: Mapping[str, str],
 ) -> _Claims:
-    """Match the candidates, which are not plainly as expected, with expected tensors.
+    """Match the candidates, which are not as expected in name and shape, with expected tensors.
 
-    Two candidates for one tensor are rivals; a plain tensor with a rival is no longer plain.
+    Two candidates for one expected tensor are rivals, of which one becomes a copy. A plain tensor
+    with a rival is moved from `plain` to the claims.
     """
     claims: dict[str, Hit] = {}
     copies: list[Hit] = []
@@ -287,7 +291,7 @@ def _claims(
 
 
 def _precedence(indexed: Mapping[str, str]) -> Callable[[Hit], tuple[object, ...]]:
-    """Return the sort key of rivals for one parameter; the first of them gets it.
+    """Return the sort key of rivals for one parameter; the first of them is matched.
 
     Loading takes the natural order of names; for a name in two shards, the index decides.
     """
@@ -302,7 +306,7 @@ def _precedence(indexed: Mapping[str, str]) -> Callable[[Hit], tuple[object, ...
 def _shift(
     claims: Mapping[str, Hit], plain: Mapping[str, StoredTensor], prefix: str
 ) -> Step | None:
-    """Return STRIPPED or ADDED if most names of the base model are shifted so, else None."""
+    """Return STRIPPED or ADDED if most names of the base model have this shift, else None."""
     steps = [hit.steps[-1] if hit.steps else None for hit in claims.values()]
     counts = {step: steps.count(step) for step in (Step.STRIPPED, Step.ADDED)}
     if not any(counts.values()):

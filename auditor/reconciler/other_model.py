@@ -1,4 +1,4 @@
-"""The claims of a config, compared with names, sizes and dtypes alone."""
+"""Rules for a config of another model than the weights, by names, sizes and dtypes alone."""
 
 import re
 from collections import Counter
@@ -13,7 +13,7 @@ from auditor.reconciler.matching import Fate
 from auditor.reconciler.reconcile import Reconciled
 from auditor.tensors import StoredTensor, is_float
 
-_DRAFTING = ("mtp_num_hidden_layers", "num_nextn_predict_layers")  # in transformers' configs
+_DRAFTING = ("mtp_num_hidden_layers", "num_nextn_predict_layers")  # count drafting layers
 
 
 def drafting_notes(config: Config, tensors: Sequence[StoredTensor]) -> Iterator[str]:
@@ -25,7 +25,7 @@ def drafting_notes(config: Config, tensors: Sequence[StoredTensor]) -> Iterator[
     for path, values in (("", config.values), ("text_config.", text)):
         if not isinstance(values, Mapping) or not tensors:
             continue
-        after = f"layers.{values.get('num_hidden_layers')}."  # DeepSeek's numbering
+        after = f"layers.{values.get('num_hidden_layers')}."  # as DeepSeek numbers them
         for key in _DRAFTING:
             count = values.get(key)
             if type(count) is int and count > 0 and not _drafts(tensors, after):
@@ -33,21 +33,21 @@ def drafting_notes(config: Config, tensors: Sequence[StoredTensor]) -> Iterator[
 
 
 def _drafts(tensors: Sequence[StoredTensor], after: str) -> bool:
-    """Whether a drafting layer is stored; if there is one, it is the last layer."""
+    """Whether a drafting layer is stored; the first has the number after the model's last layer."""
     return any("mtp" in tensor[0] or after in tensor[0] for tensor in reversed(tensors))
 
 
-# A hundredth of the parameters: rotary frequencies have less, GPT-2's causal masks (a tenth) more.
+# A hundredth of the parameters: rotary frequencies are fewer, GPT-2's masks more (a tenth).
 _NEXT_TO_NOTHING = 100
 
 
 def other_names_note(
     reconciled: Reconciled, expectation: Expectation, total: float | None
 ) -> str | None:
-    """Note that the weights are the config's under other names, if sizes show it.
+    """Note that the weights may be the config's model under other names, judging by sizes.
 
-    Every missing shape is stored, and little else: masks and frequencies. If some shards
-    are missing, the index's `total` has to be the size of the missing tensors.
+    Every missing shape is stored under an unexpected name, and little else: masks and frequencies.
+    If some shards are missing, the index's `total` has to be the size of the missing tensors.
     """
     unexpected = [item.tensor for item in reconciled.unexpected if item.fate == Fate.UNEXPECTED]
     missing = [item.tensor for item in reconciled.absent if item.fate == Fate.MISSING]
@@ -72,9 +72,9 @@ def other_names_note(
 def other_model_rule(
     reconciled: Reconciled, expectation: Expectation, file: str, total: float | None = None
 ) -> Iterator[Finding]:
-    """Report that the config, `file`, describes another model: few names are in both.
+    """Report that the config, `file`, describes another model, since few names are in both.
 
-    Names with the ends of expected names belong to the model, whatever their start; so do tensors
+    A name that ends like an expected name belongs to the model, whatever its start; so do tensors
     with exactly the missing sizes.
     """
     unexpected = [
@@ -101,15 +101,15 @@ def other_model_rule(
 
 
 _LONE_FILES = ("model.safetensors", "pytorch_model.bin")
-_HEADER_BYTES = 1024  # the most for a tensor; safetensors takes 110 to 140, zip 350
+_HEADER_BYTES = 1024  # the most for a tensor; safetensors needs 110 to 140, zip 350
 
 
 def listed_size_rule(
     files: Sequence[RepoFile], expectation: Expectation, declared: str | None
 ) -> Iterator[Finding]:
-    """Check that a single weight file that was not opened has room for the declared tensors.
+    """Check that a single weight file that was not opened is large enough for the declared tensors.
 
-    It may contain more, for instance buffers.
+    The file may contain more, for instance buffers.
     """
     parameters = expectation.parameters
     for file in files:
@@ -137,10 +137,10 @@ def listed_size_rule(
 
 
 _PLAIN_DTYPES = ("F32", "BF16", "F64")
-_ENTRY = 110  # bytes of a tensor in a safetensors header, without its name; up to four dimensions
-_METADATA = 1024  # bytes of the rest of a header
+_ENTRY = 110  # header bytes of a tensor in safetensors, without its name; up to four dimensions
+_METADATA = 1024  # bytes of the rest of the header
 _PARTS = {2: "half", 3: "a third", 4: "a quarter"}
-_CLOSE = 0.02  # share of the complete size, by which a part may differ
+_CLOSE = 0.02  # relative difference up to which two sizes count as equal
 
 
 def pointed_size_note(
@@ -148,8 +148,9 @@ def pointed_size_note(
 ) -> str | None:
     """Note by size whether the files behind Git LFS pointers can be the expected model.
 
-    They are compared with the expected tensors that they hide. Return None without pointers, or if
-    no index says whether these or another unread file hide a tensor.
+    Their sizes are compared with the expected tensors that are in them. Return None if there are no
+    pointers, or if no index shows whether a tensor is in one of these files or in another unread
+    file.
     """
     sizes = {file.name: file.pointed for file in snapshot.headers if file.pointed is not None}
     if contents.holds_unknown and any(item.file not in sizes for item in contents.unread):
@@ -189,7 +190,7 @@ def pointed_size_note(
 
 
 def _part(ratio: float) -> str:
-    """Return the words for a size in relation to the expected one: `half of`, `1.5 times`."""
+    """Return a phrase for the ratio of a size to the expected one: `half of`, `1.5 times`."""
     if ratio > 1:
         return f"{ratio:.3g} times"
     part = next((word for of, word in _PARTS.items() if abs(ratio - 1 / of) < _CLOSE), None)
@@ -218,7 +219,7 @@ def dtype_rule(
         return
     learned = (hit.stored for hit in reconciled.answered if hit.expected.role.learned)
     wide = "F32" if declared in {"BF16", "F16"} else None
-    packed = reconciled.packed  # they have the dtypes of their layout
+    packed = reconciled.packed  # packed tensors have the dtypes of their layout
     scaled = set(map(id, reconciled.scaled))
     for tensor in (*reconciled.plain.values(), *learned):
         if tensor.dtype not in wrong or id(tensor) in scaled:

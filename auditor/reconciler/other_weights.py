@@ -1,7 +1,7 @@
 """Weight files outside the audited set: variants, other frameworks and formats, torch copies.
 
-Names alone decide which files are not part of the audited set: these are not opened and do not
-count. A copy of the weights in torch files is compared if it was read.
+Names alone decide which files are not in the audited set: such files are not opened or counted. A
+copy of the weights in torch files is compared if it was read.
 """
 
 import re
@@ -27,7 +27,7 @@ from auditor.names import folder_of
 from auditor.reconciler.contents import Contents, table_findings, unsafe_finding
 from auditor.tensors import learned, natural_key
 
-# Endings in lower case -> the software of the format.
+# File name endings in lower case -> the software that uses the format.
 _FRAMEWORKS = (
     (".h5", "TensorFlow"),
     (".msgpack", "Flax"),
@@ -37,7 +37,7 @@ _FRAMEWORKS = (
     (".gguf", "llama.cpp"),
     (".distcp", "torch.distributed.checkpoint"),
 )
-# Files that are left out only if the user has named other files.
+# Files that are left out only if the user has named other files to audit.
 _DEFAULT = r"(?:diffusion_pytorch_)?model\.safetensors"
 _TORCH = r"(?:diffusion_)?pytorch_model(?:-[0-9]{5}-of-[0-9]{5})?\.bin(?:\.index\.json)?"
 _SHARDS = (
@@ -68,9 +68,10 @@ def other_weights(snapshot: Snapshot) -> Iterator[OtherWeights | CopyDiffers | U
 
 
 def _incomplete_copies(snapshot: Snapshot) -> dict[Split, set[str]]:
-    """Return the shards of incomplete safetensors copies of the audited torch files, by split.
+    """Return the existing shards of incomplete safetensors copies of the audited torch files.
 
-    The Hugging Face cache may have single files of a complete copy.
+    They are grouped by split. In the Hugging Face cache none is reported, because single files of a
+    complete copy may be there.
     """
     first = min((file.name for file in snapshot.headers), default="")
     if not first.endswith(".bin") or (snapshot.partial and snapshot.commit is not None):
@@ -102,8 +103,8 @@ def other_weights_by_kind(
 ) -> Iterator[OtherWeights]:
     """Yield a finding for each kind of weight files that are not audited.
 
-    `inside` is the folder of the audited set, "unet/". If that set is `lacking` some of its files,
-    no other file is a second copy of it. The `opened` files were followed as pickles.
+    `inside` is the folder of the audited set, such as "unet/". If files of that set are `lacking`,
+    no other file is called a second copy of it. The `opened` files were checked as pickles.
     """
     kinds: dict[str, list[str]] = {}
     for name in names:
@@ -116,7 +117,7 @@ def other_weights_by_kind(
 
 
 def _kind(name: str, *, lacking: bool) -> str:
-    """Return the kind of a file by its name, relative to the folder of the audited set."""
+    """Return what a weight file is, by its name relative to the folder of the audited set."""
     last = PurePosixPath(name).name.lower()
     variant = variant_of(last)
     framework = next((software for ending, software in _FRAMEWORKS if last.endswith(ending)), None)
@@ -141,7 +142,7 @@ def _kind(name: str, *, lacking: bool) -> str:
 
 
 def embedded_adapter(snapshot: Snapshot) -> Iterator[AdapterBeside | MissingComponent]:
-    """Yield a finding if an adapter is in a model's folder, with its weights or without.
+    """Yield a finding if an adapter's config is in a model's folder, with or without its weights.
 
     transformers looks for the adapter's config first if PEFT is installed.
     """
@@ -163,7 +164,7 @@ def embedded_adapter(snapshot: Snapshot) -> Iterator[AdapterBeside | MissingComp
         yield AdapterBeside(file=config, reason=reason)
         return
     if snapshot.partial and snapshot.commit is not None:
-        return  # the Hugging Face cache receives single files
+        return  # the Hugging Face cache is filled file by file
     reason = (
         f"{named(config)} declares an adapter beside the model, and its weights are not there: "
         "where PEFT is installed, from_pretrained looks for them and fails; upload them, or "
@@ -175,9 +176,9 @@ def embedded_adapter(snapshot: Snapshot) -> Iterator[AdapterBeside | MissingComp
 def torch_copy_findings(snapshot: Snapshot, contents: Contents) -> Iterator[Finding]:
     """Yield the faults of the torch copies, and their differences from the audited files.
 
-    A tensor that only they have is not a difference if it shares its bytes with one that both have,
-    because safetensors stores those once, or if nothing of it is learned. Git LFS pointers in a
-    copy of the repository are torch files that nobody fetched, which is no fault of the model.
+    A tensor that only a copy has is not a difference if it shares its bytes with a tensor that both
+    have, because safetensors stores those once, or if it contains no parameter. Git LFS pointers in
+    a copy of the repository are torch files that nobody fetched, which is not a fault of the model.
     """
     unfetched = [file.name for file in snapshot.torch_copies if file.pointed is not None]
     if unfetched and snapshot.partial:
@@ -208,7 +209,7 @@ def unsafe_pickles(snapshot: Snapshot) -> Iterator[Unsafe]:
 
 
 def unread_pickles(snapshot: Snapshot) -> Iterator[str]:
-    """Yield a line for the torch copies and one for the other pickles that were not read."""
+    """Yield a line for the torch copies that were not read, and one for other unread pickles."""
     copies = _unread_torch_copies(snapshot)
     if copies:
         how = "neither compared with the audited files nor followed (--torch-copies does both)"
@@ -222,7 +223,7 @@ def unread_pickles(snapshot: Snapshot) -> Iterator[str]:
 
 
 def uncompared_torch_copies(snapshot: Snapshot, contents: Contents) -> tuple[str, ...]:
-    """Return the torch copies that are not compared, because audited files were not read."""
+    """Return the torch copies that are not compared because some audited files were not read."""
     lacking = contents.unread or contents.names_only
     return tuple(file.name for file in snapshot.torch_copies) if lacking else ()
 

@@ -1,4 +1,7 @@
-"""The reconciliation: each stored and each expected tensor gets a fate, and fates give findings."""
+"""The reconciliation: each stored and each expected tensor gets a fate, and fates give findings.
+
+A fate is the outcome of matching the tensor, such as missing or unexpected.
+"""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import chain, repeat
@@ -45,33 +48,33 @@ from auditor.reconciler.unexpected import (
 from auditor.tensors import DTYPE_BITS, StoredTensor, natural_key, naturally_sorted
 from auditor.walker import counted_once, parent
 
-_DIMENSIONS = 8  # of a shape in a reason; models have at most five
+_DIMENSIONS = 8  # dimensions of a shape in a reason; models have at most five
 _ELEMENTS = itemgetter(StoredTensor._fields.index("elements"))
 _NOT_PACKED = ReadAndHidden(PLAIN, MappingProxyType({}))
 _Item = tuple[StoredTensor, int, int]  # the fields of walker.Counted
 
 
 class FamilyExpectations(Struct, frozen=True, kw_only=True):
-    """The expectations of the classes around the target, for one config."""
+    """The expectations of the target's family of classes, for one config."""
 
-    declared: Expectation  # of the class that the config declares
-    siblings: Callable[[], tuple[Sibling, ...]]  # every class of the family; on demand
-    unused_modules: tuple[str, ...] = ()  # modules of the target that its own loader does not use
+    declared: Expectation  # expectation of the class that the config declares
+    siblings: Callable[[], tuple[Sibling, ...]]  # returns every class of the family
+    unused_modules: tuple[str, ...] = ()  # modules of the target that its loader does not use
 
 
 class Absent(NamedTuple):
-    """An expected tensor that no stored one matches, and its Fate."""
+    """An expected tensor that no stored one matches, and its fate."""
 
     tensor: ExpectedTensor
     fate: int
 
 
 class NameWithoutHeader(NamedTuple):
-    """The facts about a stored name without a header."""
+    """The facts about a stored name in a file whose header was not read."""
 
-    elements: int | None  # of the expected tensors in it; None if nothing is expected
+    elements: int | None  # of the expected tensors in it; None if it is unexpected
     fate: int
-    packed: bool  # or quantization data: its bytes are not those of its elements
+    packed: bool  # whether its bytes do not follow from its elements
 
 
 class Reconciled(Struct, frozen=True, kw_only=True):
@@ -82,18 +85,18 @@ class Reconciled(Struct, frozen=True, kw_only=True):
     """
 
     counted: tuple[_Item, ...]
-    plain: Mapping[str, StoredTensor]  # by expected name: equal in name, shape and role
-    answered: tuple[Hit, ...]  # matched in another way
+    plain: Mapping[str, StoredTensor]  # by expected name: as expected in name, shape and role
+    answered: tuple[Hit, ...]  # matched, but not as expected in all of these
     copies: tuple[Hit, ...]  # stored again: under another name, or in another shard
     unexpected: tuple[UnexpectedTensor, ...]
     absent: tuple[Absent, ...]
     findings: tuple[Finding, ...]
     shift: Step | None
-    packed: Mapping[tuple[str, str], str]  # (name, file) of a stored tensor -> dtype of its pieces
-    scaled: tuple[StoredTensor, ...]  # weights that are packed only in that they need scales
+    packed: Mapping[tuple[str, str], str]  # (name, file) of a packed tensor -> dtype inside
+    scaled: tuple[StoredTensor, ...]  # weights of one tensor each that only need scales
     # The names that an index places in files that were not read, sorted.
     without_header: tuple[tuple[str, NameWithoutHeader], ...]
-    moved: bool  # whether some pieces belong to another module than the stored tensor's name
+    moved: bool  # whether some unpacked tensors are in another module than their packed tensor
 
 
 def reconcile(
@@ -102,14 +105,14 @@ def reconcile(
     family: FamilyExpectations,
     packing: ReadAndHidden = _NOT_PACKED,
 ) -> Reconciled:
-    """Account for every stored and every expected tensor."""
+    """Match stored with expected tensors, and report every difference."""
     loading = expectation.loading
-    # Separate the tensors of the model from those that contain or serve packed ones.
+    # Separate the tensors of the model from packed tensors and their quantization data.
     stored = _separated(contents.tensors, packing.read)
-    # Match stored names with expected ones, by the rules with which loading renames.
+    # Match stored names with expected ones, by the rules by which loading renames.
     indexed = contents.index.weight_map if contents.index else {}
     matching = match(stored.single, expectation, indexed=indexed, pieces=stored.pieces)
-    # Make a stored tied tensor a copy of its source, or its replacement.
+    # Make a stored tied tensor a copy of its source, or use it in place of its source.
     settled = _settle_ties(matching)
     # Give each stored tensor its fate.
     answered = tuple(_answers(settled.hits))
@@ -123,7 +126,7 @@ def reconcile(
     unread_file = _unread_file(contents.unread, hidden)
     not_stored = _not_stored(expectation, matching, settled)
     absent = tuple(_absent(not_stored, expectation, family, unread_file))
-    # Explain each fate, except that of a tensor that is as expected.
+    # Report each fate, except that of a tensor that is as expected.
     findings = (
         *_unreadable(contents.unread, absent, unread_file),
         *_missing(absent, family.unused_modules),
@@ -135,7 +138,7 @@ def reconcile(
         *unexpected_findings(unexpected, expectation.target),
         *_packing(packing.read),
     )
-    # Count each stored tensor once, with the parameters of its pieces.
+    # Count each stored tensor once, with all parameters that it contains.
     plain = matching.plain
     parameters = map(_ELEMENTS, plain.values())
     counted = (
@@ -170,17 +173,17 @@ def reconcile(
 class _Stored(NamedTuple):
     """The stored tensors, by their use."""
 
-    single: Sequence[StoredTensor]  # each is one tensor of the model, unchanged
-    scaled: tuple[StoredTensor, ...]  # those of `single` that are packed by their dtype
-    pieces: tuple[LogicalTensor, ...]  # the contents of the others
+    single: Sequence[StoredTensor]  # tensors that are each one tensor of the model
+    scaled: tuple[StoredTensor, ...]  # those of `single` that are quantized and need scales
+    pieces: tuple[LogicalTensor, ...]  # tensors of the model unpacked from other tensors
     serving: tuple[StoredTensor, ...]  # quantization data
 
 
 def _separated(tensors: Sequence[StoredTensor], unpacked: Unpacked) -> _Stored:
     """Separate stored tensors by use; an 8-bit weight that only needs scales stays unchanged.
 
-    Pieces that share a stored tensor are sorted by their names, so a later sort by stored names
-    does not depend on the order of the files.
+    Tensors unpacked from one stored tensor are sorted by their names, so that a later sort by
+    stored names does not depend on the order of the files.
     """
     if unpacked is PLAIN:
         return _Stored(tensors, (), (), ())
@@ -189,14 +192,14 @@ def _separated(tensors: Sequence[StoredTensor], unpacked: Unpacked) -> _Stored:
     holders = {id(piece.stored) for piece in pieces}
     if len(holders) < len(pieces):
         pieces = tuple(naturally_sorted(pieces, attrgetter("name")))
-    packed_ids = {*holders, *map(id, serving)}  # a layout returns the objects that it received
+    packed_ids = {*holders, *map(id, serving)}  # layouts return the very objects that they received
     single = [tensor for tensor in tensors if id(tensor) not in packed_ids]
     scaled = tuple(tensor for tensor in unpacked.unchanged if tensor.dtype not in UNPACKED)
     return _Stored(single, scaled, pieces, serving)
 
 
 def _as_stored(counted: Iterable[_Item], stored: _Stored) -> Iterable[_Item]:
-    """Count each stored tensor once, with the parameters of its pieces."""
+    """Yield each stored tensor once, with the parameters of all tensors that it contains."""
     serving = zip(stored.serving, repeat(0), repeat(Fate.QUANTIZATION_DATA.value))
     return chain(_added_up(counted, stored.pieces) if stored.pieces else counted, serving)
 
@@ -216,8 +219,8 @@ def _added_up(counted: Iterable[_Item], pieces: Iterable[LogicalTensor]) -> Iter
 
 
 def _packing(unpacked: Unpacked) -> Iterator[QuantizationData | BadQuantization]:
-    """Yield the quantization data in the layout's order, and the faults of the layout."""
-    for notes in unpacked.quantization_data:  # 46,122 in DeepSeek-V3, which `fold` sorts
+    """Yield the quantization data, in the layout's order, and the layout's faults as findings."""
+    for notes in unpacked.quantization_data:  # DeepSeek-V3 has 46,122, which `fold` sorts
         yield QuantizationData(tensors=tuple(notes.tensors), reason=notes.reason)
     for fault in unpacked.faults:
         yield BadQuantization(tensors=by_name(fault.tensors), reason=fault.reason)
@@ -227,11 +230,11 @@ def _packing(unpacked: Unpacked) -> Iterator[QuantizationData | BadQuantization]
 
 
 class _Settled(NamedTuple):
-    """The matches of stored tensors, by what they are to the model."""
+    """The matched stored tensors, after tied tensors were settled."""
 
-    plain: Mapping[str, StoredTensor]  # as in Matching
-    hits: tuple[Hit, ...]  # each the only stored form of its expected tensor
-    extras: tuple[Hit, ...]  # of tensors that no class reads
+    plain: Mapping[str, StoredTensor]  # see Matching
+    hits: tuple[Hit, ...]  # matches in which the expected tensor is stored only once
+    extras: tuple[Hit, ...]  # matches with tensors that no class reads
     copies: tuple[Hit, ...]
 
 
@@ -261,12 +264,12 @@ class _Copy(NamedTuple):
     """A stored tensor whose parameter another stored tensor already provides."""
 
     hit: Hit
-    original: StoredTensor  # the tensor that counts
-    fate: int  # TIED if the config ties them and they are identical bytes of one file
+    original: StoredTensor  # the tensor that is counted
+    fate: int  # TIED if tied by the config and identical in the file
 
 
 def _copies(settled: _Settled, shared: Mapping[str, str]) -> Iterator[_Copy]:
-    """Yield each copy with its original; `shared` is Contents.shared."""
+    """Yield each copy with its original; `shared` maps names to identical ones, as in Contents."""
     hits = (*settled.hits, *settled.extras) if settled.copies else ()
     others = {hit.expected.name: hit.stored for hit in hits}
     for hit in settled.copies:
@@ -279,7 +282,7 @@ def _copies(settled: _Settled, shared: Mapping[str, str]) -> Iterator[_Copy]:
 
 
 def _duplicates(copies: Iterable[_Copy]) -> Iterator[Finding]:
-    """Yield ties of identical bytes as tied, and all other copies as duplicates."""
+    """Yield findings: identical tied tensors are reported as tied, other copies as duplicates."""
     groups: dict[str, list[_Copy]] = {}
     for copy in copies:
         groups.setdefault(_reason_of_copy(copy), []).append(copy)
@@ -311,7 +314,10 @@ def _reason_of_copy(copy: _Copy) -> str:
 
 
 class _Hidden(NamedTuple):
-    """The content of a name that an index places in an unread file."""
+    """A tensor that an index places in an unread file: its content as far as known.
+
+    `expected` are the expected tensors that it stands for.
+    """
 
     content: HiddenContent
     expected: tuple[ExpectedTensor, ...]
@@ -320,7 +326,7 @@ class _Hidden(NamedTuple):
 def _hidden_names(
     unread: tuple[Unread, ...], expectation: Expectation, behind: Mapping[str, HiddenContent]
 ) -> Mapping[str, _Hidden]:
-    """Map the names in unread files to their contents, sorted by name; `behind` are packed ones."""
+    """Map the sorted names in unread files to their contents; `behind` has those of packed ones."""
     names = sorted(frozenset(chain.from_iterable(file.names or () for file in unread)))
     if not names:
         return {}
@@ -337,7 +343,7 @@ def _hidden_names(
 def _unread_file(
     unread: tuple[Unread, ...], hidden: Mapping[str, _Hidden]
 ) -> Callable[[str], str | None]:
-    """Return a function from an expected name to the unread file that may contain it."""
+    """Return a function from an expected name to the unread file that may contain it, or None."""
     file_by_name: dict[str, str] = {}
     for file in unread:
         for name in file.names or ():
@@ -350,7 +356,7 @@ def _unread_file(
 def _without_header(
     hidden: Mapping[str, _Hidden], loading: Loading, family: FamilyExpectations
 ) -> Iterator[tuple[str, NameWithoutHeader]]:
-    """Yield the facts about each name in an unread file; unexpected names come last."""
+    """Yield the facts about each name in an unread file, those about unexpected names last."""
     unknown: list[Candidate] = []
     for name, (content, expected) in hidden.items():
         if expected:
@@ -369,7 +375,7 @@ def _without_header(
 def _unreadable(
     unread: tuple[Unread, ...], absent: Iterable[Absent], unread_file: Callable[[str], str | None]
 ) -> Iterator[Finding]:
-    """Yield a finding for each file, with the expected tensors that it may contain."""
+    """Yield a finding for each unread file, with the expected tensors that it may contain."""
     hidden: dict[str | None, list[ExpectedTensor]] = {}
     for tensor, fate in absent if unread else ():
         if fate == Fate.UNREADABLE:
@@ -386,7 +392,7 @@ def _not_stored(
     expectation: Expectation, matching: Matching, settled: _Settled
 ) -> list[ExpectedTensor]:
     """Return the expected tensors that no stored tensor matches, without optional ones."""
-    complete = len(matching.plain) == matching.parameters  # then no parameter is missing
+    complete = len(matching.plain) == matching.parameters  # then all parameters are stored
     tensors = expectation.listed.others if complete else expectation.tensors
     hits = (*settled.hits, *settled.extras, *settled.copies)
     matched = (
@@ -401,7 +407,7 @@ def _absent(
     family: FamilyExpectations,
     unread_file: Callable[[str], str | None],
 ) -> Iterator[Absent]:
-    """Yield the fate of each tensor that is not stored."""
+    """Yield each expected tensor that is not stored, with its fate."""
     needed = _needed(not_stored, expectation, family.declared)
     for tensor in not_stored:
         if tensor.role is Role.TIED:
@@ -418,7 +424,7 @@ def _absent(
 def _needed(
     not_stored: list[ExpectedTensor], expectation: Expectation, declared: Expectation
 ) -> frozenset[str]:
-    """Return the names, at least those in `not_stored`, that the declared class has too."""
+    """Return the target's names that the declared class needs, at least those in `not_stored`."""
     if declared is expectation or all(tensor.role is Role.TIED for tensor in not_stored):
         return frozenset(tensor.name for tensor in not_stored)
     declared_places = places(expectation).of([tensor.name for tensor in declared.needed])
@@ -426,7 +432,7 @@ def _needed(
 
 
 def _reason_not_needed(tensor: ExpectedTensor, unused_modules: tuple[str, ...]) -> str | None:
-    """Return why the model works without a tensor that its class needs; None if it does not."""
+    """Return why the model works without a tensor of its class; None if the tensor is needed."""
     # torch 0.4 and some converters do not store the counters.
     if tensor.role is Role.BUFFER and tensor.name.endswith(".num_batches_tracked"):
         return "it counts the batches of a training, from 0 on, and no output depends on it"
@@ -459,11 +465,11 @@ def _tied(absent: Iterable[Absent]) -> Iterator[Finding]:
         )
 
 
-# --- stored tensors that match an expected one, not plainly ------------------------------------
+# --- stored tensors that match, but not in name, shape and role --------------------------------
 
 
 class _Answer(NamedTuple):
-    """A stored tensor for an expected one, and its fate."""
+    """A match with its fate."""
 
     hit: Hit
     parameters: int
@@ -471,7 +477,7 @@ class _Answer(NamedTuple):
 
 
 def _answers(hits: Iterable[Hit]) -> Iterator[_Answer]:
-    """Yield the fate of each match; the shape of an optional tensor may differ."""
+    """Yield the fate of each match; an optional tensor may have another shape."""
     for hit in hits:
         stored, expected, _ = hit
         learned, is_equal = expected.role.learned, stored.shape == expected.shape
@@ -484,7 +490,7 @@ def _answers(hits: Iterable[Hit]) -> Iterator[_Answer]:
 
 
 def _mismatched(answers: Iterable[_Answer], tensors: Iterable[StoredTensor]) -> Iterator[Finding]:
-    """Yield wrong shapes; `tensors` are as stored, before they were unpacked or separated."""
+    """Yield findings about wrong shapes; `tensors` are the tensors as the files store them."""
     hits = [hit for hit, _, fate in answers if fate == Fate.MISMATCHED]
     shapes = {tensor.name: tensor.shape for tensor in tensors} if hits else {}
     groups: dict[tuple[str, object], list[Hit]] = {}
@@ -519,7 +525,7 @@ def _renamed(hits: Iterable[Hit]) -> Iterator[Finding]:
 
 
 def _buffers(answers: Iterable[_Answer], loading: Loading) -> Iterator[Finding]:
-    """Yield stored buffers; loading is silent about obsolete ones only if a rule says so."""
+    """Yield findings about stored buffers; only rules make loading ignore obsolete buffers."""
     buffers = [hit for hit, _, fate in answers if fate == Fate.BUFFER]
     groups: dict[tuple[Role, bool], list[StoredTensor]] = {}
     unknown_names = loading.unknown([hit.stored.name for hit in buffers]) if buffers else ()
@@ -533,7 +539,7 @@ def _buffers(answers: Iterable[_Answer], loading: Loading) -> Iterator[Finding]:
 
 
 def _pairs(hits: list[Hit]) -> tuple[MatchedPair, ...]:
-    """Sort pairs by both names, because several may be in one packed tensor."""
+    """Return the matches as pairs sorted by both names; one packed tensor may be in several."""
     ordered = naturally_sorted(hits, attrgetter("expected.name"))
     ordered = naturally_sorted(ordered, attrgetter("stored.name"))
     return tuple(MatchedPair(stored=hit.stored, expected=hit.expected) for hit in ordered)

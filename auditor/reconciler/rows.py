@@ -13,37 +13,37 @@ from auditor.tensors import DTYPE_BITS, Depth, StoredTensor, natural_key
 from auditor.walker import Tally, Walk, parent
 
 ModuleStatus = Literal[
-    "equal",  # stored = expected
+    "equal",  # stored tensors are as expected
     "unused",
     "unexpected",
     "newly-initialized",
     "missing",
     "mismatched",
-    "differs",  # several fates below this prefix, and not all are as expected
-    "buffer",  # only buffers
-    "quantization-data",  # only quantization data
-    "tied",  # nothing stored: shares the values of another tensor
+    "differs",  # several of the other statuses
+    "buffer",  # only buffers are stored
+    "quantization-data",  # only quantization data is stored
+    "tied",  # not stored: shares the values of another tensor
     "duplicate",
-    "unreadable",  # hidden behind a broken header or a missing shard
-    "unchecked",  # no expectation, or no shapes, to compare with
+    "unreadable",  # in a file with a broken header, or in a missing shard
+    "unchecked",  # there is no expectation, or no shape to compare
 ]
 
 
 class ModuleRow(Struct, frozen=True):
-    """The tally of one module prefix under the checkpoint's name; the root is ""."""
+    """The counts for the tensors below one module name of the checkpoint; "" is the whole model."""
 
     prefix: str
-    depth: int  # dots + 1; the root is 0
+    depth: int  # number of parts of the prefix; the root has 0
     tensors: int
     elements: int | None
     parameters: int | None
     expected: int | None  # parameters; None without an expectation
-    difference: int | None  # parameters - expected
+    difference: int | None  # parameters minus expected
     formula: str | None
     status: ModuleStatus
     trainable: int | None
     bytes: int | None
-    share: float | None  # of all stored parameters, 0 to 1
+    share: float | None  # share of all stored parameters, 0 to 1
 
 
 _NOT_STORED = Tally()
@@ -58,9 +58,9 @@ def compared_rows(
     depth: Depth | None,
     shapes: bool,
 ) -> tuple[ModuleRow, ...]:
-    """Return the rows of all stored or expected prefixes, down to the walk's own `depth`.
+    """Return the rows of all modules that are stored or expected, down to the walk's `depth`.
 
-    Without `shapes` (names from an index alone) the stored counts are None.
+    If `shapes` is false (names from an index alone), the stored counts are None.
     """
     tallies = walked.by_prefix()
     older = reconciled.moved or any(Step.OLDER in hit.steps for hit in reconciled.answered)
@@ -73,7 +73,7 @@ def compared_rows(
     all_parameters = tallies[""].parameters
     others = {**tallies, **fates}.keys() - formulas.keys()
     prefixes: Iterable[str] = formulas
-    # 20,000 keys take 50 ms.
+    # Sorting 20,000 keys takes 50 ms.
     if others or older or reconciled.shift or not expectation.listed.in_order:
         prefixes = sorted((*formulas, *others), key=natural_key)
     return tuple(
@@ -140,7 +140,7 @@ def depth_of(prefix: str) -> int:
 def _on_disk(
     expectation: Expectation, shift: Step | None, depth: Depth | None
 ) -> Mapping[str, ModuleFormula]:
-    """Return the expectation's modules under this checkpoint's names."""
+    """Return the expected modules under the names that they have in this checkpoint."""
     if shift is None:
         return expectation.modules_to(depth)
     modules = _modules_one_deeper(expectation, depth)
@@ -152,16 +152,16 @@ def _on_disk(
 def _modules_one_deeper(
     expectation: Expectation, depth: Depth | None
 ) -> Mapping[str, ModuleFormula]:
-    """Return the modules one level deeper: the file may have them one level higher."""
+    """Return the modules down to one level more: the file may have them one level higher."""
     return expectation.modules_to(None if depth is None else depth.one_deeper())
 
 
 def _as_stored(
     reconciled: Reconciled, expectation: Expectation, depth: Depth | None
 ) -> Mapping[str, ModuleFormula]:
-    """Return the formula of each module of the file, if the file has older names.
+    """Return the formula of each module in the file, if the file has other names than the class.
 
-    A module under another path keeps its formula; other modules have the count only.
+    A module that only has another path keeps its formula; other modules have a plain number.
     """
     counts: dict[str, int] = {"": 0}
     modules = _modules_one_deeper(expectation, depth)
@@ -195,8 +195,8 @@ def _as_stored(
 def _shifted(prefix: str, base: str, shift: Step | None) -> str | None:
     """Return a module's name in the file; None if the file has no such level.
 
-    STRIPPED: `bert.encoder` in the file is `encoder` of BertModel.
-    ADDED: `encoder` in the file is `bert.encoder` of BertForMaskedLM.
+    STRIPPED: `bert.encoder` in the file is `encoder` of BertModel. ADDED: `encoder` in the file is
+    `bert.encoder` of BertForMaskedLM.
     """
     if shift is Step.STRIPPED:
         return f"{base}.{prefix}" if prefix else base
@@ -208,7 +208,7 @@ def _shifted(prefix: str, base: str, shift: Step | None) -> str | None:
 def _absent_fates(
     absent: Iterable[Absent], base: str, shift: Step | None, depth: Depth | None
 ) -> Mapping[str, int]:
-    """Combine the fates of the unmatched expected tensors below each prefix."""
+    """Return, by module, the combined fates of the expected tensors that are not stored."""
     fates: dict[str, int] = {}
     for tensor, fate in absent:
         prefix = _shifted(parent(tensor.name), base, shift) or ""
@@ -229,7 +229,7 @@ QUANTIZATION_DATA = "quantization-data"  # scales and similar tensors of any dty
 
 
 class Weights(Struct, frozen=True, kw_only=True):
-    """All stored tensors of one dtype: of the file, or of the layout if they are packed."""
+    """All stored tensors of one dtype: the file's, or that of the layout if they are packed."""
 
     dtype: str  # "BF16", "INT4", or "quantization-data"
     tensors: int
@@ -242,9 +242,9 @@ class Weights(Struct, frozen=True, kw_only=True):
 
 
 def weights_by_dtype(reconciled: Reconciled, walked: Walk) -> tuple[Weights, ...]:
-    """Return the weights by dtype, sorted; `walked` is the walk over the reconciled tensors.
+    """Return the stored weights by dtype, sorted; `walked` is the walk over the reconciled tensors.
 
-    Tensors without a header are in no row.
+    Tensors without a header are not included.
     """
     rows: dict[str, list[int]] = {}
     for dtype, tally in walked.by_dtype().items():
@@ -276,13 +276,14 @@ def _bytes(tensor: StoredTensor, dtype: str) -> int:
     return tensor.span.length if tensor.span else 0
 
 
-# --- expected alone ----------------------------------------------------------------------------
+# --- rows without stored tensors ----------------------------------------------------------------
 
 
 class ExpectedRows(Sequence[ModuleRow]):
-    """The rows of all modules down to `depth`, made on demand.
+    """The rows of all modules down to `depth`, created on demand.
 
-    DeepSeek-V3 has 60,000 in 25 kinds, and folding needs only the kinds.
+    DeepSeek-V3 has 60,000 modules of 25 kinds (names that differ only in numbers), and folding
+    needs only the kinds.
     """
 
     def __init__(self, expectation: Expectation, *, depth: Depth | None) -> None:
@@ -291,9 +292,9 @@ class ExpectedRows(Sequence[ModuleRow]):
 
     @property
     def folded(self) -> Sequence[ModuleRow] | None:
-        """One row for identical modules in layers of one kind; its prefix is a folded name.
+        """One row for equal modules in equal layers, with a folded name as its prefix.
 
-        None if it is not known which layers are identical.
+        None if it is unknown which layers are equal.
         """
         outline = self._expectation.outline
         return None if outline is None else tuple(self._rows(outline.modules.items()))
@@ -303,7 +304,7 @@ class ExpectedRows(Sequence[ModuleRow]):
         modules: Iterable[tuple[str, ModuleFormula]] = self._expectation.modules_to(
             self._depth
         ).items()
-        if not self._expectation.listed.in_order:  # 60,000 take 0.1 s
+        if not self._expectation.listed.in_order:  # 60,000 modules take 0.1 s
             modules = sorted(modules, key=lambda item: natural_key(item[0]))
         return tuple(self._rows(modules))
 
@@ -336,7 +337,7 @@ class ExpectedRows(Sequence[ModuleRow]):
         return repr(self._all_rows)
 
     def __reduce__(self) -> tuple[object, ...]:
-        """Pickle the rows themselves, and not the objects they are made from."""
+        """Pickle the rows themselves, instead of the objects from which they are computed."""
         return tuple, (self._all_rows,)
 
 
@@ -361,7 +362,7 @@ _QUIET = (Fate.EQUAL | Fate.BUFFER | Fate.TIED | Fate.QUANTIZATION_DATA).value
 
 
 def status_of(fates: int) -> ModuleStatus:
-    """Return the status of combined fates; buffers, quantization data and ties do not count."""
+    """Return the status of combined fates; buffers, quantization data and ties do not alter it."""
     if fates in _NAMES:
         return _NAMES[fates]
     if not fates & ~_QUIET:

@@ -19,18 +19,18 @@ class TensorRow(NamedTuple):
     """One tensor of the checkpoint, or an expected tensor that is not stored."""
 
     name: str
-    file: str | None  # None if it is not stored
+    file: str | None  # None if the tensor is not stored
     dtype: str | None
-    shape: tuple[int, ...] | None  # None if not stored, or if no header was read
+    shape: tuple[int, ...] | None  # None if not stored, or if its header was not read
     elements: int | None
-    parameters: int | None  # None if stored and no header was read
-    expected_shape: tuple[int, ...] | None  # None if not expected, or in several packed pieces
+    parameters: int | None  # None if it is stored and its header was not read
+    expected_shape: tuple[int, ...] | None  # None if unexpected, or if it packs several tensors
     status: ModuleStatus
-    expected_name: str | None = None  # the model's name, if it is another one
+    expected_name: str | None = None  # name in the model, if it differs
 
 
 class TensorTable:
-    """The tensors of one audit, with the results of the audit."""
+    """The tensors of one audit, with their expected shapes and statuses."""
 
     def __init__(self, rows: Callable[[], Iterator[TensorRow]]) -> None:
         self._rows = rows
@@ -41,12 +41,12 @@ class TensorTable:
 
     @classmethod
     def of_stored(cls, tensors: Sequence[StoredTensor], shared: Mapping[str, str]) -> "TensorTable":
-        """Make the table of stored tensors without an expectation; `shared` is the reconciler's."""
+        """Return the table of stored tensors without expectation; `shared` is Contents.shared."""
         return cls(partial(_stored_alone, tensors, shared))
 
     @classmethod
     def of_expected(cls, expectation: Expectation) -> "TensorTable":
-        """Make the table of a config without weights."""
+        """Return the table of the expected tensors of a config without weights."""
         return cls(partial(_expected_alone, expectation))
 
     @classmethod
@@ -54,28 +54,28 @@ class TensorTable:
         return cls(partial(iter, rows))
 
     def __reduce__(self) -> tuple[object, ...]:
-        """Pickle the rows themselves, and not the objects they are made from."""
+        """Pickle the rows themselves, instead of the objects from which they are computed."""
         return TensorTable.of_rows, (tuple(self.rows()),)
 
     def rows(self) -> Iterator[TensorRow]:
-        """Yield the rows in the model's own order.
+        """Yield the rows in the model's own order of tensors.
 
-        An unexpected tensor follows the innermost module of its name that the model has, else it
-        comes at the end, in natural order of names, then of files. Without an expectation all rows
-        have this order.
+        An unexpected tensor follows the innermost module of its name that the model has; if there
+        is none, it is at the end, in natural order of names, then of files. Without an expectation
+        all rows have this order.
         """
         return self._rows()
 
 
 class _Answer(NamedTuple):
-    """The place of a stored tensor in the model, and the expectation there."""
+    """The position of a stored tensor in the model's order, and the expected tensor there."""
 
     at: int
     name: str
-    shape: tuple[int, ...] | None  # None if it contains several pieces
+    shape: tuple[int, ...] | None  # None if it packs several tensors
 
 
-# A place in the model, whether a tensor follows it, and the order of those that share both.
+# Position in the model's order, whether a tensor follows it, and the order of those that do.
 _Place = tuple[float, bool, tuple[tuple[str, str], str]]
 _NO_NAME = (("", ""), "")
 
@@ -83,7 +83,7 @@ _NO_NAME = (("", ""), "")
 def _compared(reconciled: Reconciled, expectation: Expectation) -> Iterator[TensorRow]:
     order = {tensor.name: at for at, tensor in enumerate(expectation.tensors)}
     answers = _answers(reconciled, order)
-    ends: dict[str, int] = {}  # the last place of the tensors below each stored module
+    ends: dict[str, int] = {}  # stored module -> position of its last tensor
     for (name, _), answer in answers.items():
         for module in _modules(name):
             ends[module] = max(answer.at, ends.get(module, 0))
@@ -121,7 +121,7 @@ def _modules(name: str) -> Iterator[str]:
 
 
 def _end(name: str, ends: Mapping[str, int]) -> float:
-    """Return the last place of the innermost known module of a name."""
+    """Return the position of the last tensor in the innermost known module of a name."""
     at: float = inf
     for last_place in map(ends.get, _modules(name)):
         if last_place is None:
@@ -131,7 +131,7 @@ def _end(name: str, ends: Mapping[str, int]) -> float:
 
 
 def _answers(reconciled: Reconciled, order: dict[str, int]) -> dict[tuple[str, str], _Answer]:
-    """Map name and file of each matching stored tensor to its place in the model."""
+    """Map (name, file) of each matching stored tensor to its position in the model's order."""
     answer_by_key: dict[tuple[str, str], _Answer] = {}
     plain = ((name, tensor, tensor.shape) for name, tensor in reconciled.plain.items())
     others = ((hit.expected.name, hit.stored, hit.expected.shape) for hit in reconciled.answered)

@@ -27,23 +27,23 @@ BUFFERS = {
     Role.LEGACY: "stored by some versions, and not learned",
     Role.BUFFER: "stored beside the parameters, and not learned",
 }
-_AT_ONCE = 4096  # tensors in one step, so that the answers of all classes take little memory
-_TASK = re.compile(r"For[A-Z]|Head")  # in the names of classes that have an output head
-# Tasks of pretraining, whose heads stay in many published checkpoints of base models.
+_AT_ONCE = 4096  # tensors that are looked up at once, to limit the memory for the results
+_TASK = re.compile(r"For[A-Z]|Head")  # part of the names of classes with an output head
+# Tasks of pretraining; many published base models still contain their heads.
 _PRETRAINING = re.compile(r"For(PreTraining|MaskedLM|MaskedImageModeling|NextSentencePrediction)$")
 _SILENT = "; from_pretrained leaves it out and does not report it"
 
 
 class UnexpectedTensor(NamedTuple):
-    """A stored tensor without a place in the target class."""
+    """A stored tensor that the target class does not use."""
 
     tensor: StoredTensor
     parameters: int
     fate: int
     used_by: tuple[str, ...] = ()  # sibling classes that use it, in the family's order
-    known_to: str = ""  # a sibling that has the name and does not use the tensor
-    reason: str | None = None  # why it does not use it
-    implied: int | None = None  # the elements that a sibling with that name expects
+    known_to: str = ""  # a sibling that has this name, but does not use the tensor
+    reason: str | None = None  # why that sibling does not use the tensor
+    implied: int | None = None  # elements of the tensor of this name in a sibling
     silent: bool = False  # whether from_pretrained does not report it
 
 
@@ -52,7 +52,7 @@ def identify(
     loading: Loading,
     siblings: Callable[[], tuple[Sibling, ...]],
 ) -> Iterator[UnexpectedTensor]:
-    """Look up each tensor in every class of the family; `loading` is the target class's."""
+    """Look up each tensor in every class of the family; `loading` has the target's rules."""
     family = FamilyNames(siblings() if candidates else ())
     for at in range(0, len(candidates), _AT_ONCE):
         batch = candidates[at : at + _AT_ONCE]
@@ -67,10 +67,10 @@ def identify(
 
 
 class FamilyNames:
-    """The classes of a family, in which names are looked up.
+    """A lookup of names in all classes of a family.
 
-    A family has ten classes, each with four places to look: 66 us a name, or 20 s for 300,000
-    foreign names. So all names are looked up in `Places.of` at once.
+    A family has ten classes with four spellings of a name each: 66 us a name, or 20 s for 300,000
+    unknown names. So all names are looked up in `Places.of` at once.
     """
 
     def __init__(self, siblings: Iterable[Sibling]) -> None:
@@ -78,14 +78,14 @@ class FamilyNames:
             (one.target, Places(one.names, one.prefix, one.loading)) for one in siblings
         ]
         self._names = Union(places.names for _, places in self._places)
-        # The loading rules of one class among those with equal renames.
+        # Classes with equal renames -> the loading rules of one of them.
         self._rules = {
             (of.prefix, of.loading.renames, of.loading.legacy, of.loading.not_renamed): of.loading
             for _, of in self._places
         }
 
     def knowing(self, names: Collection[str]) -> Mapping[str, list[tuple[str, ExpectedTensor]]]:
-        """Map each name that a class has to these classes and their tensors."""
+        """Map each name that some class has to these classes, each with its tensor of this name."""
         known_names = [*self._possible_names(names)]
         classes_by_name: dict[str, list[tuple[str, ExpectedTensor]]] = {}
         for target, places in self._places if known_names else ():
@@ -95,7 +95,7 @@ class FamilyNames:
         return classes_by_name
 
     def _possible_names(self, names: Collection[str]) -> dict[str, None]:
-        """Return the names that a class may have; no class has any other name."""
+        """Return those of the names that some class may have."""
         possible_names: dict[str, None] = {}
         for (prefix, *_), rules in self._rules.items():
             renamed = rules.looked_for(names)
@@ -135,7 +135,7 @@ def _buffer(tensor: StoredTensor, role: Role, implied: int | None) -> Unexpected
 
 
 def read_by_no_class(hits: Collection[Hit], loading: Loading) -> Iterator[UnexpectedTensor]:
-    """Yield the tensors that no class reads by the rules of the target class."""
+    """Yield the matched tensors that no class reads, according to the target's loading rules."""
     unknown_names = loading.unknown([hit.stored.name for hit in hits]) if hits else ()
     for hit, unknown in zip(hits, unknown_names, strict=True):
         yield _extra(hit.stored, hit.expected)._replace(silent=unknown.silent)
@@ -146,7 +146,7 @@ def _extra(tensor: StoredTensor, expected: ExpectedTensor) -> UnexpectedTensor:
 
 
 def unexpected_findings(unexpected: Iterable[UnexpectedTensor], target: str) -> Iterator[Finding]:
-    """Yield a finding for each group of tensors that the family uses in one way."""
+    """Yield a finding for each group of tensors that the same classes use in the same way."""
     groups: dict[tuple[int, tuple[str, ...], bool, str, str | None, bool], list[StoredTensor]] = {}
     for item in unexpected:
         copies = item.parameters != learned(item.tensor)
@@ -175,7 +175,7 @@ def with_unused_heads(
     expectation: Expectation,
     siblings: Callable[[], tuple[Sibling, ...]],
 ) -> Iterator[Finding]:
-    """Replace the unused tensors that are the head of a sibling which uses every stored tensor."""
+    """Yield the findings, with UnusedHead if a sibling with that head uses every stored tensor."""
     groups = [finding for finding in findings if isinstance(finding, Unused)]
     users = {name for group in groups for name in group.used_by}
     tasks = {
@@ -186,7 +186,7 @@ def with_unused_heads(
     if any(map(_PRETRAINING.search, users)) or not tasks:
         yield from findings
         return
-    # Heads are outside of lists of layers, and so are other differences between classes.
+    # Heads, and other differences between classes, are not in lists of layers.
     names = [
         tensor.name
         for tensor in expectation.tensors

@@ -1,6 +1,6 @@
 """Values of an adapter_config.json that fit the adapter's file: ranks, modules, layers.
 
-The names of the stored tensors give the modules with an adapter, and their shapes its rank.
+The names of the stored tensors give the modules with an adapter, and their shapes give its rank.
 """
 
 import re
@@ -15,8 +15,8 @@ from auditor.diagnosis.solving.keys import Key
 
 Changes = tuple[KeyChange, ...]
 
-_OWN = re.compile(r"\.(?:lora_|ia3_|hada_|vera_|fourierft_)")  # between a module and its adapter
-_RANK = 8  # peft's default
+_OWN = re.compile(r"\.(?:lora_|ia3_|hada_|vera_|fourierft_)")  # what follows the module's name
+_RANK = 8  # peft's default rank
 _LAYER = re.compile(r"\.(\d+)\.")
 _MAGNITUDE = ".lora_magnitude_vector"
 
@@ -26,12 +26,12 @@ def is_adapter(case: Case) -> bool:
 
 
 def is_own(name: str) -> bool:
-    """Whether a tensor is the adapter's own, and none of the base."""
+    """Whether a tensor belongs to the adapter itself, not to the base model."""
     return _OWN.search(name) is not None
 
 
 def module_of(name: str) -> str:
-    """Return the module of an adapter's tensor, or of one of the base that the adapter stores."""
+    """Return the module that a tensor of an adapter changes, or of which it stores a copy."""
     return _OWN.split(name)[0] if is_own(name) else name.rpartition(".")[0]
 
 
@@ -64,7 +64,7 @@ def _changes(case: Case) -> Iterator[Changes]:
 
 
 def _ranks(case: Case) -> Iterator[Changes]:
-    """Yield the commonest stored rank as `r`, and a rank_pattern for modules of another rank."""
+    """Yield the most common stored rank as `r`, with a rank_pattern for modules of other ranks."""
     ranks = {
         name.partition(".lora_")[0]: shape[0]
         for name, shape in case.shapes.items()

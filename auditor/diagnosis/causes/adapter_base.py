@@ -3,7 +3,7 @@
 older-names: an adapter names the modules as transformers did before it renamed them.
 
 To do: Load the base as it was when the adapter was trained: resized with
-`model.resize_token_embeddings(...)`, or by that version of transformers.
+`model.resize_token_embeddings(...)`, or by the version of transformers that was used for training.
 """
 
 from collections.abc import Iterator, Mapping
@@ -22,17 +22,17 @@ from auditor.tensors import StoredTensor
 
 RESIZED, OLDER = "resized-base", "older-names"
 _BELOW = "base_model.model."
-# Names in a model around a language model -> names in the language model.
+# Start of names in a multimodal model -> start in its language model.
 _FORMS = (
     ("language_model.model.", "model."),
     ("model.language_model.", "model."),
     ("language_model.", ""),
 )
-_MOST = 12  # classes that are audited for
+_MOST = 12  # the most classes that are audited for
 
 
 def undoings(case: Case) -> Iterator[Undoing]:
-    """Yield the other bases on which an adapter may have been trained."""
+    """Yield undoings with another base on which the adapter may have been trained."""
     base = case.snapshot.base
     if not is_adapter(case) or base is None or base.config is None:
         return
@@ -49,7 +49,7 @@ def undoings(case: Case) -> Iterator[Undoing]:
 
 
 def _has_no_target(case: Case) -> bool:
-    """Whether the only fault is in the settings, such as targets that the base does not have."""
+    """Whether only the settings are wrong, such as targets that the base does not have."""
     return {one.kind for one in case.alarms} == {"bad-config"}
 
 
@@ -63,7 +63,7 @@ def _class_of_base(case: Case, values: Mapping[str, object]) -> str:
 def _resized(
     case: Case, base: BaseModel, of_base: Snapshot, values: Mapping[str, object]
 ) -> Iterator[Undoing]:
-    """Yield the base with as many words as the adapter, if all mismatches have these rows."""
+    """Yield the base with the adapter's number of words, if it explains every mismatch."""
     rows = {
         (expected, observed)
         for pair in case.mismatched
@@ -90,11 +90,11 @@ def _resized(
 
 
 def _with_older_names(case: Case, of_base: Snapshot) -> Iterator[Undoing]:
-    """Yield the adapter with today's names of its modules, if it has older ones."""
+    """Yield the adapter with its modules renamed to their current names, if it has older names."""
     target = (case.report.target or "").rpartition(" ")[2] or None
     forms = case.forms(of_base, target=target)
     renames: dict[str, str] = {}
-    ends: dict[str, str] = {}  # today's name of a module's last part, by the older one
+    ends: dict[str, str] = {}  # older name of a module's last part -> current name
     for name in case.shapes:
         path = _in_base(name)
         new = forms.in_memory(f"{path}.weight").removesuffix(".weight")
@@ -126,10 +126,10 @@ def _in_base(name: str) -> str:
 
 
 def _of_other_class(case: Case, values: Mapping[str, object], declared: str) -> Iterator[Undoing]:
-    """Yield each other class of the base, that of its language model included."""
+    """Yield each other class of the base's type, and of its language model."""
     types = (value_at(values, "text_config.model_type"), value_at(values, "model_type"))
     names = [name for one in types if isinstance(one, str) for name in case.classes(one)]
-    names.sort(key=lambda name: not name.endswith("ForCausalLM"))  # what most adapters are of
+    names.sort(key=lambda name: not name.endswith("ForCausalLM"))  # the class of most adapters
     for name in [one for one in dict.fromkeys(names) if one != declared][:_MOST]:
         yield Undoing(
             cause=OTHER_CLASS,
@@ -146,7 +146,7 @@ def _of_other_class(case: Case, values: Mapping[str, object], declared: str) -> 
 
 
 def _of_model_around(case: Case, declared: str) -> Iterator[Undoing]:
-    """Yield the tensors of the language model alone, if the adapter has those of a model around."""
+    """Yield the language model's tensors alone, if the adapter is for the multimodal model."""
     instead: dict[str, tuple[StoredTensor, ...]] = {}
     for tensor in case.strange:
         names = (tensor.name.replace(old, new, 1) for old, new in _FORMS)
@@ -167,7 +167,7 @@ def _of_model_around(case: Case, declared: str) -> Iterator[Undoing]:
 
 
 def _without_head(case: Case) -> Iterator[Undoing]:
-    """Yield an adapter for no task, if only the head is missing that PEFT trains for the task."""
+    """Yield an adapter without a task, if only the head is missing that PEFT trains for it."""
     task, heads = case.config.get("task_type"), {_in_base(name) for name in case.missing}
     of_task = TRAINED_BY_TASK.get(task, ()) if isinstance(task, str) else ()
     if not (heads and of_task) or not all(head.endswith(of_task) for head in heads):

@@ -1,11 +1,11 @@
-"""config-field: one value of the config (two at most) closes every shape and name.
+"""config-field: one value of the config, or two at most, explains every wrong shape and name.
 
 All keys are solved for together (`auditor/diagnosis/solving/joint.py`); if more than two differ,
-the cause is other-size. For an adapter, the keys are those of its adapter_config.json that choose
+the cause is other-size. For an adapter, the keys are those in its adapter_config.json that choose
 modules, layers and ranks.
 
-To do: Set the key to what the files hold, or upload the weights of the model that the config
-describes: one of the two is of another model.
+To do: Set the key to the value that fits the files, or upload the weights of the model that the
+config describes: either config or weights belong to another model.
 """
 
 import json
@@ -38,12 +38,12 @@ from auditor.errors import CheckpointError
 from auditor.messages import described
 
 CAUSE = "config-field"
-_MOST_AUDITED = 3  # solutions without differences
-_FEWEST = 3  # keys of a config of another size; fewer are a slip in the config
-_RANKS = (2, 4, 8, 16)  # of tensor parallelism
+_MOST_AUDITED = 3  # solutions that leave no difference
+_FEWEST = 3  # differing keys of a config of another size; fewer are a slip in the config
+_RANKS = (2, 4, 8, 16)  # numbers of ranks in tensor parallelism
 _MOST_ORACLE = 16  # configs that the oracle builds for one search, 50 ms or more each
-_MOST_SHOWN = 4  # items of a list
-_LONG = 10**21  # numbers from here on are abbreviated instead of grouped by threes
+_MOST_SHOWN = 4  # items of a list in a message
+_LONG = 10**21  # integers from here on are shortened instead of grouped by thousands
 _TIE = "tie_word_embeddings"
 _SYMPTOMS = frozenset(
     {"missing", "unexpected", "mismatched", "bad-config", "bad-quantization", "duplicate"}
@@ -51,16 +51,16 @@ _SYMPTOMS = frozenset(
 
 
 class SolvedConfig(NamedTuple):
-    """A config under which fewest stored tensors differ."""
+    """Values of the config with which the fewest stored tensors differ."""
 
     values: Mapping[str, Any]  # by dotted path
-    changes: tuple[KeyChange, ...]  # with a value that the shapes determine
-    open_keys: tuple[tuple[str, Any], ...]  # (key, declared) that they do not
-    differ: int  # tensors that differ all the same
+    changes: tuple[KeyChange, ...]  # keys whose value the shapes determine
+    open_keys: tuple[tuple[str, Any], ...]  # (key, declared) without a determined value
+    differ: int  # number of tensors that still differ
 
 
 def undoings(case: Case) -> Iterator[Undoing]:
-    """Yield the key changes with which most of the differing tensors would be expected."""
+    """Yield the undoings that set keys so that most of the differing tensors are expected."""
     if no_symptom(case) or case.is_strange:
         return
     yield from _untied(case)
@@ -68,7 +68,7 @@ def undoings(case: Case) -> Iterator[Undoing]:
 
 
 def of_few_keys(case: Case) -> Iterator[Undoing]:
-    """Yield the solved config and its alternatives, unless it is that of another model."""
+    """Yield the solved config and its alternatives, unless it is another model's config."""
     solutions = _solutions(case)[:_MOST_AUDITED]
     solved = solved_config(case)
     if solved is None or not solved.changes or not (solved.differ or is_slip(solved)):
@@ -80,7 +80,7 @@ def of_few_keys(case: Case) -> Iterator[Undoing]:
             yield undoing_of(case, changes, () if all(map(_is_spelt, changes)) else others)
         return
     if len(solved.changes) == 2 and not solved.open_keys:  # noqa: PLR2004 - a pair
-        for change in solved.changes:  # the other one may only concern unused tensors
+        for change in solved.changes:  # the other key may only concern unused tensors
             yield undoing_of(case, (change,))
     undoing = undoing_of(case, solved.changes)
     names = [path for path, _ in solved.open_keys]
@@ -94,7 +94,10 @@ def of_few_keys(case: Case) -> Iterator[Undoing]:
 
 
 def solved_config(case: Case) -> SolvedConfig | None:
-    """Return the config that leaves fewest tensors; None for a rank's or the declared config."""
+    """Return the config with fewest differences, or None.
+
+    Return None if that is the declared config, or if the files are one rank's share of the model.
+    """
     return case.once("solved-config", lambda: _solved_config(case))
 
 
@@ -116,7 +119,7 @@ def is_slip(solved: SolvedConfig) -> bool:
 
 
 def _is_divided(case: Case, solution: JointSolution) -> bool:
-    """Whether each key is declared as many times as large: one rank of tensor parallelism."""
+    """Whether each declared size is the stored one times the ranks of tensor parallelism."""
     changes = _changes_of(case, solution)
     ratios = {
         change.key.value // change.value
@@ -143,7 +146,7 @@ def _solutions(case: Case) -> tuple[JointSolution, ...]:
 
 
 def _searched(case: Case) -> Iterator[JointSolution]:
-    """Yield the solutions of the search, except ones that tie the head while another is stored."""
+    """Yield the search's solutions, except ones that tie a head which is stored itself."""
     if _of_adapters.is_adapter(case) or case.is_strange or no_symptom(case):
         return
     trials, trees = trials_of(case), trees_of(case)
@@ -153,7 +156,7 @@ def _searched(case: Case) -> Iterator[JointSolution]:
     for solution in map(partial(_confirmed, case), solutions):
         ties = any(path.endswith(_TIE) and value is True for path, value in solution.values.items())
         if ties and len(solution.values) == 2:  # noqa: PLR2004 - a tie and one other key
-            # The head may as well have been lost: head-not-saved says both ways out.
+            # The head may also have been lost: the cause head-not-saved names both remedies.
             others = {path: one for path, one in solution.values.items() if not path.endswith(_TIE)}
             yield _of(case, others)
         elif solution.values and _is_untied(case):
@@ -163,7 +166,7 @@ def _searched(case: Case) -> Iterator[JointSolution]:
 
 
 def _confirmed(case: Case, solution: JointSolution) -> JointSolution:
-    """Return the solution without values of guessed formulas that no tensor is stored with."""
+    """Return the solution without guessed values with which no tensor is stored."""
     if not (by_oracle(case) and solution.remains.differ):
         return solution
     tree = tree_with(case, solution.values)
@@ -172,7 +175,7 @@ def _confirmed(case: Case, solution: JointSolution) -> JointSolution:
 
 
 def _of(case: Case, values: Mapping[str, Any]) -> JointSolution:
-    """Return the comparison under these values, which make a config."""
+    """Return the solution with these values, compared with the stored tensors."""
     tree = tree_with(case, values)
     return JointSolution(values, trials_of(case).compare(tree) if tree else NOTHING)
 
@@ -183,7 +186,7 @@ def by_oracle(case: Case) -> bool:
 
 
 def trees_of(case: Case) -> Trees:
-    """Return the function from values of keys to the tree of the class under them."""
+    """Return the function from values of keys to the class's tree with these values."""
     return partial(tree_with, case)
 
 
@@ -214,12 +217,12 @@ def _trials_of(case: Case) -> Trials:
 
 
 def no_symptom(case: Case) -> bool:
-    """Whether no alarm is of a kind that a wrong config value causes."""
+    """Whether no alarming finding is of a kind that a wrong config value causes."""
     return _SYMPTOMS.isdisjoint(finding.kind for finding in case.alarms)
 
 
 def of_adapter(case: Case) -> Iterator[Undoing]:
-    """Yield the keys of an adapter_config.json with the values that fit the adapter's file."""
+    """Yield undoings that set keys of adapter_config.json so that they fit the adapter's file."""
     if _of_adapters.is_adapter(case):
         for changes in _of_adapters.changes_of_adapter(case):
             yield undoing_of(case, changes)
@@ -232,7 +235,7 @@ def _is_untied(case: Case) -> bool:
 
 
 def _untying(case: Case) -> dict[str, bool]:
-    """Return the values that untie the head: of the whole model, and of each part that ties it."""
+    """Return the values that untie the head: of the complete model, and of each part with a tie."""
     stated = (key for key in every_key(case.config, shaping=False) if not key.default)
     ties = (key.path for key in stated if key.path.endswith(f".{_TIE}") and key.value is True)
     return dict.fromkeys((_TIE, *ties), False)
@@ -256,10 +259,10 @@ def _untied(case: Case) -> Iterator[Undoing]:
 
 
 def _alarming(case: Case) -> set[str]:
-    """Return the patterns of the names that differ, in the form on disk.
+    """Return the patterns of the differing names as written by save_pretrained.
 
     A tensor of another class of the family (the pooler, for a language model) may be unused once
-    the rest fits. Such tensors count only if nothing else differs.
+    all others fit. Such tensors count only if nothing else differs.
     """
     named = {kind.pattern for kind in (*case.missing_kinds, *kinds_of(case.unknown))}
     named.update(name_pattern(pair.expected.name) for pair in case.mismatched)
@@ -293,7 +296,7 @@ def undoing_of(
 
 
 def fields_of(changes: tuple[KeyChange, ...]) -> tuple[tuple[str, Any, Any], ...]:
-    """Return the (key, declared, what the files hold) of a diagnosis."""
+    """Return (key, declared value, value that the files show) for each change."""
     return tuple((change.key.path, change.key.value, change.value) for change in changes)
 
 
@@ -318,7 +321,7 @@ def _is_spelt(change: KeyChange) -> bool:
 
 
 def _as_much(others: tuple[tuple[KeyChange, ...], ...]) -> str:
-    """Return the clause about other changes that explain as much."""
+    """Return the clause that names other changes which explain as much."""
     if not others:
         return ""
     first = " and ".join(f"{change.key.path} = {shown(change.value)}" for change in others[0])

@@ -1,7 +1,7 @@
 """custom-code: the class is the repository's own code, with which nothing can be compared.
 
-To do: Audit it `--as` a class of transformers that has the same tensors; or read the code and
-load the model with `trust_remote_code=True`.
+To do: Audit the model `--as` a class of transformers that has the same tensors; or read the code
+and load the model with `trust_remote_code=True`.
 """
 
 from collections.abc import Iterator
@@ -18,7 +18,7 @@ CAUSE = "custom-code"
 
 
 def declared(outcome: Report | Unaudited, snapshot: Snapshot) -> Iterator[Diagnosis]:
-    """Yield the diagnosis of a class in custom code that is there, if the audit ended there."""
+    """Yield the diagnosis of a class in custom code, if the code exists and stopped the audit."""
     is_absent = any(isinstance(finding, CodeNotThere) for finding in outcome.findings)
     if isinstance(outcome, Report) or snapshot.config is None or is_absent:
         return

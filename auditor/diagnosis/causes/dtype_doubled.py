@@ -1,4 +1,4 @@
-"""dtype-doubled: numbers have 32 bits where the config declares 16, and take twice the space.
+"""dtype-doubled: numbers are stored in 32 bits although the config declares 16: twice the space.
 
 To do: Save the weights in the declared dtype, or declare in the config the dtype that is stored.
 """

@@ -1,4 +1,4 @@
-"""empty-file: a weight file has no tensor, as one rank of ZeRO-3 writes it.
+"""empty-file: a weight file contains no tensor, like the file of one rank of ZeRO-3.
 
 To do: Save the weights again, with the parameters of all ranks gathered.
 """
@@ -14,7 +14,7 @@ CAUSE = "empty-file"
 
 
 def undoings(case: Case) -> Iterator[Undoing]:
-    """Yield the missing tensors in a file that has none."""
+    """Yield the snapshot with the missing tensors put into a file that has no tensor."""
     tables = {head.name: head.parsed for head in case.snapshot.headers}
     empty = [
         name

@@ -1,7 +1,7 @@
-"""foreign-names: names are those of another library and not of transformers.
+"""foreign-names: the names of the tensors are those of another library, not of transformers.
 
-To do: Convert the weights with the script of transformers for that library, or load them with
-the software that wrote them.
+To do: Convert the weights with the script of transformers for that library, or load them with the
+software that wrote them.
 """
 
 import re
@@ -19,7 +19,7 @@ from auditor.tensors import StoredTensor
 
 CAUSE = "foreign-names"
 
-# Patterns of names that only one library has; the first library with a match wins.
+# Patterns of names that only one library uses; the first library with a match counts.
 _SOURCES: Mapping[str, str] = {
     "GGUF": r"(^|\.)(enc\.|dec\.)?blk\.\d+\.|(^|\.)token_embd(_norm)?\.|^v\.blk\.",
     "JAX or TensorFlow": r"[./](kernel|embedding)(:0)?$|/|encoderblock_\d",
@@ -46,7 +46,7 @@ _AFTER_MLP = (
     "post_feedforward_layernorm"  # with it, the norm after attention is not the one before the MLP
 )
 _ALIASES = {"q-norm": "q-a-norm"}  # of DeepSeek, which has no other norm of queries
-_LEAST = 0.5  # least share of the missing names that must get a tensor
+_LEAST = 0.5  # least share of the missing names that must be found
 
 
 _Tensor = TypeVar("_Tensor", StoredTensor, ExpectedTensor)
@@ -54,7 +54,7 @@ _ByRole = dict[TensorRole, dict[Numbers, _Tensor]]
 
 
 def undoings(case: Case) -> Iterator[Undoing]:
-    """Yield every stored tensor under the class's name for its role."""
+    """Yield every stored tensor renamed to the class's tensor with the same role."""
     if not (case.unexpected and case.missing):
         return
     source = _source(case)
@@ -80,7 +80,7 @@ def undoings(case: Case) -> Iterator[Undoing]:
 
 
 def _source(case: Case) -> str | None:
-    """Return the library that has such names, unless the class itself expects names like them."""
+    """Return the library with such names; None if there is none, or if the class has them too."""
     unexpected = {kind.pattern for kind in case.unexpected_kinds}
     expected = {kind.pattern for kind in case.missing_kinds}
     if not case.unnamed:
@@ -93,9 +93,10 @@ def _source(case: Case) -> str | None:
 
 
 def _by_role(case: Case) -> Replacements:
-    """Return the missing tensors in the place of the strange ones that have their role.
+    """Return, by unexpected name, the missing tensors that have the same role.
 
-    A tensor that holds several missing ones is split, and several that one holds are joined.
+    A stored tensor that contains several missing ones is split; several that make up a missing one
+    are joined. The role of a tensor is its function, such as the query projection: see `roles.py`.
     """
     stored, missing = _roles(case)
     strange = (kind for kind in case.strange_kinds if _BUFFERS.search(kind.pattern))
@@ -121,12 +122,12 @@ def _by_role(case: Case) -> Replacements:
 
 
 def _roles(case: Case) -> tuple[_ByRole[StoredTensor], _ByRole[ExpectedTensor]]:
-    """Return the strange and the missing tensors by role and numbers."""
+    """Return the unexpected and the missing tensors, by their role and their numbers."""
     after_mlp = any(_AFTER_MLP in kind.pattern for kind in case.missing_kinds)
     spelt = _first_of_two_norms if after_mlp else str
     missing = [roles_of(kind, spelt) for kind in case.missing_kinds]
     stacks = {role.stack for one in missing for role, names in one.items() if names[0][0]}
-    both = {"encoder", "decoder"} <= stacks  # else the stack does not count
+    both = {"encoder", "decoder"} <= stacks  # if one side has only one stack, the stack is ignored
     strange = (kind for kind in case.strange_kinds if not _BUFFERS.search(kind.pattern))
     stored = map(roles_of, strange)
     return (
@@ -157,14 +158,17 @@ def _first_of_two_norms(name: str) -> str:
 
 
 def _parts(role: TensorRole) -> list[TensorRole]:
-    """Return the roles of the tensors that a tensor of this role may fuse."""
+    """Return the roles of the tensors that a fused tensor of this role contains."""
     bare = role.part.removeprefix(_EXPERT)
     before = _EXPERT if role.part != bare else ""
     return [role._replace(part=f"{before}{part}") for part in _FUSED.get(bare, ())]
 
 
 def _held(role: TensorRole, tensors: _ByRole[_Tensor]) -> dict[Numbers, list[_Tensor]]:
-    """Return, by numbers, the tensors that one of this role may hold: projections or experts."""
+    """Map a name's numbers to the tensors that a fused tensor of this role contains.
+
+    These are projections, or the experts of a layer.
+    """
     if role.part in _STACKED:
         experts_by_layer: dict[Numbers, list[_Tensor]] = {}
         for numbers, expert in tensors.get(role._replace(part=_STACKED[role.part]), {}).items():
@@ -176,10 +180,10 @@ def _held(role: TensorRole, tensors: _ByRole[_Tensor]) -> dict[Numbers, list[_Te
 
 
 def _take_related(case: Case, replacements: Replacements) -> None:
-    """Rename names that have no role of a missing name, as similar names are renamed.
+    """Rename unexpected names that have no role in the way that similar names were renamed.
 
-    They differ from a renamed one in numbers (layers for further tokens, which no class expects),
-    or are the scale of a renamed weight.
+    Such names differ from a renamed name in numbers (layers for further tokens, which no class
+    expects), or are those of the scale of a renamed weight.
     """
     stored = case.strange_named
     for kind in case.strange_kinds:
@@ -201,7 +205,7 @@ def _take_related(case: Case, replacements: Replacements) -> None:
 
 
 def _adds_up(stored: Sequence[StoredTensor], expected: Sequence[ExpectedTensor]) -> bool:
-    """Whether both sides have equally many elements, or some size is unknown."""
+    """Whether both sides have equally many elements, or some stored size is unknown."""
     held = [one.elements for one in stored]
     return None in held or sum(one or 0 for one in held) == sum(one.elements for one in expected)
 
@@ -209,7 +213,7 @@ def _adds_up(stored: Sequence[StoredTensor], expected: Sequence[ExpectedTensor])
 def _named(tensor: StoredTensor, expected: ExpectedTensor) -> StoredTensor:
     """Return the tensor under the expected name, in the expected shape if only its axes differ.
 
-    Axes may be in another order, and the heads may have an axis of their own.
+    The axes may be in another order, and the heads may have a separate axis.
     """
     shape, other = tensor.shape, expected.shape
     if shape is None or shape == other or prod(shape) != prod(other):

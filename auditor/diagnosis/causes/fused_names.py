@@ -1,6 +1,6 @@
 """fused-names: projections are in one tensor where the class has several, or the reverse.
 
-Experts that are stored one by one, of a class that stacks them, are of this kind too.
+The same cause covers experts that are stored one by one although the class stacks them.
 
 To do: Split, concatenate or stack the tensors when the weights are converted: a new name is not
 enough.
@@ -21,9 +21,9 @@ CAUSE = "fused-names"
 
 _PROJECTION = re.compile(r"(?:to_|w)?([qkv])")  # libraries fuse these in the order q, k, v
 _STACK = "stack them when the weights are converted, in the order in which the class computes"
-_JOINED = ("_weight", "_bias")  # of in_proj_weight
+_JOINED = ("_weight", "_bias")  # ends of names such as in_proj_weight
 
-Replacements = dict[str, tuple[StoredTensor, ...]]  # by the name of the replaced tensor
+Replacements = dict[str, tuple[StoredTensor, ...]]  # replaced name -> the tensors that replace it
 _Shape = tuple[int, ...] | None
 _Tensors = Mapping[str, StoredTensor] | Mapping[str, ExpectedTensor]
 _WholeAndParts = tuple[str, tuple[str, ...]]
@@ -61,18 +61,18 @@ def undoings(case: Case) -> Iterator[Undoing]:
 
 
 def split(whole: StoredTensor, parts: Sequence[ExpectedTensor]) -> Replacements:
-    """Return the parts in the place of a tensor that contains them."""
+    """Return {name of the fused tensor: the parts that replace it}."""
     return {whole.name: tuple(shaped(whole, one.shape, one.name) for one in parts)}
 
 
 def joined(parts: Sequence[StoredTensor], whole: ExpectedTensor) -> Replacements:
-    """Return a tensor in the place of its parts."""
+    """Return replacements: the first part becomes the fused tensor, the other parts are removed."""
     first = shaped(parts[0], whole.shape, whole.name)
     return {**dict.fromkeys((one.name for one in parts), ()), parts[0].name: (first,)}
 
 
 def _words(replacements: Replacements, wholes: int, stacked: int, leaves: str) -> tuple[str, str]:
-    """Return the sentence and the remedy; `wholes` are split, and `stacked` join experts."""
+    """Return summary and remedy; `wholes` counts split tensors, `stacked` those made of experts."""
     if wholes:
         name, parts = next(iter(replacements.items()))
         goal = ", ".join(_leaf(one.name) for one in parts)
@@ -93,17 +93,17 @@ def _words(replacements: Replacements, wholes: int, stacked: int, leaves: str) -
 
 
 def _leaf(name: str) -> str:
-    """Return the last part of the name's module: `q_proj` of `q_proj.weight`, else the last."""
+    """Return the module's last part, `q_proj` of `q_proj.weight`; else the name's last part."""
     path, _, last = name.rpartition(".")
     return path.rpartition(".")[2] if last in {"weight", "bias"} else last
 
 
 class _Module(NamedTuple):
-    """A kind of tensor, with its pattern split."""
+    """A kind of tensors (their names differ only in numbers), with its pattern split."""
 
     kind: NameKind
-    place: tuple[str, str]  # the layer, and weight or bias: tensors of one place may be fused
-    path: str  # to the module that contains `leaf`
+    place: tuple[str, str]  # the layer, and weight or bias; tensors that share both may be fused
+    path: str  # the path from the layer to the module that contains `leaf`
     leaf: str
 
 
@@ -119,9 +119,9 @@ def _module(kind: NameKind) -> _Module:
 def _fused(
     wholes: Sequence[_Module], apart: Sequence[_Module], whole_of: _Tensors, part_of: _Tensors
 ) -> Iterator[_WholeAndParts]:
-    """Yield each fused tensor with its parts, if it is the only fit in their module or layer.
+    """Yield each fused tensor with its parts, if only one tensor of the module or layer fits.
 
-    The parts are all tensors of the module that are separate.
+    The parts are all separate tensors of the module.
     """
     by_place: dict[tuple[str, str], list[_Module]] = {}
     for whole in wholes:
@@ -134,7 +134,7 @@ def _fused(
         own = [whole for whole in near if whole.path == path]
         sums = [list(_sums(whole, parts, whole_of, part_of)) for whole in own or near]
         fits = [one for one in sums if one]
-        if len(fits) == 1:  # else several tensors fit the same parts
+        if len(fits) == 1:  # else several fused tensors would fit the same parts
             yield from fits[0]
 
 
@@ -146,7 +146,7 @@ def _order(part: _Module) -> int:
 def _sums(
     whole: _Module, parts: Sequence[_Module], whole_of: _Tensors, part_of: _Tensors
 ) -> Iterator[_WholeAndParts]:
-    """Yield the tensors of a kind whose rows or columns are those of the parts together."""
+    """Yield tensors whose number of rows or columns is the sum of those of the parts."""
     for name, numbers in zip(whole.kind.names, whole.kind.numbers, strict=True):
         names = tuple(part.kind.filled(numbers) for part in parts)
         if all(one in part_of for one in names) and _is_sum(
@@ -156,7 +156,7 @@ def _sums(
 
 
 def _is_sum(whole: _Shape, parts: list[_Shape]) -> bool:
-    """Whether rows or columns add up, or some shape is unknown."""
+    """Whether the rows or the columns add up, or some shape is unknown."""
     shapes = [shape for shape in (whole, *parts) if shape]
     if whole is None or None in parts:
         return True
@@ -171,7 +171,7 @@ def _is_sum(whole: _Shape, parts: list[_Shape]) -> bool:
 def _stacked(
     wholes: Iterable[_Module], apart: Iterable[_Module], whole_of: _Tensors, part_of: _Tensors
 ) -> Iterator[_WholeAndParts]:
-    """Yield each tensor of all experts with the experts' own: `experts.0.up_proj` in `up_proj`."""
+    """Yield each stacked tensor with its parts: `up_proj` with `experts.0.up_proj` and so on."""
     for whole in wholes:
         before, _, leaf = whole.kind.pattern.removesuffix(".weight").rpartition(".")
         by_layer: dict[Numbers, list[str]] = {}

@@ -1,7 +1,7 @@
 """half-resized: the token embedding and the head disagree on their number of rows.
 
-No vocab_size can be right of both. The undoing is the other half of the resize: the tensors whose
-rows are not the declared ones get as many.
+No value of `vocab_size` fits both. The tensors whose number of rows is not the declared one are
+assumed to have the declared number.
 
 To do: Resize both with `model.resize_token_embeddings(...)` and save the model again.
 """
@@ -20,7 +20,7 @@ _VOCABULARY = "vocab_size"
 
 
 def undoings(case: Case) -> Iterator[Undoing]:
-    """Yield the vocabulary's tensors with the declared rows, if their rows disagree."""
+    """Yield the embedding and head with the declared rows, if their numbers of rows differ."""
     pairs = {pair.stored.name: pair for pair in case.mismatched}
     if not pairs:
         return
@@ -31,10 +31,10 @@ def undoings(case: Case) -> Iterator[Undoing]:
     if expected is None:
         return
     keys: dict[str, int] = {}
-    of_key: dict[str, dict[str, int]] = {}  # stored rows by tensor name, by vocabulary key
+    of_key: dict[str, dict[str, int]] = {}  # vocabulary key -> tensor name -> stored rows
     for name, shape in case.shapes.items():
         disk_name = pairs[name].expected.name if name in pairs else case.on_disk(name)
-        is_in_list = any(part.isdecimal() for part in disk_name.split("."))  # no vocabulary is
+        is_in_list = any(part.isdecimal() for part in disk_name.split("."))  # not the vocabulary
         sizes = None if is_in_list else follow(expected.tree, disk_name).shape
         if sizes and shape and isinstance(sizes[0], Dim) and len(shape) == len(sizes):
             symbols = sizes[0].symbols

@@ -1,6 +1,7 @@
 """head-not-saved: the output layer of an untied model is absent, and all else is there.
 
-So is that of a classifier whose base model is stored, and which no class without it fits.
+The same cause covers a classifier whose head is absent while its base model is complete, if no
+class without a head fits.
 
 To do: Set `tie_word_embeddings` to true if the model shares its output layer with its input
 embeddings; else save it again, with its output layer.
@@ -38,7 +39,7 @@ def undoings(case: Case) -> Iterator[Undoing]:
     tied = with_values(case.snapshot, {_KEY: True})
     modules = {name.rpartition(".")[0] for name in case.missing}
     beside = [name for name in case.shapes if name.rpartition(".")[0] in modules]
-    # A stored bias of the head is its own, or another name of a bias that is tied as well.
+    # A stored bias of the head is its own tensor, or an alias of a bias that is tied as well.
     for snapshot in (tied, with_tensors(tied, dict.fromkeys(beside, ()))) if beside else (tied,):
         yield Undoing(
             cause=CAUSE,

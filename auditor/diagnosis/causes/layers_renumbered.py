@@ -1,6 +1,6 @@
-"""layers-renumbered: layers are counted from another start, or with gaps where some were removed.
+"""layers-renumbered: layer numbers do not start at 0, or have gaps where layers were removed.
 
-To do: Number the layers from 0, one after the other, and set their number in the config.
+To do: Number the layers from 0 without gaps, and set their number in the config.
 """
 
 from collections.abc import Iterator, Mapping
@@ -11,15 +11,15 @@ from auditor.diagnosis.changes import value_at, with_names, with_values
 from auditor.diagnosis.name_kinds import list_before, list_pattern, numbers, place_in_list, runs
 
 CAUSE = "layers-renumbered"
-_DEEPEST = 2  # levels of nested lists: layers, and their experts
-_COUNTED = ("layer", "expert")  # words in the config key that counts them, by level
-_OF_STAGES = ("stage_names", "out_features", "out_indices")  # keys that follow from the layers
+_DEEPEST = 2  # depth of nested lists: layers, and the experts in them
+_COUNTED = ("layer", "expert")  # a word in the config key that counts layers or experts, by depth
+_OF_STAGES = ("stage_names", "out_features", "out_indices")  # keys that depend on the layers
 _MOST_ALONE, _MOST_KEYS = 4, 2
-_SHOWN = 2  # lists in a sentence
+_SHOWN = 2  # lists that the summary names
 
 
 class _Layers(NamedTuple):
-    """A list of layers with some differing name, and its stored numbers."""
+    """A list of layers in which a name differs, with its stored numbers."""
 
     before: str
     stored: tuple[int, ...]
@@ -34,7 +34,7 @@ class _Layers(NamedTuple):
 
 
 def undoings(case: Case) -> Iterator[Undoing]:
-    """Yield all misnumbered lists numbered from 0 to n - 1; then each list alone."""
+    """Yield the snapshot with all misnumbered lists counted from 0, then with each list alone."""
     for depth in range(_DEEPEST) if case.missing else ():
         lists = tuple(_lists(case, depth))
         for chosen in dict.fromkeys((lists, *((one,) for one in lists[:_MOST_ALONE]))):
@@ -59,7 +59,7 @@ def _lists(case: Case, depth: int) -> Iterator[_Layers]:
 
 
 def _undoings(case: Case, lists: tuple[_Layers, ...], depth: int) -> Iterator[Undoing]:
-    """Yield the lists under other numbers, then with each config key that counts them as well."""
+    """Yield the lists renumbered, then with each config key that counts them also corrected."""
     renames = _renames(case, lists, depth)
     if all(one.beyond for one in lists):
         yield _undoing(case, lists, renames)
@@ -120,7 +120,7 @@ def _undoing(
     renames: Mapping[str, str],
     field: tuple[str, int, int] | None = None,
 ) -> Undoing:
-    """Return the lists under other numbers; `field` is a config key, its value, and the count."""
+    """Return the undoing that renumbers lists; `field` is (config key, its value, true count)."""
     snapshot = with_names(case.snapshot, renames)
     summary = " and ".join(one.description for one in lists[:_SHOWN])
     summary += f" and {len(lists) - _SHOWN} more lists too" if len(lists) > _SHOWN else ""

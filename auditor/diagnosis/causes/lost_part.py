@@ -1,9 +1,9 @@
-"""lost-part: a whole declared tower is absent (vision, audio, decoder, projector), or layers are.
+"""lost-part: a declared tower (vision, audio, decoder, projector) or some layers are absent.
 
-Nothing of the part is stored, and nothing else is missing. A class of the model type without the
-part is the other way out; if layers are lost, there is none.
+No tensor of the part is stored, and nothing else is missing. A class of the model type without the
+part also explains the files; for lost layers there is no such class.
 
-To do: Save the complete model again, or upload the file that holds the part; or declare a class
+To do: Save the complete model again, or upload the file that contains the part; or declare a class
 without it.
 """
 
@@ -25,10 +25,10 @@ from auditor.messages import quoted
 from auditor.tensors import Span, StoredTensor
 
 CAUSE = "lost-part"
-_MOST_PARTS = 3  # absent parts of one model
+_MOST_PARTS = 3  # the most absent parts of one model
 _NUMBER = re.compile(r"\.\d+\.")
 _BETWEEN = re.compile(r"(projector|merger|resampler|connector|aligner|adapter)$")
-_DEEPEST = 3  # dotted parts of the absent part's name
+_DEEPEST = 3  # the most segments in the absent part's name
 
 
 def undoings(case: Case) -> Iterator[Undoing]:
@@ -53,7 +53,7 @@ def undoings(case: Case) -> Iterator[Undoing]:
 
 
 def _way_out(case: Case) -> str:
-    """Return how to declare what is stored: a class of the type, or of its language model."""
+    """Return the remedy that declares what is stored: a class of the type or its language model."""
     others = other_classes(case) if case.target is None else []
     if others:
         return f'set architectures to ["{others[0]}"]'
@@ -66,7 +66,7 @@ def _way_out(case: Case) -> str:
 
 
 def _lost_layers(case: Case) -> Iterator[Undoing]:
-    """Yield the missing tensors, if some layers are stored completely and others not at all."""
+    """Yield the missing tensors, if some layers are complete and others are not stored at all."""
     stored, missing = numbers(case.stored_kinds), numbers(case.missing_kinds)
     lists = [before for before in sorted(missing) if before in stored]
     if not lists or any(stored[before] & missing[before] for before in lists):
@@ -97,7 +97,7 @@ def _is_tower(part: str, case: Case) -> bool:
 
 
 def _spellings(case: Case) -> Iterator[str]:
-    """Yield the stored names, with and without the base model's prefix."""
+    """Yield the stored names, each with and without the base model's prefix."""
     yield from case.shapes or case.holdings.shapes
     try:
         expected = case.tree(case.snapshot)
@@ -110,7 +110,7 @@ def _spellings(case: Case) -> Iterator[str]:
 
 
 def absent_parts(missing: Iterable[str], stored: Iterable[str]) -> dict[str, int]:
-    """Return the outermost modules that are not stored at all, with their numbers of tensors."""
+    """Return the outermost modules without any stored tensor, with their numbers of tensors."""
     stored_modules: set[str] = set()
     for name in stored:
         parts = name.split(".")
@@ -144,7 +144,7 @@ def with_missing(case: Case) -> Snapshot:
 
 
 def _index_with(index: TextFile | None, missing: list[ExpectedTensor]) -> TextFile | None:
-    """Return the index with the missing names, and without its total, which excludes them."""
+    """Return the index with the missing names, and without the total, which omits their sizes."""
     if index is None:
         return None
     try:

@@ -1,6 +1,7 @@
 """wrapper-prefix: names have the prefix of the wrapper in which the model was saved.
 
-Names of a state dict below a key of a training checkpoint are too: loaders take the whole file.
+A wrapper may also be a key of a training checkpoint that contains the state dict: loaders read the
+file as a whole.
 
 moved-names: a run of name segments is added, missing or another one, in all names or in one part of
 the model, such as `model.language_model.visual` for `model.visual`.
@@ -46,7 +47,7 @@ def of_other_modules(case: Case) -> Iterator[Undoing]:
 
 
 def _renamed(case: Case, *, by_replacement: bool) -> Iterator[Undoing]:
-    """Yield the names after several rules that serve different names, then after single rules."""
+    """Yield undoings that apply several rules to different names, then ones with a single rule."""
     unexpected = Kinds(case.unexpected_kinds, case.shapes)
     missing = Kinds(
         case.missing_kinds, {name: one.shape for name, one in case.lacking_named.items()}
@@ -64,7 +65,7 @@ def _renamed(case: Case, *, by_replacement: bool) -> Iterator[Undoing]:
 
 
 def _stored_again(case: Case, unexpected: Kinds) -> Iterator[Undoing]:
-    """Yield the model without its unexpected names, if all repeat others with a level more."""
+    """Yield the model without unexpected names, if all repeat others with an additional segment."""
     others = chosen_of(case.stored_kinds, case.shapes.keys() - set(case.unexpected))
     for chosen in filter(None, choices(unexpected, Kinds(others, case.shapes), prefix="")):
         [(rule, originals), *more] = renames_by_rule(unexpected.kinds, chosen).items()
@@ -88,7 +89,7 @@ def _stored_again(case: Case, unexpected: Kinds) -> Iterator[Undoing]:
 
 
 def _loose(case: Case) -> tuple[NameKind, ...]:
-    """Return the kinds of names that the class does not use under their stored name."""
+    """Return the names that the class does not use as they are stored, grouped by kind."""
     if case.unnamed or len(case.unexpected) == len(case.shapes):
         return case.stored_kinds
     kinds = Unexpected | Unused | StoredBuffer | QuantizationData
@@ -98,7 +99,7 @@ def _loose(case: Case) -> tuple[NameKind, ...]:
 
 
 def _is_injective(case: Case, renames: Mapping[str, str]) -> bool:
-    """Whether all names stay different from each other."""
+    """Whether no two tensors would have one name after renaming."""
     names = case.shapes.keys() | renames.keys()
     return len({renames.get(name, name) for name in names}) == len(names)
 
@@ -128,14 +129,14 @@ def _undoing(
 
 
 def _changes(rules: Sequence[Rule]) -> Iterator[tuple[str, str]]:
-    """Yield (new, old) text of each edit."""
+    """Yield (new, old) text of each edit in the rules."""
     for edit in (edit for rule in rules for edit in rule):
         removed, added = edit.difference
         yield added, removed
 
 
 def _is_wrapper(case: Case, edit: NameEdit, names: Mapping[str, str]) -> bool:
-    """Whether the edit strips a known wrapper, most names' prefix, or segments of all names."""
+    """Whether the edit removes a known wrapper, most names' prefix, or segments of all names."""
     removed, added = edit.difference
     if added or _saved_from(edit) != _WRAPPED:
         return not added
@@ -145,7 +146,7 @@ def _is_wrapper(case: Case, edit: NameEdit, names: Mapping[str, str]) -> bool:
 
 
 def _words(case: Case, rule: Rule, names: Mapping[str, str]) -> tuple[str, str]:
-    """Return what a rule shows to be wrong, and how to correct it."""
+    """Return the summary and the remedy for a rule."""
     count, every = len(names), len(case.shapes)
     removed, added = zip(*(edit.difference for edit in rule), strict=True)
     if not any(added):
@@ -175,7 +176,7 @@ def _words(case: Case, rule: Rule, names: Mapping[str, str]) -> tuple[str, str]:
 
 
 def _words_of_removed(case: Case, rule: Rule, names: Mapping[str, str]) -> tuple[str, str]:
-    """Return the sentence and the remedy of segments that names have too many."""
+    """Return the summary and the remedy for segments that names have in excess."""
     count, every = len(names), len(case.shapes)
     prefix = " and ".join(edit.difference[0] for edit in rule)
     if prefix.startswith("("):

@@ -1,10 +1,10 @@
 """other-architecture: another model type fits: the config was copied from another model.
 
-The types of the catalogue whose names are most like those that are stored are given a config: that
-which is declared, then what the stored lengths and numbers say of every key that their formulas
-show. A type counts where nothing differs then.
+Configs are tried for the known model types whose names are most similar to the stored ones. They
+start with the declared values; then each key that a formula contains gets the value that fits the
+stored lengths and numbers. A type is the cause only if no tensor differs.
 
-To do: Take the config of the model whose weights these are.
+To do: Take the config of the model that the weights belong to.
 """
 
 import json
@@ -32,10 +32,10 @@ from auditor.errors import CheckpointError, SourceError
 from auditor.messages import quoted
 
 CAUSE = "other-architecture"
-_STRANGE = 0.05  # least share of differing kinds of names; below, the type has another fault
-_ALIKE = 0.4  # least share of common kinds of names, of those that either side has
-_MOST_TYPES = 8  # model types that are solved
-_MOST_CLASSES = 3  # classes of one type that are solved
+_STRANGE = 0.05  # least share of kinds of names that differ; below it, the type is right
+_ALIKE = 0.4  # least overlap of kinds of names: common kinds, divided by all kinds
+_MOST_TYPES = 8  # model types for which a config is solved
+_MOST_CLASSES = 3  # classes of one type for which a config is solved
 _MOST_SHOWN = 4  # fitting types in a message
 _MOST_AUDITED = 2
 _SECONDS = 0.1  # processor time for one config of one class
@@ -52,9 +52,9 @@ _TASK = re.compile(r"(For[A-Z]\w*|LMHeadModel|MTModel)$")
 
 
 class _Likeness(NamedTuple):
-    alike: float  # share of common kinds of names, of those that either side has
-    as_spelt: int  # common kinds that also agree in the base model's prefix
-    like_declared: bool  # whether the name ends like the declared class's
+    alike: float  # common kinds of names, divided by the kinds of either
+    as_spelt: int  # common kinds that also have or lack the prefix like the declared class
+    like_declared: bool  # whether the class name ends like the declared class's
     model_type: str
     target: str
 
@@ -71,9 +71,10 @@ def undoings(case: Case) -> Iterator[Undoing]:
 
 
 def _may_be_another(case: Case) -> bool:
-    """Whether enough kinds of names differ, or the config implies nothing at all.
+    """Whether enough names differ for another model type, or the config implies no tensors.
 
-    A type has names of its own or lacks some in its layers; a missing head is no sign of one.
+    Another type has names of its own, or lacks some names in its layers; a missing head is not a
+    sign of another type.
     """
     if case.report.expected is None:
         return {finding.kind for finding in case.alarms} == {"bad-config"} and bool(case.stored)
@@ -109,7 +110,7 @@ def _undoing(case: Case, fit: "_Fit", others: list[str]) -> Undoing:
 
 
 def _of_same_type(case: Case, fit: "_Fit") -> Undoing:
-    """Return the undoing for the declared type, if other keys make the config imply nothing."""
+    """Return the undoing that corrects the class or keys of the declared type."""
     if case.report.declared and not fit.values:
         return other_class.of_class(case, fit.likeness.target)
     values = {**fit.values, "architectures": [fit.likeness.target]}
@@ -130,7 +131,7 @@ class _Fit(NamedTuple):
 
 
 def _fitting(case: Case) -> Iterator[_Fit]:
-    """Yield one class of each type with which nothing differs, most alike first."""
+    """Yield one class of each type with which nothing differs, the most similar type first."""
     trials = Trials(case.holdings, None)
     tried: dict[str, int] = {}
     fits: set[str] = set()
@@ -149,7 +150,7 @@ def _fitting(case: Case) -> Iterator[_Fit]:
 
 
 def _bases(case: Case, likeness: _Likeness) -> Iterator[Snapshot]:
-    """Yield the checkpoint under its config as another type, then under that type's defaults."""
+    """Yield the checkpoint with its config as one of this type, then with the type's defaults."""
     declared = {"model_type": likeness.model_type, "architectures": [likeness.target]}
     kept = {key: case.config[key] for key in _KEPT if key in case.config}
     for config in ({**case.config, **declared}, {**kept, **declared}):
@@ -171,7 +172,7 @@ def _tree(case: Case, base: Snapshot, values: Mapping[str, Any]) -> ClassTree | 
 
 
 def _most_alike(case: Case, holdings: HeldTensors) -> list[_Likeness]:
-    """Return classes of other types, those that share most kinds of names with the files first."""
+    """Return classes of other types, sorted by the share of names that they have in common."""
     stored = frozenset(kind.pattern for kind in holdings.name_kinds)
     declared = next(iter(case.report.declared), "")
     likenesses: list[_Likeness] = []
@@ -183,7 +184,7 @@ def _most_alike(case: Case, holdings: HeldTensors) -> list[_Likeness]:
         have = frozenset(_bare(name, prefix) for name in stored)
         for target in catalogue.siblings(model_type):
             if _names(model_type, target) == own_names:
-                continue  # a twin of the declared class has the same differences
+                continue  # a class with equal names has the same differences
             names, spelt = _names(model_type, target)
             alike = len(have & names) / max(1, len(have | names))
             if alike >= _ALIKE:
@@ -199,14 +200,14 @@ def _order(one: _Likeness) -> tuple[object, ...]:
 
 
 def _ending(target: str) -> str:
-    """Return the task that ends a class's name: ForMaskedLM, ForCausalLM; "" if there is none."""
+    """Return the task at the end of a class's name: ForMaskedLM, ForCausalLM; "" without a task."""
     task = match[0] if (match := _TASK.search(target)) else ""
     return "ForCausalLM" if task == "LMHeadModel" else task
 
 
 @lru_cache(maxsize=512)
 def _names(model_type: str, target: str) -> tuple[frozenset[str], frozenset[str]]:
-    """Return the kinds of names of a class under defaults, without and with the prefix."""
+    """Return the kinds of names of a class with a default config, without and with the prefix."""
     try:
         tree = catalogue.block_tree(Config(values={"model_type": model_type}), target)
     except (CheckpointError, SourceError, LookupError):

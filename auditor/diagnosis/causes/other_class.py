@@ -1,4 +1,4 @@
-"""other-class: another class of the same model type fits exactly, or that of its language model.
+"""other-class: another class of the same model type, or of its language model, fits exactly.
 
 To do: Declare in `architectures` the class that was saved, or save the class that is declared.
 """
@@ -18,7 +18,7 @@ from auditor.report import Report, Unaudited
 
 CAUSE = "other-class"
 _DRAFTING = ("mtp_num_hidden_layers", "num_nextn_predict_layers")
-_MOST = 12  # classes that are audited for
+_MOST = 12  # the most classes that are audited for
 
 
 def undoings(case: Case) -> Iterator[Undoing]:
@@ -72,7 +72,7 @@ def _declaration(report: Report | Unaudited) -> str:
 
 
 def other_classes(case: Case) -> list[str]:
-    """Return the other classes of the type that fit; all of them if there is no closed form."""
+    """Return the other classes of the type that fit; if there is no closed form, all of them."""
     classes = case.classes(case.report.model_type or "")
     names = [name for name in classes if name != case.report.target]
     if case.report.expected is None or case.report.expected.by != "closed-form":
@@ -81,7 +81,7 @@ def other_classes(case: Case) -> list[str]:
 
 
 def holds_another_head(case: Case) -> bool:
-    """Whether another class fits with a head that the target leaves unused."""
+    """Whether another class fits, and uses a stored head that the target leaves unused."""
     unused = any(finding.kind == "unused" for finding in case.report.findings)
     return unused and case.target is None and bool(other_classes(case))
 
@@ -89,7 +89,8 @@ def holds_another_head(case: Case) -> bool:
 def _fitting(case: Case, names: Collection[str]) -> list[str]:
     """Return the classes that expect exactly the stored tensors, compared by one of each kind.
 
-    Classes whose names match with the stored prefix, or lack of it, come first.
+    A kind is the tensors whose names differ only in numbers. Classes whose names match the stored
+    ones also in having or lacking the prefix come first.
     """
     trials = Trials(case.holdings, None)
     ranked: list[tuple[int, int, str]] = []
@@ -106,7 +107,7 @@ def _fitting(case: Case, names: Collection[str]) -> list[str]:
 
 
 def _language_model_alone(case: Case) -> Iterator[Undoing]:
-    """Yield the language model's class, if the declared class has no other parts here."""
+    """Yield the language model's class, if the files store no other part of the declared class."""
     report = case.report
     if report.target is None or case.target is not None or not report.declared:
         return

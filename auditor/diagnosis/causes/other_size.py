@@ -1,10 +1,10 @@
 """other-size: the config of a smaller or larger model of the type; several keys differ at once.
 
-All keys are solved for together, lists with an item for each layer included. Keys that no shape
-gives (numbers of heads if no head_dim is declared) are named without a value.
+All keys are solved for together, including lists with an item for each layer. Keys that no shape
+determines (numbers of heads if no head_dim is declared) are named without a value.
 
-To do: Take the whole config.json of the model whose weights these are. Setting the keys that can be
-read off is not enough if others are named that cannot: the model would load and compute something
+To do: Take the complete config.json of the model that the weights belong to. If keys are named
+without a value, setting only the others is not enough: the model would load and compute something
 else.
 """
 
@@ -19,16 +19,16 @@ from auditor.diagnosis.solving.keys import written
 from auditor.diagnosis.solving.layer_lists import DEPTH
 
 CAUSE = "other-size"
-_MOST_SHOWN = 12  # keys of a summary
+_MOST_SHOWN = 12  # keys that a summary names
 
 
 def undoings(case: Case) -> Iterator[Undoing]:
-    """Yield the values of all keys with which no tensor differs."""
+    """Yield the undoing that sets all keys to values with which no tensor differs."""
     solved = config_field.solved_config(case)
     if solved is None or solved.differ:
         return
     if config_field.is_slip(solved):
-        if case.is_large:  # other causes would use up the few audits of a large model
+        if case.is_large:  # this would use up the few audits of a large model
             yield from config_field.of_few_keys(case)
         return
     keys = [f"{_first(solved.changes[0])}"]
@@ -68,7 +68,7 @@ def _short(change: KeyChange) -> str:
 
 
 def _kind_of_model(solved: SolvedConfig) -> str:
-    """Return how the model that the config describes compares with the stored one."""
+    """Return how the described model compares with the stored one: smaller, larger, or other."""
     words = []
     for pattern, larger, smaller in (
         (DEPTH.search, "deeper", "shallower"),

@@ -1,6 +1,6 @@
-"""parallel-rank: only the part of one rank of tensor, pipeline or expert parallelism was saved.
+"""parallel-rank: only one rank's share was saved, of tensor, pipeline or expert parallelism.
 
-To do: Merge the parts of all ranks with the script of the software that trained the model.
+To do: Merge the shares of all ranks with the script of the software that trained the model.
 """
 
 import re
@@ -17,10 +17,10 @@ from auditor.findings.evidence import OfStored
 
 CAUSE = "parallel-rank"
 _MOST_RANKS = 256
-_PADDED = 128  # rows to whose multiple Megatron pads each rank's part of a vocabulary
-_MATRIX = 2  # axes
-_LEAST_PART = 8  # in a rank's file, at least one matrix in eight is divided
-_KINDS = 2  # kinds of modules that one config value shapes: its inputs and its outputs
+_PADDED = 128  # Megatron pads each rank's rows of a vocabulary to a multiple of this
+_MATRIX = 2  # number of axes
+_LEAST_PART = 8  # in one rank's file, at least one matrix in so many is divided
+_KINDS = 2  # kinds of modules that one config value shapes: as its inputs, as its outputs
 _NUMBER = re.compile(r"(?<=\.)\d{1,6}(?=\.)")
 _OUTPUT = re.compile(r"(?:^|\.)(?:lm_head|embed_out|proj_out|output|head)\.(?:weight|bias)$")
 _OF_HEADS = re.compile(r"[qk]_(?:layer)?norm\.weight$")
@@ -32,7 +32,7 @@ _FIX = (
 
 
 def undoings(case: Case) -> Iterator[Undoing]:
-    """Yield divided axes in full length, or the layers or experts of the other ranks."""
+    """Yield divided axes at full length, or the missing layers or experts of other ranks."""
     yield from _divided(case)
     if case.lacking and not case.unexpected and case.stored:
         yield from _other_stages(case)
@@ -81,7 +81,7 @@ def _is_norm(tensor: tuple[str, tuple[int, ...]]) -> bool:
 
 
 def _scales(case: Case, whole: Mapping[str, tuple[int, ...]], ranks: int) -> dict[str, Any]:
-    """Return the full shapes of the scales of divided weights."""
+    """Return the undivided shapes of the scales of divided weights."""
     full_shapes = {}
     for name, shape in whole.items():
         for scale in (f"{name}_scale_inv", f"{name}_scale"):
@@ -96,7 +96,7 @@ def _scales(case: Case, whole: Mapping[str, tuple[int, ...]], ranks: int) -> dic
 
 
 def _is_vocabulary(pair: MatchedPair, ranks: int) -> bool:
-    """Whether the tensor is a rank's part of a vocabulary, padded to a round number of rows."""
+    """Whether the tensor is one rank's rows of a vocabulary, padded to a round number of rows."""
     stored, expected = pair.stored.shape, pair.expected.shape
     if not stored or not expected or stored[1:] != expected[1:]:
         return False
@@ -106,10 +106,10 @@ def _is_vocabulary(pair: MatchedPair, ranks: int) -> bool:
 
 
 def _is_everywhere(case: Case, divided: Mapping[str, tuple[int, ...]]) -> bool:
-    """Whether every kind of module in the layers, attention and MLP, has a divided matrix.
+    """Whether both attention and MLP, each kind of module in the layers, have a divided matrix.
 
-    If only one kind has, or only a small part of the model, the cause is a config value instead.
-    No rank divides a router.
+    If only one kind has a divided matrix, or only a small part of the model, a config value is
+    wrong instead. No rank divides a router.
     """
     matrices = sum(shape is not None and len(shape) >= _MATRIX for shape in case.shapes.values())
     if len(divided) * _LEAST_PART < matrices:
@@ -134,7 +134,7 @@ def _is_everywhere(case: Case, divided: Mapping[str, tuple[int, ...]]) -> bool:
 
 
 def _other_stages(case: Case) -> Iterator[Undoing]:
-    """Yield the other stages, if one run of layers is stored, with modules before or after it."""
+    """Yield the missing stages, if one run of layers is stored, with modules before or after it."""
     stored, missing = numbers(case.stored_kinds), numbers(case.missing_kinds)
     partial = {before for before in missing if before in stored}
     outside = [one for one in case.missing if next(members(one), None) is None]
@@ -144,14 +144,14 @@ def _other_stages(case: Case) -> Iterator[Undoing]:
             return
     if not partial or case.mismatched:
         return
-    # A first stage lacks the final norm too: an output layer alone may be tied.
+    # A first stage lacks the final norm too; if only the head is missing, it may be tied.
     if all(map(_OUTPUT.search, outside)) and any(0 in stored[one] for one in partial):
         return
     kinds_stored = {kind.pattern for kind in case.stored_kinds}
     if any(name_pattern(name) in kinds_stored for name in outside):
-        return  # modules that are numbered like the layers, outside of them
+        return  # modules outside of the layers are numbered as the layers are
     if not outside and any(max(missing[one]) < min(stored[one]) for one in partial):
-        return  # only first layers are missing: not a stage
+        return  # only the first layers are missing: this is not a stage
     layers = " and ".join(
         f"layers {runs(stored[one])} of {len(stored[one] | missing[one])} in "
         f"{one.removesuffix('.')}"
@@ -174,7 +174,7 @@ def _other_experts(case: Case) -> Iterator[Undoing]:
     if not here or here & away or not inside or max(here) - min(here) + 1 != len(here):
         return
     if len(here | away) % len(here) or min(here) % len(here):
-        return  # not a rank's share: all ranks have equally many
+        return  # all ranks have equal numbers of experts, so this is not one rank's share
     experts = f"experts {runs(here)} of {len(here | away)}"
     yield _with_others(
         case,

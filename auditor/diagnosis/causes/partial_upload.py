@@ -1,6 +1,6 @@
-"""partial-upload: shards are not there although the index, or the numbers of the others, name them.
+"""partial-upload: shards are absent that the index, or the numbers of other shards, show to exist.
 
-To do: Upload the files that are not there; without an index, upload that too.
+To do: Upload the absent files; without an index, upload the index too.
 """
 
 from collections.abc import Iterator
@@ -21,11 +21,11 @@ from auditor.names import file_name, folder_of
 from auditor.reconciler.contents import no_file_of
 
 CAUSE = "partial-upload"
-_UNKNOWN = "another-file.safetensors"  # the stand-in for a file whose name nothing shows
+_UNKNOWN = "another-file.safetensors"  # the stand-in for an absent file of unknown name
 
 
 def undoings(case: Case) -> Iterator[Undoing]:
-    """Yield the checkpoint with its absent shards, filled by the index or the missing tensors."""
+    """Yield the checkpoint with its absent shards, whose tensors the index or findings name."""
     snapshot, index = case.snapshot, read_index(case.snapshot)
     for finding in case.alarms:
         if isinstance(finding, CopyDiffers):
@@ -39,7 +39,7 @@ def undoings(case: Case) -> Iterator[Undoing]:
 
 
 def _incomplete_copy(snapshot: Snapshot, finding: CopyDiffers) -> Iterator[Undoing]:
-    """Yield the finding about a copy that lacks files by the numbers in their names."""
+    """Yield the finding about a copy that lacks files, judging by the numbers in their names."""
     split = split_of(finding.file)
     absent = split.absent({file.name for file in snapshot.files}) if split else ()
     if split and absent:
@@ -56,7 +56,7 @@ def _incomplete_copy(snapshot: Snapshot, finding: CopyDiffers) -> Iterator[Undoi
 
 
 def _of_gguf(case: Case) -> Iterator[Undoing]:
-    """Yield the findings about the number of GGUF shards, and the missing tensors."""
+    """Yield the findings about the number of GGUF shards, and about missing tensors."""
     files = {head.name for head in case.snapshot.headers}
     for split in splits(case):
         absent = split.absent(files)
@@ -81,7 +81,7 @@ def _are(count: int) -> str:
 
 
 def _by_index(snapshot: Snapshot, index: Index) -> Undoing:
-    """Return the names of the absent shards, without files that are read instead of them."""
+    """Return the undoing that adds the index's absent shards, unless other files replace them."""
     absent, shards = snapshot.unopened, _shards(index)
     heads = tuple(head for head in snapshot.headers if head.name in shards)
     instead = ""
@@ -104,9 +104,9 @@ def _by_index(snapshot: Snapshot, index: Index) -> Undoing:
 
 
 def _by_numbers(case: Case, index: Index | None) -> Iterator[Undoing]:
-    """Yield the files with a complete index, and the missing tensors in the absent files.
+    """Yield the files with a complete index, and with the missing tensors in the absent files.
 
-    An index that names only the files that are there is of an incomplete export.
+    The undoing also applies to an incomplete export, whose index names only the existing files.
     """
     heads, heads_by_split = case.snapshot.headers, splits(case)
     files = [head.name for head in heads]
@@ -114,12 +114,12 @@ def _by_numbers(case: Case, index: Index | None) -> Iterator[Undoing]:
     if not heads or len(heads_by_split) > 1 or (split and len(heads_by_split[split]) < len(heads)):
         return
     if split is None and (len(heads) == 1 or len(case.shapes) < len(case.stored)):
-        return  # one model's file, or copies of one model
+        return  # the only file of a model, or copies of one model
     missing = (finding for finding in case.report.findings if isinstance(finding, Missing))
     lacking = [(one.name, one.shape) for finding in missing for one in finding.tensors]
     absent = split.absent(files) if split else gaps(files)
     if split and not absent:
-        lacking = []  # no file is absent that could hold them
+        lacking = []  # the missing tensors cannot be in an absent file
     if index is not None and not (split and lacking and _shards(index) == set(files)):
         return
     if len(heads) == 1 and not lacking:
@@ -152,7 +152,7 @@ def _shards(index: Index) -> set[str]:
 
 
 def _index_name(file: str) -> str:
-    """Return the name of the index under which transformers or diffusers looks for the shards."""
+    """Return the file name under which transformers or diffusers looks for the shards' index."""
     folder, last = folder_of(file), file_name(file)
     index = TORCH_INDEX if last.endswith(".bin") else INDEX
     if last.startswith("diffusion_"):

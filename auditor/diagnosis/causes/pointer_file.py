@@ -1,7 +1,7 @@
-"""pointer-file: a Git LFS pointer stands in for a weight file, the config or the index.
+"""pointer-file: a Git LFS pointer is in the place of a weight file, the config or the index.
 
-To do: Run `git lfs pull` where the repository was cloned, or push the files that the pointers
-are for.
+To do: Run `git lfs pull` where the repository was cloned, or push the files that the pointers refer
+to.
 """
 
 from collections.abc import Iterator
@@ -17,7 +17,7 @@ CAUSE = "pointer-file"
 
 
 def undoings(case: Case) -> Iterator[Undoing]:
-    """Yield the weight files of the pointers; a config or an index has no stand-in."""
+    """Yield weight files instead of their pointers; a config or an index has no replacement."""
     snapshot = case.snapshot
     texts = (snapshot.config, snapshot.index, snapshot.packing, snapshot.settings)
     pointers = tuple(sorted(text.name for text in texts if text and _is_pointer(text)))

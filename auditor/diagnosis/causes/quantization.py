@@ -2,8 +2,8 @@
 
 quantization-undeclared: the files hold packed weights, and the config declares none.
 
-To do: Upload config and weights of one save: packed weights with the `quantization_config` that
-they were packed by, plain weights without one.
+To do: Upload config and weights of one save: packed weights with the `quantization_config` that was
+used to pack them, or plain weights without one.
 """
 
 from collections.abc import Iterator, Mapping
@@ -18,8 +18,8 @@ from auditor.layouts.packing import Stored
 from auditor.tensors import StoredTensor
 
 KEY = "quantization_config"
-_PACKED = ("F8_", "F4", "F6_")  # dtypes of at most one byte, which come with scales
-# Findings that wrong settings cause; tensors that are only missing have another cause.
+_PACKED = ("F8_", "F4", "F6_")  # start of dtypes of at most one byte, which need scales
+# Findings that wrong settings cause; if tensors are only missing, another cause applies.
 SYMPTOMS = frozenset({"unexpected", "mismatched", "bad-quantization"})
 
 

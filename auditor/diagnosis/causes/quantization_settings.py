@@ -1,6 +1,7 @@
-"""quantization-settings: bits, groups, ignore lists or the method differ from what the files hold.
+"""quantization-settings: bits, groups, ignore lists or the method do not fit the stored tensors.
 
-To do: Set the settings to what the files hold, or upload the weights that were packed so.
+To do: Set the settings to the values that fit the files, or upload weights that were packed with
+the declared settings.
 """
 
 from collections.abc import Iterator, Mapping
@@ -17,7 +18,7 @@ from auditor.tensors import is_float
 CAUSE = "quantization-settings"
 _PLACES = (KEY, "quantization", f"text_config.{KEY}", "compression_config")
 
-# Keys of the list of modules that stay unpacked, as different libraries name it.
+# The key of the list of unpacked modules, as different libraries name it.
 _LISTS = (
     "modules_to_not_convert",
     "ignore",
@@ -37,16 +38,17 @@ _LIST_OF = {
     "mxfp4": "modules_to_not_convert",
     "modelopt": "ignore",
 }
-# How a list names the modules with one last part. Other libraries take the last part itself.
+# How a list names all modules with the same last part of their names; other libraries list that
+# part.
 _SUFFIX_OF = {"compressed-tensors": r"re:.*\.{}$", "modelopt": "*.{}"}
 _MOST_LISTED = 64
 _MOST_SHOWN = 4  # items of a list in a sentence
 _HEAD = "lm_head.weight"
-_OLDER_KEYS = {"bits": ("w_bit",), "group_size": ("q_group_size",)}  # of older AutoAWQ
+_OLDER_KEYS = {"bits": ("w_bit",), "group_size": ("q_group_size",)}  # keys of older AutoAWQ
 
 
 def undoings(case: Case) -> Iterator[Undoing]:
-    """Yield the settings that the shapes determine, alone and together; then module lists."""
+    """Yield the settings that the shapes determine, separately and together; then module lists."""
     if SYMPTOMS.isdisjoint(finding.kind for finding in case.alarms):
         return
     place = next(
@@ -72,7 +74,7 @@ def undoings(case: Case) -> Iterator[Undoing]:
 
 
 def _spelt(declared: Mapping[str, Any], settings: dict[str, Any]) -> dict[str, Any]:
-    """Return the settings with the config's key names, and bits of bitsandbytes as flags."""
+    """Return the settings with the config's spelling of keys, and bits of bitsandbytes as flags."""
     renamed = dict(settings)
     for key, others in _OLDER_KEYS.items():
         for other in others:
@@ -90,7 +92,7 @@ def _spelt(declared: Mapping[str, Any], settings: dict[str, Any]) -> dict[str, A
 def _lists(
     case: Case, place: str, declared: Mapping[str, Any], method: str | None
 ) -> Iterator[Undoing]:
-    """Yield the module list with further unpacked modules, or without modules that are packed."""
+    """Yield the list of unpacked modules with missing ones added, or with packed ones removed."""
     key = next((one for one in _LISTS if one in declared), _LIST_OF.get(method or "", ""))
     value = declared.get(key)
     if not key or not isinstance(value, list | None):
@@ -113,7 +115,7 @@ def _lists(
 
 
 def _named_plain(case: Case) -> Iterator[str]:
-    """Yield the unpacked weights that findings name."""
+    """Yield the names of unpacked weights in findings."""
     plain = {one.name for one in case.stored if is_float(one.dtype or "") and not is_packed(one)}
     bad = (one for one in case.alarms if one.kind in {"bad-quantization", "unexpected"})
     for name in chain.from_iterable(one.names for one in bad):
@@ -142,7 +144,7 @@ def _undoing(
 
 
 def _texts(path: str, was: Any, value: Any) -> tuple[str, str]:
-    """Return what is wrong with a setting and what to do; of a list only items that differ."""
+    """Return the fault of a setting, and the remedy; for a list, only differing items are named."""
     before = was if isinstance(was, list) else []
     after = value if isinstance(value, list) else []
     added = [one for one in after if one not in before]

@@ -1,6 +1,6 @@
 """stale-index: the index belongs to another save than the weight files next to it.
 
-To do: Make the index anew from the files that are there, or upload the files that it names.
+To do: Create the index anew from the existing files, or upload the files that it names.
 """
 
 from collections.abc import Iterator
@@ -26,10 +26,10 @@ def undoings(case: Case) -> Iterator[Undoing]:
     shards = {f"{folder}{shard}" for shard in index.shards}
     there = {head.name for head in snapshot.headers}
     if shards.difference(there, snapshot.unopened) or not there:
-        return  # some header is not available
+        return  # some header was not read
     endings = tuple({PurePosixPath(shard).suffix for shard in shards})
     if snapshot.unopened and not any(name.endswith(endings) for name in there - shards):
-        return  # no other file of the index's format could be the model
+        return  # no other file in the index's format could belong to the model
     others = any(not isinstance(one, BadIndex) for one in case.alarms)
     strange = len(index.weight_map.keys() - case.shapes.keys())
     moved = sum(f"{folder}{index.weight_map.get(one.name)}" != one.file for one in case.stored)
@@ -43,7 +43,7 @@ def undoings(case: Case) -> Iterator[Undoing]:
         places = f"{moved:,} tensors are in other files than it names"
         summary = f"{stale} {strange:,} of its names are in no file, {places}"
     elif set(reasons) <= {*index.faults, index.hub_fault}:
-        summary = reasons[0]  # an index of this save with faults of its own
+        summary = reasons[0]  # an index of the right save that has other faults
     else:
         summary = f"{stale} its total_size is not theirs"
     yield Undoing(

@@ -1,7 +1,7 @@
 """stored-twice: some tensors of one save are in two files.
 
-To do: Remove the copies that the index does not name, once both have the same values; or write the
-files again.
+To do: Remove the copies that the index does not name, after checking that both have equal values;
+or write the files again.
 """
 
 from collections.abc import Iterator

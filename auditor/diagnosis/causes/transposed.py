@@ -1,7 +1,7 @@
 """transposed: shapes are the reverse of the expected ones, as of Conv1D for Linear.
 
-To do: Transpose the matrices when the weights are converted, the square ones of the same modules
-too.
+To do: Transpose the matrices when the weights are converted, including square matrices of the same
+modules.
 """
 
 from collections.abc import Iterator
@@ -13,7 +13,7 @@ CAUSE = "transposed"
 
 
 def undoings(case: Case) -> Iterator[Undoing]:
-    """Yield the tensors that fit with their last two axes swapped, or all axes reversed."""
+    """Yield the tensors that fit with their last two axes swapped, or with all axes reversed."""
     turned = {
         pair.stored.name: pair.expected.shape
         for pair in case.mismatched

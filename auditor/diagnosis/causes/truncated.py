@@ -1,4 +1,4 @@
-"""truncated: a weight file ends before its header says, within its header, or at once.
+"""truncated: a weight file is empty, ends within its header, or ends before its header declares.
 
 To do: Upload the file again, and compare its size with that of the original.
 """
@@ -21,7 +21,7 @@ _CUT = "truncated"  # in the errors of other formats' readers for a file that en
 
 
 def undoings(case: Case) -> Iterator[Undoing]:
-    """Yield the files in their declared length, or stand-ins if a header itself is cut."""
+    """Yield the files extended to their declared length, or stand-ins if a header is incomplete."""
     heads = {head.name: how for head in case.snapshot.headers if (how := _ends(head))}
     if not heads:
         return
@@ -53,7 +53,7 @@ def _of_any_size(head: WeightHeader) -> WeightHeader:
 
 
 def _ends(head: WeightHeader) -> str | None:
-    """Return how a file ends too soon, as the end of a sentence; None if it does not."""
+    """Return how a file ends too soon, as the end of a sentence; None if it is complete."""
     table, size = head.parsed, head.size
     if head.pointed is not None or size is None:
         return None

@@ -1,6 +1,6 @@
-"""two-saves: shards of two different saves lie together.
+"""two-saves: the repository contains shards of two different saves.
 
-To do: Delete the shards of the older save, and keep those that the index of the newer names.
+To do: Delete the shards of the older save, and keep the shards that the newer index names.
 """
 
 from collections.abc import Iterator

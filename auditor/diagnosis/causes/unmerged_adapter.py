@@ -1,7 +1,7 @@
 """unmerged-adapter: a model file contains the layers of an adapter that was not merged.
 
-To do: Save what `merge_and_unload()` of PEFT returns, or publish the adapter alone, with its
-`adapter_config.json`.
+To do: Save the model that `merge_and_unload()` of PEFT returns, or publish the adapter alone, with
+its `adapter_config.json`.
 """
 
 import re
@@ -14,8 +14,8 @@ from auditor.tensors import StoredTensor
 
 CAUSE = "unmerged-adapter"
 
-# Names of an adapter's own tensors in PEFT: LoRA and variants, IA3, OFT, prompts. The adapter's
-# name, such as `default`, may follow.
+# Parts of the names of an adapter's own tensors in PEFT: LoRA and variants, IA3, OFT, prompts. The
+# adapter's name, such as `default`, may follow.
 _OWN = re.compile(
     r"\.(lora_\w+|ia3_l|vera_lambda_[bd]|hada_[wt]\w*|lokr_[wt]\w*|oft_[rs]|boft_[RrSs]|ranknum"
     r"|adaption_prompt|adaption_gate|fourierft_spectrum|randlora_\w+|delora_\w+)(\.|$)"
@@ -28,7 +28,7 @@ _ROOT = re.compile(r"(?<![^.])base_model\.model\.")
 
 
 def undoings(case: Case) -> Iterator[Undoing]:
-    """Yield the model without the adapter: base layers under their own names."""
+    """Yield the model without the adapter's tensors, with the base layers under their own names."""
     if not any(_OWN.search(kind.pattern) or _wraps(kind.pattern) for kind in case.strange_kinds):
         return
     if is_adapter(case):

@@ -1,7 +1,7 @@
-"""unsharded-save: only the part of one rank of ZeRO-3 or FSDP was saved: empty or flat tensors.
+"""unsharded-save: only one rank's share of ZeRO-3 or FSDP was saved: empty or flattened tensors.
 
-To do: Gather the weights before they are saved, or make them whole with the script of the
-software that saved them (`zero_to_fp32.py`, `torch.distributed.checkpoint`).
+To do: Gather the weights before they are saved, or merge the shares with the script of the software
+that saved them (`zero_to_fp32.py`, `torch.distributed.checkpoint`).
 """
 
 import re
@@ -24,14 +24,14 @@ _FIX = (
 
 
 def undoings(case: Case) -> Iterator[Undoing]:
-    """Yield the tensors in their expected shapes, if each stores at most one rank's part."""
+    """Yield the tensors in their expected shapes, if each contains at most one rank's share."""
     if parts := [pair for pair in case.mismatched if _is_part(pair)]:
         yield _of_parts(case, parts)
     yield from _of_flat_parameters(case)
 
 
 def _is_part(pair: MatchedPair) -> bool:
-    """Whether a tensor is empty, or a stretch of a larger one laid flat."""
+    """Whether a tensor is empty, or a vector where a larger tensor of more axes is expected."""
     shape, expected = pair.stored.shape, pair.expected.shape
     if shape is None:
         return False
@@ -58,13 +58,13 @@ def _of_parts(case: Case, parts: list[MatchedPair]) -> Undoing:
 
 
 def _is_stretch(pair: MatchedPair) -> bool:
-    """Whether a vector is shorter than expected."""
+    """Whether both are vectors and the stored one is shorter than the expected one."""
     shape, expected = pair.stored.shape, pair.expected.shape
     return shape is not None and len(shape) == len(expected) == 1 and shape < expected
 
 
 def _of_flat_parameters(case: Case) -> Iterator[Undoing]:
-    """Yield the missing tensors, if FSDP's flat parameters store one rank's share of them."""
+    """Yield the missing tensors, if FSDP's flat parameters contain one rank's share of them."""
     flat = [one for one in case.stored if one.elements and _FLAT.fullmatch(one.name)]
     missing = [
         one for item in case.report.findings if isinstance(item, Missing) for one in item.tensors

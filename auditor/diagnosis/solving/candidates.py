@@ -1,4 +1,4 @@
-"""Candidate values of config keys that could close differences, likeliest first."""
+"""Candidate values of config keys that could remove differences, the likeliest first."""
 
 import re
 from collections.abc import Collection, Iterable, Iterator, Mapping
@@ -12,8 +12,8 @@ from auditor.diagnosis.solving.formulas import solutions
 from auditor.diagnosis.solving.keys import Key, indexed, key_at
 from auditor.diagnosis.solving.trials import TreeComparison
 
-_MOST_SOLUTIONS = 24  # of one equation for one key; a number of heads may be any divisor
-_MOST_ITEMS = 128  # of a list in a config
+_MOST_SOLUTIONS = 24  # solutions of one equation for one key; a number of heads may be any divisor
+_MOST_ITEMS = 128  # the most items of a list in a config
 _STEPS = (1, -1, 2, -2, 3, -3)
 _SIZE = re.compile(r"(heads|groups|experts|layers|dim|size|rank|width|channels)$")
 
@@ -30,17 +30,17 @@ class KeyChange(NamedTuple):
 
 
 def solved(values: Mapping[str, Any], comparison: TreeComparison) -> Iterator[KeyChange]:
-    """Solve each differing size for each of its keys; the size of most tensors first."""
+    """Solve each differing size for each of its keys, starting with the size of most tensors."""
     by_votes = sorted(comparison.equations.items(), key=lambda item: -item[1])
     for equation, _ in by_votes:
         for symbol in sorted(equation.size.symbols):
             key_values = solutions(equation.size, symbol, equation.wanted)
-            for value in filter(None, islice(key_values, _MOST_SOLUTIONS)):  # 0 fits anything
+            for value in filter(None, islice(key_values, _MOST_SOLUTIONS)):  # 0 would fit anything
                 yield from of_key(values, symbol, value)
 
 
 def of_key(values: Mapping[str, Any], symbol: Symbol, value: int) -> Iterator[KeyChange]:
-    """Yield the symbol's key with the value; for `depths[1]`, the list with that item replaced."""
+    """Yield the symbol's key with the value; `depths[1]` stands for item 1 of a list."""
     if (place := indexed(symbol.key)) is None:
         key = key_at(values, symbol.key, symbol.value)
         if value != symbol.value:
@@ -59,7 +59,7 @@ WIDTHS = ("hidden_size", "d_model", "n_embd", "dim", "embed_dim")
 
 
 def is_heads(name: str) -> bool:
-    """Whether a key of that name is a number of heads or of groups of heads."""
+    """Whether a key of that name is a number of attention heads or of groups of heads."""
     return name in HEADS | GROUPS or name.endswith("attention_heads")
 
 
@@ -86,16 +86,17 @@ def _first_of(within: Mapping[str, Any], keys: Iterable[str]) -> int:
 
 
 def flags(keys: Iterable[Key]) -> Iterator[KeyChange]:
-    """Yield every boolean key with its other value."""
+    """Yield every boolean key with the opposite value."""
     for key in keys:
         if isinstance(key.value, bool):
             yield KeyChange(key, not key.value)
 
 
 def in_proportion(keys: Iterable[Key], comparison: TreeComparison) -> Iterator[KeyChange]:
-    """Yield values in proportion to a length that differs, of keys with names of sizes first.
+    """Yield each key's value scaled by the ratio of a stored to an expected length, and inversely.
 
-    A width of heads is in inverse proportion to their number.
+    Keys named like sizes come first. The inverse is needed because a head's width shrinks as the
+    number of heads grows.
     """
     lengths = {pair for pair in comparison.lengths if all(pair)}
     ratios = sorted(lengths | {(stored, expected) for expected, stored in lengths})
@@ -113,7 +114,7 @@ def in_proportion(keys: Iterable[Key], comparison: TreeComparison) -> Iterator[K
 
 
 def other_numbers(keys: Iterable[Key], comparison: TreeComparison) -> Iterator[KeyChange]:
-    """Yield values near a number in the names, or a step away."""
+    """Yield values near a number that occurs in differing names, or one step away."""
     for key in keys:
         if type(key.value) is int:
             values = sorted(comparison.numbers, key=lambda one: abs(one - key.value))[:8]
@@ -126,7 +127,7 @@ def other_numbers(keys: Iterable[Key], comparison: TreeComparison) -> Iterator[K
 def other_items(
     keys: Iterable[Key], comparison: TreeComparison, held: Collection[str] = ()
 ) -> Iterator[KeyChange]:
-    """Yield lists of numbers with one item changed: in proportion, to a count, or by a step.
+    """Yield lists of numbers with one item changed: scaled, set to a count, or by one step.
 
     `held` contains the keys of lengths that are stored as expected, as formulas name them:
     `depths[1]`.
@@ -152,7 +153,7 @@ def _with_item(items: list[Any], index: int, item: Any) -> list[Any]:
 
 
 def likely(key: Key, lengths: tuple[int, ...]) -> Iterator[KeyChange]:
-    """Yield values of a key that no formula contains: stored lengths and divisors of the width."""
+    """Yield values of a key that is in no formula: stored lengths and divisors of the width."""
     if type(key.value) is not int:
         return
     width = lengths[0] if lengths else 0
@@ -167,7 +168,7 @@ def likely(key: Key, lengths: tuple[int, ...]) -> Iterator[KeyChange]:
 
 
 def plausibility(values: Mapping[str, Any], changes: Iterable[KeyChange]) -> tuple[Any, ...]:
-    """Return a sort key: no part removed, stated keys, usual widths of heads, small changes."""
+    """Return a sort key: no part removed, stated keys, usual head widths, small changes first."""
     ranks = [_strangeness(values, change) for change in changes]
     return tuple(map(max, zip(*ranks, strict=True)))
 

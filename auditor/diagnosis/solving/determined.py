@@ -1,10 +1,10 @@
 """The config sizes that the stored tensors determine, read off one axis at a time.
 
-An axis of `V` rows, or a list of `N` layers, has one unknown key, and its length gives the value.
-An axis of `H*d` rows has two: a model with twice the heads, half as wide, stores the same tensors.
-The axis determines `H` only after another axis has determined `d`. A length that several values of
-the key give, such as `floor(I/P)`, determines nothing; if the declared image is an integer number
-of patches, `I/P`, the stored one is too.
+An axis of `V` rows, or a list of `N` layers, has one unknown key, whose value is the length. An
+axis of `H*d` rows has two: a model with twice the heads, half as wide, stores the same tensors. The
+axis determines `H` only after another axis has determined `d`. A length that several values of the
+key give, such as `floor(I/P)`, determines nothing; if the declared image is an integer number of
+patches, `I/P`, the stored image is too.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -19,9 +19,9 @@ from auditor.diagnosis.solving.holdings import HeldTensors
 from auditor.diagnosis.solving.outline import Leaf, leaves
 from auditor.diagnosis.solving.trials import ClassTree, spellings
 
-_Monomial = tuple[Any, ...]  # a product of keys, as a Dim has it
-_Equation = tuple[dict[_Monomial, Fraction], Fraction]  # coefficients, and what they add up to
-_MOST = 8  # products of one length
+_Monomial = tuple[Any, ...]  # a product of keys in a Dim
+_Equation = tuple[dict[_Monomial, Fraction], Fraction]  # coefficient by product, value of the sum
+_MOST = 8  # the most unknown products of one length
 
 
 def determined_sizes(
@@ -30,7 +30,7 @@ def determined_sizes(
     """Return the value of each key that the stored lengths determine.
 
     The values in `given`, by key, are assumed and not returned. A key for which two lengths give
-    different values is left out.
+    different values is not returned.
     """
     lengths = set(_lengths(expected, stored))
     symbols = frozenset().union(*(size.symbols for size, _ in lengths))
@@ -103,7 +103,7 @@ def _monomials(
 
 
 def _equation(size: Dim, length: int, known: Mapping[Symbol, int]) -> _Equation:
-    """Return the coefficient of each product of unknown keys, and what they add up to."""
+    """Return the coefficient of each product of unknown keys, and the value of their sum."""
     row: dict[_Monomial, Fraction] = {}
     rest = Fraction(length)
     for monomial, coefficient in size.terms:
@@ -123,7 +123,7 @@ def _equation(size: Dim, length: int, known: Mapping[Symbol, int]) -> _Equation:
 
 
 def _without(pivot: _Monomial, equation: _Equation, other: _Equation) -> _Equation:
-    """Return the equation without the product, of which `other` gives the value."""
+    """Return the equation without the product `pivot`, eliminated by the `other` equation."""
     (row, length), (from_row, from_length) = equation, other
     if pivot not in row:
         return equation
@@ -137,7 +137,7 @@ def _without(pivot: _Monomial, equation: _Equation, other: _Equation) -> _Equati
 def _only_solution(
     size: Dim, symbol: Symbol, length: int, others: Mapping[Symbol, int]
 ) -> int | None:
-    """Return the value of the symbol that gives the length; None if there are none or several."""
+    """Return the value of the symbol that gives the length; None for no value or several."""
     values = list(islice(solutions(size, symbol, length, others), 2))
     if len(values) != 1:
         return None

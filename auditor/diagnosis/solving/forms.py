@@ -26,7 +26,7 @@ from auditor.diagnosis.name_kinds import NameKind, name_pattern, numbers_in
 from auditor.diagnosis.solving.holdings import HeldTensors
 from auditor.diagnosis.solving.outline import leaves
 
-_MOST = 250_000  # tensors that stacks are split into; a file may declare 2**40 experts
+_MOST = 250_000  # the most tensors that stacks are split into; a file may declare 2**40 experts
 _MATRIX = 2  # axes
 
 
@@ -37,7 +37,7 @@ class StackedParts(NamedTuple):
     """
 
     parts: tuple[str, ...]  # name patterns of the tensors on disk
-    at: int  # which number of the name is that of the expert
+    at: int  # index, among the numbers of the name, of the expert's number
 
 
 class NameForms:
@@ -86,7 +86,7 @@ class NameForms:
         return excess > 0
 
     def of_today(self, name: str) -> str:
-        """Return today's name for a name of an older version; any other name unchanged."""
+        """Return the current name for a name of an older version; any other name unchanged."""
         renames = self._loading.renamed_by_legacy((name,))
         return renames[name].name if renames else name
 
@@ -96,7 +96,7 @@ class NameForms:
         return stack.parts if stack else (pattern,)
 
     def separated(self, held: HeldTensors) -> HeldTensors:
-        """Split each tensor of stacked experts into one per expert; return `held` if none is."""
+        """Split each tensor of stacked experts into one per expert; return `held` without any."""
         stacked = [kind for kind in held.name_kinds if kind.pattern in self._stacks]
         shapes, room = dict(held.shapes), _MOST
         for kind in stacked:
@@ -159,7 +159,7 @@ def forms_of(expectation: Expectation, tree: Block | None = None) -> NameForms:
 
 
 def _stack(memory: str, group: ConvertedGroup) -> StackedParts | None:
-    """Return the tensors on disk that a tensor in memory stacks; the group is one expert's.
+    """Return the tensors on disk that a tensor in memory stacks, from the group of one expert.
 
     Return None if the group has several experts, or if its parts are not stacked along the rows.
     """

@@ -1,4 +1,4 @@
-"""The solution of a Dim for one of its keys: the values of `H` for which `K*D/H` is 64."""
+"""The solution of a size formula (Dim) for one of its keys: the `H` for which `K*D/H` is 64."""
 
 from collections.abc import Callable, Iterator, Mapping
 from fractions import Fraction
@@ -9,7 +9,7 @@ from auditor.analytic.dims import Count, Dim, Rounded
 from auditor.analytic.expectation import Symbol
 
 MOST = 2**31  # upper bound of a key's value
-_ENUMERATED = 1024  # values tried one by one if a formula is neither linear nor rising
+_ENUMERATED = 1024  # values tried one by one if a formula is neither linear nor increasing
 
 Values = Mapping[Symbol, int]
 _SizeAt = Callable[[int], Fraction | int | None]  # the size of a Dim at a value of one symbol
@@ -75,7 +75,7 @@ def solutions(
 
 
 def _course(size: Dim, symbol: Symbol) -> tuple[bool, bool]:
-    """Return whether the Dim rises with the symbol, and whether it is linear in it."""
+    """Return whether the Dim grows with the symbol, and whether it is linear in the symbol."""
     powers: set[int] = set()
     rounded = falls = False
     for monomial, coefficient in size.terms:
@@ -92,7 +92,10 @@ def _course(size: Dim, symbol: Symbol) -> tuple[bool, bool]:
 
 
 def _falls_within(size: Dim, symbol: Symbol) -> bool:
-    """Whether a rounded quotient divides by the symbol, or is multiplied by it and contains it."""
+    """Whether a rounded quotient has the symbol in its divisor, or is multiplied by it.
+
+    In the latter case the quotient also contains the symbol.
+    """
     for monomial, _ in size.terms:
         within = [atom for atom, _ in monomial if isinstance(atom, Rounded)]
         if any(symbol in atom.by.symbols for atom in within):
@@ -105,7 +108,7 @@ def _falls_within(size: Dim, symbol: Symbol) -> bool:
 
 
 def _bisected(at: _SizeAt, wanted: int) -> Iterator[int]:
-    """Yield the roundest solution: a rounded quotient may have several."""
+    """Yield one solution of an increasing formula: of several, the one with most factors of 2."""
     low = _first_at_least(at, wanted)
     if at(low) != wanted:
         return

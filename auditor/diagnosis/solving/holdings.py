@@ -1,4 +1,4 @@
-"""The stored tensors by kind; layers of a model have tensors of equal kinds."""
+"""The stored tensors, grouped by shape and by names that differ only in their numbers."""
 
 from collections.abc import Callable, Iterable, Mapping
 from functools import cached_property
@@ -15,10 +15,10 @@ from auditor.tensors import StoredTensor
 class HeldKind(NamedTuple):
     """Stored tensors of one shape whose names differ only in their numbers."""
 
-    first: str  # name with the lowest numbers; files sort layer 10 before layer 9
+    first: str  # the name with the lowest numbers; in a file, layer 10 is before layer 9
     last: str
     shape: Shape | None  # None if only an index names them
-    number: int  # of tensors
+    number: int  # number of tensors
 
 
 class HeldTensors:
@@ -28,7 +28,7 @@ class HeldTensors:
         self, shapes: Mapping[str, Shape | None], kinds: tuple[NameKind, ...] = ()
     ) -> None:
         self.shapes = shapes
-        self._kinds_of_more = kinds  # kinds of these names, perhaps with further names
+        self._kinds_of_more = kinds  # kinds of names that include those of these tensors
 
     @cached_property
     def kinds(self) -> tuple[HeldKind, ...]:
@@ -68,12 +68,12 @@ class HeldTensors:
 
     @cached_property
     def counts(self) -> Mapping[str, int]:
-        """The number of modules of each list, by its name: one more than its highest number."""
+        """The number of modules of each list, by the list's name: its highest number plus one."""
         return module_counts(self.name_kinds)
 
     @cached_property
     def lengths(self) -> tuple[int, ...]:
-        """All lengths of axes and numbers of modules, the most frequent first."""
+        """All lengths of axes, and all numbers of modules in lists, the most frequent first."""
         frequency: dict[int, int] = {}
         for kind in self.kinds:
             for length in kind.shape or ():

@@ -1,7 +1,7 @@
-"""A tree for a class that only the oracle knows: its names and shapes, with guessed formulas.
+"""A tree of blocks for a class that only the oracle knows, with guessed formulas.
 
-A length that exactly one number of the config equals is taken for that key, and so is the number of
-modules of a list. A wrong guess leads to a value that the oracle's next inventory refutes.
+A length that equals exactly one number of the config is taken for that key, and so is the number of
+modules of a list. A wrong guess gives a value that the oracle's next list of tensors refutes.
 """
 
 from collections.abc import Iterator, Mapping
@@ -13,7 +13,7 @@ from auditor.analytic.expectation import Symbol
 from auditor.diagnosis.solving.layer_lists import DEPTH
 from auditor.diagnosis.solving.trials import ClassTree
 
-_Nested = dict[str, Any]  # by part of the name: more parts, or a shape
+_Nested = dict[str, Any]  # part of a name -> the parts that may follow, or the tensor's shape
 
 
 def tree_of_shapes(shapes: Mapping[str, tuple[int, ...]], config: Mapping[str, Any]) -> ClassTree:
@@ -51,7 +51,7 @@ def _block(nested: _Nested, keys: "_Keys", known: dict[Block, Block]) -> Block:
 
 
 class _Keys(NamedTuple):
-    """The keys that a length or a number of modules may be, by value."""
+    """The keys whose value equals a length or a number of modules, by that value."""
 
     widths: Mapping[int, Dim]
     depths: Mapping[int, Dim]

@@ -1,9 +1,10 @@
-"""All keys of a config at once: the values under which the stored tensors are the expected ones.
+"""The search for values of all config keys at once, with which the stored tensors are expected.
 
 Every expected shape is a polynomial in config keys, and every stored shape its value. A length that
-is one key by itself gives that key's value, for all such keys at once, and a depth resizes its
-lists. Then single changes follow, each the one that leaves the fewest tensors differing: a product
-solved for one of its keys, a flag, a word, a key set to null, what each layer stores.
+is a single key (a plain length) gives that key's value, for all such keys at once, and a depth
+resizes its lists. Then single changes follow, each the one that leaves the fewest tensors
+differing: a product solved for one of its keys, a flag, a word, a key set to null, or a list with
+the type of each layer.
 """
 
 import re
@@ -43,31 +44,31 @@ from auditor.diagnosis.solving.layer_lists import fitted, layer_lists, resized
 from auditor.diagnosis.solving.trials import ClassTree, TreeComparison, Trials
 from auditor.errors import CheckpointError
 
-Trees = Callable[[Mapping[str, Any]], ClassTree | None]  # of the config with these values
+Trees = Callable[[Mapping[str, Any]], ClassTree | None]  # config values -> tree of blocks
 
 # Limits of one search: processor time, and trees; a BERT's tree takes a millisecond.
 MOST_SECONDS = 0.8
 MOST_TREES = 600
-_STRANGE = 0.5  # share of strange tensors above which the files hardly store this class
+_STRANGE = 0.5  # share of unexpected tensors above which the files hardly store this class
 _FEWER_SECONDS = 0.25  # processor time for such a class
 
-_MOST_ROUNDS = 16  # of plain lengths and of single changes, taken together
+_MOST_ROUNDS = 16  # steps of plain lengths and of single changes, counted together
 _MOST_CANDIDATES = 120  # single changes of one kind that a round tries
-_FEW = 2  # keys of a solution in whose place one key is looked for
-_MOST_STARTS = 4  # repairs of an invalid config from which the search goes on
+_FEW = 2  # for a solution of at most so many keys, a single key is searched as well
+_MOST_STARTS = 4  # repairs of an invalid config from which the search continues
 _MOST_CHOSEN = 16  # flags and words after which plain lengths are read again,
-_MOST_PLAIN = 3  # so many times
+_MOST_PLAIN = 3  # at most so many times each
 _MOST_NAMES = 20_000  # stored names up to which layers are compared one by one
 _PROBES = (1, 2, 8, 64)
 _HEAD_DIM = "head_dim"
-_WORD = "?"  # no key has this value
+_WORD = "?"  # a word that no key has as its value
 _WORDS = re.compile(r"[A-Za-z_][\w.]*\w")  # words of a sentence that may be paths of keys
 _QUOTED = re.compile(r'"([^"?]+)"|\'([^\'?]+)\'')
 _FLAG_NEEDED = "expected true or false"  # part of the text of a config fault
 
 
 class JointSolution(NamedTuple):
-    """Values by dotted path that differ from the config's, and what differs all the same."""
+    """Values, by dotted path, that differ from the config's, and the remaining differences."""
 
     values: Mapping[str, Any]
     remains: TreeComparison
@@ -82,10 +83,10 @@ def solve(  # noqa: PLR0913 - what is compared, and two limits
     most_trees: int = MOST_TREES,
     seconds: float = MOST_SECONDS,
 ) -> tuple[JointSolution, ...]:
-    """Return the values that leave least, and other values that leave as little.
+    """Return the values that leave the fewest differences, with alternatives that leave as few.
 
-    `faults` describes faults of a config that implies shapes all the same: if nothing differs, the
-    keys that it names may be wrong. Return nothing if nothing follows from the config.
+    `faults` describes faults of a config that implies shapes nevertheless: if nothing differs, the
+    keys that it names may be wrong. Return () if nothing follows from the config.
     """
     return _Search(config, trees, trials, most_trees, seconds).solutions(faults)
 
@@ -104,7 +105,7 @@ class _Search:
         self._trials = trials
         self._left = most_trees
         self._until = time.thread_time() + seconds
-        self._known: dict[str, JointSolution | None] = {}  # by values
+        self._known: dict[str, JointSolution | None] = {}  # values as text -> their solution
 
     def solutions(self, faults: str) -> tuple[JointSolution, ...]:
         try:
@@ -162,7 +163,7 @@ class _Search:
     # --- the way down -----------------------------------------------------------------------------
 
     def _descended(self, now: JointSolution) -> JointSolution:
-        """Take plain lengths and single changes in turn while they leave less."""
+        """Apply plain lengths and single changes in turn while fewer tensors differ."""
         best, tried, votes = now, {repr(now.values)}, dict[str, int]()
         for _ in range(_MOST_ROUNDS):
             if not best.remains.differ:
@@ -180,10 +181,10 @@ class _Search:
         return best
 
     def _plain(self, now: JointSolution, votes: dict[str, int]) -> JointSolution | None:
-        """Return the solution with every key that a length gives by itself; None if none does.
+        """Return the solution with all keys set that a plain length gives; None without any change.
 
-        `votes` has the number of tensors that asked for each key's present value; a key changes if
-        more tensors ask for another one than asked for this one, and than are stored with it.
+        `votes` has, for each key, the number of tensors whose lengths gave its present value. A key
+        changes if more tensors give another value than gave this one, and than are stored with it.
         """
         config = changed(self._config, now.values)
         changes: dict[str, Any] = {}
@@ -210,7 +211,7 @@ class _Search:
         return {key_at(config, symbol, 0).path: number for symbol, number in held.items()}
 
     def _single(self, best: JointSolution) -> JointSolution | None:
-        """Return the best solution with one more change; None if none leaves less."""
+        """Return the best solution with one more change; None if no change leaves less."""
         for candidates in (self._by_formula, self._by_choice, self._by_trial):
             found = candidates(best)
             least = min(found, key=self._order, default=best)
@@ -219,7 +220,7 @@ class _Search:
         return None
 
     def _singles(self, start: JointSolution) -> list[JointSolution]:
-        """Return every single change with which nothing differs, from the first kind with one."""
+        """Return all single changes with which nothing differs, of the first kind that has some."""
         found: list[JointSolution] = []
         for candidates in (self._products, self._by_formula, self._by_trial):
             found += [one for one in candidates(start) if not one.remains.differ]
@@ -246,13 +247,13 @@ class _Search:
         return [*self._products(best), *(one for one in found if one is not None)]
 
     def _products(self, best: JointSolution) -> list[JointSolution]:
-        """Return solutions with a length solved for one of its keys."""
+        """Return solutions in which one key of a length is set to fit the length."""
         changes = solved(changed(self._config, best.values), best.remains)
         found = [self._changed(best, change) for change in islice(changes, _MOST_CANDIDATES)]
         return [one for one in found if one is not None]
 
     def _choices(self, config: Mapping[str, Any], best: JointSolution) -> Iterator[KeyChange]:
-        """Yield the other values of flags and of keys that take one of a few words."""
+        """Yield other values of flags, and of keys whose value is one of a few words."""
         keys = every_key(config)
         yield from flags(keys)
         for key in keys:
@@ -262,7 +263,7 @@ class _Search:
                         yield KeyChange(key, word)
 
     def _words(self, values: Mapping[str, Any]) -> list[str]:
-        """Return the words that the fault of an invalid word names."""
+        """Return the words that an error about an invalid word names as valid."""
         try:
             self._trees(values)
         except CheckpointError as error:
@@ -272,7 +273,7 @@ class _Search:
     def _lists_fitted(
         self, config: Mapping[str, Any], best: JointSolution
     ) -> Iterator[JointSolution | None]:
-        """Yield solutions in which each item of a list is what its layer stores."""
+        """Yield solutions with a list whose items fit the tensors that each layer stores."""
         if self._trials.stored > _MOST_NAMES:
             return
         for one in layer_lists(config):
@@ -317,16 +318,16 @@ class _Search:
         return found
 
     def _without(self, config: Mapping[str, Any], key: Key) -> Iterator[Any]:
-        """Yield the values of a number that stand for no part: null, or no such key."""
+        """Yield the values that omit what a number counts: null, or no such key."""
         yield NULL
         absent = changed(config, {key.path: None})
         if not key.default and key.path not in {one.path for one in every_key(absent)}:
             yield None
 
     def _stated(self, best: JointSolution, keys: list[Key]) -> list[JointSolution]:
-        """Return solutions that state a key which follows from others, or which is null.
+        """Return solutions that give a value to a key that is null or follows from other keys.
 
-        With any value of the key, the formulas contain it, and are solved.
+        Any value makes the formulas contain the key; then they are solved for it.
         """
         found: list[JointSolution] = []
         for key in keys:
@@ -354,7 +355,8 @@ class _Search:
                     after = self._plain(after, votes)
         return found
 
-    # --- what is best -----------------------------------------------------------------------------
+    # --- the order of solutions
+    # --------------------------------------------------------------------
 
     def _order(self, one: JointSolution) -> tuple[Any, ...]:
         return one.remains.differ, self._plausibility(one)
@@ -370,7 +372,7 @@ class _Search:
         return sorted(different.values(), key=self._plausibility)
 
     def _reduced(self, best: JointSolution) -> JointSolution:
-        """Return the solution without the changes that it does not need."""
+        """Return the solution without the changes that are not needed."""
         self._left += len(best.values)
         config = changed(self._config, best.values)
         lists = {one.path for one in layer_lists(config)}
@@ -393,7 +395,7 @@ class _Search:
         return any(type(key.value) is int and key.value % heads for key in widths)
 
     def _repaired(self, reason: str) -> tuple[JointSolution, ...]:
-        """Return the best solutions that begin with a change of a key that a fault names."""
+        """Return the best solutions that begin by changing a key that an error message names."""
         if not reason:
             return ()
         named = set(_WORDS.findall(reason))
@@ -429,9 +431,9 @@ NOTHING = TreeComparison(1, 0, {}, frozenset(), frozenset(), frozenset())
 
 
 def plain_values(config: Mapping[str, Any], remains: TreeComparison) -> dict[str, tuple[Any, int]]:
-    """Return the keys that lengths give by themselves: the value that most tensors ask for.
+    """Return the keys that plain lengths give: path -> (value, number of tensors that give it).
 
-    Each value comes with the number of those tensors.
+    If lengths give several values, the value given by most tensors is returned.
     """
     votes: dict[tuple[str, int | None], Counter[int]] = {}
     for equation, number in remains.equations.items():
@@ -456,10 +458,10 @@ def plain_values(config: Mapping[str, Any], remains: TreeComparison) -> dict[str
 def _heads_of_the_same_width(
     config: Mapping[str, Any], changes: Mapping[str, Any]
 ) -> Iterator[tuple[str, int]]:
-    """Yield numbers of heads for a changed width with which heads are as wide as declared.
+    """Yield (path, number of heads) for each changed width, so that heads keep their width.
 
-    Shapes do not determine them if no head_dim is declared: models of one type mostly keep the
-    width of a head, and some number has to be there that divides the new width.
+    Shapes do not determine the number if no head_dim is declared. Most models of one type have
+    heads of one width, and the config needs some number that divides the new width.
     """
     keys = every_key(config)
     for path, width in changes.items():
@@ -484,7 +486,7 @@ def _heads_of_the_same_width(
 
 
 def _has_fixed_heads(config: Mapping[str, Any], path: str) -> bool:
-    """Whether the object of that key has a head_dim that does not follow from a width."""
+    """Whether the config object of that key has a head_dim that does not follow from a width."""
     within = path.rpartition(".")[0]
     dot = f"{within}." if within else ""
     doubled = {

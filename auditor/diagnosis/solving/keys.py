@@ -1,4 +1,4 @@
-"""The keys of a config that may be wrong: their paths, as the config spells them, and values."""
+"""The keys of a config that may be wrong: their paths as the config spells them, their values."""
 
 import re
 from collections.abc import Iterable, Iterator, Mapping
@@ -92,7 +92,7 @@ def _older(whole: CompletedConfig | None, name: str) -> Iterator[str]:
 
 
 def key_at(values: Mapping[str, Any], path: str, value: Any) -> Key:
-    """Return the key of a formula's symbol, as the config spells it."""
+    """Return the key that a symbol of a formula stands for, as the config spells it."""
     folders, _, name = path.rpartition(".")
     within: Any = value_at(values, folders) if folders else values
     whole = completed(values)
@@ -126,12 +126,12 @@ def indexed(path: str) -> tuple[str, int] | None:
 
 
 def beside(keys: Iterable[Key], within: str) -> list[Key]:
-    """Return the keys of one object of a config."""
+    """Return the keys of the config object `within`."""
     return [key for key in keys if key.path.rpartition(".")[0] == within]
 
 
 def changed(config: Mapping[str, Any], values: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the config under the values, by dotted path; None removes a key."""
+    """Return a copy of the config with these values, by dotted path; None removes a key."""
     return set_values(deepcopy(dict(config)), written(config, values))
 
 
@@ -153,7 +153,7 @@ def config_with(values: Mapping[str, Any], path: str, value: Any) -> dict[str, A
 
 
 def _with_labels(dot: str, names: Any, count: int) -> dict[str, Any]:
-    """Return this many labels: the known names first, then names as transformers generates them."""
+    """Return `count` labels: the known names first, then names as transformers generates them."""
     known = names if isinstance(names, Mapping) else {}
     labels = {str(number): known.get(str(number), f"LABEL_{number}") for number in range(count)}
     numbers = {str(label): number for number, label in enumerate(labels.values())}

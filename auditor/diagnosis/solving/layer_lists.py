@@ -1,8 +1,8 @@
-"""Lists of a config with an item for each layer, read off from what each layer stores.
+"""Lists of a config with an item for each layer, chosen by the tensors that each layer stores.
 
 A list may state an item for each layer (`layer_types`), patterns and how often each is repeated
-(`attention_types`: `[[["global", "local"], 6]]`), or the numbers of some layers
-(`full_attn_idxs`). A list is as long as some depth, a key that counts layers.
+(`attention_types`: `[[["global", "local"], 6]]`), or the numbers of some layers (`full_attn_idxs`).
+A list has as many items as some depth says, a key that counts layers.
 """
 
 import json
@@ -21,7 +21,7 @@ from auditor.names import number_in_list
 DEPTH = re.compile(r"(layers?|depth|num_blocks)$")  # the end of a key that counts layers
 _NUMBERS = re.compile(r"(layers|idxs|indices|layer_ids)$")  # of a list of layer numbers
 _MOST_LAYERS = 2**12
-_SURE = 8  # from this depth on, another list is hardly as long by chance
+_SURE = 8  # from this depth on, a list of this length is hardly a coincidence
 _MOST_WORDS = 6
 
 Shapes = Mapping[str, tuple[int, ...] | None]
@@ -29,7 +29,7 @@ Trees = Callable[[Mapping[str, Any]], ClassTree | None]
 
 
 class LayerList(NamedTuple):
-    """A list with an item for each layer that some depth counts."""
+    """A list with an item for each layer; the depth, another key, has the number of layers."""
 
     path: str
     depth: str  # path of the depth, which the config may omit
@@ -37,7 +37,7 @@ class LayerList(NamedTuple):
 
 
 def layer_lists(config: Mapping[str, Any]) -> Iterator[LayerList]:
-    """Yield the lists of a config that go with a depth beside them."""
+    """Yield the lists of a config that belong to a depth in the same config object."""
     for key in every_key(config, shaping=False):
         folder, _, name = key.path.rpartition(".")
         depth = key.value
@@ -54,7 +54,7 @@ def layer_lists(config: Mapping[str, Any]) -> Iterator[LayerList]:
 
 
 def _repeats(items: list[Any], depth: int) -> bool:
-    """Whether the items are patterns and numbers of repetitions that add up to the depth."""
+    """Whether the items are (pattern, repetitions) pairs that add up to the depth."""
     pairs = [
         one for one in items
         if isinstance(one, list) and len(one) == 2  # noqa: PLR2004 - a pair
@@ -71,7 +71,7 @@ def _has_numbers(name: str, items: list[Any], depth: int) -> bool:
 
 
 def of_depth(items: list[Any], declared: int, depth: int) -> list[Any] | None:
-    """Return a list of the declared depth for another depth; None if that is impossible."""
+    """Return a list of the declared depth adapted to another depth; None if that is impossible."""
     if not 0 < depth < _MOST_LAYERS:
         return None
     if len(items) == declared:
@@ -85,7 +85,10 @@ def of_depth(items: list[Any], declared: int, depth: int) -> list[Any] | None:
 
 
 def _of_length(items: list[Any], length: int) -> list[Any]:
-    """Return the list cut, or continued: numbers of layers by counting on, others in a period."""
+    """Return the list cut or extended to `length`.
+
+    A list 0, 1, 2, ... counts on; any other list repeats its shortest period.
+    """
     if items == list(range(len(items))):
         return list(range(length))
     period = next(
@@ -95,7 +98,7 @@ def _of_length(items: list[Any], length: int) -> list[Any]:
 
 
 def resized(config: Mapping[str, Any], changes: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
-    """Yield the lists beside the depths among the changes, for the new depths."""
+    """Yield (path, new list) for lists that belong to changed depths."""
     for one in layer_lists(config):
         depth = changes.get(one.depth)
         if type(depth) is int and one.path not in changes:
@@ -134,7 +137,7 @@ def fitted(
 
 
 def _chosen(declared: list[str], trees: Mapping[str, ClassTree], shapes: Shapes) -> list[str]:
-    """Return for each layer the choice whose tree has most of its tensors, if tied the declared."""
+    """Return for each layer the word whose tree has most of its tensors, else the declared word."""
     places = {
         name
         for tree in trees.values()
@@ -163,6 +166,6 @@ def _chosen(declared: list[str], trees: Mapping[str, ClassTree], shapes: Shapes)
 
 
 def _layer_of(name: str, places: Iterable[str]) -> int | None:
-    """Return the number of the layer that a name is in; None if it is in none of the places."""
+    """Return the number of the layer that contains a name; None if no given list contains it."""
     numbers = (number_in_list(name, place) for place in places)
     return next((number for number in numbers if number is not None), None)

@@ -1,6 +1,6 @@
-"""The keys of a solved config that shapes leave open: named, and never given a value.
+"""The keys of a solved config that no shape determines: they are named without a value.
 
-A width of `H*d` rows leaves open how many heads there are; no shape shows which layers see all
+A width of `H*d` rows leaves the number of heads open; no shape shows which layers attend to all
 tokens, or the width of feed-forward layers that no layer has.
 """
 
@@ -23,7 +23,7 @@ from auditor.errors import CheckpointError
 
 _SIZES = ("size", "dim", "rank", "inner")  # ends of keys that are widths
 _HEAD_DIM = "head_dim"
-_MOST_CHANGES = 32  # that are tried with another flag
+_MOST_CHANGES = 32  # further changes that are tried after a flag is changed
 
 
 def open_keys(
@@ -34,10 +34,10 @@ def open_keys(
     *,
     guessed: bool = False,
 ) -> dict[str, Any]:
-    """Return the keys that go with the solved values and that no shape gives, as declared.
+    """Return the keys related to the solved values that no shape determines, with declared values.
 
-    These are values that the stored lengths do not determine, numbers of heads beside a changed
-    width, lists whose items no tensor shows, and keys that repeat a changed one. If the formulas
+    These are values that the stored lengths do not determine, numbers of heads next to a changed
+    width, lists whose items no tensor shows, and keys that repeat a changed key. If the formulas
     are `guessed` from shapes, other numbers of heads are tried.
     """
     now = changed(config, values)
@@ -78,14 +78,14 @@ def open_keys(
         found.update(_with_another_flag(config, values, trees, trials))
         found.update(_unseen_widths(every_key(config), {*values, *shown}))
     if len(values) == 1:
-        found -= values.keys()  # the smallest change; others that fit as well are named with it
+        found -= values.keys()  # the smallest change; other fitting changes are named
     return {path: declared.get(path, value_at(config, path)) for path in sorted(found)}
 
 
 def _has_neighbour(values: Mapping[str, Any], path: str, trees: Trees, trials: Trials) -> bool:
     """Whether the next larger or smaller value of a key fits as well.
 
-    Images have a whole number of patches, if their size is that of the config.
+    An image size fits only with a whole number of patches, if the config has that size.
     """
     is_image = path.endswith("image_size") and not any("patch" in other for other in values)
     if type(values[path]) is float:
@@ -99,7 +99,7 @@ def _has_neighbour(values: Mapping[str, Any], path: str, trees: Trees, trials: T
 def _with_another_flag(
     config: Mapping[str, Any], values: Mapping[str, Any], trees: Trees, trials: Trials
 ) -> Iterator[str]:
-    """Yield each flag with whose other value one further change fits as well, and the other key."""
+    """Yield pairs of a flag and another key that, changed together, fit as well."""
     for flag in flags(every_key(changed(config, values))):
         flipped = {**values, flag.key.path: flag.value}
         remains = _remains(flipped, trees, trials)
@@ -115,7 +115,7 @@ def _with_another_flag(
 
 
 def _remains(values: Mapping[str, Any], trees: Trees, trials: Trials) -> TreeComparison | None:
-    """Return what differs under these values; None if they make no config."""
+    """Return the differences under these values; None if they make an invalid config."""
     with suppress(CheckpointError):
         if tree := trees(values):
             return trials.compare(tree)
@@ -127,7 +127,7 @@ def _has_other_heads(
 ) -> bool:
     """Whether other numbers of heads fit as well.
 
-    They are twice or half as many, of this key or of another one instead, or of all keys.
+    Twice and half the number are tried: for this key, for another key instead, and for all keys.
     """
     numbers = {
         key.path: key.value
@@ -148,7 +148,7 @@ def _has_other_heads(
 
 
 def _heads_beside(keys: tuple[Key, ...], path: str, known: set[str]) -> Iterator[str]:
-    """Yield the numbers of heads, and a stated width of a head, beside a changed width."""
+    """Yield the keys of a changed width's heads: their number, and their width if it is stated."""
     within, _, name = path.rpartition(".")
     if not (is_heads(name) or name in WIDTHS):
         return
@@ -173,7 +173,7 @@ def _repeated(keys: tuple[Key, ...], path: str, declared: Any, seen: set[str]) -
 
 
 def _unseen_widths(keys: tuple[Key, ...], seen: set[str]) -> Iterator[str]:
-    """Yield stated widths that a family reads and that no shape of the solved config contains."""
+    """Yield stated widths that the family's code reads, but no shape of the solved config has."""
     for key in keys:
         is_width = key.path.endswith(_SIZES) and type(key.value) is int and key.value > 1
         if is_width and not key.default and key.path not in seen:
@@ -187,7 +187,7 @@ def _shows_nothing(
     trees: Trees,
     trials: Trials,
 ) -> bool:
-    """Whether all tensors would be expected with any item of the list in each layer."""
+    """Whether the list does not matter: all tensors are expected with any item in each layer."""
     items, depth = value_at(config, one.path), one.layers
     if len(items) == depth:
         several = [[item] * depth for item in {repr(item): item for item in items}.values()]

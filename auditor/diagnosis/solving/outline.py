@@ -1,4 +1,4 @@
-"""A tree of blocks with its Dims: one or two tensors of each kind, and the lookup of a name."""
+"""A tree of blocks with the formulas (Dims) of its sizes: a tensor of each kind, name lookup."""
 
 from collections.abc import Callable, Iterator
 from typing import NamedTuple
@@ -17,14 +17,14 @@ from auditor.analytic.blocks import (
 from auditor.analytic.dims import Dim, dim
 from auditor.analytic.lookup import index_in_list
 
-_DEEPEST = 64  # parts of a name
+_DEEPEST = 64  # the most parts of a name that is followed
 
 
 class ModuleList(NamedTuple):
     """A list of modules on the way to a tensor."""
 
     name: str  # "encoder.layer"
-    modules: Dim  # how many it has
+    modules: Dim  # the number of its modules
 
 
 class Leaf(NamedTuple):
@@ -33,19 +33,19 @@ class Leaf(NamedTuple):
     name: str
     shape: Shape
     lists: tuple[ModuleList, ...]  # outermost first
-    number: int  # of tensors that it represents
+    number: int  # the number of tensors that it represents
 
 
 class NamePath(NamedTuple):
     """The result of following a name into a tree."""
 
-    shape: Shape | None  # of a parameter; None if the name does not lead to one
-    lists: tuple[ModuleList, ...]  # on the way, including one that has no such module
-    other: bool = False  # leads to something optional: a buffer, another name of a parameter
+    shape: Shape | None  # the parameter's shape; None if no parameter has this name
+    lists: tuple[ModuleList, ...]  # those on the path, and one without such a module
+    other: bool = False  # whether the name is of something optional: a buffer, an alias
 
 
 def leaves(tree: Block) -> Iterator[Leaf]:
-    """Yield the parameters of a tree; of a list, only the first and last module of each kind."""
+    """Yield the parameters of a tree; for a list, only in the first and last of equal modules."""
     return _leaves(tree, "", (), 1)
 
 
@@ -82,7 +82,10 @@ def _leaves(  # noqa: C901 - one case for each kind of block
 
 
 def _ends(indices: range | list[int], count: int) -> list[tuple[int, int]]:
-    """Return the first and last index, each with the number it represents; len() fails at 2^63."""
+    """Return the first and last index, each with the number of modules that it represents.
+
+    The indices are not counted with len(), which fails at 2^63.
+    """
     if count <= 1:
         return [(index, 1) for index in indices]
     return [(indices[0], count - count // 2), (indices[-1], count // 2)]
@@ -119,9 +122,9 @@ def follow(tree: Block, name: str) -> NamePath:
 
 
 def _child(children: tuple[tuple[str, Block], ...], parts: list[str]) -> tuple[int, Block | None]:
-    """Return a child of a module, and how many parts of the name lead to it.
+    """Return the number of name parts that lead to a module's child, and the child.
 
-    Layers that no class reads are numbered after those of the list: `layers.61` is a child.
+    Layers that no class reads are numbered after the list's own: `layers.61` is then a child.
     """
     single_part = None
     for key, child in children:

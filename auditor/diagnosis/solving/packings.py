@@ -1,7 +1,7 @@
 """The quantization settings that follow from the shapes of packed tensors.
 
-A linear layer (out, in) in b bits and groups of g inputs determines b and g by the lengths of its
-words and scales. If these do not determine the number of inputs, the architecture does.
+For a linear layer (out, in) in b bits and groups of g inputs, the lengths of its packed words and
+its scales determine b and g. If they do not determine the number of inputs, the architecture does.
 """
 
 from collections import Counter
@@ -14,12 +14,12 @@ from auditor.layouts.packing import Members, Shape, Stored, tensor_name
 Settings = dict[str, Any]
 _Implied = Callable[[str], Shape | None]
 
-_WORD = 32  # bits
+_WORD = 32  # bits of a packed word
 _BLOCKS = (128, 64, 32, 256, 16, 8, 512)
 _BITS = frozenset({2, 3, 4, 5, 6, 8})
-_MATRIX = 2  # axes
-_ALL_INPUTS = -1  # as a group size
-_LOOKED_AT = 64  # modules that are read for one method
+_MATRIX = 2  # number of axes
+_ALL_INPUTS = -1  # the group size that means all inputs
+_LOOKED_AT = 64  # modules that are examined for one method
 _MOST_RETURNED = 2  # settings that are returned for one method
 
 
@@ -32,9 +32,9 @@ def settings_of_files(stored: Stored, implied: _Implied) -> Iterator[Settings]:
 def _commonest(
     stored: Stored, read: Callable[[str, Members], Settings | None], *marks: str
 ) -> list[Settings]:
-    """Return the settings of modules with these members, the most frequent first.
+    """Return the settings of modules with tensors of these names, the most frequent first.
 
-    A module with one group does not bound the length of a group; other modules may.
+    A module with one group gives no upper bound of the group size; other modules may.
     """
     modules = ((name, parts) for name, parts in stored.modules.items() if parts.keys() >= {*marks})
     equal_settings: dict[str, list[Settings]] = {}
@@ -72,7 +72,7 @@ def _gptq(stored: Stored, implied: _Implied) -> list[Settings]:
 
 
 def _inputs(module: str, parts: Members, implied: _Implied, outputs: int) -> int | None:
-    """Return the number of inputs by g_idx, else the zero points' words, else the architecture."""
+    """Return the number of inputs by g_idx, else by the zero points, else by the architecture."""
     g_idx = parts["g_idx"].shape if "g_idx" in parts else None
     if g_idx and g_idx[0]:
         return g_idx[0]
@@ -107,7 +107,10 @@ def _awq(stored: Stored, _implied: _Implied) -> list[Settings]:
 
 
 def _fp8(stored: Stored, _implied: _Implied) -> list[Settings]:
-    """Read FP8: weight_scale_inv (ceil(out/rows), ceil(in/columns)), by the commonest block."""
+    """Return FP8 settings with the block size that explains most scales.
+
+    `weight_scale_inv` has the shape (ceil(out / rows), ceil(in / columns)).
+    """
     pairs = Counter(
         (weight, scale)
         for parts in stored.modules.values()
@@ -125,7 +128,7 @@ def _fp8(stored: Stored, _implied: _Implied) -> list[Settings]:
     return [{"quant_method": "fp8", **block}]
 
 
-# Methods that a member's name alone shows, by the end of that name.
+# Methods that the name of one tensor shows, by the end of that name.
 _MARKS: Mapping[str, Settings] = {
     "bitsandbytes__nf4": {
         "quant_method": "bitsandbytes",
@@ -219,7 +222,7 @@ def _mlx(stored: Stored, implied: _Implied) -> list[Settings]:
 
 
 def differing(declared: Mapping[str, Any], held: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the held values of settings that are declared with another value, by dotted key."""
+    """Return the settings whose stored value differs from the declared one, by dotted key."""
     changes: dict[str, Any] = {}
     for key, value in held.items():
         declared_value = declared.get(key)

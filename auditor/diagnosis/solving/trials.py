@@ -1,4 +1,7 @@
-"""A config's tree beside what is stored, compared by one tensor of each kind: in a millisecond."""
+"""The comparison of a config's tree with the stored tensors, in a millisecond.
+
+One tensor represents all whose names differ only in their numbers (a kind of names).
+"""
 
 from collections import Counter
 from collections.abc import Collection, Iterator, Mapping
@@ -14,14 +17,14 @@ from auditor.names import number_in_list, number_of
 
 
 class ClassTree(NamedTuple):
-    """The blocks that a config implies for its class, not written out."""
+    """The tree of blocks that a config implies for its class; layers are not listed one by one."""
 
     tree: Module
-    prefix: str  # of the base model; "" where the family has none
+    prefix: str  # of the base model; "" if the family has none
 
 
 class Equation(NamedTuple):
-    """A size by its formula, and what it would have to be for a stored tensor to be expected."""
+    """A size formula, and the value that it needs for a stored tensor to be expected."""
 
     size: Dim
     wanted: int
@@ -30,34 +33,34 @@ class Equation(NamedTuple):
 class TreeComparison(NamedTuple):
     """The differences between a tree and the stored tensors."""
 
-    differ: int  # tensors, each kind counted with its like
-    strange: int  # of them those that are stored, and in no list of layers that is expected
-    equations: Mapping[Equation, int]  # each with the tensors that ask for it
+    differ: int  # number of differing tensors; one of a kind of names stands for all
+    strange: int  # those of them that are stored and in no expected list of layers
+    equations: Mapping[Equation, int]  # each with the number of tensors that need it
     lengths: frozenset[tuple[int, int]]  # (expected, stored) of axes that differ
-    numbers: frozenset[int]  # of modules in lists where names are missing or too many, and the next
+    numbers: frozenset[int]  # counts of modules, by the numbers in missing or unexpected names
     names: frozenset[str]  # patterns of the names that differ
 
 
 class Trials:
     """Comparisons of one checkpoint with several trees.
 
-    What differs from the tree of the config as it is, and is of none of the kinds of names that
-    are alarming, is excused.
+    A kind of names is excused (left out) if it differs under the unchanged config without being
+    alarming.
     """
 
     def __init__(self, holdings: HeldTensors, alarming: Collection[str] | None) -> None:
         self.holdings = holdings
-        self._excused = frozenset[str]()  # patterns of names
+        self._excused = frozenset[str]()  # patterns of names that are left out
         self._alarming = None if alarming is None else frozenset(alarming)
 
     @property
     def lengths(self) -> tuple[int, ...]:
-        """All lengths that are stored, those that most kinds of tensors have first."""
+        """All lengths of stored axes, and numbers of modules in lists, the most frequent first."""
         return self.holdings.lengths
 
     @property
     def stored(self) -> int:
-        """How many tensors are stored."""
+        """The number of stored tensors."""
         return len(self.holdings.shapes)
 
     def excuse(self, as_it_is: ClassTree) -> None:
@@ -66,9 +69,9 @@ class Trials:
             self._excused = self.compare(as_it_is).names - self._alarming
 
     def held_keys(self, expected: ClassTree) -> Counter[str]:
-        """Return how many tensors with a key's lengths are stored as expected, by key.
+        """Return, by key, the number of tensors with the key's lengths that are stored as expected.
 
-        Another value of the key would take those tensors away.
+        With another value of the key, these tensors would differ.
         """
         held = Counter[str]()
         for leaf in leaves(expected.tree):
@@ -110,14 +113,14 @@ class Trials:
 
 
 def spellings(name: str, prefix: str) -> Iterator[str]:
-    """The name, and the name with the base model's prefix put before it or taken away."""
+    """Yield the name, then the name with the base model's prefix added, or removed if present."""
     yield name
     if prefix:
         yield name[len(prefix) + 1 :] if name.startswith(f"{prefix}.") else f"{prefix}.{name}"
 
 
 def _step(expected: ClassTree, stored: str) -> NamePath:
-    """Follow the name with or without the prefix; else return the longer path."""
+    """Follow a name, with or without the prefix; if both are unknown, return the longer path."""
     best: NamePath | None = None
     for name in spellings(stored, expected.prefix):
         step = follow(expected.tree, name)
@@ -129,7 +132,7 @@ def _step(expected: ClassTree, stored: str) -> NamePath:
 
 
 def _beyond(number: int, name: str, step: NamePath) -> int:
-    """Return how many tensors of a kind are beyond the list that lacks the named one."""
+    """Return how many tensors of a kind have numbers beyond the end of the list in this path."""
     for place in step.lists[-1:]:
         index = number_in_list(name, place.name)
         if index is not None:
@@ -190,9 +193,10 @@ class _Differences:
         self._number(name)
 
     def odd(self, name: str, step: NamePath) -> None:
-        """Count a first name of a kind that no module of its lists has: the lists may be shorter.
+        """Count a kind of names whose first stored name has a number that none of its lists has.
 
-        The layers that predict further tokens are numbered on after those of the model.
+        The lists may be shorter than the config says. Layers that predict further tokens are
+        numbered after those of the model.
         """
         if name_pattern(name) in self._excused:
             return
@@ -225,7 +229,7 @@ class _Differences:
         for place in lists:
             spelt = spellings(place.name, prefix) if prefix else (place.name,)
             stored = next((counts[one] for one in spelt if one in counts), None)
-            if stored is None and name:  # the tree spells it with a prefix that the file lacks
+            if stored is None and name:  # the tree's name has a prefix that the file's name lacks
                 stored = next(
                     (
                         count

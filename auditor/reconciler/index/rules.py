@@ -1,7 +1,7 @@
-"""The comparison of an index with its files and with the expectation.
+"""The comparison of an index with its files and with the expected tensors.
 
-Its totals are compared with the best source only: the headers if every shard has one; else the
-expected shapes, to the byte; else the sizes of the files.
+The totals that the index states are compared with one source only, the best: the headers if every
+shard has one; else the expected shapes, to the byte; else the sizes of the files.
 """
 
 import re
@@ -26,14 +26,14 @@ class IndexJudgement(NamedTuple):
     """The findings and notes about an index."""
 
     findings: tuple[Finding, ...] = ()
-    notes: tuple[str, ...] = ()  # the arithmetic of the total size
-    unchecked: tuple[str, ...] = ()  # sentences
+    notes: tuple[str, ...] = ()  # how the total size is made up
+    unchecked: tuple[str, ...] = ()  # sentences about what was not compared
 
 
 def by_files(contents: Contents, snapshot: Snapshot, tally: Tally) -> Iterator[Finding]:
-    """Check by files alone that the index names the tensors of its shards and states their bytes.
+    """Check by files alone that the index names its shards' tensors and states their total bytes.
 
-    `tally` is the tally of all tensors.
+    `tally` counts all stored tensors.
     """
     index = contents.index
     if index is not None:
@@ -55,11 +55,11 @@ def index_judgement(  # noqa: PLR0913 - what is stored, what is expected, and wh
     wide_names: re.Pattern[str],
     parameters: int,
 ) -> IndexJudgement:
-    """Check an index by its files, and its totals by the expectation.
+    """Check an index against its files, and its totals against the expectation.
 
-    `written` are the packed tensors that the layout stores under a name, `declared` the dtype of
-    the config. `wide_names` is found in the names of parameters that may be stored in 32 bits.
-    `parameters` is the number of parameters that the config implies.
+    `written` are the packed tensors that the layout stores under a name, `declared` is the dtype of
+    the config. Names in which `wide_names` is found may be stored in 32 bits. `parameters` is the
+    number of parameters that the config implies.
     """
     index = contents.index
     if index is None:
@@ -69,14 +69,14 @@ def index_judgement(  # noqa: PLR0913 - what is stored, what is expected, and wh
         totals = (*_read_size_rule(index, tally), *parameters_rule(index, tally, reconciled))
         return IndexJudgement((*names, *totals))
     sizes = None
-    if not contents.unnamed:  # the index sums up other files than these
+    if not contents.unnamed:  # else the index's totals are those of other files
         sizes = sums.index_sizes(reconciled, len(index.weight_map), wide_names, written)
     implied: tuple[Finding, ...] = ()
     if sizes is not None:
         implied = tuple(implied_rules(index, sizes, reconciled, declared, parameters=parameters))
     wrong = any(isinstance(finding, BadIndex) for finding in implied)
     beyond = () if wrong else tuple(stated_size_rule(index, contents, snapshot))
-    if beyond:  # then no dtype explains the total
+    if beyond:  # no dtype explains a total outside the possible range
         implied = tuple(finding for finding in implied if not isinstance(finding, WrongDtype))
     note = None if beyond or sizes is None else implied_note(index, sizes, declared)
     return IndexJudgement(
@@ -111,7 +111,7 @@ def _name_rules(
     named = index.weight_map
     files = map(named.get, map(_NAME, tensors))
     if len(tensors) == len(named) and all(map(eq, files, map(_FILE, tensors))):
-        return  # a name in two files is in another file than the index says
+        return  # as the index says, so no name is in two files
     where: dict[str, str] = {tensor.name: tensor.file for tensor in tensors}
     stored = {(tensor.name, tensor.file) for tensor in tensors}
     lacking: dict[tuple[str, str | None], list[str]] = {}
@@ -136,7 +136,7 @@ def _sorted(names: Iterable[str]) -> tuple[str, ...]:
 
 
 def _unchecked(index: Index, sizes: sums.IndexSizes | None, contents: Contents) -> Iterator[str]:
-    """Yield why the total size is not compared to the byte."""
+    """Yield the reasons why the total size is not compared to the byte."""
     if contents.unnamed:
         yield "the totals of the index: it is of other files than those that were read"
     elif index.total_size is None:
@@ -154,29 +154,31 @@ def _unchecked(index: Index, sizes: sums.IndexSizes | None, contents: Contents) 
 # --- the possible total sizes without an architecture ------------------------------------------
 
 
-# Bytes of a file beside a tensor's data. The shortest entry of a safetensors header has 49 bytes
-# plus the name; real entries take 110 to 140 with it, and records of torch's zip files 285 to 360.
+# Bytes of a file's header for each tensor. The shortest entry of a safetensors header has 49 bytes
+# plus the name; real entries have 110 to 140 bytes with it, entries in torch's zip files 285 to
+# 360.
 _LEAST_ENTRY = len('"":{"dtype":"U8","shape":[],"data_offsets":[0,1]}')
 _MOST_ENTRY = 1024
 _LENGTH = 8
-# Beside the entries: __metadata__, usually {"format": "pt"}; the pickle of torch files.
+# The rest of a header: __metadata__, usually {"format": "pt"}; the pickle of torch files.
 _MOST_REST = 64 * 1024
 
-# torch.save writes a storage that two tensors share once, and a total may count it for both: it is
-# below twice the file, because no model shares all. Some writers count an element of a mask as 1/8.
+# torch.save writes a storage that two tensors share once, and a total may count it twice. It is
+# less than twice the file's size, because no model shares all tensors. Some writers count an
+# element of a mask as 1/8 byte.
 _SHARED = 2
 _FLAGS = 8
 
 
 class Room(NamedTuple):
-    """The possible bytes of tensors in files."""
+    """The least and the most bytes that the tensors in the files can take."""
 
     least: int
-    most: int | None  # None if nothing bounds them
+    most: int | None  # None without an upper bound
 
 
 def stated_size_rule(index: Index, contents: Contents, snapshot: Snapshot) -> Iterator[BadIndex]:
-    """Check that the shards can have the total size."""
+    """Check that the total size is possible for the shards' tensors."""
     total = index.total_size
     if total is None:
         return
@@ -195,7 +197,7 @@ def stated_size_rule(index: Index, contents: Contents, snapshot: Snapshot) -> It
 
 
 def _source_of_sizes(index: Index, contents: Contents, sizes: Mapping[str, int]) -> str:
-    """Return the source of the number of bytes in the shards, in words."""
+    """Return a text that names the sources of the number of bytes in the shards."""
     read = sum(shard in contents.opened for shard in index.shards)
     sized = sum(shard in sizes and shard not in contents.opened for shard in index.shards)
     ways = ((read, "the headers of {}"), (sized, "the sizes of {}"))
@@ -221,14 +223,14 @@ def _room(index: Index, contents: Contents, sizes: Mapping[str, int]) -> Room:
 
 
 def _sizes(snapshot: Snapshot) -> Mapping[str, int]:
-    """Return the sizes of files: from their Git LFS pointers, else from the listing."""
+    """Return the sizes of files, from their Git LFS pointers or else from the listing."""
     sizes = {file.name: file.size for file in snapshot.files}
     sizes.update((file.name, file.pointed) for file in snapshot.headers)
     return {name: size for name, size in sizes.items() if size}
 
 
 def _bounds(shard: str, names: Sequence[str], size: int | None) -> Room:
-    """Return the possible bytes of tensors in a file whose header was not read."""
+    """Return the least and the most bytes of the tensors in a file whose header was not read."""
     if size is None:
         return Room(len(names), None)
     inside = max(size - _MOST_ENTRY * len(names) - _MOST_REST, 0)
@@ -246,7 +248,7 @@ def _bounds(shard: str, names: Sequence[str], size: int | None) -> Room:
 
 
 def parameters_rule(index: Index, tally: Tally, reconciled: Reconciled) -> Iterator[Finding]:
-    """Check that the index states the number of parameters in its shards, which were all read."""
+    """Check the index's number of parameters against the shards, all of which were read."""
     tied = sums.tied_not_stored(reconciled)
     yield from _parameters_rule(index, tally.parameters, "the shards hold", tied)
 
@@ -261,9 +263,9 @@ def implied_rules(
 ) -> Iterator[Finding]:
     """Check that the totals equal the expected shapes in the declared dtype, else in any dtype.
 
-    Packed tensors take the bytes that their layout implies. If some have unknown sizes, or some are
-    unexpected, the totals only have to leave room for them; each of the `parameters` that the
-    config implies takes at least a bit, however it is packed.
+    Packed tensors take the bytes that their layout implies. If some tensors have unknown sizes, or
+    some are unexpected, the totals are only a bound: they have to leave enough bytes for these
+    tensors. Each of the `parameters` that the config implies takes at least a bit, even if packed.
     """
     if sizes.unexpected or sizes.unsized:
         room = tuple(_room_rule(index, sizes, declared))
@@ -286,7 +288,10 @@ def _bit_rule(index: Index, parameters: int) -> Iterator[Finding]:
 
 
 def implied_note(index: Index, sizes: sums.IndexSizes, declared: str | None) -> str | None:
-    """Note the arithmetic of the total size, or the bytes that it leaves for unexpected tensors."""
+    """Return a sentence with the terms of the total size, or the bytes left for unexpected tensors.
+
+    Return None if there is no total, or if it cannot be split up.
+    """
     total = index.total_size
     if total is None or sizes.unsized:
         return None
@@ -297,7 +302,7 @@ def implied_note(index: Index, sizes: sums.IndexSizes, declared: str | None) -> 
 
 
 def _room_note(sizes: sums.IndexSizes, total: float, declared: str | None) -> str | None:
-    """Note the bytes that all other tensors leave for unexpected ones."""
+    """Return a sentence with the bytes that are left for unexpected tensors; None if unknown."""
     least = _least(sizes, declared)
     if least is None:
         return None
@@ -355,7 +360,7 @@ def _size_rule(
 
 
 def _of_unknown_dtype(index: Index, reconciled: Reconciled) -> Iterator[StoredTensor]:
-    """Yield the parameters that the index names and no header shows."""
+    """Yield the parameters that are in the index, but in no header that was read."""
     packed = {name for name, _ in reconciled.packed}
     for hit in reconciled.answered:
         if hit.expected.role.learned and hit.stored.span is None and hit.stored.name not in packed:
@@ -389,7 +394,7 @@ def _parameters_rule(
 
 
 def _why(over: float, groups: tuple[sums.WidthGroup, ...]) -> str:
-    """Name the tensors whose elements add up to a difference, if there are any."""
+    """Return a clause that names tensors whose elements add up to a difference; "" if none do."""
     explaining = sums.groups_that_make_up(abs(over), groups)
     if not explaining:
         return ""
@@ -398,6 +403,9 @@ def _why(over: float, groups: tuple[sums.WidthGroup, ...]) -> str:
 
 
 def _over(total: float, stored: int) -> float:
-    """Return the difference, as an integer if possible: some writers store 1e9 as a float."""
+    """Return the index's total minus the stored total, as an integer if it is whole.
+
+    Some writers store 1e9 as a float.
+    """
     over = total - stored
     return int(over) if over == int(over) else over

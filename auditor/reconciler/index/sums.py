@@ -1,8 +1,9 @@
-"""The totals of an index without its shards, from the expected shapes in some width.
+"""The possible totals of an index without its shards, from the expected shapes.
 
-An index names tensors and states their sum, but no shapes or dtypes. The expected shapes give the
-elements, and a packed layout the bytes of packed tensors. With one width for all plain parameters
-and one for each kind of scale and buffer, the sum has to equal the total to the byte.
+An index names tensors and states the sum of their bytes, but no shapes or dtypes. The expected
+shapes give the number of elements, and a packed layout the bytes of packed tensors. Each group of
+tensors has one width, the bits of an element: all plain parameters, and each kind of scale and
+buffer. For some choice of widths, the sum has to equal the total to the byte.
 """
 
 import re
@@ -23,31 +24,32 @@ from auditor.tensors import DTYPE_BITS
 
 WIDTHS = {"F32": 32, "BF16": 16, "F16": 16, "F64": 64, "F8_E4M3": 8, "F8_E5M2": 8}  # bits
 
-# I64 position_ids, F32 inv_freq, F16 of a cast model, BOOL masks, and the bit that some versions of
-# transformers counted for an element of a BOOL mask, which takes a byte in the file.
+# Widths of buffers: I64 position_ids, F32 inv_freq, F16 of a cast model, BOOL masks. Some versions
+# of transformers counted an element of a BOOL mask as one bit, although it takes a byte in the
+# file.
 _BUFFER_BITS = (64, 32, 16, 8)
 _FLAG_BITS = 1
 
-_WIDE = 32  # bits of a parameter that a cast to 16 bits leaves as it is
+_WIDE = 32  # bits of a parameter that stays as it is if the model is cast to 16 bits
 
-_MOST_SUMS = 3125  # sums that are tried: five groups of 5 widths each, or eleven of 2
-_MOST_PIECES = 12  # groups that may explain a difference: 298 sums of up to three
+_MOST_SUMS = 3125  # the most sums that are tried: five groups of 5 widths each, or eleven of 2
+_MOST_PIECES = 12  # the most groups that may explain a difference: 298 sums of up to three
 _NOTHING: Mapping[str, WrittenTensor] = MappingProxyType({})
 
 
 class WidthGroup(NamedTuple):
-    """Tensors that share one width."""
+    """Tensors whose elements have one width."""
 
     what: str
     elements: int
 
 
 class WidthTerm(NamedTuple):
-    """A group in the width that gives the total."""
+    """A group of tensors with the width that fits the total."""
 
     what: str
     elements: int
-    bits: int  # of an element; 0 if the total does not count the group
+    bits: int  # bits of an element; 0 if the total does not count the group
 
     def __str__(self) -> str:
         width = f"{self.bits // 8}" if self.bits % 8 == 0 else f"{self.bits}/8"
@@ -55,28 +57,28 @@ class WidthTerm(NamedTuple):
 
 
 class Scales(NamedTuple):
-    """Quantization data of one kind and one width."""
+    """Scales or other quantization data with the same last part of the name and the same widths."""
 
     what: str
     elements: int
-    widths: tuple[int, ...]  # the bits that occur, the usual ones first
+    widths: tuple[int, ...]  # bits that an element may have, the usual ones first
 
 
 class IndexSizes(Struct, frozen=True, kw_only=True):
     """The sizes of the tensors that an index names, by expected shapes and available headers."""
 
-    learned: int  # elements of plain parameters, of unknown width
-    buffers: tuple[WidthGroup, ...]  # by the last part of their names, sorted
-    copies: tuple[WidthGroup, ...]  # of parameters that are stored elsewhere too, by name
+    learned: int  # elements of plain parameters, whose width is unknown
+    buffers: tuple[WidthGroup, ...]  # grouped by the last part of their names, sorted
+    copies: tuple[WidthGroup, ...]  # parameters that are stored under another name too
     read: int  # bytes of the tensors with a header
-    parameters: int  # of all tensors, packed ones too
-    tied: tuple[WidthGroup, ...]  # tied and not stored, by name
-    unexpected: int  # the number of unexpected tensors; the other fields leave them out
-    wide: tuple[WidthGroup, ...] = ()  # kinds of learned tensors that may stay in 32 bits
+    parameters: int  # number of parameters of all tensors, also packed ones
+    tied: tuple[WidthGroup, ...]  # tied tensors that are not stored
+    unexpected: int  # number of unexpected tensors; the other fields exclude them
+    wide: tuple[WidthGroup, ...] = ()  # parameters that may stay in 32 bits, by last parts
     packed: int = 0  # bytes of packed tensors, and of quantization data with its own dtype
-    fewer: int = 0  # bytes by which `packed` may be too large
-    scales: tuple[Scales, ...] = ()  # by the last part of their names, sorted
-    unsized: int = 0  # packed tensors of unknown size; the other fields leave them out
+    fewer: int = 0  # bytes by which `packed` may be too high
+    scales: tuple[Scales, ...] = ()  # grouped by the last part of their names, sorted
+    unsized: int = 0  # number of packed tensors of unknown size; the other fields exclude them
 
 
 def index_sizes(
@@ -85,10 +87,10 @@ def index_sizes(
     wide_names: re.Pattern[str],
     written: Mapping[str, WrittenTensor] = _NOTHING,
 ) -> IndexSizes | None:
-    """Sum up an index of `names` names; None if some of its names are unknown.
+    """Sum up an index of `names` names; return None if some of its names are unknown.
 
-    `wide_names` is found in the names of parameters that may stay in 32 bits; `written` are the
-    packed tensors that the layout stores under names without a header.
+    Parameters in whose names `wide_names` is found may stay in 32 bits; `written` are the packed
+    tensors that the layout stores under names without a header.
     """
     without_header = _without_header(reconciled)
     with_header = sum(tensor.span is not None for tensor, _, _ in reconciled.counted)
@@ -121,7 +123,7 @@ _UNCOUNTED = frozenset({Fate.BUFFER, Fate.DUPLICATE, Fate.QUANTIZATION_DATA})
 
 
 class _Sums:
-    """The sums over names without a header."""
+    """The sums over the names whose headers were not read."""
 
     def __init__(self, wide_names: re.Pattern[str]) -> None:
         self.wide_names = wide_names
@@ -168,7 +170,7 @@ def last_two_parts(name: str) -> str:
 
 
 def _without_header(reconciled: Reconciled) -> dict[str, NameWithoutHeader]:
-    """Return the stored names without a header; several pieces in one are added up."""
+    """Return the stored names without a header, with the elements of all tensors in each."""
     by_name: dict[str, NameWithoutHeader] = {}
     for name, item in chain(_named(reconciled), reconciled.without_header):
         other = by_name.get(name)
@@ -200,7 +202,10 @@ def _named(reconciled: Reconciled) -> Iterator[tuple[str, NameWithoutHeader]]:
 
 
 def _by_last_part(buffers: Iterable[WidthGroup]) -> Iterator[WidthGroup]:
-    """Yield one group for `running_mean` of all layers, or `attn.bias` if all have that name."""
+    """Yield a group for each last part of a name, such as `running_mean` of all layers.
+
+    The group of a single name, or of equal last two parts, has a longer name such as `attn.bias`.
+    """
     kinds: dict[str, list[WidthGroup]] = {}
     for group in buffers:
         kinds.setdefault(group.what.rpartition(".")[2], []).append(group)
@@ -211,7 +216,7 @@ def _by_last_part(buffers: Iterable[WidthGroup]) -> Iterator[WidthGroup]:
 
 
 def tied_not_stored(reconciled: Reconciled) -> tuple[WidthGroup, ...]:
-    """Return the tied tensors that are not stored; some writers count them."""
+    """Return the tied tensors that are not stored; some writers count them in the totals."""
     tied = (item.tensor for item in reconciled.absent if item.fate == Fate.TIED)
     return tuple(
         WidthGroup(f"{named(one.name)} ({' x '.join(map(str, one.shape))})", one.elements)
@@ -223,9 +228,9 @@ def tied_not_stored(reconciled: Reconciled) -> tuple[WidthGroup, ...]:
 
 
 class Sum(NamedTuple):
-    """The parts whose sizes add up to a total."""
+    """The groups of tensors, each with its width, whose sizes add up to a total."""
 
-    dtype: str  # of the parameters, or another dtype of its width
+    dtype: str  # dtype of the parameters, or another one of equal width
     parts: tuple[WidthTerm, ...]
 
     def __str__(self) -> str:
@@ -233,25 +238,25 @@ class Sum(NamedTuple):
 
     @property
     def flags(self) -> tuple[WidthTerm, ...]:
-        """The parts that are counted with an eighth of their size."""
+        """The groups whose elements are counted as one bit although they take a byte."""
         return tuple(part for part in self.parts if part.bits == _FLAG_BITS)
 
 
 def plain_sum(sizes: IndexSizes, dtype: str) -> int:
-    """Return the bytes if all named tensors, with buffers and copies, had that dtype's width."""
+    """Return the bytes of all named tensors if plain ones, buffers and copies have that dtype."""
     elements = sizes.learned + sum(group.elements for group in (*sizes.buffers, *sizes.copies))
     scales = sum(scale.elements * scale.widths[0] // 8 for scale in sizes.scales)
     return sizes.read + sizes.packed + elements * WIDTHS[dtype] // 8 + scales
 
 
 def least_sum(sizes: IndexSizes, dtype: str) -> int:
-    """Return the fewest bytes that the expected tensors can take, with parameters of a dtype."""
+    """Return the fewest bytes that the expected tensors can take if parameters have that dtype."""
     scales = sum(scale.elements * min(scale.widths) // 8 for scale in sizes.scales)
     return sizes.read + sizes.packed - sizes.fewer + sizes.learned * WIDTHS[dtype] // 8 + scales
 
 
 def find_sum(sizes: IndexSizes, total: float, declared: str | None) -> Sum | None:
-    """Return the widths in which the tensors take exactly `total` bytes; None if there are none.
+    """Return the widths with which the tensors take exactly `total` bytes; None if no widths do.
 
     The declared dtype is tried first.
     """
@@ -294,7 +299,7 @@ def _in_dtype(
 def _choices(
     sizes: IndexSizes, width: int, *, flags: bool
 ) -> tuple[tuple[WidthGroup, tuple[int, ...]], ...]:
-    """Return the groups with their own width, and the widths that each may have."""
+    """Return the groups with widths of their own, and the possible widths of each."""
     buffer = tuple(dict.fromkeys((width, *_BUFFER_BITS, *((_FLAG_BITS,) * flags))))
     return (
         *((WidthGroup(scale.what, scale.elements), scale.widths) for scale in sizes.scales),
@@ -306,7 +311,7 @@ def _choices(
 def groups_that_make_up(
     difference: float, groups: tuple[WidthGroup, ...]
 ) -> tuple[WidthGroup, ...]:
-    """Return the fewest groups, at most three, whose elements add up to a difference, else ()."""
+    """Return the fewest groups, at most three, whose elements add up to the difference, else ()."""
     first_groups = groups[:_MOST_PIECES]
     picks = chain.from_iterable(combinations(first_groups, count) for count in (1, 2, 3))
     return next((pick for pick in picks if sum(group.elements for group in pick) == difference), ())

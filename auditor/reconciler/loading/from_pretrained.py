@@ -1,9 +1,9 @@
-"""The load report of from_pretrained, from its loader on names and shapes alone.
+"""The load report of from_pretrained, computed like its loader from names and shapes alone.
 
 The steps are those of core_model_loading.py and modeling_utils.py of transformers 5. Each stored
 name is renamed and converted, and the base model's prefix is added or removed. Names that the model
-lacks are unexpected, other shapes are mismatched, and the rest is missing, except ties and names
-about which the class is silent.
+lacks are unexpected, and tensors of other shapes are mismatched. All other names of the model are
+missing, except tied ones and those that the class ignores.
 """
 
 import re
@@ -31,7 +31,7 @@ _Shape = tuple[int, ...]
 class Target(NamedTuple):
     """The class into which weights are loaded, in its in-memory form."""
 
-    prefix: str  # of the base model
+    prefix: str  # prefix of the base model
     loading: Loading
     shapes: Shapes
     ties: tuple[tuple[str, str], ...] = ()
@@ -39,24 +39,24 @@ class Target(NamedTuple):
 
 
 class Destination(NamedTuple):
-    """The place to which a stored name leads."""
+    """The name in the model under which a stored tensor is loaded."""
 
-    name: str  # in memory; for a conversion the first name that it makes
-    rule: Rule | None  # the conversion
-    source: str  # its source; without a conversion the stored name
+    name: str  # name in memory; the first one if a conversion makes several
+    rule: Rule | None  # the conversion of the tensor; None if it is unchanged
+    source: str  # name before conversion; the stored name without one
 
 
 class StateDictLoad(NamedTuple):
-    """Stored tensors with unique names that are loaded into a class."""
+    """Stored tensors with unique names, and the class into which they are loaded."""
 
     stored: Mapping[str, _Shape]
-    leads: Mapping[str, Destination]  # the result of `destinations`
+    leads: Mapping[str, Destination]  # stored name -> Destination, for names that rules change
     target: Target
-    missing: Iterable[str]  # the names in memory that these tensors have to fill
+    missing: Iterable[str]  # names in memory that these tensors have to fill
 
 
 class _Tensor(NamedTuple):
-    """A stored tensor for which the model has a place."""
+    """A stored tensor that is loaded into a tensor of the model."""
 
     stored: str
     shape: _Shape
@@ -65,7 +65,7 @@ class _Tensor(NamedTuple):
 
 
 def simulate_load(load: StateDictLoad) -> LoadReport:
-    """Simulate loading; raise UnknownOperationError for a conversion that is unknown here."""
+    """Return the load report; raise UnknownOperationError for a conversion unknown here."""
     target, shapes = load.target, load.target.shapes
     missing, unexpected = dict.fromkeys(load.missing), set[str]()
     mismatched: set[Mismatch] = set()
@@ -95,16 +95,16 @@ def simulate_load(load: StateDictLoad) -> LoadReport:
     )
 
 
-# --- the destination of a name ----------------------------------------------------------------
+# --- the names under which stored tensors are loaded -------------------------------------------
 
 
 def destinations(stored: Collection[str], loading: Loading) -> dict[str, Destination]:
-    """Map the names that rules change to their destinations; the base model's prefix comes later.
+    """Map the names that rules change to their destinations, before the prefix is added or removed.
 
-    A paired rule applies from the name on that has its first source.
+    A paired rule applies only to names from the first one on that has the rule's first source.
     """
     if any(rule.paired for rule in loading.renames):
-        stored = sorted(stored, key=_order)  # otherwise only names that collide need an order
+        stored = sorted(stored, key=_order)  # else the order matters only for names that collide
     own = renamed_by(loading.renames, stored, in_turn=True)
     renamed = [own[name].name if name in own else name for name in stored]
     older = loading.renamed_by_legacy(renamed)
@@ -121,12 +121,12 @@ def destinations(stored: Collection[str], loading: Loading) -> dict[str, Destina
 
 
 def _last_of(loading: Loading, source: str) -> Rule:
-    """Return the conversion of a source: the last of several, as in the library."""
+    """Return the conversion with this source; the last one of several, as in the library."""
     return next(rule for rule in reversed(loading.converters) if source in rule.sources)
 
 
 def _in_model(names: Iterable[str], target: Target) -> dict[str, str]:
-    """Remove or add the base model's prefix if the result is a name of the model."""
+    """Map each name to a name of the model, with the prefix removed or added; else to itself."""
     forms = forms_with_prefix(names, target.prefix).items()
     return {name: next((one for one in some if one in target.shapes), name) for name, some in forms}
 
@@ -135,7 +135,7 @@ def _in_model(names: Iterable[str], target: Target) -> dict[str, str]:
 
 
 def _by_parameter(load: StateDictLoad, unexpected: set[str]) -> Mapping[str, list[_Tensor]]:
-    """Group the stored tensors by the model's parameters; add all other names to `unexpected`."""
+    """Group the stored tensors by the parameter that they fill; add all others to `unexpected`."""
     tensors_by_name: dict[str, list[_Tensor]] = {}
     shapes = load.target.shapes
     in_model = _in_model(chain(load.stored, (one.name for one in load.leads.values())), load.target)
@@ -154,12 +154,12 @@ def _by_parameter(load: StateDictLoad, unexpected: set[str]) -> Mapping[str, lis
 
 
 def _loaded(first: str, tensors: list[_Tensor], shapes: Shapes) -> Iterator[tuple[str, _Shape]]:
-    """Yield name and shape for one parameter and for those that its conversion also makes."""
+    """Yield (name, shape) of a loaded parameter, and of others that the same conversion makes."""
     if len(tensors) > 1 and len({(one.rule, one.source, one.shape) for one in tensors}) > 1:
         tensors = sorted(tensors, key=lambda one: _order(one.stored))
     rule = tensors[0].rule
     if rule is None:
-        yield first, tensors[0].shape  # the first of several names for one parameter counts
+        yield first, tensors[0].shape  # of several tensors for one parameter, the first is loaded
         return
     collected: dict[str, list[_Shape]] = {}
     for tensor in tensors:
@@ -168,7 +168,7 @@ def _loaded(first: str, tensors: list[_Tensor], shapes: Shapes) -> Iterator[tupl
 
 
 def _remove_tied(missing: dict[str, None], ties: tuple[tuple[str, str], ...]) -> None:
-    """Remove a name from `missing` if a name that is tied to it is stored."""
+    """Remove a name from `missing` if a tensor that is tied to it is stored."""
     for place, (name, source) in enumerate(ties):
         if source not in missing:
             missing.pop(name, None)
@@ -179,14 +179,14 @@ def _remove_tied(missing: dict[str, None], ties: tuple[tuple[str, str], ...]) ->
 
 
 def _without_silent(names: Iterable[str], patterns: tuple[str, ...]) -> tuple[str, ...]:
-    """Return the names that no pattern covers, sorted."""
+    """Return the names that match no pattern, sorted."""
     if patterns:
         silent = re.compile("|".join(f"({pattern})" for pattern in patterns))
         names = (name for name in names if not silent.search(name))
     return tuple(sorted(names))
 
 
-_MOST_DIGITS = 20  # of a number that counts something
+_MOST_DIGITS = 20  # of a number in a name; longer ones are treated as text
 
 
 def _order(name: str) -> list[tuple[int | str, ...]]:
@@ -202,7 +202,7 @@ def _part(part: str) -> tuple[int | str, ...]:
     return (1, text, int(digits)) if text else (0, int(digits))
 
 
-# --- loads: all tensors, or those that may be reported -----------------------------------------
+# --- loads of all tensors, or of those that may be in the report -------------------------------
 
 
 def complete_load(expectation: Expectation, stored: Mapping[str, _Shape]) -> StateDictLoad:
@@ -216,7 +216,7 @@ def complete_load(expectation: Expectation, stored: Mapping[str, _Shape]) -> Sta
 def load_of_differences(
     expectation: Expectation, stored: Mapping[str, _Shape], as_expected: Collection[str]
 ) -> StateDictLoad:
-    """Return the part of a load that gives the report of the complete load.
+    """Return a load of fewer tensors that gives the same report as the complete load.
 
     `as_expected` are the names that are stored in their expected shapes.
     """
@@ -259,14 +259,14 @@ def _possible_names(
     prefix: str,
     targets: Mapping[str, object],
 ) -> set[str]:
-    """Return the target names that loading may look up."""
+    """Return the names of the model that loading may look up for these stored names."""
     looks = chain(stored, (one.name for one in leads.values())) if targets else ()
     forms = chain.from_iterable(forms_with_prefix(looks, prefix).values())
     return {name for name in forms if name in targets}
 
 
 def _first_names(names: Iterable[str], loading: Loading) -> Mapping[str, str]:
-    """Map each name that a conversion makes to the first name that it makes.
+    """Map each name on disk that is converted to the first name that its conversion makes.
 
     A list of modules has a module 0, so the names of the others are skipped.
     """
@@ -280,13 +280,13 @@ def _first_names(names: Iterable[str], loading: Loading) -> Mapping[str, str]:
 def _members(
     first_names: Collection[str], names: Mapping[str, ExpectedTensor], loading: Loading
 ) -> Mapping[str, ExpectedTensor]:
-    """Return the tensors of these groups, by their names before conversion."""
+    """Return the tensors on disk of these converted groups, by name."""
     starts = tuple({_unchanged_start(first, loading) for first in first_names})
     converted = loading.conversions(name for name in names if name.startswith(starts))
     return {name: names[name] for name, one in converted.items() if one.name in first_names}
 
 
 def _unchanged_start(first: str, loading: Loading) -> str:
-    """Return the start of a group's names that conversion does not change: their layer."""
+    """Return the start of a converted group's names that does not change: that of its layer."""
     places = (first.find(rule.targets[0]) for rule in loading.converters)
     return first[: max(0, min((place for place in places if place >= 0), default=0))]

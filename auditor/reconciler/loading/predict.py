@@ -1,4 +1,4 @@
-"""The load report of from_pretrained, predicted for the reconciled tensors."""
+"""The load report of from_pretrained, predicted from the reconciled tensors."""
 
 from collections.abc import Iterable, Mapping
 
@@ -11,7 +11,7 @@ from auditor.reconciler.matching import Fate, places
 from auditor.reconciler.reconcile import Reconciled
 from auditor.tensors import StoredTensor
 
-# The most stored tensors that are all loaded if the library lists the names in memory: 10 ms.
+# If there are at most so many stored tensors, all are loaded name by name: 10 ms.
 _MOST_LOADED = 2048
 
 
@@ -22,14 +22,18 @@ def predict(
     findings: Iterable[Finding],
     packed: str | None,
 ) -> Predicted:
-    """Predict the load report; `packed` is the method of packed weights, whose loader decides."""
+    """Predict the load report of from_pretrained.
+
+    There is no report if `packed`, the method of packed weights, is given: the loader of that
+    method decides.
+    """
     if not expectation.loading.reports:
         return Predicted()
     if packed is not None:
         reason = f"the load report: it depends on the software that loads this layout ({packed})"
         return Predicted(unchecked=(reason,))
     in_memory = _in_memory(contents.tensors, expectation, findings)
-    if expectation.faults:  # loading then raises before it looks at a name
+    if expectation.faults:  # loading then raises before it looks up a name
         reason = fault_sentence(expectation.faults[0], expectation.target)
         return Predicted(LoadReport(raises=reason), in_memory)
     if (reasons := _reasons_without_report(contents)) is not None:
@@ -63,7 +67,7 @@ def _loaded(contents: Contents, expectation: Expectation, reconciled: Reconciled
 
 
 def _reasons_without_report(contents: Contents) -> tuple[str, ...] | None:
-    """Return why there is no report, () if findings give the reason; None if there is a report."""
+    """Return None if there is a load report, else the reasons why not, () if findings give them."""
     refusing = BadHeader | BadIndex | BadSize | Unsafe
     refused = any(isinstance(finding, refusing) for finding in contents.findings)
     if contents.names_only or contents.unread or refused:
@@ -76,8 +80,8 @@ def _reasons_without_report(contents: Contents) -> tuple[str, ...] | None:
 def _as_expected(expectation: Expectation, reconciled: Reconciled) -> bool:
     """Whether every tensor is stored once, in the right shape, and nothing else: an empty report.
 
-    It saves a second look at ninety thousand tensors that are as expected. For a closed form, what
-    save_pretrained writes loads with an empty report.
+    This avoids a second look at ninety thousand tensors that are as expected. For a closed form,
+    the tensors that save_pretrained writes load with an empty report.
     """
     ties = Fate.TIED.value
     return (
@@ -94,7 +98,7 @@ def _as_expected(expectation: Expectation, reconciled: Reconciled) -> bool:
 
 
 def _shapes(tensors: Iterable[StoredTensor]) -> Mapping[str, tuple[int, ...]]:
-    """Return the shape under each name; for a name in two files, that of the last file counts."""
+    """Return the shape of each name; a name in two files has the shape in the last file."""
     in_order = sorted(tensors, key=lambda tensor: tensor.file)
     return {tensor.name: tensor.shape for tensor in in_order if tensor.shape is not None}
 
@@ -102,7 +106,7 @@ def _shapes(tensors: Iterable[StoredTensor]) -> Mapping[str, tuple[int, ...]]:
 def _in_memory(
     tensors: Iterable[StoredTensor], expectation: Expectation, findings: Iterable[Finding]
 ) -> Mapping[str, tuple[str, ...]]:
-    """Map each name of a finding about tensors to the names that loading looks up for it."""
+    """Map each name in a finding about tensors to the names in memory that it is loaded under."""
     of_tensors = [finding for finding in findings if is_of_tensors(finding)]
     names = {name for finding in of_tensors for name in finding.names}
     if not names:

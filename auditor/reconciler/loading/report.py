@@ -7,18 +7,18 @@ from typing import NamedTuple
 class Mismatch(NamedTuple):
     """A loaded tensor whose shape is not the model's."""
 
-    name: str  # in memory
-    stored: tuple[int, ...]  # after conversion
+    name: str  # its name in memory
+    stored: tuple[int, ...]  # shape after conversion
     model: tuple[int, ...]
 
 
 class LoadReport(NamedTuple):
-    """The library's report of a checkpoint: sorted names in memory."""
+    """The report of from_pretrained for a checkpoint, with sorted names in memory."""
 
     missing: tuple[str, ...] = ()
     unexpected: tuple[str, ...] = ()
     mismatched: tuple[Mismatch, ...] = ()
-    raises: str | None = None  # why loading raises with any flags
+    raises: str | None = None  # why loading raises whatever its arguments are
 
     @property
     def names(self) -> frozenset[str]:
@@ -27,8 +27,8 @@ class LoadReport(NamedTuple):
 
 
 class Predicted(NamedTuple):
-    """A load report, and the names in memory for each name of a finding."""
+    """A load report, and for each name in a finding the names in memory."""
 
     report: LoadReport | None = None  # None if it cannot be determined
     in_memory: Mapping[str, tuple[str, ...]] | None = None  # None if other software loads it
-    unchecked: tuple[str, ...] = ()  # why there is no report, if nothing else says so
+    unchecked: tuple[str, ...] = ()  # why there is no report, unless findings explain it

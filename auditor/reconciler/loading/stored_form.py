@@ -1,8 +1,8 @@
 """The form of a class's stored tensors: as save_pretrained writes them, or as they are in memory.
 
-Loading converts tensors in the on-disk form and takes those in the in-memory form unchanged:
-experts of a layer in one tensor, a projection in three. So each group of tensors of one conversion
-is expected in the form of the file.
+Loading converts tensors in the on-disk form, and loads those in the in-memory form unchanged: all
+experts of a layer in one tensor, or a projection in three. So each group of tensors that one
+conversion makes is expected in the form in which the file has it.
 """
 
 from collections import Counter
@@ -22,10 +22,10 @@ from auditor.tensors import Depth
 def expected_as_stored(
     expectation: Expectation, stored: Iterable[str], depth: Depth | None = None
 ) -> Expectation:
-    """Return the expectation with converted groups in in-memory form, if they are stored in it.
+    """Return the expectation in which groups that are stored in the in-memory form have this form.
 
-    Return the object itself if there are none. The modules of the result are those that `depth`
-    lists, and one level more; all if it is None.
+    Return `expectation` itself if no group is. The modules of the result are those that `depth`
+    lists, and those one level deeper; all modules if `depth` is None.
     """
     loading = expectation.loading
     if not loading.converters:
@@ -52,7 +52,7 @@ def expected_as_stored(
 
 
 def _forms(names: Collection[str], prefix: str, loading: Loading) -> Iterator[str]:
-    """Return the names in memory: unchanged, with the prefix, and without it."""
+    """Yield possible names in memory: the names themselves, with the prefix, and without it."""
     reported = chain.from_iterable(loading.reported(names))
     return chain.from_iterable(forms_with_prefix(reported, prefix).values())
 
@@ -60,7 +60,10 @@ def _forms(names: Collection[str], prefix: str, loading: Loading) -> Iterator[st
 def _in_memory(
     expectation: Expectation, reformed: tuple[ConvertedGroup, ...], depth: Depth | None
 ) -> Expectation:
-    """Put each group's in-memory tensors in the place of its first on-disk tensor."""
+    """Return the expectation with the in-memory tensors of each group instead of its on-disk ones.
+
+    They are listed at the place of the group's first on-disk tensor.
+    """
     first = {group.on_disk[0].name: group for group in reformed}
     removed = {tensor.name: tensor for group in reformed for tensor in group.on_disk}
     tensors: list[ExpectedTensor] = []
@@ -87,7 +90,7 @@ def _modules(
     removed: Iterable[ExpectedTensor],
     added: Iterable[ExpectedTensor],
 ) -> Iterator[tuple[str, ModuleFormula]]:
-    """Yield the modules that are not empty; one with as many parameters keeps its formula."""
+    """Yield the modules that are not empty; one with an unchanged count keeps its formula."""
     change: Counter[str] = Counter()
     for sign, changed in ((-1, removed), (1, added)):
         for tensor in changed:
@@ -104,6 +107,6 @@ def _modules(
 
 
 def _above(name: str) -> Iterator[str]:
-    """Yield the modules that contain a tensor, the complete model first."""
+    """Yield the modules that contain a tensor, from the complete model ("") down."""
     parts = name.split(".")[:-1]
     return (".".join(parts[:length]) for length in range(len(parts) + 1))

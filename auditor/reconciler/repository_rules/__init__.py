@@ -1,4 +1,4 @@
-"""Rules about companion files and about repeated statements in the config. Pure."""
+"""Rules about companion files and about config values stated twice. The rules read no files."""
 
 from collections.abc import Iterator
 from typing import NamedTuple
@@ -15,7 +15,7 @@ from auditor.tensors import StoredTensor
 
 _UNREAD = "companion files: tokenizer, generation config, chat template and processor are not read"
 
-# Files that show a folder to be a repository, and not weights alone that were fetched from one.
+# Files that show that a folder is a repository, and not only weights fetched from one.
 _IN_REPOSITORIES = (
     *("README.md", "tokenizer", "vocab", "preprocessor_config", "processor_config"),
     "video_preprocessor_config",
@@ -69,7 +69,7 @@ def repository_findings(
 
 
 def _shaping_keys(expectation: Expectation | None) -> frozenset[str] | None:
-    """Return the config keys that shape tensors; None if no closed form shows them."""
+    """Return the config keys that shape tensors; None without a closed form, which lists them."""
     if expectation is None or expectation.by != "closed-form":
         return None
     return frozenset(symbol.key.rpartition(".")[2] for symbol in expectation.legend)
@@ -86,7 +86,7 @@ def _is_complete(snapshot: Snapshot) -> bool:
 
 
 def _unchecked(case: RepositoryCase) -> Iterator[str]:
-    """Yield the companion files that were not read, or only in part."""
+    """Yield a line for each companion file that was not read completely."""
     unread = [name for name, file in case.companions.items() if file.content is None]
     if unread:
         reasons = {case.companions[name].unread for name in unread}

@@ -1,4 +1,4 @@
-"""Chat templates: each has to parse, copies have to be equal, and turns have to end.
+"""Rules about chat templates: each parses, copies are equal, and turns end with an end token.
 
 The templates are never rendered.
 """
@@ -54,7 +54,7 @@ def template_findings(case: RepositoryCase) -> Iterator[Finding]:
 
 
 def _templates(case: RepositoryCase) -> Iterator[tuple[tuple[str, str], str]]:
-    """Yield each template by file and name; first the default one that transformers takes."""
+    """Yield ((file, name), text) of each template; first the default one that transformers uses."""
     for file in sorted(case.companions.values(), key=lambda file: file.name != TEMPLATE):
         which = template_name(file.name)
         if which is None or file.content is None:
@@ -70,7 +70,7 @@ def _templates(case: RepositoryCase) -> Iterator[tuple[tuple[str, str], str]]:
 
 
 def _differing_copies(texts: dict[tuple[str, str], str]) -> Iterator[Finding]:
-    """Report copies that differ: a separate file wins over a tokenizer's or processor's config."""
+    """Report copies that differ: a separate file has precedence over a copy in a config."""
     files = [(file, name) for file, name in texts if template_name(file) is not None]
     for (own, name), file in product(files, (TOKENIZER_CONFIG, OLDER_TEMPLATE, PROCESSOR)):
         other = texts.get((file, name))

@@ -11,16 +11,16 @@ from auditor.reconciler.repository_rules.repository_case import RepositoryCase, 
 from auditor.reconciler.repository_rules.token_ids import END as END_ID
 from auditor.reconciler.repository_rules.token_ids import end_ids
 
-# Tokens that end an image or a call, and no turn.
+# Tokens that end an image or a tool call instead of a turn.
 _NO_END = re.compile(r"image|img|audio|video|vision|tool|function|think|channel", re.IGNORECASE)
-# Tokens that end a turn, and not a document as those of base models: <|im_end|>, <|eot_id|>.
+# Tokens that end a turn, and not a document as in base models: <|im_end|>, <|eot_id|>.
 _OF_TURNS = re.compile(
     r"im_end|eot|eom|turn|utterance|<\|end\|>|<\|(?:user|assistant|return|call)\|>", re.IGNORECASE
 )
 
 
 def turn_findings(case: RepositoryCase, place: tuple[str, str], turns: Turns) -> Iterator[Finding]:
-    """Report a template without a generation prompt, or whose turns end at no end token.
+    """Report a template without a generation prompt, or whose turns end with no end token.
 
     `place` is the template's file and key.
     """
@@ -35,10 +35,11 @@ def turn_findings(case: RepositoryCase, place: tuple[str, str], turns: Turns) ->
 
 
 def _ends(case: RepositoryCase, place: tuple[str, str], turns: Turns) -> Iterator[Finding]:
-    """Report turns that end with other tokens than the end tokens.
+    """Report a chat template whose turns end with a token at which generation does not stop.
 
-    A base model has the template of its instruct model and the end token of documents: a note. An
-    end token that belongs to turns, and that the template never writes, is of another format.
+    It is only a note if the end token is one for documents, as in a base model with its instruct
+    model's template. A turn-ending token that the template never writes shows that the template has
+    another format.
     """
     id_by_text = {token.text: token.id for _, token in case.added}
     ends = {end for text in turns.ends if (end := _token_at_end(text, id_by_text))}
@@ -63,7 +64,7 @@ def _ends(case: RepositoryCase, place: tuple[str, str], turns: Turns) -> Iterato
 
 
 def _token_at_end(text: str, id_by_text: dict[str, int]) -> str | None:
-    """Return the longest added token at the end of a template's text, unless it ends no turn."""
+    """Return the longest added token at the end of a text; None if it is absent or ends no turn."""
     text = text.rstrip()
     token = max((one for one in id_by_text if one and text.endswith(one)), key=len, default=None)
     return None if token is None or _NO_END.search(token) else token

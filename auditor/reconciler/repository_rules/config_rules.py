@@ -1,6 +1,6 @@
-"""Repeated statements of a config with different values, and keys that are slips of known keys.
+"""Facts that a config states twice with different values, and keys that are slips of known keys.
 
-The config classes of transformers 5.23 show which of two values wins; a test builds them again.
+The config classes of transformers 5.23 show which of two values counts; a test builds them again.
 """
 
 from collections.abc import Collection, Iterator, Mapping
@@ -20,7 +20,7 @@ from auditor.reconciler.repository_rules.processors import PAIR
 from auditor.reconciler.repository_rules.repository_case import RepositoryCase, value_text
 
 _ROPE = "rope_parameters"
-# Earlier names of rotations in Qwen2-VL and Phi-3 -> today's names.
+# Earlier names of types of rotary embedding, in Qwen2-VL and Phi-3 -> current names.
 _RENAMED = frozenset((("mrope", "default"), ("su", "longrope")))
 _SIZES = (
     "hidden_size",
@@ -37,14 +37,14 @@ _POSITIONS = "position_embeddings.weight"
 
 
 class Conflict(NamedTuple):
-    """Two statements of one fact; the file is the config if none is named."""
+    """Two statements of one fact with different values."""
 
-    first: str  # key, by its path
+    first: str  # dotted path of the key
     value: Any
     second: str
     other: Any
-    wins: str  # a sentence about the value that counts
-    file: str = ""  # of the second statement
+    wins: str  # a sentence about the value that is used
+    file: str = ""  # file of the second statement; "" for the config
 
 
 def contradiction_findings(case: RepositoryCase) -> Iterator[Finding]:
@@ -85,7 +85,7 @@ def _rotation(case: RepositoryCase) -> Iterator[Conflict]:
 
 
 def _rotation_of(values: Mapping[str, Any], path: str) -> Iterator[Conflict]:
-    """Compare rotations: rope_scaling replaces rope_parameters; rope_theta is a default base."""
+    """Compare rotary settings: rope_scaling replaces rope_parameters; rope_theta is a default."""
     theta, scaling, own = (values.get(key) for key in ("rope_theta", "rope_scaling", _ROPE))
     for key, rotation in (("rope_scaling", scaling), (_ROPE, own)):
         if not isinstance(rotation, Mapping):
@@ -123,14 +123,14 @@ def _labels(case: RepositoryCase) -> Iterator[Conflict]:
         yield Conflict("num_labels", number, "id2label", count_text, _takes("num_labels"))
     elif isinstance(names, Mapping) and isinstance(numbers, Mapping) and numbers:
         distinct = {name for name in names.values() if isinstance(name, str)}
-        if len(distinct) == len(names) != len(numbers):  # two numbers with one name are normal
+        if len(distinct) == len(names) != len(numbers):  # two labels with one name are normal
             first, second = f"{len(names)} labels", f"{len(numbers)} labels"
             wins = f"{_takes('id2label')} for the number of labels"
             yield Conflict("id2label", first, "label2id", second, wins)
 
 
 def _windows(case: RepositoryCase) -> Iterator[Conflict]:
-    """Compare layers that attend to a window with a window that is off or null."""
+    """Compare the types of layers that attend to a window with a window that is off or null."""
     kinds = case.config.get("layer_types")
     if not isinstance(kinds, list) or "sliding_attention" not in kinds:
         return
@@ -146,9 +146,9 @@ def _windows(case: RepositoryCase) -> Iterator[Conflict]:
 def _head_dim(case: RepositoryCase) -> Iterator[Conflict]:
     """Compare head_dim with the width divided by heads, if no tensor depends on head_dim.
 
-    A config class without this field is no evidence: the models of 38 types read it, such as
-    Qwen3-30B-A3B, whose heads are twice as wide as the quotient. So the closed form decides;
-    without one there is no finding.
+    A config class without the field head_dim proves nothing: models of 38 types read the key all
+    the same, such as Qwen3-30B-A3B, whose heads are twice as wide as the quotient. So the closed
+    form decides; without a closed form there is no finding.
     """
     kind, width = case.kind, case.config.get("head_dim")
     if kind is None or type(width) is not int or "head_dim" in kind.fields:
@@ -156,7 +156,7 @@ def _head_dim(case: RepositoryCase) -> Iterator[Conflict]:
     if case.shaping is None or "head_dim" in case.shaping:
         return
     if "head_dim" in kind.attribute_map or "qk_rope_head_dim" in kind.fields:
-        return  # latent attention has heads of several widths
+        return  # in latent attention, heads have several widths
     own = {key: kind.attribute_map.get(key, key) for key in ("hidden_size", "num_attention_heads")}
     size, heads = (case.config.get(key, case.config.get(own[key])) for key in own)
     if type(size) is int and type(heads) is int and heads > 0 and size // heads != width:
@@ -168,7 +168,7 @@ def _head_dim(case: RepositoryCase) -> Iterator[Conflict]:
 
 
 def _synonyms(case: RepositoryCase) -> Iterator[Conflict]:
-    """Compare a key with its synonym of other config classes, which wins."""
+    """Compare a key with its synonym of other config classes, whose value is used."""
     if case.kind is None:
         return
     for alias, own in case.kind.attribute_map.items():
@@ -180,7 +180,7 @@ def _synonyms(case: RepositoryCase) -> Iterator[Conflict]:
 
 
 def _parts(case: RepositoryCase) -> Iterator[Conflict]:
-    """Compare text sizes of the config with those in its text config, if only the latter count."""
+    """Compare text sizes of the config with those in its text config, if only these are used."""
     part = case.text_part()
     pair = str(case.config.get("model_type")).endswith(PAIR)
     if part is None or part[0] != ("decoder" if pair else "text_config") or case.kind is None:
@@ -198,12 +198,12 @@ def _parts(case: RepositoryCase) -> Iterator[Conflict]:
 
 
 def _unmatched_exceptions(case: RepositoryCase) -> Iterator[Conflict]:
-    """Find modules in lists of exceptions whose names are one slip from stored modules."""
+    """Report modules in lists of exceptions whose names are one slip from stored modules."""
     quantization = case.config.get("quantization_config")
     if not isinstance(quantization, Mapping):
         return
     lists = {key: names for key in _LISTS_OF_LAYERS if (names := quantization.get(key))}
-    if not lists:  # checked before each name is split: DeepSeek-V3 has 92,000
+    if not lists:  # before each name is split: DeepSeek-V3 has 92,000
         return
     names_of_all = (*(one.name for one in case.stored), *(one.name for one in case.expected()))
     module_parts = {part for name in names_of_all for part in name.split(".")[:-1]}
@@ -223,7 +223,7 @@ def _unmatched_exceptions(case: RepositoryCase) -> Iterator[Conflict]:
 
 
 def _sentences(case: RepositoryCase) -> Iterator[Conflict]:
-    """Compare the settings of sentence-transformers with the model that it wraps."""
+    """Compare the settings of sentence-transformers with the config of the model inside."""
     width = next(
         (case.config[key] for key in ("hidden_size", "d_model", "dim") if key in case.config), None
     )
@@ -251,7 +251,7 @@ SENTENCE = "sentence_bert_config.json"
 
 
 _TEXT = "text_config"
-# Keys that every config class takes beside its fields.
+# Keys that every config class accepts in addition to its fields.
 _TAKEN = frozenset(
     """
     torch_dtype num_labels rope_theta rope_scaling rope_parameters partial_rotary_factor
@@ -259,11 +259,11 @@ _TAKEN = frozenset(
     use_return_dict output_attentions bos_token_id eos_token_id pad_token_id sep_token_id
     decoder_start_token_id tie_word_embeddings add_cross_attention layer_types sliding_window
     use_sliding_window max_window_layers
-    """.split()  # noqa: SIM905 - as many lines say no more
+    """.split()  # noqa: SIM905 - a list of strings would take as many lines
 )
-# Composite types whose config class takes text keys from the top level, as in published configs.
+# Multimodal types whose config class accepts text keys at the top level, as published configs do.
 FLAT = frozenset(("qwen2_vl", "qwen2_5_vl"))
-# The most unknown keys that are examined: configs of a repository's own code have some dozens.
+# The most unknown keys that are examined: configs of custom code have some dozens.
 _MOST_UNKNOWN = 500
 
 
@@ -271,7 +271,7 @@ def key_findings(case: RepositoryCase) -> Iterator[Finding]:
     """Report keys that no class of the library reads and that are one slip from a known key.
 
     A slip adds, drops or changes one letter, or exchanges two neighbours. The known key has to be
-    absent, and its default of the value's kind.
+    absent, and its default has to be of the value's type.
     """
     if case.kind is None or case.is_custom:
         return
@@ -317,7 +317,7 @@ def _misspelled_keys(
 
 
 def _is_same_kind(value: object, default: object) -> bool:
-    """Whether a value is of the kind of a default; null is of every kind."""
+    """Whether a value is of the type of a default; null is of every type."""
     numbers = (int, float)
     kinds = (bool, str, list, dict)
     if value is None or default is None:
@@ -327,33 +327,33 @@ def _is_same_kind(value: object, default: object) -> bool:
     return isinstance(value, numbers) and isinstance(default, numbers)
 
 
-# Keys in which another letter is meant: bos, eos, boi, eoi, boa, eoa.
+# Keys that differ by a letter on purpose: bos, eos, boi, eoi, boa, eoa.
 _TOKENS = ("_token_id", "_token_index")
-_SHORTEST = 6  # letters; shorter names are one slip from many others
-_LONGEST_KEY = 80  # letters; no known key is longer
+_SHORTEST = 6  # of a name; a shorter one is one slip from many others
+_LONGEST_KEY = 80  # of a name; no known key is longer
 
 
 @cache
 def _fields(name: str, text: str | None) -> Mapping[str, Field]:
-    """The fields of a config class, and of its text class if it takes those from the top level."""
+    """Return the fields of a config class, with its text class's if the top level accepts them."""
     kinds = filter(None, (of_name(name), of_name(text or "")))
     return {key: field for kind in kinds for key, field in kind.fields.items()}
 
 
 @cache
 def _read_keys(name: str, text: str | None) -> frozenset[str]:
-    """The keys that a config class reads."""
+    """Return the keys that a config class reads."""
     kind = of_name(name)
     lists = (kind.attribute_map, kind.parts, kind.read_only) if kind else ()
     keys = {*_fields(name, text), *chain.from_iterable(lists), *_TAKEN, *library().generation}
-    return frozenset(keys | {key.removeprefix("_") for key in keys})  # _out_features
+    return frozenset(keys | {key.removeprefix("_") for key in keys})  # such as _out_features
 
 
 def near(name: str, known_names: Collection[str]) -> str | None:
     """Return the only known name that differs from this one by a single slip of typing.
 
     A slip adds, drops or changes one letter, or exchanges two neighbours. Return None if no known
-    name or more than one is so near, or if the name is too short or too long to tell.
+    name or more than one is that similar, or if the name is too short or too long.
     """
     if not _SHORTEST <= len(name) <= _LONGEST_KEY:
         return None

@@ -1,4 +1,4 @@
-"""The rules about companion files, with those about generation and code."""
+"""The rules about companion files as a whole, such as generation_config.json and custom code."""
 
 import json
 import re
@@ -24,7 +24,7 @@ from auditor.reconciler.repository_rules.repository_case import RepositoryCase, 
 
 
 def generation_findings(case: RepositoryCase) -> Iterator[Finding]:
-    """Report a generation config that transformers refuses to save, or over which loading fails."""
+    """Report a generation config that transformers refuses to save, or that makes loading fail."""
     values = case.object(GENERATION)
     if fault := _generation_fault(case, values):
         reason = f"{fault}: from_pretrained of a model that generates fails over it"
@@ -42,7 +42,11 @@ def generation_findings(case: RepositoryCase) -> Iterator[Finding]:
 
 
 def _generation_fault(case: RepositoryCase, values: Mapping[str, Any] | None) -> str | None:
-    """Return the fault of a file that is not an object; transformers ignores one without JSON."""
+    """Return what is wrong with generation_config.json; None if it is valid or not JSON.
+
+    A value may have a type that cannot be compared, or the JSON may not be an object. Invalid JSON
+    is no fault, because transformers ignores it.
+    """
     if values is not None:
         key = stumble(values)
         what = f"{key} is {value_text(values.get(key))}" if key else "a value"
@@ -55,12 +59,12 @@ def _generation_fault(case: RepositoryCase, values: Mapping[str, Any] | None) ->
     return None if isinstance(content, dict) else f"{GENERATION} is {described(content)}, no object"
 
 
-# Keys of the number of tokens that a model takes.
+# Keys for the number of tokens that a model accepts.
 _LENGTHS = ("max_position_embeddings", "n_positions", "max_sequence_length", "n_ctx", "seq_length")
 
 
 def length_findings(case: RepositoryCase) -> Iterator[Finding]:
-    """Report a truncation or padding in tokenizer.json, which transformers resets for each call."""
+    """Report truncation or padding in tokenizer.json, which transformers resets in each call."""
     tokenizer = case.vocabularies.get(TOKENIZER)
     if tokenizer is None:
         return
@@ -86,7 +90,7 @@ def _length_note(key: str, length: int, what: str) -> TokenizerNote:
 
 
 def _longest_input(case: RepositoryCase) -> int | None:
-    """Return the number of tokens that the model takes; None if no file declares it."""
+    """Return the number of tokens that the model accepts; None if no file declares it."""
     part = case.text_part()
     places = (case.settings, case.config, *((part[1],) if part else ()))
     keys = ("max_seq_length", *_LENGTHS)
@@ -99,7 +103,7 @@ _CLASS = re.compile(r"([A-Za-z_]\w*(?:\.[A-Za-z_]\w*)*)\.[A-Za-z_]\w*", re.ASCII
 
 
 def code_findings(case: RepositoryCase) -> Iterator[Finding]:
-    """Report code that auto_map names and the repository does not have.
+    """Report modules of code that auto_map names and the repository does not contain.
 
     Weights alone in a folder need no code if transformers has a class of that name.
     """
@@ -125,7 +129,7 @@ def code_findings(case: RepositoryCase) -> Iterator[Finding]:
 
 
 def _needs_code(case: RepositoryCase) -> bool:
-    """Whether transformers cannot build the class that the config names in auto_map."""
+    """Whether transformers has no class for the model, so that the code in auto_map is needed."""
     if case.kind is None:
         return True
     classes = {name.rpartition(".")[2] for _, name in _named(case.config)}
@@ -143,9 +147,9 @@ def _maps(case: RepositoryCase) -> Iterator[tuple[str, Mapping[str, Any]]]:
 
 
 def _named(values: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
-    """Yield each auto class and its `module.Class`, except classes of other repositories."""
+    """Yield (auto class, `module.Class`) of auto_map, without classes of other repositories."""
     names_by_auto = values.get(_CODE)
-    if isinstance(names_by_auto, list):  # older tokenizers have a list
+    if isinstance(names_by_auto, list):  # older tokenizers have a list instead of an object
         names_by_auto = {"AutoTokenizer": names_by_auto}
     if not isinstance(names_by_auto, Mapping):
         return

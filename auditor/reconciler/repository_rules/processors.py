@@ -1,4 +1,4 @@
-"""The rules that models of images and audio come with a processor, of a class that exists."""
+"""The rules that a model of images or audio has a processor, and that its class exists."""
 
 from collections.abc import Iterator, Mapping
 from functools import cache
@@ -20,9 +20,9 @@ _OF_INPUTS = frozenset({"image_processor_type", "feature_extractor_type"})
 
 
 class LibraryProcessors(NamedTuple):
-    """The processor classes of transformers, by `tools/rebuild_processors.py`."""
+    """The processor classes of transformers, listed by `tools/rebuild_processors.py`."""
 
-    transformers: str  # the version
+    transformers: str  # version of the library
     classes: frozenset[str]
     by_type: Mapping[str, Mapping[str, str]]  # model type -> key of a processor's config -> class
 
@@ -32,7 +32,7 @@ class LibraryProcessors(NamedTuple):
         return not _OF_INPUTS.isdisjoint(keys) and model_type not in _WITHOUT_FILE
 
     def has(self, name: str) -> bool:
-        """Whether an auto class finds a class of that name, as transformers 5 looks for it."""
+        """Whether an auto class of transformers 5 finds a class of that name."""
         base = name.removesuffix("Fast")
         names = {name, base, f"{base}Pil", base.replace("FeatureExtractor", "ImageProcessor")}
         return not names.isdisjoint(self.classes)
@@ -45,13 +45,13 @@ def library_processors() -> LibraryProcessors:
 
 
 _TEXT_ALONE = ("ForCausalLM", "TextModel", "TextModelWithProjection", "ForMaskedLM", "TextEncoder")
-# Model types of two models, whose config contains two configs: vision-encoder-decoder and others.
+# Model types whose config contains the configs of two models: vision-encoder-decoder and others.
 PAIR = "encoder-decoder"
 _PARTS = ("vision_config", "audio_config")
 
 
 def _encodes(case: RepositoryCase) -> bool:
-    """Whether the encoder of such a pair reads images or audio."""
+    """Whether the encoder in a config of two models reads images or audio."""
     encoder = case.config.get("encoder")
     pair = str(case.config.get("model_type")).endswith(PAIR)
     return (
@@ -70,7 +70,7 @@ def processor_findings(case: RepositoryCase) -> Iterator[Finding]:
     if not prepared or (target.endswith(_TEXT_ALONE) and not towers):
         return
     if case.names & {*PROCESSORS, TEKKEN} or target.endswith(_TEXT_ALONE[1:]):
-        return  # mistral_common prepares images by tekken.json
+        return  # mistral_common uses tekken.json to prepare images
     because = f"{towers[0]} and " if towers else ""
     yield ProcessorMissing(
         says=((case.config_file, "model_type", value_text(model_type)),),
@@ -83,14 +83,15 @@ def processor_findings(case: RepositoryCase) -> Iterator[Finding]:
 
 _KEYS = ("image_processor_type", "video_processor_type", "feature_extractor_type")
 _PROCESSOR_CLASS = "processor_class"
-# The objects inside processor_config.json that configure a part of the processor.
+# The objects in processor_config.json that configure a part of the processor.
 _PARTS_OF_PROCESSOR = ("", "image_processor", "video_processor", "feature_extractor")
 
 
 def class_findings(case: RepositoryCase) -> Iterator[Finding]:
-    """Yield the processor classes that transformers does not have.
+    """Report processor classes that transformers does not have.
 
-    If the library does not know the model type either, it is older than the model.
+    If the library does not know the model type either, the model is newer than the library, and
+    there is no finding.
     """
     library, model_type = library_processors(), case.config.get("model_type")
     if case.is_custom or case.kind is None:

@@ -25,23 +25,23 @@ from auditor.tensors import StoredTensor
 if TYPE_CHECKING:
     from auditor.companions.vocabulary import Token, Vocabulary
 
-# Modules that embed tokens in transformers' classes.
+# Names of token embedding modules in transformers' classes.
 _MODULES = (
     *("embed_tokens", "word_embeddings", "word_embedding", "wte", "shared", "tok_embeddings"),
     *("embed_in", "token_embedding", "token_embeddings", "tokens_embed", "embeddings"),
     *("embedding", "w"),
 )
 _EMBEDDING = re.compile(rf"(?:^|\.)(?:{'|'.join(_MODULES)})\.weight$")
-# Idefics stores the tokens that it added in a separate tensor.
+# Idefics stores the embeddings of added tokens in a separate tensor.
 _ADDITIONAL = ".additional_embedding.weight"
-_ENDINGS = (_ADDITIONAL, *(f"{module}.weight" for module in _MODULES))  # few of 90,000 names
+_ENDINGS = (_ADDITIONAL, *(f"{module}.weight" for module in _MODULES))  # a few of 90,000 names
 
-# Parts of a config that use the tokens of the tokenizer.
+# Objects inside a config whose models use the tokens of the tokenizer.
 TEXT_PARTS = ("text_config", "decoder", "llm_config", "language_config")
 
 _DEFAULT_IDS = Path(__file__).parents[2] / "data" / "special_ids.json"
 
-_LONGEST_SHOWN = 60  # characters of a value
+_LONGEST_SHOWN = 60  # characters of a value in a message
 
 
 class EmbeddingRows(NamedTuple):
@@ -54,24 +54,24 @@ class EmbeddingRows(NamedTuple):
 class RepositoryCase(Struct, frozen=True, kw_only=True, dict=True):
     """One model: its config, the listed files, and the companion files that were read."""
 
-    names: frozenset[str]  # of the files that are listed
-    is_complete: bool  # whether a file that is not listed does not exist
-    is_local: bool = False  # whether a folder is read, and no cache that is filled file by file
+    names: frozenset[str]  # names of all listed files
+    is_complete: bool  # whether files that are not listed do not exist
+    is_local: bool = False  # whether a folder was read that is not a cache
     config_file: str
     config: Mapping[str, Any]
-    kind: ConfigClass | None  # the config class of transformers, if it is known
+    kind: ConfigClass | None  # the config class of transformers, if known
     is_custom: bool  # whether the repository's own code reads the config
     target: str | None
     stored: tuple[StoredTensor, ...]
     expected: Callable[[], Iterable[ExpectedTensor]]
-    companions: Mapping[str, CompanionFile]  # empty if they were not read
-    shaping: frozenset[str] | None = None  # keys of a closed form's formulas; None without one
-    settings: Mapping[str, Any] = field(default_factory=dict)  # of sentence-transformers
-    unread: dict[str, str] = field(default_factory=dict)  # file -> why it could not be used
+    companions: Mapping[str, CompanionFile]  # empty if companion files were not read
+    shaping: frozenset[str] | None = None  # config keys in the closed form; None without one
+    settings: Mapping[str, Any] = field(default_factory=dict)  # settings of sentence-transformers
+    unread: dict[str, str] = field(default_factory=dict)  # file name -> why it could not be used
 
     @cached_property
     def rows(self) -> EmbeddingRows | None:
-        """The rows by the headers, else by the config; None if the model does not embed tokens."""
+        """The number of embedded tokens by the headers, else by the config; None if none are."""
         return self._stored_rows or _longest_embedding(self.expected())
 
     @cached_property
@@ -104,7 +104,7 @@ class RepositoryCase(Struct, frozen=True, kw_only=True, dict=True):
 
     @cached_property
     def vocabularies(self) -> Mapping[str, "Vocabulary"]:
-        """The ids of the tokenizer in each file, by file name."""
+        """The ids of the tokenizer's tokens, as {file name: Vocabulary}."""
         from auditor.companions.vocabulary import vocabulary_of  # noqa: PLC0415 - where there is one
 
         vocabulary_by_file: dict[str, Vocabulary] = {}
@@ -119,7 +119,7 @@ class RepositoryCase(Struct, frozen=True, kw_only=True, dict=True):
 
     @cached_property
     def added(self) -> tuple[tuple[str, "Token"], ...]:
-        """Each added token as it is loaded, with the file that contains it."""
+        """Each added token as loading defines it, with the file that contains it."""
         from auditor.companions.tokenizer_config import (  # noqa: PLC0415 - likewise
             loaded_settings,
             loaded_tokens,
@@ -136,7 +136,7 @@ class RepositoryCase(Struct, frozen=True, kw_only=True, dict=True):
         return frozenset(token.id for token in (*added, *others))
 
     def ids_of(self, text: str) -> frozenset[int]:
-        """Return the ids of a special token: as an added token, else in the vocabulary."""
+        """Return the ids of a special token: as an added token, else those in the vocabulary."""
         added = frozenset(token.id for _, token in self.added if token.text == text)
         return added or frozenset(
             token.id
@@ -146,7 +146,7 @@ class RepositoryCase(Struct, frozen=True, kw_only=True, dict=True):
         )
 
     def text_part(self) -> tuple[str, Mapping[str, Any]] | None:
-        """Return the key and values of the text config inside this one, None if there is none."""
+        """Return (key, values) of the text config inside the config; None if there is none."""
         for key in TEXT_PARTS:
             part = self.config.get(key)
             if isinstance(part, Mapping):
@@ -154,7 +154,7 @@ class RepositoryCase(Struct, frozen=True, kw_only=True, dict=True):
         return None
 
     def default(self, key: str, part: str | None = None) -> Any:
-        """Return the config class's default for a special id, None if it has none."""
+        """Return the config class's default for a special id, None if it has no default."""
         values = self.config if part is None else self.config[part]
         model_type = values.get("model_type")
         return _default_ids().get(model_type, {}).get(key) if isinstance(model_type, str) else None
@@ -163,7 +163,7 @@ class RepositoryCase(Struct, frozen=True, kw_only=True, dict=True):
 def _longest_embedding(
     tensors: Iterable[StoredTensor] | Iterable[ExpectedTensor],
 ) -> EmbeddingRows | None:
-    """Return the longest token embedding: the tokenizer may belong to either of two."""
+    """Return the longest token embedding: if there are two, the tokenizer may belong to either."""
     shapes = [(tensor.name, tensor.shape) for tensor in tensors if tensor.name.endswith(_ENDINGS)]
     extra = sum(shape[0] for name, shape in shapes if shape and name.endswith(_ADDITIONAL))
     embeddings = [
@@ -191,6 +191,6 @@ def value_text(value: object) -> str:
 
 
 def special_ids_of(value: object) -> tuple[int, ...]:
-    """Return the ids in one id or a list, without negative ids; () for other values."""
+    """Return the ids in a value that is one id or a list, without negative ids; else ()."""
     values: Iterable[object] = value if isinstance(value, list | tuple) else (value,)
     return tuple(item for item in values if type(item) is int and item >= 0)

@@ -1,4 +1,4 @@
-"""Rules about token ids: those beyond the embedding, and those at which generation ends."""
+"""Rules about token ids: ids beyond the embedding's rows, and ids at which generation ends."""
 
 import re
 from collections.abc import Iterator, Mapping
@@ -27,7 +27,7 @@ _SPECIAL = re.compile(
     r"|vision_start|vision_end|audio|boi|eoi|boa|eoa)_token_(?:id|index)"
 )
 _MOST_NAMED = 5
-# The tokens of a family's tokenizer in whose place images and sounds are embedded.
+# Tokens of a family's tokenizer that are replaced by the embeddings of images and sounds.
 _PLACEHOLDER = re.compile(r"<\|?(?:image|audio|video|vision)\w*\|?>", re.IGNORECASE)
 _PARTS_OF_INPUTS = frozenset(("vision_config", "audio_config"))
 
@@ -46,14 +46,14 @@ def _beyond_embedding(case: RepositoryCase, rows: EmbeddingRows) -> Iterator[Fin
     is_text_alone = case.config.keys().isdisjoint(_PARTS_OF_INPUTS)
     for file, token in case.added:
         if is_text_alone and _PLACEHOLDER.search(token.text):
-            continue  # no text has it: the text models of Gemma 3 have no row for the image's token
+            continue  # text models such as Gemma 3's have no row for an image's token
         if token.id >= rows.rows:
             beyond[token.id] = token.text
             says.append((file, f"added_tokens.{token.id}", value_text(token.text)))
     for file, vocabulary in case.vocabularies.items():
         top = vocabulary.highest
         if file != TOKENIZER and TOKENIZER in case.vocabularies:
-            continue  # loading ignores it
+            continue  # loading ignores this file
         if top is not None and top.id >= rows.rows:
             beyond.setdefault(top.id, top.text)
             says.append((file, f"vocab.{top.id}", value_text(top.text)))
@@ -102,7 +102,7 @@ def _beyond_vocabulary(case: RepositoryCase, rows: EmbeddingRows) -> Iterator[Fi
 
 
 def _special_ids(case: RepositoryCase) -> Iterator[tuple[str, str, Any, str | None]]:
-    """Yield file, key and value of each special id, and its part of the config."""
+    """Yield (file, key, value, part of the config or None) for each special id."""
     part, text = case.text_part() or (None, {})
     places: tuple[tuple[str, Mapping[str, Any], str | None], ...] = (
         (case.config_file, case.config, None),
@@ -123,9 +123,9 @@ _GENERATES = ("ForCausalLM", "LMHeadModel", "ForConditionalGeneration", "ForSpee
 
 
 def end_token_findings(case: RepositoryCase) -> Iterator[Finding]:
-    """Report end tokens if none of tokenizer, config and generation config has all of them.
+    """Report different end tokens if neither tokenizer, config nor generation config has them all.
 
-    A list may name more than the others. An id beyond the embedding is another finding.
+    A single list may contain more than the others. An id beyond the embedding is another finding.
     """
     if GENERATION not in case.companions and not (case.target or "").endswith(_GENERATES):
         return
@@ -148,7 +148,7 @@ def end_token_findings(case: RepositoryCase) -> Iterator[Finding]:
 
 
 def end_ids(case: RepositoryCase) -> dict[tuple[str, str], frozenset[int]]:
-    """Return the ids at which generation ends, by file and key, without ids beyond the rows."""
+    """Return the ids at which generation ends, by (file, key), without ids beyond the embedding."""
     rows = case.rows.rows if case.rows else inf
     declared = {
         place: frozenset(one for one in ids if one < rows) for place, ids in _declared_ends(case)
@@ -156,15 +156,15 @@ def end_ids(case: RepositoryCase) -> dict[tuple[str, str], frozenset[int]]:
     return {place: ids for place, ids in declared.items() if ids}
 
 
-# Characters and words by which a token is known to be a special one; a single letter may be one in
-# a vocabulary of letters.
+# Texts that count as special tokens: punctuation, words such as eos, and single characters, which
+# are ordinary only in a vocabulary of letters.
 _SPECIAL_FORM = re.compile(
     r"[<>\[\]{}|]|^\W*$|^.?$|^\d+$|^\W*(?:eos|eot|eod|end|stop|sep|pad)\W*$", re.IGNORECASE
 )
 
 
 def _ordinary_end(case: RepositoryCase) -> ChatTurnsWrong | None:
-    """Return a finding if the tokenizer's end token is a word of its vocabulary."""
+    """Return a finding if the tokenizer's end token is an ordinary word of its vocabulary."""
     file, text = _end_token(case)
     added = {token.text for _, token in case.added}
     ids = case.ids_of(text)
