@@ -124,7 +124,7 @@ class _Machine:
             step(self, read(stream) if read else None)
 
     def not_followed(self, name: str, stream: BytesIO) -> Exception:
-        """Return the error for an opcode that is not followed: most bytes are not a pickle."""
+        """Return the error for an opcode that is not followed; often the file is not a pickle."""
         is_empty = not (self.stack or self.marked)
         if name in _PREPARED or (is_empty and name in _TAKING):
             return _ImpossibleError(f"uses the opcode {name} with nothing to take")
@@ -133,7 +133,7 @@ class _Machine:
         return _NotFollowedError(f"uses the opcode {name}")
 
     def check_frame(self, at: int) -> None:
-        """Leave a frame at its end; an unpickler reads an opcode that crosses the end otherwise."""
+        """Leave a frame at its end; raise if an opcode crosses the end: unpicklers then differ."""
         if self.frame and at >= self.frame:
             if at > self.frame:
                 raise _NotFollowedError("has a frame that ends inside an opcode")

@@ -133,7 +133,7 @@ def renamed(module: str, name: str) -> Global:
 
 
 def is_known(name: Global) -> bool:
-    """Return whether a pickle may import the name; a dot in it would look inside an object."""
+    """Return whether a pickle may import the name; never a dotted name (an attribute look-up)."""
     return "." not in name.name and name.path in _KNOWN
 
 

@@ -195,7 +195,7 @@ def _shared(tensors: Mapping[str, TensorView]) -> Mapping[str, str]:
 def _faults(
     state: StateDict, places: StoragePlaces, storage_by_key: Mapping[str, Storage]
 ) -> Iterator[TensorFault]:
-    """Yield faults of tensors that do not fit their storages in `storage_by_key`."""
+    """Yield faults of tensors that are unreadable or do not fit their storages."""
     for name, reason in state.unreadable.items():
         yield TensorFault((name,), f"tensor {quoted(name)} {reason}")
     for name, view in state.tensors.items():
