@@ -1,4 +1,4 @@
-"""The tensors that a config implies: names, shapes, counts and formulas; no file is read."""
+"""The tensors that a config implies: names, shapes, counts and formulas; no weights are read."""
 
 from auditor.analytic import catalogue
 from auditor.analytic.config import Config, read_config

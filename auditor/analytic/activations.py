@@ -1,4 +1,4 @@
-"""The activations that have tensors; most activations have none."""
+"""The activation functions that store tensors; most do not."""
 
 from types import MappingProxyType
 
@@ -14,6 +14,6 @@ _LEARNED = MappingProxyType(
 
 
 def activation(c: Config, key: str = "hidden_act") -> Module | None:
-    """Return the tensors of the activation that the key names, None if it has no tensors."""
+    """Return the tensors of the activation under a config key; None if it has no tensors."""
     name = c.attribute(key)
     return _LEARNED.get(name) if isinstance(name, str) else None

@@ -1,12 +1,13 @@
 """The class that an auto class such as AutoModelForMaskedLM builds for a model type.
 
-The facts are from models/auto/modeling_auto.py, for the classes with a closed form.
+The facts are from models/auto/modeling_auto.py, for the classes whose tensors this package can
+derive from a config.
 """
 
 from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 
-AUTO_MODEL = "AutoModel"  # it builds the base class
+AUTO_MODEL = "AutoModel"  # the auto class that builds the base class
 
 _IMAGE_TEXT_TO_TEXT = (
     "BlipForConditionalGeneration Gemma3ForConditionalGeneration Gemma4ForConditionalGeneration "
@@ -15,7 +16,7 @@ _IMAGE_TEXT_TO_TEXT = (
     "Qwen3VLForConditionalGeneration Qwen3_5ForConditionalGeneration "
     "Qwen3_5MoeForConditionalGeneration VisionEncoderDecoderModel"
 )
-# The classes that an auto class builds although their names do not end as its own does.
+# The classes that an auto class builds although their names end differently from its own.
 _BUILDS: Mapping[str, str] = MappingProxyType(
     {
         "AutoModelForAudioClassification": (
@@ -69,12 +70,12 @@ _OTHERS = frozenset(
 
 
 def is_auto(name: str) -> bool:
-    """Return whether the name is an auto class's: AutoModel, AutoModelForCausalLM."""
+    """Return whether the name is that of an auto class, such as AutoModelForCausalLM."""
     return name == AUTO_MODEL or name.startswith(f"{AUTO_MODEL}For")
 
 
 def resolve_auto_class(auto: str, base: str, siblings: Sequence[str]) -> str | None:
-    """Return the class of a model type that the auto class builds, if any."""
+    """Return the class among `siblings` that the auto class builds; None if there is none."""
     if auto == AUTO_MODEL:
         return base
     own = _BUILDS.get(auto, "").split()

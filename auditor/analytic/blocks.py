@@ -1,4 +1,4 @@
-"""The blocks that describe a model: one tree gives names, shapes, count and formula.
+"""The blocks from which a model is described: a tree of blocks gives names, shapes and formula.
 
 Names and shapes are those on disk: a Linear's weight is (out, in).
 """
@@ -13,7 +13,7 @@ from auditor.analytic.dims import Dim, dim
 from auditor.analytic.expectation import Symbol
 from auditor.errors import CheckpointError
 
-# Kimi K2, the largest known model, has 70,000. A config that implies 190,000 tensors took 6 seconds
+# Kimi K2, the largest known model, has 70,000 tensors. A config that implies 190,000 took 6 seconds
 # and 310 MB if none of them is stored; a config can ask for 2**40 layers.
 MAX_TENSORS = 100_000
 
@@ -21,7 +21,7 @@ Shape = tuple[Dim | int, ...]
 
 
 class Layer(StrEnum):
-    """The layer of a weight whose shape alone could also be that of a Linear or a Conv."""
+    """The layer that owns a weight, if the weight's shape alone does not identify it."""
 
     EMBEDDING = "an embedding"
     CONV1D = "a linear layer stored as (in, out)"
@@ -32,8 +32,8 @@ class Param(Struct, frozen=True):
     """A learned tensor."""
 
     shape: Shape
-    layer: Layer | None = None  # adapters of the layer depend on it
-    drawn: bool = False  # initialized by torch.randn, which limits numbers and not bytes
+    layer: Layer | None = None  # the layer's type, on which the shapes of adapters depend
+    drawn: bool = False  # initialized by torch.randn, which limits the elements, not bytes
 
 
 class Buffer(Struct, frozen=True):
@@ -43,7 +43,7 @@ class Buffer(Struct, frozen=True):
 
 
 class Legacy(Struct, frozen=True):
-    """An optional tensor that some versions stored and that is not learned, e.g. position_ids."""
+    """An optional, not learned tensor that some versions stored, e.g. position_ids."""
 
     shape: Shape
 
@@ -55,13 +55,13 @@ class Extra(Struct, frozen=True):
 
 
 class Tied(Struct, frozen=True):
-    """Another name for the parameter `to`, a full name of the same model; not stored."""
+    """A second name of a parameter, not stored; `to` is the parameter's full name."""
 
     to: str
 
 
 class Module(Struct, frozen=True):
-    """Named blocks, in the order of the model's state dict. `module(...)` makes one."""
+    """A set of named blocks, in state dict order; `module(...)` builds a Module."""
 
     children: tuple[tuple[str, "Block"], ...]
 
@@ -80,10 +80,10 @@ class Repeat(Struct, frozen=True):
 
 
 class Stack(Struct, frozen=True):
-    """Modules of several shapes, named 0, 1, 2, ... in this order. `stack(...)` makes one."""
+    """Modules of several shapes, named 0, 1, 2, ...; `stack(...)` builds a Stack."""
 
     count: Dim
-    layers: tuple[Module, ...]  # `count` of them; equal layers are one object
+    layers: tuple[Module, ...]  # all `count` layers; equal layers are one object
 
 
 def repeat(count: Dim, build: Callable[[], Module]) -> Repeat:
@@ -110,7 +110,7 @@ def module(**children: Block | None) -> Module:
 
 
 def sequential(*children: Block | None) -> Module:
-    """Return an nn.Sequential, named 0, 1, 2, ...; None takes a number and has no tensors."""
+    """Return an nn.Sequential, named 0, 1, 2, ...; a None takes up a number, without tensors."""
     return module(**{str(number): child for number, child in enumerate(children)})
 
 
@@ -163,7 +163,7 @@ def ConvTranspose(inputs: Dim | int, outputs: Dim | int, kernel: Sequence[Dim | 
 
 
 def FrozenBatchNorm(width: Dim | int) -> Module:
-    """Return the BatchNorm of detectors: BatchNorm's names, all of them buffers."""
+    """Return the BatchNorm of detectors, whose tensors are all buffers, under the usual names."""
     return module(
         weight=Buffer((width,)),
         bias=Buffer((width,)),
@@ -206,7 +206,7 @@ def symbols(block: Block) -> frozenset[Symbol]:
 
 
 def _gather(block: Block, sizes: dict[int, Dim]) -> None:
-    """Add the sizes in a block, by id: a tree shares a few objects."""
+    """Add the sizes in a block to `sizes`, by object id, because blocks share objects."""
     match block:
         case Module(children):
             for _, child in children:
@@ -230,12 +230,12 @@ def _gather(block: Block, sizes: dict[int, Dim]) -> None:
 
 
 def distinct(layers: tuple[Module, ...]) -> tuple[Module, ...]:
-    """Return the layers of a Stack, each kind once."""
+    """Return the different layers of a Stack, each once."""
     return tuple({id(layer): layer for layer in layers}.values())
 
 
 def bounded_tensor_count(block: Block) -> int:
-    """Count the block's tensors, not built; raise CheckpointError if there are too many."""
+    """Count the block's tensors without building them; raise CheckpointError if too many."""
     match block:
         case Param():
             return 1

@@ -1,4 +1,8 @@
-"""The classes with a closed form, by name, and the Expectation that a config implies for one."""
+"""The classes whose tensors are derived from a config, and the Expectation for such a class.
+
+A closed form is a function that builds a class's tree of blocks from a config. Classes are
+registered under their model type and name.
+"""
 
 import inspect
 import re
@@ -38,7 +42,7 @@ from auditor.messages import meant, quoted
 
 __all__ = [
     "Family",
-    "architecture",  # with Family, for family files; the others make this an expecting.Source
+    "architecture",  # with Family, for family files; the rest is an expecting.Source
     "auto_class",
     "base_class",
     "current",
@@ -53,7 +57,7 @@ __all__ = [
 
 
 class Builder(Protocol):
-    """A function that builds a model from a config; its other parameters need defaults."""
+    """A function that builds a model from a config; further parameters have defaults."""
 
     def __call__(self, c: Config, /) -> Module: ...
 
@@ -73,7 +77,7 @@ _LONGEST = 128  # characters of a class name; a longer one is hostile and must n
 
 
 def architecture(name: str, family: Family) -> Callable[[_Builder], _Builder]:
-    """Register the function below as the closed form of the class of that name."""
+    """Return a decorator that registers a function as the closed form of the class `name`."""
 
     def register(build: _Builder) -> _Builder:
         build = _once(build)
@@ -89,7 +93,7 @@ def architecture(name: str, family: Family) -> Callable[[_Builder], _Builder]:
 
 
 def _once(build: _Builder) -> _Builder:
-    """Cache the builder's result for each config: classes of a family share the base model."""
+    """Return the builder with a cache by config: the classes of a family share a base model."""
 
     @wraps(build)
     def shared(c: Config, /, **options: Hashable) -> Module:
@@ -138,7 +142,7 @@ def is_known(name: str) -> bool:
 
 
 def current(name: str) -> str:
-    """Return the class's name in transformers today: LlamaForCausalLM for LLaMAForCausalLM."""
+    """Return a class's current name: LlamaForCausalLM for LLaMAForCausalLM."""
     return OLD_CLASSES.get(name, name)
 
 
@@ -153,12 +157,12 @@ def family(model_type: str) -> Family:
 
 
 def base_class(model_type: str) -> str:
-    """Return the base class of a model type: the module under the prefix in its other classes."""
+    """Return the base class of a model type, which its other classes contain."""
     return family(model_type).base
 
 
 def auto_class(name: str, model_type: str) -> str | None:
-    """Return the class that an auto class builds of a model type, None if it is not known here."""
+    """Return the class that an auto class builds for a model type; None if it is unknown."""
     if not siblings(model_type):
         return None
     return auto_classes.resolve_auto_class(name, base_class(model_type), siblings(model_type))
@@ -196,14 +200,14 @@ def _loaded(model_type: str) -> str:
 
 @lru_cache(maxsize=256)
 def _begun_with(name: str) -> tuple[str, ...]:
-    """Return the model types that a class name begins with, ignoring case and punctuation."""
+    """Return the model types with which a class name begins, ignoring case and punctuation."""
     squeezed = _squeezed(name)
     return tuple(each for each in FILES if squeezed.startswith(_squeezed(each)))
 
 
 @lru_cache(maxsize=1024)
 def _squeezed(name: str) -> str:
-    """Return a name without case and punctuation: deberta-v2 and DebertaV2 become equal."""
+    """Return a name without case and punctuation; deberta-v2 equals DebertaV2."""
     return re.sub(r"[\W_]", "", name).lower()
 
 
@@ -238,7 +242,7 @@ def expect(config: Config, target: str) -> Expectation:
 
 
 class _Written(NamedTuple):
-    """A listed tree: the part of an expectation that depends on the blocks alone."""
+    """The part of an expectation that depends only on the tree of blocks."""
 
     inventory: Inventory
     total: ModuleFormula
@@ -264,7 +268,7 @@ def _written(tree: Module) -> _Written:
 
 
 class Sibling(NamedTuple):
-    """A class of the target's family, whose names are looked up and not listed."""
+    """A class of the target's family, with a lookup of names instead of a list."""
 
     target: str
     prefix: str
@@ -273,7 +277,7 @@ class Sibling(NamedTuple):
 
 
 def sibling(config: Config, target: str) -> Sibling:
-    """Return a class of the target's family with the names that the config implies for it."""
+    """Return the Sibling for a class of the target's family: its names under this config."""
     family, completed, tree, _ = _built(config, target, shared=True)
     rules = _loading(family, completed, target)
     names: NameLookup | Mapping[str, ExpectedTensor] = NameLookup(tree)
@@ -285,7 +289,7 @@ def sibling(config: Config, target: str) -> Sibling:
 
 
 def block_tree(config: Config, target: str) -> Module:
-    """Return the tree of blocks of a known class, which `expect` lists."""
+    """Return the tree of blocks of a known class; `expect` lists its tensors."""
     return _built(config, current(target)).tree
 
 
@@ -307,7 +311,7 @@ class _Built(NamedTuple):
     """A class's tree of blocks, and the config that it was built from."""
 
     family: Family
-    config: Config  # as the family completes it
+    config: Config  # the config with the family's defaults
     tree: Module
     faults: tuple[ConfigFault, ...]  # why transformers cannot build the class
 
@@ -315,8 +319,8 @@ class _Built(NamedTuple):
 def _built(config: Config, target: str, *, shared: bool = False) -> _Built:
     """Build the tree of a class.
 
-    If it is `shared`, several classes use one completed config. That config does not record which
-    of them read a default, and the faults are left out.
+    If `shared`, the classes of a family use one completed config, which does not record the
+    defaults that each class reads; faults are left out.
     """
     having = types(target)
     declared = current_type(config.model_type or "")
@@ -339,9 +343,9 @@ def _completed(config: Config, family: Family) -> Config:
 
 
 def _by_class(config: Config, family: Family) -> CompletedConfig | None:
-    """Return the config as its class in transformers completes it, None if the class is not known.
+    """Return the config as its class in transformers completes it; None if the class is unknown.
 
-    transformers has no config class for an older name of a type; the repository has the code.
+    transformers has no config class for an older model type whose code is in the repository.
     """
     declared = config.model_type
     today = declared is None or current_type(declared) == declared
@@ -368,16 +372,16 @@ def _require_even_layers(config: Config) -> None:
 
 @contextmanager
 def _with_faults(faults: tuple[ConfigFault, ...], target: str) -> Iterator[None]:
-    """Raise FaultyConfigError for a config from which the block fails to build a tree."""
+    """Raise FaultyConfigError, with these faults, if the `with` block cannot build a tree."""
     try:
         yield
     except CheckpointError as error:
-        last = ConfigFault(str(error), error.keys, FaultOrigin.SHAPES)  # the most precise of all
+        last = ConfigFault(str(error), error.keys, FaultOrigin.SHAPES)  # more precise than `faults`
         keys = set(last.keys)
         others = (fault for fault in faults if not keys or not keys <= set(fault.keys))
         raise FaultyConfigError(one_per_cause((last, *others)), target) from None
     except (SourceError, *VALUE_ERRORS):
-        if faults:  # these explain the failure
+        if faults:  # the known faults explain the failure
             raise FaultyConfigError(faults, target) from None
         raise
 
@@ -391,13 +395,13 @@ def completed_config(config: Config, otherwise: str) -> Config:
 
 
 def base_model(config: Config, otherwise: str = "") -> Module:
-    """Return the base model of a nested config's own model type, as AutoModel builds it."""
+    """Return the tree that AutoModel builds for a nested config's own model type."""
     own = _own_family(config, otherwise)
     return _ARCHITECTURES[own.model_type, own.base].build(config.of(own))
 
 
 def causal_model(config: Config) -> Module:
-    """Return the language model of a nested config's own model type: AutoModelForCausalLM's."""
+    """Return the tree that AutoModelForCausalLM builds for a nested config's model type."""
     own = _own_family(config, "")
     for name in siblings(own.model_type):
         if name.endswith(("ForCausalLM", "LMHeadModel")):
@@ -431,7 +435,7 @@ def _by_letter(keys: Iterable[Symbol]) -> dict[str, Symbol]:
 
 
 def _multiples(letters: Mapping[str, Symbol]) -> dict[Symbol, Dim]:
-    """Return F as a multiple of D if it is one: a layer is usually written 12*D^2 + 13*D."""
+    """Return replacements such as F = 4*D, so that a layer is written 12*D^2 + 13*D."""
     replacements: dict[Symbol, Dim] = {}
     for letter, F in letters.items():
         head, _, subscript = letter.partition("_")
@@ -444,7 +448,7 @@ def _multiples(letters: Mapping[str, Symbol]) -> dict[Symbol, Dim]:
 def _legend(
     formula: str, letters: Mapping[str, Symbol], replacements: Mapping[Symbol, Dim]
 ) -> Iterator[Symbol]:
-    """Yield the formula's letters in its order, then the replaced ones."""
+    """Yield the formula's letters in order, then the letters that were replaced."""
     for letter in dict.fromkeys(re.findall(r"[A-Za-z_]\w*(?:\[\d+\])?", formula)):
         if letter in letters:  # not ceil or floor
             yield letters[letter]
@@ -473,6 +477,6 @@ def takes_option(build: Callable[..., Any], argument: str) -> bool:
 
 
 def with_arguments(build: _AnyBuilder, arguments: Mapping[str, bool]) -> _AnyBuilder:
-    """Return the builder with the arguments that it supports applied."""
+    """Return the builder with those constructor arguments applied that it supports."""
     taken = {OPTIONS[name]: value for name, value in arguments.items() if takes_option(build, name)}
     return cast("_AnyBuilder", partial(build, **taken)) if taken else build

@@ -1,4 +1,4 @@
-"""Config: a config.json as a source of shapes, read as strictly as transformers reads it."""
+"""The Config class: typed access to a config.json, as strict as transformers."""
 
 import re
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
@@ -94,21 +94,19 @@ class Config(Struct, frozen=True, kw_only=True, eq=False, dict=True):
     values: Mapping[str, object]
     family: Family | None = None  # the config class, which has defaults and synonyms
     path: str = ""  # of a config inside a config: "text_config."
-    assumed: bool = False  # the outer config does not state this object: it is a default
+    assumed: bool = False  # this nested config is a default: the outer config does not state it
     separate_head: bool = False  # treat a head that the config declares untied as a separate tensor
     # Constructor arguments beside the config, such as add_pooling_layer: `constructor_arguments`.
     arguments: Mapping[str, bool] = MappingProxyType({})
-    checked: bool = True  # whether faults of its class in transformers are reported
-    completed: CompletedConfig | None = (
-        None  # as its class in transformers completes it, if that class is known
-    )
-    # The only thing that changes: the defaults that were read, so that a report can list what an
-    # expectation rests on. A nested config shares it with the outer one.
+    checked: bool = True  # whether faults of its config class are reported
+    completed: CompletedConfig | None = None  # completed by its class in transformers, if known
+    # The only mutable field: the defaults that were read, so that a report can list the assumptions
+    # of an expectation. A nested config shares the field with the outer config.
     _defaulted: set[str] = field(default_factory=set)
 
     @cached_property
     def known(self) -> dict[Hashable, Any]:
-        """The cache of derived values: a builder reads hidden_size a dozen times."""
+        """The cache of derived values, because builders read a key many times."""
         return {}
 
     def once(self, key: Hashable, derive: Callable[[], _V]) -> _V:
@@ -131,7 +129,7 @@ class Config(Struct, frozen=True, kw_only=True, eq=False, dict=True):
         return self._integer(self._find(key))
 
     def flag(self, key: str) -> bool:
-        """Return a flag; convert another accepted value by its truth in Python."""
+        """Return the key's value as a bool; other accepted values by Python's truth."""
         entry = self._find(key)
         if type(entry.value) is not bool and not self._is_accepted(entry):
             raise _unexpected(entry.spelling, entry.value, "true or false")
@@ -142,14 +140,14 @@ class Config(Struct, frozen=True, kw_only=True, eq=False, dict=True):
         return key in (self.values if self.completed is None else self.completed)
 
     def truth(self, key: str) -> bool:
-        """Return whether the value that transformers reads under a key is true in Python."""
+        """Return the truth, in Python, of the value that transformers reads for a key."""
         return bool(self.attribute(key))
 
     def text(self, key: str) -> str:
         return self._typed(key, str, "a string")
 
     def real(self, key: str) -> float:
-        """Return a number, integer or float."""
+        """Return the key's value, an integer or a float, as a float."""
         entry = self._find(key)
         if isinstance(entry.value, bool) or not isinstance(entry.value, int | float):
             raise _unexpected(entry.spelling, entry.value, "a number")
@@ -160,7 +158,7 @@ class Config(Struct, frozen=True, kw_only=True, eq=False, dict=True):
         return self._find(key).value is not None
 
     def attribute(self, key: str) -> Any:
-        """Return transformers' value of a key, None if it is absent."""
+        """Return the value that transformers reads for a key; None if it is absent."""
         if self.completed is not None:
             return self.completed.get(key)
         name = self._name(key)
@@ -182,9 +180,9 @@ class Config(Struct, frozen=True, kw_only=True, eq=False, dict=True):
     def denies_ties(self) -> bool:
         """Whether the config states that embeddings and head are not tied.
 
-        T5's classes tie them all the same. But loading keeps both if both are stored, as in
-        published checkpoints of T5 v1.1; a fresh model has one of them. If the config describes an
-        encoder and a decoder, the decoder's config decides.
+        T5's classes tie them nevertheless. But loading keeps both tensors if both are stored,
+        as in published checkpoints of T5 v1.1. If the config describes an encoder and a decoder,
+        the decoder's config decides.
         """
         decoder = self.values.get("decoder")
         values = decoder if isinstance(decoder, Mapping) else self.values
@@ -203,16 +201,19 @@ class Config(Struct, frozen=True, kw_only=True, eq=False, dict=True):
         return self._dim(entry.name, self._integer(entry), default=entry.default)
 
     def optional(self, key: str) -> Dim | None:
-        """Return a size, None if it is null: `c.optional("head_dim") or D // H`."""
+        """Return a size; None if the value is null: `c.optional("head_dim") or D // H`."""
         return None if self._find(key).value is None else self.dim(key)
 
     def positive(self, key: str) -> Dim | None:
-        """Return a size, None if it is zero or less, e.g. DeBERTa's -1 for "no such size"."""
+        """Return a size; None if it is zero or less, as DeBERTa's -1 for an absent size."""
         value = self._find(key).value
         return None if type(value) is int and value < 1 else self.dim(key)
 
     def dims(self, key: str, *, most: int | None = None) -> tuple[Dim, ...]:
-        """Return at most `most` sizes of a list, each with its own letter: `hidden_sizes[0]`."""
+        """Return the sizes in a list, at most the first `most`, each as a symbol of its own.
+
+        Such a symbol is `hidden_sizes[0]`.
+        """
         entry = self._find(key)
         sizes = (self._integer(entry._replace(value=item)) for item in _items(entry)[:most])
         return tuple(
@@ -221,17 +222,17 @@ class Config(Struct, frozen=True, kw_only=True, eq=False, dict=True):
         )
 
     def scaled(self, key: str, size: Dim) -> Dim:
-        """Return `int(ratio * size)` for a ratio that need not be whole: `4*D` for 4.0."""
+        """Return `int(ratio * size)`, with the ratio under the key: `4*D` for 4.0."""
         ratio = self.real(key)
         if not isfinite(ratio):
             raise _unexpected(self._find(key).spelling, ratio, "a number")
         exact = Fraction(str(ratio))
         quotient = (exact.numerator * size).floor(exact.denominator)
-        value = int(ratio * size.value)  # floats round, so that 0.29 * 100 is 28
+        value = int(ratio * size.value)  # as in transformers: int(0.29 * 100) is 28
         return quotient if quotient.value == value else dim(value)
 
     def pair(self, key: str) -> tuple[Dim, Dim]:
-        """Return a height and a width: two sizes of a list, or one size for both."""
+        """Return height and width: the two sizes in a list, or a single size twice."""
         entry = self._find(key)
         if type(entry.value) is int:
             return self.dim(key), self.dim(key)
@@ -259,7 +260,7 @@ class Config(Struct, frozen=True, kw_only=True, eq=False, dict=True):
         return tuple(texts)
 
     def nested(self, key: str, family: Family | None = None) -> Self:
-        """Return a nested config as the family completes it; defaults if it is null or absent."""
+        """Return a nested config, completed by the family; all defaults if null or absent."""
         name = self._name(key)
         default = self.family.defaults.get(name) if self.family else None
         stated = self.values.get(name)
@@ -281,8 +282,8 @@ class Config(Struct, frozen=True, kw_only=True, eq=False, dict=True):
     def num_labels(self) -> Dim:
         """The number of labels of a head: `num_labels`, else the number of keys of `id2label`.
 
-        Without both it is the family's default, else 2. If both are stated, `num_labels` wins
-        in transformers 5, and `id2label` in 4.
+        Without both keys the number is the family's default, else 2. If both are stated,
+        transformers 5 uses `num_labels`, and transformers 4 `id2label`.
         """
         labels = self._labels()
         if "num_labels" in self.values:
@@ -318,8 +319,8 @@ class Config(Struct, frozen=True, kw_only=True, eq=False, dict=True):
     def dtype(self) -> str | None:
         """The declared dtype as safetensors spells it, e.g. "BF16"; None if none is declared.
 
-        `dtype` beats its older name `torch_dtype`; a "torch." in front is ignored. A config
-        without a dtype has the one that all configs inside it share: Qwen3-VL's is in text_config.
+        `dtype` takes precedence over its older name `torch_dtype`; a "torch." prefix is ignored.
+        If only nested configs declare a dtype and all agree, as in Qwen3-VL, that is returned.
         """
         key = "torch_dtype" if self.values.get("dtype") is None else "dtype"
         value = self.values.get(key)
@@ -333,7 +334,7 @@ class Config(Struct, frozen=True, kw_only=True, eq=False, dict=True):
         return DTYPES[value.removeprefix("torch.")]
 
     def _parts(self) -> Iterator[Self]:
-        """Yield the configs inside this config, of known and unknown model types."""
+        """Yield the configs nested in this config, of known and unknown model types."""
         for key, value in self.values.items():
             if isinstance(value, Mapping) and _PART.search(key) and not _PACKING.search(key):
                 yield replace(self, values=value, family=None, path=f"{self.path}{key}.")
@@ -346,7 +347,7 @@ class Config(Struct, frozen=True, kw_only=True, eq=False, dict=True):
         return self.family.aliases.get(name, ()) if self.family else ()
 
     def _find(self, key: str) -> "_Entry":
-        """Return the value or default. A synonym beats the class's own key, as in transformers."""
+        """Return a key's value or default; synonyms take precedence, as in transformers."""
         name = self._name(key)
         for spelling in (*self._aliases(name), name):
             if spelling in self.values:
@@ -374,7 +375,7 @@ class Config(Struct, frozen=True, kw_only=True, eq=False, dict=True):
         return value
 
     def _is_accepted(self, entry: "_Entry") -> bool:
-        """Return whether transformers accepts the value: it does not check every field's type."""
+        """Return whether transformers accepts the value; it checks only some fields' types."""
         return self.completed is not None and entry.name not in self.completed.mistyped
 
     def _typed(self, key: str, kind: type[_T], expected: str) -> _T:
@@ -420,7 +421,7 @@ class _Entry(NamedTuple):
 def read_config(file: str, content: bytes) -> Config:
     """Parse a config.json; raise CheckpointError if it is not a JSON object.
 
-    The objects that transformers writes for infinite floats become floats.
+    Objects such as {"__float__": "Infinity"}, which transformers writes, become floats.
     """
     values = parse_object(content, file)
     if FLOAT in content:

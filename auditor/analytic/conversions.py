@@ -1,8 +1,8 @@
-"""The names and shapes of the tensors that transformers' conversions make from stored ones.
+"""The names and shapes of the tensors that transformers' conversions make of stored tensors.
 
-Experts are stored one by one and fused in memory; fused projections are split, some weights
-transposed. An operation maps the shapes collected for each source of a rule to those of its
-targets, as the class of the same name in core_model_loading.py does.
+On loading, experts that are stored one by one are fused, fused projections are split, and some
+weights are transposed. An operation maps the shapes collected for each source of a rule to the
+shapes of its targets, as the class of the same name in core_model_loading.py does.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -19,7 +19,7 @@ ONE = 1
 
 
 class ConversionError(Exception):
-    """The error for tensors that cannot be converted: loading them raises whatever the flags."""
+    """The error for tensors that cannot be converted: from_pretrained raises for them."""
 
 
 class UnknownOperationError(Exception):
@@ -27,7 +27,7 @@ class UnknownOperationError(Exception):
 
 
 class Shapes(Protocol):
-    """The shapes of a model's tensors, by in-memory name."""
+    """A mapping from in-memory names to the shapes of a model's tensors."""
 
     def __contains__(self, name: str, /) -> bool: ...
 
@@ -130,7 +130,7 @@ def _transpose(operation: Operation, shapes: Collected, conversion: Conversion) 
         raise ConversionError("several targets for several tensors")
     target = rule.sources[0] if len(rule.targets) > ONE else rule.targets[0]
     if operation.number and shape == _of_model(conversion, conversion.name):
-        return {target: shape}  # the shape is right already
+        return {target: shape}  # the stored shape is already the parameter's
     first, second = operation.axes
     turned = list(shape or (1,))  # torch treats a scalar as a tensor of one axis
     _ = _length(tuple(turned), first), _length(tuple(turned), second)
@@ -155,7 +155,7 @@ def _permute(operation: Operation, shapes: Collected, conversion: Conversion) ->
 
 
 def _check_heads(shape: Shape, heads: int | None) -> None:
-    """Raise if the rows are not pairs for each head; more than two axes are not permuted."""
+    """Raise ConversionError if rows are not pairs per head; only matrices are permuted."""
     rows = _length(shape, 0)
     pairs = not heads or rows // heads // 2 * heads * 2 == rows or not prod(shape)
     if not heads or (len(shape) in {1, 2} and not pairs):
@@ -163,7 +163,7 @@ def _check_heads(shape: Shape, heads: int | None) -> None:
 
 
 def _fuse_experts(operation: Operation, shapes: Collected, conversion: Conversion) -> Collected:
-    """Split each list evenly among the targets: experts of text, experts of vision."""
+    """Fuse experts, split evenly among the targets: the experts of text, those of vision."""
     targets = conversion.rule.targets
     parts: dict[str, list[Shape]] = {target: [] for target in targets}
     for source in conversion.rule.sources:
@@ -181,7 +181,7 @@ def _fuse_experts(operation: Operation, shapes: Collected, conversion: Conversio
 
 
 def _dequantized(operation: Operation, shapes: Collected, conversion: Conversion) -> Collected:
-    """Return weights (experts, rows, columns); with an amax, a stored byte holds two numbers."""
+    """Return dequantized weights (experts, rows, columns); with an amax, a byte is two numbers."""
     del operation
     target, sources = conversion.rule.targets[0], conversion.rule.sources
     if len(shapes) == ONE:
@@ -260,7 +260,7 @@ def _with(shape: Shape, axis: int, length: int) -> Shape:
 
 
 def _stacked(shapes: Sequence[Shape], axis: int) -> Shape:
-    """Return the shape after torch.stack, which adds an axis for the tensors."""
+    """Return the shape of torch.stack's result, which has a new axis `axis`."""
     first = _alike(shapes)
     if not -len(first) - 1 <= axis <= len(first):
         raise ConversionError(f"{first} has no place for axis {axis}")
@@ -269,7 +269,7 @@ def _stacked(shapes: Sequence[Shape], axis: int) -> Shape:
 
 
 def _joined(shapes: Iterable[Shape], axis: int) -> Shape:
-    """Return the shape after torch.cat, which ignores tensors of shape (0,)."""
+    """Return the shape of torch.cat's result; it ignores tensors of shape (0,)."""
     all_shapes = list(shapes)
     nonempty = [shape for shape in all_shapes if shape != (0,)]
     if all_shapes and not nonempty:
@@ -294,14 +294,14 @@ def _alike(shapes: Sequence[Shape], *, but: int | None = None) -> Shape:
 
 
 class ConvertedGroup(NamedTuple):
-    """The tensors on disk that one conversion takes together, and the tensors that result."""
+    """The stored tensors that one conversion takes together, and the tensors that result."""
 
     on_disk: tuple[ExpectedTensor, ...]
     in_memory: Mapping[str, Shape]
 
     @property
     def tensors(self) -> tuple[ExpectedTensor, ...]:
-        """Return the tensors in memory as expected tensors."""
+        """Return the resulting tensors as ExpectedTensors."""
         role = self.on_disk[0].role
         return tuple(
             ExpectedTensor(name, shape, prod(shape), role) for name, shape in self.in_memory.items()
@@ -309,7 +309,7 @@ class ConvertedGroup(NamedTuple):
 
 
 def class_memory(expectation: Expectation) -> Memory:
-    """Return a class's Memory: from the oracle if it answered, else from the loading rules."""
+    """Return a class's tensors in memory, from the oracle's answer or else by loading rules."""
     loading = expectation.loading
     if loading.memory is not None:
         return loading.memory
@@ -322,7 +322,7 @@ def class_memory(expectation: Expectation) -> Memory:
 
 
 def tied_pairs(expectation: Expectation) -> tuple[tuple[str, str], ...]:
-    """Return each tied name in memory, with the name of the tensor that it shares."""
+    """Return pairs of names in memory: a tied tensor, and the tensor whose values it shares."""
     loading = expectation.loading
     if loading.memory is not None:
         return loading.memory.ties
@@ -362,7 +362,7 @@ def converted_groups(
 def _group_in_memory(
     first: str, rule: Rule, tensors: Iterable[tuple[ExpectedTensor, str]], loading: Loading
 ) -> Iterator[tuple[str, Shape]]:
-    """Yield the tensors in memory that a group becomes; none if it cannot be converted."""
+    """Yield name and shape of the tensors that a group becomes; none if conversion fails."""
     model = loading.memory.shapes if loading.memory else {}
     collected: dict[str, list[Shape]] = {}
     for tensor, source in tensors:

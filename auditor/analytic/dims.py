@@ -1,4 +1,4 @@
-"""Dim: an expression in config keys together with its value, so that both always agree."""
+"""The Dim class: a size as an expression in config keys together with its value."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from fractions import Fraction
@@ -12,7 +12,7 @@ from auditor.analytic.expectation import Symbol
 from auditor.errors import CheckpointError
 from auditor.messages import described
 
-# The usual order of a product: counts first, widths last (V*D, K*D). It orders the terms, too.
+# The order of letters in products and of terms in sums: counts first, widths last (V*D, K*D).
 # A letter's subscript is ignored: D_text has the place of D.
 _PLACES = {letter: place for place, letter in enumerate("VLTCNEkKHDF")}
 # A letter that counts whole blocks goes before brackets: N*(12*D^2 + 13*D).
@@ -45,14 +45,14 @@ class Rounded(Struct, frozen=True):
 
 
 _Atom = Symbol | Count | Rounded
-_Factor = tuple[_Atom, int]  # an atom and its power; a divisor's power is negative
+_Factor = tuple[_Atom, int]  # a factor and its power; a divisor's power is negative
 _Monomial = tuple[_Factor, ...]  # in the order of _PLACES
 _Coefficient = int | Fraction  # a Fraction only if a Dim was divided by a number
 _Term = tuple[_Monomial, _Coefficient]
 
 
 class Dim(Struct, frozen=True):
-    """A sum of products of config keys, e.g. `V*D + 4*D`, and its value. `dim` makes one."""
+    """A sum of products of config keys, e.g. `V*D + 4*D`, and its value; built by `dim`."""
 
     terms: tuple[_Term, ...]
     value: int
@@ -77,7 +77,7 @@ class Dim(Struct, frozen=True):
         return -1 * self + other
 
     def __floordiv__(self, other: "Dim | int") -> "Dim":
-        """Return the exact quotient by a product, else raise: `D/H`, and `H * (D//H)` is `D`."""
+        """Return the exact quotient by a product, so that `H * (D//H)` is `D`; else raise."""
         other = dim(other)
         quotient, remainder = self._divided(other)
         if remainder:
@@ -119,7 +119,7 @@ class Dim(Struct, frozen=True):
 
     @property
     def named(self) -> str:
-        """The key and value of a single key for error messages, e.g. `hidden_size 768`."""
+        """The key with its value for error messages, e.g. `hidden_size 768`."""
         match self.terms:
             case ((((Symbol() as symbol, 1),), 1),):
                 return f"{symbol.key} {described(self.value)}"
@@ -160,7 +160,7 @@ def product_of_dims(factors: Iterable[Dim | int]) -> Dim:
 
 
 def sum_of_dims(sizes: Sequence[Dim]) -> Dim:
-    """Return the sum of the sizes; its terms are sorted only once."""
+    """Return the sum of the sizes; faster than repeated `+`, which sorts terms each time."""
     if len(sizes) == 1:
         return sizes[0]
     terms = chain.from_iterable(size.terms for size in sizes)

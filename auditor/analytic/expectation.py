@@ -1,4 +1,4 @@
-"""Expectation: the tensors that a config implies for one class, and their source."""
+"""The Expectation class: the tensors that a config implies for one class, and their source."""
 
 from collections.abc import Iterable, Iterator, Mapping
 from enum import StrEnum
@@ -20,7 +20,7 @@ class Role(StrEnum):
     PARAMETER = "parameter"  # learned, and stored by save_pretrained
     BUFFER = "buffer"  # not learned, but stored by save_pretrained: running_mean
     LEGACY = "legacy"  # not learned, stored by some versions, never required: position_ids
-    EXTRA = "extra"  # learned, read by no class here, never required: layers for drafting
+    EXTRA = "extra"  # learned, not read by any class, never required: layers for drafting
     TIED = "tied"  # shares the values of `tied_to`; save_pretrained does not store it
 
     @property
@@ -57,21 +57,24 @@ def shapes_of_parameters(tensors: Iterable[ExpectedTensor]) -> dict[str, tuple[i
 
 
 class ModuleFormula(NamedTuple):
-    """The number of parameters of one module without tied ones, and its formula."""
+    """The number of parameters of one module, without tied tensors, and its formula."""
 
     parameters: int
     formula: str
 
 
 class Outline(NamedTuple):
-    """The expected tensors and modules, with layers of one kind listed once under folded names."""
+    """The expected tensors and modules, with equal layers listed once under a folded name.
+
+    A folded name stands for several layers: `layers.{0-2}`.
+    """
 
     tensors: tuple[ExpectedTensor, ...]  # a tied tensor has no shape here
-    modules: Mapping[str, ModuleFormula]  # the parameters of one of the folded modules
+    modules: Mapping[str, ModuleFormula]  # the parameters of a single one of the folded modules
 
 
 class Listed(Protocol):
-    """The expected tensors and modules of a model."""
+    """A listing of the expected tensors and modules of a model, expanded on use."""
 
     @property
     def tensors(self) -> tuple[ExpectedTensor, ...]: ...
@@ -91,7 +94,7 @@ class Listed(Protocol):
     def shapes_of(
         self, names: Iterable[str], otherwise: tuple[int, ...], /
     ) -> Iterator[tuple[int, ...]]:
-        """Yield the expected shape of each name; `otherwise` if no parameter has the name."""
+        """Yield the shape of each name's parameter; `otherwise` if there is no such parameter."""
 
     @property
     def others(self) -> tuple[ExpectedTensor, ...]:
@@ -107,7 +110,7 @@ class Listed(Protocol):
 
 
 class Written(Struct, frozen=True, kw_only=True, dict=True):
-    """Tensors and modules in plain lists, in which equal layers are not marked."""
+    """A listing of tensors and modules in plain lists, without marks of equal layers."""
 
     tensors: tuple[ExpectedTensor, ...]
     modules: Mapping[str, ModuleFormula]
@@ -154,7 +157,7 @@ class Symbol(NamedTuple):
 
 
 class TensorsByName(Mapping[str, ExpectedTensor]):
-    """The tensors by name; the record of a parameter is built on access."""
+    """A mapping of tensors by name that builds the record of a parameter on access."""
 
     def __init__(self, listed: Listed) -> None:
         self._shapes = listed.shapes
@@ -167,7 +170,7 @@ class TensorsByName(Mapping[str, ExpectedTensor]):
         return ExpectedTensor(name, shape, prod(shape))
 
     def tensors(self, names: Iterable[str]) -> dict[str, ExpectedTensor]:
-        """Return the tensors of the names that exist."""
+        """Return the tensors with these names; a name without a tensor is left out."""
         return {name: self[name] for name in names if name in self._shapes or name in self._others}
 
     def __iter__(self) -> Iterator[str]:
@@ -180,8 +183,8 @@ class TensorsByName(Mapping[str, ExpectedTensor]):
 class Expectation(Struct, frozen=True, kw_only=True, dict=True):
     """The tensors, modules and formula that a config implies for one target class.
 
-    `parameters` is the value of the formula, not the sum over `tensors`: law 1 tests that both are
-    equal, and the reconciler's residual is an error if they are not.
+    `parameters` is the value of the formula, not the sum over `tensors`. Law 1 tests that both are
+    equal, and the reconciler reports their difference as an error.
     """
 
     target: str  # e.g. "BertForMaskedLM"
@@ -219,7 +222,7 @@ class Expectation(Struct, frozen=True, kw_only=True, dict=True):
 
     @cached_property
     def renamed(self) -> Mapping[str, ExpectedTensor]:
-        """The tensors by their names after the class's own renames."""
+        """The tensors, keyed by their names after the class's own renames."""
         if not self.loading.renames:
             return TensorsByName(self.listed)
         names = {tensor.name: tensor for tensor in self.tensors}

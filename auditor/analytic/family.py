@@ -1,9 +1,9 @@
-"""Family: the facts that the classes of one model type share about their config and their loading.
+"""The Family class: facts about config and loading that the classes of a model type share.
 
-Each family file has both. The loading facts come from the sources of transformers 5: renames and
-conversions from conversion_mapping.py; names that are not reported from the classes'
-`_keys_to_ignore_on_load_unexpected` and `_missing`, and from the buffers that they register. The
-patterns are copied as they are, with unescaped dots.
+Each family file states the facts of its model types. The loading facts come from the sources of
+transformers 5: renames and conversions from conversion_mapping.py; names that are not reported from
+the classes' `_keys_to_ignore_on_load_unexpected` and `_missing`, and from the buffers that they
+register. The patterns are copied as they are, with unescaped dots.
 """
 
 from collections.abc import Callable, Iterator, Mapping
@@ -24,13 +24,13 @@ class Family(Struct, frozen=True, kw_only=True, eq=False, dict=True):
     """The facts that the classes of one model type share; families are compared by identity."""
 
     model_type: str  # e.g. "bert"
-    prefix: str  # base_model_prefix, e.g. "bert"; "" where the family has none
+    prefix: str  # base_model_prefix, e.g. "bert"; "" if the family has none
     base: str  # the class that the prefix stands for, e.g. "BertModel"
     # The keys that shape tensors. Their defaults are those of the model type's config class in
     # transformers, null if it declares none; `own` has the defaults that differ from these.
     keys: str = ""
     own: Mapping[str, Default] = MappingProxyType({})
-    # Older names of keys that the config class still accepts: older name -> its own key.
+    # Older names of keys that the config class still accepts: older name -> current key.
     older: Mapping[str, str] = MappingProxyType({})
     # Whether transformers adopted its classes, with their names, from code in model repositories.
     taken_over: bool = False
@@ -49,7 +49,7 @@ class Family(Struct, frozen=True, kw_only=True, eq=False, dict=True):
 
     @cached_property
     def synonyms(self) -> Mapping[str, str]:
-        """The config class's attribute_map: the name that other families use -> its own key."""
+        """The config class's attribute_map: the usual name of a key -> the class's name."""
         return self._declared.attribute_map if self._declared else {}
 
     @property
@@ -58,7 +58,7 @@ class Family(Struct, frozen=True, kw_only=True, eq=False, dict=True):
 
     @cached_property
     def aliases(self) -> Mapping[str, tuple[str, ...]]:
-        """The other names of the config class's keys, by key, for keys with other names."""
+        """The synonyms of the config class's keys, by key; keys without synonyms are absent."""
         aliases: dict[str, tuple[str, ...]] = {}
         for alias, own in (*self.older.items(), *self.synonyms.items()):
             aliases[own] = (*aliases.get(own, ()), alias)
@@ -87,7 +87,7 @@ class LoadingFacts(Struct, frozen=True, kw_only=True):
     # Buffers that older versions stored and that loading now skips:
     rotary: bool = False  # frequencies
     positions: bool = False  # the numbers of positions
-    of_library: bool = True  # False: a model from a paper that transformers does not implement
+    of_library: bool = True  # False if transformers does not implement the model
 
     def path_of_base(self, prefix: str) -> str | None:
         return prefix if self.base_path == _OF_FAMILY else self.base_path
@@ -98,17 +98,17 @@ _NONE = LoadingFacts()
 
 
 def loads(key: str, facts: LoadingFacts) -> None:
-    """State the facts of a class, or of a model type."""
+    """Register the loading facts of a class or of a model type."""
     _FACTS[key] = facts
 
 
 def loading_facts(key: str) -> LoadingFacts:
-    """Return the facts that imported family files state about a class or a model type."""
+    """Return the loading facts that were registered for a class or a model type."""
     return _FACTS.get(key, _NONE)
 
 
 class Inside(NamedTuple):
-    """A model inside another: its path, its family, and names that its config leaves unread."""
+    """A model inside another: its path, its family, and patterns of names it does not load."""
 
     path: str
     family: Family
@@ -156,7 +156,7 @@ def _rules(family: Family, target: str, inside: tuple[Inside, ...]) -> Iterator[
     if target != family.base and path is not None:
         rules_of_type = (
             by_type if by_class is not None else ()
-        )  # else they were yielded as the class's own
+        )  # otherwise yielded above as the class's own rules
         of_base = loading_facts(family.base).rules
         yield from _below(path, rules_of_type if of_base is None else of_base, family.prefix)
     for part in inside:

@@ -1,7 +1,7 @@
-"""The GGUF architectures that have a closed form, and the keys of config.json that each has.
+"""The supported GGUF architectures, and how the keys of config.json follow from their metadata.
 
-Some keys are not in the metadata, because llama.cpp derives them from the tensors; they are
-derived from the tensors here, too.
+Some keys are not in the metadata, because llama.cpp derives them from the tensors; this module
+derives them from the tensors, too.
 """
 
 from collections.abc import Callable, Mapping
@@ -18,10 +18,10 @@ class Facts(NamedTuple):
 
     header: GgufHeader
     arch: str
-    shapes: Mapping[str, tuple[int, ...]]  # of all tensors, other shards included
+    shapes: Mapping[str, tuple[int, ...]]  # of all tensors, including those of other shards
 
     def number(self, key: str) -> int | None:
-        """Return an integer of the architecture's metadata, the largest if each layer has one."""
+        """Return an integer of the metadata; the largest if each layer has its own; else None."""
         value = self.header.metadata.get(f"{self.arch}.{key}")
         if isinstance(value, tuple) and value:
             numbers = [item for item in value if type(item) is int]
@@ -29,18 +29,18 @@ class Facts(NamedTuple):
         return value if type(value) is int else None
 
     def by_layer(self, key: str) -> tuple[int, ...]:
-        """Return the values for each layer; () if one value stands for all layers."""
+        """Return the value of each layer; () if the metadata have one value for all layers."""
         value = self.header.metadata.get(f"{self.arch}.{key}")
         numbers = value if isinstance(value, tuple) else ()
         return tuple(item for item in numbers if type(item) is int)
 
     def has(self, *names: str) -> bool:
-        """Return whether any block has a tensor of one of these names: "attn_q.bias"."""
+        """Return whether any block has a tensor with one of these names: "attn_q.bias"."""
         endings = tuple(f".{name}" for name in names)
         return any(tensor.endswith(endings) for tensor in self.shapes)
 
     def width(self, name: str, axis: int) -> int | None:
-        """Return the size of an axis of the tensor in the first block that has it."""
+        """Return an axis of the tensor in the first block that has it; None if no block has."""
         for tensor, shape in self.shapes.items():
             if tensor.endswith(f".{name}") and len(shape) >= -axis:
                 return shape[axis]
@@ -52,10 +52,10 @@ class Architecture(NamedTuple):
 
     model_type: str
     name: str  # the class
-    more: Callable[[Facts], Values] = lambda _facts: {}  # keys beside those of all architectures
-    tied: bool = False  # the output is always tied: a stored one is a copy
+    more: Callable[[Facts], Values] = lambda _facts: {}  # keys in addition to the common ones
+    tied: bool = False  # the output layer is always tied: a stored output tensor is a copy
     target: str | None = None  # the class to audit for, if it is not `name`
-    nulls: tuple[str, ...] = ()  # keys that are null if the metadata do not have them
+    nulls: tuple[str, ...] = ()  # keys that are null if the metadata lack them
 
 
 def _experts(facts: Facts) -> Values:
@@ -63,7 +63,7 @@ def _experts(facts: Facts) -> Values:
 
 
 def _mixtral(facts: Facts) -> Values:
-    """Return Mixtral's keys if the metadata count experts: llama.cpp calls it llama, too."""
+    """Return Mixtral's keys if there are experts: llama.cpp names both architectures llama."""
     count = facts.number("expert_count")
     if not count:
         return {}
@@ -109,7 +109,7 @@ def _starcoder(facts: Facts) -> Values:
 
 
 def _falcon(facts: Facts) -> Values:
-    """Return Falcon's keys: 7B has one key head, larger models have one for each group of heads."""
+    """Return Falcon's keys: 7B has one key head, larger models one for each group of heads."""
     keys, heads = (facts.number(f"attention.head_count{which}") for which in ("_kv", ""))
     grouped = keys not in {None, 1, heads}
     norms = 2 if facts.has("attn_norm_2.weight") else 1
@@ -135,7 +135,7 @@ def _mamba(facts: Facts) -> Values:
 
 
 def _lfm2(facts: Facts) -> Values:
-    """Return LFM2's keys: a layer with key heads is attention, any other a convolution."""
+    """Return LFM2's keys: layers with key heads are attention, all others convolutions."""
     keys = facts.by_layer("attention.head_count_kv")
     kinds = ["full_attention" if count else "conv" for count in keys]
     return {
@@ -155,7 +155,7 @@ def _lfm2_moe(facts: Facts) -> Values:
 
 
 def _routed(facts: Facts) -> Values:
-    """Return the keys of the experts of DeepSeek and of GLM 4.5."""
+    """Return the keys that describe the experts of DeepSeek and GLM 4.5."""
     shared = facts.number("expert_shared_count")
     return {
         "n_routed_experts": facts.number("expert_count"),
@@ -187,7 +187,7 @@ def _deepseek2(facts: Facts) -> Values:
 
 
 def _drafters(facts: Facts) -> Values:
-    """Return the layer counts: block_count includes drafting layers, num_hidden_layers does not."""
+    """Return layer counts: unlike num_hidden_layers, block_count includes drafting layers."""
     drafting, blocks = facts.number("nextn_predict_layers") or 0, facts.number("block_count")
     return {
         "num_nextn_predict_layers": drafting,

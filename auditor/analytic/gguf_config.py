@@ -1,9 +1,9 @@
 """The config that a GGUF file's metadata imply, under the keys of config.json.
 
 llama.cpp's converter writes the values that it needs under its own keys (conversion/*.py), and
-leaves out what the tensors show: biases, norms of heads, a tied output. These are derived from
-the table of tensors, as llama.cpp does when it loads a file: a file without any bias implies a
-model without biases.
+leaves out properties that the tensors show: biases, norms of heads, a tied output. This module
+derives these from the table of tensors, as llama.cpp does when it loads a file: a file without any
+bias implies a model without biases.
 """
 
 from collections.abc import Mapping
@@ -19,13 +19,15 @@ class Reconstructed(NamedTuple):
     """The config that a GGUF file's metadata imply."""
 
     values: Values
-    target: str | None  # the class to audit for, if it is not the declared one
+    target: str | None  # the class to audit for, if it differs from the declared class
 
 
 def reconstructed_config(
     header: GgufHeader, shapes: Mapping[str, tuple[int, ...]] | None = None
 ) -> Reconstructed:
-    """Return the config; `shapes` are of all shards' tensors, or None for the header's own tensors.
+    """Return the config that a GGUF header implies.
+
+    `shapes` are the shapes of all shards' tensors; None means the tensors of this header.
 
     Raise CheckpointError if the metadata lack a key that llama.cpp requires of every model,
     SourceError if the architecture has no closed form.

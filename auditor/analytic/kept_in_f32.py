@@ -1,4 +1,4 @@
-"""The parameters that a 16-bit checkpoint may store in 32 bits, because its class keeps them."""
+"""The parameters that a 16-bit checkpoint may store in float32, because its class keeps them so."""
 
 import re
 from collections.abc import Mapping
@@ -22,10 +22,10 @@ _EXPERTS = re.compile(r"(moe_)?(num|n)_(\w+_)?experts")  # keys for the number o
 
 
 def kept_in_f32(config: Mapping[str, Any]) -> re.Pattern[str]:
-    """Return a pattern that matches in the names of these parameters, by the config's model type.
+    """Return a pattern to search in names; it finds the parameters that stay in float32.
 
-    The types of the configs inside it count as well. `tools/rebuild_kept_in_f32.py` reads the
-    parts of names from transformers' classes.
+    The parameters depend on the config's model type and the types of its nested configs.
+    `tools/rebuild_kept_in_f32.py` reads the parts of names from transformers' classes.
     """
     configs = [config, *(value for value in config.values() if isinstance(value, Mapping))]
     types = {each.get("model_type") for each in configs if isinstance(each.get("model_type"), str)}
@@ -50,6 +50,6 @@ def _has_experts(config: Mapping[str, Any]) -> bool:
 
 @cache
 def library_parts() -> Mapping[str, list[str]]:
-    """Return the parts of names in transformers' classes, by model type."""
+    """Return, by model type, the parts of names that transformers' classes keep in float32."""
     library: dict[str, list[str]] = decode(_DATA.read_bytes())
     return library

@@ -1,8 +1,8 @@
 """The key-value cache of a decoder, computed from the shapes of its projections.
 
 A layer's cache is as wide as the outputs of its key and value projections together:
-2 x num_key_value_heads x head_dim if the heads are equal. Reading the widths off the tensors is
-right for uneven layers, layers that share keys and values, and layers without attention, too.
+2 x num_key_value_heads x head_dim if the heads are equal. The widths of the tensors
+are also right for uneven layers, layers that share keys and values, and layers without attention.
 """
 
 import re
@@ -43,8 +43,8 @@ class LayerCache(NamedTuple):
 
     layer: int
     elements: int
-    window: int | None  # the most tokens that it caches, None if it caches all
-    expanded: int  # elements that transformers caches: more than needed for latent attention
+    window: int | None  # the most tokens that the layer caches; None if all
+    expanded: int  # elements that transformers caches: for latent attention, more than needed
 
 
 class KVCache(Struct, frozen=True, kw_only=True):
@@ -55,7 +55,7 @@ class KVCache(Struct, frozen=True, kw_only=True):
 
     @property
     def per_token(self) -> int:
-        """The elements that one more token takes as long as no window is full."""
+        """The number of elements for each further token while no window is full."""
         return sum(layer.elements for layer in self.layers)
 
     @property
@@ -63,14 +63,14 @@ class KVCache(Struct, frozen=True, kw_only=True):
         return sum(layer.expanded for layer in self.layers)
 
     def elements(self, tokens: int) -> int:
-        """Return the elements after `tokens` tokens; a window bounds its layer's tokens."""
+        """Return the cached elements after `tokens` tokens; windows limit their layers."""
         return sum(layer.elements * min(tokens, layer.window or tokens) for layer in self.layers)
 
 
 def kv_cache(expectation: Expectation, values: Mapping[str, Any]) -> KVCache | None:
-    """Return the cache that the class keeps under the config's `values`; None if it keeps none.
+    """Return the cache of the class, given the config's `values`; None if it has no cache.
 
-    Windows are known if the config lists `layer_types`; else the cache is an upper bound.
+    Sliding windows are known if the config lists `layer_types`; else the result is an upper bound.
     """
     if expectation.model_type not in _DECODERS:
         return None
@@ -97,7 +97,7 @@ class _Widths(NamedTuple):
 
 
 def _attentions(expectation: Expectation) -> Mapping[str, _Widths]:
-    """Return the attention blocks by path, in natural order; equal layers are examined once."""
+    """Return the projections of the attention blocks by path, in natural order."""
     outline = expectation.outline
     tensors = (
         outline.tensors
@@ -115,7 +115,7 @@ def _attentions(expectation: Expectation) -> Mapping[str, _Widths]:
 
 
 def _blocks(tensors: Iterable[ExpectedTensor]) -> Mapping[str, dict[str, tuple[int, int]]]:
-    """Return (inputs, outputs) of each projection of the attention blocks, by folded path."""
+    """Return (inputs, outputs) of each attention block's projections, by folded path."""
     widths_by_path: dict[str, dict[str, tuple[int, int]]] = {}
     for tensor in tensors:
         if not tensor[0].endswith(_ENDS):
@@ -132,13 +132,13 @@ def _blocks(tensors: Iterable[ExpectedTensor]) -> Mapping[str, dict[str, tuple[i
 
 @lru_cache(maxsize=4096)  # models share most of these paths
 def _layer(path: str) -> int | None:
-    """Return the number of the path's decoder layer, None if the path is not in a decoder layer."""
+    """Return the layer number in a path; None if the path is not in a decoder layer."""
     match = _ATTENTION.fullmatch(path)
     return None if match is None or _TOWER.search(f"{path}.") else int(match["layer"])
 
 
 def _cached_elements(widths: Mapping[str, tuple[int, int]]) -> tuple[int, int] | None:
-    """Return the elements per token that the block needs at least, and that transformers caches."""
+    """Return elements per token: the fewest that are needed, and those transformers caches."""
     output = next((widths[name][0] for name in _OUTPUT if name in widths), 0)
     if "kv_a_proj_with_mqa" in widths:  # a latent vector, and a rotary key
         queries = widths.get("q_b_proj") or widths["q_proj"]
@@ -157,7 +157,7 @@ def _cached_elements(widths: Mapping[str, tuple[int, int]]) -> tuple[int, int] |
 
 
 def _windows(values: Mapping[str, Any]) -> tuple[int | None, ...]:
-    """Return each layer's window in tokens; empty if the config does not list layer_types."""
+    """Return each layer's sliding window in tokens; () if the config has no layer_types."""
     inner = values.get("text_config")
     level = inner if isinstance(inner, Mapping) else values
     types, window = level.get("layer_types"), level.get("sliding_window")

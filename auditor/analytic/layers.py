@@ -1,4 +1,8 @@
-"""Layers that are listed once, to be expanded under each number or under one folded name."""
+"""Lists of equal layers, stored once and expanded to one name per layer or to a folded name.
+
+Layers are of one kind if their tensors are equal. A folded name such as `layers.{0-2}` stands for
+several layers of one kind.
+"""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import cached_property, lru_cache, partial
@@ -10,7 +14,7 @@ from auditor.analytic.expectation import ExpectedTensor, ModuleFormula, Role
 from auditor.names import escaped_name, numbered
 from auditor.tensors import Depth, naturally_sorted
 
-_MOST_REPEATED = 2048  # tensors and modules of a list that is cached; Llama-2-70B has 1,760
+_MOST_REPEATED = 2048  # most tensors and modules of a list that is cached; Llama-2-70B has 1,760
 
 # The constructor without a Python frame: 12 instead of 19 ms for 90,000 tensors.
 _expected: Callable[[tuple[object, ...]], ExpectedTensor] = partial(tuple.__new__, ExpectedTensor)
@@ -27,7 +31,7 @@ class Layers(NamedTuple):
         return sum(map(len, self.layers)) <= _MOST_REPEATED
 
     def kinds(self) -> Iterator[tuple[str, "LayerKind"]]:
-        """Yield each kind of layer with a folded name for all its layers: `layers.{0-2}`."""
+        """Yield each kind of layer under the folded name of all its layers."""
         places: dict[LayerKind, list[int]] = {}
         for number, kind in enumerate(self.layers):
             places.setdefault(kind, []).append(number)
@@ -47,7 +51,7 @@ ListedModules = Iterable[ListedModule | Layers]
 
 
 class LayerKind:
-    """The tensors and modules of one layer, to be listed under several names."""
+    """The tensors and modules that all layers of one kind have."""
 
     def __init__(self, tensors: ListedTensors, modules: ListedModules) -> None:
         self._listed = tuple(tensors), tuple(modules)
@@ -90,7 +94,7 @@ class LayerKind:
         return self._modules[depth]
 
     def modules(self, here: str, depth: Depth | None) -> Iterator[tuple[str, ModuleFormula]]:
-        """Yield the modules that `depth` lists, all if it is None; the layer is at depth 0."""
+        """Yield the modules that `depth` selects, all if it is None; the layer is at depth 0."""
         below = self._below(depth)
         return zip(map(here.__add__, below), below.values(), strict=True)
 
@@ -186,7 +190,7 @@ _NO_LAYER: tuple[str, Mapping[str, _Shape]] = ("\0", MappingProxyType({}))
 def _layer_of(
     name: str, layers: Mapping[str, LayerKind], deepest: int
 ) -> tuple[str, Mapping[str, _Shape]]:
-    """Return the name's layer, which ends in a dot, and the shapes of the layer's parameters."""
+    """Return the prefix of the name's layer, with its dot, and the layer's parameter shapes."""
     end = 0
     for _ in range(deepest):
         end = name.find(".", end) + 1
@@ -209,7 +213,7 @@ def every_other(listed: ListedTensors) -> Iterator[ExpectedTensor]:
 
 
 def every_module(listed: ListedModules, depth: Depth | None = None) -> dict[str, ModuleFormula]:
-    """Return the modules that `depth` lists, all if it is None, in natural order of names."""
+    """Return the modules that `depth` selects, all if it is None, in natural order of names."""
     modules: dict[str, ModuleFormula] = {}
     layers_last = sorted(listed, key=lambda item: isinstance(item, Layers))  # behind their module
     for item in naturally_sorted(layers_last, attrgetter("name")):
@@ -226,7 +230,7 @@ def every_module(listed: ListedModules, depth: Depth | None = None) -> dict[str,
 
 @lru_cache(maxsize=64)
 def _tensors(layers: Layers) -> tuple[ExpectedTensor, ...]:
-    """Expand a list of layers; cached, because models of one size have equal layers."""
+    """Return all tensors of a list of layers; cached, as models of one size have equal layers."""
     tensors: list[ExpectedTensor] = []
     for number, kind in enumerate(layers.layers):
         tensors += kind.tensors(f"{layers.name}.{number}")
@@ -255,7 +259,7 @@ def _modules(layers: Layers, depth: Depth | None) -> Mapping[str, ModuleFormula]
 
 
 def folded_tensors(listed: ListedTensors) -> Iterator[ExpectedTensor]:
-    """Yield the tensors under folded names, with layers of one kind once."""
+    """Yield the tensors, each kind of layer only once, under folded names."""
     for item in listed:
         if isinstance(item, Layers):
             for here, kind in item.kinds():
@@ -266,7 +270,7 @@ def folded_tensors(listed: ListedTensors) -> Iterator[ExpectedTensor]:
 
 
 def folded_modules(listed: ListedModules) -> dict[str, ModuleFormula]:
-    """Return the modules under folded names, with layers of one kind once."""
+    """Return the modules, each kind of layer only once, under folded names."""
     modules: dict[str, ModuleFormula] = {}
     for item in listed:
         if isinstance(item, Layers):

@@ -1,4 +1,4 @@
-"""The listing of a tree of blocks: tensors, modules and formulas, with each kind of layer once."""
+"""The listing of a tree of blocks: tensors, modules and formulas; equal layers are listed once."""
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -58,11 +58,14 @@ Replacements = tuple[tuple[Symbol, Dim], ...]  # symbol -> a product of the same
 _MOST_KEPT = 256
 _LONGEST = 2**63 - 1  # the longest axis in torch
 _LARGEST = _LONGEST // 4  # elements of an F32 tensor: torch counts its bytes in 64 bits
-_MOST_TERMS = 64  # of a cached formula; the longest of all classes here, SamModel's, has 37
+_MOST_TERMS = 64  # of a cached formula; the longest of all known classes, SamModel's, has 37
 
 
 class BlockSize(NamedTuple):
-    """The parameters of a block, in total and for one token; one object if both are equal."""
+    """The parameter counts of a block: of all, and of those active for one token.
+
+    Both fields are one object if the counts are equal.
+    """
 
     total: Dim
     active: Dim
@@ -73,7 +76,7 @@ def _all(total: Dim) -> BlockSize:
 
 
 def _combined(combine: Callable[[Sequence[Dim]], Dim], sizes: Sequence[BlockSize]) -> BlockSize:
-    """Combine the totals, and the active sizes too if they differ from the totals."""
+    """Return combined sizes; active sizes are combined apart only if they differ from totals."""
     total = combine([size.total for size in sizes])
     if all(size.active is size.total for size in sizes):
         return _all(total)
@@ -84,9 +87,9 @@ _NOTHING = _all(dim(0))
 
 
 class BlockListing:
-    """A collector of tensors and modules, whose names begin at the block that is added.
+    """A collector of the tensors and modules of a block, with names relative to the block.
 
-    Replacements are applied to each size at once, so that sums of sizes need no rewriting.
+    Replacements are applied to each size when it is added, so that sums need no rewriting.
     """
 
     def __init__(self, replacements: Replacements) -> None:
@@ -96,7 +99,7 @@ class BlockListing:
         self.modules: list[ListedModule | Layers] = []
 
     def add(self, block: Block, name: str) -> BlockSize:
-        """List the block under the name."""
+        """List the block's tensors and modules under the name; return its size."""
         match block:
             case Param(shape, drawn=drawn):
                 self.tensor(name, shape, Role.PARAMETER, most=_LONGEST if drawn else _LARGEST)
@@ -135,7 +138,7 @@ class BlockListing:
         self.tensors.append(ExpectedTensor(name, sizes, elements, role))
 
     def module(self, block: Module | Repeat | Stack, name: str) -> BlockSize:
-        """List a block of blocks, with a row of its own unless all its tensors are optional."""
+        """List a block of blocks; it is a module itself unless all its tensors are optional."""
         first, place = len(self.tensors), len(self.modules)
         self.modules.append(ListedModule(name, ModuleFormula(0, "")))  # before its children
         match block:
@@ -181,7 +184,7 @@ class BlockListing:
         try:
             once, _ = self.once(body)
         except CheckpointError:
-            return  # too large to be stored, and no class needs it
+            return  # too large to store, and not needed by any class
         for tensor in every_tensor(once.tensors):
             role = Role.EXTRA if tensor.role.learned else Role.LEGACY
             self.tensors.append(tensor._replace(name=_join(name, tensor.name), role=role))
@@ -192,7 +195,7 @@ class BlockListing:
         return write(body, self.replacements)
 
     def once(self, body: Block) -> tuple["BlockListing", BlockSize]:
-        """Return a separate listing of the body, to be copied, which makes deep models cheap."""
+        """Return a separate listing of the body, which is then copied for each layer."""
         listing = BlockListing(self.replacements)
         return listing, listing.add(body, "")
 
@@ -213,9 +216,9 @@ def _layer_kind(body: Module, replacements: Replacements) -> tuple[LayerKind, Bl
 
 
 def _grouped(count: Dim, numbers: Sequence[int], sizes: Sequence[Dim]) -> Dim:
-    """Return the sum of the layers' sizes, kind by kind: `3*(...) + 58*(...)`.
+    """Return the sum of the layers' sizes, with equal layers grouped: `3*(...) + 58*(...)`.
 
-    A kind that is larger than the smallest kind is written as a difference: `N*(...) + H`.
+    Larger layers are written as a difference from the smallest: `N*(...) + H`.
     """
     if not sizes:
         return dim(0)
@@ -260,7 +263,7 @@ class Inventory(Struct, frozen=True, kw_only=True, eq=False, dict=True):
     @property
     def shapes(self) -> Mapping[str, tuple[int, ...]]:
         """The shapes of the parameters, by name."""
-        if "tensors" in self.__dict__:  # reuse the names: 95,000 take 9 MB
+        if "tensors" in self.__dict__:  # reuse the name strings: 95,000 take 9 MB
             return shapes_of_parameters(self.tensors)
         return every_shape(self.listing.tensors)
 
@@ -303,12 +306,12 @@ class Inventory(Struct, frozen=True, kw_only=True, eq=False, dict=True):
 
     @cached_property
     def outline(self) -> Outline:
-        """The outline with equal layers under one folded name; tied tensors have no shape."""
+        """The tensors and modules with equal layers folded; tied tensors have no shape."""
         modules = folded_modules(self.listing.modules)
         return Outline(tuple(folded_tensors(self.listing.tensors)), MappingProxyType(modules))
 
     def __eq__(self, other: object) -> bool:
-        """Return whether both have equal contents, however they were listed."""
+        """Return whether both contain equal tensors and modules, in whatever listing."""
         return type(other) is type(self) and self._written() == other._written()
 
     def __hash__(self) -> int:
@@ -319,7 +322,7 @@ class Inventory(Struct, frozen=True, kw_only=True, eq=False, dict=True):
 
 
 def inventory(tree: Module, replacements: Mapping[Symbol, Dim]) -> Inventory:
-    """Return the inventory of a tree; formulas use the replacements, e.g. 4*D for F."""
+    """Return the inventory of a tree; its formulas use the replacements, e.g. 4*D for F."""
     bounded_tensor_count(tree)
     listing = BlockListing(tuple(replacements.items()))
     total, active = listing.add(tree, "")

@@ -1,4 +1,4 @@
-"""Loading: the steps from a stored name to the name that transformers looks up in a class.
+"""The Loading class: how a stored name becomes the name that transformers looks up in a class.
 
 Rules rewrite names; the Loading of a class contains its rules in order.
 """
@@ -21,10 +21,10 @@ _GROUP = re.compile(r"\\(\d)")
 class Operation(NamedTuple):
     """A step of a conversion that changes shapes; `conversions` implements it."""
 
-    name: str  # as transformers calls it: "Concatenate"
+    name: str  # its class name in transformers: "Concatenate"
     axes: tuple[int, ...] = (0,)  # two for Transpose, and for experts in two halves
     number: int | None = None  # chunks or attention heads; 1: Transpose only if shapes differ
-    only: tuple[str, ...] | None = None  # it applies to names with one of these parts; None: all
+    only: tuple[str, ...] | None = None  # only names that contain one of these; None: all names
 
 
 class Rule(NamedTuple):
@@ -38,17 +38,17 @@ class Rule(NamedTuple):
     targets: tuple[str, ...]
     prefixes: tuple[str, ...] = ("",)  # with the dot: "model.vision_tower."; the first match counts
     operations: tuple[Operation, ...] = ()
-    paired: bool = False  # each source has its own target; all wait for the first source
-    offset: int = 0  # added to the number that `\1` is
+    paired: bool = False  # each source has its own target; a match of the first source is required
+    offset: int = 0  # an offset that is added to the number in `\1`
     # Two blocks on disk form one layer: (the source's second group, what replaces it after the
     # layer's number in memory if the block's number is even, and if it is odd).
     halves: tuple[tuple[str, str, str], ...] = ()
 
 
 class Rewritten(NamedTuple):
-    """A name after a rule, and the number of the rule's source that matched."""
+    """A name after one rule, and the index of the rule's source that matched."""
 
-    name: str  # after a conversion, the first tensor in memory that results
+    name: str  # after a conversion: the first of the resulting tensors in memory
     source: int
     rule: Rule
 
@@ -74,7 +74,7 @@ class ChangedName(NamedTuple):
 def renamed_by(
     rules: tuple[Rule, ...], names: Iterable[str], *, in_turn: bool = False
 ) -> dict[str, ChangedName]:
-    """Return the names that the rules change; each rule gets the result of the rule before.
+    """Return the names that the rules change, by old name; rules apply one after the other.
 
     If `in_turn`, a paired rule applies only from the first name on that matches its first source.
     """
@@ -103,7 +103,7 @@ def renamed_by(
 
 
 def conversions_by(rules: tuple[Rule, ...], names: Iterable[str]) -> dict[str, Rewritten]:
-    """Return the names that a conversion takes, each with the first conversion that takes it."""
+    """Return the names to which a conversion applies, each rewritten by the first that does."""
     taken: dict[str, Rewritten] = {}
     for name in names:
         for rule in rules:
@@ -115,10 +115,10 @@ def conversions_by(rules: tuple[Rule, ...], names: Iterable[str]) -> dict[str, R
 
 
 def forms_with_prefix(names: Iterable[str], prefix: str) -> dict[str, tuple[str, ...]]:
-    """Map each name to the names that loading looks up: without the prefix, with it, unchanged.
+    """Map each name to the names that loading looks up: without prefix, with prefix, unchanged.
 
-    `prefix` is the base model's. transformers does not require a dot after it: `bert_pooler.x` of a
-    file is `pooler.x` too.
+    `prefix` is the base model's. transformers does not require a dot after it: `bert_pooler.x` in a
+    file is also looked up as `pooler.x`.
     """
     if not prefix:
         return {name: (name,) for name in names}
@@ -132,7 +132,7 @@ def forms_with_prefix(names: Iterable[str], prefix: str) -> dict[str, tuple[str,
 
 
 def starts_of_rule(scope: str | None, prefix: str) -> tuple[str, ...]:
-    """Return the starts of the names that a rule may change: its scope, after the prefix or bare.
+    """Return the starts of names that a rule may change: its scope, with and without prefix.
 
     The scope is the path of a model inside the class, without the base model's prefix; None for a
     rule of the complete class.
@@ -142,7 +142,7 @@ def starts_of_rule(scope: str | None, prefix: str) -> tuple[str, ...]:
 
 
 def rewritten_name(rule: Rule, name: str) -> Rewritten | None:
-    """Return the name after the rule, None if the rule does not apply."""
+    """Return the name after the rule; None if the rule does not apply."""
     pattern, words = _compiled(rule.sources)
     for word in words:
         if word in name:
@@ -176,7 +176,7 @@ def _whole_layer(rule: Rule, match: re.Match[str]) -> str:
 
 
 def _filled(target: str, match: re.Match[str], rule: Rule) -> str:
-    r"""Return the target with the source's groups; a rule that is not paired has only `\1`."""
+    r"""Replace `\N` in the target by the match's groups; in an unpaired rule only `\1`."""
     first = match.re.groupindex[match.lastgroup or ""]
 
     def group(number: re.Match[str]) -> str:
@@ -190,20 +190,20 @@ def _filled(target: str, match: re.Match[str], rule: Rule) -> str:
 
 @lru_cache(maxsize=64)
 def _words_of(rules: tuple[Rule, ...]) -> tuple[str, ...]:
-    """Return words of which a name contains at least one if any rule applies, for a fast check."""
+    """Return words, at least one of which is in every name that a rule changes."""
     return tuple(dict.fromkeys(word for rule in rules for word in _compiled(rule.sources)[1]))
 
 
 @lru_cache(maxsize=1024)
 def _compiled(sources: tuple[str, ...]) -> tuple[re.Pattern[str], tuple[str, ...]]:
-    """Return the sources as one pattern, the longest first, and a word of every match."""
+    """Return the sources as one pattern, longest first, and a word for each source."""
     longest = sorted(enumerate(sources), key=lambda item: -len(item[1]))
     pattern = "|".join(f"(?P<g{place}>{_bounded(source)})" for place, source in longest)
     return re.compile(pattern), tuple(dict.fromkeys(map(_word, sources)))
 
 
 def _bounded(source: str) -> str:
-    """Return the pattern of a source; after a final letter or digit a word must end."""
+    """Return the pattern of a source; a final letter or digit must end a word."""
     pattern = source.replace("*.", r".*\.")
     return pattern + (r"(?!\w)" if re.search(r"[a-zA-Z0-9]$", source) else "")
 
@@ -213,7 +213,7 @@ _INNERMOST = r"\([^()]*\)|\[[^\]]*\]"
 
 
 def _word(source: str) -> str:
-    """Return the longest word that every match of a pattern contains, "" if none is certain."""
+    """Return the longest word that is in every match of a pattern; "" if there is none."""
     text = re.sub(_ESCAPED, "\0", source)
     while (outer := re.sub(_INNERMOST, "\0", text)) != text:
         text = outer
@@ -238,13 +238,13 @@ LEGACY = (
 class Memory(NamedTuple):
     """The tensors of a class in memory before weights are loaded, in the model's order."""
 
-    shapes: Mapping[str, tuple[int, ...]]  # of all tensors that from_pretrained looks for, tied too
+    shapes: Mapping[str, tuple[int, ...]]  # all that from_pretrained looks for, tied too
     ties: tuple[tuple[str, str], ...] = ()  # (name, the name whose values it shares), in order
     unset: frozenset[str] = frozenset()  # parameters that a module declares and sets to None
 
 
 class UnknownName(NamedTuple):
-    """The treatment of a stored name that a class does not have."""
+    """How loading treats a stored name that the class does not have."""
 
     silent: bool  # it is skipped and not reported
     buffer: bool  # it is the name of a tensor that is not learned
@@ -257,7 +257,7 @@ class Loading(Struct, frozen=True, kw_only=True):
     legacy: tuple[Rule, ...] = LEGACY  # rules of all classes, applied after `renames`
     converters: tuple[Rule, ...] = ()  # conversions; at most one applies, after all renames
     silent: tuple[str, ...] = ()  # patterns of names that are skipped and not reported
-    buffers: tuple[str, ...] = ()  # such patterns for tensors that are not learned
+    buffers: tuple[str, ...] = ()  # such patterns, for names of tensors that are not learned
     unmissed: tuple[str, ...] = ()  # patterns of names in memory that are not reported as missing
     optional_buffers: tuple[str, ...] = ()  # patterns; loaded if stored
     not_renamed: frozenset[str] = frozenset()  # stored names that would fit no tensor
@@ -272,7 +272,7 @@ class Loading(Struct, frozen=True, kw_only=True):
         return [changed[name].name if name in changed else name for name in names]
 
     def renamed_by_legacy(self, names: Iterable[str]) -> dict[str, ChangedName]:
-        """Return the names that the rules of all classes change."""
+        """Return the names that the rules common to all classes change, by old name."""
         return renamed_by(self.legacy, names)
 
     def looked_for(self, names: Collection[str]) -> list[str]:
@@ -282,20 +282,20 @@ class Loading(Struct, frozen=True, kw_only=True):
         return [changed[name].name if name in changed else name for name in renamed]
 
     def conversions(self, names: Iterable[str]) -> dict[str, Rewritten]:
-        """Return the renamed names that a conversion turns into other tensors."""
+        """Return the (renamed) names to which a conversion applies, by name."""
         return conversions_by(self.converters, names) if self.converters else {}
 
     def converted(self, names: Collection[str]) -> list[tuple[str, ...]]:
-        """Return the names in memory of each renamed name: itself unless it is converted."""
+        """Return, for each (renamed) name, its names in memory after conversion."""
         taken = self.conversions(names)
         return [taken[name].made if name in taken else (name,) for name in names]
 
     def reported(self, stored: Collection[str]) -> list[tuple[str, ...]]:
-        """Return the name in the load report of each stored name that loading does not use."""
+        """Return, for each stored name, the names that the load report lists if it is unused."""
         return self.converted(self.looked_for(stored))
 
     def seeing(self, stored: Iterable[str]) -> "Loading":
-        """Return the rules for these names: a paired rule needs a match of its first source."""
+        """Return the rules that can apply: paired rules need a match of the first source."""
         paired = [rule for rule in self.renames if rule.paired]
         if not paired:
             return self
@@ -308,7 +308,7 @@ class Loading(Struct, frozen=True, kw_only=True):
         return replace(self, renames=tuple(rule for rule in self.renames if rule not in asleep))
 
     def unknown(self, stored: Collection[str]) -> list[UnknownName]:
-        """Return the treatment of each stored name if the class does not have it."""
+        """Return how loading treats each stored name, if the class does not have the name."""
         return [
             UnknownName(
                 silent=all(_any(self.silent, name) or _any(self.buffers, name) for name in names),
@@ -322,7 +322,7 @@ class Loading(Struct, frozen=True, kw_only=True):
         return _any(self.optional_buffers, name)
 
 
-PLAIN = Loading()  # only the rules of all classes
+PLAIN = Loading()  # only the rules common to all classes
 
 
 def _any(patterns: tuple[str, ...], name: str) -> bool:

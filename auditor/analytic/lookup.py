@@ -1,6 +1,6 @@
-"""A search for tensors by name in a tree of blocks, which does not list the rest of the tree.
+"""A lookup of tensors by name in a tree of blocks, without listing the complete tree.
 
-It searches one class, or all classes of a family at once.
+`NameLookup` searches one class, `Union` all classes of a family at once.
 """
 
 from collections.abc import Iterable, Mapping
@@ -29,7 +29,7 @@ from auditor.analytic.expectation import ExpectedTensor, Role
 
 
 class NameLookup(Struct, frozen=True):
-    """A lookup of single names among the tensors that `inventory` lists of a tree."""
+    """A lookup of single names among the tensors that `inventory` would list."""
 
     tree: Module
 
@@ -37,11 +37,11 @@ class NameLookup(Struct, frozen=True):
         return isinstance(name, str) and self.get(name) is not None
 
     def get(self, name: str) -> ExpectedTensor | None:
-        """Return the tensor with the name, None if the tree does not have it."""
+        """Return the tensor with the name; None if the tree does not have it."""
         return self.tensors((name,)).get(name)
 
     def tensors(self, names: Iterable[str]) -> dict[str, ExpectedTensor]:
-        """Return the tensors of the names that the tree has."""
+        """Return the tensors with these names; names that the tree lacks are left out."""
         entries = {name: entry for name in names if (entry := self._entry(name))}
         shapes = [tuple(dim(size).value for size in entry.shape) for entry in entries.values()]
         return {
@@ -50,7 +50,7 @@ class NameLookup(Struct, frozen=True):
         }
 
     def _entry(self, name: str) -> "_Entry | None":
-        """Return the tensor with the name; a tied tensor has the shape of its source."""
+        """Return the entry with the name; a tied entry has the shape of its source."""
         entry = _find(self.tree, name, 0, "")
         if entry and entry.role is Role.TIED and (source := self._entry(entry.tied_to or "")):
             return replace(entry, shape=source.shape)
@@ -66,7 +66,7 @@ class _Entry(Struct, frozen=True):
 def _find(  # noqa: PLR0911 - one for each kind of block
     block: Block, name: str, at: int, within: str
 ) -> _Entry | None:
-    """Return the block's tensor that the rest of the name, from `at` on, names.
+    """Return the tensor whose name within the block is the rest of `name`, from `at` on.
 
     The block's ties are relative to `within`, a prefix of the name with its dot: "bert.encoder.".
     """
@@ -79,7 +79,7 @@ def _find(  # noqa: PLR0911 - one for each kind of block
             return _optional(_find(body, name, at, within))
         case Submodel(body):
             return _find(body, name, at, name[:at])
-    if at <= len(name):  # the name goes on after a dot
+    if at <= len(name):  # the name continues after a dot
         return None
     match block:
         case Param(shape):
@@ -122,20 +122,20 @@ _DIGITS = len(str(MAX_TENSORS))
 
 
 def index_in_list(key: str, count: int) -> int | None:
-    """Return the key as an index below `count`; None if nn.ModuleList would not write it."""
+    """Return the key as an index below `count`; None if it is not an nn.ModuleList key."""
     if not (key.isascii() and key.isdecimal()) or len(key) > _DIGITS or str(int(key)) != key:
         return None
     return int(key) if int(key) < count else None
 
 
-_DEEPEST = 128  # parts of a name; the names of a tree have ten
+_DEEPEST = 128  # segments of a name; names in trees have at most ten
 
 
 class Union:
     """The names of several classes; `name in union` is true if any class has the name.
 
-    A step from one part of a name to the next is computed once for all classes and cached. Parts
-    that lead nowhere are not cached, so that unknown names, however many, use no memory.
+    A step from one segment of a name to the next is computed once for all classes and cached.
+    Unknown segments are not cached, so that unknown names, however many, use no memory.
     """
 
     def __init__(self, classes: Iterable[NameLookup | Mapping[str, object]]) -> None:
@@ -160,7 +160,7 @@ class Union:
 
 
 class _State:
-    """The blocks in which a name may continue, at most one of each class."""
+    """The blocks reached by the segments of a name so far, at most one in each class."""
 
     __slots__ = ("_blocks", "_children", "_counts", "_steps", "leaf")
 
@@ -178,7 +178,7 @@ class _State:
         self.leaf = any(not isinstance(one, Module | Repeat | Stack) for one in self._blocks)
 
     def step(self, part: str) -> "_State | None":
-        """Return the state after a part of a name, None if no class has such a name."""
+        """Return the state after a further segment; None if no class has such a name."""
         if part in self._steps:
             return self._steps[part]
         if part not in self._children and index_in_list(part, self._counts) is None:

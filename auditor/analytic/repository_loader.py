@@ -1,6 +1,6 @@
-"""The loaders that do not build the config's architectures[0].
+"""The libraries that load another class than the config's architectures[0].
 
-Facts of sentence-transformers 6.2: base/modules/transformer.py, and the modules derived from it.
+The facts are from sentence-transformers 6.2: base/modules/transformer.py and its subclasses.
 """
 
 from collections.abc import Callable, Mapping
@@ -16,7 +16,7 @@ from auditor.analytic.listing import inventory
 
 
 class Loader(NamedTuple):
-    """A library that loads a model, and the class of transformers that it builds."""
+    """A library that loads a model, and the transformers class that it builds."""
 
     name: str  # "sentence-transformers"
     requested_class: str  # a class, or an auto class: "CLIPTextModel", "AutoModelForMaskedLM"
@@ -34,7 +34,7 @@ _TASKS: Mapping[str, str] = MappingProxyType(
         "fill-mask": "AutoModelForMaskedLM",
     }
 )
-# Model type -> the encoder, which is all that feature extraction loads of it.
+# Model type -> the encoder class, the only part that feature extraction loads.
 _ENCODERS: Mapping[str, str] = MappingProxyType(
     {
         "blenderbot": "BlenderbotEncoder",
@@ -63,7 +63,7 @@ _POOLER = "pooler"
 def of_sentence_transformers(
     kind: str, model_type: str | None, settings: Mapping[str, object]
 ) -> Loader | None:
-    """Return the loader of a transformer module, None if it builds architectures[0].
+    """Return the loader of a transformer module; None if the module builds architectures[0].
 
     `kind` is the module's class, `settings` its sentence_bert_config.json. The Pooling module pools
     token embeddings itself: the model's pooler is used only if the settings name its output.
@@ -86,7 +86,7 @@ def of_pipeline(kind: str) -> Loader:
 
 # --- modules of sentence-transformers that have parameters ---------------------------------------
 
-# Their config.json names no class: modules.json does. Tensor names are those of the module's state
+# Their class is in modules.json, not in config.json. Tensor names are those of the module's state
 # dict: `linear` of a Dense, `norm` of a LayerNorm.
 _MODEL_TYPE = "sentence-transformers"
 
@@ -111,7 +111,7 @@ MODULES = tuple(_BUILDERS)
 
 
 def expect_module(config: Config, kind: str) -> Expectation:
-    """Return the Expectation of one of the MODULES; raise CheckpointError if there is none."""
+    """Return the Expectation that a config implies for a module of class `kind` in MODULES."""
     completed = config.of(_FAMILY)
     tree = _BUILDERS[kind](completed)
     listed = inventory(tree, {})

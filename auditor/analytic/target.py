@@ -11,12 +11,12 @@ from auditor.analytic.repository_loader import Loader
 from auditor.errors import CheckpointError, Reason
 from auditor.messages import meant, named, quoted
 
-_SHOWN = 5  # names that a note shows at most
-_TASK = re.compile(r"For[A-Z]\w*$")  # the task in the name of a class with a head
+_SHOWN = 5  # the most names that a note shows
+_TASK = re.compile(r"For[A-Z]\w*$")  # finds the task in a class name: ForCausalLM
 
 
 class Classes(Protocol):
-    """The classes that a source of expectations knows; `catalogue` has these functions."""
+    """An interface to the classes that are known; the module `catalogue` implements it."""
 
     unknown: str  # "no closed form is known for"
 
@@ -43,16 +43,16 @@ class TypeAndConfig(NamedTuple):
 
 
 class TargetChoice(NamedTuple):
-    """The target class, and the class that the config declares."""
+    """The class that an audit is for, and the class that the config declares."""
 
     target: str
     declared: str
     kind: TypeAndConfig  # of the target
     of_declared: TypeAndConfig
-    around: TypeAndConfig  # of the complete config, if it describes several models
-    notes: tuple[str, ...]  # decisions that the reader should know of
-    contradiction: str | None = None  # two statements of the config that exclude each other
-    namesake: str | None = None  # the class taken instead of one of another model type, and why
+    around: TypeAndConfig  # the type of the complete config, if it describes several models
+    notes: tuple[str, ...]  # decisions that the report mentions
+    contradiction: str | None = None  # two contradictory statements of the config
+    namesake: str | None = None  # the class chosen instead of a declared one, and why
     unused_modules: tuple[str, ...] = ()  # modules of the base model that its loader does not use
 
     @property
@@ -62,7 +62,7 @@ class TargetChoice(NamedTuple):
 
     @property
     def related_types(self) -> tuple[TypeAndConfig, ...]:
-        """The types whose classes may use tensors that the target does not, the target's first."""
+        """The types whose classes may use tensors that the target ignores; its own first."""
         return (self.kind,) if self.kind == self.around else (self.kind, self.around)
 
 
@@ -79,8 +79,8 @@ def choose(
     """Choose the class: `target` if there is one, else the loader's class, else architectures[0].
 
     A target may be an auto class. A config without architectures implies its family's base class.
-    The class of a model inside another one is built from its part of the config, as transformers
-    builds it. Raise CheckpointError if the config contradicts itself.
+    A class of a nested model is built from the nested config, as in transformers. Raise
+    CheckpointError if the config contradicts itself.
     """
     named_first = (
         _spelled(config.architectures[0], config, classes) if config.architectures else None
@@ -124,9 +124,9 @@ def choose(
 
 
 def _spelled(name: str, config: Config, classes: Classes) -> str:
-    """Return the model type's class with this name in another case: Phimoe for PhiMoE.
+    """Return the known class whose name equals `name` but for case: Phimoe for PhiMoE.
 
-    transformers builds the class that the model type has, however the config spells it.
+    transformers builds the class of the model type, however the config spells it.
     """
     if classes.types(name):
         return name
@@ -135,7 +135,7 @@ def _spelled(name: str, config: Config, classes: Classes) -> str:
 
 
 def _requested(name: str | None, config: Config, classes: Classes) -> str | Refusal | None:
-    """Return the class with the name; for an auto class, the class that it builds."""
+    """Return the class named by the request, or built by the named auto class; None if unnamed."""
     if name is None or not is_auto(name):
         return name
     model_type = _stated(config, classes)
@@ -160,7 +160,7 @@ def _stated(config: Config, classes: Classes) -> str | None:
 def _declared(
     config: Config, named_first: str | None, classes: Classes
 ) -> tuple[str, TypeAndConfig] | None:
-    """Return the declared class, else the base class of model_type; None if neither is known."""
+    """Return the declared class, else the base class of model_type; None if both are unknown."""
     stated = _stated(config, classes)
     having = classes.types(named_first) if named_first is not None else ()
     if named_first is None or not having:
@@ -184,7 +184,7 @@ def _declared(
 
 
 def _within(config: Config, having: tuple[str, ...], classes: Classes) -> TypeAndConfig | None:
-    """Return the last nested config of one of these model types, as transformers does."""
+    """Return the last nested config whose model type is in `having`; None if there is none."""
     default_types = classes.inside(_stated(config, classes) or "")
     last: TypeAndConfig | None = None
     for key, value in config.values.items():
@@ -197,13 +197,13 @@ def _within(config: Config, having: tuple[str, ...], classes: Classes) -> TypeAn
 
 
 def _language_model(model_type: str, classes: Classes) -> str:
-    """Return the class that AutoModelForCausalLM builds of a model type, else its base class."""
+    """Return the class that AutoModelForCausalLM builds for a model type, else the base class."""
     names = classes.siblings(model_type)
     return next((name for name in names if name.endswith("ForCausalLM")), names[0])
 
 
 def _namesake(declared: str, model_type: str, classes: Classes) -> str | None:
-    """Return the model type's class for the task of `declared`, None if there is no such class."""
+    """Return the model type's class for the task of `declared`; None if it has no such class."""
     task = _TASK.search(declared)
     names = classes.siblings(model_type) if task else ()
     return next((name for name in names if task and _TASK.findall(name) == [task[0]]), None)
@@ -231,7 +231,7 @@ def _notes(config: Config, known_class: str, chosen: TypeAndConfig, classes: Cla
 
 
 def _contradiction(config: Config, known_class: str, classes: Classes) -> str | None:
-    """Describe a multimodal class that is declared with its language model's model_type."""
+    """Return a sentence if a multimodal class is declared with its text model's model_type."""
     declared = config.architectures[0] if config.architectures else known_class
     model_types = classes.types(declared)
     if not model_types or classes.current(declared) == known_class:
@@ -247,7 +247,7 @@ def _contradiction(config: Config, known_class: str, classes: Classes) -> str | 
 
 
 def _as_namesake(config: Config, known_class: str, classes: Classes) -> str | None:
-    """Describe a declared class of another model type: AutoModel reads model_type alone."""
+    """Return a sentence if the declared class is of another type: AutoModel reads model_type."""
     declared = config.architectures[0] if config.architectures else known_class
     if declared == known_class or classes.current(declared) == known_class:
         return None
@@ -275,10 +275,10 @@ _LONGEST = 256  # most characters of a reference: "org/name--modeling_file.Class
 
 
 def custom_class(config: Config, requested: str | None) -> str | None:
-    """Return the class that trust_remote_code=True takes from the repository, if any.
+    """Return the class that trust_remote_code=True imports from the repository; None without one.
 
-    `requested` is the class or auto class that the loader requests. A class that auto_map does not
-    have is replaced by AutoModel's, else by the first: the auto class decides, not architectures.
+    `requested` is the class or auto class that the loader requests. If auto_map lacks it,
+    AutoModel's entry is used, else the first entry; architectures does not matter.
     """
     auto_map = config.values.get("auto_map")
     if not isinstance(auto_map, Mapping):

@@ -1,4 +1,4 @@
-"""Deflated and gzipped bytes, inflated within bounds: a few kilobytes can inflate to gigabytes."""
+"""Bounded compression: a few kilobytes of untrusted bytes can inflate to gigabytes."""
 
 import base64
 import binascii
@@ -12,14 +12,14 @@ GZIP = b"\x1f\x8b"
 # zlib's level. DeepSeek-V3's headers and index, 20.4 MB, become 1.99 MB of base64 in 0.08 s; 1.80
 # in 0.22 s at level 6, and 1.77 in 0.30 at level 9.
 _LEVEL = 3
-_PIECE = 1024 * 1024  # bytes that are inflated at a time to count them
+_PIECE = 1024 * 1024  # bytes inflated at a time, so that they can be counted
 # Above this size, a gzip file that inflates to a hundred times its size is refused: what this
 # program gzips is deflated already.
 _SURE, _RATIO = 32 * 1024 * 1024, 100
 
 
 class BoundedTotal:
-    """The most that may be read of one kind, and the sum so far."""
+    """A limit on a quantity that is read, such as bytes, and the sum so far."""
 
     def __init__(self, has: str, unit: str, most: int) -> None:
         self._has, self._unit, self._most = has, unit, most
@@ -37,12 +37,12 @@ def require(has: str, count: int, unit: str, most: int) -> None:
 
 
 def deflate(content: bytes) -> str:
-    """Deflate bytes into base64, which `inflate` reads."""
+    """Compress bytes to base64 text, which `inflate` reads."""
     return base64.b64encode(zlib.compress(content, _LEVEL)).decode()
 
 
 def inflate(text: str, what: str, most: int, total: BoundedTotal) -> bytes:
-    """Inflate the text of `deflate`; its bytes are counted before they take memory."""
+    """Return the bytes that `deflate` compressed; raise CheckpointError above `most`."""
     try:
         content = base64.b64decode(text, validate=True)
     except (binascii.Error, ValueError) as error:
@@ -53,7 +53,7 @@ def inflate(text: str, what: str, most: int, total: BoundedTotal) -> bytes:
 
 
 def gunzip(content: bytes, most: int) -> bytes:
-    """Return the content of a file, which may be gzipped."""
+    """Return a file's content, decompressed if it is gzipped, of at most `most` bytes."""
     if not content.startswith(GZIP):
         return content
     most = min(most, max(_SURE, _RATIO * len(content)))

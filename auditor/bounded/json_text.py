@@ -1,4 +1,4 @@
-"""Bounded JSON: from the bytes of a config or an index to an object, or an error with a place."""
+"""A bounded parser of untrusted JSON, such as a config or an index; errors state the position."""
 
 import json
 import re
@@ -22,20 +22,20 @@ MAX_TEXT = 32 * 1024 * 1024
 # json.loads stops with a RecursionError at about 990 levels; serde_json, which reads safetensors
 # headers, at 128. No config of the Hub comes near either.
 MAX_DEPTH = 128
-# Commas and opening brackets of a header as writers write it. The headers of DeepSeek-V3 would be
+# Commas and opening brackets of a header in the usual form. The headers of DeepSeek-V3 would be
 # 736,000 in a single file; a shape with that many dimensions takes 12 MB.
 MAX_VALUES = 1_500_000
 # A config holds fewer: one with the 22,000 classes of ImageNet, by number and by name, 44,000.
 # 290,000 were measured at 100 MB more than a usual config.
 MAX_TEXT_VALUES = 150_000
-# Python's int() reads these with any setting; by default it reads 4,300.
+# Digits that Python's int() accepts with any setting; by default it accepts 4,300.
 MAX_DIGITS = 640
 
 # The form in which transformers writes floats that JSON does not have: {"__float__": "Infinity"}.
 FLOAT = b"__float__"
 _FLOATS = {name: float(name) for name in ("Infinity", "-Infinity", "NaN")}
 
-# Possessive, because the engine stores what it can go back to: 1.8 GB for 15 million escapes.
+# Possessive, because the engine stores positions to backtrack to: 1.8 GB for 15 million escapes.
 _STRING = re.compile(rb'"[^"\\]*+(?:\\.[^"\\]*+)*+(?:"|\\?\Z)', re.DOTALL)
 _BARE_STRING = re.compile(rb'"[^"]*(?:"|\Z)')
 _UNMARKED = bytes(byte for byte in range(256) if byte not in b'[]{},"')
@@ -104,7 +104,7 @@ def load_object(
 
 
 def with_floats(value: object) -> object:
-    """Return the value with each object that means a float replaced by the float."""
+    """Return the value with each `{"__float__": ...}` object replaced by its float."""
     match value:
         case {"__float__": str(name), **others} if not others and name in _FLOATS:
             return _FLOATS[name]
@@ -117,7 +117,7 @@ def with_floats(value: object) -> object:
 
 
 def lfs_pointer_size(prefix: bytes) -> int | None:
-    """Return the size of the file of a Git LFS pointer; None if the bytes are not a pointer."""
+    """Return the file size in a Git LFS pointer; None if the bytes are not a pointer."""
     if not prefix.startswith(_POINTER):
         return None
     size = _POINTER_SIZE.search(prefix, 0, 1024)  # the specification's limit for a pointer
@@ -125,7 +125,7 @@ def lfs_pointer_size(prefix: bytes) -> int | None:
 
 
 def lfs_fault(subject: str, prefix: bytes) -> str | None:
-    """Return the sentence for a Git LFS pointer instead of a file; None if it is not one."""
+    """Return the sentence for a Git LFS pointer in place of a file; None for other bytes."""
     size = lfs_pointer_size(prefix)
     if size is None:
         return None
@@ -155,7 +155,7 @@ def _decoded(content: bytes, subject: str, most: int) -> str:
 
 
 def encoding_fault(subject: str, content: bytes, error: UnicodeDecodeError) -> str:
-    """Return the sentence for bytes that are not UTF-8."""
+    """Return a sentence that reports bytes that are not UTF-8."""
     before = content[: error.start].decode()
     guess = " (it looks like UTF-16)" if content[:2] in {b"\xff\xfe", b"\xfe\xff"} else ""
     return (
@@ -165,7 +165,7 @@ def encoding_fault(subject: str, content: bytes, error: UnicodeDecodeError) -> s
 
 
 def syntax_fault(subject: str, error: json.JSONDecodeError) -> str:
-    """Return the sentence for text that is not JSON."""
+    """Return a sentence that reports text that is not JSON."""
     if conflict := _CONFLICT.search(error.doc):
         line = error.doc.count("\n", 0, conflict.start()) + 1
         return (
@@ -185,7 +185,7 @@ def syntax_fault(subject: str, error: json.JSONDecodeError) -> str:
 
 
 def bounds_fault(content: bytes, depth: int, most: int = MAX_VALUES) -> str | None:
-    """Return why a JSON text is too deep or too large, starting with a verb, else None."""
+    """Return why a JSON text is too deep or too large, starting with a verb; None if not."""
     marks = _marks(content)
     brackets = marks.translate(_STEPS, b",")
     values = len(marks) - len(brackets) // 2  # each comma, and each pair of brackets
@@ -199,9 +199,9 @@ def bounds_fault(content: bytes, depth: int, most: int = MAX_VALUES) -> str | No
 
 
 def escape_fault(value: object) -> str | None:
-    """Return why a string cannot be written, starting with a verb, else None.
+    """Return why a string in the value cannot be encoded, starting with a verb; None if all can.
 
-    json.loads lets half a surrogate pair through; UTF-8 and Rust have no such strings.
+    json.loads accepts half a surrogate pair; UTF-8 and Rust do not have such strings.
     """
     try:
         json.dumps(value, ensure_ascii=False).encode()
@@ -211,7 +211,7 @@ def escape_fault(value: object) -> str | None:
 
 
 def position(text: str, offset: int) -> str:
-    """`line 3 column 7`, both counted from 1."""
+    """Return an offset as `line 3 column 7`, both counted from 1."""
     line = text.count("\n", 0, offset) + 1
     return f"line {line} column {offset - text.rfind(chr(10), 0, offset)}"
 
@@ -219,8 +219,8 @@ def position(text: str, offset: int) -> str:
 def _marks(content: bytes) -> bytes:
     """Return the brackets and commas of a JSON text in order, without those inside strings.
 
-    Taking out one pair of neighbouring quotes leaves every other byte on the side of the quotes
-    where it was, inside or outside; so strings without either go first, and cheaply.
+    Removing a pair of adjacent quotes does not change which other bytes are inside strings; so
+    strings without brackets and commas are removed first, which is cheap.
     """
     if b"\\" in content:
         content = _STRING.sub(b"", content)
@@ -267,7 +267,7 @@ def converted(value: object, type_: type[_T], subject: str = "it") -> _T:
 
 
 def usable_fields(value: object, type_: type[_T]) -> _T:
-    """Return an object as a Struct in which values of another type are replaced by the defaults."""
+    """Return an object as a Struct; values of a wrong type are replaced by the defaults."""
     values = value if isinstance(value, dict) else {}
     usable: dict[str, object] = {}
     for key, name, field_type in _fields(type_):  # type: ignore[arg-type]
@@ -282,7 +282,7 @@ def _fields(type_: type[Any]) -> tuple[tuple[str, str, Any], ...]:
 
 
 def decoded(content: bytes, type_: type[_T], subject: str = "it") -> _T:
-    """Decode JSON text into a msgspec type; values that the type leaves out take no memory."""
+    """Decode JSON into a msgspec type; values without a field in it take no memory."""
     try:
         return decode(content, type=type_)
     except ValidationError as error:

@@ -1,9 +1,9 @@
-"""Regular expressions from untrusted configs, matched in linear time, or not followed at all.
+"""A matcher for regular expressions from untrusted configs, which takes linear time.
 
 Python's `re` tries every way to match, which can take forever. Here an expression becomes an
 automaton that reads each name once, from its end to its start, so that a lookahead is known before
 it is needed. The effect of a name's part between dots is cached: 45,000 names of a few hundred
-different parts take 0.1 s. Syntax that is not read here (back references, flags, longer lookbehind,
+different parts take 0.1 s. Unsupported syntax (back references, flags, longer lookbehind,
 possessive quantifiers) is refused, never guessed.
 """
 
@@ -15,9 +15,9 @@ from msgspec import Struct, field
 # Characters of an expression. Unsloth writes some 300; a longer one is a list of every module,
 # joined by `|`.
 MOST_CHARACTERS = 4096
-# Places times characters for all names together: a second of work. A real config takes a hundredth.
+# Automaton places times name characters: a second of work. A real config takes a hundredth.
 MOST_STEPS = 2_000_000
-_MOST_PLACES = 20_000  # of all expressions together; 300 long names have 15,000
+_MOST_PLACES = 20_000  # places of all expressions together; 300 long names have 15,000
 _MOST_REPEATS = 1000  # the largest number in braces
 _DEEPEST = 32  # groups within groups
 
@@ -33,7 +33,7 @@ _REST = r"[\s\S]*"
 
 
 class PatternNotFollowedError(ValueError):
-    """An expression is not followed: it has unsupported syntax, or takes too many steps."""
+    """The error for an expression with unsupported syntax, or that takes too many steps."""
 
 
 def names_matching(expressions: Iterable[str], names: Iterable[str]) -> frozenset[str]:
@@ -49,17 +49,17 @@ def names_matching(expressions: Iterable[str], names: Iterable[str]) -> frozense
 
 
 def names_beginning(expressions: Iterable[str], names: Iterable[str]) -> frozenset[str]:
-    """Return the names for which `re.match` succeeds, like `names_matching`."""
+    """Return the names for which `re.match` succeeds; see `names_matching`."""
     return names_matching([f"(?:{_checked(one)}){_REST}" for one in expressions], names)
 
 
 def names_containing(expressions: Iterable[str], names: Iterable[str]) -> frozenset[str]:
-    """Return the names for which `re.search` succeeds, like `names_matching`."""
+    """Return the names for which `re.search` succeeds; see `names_matching`."""
     return names_matching([f"{_REST}(?:{_checked(one)}){_REST}" for one in expressions], names)
 
 
 def glob_expression(glob: str) -> str:
-    """Return the expression of a glob in which `*` is any text and `?` any character."""
+    """Return a glob as a regular expression; in a glob, `*` is any text and `?` any character."""
     return re.escape(glob).replace(r"\*", _REST).replace(r"\?", r"[\s\S]")
 
 
@@ -77,19 +77,19 @@ def _checked(expression: str) -> str:
 
 
 class _One(Struct, frozen=True, eq=False):
-    """A single character, with the expression that it has to match."""
+    """A node for a single character, with the expression that the character has to match."""
 
     pattern: re.Pattern[str]
 
 
 class _Edge(Struct, frozen=True, eq=False):
-    r"""A condition on the characters before and behind a place: `^`, `$`, `\b`, `(?<=x)`."""
+    r"""A condition on the characters around a position: `^`, `$`, `\b`, `(?<=x)`."""
 
     pattern: re.Pattern[str]
 
 
 class _All(Struct, frozen=True, eq=False):
-    """Nodes in this order."""
+    """A sequence of nodes, matched one after the other."""
 
     nodes: "tuple[_Node, ...]"
 
@@ -109,7 +109,7 @@ class _Repeat(Struct, frozen=True, eq=False):
 
 
 class _Ahead(Struct, frozen=True, eq=False):
-    """A lookahead, which reads nothing."""
+    """A lookahead: a condition on the following text, which it does not consume."""
 
     body: "_Node"
     wanted: bool
@@ -206,7 +206,7 @@ class _Parser:
             return body
         if isinstance(body, _Edge | _Ahead):
             raise PatternNotFollowedError(f"character {self.at} repeats a place")
-        self.at += self.next() == "?"  # lazy: the same names match
+        self.at += self.next() == "?"  # a lazy quantifier matches the same names
         if self.next() in _QUANTIFIERS or _BRACES.match(self.source, self.at):
             raise PatternNotFollowedError(f"character {self.at + 1} repeats a repeat")
         return _Repeat(body, *bounds)
@@ -231,14 +231,14 @@ class _Parser:
 
 
 class _State(Struct, eq=False):
-    """The places from which the rest of a name matches, and the states before its parts."""
+    """The places from which the rest of a name matches, with a cache of preceding states."""
 
     places: frozenset[int]
     before: dict[tuple[str, bool], "_State"] = field(default_factory=dict)
 
 
 class _Lookahead(Struct, frozen=True, eq=False):
-    """A lookahead's place, the start of its body, and the place behind it."""
+    """A lookahead's place, the start of its body, and the place after the lookahead."""
 
     place: int
     start: int
@@ -247,7 +247,7 @@ class _Lookahead(Struct, frozen=True, eq=False):
 
 
 class _Automaton:
-    """Thompson's construction, read backwards: for each place, the places that lead to it."""
+    """Thompson's automaton, run backwards: it stores, for each place, the places before it."""
 
     def __init__(self, root: _Node) -> None:
         self._readers: list[list[tuple[int, _One]]] = []
@@ -287,7 +287,9 @@ class _Automaton:
         return state
 
     def _state(self, places: set[int], previous: str, following: str) -> _State:
-        """Add the places that lead to these without reading; the edges are between two characters.
+        """Add the places that lead to `places` without reading a character.
+
+        Edge conditions are tested between `previous` and `following`.
 
         A lookahead's body is complete when all inner lookaheads are, so each is decided in turn.
         """
@@ -335,7 +337,7 @@ class _Automaton:
         return place
 
     def _build(self, node: _Node, then: int) -> int:
-        """Return the place from which the node leads to `then`."""
+        """Add the node's places; return the place from which the node leads to `then`."""
         match node:
             case _One():
                 place = self._place()

@@ -1,9 +1,9 @@
-"""The opcodes of one pickle, followed by an allow-list: no import, no call, no attribute is set.
+"""An interpreter of pickles that runs no code: it imports, calls and sets nothing.
 
-Only the opcodes that torch.save and numpy write are followed, on records in place of objects. Any
+Only the opcodes that torch.save and numpy write are followed, with records in place of objects. Any
 other opcode, name, form of a call or spelling ends the walk: the pickle is not followed to its end,
-and may run code. A container is filled where it was made and never again once it was used, so that
-a call's arguments are what they were when the call was made.
+and may run code. A container must not be filled again after its first use, so that a call's
+arguments do not change after the call.
 """
 
 import pickletools
@@ -33,20 +33,23 @@ from auditor.messages import named, quoted
 # One tensor of a state dict takes 120 bytes, 30 opcodes and 8 containers or calls, so that there is
 # room for 16,000 tensors in one file.
 MAX_PICKLE = 8 * 1024 * 1024  # bytes
-MAX_STEPS = 1_200_000  # an opcode is one, and five if it makes a container
-MAX_LINES = 50  # names of one pickle that are listed; more are counted
+MAX_STEPS = 1_200_000  # an opcode counts as one, or as five if it creates a container
+MAX_LINES = 50  # unknown names of one pickle that are listed; more are counted
 _MAKING = 5
 _PROTOCOLS = 5
-_ARGUMENTS = 4  # of a call that a line shows
+_ARGUMENTS = 4  # characters of a call that a line shows
 _LONG = 2**64
 
 
 class _NotFollowedError(Exception):
-    """The walk ends here, and an unpickler may go on. The message begins with a verb."""
+    """The error for an opcode that is not followed but that an unpickler may execute.
+
+    The message begins with a verb.
+    """
 
 
 class _ImpossibleError(Exception):
-    """No unpickler gets past this opcode. The message begins with a verb."""
+    """The error for an opcode at which every unpickler fails; its message begins with a verb."""
 
 
 def follow_pickle(data: bytes, start: int = 0) -> FollowedPickle:
@@ -65,7 +68,7 @@ def follow_pickle(data: bytes, start: int = 0) -> FollowedPickle:
         fault = PickleFault(reason=f"{reason} at byte {machine.at:,}", may_go_on=False)
     except _NotFollowedError as error:
         fault = PickleFault(reason=f"{error} at byte {machine.at:,}", may_go_on=True)
-    if fault and 0 < machine.frame < stream.tell():  # an unpickler drops the rest of the frame
+    if fault and 0 < machine.frame < stream.tell():  # an unpickler discards the rest of the frame
         reason = f"has a frame that ends inside an opcode at byte {machine.at:,}"
         fault = PickleFault(reason=reason, may_go_on=True)
     return FollowedPickle(
@@ -83,14 +86,14 @@ class _Machine:
 
     def __init__(self) -> None:
         self.at = 0  # offset of the opcode
-        self.frame = 0  # offset behind the frame; 0 outside of one
+        self.frame = 0  # offset after the frame; 0 outside of frames
         self.steps = MAX_STEPS
         self.stack: list[object] = []
         self.marked: list[list[object]] = []  # the stacks below the marks
         self.memo: dict[int, object] = {}
-        self.used: set[int] = set()  # ids of objects that were taken from the memo
+        self.used: set[int] = set()  # ids of objects that were read from the memo
         self.outside: dict[Global, int] = {}  # offset of the first import
-        self.calls: dict[Global, Call] = {}  # the first call of each name that is not known
+        self.calls: dict[Global, Call] = {}  # the first call of each unknown name
         self.refused: dict[str, None] = {}
         self.persistent: list[Persistent] = []
 
@@ -121,7 +124,7 @@ class _Machine:
             step(self, read(stream) if read else None)
 
     def not_followed(self, name: str, stream: BytesIO) -> Exception:
-        """Return the error for an opcode that is not followed: most bytes are not a pickle."""
+        """Return the error for an opcode that is not followed; often the file is not a pickle."""
         is_empty = not (self.stack or self.marked)
         if name in _PREPARED or (is_empty and name in _TAKING):
             return _ImpossibleError(f"uses the opcode {name} with nothing to take")
@@ -130,7 +133,7 @@ class _Machine:
         return _NotFollowedError(f"uses the opcode {name}")
 
     def check_frame(self, at: int) -> None:
-        """Leave a frame at its end; an unpickler reads an opcode that crosses the end otherwise."""
+        """Leave a frame at its end; raise if an opcode crosses the end: unpicklers then differ."""
         if self.frame and at >= self.frame:
             if at > self.frame:
                 raise _NotFollowedError("has a frame that ends inside an opcode")
@@ -234,7 +237,7 @@ class _Machine:
         self.import_name(module, name)
 
     def is_outside(self, value: object) -> bool:
-        """Return whether a name that is not known stands for the value, or made it."""
+        """Return whether the value is an unknown name or the result of calling one."""
         while isinstance(value, Call):
             value = value.callee
         return isinstance(value, Global) and value in self.outside
@@ -267,7 +270,7 @@ class _Machine:
             raise _NotFollowedError(f"gives a state to {what}")
 
     def storage(self) -> None:
-        """Objects of the loader's own: torch's storages."""
+        """Push the record of an object that the loader supplies: a storage of torch."""
         match key := self.stack.pop():
             case ("storage", Global() as name, *_) if name.path in WEIGHTS_ONLY:
                 self.persistent.append(Persistent(key))
@@ -287,14 +290,14 @@ class _Machine:
         self.frame = self.at + 9 + length
 
     def python2(self, text: str) -> None:
-        """A string of Python 2, whose bytes torch.load reads as UTF-8."""
+        """Push a string of Python 2, whose bytes torch.load reads as UTF-8."""
         try:
             self.make(text.encode("latin-1").decode())
         except UnicodeDecodeError:
             raise _NotFollowedError("has a string of Python 2 that is not UTF-8") from None
 
     def lines(self) -> tuple[str, ...]:
-        """A line for each name that is not known, in the order of the pickle."""
+        """Return a line for each unknown name, in the order of the pickle."""
         names = list(self.outside.items())
         shown = [
             f"{_called(name, self.calls.get(name))} at byte {at:,}"
@@ -322,7 +325,7 @@ def _is_dict(call: Call) -> bool:
 
 
 def _called(name: Global, call: Call | None) -> str:
-    """`posix.system('id')`; the name alone if it is not called."""
+    """Return a call as `posix.system('id')`; only the name if it is not called."""
     if call is None:
         return f"{named(name.path)}, imported and not called,"
     shown = [_argument(arg) for arg in call.args[:_ARGUMENTS]]
@@ -348,7 +351,7 @@ def _argument(value: object) -> str:
 
 
 def _two_lines(stream: BytesIO) -> tuple[bytes, bytes]:
-    """Read the argument of GLOBAL, byte for byte: pickletools would read escapes in it."""
+    """Read the argument of GLOBAL byte for byte; pickletools would decode escapes."""
     lines = stream.readline(), stream.readline()
     if not lines[1].endswith(b"\n"):
         raise EOFError
@@ -378,7 +381,7 @@ _OPCODES: dict[bytes, tuple[str, int, Callable[[BytesIO], Any] | None]] = {
     for one in pickletools.opcodes
 } | {b"c": ("GLOBAL", 0, _two_lines)}
 
-# Opcodes that need a registry of extensions or a buffer from outside; torch.load has neither.
+# Opcodes that need an extension registry or an external buffer; torch.load has neither.
 _PREPARED = frozenset({"EXT1", "EXT2", "EXT4", "NEXT_BUFFER"})
 # Opcodes that take something from the stack, or need a mark on it.
 _TAKING = frozenset(one.name for one in pickletools.opcodes if one.stack_before)

@@ -1,8 +1,8 @@
 """The classes and functions that a harmless pickle may import, and how each may be called.
 
-The first list is that of torch's own `weights_only` loader. The others build plain values, and
-`weights_only` refuses them. A call has exactly the form that pickle, torch or numpy writes, so that
-no argument can ask for gigabytes or forge the layout of memory.
+The first list is that of torch's own `weights_only` loader. The names in the other lists build
+plain values, and `weights_only` refuses them. A call has exactly the form that pickle, torch or
+numpy writes, so that no argument can ask for gigabytes or forge the layout of memory.
 """
 
 import re
@@ -38,12 +38,12 @@ class PickledSet(Struct, eq=False):
 
 
 class Call(Struct, eq=False):
-    """A call, in place of its result: no call is made."""
+    """A record of a call, in place of the call's result, which is never computed."""
 
     callee: object
     args: tuple[object, ...]
-    pairs: list[tuple[object, object]] | None = None  # set as items
-    state: object = None  # becomes its attributes
+    pairs: list[tuple[object, object]] | None = None  # items that are set on the result
+    state: object = None  # the state that sets its attributes
     has_state: bool = False
 
 
@@ -56,18 +56,18 @@ class Persistent(Struct, eq=False):
 class PickleFault(Struct, frozen=True, kw_only=True):
     """The reason why a pickle was not followed to its end."""
 
-    reason: str  # a verb first: "uses the opcode INST at byte 12"
-    may_go_on: bool  # an unpickler may read on behind it, and run what was not followed
-    truncated: bool = False  # the bytes end before the pickle does
+    reason: str  # begins with a verb: "uses the opcode INST at byte 12"
+    may_go_on: bool  # whether an unpickler may continue, and run code that was not followed
+    truncated: bool = False  # whether the bytes end before the pickle does
 
 
 class FollowedPickle(Struct, frozen=True, kw_only=True):
     """The result of following a pickle to its end or to its fault."""
 
     value: object
-    stop: int  # offset behind the pickle
+    stop: int  # offset after the pickle
     outside: tuple[str, ...]  # a line for each name that is not on the list
-    refused: tuple[str, ...]  # harmless, and refused by torch.load(weights_only=True)
+    refused: tuple[str, ...]  # harmless names that torch.load(weights_only=True) refuses
     persistent: tuple[Persistent, ...]
     fault: PickleFault | None = None
 
@@ -86,7 +86,7 @@ def kind(value: object) -> str:
 
 
 def is_key(value: object) -> bool:
-    """Return whether the value can be a key of a dict or be in a set, judged without hashing it."""
+    """Return whether the value can be a dict key or a set item, without hashing it."""
     if isinstance(value, tuple):
         return all(item is None or isinstance(item, str | bytes | int | float) for item in value)
     return value is None or isinstance(value, str | bytes | int | float)
@@ -123,22 +123,22 @@ _RENAMED_MODULES = {"__builtin__": "builtins", "copy_reg": "copyreg"}
 _REBUILD = "torch._utils._rebuild_"
 _MOST_DIMENSIONS = 64
 _METHODS = frozenset(dir(OrderedDict))
-_NUMBERS = re.compile(r"[biufc](1|2|4|8|16)")  # numpy's name of a kind of numbers, and its bytes
+_NUMBERS = re.compile(r"[biufc](1|2|4|8|16)")  # numpy's code of a type of numbers, and its bytes
 
 
 def renamed(module: str, name: str) -> Global:
-    """Return the name in Python 3 of what Python 2 may have pickled."""
+    """Return the Python 3 name for a name that Python 2 may have pickled."""
     renamed = _RENAMED.get((module, name))
     return renamed or Global(_RENAMED_MODULES.get(module, module), name)
 
 
 def is_known(name: Global) -> bool:
-    """Return whether a pickle may import the name; a dot in it would look inside an object."""
+    """Return whether a pickle may import the name; never a dotted name (an attribute look-up)."""
     return "." not in name.name and name.path in _KNOWN
 
 
 def result_of(name: Global, args: tuple[object, ...]) -> object | None:
-    """Return the result of a call; None if the call has no form that a library writes."""
+    """Return the record of a call's result; None if no library writes a call of this form."""
     if name.path.startswith(_REBUILD):
         return Call(name, args)
     if not _is_written(name.path, args):
@@ -163,12 +163,12 @@ def _octets(args: list[object]) -> bytes:
 
 
 def new_object(name: Global, args: tuple[object, ...]) -> Call | None:
-    """Return the result of `name.__new__(*args)`; None if the class is not a plain one."""
+    """Return the record of `name.__new__(*args)`; None if the class is not a plain class."""
     return Call(name, args) if name.path in _PLAIN_OBJECTS and not args else None
 
 
 def may_have_state(call: Call, state: object) -> bool:
-    """Return whether the state is one that the library writes for the result of this call."""
+    """Return whether the state has the form that the library writes for this call's result."""
     path = call.callee.path if isinstance(call.callee, Global) else ""
     if path == "collections.OrderedDict" or path in _PLAIN_OBJECTS:
         return isinstance(state, PickledDict) and all(
@@ -186,7 +186,7 @@ def may_have_state(call: Call, state: object) -> bool:
             return path.startswith(_REBUILD) or path == "torch.nn.parameter.Parameter"
 
 
-def _is_written(path: str, args: tuple[object, ...]) -> bool:  # noqa: C901, PLR0911, PLR0912 - a form each
+def _is_written(path: str, args: tuple[object, ...]) -> bool:  # noqa: C901, PLR0911, PLR0912 - a case for each form
     match (path, *args):
         case (
             ("builtins.bytes" | "builtins.bytearray" | "collections.Counter",)
@@ -262,7 +262,7 @@ def _is_shape(value: tuple[object, ...]) -> bool:
 
 
 def _fits(content: bytes, shape: tuple[object, ...], dtype: object) -> bool:
-    """Return whether the bytes are the numbers of a numpy array."""
+    """Return whether the bytes fill a numpy array of this shape and dtype."""
     match dtype:
         case Call(callee=Global("numpy", "dtype"), args=(str(name), *_)) if _is_shape(shape):
             sizes = (number for number in shape if isinstance(number, int))

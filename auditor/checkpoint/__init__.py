@@ -1,1 +1,1 @@
-"""The snapshot of a checkpoint, and the files of a listing that belong together. Pure."""
+"""The snapshot of a checkpoint, and the selection of a repository's files to read. No I/O."""

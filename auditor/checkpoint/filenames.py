@@ -1,10 +1,10 @@
-"""The names of weight files, and the selection of files from a listing. Pure.
+"""The names of weight files, and the selection of weights from a listing. No I/O.
 
 `from_pretrained(..., variant="fp16")` of transformers and of diffusers loads
 `model.fp16.safetensors`, or `model.safetensors.index.fp16.json` and its shards.
 
-transformers loads the file that `transformers_weights` of config.json names, whatever other files
-there are. AutoGPTQ loads the base name in its own config (`model_file_base_name`), else
+transformers loads the file that `transformers_weights` of config.json names, even if other weight
+files exist. AutoGPTQ loads the base name in its own config (`model_file_base_name`), else
 `gptq_model-4bit-128g` for 4 bits in groups of 128, as GPTQModel does. The names are untrusted: a
 base name is a file in the config's folder, never a path.
 """
@@ -52,27 +52,29 @@ class FileSelection(Struct, frozen=True, kw_only=True):
     weights: str | None = None  # the one weight file
     index: str | None = None
     packing: str | None = None  # the file that declares the packing, beside the config
-    settings: str | None = None  # the settings by which sentence-transformers loads the model
-    shards: tuple[str, ...] = ()  # of one model without an index, sorted: GGUF files
+    settings: str | None = None  # the file of settings for sentence-transformers
+    shards: tuple[str, ...] = ()  # one model's files without an index, sorted: GGUF
     # Files that may name the weights if these have no usual name; they are read first: config.json,
     # quantize_config.json. If they name none, `otherwise` is read; an error says why nothing is.
     hints: tuple[str, ...] = ()
     otherwise: "FileSelection | SourceError | None" = None
     torch_copies: tuple[str, ...] = ()  # the torch files that repeat the weights, sorted
-    manifest: str | None = None  # the file that names the parts to read; None: read all of them
+    manifest: str | None = None  # the file that lists the parts to read; None: read all parts
     parts: tuple["SelectedComponent", ...] = ()  # models in separate folders, sorted by folder
     # The companion files, the most informative first; None: they are not read.
     companions: tuple[str, ...] | None = None
 
 
 class SelectedComponent(NamedTuple):
-    """One model of several in a repository."""
+    """The files of one model in a repository of several models."""
 
     folder: str
-    selection: FileSelection  # of names in this folder
+    selection: FileSelection  # names are relative to the folder
 
 
-Chooser = Callable[[Collection[str], str], FileSelection]  # takes the names and their place
+Chooser = Callable[
+    [Collection[str], str], FileSelection
+]  # takes the file names and the place of the listing
 
 
 class FoundWeights(Struct, frozen=True, kw_only=True):
@@ -83,7 +85,7 @@ class FoundWeights(Struct, frozen=True, kw_only=True):
 
 
 def standard_weights(names: Collection[str], variant: str | None = None) -> FoundWeights | None:
-    """Return the weights that loading takes from a folder; None if it has none of the variant."""
+    """Return the weights that loading takes from a folder; None if it lacks the variant."""
     for weights in _WEIGHTS:
         file, index = _with_variant(weights, variant), _with_variant(f"{weights}{_INDEX}", variant)
         if file in names:
@@ -101,7 +103,7 @@ def variants(names: Iterable[str]) -> tuple[str, ...]:
 
 
 def variant_of(path: str) -> str | None:
-    """Return a path's variant, `fp16` for `unet/model.fp16.safetensors`; None if it has none."""
+    """Return a path's variant, `fp16` for `unet/model.fp16.safetensors`; None without one."""
     match = _VARIANT.fullmatch(file_name(path))
     return match and (match["file"] or match["shard"] or match["index"])
 
@@ -112,7 +114,7 @@ def dtype_of(variant: str) -> str | None:
 
 
 def checked_variant(variant: str) -> str:
-    """Return the variant; raise UsageError if it cannot be one."""
+    """Return the variant if it is valid as a part of a file name; else raise UsageError."""
     if not re.fullmatch(r"\w{1,64}", variant, re.ASCII):
         raise UsageError(f"{quoted(variant)} is not a variant: a variant is a word such as fp16")
     return variant
@@ -132,7 +134,7 @@ _TORCH_SHARD = r"(?:diffusion_)?pytorch_model-[0-9]{5}-of-[0-9]{5}\.bin"
 
 
 def torch_model_files(names: Iterable[str]) -> tuple[str, ...]:
-    """Return the torch files of a folder that form a complete model: one file, else all shards."""
+    """Return the torch files of a complete model: one file, else all shards, else ()."""
     name_set = set(names)
     if single := next((name for name in _TORCH if name in name_set), None):
         return (single,)
@@ -140,16 +142,19 @@ def torch_model_files(names: Iterable[str]) -> tuple[str, ...]:
 
 
 def is_in_folder(name: str, folder: str) -> bool:
-    """Return whether a file is in a folder, at any depth; every file is in ""."""
+    """Return whether a file is in a folder, at any depth; the folder "" contains every file."""
     return not folder or name.startswith(f"{folder}/")
 
 
 _NAMED = "transformers_weights"
-_SAFE = (".safetensors", ".safetensors.index.json")  # the endings that transformers accepts there
+_SAFE = (
+    ".safetensors",
+    ".safetensors.index.json",
+)  # the endings that transformers accepts in transformers_weights
 _BASENAMES = ("model_file_base_name", "model_basename")
 _GROUP = "group_size"
 _ENDINGS = (".safetensors", ".bin", ".pt")  # in search order
-_LONGEST = 200  # characters of a base name
+_LONGEST = 200  # the most characters of a base name
 
 
 def named_weights(config: TextFile | None, names: Collection[str]) -> FoundWeights | None:
@@ -169,7 +174,7 @@ def named_weights(config: TextFile | None, names: Collection[str]) -> FoundWeigh
 
 
 def based_weights(config: TextFile, names: Collection[str]) -> FoundWeights | None:
-    """Return the file whose base name an AutoGPTQ config states or implies, else None."""
+    """Return the file whose base name an AutoGPTQ config states or implies; None if absent."""
     if not any(key.encode() in config.content for key in (*_BASENAMES, _GROUP)):
         return None
     for base in _base_names(parse_or_empty(config.content, config.name)):
@@ -196,7 +201,7 @@ def _base_names(values: Mapping[str, Any]) -> Iterator[str]:
         yield f"gptq_model-{bits}bit-{group}g"
 
 
-# --- GGUF files: grouped into models, and the model that a tag names -----------------------------
+# --- GGUF files: grouping into models, and selection of a model by tag ---------------------------
 
 GGUF_ENDING = ".gguf"
 
@@ -245,7 +250,7 @@ def tagged_gguf_set(names: Iterable[str], where: str, tag: str) -> Files:
 
 
 def shards_of(name: str, names: Iterable[str]) -> Files:
-    """Return all shards of the model to which the shard `name` belongs."""
+    """Return all shards of the model to which the file `name` belongs."""
     return next(files for files in gguf_sets({name, *names}) if name in files)
 
 

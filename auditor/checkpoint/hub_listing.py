@@ -12,7 +12,7 @@ from auditor.checkpoint.snapshot import PublishedText, RepoFile, Sha1, Sha256, S
 from auditor.errors import CheckpointError, Reason, SourceError
 from auditor.messages import quoted
 
-_LONGEST_PART = 96  # characters of an id, as huggingface_hub.utils.validate_repo_id has it
+_LONGEST_PART = 96  # characters of an id, the limit of huggingface_hub.utils.validate_repo_id
 
 
 class Listing(NamedTuple):
@@ -75,7 +75,7 @@ def listing_of(answer: Mapping[str, object], model_id: str) -> Listing:
 
 
 def _repo_file(file: _File) -> RepoFile:
-    """Return a file with its digest; the git blob of a file in LFS is a pointer."""
+    """Return the file with its digest: sha256 in LFS, where the git blob is only a pointer."""
     digests = usable_fields(file.lfs or {"blob_id": file.blob_id}, _Digests)
     return RepoFile(
         name=file.rfilename, size=file.size, sha256=digests.sha256, blob_id=digests.blob_id
@@ -86,7 +86,7 @@ def _repo_file(file: _File) -> RepoFile:
 
 
 def id_fault(model_id: str) -> str | None:
-    """Return what is wrong with a Hub id; None exactly if `validate_repo_id` accepts it."""
+    """Return what is wrong with a Hub id; None if and only if `validate_repo_id` accepts it."""
     parts = model_id.split("/")
     if len(parts) > 2:  # noqa: PLR2004 - namespace and name
         return f"an id has one '/' at most (namespace/name), this one has {len(parts) - 1}"
@@ -123,7 +123,7 @@ _Count = Annotated[int, Meta(gt=0, le=2**63 - 1)]
 
 
 class _ParameterCounts(Struct):
-    """The Hub's count of parameters; older answers have a count for each dtype only."""
+    """The Hub's count of parameters; older answers have only a count for each dtype."""
 
     total: _Count | None = None
     parameters: dict[str, int] = {}

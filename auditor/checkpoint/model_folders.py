@@ -1,4 +1,4 @@
-"""Repositories with a model in each of several folders: the files to read of each. Pure."""
+"""Repositories with models in several folders: selection of the files of each model. No I/O."""
 
 import re
 from collections.abc import Iterable, Iterator
@@ -24,7 +24,7 @@ _SAFE = r"(?:diffusion_pytorch_)?model\.safetensors(?:\.index\.json)?"
 def components(
     names: Iterable[str], manifest: str, variant: str | None
 ) -> tuple[SelectedComponent, ...]:
-    """Return the folders with a model that a manifest may name, judged by file names alone."""
+    """Return the models in folders that a manifest may list, judged by file names alone."""
     parts = _folders(names, variant)
     if manifest == PIPELINE:
         return tuple(parts)
@@ -37,13 +37,13 @@ def components(
 
 
 def models(names: Iterable[str], variant: str | None) -> tuple[SelectedComponent, ...]:
-    """Return the folders that contain a complete model: a config and weights."""
+    """Return the models in folders with a config and weights."""
     parts = _folders(names, variant)
     return tuple(part for part in parts if part.selection.config and _has_weights(part))
 
 
 def folder_weights(names: set[str], variant: str | None) -> FoundWeights | None:
-    """Return a folder's weights: of the variant, else of no variant, else of its only variant."""
+    """Return a folder's weights: of the variant, else without variant, else the only variant."""
     weights = standard_weights(names, variant) or standard_weights(names)
     if weights is None and len(only := variants(names)) == 1:
         return standard_weights(names, only[0])
@@ -51,13 +51,13 @@ def folder_weights(names: set[str], variant: str | None) -> FoundWeights | None:
 
 
 def torch_copies_in(names: Iterable[str], weights: FoundWeights) -> tuple[str, ...]:
-    """Return the torch files that repeat a folder's safetensors; () if torch files are audited."""
+    """Return the torch files that repeat a folder's safetensors; () for audited torch files."""
     name = weights.weights or weights.index or ""
     return torch_model_files(names) if re.fullmatch(_SAFE, name) else ()
 
 
 def with_part_torch_copies(selection: FileSelection, names: Iterable[str]) -> FileSelection:
-    """Add to each part of a selection the torch files of its folder, to compare them."""
+    """Add to each part of a selection the torch files of its folder, for comparison."""
     by_folder = _by_folder(names)
     parts = (_with_torch_copies(part, by_folder[part.folder]) for part in selection.parts)
     return replace(selection, parts=tuple(parts))
@@ -81,7 +81,7 @@ def _folders(names: Iterable[str], variant: str | None) -> Iterator[SelectedComp
 
 
 def _with_settings(part: SelectedComponent, local_names: set[str]) -> SelectedComponent:
-    """Add the settings by which sentence-transformers loads the part, if there are any."""
+    """Add the part's settings file for sentence-transformers, if there is one."""
     name = next((f"{part.folder}/{name}" for name in SETTINGS if name in local_names), None)
     return part._replace(selection=replace(part.selection, settings=name))
 

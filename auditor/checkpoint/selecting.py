@@ -1,4 +1,4 @@
-"""The selection of the files of a listing that are audited, and of other weights. Pure."""
+"""The selection of the files to audit from a listing, and of other weight files. No I/O."""
 
 import re
 from collections.abc import Collection, Iterable
@@ -41,8 +41,8 @@ INDEX = "model.safetensors.index.json"
 TORCH_WEIGHTS = "pytorch_model.bin"
 TORCH_INDEX = "pytorch_model.bin.index.json"
 ADAPTER_CONFIG = "adapter_config.json"
-ADAPTERS = ("adapter_model.safetensors", "adapter_model.bin")  # the first one there is loaded
-# Files that diffusers loads into a pipeline without a manifest: LoRA, attention, words.
+ADAPTERS = ("adapter_model.safetensors", "adapter_model.bin")  # the first existing file is loaded
+# Files that diffusers loads into a pipeline: LoRA, attention processors, embeddings.
 PIECES = (
     "pytorch_lora_weights.safetensors",
     "pytorch_lora_weights.bin",
@@ -68,7 +68,7 @@ _WEIGHT_ENDINGS = (
     ".ot",
     ".distcp",
 )
-# Files of a trainer with the endings of weights.
+# Files of a trainer that have endings of weight files.
 _NOT_WEIGHTS = ("training_args", "optimizer", "scheduler", "scaler", "rng_state", "tokenizer")
 _PACKED_BY_NAME = ("quantize_config.json", "quant_config.json")
 _HINTED = (".safetensors", ".bin", ".pt", ".index.json")
@@ -82,7 +82,7 @@ def select(names: Collection[str], where: str, variant: str | None = None) -> Fi
     """Select the files that `from_pretrained` loads: safetensors, else torch; a file, else shards.
 
     For a pipeline these are the files of every component; otherwise those of the repository's root
-    and of the modules after a sentence transformer. If none of these exist, the order is: the
+    and of the modules after a sentence transformer. If these do not exist, the order is: the
     adapter, the file that a config names, the GGUF model, the models in folders, the files that
     only some loaders find. Raise SourceError, which lists the existing files, if there is no such
     file, or if there are several and the user has to name one.
@@ -134,7 +134,7 @@ def select(names: Collection[str], where: str, variant: str | None = None) -> Fi
 
 
 def _hints(names: Collection[str], config: str | None) -> tuple[str, ...]:
-    """Return the files that may name unusual weights, the most specific file first."""
+    """Return the config files that may name a weight file, the most specific file first."""
     if not any("/" not in name and name.endswith(_HINTED) and is_weights(name) for name in names):
         return ()
     packing = (name for name in _PACKED_BY_NAME if name in names)
@@ -164,15 +164,15 @@ def _select_rare(names: Collection[str], where: str, config: str | None) -> File
 def _may_be_lone(name: str) -> bool:
     """Return whether a file may be the weights of a repository without a config.
 
-    It does not have the usual name of a model's or an adapter's weights, which need a config; and
-    a `.bin` file may contain anything.
+    The usual names of a model's or an adapter's weights are excluded, because they need a config,
+    and so is `.bin`, which may contain anything.
     """
     is_usual = name in ADAPTERS or standard_weights([name]) is not None
     return not is_usual and not name.lower().endswith(".bin")
 
 
 def _root_weights(names: set[str], where: str, variant: str | None) -> FoundWeights | None:
-    """Return the weights outside all folders, or those of the only variant."""
+    """Return the weights in the root: of the variant, or of the only variant; else None."""
     if weights := standard_weights(names, variant):
         return weights
     variant_names = variants(names)
@@ -204,7 +204,7 @@ def _no_variant(where: str, variant: str, other_variants: tuple[str, ...]) -> st
 
 
 def select_tagged(names: Collection[str], where: str, tag: str) -> FileSelection:
-    """Select the GGUF model that a tag names, whatever other weights there are."""
+    """Select the GGUF model that a tag names, even if other weights exist."""
     config = CONFIG if CONFIG in names else None
     return FileSelection(config=config, shards=tagged_gguf_set(names, where, tag))
 
@@ -245,7 +245,7 @@ def select_config(names: Collection[str], where: str) -> FileSelection:
 
 
 def select_describing(names: Collection[str], where: str) -> FileSelection:
-    """Select what describes a model: its config, else the GGUF files with their metadata."""
+    """Select the files that describe a model: its config, else GGUF files (for metadata)."""
     if {CONFIG, ADAPTER_CONFIG}.isdisjoint(names) and (shards := only_gguf_set(names, where)):
         return FileSelection(config=None, shards=shards)
     return select_config(names, where)
@@ -267,9 +267,9 @@ def is_readable(name: str) -> bool:
 def other_weight_files(snapshot: Snapshot) -> tuple[str, ...]:
     """Return the weight files of the repository that are not part of the audited set, sorted."""
     if snapshot.index is None and not snapshot.headers:
-        return ()  # a config alone: there is no set to differ from
+        return ()  # only a config was read: there is no audited set
     audited = {head.name for head in snapshot.headers} | set(snapshot.unopened)
-    audited |= {head.name for head in snapshot.torch_copies}  # these are compared
+    audited |= {head.name for head in snapshot.torch_copies}  # torch copies are compared
     if snapshot.index is not None:
         audited.add(snapshot.index.name)
     names = (file.name for file in snapshot.files)
@@ -307,7 +307,7 @@ _INDEX = ".index.json"
 
 
 def select_place(names: Collection[str], where: str, place: str) -> FileSelection:
-    """Select the weight file or folder at a place; for another file, the model it belongs to.
+    """Select a weight file, a folder's model, or the model to which another file belongs.
 
     A shard belongs to the model of all its shards. Raise SourceError if the place does not exist.
     """

@@ -1,4 +1,4 @@
-"""The numbers in the names of shards: `model-00002-of-00005.safetensors` is 2 of 5. Pure."""
+"""The numbers in shard names: `model-00002-of-00005.safetensors` is shard 2 of 5. No I/O."""
 
 import re
 from collections.abc import Collection, Iterable
@@ -6,16 +6,16 @@ from typing import NamedTuple
 
 _SHARD = re.compile(r"(.+?[-_])(\d{1,6})-of-(\d{1,6})((?:\.\w+)+)", re.ASCII)
 _WITHOUT_TOTAL = re.compile(r"(.*?\D)(\d{1,6})((?:\.\w+)+)", re.ASCII)
-_MOST_SHARDS = 10_000  # of one save, the limit that an index has too
+_MOST_SHARDS = 10_000  # most shards of one save, the same limit as for an index
 
 
 class Split(NamedTuple):
-    """The common part of the shard names of one save."""
+    """The parts that all shard names of one save have in common."""
 
     stem: str
     total: int
     ending: str
-    digits: int  # in a shard's number
+    digits: int  # digits in a shard's number
     of: str  # the total as written, with its zeros
 
     def absent(self, names: Collection[str]) -> tuple[str, ...]:
@@ -28,7 +28,7 @@ class Split(NamedTuple):
 
 
 def split_of(file: str) -> Split | None:
-    """Return the save to which a shard belongs; None if the file's name has no total."""
+    """Return the Split of the save with this shard; None if its name has no total."""
     match = _SHARD.fullmatch(file)
     if match is None or not 0 < int(match[3]) <= _MOST_SHARDS:
         return None

@@ -1,4 +1,4 @@
-"""Snapshot: the few kilobytes of a checkpoint that an audit reads, from any source."""
+"""The Snapshot class: the few kilobytes of a checkpoint that an audit reads."""
 
 from enum import StrEnum
 from functools import cached_property
@@ -16,7 +16,7 @@ from auditor.errors import CheckpointError, Reason
 from auditor.messages import named
 from auditor.observation import Observation
 
-# The types that untrusted JSON is held to: bytes of a file, a commit or git blob, and a digest.
+# The types that untrusted JSON must have: bytes of a file, a commit or git blob, and a digest.
 Size = Annotated[int, Meta(ge=0, le=2**63 - 1)]
 Sha1 = Annotated[str, Meta(pattern="^[0-9a-f]{40}$", max_length=40)]
 Sha256 = Annotated[str, Meta(pattern="^[0-9a-f]{64}$", max_length=64)]
@@ -39,33 +39,33 @@ class RepoFile(Observation, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     _aside = ("sha256", "blob_id")
 
     name: str  # path inside the repo, "/" between folders
-    size: Size | None  # bytes; None: the listing does not say
-    # Digests in hex: sha256 for a file in LFS, the git blob id (SHA-1) for others; None: the
-    # listing does not say. Two listings of identical files are equal without them.
+    size: Size | None  # bytes; None: not in the listing
+    # Digests in hex: sha256 for a file in LFS, the git blob id (SHA-1) for others; None if the
+    # listing lacks them. Listings are compared without the digests.
     sha256: Sha256 | None = None
     blob_id: Sha1 | None = None
 
 
 class FileState(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A local file at one moment: equal at two moments if nobody replaced it or wrote to it.
+    """The state of a local file: equal at two moments if the file was not replaced or changed.
 
-    A journal omits the last two fields: to give a file a second name changes them, too.
+    A journal omits the last two fields, because a second name of a file changes them, too.
     """
 
     inode: int
     size: int  # bytes
     modified: int  # nanoseconds
     links: int = 1
-    is_regular: bool = True  # not a link to a file, and not a device
+    is_regular: bool = True  # a regular file, not a link or a device
     device: int | UnsetType = UNSET
-    changed: int | UnsetType = UNSET  # nanoseconds; unlike `modified`, no program can set it
+    changed: int | UnsetType = UNSET  # nanoseconds; programs cannot set it, unlike `modified`
 
     def is_same(self, other: "FileState | None") -> bool:
         """Return whether the file is unchanged and not replaced; it may have another name."""
         return other is not None and self.has_same_content(other) and self.inode == other.inode
 
     def has_same_content(self, other: "FileState") -> bool:
-        """Return whether size and time of change are equal; a file's copy has another inode."""
+        """Return whether size and modification time are equal, as they are for a copy."""
         return (self.size, self.modified) == (other.size, other.modified)
 
 
@@ -73,7 +73,7 @@ class WeightHeader(Observation, frozen=True, kw_only=True, dict=True):
     """The part of one weight file that is read: its header, and none of its data.
 
     For a safetensors file `prefix` contains the 8-byte length and the header. If the declared
-    length cannot be true (it passes the file's end or the format's limit), or the file is a Git LFS
+    length is impossible (it passes the file's end or the format's limit), or the file is a Git LFS
     pointer, `prefix` contains only the bytes that show this. For other formats `parts` contains
     the bytes that the parser read.
     """
@@ -83,30 +83,30 @@ class WeightHeader(Observation, frozen=True, kw_only=True, dict=True):
     name: str
     size: int | None  # of the complete file, in bytes
     prefix: bytes = b""
-    parts: tuple[FilePart, ...] = ()  # sorted, none touching another; no safetensors file has any
-    # `parsed`, if the reader has computed it: to parse a torch file twice takes long.
+    parts: tuple[FilePart, ...] = ()  # sorted, with gaps; () for safetensors
+    # The value of `parsed`, if the reader has computed it: parsing a torch file twice takes long.
     known: Header | Table | CheckpointError | None = None
-    state: FileState | None = None  # of a local file, when the header was read
+    state: FileState | None = None  # state of a local file when its header was read
 
     @property
     def length(self) -> int:
-        """Return the number of bytes that are kept."""
+        """The number of bytes that are kept."""
         return len(self.prefix) + sum(len(part.data) for part in self.parts)
 
     @property
     def pointed(self) -> int | None:
-        """Return the size of the file behind a Git LFS pointer; None if this is not a pointer."""
+        """The file size in a Git LFS pointer; None if this is not a pointer."""
         begins = self.parts and self.parts[0].start == 0
         return lfs_pointer_size(self.parts[0].data if begins else self.prefix)
 
     @property
     def framework(self) -> str | None:
-        """Return the framework whose tensors a safetensors file holds: pt, tf, flax, np or mlx."""
+        """The framework that wrote a safetensors file: pt, tf, flax, np, mlx; None if unstated."""
         return dict(self.parsed.metadata).get("format") if isinstance(self.parsed, Header) else None
 
     @cached_property
     def parsed(self) -> Header | Table | CheckpointError:
-        """Return the header or the error in it; it is parsed once, on first use."""
+        """The parsed header, or the error in it; it is parsed once, on first use."""
         if self.known is not None:
             return self.known
         try:
@@ -139,7 +139,7 @@ class TextFile(Observation, frozen=True, kw_only=True, dict=True):
 
 
 class PublishedText(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A number of parameters that the listing states, as it was written."""
+    """A parameter count that the listing states, as written."""
 
     name: str  # the key: "safetensors.total", "cardData.parameters"
     text: str
@@ -153,19 +153,19 @@ class BaseModel(Struct, frozen=True, kw_only=True):
     origin: str = ""
     config: TextFile | None = None
     reason: Reason | None = None  # why there is no config
-    detail: str = ""  # the sentence to the reason
+    detail: str = ""  # a sentence that explains the reason
 
 
 class Fetched(Struct, frozen=True, kw_only=True):
-    """The network traffic of an audit, with redirects and retries."""
+    """The network traffic of an audit, including redirects and retries."""
 
     requests: int = 0
     bytes: int = 0  # of response bodies
     seconds: float = 0.0
-    redirects: int = 0  # among the requests
+    redirects: int = 0  # how many of the requests
 
     def plus(self, other: "Fetched") -> "Fetched":
-        """Add two amounts of traffic."""
+        """Return the sum of two amounts of traffic."""
         return Fetched(
             requests=self.requests + other.requests,
             bytes=self.bytes + other.bytes,
@@ -187,7 +187,7 @@ class Component(Struct, frozen=True, kw_only=True):
 
 
 class Snapshot(Observation, frozen=True, kw_only=True):
-    """Config, index and headers of one checkpoint at one commit."""
+    """The files and headers of one checkpoint at one commit that an audit reads."""
 
     _aside = ("folder", "card_base")
 
@@ -204,13 +204,13 @@ class Snapshot(Observation, frozen=True, kw_only=True):
     torch_copies: tuple[WeightHeader, ...] = ()  # sorted by name; the same weights again
     pickles: tuple[WeightHeader, ...] = ()  # sorted by name; other local files that may run code
     unopened: tuple[str, ...] = ()  # shards that the index names and the source does not have
-    base: BaseModel | None = None  # only of an adapter
+    base: BaseModel | None = None  # only for an adapter
     manifest: TextFile | None = None  # declares the components
     components: tuple[Component, ...] = ()  # sorted by folder; models in separate folders
     companions: tuple[CompanionFile, ...] | None = None  # sorted by name; None: not read
     published: tuple[PublishedText, ...] = ()  # sorted by name; only of the default revision
     # The folder of the files on this machine, else None; snapshots are compared without it.
     folder: Path | None = None
-    card_base: str | None = None  # the base model in its model card
+    card_base: str | None = None  # the base model that the model card states
     partial: bool = False  # a copy that may be incomplete (a folder, a cache), not the repository
     fetched: Fetched = field(default_factory=Fetched)

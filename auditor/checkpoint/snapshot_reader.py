@@ -1,4 +1,4 @@
-"""The reader of snapshot files: JSON with all that an audit reads of a checkpoint. Pure.
+"""The reader of snapshot files: JSON with everything an audit reads of a checkpoint. No I/O.
 
 `SnapshotDocument` and the classes above it are the format, "hf-audit-snapshot" version 2: lists are
 sorted by name, `deflated` is zlib's format in base64. A vocabulary is reduced to its ids, see
@@ -36,31 +36,31 @@ VERSION = 2
 _MIB = 1024 * 1024
 # Bytes of one file: a safetensors header, the parts of a torch file or GGUF, a text.
 MAX_HEADER, MAX_PARTS, MAX_TEXT = 12 * _MIB, 24 * _MIB, 32 * _MIB
-MAX_TENSORS = 100_000  # in the header of one file
+MAX_TENSORS = 100_000  # tensors in the header of one file
 # Bytes and tensors of all headers of one model, and bytes of the rest: an index, a config.
 MAX_HEADERS, MAX_ALL_TENSORS, MAX_OTHERS = 48 * _MIB, 250_000, 48 * _MIB
 # Bytes of the file.
 MAX_SNAPSHOT = MAX_HEADERS + MAX_OTHERS
 # JSON values: three for each of the 100,000 files that a folder may have, five for a header.
 MAX_VALUES = 500_000
-_TENSOR = b'"data_offsets"'  # no name contains it unescaped
+_TENSOR = b'"data_offsets"'  # a JSON string cannot contain it unescaped
 
 
 class _Closed(Struct, forbid_unknown_fields=True, kw_only=True):
-    """An object without other keys."""
+    """The base of all entries, which refuse unknown keys."""
 
 
 class BytesEntry(_Closed):
-    """A file whose bytes are text, or deflated; or a companion file that was not read."""
+    """A file, stored as text or deflated; or a companion file that was not read."""
 
     name: str
     text: str | UnsetType = UNSET
     deflated: str | UnsetType = UNSET
-    unread: str | UnsetType = UNSET  # why it was not read; of a companion file
+    unread: str | UnsetType = UNSET  # why a companion file was not read
 
 
 class PartEntry(_Closed):
-    """Bytes of a weight file from `start` on."""
+    """A part of a weight file: its bytes from `start` on."""
 
     start: Size
     deflated: str
@@ -88,7 +88,7 @@ class ComponentEntry(_Closed):
 
 
 class BaseEntry(_Closed):
-    """The base of an adapter."""
+    """The base model of an adapter."""
 
     model: str
     commit: Sha1 | None
@@ -99,7 +99,7 @@ class BaseEntry(_Closed):
 
 
 class SnapshotDocument(_Closed):
-    """A snapshot file."""
+    """The top level of a snapshot file."""
 
     format: str
     version: int
@@ -124,12 +124,12 @@ class SnapshotDocument(_Closed):
 
 
 def is_snapshot(content: bytes) -> bool:
-    """Return whether a file's bytes look like a snapshot; `load` checks whether they are one."""
+    """Return whether a file's bytes look like a snapshot; only `load` checks completely."""
     return content.startswith(GZIP) or f'"{FORMAT}"'.encode() in content
 
 
 def load(content: bytes, path: str) -> Snapshot:
-    """Read a snapshot that `dump` wrote; raise UsageError if the content is not a snapshot."""
+    """Parse a snapshot that `dump` wrote; raise UsageError for any other content."""
     try:
         return _snapshot(_load_json(gunzip(content, MAX_SNAPSHOT), path))
     except CheckpointError as fault:
@@ -137,7 +137,7 @@ def load(content: bytes, path: str) -> Snapshot:
 
 
 def load_own_and_shared(own: bytes, shared: bytes, path: str) -> Snapshot:
-    """Read a snapshot that `dump_own` and `dump_shared` wrote; raise UsageError otherwise."""
+    """Parse a snapshot that `dump_own` and `dump_shared` wrote; raise UsageError otherwise."""
     try:
         parts = [_load_json(part, path) for part in (own, shared)]
         document = {**parts[1].value, **parts[0].value}

@@ -12,32 +12,32 @@ from auditor.checkpoint.snapshot import Component, RepoFile, Snapshot, TextFile,
 from auditor.checkpoint.snapshot_reader import FORMAT, VERSION
 from auditor.companions.companion_files import CompanionFile
 
-# Bytes of a text that stays text: nearly every config.json, and no index of a large model.
+# Longest file stored as text: nearly every config.json, but not the index of a large model.
 _LONGEST_TEXT = 16 * 1024
 
 
 def dump(snapshot: Snapshot, path: str = "") -> bytes:
-    """Write a snapshot as bytes, without `source` and `fetched`; gzip them for a path in .gz."""
+    """Return a snapshot's bytes, without `source` and `fetched`, gzipped if `path` ends in .gz."""
     document = {**_own_part(snapshot), **_shared_part(snapshot)}
     content = (json.dumps(document, indent=1, sort_keys=True) + "\n").encode()
     return gzip.compress(content, mtime=0) if path.endswith(".gz") else content
 
 
 def dump_own(snapshot: Snapshot) -> bytes:
-    """Write the part of a snapshot that a fine-tune need not share with its base.
+    """Return the bytes of the part of a snapshot in which a fine-tune may differ from its base.
 
-    The list of files belongs to it: logs and checkpoints of a training have their own names.
+    This part includes the list of files: logs and checkpoints of a training have their own names.
     """
     return json.dumps(_own_part(snapshot), sort_keys=True).encode()
 
 
 def dump_shared(snapshot: Snapshot) -> bytes:
-    """Write the part of a snapshot that `dump_own` omits; `load_own_and_shared` joins both."""
+    """Return the bytes of the part that `dump_own` omits; `load_own_and_shared` joins both."""
     return json.dumps(_shared_part(snapshot), sort_keys=True).encode()
 
 
 def fingerprint(snapshot: Snapshot) -> bytes | None:
-    """Return a key that is equal for two snapshots exactly if their `dump_shared` is equal.
+    """Return a key that is equal for two snapshots if and only if their `dump_shared` is.
 
     Return None if only the dumps can be compared. The key of a usual checkpoint takes 15 us for a
     header of 22 kB; the text and its digest take 50.
@@ -65,7 +65,9 @@ def _own_part(snapshot: Snapshot) -> dict[str, object]:
             {"name": size.name, "text": size.text} for size in snapshot.published
         ]
     return {
-        "model": snapshot.model.encode(errors="replace").decode(),  # a path need not be UTF-8
+        "model": snapshot.model.encode(
+            errors="replace"
+        ).decode(),  # a path may contain bytes that are not UTF-8
         "commit": snapshot.commit,
         "config": _text(snapshot.config),
         "files": [_file_entry(file) for file in snapshot.files],
@@ -127,7 +129,7 @@ def _component(component: Component) -> dict[str, object]:
 
 
 def _text(file: TextFile | None) -> dict[str, object] | None:
-    """Write a file as text, for people and for diffs; deflate it if it is long or not text."""
+    """Return a file's entry, as text for readers and diffs, deflated if long or not text."""
     if file is None:
         return None
     if len(file.content) <= _LONGEST_TEXT:

@@ -1,7 +1,7 @@
-"""Weight files to read if an index names shards that are missing and there are others. Pure.
+"""The selection of weight files to read if shards that an index names are missing. No I/O.
 
-A model that was pushed again in more shards, under an index of fewer, cannot be loaded, although
-its weights are there. They are read if their names show that they belong to the model: never a
+A model that was pushed again in more shards, without a new index, cannot be loaded, although its
+weights exist. They are read if their names show that they belong to the model: never a
 variant, an adapter, an optimizer, or a copy of the weights in another form.
 """
 
@@ -18,7 +18,7 @@ _TORCH = (".bin", ".pt", ".pth", ".ckpt")
 # Names of files in a model's folder that do not belong to it.
 _OTHERS = ("adapter_", "consolidated.", "ema.", "ema_")
 
-_Split = tuple[str, str, str]  # stem, count and ending, which the shards of one model share
+_Split = tuple[str, str, str]  # stem, count and ending, which are equal for all shards of a model
 
 
 def files_not_in_index(
@@ -43,7 +43,7 @@ def files_not_in_index(
 
 
 def named_as_model(index: str, shards: Iterable[str], name: str) -> bool:
-    """Return whether the name of a file that no index names shows that it belongs to the model.
+    """Return whether an unindexed file's name shows that it belongs to the index's model.
 
     Such a file is a shard of another split, or torch's file under its usual name.
     """
@@ -66,7 +66,7 @@ def _may_belong(name: str, index: str) -> bool:
 
 
 def _stems(index: str, shards: Iterable[str]) -> frozenset[str]:
-    """Return the words with which the names of the index's shards begin: `model`."""
+    """Return the stems with which the names of the index's shards begin, such as `model`."""
     last = file_name(index).partition(".")[0]
     splits = filter(None, map(_SPLIT.fullmatch, shards))
     return frozenset((last, *(split["stem"] for split in splits)))
@@ -86,14 +86,14 @@ def _complete_split(names: Iterable[str], stems: frozenset[str] | None = None) -
 
 
 def _completeness(shards: Sequence[str]) -> tuple[bool, int]:
-    """Return whether all shards of a split exist, and how many do."""
+    """Return whether all shards of a split exist, and the number of existing shards."""
     split = _SPLIT.fullmatch(shards[0])
     count = split["count"] if split else ""
     return (count.isdecimal() and len(count) < 10 and len(shards) >= int(count), len(shards))  # noqa: PLR2004 - digits
 
 
 def _only_model(index: str, names: Iterable[str], candidates: Sequence[str]) -> Sequence[str]:
-    """Return the only model in the folder, preferably in the format of the index."""
+    """Return the files of the folder's only model, preferably in the index's format; else ()."""
     safe: Sequence[str] = [name for name in candidates if name.endswith(_SAFETENSORS)]
     torch: Sequence[str] = [name for name in candidates if name.lower().endswith(_TORCH)]
     usual = [name for name in torch_model_files(names) if name in torch]

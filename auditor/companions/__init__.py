@@ -1,5 +1,5 @@
-"""The companion files: tokenizers, generation configs, templates, processors. Pure.
+"""The companion files of weights: tokenizers, generation configs, templates, processors. No I/O.
 
-Bytes -> values, bounded, and nothing is executed: a vocabulary is read for its highest id, a chat
-template is parsed and never rendered.
+Untrusted bytes are parsed within bounds, and never executed: a vocabulary is read for its highest
+id, a chat template is parsed and never rendered.
 """

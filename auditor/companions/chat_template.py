@@ -1,7 +1,8 @@
 """The parser of chat templates, which are never rendered or run.
 
-They are parsed as transformers parses them: by jinja2's sandboxed environment with loop controls
-and a `generation` block. jinja2, which takes 35 ms to import, is imported for the first template.
+Templates are parsed as transformers parses them: by jinja2's sandboxed environment with loop
+controls and a `generation` block. jinja2, which takes 35 ms to import, is imported for the first
+template.
 """
 
 import re
@@ -14,16 +15,16 @@ from auditor.companions.template_turns import Turns, turns
 if TYPE_CHECKING:
     from jinja2 import Environment
 
-# Characters of a model's templates, which are seldom two; that of gpt-oss has 17,000. Parsing takes
+# Characters of all templates of a model; the template of gpt-oss has 17,000. Parsing takes
 # up to 13 us a character.
 MOST_CHARACTERS = 50_000
 # Brackets and blocks that are open at once: jinja2's parser recurses, a dozen frames for each.
 DEEPEST = 40
-# Digits of a number: Python refuses more than 4,300, in quadratic time below that.
+# Digits of a number: Python refuses more than 4,300, and takes quadratic time for fewer.
 MOST_DIGITS = 640
 
-# Brackets, strings and signs inside a tag. A string that is not closed goes on to the end: a search
-# that failed at its quote would read the rest again from each later quote.
+# Brackets, strings and signs inside a tag. An unclosed string extends to the end: if the pattern
+# failed at its quote, it would read the rest again from each later quote.
 STEP = re.compile(
     r"(?P<open>[(\[{])|(?P<close>[)\]}])"
     r"|(?P<string>\"(?:[^\"\\]++|\\.)*+(?:\"|\\?\Z)|'(?:[^'\\]++|\\.)*+(?:'|\\?\Z))"
@@ -39,17 +40,17 @@ _NUMBER = re.compile(r"[0-9][0-9_]*+")
 
 
 class NotCheckedError(Exception):
-    """The reason why a template was not parsed."""
+    """The error for a template that was not parsed; its message is the reason."""
 
 
 def import_parser() -> None:
-    """Import the parser if it is installed, while the network is slow anyway."""
+    """Import jinja2 if it is installed; callers do this while they wait for the network."""
     with suppress(ImportError):
         _environment()
 
 
 def read_templates(texts: Iterable[str]) -> dict[str, Turns | str | NotCheckedError]:
-    """Return, for each of a model's templates, its turns, its fault, or why it was not checked."""
+    """Map each template text to its turns, its fault, or the reason why it was not checked."""
     results: dict[str, Turns | str | NotCheckedError] = {}
     other_characters = 0
     for text in texts:
@@ -62,7 +63,7 @@ def read_templates(texts: Iterable[str]) -> dict[str, Turns | str | NotCheckedEr
 
 
 def read_template(text: str, other_characters: int = 0) -> Turns | str:
-    """Return the turns of a template, or why it does not parse.
+    """Return the turns of a template, or a sentence that says why it does not parse.
 
     `other_characters` is the length of the model's other templates. Raise NotCheckedError if all
     templates together are too long to parse, or if jinja2 is not installed.
@@ -78,7 +79,7 @@ def read_template(text: str, other_characters: int = 0) -> Turns | str:
     if max(_depth_of_blocks(text), deepest_tag) > DEEPEST:
         raise NotCheckedError(f"is nested deeper than {DEEPEST} levels")
     try:
-        from jinja2 import TemplateSyntaxError  # noqa: PLC0415 - 35 ms that most audits do without
+        from jinja2 import TemplateSyntaxError  # noqa: PLC0415 - takes 35 ms, and most audits do not need it
     except ImportError:
         raise NotCheckedError("is parsed by jinja2, which is not installed") from None
     try:
@@ -117,7 +118,7 @@ def _environment() -> "Environment":
     from jinja2.sandbox import ImmutableSandboxedEnvironment  # noqa: PLC0415
 
     class Generation(Extension):
-        """`{% generation %}`, which marks the assistant's text in transformers."""
+        """The tag `{% generation %}`, with which transformers marks the assistant's text."""
 
         tags = {"generation"}  # noqa: RUF012 - as jinja2 declares it
 

@@ -1,4 +1,4 @@
-"""The companion files of weights: which are read, how much of them, and what is kept.
+"""The choice of companion files to read, the parts that are read, and the parts that are kept.
 
 Small files are kept byte for byte. A vocabulary, which may have 40 MB, is reduced to its ids.
 """
@@ -21,7 +21,7 @@ ADDED = "added_tokens.json"
 SPECIAL = "special_tokens_map.json"
 TEKKEN = "tekken.json"
 PROCESSOR = "processor_config.json"
-# The processor of images or audio: any of them will do.
+# The settings of a processor of images or audio: one of these files is enough.
 PROCESSORS = ("preprocessor_config.json", PROCESSOR, "video_preprocessor_config.json")
 
 # The most informative first; only the first few are read from the Hub.
@@ -36,11 +36,11 @@ _SENTENCEPIECE = (
     "spm_char.model",
     "tiktoken.model",
 )
-# Of tokenizers that came from fairseq, whose ids are the pieces' places and one or more.
+# Files of tokenizers from fairseq, whose ids are the positions of the pieces plus an offset.
 OFFSET_PIECES = frozenset(("sentencepiece.bpe.model",))
 _OTHER_VOCABULARIES = (TEKKEN, *_SENTENCEPIECE, "vocab.json", "vocab.txt")
-# If one of these exists, the pieces of sentencepiece are not ids: the vocabulary contains the ids
-# (M2M100, BERT for Japanese), or fairseq's dictionary (BARTpho).
+# If one of these exists, the positions of sentencepiece's pieces are not ids: these files contain
+# the ids (M2M100, BERT for Japanese; fairseq's dictionary in BARTpho).
 _ID_FILES = frozenset(("vocab.json", "vocab.txt", "dict.txt"))
 _POOLING = re.compile(r"[^/]*Pooling/config\.json")
 _TIKTOKEN = ".tiktoken"
@@ -49,18 +49,18 @@ _TIKTOKEN = ".tiktoken"
 MAX_TEXT = 4 * 1024 * 1024
 # Bytes of a vocabulary that is read completely; tokenizer.json of Gemma 3 has 33 MB.
 MAX_VOCABULARY = 40 * 1024 * 1024
-# A repository has one tokenizer, in two forms or three.
+# A repository has one tokenizer, in two or three formats.
 _MOST_VOCABULARIES = 2
-# Bytes of a module's settings; that of a Pooling has 200.
+# Bytes of a module's settings; those of a Pooling have 200.
 _MAX_MODULE = 64 * 1024
-# Bytes that are read at the start and the end of a longer one.
+# Bytes that are read at the start and at the end of a longer vocabulary.
 START, END = 192 * 1024, 4 * 1024
 # Bytes at the start of a tekken.json, which contain the settings.
 _SETTINGS = 16 * 1024
 
 
 class CompanionFile(NamedTuple):
-    """A companion file with the part of it that was read."""
+    """A companion file with the part of its content that was read."""
 
     name: str
     content: bytes | None  # for a vocabulary, its summary as JSON; None: it was not read
@@ -68,23 +68,23 @@ class CompanionFile(NamedTuple):
 
 
 class CompanionBounds(NamedTuple):
-    """The most that the companion files of one model may cost."""
+    """The most requests and bytes that the companion files of one model may take."""
 
     requests: int
     bytes: int
 
 
-# The requests of one audit to the Hub, without config, index and shards.
+# The bounds of one audit of a Hub model, in addition to config, index and shards.
 OF_HUB = CompanionBounds(3, 512 * 1024)
 
 
-# What the files of a folder may take, several of which are in memory at once: all of Gemma 3's
-# have 39 MiB.
+# The bounds for the files of a local folder, several of which are in memory at once: all of
+# Gemma 3's files have 39 MiB.
 _FOLDER_BOUNDS = CompanionBounds(32, 48 * 1024 * 1024)
 
 
 class PlannedRead(NamedTuple):
-    """The parts of one file that are read; no part if the file is too long."""
+    """The parts of one file that are to be read; no parts if the file is too long."""
 
     name: str
     spans: tuple[Span, ...]
@@ -93,7 +93,7 @@ class PlannedRead(NamedTuple):
 
 
 def companions_of(names: Collection[str]) -> tuple[str, ...]:
-    """Return the companion files of a listing, most useful first; one vocabulary is enough."""
+    """Return the companion files of a listing, the most useful first."""
     ranked = sorted(name for name in names if name.endswith(_TIKTOKEN) and "/" not in name)
     candidates = (TOKENIZER, *_OTHER_VOCABULARIES, *ranked)
     without_ids = () if _ID_FILES.isdisjoint(names) else _SENTENCEPIECE
@@ -104,7 +104,7 @@ def companions_of(names: Collection[str]) -> tuple[str, ...]:
 
 
 def template_name(file: str) -> str | None:
-    """Return the name of the template in a file, "" for the default; None if it has no template."""
+    """Return the name of a file's template, "" for the default; None for any other file."""
     if file == TEMPLATE:
         return ""
     match = _MORE_TEMPLATES.fullmatch(file)
@@ -119,7 +119,7 @@ def is_vocabulary(name: str) -> bool:
 def planned(
     names: Iterable[str], sizes: Mapping[str, int | None], bounds: CompanionBounds | None
 ) -> Iterator[PlannedRead]:
-    """Yield the parts to read of each file; without `bounds`, local files are read completely."""
+    """Yield the parts to read of each file; without `bounds`, for a local folder."""
     budget = bounds or _FOLDER_BOUNDS
     cut_plans: list[PlannedRead] = []
     vocabularies = 0
@@ -139,7 +139,7 @@ def planned(
             cut_plans.append(plan)
         else:
             yield plan
-    for plan in cut_plans:  # the file's end, if the budget has a request for it
+    for plan in cut_plans:  # the file's end, if the budget has a request left
         size = sizes.get(plan.name) or 0
         end = (Span(size - END, size),) if budget.requests > 0 and budget.bytes >= END else ()
         yield plan._replace(spans=(*plan.spans, *end))
@@ -161,7 +161,7 @@ def _plan_for(name: str, size: int | None, most: int) -> PlannedRead:
 def read_companion(
     plan: PlannedRead, read: Callable[[Span], bytes], tokens: Collection[str] = ()
 ) -> CompanionFile:
-    """Read a file as planned, and look up `tokens` in a vocabulary; pass on errors of `read`."""
+    """Read a file's planned parts with `read`, and look up `tokens` in a vocabulary."""
     if not plan.spans:
         return CompanionFile(plan.name, None, plan.unread)
     first, *later_spans = plan.spans
@@ -172,7 +172,7 @@ def read_companion(
 
 
 def import_readers() -> None:
-    """Import the readers of vocabularies, which takes 15 ms, while the network is slow anyway."""
+    """Import the vocabulary readers (15 ms); callers do this while they wait for the network."""
     from auditor.companions import vocabulary_files  # noqa: F401, PLC0415
 
 
@@ -189,8 +189,8 @@ def summary(
     is_complete: bool = True,
     tokens: Collection[str] = (),
 ) -> CompanionFile:
-    """Return the file with a summary of its ids in place of the bytes; look up `tokens` in it."""
-    from auditor.companions import vocabulary_files  # noqa: PLC0415 - few have one
+    """Return a vocabulary file with a summary of its ids as content; look up `tokens` in it."""
+    from auditor.companions import vocabulary_files  # noqa: PLC0415 - few models have such a file
     from auditor.companions.vocabulary import Vocabulary, summary_json  # noqa: PLC0415 - as above
 
     readers: dict[str, Callable[[bytes], Vocabulary]] = {

@@ -1,7 +1,7 @@
 """The settings of a generation_config.json that transformers refuses to save.
 
-transformers warns of them when it loads the file. This repeats `GenerationConfig.validate` of
-transformers 5.24 with strict=True; a test compares the two.
+transformers warns of them when it loads the file. This module reimplements
+`GenerationConfig.validate` of transformers 5.24 with strict=True; a test compares the two.
 """
 
 from collections.abc import Iterator, Mapping
@@ -49,7 +49,7 @@ _ARGUMENTS = (
 
 
 class RefusedSetting(NamedTuple):
-    """One refused setting and the reason."""
+    """A refused setting and the reason."""
 
     key: str
     why: str
@@ -63,7 +63,8 @@ def refusals(config: Mapping[str, Any]) -> tuple[RefusedSetting, ...]:
 def stumble(config: Mapping[str, Any]) -> str | None:
     """Return the setting that makes loading fail, because transformers cannot compare its type.
 
-    Return "" if only several settings together make it fail, None if it does not fail.
+    Return "" if no single setting makes loading fail, but several together do; None if loading
+    succeeds.
     """
     if not _fails(config):
         return None
@@ -155,7 +156,7 @@ def _tokens_and_arguments(config: Mapping[str, Any]) -> Iterator[RefusedSetting]
 
 
 def _settings_without_effect(config: Mapping[str, Any]) -> Iterator[RefusedSetting]:
-    """Yield the settings that have no effect."""
+    """Yield the settings that are refused because other settings make them ineffective."""
     if config.get("use_cache") is False:
         for key in ("cache_implementation", "cache_config"):
             if config.get(key) is not None:

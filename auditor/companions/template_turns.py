@@ -1,7 +1,8 @@
-"""The ends of an assistant's turn in a chat template, by its syntax tree; nothing is rendered.
+"""The texts that end an assistant's turn in a chat template, found in its syntax tree.
 
-The loop over the messages is read for a message of the assistant: a branch whose test is known to
-be false is left out, of other branches all are read. `add_generation_prompt` is false.
+The template is not rendered. The loop over the messages is read for a message of the assistant:
+branches whose test is known to be false are left out, all other branches are read.
+`add_generation_prompt` is false.
 """
 
 from collections.abc import Callable, Iterable, Iterator
@@ -17,22 +18,22 @@ _ROLE, _ASSISTANT, _END = "role", "assistant", "eos_token"
 class Turns(NamedTuple):
     """The ways in which a template frames the assistant's turns."""
 
-    ends: frozenset[str]  # the texts after the last content; eos_token stands for END
-    headers: bool  # whether each turn begins with a text of the template
+    ends: frozenset[str]  # the texts after the message's content; END is eos_token
+    headers: bool  # whether each turn begins with text from the template
     has_prompt: bool  # whether the template reads add_generation_prompt
-    texts: tuple[str, ...]  # all strings of the template
-    names_end: bool  # whether it writes eos_token
+    texts: tuple[str, ...]  # all string literals of the template
+    names_end: bool  # whether the template writes eos_token
 
 
-# What the last, or the first, piece of a list of nodes may be: a text, or one of these.
+# The last, or first, output of a list of nodes may be a text, or one of these.
 _CONTENT, _PASSES = object(), object()
 END = "{eos_token}"
 _Outcome = frozenset[Any]
 
 
 def turns(tree: "nodes.Template") -> Turns:
-    """Read the turns of a parsed template."""
-    from jinja2 import nodes  # noqa: PLC0415 - 35 ms, and few templates are read
+    """Return the turns that a parsed template writes."""
+    from jinja2 import nodes  # noqa: PLC0415 - takes 35 ms, and few templates are read
 
     loops = list(_message_loops(tree))
     names = {one.name for one in tree.find_all(nodes.Name)}
@@ -50,7 +51,7 @@ def turns(tree: "nodes.Template") -> Turns:
 
 
 def _message_loops(node: "nodes.Node") -> Iterator["nodes.For"]:
-    """Yield the loops over a list with a name such as `messages`, without loops inside them."""
+    """Yield the outermost loops over a list with a name such as `messages`."""
     from jinja2 import nodes  # noqa: PLC0415 - as above
 
     for child in node.iter_child_nodes():
@@ -64,13 +65,13 @@ def _message_loops(node: "nodes.Node") -> Iterator["nodes.For"]:
 
 
 class _Reader(NamedTuple):
-    """A reader of the last piece of text that nodes write, or of the first."""
+    """A reader of the last text, or the first text, that syntax nodes write."""
 
     nodes: Any  # jinja2.nodes
     last: bool
 
     def of_all(self, children: Iterable[Any]) -> _Outcome:
-        """Return what the last node that writes anything may write (or the first such node)."""
+        """Return what the last (or first) node that writes anything may write."""
         ordered = [*children]
         outcome: _Outcome = frozenset((_PASSES,))
         for node in reversed(ordered) if self.last else ordered:
@@ -113,13 +114,13 @@ class _Reader(NamedTuple):
             case nodes.Name(name=name) if name == _END:
                 return frozenset((END,))
             case nodes.Call(node=nodes.Name(name="raise_exception")):
-                return frozenset()  # such a message is not written
+                return frozenset()  # the template does not write such a message
             case nodes.Expr():
                 return frozenset((_CONTENT,))
-        return frozenset((_PASSES,))  # a statement that writes nothing
+        return frozenset((_PASSES,))  # a statement without output
 
     def _of_branches(self, branches: Iterable[tuple[Any, Iterable[Any]]]) -> _Outcome:
-        """Return what the branches that may be taken write; the last branch has no test."""
+        """Return what the possible branches may write; the last branch has no test."""
         outcome: _Outcome = frozenset()
         for test, body in branches:
             holds = True if test is None else self._holds(test)
@@ -130,7 +131,7 @@ class _Reader(NamedTuple):
         return outcome
 
     def _holds(self, test: Any) -> bool | None:
-        """Return whether a test holds for the assistant's message; None if that is not known."""
+        """Return whether a test is true for an assistant's message; None if it is not known."""
         nodes = self.nodes
         match test:
             case nodes.Not():
@@ -168,7 +169,7 @@ def _compare_role(op: str, operand: Any) -> bool | None:
     return results[op]() if op in results and is_known else None
 
 
-def _not(value: bool | None) -> bool | None:  # noqa: FBT001 - a logic of three values
+def _not(value: bool | None) -> bool | None:  # noqa: FBT001 - three-valued logic
     return None if value is None else not value
 
 

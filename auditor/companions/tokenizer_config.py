@@ -15,7 +15,7 @@ from auditor.companions.vocabulary import MOST_ADDED, MOST_DIGITS, Token, Vocabu
 DEFAULT = "default"
 _DECODER = "added_tokens_decoder"
 _ROLES = ("bos", "eos", "unk", "sep", "pad", "cls", "mask")
-_MOST_NAMED = 200  # further special tokens that are looked up
+_MOST_NAMED = 200  # most additional special tokens that are looked up
 
 
 def added_tokens(config: Mapping[str, Any]) -> tuple[Token, ...]:
@@ -34,11 +34,12 @@ def added_tokens(config: Mapping[str, Any]) -> tuple[Token, ...]:
 def loaded_tokens(
     config: Mapping[str, Any], vocabularies: Mapping[str, Vocabulary]
 ) -> Iterator[tuple[str, Token]]:
-    """Yield each added token with its file, as transformers 5.24 loads a tokenizer.
+    """Yield each added token with its file, as transformers 5.24 loads them.
 
-    `added_tokens_decoder` replaces added_tokens.json. The ids of tokenizer.json win; a token that
-    the vocabulary lacks, or a special token that the config names, gets the next free id, whatever
-    id is declared. A token is left out if an unread part of tokenizer.json decides its id.
+    `added_tokens_decoder` replaces added_tokens.json. The ids of tokenizer.json take precedence; a
+    token that the vocabulary lacks, or a special token that the config names, gets the next free
+    id, whatever id is declared. A token is left out if an unread part of tokenizer.json decides its
+    id.
     """
     file, declared = ADDED, vocabularies[ADDED].added if ADDED in vocabularies else ()
     if has_decoder(config):
@@ -69,7 +70,7 @@ def loaded_tokens(
 
 
 def _loaded_vocabulary(vocabularies: Mapping[str, Vocabulary]) -> Vocabulary | None:
-    """Return the vocabulary to which tokens are added; None if the number of its ids is unknown."""
+    """Return the vocabulary to which tokens are added; None if its size is unknown."""
     if TOKENIZER in vocabularies:
         return vocabularies[TOKENIZER]
     complete = (
@@ -87,7 +88,7 @@ def loaded_settings(
 ) -> Mapping[str, Any]:
     """Return the settings that transformers 5.24 loads from a tokenizer's config.
 
-    The tokens of special_tokens_map.json replace the config's, unless the config has
+    The tokens of special_tokens_map.json replace the config's tokens, unless the config has
     `added_tokens_decoder`.
     """
     values = config or {}
@@ -115,7 +116,7 @@ def text_of_token(token: object) -> str | None:
 
 
 def templates(config: Mapping[str, Any]) -> dict[str, str]:
-    """Return the chat templates by name; a single template is the default."""
+    """Return the chat templates by name; a single template has the default's name."""
     match config.get("chat_template"):
         case str(template):
             return {DEFAULT: template}

@@ -1,4 +1,4 @@
-"""The ids that a tokenizer's file declares, in any format, and their JSON form in a snapshot."""
+"""The ids that a tokenizer file of any format declares, and their JSON form in a snapshot."""
 
 import json
 from typing import NamedTuple
@@ -10,8 +10,8 @@ from auditor.bounded.json_text import converted, parse_object
 from auditor.errors import CheckpointError
 from auditor.messages import named
 
-MOST_DIGITS = 20  # of an id: 2**63 has 19
-# Added tokens that are kept by name; Gemma 3 has the most known, 6,415.
+MOST_DIGITS = 20  # most digits of an id: 2**63 has 19
+# Added tokens that are kept by name; the most known are Gemma 3's 6,415.
 MOST_ADDED = 20_000
 _LONGEST = 200  # characters of a token
 
@@ -27,14 +27,14 @@ class Vocabulary(NamedTuple):
     """The ids that one file of a tokenizer declares."""
 
     kind: str  # "BPE", "WordPiece", "Unigram", "sentencepiece", "tiktoken", "tekken", "list", ...
-    highest: Token | None = None  # of the vocabulary itself; None: not read, or empty
-    entries: int | None = None  # of the vocabulary; None: not all were read
+    highest: Token | None = None  # highest id, without added tokens; None: not read, or empty
+    entries: int | None = None  # entries, without added tokens; None: not all were read
     added: tuple[Token, ...] = ()  # sorted by id
-    unread: str = ""  # what was not read, or why; "": all was read
-    special: tuple[Token, ...] = ()  # of the vocabulary itself: like "</s>", or looked up
+    unread: str = ""  # the part that was not read, or why; "": all was read
+    special: tuple[Token, ...] = ()  # tokens of the vocabulary that look special, or were looked up
     absent: tuple[str, ...] = ()  # tokens that were looked up and are not in the file
-    truncation: int | None = None  # tokens after which the file cuts a text
-    padding: int | None = None  # tokens to which the file pads each text
+    truncation: int | None = None  # the number of tokens to which texts are truncated
+    padding: int | None = None  # the number of tokens to which texts are padded
 
     @property
     def top(self) -> Token | None:
@@ -48,7 +48,7 @@ def token_of(number: int, text: str) -> Token:
 
 
 def summary_json(vocabulary: Vocabulary) -> bytes:
-    """Encode a vocabulary for a snapshot."""
+    """Encode a vocabulary as JSON, for a snapshot."""
     always = ("kind", "entries", "unread", "highest", "added")
     fields = vocabulary._asdict().items()
     summary = {key: value for key, value in fields if key in always or value not in (None, ())}

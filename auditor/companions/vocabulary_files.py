@@ -28,20 +28,20 @@ from auditor.companions.vocabulary import MOST_ADDED, MOST_DIGITS, Token, Vocabu
 from auditor.errors import CheckpointError
 
 _SORTED_BY_ID = frozenset({"WordPiece", "WordLevel"})  # and with the vocabulary last
-# The longest vocabulary known, XLM-V's, has 901,629 entries; they take half a second.
+# Entries of a vocabulary; the longest known, XLM-V's, has 901,629 entries; they take half a second.
 _MOST_ENTRIES = 1_000_000
 _MAX_ADDED = 8 * 1024 * 1024  # bytes; the 6,415 added tokens of Gemma 3 have 1.2 MB
-_LONGEST_ENTRY = 4096  # bytes of the end that are looked at
+_LONGEST_ENTRY = 4096  # bytes at the end that are read
 
 # The number of escapes is bounded: each takes five bytes of the engine's memory.
 _STRING = rb'"(?:[^"\\]++|\\.){0,100000}+"'
 _ENTRY = re.compile(rb"\s*+(" + _STRING + rb")\s*+:\s*+(-?\d++)\s*+(?:,|(?=\}))", re.DOTALL)
 _PIECE = re.compile(rb"\s*+\[\s*+(" + _STRING + rb')\s*+,[^\[\]{}"]++\]\s*+(?:,|(?=\]))', re.DOTALL)
 _LAST = re.compile(rb"(" + _STRING + rb")\s*+:\s*+(\d{1,20})\s*+\}\s*+\}\s*+\}\s*+\Z", re.DOTALL)
-# A quote alone is the start of a string that does not end, or has too many escapes.
+# A single quote character is the start of a string that is unclosed or has too many escapes.
 _STEP = re.compile(_STRING + rb'|[\[\]{},"]', re.DOTALL)
 _CLOSING = {b"{": b"}", b"[": b"]"}
-_CUT = b"\t\r\t"  # white space that marks where the start of a document was cut
+_CUT = b"\t\r\t"  # white space that marks where a document was truncated
 
 
 class _AddedToken(Struct):
@@ -66,7 +66,7 @@ def read_tokenizer(
 ) -> Vocabulary:
     """Read a tokenizer.json: `start` is the complete file, or its start if `end` is its end.
 
-    Those of `tokens` that are not added are looked up in the vocabulary of a complete file.
+    Tokens in `tokens` that are not added tokens are looked up in a complete file's vocabulary.
     """
     try:
         tokenizer = decoded(start if is_complete else _closed(start), _Tokenizer)
@@ -105,7 +105,7 @@ def read_tokenizer(
 
 
 def _length(setting: object) -> int | None:
-    """Return the number of tokens in a truncation, or in a padding to a fixed length."""
+    """Return the length in a truncation or a fixed padding; None if there is none."""
     match setting:
         case {"max_length": int(length)} | {"strategy": {"Fixed": int(length)}}:
             return length
@@ -113,7 +113,7 @@ def _length(setting: object) -> int | None:
 
 
 def _look_up(vocabulary: memoryview, tokens: Collection[str]) -> tuple[list[Token], list[str]]:
-    """Return the tokens that a vocabulary has with their ids, and those that it does not have."""
+    """Return the tokens that a vocabulary has, with their ids, and the absent tokens."""
     if vocabulary[0] == ord("["):
         ids = _positions(vocabulary, tokens) if tokens else {}
     else:
@@ -132,7 +132,7 @@ def _positions(vocabulary: memoryview, tokens: Collection[str]) -> dict[str, int
 
 
 def _id_of(vocabulary: memoryview, text: str) -> int | None:
-    """Return the id of a token in `{"token": id}`, however its letters are escaped; else None."""
+    """Return a token's id in `{"token": id}`, with or without escapes; None if it is absent."""
     for ascii_only in (True, False):
         quoted = re.escape(json.dumps(text, ensure_ascii=ascii_only).encode(errors="replace"))
         entry = re.search(rb"(?<!\\)" + quoted + rb"\s*+:\s*+(\d{1,20}+)", vocabulary)
@@ -142,9 +142,9 @@ def _id_of(vocabulary: memoryview, text: str) -> int | None:
 
 
 def _closed(start: bytes) -> bytes:
-    """Cut the start of a JSON document after a value, and close what is open there.
+    """Truncate the start of a JSON document after a value, and close open brackets there.
 
-    An object in a list, such as an added token, is complete or left out.
+    An object in a list, such as an added token, is kept only if it is complete.
     """
     cut, closing = 0, b""
     stack = b""  # closing brackets, innermost first
@@ -220,15 +220,15 @@ _SPECIAL = re.compile(
 )
 _LOOKED_AT = 4 * 1024 * 1024
 _MOST_SPECIAL = 1000
-_FIRST_PIECES = 16  # among which the special ones are
-# The longest known, Gemma 3's, has 262,144; half a million take half a second.
+_FIRST_PIECES = 16  # among the first tokens are the special tokens
+# Pieces of a file; the longest known, Gemma 3's, has 262,144; half a million take half a second.
 _MOST_PIECES = 500_000
-_BYTES = 2  # the wire type of what has a length
+_BYTES = 2  # the wire type of fields with a length
 _LONGEST_VARINT = 10  # bytes
 
 
 def sentencepiece(data: bytes, tokens: Collection[str] = ()) -> Vocabulary:
-    """Read the pieces of a ModelProto, whose positions are ids, or a file of tiktoken.
+    """Read a sentencepiece ModelProto, whose piece positions are ids, or a tiktoken file.
 
     Field 1 is a piece (with the text in its field 1), fields 2 to 5 are settings. `tokens` are
     looked up among the pieces.
@@ -261,7 +261,7 @@ def _piece(data: bytes, span: tuple[int, int], number: int) -> Token:
 
 
 def _fields(data: bytes) -> Iterator[tuple[int, int, int]]:
-    """Yield number, start and stop of each field; raise CheckpointError if one passes the end."""
+    """Yield number, start and stop of each protobuf field; raise CheckpointError for a bad one."""
     at, end = 0, len(data)
     while at < end:
         key, at = (data[at], at + 1) if data[at] < 0x80 else _varint(data, at)  # noqa: PLR2004
@@ -286,7 +286,7 @@ def _varint(data: bytes, at: int) -> tuple[int, int]:
     number = shift = 0
     for place in range(at, min(at + _LONGEST_VARINT, len(data))):
         number |= (data[place] & 0x7F) << shift
-        if data[place] < 0x80:  # noqa: PLR2004 - the bit that says that more follows
+        if data[place] < 0x80:  # noqa: PLR2004 - the continuation bit
             return number, place + 1
         shift += 7
     raise CheckpointError(f"it is not protobuf: a number at byte {at:,} does not end")
@@ -320,7 +320,7 @@ def tekken(start: bytes) -> Vocabulary:
 
 
 def token_object(data: bytes, tokens: Collection[str] = ()) -> Vocabulary:
-    """Read a vocab.json, `{"token": id}`, and look up `tokens` in it."""
+    """Return the Vocabulary in a vocab.json, `{"token": id}`; look up `tokens` in it."""
     vocabulary = memoryview(data.strip())
     highest, entries = _highest(vocabulary)
     matches = islice(_SPECIAL.finditer(data, 0, _LOOKED_AT), _MOST_SPECIAL)
@@ -330,7 +330,7 @@ def token_object(data: bytes, tokens: Collection[str] = ()) -> Vocabulary:
 
 
 def added_object(data: bytes) -> Vocabulary:
-    """Read an added_tokens.json, `{"token": id}`, with its tokens."""
+    """Return the Vocabulary in an added_tokens.json, `{"token": id}`, with all its tokens."""
     vocabulary = token_object(data)
     if (vocabulary.entries or 0) > MOST_ADDED:
         return vocabulary
@@ -340,7 +340,7 @@ def added_object(data: bytes) -> Vocabulary:
 
 
 def token_lines(data: bytes, tokens: Collection[str] = ()) -> Vocabulary:
-    """Read a vocab.txt, which has a line for each token, and look up `tokens` in it."""
+    """Return the Vocabulary in a vocab.txt, a line for each token; look up `tokens` in it."""
     entries = data.count(b"\n") + (not data.endswith(b"\n") and bool(data))
     if not entries:
         raise CheckpointError("it is empty")

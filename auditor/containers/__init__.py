@@ -1,1 +1,1 @@
-"""Containers: pure functions from the first bytes of a file to what it declares. No I/O."""
+"""Containers: pure functions that parse the headers of weight files and manifests. No I/O."""

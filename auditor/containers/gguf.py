@@ -1,4 +1,4 @@
-"""The header of a GGUF file: metadata and the table of its tensors. Their data is never read.
+"""The parser of a GGUF file's header: metadata and the table of tensors; no tensor data is read.
 
 https://github.com/ggml-org/ggml/blob/master/docs/gguf.md. In this order, without padding:
 
@@ -8,8 +8,8 @@ https://github.com/ggml-org/ggml/blob/master/docs/gguf.md. In this order, withou
     tensors:  name, number of dimensions u32, dimensions u64 each, type u32, offset u64
     data:     from the next multiple of the alignment on; offsets count from there
 
-Dimensions come the fastest first: (in, out) of a matrix, which is (out, in) here. What llama.cpp
-refuses is refused; but long names, nested arrays and big-endian files are read.
+Dimensions are stored fastest first, a matrix as (in, out); this parser returns (out, in). It
+refuses what llama.cpp refuses, but reads long names, nested arrays and big-endian files.
 """
 
 from collections.abc import Iterator, Mapping
@@ -27,7 +27,7 @@ from auditor.tensors import Span, StoredTensor
 
 
 class GgmlType(NamedTuple):
-    """One way to store a row of numbers, block by block."""
+    """A tensor type of ggml: how a row of numbers is stored, block by block."""
 
     name: str  # "F32", "Q4_K"
     block: int  # numbers in a block; a row is a whole number of blocks
@@ -35,8 +35,8 @@ class GgmlType(NamedTuple):
 
 
 # Numbers and names are those of `enum ggml_type` in ggml.h; sizes those of its block structs, which
-# the `gguf` package has as GGML_QUANT_SIZES. Where safetensors has a dtype of the same name, it is
-# the same dtype.
+# the `gguf` package has as GGML_QUANT_SIZES. A name that is also a dtype of
+# safetensors means that dtype.
 _TYPES = (
     (0, "F32", 1, 4),
     (1, "F16", 1, 2),
@@ -77,7 +77,7 @@ GGML_TYPES: Mapping[int, GgmlType] = MappingProxyType(
     {number: GgmlType(name, block, size) for number, name, block, size in _TYPES}
 )
 
-# Numbers that had a meaning once; llama.cpp refuses files that use them.
+# Type numbers of former versions; llama.cpp refuses files that use them.
 REMOVED_TYPES: Mapping[int, str] = MappingProxyType(
     {
         4: "Q4_2",
@@ -101,11 +101,11 @@ _LARGEST_ALIGNMENT = 2**20
 _MOST_DIMENSIONS = 4
 _LONGEST_NAME = 63
 _I64_MAX = 2**63 - 1
-# The least a pair and a tensor take: an empty key, its type and one byte; an empty name, the
+# The least bytes of a pair and of a tensor: an empty key, its type and one byte; an empty name, the
 # number of dimensions, the type and the offset.
 _LEAST_PAIR = 8 + 4 + 1
 _LEAST_TENSOR = 8 + 4 + 4 + 8
-# Tensors of one file, and pairs. Mixtral's oldest files, of one tensor for each expert, have 995,
+# Tensors and pairs of one file. Mixtral's oldest files, of one tensor for each expert, have 995,
 # and DeepSeek V3 has 1,086; 10,000 unknown tensors take a second to report. Llama 3 has some 30
 # pairs.
 _MOST_TENSORS = 10_000
@@ -119,7 +119,7 @@ class GgufHeader(Table, frozen=True, kw_only=True):
     big_endian: bool
     alignment: int  # bytes
     metadata: Mapping[str, Value]
-    data_start: int  # byte of the file
+    data_start: int  # offset in the file
     data_length: int  # bytes up to the end of the last tensor, without the padding after it
 
     def text(self, key: str) -> str | None:
@@ -144,7 +144,7 @@ class _Entry(NamedTuple):
     """One entry of the table of tensors, as stored."""
 
     name: str
-    shape: tuple[int, ...]  # the slowest first
+    shape: tuple[int, ...]  # slowest first, as in PyTorch
     type: GgmlType
     offset: int  # from the start of the data
 
@@ -193,7 +193,7 @@ def _parse(file: str, sparse: PartialFile) -> GgufHeader:
 
 
 def _begin(cursor: Cursor) -> int:
-    """Read the version; the half of it that is zero shows the byte order."""
+    """Read the version; the zero half of its bytes shows the byte order."""
     if not cursor.size:
         raise CheckpointError("is empty: 0 bytes")
     prefix = cursor.peek(min(cursor.size, 1024))
@@ -218,7 +218,7 @@ def _begin(cursor: Cursor) -> int:
 
 
 def _check_count(cursor: Cursor, noun: str, count: int, least: int, most: int) -> None:
-    """Raise CheckpointError if the file has no room for `count` entries, before any is read."""
+    """Raise CheckpointError if `count` entries exceed the limit or the rest of the file."""
     if count * least > cursor.size - cursor.place:
         raise CheckpointError(
             f"declares {count:,} {noun}, which take {least} bytes each at least: "
@@ -303,7 +303,7 @@ def _type(number: int, tensor: str) -> GgmlType:
 
 
 def _check_contiguous(entries: list[_Entry], alignment: int) -> int:
-    """Check that each tensor starts at the aligned end of the last one; return the last end."""
+    """Check that each tensor starts at the aligned end of the previous; return the last end."""
     expected = end = 0
     before = "the data begins at 0"
     for entry in entries:
@@ -321,7 +321,7 @@ def _check_contiguous(entries: list[_Entry], alignment: int) -> int:
 def _sizes(
     size: int, start: int, length: int, entries: list[_Entry], alignment: int
 ) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """Return the faults of the file's size, and the notes about it."""
+    """Return faults of the file's size, and notes about it, as sentences."""
     needed = start + length if entries else 0
     sum_ = f"{start:,} + {length:,} = {start + length:,} bytes (header, data)"
     if size < needed:
@@ -338,7 +338,7 @@ def _sizes(
 
 
 def _oddities(cursor: Cursor, entries: list[_Entry]) -> Iterator[str]:
-    """Yield the reasons why some programs cannot read a valid file."""
+    """Yield notes on valid properties that some programs cannot read."""
     if cursor.big_endian:
         yield "is big-endian; most programs read only little-endian"
     long = [entry.name for entry in entries if len(entry.name.encode()) > _LONGEST_NAME]

@@ -1,4 +1,4 @@
-"""The reader of the values of a GGUF header, one by one; NeedsBytes names missing bytes."""
+"""The reader of single values of a GGUF header; it raises NeedsBytes for missing bytes."""
 
 import struct
 from collections.abc import Mapping
@@ -14,33 +14,33 @@ from auditor.tensors import Span
 class Skipped(NamedTuple):
     """A value that is too long to keep, such as the tokens of a vocabulary."""
 
-    kind: str  # of its items: "string", "f32"; of a string: "byte"
+    kind: str  # the type of its items: "string", "f32"; "byte" for a string
     length: int
 
 
 _Order = Literal["big", "little"]
 Value = bool | int | float | str | Skipped | tuple["Value", ...]
 
-# Bytes that are looked at together, and so kept together in a snapshot: few, for the last of them
-# may be of the data.
+# Bytes that are read, and so kept in a snapshot, together: few, because the last of them may be
+# tensor data.
 _CHUNK = 4 * 1024
 # Bytes of the first request, and of the longest of those that follow, each three times as long as
 # all before. A header without a tokenizer has 30 kB; that of Llama 3, 128,256 tokens and 280,147
 # merges, has 7.8 MB and takes four requests; that of Gemma 3, with 14.8 MB, takes six.
 _FIRST = 256 * 1024
 _LONGEST = 4 * 1024 * 1024
-# Values that are kept: a number for each layer and its like, and strings that somebody may read;
-# and how much of both in all.
+# Limits of the values that are kept: the longest array (a number for each layer) and the longest
+# string, and the total of both.
 _MOST_KEPT = 1024
 _LONGEST_KEPT = 64 * 1024
 _MOST_VALUES = 65_536
 _MOST_TEXT = 2 * 1024 * 1024
 _LONGEST_KEY = 65_535  # bytes, as the specification has it
-# Arrays inside arrays; the specification allows them, no known writer makes them and llama.cpp
+# Levels of nested arrays; the specification allows them, no known writer makes them, llama.cpp
 # refuses them.
 _DEEPEST = 4
-# Items that have to be looked at one by one, of all arrays of strings and of arrays. The largest
-# vocabulary known, of 262,144 tokens, has 515,000 merges besides.
+# Items that have to be read one by one, in arrays of strings and of arrays. The largest known
+# vocabulary, of 262,144 tokens, has another 515,000 merges.
 _MOST_ITEMS = 1_200_000
 
 _STRING, _ARRAY, _BOOL, U32 = 8, 9, 7, 4
@@ -59,13 +59,13 @@ _SCALARS: Mapping[int, tuple[str, str, int]] = MappingProxyType(
         12: ("f64", "d", 8),
     }
 )
-_LEAST = {_STRING: 8, _ARRAY: 12}  # bytes of an empty one
+_LEAST = {_STRING: 8, _ARRAY: 12}  # bytes of an empty value
 # The types of values, by number.
 NAMES = {**{number: name for number, (name, *_) in _SCALARS.items()}, 8: "string", 9: "array"}
 
 
 class Cursor:
-    """A position in a file; to read past its end raises CheckpointError."""
+    """A reading position in a file; reading past its end raises CheckpointError."""
 
     def __init__(self, sparse: PartialFile) -> None:
         self.big_endian = False
@@ -74,9 +74,9 @@ class Cursor:
         self._window = b""  # bytes of the file from `_base` on
         self._base = 0
         self._at = 0  # in the window
-        self._items = 0  # looked at one by one
-        self._values = 0  # kept, in arrays
-        self._text = 0  # bytes kept, in strings
+        self._items = 0  # the number of items read one by one
+        self._values = 0  # the number of values kept in arrays
+        self._text = 0  # the number of bytes kept in strings
 
     @property
     def place(self) -> int:
@@ -84,7 +84,7 @@ class Cursor:
         return self._base + self._at
 
     def peek(self, count: int) -> bytes:
-        """Return the next bytes without moving on."""
+        """Return the next `count` bytes; the position stays."""
         self._fill(count, "it")
         return self._window[self._at : self._at + count]
 
@@ -94,7 +94,7 @@ class Cursor:
         return self._window[self._at - count : self._at]
 
     def skip(self, count: int, label: str) -> None:
-        """Move on without reading; the skipped bytes need not have been fetched."""
+        """Advance without reading; the skipped bytes need not have been fetched."""
         self._require_room(count, label)
         self._at += count
         if self._at > len(self._window):
@@ -174,7 +174,7 @@ class Cursor:
         return tuple(map(bool, values)) if kind == _BOOL else values
 
     def _skip_strings(self, count: int, key: str) -> None:
-        """Skip the strings of a vocabulary, without a method call for each string of the window.
+        """Skip `count` strings, such as a vocabulary, without a method call for each.
 
         The lengths of 100,000 strings take 15 ms this way, and 70 ms with `u64` and `skip`.
         """

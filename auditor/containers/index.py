@@ -1,4 +1,4 @@
-"""The index of a sharded checkpoint: the file of each tensor, and the stated sizes."""
+"""The parser of a sharded checkpoint's index: the file of each tensor, and the stated totals."""
 
 import re
 from collections.abc import Iterator, Mapping
@@ -17,22 +17,22 @@ from auditor.tensors import names_fault
 MAX_INDEX = 32 * 1024 * 1024
 # Files of one model. The largest known have 163 and 191; 100,000 took 4.5 seconds and 125 MB.
 MAX_SHARDS = 10_000
-MAX_NAMES = 250_000  # tensors, as many as are read of headers (`downloader/headers.py`)
-_MAX_VALUES = 300_000  # in its JSON: those, and its metadata
-_MOST_QUOTES = 4 * _MAX_VALUES  # two names a tensor
+MAX_NAMES = 250_000  # tensors; headers have the same limit (`downloader/headers.py`)
+_MAX_VALUES = 300_000  # JSON values: the tensors and the metadata
+_MOST_QUOTES = 4 * _MAX_VALUES  # two quoted names for each tensor
 
-_PART_BYTES = 255  # of a file's name on ext4, APFS and NTFS
+_PART_BYTES = 255  # longest file name on ext4, APFS and NTFS
 _PATH_BYTES = 4096  # PATH_MAX of Linux
-_I64_MAX = 2**63 - 1  # what the largest file can have
-_KEY_QUOTES = 4  # of "metadata" and "weight_map"
+_I64_MAX = 2**63 - 1  # the size of the largest possible file
+_KEY_QUOTES = 4  # the quotes of "metadata" and "weight_map"
 _SHOWN = 5  # names that a message shows
-_HERE = "./"  # before a name it changes nothing
+_HERE = "./"  # a prefix that does not change a path
 _SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:")
 _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
 
 
 class _PlainIndex(Struct, forbid_unknown_fields=True):
-    """The two keys of an index as writers write it."""
+    """An index in the form that writers use: two keys and no other."""
 
     metadata: Raw
     weight_map: dict[str, str]
@@ -43,10 +43,10 @@ class Index(Struct, frozen=True, kw_only=True, dict=True):
 
     file: str  # path inside the repo, "/" between folders
     weight_map: Mapping[str, str]  # tensor -> shard; read-only
-    total_size: int | float | None  # bytes, as written; None: not there, or in `faults`
-    total_parameters: int | float | None  # as written; None: not there, or in `faults`
-    faults: tuple[str, ...] = ()  # a sentence each; what is wrong and yet leaves a weight_map
-    hub_fault: str | None = None  # a sentence: why its files are found in a folder alone
+    total_size: int | float | None  # bytes, as written; None: absent or faulty
+    total_parameters: int | float | None  # as written; None: absent or faulty
+    faults: tuple[str, ...] = ()  # sentences; none makes the weight_map unusable
+    hub_fault: str | None = None  # why only a folder's files are found, not the Hub's
 
     @cached_property
     def shards(self) -> tuple[str, ...]:
@@ -55,16 +55,16 @@ class Index(Struct, frozen=True, kw_only=True, dict=True):
 
 
 def parse_index(file: str, content: bytes) -> Index:
-    """Parse an index; for a repeated name, the last shard counts, as in transformers.
+    """Parse an index; if a name is repeated, the last shard counts, as in transformers.
 
-    `faults` reports repeated names and impossible totals. An index without a usable weight_map, or
-    with one that leaves the index's folder, is an error.
+    `faults` reports repeated names and impossible totals. Raise CheckpointError if the
+    weight_map is unusable or names a file outside the index's folder.
     """
     plain = _plainly_written(file, content)
     index, repeated = plain or load_object(content, file, values=_MAX_VALUES)
     weight_map = _weight_map(named(file), index)
     paths = _paths(named(file), weight_map)
-    # One text for each shard: json makes one for each tensor, 8 MB for DeepSeek-V3.
+    # One string for each shard: json creates one for each tensor, 8 MB for DeepSeek-V3.
     shards = map(paths.__getitem__, weight_map.values())
     metadata = index.get("metadata")
     totals = metadata if isinstance(metadata, dict) else {}
@@ -79,10 +79,10 @@ def parse_index(file: str, content: bytes) -> Index:
 
 
 def _plainly_written(file: str, content: bytes) -> Loaded | None:
-    """Parse an index in the usual form, four times faster; None if `load_object` has to read it.
+    """Parse an index in the usual form fast; None if `load_object` has to read it.
 
-    Without escapes a name and its file have four quotes; with more quotes, a key is repeated. The
-    quotes also bound the number of names.
+    This is four times faster. Without escapes a name and its file have four quotes; if there are
+    more quotes, a key is repeated. The quotes also bound the number of names.
     """
     quotes = content.count(b'"')
     if b"\\" in content or len(content) > MAX_INDEX or quotes > _MOST_QUOTES:
@@ -99,9 +99,9 @@ def _plainly_written(file: str, content: bytes) -> Loaded | None:
 
 
 def shard_fault(shard: str) -> str | None:
-    """Return why a name cannot be a file in or below the index's folder, else None.
+    """Return why a shard name cannot be a file in or below the index's folder; None if it can.
 
-    The name becomes part of a path and of a URL, and it is untrusted.
+    The name is untrusted, and becomes part of a path and of a URL.
     """
     parts = shard.split("/")
     longest = max(len(part.encode(errors="surrogatepass")) for part in parts)
@@ -120,7 +120,7 @@ def shard_fault(shard: str) -> str | None:
 
 
 def _weight_map(subject: str, index: dict[str, object]) -> dict[str, str]:
-    """Return the file of each tensor as the index contains it."""
+    """Return the weight_map: the file of each tensor, as written."""
     if "weight_map" not in index:
         keys = ", ".join(quoted(key) for key in list(index)[:_SHOWN]) or "none"
         raise CheckpointError(
@@ -148,7 +148,7 @@ def _weight_map(subject: str, index: dict[str, object]) -> dict[str, str]:
 
 
 def _paths(subject: str, weight_map: Mapping[str, str]) -> dict[str, str]:
-    """Map each file to its path in or below the index's folder: `./a` is `a`."""
+    """Map each file name to its path relative to the index's folder: `./a` is `a`."""
     shards = sorted(set(weight_map.values()))
     if len(shards) > MAX_SHARDS:
         raise CheckpointError(
@@ -162,9 +162,9 @@ def _paths(subject: str, weight_map: Mapping[str, str]) -> dict[str, str]:
 
 
 def _hub_fault(subject: str, paths: Mapping[str, str]) -> str | None:
-    """Return why transformers cannot find the shards on the Hub, where `./` is not removed.
+    """Return why transformers cannot find the shards on the Hub; None if it can.
 
-    It finds a single shard there too.
+    On the Hub a prefix `./` is not removed; an index of a single shard works nevertheless.
     """
     shard = next((shard for shard, path in paths.items() if shard != path), None)
     if shard is None or len(paths) == 1:
@@ -174,7 +174,7 @@ def _hub_fault(subject: str, paths: Mapping[str, str]) -> str | None:
 
 
 def _count(value: object) -> int | float | None:
-    """Return a value that is a possible number of bytes or parameters, also as a float."""
+    """Return the value if it is a possible total, an integer or a float; None otherwise."""
     if isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value <= _I64_MAX:
         return value
     return None

@@ -1,4 +1,4 @@
-"""The manifest of a repository of several models: a folder and a class for each."""
+"""The parser of a manifest, the file that lists a repository's models with folder and class."""
 
 from collections.abc import Mapping
 from typing import NamedTuple
@@ -16,13 +16,13 @@ CONFIG = "config.json"
 MANIFESTS = (PIPELINE, MODULES)
 
 SENTENCE = "sentence_transformers"  # the library, as modules.json has it
-# Of its modules those that have weights: what pools or normalises has a config at the most.
-TRANSFORMERS = ("Transformer", "MLMTransformer", "CLIPModel")  # whose config names their class
+# The modules that have weights; modules that pool or normalise have at most a config.
+TRANSFORMERS = ("Transformer", "MLMTransformer", "CLIPModel")  # their config names the class
 LEARNING = (
     *(*TRANSFORMERS, "Dense", "LayerNorm", "LSTM", "CNN", "WeightedLayerPooling"),
     *("WordEmbeddings", "StaticEmbedding", "SparseAutoEncoder"),
 )
-# The files of which a module's folder needs one: without settings its class cannot be built. Other
+# The settings files of which a module's folder needs one, because its class requires them. Other
 # modules have defaults for all settings, and most repositories have no folder 2_Normalize.
 NEEDED_FILES: Mapping[str, tuple[str, ...]] = {
     **dict.fromkeys(
@@ -35,7 +35,7 @@ NEEDED_FILES: Mapping[str, tuple[str, ...]] = {
     "WordEmbeddings": ("wordembedding_config.json",),
     "StaticEmbedding": ("tokenizer.json",),
 }
-# Settings by which a config.json is known to be a module's; no transformer's config has them.
+# Settings that only a module's config.json contains, never a transformer's config.
 MODULE_KEYS: Mapping[str, tuple[str, ...]] = {
     "Pooling": ("word_embedding_dimension", "pooling_mode", "pooling_mode_mean_tokens"),
     "Dense": ("in_features", "out_features"),
@@ -56,7 +56,7 @@ SETTINGS = (
     "sentence_xlnet_config.json",
 )
 
-MAX_MANIFEST = 1024 * 1024  # bytes; those of the Hub have 200 to 1,500
+MAX_MANIFEST = 1024 * 1024  # bytes; manifests on the Hub have 200 to 1,500
 
 # The largest pipeline known (AudioLDM 2) has eleven components, eight of them with weights.
 MAX_COMPONENTS = 64
@@ -65,9 +65,9 @@ MAX_COMPONENTS = 64
 class ManifestEntry(NamedTuple):
     """One component as the manifest declares it."""
 
-    folder: str  # "" for the repository's own
+    folder: str  # "" for the repository's root
     library: str
-    kind: str  # the class
+    kind: str  # the name of the class
 
 
 class Manifest(NamedTuple):
@@ -75,7 +75,7 @@ class Manifest(NamedTuple):
 
     file: str
     target: str | None  # the class of the complete model
-    entries: tuple[ManifestEntry, ...]  # sorted by folder, which are all different
+    entries: tuple[ManifestEntry, ...]  # sorted by folder; folders are distinct
 
 
 def parse_manifest(file: str, content: bytes) -> Manifest:
@@ -131,7 +131,7 @@ class _Module(Struct):
 def _modules(file: str, content: bytes) -> Manifest:
     """Parse a modules.json: `[{"path": "2_Dense", "type": "sentence_transformers.models.Dense"}]`.
 
-    A path "" or "." is the repository's own folder. Modules without weights may share it.
+    A path "" or "." is the repository's root. Modules without weights may share a folder.
     """
     if fault := lfs_fault(named(file), content):
         raise CheckpointError(fault)

@@ -1,4 +1,4 @@
-"""The header of a safetensors file: eight bytes of length, then JSON. Its data is never read.
+"""The parser of a safetensors header: eight bytes of length, then JSON; no tensor data is read.
 
 A file is accepted exactly if the `safetensors` library (0.8) accepts it, with all oddities: white
 space before the `{`, a tensor written as a list, a repeated name (the last one counts). The library
@@ -29,21 +29,20 @@ MAX_HEADER = 100_000_000  # bytes; the library's own limit
 _BITS = dict(DTYPE_BITS)  # a plain dict: a look-up for each tensor
 _SPAN = itemgetter(StoredTensor._fields.index("span"))
 _SHOWN = 8  # dimensions that a message shows
-_LOOKED_AT = 4 * 1024  # bytes of a header that must look like one before the rest is fetched
-_AT_ONCE = 1024 * 1024  # characters of a header that are cut up together
-_MAX_PAIRS = 100_000  # of metadata; true ones hold a few dozen
-# Of a header that is not as writers write it: with escapes, white space, lists. They hold 43,000
-# tensors, or as many numbers.
+_LOOKED_AT = 4 * 1024  # the first bytes, which must look like a header before the rest is fetched
+_AT_ONCE = 1024 * 1024  # characters of a header that are parsed in one batch
+_MAX_PAIRS = 100_000  # entries of metadata; real headers have a few dozen
+# JSON values of a header in an unusual form, with escapes, white space or lists: 43,000 tensors.
 _MAX_EXACT_VALUES = 300_000
 _WHITE = b" \t\n\r"
 _CONTROL = bytes(byte for byte in range(0x20) if byte not in _WHITE)
 
-# A header as writers write it.
+# Patterns of a header in the form that writers use.
 _OPENING = re.compile(rb'\{(?:"__metadata__":(\{[^{}]*\})(,?))?')
 _TENSOR_END = b']},"'
 _METADATA = f'"{safetensors_json.METADATA}"'.encode()
-_ENTRY_QUOTES = 10  # of a tensor: its name, three fields and its dtype
-_MINUS_ZERO = re.compile(rb"[\[,\s]-0")  # a number that msgspec takes for an integer, and serde not
+_ENTRY_QUOTES = 10  # quotes of a tensor's name, three fields and dtype
+_MINUS_ZERO = re.compile(rb"[\[,\s]-0")  # an integer to msgspec, but not to serde
 
 _I64_MAX = 2**63 - 1  # larger numbers are for the exact reader
 _Number = Annotated[int, Meta(ge=0, le=_I64_MAX)]
@@ -52,7 +51,7 @@ _Number = Annotated[int, Meta(ge=0, le=_I64_MAX)]
 class _Entry(Struct, forbid_unknown_fields=True, gc=False):
     dtype: str
     shape: tuple[_Number, ...]
-    data_offsets: Span  # bounded once they cover the data without a gap
+    data_offsets: Span  # bounded by the check that they cover the data
 
 
 class Header(Struct, frozen=True, kw_only=True):
@@ -122,7 +121,7 @@ def parse_header(file: str, prefix: bytes) -> Header:
 
 
 def size_fault(header: Header, size: int | None) -> str | None:
-    """Return why a file cannot have its `size`; None if it can, or if the size is unknown."""
+    """Return why the file's `size` contradicts the header; None if it fits or is unknown."""
     if size is None:
         return None
     expected = LENGTH_BYTES + header.header_length + header.data_length
@@ -167,7 +166,7 @@ def _canonical(file: str, prefix: bytes, span: Span) -> _Parsed | None:
 
 
 def _end_of_json(prefix: bytes, span: Span) -> int:
-    """Return the start of the white space that pads a header."""
+    """Return where the JSON ends and the white space that pads the header begins."""
     end = span.stop
     while end > span.start:
         start = max(end - _LOOKED_AT, span.start)
@@ -178,7 +177,7 @@ def _end_of_json(prefix: bytes, span: Span) -> int:
 
 
 def _plainly_written(file: str, prefix: bytes, start: int, stop: int) -> _Parsed:
-    """Read compact JSON; raise one of the errors that `_canonical` catches for anything else.
+    """Parse compact JSON; for any other form, raise an error that `_canonical` catches.
 
     msgspec is as strict as serde except for what is checked here: without escapes, the number of
     quotes shows that no name is repeated. 90,000 tensors in one header take 0.1 s.
@@ -201,7 +200,7 @@ def _plainly_written(file: str, prefix: bytes, start: int, stop: int) -> _Parsed
     parsed = _build(file, pairs, chain.from_iterable(_entries(prefix, at, end)))
     if prefix.find(_METADATA, at, end) >= 0 or parsed.data_length > _I64_MAX:
         raise ValueError
-    if end - at > _AT_ONCE:  # then several are in order, and each alone names nothing twice
+    if end - at > _AT_ONCE:  # batches are in order, and names within a batch are unique
         names = [tensor[0] for tensor in parsed.tensors]
         if any(map(eq, names, islice(names, 1, None))):
             raise ValueError
@@ -215,7 +214,7 @@ def _entries(content: bytes, at: int, end: int) -> Iterator[Iterable[tuple[str, 
         stop = content.find(_TENSOR_END, at + _AT_ONCE, end)
         if stop < 0:
             break
-        stop += len(_TENSOR_END) - 1  # the next one's quote
+        stop += len(_TENSOR_END) - 1  # without the next entry's opening quote
         yield _decode(view[at : stop - 1])
         at = stop
     if at < end:
@@ -231,7 +230,7 @@ def _decode(tensors: memoryview) -> Iterable[tuple[str, _Entry]]:
 
 
 def _exact(file: str, content: bytes) -> _Parsed:
-    """Parse any header field by field like serde; the errors of this reader are reported."""
+    """Parse any header field by field, as serde does; its errors are the ones reported."""
     if fault := bounds_fault(content, safetensors_json.MAX_DEPTH, _MAX_EXACT_VALUES):
         raise CheckpointError(f"the header of {named(file)} {fault}")
     metadata, entries = safetensors_json.parse_fields(file, content)
@@ -250,7 +249,7 @@ def _build(file: str, metadata: dict[str, str], entries: Iterable[tuple[str, _En
     tensors: list[StoredTensor] = []
     sizes: dict[tuple[str, tuple[int, ...]], tuple[str, tuple[int, ...], int, int]] = {}
     in_order, end = True, 0
-    new = tuple.__new__  # takes half of what a NamedTuple's own constructor takes
+    new = tuple.__new__  # twice as fast as a NamedTuple's constructor
     for name, entry in entries:
         kind = (entry.dtype, entry.shape)
         measures = sizes.get(kind)
@@ -271,7 +270,7 @@ def _build(file: str, metadata: dict[str, str], entries: Iterable[tuple[str, _En
 
 
 def _measure(file: str, name: str, dtype: str, dimensions: tuple[int, ...]) -> tuple[int, int]:
-    """Return the number of elements and of bytes of a shape."""
+    """Return the number of elements and of bytes of a tensor."""
     elements = 1
     for dimension in dimensions:
         elements *= dimension

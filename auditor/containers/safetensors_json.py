@@ -1,8 +1,8 @@
-"""The JSON of a safetensors header, by the rules of the library's reader (Rust's serde_json).
+"""The JSON parser for safetensors headers, with the rules of the library (Rust's serde_json).
 
-These differ from json.loads: repeated fields are refused, repeated names are accepted but each has
-to be well formed, a tensor may be a list of three, a dtype an object of one, unused numbers beyond
-an f64 are refused too, and escapes have to form complete characters.
+The rules differ from json.loads: repeated fields are refused; repeated names are accepted, but each
+entry has to be well formed; a tensor may be a list of three items, a dtype an object of one key;
+numbers beyond an f64 are refused even if unused; escapes have to form complete characters.
 """
 
 import json
@@ -93,7 +93,7 @@ def _entry(tensor: str, value: object) -> dict[str, Any]:
     fields["dtype"] = _dtype(tensor, fields["dtype"])
     _check_integers(f"{tensor}: shape", fields["shape"])
     _check_integers(f"{tensor}: data_offsets", fields["data_offsets"])
-    if len(fields["data_offsets"]) != 2:  # noqa: PLR2004 - where it begins, where it ends
+    if len(fields["data_offsets"]) != 2:  # noqa: PLR2004 - begin and end
         count = len(fields["data_offsets"])
         raise CheckpointError(
             f"{tensor}: data_offsets has {count} numbers, expected two: begin and end"
@@ -149,7 +149,7 @@ class _NumberError(ValueError):
 
 
 def _integer(digits: str) -> int | float:
-    """Return an int if serde_json reads one (u64 or i64), else its f64."""
+    """Return an int if the digits fit u64 or i64, as serde_json does; else the f64."""
     if digits == "-0":
         return -0.0
     if len(digits) <= len(str(-(2**63))) and -(2**63) <= (value := int(digits)) <= U64_MAX:
@@ -158,10 +158,10 @@ def _integer(digits: str) -> int | float:
 
 
 def _float(text: str) -> float:
-    """Return the f64 that serde_json reads, by its arithmetic, which decides about overflows.
+    """Return the f64 that serde_json reads, by its arithmetic, so that equal numbers overflow.
 
-    At most twenty digits go into a u64, further digits only move the point; then the u64 is
-    multiplied once by a power of ten.
+    At most twenty digits are collected in a u64, further digits only move the point; then the u64
+    is multiplied by a power of ten.
     """
     mantissa, _, exponent = text.lower().partition("e")
     integer, _, fraction = mantissa.lstrip("-").partition(".")
@@ -171,7 +171,7 @@ def _float(text: str) -> float:
     power -= used
     size = int(exponent.lstrip("+-0")[:11] or "0")
     if size > _I32_MAX:
-        significand *= not exponent.startswith("-")  # 1e-99999999999 is 0, 0e99999999999 too
+        significand *= not exponent.startswith("-")  # 1e-99999999999 and 0e99999999999 are 0
     value = _scaled(float(significand), power - size if exponent.startswith("-") else power + size)
     if math.isinf(value):
         raise _NumberError(f"the number {quoted(text)} is out of range")

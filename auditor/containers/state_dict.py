@@ -1,4 +1,4 @@
-"""The tensors of a pickled value by their dotted names, and which part of it is the state dict."""
+"""The state dict in a pickled value: which part of the value it is, and its tensors by name."""
 
 from collections.abc import Iterator, Mapping
 from itertools import islice
@@ -23,11 +23,11 @@ WRAPPERS = (
 )
 _DICTS = frozenset(f"collections.{name}" for name in ("OrderedDict", "defaultdict", "Counter"))
 
-# A memo lets few bytes stand for any number of values. The names of the largest state dict that a
-# pickle has room for, 16,000 (pickle_machine), are looked at three times.
+# The most values: a pickle's memo lets few bytes stand for any number of them. The largest state
+# dict has 16,000 names (pickle_machine), which are visited three times.
 _MOST_VALUES = 120_000
-_MOST_LETTERS = 4_000_000  # of all dotted names
-_DEEPEST = 64  # levels
+_MOST_LETTERS = 4_000_000  # characters of all dotted names
+_DEEPEST = 64  # levels of nested containers
 _DEEPEST_WRAPPERS = 4
 _SHOWN = 5
 
@@ -36,16 +36,16 @@ class StateDict(Struct, frozen=True, kw_only=True):
     """The tensors of a state dict, in its order."""
 
     tensors: Mapping[str, TensorView]
-    unreadable: Mapping[str, str]  # names -> why, a verb first
-    note: str | None = None  # which part of the value this is, unless it is all of it
-    fault: str | None = None  # why not all of it was looked at; a verb first
+    unreadable: Mapping[str, str]  # name -> the reason, which begins with a verb
+    note: str | None = None  # a sentence about its place in the value, if it is only a part
+    fault: str | None = None  # why the walk ended early; begins with a verb
 
 
 def state_dict(value: object, *, opened: bool = True) -> StateDict:
     """Return the model's tensors in a pickled value: all of it, or the part under a known key.
 
-    A loader that takes the value as it is finds no tensors under such a key. Unless `opened`, the
-    names contain the key in parentheses, which no model's names have.
+    Some loaders do not look under such a key, and find no tensors. Unless `opened`, the names
+    contain the key in parentheses, which no model's names have.
     """
     walk = _Walk(opened=opened)
     tensors: dict[str, TensorView] = {}
@@ -75,7 +75,7 @@ def _makes_dict(call: Call) -> bool:
 
 
 def _unwrap(walk: "_Walk", value: object) -> tuple[object, list[str], Mapping[str, object]]:
-    """Return the state dict within a value, the keys that lead to it, and its siblings."""
+    """Return the state dict inside a value, the keys that lead to it, and its siblings."""
     path: list[str] = []
     siblings: dict[str, object] = {}
     for _ in range(_DEEPEST_WRAPPERS):
@@ -117,14 +117,14 @@ def _listed(siblings: Mapping[str, object]) -> str:
 
 
 class _SpentError(Exception):
-    """A value is larger than any state dict. The message begins with a verb."""
+    """The error for a value larger than any state dict; its message begins with a verb."""
 
 
 class _Walk:
-    """A walk through values, all of them within one budget."""
+    """A walk through nested values, with one budget for all of them."""
 
     def __init__(self, *, opened: bool = True) -> None:
-        self._opened = opened  # otherwise the keys of dicts in dicts are in parentheses
+        self._opened = opened  # if not, keys of nested dicts are put in parentheses
         self._values = _MOST_VALUES
         self._letters = _MOST_LETTERS
 
@@ -156,7 +156,7 @@ class _Walk:
     def unique_tensors(
         self, value: object, prefix: str
     ) -> Iterator[tuple[str, TensorView | Unreadable]]:
-        """Yield every tensor; raise _SpentError if two have one name: "a.b", and "b" in "a"."""
+        """Yield every tensor; raise _SpentError if two get one name: key "a.b", "b" below "a"."""
         names: set[str] = set()
         for name, view in self.tensors(value, prefix):
             if name in names:
@@ -165,7 +165,7 @@ class _Walk:
             yield name, view
 
     def children(self, value: object) -> dict[str, object]:
-        """Return the items of a container by key; of two items with one key, the last."""
+        """Return the items of a container by key; the last item if a key is repeated."""
         match value:
             case PickledDict(pairs=pairs):
                 return self._by_key(pairs)
@@ -203,13 +203,13 @@ class _Walk:
 
 
 def _text(key: str | int) -> str:
-    """Return a key as part of a name; escape halves of characters, which cannot be written."""
+    """Return a key as part of a name, with surrogates escaped: they cannot be encoded."""
     text = str(int(key) if isinstance(key, bool) else key)
     return text if is_text(text) else text.encode("utf-8", "backslashreplace").decode()
 
 
 def _arguments(call: Call) -> list[tuple[object, object]]:
-    """Return the pairs that a dict is made with: a dict, or a list as Python 2 wrote it."""
+    """Return the items with which a dict is built: from a dict, or a list as in Python 2."""
     match call.args:
         case (PickledDict(pairs=pairs),):
             return pairs

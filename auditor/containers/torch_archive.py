@@ -1,9 +1,9 @@
-"""The zip form of torch.save: the pickle `data.pkl` and an entry `data/KEY` for each storage.
+"""The reader of torch.save's zip archives: `data.pkl`, and an entry `data/KEY` for each storage.
 
-zipfile reads the directory; torch reads it with miniz. Only an archive on which both must agree is
-followed: the one end record ends the file, the directory ends where it begins, all entries lie in
-one folder and in a row from byte 0 on, and no two names are equal but for their case. An entry that
-torch.save does not write, such as the program of TorchScript, ends the walk.
+This module reads the zip directory with zipfile, torch with miniz. An archive is accepted only if
+both must read it alike: its only end record ends the file, the directory ends where the end record
+begins, all entries are in one folder and contiguous from byte 0 on, and no two names differ only in
+case. An entry that torch.save does not write, such as TorchScript's program, is an error.
 """
 
 import re
@@ -24,7 +24,7 @@ from auditor.errors import CheckpointError
 from auditor.messages import named, quoted
 from auditor.tensors import Span
 
-# Bytes. An entry takes 70 to 120, so that there is room for more tensors than a pickle has.
+# Bytes of a directory. An entry takes 70 to 120, enough for more tensors than a pickle has.
 MAX_DIRECTORY = 4 * 1024 * 1024
 
 _MARK, _MARK64, _MARK_LOCATOR = b"PK\x05\x06", b"PK\x06\x06", b"PK\x06\x07"
@@ -32,21 +32,21 @@ _END = struct.Struct("<4s4H2IH")
 _LOCATOR = struct.Struct("<4sIQI")
 _END64 = struct.Struct("<4sQ2H2I4Q")
 _LOCAL = struct.Struct("<4s5H3I2H")
-_CENTRAL, _CENTRAL_LENGTHS = 46, 28  # bytes of an entry, and before the lengths of its fields
-_LENGTHS = struct.Struct("<3H")  # of its name, extra fields and comment
+_CENTRAL, _CENTRAL_LENGTHS = 46, 28  # bytes of an entry, and bytes before its field lengths
+_LENGTHS = struct.Struct("<3H")  # the lengths of its name, extra fields and comment
 _FIELD = struct.Struct("<2H")
 _COMMENT = 0xFFFF  # bytes of the longest comment
 _U16_MAX, _U32_MAX = 0xFFFF, 0xFFFFFFFF
-_END64_LENGTH = 44  # bytes of the zip64 record behind its own length
+_END64_LENGTH = 44  # bytes of the zip64 record after its length field
 _ZIP64 = 1  # the extra field with 64-bit sizes
 _UTF8 = 0x800
-_FOLDER = 0x10  # an attribute of DOS; torch reads nothing of such an entry and does not fail
+_FOLDER = 0x10  # DOS attribute; torch reads such an entry as empty
 _ENCRYPTED = 0x1 | 0x20 | 0x40 | 0x2000
 _INFLATED = 1032  # bytes that one byte can inflate to: deflate has two bits at least for 258
 _ALIGNED = 64  # bytes; torch's writer begins the data of an entry at a multiple of it
 
 _DATA, _CONSTANTS = "data.pkl", "/constants.pkl"
-_VERSIONS = ("version", ".data/version")  # torch opens no archive without one of them
+_VERSIONS = ("version", ".data/version")  # torch requires one of them
 _WRITTEN = re.compile(
     r"data\.pkl|byteorder|version|\.format_version|\.storage_alignment|(\.data/)?"
     r"|\.data/(version|serialization_id)|data/[\w.-]*",
@@ -55,10 +55,10 @@ _WRITTEN = re.compile(
 
 
 class _Entry(NamedTuple):
-    """An entry as the directory declares it."""
+    """An entry of the archive, as the zip directory declares it."""
 
     name: str
-    width: int  # bytes of the name
+    width: int  # length of the name in bytes
     header: int  # offset of its local header
     is_deflated: bool
     packed: int  # bytes in the file
@@ -66,7 +66,7 @@ class _Entry(NamedTuple):
 
     @property
     def least(self) -> int:
-        """Return the earliest start of its data: behind a local header without extra fields."""
+        """The earliest possible start of its data, after a local header without extra fields."""
         return self.header + _LOCAL.size + self.width
 
 
@@ -74,8 +74,8 @@ class TorchArchive(Struct, frozen=True, kw_only=True):
     """The directory of an archive that torch.save may have written."""
 
     file: str
-    entries: Mapping[str, _Entry]  # by their names below the folder, in lower case
-    stops: Mapping[int, int]  # offset of a local header -> start of what follows the entry
+    entries: Mapping[str, _Entry]  # by name relative to the folder, in lower case
+    stops: Mapping[int, int]  # offset of an entry's local header -> the entry's end, at the latest
 
     def pickle(self, sparse: PartialFile) -> bytes:
         """Return the bytes of data.pkl."""
@@ -116,7 +116,7 @@ class TorchArchive(Struct, frozen=True, kw_only=True):
         return StoragePlaces(spans, faults)
 
     def _data_start(self, entry: _Entry, sparse: PartialFile) -> int:
-        """Return where an entry's data begins, by its local header."""
+        """Return the offset at which an entry's data begins, by its local header."""
         local = sparse.read(Span(entry.header, entry.header + _LOCAL.size))
         mark, _, _, method, *_, width, extra = _LOCAL.unpack(local)
         start = entry.header + _LOCAL.size
@@ -133,10 +133,10 @@ class TorchArchive(Struct, frozen=True, kw_only=True):
         return start
 
     def _aligned_start(self, entry: _Entry) -> int:
-        """Return where torch's writer begins an entry's data, by the directory alone.
+        """Return the offset at which torch's writer begins an entry's data, by the directory alone.
 
-        The data follow a field of padding, and 64-bit sizes if there are any, at the next multiple
-        of 64. Local headers would take a request for each storage.
+        The data begin at a multiple of 64, after a padding field and 64-bit sizes, if any. To read
+        local headers would take a request for each storage.
         """
         large, far = entry.packed >= _U32_MAX, entry.header >= _U32_MAX
         wide = _FIELD.size + 16 * large + 8 * far if large or far else 0
@@ -148,7 +148,7 @@ class TorchArchive(Struct, frozen=True, kw_only=True):
 
 
 def open_archive(file: str, sparse: PartialFile) -> TorchArchive:
-    """Return the archive; raise UnsafeFileError if torch may read the file in another way.
+    """Read the directory; raise UnsafeFileError if torch may read the file differently.
 
     Raise CheckpointError if torch cannot open the file as an archive.
     """
@@ -201,7 +201,7 @@ def _directory(file: str, sparse: PartialFile) -> tuple[int, int, int]:
 
 
 def _entries(directory: bytes) -> Iterator[_Entry]:
-    """Yield the entries of a directory, read by zipfile, which cuts a name that leaves it."""
+    """Yield the entries of a directory; zipfile, which reads it, truncates overlong names."""
     at = 0
     while at < len(directory):
         at += _CENTRAL + sum(_LENGTHS.unpack_from(directory, at + _CENTRAL_LENGTHS))
@@ -237,7 +237,7 @@ def _field_kinds(extra: bytes) -> Iterator[int]:
 
 
 def _names_below_folder(file: str, entries: list[_Entry]) -> dict[str, _Entry]:
-    """Return the entries by their names below the one folder, in lower case."""
+    """Return the entries by name relative to the archive's only folder, in lower case."""
     if any(entry.name.lower().endswith(_CONSTANTS) for entry in entries):
         raise not_followed(file, "is a TorchScript archive, a program with its tensors")
     folder = entries[0].name.partition("/")[0] + "/" if entries else "/"
@@ -255,7 +255,7 @@ def _names_below_folder(file: str, entries: list[_Entry]) -> dict[str, _Entry]:
 
 
 def _stops(file: str, entries: list[_Entry], directory_start: int) -> dict[int, int]:
-    """Return where each entry ends at the latest; raise UnsafeFileError if two overlap."""
+    """Return the latest possible end of each entry; raise UnsafeFileError if two overlap."""
     starts = sorted([*(entry.header for entry in entries), directory_start])
     stops = dict(pairwise(starts))
     if starts[0] != 0 or len(set(starts)) < len(starts) or starts[-1] != directory_start:

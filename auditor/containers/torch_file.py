@@ -5,8 +5,9 @@ Since torch 1.6 such a file is a zip archive with a pickle of the value, `data.p
 protocol, facts about the machine, the value, the keys of the storages), then the storages, each
 behind eight bytes; torch supplies storages only to the pickle of the value.
 
-A pickle is followed and never loaded (`pickle_machine`). A file is read to its end, or torch.load
-raises for it, or the error is UnsafeFileError: it may run code.
+A pickle is interpreted without running code, never loaded (`pickle_machine`): its opcodes are
+followed. If a file cannot be followed to its end although torch.load may not raise for it, the
+error is UnsafeFileError: the file may run code.
 """
 
 import re
@@ -41,9 +42,9 @@ from auditor.errors import CheckpointError
 from auditor.messages import named, quoted
 from auditor.tensors import Span, StoredTensor, natural_key
 
-_MOST_FAULTS = 20  # of one file; more are counted
-_SHOWN = 5  # values that torch refuses, of one file
-# Files that transformers, diffusers and PEFT look for; they take the value for the state dict.
+_MOST_FAULTS = 20  # most faults listed of one file; more are counted
+_SHOWN = 5  # most refused values listed of one file
+# Files that transformers, diffusers and PEFT load; their value has to be the state dict.
 _LOADED_AS_IS = re.compile(r"(.*/)?(diffusion_)?(pytorch|adapter)_model[^/]*\.bin", re.DOTALL)
 # What joblib.load and pandas.read_pickle decompress: gzip, bzip2, xz, lzma, lz4, zstandard, zlib.
 _COMPRESSED = (
@@ -64,10 +65,10 @@ _TAR = 512  # bytes of the first block of a tar archive
 
 
 class LegacyFile(NamedTuple):
-    """The pickles of a file, up to the first with a fault, and where its storages lie."""
+    """The pickles of a legacy file, up to the first with a fault, and its storages' positions."""
 
     pickles: list[FollowedPickle]
-    fault: str | None  # why torch does not load the file, a verb first
+    fault: str | None  # why torch does not load the file; begins with a verb
     places: StoragePlaces
 
     @property
@@ -76,7 +77,7 @@ class LegacyFile(NamedTuple):
 
 
 def parse(file: str, sparse: PartialFile) -> Table:
-    """Return the tensors of a file of torch.save; raise CheckpointError for any other file.
+    """Return the tensors of a torch.save file; raise CheckpointError for any other file.
 
     The error is UnsafeFileError if loading the file may run code and its tensors are not known.
     """
@@ -95,7 +96,7 @@ def parse(file: str, sparse: PartialFile) -> Table:
 
 
 def _legacy_error(file: str, legacy: LegacyFile, sparse: PartialFile) -> CheckpointError:
-    """Return the error for bytes that are not a zip archive, and not the pickles of torch.save."""
+    """Return the error for a file that is neither a zip archive nor torch.save's pickles."""
     first = legacy.pickles[0]
     start = sparse.read(Span(0, min(sparse.size, _LONGEST_MAGIC)))
     if file.lower().endswith(PICKLES) and start.startswith(_COMPRESSED):
@@ -112,7 +113,7 @@ def _legacy_error(file: str, legacy: LegacyFile, sparse: PartialFile) -> Checkpo
 
 
 def _other_format_error(file: str, prefix: bytes) -> str | None:
-    """Return the error for a file that no unpickler reads; None if it begins as a pickle."""
+    """Return the sentence for a file in a format other than pickle; None if it may be one."""
     if prefix.startswith(b"\x80"):
         return None
     kind = "a safetensors file, perhaps" if prefix[8:9] == b"{" else format_by_magic(prefix)
@@ -121,7 +122,7 @@ def _other_format_error(file: str, prefix: bytes) -> str | None:
 
 
 def _join(legacy: LegacyFile) -> FollowedPickle:
-    """Return the pickle of the value, or else the last one, with the imports of all of them."""
+    """Return the value's pickle, else the last pickle, with the imports of all pickles."""
     last = legacy.pickles[-1] if legacy.fault else legacy.value
     lines = (line for pickle in legacy.pickles for line in pickle.outside)
     refused = (reason for pickle in legacy.pickles for reason in pickle.refused)
@@ -176,7 +177,7 @@ def _table(file: str, pickle: FollowedPickle, places: StoragePlaces, *, legacy: 
 
 
 def _span(view: TensorView, places: StoragePlaces) -> Span:
-    """Return the start and the number of a tensor's bytes; strides may spread them wider."""
+    """Return a tensor's offset in the file, and its size; strides may spread it wider."""
     start = places.spans.get(view.storage.key, Span(0, 0)).start + view.start
     return Span(start, start + view.length)
 
@@ -194,7 +195,7 @@ def _shared(tensors: Mapping[str, TensorView]) -> Mapping[str, str]:
 def _faults(
     state: StateDict, places: StoragePlaces, storage_by_key: Mapping[str, Storage]
 ) -> Iterator[TensorFault]:
-    """Yield the tensors that cannot exist; torch creates the storages of `storage_by_key`."""
+    """Yield faults of tensors that are unreadable or do not fit their storages."""
     for name, reason in state.unreadable.items():
         yield TensorFault((name,), f"tensor {quoted(name)} {reason}")
     for name, view in state.tensors.items():
@@ -253,7 +254,7 @@ def read_legacy(file: str, sparse: PartialFile) -> LegacyFile:
 
 
 def _is_tar(block: bytes) -> bool:
-    """Return whether torch.load reads the file with tarfile, which it tries before pickles."""
+    """Return whether torch.load reads the file as a tar archive, which it tries first."""
     from tarfile import HeaderError, TarInfo  # noqa: PLC0415 - few files are of the legacy form
 
     try:
@@ -285,7 +286,7 @@ def _pickles(file: str, sparse: PartialFile) -> list[FollowedPickle]:
 
 
 def _fault(pickles: list[FollowedPickle]) -> str | None:
-    """Return why torch refuses the pickles, a verb first; None if it reads them."""
+    """Return why torch refuses the pickles, starting with a verb; None if it reads them."""
     if fault := pickles[-1].fault:
         return f"has a pickle that {fault.reason}"
     if [pickle.value for pickle in pickles[:_FACTS]] != [MAGIC, PROTOCOL]:
@@ -304,7 +305,7 @@ def _fault(pickles: list[FollowedPickle]) -> str | None:
 
 
 def _places(file: str, pickles: list[FollowedPickle], size: int) -> StoragePlaces:
-    """Return the positions of the storages, which follow the pickles in the order of the keys."""
+    """Return the positions of the storages, which follow the pickles in key order."""
     by_key, keys, start = storages(pickles[_VALUE]), pickles[_KEYS].value, pickles[_KEYS].stop
     spans: dict[str, Span] = {}
     at = start

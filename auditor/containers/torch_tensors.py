@@ -1,4 +1,4 @@
-"""The storages of a torch pickle, runs of bytes, and the tensors that are views of them."""
+"""The storages of a torch pickle (blocks of bytes), and the tensors that are views of them."""
 
 import re
 from collections.abc import Callable, Mapping
@@ -63,14 +63,14 @@ _STORAGES: Mapping[str, str] = MappingProxyType(
 )
 _BYTES = frozenset({"UntypedStorage", "_UntypedStorage"})
 _LARGEST = 2**63
-_PARTS = 5  # of a storage's key in a pickle; the legacy form adds of what it is a view
+_PARTS = 5  # items of a storage's key; the legacy form adds the storage of which it is a view
 
 
 class Storage(NamedTuple):
-    """A run of bytes that tensors are views of."""
+    """A block of bytes of which tensors are views."""
 
     key: str  # zip: the entry's name in data/
-    dtype: str | None  # of torch; None: bytes, and each tensor declares its own
+    dtype: str | None  # torch's dtype; None: bytes, each tensor has its own dtype
     length: int  # bytes
 
     @property
@@ -82,18 +82,18 @@ class StoragePlaces(NamedTuple):
     """The positions of the storages of a file, and their faults."""
 
     spans: Mapping[str, Span]  # by key
-    faults: Mapping[str, str]  # by key: what is wrong with a storage
+    faults: Mapping[str, str]  # by key: a sentence about a faulty storage
     size_faults: tuple[str, ...] = ()
 
 
 class Unreadable(NamedTuple):
     """A tensor whose dtype and shape are not known."""
 
-    reason: str  # a verb first
+    reason: str  # the reason, which begins with a verb
 
 
 def storages(pickle: FollowedPickle) -> dict[str, Storage]:
-    """Return the storages that the pickle declares, by key; of two with one key, the first."""
+    """Return the storages that the pickle declares, by key; the first if a key is repeated."""
     declared: dict[str, Storage] = {}
     for persistent in pickle.persistent:
         source = storage(persistent)
@@ -103,7 +103,7 @@ def storages(pickle: FollowedPickle) -> dict[str, Storage]:
 
 
 def storage_faults(pickle: FollowedPickle, *, legacy: bool) -> list[str]:
-    """Return why torch raises for a storage, a verb first; each reason once."""
+    """Return the reasons why torch raises for storages, each once, starting with a verb."""
     reasons: dict[str, None] = {}
     for persistent in pickle.persistent:
         source = storage(persistent)
@@ -118,7 +118,7 @@ def storage_faults(pickle: FollowedPickle, *, legacy: bool) -> list[str]:
 
 
 def storage(value: Persistent) -> Storage | Unreadable:
-    """Return the storage of a key: ('storage', class, key, device, numel, view)."""
+    """Return the storage for a persistent id ('storage', class, key, device, numel, view)."""
     match value.key:
         case ("storage", Global(name=name), str(key), str(), int(numel), *rest) if (
             (name in _STORAGES or name in _BYTES) and 0 <= numel < _LARGEST and is_text(key)
@@ -134,7 +134,7 @@ def storage(value: Persistent) -> Storage | Unreadable:
 
 
 def is_text(text: str) -> bool:
-    """Return whether a string has no surrogates, halves of characters."""
+    """Return whether a string has no surrogates (halves of characters)."""
     return text.isascii() or not _HALF.search(text)
 
 
@@ -146,18 +146,18 @@ _DEEPEST = 8  # wrappers around one tensor: a Parameter, a subclass, its state
 
 
 class TensorView(NamedTuple):
-    """A tensor: some numbers of a storage."""
+    """A tensor: a view of some numbers of a storage."""
 
     storage: Storage
-    dtype: str  # of the safetensors format, or spelled like its names
+    dtype: str  # safetensors' name, or one in its style
     shape: tuple[int, ...]
     start: int  # bytes from the storage's start to the first number
     length: int  # bytes of all its numbers
-    stop: int  # offset in the storage behind the last number that it reaches
+    stop: int  # offset in the storage after the last number of the view
 
     @property
     def place(self) -> tuple[str, int, int, int]:
-        """A key that tensors with the same numbers share, perhaps in different shapes."""
+        """A key that is equal for tensors that are the same bytes, in whatever shape."""
         return self.storage.key, self.start, self.length, self.stop
 
 
@@ -198,7 +198,7 @@ def tensor_view(value: object) -> TensorView | Unreadable | None:
 
 
 def _is_of_variable(state: object) -> bool:
-    """Return whether a state is (requires_grad, volatile, hooks), as before torch 0.4."""
+    """Return whether a tensor's pickled state has the form that torch wrote before 0.4."""
     match state:
         case (bool(), bool(), _):
             return True
@@ -207,7 +207,7 @@ def _is_of_variable(state: object) -> bool:
 
 
 def _state_fault(state: object) -> Unreadable | None:
-    """Return the fault if a state replaces a tensor's numbers; each key of it is an attribute."""
+    """Return a fault if a tensor's pickled state, which sets attributes, replaces its data."""
     for part in state if isinstance(state, tuple) else (state,):
         if part is None:
             continue
@@ -219,7 +219,7 @@ def _state_fault(state: object) -> Unreadable | None:
 
 
 def _attributes(state: object) -> list[tuple[object, object]] | None:
-    """Return the items of a dict that becomes attributes; None if it is not a plain dict."""
+    """Return the items of a state that sets attributes; None if it is not a plain dict."""
     match state:
         case PickledDict(pairs=pairs):
             return pairs
@@ -232,7 +232,7 @@ def _attributes(state: object) -> list[tuple[object, object]] | None:
 
 
 def _tensor(args: tuple[object, ...]) -> TensorView | Unreadable:
-    """Read (storage, offset, size, stride)."""
+    """Return the tensor for the arguments (storage, offset, size, stride)."""
     match args:
         case (Persistent() as key, int(offset), size, stride):
             source = storage(key)
@@ -246,7 +246,7 @@ def _tensor(args: tuple[object, ...]) -> TensorView | Unreadable:
 
 
 def _tensor_v2(args: tuple[object, ...]) -> TensorView | Unreadable:
-    """Read (storage, offset, size, stride, requires_grad, hooks[, metadata])."""
+    """Return the tensor for (storage, offset, size, stride, requires_grad, hooks[, metadata])."""
     match args:
         case (*first, bool(), _) | (*first, bool(), _, PickledDict()) if len(first) == _FIRST:
             return _tensor(tuple(first))
@@ -255,7 +255,7 @@ def _tensor_v2(args: tuple[object, ...]) -> TensorView | Unreadable:
 
 
 def _quantized(args: tuple[object, ...]) -> TensorView | Unreadable:
-    """Read (storage, offset, size, stride, quantizer, requires_grad, hooks)."""
+    """Return the tensor for (storage, offset, size, stride, quantizer, requires_grad, hooks)."""
     match args:
         case (*first, tuple(), bool(), _) if len(first) == _FIRST:
             return _tensor(tuple(first))
@@ -264,7 +264,7 @@ def _quantized(args: tuple[object, ...]) -> TensorView | Unreadable:
 
 
 def _tensor_v3(args: tuple[object, ...]) -> TensorView | Unreadable:
-    """Read (storage, offset, size, stride, requires_grad, hooks, dtype[, metadata])."""
+    """Return the tensor for (storage, offset, size, stride, ..., hooks, dtype[, metadata])."""
     *first, metadata = args if len(args) > _WITH_DTYPE else (*args, PickledDict([]))
     match first:
         case (
@@ -309,7 +309,7 @@ def _view(
 
 
 def _dimensions(value: object) -> tuple[int, ...] | None:
-    """Return the numbers of a tuple or a torch.Size; None if one is not a whole number."""
+    """Return the integers of a tuple or a torch.Size; None for anything else."""
     if isinstance(value, Call) and value.callee == Global("torch", "Size"):
         value = value.args[0]
     if not isinstance(value, tuple | list) or len(value) > _MOST_DIMENSIONS:

@@ -1,4 +1,4 @@
-"""The parsers of weight files that are not safetensors files; what they take and return.
+"""The interface of parsers of weight files other than safetensors, and a table of them.
 
 A parser of a format whose parts are scattered (a zip's directory at the end, a table of unknown
 length) is a pure function `parse(file, sparse)`. It reads with `sparse.read(span)`. If bytes are
@@ -21,7 +21,7 @@ from auditor.tensors import Span, StoredTensor
 
 
 class NeedsBytes(Exception):  # noqa: N818 - not an error: the parser needs more
-    """The signal of a parser that needs the bytes of `span`."""
+    """The exception by which a parser requests the bytes of `span`."""
 
     def __init__(self, span: Span) -> None:
         super().__init__(f"bytes {span.start:,} to {span.stop:,} are needed")
@@ -37,12 +37,15 @@ class UnsafeFileError(CheckpointError):
 
 
 def not_followed(file: str, reason: str, imports: tuple[str, ...] = ()) -> UnsafeFileError:
-    """Return the error for a file not followed to its end; the reason begins with a verb."""
+    """Return the error for a file that may run code and could not be parsed to its end.
+
+    `reason` completes "it ...", so it begins with a verb.
+    """
     return UnsafeFileError(f"{named(file)} may run code: not followed, it {reason}", imports)
 
 
 class FilePart(NamedTuple):
-    """Bytes of a file from `start` on."""
+    """A part of a file: its bytes from `start` on."""
 
     start: int
     data: bytes
@@ -53,13 +56,13 @@ class FilePart(NamedTuple):
 
 
 class PartialFile(Struct, frozen=True):
-    """Parts of a file, sorted, with gaps between them, and the size of the file in bytes."""
+    """The parts of a file that were read, sorted, with gaps between them, and its size."""
 
     size: int
     parts: tuple[FilePart, ...]
 
     def read(self, span: Span) -> bytes:
-        """Return exactly the span's bytes; raise NeedsBytes if some are not in the parts.
+        """Return the span's bytes; raise NeedsBytes if some are not in the parts.
 
         Raise CheckpointError if the span leaves the file.
         """
@@ -93,14 +96,14 @@ MODULES: Mapping[str, str] = MappingProxyType(
     {".bin": "torch_file", ".pt": "torch_file", ".pth": "torch_file", ".ckpt": "torch_file"}
     | {".gguf": "gguf"}
 )
-# Endings of other pickles, which hold no weights that an audit counts.
+# Endings of other pickles, which do not contain weights that an audit counts.
 PICKLES = (".pkl", ".pickle", ".joblib")
 # Endings of all files that torch.load or pickle reads.
 PICKLED = (*PICKLES, *(ending for ending, module in MODULES.items() if module == "torch_file"))
 
 
 class TensorFault(NamedTuple):
-    """Tensors that contradict the file; no names if the file as a whole cannot be loaded."""
+    """Tensors that contradict the file; without names, the complete file cannot be loaded."""
 
     names: tuple[str, ...]
     reason: str  # a sentence that begins with the file
@@ -111,10 +114,10 @@ class Table(Struct, frozen=True, kw_only=True):
 
     file: str  # path inside the repo, "/" between folders
     tensors: tuple[StoredTensor, ...]  # sorted by name
-    size_faults: tuple[str, ...] = ()  # why the file cannot have the size it has
+    size_faults: tuple[str, ...] = ()  # why the file's size is impossible
     faults: tuple[TensorFault, ...] = ()
     notes: tuple[str, ...] = ()  # how the file was read, one line each
-    # A tensor -> the tensor that is stored as the same bytes, first in natural order.
+    # A tensor -> the first tensor, in natural order, that is stored as the same bytes.
     shared: Mapping[str, str] = MappingProxyType({})
     imports: tuple[str, ...] = ()  # a line for each name that loading imports and no list has
 
@@ -124,10 +127,10 @@ Parse = Callable[[str, PartialFile], Table]
 
 
 def parser(file: str) -> Parse | None:
-    """Return the parser of the file, by its ending; None for a safetensors file.
+    """Return the parser for the file's ending; None for a safetensors file.
 
-    A parser reads from its PartialFile, passes on NeedsBytes, and raises CheckpointError for a file
-    of another format.
+    A parser reads from a PartialFile, raises NeedsBytes if bytes are missing, and CheckpointError
+    for a file of another format.
     """
     ending = PurePosixPath(file).suffix.lower()
     module = "torch_file" if ending in PICKLES else MODULES.get(ending)
@@ -137,7 +140,7 @@ def parser(file: str) -> Parse | None:
     return parse
 
 
-# Public formats' own signatures; the order matters only where one begins with another.
+# The signatures of public formats; the order matters only if one is a prefix of another.
 _SIGNATURES: tuple[tuple[bytes, str], ...] = (
     (b"version ", "a Git LFS pointer: the real file was never fetched or never pushed"),
     (b"PK\x03\x04", "a zip archive, as torch.save and numpy.savez write"),
@@ -159,12 +162,12 @@ _SIGNATURES: tuple[tuple[bytes, str], ...] = (
     (b"<<<<<<< ", "a git merge conflict"),
     (b"\xef\xbb\xbf", "text with a byte order mark"),
 )
-_PREFIX = 8  # fewer letters than that prove nothing
+_PREFIX = 8  # shorter runs of letters prove nothing
 _PRINTABLE = string.printable.encode()
 
 
 def format_by_magic(prefix: bytes) -> str | None:
-    """Return the format's name, as `a Python pickle`; None if the format is unknown."""
+    """Return the format's name, such as `a Python pickle`; None if it is unknown."""
     for signature, name in _SIGNATURES:
         if prefix.startswith(signature):
             return name

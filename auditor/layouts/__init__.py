@@ -1,11 +1,12 @@
-"""Layouts: from stored tensors to tensors of the model, a file or a folder for each layout.
+"""Packed layouts: each module or folder maps one quantization format to the model's tensors.
 
-Modules that layouts share begin with an underscore, and no layout imports another. `engine` reads
-the table of a layout, `packing` has its results, `declared` reads the config, and `fused` handles
-stacked experts after all layouts.
+A packed layout is the way in which a format such as GPTQ stores a weight: its packed tensor and
+that tensor's companions (scales, zero points). Modules that layouts share begin with an underscore;
+no layout imports another. `engine` reads the table of a layout, `packing` defines the results,
+`declared` reads the config, and `fused` splits stacked experts after all layouts.
 
-`unpack_tensors` looks for a layout if a checkpoint declares one or stores dtypes that one uses. All
-other checkpoints are plain and cost nothing here.
+`unpack_tensors` looks for a layout if a checkpoint declares one or stores dtypes that a layout
+uses. All other checkpoints are plain, and no layout is imported for them.
 """
 
 from collections.abc import Mapping
@@ -36,7 +37,8 @@ METHODS: Mapping[str, str] = MappingProxyType(
         "gptq": "gptq",
         "marlin": "gptq",
         "awq": "awq",
-        "auto-round": "auto_round",  # the last layout with its marks: undeclared ones are not its
+        # The last one with its marks: undeclared modules with these marks belong to other layouts.
+        "auto-round": "auto_round",
         "intel/auto-round": "auto_round",
         "bitsandbytes": "bitsandbytes",
         "bitsandbytes_4bit": "bitsandbytes",
@@ -72,7 +74,7 @@ _MARKS = (
 
 
 def unknown_quantization(declared: Declared) -> str | None:
-    """Return the quant_method, or its mode, that no layout here unpacks; None if one does."""
+    """Return the declared quant_method, or its mode, if no layout unpacks it; None otherwise."""
     if declared.method not in METHODS:
         return named(declared.method)
     return _layout(METHODS[declared.method]).unread(declared)
@@ -85,12 +87,12 @@ def unpack_tensors(
     *,
     of_mlx: Implied | None = None,
 ) -> Unpacked:
-    """Unpack the packed tensors; PLAIN if neither the config nor the tensors show any packing.
+    """Unpack the packed tensors; return PLAIN if neither the config nor the tensors show packing.
 
-    The declared layout unpacks them; its method has to be known. If its marks are missing, or no
-    layout is declared, the layout whose marks are there unpacks them and reports the contradiction.
-    If MLX wrote the files, `of_mlx` has the shapes by the names on disk: MLX renames and transposes
-    plain tensors too.
+    The declared layout, whose method has to be known, unpacks them. If no layout is declared, or
+    the tensors lack the declared layout's marks, the layout whose marks they have unpacks them and
+    reports the contradiction. If MLX wrote the files, `of_mlx` returns shapes by the names on disk:
+    MLX renames and transposes plain tensors too.
     """
     if declared is None and not _looks_packed(tensors):
         return PLAIN if of_mlx is None else _renamed_by_mlx(tensors, of_mlx)
@@ -100,7 +102,7 @@ def unpack_tensors(
         return PLAIN
     if layout is not None and (layout.recognises(stored) or not tensors):
         return layout.unpack(stored, declared, implied)
-    # If two layouts share a mark, the first in the table counts.
+    # If tensors have marks of two layouts, the first layout in the table unpacks them.
     every = map(_layout, dict.fromkeys(METHODS.values()))
     recognised = next((other for other in every if other.recognises(stored)), None)
     if recognised is None:
@@ -121,10 +123,10 @@ def _renamed_by_mlx(tensors: tuple[StoredTensor, ...], of_mlx: Implied) -> Unpac
 def written_tensors(
     tensors: tuple[StoredTensor, ...], declared: Declared | None, implied: Implied
 ) -> Mapping[str, WrittenTensor]:
-    """Return dtype and shape of the packed tensors and their scales, by the declared layout.
+    """Return the dtypes and shapes that the declared layout gives packed tensors and their scales.
 
-    This serves tensors that only an index names. A name that is left out is plain or of unknown
-    size; `unpack_tensors` tells which.
+    Callers need them for tensors that only an index names. A name that is absent from the result is
+    plain or of unknown size; `unpack_tensors` shows which of the two.
     """
     if declared is None or all(tensor.dtype is not None for tensor in tensors):
         return _NOTHING
@@ -137,7 +139,7 @@ def written_tensors(
 
 
 def _looks_packed(tensors: tuple[StoredTensor, ...]) -> bool:
-    """Whether dtypes show packing, or names if only an index names the tensors."""
+    """Whether dtypes show packing, or, for tensors that only an index names, their names do."""
     dtypes = {tensor.dtype for tensor in tensors}
     if not _PACKED.isdisjoint(dtypes):
         return True

@@ -1,14 +1,17 @@
-"""Names and shapes that `sanitize` of mlx_lm and mlx-vlm gives to tensors, and the original ones.
+"""Mapping from the names and shapes that mlx_lm and mlx-vlm store to the architecture's own.
+
+`sanitize` of both libraries renames and reshapes tensors:
 
 - Experts are stacked (models/qwen3_moe.py, mixtral.py, lfm2_moe.py, nemotron_h.py and others):
   `P.switch_mlp.gate_proj.weight` (E, out, in) is `P.experts.{0..E-1}.gate_proj.weight` (out, in),
   or w1, w2 and w3 in Mixtral; fc1 and fc2 are up_proj and down_proj.
 - The gated mlp of LFM2 is w1, w2 and w3 on the Hub.
-- Convolutions have their inputs last: (out, ..., in) is (out, in, ...) of PyTorch.
-- mlx-vlm has one layout for all families: `language_model.model.` and `language_model.lm_head.`
-  for the decoder, `vision_tower.` for whatever the architecture calls its vision tower.
+- A convolution is stored with its inputs last: PyTorch's (out, in, ...) becomes (out, ..., in).
+- mlx-vlm uses the same names for all families: `language_model.model.` and
+  `language_model.lm_head.` for the decoder, `vision_tower.` for the vision tower, whatever its
+  name in the architecture.
 
-If the architecture has none of these names, a tensor keeps its own.
+A tensor keeps its stored name if the architecture has none of these names.
 """
 
 from collections.abc import Iterator
@@ -18,7 +21,7 @@ from auditor.layouts.fused import count_experts, too_many_experts
 from auditor.layouts.packing import Implied, LogicalTensor, PackingLedger, Shape
 from auditor.tensors import StoredTensor
 
-_CONVOLUTION = 3  # the least number of its axes: (out, in, size)
+_CONVOLUTION = 3  # a convolution's weight has at least three axes: (out, in, size)
 
 _SWITCH = ".switch_mlp"
 _OLDER = {
@@ -28,7 +31,7 @@ _OLDER = {
     "fc1": ("up_proj",),
     "fc2": ("down_proj",),
 }
-# The first segments of a name in mlx-vlm -> those that an architecture may have instead.
+# The first segments of a name in mlx-vlm -> the segments that an architecture may use instead.
 _VLM = {
     "language_model.model.": ("model.language_model.", "model."),
     "language_model.": ("", "model.language_model."),
@@ -38,15 +41,15 @@ _VLM = {
 
 
 class MlxName(NamedTuple):
-    """The place of a stored tensor's numbers in the unpacked model."""
+    """The model's tensor or tensors that a stored tensor contains."""
 
-    names: tuple[str, ...]  # one, or one for each expert of a stack
-    expected: Shape | None  # the architecture's shape under the first name
+    names: tuple[str, ...]  # one name, or a name for each expert of a stack
+    expected: Shape | None  # the architecture's shape of the first name
     stacked: bool
 
 
 def mlx_name(tensor: StoredTensor, implied: Implied) -> MlxName:
-    """Return the architecture's names for a tensor, else its own name."""
+    """Return the architecture's names for a stored tensor, else its stored name."""
     for name in _original_names(tensor.name):
         if (shape := implied(name)) is not None:
             return MlxName((name,), shape, stacked=False)
@@ -56,7 +59,7 @@ def mlx_name(tensor: StoredTensor, implied: Implied) -> MlxName:
 
 
 def _original_names(name: str) -> Iterator[str]:
-    """Yield the name itself, then the names that mlx-vlm may have found in its place."""
+    """Yield the stored name, then the original names that mlx-vlm may have renamed to it."""
     yield name
     for prefix, originals in _VLM.items():
         if name.startswith(prefix):
@@ -64,7 +67,7 @@ def _original_names(name: str) -> Iterator[str]:
 
 
 def _renamed_projection(name: str, tensor: StoredTensor, implied: Implied) -> MlxName | None:
-    """Return the older names of an mlp's projection, if the architecture has them."""
+    """Return the original names of an mlp's projection; None if the architecture lacks them."""
     module, _, last = name.rpartition(".")
     parent, _, projection = module.rpartition(".")
     for older in _OLDER.get(projection, ()):
@@ -84,7 +87,7 @@ def _renamed_projection(name: str, tensor: StoredTensor, implied: Implied) -> Ml
 def add_unpacked(
     tensor: StoredTensor, where: MlxName, shape: Shape | None, dtype: str, ledger: PackingLedger
 ) -> None:
-    """Add the pieces of a tensor with the unpacked shape `shape`: one, or one for each expert."""
+    """Record a tensor, unpacked to `shape`, as one tensor of the model or as one per expert."""
     names = where.names
     if not where.stacked or shape is None:
         ledger.tensors.extend(LogicalTensor(tensor, name, shape, dtype) for name in names)
@@ -98,7 +101,7 @@ def add_unpacked(
 
 
 def is_renamed_or_transposed(tensor: StoredTensor) -> bool:
-    """Whether `add_plain` may apply to a tensor: a quick no for most tensors."""
+    """Whether `add_plain` may apply to a tensor; a fast check that excludes most tensors."""
     if tensor.shape is not None and len(tensor.shape) >= _CONVOLUTION:
         return True
     is_older = tensor.name.rpartition(".")[0].rpartition(".")[2] in _OLDER
@@ -106,7 +109,7 @@ def is_renamed_or_transposed(tensor: StoredTensor) -> bool:
 
 
 def add_plain(tensor: StoredTensor, implied: Implied, ledger: PackingLedger) -> None:
-    """Add the pieces of a plain tensor whose name or order of axes MLX has changed."""
+    """Record a plain tensor whose name or order of axes MLX has changed."""
     where = mlx_name(tensor, implied)
     shape, expected = tensor.shape, where.expected
     turned = shape is not None and expected is not None and _inputs_last(shape, expected)
@@ -117,7 +120,7 @@ def add_plain(tensor: StoredTensor, implied: Implied, ledger: PackingLedger) -> 
 
 
 def _inputs_last(stored: Shape, expected: Shape) -> bool:
-    """Whether `stored` is a convolution's (out, in, ...) with the inputs moved last."""
+    """Whether `stored` is the convolution shape `expected`, (out, in, ...), with inputs last."""
     if len(expected) < _CONVOLUTION or stored == expected:
         return False
     return stored == (expected[0], *expected[2:], expected[1])

@@ -1,8 +1,8 @@
-"""Modules of `qweight`, `scales` and `qzeros`, which GPTQ and AWQ share and shapes distinguish.
+"""Modules that store `qweight`, `scales` and `qzeros`, as GPTQ and AWQ do.
 
 Both pack several small integers into a word (usually I32) and give each group of inputs a scale and
-a zero point. The form says which side of the matrix is packed and which side comes first; the
-docstrings of gptq and awq have the arithmetic.
+a zero point. A form (GPTQ, GEMM, GEMV, Marlin) is the side of the matrix that is packed and the
+order of the sides; the stored shapes show it. The docstrings of gptq and awq have the arithmetic.
 """
 
 from collections.abc import Callable, Collection, Iterable, Mapping
@@ -15,23 +15,23 @@ from auditor.tensors import DTYPE_BITS
 GPTQ, MARLIN = "gptq", "marlin"
 GEMM, GEMV, GEMV_FAST = "gemm", "gemv", "gemv_fast"
 
-GROUPS = range(-1, 2**31)  # sizes of a group; -1 means all inputs
+GROUPS = range(-1, 2**31)  # inputs in a group; -1 means all inputs
 WORDS = frozenset({"I8", "I16", "I32", "I64", "U8", "U16", "U32"})
 QWEIGHT = {
     "scales": "scales, one for each group of inputs of an output",
     "qzeros": "zero points, one for each scale",
 }
-_TILE = 16  # rows of inputs that Marlin keeps in one row of words
+_TILE = 16  # rows of inputs that Marlin stores in one row of words
 _MARLIN_BITS = (4, 8)
-_PER_WORD = 8  # zero points in a word of AWQ, whatever the bits: the kernels take only 4
+_PER_WORD = 8  # zero points in a word of AWQ, whatever the bits: its kernels read only 4 bits
 _PARTS = ("qweight", "scales", "qzeros")
 
-# The readings of a module's stored shapes, or the shape that it needs.
+# Returns the possible packings of a module's stored shapes, or the shape that it needs.
 Readings = Callable[[Members, Settings, Shape | None], Iterable[Packing] | str]
 
 
 class PackedLinear(NamedTuple):
-    """A linear and the packing of its numbers."""
+    """The sizes of a linear layer, and how its weight is packed into words."""
 
     outputs: int
     inputs: int
@@ -49,7 +49,7 @@ class PackedLinear(NamedTuple):
 
 
 def _gptq(linear: PackedLinear) -> dict[str, WrittenTensor]:
-    """Pack the inputs, and the zero points along the outputs."""
+    """Return GPTQ's tensors: inputs are packed, and zero points along the outputs."""
     word = (f"I{linear.word}",)
     return {
         "qweight": WrittenTensor((linear.words(linear.inputs), linear.outputs), word),
@@ -60,7 +60,7 @@ def _gptq(linear: PackedLinear) -> dict[str, WrittenTensor]:
 
 
 def _gemm(linear: PackedLinear) -> dict[str, WrittenTensor]:
-    """Pack the outputs."""
+    """Return the tensors of AWQ's gemm: outputs are packed."""
     word, width = (f"I{linear.word}",), linear.words(linear.outputs)
     return {
         "qweight": WrittenTensor((linear.inputs, width), word),
@@ -70,7 +70,7 @@ def _gemm(linear: PackedLinear) -> dict[str, WrittenTensor]:
 
 
 def _marlin(linear: PackedLinear) -> dict[str, WrittenTensor]:
-    """Pack 16 inputs in a row of words; zero points and g_idx may be empty."""
+    """Return Marlin's tensors: 16 inputs to a row of words; zero points and g_idx may be empty."""
     word, tiles = (f"I{linear.word}",), linear.outputs * _TILE * linear.bits // linear.word
     empty: tuple[Shape, ...] = ((0,),)
     return {
@@ -82,7 +82,7 @@ def _marlin(linear: PackedLinear) -> dict[str, WrittenTensor]:
 
 
 def _gemv(linear: PackedLinear) -> dict[str, WrittenTensor]:
-    """Pack the inputs, with the outputs first, and pad the zero points."""
+    """Return the tensors of AWQ's gemv: outputs first, inputs packed, zero points padded."""
     words, word = _padded_words(linear), (f"I{linear.word}",)
     return {
         "qweight": WrittenTensor((linear.outputs, linear.words(linear.inputs)), word),
@@ -92,7 +92,7 @@ def _gemv(linear: PackedLinear) -> dict[str, WrittenTensor]:
 
 
 def _gemv_fast(linear: PackedLinear) -> dict[str, WrittenTensor]:
-    """Pack four outputs in a row, four numbers in an I16; zero points are floats."""
+    """Return the tensors of gemv_fast: four outputs a row, four numbers an I16, float zeros."""
     padded = WrittenTensor((_padded_words(linear) * _PER_WORD, linear.outputs), FLOATS)
     qweight = WrittenTensor((linear.outputs // 4, linear.inputs), ("I16",))
     return {"qweight": qweight, "scales": padded, "qzeros": padded}
@@ -117,13 +117,13 @@ _TENSORS: Mapping[str, Callable[[PackedLinear], dict[str, WrittenTensor]]] = {
 }
 
 
-# --- two readings ---------------------------------------------------------------------------------
+# --- packings by stored shapes and by the config --------------------------------------------------
 
 
 def packing_of_shapes(
     form: str, parts: Members, bits: int, group: int | None, expected: Shape | None
 ) -> Packing:
-    """Read a module with a matrix of words as one form; `group` is None if only scales show it."""
+    """Return the packing of a module's stored shapes in a form; without `group`, scales show it."""
     rows, columns = parts["qweight"].shape or (0, 0)
     word = DTYPE_BITS[parts["qweight"].dtype or "I32"]
     scales, zeros = _matrix(parts, "scales"), _matrix(parts, "qzeros")
@@ -140,7 +140,7 @@ def packing_of_shapes(
         case _:
             outputs, inputs = columns * word // (_TILE * bits), rows * _TILE
     if form in {GEMV, GEMV_FAST}:
-        group = group or 128  # padded scales do not show it, and 128 is usual
+        group = group or 128  # padded scales do not show the group; 128 is usual
     elif group is None and (shown := groups or (zeros or (0,))[0]):
         group = -(-inputs // shown)
     return _packing(form, (outputs, inputs), bits, group, word, groups)
@@ -149,7 +149,7 @@ def packing_of_shapes(
 def packing_of_config(
     form: str, shape: Shape, bits: int | None, group: int | None, word: int = 32
 ) -> Packing | None:
-    """Read the config for a linear (out, in); None without a matrix or without settings."""
+    """Return a linear's packing by config; None if it is not a matrix or settings are absent."""
     if len(shape) != 2 or 0 in shape or bits is None or group is None:  # noqa: PLR2004 - a matrix
         return None
     return _packing(form, (shape[0], shape[1]), bits, group, word, 0)
@@ -179,9 +179,9 @@ def _packing(  # noqa: PLR0913, PLR0917 - the sizes of one linear
 
 
 def _inputs(parts: Members, bits: int, word: int, expected: Shape | None) -> int:
-    """The number of inputs of GPTQ, whose last word may be incomplete.
+    """Return the number of inputs of GPTQ, whose last word may be incomplete.
 
-    It is rows * word / bits, or as g_idx or the architecture limits it.
+    The number is rows * word / bits, or less if g_idx or the architecture shows fewer.
     """
     rows = (parts["qweight"].shape or (0,))[0]
     g_idx = parts["g_idx"].shape if "g_idx" in parts else None
@@ -191,7 +191,7 @@ def _inputs(parts: Members, bits: int, word: int, expected: Shape | None) -> int
 
 
 def readings_of_matrix(readings: Readings[Settings]) -> Readings[Settings]:
-    """Return `readings` for a qweight that is a matrix; for others it returns the needed shape."""
+    """Wrap `readings`: call it if the qweight is a matrix, else return the shape that is needed."""
 
     def by_shapes(
         parts: Members, settings: Settings, expected: Shape | None
@@ -216,10 +216,10 @@ def _matrix(parts: Members, last: str) -> tuple[int, int] | None:
 def any_qweight(
     forms: Collection[str], gemm: Collection[int] = (4, 8, 2, 3), *, g_idx: bool = True
 ) -> Callable[[Stored], bool]:
-    """Return a function that looks for a qweight in one of the forms.
+    """Return a function that checks whether any module stores a qweight in one of the forms.
 
-    Modules without headers count only if no module has all headers. `gemm` is the bits of that
-    form; `g_idx` is whether a module may have one.
+    Modules without headers count only if no module has all headers. `gemm` are the possible bits
+    of the form GEMM; `g_idx` is whether a module may store a g_idx.
     """
 
     def is_packed(parts: Members) -> bool:
@@ -243,11 +243,11 @@ def _lacks_headers(parts: Members) -> bool:
 
 
 def qweight_form(parts: Members, gemm: Collection[int] = (4, 8, 2, 3)) -> str | None:
-    """Return the form that the shapes of a module show; None if they show none, or too little.
+    """Return the form that a module's shapes show; None if they fit no form or are not all known.
 
     (rows, columns) of qweight, (r, c) of scales: GPTQ has columns = c and packs the rows; GEMM has
-    columns * 32/bits = c; GEMV has rows = r, as qzeros have, and GEMV_FAST zeros that are floats.
-    A word of Marlin holds parts of 16 rows: columns = 16 * bits/32 * c. `gemm`: bits of that form.
+    columns * 32/bits = c; GEMV has rows = r, as qzeros have; GEMV_FAST stores float zeros. A row of
+    Marlin's words packs 16 rows: columns = 16 * bits/32 * c. `gemm` are the bits of the form GEMM.
     """
     stored_zeros = parts.get("qzeros", parts.get("scaled_zeros"))
     if stored_zeros is not None and (stored_zeros.dtype or "").startswith(("F", "BF")):
@@ -258,7 +258,7 @@ def qweight_form(parts: Members, gemm: Collection[int] = (4, 8, 2, 3)) -> str | 
     if qweight is None or scales is None:
         return None
     words, width = qweight[1] * 32, scales[1]
-    # As GPTQ the first would be groups of eight inputs, which no known writer makes.
+    # Read as GPTQ, the first form would have groups of eight inputs, which no known writer uses.
     by_outputs = zeros is not None and qweight[0] == scales[0] == zeros[0]
     tests = (
         (GEMV, by_outputs and zeros is not None and zeros[1] * 8 == width),
@@ -270,7 +270,7 @@ def qweight_form(parts: Members, gemm: Collection[int] = (4, 8, 2, 3)) -> str | 
 
 
 def title_of(name: str, packings: Iterable[Packing], group: object = None) -> str:
-    """The name, and the settings that the modules share; a declared group of -1 is all inputs."""
+    """Return the name with the settings that all modules share; a group of -1 means all inputs."""
     known_packings = list(packings)
     if not known_packings:
         return name
@@ -281,5 +281,5 @@ def title_of(name: str, packings: Iterable[Packing], group: object = None) -> st
 
 
 def title_with_forms(name: str, packings: Collection[Packing]) -> str:
-    """Return the name, the forms of all modules, and the settings that they share."""
+    """Return the name with the forms of all modules and the settings that the modules share."""
     return title_of(" ".join((name, *sorted({one.form for one in packings}))), packings)

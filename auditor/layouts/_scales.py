@@ -1,10 +1,10 @@
-"""Scales of a quantized weight: the shape that they need and the shape that they have.
+"""The scales of a quantized weight: their expected shapes, and checks of their stored shapes.
 
-A scale applies to a piece of a weight (..., out, in): to all of it, an output, a group of g inputs
-of an output, or a block of b x c. The grid of scales is the weight's shape divided by the piece and
-rounded up: (1, 1), (out, 1), (out, ceil(in / g)), (ceil(out / b), ceil(in / c)); axes before the
-last two, the experts of a fused weight, stay. One number is written as (), (1,) or (1, 1), a
-column of (out, 1) also as (out,).
+A scale applies to a part of a weight (..., out, in), called its grain: the complete weight, an
+output, a group of g inputs of an output, or a block of b x c. The scales' shape is the weight's
+shape divided by the grain and rounded up: (1, 1), (out, 1), (out, ceil(in / g)),
+(ceil(out / b), ceil(in / c)). Axes before the last two, the experts of a fused weight, stay. A
+single scale is stored as (), (1,) or (1, 1), and (out, 1) also as (out,).
 
 The scales of a KV cache are one number, or one for each head.
 """
@@ -16,12 +16,12 @@ from typing import NamedTuple
 from auditor.layouts.packing import Members, PackingLedger, Shape
 from auditor.tensors import StoredTensor
 
-_MATRIX = 2  # axes of a weight, below those of the experts
-_BLOCK = 128  # sides of a block of fp8, if nothing declares them
+_MATRIX = 2  # axes of one expert's weight: (out, in)
+_BLOCK = 128  # sides of a block of fp8 if the config does not declare them
 
 
 class Grain(NamedTuple):
-    """The part of a weight to which one scale applies; None means all of that axis."""
+    """The part of a weight to which one scale applies, by axis; None is the complete axis."""
 
     outputs: int | None
     inputs: int | None
@@ -49,7 +49,7 @@ def group_grain(size: int) -> Grain:
 
 
 def scales_shape(weight: Shape, grain: Grain) -> Shape:
-    """The shape of the scales of a weight that has at least two axes."""
+    """Return the shape of the scales of a weight that has at least two axes."""
     *experts, rows, columns = weight
     return (*experts, _parts(rows, grain.outputs), _parts(columns, grain.inputs))
 
@@ -60,7 +60,7 @@ def _parts(size: int, step: int | None) -> int:
 
 @lru_cache(maxsize=4096)
 def scales_fit(weight: Shape, grain: Grain, scales: Shape) -> bool:
-    """Whether scales of this shape are one for each grain of the weight."""
+    """Whether the shape `scales` has one scale for each grain of the weight."""
     if len(weight) < _MATRIX:
         return prod(scales) == 1
     full_shape = scales_shape(weight, grain)
@@ -102,7 +102,7 @@ CACHE = frozenset(
 
 
 def note_kv_scales(parts: Members, ledger: PackingLedger) -> None:
-    """Record scales of queries, keys and values: one for the tensor, or (heads, 1, 1)."""
+    """Record scales of queries, keys and values: one scale for the tensor, or (heads, 1, 1)."""
     scales = [parts[key] for key in sorted(CACHE & parts.keys())]
     if not scales:
         return
@@ -116,6 +116,6 @@ def note_kv_scales(parts: Members, ledger: PackingLedger) -> None:
 
 
 def require_one_element(what: str, tensor: StoredTensor | None, ledger: PackingLedger) -> None:
-    """Report a tensor that applies to all of a weight and does not have exactly one element."""
+    """Report a scale that applies to a complete weight but does not have exactly one element."""
     if tensor is not None and tensor.elements not in {None, 1}:
         ledger.fault(f"{what} is {tensor.shape}; one number is needed", tensor)

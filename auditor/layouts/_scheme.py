@@ -1,9 +1,9 @@
 """The modules that a quantization config packs, and the stored modules that contradict it.
 
-The config decides whether loading builds a packed module or a plain one. Each layout reads it in
-the syntax of its loaders and returns one `Scheme`; `report_contradictions` is its only reader. If
-versions of a loader read a list in different ways, `unlisted` finds the modules that no reading of
-the list covers.
+The config decides whether loading builds a packed module or a plain one. Each layout reads the
+config in the syntax of its loaders and returns one `Scheme`, which only `report_contradictions`
+reads. If versions of a loader interpret a list of modules in different ways, `unlisted` finds the
+modules that no interpretation covers.
 """
 
 import re
@@ -16,8 +16,8 @@ from auditor.layouts.packing import FLOATS, Declared, PackingLedger, Stored
 from auditor.tensors import StoredTensor
 
 _FLOATS = frozenset({None, "F32", "F16", "BF16"})  # None if only an index names the tensor
-_NUMBER = re.compile(r"(?<![^.])[0-9]+(?![^.])")  # of a layer or expert: a full part of a name
-# Linears of a decoder's layer: a writer that packs one of them packs all of them.
+_NUMBER = re.compile(r"(?<![^.])[0-9]+(?![^.])")  # a layer's or expert's: a full segment
+# The linears of a decoder layer: a writer that packs any of them packs all.
 _PROJECTIONS = frozenset(f"{one}_proj" for one in ("q", "k", "v", "o", "gate", "up", "down"))
 _NUMBERED = re.compile(r"\b\w+\.[0-9]")
 _DIGITS = tuple("0123456789")
@@ -29,17 +29,17 @@ _COMPARED = 100_000_000  # characters of names times modules to skip, in 0.1 s
 
 
 class Scheme(NamedTuple):
-    """The modules that a config packs; versions of a loader may read a list in different ways."""
+    """The modules that a config packs, where versions of a loader may disagree about a list."""
 
     plain: Collection[str]  # modules that loading leaves plain
-    packs: Callable[[Collection[str]], Collection[str]]  # modules that no reading leaves plain
+    packs: Callable[[Collection[str]], Collection[str]]  # modules that all versions pack
     source: str  # "modules_to_not_convert of quantization_config", for messages
-    # Whether a writer packs every layer: layers that are plain as a whole count, too.
+    # Whether a writer packs every layer: a completely plain layer is a contradiction, too.
     whole_layers: bool = False
-    named: Collection[str] = ()  # modules that the config packs by their names
+    named: Collection[str] = ()  # modules that the config names as packed
     plain_source: str = ""  # of `plain`, if it is another
     # Whether the config packs each linear outside a list: a projection of a layer with any packed
-    # module counts, too.
+    # module is a contradiction, too.
     every_linear: bool = False
 
     def is_packed(self, module: str) -> bool | None:
@@ -49,7 +49,7 @@ class Scheme(NamedTuple):
         return True if self.packs((module,)) else None
 
 
-def skip_list_scheme(  # noqa: PLR0913 - what is declared, and what loaders make of it
+def skip_list_scheme(  # noqa: PLR0913 - the declaration, and how loaders read it
     key: str,
     declared: Declared,
     names: Collection[str],
@@ -59,11 +59,11 @@ def skip_list_scheme(  # noqa: PLR0913 - what is declared, and what loaders make
     whole_layers: bool = False,
     has_defaults: bool = True,
 ) -> Scheme:
-    """Return the scheme of a list of modules that transformers leaves plain.
+    """Return the scheme that a skip list (modules that transformers leaves plain) implies.
 
     `packs_others` is whether loading cannot read plain weights in a module outside the list.
     `has_defaults` is whether loading leaves the output layer plain if a list does not name it;
-    without a list it always does.
+    without a list, loading always leaves the output layer plain.
     """
     listed = string_list(declared, key)
     is_list = isinstance(declared.settings.get(key), list)
@@ -78,7 +78,7 @@ def skip_list_scheme(  # noqa: PLR0913 - what is declared, and what loaders make
     )
 
 
-def report_contradictions(  # noqa: PLR0913 - what is stored, what is declared, two words
+def report_contradictions(  # noqa: PLR0913 - the stored tensors, the declaration, two words for messages
     stored: Stored,
     modules: Sequence[str],
     weights: Sequence[StoredTensor],
@@ -91,8 +91,8 @@ def report_contradictions(  # noqa: PLR0913 - what is stored, what is declared, 
     """Report packed modules that the config leaves plain, and plain ones that it packs.
 
     `modules` are the names of the packed modules, `weights` their packed tensors. A plain module
-    counts if similar modules are packed, or if the config names it. `loads` is what loading looks
-    for there; `by_name` is whether a name without a header shows a plain weight.
+    is reported if similar modules are packed, or if the config names it. `loads` describes what
+    loading looks for in it; `by_name` is whether a name without a header shows a plain weight.
     """
     if scheme is None:
         return
@@ -126,12 +126,12 @@ def plain_among_packed(
     whole_layers: bool = False,
     every_linear: bool = False,
 ) -> Mapping[str, StoredTensor]:
-    """Plain matrices of modules that are similar to packed modules, by module.
+    """Return the plain weight matrices of modules similar to packed modules, by module.
 
     Modules are similar if their names differ only in numbers, because one class made them, or if
     they are projections of one attention or feed-forward block. A layer without any packed module
-    does not count at the end of its list, because some tools copy a layer for drafting that loading
-    ignores; `whole_layers` counts it, for writers that store only what they have loaded. With
+    is left out at the end of its list, because some tools copy a drafting layer there that loading
+    ignores; `whole_layers` includes it, for writers that store only what they have loaded. With
     `every_linear` all projections of a layer with a packed module are similar to it.
     """
     plain = {
@@ -143,7 +143,7 @@ def plain_among_packed(
     if not lasts.isdisjoint(_PROJECTIONS):
         lasts |= _PROJECTIONS
     ends = (*lasts, *(_DIGITS if any(map(str.isdecimal, lasts)) else ()))
-    # These are few of 45,000 names, and only they are searched for numbers.
+    # Few of 45,000 names reach this line; only these are searched for numbers.
     like = frozenset(module for module in packed if module.endswith(ends))
     alike = {_NUMBER.sub("N", module) for module in like}
     around = {module.rpartition(".")[0] for module in like if _is_projection(module)}
@@ -192,10 +192,10 @@ def _layer(module: str) -> str:
 
 
 def unlisted(listed: frozenset[str]) -> Callable[[Collection[str]], list[str]]:
-    """Return a function that keeps the modules which no entry in a list to leave plain can mean.
+    """Return a filter that keeps the modules which no entry of a skip list can match.
 
-    An entry can mean a module if it is a part of its name, or if the part from its number on is. A
-    list that is too long to be matched can mean any module.
+    An entry can match a module if the module's name contains the entry, or contains the entry's
+    end from its first number on. A list that is too long to be matched can match any module.
     """
 
     def keep(names: Collection[str]) -> list[str]:
@@ -210,7 +210,7 @@ def unlisted(listed: frozenset[str]) -> Callable[[Collection[str]], list[str]]:
 def _tail(entry: str) -> str:
     """Return `layers.1.mlp` for `language_model.model.layers.1.mlp`, whose start is often renamed.
 
-    A pattern that is not a plain name may mean any module: its tail is "", a part of every name.
+    A pattern that is not a plain name may match any module: its tail is "", which is in every name.
     """
     if not re.fullmatch(r"[\w.]+", entry):
         return ""
@@ -221,7 +221,7 @@ def _tail(entry: str) -> str:
 # --- patterns of module names --------------------------------------------------------------------
 
 
-_PLAIN = re.compile(r"[\w.-]*[\w-]")  # a key that is a name, in which a dot means a dot
+_PLAIN = re.compile(r"[\w.-]*[\w-]")  # a plain name: its dots match only dots
 _DEEP = 100  # levels of modules that are compared; each takes time by the name's length
 _BOUNDARY = r"(?:(?<=\.)|(?=\.|$))"
 
@@ -231,7 +231,7 @@ def followed(
     expressions: Iterable[str],
     names: Iterable[str],
 ) -> frozenset[str] | None:
-    """Return the names that match by a function of `bounded.patterns`; None if undecided."""
+    """Return the names that `match`, from `bounded.patterns`, finds; None if it cannot decide."""
     try:
         return match(expressions, names)
     except PatternNotFollowedError:
@@ -241,8 +241,8 @@ def followed(
 def names_in_skip_lists(keys: Iterable[str], names: Iterable[str]) -> frozenset[str] | None:
     """Return the names that transformers' skip lists (modules_to_not_convert) cover.
 
-    A key is an expression for the start of a name up to a dot or its end, or literally its end.
-    Return None if this cannot be decided.
+    A key is an expression that matches a name up to a dot or the name's end, or is literally the
+    end of the name. Return None if this cannot be decided.
     """
     names, keys = tuple(names), frozenset(keys)
     plain = frozenset(filter(_PLAIN.fullmatch, keys))
@@ -258,7 +258,7 @@ def names_in_skip_lists(keys: Iterable[str], names: Iterable[str]) -> frozenset[
 def names_matching_globs(
     patterns: Iterable[str], names: Iterable[str], *, below: bool = False
 ) -> frozenset[str] | None:
-    """Return the names that globs such as `model.layers.0*` match; None if undecided.
+    """Return the names that globs such as `model.layers.0*` match; None if they are too complex.
 
     `below` adds the names below a match: `lm_head.x` for `lm_head`.
     """
@@ -286,5 +286,5 @@ def at_or_below(name: str, modules: frozenset[str]) -> bool:
 
 
 def _ends(name: str, plain: frozenset[str], lengths: list[int]) -> bool:
-    """Return whether the name ends with a plain key, in time by the number of lengths only."""
+    """Return whether the name ends with a plain key, with one look-up for each length of keys."""
     return any(name[-length:] in plain for length in lengths if length <= len(name))

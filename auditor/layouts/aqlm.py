@@ -6,7 +6,7 @@
     X.codebooks  float (K, 2^B, og, ig)
     X.scales     float (out / og, 1, 1, 1)
 
-Together they are `X.weight` (out, in) = (rows of codes * og, columns of codes * ig).
+Together they store `X.weight` (out, in) = (rows of codes * og, columns of codes * ig).
 """
 
 from collections.abc import Collection
@@ -26,11 +26,11 @@ from auditor.layouts.packing import (
 
 _SIZES = range(1, 2**16 + 1)
 _BITS = range(1, 65)
-_MOST_BITS = 32  # of a code
+_MOST_BITS = 32  # possible bits of a code
 
 
 class _Sizes(NamedTuple):
-    """The sizes that determine all shapes but those of the weight; None if one is not declared."""
+    """The declared sizes, from which all shapes follow with the weight's; None if not declared."""
 
     num_codebooks: int | None = None
     nbits_per_codebook: int | None = None
@@ -65,7 +65,7 @@ def _by_shapes(
     packing = _linear(parts, sizes, shape)
     if packing is None:
         return f"codes of at most {_MOST_BITS} bits"
-    # Loading builds the modules from the config, and refuses other sizes.
+    # Loading builds the modules from the config and refuses stored tensors of other sizes.
     doubts = tuple(
         f"codebooks is {books}, which is a {key} of {value}; the config declares {other}"
         for key, value, other in zip(_Sizes._fields, stored, declared, strict=True)
@@ -98,9 +98,10 @@ def _title(declared: Declared | None, _packings: Collection[Packing]) -> str:
 
 
 def _scheme(declared: Declared, names: Collection[str], _settings: object) -> Scheme:
-    """Return the scheme of the list: without one every linear is packed, the output layer too.
+    """Return the scheme of the config's list of plain modules.
 
-    Entries were names of weights before transformers 5, and are names of modules now.
+    Without a list every linear is packed, the output layer too. Entries were weight names before
+    transformers 5, and are names of modules now.
     """
     scheme = skip_list_scheme("linear_weights_not_to_quantize", declared, names, whole_layers=True)
     return scheme._replace(named=scheme.packs(("lm_head",)))

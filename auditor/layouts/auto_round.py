@@ -1,7 +1,7 @@
 """AutoRound, https://arxiv.org/abs/2309.05516, as Intel's auto-round stores it.
 
-A linear of (out, in) in b bits, 2 to 8, in groups of g inputs, is in words of GPTQ or of AWQ, by
-`packing_format`:
+A linear of (out, in) in b bits (2 to 8), in groups of g inputs, is packed as in GPTQ or AWQ, as
+`packing_format` declares:
 
     auto_round, auto_round:gptq, :auto_gptq, :gptqmodel
         X.qweight I32 (in * b/32, out)   X.qzeros I32 (ceil(in/g), out * b/32)
@@ -9,18 +9,19 @@ A linear of (out, in) in b bits, 2 to 8, in groups of g inputs, is in words of G
     auto_round:awq, :auto_awq
         X.qweight I32 (in, out * b/32)   X.qzeros I32 (in/g, out * b/32)   X.scales F16 (in/g, out)
 
-Symmetric weights have qzeros too. auto_round and :gptqmodel store zero points, the other two of
-GPTQ store zero points less one. If activations have 8 bits or fewer, X.act_scales (1,) and
+Symmetric weights have qzeros too. auto_round and :gptqmodel store zero points, :gptq and
+:auto_gptq store zero points less one. If activations have 8 bits or fewer, X.act_scales (1,) and
 X.w_bf16_to_fp8_scale (1,) or (1, out) are stored too. Other packings (fp8, mxfp4, nvfp4, mx_int4,
 mlx) are not read here. Sources: auto_round/export and auto_round_extension/torch of auto-round
 0.16.1.
 
 In the config `packing_format` names the packing of integers; up to 0.4 `backend` did, followed by a
 kernel, as in auto_round:gptq:exllamav2. The linears below `block_name_to_quantize` (up to 0.4
-`to_quant_block_names`, or `quant_block_list`) are packed, and those that `extra_config` names: its
-values replace bits and group_size, and more than 8 bits mean plain. A key of it that is not the
-name of a module is a search expression; the first match counts. Sources: auto_round/inference/
-convert_model.py of auto-round 0.16.1, and auto_round/export of 0.2, 0.3.1, 0.4.7 and 0.6.0.
+`to_quant_block_names`, or `quant_block_list`) are packed, and the linears that `extra_config`
+names. Its values replace bits and group_size; more than 8 bits mean plain. A key of `extra_config`
+that is not the name of a module is a search expression; the first match counts. Sources:
+auto_round/inference/convert_model.py of auto-round 0.16.1, and auto_round/export of 0.2, 0.3.1,
+0.4.7 and 0.6.0.
 """
 
 import re
@@ -56,19 +57,19 @@ from auditor.layouts.packing import (
 )
 from auditor.messages import described, named, quoted
 
-BITS = (4, 8, 2, 3, 5, 6, 7)  # the likeliest first: the order decides if shapes do not
+BITS = (4, 8, 2, 3, 5, 6, 7)  # the likeliest first: the order decides if shapes fit several
 PLAIN = (16, 32)  # bits of a layer that stays plain
 
 _GROUPS = range(-1, 2**31)
-_PREFIXES = ("auto_round", "autoround")  # of a packing_format
+_PREFIXES = ("auto_round", "autoround")  # the start of a packing_format
 _AWQ = frozenset({"awq", "auto_awq", "gemm"})
 _FORMS = _AWQ | {"gptq", "auto_gptq", "gptqmodel", "auto"}
 _KERNELS = frozenset({"exllama", "exllamav2", "triton", "tritonv2", "cuda"})
 _BLOCKS = ("block_name_to_quantize", "to_quant_block_names", "quant_block_list")
-# Lists of other writers, which the loader reads too; this package does not evaluate them.
+# Lists from other writers, which the loader also reads; this package does not evaluate them.
 _LISTS = ("dynamic", "modules_to_not_convert", "modules_in_block_to_quantize")
-_KEYS = 2_000  # of extra_config that name no module, read in 0.1 s
-_RUNS = 8  # of such keys with the same settings; each takes up to a second
+_KEYS = 2_000  # keys of extra_config that name no module; so many are read in 0.1 s
+_RUNS = 8  # sets of such keys with equal settings; each set takes up to a second
 _COMPARED = 100_000_000  # characters of names times blocks, in 0.1 s
 _NUMBERED = re.compile(r"\w+\.[0-9].*")
 
@@ -87,7 +88,7 @@ class AutoRoundScheme(NamedTuple):
 
 
 def unread(declared: Declared) -> str | None:
-    """Return a packing that is not read here; None if integers are packed in words."""
+    """Return the declared packing if this layout does not read it; None if it does."""
     key, packing = _packing(declared)
     form = _form(packing) if isinstance(packing, str) else GPTQ
     kind = next(filter(_is_no_integer, _data_types(declared)), None)
@@ -99,7 +100,7 @@ def unread(declared: Declared) -> str | None:
 
 
 def _unstated(declared: Declared, ledger: PackingLedger) -> AutoRoundScheme:
-    """Return the settings of a module of which the config states only the form."""
+    """Return the settings of a module for which the config states only the form."""
     key, packing = _packing(declared)
     if packing is None:
         source = f"{declared.where} declares no packing_format, which means gptq"
@@ -112,13 +113,13 @@ def _unstated(declared: Declared, ledger: PackingLedger) -> AutoRoundScheme:
 
 
 def _packing(declared: Declared) -> tuple[str, object]:
-    """The key that names the packing of integers, and its value."""
+    """Return the config key that names the packing of integers, and its value."""
     key = "packing_format" if declared.settings.get("packing_format") is not None else "backend"
     return key, declared.settings.get(key)
 
 
 def _form(packing: str) -> str | None:
-    """Return GPTQ or GEMM; None for another packing."""
+    """Return the form, GPTQ or GEMM, of a packing's name; None for any other packing."""
     words = packing.replace("-", "_").split(":")
     inner = frozenset(words[1:] if words[0] in _PREFIXES else words)
     if not inner <= _FORMS | _KERNELS:
@@ -127,7 +128,7 @@ def _form(packing: str) -> str | None:
 
 
 def _data_types(declared: Declared) -> Iterator[object]:
-    """Yield the data type of all layers, and those of packed layers with their own."""
+    """Yield the config's data type, and the data types of packed layers that have their own."""
     yield declared.settings.get("data_type")
     for own in object_or_empty(declared.settings.get("extra_config")).values():
         if object_or_empty(own).get("bits") not in PLAIN:
@@ -157,7 +158,7 @@ def read_auto_round_schemes(
 def scheme_of_names(
     declared: Declared, names: Collection[str], settings: Callable[[str], AutoRoundScheme]
 ) -> Scheme:
-    """Return the modules that the config packs."""
+    """Return the scheme (the packed and the plain modules) that the config declares."""
     extra = object_or_empty(declared.settings.get("extra_config"))
     return Scheme(
         plain=frozenset(name for name in names if settings(name).bits in PLAIN),
@@ -170,10 +171,10 @@ def scheme_of_names(
 
 
 class _AutoRoundSchemes:
-    """Finds the settings of a module in the config."""
+    """A lookup of each module's settings in the config."""
 
     def __init__(self, declared: Declared, stored: Stored, ledger: PackingLedger) -> None:
-        self._own: dict[str, AutoRoundScheme] = {}  # of the modules that extra_config names
+        self._own: dict[str, AutoRoundScheme] = {}  # by module named in extra_config
         self._found: list[tuple[AutoRoundScheme, frozenset[str]]] = []
         self._vague: frozenset[str] | None = frozenset()  # ends of names; None means all names
         self._unstated = _unstated(declared, ledger)
@@ -207,7 +208,10 @@ class _AutoRoundSchemes:
         return self._default if inside else self._outside
 
     def _search(self, unmatched: list[tuple[str, AutoRoundScheme]], stored: Stored) -> None:
-        """Match keys that name no module; some may name a module before a renaming."""
+        """Search modules whose names contain a key that is not a module's full name.
+
+        Such a key may also be a module's name from before a renaming.
+        """
         self._vague = frozenset(_tail(key) for key, _ in unmatched)
         for scheme, keys in groupby(unmatched, lambda pair: pair[1]):
             names = followed(names_containing, [key for key, _ in keys], stored.modules)
@@ -226,7 +230,7 @@ def _scheme(declared: Declared, default: AutoRoundScheme, ledger: PackingLedger)
 def _entries(
     declared: Declared, default: AutoRoundScheme, ledger: PackingLedger
 ) -> Iterator[tuple[str, AutoRoundScheme]]:
-    """Yield the layers of extra_config that have settings."""
+    """Yield the keys of extra_config with settings, each with these settings."""
     extra, where = declared.settings.get("extra_config"), f"extra_config of {declared.where}"
     if extra is not None and not isinstance(extra, Mapping):
         ledger.fault(f"{where} is {described(extra)}; an object is needed")
@@ -239,7 +243,7 @@ def _entries(
 
 
 def _blocks(declared: Declared) -> tuple[str, tuple[str, ...]]:
-    """Return the key that names the blocks, and their names, or () without any."""
+    """Return the config key that lists the packed blocks, and their names; () if none is listed."""
     for key in _BLOCKS:
         value = declared.settings.get(key)
         lists = value if isinstance(value, list) else [value]
@@ -253,7 +257,7 @@ def _blocks(declared: Declared) -> tuple[str, tuple[str, ...]]:
 def _tail(name: str, *, last: bool = False) -> str:
     """Return `layers.1.mlp` for `language_model.model.layers.1.mlp`, whose start is often renamed.
 
-    With `last`, return the last part of a name without a number.
+    With `last`, return the last segment of a name that has no number.
     """
     match = _NUMBERED.search(name)
     if match:
@@ -270,7 +274,7 @@ _COMPANIONS = {
 
 
 def _readings(parts: Members, scheme: AutoRoundScheme, expected: Shape | None) -> Iterator[Packing]:
-    """Yield a reading for each form and number of bits, the declared ones first."""
+    """Yield a possible packing for each form and number of bits, the declared ones first."""
     for form in (GEMM, GPTQ) if scheme.form == GEMM else (GPTQ, GEMM):
         for bits in sorted(BITS, key=lambda bits: bits != scheme.bits):  # stable
             doubts = []

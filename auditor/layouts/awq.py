@@ -49,7 +49,7 @@ from auditor.layouts.packing import (
 _BITS = (4, 8, 2, 3)
 _FORMS = (GEMM, GEMV, GEMV_FAST, MARLIN)
 _OTHER_WORDS = {"llm-awq": GEMV_FAST, "gemvfast": GEMV_FAST}  # other names of a form
-_DIVISORS = "divisors"  # the scales of an activation
+_DIVISORS = "divisors"  # the divisors of an activation
 _COMPANIONS = {
     **QWEIGHT,
     _DIVISORS: "scales of an activation, which the layer before it was scaled by",
@@ -82,7 +82,7 @@ def _settings(declared: Declared | None, ledger: PackingLedger) -> _Settings:
 
 
 def _bundles(stored: Stored, _declared: Declared | None) -> Iterator[Bundle]:
-    """Yield qweights and orphans, with the zero points and divisors under their names here."""
+    """Yield packed modules and orphaned companions, with companions under the table's names."""
     for module, members in stored.modules.items():
         parts = {one: members[one] for one in ("qweight", "scales", "qzeros") if one in members}
         if "qzeros" not in parts and "scaled_zeros" in members:
@@ -100,13 +100,13 @@ def _needed(_parts: Members, settings: _Settings, packing: Packing | None) -> li
 
 
 def _readings(parts: Members, settings: _Settings, expected: Shape | None) -> Iterator[Packing]:
-    """Yield a reading for each form and number of bits, the declared ones first."""
+    """Yield a possible packing for each form and number of bits, the declared ones first."""
     zeros = parts.get("qzeros")
     has_floats = zeros is not None and (zeros.dtype or "").startswith(("F", "BF"))
     first = settings.form or (GEMV_FAST if has_floats else GEMM)
     for form in sorted(_FORMS, key=lambda form: form != first):  # stable
         for bits in sorted(_BITS, key=lambda bits: bits != settings.bits):
-            if form in {GEMV, GEMV_FAST} and bits != 4:  # noqa: PLR2004 - the kernels know no other
+            if form in {GEMV, GEMV_FAST} and bits != 4:  # noqa: PLR2004 - the kernels support only 4 bits
                 continue
             doubts = []
             if settings.bits not in {None, bits}:

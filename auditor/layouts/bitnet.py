@@ -1,9 +1,9 @@
 """BitNet, https://arxiv.org/abs/2402.17764: ternary weights, four to a byte.
 
-transformers' integrations/bitnet.py saves `X.weight` U8 (out / 4, in) with rows r, r + out/4,
-r + 2*out/4 and r + 3*out/4 in two bits each, and `X.weight_scale` float (1,) for the tensor.
-Weights for training (quantization_mode "online") are plain and have no scale; saved after loading
-(linear_class "autobitlinear") they are plain floats beside their scale. With `use_rms_norm` each
+transformers' integrations/bitnet.py saves `X.weight` U8 (out / 4, in), whose row r packs rows
+r, r + out/4, r + 2*out/4 and r + 3*out/4 in two bits each, and `X.weight_scale` float (1,).
+Weights for training (quantization_mode "online") are plain and have no scale; weights saved after
+loading (linear_class "autobitlinear") are plain floats with a scale. With `use_rms_norm` each
 of these linears has a norm of its inputs, `X.rms_norm.weight` (in,).
 """
 
@@ -28,7 +28,7 @@ _OTHER_LAYOUTS = frozenset({"input_scale", "weight_scale_2", "weight_zero_point"
 
 
 def _is_bitnet(parts: Members) -> bool:
-    """Whether a module stores bytes, or floats, with a single weight_scale and no other mark."""
+    """Whether a module stores U8 or float weights with one weight_scale and no other companion."""
     weight, scale = parts.get("weight"), parts.get("weight_scale")
     return (
         weight is not None
@@ -41,7 +41,7 @@ def _is_bitnet(parts: Members) -> bool:
 
 
 def _settings(declared: Declared | None, _ledger: PackingLedger) -> str:
-    """Return the class of the linears; autobitlinear may store weights as floats."""
+    """Return the config's linear_class; autobitlinear may store weights as floats."""
     return str(declared.settings.get("linear_class", "bitlinear")) if declared else "bitlinear"
 
 

@@ -14,7 +14,7 @@ value of each output, and `X.weight_format` U8 (), which means that rows come fi
 
 Nested ("double quantization"): absmax is U8, with m.nested_absmax F32 (ceil(blocks / 256),) and
 m.nested_quant_map F32 (256,). One column of bytes does not show (out, in); the architecture does.
-A Conv1D of GPT-2, (in, out) on disk, is stored as (out, in) here.
+bitsandbytes stores a Conv1D of GPT-2, whose plain weight is (in, out), as (out, in).
 """
 
 from collections.abc import Callable, Collection, Iterator, Mapping
@@ -91,7 +91,7 @@ def _recognises(stored: Stored) -> bool:
 
 
 def _bundles(stored: Stored, declared: Declared | None) -> Iterator[Bundle]:
-    """Yield the weights with companions, and weights of a config that are packed by their dtype."""
+    """Yield the weights with companions; with a config, also weights of a packed dtype."""
     names: dict[str, None] = {}
     for module, members in stored.modules.items():
         weight = members.get("weight")
@@ -145,7 +145,7 @@ def _int8(shape: Shape, doubts: tuple[str, ...] = ()) -> Packing:
 def _four_bits(
     numbers: int, storage: str, *, nested: bool, blocks: int | None = None
 ) -> Mapping[str, WrittenTensor]:
-    """The tensors of so many numbers; `blocks` is the number of absmax, if it is known."""
+    """Return the tensors that store `numbers` values in 4 bits; absmax has `blocks` values."""
     blocks = -(-numbers // _BLOCK) if blocks is None else blocks
     state = WrittenTensor((_MOST,), ("U8",), fewer=_MOST - _LEAST)
     column = (numbers + 1) // (2 * DTYPE_BITS[storage] // 8)
@@ -185,7 +185,7 @@ def _by_shapes(parts: Members, settings: _Settings, expected: Shape | None) -> l
 
 
 def _numbers(parts: Members, dtype: str, expected: Shape | None, doubts: list[str]) -> Packing:
-    """Read a column: the architecture's numbers, if they fill it, else all that it holds."""
+    """Return the packing of a column of bytes, in the architecture's shape if that fills it."""
     rows = (parts["weight"].shape or (0,))[0]
     numbers = rows * DTYPE_BITS[dtype] // 4
     if expected is not None and (prod(expected) + 1) // (2 * DTYPE_BITS[dtype] // 8) == rows:
@@ -209,10 +209,11 @@ def _numbers(parts: Members, dtype: str, expected: Shape | None, doubts: list[st
 def _scheme(
     declared: Declared, names: Collection[str], _settings: Callable[[str], _Settings]
 ) -> Scheme:
-    """The modules that loading builds packed.
+    """Return the scheme: the modules that loading builds packed.
 
-    Tried with transformers 5.24: a packed weight in a skipped module is refused, or stays integers;
-    all others load and fail in their first forward pass, an unlisted output layer included.
+    Observed with transformers 5.24: a packed weight in a skipped module is refused, or stays
+    integers; plain weights in all other modules, even an unlisted output layer, load and fail in
+    their first forward pass.
     """
     has_plain = declared.settings.get("llm_int8_has_fp16_weight") is True
     return skip_list_scheme(

@@ -1,4 +1,4 @@
-"""The packed layout that a checkpoint declares, in config.json or in a separate file.
+"""The packed layout (quantization format) that config.json or a separate file declares.
 
 All settings are untrusted.
 """
@@ -11,7 +11,7 @@ from auditor.errors import CheckpointError
 from auditor.layouts.packing import Declared, PackingLedger
 from auditor.messages import described
 
-# Files beside config.json that declare the packing of the weights; the first one there counts.
+# Files beside config.json that declare the packing of the weights; the first existing file counts.
 FILES = ("quantize_config.json", "quant_config.json", "hf_quant_config.json")
 
 _UNNAMED = "an unnamed method"
@@ -37,7 +37,7 @@ def declaration(values: Mapping[str, Any], files: Mapping[str, bytes]) -> Declar
 def _declarations(values: Mapping[str, Any]) -> Iterator[tuple[str, str, object]]:
     inner, own = values.get("text_config"), values.get("quantization")
     if isinstance(own, Mapping) and _MLX.issubset(own):
-        yield "quantization", "quantization", own  # as in mlx_lm, whatever other keys there are
+        yield "quantization", "quantization", own  # first, as in mlx_lm
     for path, level in (("", values), ("text_config.", inner)):
         if not isinstance(level, Mapping):
             continue
@@ -56,7 +56,7 @@ def _method(where: str, key: str, settings: Mapping[str, Any]) -> str:
 
 
 def _implied(key: str, settings: Mapping[str, Any]) -> str:
-    """The method of a declaration without one: older bitsandbytes configs, and MLX."""
+    """Return the method that a declaration without quant_method implies: bitsandbytes or MLX."""
     if settings.get("load_in_8bit") or settings.get("load_in_4bit"):
         return "bitsandbytes"
     if key == "compression_config":
@@ -65,7 +65,7 @@ def _implied(key: str, settings: Mapping[str, Any]) -> str:
 
 
 def _in_file(name: str, settings: Mapping[str, Any]) -> Declared:
-    """Read a separate file: AutoGPTQ and AutoAWQ write bare settings, modelopt an object."""
+    """Read a separate file: settings at the top (AutoGPTQ, AutoAWQ) or in an object (modelopt)."""
     if name == "hf_quant_config.json":
         inner = settings.get("quantization")
         if not isinstance(inner, Mapping):
@@ -85,7 +85,7 @@ def _refusal(
 
 
 _SIDES = 2
-_LONGEST = 1 << 24  # of a block or a group: longer than any layer
+_LONGEST = 1 << 24  # the longest side of a block or group, above the width of any layer
 
 
 # --- settings -------------------------------------------------------------------------------------
@@ -99,7 +99,7 @@ def integer_setting(
     *,
     default: int | None = None,
 ) -> int | None:
-    """Return an integer among `allowed`, or the default without the key; else report a fault."""
+    """Return the integer under a key, else the default; report a value that is not `allowed`."""
     value = declared.settings.get(key)
     if value is None:
         return default
@@ -113,7 +113,7 @@ def integer_setting(
 
 
 def string_list(declared: Declared | None, key: str) -> frozenset[str]:
-    """Return the strings of a list; none if the value is not a list."""
+    """Return the strings in the list under a key; empty if the value is not a list."""
     value = declared.settings.get(key) if declared else None
     items = value if isinstance(value, list) else []
     return frozenset(item for item in items if isinstance(item, str))

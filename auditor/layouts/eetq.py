@@ -1,4 +1,4 @@
-"""EETQ, https://github.com/NetEase-FuXi/EETQ: int8, laid out for its kernel.
+"""EETQ, https://github.com/NetEase-FuXi/EETQ: int8 weights, transposed for its kernel.
 
 transformers' integrations/eetq.py saves a linear of (out, in) as:
 

@@ -1,9 +1,10 @@
-"""The engine of packed layouts: it reads a table for unpacking, checking and writing.
+"""The engine of packed layouts: from a layout's table it unpacks, checks and predicts tensors.
 
-A `LayoutTable` declares one packed method: the tensor with the packed numbers, its companions, and
-two readings of a module, by what is stored and by what the config declares. Both return a `Packing`
-with the tensors that a writer stores for a weight of the model's shape. The engine compares these
-with the stored ones, and returns them for tensors that only an index names.
+A `LayoutTable` declares one quantization method: the tensor with the packed numbers, its
+companions, and two functions that read a module, one from the stored shapes and one from the
+config. Both return a `Packing`: the tensors that a writer stores for a weight of the model's shape.
+The engine compares these with the stored tensors, and returns them for tensors that only an index
+names. A packed tensor with its companions is a bundle.
 """
 
 from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Mapping
@@ -33,24 +34,24 @@ from auditor.tensors import StoredTensor
 
 Settings = TypeVar("Settings", bound=Hashable)
 
-# Linears of GPT-2 and similar models, which a plain checkpoint stores as (in, out).
+# Linears of GPT-2 and similar models; a plain checkpoint stores their weights as (in, out).
 CONV1D = frozenset({"c_attn", "c_fc", "c_proj", "q_attn"})
 
 
 class Bundle(NamedTuple):
-    """A packed tensor of the model and its companions, by their names in the table."""
+    """A packed tensor and its companions, under their names in the layout's table."""
 
-    module: str  # by which the config names it: "model.layers.0.mlp.up_proj"
-    name: str  # of the tensor in the model: "model.layers.0.mlp.up_proj.weight"
+    module: str  # the name that the config uses: "model.layers.0.mlp.up_proj"
+    name: str  # the tensor's name in the model: "model.layers.0.mlp.up_proj.weight"
     parts: Members
-    is_plain: bool = False  # whether the packed tensor is the model's own under another name
+    is_plain: bool = False  # whether it is the model's own tensor, renamed
 
 
 class Packing(Struct, frozen=True, kw_only=True):
-    """A reading of a bundle: the model's shape, and all tensors that a writer stores for it."""
+    """One interpretation of a bundle: the weight's shape, and the tensors that a writer stores."""
 
     shape: Shape
-    dtype: str  # of a number inside: "INT4"
+    dtype: str  # the dtype of a packed number: "INT4"
     tensors: Mapping[str, WrittenTensor]
     words: str = ""  # the settings, for messages: "gptq in 4 bits"
     form: str = ""
@@ -60,44 +61,44 @@ class Packing(Struct, frozen=True, kw_only=True):
 
 
 class LayoutTable(Struct, Generic[Settings], frozen=True, kw_only=True):
-    """The declaration of a packed method."""
+    """The declaration of one quantization method, which the engine interprets."""
 
-    name: str  # for people
-    methods: tuple[str, ...]  # the values of quant_method for it
-    recognises: Callable[[Stored], bool]  # by marks of this layout alone
+    name: str  # the name in messages
+    methods: tuple[str, ...]  # the values of quant_method that declare this layout
+    recognises: Callable[[Stored], bool]  # recognises the layout by marks that no other layout has
     packed: str  # the tensor with the packed numbers: "qweight"
     dtypes: frozenset[str]  # of it
-    dtype: str  # of a number inside, if only an index names the packed tensor
-    companions: Mapping[str, str]  # a tensor beside the packed one -> its description
+    dtype: str  # the dtype of a packed number, if only an index names the packed tensor
+    companions: Mapping[str, str]  # companion of the packed tensor -> its description
     # Companions without which a bundle cannot be unpacked.
     needed: Callable[[Members, Settings, Packing | None], Iterable[str]]
-    # Reads the config once; returns the settings of each module. It reports impossible settings.
+    # Reads the config once and reports impossible settings; the result returns a module's settings.
     settings: Callable[[Declared | None, Stored, PackingLedger], Callable[[str], Settings]]
-    # The readings of the stored shapes, the likeliest first; the needed shape if there is none;
-    # None if unread files contain it. The last argument is the architecture's shape, if any.
+    # The possible packings of the stored shapes, the likeliest first; the needed shape if there is
+    # no packing; None if unread files contain it. The last argument is the architecture's shape.
     by_shapes: Callable[[Members, Settings, Shape | None], Iterable[Packing] | str | None]
-    # The reading of the config for a weight of the architecture; None if its size is unknown.
+    # The packing that the config implies for a weight of the architecture; None if unknown.
     by_config: Callable[[Members, Settings, Shape], Packing | None] = lambda *_: None
-    # The layout and its settings, for people; None if the dtypes of the packings are enough.
+    # Describes the layout and its settings in messages; None if the packings' dtypes are enough.
     title: Callable[[Declared | None, Collection[Packing]], str] | None = None
-    # The modules that the config packs, for the names of the packed ones; None if it is not known.
+    # Returns the scheme of the config, given the names of the packed modules; None if unknown.
     scheme: Callable[[Declared, Collection[str], Callable[[str], Settings]], Scheme | None] = (
         lambda *_: None
     )
     bundles: Callable[[Stored, Declared | None], Iterable[Bundle]] | None = None  # or by module
-    # Companions that need no packed tensor, and what they are then; None if their size varies.
+    # Companions that may exist without a packed tensor -> their form; None if their size varies.
     may_be_alone: Mapping[str, WrittenTensor | None] = MappingProxyType({})
     unseen_dtype: Callable[[Members, Settings], str] | None = None  # instead of `dtype`
     has_caches: bool = False  # whether modules may have scales of a KV cache
     also_plain: frozenset[str] = frozenset()  # dtypes of plain weights that may have companions
     conv1d: bool = False  # whether a Conv1D is packed as a linear (out, in)
-    loads: str = ""  # what loading looks for; the packed tensor, if it is empty
+    loads: str = ""  # what loading looks for, in messages; if empty, the packed tensor
     declares: bool = True  # see Layout
     stores_plain: Callable[[Declared], bool] = lambda _declared: False
     unread: Callable[[Declared], str | None] = lambda _declared: None
 
     def layout(self) -> Layout:
-        """The layout that this table declares."""
+        """The layout that interprets this table."""
         return Layout(
             name=self.name,
             methods=self.methods,
@@ -117,7 +118,7 @@ class LayoutTable(Struct, Generic[Settings], frozen=True, kw_only=True):
 def shape_of_numbers(
     numbers: int, what: str, expected: Shape | None
 ) -> tuple[Shape, tuple[str, ...]]:
-    """Return the architecture's shape if it has as many numbers, else a flat one and a doubt."""
+    """Return the architecture's shape if it has `numbers` elements, else (numbers,) and a doubt."""
     if expected is None:
         return (numbers,), ()
     if prod(expected) == numbers:
@@ -127,14 +128,14 @@ def shape_of_numbers(
 
 
 def any_module(mark: Callable[[Members], bool]) -> Callable[[Stored], bool]:
-    """Return a function that looks for a module with a mark."""
+    """Return a function that checks whether `mark` is true of any stored module."""
     return lambda stored: any(map(mark, stored.modules.values()))
 
 
 def constant_settings(
     read: Callable[[Declared | None, PackingLedger], Settings],
 ) -> Callable[[Declared | None, Stored, PackingLedger], Callable[[str], Settings]]:
-    """Return a reader of settings that all modules share."""
+    """Return a settings reader for a layout whose modules all share one set of settings."""
 
     def settings(
         declared: Declared | None, _stored: Stored, ledger: PackingLedger
@@ -148,12 +149,12 @@ def constant_settings(
 def no_settings(
     _declared: Declared | None, _stored: Stored, _ledger: PackingLedger
 ) -> Callable[[str], None]:
-    """Return the settings of a layout that reads none."""
+    """Return a settings reader for a layout without settings; it always returns None."""
     return lambda _module: None
 
 
 class _Engine(Generic[Settings]):
-    """Reads the bundles of one checkpoint; bundles with equal shapes and settings once."""
+    """The unpacking of one checkpoint; bundles with equal shapes and settings are read once."""
 
     def __init__(
         self, table: LayoutTable[Settings], declared: Declared | None, implied: Implied
@@ -162,7 +163,7 @@ class _Engine(Generic[Settings]):
         self._readings: dict[object, Packing | str | None] = {}
 
     def unpack(self, stored: Stored) -> Unpacked:
-        """Unpack each bundle, and report what contradicts the table or the config."""
+        """Unpack each bundle, and report tensors that contradict the table or the config."""
         table, ledger = self._table, PackingLedger()
         settings = table.settings(self._declared, stored, ledger)
         modules: list[str] = []
@@ -195,7 +196,7 @@ class _Engine(Generic[Settings]):
         return ledger.close(", ".join((table.name, *sorted(dtypes))))
 
     def writes(self, stored: Stored) -> dict[str, WrittenTensor]:
-        """Return the tensors of each bundle by the config and the architecture's shape."""
+        """Return the tensors that config and architecture imply, by stored name."""
         table, written = self._table, dict[str, WrittenTensor]()
         settings = table.settings(self._declared, stored, PackingLedger())
         own = {table.packed, *table.companions}
@@ -222,7 +223,7 @@ class _Engine(Generic[Settings]):
         return self._by_module(stored)
 
     def _by_module(self, stored: Stored) -> Iterator[Bundle]:
-        """Yield the modules with a companion, or with a packed tensor by its name or dtype."""
+        """Yield modules with a companion or with a packed tensor, known by its name or dtype."""
         table = self._table
         for module, members in stored.modules.items():
             weight = members.get(table.packed)
@@ -264,7 +265,7 @@ class _Engine(Generic[Settings]):
     def _unpack_packed(
         self, bundle: Bundle, settings: Settings, ledger: PackingLedger
     ) -> Packing | None:
-        """Record the packed tensor in the model's shape, and what contradicts it."""
+        """Record the packed tensor in the model's shape, and companions that contradict it."""
         table, parts = self._table, bundle.parts
         weight = parts[table.packed]
         observed = f"{table.packed} is {weight.dtype} {weight.shape}"
@@ -289,7 +290,7 @@ class _Engine(Generic[Settings]):
         return packing
 
     def _reading(self, bundle: Bundle, settings: Settings) -> Packing | str | None:
-        """Return the reading with the fewest misfits, or the result of `by_shapes` without any."""
+        """Return the packing with the fewest misfits, else what `by_shapes` returned."""
         expected, is_conv1d = self._implied(bundle.name), self._is_conv1d(bundle.module)
         shapes = tuple((part, one.dtype, one.shape) for part, one in bundle.parts.items())
         key = (shapes, settings, expected, is_conv1d)
@@ -306,16 +307,16 @@ class _Engine(Generic[Settings]):
         return self._readings[key]
 
     def _misfit(self, packing: Packing, parts: Members, expected: Shape | None) -> tuple[int, int]:
-        """Count all contradictions to a reading, and those of the stored shapes alone.
+        """Count the contradictions to a packing: all of them, and those of stored shapes alone.
 
-        Each side of a shape counts.
+        Each differing axis of a shape counts as one.
         """
         is_strange = expected is not None and packing.shape != expected
         misfits = sum(_distance(one, parts[part]) for part, one in self._misfits(packing, parts))
         return misfits + len(packing.doubts) + is_strange, misfits
 
     def _misfits(self, packing: Packing, parts: Members) -> Iterator[tuple[str, WrittenTensor]]:
-        """Yield the tensors whose stored shape, or kind of numbers, is not that of a reading."""
+        """Yield the tensors whose stored shape or class of dtype differs from the packing's."""
         for part, written in packing.tensors.items():
             if part in parts and not self._fits(part, parts[part], written):
                 yield part, written

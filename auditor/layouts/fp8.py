@@ -1,12 +1,12 @@
-"""fp8: weights of 8-bit floats in the model's own shape, each with scales.
+"""fp8: weights stored as 8-bit floats in the model's own shape, each with scales.
 
 Sources: transformers' finegrained_fp8 and fbgemm_fp8 integrations (5.23), DeepSeek-V3's files:
 
     weight            F8_E4M3 (out, in)
     weight_scale_inv  F32, or F8_E8M0 or U8 exponents: (ceil(out / 128), ceil(in / 128)), for the
                       weight_block_size of the config; () if that is null
-    weight_scale      () or (1,), of fbgemm (out, 1); of DeepSeek-V4 `scale`, of Mistral
-                      `qscale_weight` stand for weight_scale_inv
+    weight_scale      () or (1,); (out, 1) from fbgemm. DeepSeek-V4 names weight_scale_inv
+                      `scale`, Mistral `qscale_weight`
     activation_scale, input_scale     one number, if activations are static
     input_scale_ub                    fbgemm's bound for the scales of activations
 
@@ -46,30 +46,30 @@ from auditor.layouts.packing import (
 from auditor.messages import described
 from auditor.tensors import StoredTensor
 
-# Names by transformers and DeepSeek, by Qwen, and of exponents.
+# Dtype names: as in transformers and DeepSeek, as in Qwen, and of exponents.
 _SCALE_DTYPES = ("F32", "BF16", "F16", "F8_E8M0", "U8")
 _MATRIX = 2
 FLOATS = frozenset({"F8_E4M3", "F8_E5M2", "F8_E4M3FNUZ", "F8_E5M2FNUZ"})
 _FOURS = frozenset({"I8", "F4"})
 _INVERSE = "_scale_inv"
-_SCALES = ("weight_scale_inv", "weight_scale", "qscale_weight", "scale")  # of `weight`
-_SHARED = frozenset({"scale", "weight_scale"})  # other layouts and plain modules have them too
+_SCALES = ("weight_scale_inv", "weight_scale", "qscale_weight", "scale")  # scales of `weight`
+_SHARED = frozenset({"scale", "weight_scale"})  # names that other layouts and plain modules use too
 _ACTIVATIONS = frozenset({"input_scale", "activation_scale", "input_scale_ub", "output_scale"})
 _OF_EXPERTS = ("_activation_scale", "_input_scale")  # after gate_up_proj and similar names
 _LISTS = ("modules_to_not_convert", "ignored_layers")
-_FOUR_GROUP = 32  # inputs that share a scale, of numbers of 4 bits
+_FOUR_GROUP = 32  # inputs that share a scale in 4-bit weights
 _FOUR_GRAIN = group_grain(_FOUR_GROUP)
 _METHODS = ("fp8", "fbgemm_fp8")
 
 
 class _Weight(NamedTuple):
-    """A weight, its scales, and the start of the names around it."""
+    """A weight, its scale, and the prefix of the names of its companions."""
 
     module: str
     stem: str  # weight, gate_up_proj
     weight: StoredTensor
     scale: StoredTensor
-    shared: bool  # whether the scale's name does not show that it is of blocks
+    shared: bool  # whether the scale's name leaves open if it applies to blocks
 
 
 class _Settings(NamedTuple):
@@ -78,7 +78,7 @@ class _Settings(NamedTuple):
     block: Grain | None  # None if the config declares no block
     static: bool
     experts: str | None
-    rows: bool  # fbgemm: one scale for each output
+    rows: bool  # fbgemm writes one scale for each output
 
 
 def recognises(stored: Stored) -> bool:
@@ -116,7 +116,7 @@ def unpack(stored: Stored, declared: Declared | None, _implied: Implied) -> Unpa
 
 
 def writes(stored: Stored, declared: Declared | None, implied: Implied) -> dict[str, WrittenTensor]:
-    """Return weights, their scales, and the scales of activations that are one number."""
+    """Return the expected weights, weight scales, and activation scales of a single number."""
     settings, written = _read(declared, PackingLedger()), dict[str, WrittenTensor]()
     usual = CHANNEL if settings.rows else settings.block or TENSOR
     for module, parts in stored.modules.items():
@@ -131,7 +131,7 @@ def writes(stored: Stored, declared: Declared | None, implied: Implied) -> dict[
 
 
 def _weights(module: str, parts: Members) -> list[_Weight]:
-    """The weights of a module that have scales, of 8 or 4 bits."""
+    """Return the 8-bit and 4-bit weights of a module that have scales."""
     weights: list[_Weight] = []
     for key, scale in parts.items():
         if key in _SCALES:
@@ -152,7 +152,7 @@ def _weights(module: str, parts: Members) -> list[_Weight]:
 
 
 def _one_scale_each(weights: list[_Weight], ledger: PackingLedger) -> list[_Weight]:
-    """Keep fp8's own scale of each weight, and report the others."""
+    """Keep one fp8 scale for each weight, and report any further scales of the weight."""
     by_stem: dict[str, _Weight] = {}
     for weight in sorted(weights, key=lambda one: (one.shared, one.scale.name)):
         if by_stem.setdefault(weight.stem, weight) is not weight:
@@ -216,7 +216,7 @@ def _book(packed: _Weight, settings: _Settings, ledger: PackingLedger) -> str | 
 
 
 def _unpacked(weight: StoredTensor) -> Shape | None:
-    """The shape of the numbers: two of 4 bits are in a byte, while F4 counts numbers."""
+    """Return the unpacked shape: an I8 byte holds two 4-bit numbers, an F4 element one."""
     if weight.dtype != "I8" or not weight.shape:
         return weight.shape
     return (*weight.shape[:-1], 2 * weight.shape[-1])
@@ -231,7 +231,7 @@ def _grain(packed: _Weight, shape: Shape, scales: Shape, settings: _Settings) ->
 
 
 def _rows_of_experts(weight: Shape, scales: Shape) -> bool:
-    """Whether scales are fbgemm's for experts (E, in, out): (E, 1, out), or (E, out, 1)."""
+    """Whether scales are fbgemm's for experts (E, in, out): (E, 1, out) or (E, out, 1)."""
     if len(weight) != AXES:
         return False
     experts, _, outputs = weight
@@ -239,7 +239,7 @@ def _rows_of_experts(weight: Shape, scales: Shape) -> bool:
 
 
 def _expert(packed: _Weight, *, fours: bool, settings: _Settings, ledger: PackingLedger) -> None:
-    """Report experts of another width than the declared one, for which loading has no room."""
+    """Report experts whose bits differ from the declared ones: loading builds another shape."""
     if settings.experts is None or packed.weight.dtype is None or not _is_expert(packed.module):
         return
     if fours != (settings.experts == "fp4"):
@@ -253,7 +253,7 @@ def _is_expert(module: str) -> bool:
     return ".experts." in f".{module}."
 
 
-# --- beside the weights -----------------------------------------------------------------------
+# --- scales of activations, and scales without weights ----------------------------------------
 
 
 def _activations(parts: Members, ledger: PackingLedger) -> None:
@@ -268,7 +268,7 @@ def _activations(parts: Members, ledger: PackingLedger) -> None:
 
 
 def _without_activations(stored: Stored, ledger: PackingLedger) -> None:
-    """Report static activations without a scale, beside the weight or for all experts."""
+    """Report weights whose static activations have no scale, of their own or for all experts."""
     scaled = {
         module
         for module, parts in stored.modules.items()
@@ -305,7 +305,7 @@ def _orphan(scale: StoredTensor, weight: StoredTensor | None, ledger: PackingLed
 
 
 def _scheme(declared: Declared, names: Collection[str]) -> Scheme:
-    """The modules that the config packs; a list of exceptions also has to name the output layer."""
+    """Return the scheme: all linears but the listed ones; a list must name the output layer."""
     lists = [key for key in _LISTS if string_list(declared, key)]
     return skip_list_scheme((*lists, *_LISTS)[0], declared, names, has_defaults=False)
 
@@ -316,7 +316,7 @@ def _scheme(declared: Declared, names: Collection[str]) -> Scheme:
 def _weight_and_scale(
     name: str, scale: StoredTensor, grain: Grain, implied: Implied, *, fours: bool
 ) -> dict[str, WrittenTensor]:
-    """The tensors of one weight with scales of that grain; {} if the architecture lacks it."""
+    """Return the tensors of one weight and its scales; {} if the architecture lacks the weight."""
     shape = _shape_of(name, implied)
     if shape is None or len(shape) < _MATRIX:
         return {}
@@ -326,7 +326,7 @@ def _weight_and_scale(
             name: WrittenTensor((*rows, inputs // 2), ("I8",)),
             scale.name: WrittenTensor((*rows, inputs // _FOUR_GROUP), ("F8_E8M0", "U8", "F32")),
         }
-    per_expert = (shape[0], 1, 1) if len(shape) == AXES else ()  # one for each expert in one tensor
+    per_expert = (shape[0], 1, 1) if len(shape) == AXES else ()  # a scale per expert
     grains = per_expert if grain == TENSOR else scales_shape(shape, grain)
     return {
         name: WrittenTensor(shape, ("F8_E4M3",)),
@@ -335,14 +335,14 @@ def _weight_and_scale(
 
 
 def _of_activations(tensor: StoredTensor, implied: Implied) -> dict[str, WrittenTensor]:
-    """The scale of activations: one number, or one for each expert that its name covers."""
+    """Return the activation scale: a single number, or one for each expert under its name."""
     stem = tensor.name.removesuffix("_activation_scale").removesuffix("_input_scale")
     shape = _shape_of(stem, implied)
     return {tensor.name: WrittenTensor(shape[:1] if shape else (), ("F32", "BF16", "F16"))}
 
 
 def _shape_of(name: str, implied: Implied) -> Shape | None:
-    """The architecture's shape under a name, also of stacked experts."""
+    """Return the architecture's shape under a name, also of stacked experts; None if unknown."""
     experts = stacked_experts(name, implied)
     return experts.shape if experts else implied(name)
 

@@ -1,6 +1,6 @@
-"""Experts that are stacked in one tensor, while the architecture has a tensor for each.
+"""Experts stacked in one stored tensor, while the architecture has a tensor for each expert.
 
-transformers 5 keeps the experts of a layer in two tensors, and some checkpoints store them so
+transformers 5 keeps the experts of a layer in two tensors, and some checkpoints store these two
 (Qwen3.5-MoE's on the Hub), although save_pretrained writes each expert separately; loading accepts
 both forms. For E experts of widths D and F, with the names of Qwen and of Mixtral:
 
@@ -8,7 +8,7 @@ both forms. For E experts of widths D and F, with the names of Qwen and of Mixtr
                                        up_proj or w3 (F, D)
     experts.down_proj     (E, D, F)    E times down_proj or w2 (D, F)
 
-The packed layouts come first: pieces that they find in a fused tensor are cut here too.
+Packed layouts run first; this module then also splits the fused tensors that they unpacked.
 
 A stack is (E, out, in), one expert after the other. gguf and mlx also stack experts.
 """
@@ -24,7 +24,7 @@ from auditor.layouts.packing import PLAIN, Implied, LogicalTensor, PackingFault,
 from auditor.tensors import StoredTensor
 
 _NAME = "all experts of a layer in one tensor"
-_MOST = 1 << 20  # the most experts; an expectation lists no more tensors
+_MOST = 1 << 20  # the most experts: an expectation never lists more tensors
 AXES = 3  # (E, out, in)
 
 # The last part of a stacked tensor's name -> the names of an expert's parts in it, in each style.
@@ -41,7 +41,7 @@ class Stacked(NamedTuple):
     module: str  # "model.layers.0.mlp.experts"
     parts: tuple[str, ...]  # "gate_proj", "up_proj"
     experts: int
-    part_shape: Shape  # the shape of one part of one expert, (out, in)
+    part_shape: Shape  # the shape of one projection of one expert, (out, in)
 
     @property
     def shape(self) -> Shape:
@@ -50,7 +50,7 @@ class Stacked(NamedTuple):
 
 
 def separated(unpacked: Unpacked, tensors: Iterable[StoredTensor], implied: Implied) -> Unpacked:
-    """Cut fused experts into pieces; return the object itself if no experts are fused."""
+    """Split fused experts into the model's tensors; return `unpacked` itself if none are fused."""
     packed = unpacked.tensors
     fused = [piece for piece in packed if piece.name.endswith(ENDS)]
     taken = {(piece.stored.name, piece.stored.file) for piece in packed}
@@ -85,7 +85,7 @@ def separated(unpacked: Unpacked, tensors: Iterable[StoredTensor], implied: Impl
 
 
 def _fault(piece: LogicalTensor, expected: Stacked) -> str | None:
-    """Return why a tensor cannot be cut; None if it can, or if only an index names it."""
+    """Return why a tensor cannot be split; None if it can be, or if only an index names it."""
     if piece.shape is None:
         return None
     if len(piece.shape) != AXES:
@@ -99,7 +99,7 @@ def _fault(piece: LogicalTensor, expected: Stacked) -> str | None:
 
 
 def _pieces(piece: LogicalTensor, expected: Stacked) -> Iterator[LogicalTensor]:
-    """Yield the pieces of the experts in a stack, which may be fewer than expected."""
+    """Yield the tensors of the experts in a stack, which may be fewer experts than expected."""
     experts, shape = expected.experts, None
     if piece.shape is not None:
         experts, rows, columns = piece.shape
@@ -111,7 +111,7 @@ def _pieces(piece: LogicalTensor, expected: Stacked) -> Iterator[LogicalTensor]:
 
 
 def stacked_experts(name: str, implied: Implied) -> Stacked | None:
-    """Return the experts under a name; None if the name is a tensor's own or has no experts."""
+    """Return the experts under a name; None if they are absent or the name is a tensor's own."""
     if not name.endswith(ENDS) or implied(name) is not None:
         return None
     module, _, last = name.rpartition(".")
@@ -124,18 +124,18 @@ def stacked_experts(name: str, implied: Implied) -> Stacked | None:
 
 
 def too_many_experts(stored: int, expected: int) -> str:
-    """Return the fault of a stack with more experts than the architecture has."""
+    """Return the message for a stack with more experts than the architecture has."""
     return f"holds {stored:,} experts, the architecture has {expected:,}"
 
 
 def count_experts(before: str, after: str, implied: Implied, *, stored: int | None = None) -> int:
     """Count the names `before + "0" + after`, `before + "1" + after`, ... of the architecture.
 
-    The count is at most `stored`, and found by bisection: a file may declare 2**40 experts.
+    The count is at most `stored`. It is found by bisection: a file may declare 2**40 experts.
     """
 
     def absent(number: int) -> bool:
         return implied(f"{before}{number}{after}") is None
 
     most = _MOST if stored is None else min(stored, _MOST)
-    return bisect_left(range(most), True, key=absent)  # noqa: FBT003 - what is looked for
+    return bisect_left(range(most), True, key=absent)  # noqa: FBT003 - the value that bisect looks for

@@ -48,7 +48,7 @@ from auditor.layouts.packing import (
     tensor_name,
 )
 
-_BITS = (4, 8, 3, 2, 5, 6, 7)  # the likeliest first: the order decides if shapes do not
+_BITS = (4, 8, 3, 2, 5, 6, 7)  # the likeliest first: the order decides if shapes fit several
 _FORMATS = (GPTQ, "gptq_v2", "gptq_p", MARLIN)
 _WORD_BITS = {"int8": 8, "int16": 16, "int32": 32, "int64": 64}  # by pack_dtype
 _COMPANIONS = {
@@ -112,7 +112,7 @@ def _needed(parts: Members, settings: _Settings, packing: Packing | None) -> lis
 
 
 def _readings(parts: Members, settings: _Settings, expected: Shape | None) -> Iterator[Packing]:
-    """Yield a reading for each form and number of bits, the declared ones first."""
+    """Yield a possible packing for each form and number of bits, the declared ones first."""
     group = None if settings.has_own else settings.group
     tiled = "B" in parts or settings.format == MARLIN
     for form in (MARLIN, GPTQ) if tiled else (GPTQ, MARLIN):
@@ -130,7 +130,7 @@ def _readings(parts: Members, settings: _Settings, expected: Shape | None) -> It
 
 
 def _by_config(parts: Members, settings: _Settings, shape: Shape) -> Packing | None:
-    """Return all modules except those with their own settings (GPTQModel's `dynamic`)."""
+    """Return a module's packing by the config; None if some have own settings (`dynamic`)."""
     form = MARLIN if "B" in parts or settings.format == MARLIN else GPTQ
     bits = None if settings.has_own or settings.word is None else settings.bits
     packing = packing_of_config(form, shape, bits, settings.group, settings.word or 32)
@@ -150,7 +150,7 @@ def _title(declared: Declared | None, packings: Collection[Packing]) -> str:
 def _scheme(declared: Declared, names: Collection[str], _settings: object) -> Scheme:
     """Return a scheme that packs all linears, or those that `modules_in_block_to_quantize` names.
 
-    Which ones are packed is not known if some modules have their own settings. The router of a
+    If some modules have their own settings, the packed modules are not known. The router of a
     block of experts, its `gate`, is a plain parameter in every class.
     """
     blocks = declared.settings.get("modules_in_block_to_quantize")
@@ -167,7 +167,7 @@ def _scheme(declared: Declared, names: Collection[str], _settings: object) -> Sc
 
 
 def _strings(value: object) -> Iterator[str]:
-    """Yield the strings of lists inside each other: linears of a block, in groups."""
+    """Yield the strings in nested lists, which name the linears of a block in groups."""
     if isinstance(value, str):
         yield value
     for item in value if isinstance(value, list) else ():

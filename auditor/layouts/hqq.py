@@ -9,7 +9,7 @@ The n = out * in numbers of a linear are reshaped into groups of g, (n/g, g) for
     X.shape  I64 (2,), and more settings of the module, each in a separate tensor
 
 With view_as_float the bytes are viewed as the compute dtype: BF16 (R, C/2) for U8, (R, 2C) for I32.
-5 and 6 bits take a byte, 1.58 bits two bits. The shape is a value, so no header shows it; the
+5 and 6 bits take a byte, 1.58 bits two bits. X.shape is a value, so no header shows it; the
 architecture does. Sources: hqq/core/quantize.py and bitpack.py of hqq 0.2.8.
 """
 
@@ -40,7 +40,7 @@ _SETTINGS = """
     nbits group_size axis shape packing unpack_view_dtype view_as_float quant_scale quant_zero
     compute_dtype offload_meta encoded_state_dict stores_quant_config channel_wise optimize
     round_zero
-""".split()  # noqa: SIM905 - a paragraph of names
+""".split()  # noqa: SIM905 - a long list of names
 _COMPANIONS = {
     **dict.fromkeys(
         ("scale", "zero", "zero_scale"), "scales and zero points, one for each group of numbers"
@@ -51,7 +51,7 @@ _TAGLESS = frozenset({"model", "layers"})
 
 
 class _Settings(NamedTuple):
-    """The settings that the config declares for the kind of a module."""
+    """The settings that the config declares for one linear of every layer, such as k_proj."""
 
     bits: int | None
     group: int | None
@@ -63,7 +63,7 @@ def _settings(
     settings = object_or_empty(declared.settings.get("quant_config") if declared else None)
 
     def of(module: str) -> _Settings:
-        """The settings of all modules, or of a kind of linear: `self_attn.k_proj`."""
+        """Return a module's settings: its linear's (`self_attn.k_proj`), else the common ones."""
         kinds = (part for part in module.split(".") if part not in _TAGLESS and not part.isdigit())
         own = object_or_empty(settings.get(".".join(kinds), settings))
         values = object_or_empty(own.get("weight_quant_params"))
@@ -106,7 +106,7 @@ def _by_shapes(parts: Members, settings: _Settings, expected: Shape | None) -> l
 
 
 def _scales(parts: Members) -> Shape | None:
-    """The shape of the scales: (n/g, 1), (1, n/g) or (); None if no header shows it."""
+    """Return the shape of the scales: (n/g, 1), (1, n/g) or (); None if no header shows it."""
     both = parts.get("zero_scale")
     if both is not None:
         return both.shape[1:] if both.shape else None
@@ -114,7 +114,7 @@ def _scales(parts: Members) -> Shape | None:
     return next((shape for shape in shapes if shape is not None), None)
 
 
-def _packing(  # noqa: PLR0913, PLR0917 - one reading
+def _packing(  # noqa: PLR0913, PLR0917 - the sizes of one weight
     parts: Members,
     bits: int,
     scales: Shape | None,
@@ -139,7 +139,7 @@ def _packing(  # noqa: PLR0913, PLR0917 - one reading
 def _groups(
     parts: Members, bits: int, scales: Shape | None, settings: _Settings, expected: Shape | None
 ) -> tuple[int, int] | None:
-    """Return the size of a group, and the numbers in W_q; None if the scales do not fit it."""
+    """Return the group size and the count of numbers in W_q; None if the scales do not fit."""
     word, many = _PACKINGS[bits]
     rows, columns = parts["W_q"].shape or (0, 0)
     columns, remainder = divmod(columns * DTYPE_BITS[parts["W_q"].dtype or ""], word)

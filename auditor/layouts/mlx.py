@@ -5,10 +5,10 @@ follows; mlx_lm's QuantizedSwitchLinear adds an axis of experts in front:
 
     X.weight        U32 (..., out, in * b / 32)
     X.scales        (..., out, in / g), float; U8 in the modes mxfp4, mxfp8 and nvfp4
-    X.biases        like the scales, only in the mode affine; X.bias is the model's own
+    X.biases        in the scales' shape, only in the mode affine; X.bias is the model's bias
     X.global_scale  F32 () or (experts,), optional in the mode nvfp4
 
-The config contains `bits`, `group_size` and `mode`, also under the name of a module that differs.
+The config contains `bits`, `group_size` and `mode`; a module that differs has its own, by name.
 mlx_lm and mlx-vlm rename some tensors; see _mlx_names.py. Files without packed tensors are read by
 this layout if their metadata say `format: mlx`. The method "metal" of transformers is the mode
 affine, with biases named qbiases.
@@ -54,7 +54,7 @@ _FIXED = {"mxfp4": (4, 32), "mxfp8": (8, 32), "nvfp4": (4, 16)}  # mode: (bits, 
 
 
 class MlxPacking(NamedTuple):
-    """The packing of the numbers of one weight."""
+    """The bits, group size and mode in which one weight is packed."""
 
     mode: str
     bits: int
@@ -69,10 +69,10 @@ class MlxPacking(NamedTuple):
 
 
 class MlxSettings(Struct, frozen=True, kw_only=True):
-    """The settings of a config; None if one is absent or unusable."""
+    """The quantization settings of a config; None for a setting that is absent or unusable."""
 
     top: MlxPacking | None
-    own: Mapping[str, MlxPacking | None]  # by module, if it differs from the rest
+    own: Mapping[str, MlxPacking | None]  # by module, for modules that differ from the rest
     plain: frozenset[str]  # modules that are not packed
 
     def of(self, module: str) -> MlxPacking | None:
@@ -80,7 +80,7 @@ class MlxSettings(Struct, frozen=True, kw_only=True):
 
 
 def read_mlx_settings(declared: Declared | None, ledger: PackingLedger) -> MlxSettings:
-    """Read the settings of all modules, and of each module that has its own."""
+    """Read the common settings, and the settings of each module that has its own."""
     if declared is None:
         return MlxSettings(top=None, own={}, plain=frozenset())
     own: dict[str, MlxPacking | None] = {}
@@ -95,7 +95,7 @@ def read_mlx_settings(declared: Declared | None, ledger: PackingLedger) -> MlxSe
 
 
 def _packing(declared: Declared, ledger: PackingLedger) -> MlxPacking | None:
-    """Read a packing; an absent value is the default of `mlx.core.quantize`."""
+    """Read a packing, with the defaults of `mlx.core.quantize`; None if a value is impossible."""
     mode = declared.settings.get("mode", AFFINE)
     if mode == AFFINE:
         bits, groups, usual = _AFFINE_BITS, _AFFINE_GROUPS, _AFFINE_USUAL
@@ -112,9 +112,9 @@ def _packing(declared: Declared, ledger: PackingLedger) -> MlxPacking | None:
 
 
 def guessed_packing(words: int, groups: int, inputs: int, *, affine: bool) -> MlxPacking | None:
-    """Return the packing of a row of `inputs` with these 32-bit words and groups, or None.
+    """Return the packing of `inputs` numbers in these 32-bit words and groups; None if none fits.
 
-    mlx_lm.utils.infer_quant_config guesses likewise for modules that the config does not name.
+    mlx_lm.utils.infer_quant_config guesses in this way for modules that the config does not name.
     """
     if inputs < 1 or groups < 1 or words * 32 % inputs or inputs % groups:
         return None
@@ -167,7 +167,7 @@ def unpack(stored: Stored, declared: Declared | None, implied: Implied) -> Unpac
 
 
 def writes(stored: Stored, declared: Declared | None, implied: Implied) -> dict[str, WrittenTensor]:
-    """Return what `mlx.core.quantize` makes of the weights that the config declares packed."""
+    """Return the tensors that `mlx.core.quantize` writes for the weights that the config packs."""
     settings, written = read_mlx_settings(declared, PackingLedger()), dict[str, WrittenTensor]()
     for module, members in stored.modules.items():
         weight, packing = members.get("weight"), settings.of(module)
@@ -198,7 +198,7 @@ def _parts(shape: Shape, packing: MlxPacking) -> dict[str, WrittenTensor]:
 
 
 def _serve(weight: StoredTensor | None, beside: Iterable[StoredTensor], implied: Implied) -> bool:
-    """Whether these tensors are MLX's, and not the architecture's under such names."""
+    """Whether MLX wrote these tensors; the architecture may have tensors of such names itself."""
     if weight is not None and weight.dtype in _PACKED:
         return True
     return all(implied(tensor.name) is None for tensor in beside)
@@ -246,8 +246,8 @@ def _unpacked(
 ) -> tuple[MlxPacking | None, Shape | None]:
     """Return the packing that the shapes confirm, and the unpacked shape.
 
-    This is the declared packing if weight and scales fit it; else the packing that gives the
-    architecture's shape, else the one that the weight alone shows.
+    The packing is the declared one if weight and scales fit it; else the packing that gives the
+    architecture's shape, else the packing that the weight alone shows.
     """
     words, scales = weight.shape or (), beside.get("scales")
     if len(words) < 2:  # noqa: PLR2004 - (out, in * b / 32)
@@ -291,7 +291,7 @@ def _contradiction(words: Shape, groups: Shape, packing: MlxPacking) -> str:
 
 
 def _check(packing: MlxPacking, beside: Members, words: Shape, ledger: PackingLedger) -> None:
-    """Check the tensors beside the weight against its mode."""
+    """Check the weight's companions (scales, biases, global_scale) against its mode."""
     affine, scales = packing.mode == AFFINE, beside.get("scales")
     for part in ("biases", "qbiases"):
         tensor = beside.get(part)

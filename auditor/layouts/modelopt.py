@@ -1,6 +1,7 @@
-"""modelopt: NVFP4, FP8 and others, as NVIDIA's Model Optimizer exports them.
+"""modelopt: the formats that NVIDIA's Model Optimizer exports, such as NVFP4 and FP8.
 
-Source: modelopt.torch.export (unified_export_hf.py, quant_utils.py) of 0.47. Dtypes show the kind:
+Source: modelopt.torch.export (unified_export_hf.py, quant_utils.py) of 0.47. Dtypes show the
+format:
 
     NVFP4  weight U8 (out, in / 2), weight_scale F8_E4M3 (out, in / 16), weight_scale_2 ()
     MXFP4  weight U8 (out, in / 2), weight_scale U8 (out, in / 32)
@@ -48,8 +49,8 @@ from auditor.layouts.packing import (
 )
 from auditor.messages import described
 
-_SIZES = range(1, 1 << 24)  # of groups
-_KINDS = {  # an algorithm -> the kind of its weights
+_SIZES = range(1, 1 << 24)  # possible group sizes
+_KINDS = {  # an algorithm -> the format of its weights
     "FP8": "FP8",
     "FP8_PER_CHANNEL_PER_TOKEN": "FP8",
     "FP8_PB_WO": "FP8",
@@ -66,12 +67,12 @@ _KINDS = {  # an algorithm -> the kind of its weights
     "W8A16": "INT8",
     "W8A8_SQ_PER_CHANNEL": "INT8",
 }
-_STATIC = frozenset({"FP8", "NVFP4", "NVFP4_AWQ", "NVFP4_SVD"})  # their activations have a scale
+_STATIC = frozenset({"FP8", "NVFP4", "NVFP4_AWQ", "NVFP4_SVD"})  # with activation scales
 _TWICE = frozenset({"NVFP4", "NVFP4_AWQ", "NVFP4_SVD", "W4A16_NVFP4", "W4A8_NVFP4_FP8", "W4A8_AWQ"})
 
 
 class ModuleSettings(NamedTuple):
-    """The settings of one module; all are None if the config cannot be read."""
+    """The quantization settings of one module; all are None if the config cannot be read."""
 
     algorithm: str | None = None
     kind: str | None = None
@@ -84,7 +85,7 @@ _NOTHING = ModuleSettings()
 
 
 class ModelOptSettings(NamedTuple):
-    """The settings of all modules."""
+    """The quantization settings of all modules."""
 
     default: ModuleSettings | None  # None if modules without a name here stay plain
     named: Mapping[str, ModuleSettings]
@@ -154,7 +155,7 @@ def _module_settings(declared: Declared, ledger: PackingLedger) -> ModuleSetting
 
 
 def _inner_group(settings: Mapping[str, Any]) -> int | None:
-    """Return the group size in config.json, which has the form of compressed-tensors."""
+    """Return the group size in config.json, whose settings have the form of compressed-tensors'."""
     value: object = settings
     for key in ("config_groups", "group_0", "weights", "group_size"):
         value = object_or_empty(value).get(key)
@@ -168,7 +169,7 @@ _FLOAT_DTYPES = ("F32", "BF16", "F16")
 
 
 def tensors_of_weight(settings: ModuleSettings, shape: Shape) -> dict[str, WrittenTensor]:
-    """The tensors of a weight by the last part of their names; {} without settings."""
+    """Return the expected tensors of a weight by last name segment; {} without settings."""
     *experts, rows, inputs = shape
     number = WrittenTensor((shape[0],) if len(shape) == AXES else (), _FLOAT_DTYPES)
     companions = {
@@ -244,12 +245,12 @@ def _recognises(stored: Stored) -> bool:
 
 
 def _is_bitnet(parts: Members) -> bool:
-    """Whether a weight of bytes has a single scale, which is BitNet's."""
+    """Whether a weight of bytes has a single scale: then BitNet wrote it."""
     return parts["weight"].dtype == "U8" and len(parts["weight_scale"].shape or ()) < _MATRIX
 
 
 def _bundles(stored: Stored, _declared: Declared | None = None) -> Iterator[Bundle]:
-    """Yield weights with their scales, whose names start with the weight's, and loose scales."""
+    """Yield weights with their scales, whose names begin with the weight's, and orphaned scales."""
     for module, members in stored.modules.items():
         stems = {""}
         for key in members:
@@ -277,7 +278,7 @@ def _settings(
 
 
 def _kind(parts: Members, declared: ModuleSettings) -> str:
-    """Return the kind that the dtypes of a weight and its scale show, or else the config."""
+    """Return the format, such as NVFP4, by the dtypes of weight and scale, else by the config."""
     weight = parts["weight"].dtype
     scale = parts["weight_scale"].dtype if "weight_scale" in parts else None
     match weight:
@@ -333,7 +334,7 @@ def _by_shapes(
 
 
 def _shape(stored: Shape, kind: str, expected: Shape | None) -> tuple[Shape, bool]:
-    """Return the model's shape, and whether its inputs come before its outputs."""
+    """Return the unpacked shape, and whether inputs come before outputs in it."""
     if kind in {"FP8", "MXFP8", "INT8"}:
         return stored, False
     *experts, rows, columns = stored
@@ -347,7 +348,7 @@ def _shape(stored: Shape, kind: str, expected: Shape | None) -> tuple[Shape, boo
 def _scales(
     parts: Members, kind: str, group: int | None, shape: Shape, *, is_turned: bool
 ) -> dict[str, WrittenTensor]:
-    """The scales of a weight, which may be written in several shapes; {} without a header."""
+    """Return the expected scales of a weight, some in several shapes; {} without a header."""
     stored = parts["weight_scale"].shape if "weight_scale" in parts else None
     if stored is None:
         return {}
@@ -382,14 +383,14 @@ def _grain(kind: str, group: int | None, shape: Shape, scales: Shape) -> Grain |
 
 
 def _squeezed(scales: Shape) -> Shape:
-    """Remove the axes of one from scales of blocks, (out / b, 1, in / b, 1)."""
+    """Remove the axes of length 1 from block scales (out / b, 1, in / b, 1)."""
     if len(scales) == 2 * _MATRIX and scales[1::2] == (1, 1):
         return scales[::2]
     return scales
 
 
 def _by_config(_parts: Members, settings: ModuleSettings, shape: Shape) -> Packing | None:
-    """Return the tensors of weights whose algorithm is in the config, without low-rank parts."""
+    """Return the packing by the config's algorithm, without SVDQuant's low-rank tensors."""
     if len(shape) < _MATRIX:
         return None
     return Packing(shape=shape, dtype="", tensors=tensors_of_weight(settings, shape))
@@ -398,7 +399,7 @@ def _by_config(_parts: Members, settings: ModuleSettings, shape: Shape) -> Packi
 def _scheme(
     declared: Declared, names: Collection[str], _settings: Callable[[str], ModuleSettings]
 ) -> Scheme:
-    """The modules that the config packs: all but excluded ones, or those that it names."""
+    """Return the scheme: all modules but excluded ones, or the modules that the config names."""
     settings = read_modelopt_settings(declared, PackingLedger())
     patterns = settings.excluded
 

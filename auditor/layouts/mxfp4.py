@@ -1,10 +1,10 @@
-"""MXFP4 as gpt-oss stores it: experts in blocks of 32 numbers of 4 bits.
+"""MXFP4 as gpt-oss stores it: experts' weights in blocks of 32 four-bit numbers.
 
 Sources: transformers' integrations/mxfp4.py (5.23) and the OCP microscaling formats 1.0:
 
     X_blocks  U8 (E, out, in / 32, 16)  16 bytes are 32 numbers
     X_scales  U8 (E, out, in / 32)      an exponent for each block
-    X         (E, in, out) unpacked, the transpose that gpt-oss uses for its experts
+    X         (E, in, out) after unpacking: transposed, as gpt-oss has its experts
 
 X is `gate_up_proj` or `down_proj` of a layer's experts. Their biases are plain.
 """
@@ -17,7 +17,7 @@ from auditor.layouts.engine import Bundle, LayoutTable, Packing, no_settings
 from auditor.layouts.packing import Declared, Members, Shape, Stored, WrittenTensor, tensor_name
 
 _BLOCKS, _SCALES = "_blocks", "_scales"
-_BYTES = 16  # of a block
+_BYTES = 16  # numbers in a block
 _NUMBERS = 32
 
 

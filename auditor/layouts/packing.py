@@ -1,7 +1,8 @@
-"""The result of a packed layout: pieces of the model, quantization data, and faults.
+"""The result of a packed layout: the model's tensors, quantization data, and faults.
 
 A layout is a pure function `unpack(stored, declared, implied) -> Unpacked`. It reads names, dtypes
-and shapes, never values. A stored tensor that it does not mention is plain: it is one tensor of the
+and shapes, never values. A tensor of the model inside a stored tensor is a piece: one stored tensor
+may contain several. A stored tensor that the result does not mention is plain, one tensor of the
 model.
 """
 
@@ -20,7 +21,7 @@ from msgspec.structs import replace
 from auditor.tensors import StoredTensor
 
 Shape = tuple[int, ...]
-Members = Mapping[str, StoredTensor]  # the tensors of a module, by the last part of their names
+Members = Mapping[str, StoredTensor]  # the tensors of a module, by the last segment of their names
 
 # Returns the architecture's shape (out, in) under a name; None if it has no such tensor. Layouts
 # need it if their packed shape does not show it (bitsandbytes stores 4-bit weights as one column).
@@ -36,21 +37,21 @@ class Declared(Struct, frozen=True, kw_only=True):
 
 
 class LogicalTensor(NamedTuple):
-    """A tensor of the model inside a stored one; several pieces may share a stored tensor."""
+    """A tensor of the model inside a stored tensor, which may contain several of them."""
 
     stored: StoredTensor  # the tensor in the file
-    name: str  # in an unpacked checkpoint
-    shape: Shape | None  # in an unpacked checkpoint; None if only an index names the stored tensor
-    dtype: str  # of a number inside: "INT4", "NF4", "F8_E4M3", "Q4_K"
+    name: str  # the name in an unpacked checkpoint
+    shape: Shape | None  # None if only an index names the stored tensor
+    dtype: str  # the dtype of a packed number: "INT4", "NF4", "F8_E4M3", "Q4_K"
 
     def is_whole(self) -> bool:
-        """Whether the stored tensor is this tensor, and not only contains it."""
+        """Whether the stored tensor is this tensor and contains no other."""
         stored, name, shape, dtype = self
         return stored[:3] == (name, dtype, shape)
 
 
 class Notes(NamedTuple):
-    """Tensors that serve the packed ones: scales, zero points, g_idx, absmax."""
+    """Companions of packed tensors, with one description: scales, zero points, absmax."""
 
     tensors: tuple[StoredTensor, ...]
     reason: str  # a description in one line: "scales, one for each 128 inputs of an output"
@@ -68,34 +69,34 @@ class WrittenTensor(NamedTuple):
     """The tensor that a writer stores under a name, by the layout and the architecture's shapes."""
 
     shape: Shape
-    dtypes: tuple[str, ...]  # one; for scales all that occur, the usual one first
+    dtypes: tuple[str, ...]  # one dtype; for scales all dtypes that occur, the usual one first
     fewer: int = 0  # elements that may be missing: text in a tensor has no fixed length
-    others: tuple[Shape, ...] = ()  # shapes that are read, too
+    others: tuple[Shape, ...] = ()  # other shapes that are accepted
 
 
 FLOATS = ("F16", "BF16", "F32")  # dtypes of scales that have the model's dtype
 
-# Dtypes of pieces that are cut out of a larger tensor and not packed otherwise, such as experts of
-# a layer; "" if only an index names the tensor.
+# Dtypes of pieces that are only cut out of a larger tensor, not packed, such as the experts of a
+# layer; "" if only an index names the tensor.
 UNPACKED = frozenset({"F64", "F32", "BF16", "F16", ""})
 
 
 class Unpacked(Struct, frozen=True, kw_only=True):
-    """The stored tensors, each in pieces, unchanged, in quantization_data, or plain.
+    """The stored tensors, each split into pieces, unchanged, quantization data, or plain.
 
-    Faults may be about any of them. A stored tensor that cannot be unpacked stays plain and has a
+    Faults may be about any stored tensor. A tensor that cannot be unpacked stays plain and has a
     fault.
     """
 
-    layout: str  # a line for people: "gptq, 4 bits, groups of 128, act-order"
+    layout: str  # a line for messages: "gptq, 4 bits, groups of 128, act-order"
     pieces: tuple[LogicalTensor, ...] = ()
-    unchanged: tuple[StoredTensor, ...] = ()  # stored as they are: a weight of 8 bits
+    unchanged: tuple[StoredTensor, ...] = ()  # packed in the model's shape
     quantization_data: tuple[Notes, ...] = ()
     faults: tuple[PackingFault, ...] = ()
 
     @property
     def tensors(self) -> tuple[LogicalTensor, ...]:
-        """The packed tensors: the pieces and the unchanged ones."""
+        """The packed tensors of the model: the pieces and the unchanged tensors."""
         return (*self.pieces, *map(_as_piece, self.unchanged))
 
 
@@ -115,7 +116,7 @@ class Stored(Struct, frozen=True, dict=True):
 
     @cached_property
     def modules(self) -> Mapping[str, Members]:
-        """`a.q_proj` -> {"qweight": ..., "scales": ...}; for a name in two shards, the first."""
+        """The tensors by module: `a.q_proj` -> {"qweight": ...}; if in two shards, the first."""
         modules: dict[str, dict[str, StoredTensor]] = {}
         before, parts = None, {}
         for tensor in self.tensors:
@@ -128,26 +129,26 @@ class Stored(Struct, frozen=True, dict=True):
         return modules
 
     def forget_modules(self) -> None:
-        """Free the groups of `modules`, 300 bytes a module; it computes them again on use."""
+        """Free the cached value of `modules`, 300 bytes a module; the next use computes it."""
         self.__dict__.pop("modules", None)
 
     def members(self, module: str) -> Members:
-        """The tensors of one module; none if nothing is stored below its name."""
+        """Return the tensors of one module; empty if nothing is stored below its name."""
         return self.modules.get(module, _NOTHING)
 
 
 class Layout(Struct, frozen=True, kw_only=True):
-    """A way to store weights, made by a `LayoutTable` or by a module with code of its own."""
+    """One quantization format's functions, from a `LayoutTable` or from a module of its own."""
 
-    name: str  # for people
-    methods: tuple[str, ...]  # the values of quant_method (Declared.method) for it
-    recognises: Callable[[Stored], bool]  # by marks of this layout alone
+    name: str  # the name in messages
+    methods: tuple[str, ...]  # the values of quant_method (Declared.method) that declare it
+    recognises: Callable[[Stored], bool]  # recognises the layout by marks that no other layout has
     unpack: Callable[[Stored, Declared | None, Implied], Unpacked]
     # Whether a declaration names a mode with plain weights in the file, which loading packs.
     stores_plain: Callable[[Declared], bool] = lambda _declared: False
-    # The packing that a declaration names, if it is not read here.
+    # Returns the packing that a declaration names, if the layout does not read that packing.
     unread: Callable[[Declared], str | None] = lambda _declared: None
-    # Whether its writer declares it in the config; if not, no declaration is required.
+    # Whether its writers declare the layout in the config; if not, a declaration is not required.
     declares: bool = True
     # The inverse of `unpack`: the tensors under the names that it packs and those of their scales,
     # by the architecture's shapes. The size of a name that is left out is unknown.
@@ -157,14 +158,14 @@ class Layout(Struct, frozen=True, kw_only=True):
 
 
 class HiddenContent(NamedTuple):
-    """The content of a stored name whose tensor cannot be seen."""
+    """The predicted content of a stored tensor whose header was not read."""
 
     tensors: tuple[str, ...]  # tensors of the model; () for quantization data
-    packed: bool  # whether its bytes are not those of its pieces; also true for quantization data
+    packed: bool  # whether its bytes are not those of its pieces; true for quantization data
 
 
 class ReadAndHidden(NamedTuple):
-    """The packed tensors with a header, and the contents of those without one."""
+    """The unpacked tensors with a header, and the predicted contents of those without one."""
 
     read: Unpacked
     behind: Mapping[str, HiddenContent]  # by stored name
@@ -173,9 +174,9 @@ class ReadAndHidden(NamedTuple):
 def split_off_unread(
     unpacked: Unpacked, unread: Collection[StoredTensor], *, holds_unknown: bool = False
 ) -> ReadAndHidden:
-    """Separate the tensors of files that could not be read from the others.
+    """Separate the tensors of files that could not be read from tensors of files that were read.
 
-    All were unpacked together, because a weight may be in one file and its scales in another.
+    All were unpacked together because a weight may be in one file and its scales in another.
     `holds_unknown` means that some files contain tensors whose names are not known.
     """
     if holds_unknown:
@@ -212,19 +213,19 @@ def _place(tensor: StoredTensor) -> tuple[str, str]:
 
 
 def tensor_name(module: str, last: str = "weight") -> str:
-    """The full name of a module's tensor `last`; the module "" is the model itself."""
+    """Return the full name of a module's tensor `last`; the module "" is the model itself."""
     return f"{module}.{last}" if module else last
 
 
 def as_stored_tensor(piece: LogicalTensor) -> StoredTensor:
-    """The piece as a stored tensor in the model's shape, under its stored name."""
+    """Return the piece as a StoredTensor in the model's shape, under its stored name."""
     stored = piece.stored
     count = None if piece.shape is None else prod(piece.shape)
     return StoredTensor(stored.name, piece.dtype, piece.shape, count, stored.file, stored.span)
 
 
 class PackingLedger(Struct):
-    """Collects the results of a layout by reason: equal reasons become one finding."""
+    """A collector of a layout's results; faults with equal reasons become one finding."""
 
     tensors: list[LogicalTensor] = field(default_factory=list)
     unchanged: list[StoredTensor] = field(default_factory=list)  # of identical modules
@@ -237,14 +238,14 @@ class PackingLedger(Struct):
 
     @property
     def booked(self) -> Iterator[LogicalTensor]:
-        """Every packed tensor that the layout has recorded so far."""
+        """Yield every packed tensor that the layout has recorded so far."""
         return chain(self.tensors, map(_as_piece, self.unchanged))
 
     def fault(self, reason: str, *tensors: StoredTensor) -> None:
         self.faults.setdefault(reason, []).extend(tensors)
 
     def lack(self, reason: str, *tensors: StoredTensor) -> None:
-        """Record a fault that does not hold if an unread file may contain what is missing."""
+        """Record a fault that is dropped if an unread file may contain the missing tensors."""
         self.lacking.add(reason)
         self.fault(reason, *tensors)
 
@@ -254,7 +255,7 @@ class PackingLedger(Struct):
         book: Callable[[str, Members, "PackingLedger"], None],
         differs: Callable[[str], object] | None = None,
     ) -> None:
-        """Call `book` for the first of each set of identical modules, and record it for all.
+        """Call `book` for the first of each set of identical modules; record its results for all.
 
         Modules are identical if their members have equal names, dtypes and shapes: the layers of a
         model, and their experts. The result of `book` may depend only on these and on what
@@ -299,7 +300,7 @@ class PackingLedger(Struct):
         self.lacking |= once.lacking
 
     def close(self, layout: str) -> Unpacked:
-        """Return the result, each tensor once: a tensor with a piece is not quantization data."""
+        """Return the result; a tensor that contains a piece is not also quantization data."""
         pieces: list[LogicalTensor] = []
         unchanged = list(self.unchanged)
         for piece in self.tensors:

@@ -1,4 +1,4 @@
-"""Quanto, https://github.com/huggingface/optimum-quanto: 8, 4 and 2 bits.
+"""Quanto, https://github.com/huggingface/optimum-quanto: weights in 8, 4 and 2 bits.
 
 `save_pretrained` of optimum-quanto writes a linear of (out, in) as:
 
@@ -50,14 +50,14 @@ _COMPANIONS = {
 
 
 def _bits(declared: Declared | None, _ledger: PackingLedger) -> int | None:
-    """The bits of "int4" and similar weights, which only transformers' QuantoConfig declares."""
+    """Return the bits that "int4" or similar in transformers' QuantoConfig declares, else None."""
     value = declared.settings.get("weights") if declared else None
     bits_by_name = {"int2": 2, "int4": 4, "int8": 8, "float8": 8}
     return bits_by_name.get(value) if isinstance(value, str) else None
 
 
 def _bundles(stored: Stored, _declared: Declared | None = None) -> Iterator[Bundle]:
-    """Yield weights, whose parts are below their names, and scales of plain modules."""
+    """Yield weights, whose tensors are named below the weight, and scales of plain modules."""
     for module, members in stored.modules.items():
         parts = {last: members[last] for last in (_DATA, "_scale", "_shift") if last in members}
         inner = stored.members(tensor_name(module, _DATA)).get(_DATA)
@@ -85,7 +85,7 @@ def _by_shapes(
 
 
 def _bytes(dtype: str, shape: Shape) -> Packing:
-    """Read a weight with one number in an element, whose shape is the stored one."""
+    """Return the packing of an 8-bit weight, whose stored shape is the model's shape."""
     scale = (*shape[:1], *(1 for _ in shape[1:]))
     tensors = {
         _DATA: WrittenTensor(shape, tuple(_BYTES)),
@@ -95,9 +95,10 @@ def _bytes(dtype: str, shape: Shape) -> Packing:
 
 
 def _readings(parts: Members, declared: int | None, expected: Shape | None) -> Iterator[Packing]:
-    """Yield a reading for 4 and for 2 bits; R, the number of scales, shows it or the architecture.
+    """Yield a possible packing for 4 and for 2 bits.
 
-    Without both, the packed rows are full.
+    R is the number of scales, or follows from the architecture; without both, the packed rows are
+    taken to be full.
     """
     rows, *columns = parts[_DATA].shape or ()
     width = prod(columns)

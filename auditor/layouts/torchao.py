@@ -1,7 +1,7 @@
-"""torchao, https://github.com/pytorch/ao: tensor subclasses, taken apart for safetensors.
+"""torchao, https://github.com/pytorch/ao: tensor subclasses, stored as their inner tensors.
 
-A parameter `X.weight` becomes `X._weight_qdata`, `X._weight_scale` and so on, one for each tensor
-inside; torchao 0.14 wrote `X.weight:qdata`, `X.weight:scale`, and `X.norm.weight:_data` for
+A parameter `X.weight` becomes `X._weight_qdata`, `X._weight_scale` and so on, one for each inner
+tensor; torchao 0.14 wrote `X.weight:qdata`, `X.weight:scale`, and `X.norm.weight:_data` for
 unpacked parameters. A weight (out, in), with any number of experts before both, is stored as:
 
     Int8Tensor, IntxUnpackedToInt8Tensor   qdata I8 (out, in)         scale (out, in/g)
@@ -50,7 +50,7 @@ _COMPANIONS: Mapping[str, str] = {
 _NAME = re.compile(rf"(?:_(\w+?)_|(\w+):)(qdata|_data|{'|'.join(_COMPANIONS)})", re.ASCII)
 _BYTES = {"I8": "INT8", "F8_E4M3": "F8_E4M3", "F8_E5M2": "F8_E5M2"}
 _ANY = tuple(DTYPE_BITS)  # dtypes of scales, and of zero points, which may be floats
-_TILED = 4  # dimensions of a weight in tiles
+_TILED = 4  # dimensions of qdata in tiles
 _INPUTS_TILE, _OUTPUTS_TILE = 1024, 16
 
 
@@ -64,7 +64,7 @@ def _recognises(stored: Stored) -> bool:
 
 
 def _bundles(stored: Stored, _declared: Declared | None) -> Iterator[Bundle]:
-    """Yield `X.weight` and its parts; a single part with an ordinary name is not packed."""
+    """Yield `X.weight` and its inner tensors; a single one with an ordinary name is not packed."""
     for module, members in stored.modules.items():
         parts_by_parameter: dict[tuple[str, bool], dict[str, StoredTensor]] = defaultdict(dict)
         for last, tensor in members.items():
@@ -83,7 +83,7 @@ def _bundles(stored: Stored, _declared: Declared | None) -> Iterator[Bundle]:
 
 
 def _by_shapes(parts: Members, _settings: None, expected: Shape | None) -> list[Packing] | str:
-    """Return the class that stores such a qdata, by its dtype and the scale's."""
+    """Return the possible packings by the dtypes of qdata and scale, or the needed shape."""
     stored, dtype = parts["qdata"].shape or (), parts["qdata"].dtype or ""
     if len(stored) < 2 or 0 in stored:  # noqa: PLR2004 - (out, in)
         return "two axes or more"
@@ -103,7 +103,7 @@ def _by_shapes(parts: Members, _settings: None, expected: Shape | None) -> list[
 
 
 def _is_int4(parts: Members, halves: Shape) -> bool:
-    """Whether a byte has two numbers: then scales are (in/g, out), and zero points floats."""
+    """Whether a byte holds two numbers: then scales are (in/g, out), and zero points are floats."""
     scale, zero = (parts.get(last) for last in ("scale", "zero_point"))
     if scale is None or scale.shape is None or len(scale.shape) != len(halves):
         return False
@@ -115,7 +115,7 @@ def _is_int4(parts: Members, halves: Shape) -> bool:
 
 
 def _scaled(parts: Members, dtype: str, shape: Shape) -> Packing:
-    """Read numbers in the order of a plain weight, with their scales."""
+    """Return the packing of qdata in the order of a plain weight, with its scales."""
     scale = _scales(parts, dtype, shape)
     tensors = {
         "scale": scale,
@@ -129,7 +129,7 @@ def _scaled(parts: Members, dtype: str, shape: Shape) -> Packing:
 
 
 def _scales(parts: Members, dtype: str, shape: Shape) -> WrittenTensor:
-    """The scales: one of few shapes, or parts of equal blocks, side by side."""
+    """Return the expected scales, in one of a few shapes or in one block size for each axis."""
     *experts, outputs, inputs = shape
     scale = parts.get("scale")
     if dtype == "NVFP4" or (scale is not None and scale.dtype == "F8_E8M0" and dtype != "INT4"):
@@ -149,14 +149,14 @@ def _scales(parts: Members, dtype: str, shape: Shape) -> WrittenTensor:
 
 
 def _one_or(parts: Members, last: str, count: int) -> WrittenTensor:
-    """Expect a single number, or `count` numbers, in any shape."""
+    """Return the expected tensor `last`: one element or `count` elements, in any shape."""
     stored = parts[last].shape if last in parts else None
     fits = stored is not None and prod(stored) in {1, count}
     return WrittenTensor(stored if fits and stored is not None else (count,), _ANY)
 
 
 def _tiles(parts: Members, stored: Shape, expected: Shape | None) -> Packing:
-    """Read qdata (N/8, K/128, 32, 4), with scale_and_zero (K/g, N, 2)."""
+    """Return the packing of qdata (N/8, K/128, 32, 4) with scale_and_zero (K/g, N, 2)."""
     *experts, rows, columns, _, half = stored
     outputs, inputs = rows * 8, columns * 16 * half * 2
     both = parts["scale_and_zero"].shape if "scale_and_zero" in parts else None

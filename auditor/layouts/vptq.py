@@ -7,7 +7,7 @@ g inputs each and o outlier inputs, with i = ceil(out / v) rows:
                                 wide: (N, i, g), with res_indices of this shape
     X.centroids.weight          float (N, C * v);  X.res_centroids.weight (N, R * v)
     X.outlier_indices           16 bits (1, ceil(out / w), o), of vectors of w outputs
-    X.outlier_centroids.weight  float (1, their number * w)
+    X.outlier_centroids.weight  float (1, number of outlier centroids * w)
     X.perm                      I16 or I64 (in,);  X.weight_scale, X.weight_bias  float (in,)
 
 in = N * g + o. The rows show `out` only up to a multiple of v; the architecture shows it exactly.
@@ -45,7 +45,7 @@ _CENTROIDS = {
     "outlier_centroids": "centroids of outlier inputs",
 }
 _INDICES = ("I32", "I16", "U16", "I64", "U32", "U64")
-_LIMIT = 2**31  # no layer has a larger size
+_LIMIT = 2**31  # above the size of any layer
 
 
 class _Sizes(NamedTuple):
@@ -62,7 +62,7 @@ class _Sizes(NamedTuple):
 
 
 def _bundles(stored: Stored, _declared: Declared | None = None) -> Iterator[Bundle]:
-    """Yield indices with the centroids in modules below, and centroids without indices."""
+    """Yield indices with the centroids in their submodules, and centroids without indices."""
     for module, own in stored.modules.items():
         head, _, last = module.rpartition(".")
         if "indices" in own:
@@ -104,7 +104,7 @@ def _settings(
 
 
 def _pair(value: object) -> tuple[int | None, int | None]:
-    """Read a pair: the value for outliers and the value for all others."""
+    """Read a config pair: the value for outlier inputs, and the value for all other inputs."""
     if not isinstance(value, list) or len(value) != 2:  # noqa: PLR2004 - a pair
         return None, None
     return _size(value[0]), _size(value[1])
@@ -137,7 +137,7 @@ def _tensors(
     parts: Members, groups: int, rows: int, shape: Shape, sizes: _Sizes
 ) -> Mapping[str, WrittenTensor]:
     vector, group, centroids = sizes.vector or 1, sizes.group or 0, sizes.centroids or 0
-    # log2 of each number of centroids, rounded down like the writer
+    # log2 of each number of centroids, rounded down as the writer does
     bits = (centroids.bit_length() - 1) + max(sizes.residual.bit_length() - 1, 0)
     is_unpacked = DTYPE_BITS.get(parts["indices"].dtype or "") == 16  # noqa: PLR2004 - bits
     width = group if is_unpacked else -(-group * bits // 32)

@@ -1,4 +1,4 @@
-"""Adapters of peft: the tensors that adapter_config.json and the base model imply.
+"""The adapters of peft: the tensors that adapter_config.json and the base model imply.
 
 Names are those of the adapter's file: `base_model.model.`, the module's path in memory, and the
 adapter's own tensor, `.lora_A.weight`.
@@ -95,7 +95,7 @@ _CLASSES = MappingProxyType(
 
 
 class _Parts(NamedTuple):
-    """The tensors in an adapter's file: those of the method, and tensors of the base."""
+    """The expected tensors of an adapter's file: the method's own, and tensors of the base."""
 
     own: tuple[ExpectedTensor, ...]
     of_base: tuple[ExpectedTensor, ...]
@@ -104,14 +104,14 @@ class _Parts(NamedTuple):
 
 
 def require_known(settings: AdapterSettings) -> None:
-    """Raise SourceError if the method's tensors are not known here."""
+    """Raise SourceError if this package cannot derive the tensors of the adapter's method."""
     if settings.method not in _CLASSES:
         methods = ", ".join(sorted(_CLASSES))
         raise unchecked_adapter(f"peft_type is {quoted(settings.method)}; known are {methods}")
 
 
 def is_prompt(settings: AdapterSettings) -> bool:
-    """Return whether the adapter is a learned prompt, whose shapes no layer of the base decides."""
+    """Return whether the adapter is a learned prompt, whose shapes do not depend on layers."""
     return settings.method in _PROMPTS
 
 
@@ -122,7 +122,7 @@ def expect_adapter(
 
     Tensors of the base are expected if they are among the `stored` names: peft loads them too.
     Raise CheckpointError if the settings fit no module of the base, SourceError if they have values
-    that are not known here.
+    that this package does not support.
     """
     require_known(settings)
     parts = _parts(settings, base, stored)
@@ -151,7 +151,7 @@ def expect_adapter(
 def shapes_of_saved_modules(
     settings: AdapterSettings, base: AdaptedModel
 ) -> Mapping[str, tuple[int, ...]]:
-    """Return the shapes of the completely stored modules' tensors, by name, e.g. of a head."""
+    """Return, by name, the shapes of tensors in completely stored modules, such as a head."""
     prefix = OUTSIDE_BASE if is_prompt(settings) else IN_BASE
     return {
         tensor.name: tensor.shape
@@ -184,7 +184,7 @@ def _parts(settings: AdapterSettings, base: AdaptedModel, stored: Collection[str
 
 
 def _formula(parts: _Parts, total: int) -> tuple[str, tuple[Symbol, ...]]:
-    """Return the formula: the low-rank pairs with their rank, plus the number of other elements."""
+    """Return formula and legend: low-rank pairs times their rank, plus other elements."""
     text = lora_formula(parts.pairs, parts.rank)
     if text is None:
         return str(total), ()
@@ -195,7 +195,7 @@ def _formula(parts: _Parts, total: int) -> tuple[str, tuple[Symbol, ...]]:
 
 
 def _modules(tensors: Iterable[ExpectedTensor]) -> dict[str, ModuleFormula]:
-    """Return the parameters below each prefix; "" is the complete adapter."""
+    """Return the number of parameters below each prefix; "" is the complete adapter."""
     counts: dict[str, int] = {"": 0}
     for tensor in tensors:
         if tensor.role.optional:

@@ -1,4 +1,4 @@
-"""The base model of an adapter: modules by in-memory name, with the kind of each."""
+"""The base model of an adapter: its modules by in-memory name, with their layer types."""
 
 import re
 from collections.abc import Iterable, Iterator, Mapping
@@ -26,7 +26,7 @@ _FUSED = {
     "gate_up_proj": (("gate_proj", "up_proj"), ("w1", "w3")),
     "down_proj": (("down_proj",), ("w2",)),
 }
-_PLACES = re.compile("position|relative|wpe")  # embeddings of positions, not of words
+_PLACES = re.compile("position|relative|wpe")  # in names of position embeddings
 _CONVOLUTION = 3  # the fewest axes of a convolution's weight
 
 
@@ -42,8 +42,8 @@ class AdaptedModule(NamedTuple):
     """A module that has tensors of its own."""
 
     path: str
-    tensors: Mapping[str, ExpectedTensor]  # by the last part of the name
-    layer: Layer | None  # of its `weight`
+    tensors: Mapping[str, ExpectedTensor]  # by the last segment of the name
+    layer: Layer | None  # the layer type that owns the `weight`
 
     @property
     def bias(self) -> ExpectedTensor | None:
@@ -54,7 +54,7 @@ class AdaptedModule(NamedTuple):
         return self.path.rpartition(".")[2]
 
     def size(self) -> Size | None:
-        """Return the size of an embedding, linear layer or convolution, None for other layers."""
+        """Return the size of an embedding, linear or convolution; None for other layers."""
         weight = self.tensors.get("weight")
         if weight is None or self.layer is Layer.ODD or weight.role is Role.BUFFER:
             return None
@@ -80,7 +80,7 @@ class AdaptedModel(Struct, frozen=True, dict=True):
 
     expectation: Expectation
     parts: Mapping[str, AdaptedModule]  # by path, in the model's order
-    certain: bool  # the kinds of its layers are known, not guessed from their names
+    certain: bool  # whether layer types are known, not guessed from names
 
     @cached_property
     def paths(self) -> tuple[str, ...]:
@@ -94,12 +94,12 @@ class AdaptedModel(Struct, frozen=True, dict=True):
         return tuple(path for path in paths_in_order if path)
 
     def under(self, path: str) -> Iterator[AdaptedModule]:
-        """Return the module at the path and the modules below it."""
+        """Yield the module at the path and the modules below it."""
         below = f"{path}."
         return (part for name, part in self.parts.items() if name == path or name.startswith(below))
 
     def tied_to(self, part: AdaptedModule) -> tuple[AdaptedModule, ...]:
-        """Return the modules whose weight is tied to the module's."""
+        """Return the modules whose weight is tied to the weight of `part`."""
         source = part.tensors["weight"].name
         return tuple(
             other
@@ -109,7 +109,7 @@ class AdaptedModel(Struct, frozen=True, dict=True):
 
     @cached_property
     def embeddings(self) -> tuple[AdaptedModule, ...]:
-        """The word embedding, and the modules with equally many rows, which grow with new words."""
+        """The word embedding and the modules with as many rows, which are resized together."""
         tables = (
             part.tensors["weight"].shape[0]
             for part in self.parts.values()
@@ -128,8 +128,8 @@ class AdaptedModel(Struct, frozen=True, dict=True):
 def base_model_forms(expectation: Expectation, tree: Module | None) -> tuple[AdaptedModel, ...]:
     """Return the base with its names in memory, with experts fused or not.
 
-    `tree` is the closed form. If it is None, the kind of a layer is guessed from its name, and the
-    names on disk are returned too, because it is not known which of them PEFT translates.
+    `tree` is the closed form. If it is None, layer types are guessed from names, and the base with
+    its names on disk is returned too, because it is not known which names PEFT translates.
     """
     layers = None if tree is None else dict(_layers(tree, ""))
     models: dict[tuple[str, ...], AdaptedModel] = {}
@@ -158,7 +158,7 @@ def _parts(
 
 
 def _layer(weight: ExpectedTensor, layers: Mapping[str, Layer] | None) -> Layer | None:
-    """Return the kind of a weight's layer; for a tied weight the name may show an embedding."""
+    """Return a weight's layer type, which may show in the name if it is tied; else None."""
     layer = None if layers is None else layers.get(weight.name)
     by_name = layers is None or weight.role is Role.TIED
     return Layer.EMBEDDING if by_name and _named_as_table(weight) else layer
@@ -171,7 +171,7 @@ def _named_as_table(weight: ExpectedTensor) -> bool:
 
 
 def _layers(block: Block, name: str) -> Iterator[tuple[str, Layer]]:
-    """Yield name and kind of each weight whose kind does not follow from its shape."""
+    """Yield name and layer type of each weight whose shape does not show the type."""
     match block:
         case Param(_, layer):
             if layer is not None:
@@ -223,11 +223,11 @@ def _merged(path: str, experts: Iterable[AdaptedModule]) -> Iterator[tuple[str, 
 
 
 def name_ends_in(path: str, ends: frozenset[str]) -> bool:
-    """Return whether a list chooses the module: it contains the full path or its last parts."""
+    """Return whether `ends` contains the path or its last segments, which chooses the module."""
     return not ends.isdisjoint(suffixes(path))
 
 
 def suffixes(name: str) -> tuple[str, ...]:
-    """Return `a.b.c`, `b.c` and `c`: the names by which a list can choose a module."""
+    """Return `a.b.c`, `b.c` and `c` for `a.b.c`: the names that choose this module."""
     parts = name.split(".")
     return tuple(".".join(parts[first:]) for first in range(len(parts)))

@@ -1,4 +1,4 @@
-"""LoRA, https://arxiv.org/abs/2106.09685, with DoRA's magnitudes, and AdaLoRA, whose ranks vary.
+"""LoRA, https://arxiv.org/abs/2106.09685, also with DoRA's magnitudes; and AdaLoRA.
 
 For a weight of (out, in), `lora_A` is (r, in) and `lora_B` (out, r): r * (in + out) parameters.
 rsLoRA and methods that only initialize differently (PiSSA, OLoRA, EVA) store the same tensors.
@@ -32,7 +32,7 @@ _OTHER_TENSORS = (
 )
 # Model types whose fused experts are (E, in, out); all others have (E, out, in).
 _TRANSPOSED = frozenset({"aria_text", "gpt_oss", "llama4", "llama4_text"})
-_MOST_TERMS = 8  # of a formula: models have a few kinds of layers
+_MOST_TERMS = 8  # most terms of a formula: models have few different layers
 
 
 class LowRankPair(NamedTuple):
@@ -52,7 +52,7 @@ class Lora(NamedTuple):
 
 
 def lora(settings: AdapterSettings, base: AdaptedModel) -> Lora:
-    """Return LoRA's own tensors; raise CheckpointError if the settings fit no module."""
+    """Return LoRA's tensors and modules; raise CheckpointError if no module is chosen."""
     for key in _OTHER_TENSORS:
         if settings.states(key):
             raise unchecked_adapter(
@@ -81,7 +81,7 @@ def lora(settings: AdapterSettings, base: AdaptedModel) -> Lora:
 
 
 def lora_formula(pairs: Iterable[LowRankPair], rank: int) -> str | None:
-    """Return `12*r*(768 + 2304) + 12*r*(3072 + 768)`, None if it is empty or too long."""
+    """Return a formula, `12*r*(768 + 2304) + 12*r*(3072 + 768)`; None if empty or too long."""
     kinds = Counter(pairs)
     if not 0 < len(kinds) <= _MOST_TERMS:
         return None
@@ -125,13 +125,13 @@ def _tensors_of_part(
 
 
 class _Parameter(NamedTuple):
-    name: str  # in the base: "model.layers.0.mlp.experts.down_proj"
+    name: str  # its name in the base: "model.layers.0.mlp.experts.down_proj"
     stored: str  # the stored name without the adapter's own part
     shape: tuple[int, ...]
 
 
 def _parameters(settings: AdapterSettings, base: AdaptedModel) -> Iterator[_Parameter]:
-    """Yield the target_parameters: tensors such as fused experts, not weights of layers.
+    """Yield the parameters in target_parameters: tensors such as fused experts.
 
     If a module has several of them, their wrappers are nested, the last one outermost.
     """
@@ -168,9 +168,9 @@ def _pair_of_parameter(base: AdaptedModel, parameter: _Parameter, rank: int) -> 
 
 
 def adalora(settings: AdapterSettings, base: AdaptedModel) -> Lora:
-    """Return AdaLoRA's tensors, https://arxiv.org/abs/2303.10512: A, B, and E, the singular values.
+    """Return AdaLoRA's tensors, https://arxiv.org/abs/2303.10512: A, B and E, the singular values.
 
-    Training reduces the first rank: rank_pattern has true for each dimension that remains.
+    Training reduces the initial rank: rank_pattern has true for each dimension that remains.
     """
     targets = Targets(settings, base)
     first = settings.rank("init_r")
@@ -193,7 +193,7 @@ def adalora(settings: AdapterSettings, base: AdaptedModel) -> Lora:
 
 
 def _remaining_ranks(pattern: Mapping[str, object]) -> Iterator[tuple[str, int]]:
-    """Yield path and rank of `model.layers.0.q_proj.lora_E`: [true, false, ...]."""
+    """Yield a module's path and rank for each `PATH.lora_E`: [true, false, ...]."""
     for key, marks in pattern.items():
         if not isinstance(marks, list) or any(type(mark) is not bool for mark in marks):
             where = f"rank_pattern of {quoted(key)}"

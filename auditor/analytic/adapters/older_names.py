@@ -1,7 +1,7 @@
-"""Names of modules that the current transformers renamed, in adapters of older versions.
+"""The names of modules before transformers renamed them, as adapters of older versions use them.
 
 PEFT translates the names of LoRA's tensors if transformers registers the renames for the model
-type, and not if it registers them for a class. It translates no other tensor and no setting.
+type, but not if for a class. It does not translate other tensors or settings.
 """
 
 from collections.abc import Collection, Mapping
@@ -18,7 +18,7 @@ _OWN = ".lora_"
 def older_names(
     settings: AdapterSettings, base: AdaptedModel, stored: Collection[str]
 ) -> Mapping[str, str]:
-    """Return the older names that PEFT translates, by the current name."""
+    """Return a mapping from current tensor names to the older names that PEFT translates."""
     if settings.method != "LORA" or base.expectation.model_type not in _TRANSLATED:
         return {}
     names = [name for name in stored if name.startswith(IN_BASE) and _OWN in name]

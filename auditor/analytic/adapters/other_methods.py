@@ -1,4 +1,4 @@
-"""Methods with few tensors: LoHa, VeRA, FourierFT, IA3, norms, chosen words, learned prompts.
+"""Adapter methods with few tensors: LoHa, VeRA, FourierFT, IA3, norms, tokens, prompts.
 
 A test compares their shapes with those of peft's classes.
 """
@@ -26,7 +26,7 @@ from auditor.messages import quoted
 
 
 def loha(settings: AdapterSettings, base: AdaptedModel) -> Iterator[ExpectedTensor]:
-    """LoHa, https://arxiv.org/abs/2108.06098: the elementwise product of two low-rank pairs."""
+    """Yield the tensors of LoHa, https://arxiv.org/abs/2108.06098: two low-rank pairs a layer."""
     ranks = Ranks(settings, base.paths, settings.rank())
     for part, size in _linear(settings, base):
         rank = ranks.of(part.path)
@@ -36,9 +36,10 @@ def loha(settings: AdapterSettings, base: AdaptedModel) -> Iterator[ExpectedTens
 
 
 def vera(settings: AdapterSettings, base: AdaptedModel) -> Iterator[ExpectedTensor]:
-    """VeRA, https://arxiv.org/abs/2310.11454: two vectors a layer, one random pair for all.
+    """Yield VeRA's tensors, https://arxiv.org/abs/2310.11454: two vectors a layer, one random pair.
 
-    The pair fits the largest layer, is not learned, and need not be stored.
+    The pair, which all layers share, fits the largest layer, is not learned, and need not be
+    stored.
     """
     rank, linear_parts = settings.rank(), tuple(_linear(settings, base))
     for part, size in linear_parts:
@@ -52,7 +53,7 @@ def vera(settings: AdapterSettings, base: AdaptedModel) -> Iterator[ExpectedTens
 
 
 def fourier_ft(settings: AdapterSettings, base: AdaptedModel) -> Iterator[ExpectedTensor]:
-    """FourierFT, https://arxiv.org/abs/2405.03003: coefficients of each layer's spectrum."""
+    """Yield FourierFT's tensors, https://arxiv.org/abs/2405.03003: spectral coefficients."""
     if settings.states("n_frequency_pattern"):
         raise unchecked_adapter("n_frequency_pattern, which gives each layer its own number")
     count = settings.count("n_frequency")
@@ -61,14 +62,14 @@ def fourier_ft(settings: AdapterSettings, base: AdaptedModel) -> Iterator[Expect
 
 
 def ln_tuning(settings: AdapterSettings, base: AdaptedModel) -> Iterator[ExpectedTensor]:
-    """LN tuning, https://arxiv.org/abs/2312.11420: copies of the chosen norms."""
+    """Yield LN tuning's tensors, https://arxiv.org/abs/2312.11420: copies of chosen norms."""
     for part in Targets(settings, base).parts:
         for last, tensor in part.tensors.items():
             yield expected_tensor(f"{IN_BASE}{part.path}.ln_tuning_layers.{last}", *tensor.shape)
 
 
 def trainable_tokens(settings: AdapterSettings, base: AdaptedModel) -> Iterator[ExpectedTensor]:
-    """Trainable tokens: only some rows of an embedding."""
+    """Yield the tensors of trainable tokens: some rows of an embedding."""
     rows = tuple(settings.config.integers("token_indices"))
     count = len(rows)
     if not rows:
@@ -99,24 +100,24 @@ def _linear(settings: AdapterSettings, base: AdaptedModel) -> Iterator[tuple[Ada
 
 # --- learned prompts ------------------------------------------------------------------------------
 
-# The encoder of a prompt (an MLP, an LSTM, a projection) is not saved: the file has its outputs.
+# The encoder of a prompt (an MLP, an LSTM, a projection) is not saved; its outputs are.
 _EMBEDDINGS = "prompt_embeddings"
-_TOWERS = "SEQ_2_SEQ_LM"  # the task of models with an encoder and a decoder: a prompt for each
+_TOWERS = "SEQ_2_SEQ_LM"  # models for this task have an encoder and a decoder, with a prompt each
 
 
 def prompt_tuning(settings: AdapterSettings) -> Iterator[ExpectedTensor]:
-    """One embedding for each virtual token: (num_virtual_tokens * submodules, token_dim)."""
+    """Yield the embeddings of the virtual tokens: (tokens * submodules, token_dim)."""
     yield expected_tensor(_EMBEDDINGS, _tokens(settings), settings.count("token_dim"))
 
 
 def prefix_tuning(settings: AdapterSettings) -> Iterator[ExpectedTensor]:
-    """A key and a value for each layer: (num_virtual_tokens, num_layers * 2 * token_dim)."""
+    """Yield each layer's key and value prefixes: (tokens, num_layers * 2 * token_dim)."""
     width = settings.count("num_layers") * 2 * settings.count("token_dim")
     yield expected_tensor(_EMBEDDINGS, settings.count("num_virtual_tokens"), width)
 
 
 def multitask_prompt_tuning(settings: AdapterSettings) -> Iterator[ExpectedTensor]:
-    """A prompt for all tasks, and for each task a low-rank matrix that multiplies it."""
+    """Yield the prompt of all tasks, and each task's low-rank matrix that multiplies it."""
     tokens, width = _tokens(settings), settings.count("token_dim")
     tasks, rank = settings.count("num_tasks"), settings.count("num_ranks")
     yield expected_tensor("prefix_task_cols", tasks, tokens, rank)
@@ -125,7 +126,7 @@ def multitask_prompt_tuning(settings: AdapterSettings) -> Iterator[ExpectedTenso
 
 
 def _tokens(settings: AdapterSettings) -> int:
-    """Return the number of virtual tokens of all towers, which the settings or the task decide."""
+    """Return the number of virtual tokens, with those of an encoder and a decoder added up."""
     towers = 2 if settings.task == _TOWERS else 1
     if settings.config.present("num_transformer_submodules"):
         towers = settings.count("num_transformer_submodules")
@@ -133,9 +134,10 @@ def _tokens(settings: AdapterSettings) -> int:
 
 
 def ia3(settings: AdapterSettings, base: AdaptedModel) -> Iterator[ExpectedTensor]:
-    """IA3, https://arxiv.org/abs/2205.05638: a vector that scales a layer's inputs or outputs.
+    """Yield IA3's tensors, https://arxiv.org/abs/2205.05638: vectors that scale features.
 
-    `ia3_l` is (1, in) for a feed-forward module, (out, 1) for any other module.
+    `ia3_l` scales the inputs of a feed-forward module, (1, in), and the outputs of other modules,
+    (out, 1).
     """
     forward = _feed_forward(settings, base)
     for part in Targets(settings, base).parts:
@@ -153,7 +155,7 @@ def ia3(settings: AdapterSettings, base: AdaptedModel) -> Iterator[ExpectedTenso
 def _feed_forward(settings: AdapterSettings, base: AdaptedModel) -> frozenset[str]:
     names = settings.names("feedforward_modules") or ModuleNames(ends=frozenset())
     if names.ends is not None:
-        # Unlike targets, these may match the end of a name without a dot before it.
+        # Unlike target_modules, these entries may match the end of a name without a dot before it.
         ends = tuple(names.ends)
         return frozenset(path for path in base.paths if ends and path.endswith(ends))
     if names.expression is None:

@@ -15,7 +15,7 @@ from auditor.messages import described, quoted
 IN_BASE = "base_model.model."  # the prefix of layers that peft adds inside the base
 OUTSIDE_BASE = "base_model."  # the prefix of tensors outside the base, such as prompts
 
-# Other names for the trained copy of a module: peft stores its bias under these too.
+# Other names for the trained copy of a module; peft also stores its bias under them.
 _COPIES = ("modules_to_save", "modules_to_save.default")
 
 
@@ -28,9 +28,9 @@ def expected_tensor(name: str, *shape: int, role: Role = Role.PARAMETER) -> Expe
 
 
 def saved_paths(settings: AdapterSettings, base: AdaptedModel) -> tuple[str, ...]:
-    """Return the completely stored modules: their paths end in one of the settings.
+    """Return the paths of completely stored modules, which end in an entry of modules_to_save.
 
-    A module below another of these modules is stored with it, and is left out here.
+    A module inside another of these modules is stored with it, and is left out here.
     """
     ends = settings.saved()
     matching = [path for path in base.paths if ends and path.endswith(ends)]
@@ -47,7 +47,7 @@ def _above(path: str) -> Iterator[str]:
 def tensors_of_saved_modules(
     base: AdaptedModel, paths: Iterable[str], prefix: str
 ) -> Iterator[ExpectedTensor]:
-    """Yield all tensors of these modules; a tied tensor is stored as a separate tensor."""
+    """Yield all tensors of the modules at `paths`; tied tensors are stored separately."""
     for path in paths:
         for part in base.under(path):
             for last, tensor in part.tensors.items():
@@ -60,7 +60,7 @@ def tensors_of_saved_modules(
 def biases(
     settings: AdapterSettings, base: AdaptedModel, targeted: Collection[str], saved: Iterable[str]
 ) -> Iterator[ExpectedTensor]:
-    """Yield the base's biases, of all modules or of the adapted ones."""
+    """Yield the base's biases that the adapter stores: all, or those of adapted modules."""
     which = settings.config.text("bias")
     if which == "none":
         return
@@ -71,7 +71,7 @@ def biases(
         if part.bias is None or (which != "all" and path not in targeted):
             continue
         shape = part.bias.shape
-        if not part.bias.role.learned:  # GPT-2's mask is named bias, and older versions stored it
+        if not part.bias.role.learned:  # GPT-2's mask, which older versions stored, is named bias
             yield expected_tensor(f"{IN_BASE}{path}.bias", *shape, role=Role.LEGACY)
         elif path in saved_above:
             suffix = f"{path.removeprefix(saved_above[path])}.bias"
@@ -86,7 +86,7 @@ def biases(
 
 
 def replaced_names(base: AdaptedModel, prefix: str, names: Iterable[str]) -> tuple[str, ...]:
-    """Return the tensors of the base that loading replaces by tensors of the adapter's file."""
+    """Return the names of base tensors that loading replaces by tensors of the adapter."""
     of_base = {f"{part.path}.{last}" for part in base.parts.values() for last in part.tensors}
     bare = (_WRAPPERS.sub(".", name.removeprefix(prefix)) for name in names)
     return tuple(dict.fromkeys(name for name in bare if name in of_base))
@@ -96,8 +96,8 @@ class Wrapped(NamedTuple):
     """The modules of a base that peft wraps; a wrapper changes the names of its tensors."""
 
     adapted: frozenset[str] = frozenset()
-    saved: tuple[str, ...] = ()  # stored completely
-    with_rows: frozenset[str] = frozenset()  # of which some rows are trained
+    saved: tuple[str, ...] = ()  # paths of completely stored modules
+    with_rows: frozenset[str] = frozenset()  # paths of modules with some trained rows
 
     def names_inside(self, base: AdaptedModel, prefix: str) -> Iterator[tuple[str, ExpectedTensor]]:
         """Yield each tensor of the base with its name in the wrapped model."""
@@ -118,8 +118,8 @@ def tensors_over_base(
 ) -> Iterator[ExpectedTensor]:
     """Yield the stored tensors that peft copies over the base's, whatever the settings are.
 
-    It stores the word embeddings if they have an adapter or the user added words, and it loads
-    whatever has the name of a tensor of the wrapped model.
+    peft stores the word embeddings if they have an adapter or if the user added words, and loads
+    every tensor whose name is in the wrapped model.
     """
     for name, tensor in wrapped.names_inside(base, prefix) if stored else ():
         if name in stored:
@@ -130,7 +130,7 @@ def tensors_over_base(
 def token_rows(
     settings: AdapterSettings, base: AdaptedModel, stored: Collection[str]
 ) -> Iterator[ExpectedTensor]:
-    """Yield the rows of chosen words, if only these rows are trained."""
+    """Yield the embedding rows of chosen tokens, if only these rows are trained."""
     if not settings.config.present("trainable_token_indices"):
         return
     for path, part, rows in _chosen_words(settings, base):
@@ -139,7 +139,7 @@ def token_rows(
             raise unchecked_adapter(
                 f"trainable_token_indices chooses {quoted(path)}, which has no words"
             )
-        if f"{IN_BASE}{path}.token_adapter.base_layer.weight" not in stored:  # else it is compared
+        if f"{IN_BASE}{path}.token_adapter.base_layer.weight" not in stored:  # else compared
             require_rows("trainable_token_indices", rows, part)
         count, width = len(rows), size.outputs if part.layer is Layer.EMBEDDING else size.inputs
         yield expected_tensor(f"{IN_BASE}{path}.{_ROWS}", count, width)
@@ -148,7 +148,7 @@ def token_rows(
 
 
 def require_rows(key: str, rows: Iterable[int], part: AdaptedModule) -> None:
-    """Raise CheckpointError if the base has no such rows, e.g. because it was not resized."""
+    """Raise CheckpointError if the base lacks some of the rows, e.g. if it was not resized."""
     last, count = max(rows, default=-1), part.tensors["weight"].shape[0]
     if last >= count:
         raise CheckpointError(
@@ -158,7 +158,7 @@ def require_rows(key: str, rows: Iterable[int], part: AdaptedModule) -> None:
 
 
 def paths_with_rows(settings: AdapterSettings, base: AdaptedModel) -> frozenset[str]:
-    """Return the modules with trained rows, and the modules that are tied to them."""
+    """Return the paths of modules with trained rows and of modules tied to these."""
     if not settings.config.present("trainable_token_indices"):
         return frozenset()
     parts = [part for _, part, _ in _chosen_words(settings, base)]
@@ -168,7 +168,7 @@ def paths_with_rows(settings: AdapterSettings, base: AdaptedModel) -> frozenset[
 def _chosen_words(
     settings: AdapterSettings, base: AdaptedModel
 ) -> Iterator[tuple[str, AdaptedModule, tuple[int, ...]]]:
-    """Yield the modules with their trained rows; leave out tied modules, which share them."""
+    """Yield name, module and trained rows; leave out tied modules, which share the rows."""
     config = settings.config
     if isinstance(config.values.get("trainable_token_indices"), dict):
         nested = config.nested("trainable_token_indices")

@@ -1,4 +1,4 @@
-"""The settings in an adapter_config.json: the method, the base, and the chosen modules."""
+"""The settings of an adapter_config.json: the method, the base, and the chosen modules."""
 
 import re
 from collections.abc import Iterable, Mapping
@@ -72,14 +72,14 @@ TRAINED_BY_TASK: Mapping[str, tuple[str, ...]] = MappingProxyType(
 )
 OTHER_THAN_TEXT = frozenset({FEATURES, *TRAINED_BY_TASK})  # tasks that generate no text
 _PATH = re.compile(r"^(?:[/~.]|file:|[A-Za-z]:[\\/])|\\|^(?!\w+://).*/.*/|^[^:]*/$")
-_MOST_SAVED = 1000  # names in modules_to_save; each is compared with every module
+_MOST_SAVED = 1000  # most names in modules_to_save; each is compared with every module
 _MOST_LAYERS = 100_000
 _HIGHEST = 2**40  # the highest rank; axes of real models are far shorter
 ALL_LINEAR = "all-linear"
 
 
 class ModuleNames(Struct, frozen=True, kw_only=True):
-    """A choice of modules by endings of names or an expression; without either, all-linear."""
+    """A choice of modules by name endings or by an expression; all linears if neither is set."""
 
     ends: frozenset[str] | None = None
     expression: str | None = None
@@ -96,7 +96,7 @@ class AdapterSettings(Struct, frozen=True, kw_only=True):
     revision: str | None  # of the base
     task: str | None  # task_type: "CAUSAL_LM"
     base_class: str | None  # from auto_mapping
-    config: Config  # for keys that only one method reads
+    config: Config  # for keys that a single method reads
 
     @property
     def names_path(self) -> bool:
@@ -116,7 +116,7 @@ class AdapterSettings(Struct, frozen=True, kw_only=True):
         return value
 
     def names(self, key: str) -> ModuleNames | None:
-        """Return the modules that a key chooses, None if it is null or an empty list."""
+        """Return the modules that a key chooses; None if it is null or an empty list."""
         if not self.config.present(key):
             return None
         value = self.config.values.get(key)
@@ -142,7 +142,7 @@ class AdapterSettings(Struct, frozen=True, kw_only=True):
         return tuple(names)
 
     def ranks(self) -> Mapping[str, int]:
-        """Return rank_pattern: expression for the end of a module's name -> rank, in order."""
+        """Return rank_pattern in order: expression for the end of a module's name -> rank."""
         ranks = self.table("rank_pattern")
         for name, value in ranks.items():
             if type(value) is not int or not 1 <= value <= _HIGHEST:
@@ -157,7 +157,7 @@ class AdapterSettings(Struct, frozen=True, kw_only=True):
         return self.config.nested(key).values
 
     def layers(self) -> frozenset[int] | None:
-        """Return layers_to_transform, None for all layers."""
+        """Return the layer numbers in layers_to_transform; None for all layers."""
         if not self.config.present("layers_to_transform"):
             return None
         if type(self.config.values["layers_to_transform"]) is int:
@@ -186,7 +186,7 @@ def paths_matching(key: str, expression: str, paths: Iterable[str]) -> frozenset
 
 
 def unchecked_adapter(what: str) -> SourceError:
-    """Return the error for an adapter that may be right and is not supported here."""
+    """Return the error for an adapter that may be valid but is not supported here."""
     return SourceError(Reason.UNKNOWN_LAYOUT, f"not checked: {what}")
 
 
@@ -208,7 +208,7 @@ def read_settings(content: bytes, file: str = FILE) -> AdapterSettings:
 
 
 def _text(config: Config, key: str) -> str | None:
-    """Return a string, None if it is null, absent or empty."""
+    """Return the string under a key; None if it is null, absent or empty."""
     value = config.values.get(key)
     if value is not None and not isinstance(value, str):
         where = f"{config.path}{key}"

@@ -14,10 +14,10 @@ from auditor.analytic.adapters.settings import (
 from auditor.errors import CheckpointError
 from auditor.messages import quoted
 
-# The first number below two names: the pattern by which peft finds a layer's number.
+# The first number after two name segments: peft's pattern for a layer's number.
 _NUMBER = re.compile(r".*?\.[^.]*\.(\d+)\.", re.ASCII)
 _PLAIN = re.compile(r"[\w.]+")
-_SHOWN = 60  # characters that a message shows of a list of targets
+_SHOWN = 60  # the most characters of a list of targets in a message
 _OUTPUTS = frozenset({"lm_head", "embed_out", "output_projection"})
 # Names of classification heads, which all-linear leaves out.
 _CLASSIFIERS = ("score", "classifier")
@@ -41,7 +41,7 @@ class Targets:
                 "target_modules is null: its default depends on the version of peft"
             )
         paths = self._without_excluded(self._matching("target_modules", names))
-        if names.ends is not None:  # an expression states the layers itself
+        if names.ends is not None:  # an expression itself decides about layers
             paths = tuple(self._in_layers(paths, names.ends))
         if not paths:
             declared = str(self._settings.config.values.get("target_modules"))
@@ -71,7 +71,7 @@ class Targets:
         return tuple(path for path in paths if path in matching)
 
     def _without_excluded(self, paths: tuple[str, ...]) -> tuple[str, ...]:
-        """Return the paths without modules that are excluded or saved completely."""
+        """Return the paths except those of modules that are excluded or saved completely."""
         names = self._settings.names("exclude_modules")
         left_out = frozenset(self._matching("exclude_modules", names) if names else ())
         saved = self._settings.saved()
@@ -129,7 +129,7 @@ class Targets:
 
 
 class Ranks:
-    """The rank of each module: that of the first rank_pattern key at its name's end, else r."""
+    """A lookup of module ranks: of the first rank_pattern key that matches, else r."""
 
     def __init__(self, settings: AdapterSettings, paths: Iterable[str], default: int) -> None:
         self._default = default

@@ -1,4 +1,4 @@
-"""transformers' config classes: what they declare, how they complete a config, common mistakes."""
+"""Facts about transformers' config classes: declarations, completed configs, common mistakes."""
 
 from auditor.analytic.config_classes.completion import (
     VALUE_ERRORS,

@@ -1,4 +1,4 @@
-"""CompletedConfig: a config with the defaults of its class in transformers.
+"""The CompletedConfig class: a config with the defaults of its class in transformers.
 
 Each field has the value that the config states, or the default of the class. A value of the wrong
 type is a fault, and the default replaces it. Some defaults depend on other keys: a family
@@ -22,7 +22,7 @@ from auditor.analytic.config_classes.field_types import is_of_kind, kind_in_word
 from auditor.analytic.families import FILES
 from auditor.messages import described, named
 
-# What Python raises when code computes with a value of the wrong type or size.
+# The exceptions that Python raises for a value of the wrong type or size.
 VALUE_ERRORS = (ArithmeticError, AttributeError, LookupError, TypeError, ValueError)
 
 # Keys that every class accepts without a field: num_labels is a property with a setter.
@@ -31,7 +31,7 @@ PER_LAYER = "per_layer_config"
 
 
 class CompletedConfig:
-    """The attributes of a config object in transformers, under the class's own keys."""
+    """The attributes of transformers' config object, under its class's own keys."""
 
     def __init__(
         self, kind: ConfigClass, path: str, outer: "CompletedConfig | None" = None
@@ -40,7 +40,7 @@ class CompletedConfig:
         self.path = path  # of a config inside a config: "text_config."
         self.values: dict[str, Any] = {}
         self.mistyped: set[str] = set()  # keys whose stated value has the wrong type
-        # Shared with the configs inside: faults, and the configs with per_layer_config.
+        # Shared with nested configs: the faults, and the configs with per_layer_config.
         self.faults: list[ConfigFault] = outer.faults if outer else []
         self.uneven: list[CompletedConfig] = outer.uneven if outer else []
 
@@ -58,12 +58,12 @@ class CompletedConfig:
         return self.values.get(self.own(key))
 
     def part(self, key: str) -> "CompletedConfig | None":
-        """Return the config inside this config under a key, if its class is known."""
+        """Return the nested config under a key; None if its class is not known."""
         inner = self.values.get(key)
         return inner if isinstance(inner, CompletedConfig) else None
 
     def set(self, key: str, value: Any) -> None:
-        """Set a key; a value that the field's type forbids is a fault instead.
+        """Set a key, or record a fault if the field's type forbids the value.
 
         transformers does not check a value under a name that is not the class's own.
         """
@@ -78,7 +78,7 @@ class CompletedConfig:
         self.add_fault(f"{observed}, expected {kind_in_words(field.kind)}", key)
 
     def named(self, key: str) -> str:
-        """Return the key with its path."""
+        """Return the key with the path of this config: "text_config.pad_token_id"."""
         return named(self.path + key)
 
     def add_fault(self, reason: str, *keys: str, origin: FaultOrigin = FaultOrigin.CLASS) -> None:
@@ -96,9 +96,9 @@ _DERIVATIONS: dict[str, Derivation] = {}
 
 
 def derived_defaults(*class_names: str) -> Callable[[_Registered], _Registered]:
-    """Register the function below, which completes configs of these classes in place.
+    """Return a decorator that registers a function to complete configs of these classes in place.
 
-    It sets only keys that shape tensors. If it fails, the key keeps its default, and the
+    The function sets only keys that shape tensors. If it fails, the key keeps its default, and the
     builder of the model reports the value that it cannot use.
     """
 
@@ -127,7 +127,7 @@ def complete(
     path: str = "",
     outer: CompletedConfig | None = None,
 ) -> CompletedConfig:
-    """Return the config as its class completes it, with a fault for each value of a wrong type."""
+    """Return the config as its class completes it; values of a wrong type become faults."""
     config = CompletedConfig(kind, path, outer)
     for key, field in kind.fields.items():
         config.values[key] = field.default
@@ -152,7 +152,7 @@ def complete(
 def completed_part(
     outer: CompletedConfig, key: str, part: SubConfig, value: Any
 ) -> CompletedConfig | Any:
-    """Return the config inside `outer` under a key; its plain values if its class is not known."""
+    """Return the completed config nested under a key; its plain values if its class is unknown."""
     if value is not None and not isinstance(value, Mapping):
         observed = f"{outer.named(key)} is {described(value)}"
         outer.add_fault(f"{observed}, expected an object", key)
@@ -165,7 +165,7 @@ def completed_part(
 def completed_beside(
     outer: CompletedConfig, key: str, values: Mapping[str, Any]
 ) -> CompletedConfig | Any:
-    """Return the config inside `outer` whose keys are mixed with the keys of `outer`."""
+    """Return the completed nested config whose keys are mixed with the keys of `outer`."""
     kind = _class_of_part(outer.kind.parts[key], values)
     return values if kind is None else complete(kind, values, outer.path, outer)
 
@@ -178,7 +178,7 @@ def _class_of_part(part: SubConfig, values: Mapping[str, Any]) -> ConfigClass | 
 
 
 def _has_uneven_layers(config: CompletedConfig, overrides: Any) -> bool:
-    """Return whether per_layer_config changes a value of the config for some layer."""
+    """Return whether per_layer_config changes any value of the config for any layer."""
     if not isinstance(overrides, Mapping):
         return overrides is not None
     return any(

@@ -1,4 +1,4 @@
-"""The declarations of transformers' config classes: fields, types, defaults, other names.
+"""The declarations of transformers' config classes: fields, types, defaults, synonyms.
 
 They are read from auditor/data/config_classes.jsonl, which tools/rebuild_config_classes.py writes
 and a test compares with the installed library. The file is read when a class is first needed; only
@@ -29,10 +29,10 @@ class Field(NamedTuple):
 class SubConfig(NamedTuple):
     """The declaration of a config inside another config."""
 
-    class_name: str | None  # None: the class follows from its model_type
-    model_type: str  # the default if it states none
-    values: Mapping[str, Any]  # its contents if it is absent
-    optional: bool  # an absent one stays absent
+    class_name: str | None  # None: the class follows from the nested model_type
+    model_type: str  # the model type if the config does not state one
+    values: Mapping[str, Any]  # the nested config's contents if it is absent
+    optional: bool  # whether an absent nested config stays absent
 
 
 class ConfigClass(NamedTuple):
@@ -47,7 +47,7 @@ class ConfigClass(NamedTuple):
 
 
 class ConfigClassLibrary(NamedTuple):
-    """The facts that all config classes of one version of transformers share."""
+    """The facts that are common to the config classes of one version of transformers."""
 
     name: str  # "transformers 5.23.0"
     activations: frozenset[str]
@@ -83,13 +83,13 @@ def library() -> ConfigClassLibrary:
 
 
 def of_model_type(model_type: str) -> ConfigClass | None:
-    """Return the config class of a model type, None if the file does not have it."""
+    """Return the config class of a model type; None if the file lacks it."""
     name = library().class_names.get(model_type)
     return None if name is None else of_name(name)
 
 
 def of_family(model_type: str) -> ConfigClass | None:
-    """Return the config class of a type that may exist only inside others: blip_text_model."""
+    """Return the config class of a type, including types that are only nested: blip_text_model."""
     stated = f'"model_type": "{model_type}"'
     inside = (line for line in _lines()[1:] if model_type and line.split(", ", 2)[1] == stated)
     return of_model_type(model_type) or next(
@@ -99,14 +99,14 @@ def of_family(model_type: str) -> ConfigClass | None:
 
 @cache
 def of_name(name: str) -> ConfigClass | None:
-    """Return the config class with the name, None if the file does not have it."""
+    """Return the config class with the name; None if the file lacks it."""
     beginning = f'{{"class": "{name}", '
     line = next((line for line in _lines() if line.startswith(beginning)), None)
     return None if line is None else _read(name, json.loads(line))
 
 
 def is_key_of_any_class(key: str) -> bool:
-    """Return whether any config class of the library declares the key."""
+    """Return whether any config class of transformers declares the key."""
     return any(f"{json.dumps(key)}: " in line for line in _lines()[1:])
 
 

@@ -1,4 +1,4 @@
-"""ConfigFault: one reason why transformers cannot load a config or build its model."""
+"""The ConfigFault class: a reason why transformers cannot load a config or build its model."""
 
 from collections.abc import Iterable
 from enum import StrEnum
@@ -7,7 +7,7 @@ from typing import NamedTuple, assert_never
 from auditor.analytic.config_classes.declarations import library
 from auditor.errors import CheckpointError
 
-MOST_FAULTS = 32  # of one config; a hostile config can have thousands
+MOST_FAULTS = 32  # most faults of one config; a hostile config can have thousands
 
 
 class FaultOrigin(StrEnum):
@@ -19,7 +19,7 @@ class FaultOrigin(StrEnum):
 
 
 class ConfigFault(NamedTuple):
-    """A reason why a config is faulty, and the keys that it concerns."""
+    """A reason why transformers rejects a config, and the config keys that cause it."""
 
     reason: str  # "pad_token_id is 32000, and the embedding has rows 0 to 31999"
     keys: tuple[str, ...]  # with the path to them, e.g. "text_config.pad_token_id"
@@ -27,7 +27,7 @@ class ConfigFault(NamedTuple):
 
 
 class FaultyConfigError(CheckpointError):
-    """An error for a config from which the shapes of a class's tensors do not follow."""
+    """The error for a config that does not determine the shapes of a class's tensors."""
 
     def __init__(self, faults: tuple[ConfigFault, ...], target: str) -> None:
         super().__init__("; ".join(fault.reason for fault in faults))

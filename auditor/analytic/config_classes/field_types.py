@@ -10,7 +10,7 @@ _PLAIN: Mapping[str, type] = {"float": float, "bool": bool, "str": str, "null": 
 def is_of_kind(kind: Kind, value: object) -> bool:  # noqa: PLR0911 - one for each kind of type
     """Return whether huggingface_hub's strict dataclasses accept the value for a field.
 
-    They are strict: 1 is not a float, 1.0 is not an int, and true is not 1.
+    Strict means: 1 is not a float, 1.0 is not an int, and true is not 1.
     """
     if kind == "any":
         return True

@@ -1,7 +1,7 @@
-"""The mistakes that people make in configs: one short table of rules.
+"""The rules that find common mistakes in configs.
 
 A rule fires only if transformers cannot load the config or build its model; a test compares it
-with the library. Other refusals of the library are not imitated: the oracle reports them.
+with the library. If the library refuses a config for another reason, only the oracle reports it.
 """
 
 import re
@@ -18,7 +18,7 @@ Rule = Callable[[CompletedConfig], Iterator[ConfigFault]]
 
 
 def faults_by_rules(config: CompletedConfig) -> Iterator[ConfigFault]:
-    """Yield the faults of the config, then the faults of the configs inside it."""
+    """Yield the faults of the config, then the faults of its nested configs."""
     for rule in RULES:
         yield from rule(config)
     for key in config.values:
@@ -30,9 +30,10 @@ def faults_by_rules(config: CompletedConfig) -> Iterator[ConfigFault]:
 
 
 def layer_lists(config: CompletedConfig) -> Iterator[ConfigFault]:
-    """A list of layer types that is longer or shorter than the model, or has an unknown type.
+    """Yield faults of layer-type lists of the wrong length or with an unknown type.
 
-    layer_types of 6 entries with num_hidden_layers 2; layer_types ["full_attention", "windowed"].
+    Examples: layer_types of 6 entries with num_hidden_layers 2;
+    layer_types ["full_attention", "windowed"].
     """
     depth = config.get("num_hidden_layers")
     known_types = {
@@ -42,7 +43,7 @@ def layer_lists(config: CompletedConfig) -> Iterator[ConfigFault]:
     for key, types_of_key in known_types.items():
         types = config.get(key)
         if not isinstance(types, list) or type(depth) is not int:
-            return  # the library does not check the next list either
+            return  # then transformers does not check the next list either
         unknown = [each for each in types if not isinstance(each, str) or each not in types_of_key]
         if unknown:
             observed = f"{config.named(key)} has {described(unknown[0])}"
@@ -52,9 +53,9 @@ def layer_lists(config: CompletedConfig) -> Iterator[ConfigFault]:
 
 
 def attention_layers_of_gpt_neo(config: CompletedConfig) -> Iterator[ConfigFault]:
-    """A list of GPT-Neo that has more or fewer layers than the model.
+    """Yield a fault if GPT-Neo's list of attention types does not fit the number of layers.
 
-    attention_types [[["global", "local"], 2]], four layers, with num_layers 2. The list
+    Example: attention_types [[["global", "local"], 2]], four layers, with num_layers 2. The list
     attention_layers, which is derived from attention_types, replaces it if it is in the file.
     """
     depth = config.get("num_layers")
@@ -81,9 +82,9 @@ def _well_formed(types: list[Any]) -> Iterator[tuple[list[Any], int]]:
 
 
 def rotated_layers(config: CompletedConfig) -> Iterator[ConfigFault]:
-    """`no_rope_layers` that is shorter than the model.
+    """Yield a fault if `no_rope_layers` has fewer entries than the model has layers.
 
-    no_rope_layers [1, 1, 1, 0] with num_hidden_layers 6.
+    Example: no_rope_layers [1, 1, 1, 0] with num_hidden_layers 6.
     """
     layers, depth = config.get("no_rope_layers"), config.get("num_hidden_layers")
     declared = "no_rope_layers" in config.kind.fields
@@ -92,9 +93,9 @@ def rotated_layers(config: CompletedConfig) -> Iterator[ConfigFault]:
 
 
 def stages_of_backbone(config: CompletedConfig) -> Iterator[ConfigFault]:
-    """A list of stages with a stage that the model does not have.
+    """Yield a fault if a list of a backbone's stages contains a stage that does not exist.
 
-    out_indices [1, 5] or out_features ["stage5"] with depths [2, 2, 6, 2].
+    Example: out_indices [1, 5] or out_features ["stage5"] with depths [2, 2, 6, 2].
     """
     depths = config.get("depths")
     if config.kind.model_type not in _BACKBONES or not isinstance(depths, list):
@@ -124,9 +125,9 @@ def _wrong_length(config: CompletedConfig, key: str, length: int, depth_key: str
 
 
 def padding_id(config: CompletedConfig) -> Iterator[ConfigFault]:
-    """A padding token for which the embedding has no row.
+    """Yield a fault if the embedding has no row for the padding token.
 
-    pad_token_id 32000 with vocab_size 32000, whose rows are 0 to 31999.
+    Example: pad_token_id 32000 with vocab_size 32000, whose rows are 0 to 31999.
     """
     rows, row = config.get("vocab_size"), config.get("pad_token_id")
     if "vocab_size" not in config.kind.fields or config.kind.model_type in _WITHOUT_PADDING.split():
@@ -146,10 +147,10 @@ _WITHOUT_PADDING = (
 
 
 def undivided_width(config: CompletedConfig) -> Iterator[ConfigFault]:
-    """A width that is not a multiple of the number of heads, in a model that needs it.
+    """Yield a fault if a width is not a multiple of the number of heads, and has to be.
 
-    hidden_size 768 with num_attention_heads 10. Other models round the width of a head down, or
-    have a key for it.
+    Example: hidden_size 768 with num_attention_heads 10. Other models round the width of a head
+    down, or have a key for it.
     """
     width, heads = config.get("hidden_size"), config.get("num_attention_heads")
     if config.kind.model_type not in _EVEN_HEADS.split() or not _has_layers(config):
@@ -162,8 +163,8 @@ def undivided_width(config: CompletedConfig) -> Iterator[ConfigFault]:
         yield _fault(config, f"{reason}: {arithmetic}", *keys, origin=FaultOrigin.MODEL)
 
 
-# Model types that raise for such a width, in their config class or in their attention. Not those
-# with an encoder and a decoder: some of their classes have only one of the two.
+# Model types that raise for such a width, in their config class or in their attention. Types with
+# an encoder and a decoder are left out: some of their classes have only one of the two.
 _EVEN_HEADS = (
     "bert blip_text_model blip_vision_model bloom camembert clip_text_model clip_vision_model "
     "deberta-v2 deepseek_v2 distilbert esm falcon gemma2 gemma3_text gpt2 gpt_bigcode gpt_neo "
@@ -174,9 +175,9 @@ _EVEN_HEADS = (
 
 
 def activations(config: CompletedConfig) -> Iterator[ConfigFault]:
-    """An activation that the library does not know.
+    """Yield a fault for an activation that transformers does not define.
 
-    hidden_act "gelu_fastest"; feed_forward_proj "gated-gelux".
+    Examples: hidden_act "gelu_fastest"; feed_forward_proj "gated-gelux".
     """
     for key in _ACTIVATIONS if _has_layers(config) else ():
         name = config.values.get(key)
@@ -206,9 +207,9 @@ _UNREAD: Mapping[str, tuple[str, ...]] = MappingProxyType({"gpt_oss": ("hidden_a
 
 
 def label_names(config: CompletedConfig) -> Iterator[ConfigFault]:
-    """Names of labels that are not in an object from each label's number to its name.
+    """Yield a fault if label names are not an object from each label's number to its name.
 
-    id2label ["no", "yes"]; id2label {"no": 0, "yes": 1}.
+    Examples: id2label ["no", "yes"]; id2label {"no": 0, "yes": 1}.
     """
     names = config.get("id2label")
     if names is None:
@@ -225,9 +226,9 @@ _NUMBER = re.compile(r"\s*[+-]?\d+\s*")
 
 
 def dtypes(config: CompletedConfig) -> Iterator[ConfigFault]:
-    """A dtype whose name torch does not have, or in which no model can be built.
+    """Yield a fault for a dtype that torch does not have, or in which models cannot be built.
 
-    dtype "torch.float16", where "float16" is its name; torch_dtype "auto"; dtype "int8".
+    Examples: dtype "torch.float16", whose name is "float16"; torch_dtype "auto"; dtype "int8".
     """
     key = "dtype" if config.get("dtype") is not None else "torch_dtype"
     name = config.get(key)
@@ -244,7 +245,7 @@ def dtypes(config: CompletedConfig) -> Iterator[ConfigFault]:
         yield _fault(config, f"{config.named(key)} is {described(name)}, expected {expected}", key)
 
 
-_NO_DEFAULT = re.compile(r"u?int\d+|bool|complex\d+|float8_\w+")  # torch builds no model in them
+_NO_DEFAULT = re.compile(r"u?int\d+|bool|complex\d+|float8_\w+")  # not for building models
 _PACKED = ("quantization_config", "quantization", "compression_config")
 
 

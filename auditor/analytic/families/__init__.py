@@ -1,20 +1,21 @@
-"""The families of models, one file each; the catalogue imports a file when it needs its classes.
+"""The families of models, one file each; the catalogue imports a file when its classes are needed.
 
 The functions of a file are builders, named after the modules that they build: attention, layer,
 mlp. Several files have an `attention` for their own model; a model that shares a module with
-another imports it. Files that begin with an underscore contain code that several families share.
+another model imports the builder. Files that begin with an underscore contain code that several
+families share.
 """
 
 from collections.abc import Mapping
 from types import MappingProxyType
 
-# Files with one model type, after which they are named.
+# Files with one model type, whose name is the file's.
 _ALONE = (
     "albert bert blip bloom convnext detr dinov2 distilbert electra esm falcon gpt2 gpt_bigcode "
     "gpt_neo gpt_neox gpt_oss gptj layoutlm llama llava modernbert mpnet mpt opt paligemma phi "
     "phi3 resnet rwkv segformer smollm3 stablelm starcoder2 swin whisper"
 )
-# File -> its model types, for files with several model types or another name.
+# File -> its model types, for files with several model types or with a different name.
 _KIN = {
     "bart": "bart m2m_100 marian mbart pegasus",
     "clip": "clip clip_text_model clip_vision_model",

@@ -1,6 +1,7 @@
-"""Llama's decoder, with options for the differences of its relatives.
+"""Llama's decoder, with options for the differences of related models.
 
-It has `embed_tokens`, `layers` and `norm`; a layer is norm, attention, norm, gated feed-forward.
+The decoder has `embed_tokens`, `layers` and `norm`; a layer is norm, attention, norm, gated
+feed-forward.
 """
 
 from collections.abc import Callable, Collection, Mapping
@@ -48,7 +49,7 @@ def decoder(
     *,
     norm: Norm = RMSNorm,
 ) -> Module:
-    """Return a decoder of these layers, or of num_hidden_layers layers of one kind."""
+    """Return a decoder of these layers, or of num_hidden_layers layers that `layers` builds."""
     D, V = c.dim("hidden_size"), c.dim("vocab_size")
     if not isinstance(layers, Repeat | Stack):
         layers = repeat(c.dim("num_hidden_layers"), layers)
@@ -60,7 +61,7 @@ def decoder(
 
 
 def decoder_of(block: Builder, *, norm: Norm = RMSNorm) -> Builder:
-    """Return a builder of a decoder with num_hidden_layers of the layer."""
+    """Return a builder of a decoder with num_hidden_layers layers that `block` builds."""
 
     def build(c: Config, /) -> Module:
         return decoder(c, partial(block, c), norm=norm)
@@ -81,7 +82,7 @@ def layer(
     return module(self_attn=self_attn, **feed_forward, **{name: norm(D) for name in norms})
 
 
-def attention(  # noqa: PLR0913 - one option for each difference
+def attention(  # noqa: PLR0913 - an option for each difference
     c: Config,
     head_dim: Dim,
     *,
@@ -91,7 +92,7 @@ def attention(  # noqa: PLR0913 - one option for each difference
     frequencies: bool = False,
     norms: Mapping[str, Module] = MappingProxyType({}),
 ) -> Module:
-    """Grouped-query attention: H query heads share K pairs of key and value heads.
+    """Return grouped-query attention: H query heads share K key heads and K value heads.
 
     `qk_norm` adds a norm of a head's width for queries and one for keys, `norms` adds other norms.
     `frequencies` adds the rotary frequencies that versions up to transformers 4.31 stored.
@@ -110,7 +111,7 @@ def attention(  # noqa: PLR0913 - one option for each difference
 
 
 def key_value_heads(c: Config) -> Dim:
-    """Return the number of key and value heads: one for each query head if the config has null."""
+    """Return num_key_value_heads; the number of query heads if the config has null."""
     return c.optional("num_key_value_heads") or c.dim("num_attention_heads")
 
 
@@ -221,7 +222,7 @@ def register(
     heads: Collection[str] = HEADS,
     qa: Family | None = None,
 ) -> None:
-    """Register the model with the given heads; by default the four that most decoders have.
+    """Register a family's classes: the model, and the model with each head (by default four).
 
     `qa` is the family of question answering, if its prefix is not the model's.
     """
@@ -233,14 +234,14 @@ def register(
 
 # --- Experts that transformers 5 fuses when it loads them -----------------------------------------
 
-# On disk each expert is stored separately.
+# On disk, each expert is stored separately.
 
 _STACKED = Operation("MergeModulelist")  # adds an axis of experts in front
 _ABOVE = Operation("Concatenate", axes=(1,))  # the gate above the up projection, in each expert
 
 
 def fused_experts(gate: str, up: str, down: str, module: str) -> Conversions:
-    """Return the conversions of a layer's experts to two tensors, (E, 2F, D) and (E, D, F)."""
+    """Return the conversions that fuse a layer's experts into (E, 2F, D) and (E, D, F)."""
     sources = [f"{module}.*.{name}.weight" for name in (gate, up, down)]
     return (
         Rule((sources[0], sources[1]), (f"{module}.gate_up_proj",), operations=(_STACKED, _ABOVE)),

@@ -1,6 +1,7 @@
-"""Layers that predict the tokens after the next one, stored with a model; no class reads them.
+"""Drafting layers, which predict the tokens after the next one; no transformers class reads them.
 
-DeepSeek-V3 introduced them, https://arxiv.org/abs/2412.19437 section 2.2.
+Some models store these layers. DeepSeek-V3 introduced them, https://arxiv.org/abs/2412.19437
+section 2.2.
 """
 
 from collections.abc import Callable
@@ -22,8 +23,8 @@ from auditor.errors import CheckpointError
 def drafting(c: Config, layer: Callable[[], Module]) -> tuple[tuple[str, Extra], ...]:
     """Return `num_nextn_predict_layers` drafting layers, numbered after the decoder's own layers.
 
-    Each is a decoder layer with the norms of two inputs, their projection, and copies of the
-    embedding and of the head.
+    A drafting layer is a decoder layer with norms of its two inputs, a projection of both, and
+    copies of the embedding and of the head.
     """
     V, D = c.dim("vocab_size"), c.dim("hidden_size")
     count = c.optional("num_nextn_predict_layers")
@@ -46,7 +47,7 @@ def drafting(c: Config, layer: Callable[[], Module]) -> tuple[tuple[str, Extra],
 
 
 def drafting_aside(c: Config, layer: Callable[[], Module]) -> dict[str, Extra]:
-    """Return `mtp_num_hidden_layers` drafting layers in a separate decoder, Qwen 3.5's `mtp`."""
+    """Return `mtp_num_hidden_layers` drafting layers as Qwen 3.5's separate decoder, `mtp`."""
     if not isinstance(c.attribute("mtp_num_hidden_layers"), int):
         return {}
     D, count = c.dim("hidden_size"), c.dim("mtp_num_hidden_layers")

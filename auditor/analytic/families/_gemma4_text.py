@@ -33,12 +33,12 @@ _MOST_DIGITS = 8  # the most digits of a layer's number, which may be padded
 
 
 class Kind(NamedTuple):
-    """The kind of a layer: the properties in which layers differ."""
+    """The properties in which layers differ."""
 
-    values: bool  # whether it has values of its own; else its keys are also its values
+    values: bool  # whether there is a value projection; else the keys are also the values
     width: Dim  # the width of a head
     pairs: Dim  # the number of key and value heads
-    shared: bool  # whether it uses keys and values of an earlier layer
+    shared: bool  # whether the layer uses keys and values of an earlier layer
 
 
 def kinds(c: Config) -> tuple[Kind, ...]:
@@ -56,7 +56,7 @@ def kinds(c: Config) -> tuple[Kind, ...]:
 
 
 def _check_sources(c: Config, types: tuple[str, ...], own: int) -> None:
-    """Require, for each type, a last layer with own keys and values, which the others share."""
+    """Raise CheckpointError if a type has no layer with own keys and values to share."""
     sources = types[0:own][::-1]  # as in transformers, a negative number counts from the end
     last = [own - 1 - sources.index(kind) for kind in set(types) if kind in sources]
     if set(sources) != set(types) or not all(-len(types) <= n < len(types) for n in last):
@@ -104,7 +104,7 @@ _MOST_UNREAD = 1024  # sharing layers that get patterns; the largest model has 6
 
 
 def unread_patterns(c: Config) -> tuple[str, ...]:
-    """Return patterns of the tensors that loading skips in layers without own keys and values."""
+    """Return patterns of tensors that loading skips in layers without own keys and values."""
     shared = [number for number, kind in enumerate(kinds(c)) if kind.shared]
     names = ("k_proj", "v_proj", "k_norm", "v_norm")
     return tuple(
@@ -150,7 +150,7 @@ def decoder_layer(c: Config, kind: Kind) -> Module:
 
 
 def layer_input(c: Config) -> dict[str, Block]:
-    """Return the projections of a layer's own token embedding; none if the layer has none."""
+    """Return the projections of a layer's own token embedding; {} if there is no embedding."""
     D, narrow = c.dim("hidden_size"), c.dim("hidden_size_per_layer_input")
     if not narrow.value:
         return {}

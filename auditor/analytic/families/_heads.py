@@ -12,7 +12,7 @@ Head = Callable[[Config], Module]
 
 
 def heads(family: Family, stem: str, bare: Builder, **named: Head) -> None:
-    """Register a class for each name, e.g. `Bert` + `ForTokenClassification`."""
+    """Register a class for each keyword, e.g. `Bert` + `ForTokenClassification`."""
     for name, head in named.items():
         architecture(stem + name, family)(_with_head(family.prefix, bare, head))
 
@@ -42,7 +42,7 @@ def answers(c: Config) -> Module:
 
 
 def summary(c: Config) -> Module:
-    """Return the layer that combines all vectors of a text into one."""
+    """Return the layer that combines the vectors of all tokens into one vector."""
     D, labels = c.dim("hidden_size"), c.num_labels
     width = labels if c.truth("summary_proj_to_labels") and labels.value else D
     return module(
@@ -51,18 +51,18 @@ def summary(c: Config) -> Module:
     )
 
 
-# --- What GPT and its many relatives share --------------------------------------------------------
+# --- Shared by GPT and related models -------------------------------------------------------------
 
 # The causal mask that old versions stored, and the heads.
 
 
 def causal_mask(positions: Dim) -> Mapping[str, Legacy]:
-    """Return the mask that old versions stored in every attention, and its fill value."""
+    """Return the causal mask and its fill value, which old versions stored in each attention."""
     return {"bias": Legacy((1, 1, positions, positions)), "masked_bias": Legacy(())}
 
 
 def language_model(embedding: str, *, name: str = "lm_head", bias: bool = False) -> Head:
-    """Return a head that shares the matrix of `embedding`, a full name, if the config ties them."""
+    """Return a head, tied to the matrix with the full name `embedding` if the config ties it."""
 
     def head(c: Config) -> Module:
         D, V = c.dim("hidden_size"), c.dim("vocab_size")
@@ -77,5 +77,5 @@ def score(c: Config) -> Module:
 
 
 def span(c: Config) -> Module:
-    """Return the head that marks the start and the end of an answer."""
+    """Return the question answering head, for the start and the end of an answer."""
     return module(qa_outputs=Linear(c.dim("hidden_size"), 2))

@@ -1,6 +1,6 @@
-"""An encoder and a decoder under fairseq's names, with options for the differences of the models.
+"""An encoder and a decoder under fairseq's names, with options for the differences of models.
 
-A layer has attention, in a decoder also to the encoder, and a feed-forward block, each with a norm.
+A layer has attention, cross-attention in a decoder, and a feed-forward block, each with a norm.
 """
 
 from collections.abc import Callable
@@ -34,7 +34,7 @@ SHARED = "shared.weight"
 
 
 def family(model_type: str, base: str, keys: str = "", **own: int) -> Family:
-    """Return a Family with the keys that all these models share, and the given keys."""
+    """Return a Family with the keys that BART and related models share, and the given keys."""
     return Family(
         model_type=model_type,
         prefix="model",
@@ -49,27 +49,27 @@ def family(model_type: str, base: str, keys: str = "", **own: int) -> Family:
 
 
 class Style(Struct, frozen=True, kw_only=True):
-    """The differences between the related models."""
+    """The options in which BART and related models differ."""
 
     positions: Callable[[Config], Module]
-    embedding_norm: bool = False  # after the embeddings
+    embedding_norm: bool = False  # whether there is a norm after the embeddings
     final_norm: bool = False  # after the last layer, in models whose layers begin with a norm
     key_bias: bool = True
     versioned: bool = False  # the first checkpoints store fairseq's format version
 
 
 def learned_positions(c: Config) -> Module:
-    """Return learned positions; the first two rows are fairseq's padding and never used."""
+    """Return learned positions; the first two rows are fairseq's padding and unused."""
     return Embedding(c.dim("max_position_embeddings") + 2, c.dim("d_model"))
 
 
 def sinusoids(c: Config) -> Module:
-    """Return computed positions: stored and frozen, and parameters in transformers."""
+    """Return sinusoidal positions, stored frozen but as parameters in transformers."""
     return Embedding(c.dim("max_position_embeddings"), c.dim("d_model"))
 
 
 def tower(c: Config, side: Side, style: Style, **embeddings: Block) -> Module:
-    """Return the encoder or the decoder; the keywords of its embeddings are their names."""
+    """Return the encoder or the decoder; the keywords name its embeddings."""
     D = c.dim("d_model")
     return module(
         version=Legacy((1,)) if style.versioned else None,
@@ -110,7 +110,7 @@ def attention(c: Config, style: Style) -> Module:
 def encoder_decoder(
     c: Config, style: Style, *, shared: bool = True, decoder_vocab: Dim | None = None
 ) -> Module:
-    """Return the base class: encoder and decoder share one embedding, unless nothing is tied."""
+    """Return the base class, whose encoder and decoder share an embedding unless untied."""
     V, tied = c.dim("vocab_size"), shared and c.flag("tie_word_embeddings")
     W = decoder_vocab or V
     return module(
@@ -133,7 +133,7 @@ def generation(
     vocab: Dim | None = None,
     embeddings: str = SHARED,
 ) -> Module:
-    """Return the language model; the bias of its logits, all zeros, is optional in loading."""
+    """Return the language model; the bias of its logits is all zeros and may be absent."""
     V = vocab or c.dim("vocab_size")
     return module(
         final_logits_bias=Legacy((1, V)) if logits_bias else None,
@@ -148,7 +148,7 @@ def head(c: Config, vocab: Dim, embeddings: str) -> Module:
 
 
 def causal(c: Config, decoder: Module, *, name: str = "lm_head") -> Module:
-    """Return the language model with only a decoder, which keeps its attention to an encoder."""
+    """Return the language model with only a decoder, which still has cross-attention."""
     output = head(c, c.dim("vocab_size"), "model.decoder.embed_tokens.weight")
     return module(model=module(decoder=decoder), **{name: output})
 

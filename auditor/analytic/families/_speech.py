@@ -1,6 +1,6 @@
 """Modules of wav2vec 2.0 and its relatives: convolutions over the waveform, and an encoder.
 
-The convolution for positions is stored as a magnitude and a direction; it is their product.
+The weight of the convolution for positions is stored as a magnitude and a direction.
 """
 
 from collections.abc import Callable
@@ -42,7 +42,7 @@ def model(
     batch_norm: bool = False,
     adapter: Module | None = None,
 ) -> Module:
-    """Return the model; `batch_norm` replaces the magnitude and direction of the positions."""
+    """Return the model; with `batch_norm`, position weights are plain, after a BatchNorm."""
     D = c.dim("hidden_size")
     width = features(c)[-1][1]
     masks = c.real("mask_time_prob") > 0 or c.real("mask_feature_prob") > 0
@@ -65,7 +65,7 @@ def model(
 
 
 def features(c: Config) -> tuple[tuple[Dim | int, Dim, Dim], ...]:
-    """Return inputs, outputs and kernel of each convolution; the waveform is one channel."""
+    """Return inputs, outputs and kernel of each convolution; the waveform has one channel."""
     outputs = c.dims("conv_dim")
     if not outputs:
         raise CheckpointError("conv_dim is empty, expected one convolution or more")
@@ -113,7 +113,7 @@ def _width_of_a_group(c: Config, width: Dim, groups: Dim) -> Dim:
 
 
 def layer(c: Config, *, adapters: bool = True, **relative: Block | None) -> Module:
-    """Return a layer; `adapters` adds a language's adapter, `relative` modules of attention."""
+    """Return a layer; `adapters` adds a language adapter, `relative` adds to the attention."""
     D, F = c.dim("hidden_size"), c.dim("intermediate_size")
     adapted = adapters and c.flag("do_stable_layer_norm") and c.present("adapter_attn_dim")
     return module(
@@ -138,19 +138,19 @@ def attention_adapter(c: Config) -> Module:
 
 
 def ctc(c: Config) -> Module:
-    """Return the head, as wide as an adapter's output even in models without the adapter."""
+    """Return the CTC head; its input is as wide as an adapter's output, even without one."""
     width = c.dim("output_hidden_size" if c.truth("add_adapter") else "hidden_size")
     return module(lm_head=Linear(width, c.dim("vocab_size")))
 
 
 def weights(c: Config) -> Param | None:
-    """Return the weights of the layers and of the first layer's input, if layers are weighted."""
+    """Return the weights for summing layers' outputs; None if the config does not use them."""
     weighted = c.flag("use_weighted_layer_sum")
     return Param((c.dim("num_hidden_layers") + 1,)) if weighted else None
 
 
 def require_no_adapter(c: Config) -> None:
-    """Raise CheckpointError for an adapter, which the library's classifiers refuse."""
+    """Raise CheckpointError for an adapter, with which transformers cannot build classifiers."""
     if c.truth("add_adapter"):
         key = f"{c.path}add_adapter"
         raise CheckpointError(f"{key} is true, expected false: classifiers have no adapter", key)

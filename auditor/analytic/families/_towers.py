@@ -1,4 +1,4 @@
-"""Modules of the towers of CLIP and its relatives, which map text and images to one space."""
+"""Modules of the text and image towers of CLIP and related models."""
 
 from functools import partial
 

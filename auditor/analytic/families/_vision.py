@@ -6,7 +6,7 @@ from auditor.analytic.dims import Dim
 from auditor.errors import CheckpointError
 from auditor.messages import quoted
 
-# No published model has more than 5. Widths may double at each stage, and 2**32 is not a width.
+# Published models have at most 5 stages. Widths may double at each stage, and 2**32 is not a width.
 _MOST_STAGES = 32
 
 
@@ -17,25 +17,25 @@ def patches(c: Config) -> Dim:
 
 
 def projection(c: Config, width: Dim) -> Module:
-    """Return the convolution that makes one vector of each patch."""
+    """Return the convolution that turns each patch into a vector."""
     listed = isinstance(c.attribute("patch_size"), list)  # with an axis for each of its items
     sides = c.dims("patch_size") if listed else c.pair("patch_size")
     return Conv(c.dim("num_channels"), width, kernel=sides)
 
 
 def classifier(c: Config, width: Dim) -> Module | None:
-    """Return a linear layer, None for a model without labels."""
+    """Return the classification layer; None for a model without labels."""
     return Linear(width, c.num_labels) if c.num_labels.value > 0 else None
 
 
 def pixels(c: Config, width: Dim) -> Module:
-    """Return the decoder of masked image modelling: from one vector to a square of pixels."""
+    """Return the decoder of masked image modelling, from a vector to a square of pixels."""
     stride = c.dim("encoder_stride")
     return sequential(Conv(width, stride * stride * c.dim("num_channels"), kernel=(1, 1)))
 
 
 def by_stage(c: Config, key: str, stages: int = 1, *, most: int | None = None) -> tuple[Dim, ...]:
-    """Return a list with at least one size a stage; raise CheckpointError if it is too short.
+    """Return the sizes under a key; raise CheckpointError if fewer than `stages`.
 
     At most `most` items are read.
     """

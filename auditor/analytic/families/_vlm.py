@@ -1,4 +1,4 @@
-"""Modules of models with images before a language model: the head, and Llava's names on disk."""
+"""Modules of vision-language models: the language model's head, and Llava's names on disk."""
 
 from auditor.analytic.blocks import Linear, Module, Submodel, Tied, module
 from auditor.analytic.config import Config
@@ -7,7 +7,7 @@ from auditor.errors import CheckpointError
 
 
 def lm_head(text: Config, *, tied: str | None) -> Module:
-    """Return the language model's head; `tied` is the name of the embeddings it shares, if any."""
+    """Return the language model's head, tied to the embeddings named `tied` unless None."""
     if tied is not None:
         return module(weight=Tied(tied))
     return Linear(text.dim("hidden_size"), text.dim("vocab_size"), bias=False)
@@ -19,7 +19,7 @@ def llava(
     text: Module,
     lm_head: Module | None = None,
 ) -> Module:
-    """Return two towers; on disk the language model keeps its `model.`, next to the head."""
+    """Return a vision tower and a language model, which has its own `model.` prefix on disk."""
     return module(
         vision_tower=Submodel(vision),
         multi_modal_projector=projector,
@@ -28,7 +28,7 @@ def llava(
 
 
 def llava_head(text: Config, model: Module, *, tied: bool) -> Module:
-    """Return the head of a language model, whose embeddings must have Llama's name to be tied."""
+    """Return the language model's head, tied only if the embeddings have Llama's name."""
     if tied and "embed_tokens" not in dict(model.children):
         raise CheckpointError(
             f"tie_word_embeddings is true, but the model of {text.path.rstrip('.')} has no "

@@ -63,7 +63,7 @@ M2M100 = family("m2m_100", "M2M100Model")
 
 
 def positions(c: Config) -> Module:
-    """Return computed positions, which the base class stored in the first versions."""
+    """Return sinusoidal positions, which the first versions of the base class stored."""
     L, D = c.dim("max_position_embeddings") + 2, c.dim("d_model")
     return module(weights=Legacy((L, D)))
 
@@ -92,7 +92,7 @@ MARIAN_STYLE = Style(positions=sinusoids)
 
 
 def unsaved(c: Config) -> Module:
-    """Return the positions of a MarianMTModel, which save_pretrained stored before version 4."""
+    """Return the positions of a MarianMTModel, which transformers stored before version 4."""
     L, D = c.dim("max_position_embeddings"), c.dim("d_model")
     return module(weight=Legacy((L, D)))
 
@@ -123,7 +123,7 @@ def for_causal_lm(c: Config) -> Module:
 
 @derived_defaults("MarianConfig")
 def two_vocabularies(config: CompletedConfig, others: dict[str, Any]) -> None:
-    """Set one vocabulary for both sides, if the decoder has none of its own."""
+    """Set the decoder's vocabulary to the encoder's, if the config has no size for it."""
     del others
     config.set("decoder_vocab_size", config["decoder_vocab_size"] or config["vocab_size"])
 

@@ -52,7 +52,7 @@ def embeddings(
     types: bool = True,
     **more: Module,
 ) -> Module:
-    """Return embeddings of words, positions and types; `width` if it is not the layers' width."""
+    """Return word, position and type embeddings; `width` is given if it is not hidden_size."""
     L, D = c.dim("max_position_embeddings"), width or c.dim("hidden_size")
     return module(
         position_ids=Legacy((1, L)),  # stored up to transformers 4.30
@@ -87,7 +87,7 @@ def encoder_layer(c: Config, *, crosses: bool | None = None, across: Dim | None 
 
 def attention(c: Config, across: Dim | None = None) -> Module:
     D, H = c.dim("hidden_size"), c.dim("num_attention_heads")
-    width, to = H * D.floor(H), across or D  # equal to D if the heads divide it
+    width, to = H * D.floor(H), across or D  # equal to D if the heads divide D
     return module(
         self=module(
             query=Linear(D, width),
@@ -114,7 +114,7 @@ def predictions(
         bias=Tied("cls.predictions.bias"),
     )
     return module(
-        bias=Param((V,)),  # if untied, it is stored beside the decoder's bias and unused
+        bias=Param((V,)),  # if untied, stored in addition to the decoder's bias, and unused
         transform=module(
             dense=Linear(D, E), transform_act_fn=activation(c), LayerNorm=LayerNorm(E)
         ),

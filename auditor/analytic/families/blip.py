@@ -1,4 +1,4 @@
-"""BLIP, https://arxiv.org/abs/2201.12086: a vision tower, and BERTs that attend to its output."""
+"""BLIP, https://arxiv.org/abs/2201.12086: a vision tower, and BERTs with cross-attention to it."""
 
 from functools import partial
 

@@ -1,4 +1,4 @@
-"""BLOOM, https://arxiv.org/abs/2211.05100: positions are slopes, neither learned nor stored."""
+"""BLOOM, https://arxiv.org/abs/2211.05100: ALiBi positions, neither learned nor stored."""
 
 from functools import partial
 from types import MappingProxyType
@@ -48,7 +48,7 @@ def block(c: Config) -> Module:
 
 @derived_defaults("BloomConfig")
 def from_older_key(config: CompletedConfig, others: dict[str, Any]) -> None:
-    """Set the width from `n_embed`, its older name."""
+    """Set hidden_size from `n_embed`, its older name."""
     width = others.pop("n_embed", None)
     if width is not None:
         config.set("hidden_size", width)

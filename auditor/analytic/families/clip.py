@@ -1,4 +1,4 @@
-"""CLIP, https://arxiv.org/abs/2103.00020: a text tower and a vision tower that meet in one space.
+"""CLIP, https://arxiv.org/abs/2103.00020: a text tower and a vision tower with one output space.
 
 On disk the towers are `text_model` and `vision_model`; a tower saved alone has no such prefix.
 """
@@ -57,7 +57,7 @@ CLIP = Family(
 
 @derived_defaults("CLIPConfig")
 def older_towers(config: CompletedConfig, others: dict[str, Any]) -> None:
-    """Set a tower's config from its older key, which beats the newer one."""
+    """Set a tower's config from its older key, which takes precedence over the newer key."""
     for name in ("text", "vision"):
         key, older = f"{name}_config", others.pop(f"{name}_config_dict", None)
         if older is None:
@@ -66,7 +66,7 @@ def older_towers(config: CompletedConfig, others: dict[str, Any]) -> None:
 
 
 def part(c: Config, name: str, family: Family) -> Config:
-    """Return the config of one tower; an older `text_config_dict` replaces `text_config`."""
+    """Return one tower's config; an older `text_config_dict` replaces `text_config`."""
     key, older = f"{name}_config", f"{name}_config_dict"
     tower_config = c.nested(older if c.states(older) else key, family)
     return replace(tower_config, completed=c.completed.part(key) if c.completed else None)

@@ -81,7 +81,7 @@ def for_image_classification(c: Config) -> Module:
 
 @architecture("ConvNextBackbone", CONVNEXT)
 def convnext_backbone(c: Config) -> Module:
-    """Return the backbone: no last norm, but a norm for each output stage."""
+    """Return the backbone, which has a norm for each output stage and no final norm."""
     count = len(by_stage(c, "depths"))
     widths = by_stage(c, "hidden_sizes", count)
     handed = {

@@ -76,7 +76,7 @@ def embeddings(c: Config) -> Module:
     return module(
         position_ids=Legacy((1, L)),  # stored up to transformers 4.30
         word_embeddings=Embedding(V, E),
-        # Some checkpoints store them although unused; the class ignores them in loading.
+        # Some checkpoints store these unused tensors; the class ignores them in loading.
         position_embeddings=places if c.flag("position_biased_input") else Extra(places),
         token_type_embeddings=Embedding(T, E) if T.value > 0 else None,
         embed_proj=Linear(E, D, bias=False) if E.value != D.value else None,
@@ -121,7 +121,7 @@ def _words(c: Config, key: str) -> tuple[str, ...]:
 
 
 def language_modelling(c: Config) -> Module:
-    """Return the head that `legacy` selects; version 3 stores the newer and a discriminator."""
+    """Return the head that the key `legacy` selects: version 3's has a discriminator, too."""
     D, V, legacy = c.dim("hidden_size"), c.dim("vocab_size"), c.flag("legacy")
     old = module(predictions=predictions(c, prefix=DEBERTA_V2.prefix, width=width(c)))
     normed = {"dense": Linear(D, D), "LayerNorm": LayerNorm(D)}
@@ -135,7 +135,7 @@ def language_modelling(c: Config) -> Module:
 
 
 def pooled(head: Head) -> Head:
-    """Return the head after a pooler, which has a width of its own."""
+    """Return the head with a pooler before it, whose width has its own key."""
 
     def behind(c: Config) -> Module:
         D = c.optional("pooler_hidden_size") or c.dim("hidden_size")
@@ -147,7 +147,7 @@ def pooled(head: Head) -> Head:
 
 @derived_defaults("DebertaV2Config")
 def pooler_width(config: CompletedConfig, others: dict[str, Any]) -> None:
-    """Set a pooler as wide as the model, unless the config states its width."""
+    """Set the pooler's width to the model's, unless the config states it."""
     config.set("pooler_hidden_size", others.get("pooler_hidden_size", config["hidden_size"]))
 
 

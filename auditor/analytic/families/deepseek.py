@@ -61,7 +61,7 @@ DEEPSEEK_V3 = Family(
 
 
 def latent_attention(c: Config) -> Module:
-    """Return attention whose queries, and keys with values, are computed from normed latents."""
+    """Return latent attention: queries, keys and values are computed from normed latents."""
     D, H, bias = c.dim("hidden_size"), c.dim("num_attention_heads"), c.flag("attention_bias")
     nope, rope = c.dim("qk_nope_head_dim"), c.dim("qk_rope_head_dim")
     values, narrow = c.dim("v_head_dim"), c.dim("kv_lora_rank")
@@ -87,7 +87,7 @@ def queries(c: Config) -> dict[str, Module]:
 
 
 def sparse_mlp(c: Config, *, bias: bool, correction: bool) -> Module:
-    """Return experts and router; `correction` adds a buffer without gradient, to balance them."""
+    """Return experts and router; `correction` adds the buffer that balances the experts."""
     D, E, width = c.dim("hidden_size"), c.dim("n_routed_experts"), c.dim("moe_intermediate_size")
     experts = repeat(E, partial(gated_mlp, c, width=width, act=None))
     active = c.optional("num_experts_per_tok") if E.value > 0 else None

@@ -47,9 +47,9 @@ _STEM = 64
 def frozen_resnet(c: Config) -> tuple[Module, tuple[Dim, ...]]:
     """Return the backbone that `backbone` names, and the widths of its four stages.
 
-    Raise SourceError for any other model of timm, which has a thousand.
+    Raise SourceError for a model of timm that is not a known ResNet.
     """
-    name = c.text("backbone").partition(".")[0]  # resnet50.a1_in1k is one training of it
+    name = c.text("backbone").partition(".")[0]  # resnet50.a1_in1k is a training of resnet50
     if name not in _DEPTHS:
         raise SourceError(
             Reason.UNKNOWN_ARCHITECTURE,
@@ -72,7 +72,7 @@ def frozen_resnet(c: Config) -> tuple[Module, tuple[Dim, ...]]:
 
 
 def _stage(count: int, before: int, width: int, *, basic: bool) -> Module:
-    """Return a stage, whose first layer changes the width if necessary."""
+    """Return a stage of a ResNet; its first layer changes the width if necessary."""
     first = _layer(before, width, basic=basic, changes=before != width)
     other = _layer(width, width, basic=basic, changes=False)
     return sequential(first, *[other] * (count - 1))

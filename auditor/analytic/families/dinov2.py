@@ -66,7 +66,7 @@ def gated_mlp(c: Config) -> Module:
 
 @architecture("Dinov2ForImageClassification", DINOV2)
 def for_image_classification(c: Config) -> Module:
-    head = classifier(c, 2 * c.dim("hidden_size"))  # the class token beside the mean of the rest
+    head = classifier(c, 2 * c.dim("hidden_size"))  # the class token and the mean of the rest
     return module(dinov2=dinov2_model(c), classifier=head)
 
 

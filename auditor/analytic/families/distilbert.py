@@ -1,4 +1,4 @@
-"""DistilBERT, https://arxiv.org/abs/1910.01108: half of BERT's layers, under names of its own."""
+"""DistilBERT, https://arxiv.org/abs/1910.01108: half of BERT's layers, under different names."""
 
 from functools import partial
 from types import MappingProxyType

@@ -30,7 +30,7 @@ ESM = Family(
     ),
 )
 
-# transformers 5 has one tensor for all layers, and stores it under this name with its star.
+# transformers 5 has one tensor for all layers, and stores it under this name, star included.
 SHARED_FREQUENCIES = "encoder.layer.*.attention.self.rotary_embeddings.inv_freq"
 
 
@@ -66,7 +66,7 @@ def embeddings(c: Config) -> Module:
         position_ids=Legacy((1, L)),  # stored up to transformers 4.30
         word_embeddings=Embedding(c.dim("vocab_size"), D),
         layer_norm=LayerNorm(D) if _true(c, "emb_layer_norm_before") else None,
-        # transformers 4.30 stored them for every type, but read them for this one only.
+        # transformers 4.30 stored these for every type, but read them only for this type.
         position_embeddings=places if position_type(c) == "absolute" else Extra(places),
     )
 
@@ -85,7 +85,7 @@ def layer(c: Config) -> Module:
 def attention(c: Config) -> Module:
     D, H = c.dim("hidden_size"), c.dim("num_attention_heads")
     head_dim = D.floor(H)
-    width = H * head_dim  # equal to D if the heads divide it
+    width = H * head_dim  # equal to D if the heads divide D
     frequencies = module(inv_freq=Legacy((head_dim.ceil(2),))) if rotary(c) else None
     return module(
         self=module(
@@ -100,7 +100,7 @@ def attention(c: Config) -> Module:
 
 
 def _true(c: Config, key: str) -> bool:
-    """Return a flag; null is false."""
+    """Return the flag under a key; null is false."""
     return c.present(key) and c.flag(key)
 
 

@@ -74,7 +74,7 @@ def glm4_moe_model(c: Config) -> Module:
     return Module((*model.children, *drafting(c, partial(block, dense=False))))
 
 
-def glm4_moe_layer(c: Config, dense: bool) -> Module:  # noqa: FBT001 - where layers differ
+def glm4_moe_layer(c: Config, dense: bool) -> Module:  # noqa: FBT001 - the only difference of layers
     width, bias, norm = head_dim(c), c.flag("attention_bias"), c.flag("use_qk_norm")
     return layer(
         c,

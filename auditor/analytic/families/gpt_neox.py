@@ -71,7 +71,7 @@ def attention(c: Config) -> Module:
 
 
 def frequencies(c: Config, width: int) -> int:
-    """Return the number of frequencies: half the rotated features, rotary_pct of a head."""
+    """Return the number of rotary frequencies, half of the features that are rotated."""
     turning = min(max(c.real("rotary_pct"), 0.0), 1.0)
     return max((int(width * turning) + 1) // 2, 0)
 

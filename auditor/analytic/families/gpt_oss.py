@@ -1,6 +1,6 @@
 """gpt-oss, https://arxiv.org/abs/2508.10925: fused experts with biases, and a sink for every head.
 
-These are the names and shapes of the unpacked weights; published files contain MXFP4.
+Names and shapes here are those of the unpacked weights; published files contain MXFP4.
 """
 
 from auditor.analytic.blocks import Experts, Linear, Module, Param, module

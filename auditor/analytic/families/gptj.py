@@ -30,7 +30,7 @@ def gptj_model(c: Config) -> Module:
 
 
 def block(c: Config) -> Module:
-    """Return a block with one norm, the input of both attention and feed-forward."""
+    """Return a block with one norm, whose output both attention and feed-forward read."""
     D = c.dim("n_embd")
     F = c.optional("n_inner") or 4 * D
     return module(

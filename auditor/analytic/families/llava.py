@@ -52,7 +52,7 @@ def for_conditional_generation(c: Config) -> Module:
 
 
 def projector(c: Config, vision: Config, text: Config) -> Module:
-    """Return two layers from the concatenated outputs of one or more layers of the vision tower."""
+    """Return the projector: two layers, on the joined outputs of some vision layers."""
     inputs, D = (
         c.length("vision_feature_layer") * vision.dim("hidden_size"),
         text.dim("hidden_size"),

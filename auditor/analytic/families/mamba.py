@@ -101,7 +101,7 @@ def inner_width(c: Config) -> Dim:
 
 
 def rank(c: Config) -> Dim | None:
-    """Return the rank of the time steps, None if it follows from the width of the model."""
+    """Return the rank of the time steps; None if it follows from the model's width."""
     key = "time_step_rank"
     return None if c.attribute(key) == "auto" else c.optional(key)
 

@@ -1,4 +1,4 @@
-"""ModernBERT, https://arxiv.org/abs/2412.13663: gated, rotary, and with few biases."""
+"""ModernBERT, https://arxiv.org/abs/2412.13663: gated feed-forward, rotary, few biases."""
 
 from auditor.analytic.activations import activation
 from auditor.analytic.blocks import (
@@ -46,7 +46,7 @@ def norm(c: Config) -> Module:
 
 
 def layer(c: Config, *, first: bool) -> Module:
-    """Return a layer; the first has no norm before attention, as the embeddings have one."""
+    """Return a layer; the first has no attention norm, because the embeddings are normed."""
     return module(
         attn_norm=None if first else norm(c),
         attn=attention(c),

@@ -42,7 +42,7 @@ def bare(c: Config) -> Module:
 
 def layer(c: Config) -> Module:
     D, F, H = c.dim("hidden_size"), c.dim("intermediate_size"), c.dim("num_attention_heads")
-    width = H * D.floor(H)  # equal to D if the heads divide it
+    width = H * D.floor(H)  # equal to D if the heads divide D
     return module(
         attention=module(
             attn=module(q=Linear(D, width), k=Linear(D, width), v=Linear(D, width), o=Linear(D, D)),

@@ -70,7 +70,7 @@ OLMOE = Family(
 
 
 def olmoe_attention(c: Config) -> Module:
-    """Return attention with norms over all heads at once, whose width ignores head_dim."""
+    """Return attention with norms over all heads at once; head_dim is ignored."""
     D, bias = c.dim("hidden_size"), c.flag("attention_bias")
     keys, width = D.floor(c.dim("num_attention_heads")) * key_value_heads(c), head_dim(c)
     return attention(

@@ -33,7 +33,7 @@ OPT = Family(
     letters=MappingProxyType({"ffn_dim": "F"}),
 )
 
-PADDING = 2  # rows before that of the first position
+PADDING = 2  # rows before the row of the first position
 
 
 @architecture("OPTModel", OPT)
@@ -99,7 +99,7 @@ def span(c: Config) -> Module:
 
 @derived_defaults("OPTConfig")
 def outer_size(config: CompletedConfig, others: dict[str, Any]) -> None:
-    """Set embeddings as wide as the layers, if the config has null."""
+    """Set the embeddings' width to the layers' width, if the config has null."""
     del others
     if config["word_embed_proj_dim"] is None:
         config.set("word_embed_proj_dim", config["hidden_size"])

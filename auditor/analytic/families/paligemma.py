@@ -47,7 +47,7 @@ def parts(c: Config) -> tuple[Config, Config]:
 
 
 def projector(c: Config, vision: Config) -> Module:
-    """Return the layer to `projection_dim`, which must equal the language model's width."""
+    """Return the layer from the vision tower's width to `projection_dim`."""
     return module(linear=Linear(vision.dim("hidden_size"), c.dim("projection_dim")))
 
 

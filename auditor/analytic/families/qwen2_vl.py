@@ -1,8 +1,8 @@
 """Qwen2-VL, https://arxiv.org/abs/2409.12191: a vision tower before a Qwen 2.
 
 On disk the class with a head has the language model's older names, `model.layers`, next to the
-tower; the model without a head has it as `language_model`. An older config is flat: it has the
-keys of `text_config` on its outer level.
+tower; the model without a head stores the language model as `language_model`. An older config is
+flat: it has the keys of `text_config` on its outer level.
 """
 
 from collections.abc import Callable
@@ -110,7 +110,7 @@ def tower(
     mlp: Callable[[], Module],
     bias: bool = False,
 ) -> dict[str, Block]:
-    """Return the patches, three-dimensional over a few frames, and the blocks of the tower."""
+    """Return the tower's blocks and its patch embedding, which spans a few frames."""
 
     def block() -> Module:
         attn = module(qkv=Linear(width, 3 * width), proj=Linear(width, width))

@@ -1,4 +1,4 @@
-"""Qwen 3.5, dense or with experts: three layers of linear attention to one of full; and vision.
+"""Qwen 3.5, dense or with experts: three of four layers have linear attention; and vision.
 
 Linear attention is a gated delta net, https://arxiv.org/abs/2412.06464.
 JevForDecision, which transformers lists for this type, is built from a config of its own type.
@@ -53,7 +53,7 @@ def text_layer(c: Config, kind: str, mlp: Callable[[], Module]) -> Module:
 
 
 def full_attention(c: Config) -> Module:
-    """Return Qwen 3's attention with a gate for each head's output, projected with the query."""
+    """Return Qwen 3's attention; the query projection also yields a gate for each head."""
     D, H, width = c.dim("hidden_size"), c.dim("num_attention_heads"), head_dim(c)
     bias = c.flag("attention_bias")
     heads = attention(c, width, qkv_bias=bias, out_bias=bias, qk_norm=True)
@@ -201,7 +201,7 @@ loads("Qwen3_5ForCausalLM", LoadingFacts(silent=("^model.visual.*",)))
 
 # --- Qwen 3.5 with experts ------------------------------------------------------------------------
 
-# One expert more serves every token.
+# Every token uses one shared expert, too.
 
 QWEN3_5_MOE_TEXT = Family(
     model_type="qwen3_5_moe_text",

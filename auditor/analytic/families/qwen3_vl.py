@@ -1,6 +1,6 @@
 """Qwen3-VL, https://arxiv.org/abs/2511.21631: a vision tower, some of whose layers feed Qwen 3.
 
-Each of these layers has its own merger; one more merger follows the last layer.
+Each layer that feeds Qwen 3 has its own merger; one more merger follows the last layer.
 """
 
 from functools import partial

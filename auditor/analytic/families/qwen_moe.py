@@ -57,7 +57,7 @@ def sparse_layers(
 
 
 def shared_and_sparse_mlp(c: Config) -> Module:
-    """Return the experts of Qwen 1.5 and 2, with one more that every token uses."""
+    """Return the experts of Qwen 1.5 and 2, with a shared expert that every token uses."""
     D, E = c.dim("hidden_size"), c.dim("num_experts")
     return module(
         gate=Linear(D, E, bias=False),

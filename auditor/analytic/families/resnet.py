@@ -54,7 +54,7 @@ def convolution(inputs: Dim, outputs: Dim, kernel: int, norm: Norm) -> Module:
 
 
 def stage(c: Config, number: int, norm: Norm) -> Repeat | Stack:
-    """Return a stage; its first layer changes the width and, in all stages but one, the size."""
+    """Return a stage; its first layer changes the width and, except in stage 0, the image size."""
     count = by_stage(c, "depths")[number]
     before, width = (c.dim("embedding_size"), *by_stage(c, "hidden_sizes"))[number : number + 2]
     changes = number or c.flag("downsample_in_first_stage") or before.value != width.value

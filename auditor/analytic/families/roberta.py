@@ -1,6 +1,6 @@
 """RoBERTa, https://arxiv.org/abs/1907.11692, and models with equal tensors.
 
-It has BERT's tensors; positions begin after the padding id: 514 rows for 512 tokens.
+RoBERTa has BERT's tensors; positions begin after the padding id: 514 rows for 512 tokens.
 """
 
 from collections.abc import Mapping
@@ -32,7 +32,7 @@ CAMEMBERT = replace(BERT, model_type="camembert", prefix="roberta", base="Camemb
 
 
 def lm_head(prefix: str, *, decoder_bias: bool = True) -> Head:
-    """Return the language model's head, which shares the matrix of the word embeddings if tied."""
+    """Return the language model's head, whose matrix may be tied to the word embeddings."""
 
     def head(c: Config) -> Module:
         V, D = c.dim("vocab_size"), c.dim("hidden_size")

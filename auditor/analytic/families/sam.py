@@ -1,4 +1,4 @@
-"""SAM, https://arxiv.org/abs/2304.02643: an image, prompts, and a decoder from both to masks."""
+"""SAM, https://arxiv.org/abs/2304.02643: an image encoder, a prompt encoder and a mask decoder."""
 
 from functools import partial
 from types import MappingProxyType
@@ -123,7 +123,7 @@ def attention(c: Config, inner: Dim) -> Module:
 
 
 def head(inputs: Dim, hidden: Dim, outputs: Dim, depth: Dim) -> Module:
-    """Return a network of the given number of layers, at least two."""
+    """Return a feed-forward network of `depth` layers, at least two."""
     ends = 2
     between = depth - ends if depth.value > ends else dim(0)
     return module(
@@ -162,7 +162,7 @@ def vision_encoder(c: Config) -> Module:
         c.integers("global_attn_indexes")
     )  # the others attend to a window only
 
-    def layer(everywhere: bool) -> Module:  # noqa: FBT001 - the one thing in which layers differ
+    def layer(everywhere: bool) -> Module:  # noqa: FBT001 - the only difference of layers
         window = c.dim("window_size")
         return vision_layer(c, side() if everywhere or not window.value else window)
 

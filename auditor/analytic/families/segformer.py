@@ -77,7 +77,7 @@ def attention(c: Config, width: Dim, stage: int) -> Module:
     """Return attention; in most stages a convolution shortens the sequence of keys and values."""
     H = by_stage(c, "num_attention_heads", stage + 1)[stage]
     ratio = by_stage(c, "sr_ratios", stage + 1)[stage]
-    inner = H * width.floor(H)  # equal to the width if the heads divide it
+    inner = H * width.floor(H)  # equal to the width if the heads divide the width
     shortened = ratio.value > 1
     return module(
         self=module(

@@ -1,4 +1,4 @@
-"""SmolLM 3; its layers without rotary positions have the tensors of all other layers."""
+"""SmolLM 3, some of whose layers have no rotary positions; all layers have equal tensors."""
 
 from msgspec.structs import replace
 

@@ -121,7 +121,7 @@ def for_masked_image_modelling(c: Config) -> Module:
 
 @architecture("SwinBackbone", SWIN)
 def swin_backbone(c: Config) -> Module:
-    """Return the backbone; on disk only the model's last norm has the model's prefix."""
+    """Return the backbone, whose final norm alone has the model's prefix on disk."""
     handed = {
         name: LayerNorm(widths(c)[max(number - 1, 0)])  # the stem is as wide as the first stage
         for name, number in handed_on(c, len(widths(c))).items()

@@ -38,7 +38,7 @@ T5 = Family(
     ),
 )
 
-EMBEDDING = "shared.weight"  # by all towers; tie_word_embeddings concerns only the head
+EMBEDDING = "shared.weight"  # shared by all towers; tie_word_embeddings concerns only the head
 
 
 def t5_model(c: Config) -> Module:
@@ -50,7 +50,7 @@ def t5_model(c: Config) -> Module:
 
 
 def t5_encoder(c: Config) -> Module:
-    """Return the model with only an encoder; a decoder's config gives it cross-attention."""
+    """Return the encoder-only model; it has cross-attention if its config is a decoder's."""
     return module(
         shared=Embedding(c.dim("vocab_size"), c.dim("d_model")),
         encoder=tower(c, blocks(c, c.dim("num_layers"), decoder=c.truth("is_decoder"))),
@@ -72,7 +72,7 @@ def decoder_blocks(c: Config) -> Repeat | Stack:
 def blocks(c: Config, count: Dim, *, decoder: bool = False) -> Repeat | Stack:
     """Return blocks; the first block has the relative position biases, which all blocks use."""
 
-    def block(first: bool) -> Module:  # noqa: FBT001 - the one thing in which blocks differ
+    def block(first: bool) -> Module:  # noqa: FBT001 - the only difference of blocks
         norm = RMSNorm(c.dim("d_model"))
         own, across = attention(c, biased=first), attention(c, unused=first)
         layers = [module(SelfAttention=own, layer_norm=norm)]
@@ -116,7 +116,7 @@ def gated(c: Config) -> bool:
 
 @derived_defaults("T5Config", "MT5Config")
 def from_older_keys(config: CompletedConfig, others: dict[str, Any]) -> None:
-    """Set as many decoder as encoder layers, and split `feed_forward_proj`: "gated-gelu"."""
+    """Set num_decoder_layers to num_layers, and split `feed_forward_proj`: "gated-gelu"."""
     del others
     if config["num_decoder_layers"] is None:
         config.set("num_decoder_layers", config["num_layers"])

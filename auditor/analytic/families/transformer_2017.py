@@ -2,7 +2,7 @@
 
 Projections have no bias, the feed-forward block has two, positions are computed, and one matrix is
 the embedding of both languages and the output. Keys and names are this package's, because the
-Hub has no checkpoint of it. The defaults are those of the base model.
+Hub has no checkpoint of this model. The defaults are those of the paper's base model.
 """
 
 from types import MappingProxyType

@@ -1,4 +1,4 @@
-"""Any vision tower before any language model that attends to it: TrOCR, Donut, captions.
+"""A vision encoder and a language model with cross-attention: TrOCR, Donut, captions.
 
 The first of these models is https://arxiv.org/abs/2109.10282.
 """
@@ -40,7 +40,7 @@ def vision_encoder_decoder(c: Config) -> Module:
 
 
 def bridge(encoder: Config, decoder: Config) -> Module | None:
-    """Return the layer between different widths, None if the decoder attends to the encoder's."""
+    """Return the layer that adapts the encoder's width; None if the decoder accepts it."""
     inputs, D = encoder.dim("hidden_size"), decoder.dim("hidden_size")
     bridged = inputs.value != D.value and not decoder.states("cross_attention_hidden_size")
     return Linear(inputs, D) if bridged else None

@@ -67,7 +67,7 @@ def encoder_layer(c: Config) -> Module:
 def attention(c: Config) -> Module:
     D, H, bias = c.dim("hidden_size"), c.dim("num_attention_heads"), c.flag("qkv_bias")
     width = head_dim(c)
-    inner = H * width  # equal to D if the heads divide it
+    inner = H * width  # equal to D if the heads divide D
     return module(
         attention=module(
             query=Linear(D, inner, bias=bias),
@@ -92,7 +92,7 @@ def for_masked_image_modelling(c: Config) -> Module:
 
 @derived_defaults("ViTConfig", "DeiTConfig")
 def pooler_width(config: CompletedConfig, others: dict[str, Any]) -> None:
-    """Set a pooler as wide as the model, if the config has null."""
+    """Set the pooler's width to the model's, if the config has null."""
     del others
     config.set("pooler_output_size", config["pooler_output_size"] or config["hidden_size"])
 

@@ -51,13 +51,13 @@ def wav2vec2_model(c: Config) -> Module:
 
 
 def output_width(c: Config) -> Dim:
-    """Return the width of the output: the adapter's if there is one."""
+    """Return the width of the model's output: the adapter's width if there is an adapter."""
     adapted = c.optional("output_hidden_size") if c.flag("add_adapter") else None
     return adapted if adapted is not None and adapted.value else c.dim("hidden_size")
 
 
 def adapter(c: Config) -> Module | None:
-    """Return the convolutions that shorten the encoder's output."""
+    """Return the adapter, convolutions that shorten the encoder's output; None without one."""
     if not c.flag("add_adapter"):
         return None
     D, width = c.dim("hidden_size"), output_width(c)
@@ -73,7 +73,7 @@ def adapter(c: Config) -> Module | None:
 
 
 def pre_training(c: Config) -> Module:
-    """Return the quantizer, which chooses a code vector of each group, and the projections."""
+    """Return the quantizer, which selects a code vector in each group, and the projections."""
     groups, width, space = (
         c.dim(key) for key in ("num_codevector_groups", "codevector_dim", "proj_codevector_dim")
     )
@@ -98,7 +98,7 @@ def frames(c: Config) -> Module:
 
 
 def x_vector(c: Config) -> Module:
-    """Return layers over windows of frames, and the speaker's vector from their statistics."""
+    """Return the x-vector layers: over windows of frames, then over their statistics."""
     widths, kernels = c.dims("tdnn_dim"), c.dims("tdnn_kernel")
     shorter = len(kernels) < len(widths) or len(c.integers("tdnn_dilation")) < len(widths)
     if not widths or shorter:

@@ -1,4 +1,4 @@
-"""compressed-tensors: the dozen formats of llm-compressor."""
+"""compressed-tensors: the dozen weight formats that llm-compressor writes."""
 
 from auditor.layouts.compressed_tensors.layout import LAYOUT
 

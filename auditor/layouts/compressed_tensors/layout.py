@@ -1,4 +1,4 @@
-"""compressed-tensors: the dozen formats of llm-compressor.
+"""compressed-tensors: recognise, unpack and check the formats that llm-compressor writes.
 
 Source: compressed_tensors.compressors of 0.9 to 0.20. A weight (..., out, in) of b bits is:
 
@@ -62,7 +62,7 @@ _OF_ACTIVATIONS = frozenset(
     for side in ("input", "output")
     for what in ("scale", "zero_point", "global_scale")
 )
-_OWN = _OF_WEIGHT | {"weight_packed", "weight_shape"}  # names of this layout alone
+_OWN = _OF_WEIGHT | {"weight_packed", "weight_shape"}  # names that only this layout uses
 _KNOWN = _OWN | _OF_ACTIVATIONS | CACHE | {"bitmask"}
 _BYTES = frozenset({"F8_E4M3", "I8"})
 _HEAD = "lm_head"
@@ -90,7 +90,7 @@ def recognises(stored: Stored) -> bool:
 
 
 def unpack(stored: Stored, declared: Declared | None, implied: Implied) -> Unpacked:
-    """Unpack each weight as `X.weight`, whatever name the format gives it."""
+    """Unpack each weight to the name `X.weight`, whatever name its format uses."""
     ledger = PackingLedger()
     declared = flat_settings(declared)
     modules = stored.modules
@@ -123,7 +123,7 @@ def unpack(stored: Stored, declared: Declared | None, implied: Implied) -> Unpac
 def _module(
     module: str, parts: Members, scheme: CompressedScheme, implied: Implied, ledger: PackingLedger
 ) -> str | None:
-    """Record the tensors of one module; return their format, or None if no weight is packed."""
+    """Record the tensors of one module; return its format, or None if its weight is not packed."""
     name = module if "row_offsets" in parts else tensor_name(module)
     note_kv_scales(parts, ledger)
     packed = packs.find_packed_weight(name, parts, scheme, implied, ledger) or _weight_in_own_shape(
@@ -145,7 +145,7 @@ def _module(
 def _weight_in_own_shape(
     name: str, parts: Members, scheme: CompressedScheme
 ) -> packs.PackedWeight | None:
-    """Return a weight of 8 bits in the model's shape, if there is one."""
+    """Return a module's 8-bit weight in the model's shape; None if it has no such weight."""
     if not packs.keeps_shape(parts):
         return None
     weight, scale = parts["weight"], parts["weight_scale"]
@@ -250,7 +250,7 @@ def _loose(parts: Members, ledger: PackingLedger) -> None:
 
 
 def _cache(stored: Stored, declared: Declared | None, ledger: PackingLedger) -> None:
-    """Report a KV cache scheme that is not dynamic if no module stores scales for it."""
+    """Report a KV cache scheme with stored scales if no module stores such scales."""
     scheme = declared.settings.get("kv_cache_scheme") if declared else None
     if declared is None or not isinstance(scheme, Mapping) or scheme.get("dynamic", False):
         return
@@ -288,13 +288,13 @@ def _unscaled(stored: Stored, schemes: CompressedSchemes, ledger: PackingLedger)
 def _scheme(
     declared: Declared, stored: Stored, schemes: CompressedSchemes, packed: Collection[str]
 ) -> Scheme:
-    """The modules that the config packs: its targets, except the modules in `ignore`.
+    """Return the scheme: the config's targets are packed, except the modules in `ignore`.
 
-    An output layer is a linear in every class, so it is one of them unless the list names it.
+    An output layer is a linear in every class, so it is a target unless `ignore` names it.
     """
     ignored = declared.settings.get("ignore")
     listed = frozenset(map(str, ignored)) if isinstance(ignored, list) else frozenset[str]()
-    # Expressions are evaluated; a name may be that of another version of the class.
+    # Expressions are evaluated; a plain name may come from another version of the class.
     is_unlisted = unlisted(frozenset(one for one in listed if not one.startswith("re:")))
 
     def packs(names: Collection[str]) -> list[str]:

@@ -1,4 +1,4 @@
-"""The packed weights of compressed-tensors: from the shape of the words to the weight's shape."""
+"""The packed weights of compressed-tensors: computes a weight's shape from its stored shapes."""
 
 from collections.abc import Iterator, Mapping
 from math import prod
@@ -10,7 +10,7 @@ from auditor.layouts.packing import Implied, LogicalTensor, Members, PackingLedg
 from auditor.tensors import StoredTensor
 
 _WORD = 32
-_KEPT = frozenset({"I8", "F8_E4M3"})  # dtypes of a weight that keeps its shape
+_KEPT = frozenset({"I8", "F8_E4M3"})  # dtypes of weights stored in the model's shape
 _MATRIX = 2
 _BITS = (4, 8, 2, 3, 5, 6, 7, 1)  # tried in this order if no config declares them
 _HALVES = 16  # inputs of a tile of marlin-24; half of them are zero
@@ -47,28 +47,28 @@ _BESIDE_MARLIN: Mapping[str, str] = {
 
 
 class PackedWeight(NamedTuple):
-    """A weight of a format, in the model's shape."""
+    """A packed weight with its format and its unpacked shape."""
 
     form: str
     piece: LogicalTensor
 
 
 def companion_kinds(form: str) -> Mapping[str, str]:
-    """The tensors that a weight of a format may have, with their descriptions."""
+    """Return the companion tensors that a weight of a format may have -> their descriptions."""
     if form == "marlin-24":
         return {**BESIDE, **_BESIDE_MARLIN}
     return {**BESIDE, **_BESIDE_SPARSE} if form.startswith("sparse") else BESIDE
 
 
 def fixed_grain(form: str) -> Grain | None:
-    """Return the grain of the scales that a format fixes, else None."""
+    """Return the grain (part of a weight per scale) that a format fixes; None if it fixes none."""
     if form in _FLOATS:
         return group_grain(_FLOATS[form][1])
     return _BYTE_SCALES if form == "mxfp8-quantized" else None
 
 
 def keeps_shape(parts: Members) -> bool:
-    """Whether a weight of 8 bits keeps the model's shape."""
+    """Whether a module stores an 8-bit weight in the model's shape."""
     weight = parts.get("weight")
     return weight is not None and "weight_scale" in parts and weight.dtype in {None, *_KEPT}
 
@@ -76,7 +76,7 @@ def keeps_shape(parts: Members) -> bool:
 def find_packed_weight(
     name: str, parts: Members, scheme: CompressedScheme, implied: Implied, ledger: PackingLedger
 ) -> PackedWeight | None:
-    """Return the packed weight of a module; None without one, or if it cannot be unpacked."""
+    """Return a module's packed weight; None if it has none, or if it cannot be unpacked."""
     form = packed_format(parts, scheme)
     if form is None:
         return None
@@ -123,7 +123,7 @@ def packed_format(parts: Members, scheme: CompressedScheme) -> str | None:
 
 
 def _ratio(packed: StoredTensor, scale: StoredTensor | None) -> float:
-    """Bytes of packed numbers for each scale."""
+    """Return the bytes of packed numbers for each scale."""
     return (packed.elements or 0) / (scale.elements or 1) if scale else 0
 
 
@@ -149,8 +149,8 @@ def _words(
 ) -> tuple[Shape, int]:
     """Return the weight's shape and bits.
 
-    The words show the inputs up to one word; exactly they are the architecture's if these fit, else
-    those of all groups, else the most that fit.
+    The words show the number of inputs up to one word. The number is the architecture's if that
+    fits, else the groups times their size, else the most inputs that fit.
     """
     shape = packed.shape or ()
     *rows, words = shape
@@ -191,7 +191,7 @@ def _bits(words: int, columns: int | None) -> int:
 def check_zeros(
     zeros: StoredTensor, scales: Shape, scheme: CompressedScheme, ledger: PackingLedger
 ) -> None:
-    """Check zero points: I32 (ceil(out * b / 32), groups) along the outputs, or as scales."""
+    """Check zero points: I32 (ceil(out * b / 32), groups), or in the shape of the scales."""
     if zeros.shape is None or (zeros.dtype != "I32" and zeros.shape == scales):
         return
     bits = scheme.bits or _BITS[0]
@@ -204,7 +204,7 @@ def check_zeros(
     ledger.fault(f"{reason} for each of the scales {scales}", zeros)
 
 
-# --- the others -------------------------------------------------------------------------------
+# --- the other formats ------------------------------------------------------------------------
 
 
 def _bytes(packed: StoredTensor, bits: int, ledger: PackingLedger) -> Shape:
@@ -221,7 +221,7 @@ def _marlin(
     model: Shape | None,
     ledger: PackingLedger,
 ) -> tuple[Shape, int]:
-    """Read (in / 32, out * b / 2): tiles of 16 of the stored inputs, b bits in words of 32."""
+    """Return shape and bits for weight_packed (in / 32, out * b / 2), in tiles of 16 inputs."""
     tiles, words = (packed.shape or (0, 0))[-2:]
     fitting_bits = [bits for bits in _BITS if model and model[0] * bits == 2 * words]
     bits = scheme.bits or (fitting_bits or _BITS)[0]
@@ -249,7 +249,10 @@ def _marlin(
 def _masked(
     stored: StoredTensor, mask: StoredTensor, model: Shape | None, ledger: PackingLedger
 ) -> Shape:
-    """Return the shape of the mask's bits; the architecture limits the last eight."""
+    """Return the dense shape that a bitmask covers, eight columns to a byte.
+
+    The last byte of a row may be padded, so the architecture's shape is used if it fits.
+    """
     if mask.shape is None:  # only an index names the mask
         return model or stored.shape or ()
     if not mask.shape:

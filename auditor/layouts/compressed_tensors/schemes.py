@@ -1,10 +1,11 @@
-"""The scheme of each module in a compressed-tensors config, or none if it stays plain.
+"""The quantization scheme of each module in a compressed-tensors config; None for a plain one.
 
 `config_groups` maps names to schemes; a scheme has `weights`, `input_activations` and `targets`.
-A target is a module's name, `re:` and an expression for the start of the name, or a class. The
-first kind of target that matches a module counts, in this order, after a name or an expression in
-`ignore`. Sources: compressed_tensors.utils.match and .quantization.lifecycle.apply, 0.20. Classes
-are unknown here: a target that may be one matches every module, as the last kind.
+A target is a module's name, `re:` and an expression for the start of the name, or a class. A
+module that `ignore` matches by name or expression stays plain; else names are tried first, then
+expressions, then classes. A module's class is unknown here: a target that may be a class matches
+every module, after names and expressions. Sources: compressed_tensors.utils.match and
+.quantization.lifecycle.apply, 0.20.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -24,11 +25,11 @@ from auditor.messages import described
 
 _EXPRESSION = "re:"
 _BITS = range(1, 17)
-_SIZES = range(-1, 1 << 24)  # of groups; -1 means all inputs of an output
+_SIZES = range(-1, 1 << 24)  # group sizes; -1 means all inputs of an output
 
 
 class CompressedScheme(NamedTuple):
-    """The storage of a module's weight; None if the config does not state a value clearly."""
+    """How a module's weight is stored; None for a value that the config does not state clearly."""
 
     bits: int | None = None
     kind: str | None = None  # int, float
@@ -50,8 +51,8 @@ UNSAID = CompressedScheme()
 class CompressedSchemes(NamedTuple):
     """The schemes of a config, for the modules of one checkpoint."""
 
-    named: Mapping[str, CompressedScheme]  # by module, if a name or expression covers it
-    default: CompressedScheme | None  # of all other modules; None if they stay plain
+    named: Mapping[str, CompressedScheme]  # by module that a name or expression matches
+    default: CompressedScheme | None  # the scheme of all other modules; None if they stay plain
     ignored: frozenset[str]
     certain: bool  # whether all patterns could be read
 
@@ -60,7 +61,7 @@ class CompressedSchemes(NamedTuple):
 
 
 def flat_settings(declared: Declared | None) -> Declared | None:
-    """Return the settings, which older versions of transformers write one level deeper."""
+    """Return the declared settings; older versions of transformers nest them one level deeper."""
     inner = declared.settings.get("quantization_config") if declared else None
     if declared is None or not isinstance(inner, Mapping) or "config_groups" in declared.settings:
         return declared
@@ -104,7 +105,7 @@ def _expressed(targets: frozenset[str], modules: Iterable[str]) -> frozenset[str
 def _default(
     schemes: list[tuple[frozenset[str], CompressedScheme]], *, certain: bool
 ) -> CompressedScheme | None:
-    """The scheme of the targets that may be classes; an empty one if there are several."""
+    """Return the scheme of targets that may be classes; an empty scheme if several may apply."""
     classes = [
         scheme
         for targets, scheme in schemes
@@ -187,7 +188,7 @@ def _grain(weights: Declared, ledger: PackingLedger) -> Grain | None:
 
 
 def _block(value: object) -> Grain | None:
-    """Read a block: `[128, 128]`, or `"128x128"` of older versions."""
+    """Read a block size, `[128, 128]` or, in older versions, `"128x128"`; None for other values."""
     if isinstance(value, str):
         value = [int(part) if part.isdecimal() else 0 for part in value[:20].split("x")]
     block = block_sides(value)

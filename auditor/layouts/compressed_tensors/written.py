@@ -23,7 +23,7 @@ _MATRIX = 2
 _ONE = WrittenTensor((1,), ("F32", "BF16", "F16"))
 _BYTES = {"nvfp4-pack-quantized": 4, "mxfp4-pack-quantized": 4, "mxfp6-pack-quantized": 6}
 _EXPONENTS = frozenset({"mxfp4-pack-quantized", "mxfp6-pack-quantized", "mxfp8-quantized"})
-# Tensors of every format.
+# Tensors that any format may have.
 _ACTIVATIONS = dict.fromkeys(
     ("input_scale", "output_scale", "input_global_scale", "output_global_scale"), _ONE
 )
@@ -31,7 +31,7 @@ _CACHE = dict.fromkeys(("k_scale", "v_scale", "q_scale"), _ONE)
 
 
 def writes(stored: Stored, declared: Declared | None, implied: Implied) -> dict[str, WrittenTensor]:
-    """Return the tensors of modules with a scheme, except sparse weights and 2:4 tiles."""
+    """Return the expected tensors of quantized modules, except sparse and marlin-24 weights."""
     written: dict[str, WrittenTensor] = {}
     schemes = read_schemes(flat_settings(declared), stored.modules, PackingLedger())
     for module, parts in stored.modules.items():
@@ -47,7 +47,7 @@ def writes(stored: Stored, declared: Declared | None, implied: Implied) -> dict[
 
 
 def _eight_bit_form(parts: Members, scheme: CompressedScheme) -> str | None:
-    """Return the format of an 8-bit weight; if only names are known, the scheme shows it."""
+    """Return the format of an 8-bit weight; the scheme decides if only an index names it."""
     if not packs.keeps_shape(parts):
         return None
     if scheme.form == "mxfp8-quantized":
@@ -58,7 +58,7 @@ def _eight_bit_form(parts: Members, scheme: CompressedScheme) -> str | None:
 def _written(
     form: str, scheme: CompressedScheme, shape: Shape, grain: Grain
 ) -> Mapping[str, WrittenTensor]:
-    """The tensors of a weight (..., out, in) with scales of this grain, by last part of name."""
+    """Return the tensors of a weight (..., out, in) with scales of this grain, by last segment."""
     scales = (1,) if grain == TENSOR else scales_shape(shape, grain)
     companions = {**_ACTIVATIONS, **_CACHE, "weight_g_idx": WrittenTensor(shape[-1:], ("I32",))}
     if form == "pack-quantized":
@@ -81,7 +81,7 @@ def _written(
 
 
 def _words(bits: int, shape: Shape, scales: Shape) -> Mapping[str, WrittenTensor]:
-    """The words of a weight; older versions split no number, so more words unless b divides 32."""
+    """Return weight_packed; older versions use more words if b does not divide 32."""
     *rows, inputs = shape
     own: dict[str, WrittenTensor] = {
         "weight_scale": WrittenTensor(scales, FLOATS),

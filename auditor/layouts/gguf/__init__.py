@@ -1,4 +1,4 @@
-"""GGUF: the tensors of a model under llama.cpp's names."""
+"""GGUF: maps the tensors that llama.cpp's converter writes to the model's tensors."""
 
 from auditor.layouts.gguf.layout import LAYOUT
 

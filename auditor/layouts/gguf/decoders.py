@@ -1,6 +1,6 @@
-"""GGUF's names for decoders with tensors below `model.layers`; see names.py.
+"""The tables of GGUF names for decoders with tensors below `model.layers`; see names.py.
 
-The helpers that build such tables come first.
+The helpers that build these tables come first.
 """
 
 from collections.abc import Mapping

@@ -1,12 +1,12 @@
 """Pairs of tensors in a GGUF file that are one tensor of the model.
 
-- The halves of gated experts: ffn_gate_exps and ffn_up_exps (E, F, D) are one (E, 2 * F, D) of
-  Granite. For gpt-oss they are (E, D, 2 * F), with gates and ups in alternation, and the biases
-  (E, F) are one (E, 2 * F).
+- The halves of gated experts: ffn_gate_exps and ffn_up_exps (E, F, D) form one (E, 2 * F, D) in
+  Granite. In gpt-oss they form (E, D, 2 * F), with gates and ups in alternation, and their biases
+  (E, F) form one (E, 2 * F).
 - The projections of latent attention, since March 2025: attn_k_b (H, r, k), transposed, and
-  attn_v_b (H, v, r) are kv_b_proj (H * (k + v), r) of DeepSeek.
+  attn_v_b (H, v, r) form kv_b_proj (H * (k + v), r) of DeepSeek.
 
-The first tensor becomes the tensor of the model, the second is noted as a part of it.
+The result records the first tensor as the model's tensor, and the second as a part of it.
 """
 
 import re
@@ -41,8 +41,8 @@ def _latent(first: Shape, second: Shape) -> Shape | None:
 class _Join(NamedTuple):
     first: str  # "ffn_gate_exps.weight"
     second: str
-    name: str  # of the joined tensor, with {n} for the block's number
-    shape: Callable[[Shape, Shape], Shape | None]  # of the joined tensor; None if they do not fit
+    name: str  # the joined tensor's name, with {n} for the block's number
+    shape: Callable[[Shape, Shape], Shape | None]  # None if they do not fit
 
 
 def _experts(name: str, ending: str, shape: Callable[[Shape, Shape], Shape | None]) -> _Join:
@@ -96,7 +96,7 @@ class Pair(Struct, frozen=True):
 
 
 def joined_pairs(stored: Stored, model_type: str) -> Iterator[Pair]:
-    """Yield the pairs among the stored tensors; a single half is not a pair."""
+    """Yield the pairs of which both tensors are stored."""
     for join in _JOINS.get(model_type, ()):
         first, _, ending = join.first.partition(".")
         second = join.second.partition(".")[0]

@@ -4,12 +4,12 @@ llama.cpp's converter (conversion/*.py) changes shapes as follows. It also chang
 shapes: it adds one to norms of Gemma and reorders query rows of Llama.
 
     experts are stacked      ffn_gate_exps (E, F, D)      is E tensors (F, D)
-    norms of heads, too      attn_q_norm (H, d)           is H tensors (d,), in StableLM
+    head norms are stacked   attn_q_norm (H, d)           is H tensors (d,), in StableLM
     linears are transposed   attn_qkv (3 * D, D)          is (D, 3 * D) of GPT-2
     axes of one are dropped  ssm_conv1d (C, K)            is (C, 1, K)
     one becomes two          ffn_gate_exps, ffn_up_exps   are gate_up_proj: see joined.py
-    three become one         attn_qkv (Q + 2 * K, D)      is q_proj, k_proj and v_proj, in Phi
-    experts' halves, too     ffn_gate_up_exps (E, 2 * F, D) is 2 * E tensors (F, D)
+    three are joined         attn_qkv (Q + 2 * K, D)      is q_proj, k_proj and v_proj, in Phi
+    halves are joined, too   ffn_gate_up_exps (E, 2 * F, D) is 2 * E tensors (F, D)
 
 A tensor that only repeats the config (rotary frequencies) is quantization data, and so is the scale
 of a tensor or of each expert, which types such as NVFP4 have.
@@ -56,17 +56,17 @@ class _Name(NamedTuple):
     """The parts of a stored name."""
 
     key: str  # "@attn_q", "enc.@attn_q", "token_embd"
-    number: str  # of the block; "" outside the blocks
+    number: str  # the block's number; "" outside the blocks
     ending: str  # "weight", "bias" or ""
 
 
 def recognises(stored: Stored) -> bool:
-    """Whether a name is llama.cpp's for the embedding or for a block."""
+    """Whether any stored name is llama.cpp's name for the embedding or a block's tensor."""
     return any(name == "token_embd" or _BLOCK.match(f"{name}.") for name in stored.modules)
 
 
 def unpack(stored: Stored, declared: Declared | None, implied: Implied) -> Unpacked:
-    """Unpack tensors under the names of transformers on disk."""
+    """Unpack the stored tensors under the names that transformers uses on disk."""
     ledger = PackingLedger()
     model_type = str(declared.settings.get("model_type")) if declared else ""
     table = TABLES.get(model_type, {})
@@ -107,7 +107,7 @@ def _parsed(name: str) -> _Name:
 def _pieces(
     tensor: StoredTensor, name: _Name, model_type: str, table: Table, implied: Implied
 ) -> tuple[LogicalTensor, ...]:
-    """The pieces of a stored tensor; none if its name is unknown."""
+    """Return the model's tensors in a stored tensor; () if its name is unknown."""
     joined_key, parts = _ROWS.get(model_type, ("", ()))
     if name.key == joined_key:
         return tuple(
@@ -128,7 +128,7 @@ def _pieces(
 
 
 def _alternatives(name: _Name, table: Table) -> list[str]:
-    """The possible names of the tensor in transformers; the architecture may have one of them."""
+    """Return the possible names in transformers, of which the architecture may have one."""
     key, ending = name.key, f".{name.ending}" if name.ending else ""
     template, expert = table.get(f"{key}{ending}"), ""
     if template is not None:
@@ -153,7 +153,7 @@ def _named(name: _Name, table: Table) -> str:
 def _stacked(
     tensor: StoredTensor, name: str, shape: Shape, implied: Implied
 ) -> Iterator[LogicalTensor]:
-    """Yield a piece for each index of the first axis in the architecture, and one for the rest."""
+    """Yield a tensor for each index of the first axis in the architecture, and the remainder."""
     stored, *axes = shape or (0,)
     before, _, after = name.partition("*")
     count = count_experts(before, after, implied, stored=stored)
@@ -167,7 +167,7 @@ def _stacked(
 def _halves(
     tensor: StoredTensor, name: _Name, table: Table, implied: Implied
 ) -> tuple[LogicalTensor, ...]:
-    """The gates and ups of experts, one above the other; () if they do not fit."""
+    """Return the gates and ups of experts, one above the other; () if they do not fit."""
     shape = tensor.shape or ()
     if len(shape) != 3 or shape[1] % 2:  # noqa: PLR2004 - (E, 2 * F, D)
         return ()
@@ -179,7 +179,7 @@ def _halves(
 
 
 def _rows(tensor: StoredTensor, names: list[str], implied: Implied) -> Iterator[LogicalTensor]:
-    """Yield pieces one above the other; none if their rows do not add up to the stored rows."""
+    """Yield the tensors stacked by rows; none if their rows do not sum to the stored rows."""
     shape = tensor.shape or ()
     expected = [implied(name) or (0,) for name in names]
     heights = [rows[0] for rows in expected]
@@ -190,7 +190,7 @@ def _rows(tensor: StoredTensor, names: list[str], implied: Implied) -> Iterator[
 
 
 def _fitted(shape: Shape, expected: Shape | None) -> Shape:
-    """Return the expected shape if the stored one differs only by axes of one."""
+    """Return the expected shape if the stored shape differs only by axes of length 1."""
     if expected is None or _squeezed(shape) != _squeezed(expected):
         return shape
     return expected
@@ -201,7 +201,7 @@ def _squeezed(shape: Shape) -> Shape:
 
 
 def _kinds(stored: Stored) -> str:
-    """The types of the tensors, most numbers first: "Q4_K, Q6_K and F32"."""
+    """Return the types of the tensors, most elements first: "Q4_K, Q6_K and F32"."""
     sums: dict[str, int] = {}
     for tensor in stored.tensors:
         kind = tensor.dtype or ""

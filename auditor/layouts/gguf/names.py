@@ -1,9 +1,9 @@
-"""GGUF's names of the modules of each model type, with transformers' names on disk.
+"""The tables from GGUF's module names to transformers' names on disk, for each model type.
 
 The left sides come from llama.cpp's `gguf` package (constants.TENSOR_NAMES, with `@` for the
 `blk.N.` of a block); the right sides have `{n}` for N. `*` is the number of an expert or of a head,
-which the first axis of a stored tensor counts. `a|b` means the name that the architecture has.
-`.weight` or `.bias` follows a name, unless the left side contains it already.
+an index on the first axis of the stored tensor. `a|b` means `a` or `b`, as the
+architecture has it. `.weight` or `.bias` follows a name, unless the left side contains it already.
 """
 
 import re
@@ -227,16 +227,16 @@ TABLES: Mapping[str, Table] = MappingProxyType(
     }
 )
 
-# Some files store two tensors instead: attn_k_b and attn_v_b, ffn_gate_exps and ffn_up_exps.
+# Some files store two tensors instead of one: attn_k_b and attn_v_b, ffn_gate_exps and ffn_up_exps.
 _OFTEN_IN_TWO = frozenset({"@attn_kv_b", "@ffn_gate_up_exps"})
 _NUMBER = re.compile(r"\.(\d+)(?=\.)", re.ASCII)
 _ENDING = re.compile(r"(.+)(\.(?:weight|bias))", re.ASCII | re.DOTALL)
 
 
 def names_in_file(model_type: str, names: Iterable[str]) -> frozenset[str]:
-    """Return the names under which a GGUF file stores tensors that have these names on disk.
+    """Return the GGUF names of tensors, given their names in transformers on disk.
 
-    Tensors that only are a part of a stored one, or have an unknown name, are left out.
+    Tensors that are only a part of a stored tensor, or have an unknown name, are left out.
     """
     key_by_name = {
         path.replace("{n}", "#") + alternative.replace("*", "#"): key
@@ -248,7 +248,7 @@ def names_in_file(model_type: str, names: Iterable[str]) -> frozenset[str]:
     for name in names:
         number = _NUMBER.search(name)
         block = f"blk.{number[1]}." if number else ""
-        # Only the block has a number, or the expert too.
+        # A name has the block's number, and may have the expert's number too.
         for pattern in (_NUMBER.sub(".#", name, count=1), _NUMBER.sub(".#", name)):
             stem = _ENDING.fullmatch(pattern)
             if key := key_by_name.get(pattern):
