@@ -12,7 +12,7 @@ from auditor.messages import printable
 
 
 class Progress:
-    """A context manager that writes a line of progress every ten seconds, as for a log."""
+    """A context manager that writes a line of progress every ten seconds, for a log."""
 
     _every = 10.0  # seconds between two lines
 
@@ -49,7 +49,7 @@ class Progress:
             self._say(self._sentence())
 
     def waiting(self, wait: Wait | None) -> None:
-        """Report a long wait; `wait` is None at its end."""
+        """Report a long wait; called with None when the wait is over."""
         self._waits(wait)
 
     def _is_due(self) -> bool:
