@@ -35,7 +35,7 @@ CHANGES = (Change.NEW, Change.CHANGED, Change.STILL_OPEN, Change.FIXED, Change.U
 
 
 class NightPage:
-    """Collects the models of a night in unnamed files, and writes the page at the end."""
+    """A writer of the page: it collects the models of a night in unnamed files until `write`."""
 
     def __init__(self, models: int, stack: ExitStack) -> None:
         self._all = models <= MOST_MODELS
@@ -107,7 +107,7 @@ class NightPage:
             "states": STATES,
             "severities": SEVERITIES,
             "changes": CHANGES,
-            # Rows contain names cut and escaped: only unchanged names can be looked up.
+            # Names in rows are cut and escaped, so only unchanged names can be looked up.
             "pages": {one: pages[one] for one in pages if _name(one) == one},
         }
         values = {
