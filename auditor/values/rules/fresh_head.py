@@ -114,7 +114,7 @@ def _draw(evidence: Evidence, name: str) -> _Draw | None:
 
 
 def _is_drawn(draw: _Draw | None, spread: float) -> bool:
-    """Whether the initializer can have drawn the numbers."""
+    """Whether the initializer may have drawn the numbers, by mean, deviation and kurtosis."""
     if draw is None:
         return False
     within = _SIGMAS / math.sqrt(draw.numbers)
@@ -140,7 +140,7 @@ def _is_trained(evidence: Evidence, body: Iterable[str]) -> bool:
 
 
 def _is_far(evidence: Evidence, body: Iterable[str], spread: float) -> bool:
-    """Whether the body's own matrices are not as the initializer leaves them."""
+    """Whether the deviations of the body's matrices are far from the initializer's."""
     matrices = [name for name in body if is_matrix(evidence.tensor(name))]
     draws = [_draw(evidence, name) for name in matrices[:_SOME]]
     distances = [abs(draw.std / spread - 1) for draw in draws if draw is not None]
