@@ -1,7 +1,7 @@
 """Cells: the tensors of a model with equal layers folded into one.
 
 `encoder.layer.*.attention.self.query.weight` of BERT is one cell: 589,824 parameters, twelve times.
-A wrong count counts a cell too seldom, too often or not at all. A mask, a set of bits, says how.
+A wrong count has a cell too seldom, too often or not at all. A mask (a set of bits) encodes that.
 """
 
 import re

@@ -41,7 +41,7 @@ def endpoint() -> str:
 
 
 def endpoint_url() -> Url:
-    """Return HF_ENDPOINT as a Url; raise UsageError if it is not an http address."""
+    """Return HF_ENDPOINT as a Url; raise UsageError if the value is not an http address."""
     address: str = constants.ENDPOINT
     why = ""
     try:

@@ -35,7 +35,7 @@ _MOST_PATTERNS = 500  # folded names of one finding; findings.csv has all of the
 
 
 def files(outcomes: Sequence[Report | Unaudited], _view: View) -> Mapping[str, str]:
-    """Return one page of all models, one after the other."""
+    """Return one page, with a section for each model."""
     names = ", ".join(outcome.model or outcome.requested for outcome in outcomes)
     style = _text("palette.css") + _text("page.css")
     body = element("main", {}, *(_model(outcome) for outcome in outcomes))
@@ -163,7 +163,7 @@ def _findings(outcome: Report | Unaudited) -> Iterator[Element]:
 
 
 def _finding(finding: Finding, *, explained: bool = False, ignored: bool = False) -> Element:
-    """Return a finding with its names, unfolded if it is an alarm that no cause explains."""
+    """Return a finding with its names, expanded if it is an error or warning without a cause."""
     alarms = finding.severity is not Severity.INFO and not ignored
     kind = f"{'ignored ' if ignored else ''}{finding.severity}: {finding.kind}"
     about = filter(None, (finding.file, *counts_of(finding)))

@@ -229,7 +229,7 @@ _HEAD, _GAP = 64, 24  # pixels above each drawing, and below it
 
 
 def files(outcomes: Sequence[Report | Unaudited], _view: View) -> Mapping[str, str]:
-    """Return one drawing of all models, one below the other."""
+    """Return one drawing, in which the models are below each other."""
     drawing = element("svg", {"xmlns": "http://www.w3.org/2000/svg", "width": _WIDTH})
     drawing.append(verbatim("style", palette()))
     drawing.append(element("rect", {"width": "100%", "height": "100%", "class": "paper"}))

@@ -35,7 +35,7 @@ class Use(Struct, frozen=True, kw_only=True):
 
 
 class LoadingNeed(Struct, frozen=True, kw_only=True):
-    """A model in one dtype, in bytes.
+    """The bytes of memory that a loaded model takes in one dtype.
 
     weights = parameters x bits / 8 for every parameter. Real quantized models keep embeddings and
     norms in wider dtypes and store scales, so the results for I8 and 4-bit are lower bounds.
@@ -87,7 +87,7 @@ TRAINING = (
 
 
 def parameters_loaded(outcome: Report | Unaudited) -> int | None:
-    """Return the parameters of the target class, else the stored ones; None if both are unknown."""
+    """Return the number of parameters of the target class, else of the files; None if unknown."""
     if outcome.expected is not None:
         return outcome.expected.parameters
     return outcome.observed.parameters if outcome.observed else None
@@ -122,7 +122,7 @@ def bits_of(dtype: str) -> int:
 
 
 def in_bytes(numbers: int, bits: int) -> int:
-    """Return the whole bytes that the numbers take."""
+    """Return the number of bytes that so many numbers take, rounded up to complete bytes."""
     return -(-numbers * bits // _BYTE)
 
 

@@ -50,7 +50,7 @@ def sweep(
     scheduler: str | None = None,
     progress: Progress | None = None,
 ) -> Swept:
-    """Audit the selected models, or those that an interrupted run of the same night left over.
+    """Audit the selected models; if an earlier run of the night stopped, only the remaining ones.
 
     `night` is the night's name in the store, today's date (UTC) if None. `scheduler` is the address
     of a Dask cluster whose workers audit instead of threads of this process. Raise UsageError if

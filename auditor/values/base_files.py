@@ -39,7 +39,7 @@ def files_of_base(
     digest: Digest,
     digest_of_base: Digest,
 ) -> SharedFiles:
-    """Compare files with those of the base; digests are needed only for files of equal size."""
+    """Return which files the base has, too; `digest` is called only for files of equal size."""
     weights = [file for file in base if is_weights(file.name)]
     equal: list[str] = []
     other: list[str] = []

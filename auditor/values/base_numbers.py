@@ -146,7 +146,7 @@ _SHOWN = 12  # kinds of modules in a note
 
 
 def compared_with(evidence: Evidence, base: BaseNumbers) -> tuple[BaseComparison, bool]:
-    """Count the unchanged tensors; also return whether every byte of both models was compared."""
+    """Return the counts of unchanged tensors, and whether all bytes of both were compared."""
     results_by_kind: dict[str, list[bool]] = {}  # whether each tensor is unchanged
     is_complete = evidence.placed.keys() == base.placed.keys()
     for name, placed in evidence.placed.items():

@@ -1,4 +1,4 @@
-"""Patterns for the role of a tensor in its name: a norm, a head, the token embedding, a factor."""
+"""Patterns that recognise tensors by name: norms, heads, token embeddings, adapters' factors."""
 
 import re
 from collections.abc import Mapping

@@ -43,7 +43,7 @@ class ModelEntry(Struct, frozen=True, kw_only=True, dict=True):
 
     @property
     def news(self) -> tuple[Matched, ...]:
-        """The alarms that are new or changed."""
+        """Tonight's errors and warnings that are new or changed, and not accepted."""
         return tuple(match for match in self.alarms if match.change in {Change.NEW, Change.CHANGED})
 
     def causes_of(self, finding: Finding) -> tuple[Finding, ...]:

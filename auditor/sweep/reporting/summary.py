@@ -54,7 +54,10 @@ class NightSummary:
                 listed.append(item)
 
     def _alarm(self, entry: ModelEntry, *, bad_request: bool) -> None:
-        """Count the model among the alarms, as `Store.alarms` does, without accepted findings."""
+        """Count the model if it has errors, warnings or could not be audited, like `Store.alarms`.
+
+        Accepted findings do not count.
+        """
         severities = {match.finding["severity"] for match in entry.alarms}
         is_unseen = entry.blind and not bad_request
         error = "error" in severities or entry.unexplained
