@@ -61,9 +61,8 @@ _Totals = list[int]  # tensors, elements, parameters, trainable, bits, fates; of
 class Walk(Struct, frozen=True, kw_only=True, dict=True):
     """The sums of one pass over all stored tensors, from which every tally follows."""
 
-    cells: Mapping[
-        _Kind, Mapping[str, _Sums]
-    ]  # by kind and prefix, without tensors of longer prefixes
+    # By kind and prefix; tensors of longer prefixes do not count.
+    cells: Mapping[_Kind, Mapping[str, _Sums]]
 
     @property
     def total(self) -> Tally:

@@ -89,7 +89,7 @@ class Figure(Struct, frozen=True, kw_only=True):
     unit: Literal["parameters", "bytes"] = "parameters"
     is_share: bool = False  # a share of the model, in units of 10^-12
     experts: int | None = None  # 8 of 8x7B; 7B is the model with one expert
-    active: "Figure | None" = None  # of 30B-A3B
+    active: "Figure | None" = None  # 3B in 30B-A3B
 
     @property
     def exact(self) -> bool:

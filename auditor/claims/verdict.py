@@ -14,7 +14,7 @@ class PublishedCount(Struct, frozen=True, kw_only=True):
     claim: int
     verdict: Literal["confirmed", "confirmed to its rounding", "refuted"]
     actual: int
-    reason: str = ""  # of a refuted number
+    reason: str = ""  # why the number is refuted
     usual: bool = False  # whether the Hub's count is wrong for all such (packed) files
 
 

@@ -24,7 +24,7 @@ from auditor.version import VERSION
 class Command(NamedTuple):
     """A command: `audit NAME` runs the function of this name, with "_" for "-", in `module`."""
 
-    module: str  # of auditor.cli
+    module: str  # the name of a module in auditor.cli
     help: str  # the first sentence of its docstring
 
 

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 CLEAN, FINDINGS, USAGE, UNAUDITED = 0, 1, 2, 3
 _PIPE_WIDTH = 80  # columns where stdout is not a terminal
-_LEAST_WIDTH = 40  # of a report; a narrower terminal wraps its lines
+_LEAST_WIDTH = 40  # columns of a report; a narrower terminal wraps lines
 
 
 class FailOn(StrEnum):

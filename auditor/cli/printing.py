@@ -90,7 +90,7 @@ def print_outcome(
         if shown.tensors:
             outcome = _print_tensors(outcome, form)
         sys.stdout.flush()
-        is_printed = form == TERMINAL and bool(text)  # with the verdict
+        is_printed = form == TERMINAL and bool(text)  # the text includes the reason
     if isinstance(outcome, Unaudited) and not is_printed:
         say(f"{outcome.requested}: {outcome.reason}: {outcome.detail}")
     return outcome

@@ -62,7 +62,7 @@ class Answer:
         self._count = count
         self._pieces = reply.pieces()
         self._data = bytearray()
-        self._number = 0  # of pieces
+        self._number = 0  # pieces of the body that were read
 
     @property
     def age(self) -> float:

@@ -38,11 +38,11 @@ _PROXIES = ("HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "NO_PROXY")
 _PROXY_SCHEMES = ("http", "https", "socks4", "socks4a", "socks5", "socks5h")
 _CERTIFICATES = ("SSL_CERT_FILE", "SSL_CERT_DIR")
 
-_DIGITS = 19  # of a header's number; more than any file has bytes
+_DIGITS = 19  # the most digits of a header's number; no file is so large
 
 # Substrings of the HTTP library's messages.
 _NO_HOST, _CERTIFICATE, _UNKNOWN = "dns error", "invalid peer certificate: ", "UnknownIssuer"
-_NO_CONNECTION = ("(Connect)", "(os error ")  # it failed, or this machine's system ended it
+_NO_CONNECTION = ("(Connect)", "(os error ")  # no connection, or an error of the system
 
 
 class Client:

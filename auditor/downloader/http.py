@@ -243,7 +243,7 @@ class _Trace:
 
     def __init__(self) -> None:
         self.status = NO_ANSWER
-        self.bytes = 0  # of the body, as far as it was read
+        self.bytes = 0  # bytes read of the body
 
     def counted(self, count: Callable[[int], None]) -> Callable[[int], None]:
         """Return a function that adds bytes to this trace, and calls `count`."""

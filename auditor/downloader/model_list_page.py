@@ -28,7 +28,7 @@ _MOST_VALUES_IN_GROUP = 100_000  # values of one group, unless one entry has mor
 _CUT_UP = msgspec.json.Decoder(list[msgspec.Raw]).decode
 _SURROGATE = re.compile(rb"\\u[dD][89a-fA-F][0-9a-fA-F]{2}")  # msgspec refuses a lone one
 _ID = re.compile(rb'"id"\s*+:\s*+"([^"\\]{1,200})"')
-_BEGINS = (b",", b"[", b"{")  # of a value
+_BEGINS = (b",", b"[", b"{")  # the bytes after which a value begins
 
 
 class ListEntry(NamedTuple):

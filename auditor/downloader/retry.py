@@ -141,7 +141,7 @@ def _date(text: str) -> datetime | None:
 # after that long a server is asked again, whatever it requested.
 WINDOW = 300
 
-_MOST_CHARACTERS = 256  # of a header; the Hub's have 22 and 40
+_MOST_CHARACTERS = 256  # the longest header that is parsed; the Hub's have 22 and 40
 _MOST_REQUESTS = 10**9  # ten thousand times what the Hub's largest plan allows in a window
 
 _LIMIT = re.compile(

@@ -37,7 +37,7 @@ class InLines:
     ) -> None:
         self._say = say
         self._clock = clock
-        self._why: str | None = None  # of the wait that was shown last
+        self._why: str | None = None  # the reason of the wait that was shown last
         self._until = self._shown_at = 0.0  # when that wait ends, and when it was shown
 
     def __call__(self, wait: Wait | None) -> None:

@@ -110,7 +110,7 @@ class _Style(NamedTuple):
     """The style in which a text formats values."""
 
     is_ascii: bool
-    unit: str  # of indentation; "" if the text is not indented
+    unit: str  # one level of indentation; "" if not indented
 
     def text(self, name: str) -> str:
         return json.dumps(name, ensure_ascii=self.is_ascii)

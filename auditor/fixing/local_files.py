@@ -27,7 +27,7 @@ class WrittenFile(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True)
     size: int  # of the complete file, in bytes
     modified: int | None  # nanoseconds; None if only the header was written: data may change
     length: int  # of the header or the text that the fix wrote, in bytes
-    sha256: str  # of this header or text
+    sha256: str  # digest of this header or text
 
     def __post_init__(self) -> None:
         """Raise ValueError for a length that no header or text has: records are untrusted."""

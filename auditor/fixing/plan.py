@@ -69,7 +69,7 @@ class FileChange(Struct, frozen=True, kw_only=True):
     after: bytes
     size: int  # of the complete file before; 0: no such file
     renames: tuple[tuple[str, str], ...] = ()  # tensor names in a header, before and after, sorted
-    edits: tuple[Edit, ...] = ()  # of a JSON file
+    edits: tuple[Edit, ...] = ()  # the edits of a JSON file
 
 
 class Mended(Struct, frozen=True, kw_only=True):

@@ -24,7 +24,7 @@ _AT_ONCE = 256 * 1024 * 1024  # bytes of one call, for whose end Ctrl-C has to w
 _READ_AT_ONCE = 4 * 1024 * 1024
 _UNSUPPORTED = {errno.ENOSYS, errno.EOPNOTSUPP, errno.EXDEV, errno.EINVAL, errno.EPERM}
 
-_FICLONE = 0x40049409  # of linux/fs.h: share all blocks of a file
+_FICLONE = 0x40049409  # ioctl of linux/fs.h: share all blocks of a file
 
 
 def require_space(work: Path, sources: Sequence[tuple[Path, int]]) -> None:

@@ -6,7 +6,7 @@ from msgspec import Struct
 class View(Struct, frozen=True, kw_only=True):
     """The options of formats for people; formats for machines contain everything."""
 
-    depth: int = 2  # of the module table
+    depth: int = 2  # levels of the module table
     width: int = 80  # characters in a line of the terminal
     color: bool = False
     verbose: bool = False  # every name, every module, the formula, the sources

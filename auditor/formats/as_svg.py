@@ -36,8 +36,8 @@ class Cell(Struct, frozen=True, kw_only=True):
     modules: int
     stored: int | None  # parameters
     expected: int | None
-    share: float | None  # of all stored parameters
-    formula: str | None  # of one of the modules
+    share: float | None  # fraction of all stored parameters
+    formula: str | None  # the formula of a single module
     status: str
     level: int
     left: float

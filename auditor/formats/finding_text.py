@@ -31,10 +31,10 @@ SEVERITIES: Mapping[Severity, Style] = {
     Severity.INFO: "bold",
 }
 
-_MAX_NAMES = 6  # of one finding
+_MAX_NAMES = 6  # names shown of one finding
 _MAX_LISTED = 8  # rows of modules
-_MODULES = 2  # in a row, if their names have no common prefix
-_LEAST_ROOM = 16  # for a class name
+_MODULES = 2  # modules in a row, if their names have no common prefix
+_LEAST_ROOM = 16  # cells for a class name
 
 
 def cause_text(cause: Diagnosis, findings: tuple[Finding, ...], width: int) -> Iterator[StyledLine]:

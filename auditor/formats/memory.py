@@ -48,7 +48,7 @@ class LoadingNeed(Struct, frozen=True, kw_only=True):
     bits: int
     weights: int
     cache_dtype: str | None  # None: the model does not decode
-    cache_per_token: int | None  # of one sequence, as long as no window is full
+    cache_per_token: int | None  # for one sequence, while no window is full
     cache: int | None  # of all tokens of all sequences; None: without a context
 
     @property

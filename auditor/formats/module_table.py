@@ -102,9 +102,9 @@ def module_table(modules: Iterable[Any], *names: str) -> SimpleTable:
 # --- the parts of a model, each once ------------------------------------------------------------
 
 
-_MAX_ROWS, _MAX_DEEP_ROWS = 12, 60  # of a table of the usual depth, and of a deeper one
+_MAX_ROWS, _MAX_DEEP_ROWS = 12, 60  # for the usual depth, and for more levels
 _USUAL_DEPTH = 2
-_MOST_KINDS = 2  # of layers that a note lists
+_MOST_KINDS = 2  # kinds of layers that a note lists
 _LISTED_APART = {"unused", "newly-initialized"}
 _WITHOUT_WORD = {"equal", "unchecked", "differs"}  # statuses that need no note
 _OWN = "(itself)"

@@ -24,9 +24,9 @@ class FormatModule(Protocol):
 class Format(Struct, frozen=True, kw_only=True):
     """An output format; its module is imported at the first use."""
 
-    module: str  # of this package
+    module: str  # the name of a module in this package
     meaning: str  # for the help text and the README
-    endings: tuple[str, ...] = ()  # of files for -o; (): -o names a folder
+    endings: tuple[str, ...] = ()  # file endings for -o; (): -o names a folder
 
     def load(self) -> FormatModule:
         return cast("FormatModule", import_module(f"auditor.formats.{self.module}"))

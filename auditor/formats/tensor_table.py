@@ -28,7 +28,7 @@ _Shape = tuple[int, ...] | None
 # --- for people ---------------------------------------------------------------------------------
 
 _WIDEST = 100  # cells of a name; the longest names of real models take 90
-_MOST_DIMENSIONS = 8  # of a shape; real models have five at most
+_MOST_DIMENSIONS = 8  # shown of a shape; real models have at most five
 
 _Line = tuple[str, str, str, str, str, str, str]
 _HEADING: _Line = ("tensor", "dtype", "shape", "expected", "parameters", "status", "file")

@@ -50,8 +50,8 @@ from auditor.reconciler.tensor_values import ValuesRead
 from auditor.report import Expected, Observed, Report, Unaudited
 
 _NAMED_SOURCES = {"bundled", "cache", "snapshot"}
-_MOST_DTYPES = 3  # in the title
-_MAX_ROWS = 60  # of the table of a config alone, unless verbose
+_MOST_DTYPES = 3  # dtypes in the title
+_MAX_ROWS = 60  # rows if only a config was read, unless verbose
 _TOPIC = 40  # characters of a topic that was not checked
 _SAMPLED = "values: sampled "
 _LABEL = 9  # cells of a label

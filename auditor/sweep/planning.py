@@ -97,7 +97,7 @@ def _load_of(selected: SelectedModel, store: Store | None, *, companions: bool) 
         listing = listing_of(entry, selected.model)
         names = {file.name for file in listing.files}
         load = _reads(with_companions(names, selected.model), names)
-    except (SourceError, CheckpointError):  # by its file names the model has no weights
+    except (SourceError, CheckpointError):  # the file names show no weights
         return SweepLoad(models=1, known=int(is_known))
     extra = replace(load.companions, listing=int(lacks_companion_sizes(listing)))
     needs_companions = companions and extra.models > 0

@@ -98,7 +98,7 @@ class Terminal(Progress):
 
     def _show(self, line: str) -> None:
         self._line = line
-        text = f"{self._wait.shown}; {line}" if self._wait else line  # the end may be cut
+        text = f"{self._wait.shown}; {line}" if self._wait else line  # may be cut
         total, done = self._models or None, self._counts.total()
         self._bar.update(self._task, description=printable(text), total=total, completed=done)
 

@@ -14,7 +14,7 @@ from auditor.sweep.settings_file import Count, Text, read_settings_file
 
 STORE = Path("sweep.sqlite")
 REPORTS = Path("reports/nightly")
-_MOST_BYTES = 1024 * 1024  # of a sweep.toml
+_MOST_BYTES = 1024 * 1024  # the largest size of a sweep.toml
 _MOST_IDS = 512 * 1024 * 1024  # characters of a list of ids: three million have 90 MB
 
 

@@ -23,8 +23,8 @@ class Placed(NamedTuple):
     """A tensor, and the span of its bytes in a file."""
 
     tensor: StoredTensor
-    path: Path  # of the file; on the Hub relative to the repository
-    span: Span  # of the file
+    path: Path  # the file; on the Hub relative to the repository
+    span: Span  # within the file
     exponents: bool = False  # U8 whose bytes are exponents of scales, F8_E8M0
     state: FileState | None = None  # of a local file, when its header was read
 

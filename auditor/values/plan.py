@@ -31,7 +31,7 @@ SMALL = 16 * 1024  # bytes of a tensor that is read whole: norms and biases
 _START = 16 * 1024  # bytes of the beginning of a matrix
 _END = 8 * 1024  # of its end, which lies next to the beginning of the next matrix
 _HEAD_START = 48 * 1024  # 24,576 numbers of BF16 distinguish deviations that differ by 2 %
-_LEAST_ROWS = 4  # of the embedding's end
+_LEAST_ROWS = 4  # the least number of the embedding's last rows to read
 
 _MOST_PAIRS = 2
 
@@ -45,7 +45,7 @@ class Slice(NamedTuple):
     """A run of a tensor's bytes that is worth reading."""
 
     path: Path
-    span: Span  # of the file, within one tensor
+    span: Span  # span in the file, within one tensor
     kind: str  # the tensor's name with # for numbers; a second slice of a kind is worth half
     worth: float
     wanted: bool = False  # chosen before all others: useless without its counterpart
@@ -253,7 +253,7 @@ def _worth_of_tensor(name: str, doubted: Container[str]) -> float:
 def _last_rows(placed: Placed, tokens: int | None) -> Span:
     """Return the span of the last embedding rows with a token: 16 KiB, but at least four rows."""
     rows = (placed.tensor.shape or (1,))[0] or 1
-    size = max(1, placed.span.length // rows)  # of a row, in bytes
+    size = max(1, placed.span.length // rows)  # bytes of a row
     last = min(rows, tokens or rows)
     count = max(_LEAST_ROWS, _START // size)
     return Span(max(0, last - count) * size, last * size)

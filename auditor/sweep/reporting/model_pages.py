@@ -22,7 +22,7 @@ from auditor.sweep.store.reading import Store
 FOLDER = "models"
 MOST_PAGES = 500
 # A page takes 10 to 40 kB; 6 kB of them are its style.
-MOST_BYTES = 32 * 1024 * 1024  # of all pages
+MOST_BYTES = 32 * 1024 * 1024  # of all pages together
 LARGEST = 2 * 1024 * 1024  # bytes of one page
 
 _ORDER = (ModelState.NEW, ModelState.OPEN, ModelState.UNAUDITED, ModelState.ACCEPTED)

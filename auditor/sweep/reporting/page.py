@@ -25,7 +25,7 @@ from auditor.sweep.reporting.model_entry import ModelEntry, ModelState
 # If a night has more models, the page leaves out clean and unchanged ones; models.csv has them.
 # A page of 20,000 models without shared trees has 18.5 MB; Chromium shows it in 1.1 s on two cores.
 MOST_MODELS = 20_000
-MOST_FINDINGS = 30  # of one model; findings.csv has all of them
+MOST_FINDINGS = 30  # findings shown of one model; findings.csv has all
 _MOST_PATTERNS = 8
 _LONGEST_NAME = 200
 _LONGEST_TEXT = 400

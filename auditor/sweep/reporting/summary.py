@@ -28,7 +28,7 @@ class NightSummary:
         self.changes: Counter[str] = Counter()
         self.totals: Counter[str] = Counter()
         self.alarming = Counter(dict.fromkeys(Alarms._fields, 0))
-        self.severities: dict[str, str] = {}  # by kind
+        self.severities: dict[str, str] = {}  # kind of finding -> severity
         self.kinds: dict[str, Counter[str]] = defaultdict(Counter)
         self.causes: dict[str, Counter[str]] = defaultdict(Counter)
         self.listed: dict[str, list[Item]] = {severity: [] for severity in ALARMING}

@@ -58,7 +58,7 @@ def not_finite(evidence: Evidence) -> Iterator[NotFinite]:
 
 def all_zero(evidence: Evidence) -> Iterator[AllZero]:
     """Yield matrices that must not be zero, and scales of packed tensors; see AllZero."""
-    zero: dict[str, list[str]] = {}  # by kind: the name without its numbers
+    zero: dict[str, list[str]] = {}  # names by kind: the name without its numbers
     alive: set[str] = set()
     scales: list[str] = []
     for name in evidence.values:

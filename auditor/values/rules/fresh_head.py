@@ -25,7 +25,7 @@ from auditor.values.name_patterns import HEAD, NORM
 _RANGES = ("initializer_range", "init_std", "initializer_std")
 _DEFAULT = 0.02
 _SIGMAS = 4.0
-_ROUNDED = 0.002  # of the deviation: what 16-bit floats may add to it
+_ROUNDED = 0.002  # relative change of the deviation by 16-bit rounding
 _LEAST = 32  # numbers of a head; fewer show nothing
 _MOST = 4 * 1024 * 1024  # bytes of a head that are read
 _FAR = 0.1  # the median distance of a body's matrices from r, as a share of r
