@@ -16,9 +16,8 @@ from types import ModuleType
 
 from auditor import presented
 
-TYPE_CHECKING = (
-    False  # as in `typing`, whose import would take more time than the rest of this file
-)
+# As in `typing`, whose import would take more time than the rest of this file.
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
 

@@ -84,9 +84,8 @@ def pieces(folded: str) -> Iterator[str | tuple[str, ...]]:
 def ranges_of(numbers: Collection[str]) -> Iterator[str]:
     """Yield ranges of successive numbers such as `0-11`; "10" follows "09", and also "9"."""
     padded = {len(n) for n in numbers if n[0] == "0" and len(n) > 1}
-    widths = {
-        n: len(n) if len(n) in padded else 0 for n in numbers
-    }  # 0 if there are no leading zeros
+    # 0 if there are no leading zeros.
+    widths = {n: len(n) if len(n) in padded else 0 for n in numbers}
     run: list[str] = []
     for number in sorted(numbers, key=lambda n: (widths[n], int(n))):
         if run and (widths[number], int(number)) != (widths[run[-1]], int(run[-1]) + 1):

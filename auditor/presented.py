@@ -4,9 +4,8 @@ Records of outcomes do not depend on formats. So `auditor/__init__.py`, which ma
 modules, sets `function_of`, which imports `auditor.presentation` at the first call of a method.
 """
 
-TYPE_CHECKING = (
-    False  # as in `typing`, which `auditor/__init__.py` must not import because it takes time
-)
+# As in `typing`, which `auditor/__init__.py` must not import because it takes time.
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import Any

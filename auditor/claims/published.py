@@ -134,9 +134,8 @@ def _fits(size: NamedSize, counts: ModelCounts) -> bool:
         return True
     others = counts.others()
     most = max(counts.parameters, counts.expected)
-    if (
-        others.experts and size.readings[0] <= most
-    ):  # the size may count the parameters that one token uses
+    # The size may count the parameters that one token uses.
+    if others.experts and size.readings[0] <= most:
         return not size.experts
     return any(_rounds(size, count) for count in others.counts)
 

@@ -21,9 +21,8 @@ from auditor.tensors import Depth
 _TABLE_DEPTH = 2
 CSV = "csv"
 _TENSORS_CSV = "tensors.csv"
-_DEEPER = (
-    2  # levels below a module at which its layers are counted: `encoder` has `encoder.layer.0`
-)
+# Levels below a module at which its layers are counted: `encoder` has `encoder.layer.0`.
+_DEEPER = 2
 
 
 class Shown(Struct, frozen=True, kw_only=True):

@@ -169,9 +169,8 @@ def _edited(text: str, edits: Sequence[Edit], style: _Style, line: str, colon: s
     members[:1] = [one._replace(lead=separator) for one in members[:1]]
     is_sorted = all(one.name <= other.name for one, other in pairwise(members))
 
-    last = {
-        member.name: at for at, member in enumerate(members)
-    }  # the last of two members with one name
+    # The last of two members with one name.
+    last = {member.name: at for at, member in enumerate(members)}
     for key, own in _by_key(edits).items():
         at = last.setdefault(key, len(members))
         if at == len(members):

@@ -18,9 +18,8 @@ from auditor.reconciler.tensor_values import TensorValues
 from auditor.report import VALUES, Report, Unaudited
 
 TENSORS = ("model", "commit_sha", *TensorRow._fields, "component")
-NUMBERS = tuple(
-    name for name in VALUES if name not in TENSORS
-)  # additional columns if numbers were read
+# Additional columns if numbers were read.
+NUMBERS = tuple(name for name in VALUES if name not in TENSORS)
 
 _Shape = tuple[int, ...] | None
 
@@ -72,9 +71,8 @@ def _lines(rows: Iterable[TensorRow]) -> Iterator[_Line]:
 
 
 def _name(name: str) -> str:
-    is_short = (
-        name.isascii() and len(name) <= _WIDEST
-    )  # nearly all names; measuring a width takes longer
+    # Nearly all names; measuring a width takes longer.
+    is_short = name.isascii() and len(name) <= _WIDEST
     return printable(name) if is_short else cut_middle(name, _WIDEST)
 
 

@@ -12,9 +12,8 @@ from auditor.messages import all_printable, printable
 
 _ELLIPSIS = "\N{HORIZONTAL ELLIPSIS}"
 _LONGEST = 900  # characters of a folded name that is never cut
-_PARTS = re.compile(
-    r"(?:[^.{]|\{[^{}]*\}|\{)+"
-)  # the parts of a name; a dot within braces does not separate parts
+# The parts of a name; a dot within braces does not separate parts.
+_PARTS = re.compile(r"(?:[^.{]|\{[^{}]*\}|\{)+")
 _ASCII = str.maketrans(
     {
         "\N{FULL BLOCK}": "#",

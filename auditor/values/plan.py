@@ -201,9 +201,8 @@ class Interest(NamedTuple):
     """The tensors whose numbers are worth reading after an audit of the headers."""
 
     pairs: tuple[tuple[str, str], ...] = ()  # a copy, and what it is tied to
-    doubted: frozenset[str] = (
-        frozenset()
-    )  # added biases: only their numbers show whether they matter
+    # Added biases: only their numbers show whether they matter.
+    doubted: frozenset[str] = frozenset()
     tokens: int | None = None  # the number of embedding rows with a token; None: unknown
 
 

@@ -32,9 +32,8 @@ YOUNG = 20_000
 # least number of submitted models for such a wait: the threads must have work meanwhile.
 _TOGETHER, MANY = 0.05, 64
 
-_AHEAD = (
-    2  # submitted models per model under way, so that no thread idles while outcomes are written
-)
+# Submitted models per model under way, so that no thread idles while outcomes are written.
+_AHEAD = 2
 
 
 class _Task(Struct, eq=False):
