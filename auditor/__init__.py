@@ -16,7 +16,8 @@ from types import ModuleType
 
 from auditor import presented
 
-TYPE_CHECKING = False  # as in typing, whose import would take more time than the rest here
+# As in `typing`, whose import would take more time than the rest of this file.
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
 
@@ -53,8 +54,8 @@ __all__ = [
     "explain",
 ]
 
-# The module of each name, imported at the first use: the command line has to handle signals before
-# it imports anything that takes time.
+# The module of each name, imported at the first use, because the command line must set up signal
+# handling before slow imports.
 _MODULES = {
     "auditor.audit.claiming": ("Claim", "claim"),
     "auditor.audit.options": ("Options",),
@@ -91,10 +92,10 @@ def __dir__() -> list[str]:
 
 
 class _Package(ModuleType):
-    """The package; its attribute `audit` is the function, not the subpackage `auditor.audit`."""
+    """The type of this package; its attribute `audit` stays the function, not the subpackage."""
 
     def __setattr__(self, name: str, value: object) -> None:
-        if not (name == "audit" and isinstance(value, ModuleType)):  # set where it is imported
+        if not (name == "audit" and isinstance(value, ModuleType)):  # set by an import
             super().__setattr__(name, value)
 
 

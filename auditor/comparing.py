@@ -1,4 +1,7 @@
-"""The differences of two checkpoints, names in the order of their files."""
+"""Compare two checkpoints: tensors, config keys and modules that differ.
+
+Names are in the order of the weight files. Each of the two checkpoints is called a side.
+"""
 
 import re
 from collections.abc import Iterator, Mapping
@@ -19,7 +22,7 @@ from auditor.tensors import StoredTensor, learned
 
 
 class SideTensor(NamedTuple):
-    """A tensor of the model, plain or packed."""
+    """A tensor of one checkpoint as it is when loaded; packed (quantized) weights count once."""
 
     shape: tuple[int, ...] | None  # None: only an index names it, or its packing has no shape
     dtype: str | None
@@ -28,7 +31,7 @@ class SideTensor(NamedTuple):
 
 
 class Side(Struct, frozen=True, kw_only=True):
-    """A checkpoint of the two that are compared."""
+    """One of the two checkpoints that are compared."""
 
     model: str
     tensors: Mapping[str, SideTensor]
@@ -38,7 +41,7 @@ class Side(Struct, frozen=True, kw_only=True):
 
 
 def side_of(snapshot: Snapshot) -> Side:
-    """Return the tensors and the config; raise SourceError if there is nothing to compare."""
+    """Return a checkpoint's tensors and config; raise SourceError if it has nothing to compare."""
     stored, model = contents(snapshot), snapshot.model
     if stored.empty:
         raise SourceError(Reason.NO_WEIGHTS, f"{model} has no weights to compare")
@@ -83,11 +86,11 @@ def _plain(tensor: StoredTensor) -> SideTensor:
 
 _NOT_COMPARED = frozenset({"_name_or_path", "transformers_version"})
 _MOST_LOST = 3  # lost modules in one line
-_ENOUGH = 0.9  # share of the removed tensors that a prefix must explain
+_ENOUGH = 0.9  # least share of the removed tensors whose names a new prefix explains
 
 
 class Lost(Struct, frozen=True, kw_only=True):
-    """A module of which the other side has no tensor."""
+    """A module of one side, of which the other side has no tensor."""
 
     module: str
     what: str  # "a vision tower"; "" if the name is not known
@@ -96,7 +99,7 @@ class Lost(Struct, frozen=True, kw_only=True):
 
 
 class Changed(Struct, frozen=True, kw_only=True):
-    """A tensor of both sides, and a property that differs."""
+    """A tensor of both sides with the two values of a property that differs."""
 
     name: str
     before: str
@@ -160,7 +163,7 @@ def compare(first: Side, second: Side) -> Comparison:
     pairs = {name: (before[name], after[name]) for name in before if name in after}
     shapes = {name: (one.shape, other.shape) for name, (one, other) in pairs.items()}
     dtypes = {name: (one.dtype, other.dtype) for name, (one, other) in pairs.items()}
-    # Only a file that both sides have is a place: names of shards depend on their number.
+    # Compare files only if both sides have them: names of shards depend on the number of shards.
     places = {
         name: (one.file, other.file)
         for name, (one, other) in pairs.items()
@@ -203,7 +206,10 @@ def _text(value: object) -> str:
 def _renamed(
     before: Mapping[str, SideTensor], after: Mapping[str, SideTensor]
 ) -> tuple[str, str] | None:
-    """Return the prefix that all names lost or got: `model.` in front of `bert.encoder...`."""
+    """Return (old, new) prefixes if nearly all names lost or got one, else None.
+
+    An example is ("", "model."), if `bert.encoder...` became `model.bert.encoder...`.
+    """
     removed = [name for name in before if name not in after]
     added = [name for name in after if name not in before]
     for old, new in _prefixes(removed, added):
@@ -214,7 +220,7 @@ def _renamed(
 
 
 def _prefixes(removed: list[str], added: list[str]) -> Iterator[tuple[str, str]]:
-    """Yield (old, new) prefixes that change one of the first removed names into an added one."""
+    """Yield (old, new) prefixes that turn one of the first removed names into an added name."""
     for old in removed[:3]:
         for new in added:
             if new.endswith(f".{old}"):
@@ -267,7 +273,7 @@ def _modules_around(name: str) -> Iterator[str]:
 def _modules(
     before: Mapping[str, SideTensor], after: Mapping[str, SideTensor]
 ) -> Iterator[tuple[str, int, int]]:
-    """Yield the parameters of each side, of the whole model and of modules two levels deep."""
+    """Yield the parameters of both sides, for the complete model and modules two levels deep."""
     counts: dict[str, list[int]] = {"": [0, 0]}
     for side, tensors in enumerate((before, after)):
         for name, tensor in tensors.items():
@@ -288,7 +294,7 @@ def _keys(
     reshaped: tuple[Changed, ...],
     path: str = "",
 ) -> Iterator[ConfigChange]:
-    """Yield the keys that differ; `names` are the removed and the added tensors."""
+    """Yield the config keys that differ; `names` are the names of removed and added tensors."""
     for key in dict.fromkeys((*before, *after)):
         old, new = before.get(key), after.get(key)
         if old == new or (not path and key in _NOT_COMPARED):
@@ -303,7 +309,7 @@ def _keys(
 def _explained(
     key: str, values: tuple[Any, Any], names: tuple[str, ...], reshaped: tuple[Changed, ...]
 ) -> int:
-    """Count the tensors that a key explains: an axis has its value, or a layer is beyond it."""
+    """Count the differing tensors with the key's values as a length or as a number of layers."""
     if any(type(value) is not int for value in values):
         return 0
     if "layer" in key:

@@ -1,4 +1,4 @@
-"""Errors, split by blame: the user's input, the checkpoint, the outside world."""
+"""The exceptions of the package, by origin: the user's input, the checkpoint, the outside world."""
 
 from enum import StrEnum
 

@@ -1,8 +1,8 @@
 """The CPUs and the address space of this process.
 
-A sweep stays on one CPU, because Python runs one thread at a time. Threads on several CPUs move the
-interpreter and its data from one CPU to another, which takes a sixth of the processor time of a
-sweep whose Hub is 150 ms away, and a fifth of one close by.
+A sweep stays on one CPU, because Python runs one thread at a time. With threads on several CPUs the
+interpreter and its data move from CPU to CPU, which takes a sixth of the processor time of a sweep
+if the Hub is 150 ms away, and a fifth if it is near.
 """
 
 import mmap
@@ -15,26 +15,26 @@ _FIELD = 36  # of /proc/thread-self/stat after the name: a thread's CPU, field 3
 
 
 def cpu_count() -> int:
-    """Count the CPUs that this process may use; all of the machine's if that is unknown."""
+    """Return the number of CPUs that this process may use; all CPUs if that is unknown."""
     return len(_allowed()) or os.cpu_count() or 1
 
 
 def _allowed() -> set[int]:
     """Return the CPUs that the calling thread may use; an empty set if that is unknown."""
-    with suppress(AttributeError, OSError):  # Linux alone has the function
+    with suppress(AttributeError, OSError):  # only Linux has the function
         return os.sched_getaffinity(0)
     return set()
 
 
-_ALL = _allowed()  # at the start of this process
+_ALL = _allowed()  # the CPUs allowed at the start of this process
 
 
 @contextmanager
 def one_cpu() -> Iterator[None]:
-    """Keep the calling thread, and threads that it starts inside the block, on its present CPU.
+    """Keep the calling thread, and threads that it starts inside the block, on its current CPU.
 
-    The system chose that CPU because it had room. If the system cannot tell or set the CPU, the
-    block changes nothing.
+    The system chose that CPU because it was free. If the CPU cannot be read or set, nothing
+    changes.
     """
     with _on({_current()} & _ALL):
         yield
@@ -74,7 +74,7 @@ def _current() -> int:
 def require_address_space(size: int) -> None:
     """Raise MemoryError unless this process may reserve `size` more bytes now.
 
-    Some libraries end the process if memory is refused to them.
+    It is called before libraries that end the process if they get no memory.
     """
     try:
         mmap.mmap(-1, size).close()

@@ -1,13 +1,13 @@
-"""The one way in which untrusted names and values become text: escaped, quoted, described, cut."""
+"""Turn untrusted names and values into text for messages: escape, quote, describe and cut them."""
 
 import re
 from collections.abc import Iterable, Sequence
 
 _CUT = 100  # characters of a name or a value that a message shows
-_NEARLY = 0.75  # of the letters: one slip in four, two in eight
+_NEARLY = 0.75  # ratio of equal letters: one wrong letter in four, two in eight
 _LISTED = 5  # names of one list
 _PLAIN = re.compile(r"[\w./+-]{1,200}", re.ASCII)
-# Fillers, joiners and variation selectors: nothing is drawn of them, and str.isprintable is true.
+# Fillers, joiners and variation selectors, which are invisible although str.isprintable is true.
 _INVISIBLE = re.compile(
     "[\u034f\u115f\u1160\u17b4\u17b5\u180b-\u180f\u2800\u3164\ufe00-\ufe0f\uffa0"
     "\U000e0100-\U000e01ef]"
@@ -15,14 +15,14 @@ _INVISIBLE = re.compile(
 
 
 def printable(text: str) -> str:
-    r"""Escape what a terminal or a log would act upon, and invisible characters: ESC as \x1b.
+    r"""Escape characters that control a terminal or a log, and invisible ones: ESC as \x1b.
 
     Three kinds of characters are escaped: those that str.isprintable denies (controls, line ends,
     bidi overrides, lone surrogates, spaces other than the space), invisible letters, and the second
     of two colons or two number signs. With these a line of a log becomes a command of the workflow
     that prints it: `::error::` on GitHub, `##[error]` and `##vso[...]` on GitHub and Azure.
 
-    Every writer escapes the lines that it writes, and escaping twice changes nothing. A backslash
+    Each function that writes output escapes its lines; escaping twice changes nothing. A backslash
     is not escaped, so that Windows paths stay readable; only JSON tells ESC from \x1b.
     """
     if text.isprintable() and (text.isascii() or not _INVISIBLE.search(text)):
@@ -45,14 +45,14 @@ def _code(char: str) -> str:
 
 
 def quoted(text: str) -> str:
-    """Return `'model.weight'`: a name as Python's repr, with the middle of a long one left out."""
+    """Return a name as Python's repr, `'model.weight'`; the middle of a long name is left out."""
     if len(text) > _CUT:
         text = f"{text[: _CUT // 2]}...{text[-_CUT // 2 :]}"
     return printable(repr(text))
 
 
 def named(file: str) -> str:
-    """Return a file's name as the subject of a sentence: in quotes only if it is not plain."""
+    """Return a file's name for a sentence, in quotes only if it has unusual characters."""
     return file if _PLAIN.fullmatch(file) else quoted(file)
 
 
@@ -75,7 +75,7 @@ def described(value: object) -> str:
 
 
 def listed(names: Sequence[str]) -> str:
-    """Quote the first five names, and add how many more there are."""
+    """Return the first five names in quotes, and the number of the others."""
     more = len(names) - _LISTED
     shown = ", ".join(quoted(name) for name in names[:_LISTED])
     return f"{shown} and {more} more" if more > 0 else shown

@@ -1,10 +1,10 @@
-"""Names of tensors and files: their parts, their numbers, and folded names.
+"""Names of tensors and files: their segments, their numbers, and folded names.
 
 A folded name is a pattern for many names, which `reconciler.fold` makes. The pattern is a name with
-groups in braces. A group lists items between commas and means each of them: `{bias,weight}`. An
-item `a-b` of two numbers means every number from a to b: `{0-11}`, `{0-5,20-25}`. If both ends have
-one length, it means the numbers of that length, with leading zeros: `{00001-00163}`. Several groups
-mean every combination.
+groups in braces. A group lists alternatives, separated by commas: `{bias,weight}`. An item `a-b` of
+two numbers stands for every number from a to b: `{0-11}`, `{0-5,20-25}`. If both numbers have the
+same length, all numbers are written with that length, with leading zeros: `{00001-00163}`. Several
+groups stand for every combination.
 
 A backslash escapes `{`, `}` and the backslash in a name.
 """
@@ -19,11 +19,11 @@ _RANGE = re.compile(r"([0-9]+)-([0-9]+)")
 _TOKEN = re.compile(r"\\(?P<special>[{}\\])|\{(?P<group>[^{}\\]+)\}|(?P<text>[^{}\\]+)")
 
 
-_MOST_DIGITS = 6  # of a number in a tensor's name; no model has a million layers or experts
+_MOST_DIGITS = 6  # digits of a number in a tensor's name; no model has a million layers or experts
 
 
 def folder_of(path: str) -> str:
-    """Return the folder of a file with its slash; "" for a file at the top."""
+    """Return the folder of a path with a slash at its end; "" for a file without folder."""
     return path[: path.rfind("/") + 1]
 
 
@@ -33,24 +33,24 @@ def file_name(path: str) -> str:
 
 
 def number_of(segment: str) -> int | None:
-    """Return the number that a segment of a tensor's name is; None if it is not such a number."""
+    """Return a segment of a tensor's name as a number; None if it is not a short decimal number."""
     is_number = segment.isascii() and segment.isdecimal() and len(segment) <= _MOST_DIGITS
     return int(segment) if is_number else None
 
 
 def number_in_list(name: str, module_list: str) -> int | None:
-    """Return the number of the list's module that contains the name: 3 of `h.3.ln` in `h`."""
+    """Return the index in a module list that a name contains, else None: 3 for `h.3.ln` in `h`."""
     at = f".{name}".find(f".{module_list}.")
     return number_of(name[at + len(module_list) + 1 :].partition(".")[0]) if at >= 0 else None
 
 
 def escaped_name(name: str) -> str:
-    """Return the pattern of this name alone."""
+    """Return the pattern that stands for this name only, with special characters escaped."""
     return _SPECIAL.sub(r"\\\g<0>", name)
 
 
 def numbered(places: Iterable[int]) -> str:
-    """Return the group of these numbers, `{0-11}`, or a single number itself."""
+    """Return the group of these numbers, `{0-11}`; for a single number, the number itself."""
     names = [str(place) for place in places]
     return names[0] if len(names) == 1 else f"{{{','.join(ranges_of(names))}}}"
 
@@ -82,9 +82,10 @@ def pieces(folded: str) -> Iterator[str | tuple[str, ...]]:
 
 
 def ranges_of(numbers: Collection[str]) -> Iterator[str]:
-    """Yield runs of successive numbers: "10" succeeds "09", and also "9"."""
+    """Yield ranges of successive numbers such as `0-11`; "10" follows "09", and also "9"."""
     padded = {len(n) for n in numbers if n[0] == "0" and len(n) > 1}
-    widths = {n: len(n) if len(n) in padded else 0 for n in numbers}  # 0 without leading zeros
+    # 0 if there are no leading zeros.
+    widths = {n: len(n) if len(n) in padded else 0 for n in numbers}
     run: list[str] = []
     for number in sorted(numbers, key=lambda n: (widths[n], int(n))):
         if run and (widths[number], int(number)) != (widths[run[-1]], int(run[-1]) + 1):

@@ -1,4 +1,4 @@
-"""Records that are compared without some of their fields, such as the place of a file."""
+"""Records whose comparison ignores some of their fields, such as the folder of a file."""
 
 from typing import ClassVar
 
@@ -6,7 +6,7 @@ from msgspec import Struct
 
 
 class Observation(Struct, frozen=True):
-    """A record whose comparison leaves out the fields in `_aside`."""
+    """A record whose comparison and hash ignore the fields in `_aside`."""
 
     _aside: ClassVar[tuple[str, ...]] = ()
 

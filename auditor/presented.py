@@ -1,10 +1,11 @@
 """Methods that show a value in Python: as JSON, as HTML in a notebook, as pandas frames.
 
-Values are data and know no format. `auditor/__init__.py`, which is above everything, sets
-`function_of`; the module that it names is imported at the first call of a method.
+Records of outcomes do not depend on formats. So `auditor/__init__.py`, which may import all
+modules, sets `function_of`, which imports `auditor.presentation` at the first call of a method.
 """
 
-TYPE_CHECKING = False  # as in typing: `auditor/__init__.py` imports nothing that takes time
+# As in `typing`, which `auditor/__init__.py` must not import because it takes time.
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import Any
@@ -20,7 +21,7 @@ function_of: "Callable[[str], Callable[..., Any]]" = _unset  # the function behi
 
 
 class Presented:
-    """A value that has the JSON object of a command."""
+    """A value that can be shown as the JSON object that a command prints."""
 
     __slots__ = ()
 
@@ -31,7 +32,7 @@ class Presented:
 
 
 class PresentedOutcome(Presented):
-    """The outcome of an audit; each frame needs the `frames` extra, and raises ImportError."""
+    """The methods of an audit's outcome; frames raise ImportError without the `frames` extra."""
 
     __slots__ = ()
 

@@ -37,14 +37,14 @@ class Expected(Struct, frozen=True, kw_only=True):
     formula: str
     legend: tuple[Symbol, ...] = ()
     active: ModuleFormula | None = None  # parameters that one token uses in a mixture of experts
-    library: str | None = None  # of the oracle: "transformers 5.23.0"
+    library: str | None = None  # the oracle's library: "transformers 5.23.0"
 
 
 class FileTally(Struct, frozen=True, kw_only=True):
     """The counts of one weight file of the audited set."""
 
     name: str
-    size: int | None  # bytes of the whole file; None: unknown
+    size: int | None  # bytes of the complete file; None: unknown
     tensors: int
     elements: int | None
     parameters: int | None
@@ -58,15 +58,15 @@ class Observed(Struct, frozen=True, kw_only=True):
     tensors: int
     elements: int | None  # numbers stored
     parameters: int | None  # learned numbers, each counted once
-    trainable: int | None  # parameters that a fresh build would train
+    trainable: int | None  # parameters of dtypes that can be trained
     by_dtype: tuple[tuple[str, int], ...] = ()  # (dtype, elements), sorted by dtype
     by_file: tuple[FileTally, ...] = ()  # sorted by name
     layout: str | None = None  # how the weights are packed; None: they are not
-    weights: tuple[Weights, ...] = ()  # by the storage of a number; (): unknown
+    weights: tuple[Weights, ...] = ()  # by the way in which numbers are stored; (): unknown
 
 
 class Diagnosis(Struct, frozen=True, kw_only=True):
-    """A cause of findings, which disappear when it is undone in memory."""
+    """A cause of findings: they disappear if the audit is repeated without it, in memory."""
 
     cause: str  # one of a closed list: wrapper-prefix, config-field, ...
     severity: Severity
@@ -88,7 +88,7 @@ class Outcome(PresentedOutcome, Observation, frozen=True, kw_only=True):
     model: str | None = None  # the Hub id after renames, or the path
     commit: str | None = None
     source: Source | None = None
-    origin: str | None = None  # where the bytes come from, in one sentence
+    origin: str | None = None  # the source of the bytes, in one sentence
     declared: tuple[str, ...] = ()  # config.architectures
     target: str | None = None
     model_type: str | None = None
@@ -99,21 +99,21 @@ class Outcome(PresentedOutcome, Observation, frozen=True, kw_only=True):
     findings: tuple[Finding, ...] = ()
     diagnosis: tuple[Diagnosis, ...] = ()  # causes of findings
     ignored: tuple[Finding, ...] = ()  # findings that --ignore leaves out of the verdict
-    unchecked: tuple[str, ...] = ()  # what was not compared, a sentence each
+    unchecked: tuple[str, ...] = ()  # properties that were not compared, a sentence each
     notes: tuple[str, ...] = ()  # decisions that a reader should know
-    load_report: LoadReport | None = None  # what from_pretrained would report; None: unknown
+    load_report: LoadReport | None = None  # the report of from_pretrained; None: unknown
     # Name of a finding about tensors -> the names under which from_pretrained looks for it.
     in_memory: Mapping[str, tuple[str, ...]] | None = None  # None: other software loads the model
     claims: tuple[PublishedCount, ...] = ()  # published sizes, each with a verdict
     values: ValuesRead | None = None  # numbers that were read; None: none were requested
     fetched: Fetched = field(default_factory=Fetched)
-    component: str | None = None  # folder of a part; None: the whole repository
+    component: str | None = None  # folder of a component; None: the complete repository
     parts: tuple["Report | Unaudited", ...] = ()  # the models of the repository, by folder
     tensors: TensorTable | None = None  # None: nothing was compared
 
     @classmethod
     def begin(cls, snapshot: Snapshot, requested: str) -> "Outcome":
-        """Return the outcome of a checkpoint that is fetched and not examined yet."""
+        """Return the outcome of a checkpoint that was fetched and not yet examined."""
         return Outcome(
             requested=requested,
             model=snapshot.model,
@@ -132,7 +132,7 @@ class Outcome(PresentedOutcome, Observation, frozen=True, kw_only=True):
 
     @property
     def every(self) -> tuple["Report | Unaudited", ...]:
-        """The outcome and its parts, which together have all findings."""
+        """The outcome and its components, which together have all findings."""
         if not isinstance(self, Report | Unaudited):
             raise TypeError("an outcome is a Report or Unaudited")
         return (self, *self.parts)
@@ -196,7 +196,7 @@ def observed_side(
     layout: str | None = None,
     weights: tuple[Weights, ...] = (),
 ) -> Observed:
-    """Return the report's summary of the files; without `shapes` only names are counted."""
+    """Return the report's summary of the files; if not `shapes`, only tensors are counted."""
     total = walked.total
     return Observed(
         files=len(snapshot.headers),

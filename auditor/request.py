@@ -1,4 +1,4 @@
-"""AuditRequest: everything that a caller may choose about one audit."""
+"""AuditRequest: the options of one audit."""
 
 from msgspec import Struct
 
@@ -7,7 +7,7 @@ from auditor.tensors import Depth
 
 
 class AuditRequest(Struct, frozen=True, kw_only=True):
-    """A checkpoint and the way to audit it; the command's options have the same names."""
+    """A checkpoint and the options of its audit, with the names of the command's options."""
 
     model: str  # a Hub id (with @revision), an address, a folder, a file or a snapshot
     target: str | None = None  # the class to audit for; None: what the checkpoint declares

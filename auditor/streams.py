@@ -1,4 +1,4 @@
-"""The standard streams in any state: closed, full, endless, or with few characters."""
+"""Use the standard streams in any state: closed, full, endless, or with a small character set."""
 
 import errno
 import os
@@ -8,7 +8,7 @@ from io import TextIOWrapper
 from itertools import count
 from typing import NamedTuple, TextIO
 
-# Errors of write(2) to a stream that takes no more. They name no file, unlike errors of open(2).
+# Errors of write(2) to a closed pipe or a full disk. They name no file, unlike errors of open(2).
 WRITE_FAULTS = frozenset(
     (errno.EBADF, errno.EDQUOT, errno.EFBIG, errno.EINVAL, errno.EIO, errno.ENOSPC)
 )
@@ -19,7 +19,7 @@ _EXPECTED = "expected one model on each line; separate models by line breaks"
 
 
 class ListLine(NamedTuple):
-    """A line of a list, or the start of a line that is too long, without the space around it."""
+    """A line of a list without surrounding spaces; only the start of a line that is too long."""
 
     number: int  # counted from 1
     text: str
@@ -29,7 +29,7 @@ class ListLine(NamedTuple):
 def lines_of(stream: TextIO) -> Iterator[ListLine]:
     """Yield each line as soon as it has arrived; at most LONGEST_LINE characters are in memory.
 
-    A longer line is yielded before its rest is skipped, which may have no end.
+    The start of a longer line is yielded before the rest is skipped, which may be endless.
     """
     for number in count(1):
         piece = stream.readline(LONGEST_LINE + 1)
@@ -46,10 +46,10 @@ def lines_of(stream: TextIO) -> Iterator[ListLine]:
 
 
 def prepare_streams() -> None:
-    r"""Make stdin, stdout and stderr usable, each under its own number.
+    r"""Make stdin, stdout and stderr usable, each with its own file descriptor.
 
-    A stream that the caller closed (`>&-`) is None in Python; it becomes one that has nothing to
-    read and cannot be written to. A character that the encoding lacks is written as \u2026.
+    A stream that the caller closed (`>&-`) is None in Python; it is replaced by one that is empty
+    and cannot be written to. A character that the encoding lacks is written as \u2026.
     """
     for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
         stream = getattr(sys, name)

@@ -1,4 +1,4 @@
-"""StoredTensor, byte spans, dtypes and their widths; the order of names, the depth of modules."""
+"""Stored tensors, byte spans, dtypes and their widths; the order of names; the depth of modules."""
 
 import re
 from collections.abc import Callable, Collection, Iterable, Mapping
@@ -36,7 +36,7 @@ DTYPE_BITS: Mapping[str, int] = MappingProxyType(
 )
 
 # Spellings of dtypes in torch, in quantization and in file names -> the dtypes of safetensors.
-FOUR_BIT = "4-bit"  # of several layouts, for which safetensors has no dtype
+FOUR_BIT = "4-bit"  # dtypes of quantized layouts that safetensors does not have
 SPELT_DTYPES: Mapping[str, str] = MappingProxyType(
     {
         **dict.fromkeys(("fp16", "float16", "half"), "F16"),
@@ -53,13 +53,13 @@ SPELT_DTYPES: Mapping[str, str] = MappingProxyType(
 
 
 def dtype_as_stored(spelt: str) -> str:
-    """Return `BF16` for `torch.bfloat16`; an unknown spelling in capitals."""
+    """Return the safetensors dtype, `BF16` for `torch.bfloat16`; an unknown one in capitals."""
     plain = spelt.strip().lower().removeprefix("torch.")
     return SPELT_DTYPES.get(plain, plain.upper())
 
 
 class Span(NamedTuple):
-    """The bytes from start to stop of a file, without stop."""
+    """A span of a file's bytes: from `start` up to, and without, `stop`."""
 
     start: int
     stop: int
@@ -70,15 +70,15 @@ class Span(NamedTuple):
 
     @property
     def http_range(self) -> str:
-        """The Range header's value; HTTP includes the last byte: `bytes=0-7` is eight bytes."""
+        """The value of a Range header, in which the last byte is included: `bytes=0-7` is eight."""
         return f"bytes={self.start}-{self.stop - 1}"
 
 
 class StoredTensor(NamedTuple):
     """A tensor as a file's header declares it.
 
-    A NamedTuple and not a dataclass: a sharded header makes ninety thousand of them, and a frozen
-    dataclass takes about three times as long to make.
+    It is a NamedTuple because a model may have ninety thousand tensors, and making a frozen
+    dataclass takes about three times as long.
     """
 
     name: str
@@ -89,19 +89,19 @@ class StoredTensor(NamedTuple):
     span: Span | None  # bytes of the file's data section; None: only an index names it
 
 
-_FLOATS = ("F", "BF", "C")  # the starts of the format's learnable dtypes
+_FLOATS = ("F", "BF", "C")  # prefixes of the floating-point dtypes of safetensors
 
 
 def is_float(dtype: str) -> bool:
-    """Return whether training could have produced numbers of this dtype."""
+    """Whether training may have produced numbers of this dtype: it is a float or complex dtype."""
     return dtype.startswith(_FLOATS)
 
 
 def learned(tensor: StoredTensor) -> int:
     """Return the number of parameters in a tensor, by its header alone.
 
-    Integers and booleans are not trained: 0. A tensor that only an index names counts 0 too. A
-    dtype that safetensors does not have (INT4, Q4_K) is that of a packed parameter.
+    The number is 0 for integers and booleans, which are not trained, and for a tensor that only an
+    index names. Dtypes that safetensors does not have (INT4, Q4_K) are dtypes of packed parameters.
     """
     if tensor.elements is None or tensor.dtype is None:
         return 0
@@ -109,8 +109,9 @@ def learned(tensor: StoredTensor) -> int:
     return tensor.elements if packed or is_float(tensor.dtype) else 0
 
 
-# Characters of all names of a file: 5 million, or 80 a name if there are many. Each costs up to ten
-# bytes. The 92,000 names of DeepSeek-V3 have 52 on average, the 208,000 of Kimi K2 Thinking 65.
+# The most characters of all names of a file: 5 million, or 80 per name if there are many names. A
+# character takes up to ten bytes of memory. The 92,000 names of DeepSeek-V3 have 52 characters on
+# average, the 208,000 names of Kimi K2 Thinking 65.
 MAX_CHARACTERS = 5 * 1024 * 1024
 MAX_AVERAGE = 80
 _DIGITS = re.compile(r"[0-9]+")
@@ -121,10 +122,10 @@ _SHORT = 256  # longer names are hostile and not cached
 def natural_key(name: str) -> tuple[str, str]:
     """Return a sort key for natural order: layer.2, layer.2.x, layer.10, layer-a.
 
-    Numbers are padded to 20 digits, which u64 needs; the name itself breaks ties ("01" and "1").
-    Padding text instead of comparing tuples of integers cannot fail on a name of 5,000 digits
-    (int() refuses those), and sorts 90,000 names in 0.11 s. Only the first characters of a name are
-    padded, because eight million numbers of one digit would take 160 MB.
+    Numbers are padded to 20 digits, the length of the largest u64; the name itself decides between
+    "01" and "1". Padding does not fail on a name of 5,000 digits, which int() rejects, and sorts
+    90,000 names in 0.11 s. Only the first characters of a name are padded, because eight million
+    numbers of one digit would take 160 MB.
     """
     pad = _padded if len(name) <= _SHORT else _padded.__wrapped__
     return "\0".join(map(pad, name[:_LONG].split("."))), name
@@ -136,7 +137,7 @@ def naturally_sorted(items: Iterable[_T], name: Callable[[_T], str]) -> list[_T]
 
 
 def names_fault(names: Collection[str]) -> str | None:
-    """Return why tensor names exceed the length limits, starting with a verb; else None."""
+    """Return a clause, beginning with a verb, if names exceed the length limits; else None."""
     characters, most = sum(map(len, names)), max(MAX_CHARACTERS, MAX_AVERAGE * len(names))
     if characters <= most:
         return None
@@ -147,12 +148,12 @@ class Depth(NamedTuple):
     """The depth of a module listing: `bert.encoder` is at depth 2, the complete model at 0."""
 
     most: int
-    # A layer below this depth is listed without its modules; None lists them. `encoder.layer.0` is
-    # at depth 3, and each of the 5,625 layers of a BERT has modules.
+    # The depth to which modules of numbered layers are listed; None lists them like other modules.
+    # `encoder.layer.0` is at depth 3; a hostile BERT with 5,625 layers has modules in each of them.
     layers: int | None = None
 
     def cut(self, prefix: str) -> str:
-        """Return the prefix if it is listed, else the deepest listed module that contains it."""
+        """Return the prefix, or the deepest listed module that contains it if it is not listed."""
         parts = prefix.split(".", self.most)[: self.most]
         if self.layers is not None:
             for place in range(self.layers, len(parts)):
@@ -161,7 +162,7 @@ class Depth(NamedTuple):
         return ".".join(parts)
 
     def lists(self, prefix: str) -> bool:
-        """Return whether the module of that prefix is listed."""
+        """Whether the module with this prefix is listed."""
         return self.cut(prefix) == prefix
 
     def at_most(self, most: int) -> "Depth":
@@ -171,7 +172,7 @@ class Depth(NamedTuple):
         return Depth(self.most + 1, None if self.layers is None else self.layers + 1)
 
     def inside(self, layer: int) -> "Depth | None":
-        """Return the depth relative to a layer at that depth; None if the layer is not listed."""
+        """Return the depth relative to a layer at depth `layer`; None if it is not listed."""
         if layer > self.most:
             return None
         if self.layers is None:

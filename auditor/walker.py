@@ -1,4 +1,7 @@
-"""Tallies: sums over stored tensors, by module prefix at any depth, by dtype and by file."""
+"""Sums (tallies) over stored tensors: by module prefix at any depth, by dtype, and by file.
+
+The fate of a tensor is a set of bits by which the reconciler marks its status, such as unused.
+"""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import cached_property
@@ -9,7 +12,7 @@ from msgspec import Struct
 from auditor.tensors import DTYPE_BITS, Depth, StoredTensor, is_float
 
 _USUAL = 128  # characters of a module's name; BERT's longest have 43, a mixture's 60
-MAX_DEPTH = 64  # a hostile name of 50,000 dots would have 50,000 prefixes; real ones have ten
+MAX_DEPTH = 64  # a hostile name of 50,000 dots would have 50,000 prefixes; real names have ten
 
 
 class Counted(NamedTuple):
@@ -17,13 +20,13 @@ class Counted(NamedTuple):
 
     tensor: StoredTensor
     parameters: int
-    fate: int = 0  # bits that the walker collects and the reconciler defines
+    fate: int = 0  # bits that the reconciler defines
 
 
 def counted_once(
     counted: tuple[tuple[StoredTensor, int, int], ...], shared: Mapping[str, str]
 ) -> tuple[tuple[StoredTensor, int, int], ...]:
-    """Count bytes that have several names under one name only; the others are keys of `shared`."""
+    """Set the elements of tensors that are keys of `shared` to 0: they share bytes with others."""
     if not shared:
         return counted
     return tuple(
@@ -44,28 +47,29 @@ class Tally(Struct, frozen=True):
 
 
 class _Kind(NamedTuple):
-    """The properties, beside the prefix, of tensors that are summed up in one cell."""
+    """The common properties of tensors that are summed up together for each prefix."""
 
     dtype: str  # "" if only an index names the tensors
     file: str
     fate: int
 
 
-_Sums = list[int]  # tensors, elements, parameters, bytes of odd dtypes; for one kind
-_Totals = list[int]  # tensors, elements, parameters, trainable, bits, fates; for all kinds
+_Sums = list[int]  # tensors, elements, parameters, bytes (if the dtype has no width); of one kind
+_Totals = list[int]  # tensors, elements, parameters, trainable, bits, fates; of all kinds
 
 
 class Walk(Struct, frozen=True, kw_only=True, dict=True):
     """The sums of one pass over all stored tensors, from which every tally follows."""
 
-    cells: Mapping[_Kind, Mapping[str, _Sums]]  # by prefix, without the prefixes below it
+    # By kind and prefix; tensors of longer prefixes do not count.
+    cells: Mapping[_Kind, Mapping[str, _Sums]]
 
     @property
     def total(self) -> Tally:
         return self._grouped(lambda _: "").get("", Tally())
 
     def by_dtype(self, fate: int | None = None) -> Mapping[str, Tally]:
-        """The tallies by safetensors dtype, sorted, without tensors that have no header.
+        """Return the tallies by safetensors dtype, sorted, without tensors whose header is unread.
 
         If a fate is given, only tensors with exactly this fate count.
         """
@@ -75,11 +79,11 @@ class Walk(Struct, frozen=True, kw_only=True, dict=True):
         return {dtype: tally for dtype, tally in tallies.items() if dtype}
 
     def by_file(self) -> Mapping[str, Tally]:
-        """The tallies by name of the weight file, sorted."""
+        """Return the tallies by name of the weight file, sorted."""
         return self._grouped(lambda kind: kind.file)
 
     def by_prefix(self) -> Mapping[str, Tally]:
-        """The tallies of every module prefix down to the depth of the walk, with the root "".
+        """Return the tally of each module prefix down to the depth of the walk, and of the root "".
 
         `bert.pooler.dense.weight` counts for "", `bert`, `bert.pooler` and `bert.pooler.dense`.
         """
@@ -99,7 +103,7 @@ class Walk(Struct, frozen=True, kw_only=True, dict=True):
 
     @cached_property
     def _kinds(self) -> Mapping[_Kind, _Totals]:
-        """The sums over all prefixes, by kind: there are few kinds and many prefixes."""
+        """The sums of each kind over all prefixes, cached because there are many prefixes."""
         return {kind: next(_totals(kind, [_whole(below)])) for kind, below in self.cells.items()}
 
     def _grouped(self, key: Callable[[_Kind], str]) -> Mapping[str, Tally]:
@@ -110,7 +114,7 @@ class Walk(Struct, frozen=True, kw_only=True, dict=True):
 
 
 class Shallow(NamedTuple):
-    """The fates whose tensors are in too many modules to list them all."""
+    """A lower depth for tensors of some fates, because they are in too many modules to list all."""
 
     fates: int | None  # bits; None means all fates
     depth: int  # the deepest level that is listed
@@ -124,8 +128,8 @@ def walk(
 ) -> Walk:
     """Sum up the tensors by the prefixes that `depth` lists; None lists all prefixes.
 
-    The items are those of `Counted`. Neighbours usually have one kind and one prefix, which is then
-    not computed again.
+    The items have the fields of `Counted`. Kind and prefix are computed only if they differ from
+    those of the previous item, which is rare.
     """
     deepest = Depth(MAX_DEPTH) if depth is None else depth.at_most(MAX_DEPTH)
     fates, up_to = shallow or (0, MAX_DEPTH)
@@ -147,7 +151,7 @@ def walk(
             if level > uncut:
                 prefix = limit.cut(module)
             sums = of_kind.setdefault(prefix, [0, 0, 0, 0])
-            # A closed prefix includes every name below it.
+            # A closed prefix is at the listed depth, so that names below it count for it.
             closed = level == limit.most or prefix != module
             below = f"{prefix}." if closed and prefix else "" if limit.most == 0 else "\0"
         sums[0] += 1
@@ -159,7 +163,7 @@ def walk(
 
 
 def depth_within(names: Iterable[str], most: int) -> int | None:
-    """Return the depth down to which the names are in at most `most` modules; None for any depth.
+    """Return the largest depth at which names are in at most `most` modules; None if any depth is.
 
     200,000 names of forty parts each would be in eight million modules. Long names count more: a
     name of 16 MB with sixty dots at its end would be in sixty modules of 16 MB.
@@ -189,9 +193,10 @@ def depth_within(names: Iterable[str], most: int) -> int | None:
 
 
 def _fits(names: Iterable[str], depth: int, room: int) -> bool:
-    """Whether the modules of the names, down to that depth, have at most `room` characters.
+    """Whether the names of modules down to that depth have at most `room` characters in all.
 
-    Modules above are not longer, and not more at any depth.
+    Only the deepest modules are counted, times the depth: at each depth above, modules are not
+    more and not longer.
     """
     cuts: set[str] = set()
     for name in names:
@@ -205,22 +210,22 @@ def _fits(names: Iterable[str], depth: int, room: int) -> bool:
 
 
 def parent(prefix: str) -> str:
-    """The prefix one level up: `bert.encoder` -> `bert` -> "", the root."""
+    """Return the prefix one level up: `bert.encoder` -> `bert` -> "", the root."""
     return prefix.rpartition(".")[0]
 
 
 def prefix_at_depth(prefix: str, depth: int) -> str:
-    """The first `depth` parts of a prefix."""
+    """Return the first `depth` segments of a prefix."""
     return ".".join(prefix.split(".", depth)[:depth]) if prefix.count(".") >= depth else prefix
 
 
 def _whole(below: Mapping[str, _Sums]) -> _Sums:
-    """The sums of one kind over all prefixes."""
+    """Return the sums of one kind over all prefixes."""
     return [sum(each) for each in zip(*below.values(), strict=True)]
 
 
 def _totals(kind: _Kind, sums: Iterable[_Sums]) -> Iterator[_Totals]:
-    """Yield the totals of each of the sums of one kind, with its trainable parameters and bits."""
+    """Convert the sums of one kind to totals, which have trainable parameters and bits."""
     trained, width = is_float(kind.dtype), DTYPE_BITS.get(kind.dtype, 0)
     for tensors, elements, parameters, odd in sums:
         bits = elements * width + 8 * odd
@@ -228,7 +233,7 @@ def _totals(kind: _Kind, sums: Iterable[_Sums]) -> Iterator[_Totals]:
 
 
 def _rolled_up(sums: dict[str, _Totals]) -> dict[str, _Totals]:
-    """Add to each prefix the sums below it: deepest first, each once to its parent."""
+    """Add the sums of each prefix to its parent's, the deepest prefixes first."""
     levels: dict[int, list[str]] = {}
     for prefix in sums:
         if prefix:

@@ -1,4 +1,4 @@
-"""Atomic writes: a reader sees the complete old file or the complete new one."""
+"""Atomic writes: another process sees the complete old file or the complete new one."""
 
 import errno
 import os
@@ -9,16 +9,16 @@ from typing import BinaryIO
 
 
 def write_atomically(path: Path, content: bytes) -> None:
-    """Write a file with `replacing`; raises OSError."""
+    """Write a file atomically; raise OSError if that fails, leaving the old file unchanged."""
     with replacing(path) as file:
         file.write(content)
 
 
 @contextmanager
 def replacing(path: Path) -> Iterator[BinaryIO]:
-    """Open a file to write, which replaces `path` when it is complete; raises OSError.
+    """Open a temporary file that replaces `path` at the end of the block; raise OSError on failure.
 
-    If that fails (a full disk, no permission), the old file stays unchanged. A link stays a link,
+    On failure (a full disk, no permission), the old file stays unchanged. A link stays a link,
     and a path that is not a file (/dev/stdout, a pipe) is written to, not replaced.
     """
     if path.exists() and not (path.is_file() or path.is_dir()):
@@ -30,7 +30,7 @@ def replacing(path: Path) -> Iterator[BinaryIO]:
         raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(path))
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-    except FileExistsError:  # a path in the way is not a folder
+    except FileExistsError:  # a parent of the path is not a folder
         message = os.strerror(errno.ENOTDIR)
         raise NotADirectoryError(errno.ENOTDIR, message, str(path.parent)) from None
     import tempfile  # noqa: PLC0415 - 3 ms, only where a file is written
@@ -49,7 +49,7 @@ def replacing(path: Path) -> Iterator[BinaryIO]:
 
 
 def _umask() -> int:
-    """The process's file mode mask; reading it means setting it for an instant."""
+    """Return the process's file mode mask, which can only be read by setting it briefly."""
     mask = os.umask(0)
     os.umask(mask)
     return mask

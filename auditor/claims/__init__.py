@@ -1,1 +1,1 @@
-"""Claims: a published count is confirmed, or refuted with the slips that explain it."""
+"""Claims: confirm a published count, or refute it with the slips (counting errors) behind it."""

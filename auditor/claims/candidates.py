@@ -1,4 +1,8 @@
-"""Candidates: the possible slips in a count of these cells, the commoner ones first."""
+"""The possible slips (errors in a count by hand) in a count of given cells, the common ones first.
+
+A cell is a tensor name with its layers folded (see `cells`); rarity is a number by which slips are
+ranked, small for a common slip.
+"""
 
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -18,7 +22,7 @@ from auditor.claims.parts import (
     is_pooler,
 )
 
-Masks = tuple[tuple[int, int], ...]  # (number of a cell, its mask), in order
+Masks = tuple[tuple[int, int], ...]  # (index of a cell, its mask), sorted
 
 # The slips in the order in which their differences are taken: complete parts left out come first.
 _ORDER = (
@@ -34,18 +38,18 @@ _ORDER = (
     "active-only",
     "all-experts",
 )
-_MOST = 600  # candidates; DETR has the most cells (356), and pairs are tried
+_MOST = 600  # candidates; DETR has the most cells (356), and pairs are tried, too
 _ALL = "all"
 
 
 class PossibleSlip(Struct, frozen=True, kw_only=True, dict=True):
-    """A slip in counting certain cells."""
+    """A possible error in the count of some cells, such as a module that is left out."""
 
     slip: str
     fields: tuple[tuple[str, object], ...]
     masks: Masks
-    rarity: float  # a smaller number is commoner
-    difference: int  # that the slip alone makes
+    rarity: float  # a smaller number is a more common slip
+    difference: int  # to the true count, if it is the only slip
 
     @property
     def order(self) -> int:
@@ -57,11 +61,11 @@ class PossibleSlip(Struct, frozen=True, kw_only=True, dict=True):
 
 
 class CountedCells(Struct, frozen=True, kw_only=True, dict=True):
-    """The cells of a count: those of the part, followed by those of the rest of the model."""
+    """The cells of a count: first the cells of the claimed part, then the rest of the model."""
 
     cells: tuple[FoldedTensor, ...]
     inside: int  # the number of cells of the part
-    prefix: str  # of the base model
+    prefix: str  # the base model's prefix
     part: str = ""
 
     @cached_property
@@ -69,7 +73,7 @@ class CountedCells(Struct, frozen=True, kw_only=True, dict=True):
         return sum(cell.count() for cell in self.cells)
 
     def value(self, chosen: Iterable[PossibleSlip]) -> int:
-        """Return the count with all of these slips."""
+        """Return the count that a person gets who makes all of these slips."""
         masks: dict[int, int] = defaultdict(int)
         for slip in chosen:
             for number, mask in slip.masks:
@@ -81,7 +85,7 @@ class CountedCells(Struct, frozen=True, kw_only=True, dict=True):
 
 
 def candidates(counted: CountedCells) -> tuple[PossibleSlip, ...]:
-    """Return every slip that changes the count, each variant once."""
+    """Return the most common slips that change the count, without duplicates."""
     slips: dict[tuple[str, Masks], PossibleSlip] = {}
     for slip in _all(counted):
         if not slip.difference:
@@ -93,7 +97,7 @@ def candidates(counted: CountedCells) -> tuple[PossibleSlip, ...]:
 
 
 class _Scopes:
-    """The modules of some cells, and the groups for which people have names."""
+    """The scopes of slips: modules with their cells, and groups such as `attention`."""
 
     def __init__(self, counted: CountedCells) -> None:
         self.cells = counted.cells
@@ -112,7 +116,7 @@ class _Scopes:
         return ".".join(parts[0] for parts in shared)
 
     def module(self, scope: str, numbers: Sequence[int]) -> str:
-        """Return the scope, or the narrowest module in it if the part has only some of it."""
+        """Return the scope, or the narrowest module in it if only some of it is in the part."""
         begin = f"{scope}."
         later_cells = self.cells[self.inside.stop :]
         outside = any(cell.name.startswith(begin) for cell in later_cells)
@@ -126,7 +130,7 @@ class _Scopes:
         return tuple(self._groups())
 
     def _groups(self) -> Iterator[tuple[str, tuple[int, ...]]]:
-        """Yield the groups that people count together although they are not one module."""
+        """Yield groups of cells that people count together although they are not one module."""
         tests: Mapping[str, Callable[[FoldedTensor], bool]] = {
             "embeddings": is_embedding,
             "attention": is_attention,
@@ -202,7 +206,7 @@ def _left_out(scopes: _Scopes, make: _Maker) -> Iterator[PossibleSlip]:
         if not module or not learned:
             continue
         rarity = _rarity_of_part(module, scopes, learned)
-        if len(learned) == len(part):  # nothing of the part is left
+        if len(learned) == len(part):  # the complete part is left out
             rarity += 3.0
         yield make("part-left-out", learned, rarity, module=scopes.module(module, learned))
     for name, chosen in scopes.groups:
@@ -210,7 +214,7 @@ def _left_out(scopes: _Scopes, make: _Maker) -> Iterator[PossibleSlip]:
 
 
 def _rarity_of_part(module: str, scopes: _Scopes, learned: Sequence[int]) -> float:
-    """Rate an omission: most often the pooler, then heads and top modules, seldom a matrix."""
+    """Return the rarity of an omission: low for poolers, then heads, then other modules."""
     below = module.removeprefix(scopes.prefix).strip(".")
     depth = below.count(".")
     cells = [scopes.cells[number] for number in learned]
@@ -223,7 +227,7 @@ def _rarity_of_part(module: str, scopes: _Scopes, learned: Sequence[int]) -> flo
 
 
 def _left_out_of_kind(scopes: _Scopes, make: _Maker) -> Iterator[PossibleSlip]:
-    """Yield the omission of biases or norms, of all modules or of one."""
+    """Yield slips that leave out biases or norms, of all modules or of one."""
     cells = scopes.cells
     tests: tuple[tuple[str, Callable[[FoldedTensor], bool], float], ...] = (
         ("no-bias", lambda cell: cell.kind is CellKind.BIAS, 1.0),
@@ -249,7 +253,7 @@ def _left_out_of_kind(scopes: _Scopes, make: _Maker) -> Iterator[PossibleSlip]:
 
 
 def _rarity_of_scope(scopes: _Scopes, chosen: Sequence[int]) -> float:
-    """Rate a scope: first all modules, then all layers; a single matrix's bias comes last."""
+    """Return the added rarity of a scope: low for all layers, high for a single tensor."""
     cells = [scopes.cells[number] for number in chosen]
     if len(cells) == 1:
         return 2.0
@@ -286,7 +290,10 @@ def _one_of_n(scopes: _Scopes, make: _Maker) -> Iterator[PossibleSlip]:
 
 
 def _one_of_numbered(scopes: _Scopes, make: _Maker) -> Iterator[PossibleSlip]:
-    """Yield one of several numbered modules of different shapes: a stage, a convolution."""
+    """Yield slips that count only one of several numbered modules with different shapes.
+
+    Such modules are stages or convolutions, for example.
+    """
     lists: dict[str, dict[str, list[int]]] = defaultdict(lambda: defaultdict(list))
     for number in scopes.learned(scopes.inside):
         parts = scopes.cells[number].name.split(".")
@@ -313,7 +320,10 @@ def _one_of_list(  # noqa: PLR0913, PLR0917 - a list, cells in it, and what to s
     scope: str,
     rarity: float,
 ) -> Iterator[PossibleSlip]:
-    """Yield the count of one module for all of a list, in each kind of the list."""
+    """Yield slips that count one module instead of all modules of a list.
+
+    If the list has layers of several kinds (shapes), there is one slip for each kind.
+    """
     axes = {}
     for number in numbers:
         at = _position(scopes.cells[number], module)
@@ -332,7 +342,7 @@ def _one_of_list(  # noqa: PLR0913, PLR0917 - a list, cells in it, and what to s
 
 
 def _one_head(scopes: _Scopes, make: _Maker) -> Iterator[PossibleSlip]:
-    """Yield the projection of one attention head for all heads."""
+    """Yield slips that count the projections of one attention head instead of all heads."""
     within: dict[str, list[int]] = defaultdict(list)
     for number in scopes.learned(scopes.inside):
         cell = scopes.cells[number]
@@ -390,7 +400,7 @@ def _buffers(scopes: _Scopes, make: _Maker) -> Iterator[PossibleSlip]:
 
 
 def _unused_parts(scopes: _Scopes, make: _Maker) -> Iterator[PossibleSlip]:
-    """Yield the parts that are stored and that the class does not use: layers of MTP."""
+    """Yield slips that count stored modules which the class does not use, such as MTP layers."""
     parts: dict[str, list[int]] = defaultdict(list)
     for number in scopes.inside:
         if scopes.cells[number].role is Role.EXTRA:
@@ -413,7 +423,7 @@ def _experts(scopes: _Scopes, make: _Maker) -> Iterator[PossibleSlip]:
 
 
 def _in_another(counted: CountedCells, make: _Maker) -> Iterator[PossibleSlip]:
-    """Yield the modules outside the part that may be counted with it."""
+    """Yield slips that count a module outside the part with the part."""
     if not counted.part:
         return
     modules: dict[str, list[int]] = defaultdict(list)

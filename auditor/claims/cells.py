@@ -1,7 +1,7 @@
-"""Cells: the tensors of a model with its layers folded, each with its number and its lists.
+"""Cells: the tensors of a model with equal layers folded into one.
 
-`encoder.layer.*.attention.self.query.weight` of BERT is one cell of 589,824 parameters, twelve
-times. A wrong count counts a cell too seldom, too often or not at all, as a mask describes.
+`encoder.layer.*.attention.self.query.weight` of BERT is one cell: 589,824 parameters, twelve times.
+A wrong count has a cell too seldom, too often or not at all. A mask (a set of bits) encodes that.
 """
 
 import re
@@ -32,18 +32,18 @@ from auditor.analytic.blocks import (
 )
 from auditor.analytic.dims import dim
 
-# The bits of a mask. Below them, bit i reduces the axis i of a cell to one.
+# The bits of a mask. Each lower bit i counts one module only of the list `axes[i]` of a cell.
 LEFT_OUT = 1 << 8
-COUNTED = 1 << 9  # count a cell that does not belong to the count
-ACTIVE = 1 << 10  # as many experts as one token uses
-ONE_HEAD = 1 << 11  # one attention head of all
+COUNTED = 1 << 9  # count a cell that the true count leaves out
+ACTIVE = 1 << 10  # count only the experts that one token uses
+ONE_HEAD = 1 << 11  # count one attention head instead of all
 
 
 MOST_NAMES = 4096  # names of cells in a cache; a mixture of two towers has 300
 
 
 class CellKind(StrEnum):
-    """The kind of a tensor in a count by hand."""
+    """The kinds of tensors that a count by hand distinguishes."""
 
     WEIGHT = "weight"
     BIAS = "bias"
@@ -51,21 +51,21 @@ class CellKind(StrEnum):
 
 
 class Axis(NamedTuple):
-    """Modules of one kind in a list: layers, experts."""
+    """The modules of one kind (with equal shapes) in a list of modules: layers or experts."""
 
-    module: str  # of one of them: "encoder.layer.*"
+    module: str  # the pattern of their names: "encoder.layer.*"
     size: int  # the number of modules of this kind
     of: int  # the number of modules in the list, of all kinds
-    kind: int = 0  # the number of the kind in a list of several kinds
-    places: tuple[int, ...] | None = None  # the places of this kind; None means all
+    kind: int = 0  # the index of the kind in a list of several kinds
+    places: tuple[int, ...] | None = None  # the indices of this kind in the list; None means all
     active: int | None = None  # the number of experts that one token uses
 
 
 class FoldedTensor(Struct, frozen=True, kw_only=True, dict=True):
-    """Tensors of one shape in layers of one kind."""
+    """A cell: tensors of one shape and one name, except for the numbers of layers or experts."""
 
     name: str  # "encoder.layer.*.output.dense.weight"
-    shape: tuple[int, ...]  # of one
+    shape: tuple[int, ...]  # of one tensor
     elements: int  # of one tensor; of one expert if a tensor contains all experts
     axes: tuple[Axis, ...] = ()  # the lists around it, the outermost first
     role: Role = Role.PARAMETER
@@ -80,7 +80,7 @@ class FoldedTensor(Struct, frozen=True, kw_only=True, dict=True):
 
     @cached_property
     def optional(self) -> bool:
-        """Whether the cell counts only if a mask counts it."""
+        """Whether the cell is counted only with a mask: a buffer, a tied copy, an unused module."""
         return self.role is not Role.PARAMETER
 
     @cached_property
@@ -88,7 +88,7 @@ class FoldedTensor(Struct, frozen=True, kw_only=True, dict=True):
         return {}
 
     def count(self, mask: int = 0) -> int:
-        """Return the numbers that a mask counts of the cell."""
+        """Return the number of parameters counted of this cell with a mask."""
         if mask not in self._counts:
             self._counts[mask] = self._count(mask)
         return self._counts[mask]
@@ -105,7 +105,7 @@ class FoldedTensor(Struct, frozen=True, kw_only=True, dict=True):
 
 
 def total_of(cells: Iterable[FoldedTensor]) -> int:
-    """The parameters of the cells: tied ones once, buffers never."""
+    """Return the number of parameters in the cells: tied tensors once, buffers never."""
     return sum(cell.count() for cell in cells)
 
 
@@ -127,7 +127,7 @@ def _cells(block: Block, name: str, axes: tuple[Axis, ...], within: str) -> list
 def _collect(  # noqa: C901, PLR0912 - one for each kind of block
     cells: list[FoldedTensor], block: Block, name: str, axes: tuple[Axis, ...], within: str
 ) -> None:
-    """Append the cells to a list, which takes half the time of generators for many models."""
+    """Append the cells below a block to a list, which takes half the time of generators."""
     match block:
         case Param(shape, layer=layer):
             embedding = layer is Layer.EMBEDDING
@@ -217,7 +217,7 @@ def _sized(
 
 
 def changed(cell: FoldedTensor, **fields: Any) -> FoldedTensor:
-    """Return the cell with other values of some fields."""
+    """Return a copy of the cell with other values of some fields."""
     return replace(cell, **fields)
 
 
@@ -225,7 +225,7 @@ _PROJECTION = re.compile(r"(^|_)(q|k|v|query|key|value)(_|$|proj|lin)", re.IGNOR
 
 
 def _with_ties(cells: list[FoldedTensor], heads: Mapping[str, int]) -> tuple[FoldedTensor, ...]:
-    """Give tied cells the size of what they share, and projections their heads."""
+    """Give each tied cell the shape of its original, and each projection its number of heads."""
     by_name: dict[str, FoldedTensor] = {}
     for cell in cells:
         by_name.setdefault(cell.name, cell)
@@ -258,7 +258,7 @@ _BIAS = re.compile(r"(^|_)bias$|^b$")
 
 
 def kind_of(name: str, shape: tuple[int, ...]) -> CellKind:
-    """Return the kind of a tensor by name and shape: of a norm, a bias, or a weight."""
+    """Return whether a tensor is part of a norm, a bias or a weight, by its name and shape."""
     return _kind_by_name(name, len(shape))
 
 
@@ -275,7 +275,7 @@ def _kind_by_name(name: str, dimensions: int) -> CellKind:
 
 
 def cells_of_tensors(tensors: Iterable[ExpectedTensor]) -> tuple[FoldedTensor, ...]:
-    """Return the cells of tensors: numbers in names are lists, layers of one shape are a kind."""
+    """Return the cells of listed tensors: names that differ only in numbers are one cell."""
     alike: dict[tuple[str, tuple[int, ...], Role], list[ExpectedTensor]] = {}
     for tensor in tensors:
         pattern = re.sub(r"(?<=\.)\d+(?=\.|$)", "*", tensor.name)
@@ -290,7 +290,7 @@ def cells_of_tensors(tensors: Iterable[ExpectedTensor]) -> tuple[FoldedTensor, .
 
 
 def _axes(pattern: str, alike: list[ExpectedTensor]) -> tuple[Axis, ...]:
-    """Return a list for each number in the names if none is missing, else one list for all."""
+    """Return a list for each number in the names; one list if some combinations are missing."""
     if "*" not in pattern:
         return ()
     places = [place for place, part in enumerate(pattern.split(".")) if part == "*"]

@@ -1,9 +1,9 @@
-"""Curves: the count for other values of one config key, without building a model for each.
+"""Compute the count for other values of one config key, without building a model for each value.
 
-A count is a polynomial in each key, of degree two at most: V*D + N*(12*D^2 + 13*D). Three models
-determine it, with and without slips. If a key rounds or decides about shapes, the count is not a
-polynomial, so each value that a curve finds is built and counted before it is reported. The likely
-values are those of published models.
+A count is a polynomial of degree two at most in each key: V*D + N*(12*D^2 + 13*D). Three models
+determine it, with and without slips. For a key that is rounded or selects a structure, the count is
+not a polynomial, so each value that a curve yields is built and counted before it is reported.
+Only values that published models have are tried.
 """
 
 import re
@@ -14,13 +14,13 @@ from msgspec import Struct
 
 from auditor.claims.candidates import CountedCells, PossibleSlip
 
-_TRIED = 8  # values of a key that are tried, to build three models
+_TRIED = 8  # the most values of a key to try until three models are built
 
 Build = Callable[[int], CountedCells | None]
 
 
 class ValueHit(Struct, frozen=True, kw_only=True):
-    """A value of the key that gives the count, with at most one slip."""
+    """A value of the key with which the count is the claimed one, with at most one slip."""
 
     value: int
     counted: CountedCells
@@ -39,9 +39,9 @@ class Curve:
         self._value = value
 
     def measure(self, likely: Sequence[int]) -> bool:
-        """Build models of two more values; return False if that fails or changes the form."""
+        """Build models with two more values; return False if that fails or changes the cells."""
         own = self._value
-        alike = {own * 2, own * 4, own // 2, own // 4}  # heads share them evenly, layers alternate
+        alike = {own * 2, own * 4, own // 2, own // 4}  # heads divide these values, too
         near = sorted(likely, key=lambda other: (other not in alike, abs(other - own)))
         names = [cell.name for cell in self._points[0][1].cells]
         for other in near[:_TRIED]:
@@ -85,7 +85,7 @@ class Curve:
 
 # --- likely values --------------------------------------------------------------------------------
 
-# A count by another vocabulary is the commonest slip of this kind: 21128 for 30522.
+# Another vocabulary is the most common other value in a wrong count: 21128 for 30522.
 # Vocabularies of published models: BERT, GPT-2, RoBERTa, T5, Llama, Qwen, Gemma, DeepSeek, others.
 _VOCABULARIES = (
     *(21128, 28996, 30000, 30522, 31002, 31090, 32000, 32001, 32003, 32064, 32100, 32102, 32128),
@@ -116,7 +116,7 @@ _MOST = 100  # values of one key that are tried
 
 
 def likely_values(key: str, value: int, sizes: Mapping[str, int]) -> tuple[int, ...]:
-    """Other values for a key, the likeliest first; `sizes` are the values of the other keys."""
+    """Return other values for a key, the likeliest first; `sizes` maps all keys to values."""
     last = key.rpartition(".")[2]
     near = {value * 2, value // 2, value * 4, value // 4}
     values = {*_of_kind(last, value, sizes), *(number for number in near if number > 0)}

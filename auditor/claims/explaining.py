@@ -1,4 +1,7 @@
-"""Explanations of a wrong claim: the fewest slips that give its number."""
+"""Explain a wrong claim by the fewest slips (counting errors) that give its number.
+
+Rarity is a number by which explanations are ranked, small for a common slip.
+"""
 
 from collections.abc import Iterator, Sequence
 from functools import cached_property, partial
@@ -15,15 +18,15 @@ from auditor.claims.subject import Counterpart, Subject
 from auditor.claims.verdict import Explanation, Slip
 
 SHOWN = 3  # explanations of one claim
-_LONGEST = 3  # slips: a few more explain any number
-_FEW = 3  # digits: some value of some key gives any number of so few
-_RAREST = 4.0  # rarity of all slips together that may explain a figure of so few digits
-_COMMON = 2.3  # the rarest slip that may explain a rounded figure, which hundreds of slips hit
-_COMMON_OF_SEVERAL = 1.85  # the rarest slip if there are several
+_LONGEST = 3  # slips in an explanation; with more, any number can be explained
+_FEW = 3  # digits: another value of some key can explain any shorter number
+_RAREST = 4.0  # the highest sum of rarities for a figure of so few digits
+_COMMON = 2.3  # the highest rarity for a rounded figure, which hundreds of slips fit
+_COMMON_OF_SEVERAL = 1.85  # the highest rarity of each slip if there are several
 
 
 class Question(Struct, frozen=True, kw_only=True):
-    """A wrong claim."""
+    """A wrong claim with the true count, as input of the search for an explanation."""
 
     subject: Subject
     figure: Figure
@@ -41,13 +44,16 @@ class Question(Struct, frozen=True, kw_only=True):
         )
 
     def counted_in(self, of: Counterpart) -> CountedCells | None:
-        """Count this part of another class or config; None if that has no such part."""
+        """Return the cells of this part in another class or config; None without such a part."""
         part_readings = readings(self.part, of.cells, of.prefix)
         return self.counted(of, part_readings[0]) if part_readings else None
 
 
 class _Base(Struct, frozen=True, kw_only=True, dict=True):
-    """A count to start from, and the slip that leads to it: another class, or another config."""
+    """A count of the own class, or by the slip `step` of another class or another config.
+
+    Slips in the count of cells are searched on top of it.
+    """
 
     counted: CountedCells
     step: tuple[str, tuple[tuple[str, Any], ...]] | None = None
@@ -68,7 +74,7 @@ _Found = tuple[_Base, tuple[PossibleSlip, ...]]
 def explanations(
     question: Question,
 ) -> tuple[Explanation, ...]:
-    """Return the fewest slips that give the claim, the commonest first; () if none do."""
+    """Return explanations with the fewest slips, the most common first; () if there is none."""
     bases = _Bases(question)
     rank_by_slips: dict[tuple[Slip, ...], tuple[int, float]] = {}
     figure = question.figure
@@ -86,7 +92,7 @@ def explanations(
 
 
 def _of_different_kinds(ranked: Sequence[tuple[Slip, ...]]) -> Sequence[tuple[Slip, ...]]:
-    """Keep one combination of each kind, because there are many matrices of one size."""
+    """Prefer explanations by different slips, because many matrices have one size."""
     first: dict[tuple[str, ...], tuple[Slip, ...]] = {}
     for slips in ranked:
         first.setdefault(tuple(slip.slip for slip in slips), slips)
@@ -96,7 +102,7 @@ def _of_different_kinds(ranked: Sequence[tuple[Slip, ...]]) -> Sequence[tuple[Sl
 
 
 def _of_stored(question: Question) -> Iterator[tuple[Slip, ...]]:
-    """Yield the count of the elements of packed tensors, with several parameters each."""
+    """Yield the explanation that stored elements were counted, each with several parameters."""
     stored, figure = question.subject.stored, question.figure
     if stored is None or not stored.packed or question.part or figure.unit == "bytes":
         return
@@ -135,7 +141,7 @@ def _ordered(slips: Sequence[Slip], total: int) -> Explanation:
 
 
 class _Bases:
-    """The counts for which a wrong one may be right, and the slips on top of them."""
+    """The counts from which slips are searched: the own class, its siblings, other configs."""
 
     def __init__(self, question: Question) -> None:
         self._question = question
@@ -144,7 +150,7 @@ class _Bases:
         self._own = _Base(counted=question.counted(question.whose, question.reading))
 
     def of_length(self, slips: int, way: Way, *, alone: bool) -> Iterator[_Found]:
-        """Yield the combinations of this many slips; `alone` if no shorter one was found."""
+        """Yield the combinations of this many slips; `alone` if no explanation is known yet."""
         low, high = way.low, way.high
         if slips == 0:
             if way.slips and low <= self._own.counted.total <= high:
@@ -157,7 +163,7 @@ class _Bases:
             yield from self._other_configs(low, high, slips=slips == 2)  # noqa: PLR2004
 
     def _on(self, base: _Base, low: int, high: int, slips: int) -> Iterator[_Found]:
-        """Yield the slips of cells on top of a base."""
+        """Yield combinations of `slips` slips that change the base's count to low ... high."""
         if not slips:
             if base.step and low <= base.counted.total <= high:
                 yield base, ()
@@ -191,7 +197,7 @@ class _Bases:
 
     @cached_property
     def _curves(self) -> dict[str, Curve]:
-        """The count as a function of one key, by key; only of keys in which it is a polynomial."""
+        """Map each key to the count as a function of it, for keys that do not change the cells."""
         curves = {}
         for key, value in self._subject.sizes.items():
             build = partial(self._counted_with, key)
@@ -201,7 +207,7 @@ class _Bases:
         return curves
 
     def _counted_with(self, key: str, value: Any) -> CountedCells | None:
-        """Return the count of the class with another value of one key; None if it has none."""
+        """Return the cells of the part with another value of one key; None if that cannot be."""
         model = self._subject.with_value(key, value, self._question.whose.target)
         return self._question.counted_in(model) if model else None
 
@@ -230,7 +236,7 @@ class _Bases:
 def _with_differences(
     question: Question, base: _Base, way: Way, chosen: Sequence[PossibleSlip]
 ) -> tuple[Slip, ...] | None:
-    """Return the slips with their differences to the count before; None if one makes none."""
+    """Return the slips, each with its change of the count; None if one changes nothing."""
     figure, subject = question.figure, question.subject
     slips: list[Slip] = []
     before = question.actual
@@ -241,7 +247,7 @@ def _with_differences(
         before = after
 
     scale = subject.bits if figure.unit == "bytes" else 8
-    if way.first is not None:  # the count starts in another unit
+    if way.first is not None:  # this slip changes the unit of the count
         add(*way.first, question.actual * way.bits // scale)
     if base.step is not None:
         add(*base.step, base.counted.total * way.bits // 8)

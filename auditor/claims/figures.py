@@ -1,4 +1,4 @@
-"""Figures in people's notation, 110M, 8x7B, 72.1 MB, 1亿零951万, 1.1e8, and ways to read them."""
+"""Parse published numbers such as 110M, 8x7B, 72.1 MB, 1亿零951万, 1.1e8; list their meanings."""
 
 import re
 import unicodedata
@@ -78,18 +78,18 @@ _ROUND = 6  # zeros at the end of a number that was not counted
 
 
 class Figure(Struct, frozen=True, kw_only=True):
-    """A number as written, and the numbers that round to it."""
+    """A published number as written, and the range of numbers that round to it."""
 
     text: str
     value: int
     low: int  # the least number that rounds to it
     high: int  # the greatest number that rounds to it
     scale: int = 1  # a million for 110M
-    last_digit: int = 1  # the value of one in its last digit: 10^5 for 72.1M
+    last_digit: int = 1  # the value of a step in its last digit: 10^5 for 72.1M
     unit: Literal["parameters", "bytes"] = "parameters"
-    is_share: bool = False  # of the model, in parts of 10^12
+    is_share: bool = False  # a share of the model, in units of 10^-12
     experts: int | None = None  # 8 of 8x7B; 7B is the model with one expert
-    active: "Figure | None" = None  # of 30B-A3B
+    active: "Figure | None" = None  # 3B in 30B-A3B
 
     @property
     def exact(self) -> bool:
@@ -97,7 +97,7 @@ class Figure(Struct, frozen=True, kw_only=True):
 
     @property
     def digits(self) -> int:
-        """The number of its digits that say something: 3 of 72.1M, 9 of 109,482,240."""
+        """The number of significant digits: 3 of 72.1M, 8 of 109,482,240."""
         return len(str(self.value // self.last_digit).rstrip("0"))
 
 
@@ -136,7 +136,7 @@ def parse_figure(text: str, *, chinese: bool = False) -> Figure | None:
 
 
 def share_of(figure: Figure, total: int) -> Figure:
-    """Return a share as the figure of a count: 21.77 % of a total."""
+    """Convert a share of a total, such as 21.77 %, into the figure of a count."""
 
     def of_total(share: int) -> Fraction:
         return Fraction(share * total, _WHOLE)
@@ -151,9 +151,9 @@ def share_of(figure: Figure, total: int) -> Figure:
 
 
 def _without_numerals(text: str) -> str:
-    """Write Chinese numerals in digits: 一亿一千万 is 110000000, 1亿零951万4298 is 109514298.
+    """Replace Chinese numerals by digits: 一亿一千万 is 110000000, 1亿零951万4298 is 109514298.
 
-    A number with one unit and no numeral stays as it is, because its digits say how it is rounded.
+    A number with one unit and no numeral stays unchanged, because its digits show its rounding.
     """
     match = _MIXED.fullmatch(text)
     if match is None or not (_NUMERAL.search(text) or len(_LARGE_UNIT.findall(match[1])) > 1):
@@ -175,7 +175,7 @@ def _without_numerals(text: str) -> str:
 
 
 def _rounding(value: Fraction, digits: str, fraction: str, scale: int) -> tuple[int, int]:
-    """Return the numbers that round to a value: within half a unit of its last digit."""
+    """Return the least and the greatest number that round to a value."""
     zeros = 0 if fraction else len(digits) - len(digits.rstrip("0"))
     if scale == 1 and not fraction and zeros < _ROUND:
         return int(value), int(value)
@@ -186,7 +186,7 @@ def _rounding(value: Fraction, digits: str, fraction: str, scale: int) -> tuple[
 
 
 def _last_digit(digits: str, fraction: str, scale: int) -> Fraction:
-    """Return the value of one in the last digit: 10^5 for 72.1M."""
+    """Return the value of a step in the last digit: 10^5 for 72.1M."""
     if fraction:
         return Fraction(scale, 10 ** len(fraction[1:]))
     return Fraction(scale if scale > 1 else 10 ** (len(digits) - len(digits.rstrip("0"))))
@@ -201,7 +201,7 @@ _BITS = {**DTYPE_BITS, _FOUR_BITS: 4}
 
 
 class Misreading(NamedTuple):
-    """A slip in how the number is read: the number that it makes of the number before."""
+    """A slip in converting a count into the written number, which multiplies it by `ratio`."""
 
     slip: str
     fields: Fields
@@ -209,16 +209,16 @@ class Misreading(NamedTuple):
 
 
 class Way(Struct, frozen=True, kw_only=True):
-    """A way to read the number, with the counts of parameters that it then means.
+    """A way to read the written number: the range of parameter counts that it means.
 
-    A count of parameters times `bits / 8` is the number before the last misreadings.
+    A count of parameters times `bits / 8`, changed by the misreadings `last`, is the number.
     """
 
     low: int
     high: int
-    bits: int = 8  # of a parameter if bytes are counted; 8 if parameters are
+    bits: int = 8  # bits of a parameter if the number counts bytes; 8 if parameters
     first: tuple[str, Fields] | None = None  # the slip that changes what is counted
-    last: tuple[Misreading, ...] = ()  # slips that change the number that was counted
+    last: tuple[Misreading, ...] = ()  # slips that change the result of the count
     truncated: bool = False  # digits were cut off
     rarity: float = 0.0
 
@@ -228,7 +228,7 @@ class Way(Struct, frozen=True, kw_only=True):
 
 
 def ways(figure: Figure, dtype: str | None) -> Iterator[Way]:
-    """The ways to read a figure, the plain one first; `dtype` is the model's."""
+    """Yield the ways to read a figure, the literal one first; `dtype` is the model's."""
     own = dtype or "F32"
     if figure.unit == "bytes":
         yield from _of_bytes(figure, own)
@@ -261,7 +261,7 @@ def _of_bytes(figure: Figure, dtype: str) -> Iterator[Way]:
 
 
 def _widths(*dtypes: str) -> tuple[tuple[str, int], ...]:
-    """Return the dtypes with their bits, the first of each width."""
+    """Return the dtypes with their bits; only the first dtype of each width."""
     names: dict[int, str] = {}
     for name in dtypes:
         names.setdefault(_BITS[name], name)
@@ -269,7 +269,7 @@ def _widths(*dtypes: str) -> tuple[tuple[str, int], ...]:
 
 
 def _cut_off(figure: Figure, bits: int) -> Iterator[Way]:
-    """Yield the reading of a figure whose last digits were cut off: 1.23B for 1.236."""
+    """Yield the reading of a figure that was cut off and not rounded: 1.23B for 1.236 billion."""
     above = figure.value + figure.last_digit - 1
     if above > figure.high:
         low, high = -(-(figure.high + 1) * 8 // bits), above * 8 // bits
@@ -284,7 +284,7 @@ def _misread(
     first: tuple[str, Fields] | None = None,
     rarity: float,
 ) -> Iterator[Way]:
-    """Yield the reading of a number that is a ratio of what was counted."""
+    """Yield the reading of a number that is the true number times the ratio of `misread`."""
     low, high = Fraction(figure.low), Fraction(figure.high)
     if figure.exact and misread.slip != "bytes-for-parameters":
         low, high = low - Fraction(1, 2), high + Fraction(1, 2)  # the quotient was rounded

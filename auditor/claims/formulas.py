@@ -1,4 +1,4 @@
-"""Formulas in people's notation, with numbers for letters: V·D + N·(12·D² + 13·D)."""
+"""Evaluate formulas in mathematical notation: V·D + N·(12·D² + 13·D) with given V, D and N."""
 
 import re
 from collections.abc import Mapping
@@ -12,11 +12,11 @@ _SIGNS = str.maketrans("\u00b7\u00d7\u2217\uff08\uff09\u2212", "***()-")
 
 
 class FormulaError(ValueError):
-    """The text is not a formula in these letters."""
+    """The text is not a formula, or has an unknown letter."""
 
 
 def evaluate(text: str, letters: Mapping[str, int]) -> int:
-    """Return the value of a formula; raise FormulaError with the token if it has none."""
+    """Return the value of a formula; raise FormulaError, naming the token, if it is invalid."""
     if len(text) > _LONGEST:
         raise FormulaError("the formula is too long")
     plain = text.translate(_SIGNS)
@@ -29,7 +29,7 @@ def evaluate(text: str, letters: Mapping[str, int]) -> int:
 
 
 class _Reader:
-    """Reads a sum of products of powers."""
+    """A parser that evaluates a sum of products of powers."""
 
     def __init__(self, tokens: list[tuple[str, ...]], letters: Mapping[str, int]) -> None:
         self._tokens = tokens
@@ -70,7 +70,7 @@ class _Reader:
                 value = _bounded(value * factor)
 
     def _follows(self) -> bool:
-        """Whether a factor follows without a sign: 12 D."""
+        """Whether a factor follows without a multiplication sign, as in 12 D."""
         if self._at >= len(self._tokens):
             return False
         number, name, sign = self._tokens[self._at]

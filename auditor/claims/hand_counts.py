@@ -1,4 +1,4 @@
-"""The tables of a count by hand: tensors, kinds, classes, config keys."""
+"""Tables that help to count parameters by hand: by tensor, kind, class, and config key."""
 
 from collections.abc import Iterator, Mapping
 from typing import Any
@@ -15,7 +15,7 @@ _OF_EVERY_CONFIG = frozenset({"architectures", "model_type", "transformers_versi
 
 
 class CountTable(Struct, frozen=True, kw_only=True):
-    """A table of names and figures; None is an empty cell."""
+    """A table of names and numbers; None is an empty cell."""
 
     title: str
     columns: tuple[str, ...]
@@ -23,7 +23,7 @@ class CountTable(Struct, frozen=True, kw_only=True):
 
 
 def tensor_table(expectation: Expectation) -> CountTable:
-    """Every tensor that the config implies, in the model's own order."""
+    """Return a row for each tensor that the config implies, in the order of the model."""
     rows = []
     for tensor in expectation.tensors:
         if tensor.role.optional:
@@ -38,7 +38,7 @@ def tensor_table(expectation: Expectation) -> CountTable:
 
 
 def kind_table(subject: Subject) -> CountTable:
-    """Parameters by kind: in one layer, and in the model."""
+    """Return the parameters of each kind of tensor, in one layer and in the model."""
     of_layer: dict[str, int] = {}
     every: dict[str, int] = {}
     for cell in subject.own.cells:
@@ -70,7 +70,7 @@ _KINDS = (
 
 
 def _kind(cell: FoldedTensor, prefix: str) -> str:
-    """Return the kind of a tensor; biases and norms of head and pooler belong to these."""
+    """Return the kind of a tensor; biases and norms of a head or a pooler count for the latter."""
     kinds = (
         ("pooler", is_pooler(cell)),
         ("head", is_head(cell, prefix)),
@@ -84,7 +84,7 @@ def _kind(cell: FoldedTensor, prefix: str) -> str:
 
 
 def class_table(subject: Subject) -> CountTable:
-    """The classes of the family side by side."""
+    """Return the parameters of each class of the family."""
     own = total_of(subject.own.cells)
     rows = [
         (each.target, total, total - own)
@@ -96,7 +96,7 @@ def class_table(subject: Subject) -> CountTable:
 
 
 def key_table(subject: Subject) -> CountTable:
-    """The keys of the config, and whether a count depends on them."""
+    """Return the config keys, and whether a count depends on them."""
     config = subject.config
     rows = tuple(_keys(subject, config)) if config is not None else ()
     return CountTable(title="keys", columns=("key", "value", "effect"), rows=rows)
@@ -125,7 +125,7 @@ def _keys(subject: Subject, config: Config) -> Iterator[tuple[str, str, str]]:
 
 
 def _changes(subject: Subject, key: str, value: object) -> bool:
-    """Whether a model with another value has another count, or cannot be built."""
+    """Whether a model with another value of the key has another count, or cannot be built."""
     if isinstance(value, bool):
         changed = subject.with_value(key, not value)
     elif isinstance(value, int):

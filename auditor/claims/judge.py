@@ -1,4 +1,4 @@
-"""judge: confirm a claim about a subject, or refute it with the fewest slips that explain it."""
+"""Confirm a claim about a model, or refute it with the fewest slips (errors) that explain it."""
 
 from collections.abc import Mapping, Sequence
 
@@ -32,7 +32,7 @@ def judge(subject: Subject, text: str, part: str = "") -> Verdict:
 
 
 def judge_all(subject: Subject, claims: Sequence[tuple[str, str]]) -> tuple[Verdict, ...]:
-    """Judge claims of one write-up: a part that one claim includes may be missing in another."""
+    """Judge claims of one text; a module may be missing in one claim and included in another."""
     verdicts = [judge(subject, text, part) for text, part in claims]
     moved = {
         dict(slip.fields).get("module"): slip
@@ -45,7 +45,7 @@ def judge_all(subject: Subject, claims: Sequence[tuple[str, str]]) -> tuple[Verd
 
 
 def _moved(verdict: Verdict, moved: Mapping[object, Slip]) -> Verdict:
-    """Report a part that its own sum omits because another sum includes it."""
+    """Replace the slip `part-left-out` by `part-in-another` if another claim has the module."""
     if len(verdict.explanations[:1]) != 1 or len(verdict.explanations[0].slips) != 1:
         return verdict
     (slip,) = verdict.explanations[0].slips
@@ -72,7 +72,7 @@ def _nothing(text: str, claim: int | None, part: str, note: str) -> Verdict:
 
 
 def _readings(subject: Subject, part: str) -> tuple[tuple[Counterpart, PartReading], ...]:
-    """Return the readings of a part: of the class, else of a sibling that has such a part."""
+    """Return the possible readings of a part's name, in the class or else in a sibling class."""
     if part.strip().lower() in {"active", "activated"}:
         active = tuple(_active(cell) for cell in subject.own.cells)
         return ((subject.own, PartReading("active", active, ())),)
@@ -87,7 +87,7 @@ def _readings(subject: Subject, part: str) -> tuple[tuple[Counterpart, PartReadi
 
 
 def _active(cell: FoldedTensor) -> FoldedTensor:
-    """Return the cell that one token uses; to count all experts is then the slip."""
+    """Return the cell with only the experts that one token uses, so that all are the slip."""
     axes = (
         axis if axis.active is None else axis._replace(size=axis.active, active=axis.size)
         for axis in cell.axes
@@ -132,7 +132,7 @@ def _verdict(
 
 
 def _actual(subject: Subject, figure: Figure, parameters: int) -> int | None:
-    """Return the true count in the figure's unit, or None if it has none."""
+    """Return the true count in the unit of the figure: parameters or bytes."""
     if figure.unit == "parameters":
         return parameters
     return parameters * subject.bits // 8
@@ -172,7 +172,7 @@ def _rounding_alone(figure: Figure, actual: int) -> tuple[Explanation, ...]:
 
 
 def _of_experts(figure: Figure, verdict: Verdict, reading: PartReading) -> Verdict:
-    """Judge a claim like 8x7B: eight experts, and seven billion for a model with one."""
+    """Judge a claim like 8x7B: the number of experts, and the size of a model with one expert."""
     experts = {axis.size: axis for cell in reading.cells for axis in cell.axes if axis.active}
     if not experts or figure.experts is None:
         return replace(verdict, note="the model has no experts")
@@ -196,7 +196,7 @@ def _of_one_expert(cell: FoldedTensor) -> int:
 
 
 def _modules(cells: Sequence[FoldedTensor]) -> Mapping[str, int]:
-    """Return the parameters of each module, with all of its layers."""
+    """Return the number of parameters of each module, summed over all layers."""
     counts: dict[str, int] = {}
     for cell in cells:
         parts = cell.module.split(".")
@@ -209,7 +209,7 @@ def _modules(cells: Sequence[FoldedTensor]) -> Mapping[str, int]:
 def _nearest(
     subject: Subject, figure: Figure, part: str, whose: Counterpart, reading: PartReading
 ) -> Nearest | None:
-    """Return the nearest existing count: of a class, or of a module for a claimed part."""
+    """Return the count nearest to the claim: of a class, or of a module if a part is claimed."""
     counts = dict(_modules(reading.cells)) if part else {}
     for expectation in (whose, *subject.siblings):
         for sibling_reading in readings(part, expectation.cells, expectation.prefix)[:1]:
@@ -233,7 +233,7 @@ def _nearest(
 
 
 def _by_value(subject: Subject, figure: Figure, part: str) -> Verdict:
-    """Judge a part with an unknown name by the modules with exactly this count."""
+    """Judge a claim about an unknown part: name the modules that have exactly this count."""
     note = f"no part of {subject.own.target} is called {part!r}"
     fitting_parts = [
         name

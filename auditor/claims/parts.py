@@ -1,6 +1,6 @@
-"""Parts of a model under people's names: a module prefix, or attention, ffn, norm, head.
+"""Find a part of a model by the name in a claim: a module prefix, or attention, ffn, norm, head.
 
-A name may have a second reading: embeddings with their norm, or the sum of the tables only.
+A name may have two readings: `embeddings` with their norm, or the embedding matrices only.
 """
 
 import re
@@ -15,7 +15,7 @@ Cells = tuple[FoldedTensor, ...]
 
 
 class PartReading(NamedTuple):
-    """A possible reading of a name: the cells that it counts, and the model's other cells."""
+    """A possible reading of a part's name: the cells of the part, and the model's other cells."""
 
     label: str
     cells: Cells
@@ -34,7 +34,7 @@ def is_attention(cell: FoldedTensor) -> bool:
 
 
 def is_feed_forward(cell: FoldedTensor) -> bool:
-    """Whether a cell of a layer is neither attention, a norm nor another mixer of tokens."""
+    """Whether a cell is in a layer and is not attention, a norm or another mixer of tokens."""
     if "*" not in cell.name or cell.kind is CellKind.NORM or is_embedding(cell):
         return False
     return not (_has(cell, _ATTENTION) or _has(cell, _MIXER))
@@ -117,13 +117,13 @@ _WORDS = re.compile(r"(one|each|per|without|self|lm|mlm|feed)[\s_-]+(?=\w)", re.
 
 
 _LONGEST_NAME = 400  # characters of a part's name
-_MOST_TERMS = 8  # of a sum: each may have two readings, and all combinations are tried
+_MOST_TERMS = 8  # terms of a sum: each may have two readings, and all combinations are tried
 
 
 def readings(name: str, cells: Cells, prefix: str) -> tuple[PartReading, ...]:
-    """Return the readings of a part's name, the likeliest first; () if it has none here.
+    """Return the readings of a part's name, the likeliest first; () if no part has this name.
 
-    `+` adds terms; the words of a term restrict each other: `encoder.layer.0 attention`.
+    `+` adds terms. The words of a term restrict each other: `encoder.layer.0 attention`.
     """
     if _plain(name) == "" or _NAMES.get(_plain(name)) == "":
         return (PartReading("", cells, ()),)
@@ -150,7 +150,7 @@ def _plain(name: str) -> str:
 
 
 def _term(term: str, cells: Cells, prefix: str) -> Iterator[tuple[str, Cells]]:
-    """Yield the readings of one term."""
+    """Yield the readings of one term of a sum, each with its label and its cells."""
     if not term:
         return
     stored = at_prefix(term, cells)
@@ -178,7 +178,7 @@ def _term(term: str, cells: Cells, prefix: str) -> Iterator[tuple[str, Cells]]:
 def _people(
     meaning: str, term: str, cells: Cells, prefix: str, stored: Cells
 ) -> Iterator[tuple[str, Cells]]:
-    """Yield the readings of a common name that contain any cells."""
+    """Yield the readings of a common name, such as `attention`, that contain any cells."""
     learned = tuple(cell for cell in cells if not cell.optional)
     for label, chosen_cells in _people_choices(meaning, term, learned, prefix, stored):
         if chosen_cells:
@@ -253,7 +253,7 @@ def _first_of_lists(cells: Cells, *, last: bool) -> Cells:
 
 
 def at_prefix(name: str, cells: Cells) -> Cells:
-    """Return the cells below a stored prefix, or below modules with such an end or start.
+    """Return the cells below a prefix, or below modules whose names contain it at any depth.
 
     `encoder.layer.0` is one layer, `encoder.layer.*.attention` the attention of all layers.
     """
@@ -268,7 +268,10 @@ def at_prefix(name: str, cells: Cells) -> Cells:
 
 
 def _place(requested: Sequence[str], name: str) -> int | None:
-    """Return the place of the requested parts in a cell's name; None if they are not in it."""
+    """Return the index of the segment in a cell's name at which the requested ones begin, or None.
+
+    `*` in the name matches any number.
+    """
     if requested[0] not in name and not requested[0].isdecimal():  # true for most names
         return None
     parts = name.split(".")
@@ -300,7 +303,7 @@ def _numbered(cell: FoldedTensor, requested: Sequence[str], at: int) -> FoldedTe
 
 
 def _outside(cells: Cells, chosen: Cells) -> Cells:
-    """Return the cells outside the part, which count only with a slip."""
+    """Return the cells outside the part, marked so that only a slip counts them."""
     names = {(cell.name, cell.shape, cell.axes[:1]) for cell in chosen}
     chosen_tensors = {(cell.name, cell.shape) for cell in chosen}
     return tuple(

@@ -1,9 +1,9 @@
 """Published counts of a model: in its name, on the Hub, in the model card.
 
-They are read as people mean them. Sizes are rounded, and not always to the nearest (gemma-7b has
-8.5B parameters, gemma-2-2b 2.6B). Some omit embeddings (Llama-Guard-3-1B), count the language
-model of a larger model (blip2-opt-2.7b), or what a token uses (OLMoE-1B-7B). The letter shows other
-numbers in a name: contexts are in k, data is in T, versions have no letter.
+Sizes in names are read as their authors mean them. They are rounded, not always to the nearest
+number (gemma-7b has 8.5B parameters, gemma-2-2b 2.6B). Some omit embeddings (Llama-Guard-3-1B),
+count only the language model (blip2-opt-2.7b), or the parameters that one token uses (OLMoE-1B-7B).
+Other numbers in a name have other units: contexts are in k, data in T, versions have no unit.
 """
 
 import re
@@ -16,22 +16,22 @@ from auditor.claims.figures import parse_figure
 from auditor.claims.verdict import PublishedCount
 from auditor.names import file_name
 
-# The share of a size in a name that a model may have: opt-350m has 0.95 of it, gemma-2-2b 1.31,
+# The allowed ratios of a model's count to the size in its name: opt-350m has 0.95, gemma-2-2b 1.31,
 # codegen-2B 1.39, btlm-3b 0.88. An 8B that is stored as 2B, or a 7B that is a 13B, is outside.
 _LEAST, _MOST = 0.68, 1.45
-_NEAR = 0.05  # by which a counted number may differ: biases that a packer added
-_SHARED = 0.5  # the least share of experts times a size: 8x7B has 0.83 of it, 8x1.1B 0.73
+_NEAR = 0.05  # allowed relative difference of a count: biases that a packer added
+_SHARED = 0.5  # the least ratio to experts times size: 8x7B has 0.83, 8x1.1B 0.73
 
 
 class OtherCounts(NamedTuple):
     """Other counts that the size of a model may mean."""
 
-    counts: tuple[int, ...] = ()  # of parts of it
+    counts: tuple[int, ...] = ()  # of parts of the model
     experts: bool = False  # whether a token uses only some of the parameters
 
 
 class ModelCounts(Struct, frozen=True, kw_only=True):
-    """The counts of a model."""
+    """The counts of a model with which published numbers are compared."""
 
     parameters: int  # stored parameters, or implied ones without the files
     expected: int
@@ -69,7 +69,7 @@ _SMALLEST = 2_000_000  # a smaller number in M is a context
 
 
 class NamedSize(Struct, frozen=True, kw_only=True):
-    """A size in a name, and the ways to read it."""
+    """A size in a name, with its possible values."""
 
     text: str
     readings: tuple[int, ...]  # the likeliest first
@@ -77,7 +77,7 @@ class NamedSize(Struct, frozen=True, kw_only=True):
 
 
 def sizes_in(name: str) -> tuple[NamedSize, ...]:
-    """Return the sizes in a repository's name; none if the name may be another model's."""
+    """Return the sizes in a repository's name; () if the name may be another model's."""
     name = file_name(name)
     words = [word.lower() for word in _WORDS.findall(name)]
     if _MADE_FOR.intersection(words):
@@ -104,7 +104,7 @@ _UNITS = {"b": 10**9, "m": 10**6}
 
 
 def count_in_name(name: str, counts: ModelCounts) -> PublishedCount | None:
-    """Judge the size in a name, of which one number has to be right; None without a size."""
+    """Judge the sizes in a name, of which one must be right; None if the name has no size."""
     sizes = sizes_in(name)
     if not sizes or not counts.parameters:
         return None
@@ -134,7 +134,8 @@ def _fits(size: NamedSize, counts: ModelCounts) -> bool:
         return True
     others = counts.others()
     most = max(counts.parameters, counts.expected)
-    if others.experts and size.readings[0] <= most:  # the size may be that of a token
+    # The size may count the parameters that one token uses.
+    if others.experts and size.readings[0] <= most:
         return not size.experts
     return any(_rounds(size, count) for count in others.counts)
 
@@ -142,7 +143,7 @@ def _fits(size: NamedSize, counts: ModelCounts) -> bool:
 def _rounds(size: NamedSize, count: int) -> bool:
     for reading in size.readings:
         low, high = reading * _LEAST, reading * _MOST
-        if size.experts > 1:  # 8x7B has 47: only the experts are repeated
+        if size.experts > 1:  # 8x7B has 47 billion, not 56: only the experts are repeated
             low, high = reading * size.experts * _SHARED, reading * size.experts * _MOST
         if low <= count <= high:
             return True
@@ -153,7 +154,7 @@ def _rounds(size: NamedSize, count: int) -> bool:
 
 
 def count_of_hub(key: str, text: str, counts: ModelCounts) -> PublishedCount | None:
-    """Judge the Hub's count; None if not all files are known."""
+    """Judge the parameter count that the Hub shows; None if not all files were read."""
     figure = parse_figure(text)
     if figure is None or figure.is_share or counts.elements is None:
         return None

@@ -1,8 +1,8 @@
-"""The search for combinations of slips that give a count exactly, the shortest first.
+"""Search combinations of slips (errors in a count) whose total difference explains a count.
 
-Slips multiply what they leave of a cell, so their order does not matter, and slips of different
-cells add up. A sum of two is one look into a table; only slips that share cells, such as a layer
-and a module in it, are tried one by one. The number of slips is bounded.
+Each slip multiplies the count of some cells by a factor, so the order of slips does not matter, and
+the differences of slips in different cells add up: the second slip of a pair is looked up in a
+table. Only slips that share cells, such as a layer and a module in it, are tried one by one.
 """
 
 from bisect import bisect_left, bisect_right
@@ -20,7 +20,7 @@ _FOUND = 400  # combinations of one length that are kept for ranking
 
 
 class Search:
-    """The combinations of a count's candidates, by their difference."""
+    """A search for combinations of candidate slips of one count."""
 
     def __init__(self, counted: CountedCells, candidates: Sequence[PossibleSlip]) -> None:
         self._counted = counted
@@ -28,7 +28,10 @@ class Search:
         self._joint: dict[int, tuple[tuple[PossibleSlip, PossibleSlip, int], ...]] = {}
 
     def combinations(self, low: int, high: int, length: int) -> Iterator[Combination]:
-        """Yield combinations of a length with a count from low to high, without idle slips."""
+        """Yield combinations of `length` slips with which the count is from `low` to `high`.
+
+        Each slip of a combination changes the count.
+        """
         target = (low - self._counted.total, high - self._counted.total)
         match length:
             case 0:
@@ -98,7 +101,7 @@ class Search:
             both = spans[first] & spans[second]
             if not both:
                 continue
-            # A module that is left out leaves nothing for a slip inside it: true for most pairs.
+            # In most pairs one slip leaves out a module and the other is inside it, without effect.
             if both == spans[second] and erasing[first]:
                 yield first_slip, second_slip, first_slip.difference
                 continue
@@ -119,7 +122,7 @@ def _shared(first: PossibleSlip, second: PossibleSlip) -> bool:
 
 
 class _Table:
-    """Candidates by their differences."""
+    """Candidates sorted by their differences, for binary search."""
 
     def __init__(self, chosen: Sequence[PossibleSlip]) -> None:
         self._places = sorted(range(len(chosen)), key=lambda place: chosen[place].difference)

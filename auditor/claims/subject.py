@@ -1,4 +1,4 @@
-"""Subject: the model of a claim, with its counts as another class or with another config."""
+"""The subject of a claim: a model, with its counts as another class or with another config."""
 
 from collections.abc import Iterator, Mapping
 from functools import cached_property
@@ -19,11 +19,11 @@ _FAULTS = (CheckpointError, SourceError, *VALUE_ERRORS)
 
 
 class Counterpart(Struct, frozen=True, kw_only=True):
-    """The cells of a class."""
+    """A class and its cells: the audited class, or another one to compare with."""
 
     target: str
     cells: Cells
-    prefix: str  # of the base model in its names; "" for the base model
+    prefix: str  # the base model's prefix in names; "" for the base model itself
 
 
 class StoredNumbers(Struct, frozen=True, kw_only=True):
@@ -36,7 +36,7 @@ class StoredNumbers(Struct, frozen=True, kw_only=True):
 
 
 class Subject(Struct, frozen=True, kw_only=True, dict=True):
-    """A model with its siblings and its counts under other values of its config."""
+    """The model of a claim; its methods return other classes and other values of its config."""
 
     model: str
     own: Counterpart
@@ -51,7 +51,7 @@ class Subject(Struct, frozen=True, kw_only=True, dict=True):
 
     @cached_property
     def siblings(self) -> tuple[Counterpart, ...]:
-        """The other classes of its family that this config allows."""
+        """The other classes of the model's family that can be built with this config."""
         if self.config is None:
             return ()
         family = _family(self.config, self.own.target)
@@ -73,7 +73,7 @@ class Subject(Struct, frozen=True, kw_only=True, dict=True):
         return {key: value for key, value in keys.items() if "[" not in key}
 
     def flags(self) -> Iterator[tuple[str, bool]]:
-        """The switches that the count may depend on."""
+        """Yield the boolean config keys on which the count may depend, with their values."""
         if self.config is None:
             return
         family = catalogue.family(_family(self.config, self.own.target))
@@ -85,7 +85,7 @@ class Subject(Struct, frozen=True, kw_only=True, dict=True):
                     yield key, value
 
     def defaults(self) -> Mapping[str, int]:
-        """The numeric defaults of the config class."""
+        """Return the integer defaults of the config class for keys that the config does not set."""
         if self.config is None:
             return {}
         family = catalogue.family(_family(self.config, self.own.target))
@@ -94,7 +94,7 @@ class Subject(Struct, frozen=True, kw_only=True, dict=True):
         return {key: value for key, value in numbers.items() if not completed.states(key)}
 
     def with_value(self, key: str, value: Any, target: str | None = None) -> Counterpart | None:
-        """Return the class under another value of a key; None if no model can be built."""
+        """Return the class built with another value of a key; None if that fails."""
         if self.config is None:
             return None
         target = target or self.own.target
@@ -107,7 +107,7 @@ def subject_of(
     config: Config | None,
     stored: StoredNumbers | None = None,
 ) -> Subject:
-    """Make a subject from its closed form, or from its tensors if the form's count differs."""
+    """Return the subject, with cells from its closed form, or from tensors if counts differ."""
     own = counterpart(config, expectation.target) if config is not None else None
     if own is None or total_of(own.cells) != expectation.parameters:
         config, own = None, of_tensors(expectation.target, expectation.prefix, expectation.tensors)
@@ -146,7 +146,7 @@ def counterpart(config: Config, target: str) -> Counterpart | None:
 
 
 def _prefix_in_names(prefix: str, cells: Cells) -> str:
-    """Return the base model's prefix if the names have it, else ""."""
+    """Return the base model's prefix if names of cells begin with it, else ""."""
     return prefix if prefix and any(cell.name.startswith(f"{prefix}.") for cell in cells) else ""
 
 
@@ -157,7 +157,7 @@ def _family(config: Config, target: str) -> str:
 
 
 def _heads(config: Config) -> dict[str, int]:
-    """Return the attention heads of queries, and of keys and values."""
+    """Return the number of attention heads of queries (q), and of keys and values (kv)."""
     heads = {}
     for name, key in (("q", "num_attention_heads"), ("kv", "num_key_value_heads")):
         value = config.attribute(key)

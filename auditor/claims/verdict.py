@@ -1,4 +1,4 @@
-"""The verdict on a claim or a published count: confirmed, or refuted with the reason."""
+"""The records of a verdict on a claim or a published count."""
 
 from typing import Any, Literal
 
@@ -6,7 +6,7 @@ from msgspec import Struct
 
 
 class PublishedCount(Struct, frozen=True, kw_only=True):
-    """A published number and the verdict on it."""
+    """A count in the name, the Hub's metadata or the card of a model, and the verdict on it."""
 
     where: Literal["name", "hub", "card"]
     key: str  # the repository's name, or the key with the number
@@ -14,15 +14,15 @@ class PublishedCount(Struct, frozen=True, kw_only=True):
     claim: int
     verdict: Literal["confirmed", "confirmed to its rounding", "refuted"]
     actual: int
-    reason: str = ""  # of a refuted number
-    usual: bool = False  # whether the Hub's way to count refutes it for all such files
+    reason: str = ""  # why the number is refuted
+    usual: bool = False  # whether the Hub's count is wrong for all such (packed) files
 
 
 Judgement = Literal["confirmed", "confirmed to its rounding", "refuted", "nothing to compare with"]
 
 
 class Slip(Struct, frozen=True, kw_only=True):
-    """A mistake in a count, and its difference to the count."""
+    """A mistake in a count, and the change that it makes to the count."""
 
     slip: str  # of a closed list: part-left-out, one-of-n, no-bias, ...
     difference: int
@@ -37,7 +37,7 @@ class Explanation(Struct, frozen=True, kw_only=True):
 
 
 class Nearest(Struct, frozen=True, kw_only=True):
-    """The existing count that is nearest to a claim without an explanation."""
+    """The true count of a module or class that is nearest to an unexplained claim."""
 
     module: str  # a module, or a class
     count: int
@@ -45,7 +45,7 @@ class Nearest(Struct, frozen=True, kw_only=True):
 
 
 class Verdict(Struct, frozen=True, kw_only=True):
-    """A claim and the verdict on it."""
+    """A claim of a user and the verdict on it."""
 
     text: str  # as written
     claim: int | None  # None if it is not a number
@@ -53,7 +53,7 @@ class Verdict(Struct, frozen=True, kw_only=True):
     verdict: Judgement
     actual: int | None  # in the claim's unit
     unit: Literal["parameters", "bytes"] = "parameters"
-    reading: str = ""  # the reading of the part, if it has several
+    reading: str = ""  # how the part's name was understood, if there are several ways
     explanations: tuple[Explanation, ...] = ()
     nearest: Nearest | None = None
     note: str = ""

@@ -1,6 +1,6 @@
-"""The command line: the only code that prints, reads the environment or exits.
+"""The command line: the only code that prints or exits.
 
-A function with the name of a command is that command: typer takes its options from the signature.
+The function of a command has the command's name; typer takes the options from its signature.
 """
 
 import os
@@ -10,7 +10,7 @@ _UNAUDITED = 3  # the exit code; console.py, which has all of them, is loaded la
 
 
 def main() -> None:
-    """Run `audit`. Signals are handled before anything is imported that takes time."""
+    """Run `audit`; set up the handling of signals before imports that take time."""
     try:
         from auditor.cli.signals import Stopped, heed  # noqa: PLC0415 - as below
 
@@ -19,7 +19,7 @@ def main() -> None:
             from auditor.cli.app import main as run  # noqa: PLC0415 - 0.1 s
 
             run()
-        except Stopped as signal:  # before a command had begun, or after it had ended
+        except Stopped as signal:  # a signal before the command began, or after it ended
             os._exit(signal.code)
     except MemoryError:
         os.write(2, _TOO_LITTLE_MEMORY)

@@ -22,14 +22,14 @@ from auditor.version import VERSION
 
 
 class Command(NamedTuple):
-    """A command, whose function has its name with "_" for "-"."""
+    """A command: `audit NAME` runs the function of this name, with "_" for "-", in `module`."""
 
-    module: str  # of auditor.cli
+    module: str  # the name of a module in auditor.cli
     help: str  # the first sentence of its docstring
 
 
-# Only the command that is called is loaded, which saves a single audit 10 of 145 ms; the list of
-# all commands loads none, and takes 0.2 s instead of 0.4.
+# Only the module of the called command is imported, which saves a single audit 10 of 145 ms. The
+# list of all commands imports no module, and takes 0.2 s instead of 0.4.
 COMMANDS = {
     "check": Command(
         "check", "Audit checkpoints: what their files store against what their configs imply."
@@ -78,7 +78,7 @@ _IS_COMPLETING = "_AUDIT_COMPLETE"  # a variable that the shell sets to complete
 
 
 class _WithHelp(TyperGroup):
-    """A group that prints its help on standard output if it has no arguments."""
+    """A command group that prints its help on standard output if there are no arguments."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         if not args and not ctx.resilient_parsing:  # the shell completes words
@@ -88,9 +88,9 @@ class _WithHelp(TyperGroup):
 
 
 def _complete(args: list[str]) -> list[str]:
-    """Return the arguments with a command: `audit MODEL` is `audit check MODEL`.
+    """Return the arguments beginning with a command: `audit MODEL` becomes `audit check MODEL`.
 
-    Raise UsageError for a first word that is nearly a command and not a path.
+    Raise UsageError if the first word is a misspelt command and not a path.
     """
     if not args or args[0] in {*COMMANDS, *_OF_ALL, *_COMPLETION}:
         return args
@@ -105,7 +105,7 @@ def _complete(args: list[str]) -> list[str]:
 
 
 def _app(args: list[str]) -> typer.Typer:
-    """Return the program, with the command that these arguments call or with a list of all."""
+    """Return the typer program with the command in `args`, or with a list of all commands."""
     completing = _IS_COMPLETING in os.environ
     program = typer.Typer(
         cls=_WithHelp,
@@ -141,7 +141,7 @@ def _module_of(command: str) -> ModuleType:
 
 
 def _listed() -> None:
-    """Stand for any command: `--help` prints its name and summary, and runs none."""
+    """Stand in for each command in the list of `audit --help`, which runs no command."""
 
 
 def _print_version(wanted: bool) -> None:  # noqa: FBT001 - typer calls it with one positional
@@ -172,7 +172,7 @@ _NO_CHOICE = re.compile(r".*'([^']*)' is not one of (.*)", re.DOTALL)
 
 
 def _in_a_line(error: typer.TyperException, command: str) -> str:
-    """Return the usage error in one line; typer's own message is a box of six lines and more."""
+    """Return a usage error in one line; typer's own message is a box of at least six lines."""
     message = " ".join(printable(error.format_message()).split()).removesuffix(".")
     message = f"{message[:1].lower()}{message[1:]}"
     if option := _NO_OPTION.fullmatch(message):
@@ -184,13 +184,13 @@ def _in_a_line(error: typer.TyperException, command: str) -> str:
 
 def main() -> None:
     """The entry point of `audit` and of `hf-audit`."""
-    # Ninety thousand tensors make millions of objects and no cycles; looking for cycles among
-    # them took 130 of the 280 ms that reconciling them takes.
+    # Ninety thousand tensors are millions of objects without cycles; the search for cycles took 130
+    # of the 280 ms of their reconciliation.
     gc.disable()
     # The allocator of the HTTP library reads this when it is loaded. With pages of 2 MiB, a sweep
     # of 220 threads at the Hub's distance takes 380 MB instead of 200.
     os.environ.setdefault("MIMALLOC_ALLOW_THP", "0")
-    # Otherwise it reserves 1 GiB of address space, or most of a lower limit.
+    # Without this, the allocator reserves 1 GiB of address space, or most of a lower limit.
     os.environ.setdefault("MIMALLOC_ARENA_RESERVE", "16M")
     # Each thread of numpy's linear algebra reserves 40 MiB; one is enough.
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")

@@ -42,7 +42,7 @@ from auditor.formats.registry import TERMINAL
 from auditor.report import Report, Unaudited
 from auditor.request import AuditRequest
 
-# Printed below the options, across the page: a column beside them is narrower than some names.
+# Printed below the options in full width, because the options' column is narrower than some names.
 EPILOG = f"Kinds of findings: {', '.join(KINDS)}."
 
 
@@ -232,7 +232,7 @@ def check(  # noqa: PLR0913 - one parameter for each option
         code = CLEAN
         printed_form = chosen if output is None else TERMINAL
         is_silent = quiet and printed_form == TERMINAL
-        outcomes: list[Report | Unaudited] = []  # kept only if they are written in the end
+        outcomes: list[Report | Unaudited] = []  # kept only if they are written at the end
         for outcome in outcomes_of(
             models, lambda model: audit(replace(request, model=model), say=tell)
         ):
@@ -247,7 +247,7 @@ def check(  # noqa: PLR0913 - one parameter for each option
 
 
 def _import_meanwhile(name: str) -> None:
-    """Import a module that is needed at the end, while the audit waits for the network."""
+    """Import, in a thread, a module for the end of the audit, while it waits for the network."""
     with suppress(RuntimeError):  # no thread can be started: it is imported at the end
         # No daemon: an interpreter that ends in the middle of an import may crash.
         Thread(target=import_module, args=(name,)).start()

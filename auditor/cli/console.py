@@ -1,4 +1,4 @@
-"""The parts that all commands share: options, output, exit codes, and how a run ends early."""
+"""The code that all commands share: options, output, exit codes, and ends by errors or signals."""
 
 import atexit
 import os
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 CLEAN, FINDINGS, USAGE, UNAUDITED = 0, 1, 2, 3
 _PIPE_WIDTH = 80  # columns where stdout is not a terminal
-_LEAST_WIDTH = 40  # of a report; a narrower terminal wraps its lines
+_LEAST_WIDTH = 40  # columns of a report; a narrower terminal wraps lines
 
 
 class FailOn(StrEnum):
@@ -89,7 +89,7 @@ VerboseOption = Annotated[
 
 
 def say(line: str) -> None:
-    """Write a line on standard error, escaped as one: no caller escapes parts of it."""
+    """Write a line on standard error; the line is escaped here and not by callers."""
     _stderr.put(f"audit: {printable(line)}\n")
 
 
@@ -123,9 +123,9 @@ def print_requests() -> None:
 
 
 class _Stderr:
-    """Standard error, and the wait or the progress in the last line of a terminal."""
+    """A writer to standard error that can show a wait or progress in a terminal's last line."""
 
-    _OVER = "\r\x1b[K"  # back to the start of the line, and nothing after it
+    _OVER = "\r\x1b[K"  # go to the start of the line and erase it
 
     def __init__(self) -> None:
         self._showing = False
@@ -134,7 +134,7 @@ class _Stderr:
         over, self._showing = self._OVER if self._showing else "", False
         try:
             typer.echo(over + text, err=True, nl=False)
-        except OSError:  # stderr is closed too; the exit code is left
+        except OSError:  # stderr is closed too; only the exit code remains
             discard(sys.stderr)
 
     def count_down(self, wait: "Wait | None") -> None:
@@ -155,7 +155,7 @@ def outcomes_of(
 ) -> Iterator[Report | Unaudited]:
     """Audit each model in the given order; `-` stands for the lines of standard input.
 
-    A model that cannot be requested has an outcome too. Raise UsageError if there is no model.
+    An invalid request has an Unaudited outcome. Raise UsageError if there is no model.
     """
     is_empty = True
     for name, fault in _requested(models):
@@ -178,7 +178,7 @@ def _bad_request(name: str, detail: str) -> Unaudited:
 
 
 def _requested(models: Sequence[str]) -> Iterator[tuple[str, str]]:
-    """Yield each model's name, and why it cannot be audited ("" if it can)."""
+    """Yield each model's name, and the reason if the name cannot be read, else ""."""
     for model in models:
         if model != "-":
             yield model, ""
@@ -198,12 +198,12 @@ def terminal() -> tuple[int, bool]:
 
 
 def is_terminal(stream: TextIO) -> bool:
-    """Return whether a stream is a terminal that obeys escape codes."""
+    """Whether a stream is a terminal that interprets escape codes."""
     return stream.isatty() and os.environ.get("TERM") != "dumb"
 
 
 def only_ascii(stream: TextIO) -> bool:
-    """Return whether a stream cannot encode the characters that bars are drawn with."""
+    """Whether a stream cannot encode the characters of bars."""
     try:
         "\N{FULL BLOCK}\N{MIDDLE DOT}".encode(stream.encoding or "utf-8")
     except (UnicodeEncodeError, LookupError):
@@ -217,7 +217,7 @@ def write(path: Path, content: bytes) -> None:
 
 
 def put(text: str, output: Path | None = None) -> None:
-    """Write the text of a format, which has escaped it, to standard output or into a file."""
+    """Write text, which a format has escaped, to standard output or into a file."""
     if output is None:
         sys.stdout.write(text)
         sys.stdout.flush()
@@ -227,7 +227,7 @@ def put(text: str, output: Path | None = None) -> None:
 
 @contextmanager
 def writing(path: Path) -> Iterator[BinaryIO]:
-    """Open a file that replaces the old one when it is complete; end the command on an error."""
+    """Open a file that replaces the old one when it is complete; end the command on an OSError."""
     try:
         with replacing(path) as file:
             yield file
@@ -270,7 +270,7 @@ def guarded() -> Iterator[None]:
         atexit._run_exitfuncs()  # noqa: SLF001 - only this runs them without waiting for threads
         os._exit(signal.code)
     except BrokenPipeError:
-        # The reader has gone (`audit ... | head`); Python would complain while flushing at exit.
+        # The reader has closed the pipe (`audit ... | head`); flushing at exit would fail.
         discard(sys.stdout)
         raise typer.Exit(UNAUDITED) from None
     except OSError as error:

@@ -1,4 +1,4 @@
-"""Reports on standard output or in files, in the requested format."""
+"""Write reports to standard output or to files, in the requested format."""
 
 import sys
 from collections.abc import Mapping, Sequence
@@ -21,7 +21,8 @@ from auditor.tensors import Depth
 _TABLE_DEPTH = 2
 CSV = "csv"
 _TENSORS_CSV = "tensors.csv"
-_DEEPER = 2  # levels, to count the layers of a module: `encoder` has `encoder.layer.0`
+# Levels below a module at which its layers are counted: `encoder` has `encoder.layer.0`.
+_DEEPER = 2
 
 
 class Shown(Struct, frozen=True, kw_only=True):
@@ -33,7 +34,7 @@ class Shown(Struct, frozen=True, kw_only=True):
 
 
 def known_format(form: str | None) -> str | None:
-    """Return the name; raise typer.BadParameter if no format has it."""
+    """Return the name of a format; raise typer.BadParameter if there is no such format."""
     if form is None or form in FORMATS:
         return form
     raise typer.BadParameter(f"{quoted(form)} is not one of {', '.join(map(quoted, FORMATS))}.")
@@ -45,7 +46,7 @@ def meanings() -> str:
 
 
 def chosen_format(form: str | None, output: Path | None) -> str:
-    """Return the format by its name, else by the ending of the file, else the terminal's."""
+    """Return the requested format, else the one for the file's ending, else `terminal`."""
     if form is not None:
         return form
     if output is None:
@@ -59,7 +60,7 @@ def chosen_format(form: str | None, output: Path | None) -> str:
 
 
 def counted_depth(form: str, depth: int | None) -> int | Depth | None:
-    """Return the depth to which modules are counted, which is deeper than the terminal shows."""
+    """Return the depth to which modules are counted: some levels more than the terminal shows."""
     if form != TERMINAL:
         return depth
     shown = _TABLE_DEPTH if depth is None else depth
@@ -75,7 +76,7 @@ def require_format_of_tensors(form: str) -> None:
 def print_outcome(
     outcome: Report | Unaudited, form: str, shown: Shown, *, quiet: bool
 ) -> Report | Unaudited:
-    """Print a report to stdout, or a line to stderr if there is none; return what was printed."""
+    """Print an outcome to stdout; report why it is Unaudited; return the printed outcome."""
     parts = (outcome.observed, outcome.expected, outcome.findings)
     has_content, is_printed = isinstance(outcome, Report) or any(parts), False
     if not quiet and (has_content or form != TERMINAL):
@@ -88,7 +89,7 @@ def print_outcome(
         if shown.tensors:
             outcome = _print_tensors(outcome, form)
         sys.stdout.flush()
-        is_printed = form == TERMINAL and bool(text)  # with the verdict
+        is_printed = form == TERMINAL and bool(text)  # the text includes the reason
     if isinstance(outcome, Unaudited) and not is_printed:
         say(f"{outcome.requested}: {outcome.reason}: {outcome.detail}")
     return outcome
@@ -125,7 +126,7 @@ def _crashed_text(
 
 
 def _crashed(outcome: Report | Unaudited, detail: str) -> Unaudited:
-    """Return the outcome that replaces one that cannot be shown."""
+    """Return an Unaudited outcome in place of one whose rendering raised an exception."""
     return Unaudited(
         requested=outcome.requested,
         model=outcome.model,
@@ -155,7 +156,7 @@ def rendered(
 def write_reports(
     outcomes: Sequence[Report | Unaudited], form: str, output: Path, shown: Shown
 ) -> Sequence[Report | Unaudited]:
-    """Write the reports into files; return the outcomes, with crashes for those not rendered."""
+    """Write the reports into files; return the outcomes, Unaudited if rendering one crashed."""
     if form == CSV:
         outcomes = _write_tensors(outcomes, output / _TENSORS_CSV)
     outcomes, texts = outcome_of(

@@ -11,7 +11,7 @@ from auditor.cli.console import UNAUDITED, FailOn, say
 from auditor.cli.sweep import sweep_exit_code
 from auditor.messages import quoted
 
-_MOST_NEWS = 10  # lines of what is new
+_MOST_NEWS = 10  # the most lines about new findings
 
 
 def report(  # noqa: PLR0913 - one parameter for each option

@@ -1,11 +1,11 @@
-"""The end of a run by a signal: the first signal ends it at once and in order."""
+"""Signals that end a run: the first one raises Stopped, so that the run cleans up and ends."""
 
 import os
 import signal
 import time
 from types import FrameType
 
-# Sent by a terminal, by a service manager and at a hang-up. Windows has no SIGHUP.
+# Signals of Ctrl-C, of a service manager and of a closed terminal. Windows has no SIGHUP.
 _ENDING = tuple(
     getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGHUP") if hasattr(signal, name)
 )
@@ -21,12 +21,12 @@ class Stopped(BaseException):
 
     @property
     def code(self) -> int:
-        """The exit code by convention: 130 for Ctrl-C, 143 for SIGTERM, 129 for SIGHUP."""
+        """The conventional exit code: 130 for Ctrl-C, 143 for SIGTERM, 129 for SIGHUP."""
         return 128 + self.number
 
 
 def heed() -> None:
-    """Make the first ending signal raise Stopped; signals that are ignored stay ignored."""
+    """Make the first of these signals raise Stopped; signals that are ignored stay ignored."""
     for number in _ENDING:
         if signal.getsignal(number) is not signal.SIG_IGN:  # nohup, or a job in the background
             signal.signal(number, _stop)

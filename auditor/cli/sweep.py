@@ -206,7 +206,7 @@ def _reported(store: Path, reports: Path, night: str) -> str:
 
 
 def _planned(settings: "SweepSettings", token: str | None, progress: "Progress") -> str:
-    """Return the estimate as text."""
+    """Return the estimated cost of the sweep as text."""
     from auditor.sweep import costs, planning  # noqa: PLC0415 - for this option alone
 
     try:
@@ -219,7 +219,7 @@ def _planned(settings: "SweepSettings", token: str | None, progress: "Progress")
 
 
 def sweep_exit_code(alarms: Any, fail_on: FailOn) -> int:
-    """Return the worst code of all models; in one model, findings take precedence."""
+    """Return the worst exit code of all models; for one model, findings take precedence."""
     alarming, unseen = 0, alarms.unaudited
     for fails, count, blind in (
         (fail_on is not FailOn.NEVER, alarms.errors, alarms.blind_errors),

@@ -1,6 +1,6 @@
-"""Answers of a server: the file or part of a file in an answer, or the error that it means.
+"""Answers of a server: read the file or span in an answer, or raise the error that it means.
 
-A body is read as far as it is needed, within bounds, and only if its size is the announced one.
+Only the needed bytes of a body are read, within bounds, and only if the announced size is right.
 Reading ends early if the body is slow or arrives in tiny pieces.
 """
 
@@ -24,11 +24,12 @@ from auditor.messages import quoted
 from auditor.tensors import Span
 
 # The least speed of a body, in bytes a second, once the time for its headers has passed: 33 kbit/s,
-# as a telephone modem has. The HTTP library's time-outs never end a body that drips on and on.
+# like a telephone modem. The HTTP library's time-outs never end a body that arrives slowly.
 _SLOWEST = 4 * 1024
 
-# Pieces of a body, and the least average size of more pieces, in bytes. Networks carry 500 bytes
-# and more at once. A piece takes some 30 us, so a body of single bytes would take minutes.
+# The number of pieces of a body that may have any size; with more pieces, their average size must
+# be at least _CRUMB bytes. Networks carry 500 bytes and more at once. A piece takes some 30 us, so
+# a body of single bytes would take minutes.
 _MOST_PIECES, _CRUMB = 10_000, 256
 
 _PARTIAL = 206
@@ -41,7 +42,7 @@ class Answer:
     def __init__(
         self, reply: Reply, count: Callable[[int], None], previous: "Answer | None" = None
     ) -> None:
-        """`count` gets numbers of bytes as they are read; the answer `before` redirected here."""
+        """Call `count` with the number of bytes of each piece; `previous` redirected here."""
         self.url = reply.url
         self.host = reply.url.host_str
         self.status = reply.status
@@ -61,7 +62,7 @@ class Answer:
         self._count = count
         self._pieces = reply.pieces()
         self._data = bytearray()
-        self._number = 0  # of pieces
+        self._number = 0  # pieces of the body that were read
 
     @property
     def age(self) -> float:
@@ -108,15 +109,15 @@ class Answer:
             raise PassingError(Reason.BAD_RESPONSE, detail)
 
 
-# Bytes up to which a file is read from its start if the server ignores ranges: the longest
-# safetensors header. The directory of a torch file of 7 GB lies behind all of its data.
+# The most bytes to read from a file's start if the server ignores ranges: the longest safetensors
+# header. The directory of a torch file of 7 GB cannot be reached so, because it follows the data.
 _MOST_SKIPPED = MAX_HEADER + LENGTH_BYTES
 
 _CONTENT_RANGE = re.compile(r"bytes (\d{1,18})-(\d{1,18})/(\d{1,18}|\*)")
 
 
 def whole_body(limit: int, name: str, size: int | None = None) -> Callable[[Answer], bytes]:
-    """Return a function that reads a complete body: at most `limit` bytes, `size` if not None."""
+    """Return a function that reads a complete body of `size` bytes (if known), at most `limit`."""
 
     def take(answer: Answer) -> bytes:
         if answer.partial:
@@ -137,10 +138,10 @@ def whole_body(limit: int, name: str, size: int | None = None) -> Callable[[Answ
 def part_of_file(
     file: RepoFile, span: Span, end: Callable[[bytes, int | None], int] | None = None
 ) -> Callable[[Answer], Received]:
-    """Return a function that reads a span of a file, up to the file's end.
+    """Return a function that reads the bytes of a span, fewer if the file ends within the span.
 
-    If the server ignores the range and sends the complete file (200, not 206), only a header is
-    read, up to its `end`; without an `end` the answer is an error.
+    If the server ignores the range and sends the complete file (status 200, not 206), the file is
+    read from its start up to the offset that `end` returns; without an `end`, raise SourceError.
     """
 
     def take(answer: Answer) -> Received:
@@ -167,7 +168,7 @@ def part_of_file(
 
 
 def _size(answer: Answer, file: RepoFile, span: Span) -> int | None:
-    """Return the file's size, on which the listing and every header of the answer must agree."""
+    """Return the file's size; raise SourceError if the listing and the headers disagree."""
     total = _total(answer, span) if answer.partial else answer.length
     sizes = sorted({size for size in (file.size, answer.linked_size, total) if size is not None})
     if len(sizes) > 1:
@@ -179,7 +180,7 @@ def _size(answer: Answer, file: RepoFile, span: Span) -> int | None:
 
 
 def _total(answer: Answer, span: Span) -> int | None:
-    """Return the size in a Content-Range, which must have exactly the requested span."""
+    """Return the file's size in Content-Range; raise SourceError if its span is not `span`."""
     text = answer.headers.get("content-range", "")
     match = _CONTENT_RANGE.fullmatch(text)
     total = whole_number(match[3]) if match else None
@@ -267,14 +268,14 @@ def refusal_error(model: HubModel, answer: Answer, body: bytes, *, by_hub: bool)
 
 
 def _refusal(answer: Answer, message: str) -> tuple[Reason, str]:
-    """Return the reason of a refusal of the Hub, and a sentence for it."""
+    """Return the reason why the Hub refused a request, and a sentence that explains it."""
     status, code = answer.status, answer.headers.get("x-error-code", "")
     if code in _BY_CODE:
         return _BY_CODE[code]
     if message == _DISABLED_MESSAGE:
         return _DISABLED
     is_hidden = status == _UNAUTHORIZED and message != _BAD_TOKEN_MESSAGE  # it may be private
-    is_of_model = any(part in answer.url.path for part in _MODEL_PATHS)  # and not of their list
+    is_of_model = any(part in answer.url.path for part in _MODEL_PATHS)  # not of the list of models
     if code == "RepoNotFound" or (is_hidden and is_of_model):
         return _NOT_FOUND
     if status == _PROXY_UNAUTHORIZED:

@@ -63,7 +63,7 @@ _NETWORK_REASONS = frozenset(
 
 
 class FileReader(Protocol):
-    """The reads that a source offers for one file of its listing; several threads call them."""
+    """The interface of a source: functions that read one listed file, called by several threads."""
 
     bounds: CompanionBounds | None  # of companion files; None: they cost nothing
     patient: bool  # a failure of the network that outlasts all attempts ends the audit
@@ -76,7 +76,7 @@ class FileReader(Protocol):
 
 
 class _Reads(Struct, frozen=True):
-    """The scheduler, file reader and listing for the reads of one checkpoint."""
+    """The scheduler, the file reader and the listing of one checkpoint, with its reads so far."""
 
     scheduler: Scheduler
     reader: FileReader
@@ -84,7 +84,7 @@ class _Reads(Struct, frozen=True):
     _texts: dict[str | None, Future[TextFile | None]] = field(default_factory=dict)
 
     def text(self, name: str | None, limit: int) -> Future[TextFile | None]:
-        """Read a file once, however often this is called; the result is None if `name` is None."""
+        """Start to read a file, once for all calls; the future's result is None without a name."""
 
         def read() -> TextFile | None:
             return None if name is None else self.reader.text(self.listing[name], limit)
@@ -94,13 +94,13 @@ class _Reads(Struct, frozen=True):
         return self._texts[name]
 
     def parsed(self, name: str, first: int = FIRST_READ) -> WeightHeader:
-        """Read a header and parse it in the calling thread, while other reads go on."""
+        """Read and parse a header in the calling thread; other threads read meanwhile."""
         [head] = within_bound([self.reader.header(self.listing[name], first)])
         _ = head.parsed
         return head
 
     def torch_copy(self, name: str) -> WeightHeader | None:
-        """Read a file that is not audited; return None if it cannot be read, as the report says."""
+        """Read the header of a torch file that is only a copy; return None if that fails."""
         with suppress(SourceError):
             return self.parsed(name)
         return None
@@ -168,7 +168,7 @@ def _companions(reads: _Reads, names: tuple[str, ...] | None) -> list[Future[Com
 
 
 def _companion(reads: _Reads, plan: PlannedRead) -> CompanionFile:
-    """Return the file, or the reason why it was not read.
+    """Return the companion file, or the reason why it was not read.
 
     Raise SourceError if the network fails and the reader is patient.
     """
@@ -186,7 +186,7 @@ def _companion(reads: _Reads, plan: PlannedRead) -> CompanionFile:
 
 
 def _named_tokens(reads: _Reads) -> tuple[str, ...]:
-    """Return the special tokens that the tokenizer's files name; () if reading costs requests."""
+    """Return the special tokens that tokenizer files name; () if reading them takes requests."""
     from auditor.companions.tokenizer_config import (  # noqa: PLC0415 - few have one
         loaded_settings,
         named_tokens,
@@ -201,7 +201,7 @@ _NAMING = (TOKENIZER_CONFIG, SPECIAL)
 
 
 def _object(reads: _Reads, name: str) -> Mapping[str, Any] | None:
-    """Return the JSON object in a small file; None if there is none, as its own read reports."""
+    """Return the JSON object in a small file; None if it is absent or not a JSON object."""
     file = reads.listing.get(name)
     if not file or not 0 < (file.size or 0) <= MAX_TEXT:
         return None
@@ -221,7 +221,7 @@ def _import_parser() -> None:
 def _named_parts(
     parts: tuple[SelectedComponent, ...], manifest: TextFile | None
 ) -> tuple[SelectedComponent, ...]:
-    """Return the parts that the manifest names, or all parts if no manifest can be read."""
+    """Return the components that the manifest names, or all if the manifest cannot be read."""
     if manifest is not None:
         with suppress(CheckpointError):  # the audit reports the fault
             entries = parse_manifest(manifest.name, manifest.content).entries
@@ -248,7 +248,7 @@ class _Model(Struct, frozen=True, kw_only=True):
 
     @property
     def first(self) -> tuple[Future[Any], ...]:
-        """The reads whose results decide which other files are read."""
+        """The reads (futures) whose results decide which other files are read."""
         return (self.config, self.index, self.settings, *self.headers)
 
 
@@ -269,7 +269,7 @@ def _begin(reads: _Reads, selection: FileSelection) -> _Model:
 
 
 def _with_shards(reads: _Reads, model: _Model) -> _Model:
-    """Start to read the shards that the index names, and shards that it should name."""
+    """Start to read the shards that the index names, and listed files that it should name."""
     selection = _with_named_weights(model.selection, model.config.result(), reads.listing)
     if selection is not model.selection:
         model = _begin(reads, selection)
@@ -307,7 +307,7 @@ def _with_named_weights(
 
 
 def _resolve_hints(reads: _Reads, selection: FileSelection) -> FileSelection:
-    """Resolve the hints of a selection; raise SourceError if there are no weights to read."""
+    """Read the files that decide which weights are selected; raise SourceError without weights."""
     if not selection.hints:
         return selection
     names = frozenset(name for name in reads.listing if "/" not in name)
@@ -321,7 +321,7 @@ def _resolve_hints(reads: _Reads, selection: FileSelection) -> FileSelection:
 
 
 def _contents(model: _Model) -> dict[str, Any]:
-    """Return the results of the reads: the fields that a Snapshot and a Component share."""
+    """Return the results of a model's reads as the fields that Snapshot and Component share."""
     index = model.index.result()
     heads = [future.result() for future in model.headers]
     heads = [head for head in heads if head.name not in model.doubtful or _shares(head, index)]
@@ -340,7 +340,7 @@ def _contents(model: _Model) -> dict[str, Any]:
 
 
 def _pickles(reads: _Reads, models: list[dict[str, Any]]) -> tuple[WeightHeader, ...]:
-    """Read the local files that may be pickles and were not read as weights."""
+    """Read the headers of local files that may be pickles and were not read as weights."""
     if reads.reader.bounds is not None:
         return ()
     read_names = {
@@ -353,7 +353,7 @@ def _pickles(reads: _Reads, models: list[dict[str, Any]]) -> tuple[WeightHeader,
 
 
 def _shares(head: WeightHeader, index: TextFile | None) -> bool:
-    """Return whether a file may have a tensor that the index names; true for a Git LFS pointer."""
+    """Whether the file may store a tensor that the index names; true for a Git LFS pointer."""
     if index is None or isinstance(head.parsed, CheckpointError):
         return head.pointed is not None
     names = index.as_index.weight_map
@@ -361,7 +361,7 @@ def _shares(head: WeightHeader, index: TextFile | None) -> bool:
 
 
 def _first_reads(index: TextFile) -> dict[str, int]:
-    """Return the length of the first read of each shard, by its path in the repository, sorted.
+    """Return the number of bytes of each shard's first read, by the shard's path, sorted.
 
     Shard names in an index are relative to the folder of the index.
     """

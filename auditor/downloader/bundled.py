@@ -1,7 +1,7 @@
 """Models shipped with the package: snapshots of well-known models, and configs from papers.
 
-The configs, for `audit explain`, are of models that a paper describes and no repository contains.
-Their names have no namespace; new repositories of the Hub must have one.
+The configs serve `audit explain` for models that a paper describes and no repository contains.
+Their names have no namespace, unlike those of new repositories on the Hub.
 """
 
 from pathlib import Path
@@ -18,7 +18,7 @@ _DATA = Path(__file__).parents[1] / "data"
 _ENDING = ".json"
 _BETWEEN = "--"  # replaces the "/" of an id, which cannot contain it
 
-# Names -> the shipped config. Vaswani et al. 2017, table 3; vocabulary: section 5.1. No vocabulary
+# Model name -> shipped config: Vaswani et al. 2017, table 3; vocabulary: section 5.1. No vocabulary
 # explains both published counts: the arithmetic is in
 # tests/unit/analytic/families/test_transformer_2017.py.
 _BASE, _BIG = "transformer-2017-base", "transformer-2017-big"

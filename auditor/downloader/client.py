@@ -1,7 +1,7 @@
-"""The HTTP client of every audit, single or of a sweep: reqwest, a library in Rust.
+"""The HTTP client of single audits and of sweeps: it wraps reqwest, a library in Rust.
 
-It keeps connections and uses them again, speaks HTTP/2 where the server does, and takes proxies and
-certificates from the environment (HTTPS_PROXY, NO_PROXY, SSL_CERT_FILE and their like).
+reqwest reuses connections, speaks HTTP/2 if the server does, and takes proxies and certificates
+from the environment (HTTPS_PROXY, NO_PROXY, SSL_CERT_FILE and similar variables).
 """
 
 import os
@@ -29,8 +29,8 @@ from auditor.downloader.retry import PassingError
 from auditor.errors import Reason, SourceError, UsageError
 from auditor.messages import quoted
 
-# Bytes of one stream, and of all of a connection, that may be under way over HTTP/2. With the
-# protocol's own 64 KiB a header of 1 MB would take a round trip for each 64 KiB.
+# HTTP/2 windows: the bytes in flight of one stream, and of all streams of a connection. With the
+# protocol's default of 64 KiB, a header of 1 MB would take a round trip for each 64 KiB.
 _STREAM, _CONNECTION = 1024 * 1024, 8 * 1024 * 1024
 
 _SWITCHING, _HTTP_1 = 101, "HTTP/1.1"
@@ -38,17 +38,18 @@ _PROXIES = ("HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "NO_PROXY")
 _PROXY_SCHEMES = ("http", "https", "socks4", "socks4a", "socks5", "socks5h")
 _CERTIFICATES = ("SSL_CERT_FILE", "SSL_CERT_DIR")
 
-_DIGITS = 19  # of a header's number; more than any file has bytes
+_DIGITS = 19  # the most digits of a header's number; no file is so large
 
-# Parts of the library's messages.
+# Substrings of the HTTP library's messages.
 _NO_HOST, _CERTIFICATE, _UNKNOWN = "dns error", "invalid peer certificate: ", "UnknownIssuer"
-_NO_CONNECTION = ("(Connect)", "(os error ")  # it failed, or this machine's system ended it
+_NO_CONNECTION = ("(Connect)", "(os error ")  # no connection, or an error of the system
 
 
 class Client:
     """The sender of requests, for several threads.
 
-    The main thread must not use it if it handles signals: Python cannot while compiled code waits.
+    A main thread that handles signals must not use it: Python handles none while compiled code
+    waits.
     """
 
     def __init__(self, client: SyncClient, seconds: float) -> None:
@@ -191,7 +192,7 @@ def _framing_fault(status: int, headers: Mapping[str, str]) -> str | None:
 
 @contextmanager
 def _translated(url: Url) -> Iterator[None]:
-    """Translate errors of the HTTP library into errors of an audit."""
+    """Turn exceptions of the HTTP library into SourceError or PassingError."""
     try:
         yield
     except RequestTimeoutError as error:

@@ -1,4 +1,4 @@
-"""`fetch`: the snapshot of the model that a user named, from any source; with an adapter's base."""
+"""`fetch`: read the model that a user named, from any source, and the base of an adapter."""
 
 import os
 from collections.abc import Callable, Iterator
@@ -28,8 +28,8 @@ from auditor.messages import quoted
 _SOURCES = ("auto", "hub", "cache", "bundled")
 Say = Callable[[str], None]
 
-# The Hub did not answer, or not well: a copy on this machine may be read instead. An answer such as
-# "gated" or "not found" is final.
+# Reasons to read a copy on this machine instead: the Hub did not answer, or its answer is faulty.
+# An answer such as "gated" or "not found" is final.
 _NO_ANSWER = frozenset(
     (
         Reason.OFFLINE,
@@ -66,9 +66,9 @@ def fetch(
     `requested` is a path, or a Hub id with an optional `@revision`; a path that exists wins.
     The snapshot of an adapter has the config of its base, or the reason why it is missing.
     A model that only a paper describes consists of its config, whatever the source.
-    `source` is where an id is looked up, `say` gets a line for each wait and each copy that is read
-    instead of the Hub, `choose` selects the files of a listing that are read. Raise UsageError for
-    an impossible request, SourceError if the source does not have the model.
+    `source` is where an id is looked up. `say` gets a line for each wait, and for a copy that is
+    read instead of the Hub's files. `choose` selects the files of a listing to read. Raise
+    UsageError for an impossible request, SourceError if the source does not have the model.
     """
     if source not in _SOURCES:
         sources = ", ".join(_SOURCES)
@@ -122,7 +122,7 @@ def reading_variables() -> Iterator[None]:
 
 
 def _stand_in(model: HubModel, why: SourceError, say: Say, choose: Chooser) -> Snapshot:
-    """Return a copy on this machine, to use instead of the Hub's: the cached or shipped one."""
+    """Return the cached or shipped snapshot of a model for which the Hub failed with `why`."""
     cached = partial(local_folder.read_cached, choose=choose)
     for read, name in ((cached, "the Hugging Face cache"), (bundled.read, "this package")):
         try:

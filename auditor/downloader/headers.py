@@ -1,4 +1,4 @@
-"""Read the header of a weight file, and no other part of it, from any source of ranges."""
+"""Read only the header of a weight file, from any source that can read byte ranges."""
 
 from collections.abc import Callable, Iterable, Iterator
 from typing import NamedTuple
@@ -40,10 +40,10 @@ ROOM = 4 * 1024
 # at its end have both 20 to 60 kB for the usual shard of 300 tensors.
 AHEAD = 64 * 1024
 
-# Reads and bytes of one such file. A torch file takes two or three reads; a legacy one, or GGUF,
-# whose reads double, eight for the longest header known: 16 MB of GGUF with 262,000 tokens and
-# 515,000 merges. Bytes are held twice while parts are joined, so the bound is half of 64 MiB
-# less what parsing takes.
+# The most reads and bytes of one such file. A torch file takes two or three reads; a legacy torch
+# file or GGUF, whose reads double, eight for the longest header known: 16 MB of GGUF with 262,000
+# tokens and 515,000 merges. The bytes are in memory twice while spans are joined, so the bound is
+# half of 64 MiB, less the memory of parsing.
 MOST_READS = 16
 MOST_BYTES = 24 * 1024 * 1024
 
@@ -56,18 +56,18 @@ class Bound(NamedTuple):
     tensors: int
 
 
-# The format allows 100 MB a file, in which there is room for a million tensors. The largest model
-# known as one file would be DeepSeek-V3: 11 MB and 92,000. 90,000 tensors of a sound model take
-# 0.7 seconds and 110 MB, as many that nothing expects 2 seconds and as much.
+# safetensors allows headers of 100 MB, which have room for a million tensors. The largest known
+# model, DeepSeek-V3, would have a header of 11 MB for 92,000 tensors if it were one file. An audit
+# of 90,000 expected tensors takes 0.7 seconds and 110 MB; of 90,000 unexpected ones, 2 seconds.
 FILE = Bound("one file", 12 * 1024 * 1024, 100_000)
-# Of all shards: Kimi K2 Thinking stores 384 experts of 60 layers as 3 * 384 * 60 = 69,120 weights
-# of three tensors each, 207,360 in some 30 MB.
+# For all shards together: Kimi K2 Thinking stores 384 experts of 60 layers as 3 * 384 * 60 = 69,120
+# weights of three tensors each, so 207,360 tensors with headers of some 30 MB.
 MODEL = Bound("one model", 48 * 1024 * 1024, 250_000)
 _TENSOR = b'"data_offsets"'  # no name contains it unescaped
 
 
 def within_bound(heads: Iterable[WeightHeader]) -> Iterator[WeightHeader]:
-    """Yield the headers; raise SourceError(too-large) as soon as one or their sum is too large."""
+    """Yield the headers; raise SourceError(too-large) if one of them or their sum is too large."""
     size, tensors = 0, 0
     for count, head in enumerate(heads, 1):
         own_tensors = head.prefix.count(_TENSOR)
@@ -114,9 +114,9 @@ def read_header(name: str, size: int | None, read: Read, first: int = FIRST_READ
 def read_safetensors_header(
     name: str, size: int | None, read: Read, first: int = FIRST_READ
 ) -> WeightHeader:
-    """Read the length and the header: in one read if both fit in `first` bytes, else in two.
+    """Read the length field and the header: in one read if both fit in `first` bytes, else in two.
 
-    If the length is not credible, nothing more is read, and the bytes that show it are returned.
+    If the length is not credible, return only the bytes of the first read, which show it.
     """
     end = safetensors_end(name)
     if size == 0:
@@ -129,7 +129,7 @@ def read_safetensors_header(
 
 
 def safetensors_end(name: str) -> Callable[[bytes, int | None], int]:
-    """Return the `end` of a Read: it gets the first bytes and file size, and returns the end."""
+    """Return a function that computes the header's end from the first bytes and the file size."""
 
     def end(head: bytes, size: int | None) -> int:
         try:
@@ -171,7 +171,7 @@ def read_parsed_header(name: str, size: int | None, read: Read, parse: Parse) ->
 
 
 class _Recorded(PartialFile, frozen=True):
-    """Parts of a file, with a record of the spans that the parser read."""
+    """The fetched spans of a file, with a record of the spans that the parser read."""
 
     _spans: set[Span] = field(default_factory=set)
 
@@ -181,7 +181,7 @@ class _Recorded(PartialFile, frozen=True):
         return data
 
     def used(self) -> tuple[FilePart, ...]:
-        """Return the bytes that were read, in file order; adjacent spans are merged."""
+        """Return the bytes that the parser read, in file order; adjacent spans are merged."""
         spans: list[Span] = []
         for span in sorted(self._spans):
             if spans and span.start <= spans[-1].stop:

@@ -1,4 +1,4 @@
-"""The HTTP of one audit: follow redirects, bound bodies and count every request."""
+"""The HTTP session of one audit: it follows redirects, bounds bodies and counts every request."""
 
 import logging
 import threading
@@ -37,8 +37,8 @@ class Turn(NamedTuple):
 
 NO_ANSWER = 0  # the status of a request that was not answered
 
-# Bytes of one model: headers of 48 MiB, for which twice as much may be read, since first reads are
-# guesses; an index of 32, a config and a listing of 16 each.
+# The most bytes to read of one model: headers of 48 MiB, doubled because the lengths of first reads
+# are guesses; 32 MiB for an index, 16 each for a config and a listing.
 MOST_BYTES = 160 * 1024 * 1024
 
 
@@ -53,7 +53,7 @@ class Governor:
         self._most, self._subject = most, subject  # bytes of all bodies, and what they are of
 
     def admit(self, path: str) -> Turn:
-        """Wait for the turn of a request before it is made; raise SourceError if it gets none."""
+        """Wait until a request may be made; raise SourceError if it may never be made."""
         return Turn(path)
 
     def note(self, turn: Turn, status: int, headers: Mapping[str, str]) -> None:
@@ -64,7 +64,7 @@ class Governor:
         return nullcontext(seconds)
 
     def check(self, received: int) -> None:
-        """Raise SourceError if `received`, all bytes up to this piece of a body, is too many."""
+        """Raise SourceError if `received`, the total of body bytes so far, exceeds the limit."""
         if received > self._most:
             detail = (
                 f"received {received:,} bytes, expected at most {self._most:,} of {self._subject}"
@@ -94,7 +94,7 @@ requests_log = logging.getLogger("auditor.requests")
 class Session:
     """The requests of one audit of one model; several threads use it.
 
-    `silence` and `over` are passed to its Patience.
+    `silence` and `over` are passed to the Patience that repeats failed requests.
     """
 
     def __init__(  # noqa: PLR0913 - one keyword for each bound
@@ -143,7 +143,7 @@ class Session:
         span: Span | None = None,
         commit: str | None = None,
     ) -> T:
-        """Return the result of `take` for the answer; try again after passing errors.
+        """Request `url` and return `take(answer)`; try again after each PassingError.
 
         If `commit` is given, every answer must have that commit. `purpose` names what is read, for
         the log of requests.
@@ -243,7 +243,7 @@ class _Trace:
 
     def __init__(self) -> None:
         self.status = NO_ANSWER
-        self.bytes = 0  # of the body, as far as it was read
+        self.bytes = 0  # bytes read of the body
 
     def counted(self, count: Callable[[int], None]) -> Callable[[int], None]:
         """Return a function that adds bytes to this trace, and calls `count`."""
@@ -259,7 +259,7 @@ class _Trace:
 def _logged(url: Url, headers: Mapping[str, str], purpose: str) -> Iterator[_Trace]:
     """Log one request when it has ended: method, path, range, status, bytes, time, purpose.
 
-    The query is left out: a storage's address has its signature there.
+    The query is left out, because it contains the signature of a storage address.
     """
     trace, start = _Trace(), time.monotonic()
     try:

@@ -38,7 +38,7 @@ from auditor.tensors import Span
 # Bytes of a listing: about 150 a file, so this is a hundred thousand files.
 MAX_LISTING = 16 * 1024 * 1024
 
-# Reads at a time: the 163 shards of DeepSeek-V3 are three round trips, or six with their redirects.
+# Concurrent reads: the 163 shards of DeepSeek-V3 take three round trips, or six with redirects.
 _AT_ONCE = 64
 
 _DEFAULTS = {None, constants.DEFAULT_REVISION}
@@ -98,9 +98,8 @@ def read_from_listing(  # noqa: PLR0913 - what is read, and how
 ) -> Snapshot:
     """Return the snapshot of a model whose files are known.
 
-    `pool` has the threads, which several models may share. If `patient`, companion files are
-    retried like other files, for a snapshot that is stored while nobody waits. Otherwise they get
-    one attempt.
+    `pool` provides the threads; several models may share it. If `patient`, companion files are
+    retried like other files, as in a sweep, where no user waits. Otherwise they get one attempt.
     """
     with threads(_AT_ONCE, session.stop, pool) as scheduler:
         return _read_files(model, listing, session, choose, scheduler=scheduler, patient=patient)
@@ -199,7 +198,7 @@ class _HubFiles:
         )
 
     def part(self, file: RepoFile, span: Span) -> bytes:
-        """Read some of a companion file, in one attempt unless the reader is patient."""
+        """Read a span of a companion file, in one attempt unless the reader is patient."""
         read = self._session.get if self.patient else self._session.try_once
         received = read(
             self._url(file),
@@ -226,8 +225,8 @@ _Early = tuple[str | None, Received]  # the commit of a file, and its received b
 class EarlyReads:
     """Reads of the files that nearly every model has, started together with its listing.
 
-    Files are requested by name, at the current commit of the revision; each is taken once. A read
-    that failed, or has another commit than the listing, is ignored: the file is then requested
+    Files are requested by name, at the current commit of the revision. Each result is used once. A
+    read that failed, or whose commit is not the listing's, is ignored: the file is then requested
     again, with the retries and the errors of any other read.
     """
 
@@ -296,7 +295,7 @@ def read_spans(
     token: str | None,
     say: Callable[[str], None],
 ) -> tuple[tuple[bytes, ...], Fetched]:
-    """Return the bytes of each span, in order, and the network traffic.
+    """Return the bytes of each span, in order, and the cost (requests and bytes).
 
     Raise SourceError if a span cannot be read, its file has another commit or size, or the server
     ignores the range; the complete file is never read.

@@ -24,7 +24,7 @@ def plain_url(text: str, base: Url | None = None) -> Url:
 
 
 def patience() -> float:
-    """Return the seconds to wait for headers and each read of a body, as huggingface_hub does."""
+    """Return the seconds to wait for headers and for each read of a body: huggingface_hub's."""
     return float(constants.HF_HUB_DOWNLOAD_TIMEOUT)
 
 
@@ -41,7 +41,7 @@ def endpoint() -> str:
 
 
 def endpoint_url() -> Url:
-    """Return HF_ENDPOINT as a Url; raise UsageError if it is not an http address."""
+    """Return HF_ENDPOINT as a Url; raise UsageError if the value is not an http address."""
     address: str = constants.ENDPOINT
     why = ""
     try:
@@ -58,7 +58,7 @@ def endpoint_url() -> Url:
 
 
 def usable_token(requested: str | None) -> str | None:
-    """Return the token to send: `given`, else the stored token unless a setting forbids it.
+    """Return the token to send: `requested`, else the stored one unless a setting forbids it.
 
     Raise SourceError if the stored token cannot be read, UsageError if the text is not a token.
     """
@@ -94,7 +94,7 @@ def _stored_token() -> str:
 
 
 def _may_be_refreshed() -> bool:
-    """Return whether a browser's login is stored, whose tokens expire and have to be renewed."""
+    """Whether a token of a browser login is stored, which expires and must be renewed."""
     try:
         return b"refresh_token" in Path(constants.HF_STORED_TOKENS_PATH).read_bytes()
     except OSError:

@@ -36,7 +36,7 @@ BLOCK = 256 * 1024
 
 
 class Extent(NamedTuple):
-    """A run of a file: bytes that are stored, or a hole, which reads as zeros and takes no time."""
+    """A run of a file's bytes: stored ones, or a hole, which reads as zeros and takes no time."""
 
     span: Span
     hole: bool
@@ -81,7 +81,7 @@ class RegularFile:
             raise unreadable_file(self._path, detail) from None
 
     def _read_at(self, length: int, at: int) -> bytes:
-        """Read at most `length` bytes; Windows has no pread, so threads take turns there."""
+        """Read at most `length` bytes; on Windows, which has no pread, threads take turns."""
         if hasattr(os, "pread"):
             return os.pread(self._descriptor, length, at)
         with self._turn:
@@ -89,7 +89,7 @@ class RegularFile:
             return os.read(self._descriptor, length)
 
     def _read_block(self, block: memoryview, at: int) -> int:
-        """Read into a block, and return how many bytes; macOS and Windows have no preadv."""
+        """Read into a block and return the number of bytes; macOS and Windows have no preadv."""
         if hasattr(os, "preadv"):
             return os.preadv(self._descriptor, [block], at)
         data = self._read_at(len(block), at)
@@ -196,7 +196,7 @@ _DIGEST_BLOCK = 1024 * 1024
 def file_sha256(
     path: Path, count: Callable[[int], object] = int, expected: FileState | None = None
 ) -> str:
-    """Return the sha256 of a file, which is its name in LFS.
+    """Return the sha256 of a file, which Git LFS uses as its identifier.
 
     Raise SourceError if the file cannot be read, changes meanwhile, or has a state that is not
     `expected`. `count` gets numbers of bytes as they are read.
@@ -207,7 +207,10 @@ def file_sha256(
 def git_blob_id(
     path: Path, count: Callable[[int], object] = int, expected: FileState | None = None
 ) -> str:
-    """Return git's name of a file that is not in LFS, by length and bytes, like `file_sha256`."""
+    """Return git's blob id of a file, by which the Hub lists files outside LFS.
+
+    The errors and `count` are those of `file_sha256`.
+    """
     return _digest(path, "sha1", lambda size: f"blob {size}\0".encode(), count, expected)
 
 

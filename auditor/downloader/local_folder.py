@@ -1,4 +1,4 @@
-"""A checkpoint on this machine: a folder, one file of it, or a place in the Hugging Face cache."""
+"""Read a checkpoint on this machine: a folder, one file, or a path in the Hugging Face cache."""
 
 import os
 import re
@@ -54,7 +54,7 @@ _LONGEST_REF = 256  # bytes of refs/main: 40 digits, perhaps with an end of line
 
 
 def read(path: Path, requested: str, choose: Chooser = select) -> Snapshot:
-    """Return the snapshot of a folder, a file or a place in the Hugging Face cache."""
+    """Return the snapshot of a folder, a file or a path in the Hugging Face cache."""
     try:
         snapshot = _folder(_in_cache(path), choose) if _is_folder(path) else _file(path)
     except OSError as error:
@@ -65,7 +65,7 @@ def read(path: Path, requested: str, choose: Chooser = select) -> Snapshot:
 
 
 def _is_folder(path: Path) -> bool:
-    """Return whether the path is a folder, false for a broken link; raise OSError if denied."""
+    """Whether the path is a folder; false for a broken link. Raise OSError without permission."""
     try:
         return stat.S_ISDIR(path.stat().st_mode)
     except FileNotFoundError:
@@ -101,7 +101,7 @@ def _folder(folder: Path, choose: Chooser) -> Snapshot:
 
 
 def _interrupted(folder: Path) -> str:
-    """Return a clause for a folder in which some files may be new and others old."""
+    """Return a clause about an interrupted `audit fix` in the folder, "" if there is none."""
     if not os.path.lexists(folder / FIX_FOLDER / FIX_JOURNAL):
         return ""
     return ", in which an audit fix was interrupted: run it again, with --apply or --undo"
@@ -142,12 +142,12 @@ def _weight_file(path: Path) -> Snapshot:
 
 
 def _neighbour(path: Path, name: str) -> str | None:
-    """Return the name if the file's folder has such a file, else None."""
+    """Return `name` if a file of this name is next to `path`, else None."""
     return name if os.path.lexists(path.parent / name) else None
 
 
 def _single_file(path: Path, selection: FileSelection) -> Snapshot:
-    """Return the snapshot of one file, and of its config if the selection has one."""
+    """Return the snapshot of one weight file, with the config if the selection has one."""
     names = sorted(name for name in (selection.config, selection.weights) if name)
     snapshot = Snapshot(
         model=str(path),
@@ -199,16 +199,16 @@ def _listing(folder: Path) -> tuple[RepoFile, ...]:
 
 
 def _is_foreign(path: str, name: str) -> bool:
-    """Return whether a folder is not part of a model: hidden, or made by Python or node."""
+    """Whether a folder does not belong to a model: it is hidden, or made by Python or node."""
     if name.startswith(".") or name in _FOREIGN:
         return True
     return os.path.lexists(os.path.join(path, name, "pyvenv.cfg"))  # noqa: PTH118 - of each folder
 
 
 def _is_file(path: Path) -> bool:
-    """Return whether the path is a regular file; raise PermissionError for a model's file.
+    """Whether the path is a regular file; raise PermissionError for a model's file.
 
-    The error occurs in a folder that may be listed but not entered, or for a link into such one.
+    The error occurs if the path, or the target of its link, is in a folder without permission.
     """
     try:
         return stat.S_ISREG(path.stat().st_mode)

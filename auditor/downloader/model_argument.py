@@ -33,7 +33,7 @@ _FILE_OF_MODEL = re.compile(
     re.ASCII,
 )
 
-# Namespaces to which the Hub moved the models that had none: `gpt2` is now openai-community/gpt2.
+# Namespaces to which the Hub moved models without a namespace: `gpt2` is openai-community/gpt2 now.
 _LEGACY_NAMESPACES = (
     "google-bert",
     "openai-community",
@@ -66,9 +66,9 @@ class HubModel(Struct, frozen=True, kw_only=True):
 
 
 def parse_model(requested: str) -> Path | HubModel:
-    """Return a path that exists, else the model of a Hub id, an address or a file's path.
+    """Return a path if it exists, else the model that an id, an address or org/name/FILE names.
 
-    Raise UsageError, which names the fault, if the argument is none of these.
+    Raise UsageError, which names the fault, if the argument cannot be parsed.
     """
     if _exists_here(os.path.expanduser(requested)):  # noqa: PTH111 - Path.expanduser raises
         return Path(requested).expanduser()
@@ -114,7 +114,7 @@ def parse_id(requested: str, otherwise: str = "not a Hub id") -> HubModel:
 
 
 def _revision_fault(revision: str | None) -> str | None:
-    """Return the reason a text is not a branch, tag or commit (git check-ref-format), else None."""
+    """Return why a text is no branch, tag or commit by git check-ref-format; None if it may be."""
     if revision is None:
         return None
     if not revision:
@@ -176,7 +176,7 @@ def _hf(requested: str) -> HubModel:
 
 
 def _web(requested: str) -> HubModel:
-    # A query or a fragment says nothing about the model.
+    # A query or a fragment does not identify the model.
     split = urlsplit(requested if "://" in requested else f"https://{requested}")
     if split.netloc.lower() not in _HOSTS and split.netloc != _endpoint_host():
         raise ValueError(f"{quoted(split.netloc)} is another site")
@@ -186,7 +186,7 @@ def _web(requested: str) -> HubModel:
 
 
 def _match(pattern: str, path: str) -> re.Match[str]:
-    """Return the parts of an address; raise ValueError if it is not a model's."""
+    """Match the path of a model's address; raise ValueError if it does not match."""
     kind, slash, _ = path.partition("/")
     if not kind:
         raise ValueError("it has no path")

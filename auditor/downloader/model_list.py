@@ -28,7 +28,7 @@ _EMPTY = re.compile(rb"\s*\[\s*\]\s*")
 class ListWalk:
     """A record of the pages of a list read so far, to detect a list that never ends.
 
-    It has at most 30,000 digests of addresses, as many of pages, and the ids of one page.
+    At most 30,000 digests of addresses, 30,000 digests of pages and the ids of one page are kept.
     """
 
     def __init__(self, most: int = MAX_PAGES) -> None:
@@ -38,7 +38,7 @@ class ListWalk:
         self._previous_ids = frozenset[str]()
 
     def turn(self, address: str) -> None:
-        """Record the address of the next page; raise SourceError if it repeats or is too many."""
+        """Record the next page's address; raise SourceError if it repeats or there are too many."""
         digest = _digest(address)
         if digest in self._addresses:
             detail = "the Hub's list of models is circular: the address of a page is repeated"
@@ -50,7 +50,7 @@ class ListWalk:
         self._addresses.add(digest)
 
     def bring(self, ids: Iterable[str]) -> None:
-        """Record the ids of a page before the last; raise SourceError if none of them is new."""
+        """Record a page's ids, except the last page's; raise SourceError if no id is new."""
         names = frozenset(ids)
         digest = _digest(*sorted(names))
         if digest in self._pages or names <= self._previous_ids:
@@ -64,11 +64,11 @@ class ListWalk:
 def pages(
     session: Callable[[], Session], query: Iterable[tuple[str, str]]
 ) -> Iterator[tuple[ListEntry, ...]]:
-    """Yield the pages of /api/models, each with the entries whose id is a model's.
+    """Yield the pages of /api/models: the entries of each page that have a valid model id.
 
-    Each page has a `session` of its own, with bounds of its own; a very long page is yielded in
-    several parts. The last page is empty, or has no next page. Raise SourceError if the list does
-    not end.
+    Each page is read in a new `session()`, with its own bounds; a very long page is yielded in
+    several parts. The list ends at an empty page or one without a next page. Raise SourceError if
+    the list does not end.
 
     huggingface_hub's list_models hides the headers, which the budget needs, does not retry the
     first page, and reads bodies of any length.
@@ -90,7 +90,10 @@ def pages(
 
 
 def _page(answer: Answer) -> tuple[bytes, str | None]:
-    """Return a page and the next address, which must be on the Hub: it gets the token."""
+    """Return a page and the next page's address, None for the last page.
+
+    Raise SourceError if the address is not on the Hub, because the token is sent to it.
+    """
     content = whole_body(MAX_PAGE, "a page of the list of models")(answer)
     match = _NEXT.search(answer.headers.get("link", ""))
     if not match:

@@ -20,7 +20,7 @@ from auditor.messages import quoted
 # Files of one model; the Hub recommends fewer, and they take 8 MB of its list.
 MAX_FILES = 100_000
 
-# Commas of a page: 64 MB have room for so many files, and each may begin an entry.
+# The most commas in a page: 64 MB have room for so many files, and each comma may begin an entry.
 _MOST_VALUES = 2_000_000
 
 _MOST_VALUES_IN_GROUP = 100_000  # values of one group, unless one entry has more; files take 12 MB
@@ -28,11 +28,11 @@ _MOST_VALUES_IN_GROUP = 100_000  # values of one group, unless one entry has mor
 _CUT_UP = msgspec.json.Decoder(list[msgspec.Raw]).decode
 _SURROGATE = re.compile(rb"\\u[dD][89a-fA-F][0-9a-fA-F]{2}")  # msgspec refuses a lone one
 _ID = re.compile(rb'"id"\s*+:\s*+"([^"\\]{1,200})"')
-_BEGINS = (b",", b"[", b"{")  # of a value
+_BEGINS = (b",", b"[", b"{")  # the bytes after which a value begins
 
 
 class ListEntry(NamedTuple):
-    """A model of the list: a checked id, and other values as the Hub sends them."""
+    """An entry of the list: a valid model id, and unchecked values as the Hub sends them."""
 
     id: str
     sha: object = None
@@ -71,7 +71,7 @@ def entries_in(content: bytes) -> Iterator[tuple[ListEntry, ...]]:
 
 
 def _entry(piece: bytes) -> ListEntry | None:
-    """Return the entry of a list, or None if it does not name a model."""
+    """Parse the JSON of one entry; return None if it does not name a model."""
     try:
         entry = _PARSED(piece)
     except ValueError:  # not an object with an id, or not UTF-8
@@ -86,14 +86,14 @@ def _entry(piece: bytes) -> ListEntry | None:
 
 
 def _too_large(piece: bytes, excess: str) -> ListEntry | None:
-    """Return the entry of a piece that is too large to parse; None if it does not name a model."""
+    """Return an entry with only the id, for JSON too large to parse; None if no id is found."""
     match = _ID.search(piece)
     name = match[1].decode("utf-8", "replace") if match else ""
     return None if id_fault(name) else ListEntry(name, excess=excess)
 
 
 def _pieces(content: bytes) -> Iterator[bytes]:
-    """Return the undecoded entries of a JSON list."""
+    """Yield the undecoded entries of a JSON list."""
     if content.count(b",") > _MOST_VALUES:
         detail = f"a page of the list of models has more than {_MOST_VALUES:,} values"
         raise SourceError(Reason.TOO_LARGE, detail)

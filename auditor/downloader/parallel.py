@@ -19,12 +19,12 @@ from typing import Any, TypeVar
 
 T = TypeVar("T")
 
-AT_HAND = 4  # reads at a time of what answers at once, as a disk does
-_NEAR = 0.005  # seconds; the Hub is farther
+AT_HAND = 4  # concurrent reads from a near source, such as a disk
+_NEAR = 0.005  # seconds of an answer; the Hub takes longer
 _SLOW = 0.05  # seconds for one read; a near disk or server needs a few thousandths
 
-# Seconds after which a wait begins anew. Python handles a signal in the main thread, between two of
-# its steps: one that comes just before a wait begins does not end it.
+# Seconds after which a wait is interrupted and begun again, so that Python can handle signals in
+# the main thread: a signal that arrives just before a wait begins does not end the wait.
 _LISTENS = 0.1
 
 
@@ -35,13 +35,13 @@ def do_nothing() -> None:
 class Scheduler(Executor):
     """An executor of calls in the order of submission, a bounded number at a time.
 
-    At most `most` calls are in flight, and AT_HAND if the source is near. `distance` is the time of
-    its quickest answer so far, in seconds. Many threads cost memory, because each has its own
-    arena, and time, because only one at a time runs Python: to read the 163 shards of DeepSeek-V3
-    from a near source, 64 threads take 50 MB and 10 % more time than 4.
+    At most `most` calls are in flight, or AT_HAND if the source is near. `distance()` is the time
+    of the source's quickest answer so far, in seconds. Many threads cost memory, because each has
+    its own arena, and time, because only one at a time runs Python: to read the 163 shards of
+    DeepSeek-V3 from a near source, 64 threads take 50 MB and 10 % more time than 4.
 
     A near mirror may fetch files from far away, or send them slowly: after AT_HAND slow calls in a
-    row, it counts as distant.
+    row, the source counts as distant.
 
     If `most` is 0, the thread that submits a call runs it: small work needs no other thread.
     """
@@ -60,7 +60,7 @@ class Scheduler(Executor):
         self._waiting = deque[tuple[Future[Any], Callable[[], Any]]]()
         self._futures = list[Future[Any]]()
         self._in_flight = 0  # threads of the pool that run these calls, or are about to
-        self._slow = 0  # calls in a row; AT_HAND of them settle the matter
+        self._slow = 0  # slow calls in a row; with AT_HAND of them the source is distant
 
     def submit(self, fn: Callable[..., T], /, *args: Any, **kwargs: Any) -> Future[T]:
         future, call = Future[T](), partial(fn, *args, **kwargs)
@@ -77,7 +77,7 @@ class Scheduler(Executor):
         return future
 
     def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:  # noqa: FBT001, FBT002 - as an Executor has it
-        """Wait for the calls of this scheduler; a pool that others use goes on."""
+        """Wait for the calls of this scheduler; a shared pool stays open."""
         if cancel_futures:
             self._cancel_waiting()
         if wait:
@@ -87,7 +87,7 @@ class Scheduler(Executor):
             self._pool.shutdown(wait, cancel_futures=cancel_futures)
 
     def _start_threads(self, most: int) -> None:
-        """Let threads of the pool, `most` of them, run waiting calls, within the bound."""
+        """Make up to `most` threads of the pool run waiting calls, within the limit."""
         with self._lock:
             count = max(0, min(most, self._limit() - self._in_flight))
             self._in_flight += count
@@ -109,7 +109,7 @@ class Scheduler(Executor):
                     self._start_threads(len(self._waiting))
 
     def _next(self) -> tuple[Future[Any], Callable[[], Any]] | None:
-        """Remove and return the first waiting call; return None if the thread is free."""
+        """Remove and return the first waiting call; None if this thread must not run another."""
         with self._lock:
             if self._waiting and self._in_flight <= self._limit():
                 return self._waiting.popleft()
@@ -138,8 +138,9 @@ def threads(
 ) -> Iterator[Scheduler]:
     """Provide a scheduler while the block lasts; it uses the threads of `pool` or of a new pool.
 
-    If the block fails, calls that have not begun are cancelled, and `stop` ends the waits of those
-    that have. These are joined unless the user interrupted the block: a read may take seconds.
+    If the block fails, calls that have not begun are cancelled, and `stop` ends the waits of calls
+    in flight. The block ends after the calls in flight, which may take seconds, except if the user
+    interrupted it.
     """
     scheduler = Scheduler(most, pool, distance)
     try:
@@ -176,7 +177,7 @@ def run_into(future: Future[T], work: Callable[[], T]) -> None:
 
 def as_they_end(futures: Sequence[Future[T]]) -> Iterator[Future[T]]:
     """Yield futures like as_completed, but let the main thread handle signals in between."""
-    if all(future.done() for future in futures):  # then as_completed would take 17 us and more
+    if all(future.done() for future in futures):  # as_completed takes 17 us or more
         yield from futures
         return
     pending = set(futures)

@@ -21,7 +21,7 @@ FIRST_WAIT = 0.2  # seconds; then 0.4, 0.8, 1.6: three seconds in all, while som
 # requests that are sent with the listing's have had 10 before.
 MOST_SILENCE = 14.0
 _TIME_OUTS = 1.4  # times HF_HUB_DOWNLOAD_TIMEOUT, if that is longer
-_TOO_SHORT = 0.1  # of all these seconds: no attempt gets less
+_TOO_SHORT = 0.1  # least share of all these seconds for one attempt
 
 _TOO_MANY = 429
 _MOST_SECONDS = 10**9  # 30 years
@@ -29,7 +29,7 @@ _LONGEST_DATE = 64  # characters; an HTTP date has 29
 
 
 class PassingError(SourceError):
-    """An error that may not occur at the next attempt."""
+    """A temporary error: the next attempt may succeed."""
 
     silence = 0.0  # seconds without an answer
 
@@ -39,7 +39,7 @@ class PassingError(SourceError):
 
 
 class Patience:
-    """A repeater of attempts after passing errors, for all threads of one audit.
+    """A function caller that tries again after each PassingError, for all threads of one audit.
 
     A wait that a server requested happens inside the context `during_wait`. `silence` is the total
     time that a request may stay unanswered. Once `over` is set, waits end and attempts fail.
@@ -85,8 +85,8 @@ class Patience:
 def next_wait(fault: PassingError, count: int, waited: float) -> float:
     """Return the seconds until the next attempt; raise SourceError if no attempt is left.
 
-    They are the seconds that the server requests, or twice the last wait; and a random part, so
-    that clients that wait together do not return together. All waits fit into one rate window.
+    The wait is the one that the server requests, else twice the last wait, plus a random part,
+    so that clients do not all return at once. All waits together fit into one rate window.
     """
     import random  # noqa: PLC0415 - 2 ms, only where a wait is needed
 
@@ -107,7 +107,10 @@ def _last_error(fault: PassingError, count: int) -> SourceError:
 
 
 def requested_wait(status: int, headers: Mapping[str, str]) -> float | None:
-    """Return the seconds that a refusal requests: Retry-After, else the end of the rate window."""
+    """Return the seconds that a refusal asks to wait, else None.
+
+    Retry-After takes precedence over the end of the rate window.
+    """
     after = headers.get("retry-after", "").strip()
     if after.isascii() and after.isdecimal():
         return min(float(after), float(_MOST_SECONDS))
@@ -138,7 +141,7 @@ def _date(text: str) -> datetime | None:
 # after that long a server is asked again, whatever it requested.
 WINDOW = 300
 
-_MOST_CHARACTERS = 256  # of a header; the Hub's have 22 and 40
+_MOST_CHARACTERS = 256  # the longest header that is parsed; the Hub's have 22 and 40
 _MOST_REQUESTS = 10**9  # ten thousand times what the Hub's largest plan allows in a window
 
 _LIMIT = re.compile(
@@ -148,7 +151,7 @@ _QUOTA = re.compile(r";\s*q\s*=\s*(\d+)(?!\w)", re.ASCII)
 
 
 class RateLimit(NamedTuple):
-    """One window of requests, as the headers of an answer describe it."""
+    """The rate-limit window that the headers of an answer describe."""
 
     kind: str | None  # of requests: api, resolvers, pages; None if the answer names no kind
     remaining: int  # requests
@@ -157,12 +160,12 @@ class RateLimit(NamedTuple):
 
     @property
     def ask_again(self) -> int:
-        """The seconds after which the answer counts as outdated, at most WINDOW."""
+        """The seconds after which these values are outdated, at most WINDOW."""
         return min(self.reset, WINDOW)
 
 
 def rate_limit(headers: Mapping[str, str]) -> RateLimit | None:
-    """Return the window that an answer describes; None if it has none, like a mirror's answers."""
+    """Return the rate-limit window in an answer's headers; None without one, as from a mirror."""
     limit = _LIMIT.search(_header(headers, "ratelimit"))
     if limit is None:
         return None

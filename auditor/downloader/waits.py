@@ -1,4 +1,4 @@
-"""Messages for the time of a wait: its reason, the seconds left, the progress of a read."""
+"""Messages while an audit waits: the reason, the seconds left, the progress of a read."""
 
 import time
 from collections.abc import Callable
@@ -8,7 +8,7 @@ from typing import NamedTuple
 from auditor.errors import Reason, SourceError
 
 LONG = 2.0  # seconds; a shorter wait is not shown
-STEP = 1.0  # seconds between two looks at a wait
+STEP = 1.0  # seconds between two updates of a wait
 _EVERY = 60.0  # seconds between two lines of one wait
 STOPPED = "stopped, because another request has failed"
 _SAME = 3.0  # seconds by which the ends of two waits may differ that are shown as one
@@ -37,7 +37,7 @@ class InLines:
     ) -> None:
         self._say = say
         self._clock = clock
-        self._why: str | None = None  # of the wait that was shown last
+        self._why: str | None = None  # the reason of the wait that was shown last
         self._until = self._shown_at = 0.0  # when that wait ends, and when it was shown
 
     def __call__(self, wait: Wait | None) -> None:
@@ -59,10 +59,10 @@ class Waits:
         self._show = show
         self._lock = Lock()
         self._waits: dict[object, Wait] = {}
-        self.longest: Wait | None = None  # it is shown
+        self.longest: Wait | None = None  # the wait that is shown
 
     def tell(self, owner: object, wait: Wait | None) -> None:
-        """Set the wait of `owner`, or end it if None; a wait that was long is shown to its end."""
+        """Set the wait of `owner`, None for its end; a wait that was long is shown to its end."""
         with self._lock:
             is_shown = owner in self._waits
             if wait is not None and (is_shown or wait.seconds > LONG):
@@ -75,7 +75,10 @@ class Waits:
             self._show(self.longest)
 
     def rest(self, wait: Wait | None, step: float, over: Event) -> None:
-        """Sleep for a step of a wait, or end it if None; raise SourceError once `over` is set."""
+        """Show `wait` and sleep for one step of it; with None, only end the display.
+
+        Raise SourceError if `over` is set meanwhile.
+        """
         self.tell(get_ident(), wait)
         if wait and over.wait(step):
             self.tell(get_ident(), None)
@@ -93,7 +96,7 @@ class Talk:
     """The receiver of the messages of a running audit: lines, waits and progress.
 
     Several threads call it. On a terminal, waits and progress overwrite one line. `progress` is
-    called repeatedly with a line, and with None at its end; a current wait is shown instead of it.
+    called repeatedly with a line, and with None at its end; during a wait, the wait is shown.
     """
 
     def __init__(
@@ -115,7 +118,7 @@ class Talk:
 
     @classmethod
     def of(cls, say: Callable[[str], None]) -> "Talk":
-        """Return `say` if it is a Talk; wrap a function that takes lines."""
+        """Return `say` if it is a Talk, else a Talk that passes its lines to `say`."""
         return say if isinstance(say, Talk) else cls(say)
 
 
@@ -153,7 +156,7 @@ class ReadingProgress:
 
 
 def headers_read(received: Callable[[], int]) -> Callable[[int, int, float], str]:
-    """Format `5 of 10 headers read, 2.5 MB` (`received` counts bytes), or a wait for the Hub."""
+    """Return a function that formats `5 of 10 headers read, 2.5 MB`; `received()` counts bytes."""
     return lambda count, total, _: (
         f"{count:,} of {total:,} headers read, {received() / 1e6:,.1f} MB"
         if count

@@ -1,9 +1,10 @@
 """Carry out a plan: stage the new files, write the journal, put the new files in their places.
 
-A new weight file is written beside the old one, also if the new header fits into the old one's
-place: a write over a header can be interrupted in the middle, and then the file is neither the old
-one nor the new one until the journal is read. `in_place` does it all the same, for those who do not
-have the space: then the journal's folder holds both headers, and the next run writes the new one.
+To stage a file is to write its new version into the work folder. A new weight file is staged even
+if the new header fits into the space of the old one: a write over the header can be interrupted,
+and then the file is neither the old nor the new one until the next run. With `in_place` the header
+is nevertheless overwritten, for users without space for a copy: the work folder contains both
+headers, and after an interruption the next run writes the new one.
 """
 
 import os
@@ -35,7 +36,7 @@ _KEPT, _KEPT_HEADER = ".orig", ".header.orig"
 
 
 def is_interrupted(folder: Path) -> bool:
-    """Whether an earlier run wrote its journal and was not finished."""
+    """Whether an earlier run wrote its journal and did not finish."""
     return os.path.lexists(folder / FIX_FOLDER / FIX_JOURNAL)
 
 
@@ -46,10 +47,10 @@ def carry_out(
     *,
     in_place: bool = False,
 ) -> tuple[str, ...]:
-    """Replace the files; return the names under which the old ones are kept.
+    """Replace the files; return the names under which the old files are kept.
 
-    `seen` is the state of each file before it was audited. Raise FixError or OSError; if
-    it leaves no journal, no file has changed.
+    `seen` maps each file to its state before the audit. Raise FixError or OSError on failure; if
+    no journal is left, no file has changed.
     """
     earlier = read_record(folder).fixes
 
@@ -63,7 +64,7 @@ def carry_out(
 
 
 def take_steps(folder: Path, stage: Callable[[Path], Iterable[Entry]], *, is_undo: bool) -> Journal:
-    """Stage the new files in the work folder, write the journal of these steps, and take them."""
+    """Stage the new files in the work folder, write a journal of the steps, and take the steps."""
     with work_folder(folder) as work:
         try:
             journal = Journal(is_undo=is_undo, entries=tuple(stage(work)))
@@ -77,7 +78,10 @@ def take_steps(folder: Path, stage: Callable[[Path], Iterable[Entry]], *, is_und
 
 
 def finish_interrupted(folder: Path) -> Journal | None:
-    """Finish an earlier run and return its journal; clear its files away if it wrote none."""
+    """Finish an earlier run and return its journal.
+
+    Return None, and remove the earlier run's staged files, if it wrote no journal.
+    """
     if not os.path.lexists(folder / FIX_FOLDER):
         return None
     with work_folder(folder, exists=True) as work:
@@ -140,7 +144,7 @@ def _staged(
 def _replacement(
     file: str, staged: Path, start: bytes, *, before: FileState | None, kept: str = ""
 ) -> Entry:
-    """The step by which a staged file, which begins with `start`, gets its name."""
+    """Return the step that moves a staged file, which begins with `start`, to the name `file`."""
     return Entry(
         file=file,
         how="replace",
@@ -156,7 +160,7 @@ def _fits(change: FileChange) -> bool:
 
 
 def _free_name(folder: Path, name: str) -> str:
-    """The name, or the name and a number if it is taken."""
+    """Return the name, or the name with a number if a file has the name."""
     number, free = 0, name
     while os.path.lexists(folder / free):
         number += 1

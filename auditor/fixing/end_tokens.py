@@ -1,4 +1,4 @@
-"""The change of generation_config.json after which it names every end token."""
+"""A change of generation_config.json that adds missing end tokens."""
 
 from collections.abc import Iterator
 
@@ -24,7 +24,7 @@ def generation_file(snapshot: Snapshot) -> TextFile | None:
 
 
 def with_generation(snapshot: Snapshot, file: TextFile | None) -> Snapshot:
-    """Return the checkpoint with another generation config."""
+    """Return a copy of the checkpoint with another generation config."""
     if file is None or file == generation_file(snapshot):
         return snapshot
     companions = (
@@ -35,7 +35,10 @@ def with_generation(snapshot: Snapshot, file: TextFile | None) -> Snapshot:
 
 
 def end_token_undoings(snapshot: Snapshot, outcome: Report | Unaudited) -> Iterator[Undoing]:
-    """Yield the change that makes the files agree, if each end token is known to be a token."""
+    """Yield the change by which generation stops at every end token that other files name.
+
+    Yield no change if one of the end tokens is not known to be a token.
+    """
     file = generation_file(snapshot)
     for finding in outcome.findings:
         if file is None or not isinstance(finding, EosDisagrees) or not finding.ids:

@@ -1,12 +1,12 @@
-"""The journal of a fix or an undo: its steps. Once it is written, the run is finished, not undone.
+"""The journal of a fix or an undo: a list of steps, by which an interrupted run is finished.
 
-All new files lie on the disk, in the work folder, before `journal.json` has its name: a run that
-ends before that has changed nothing, and the next one clears its files away. After it the steps
-are taken in order, each by one rename, and the next run takes the steps that a killed one did not.
-So each file is the old one or the new one, complete, at every moment.
+All new files are on the disk, in the work folder, before `journal.json` gets its name. A run that
+ends earlier has changed nothing, and the next run removes its files. Afterwards the steps are taken
+in order, each by one rename; the next run takes the steps that a killed run did not take. So each
+file is the complete old file or the complete new file at every moment.
 
-A journal is untrusted, as any file of the folder is: its names must lie in the folder, and a file
-is replaced only if its inode, size and time are those in the journal.
+A journal is untrusted, like any file of the folder: its names must be names of files in the folder,
+and a file is replaced only if its inode, size and time are those in the journal.
 """
 
 import json
@@ -40,21 +40,20 @@ T = TypeVar("T")
 
 
 class Entry(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A step, and the state of its file before it.
+    """A step of a fix or an undo, with the state of its file before the step.
 
-    - replace: a staged file takes the place of `file`, which stays under the name `kept` if it has
-      one;
+    - replace: a staged file takes the name `file`; the old file gets the name `kept` unless "";
     - header: the first half of a staged file is written over the second half, in place;
-    - restore: the file `kept` takes the place of `file`;
+    - restore: the file `kept` takes the name `file`;
     - remove: `file` is removed.
     """
 
     file: str
     how: Literal["replace", "header", "restore", "remove"]
     before: FileState | None  # None: the file does not exist
-    staged: str = ""  # its name in the work folder, a number
+    staged: str = ""  # the staged file's name in the work folder, a number
     kept: str = ""
-    written: WrittenFile | None = None  # the new file, for an undo
+    written: WrittenFile | None = None  # a description of the new file, for an undo
 
     def __post_init__(self) -> None:
         """Raise ValueError if a name leads out of the folder, or a field is missing."""
@@ -78,7 +77,7 @@ class Journal(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
 
 def write_journal(work: Path, journal: Journal) -> None:
-    """Write the journal: from now on this run or the next one takes all of its steps."""
+    """Write the journal; afterwards this run or a later one takes all of its steps."""
     stage_text(work / NEW_JOURNAL, encoded(journal))
     sync_folder(work)
     (work / NEW_JOURNAL).replace(work / FIX_JOURNAL)
@@ -86,7 +85,7 @@ def write_journal(work: Path, journal: Journal) -> None:
 
 
 def read_journal(work: Path) -> Journal | None:
-    """Return the journal of an interrupted run, or None. Raise FixError if it is not one."""
+    """Return the journal of an interrupted run, else None; raise FixError if it is broken."""
     if not os.path.lexists(work / FIX_JOURNAL):
         return None
     return decoded(work / FIX_JOURNAL, Journal, f"look at what is in {FIX_FOLDER}, and remove it")
@@ -97,7 +96,7 @@ def encoded(values: Struct) -> bytes:
 
 
 def decoded(path: Path, kind: type[T], remedy: str) -> T:
-    """Read a file that `encoded` wrote. Raise FixError if it is something else."""
+    """Decode a file that `encoded` wrote; raise FixError if its content is anything else."""
     try:
         return decode(read_all(path, _LARGEST), type=kind)
     except (SourceError, DecodeError, UnicodeDecodeError, RecursionError):
@@ -119,7 +118,7 @@ def is_pending(folder: Path, work: Path, entry: Entry) -> bool:
 
 
 def require_as_seen(folder: Path, entries: tuple[Entry, ...]) -> None:
-    """Raise FixError if a file that is to be replaced is not the one that was audited."""
+    """Raise FixError if a file that is to be replaced has changed since the audit."""
     for entry in entries:
         now, before = current_state(folder / entry.file), entry.before
         if entry.how == "header" and before and now and now.inode == before.inode:
@@ -135,7 +134,7 @@ def require_as_seen(folder: Path, entries: tuple[Entry, ...]) -> None:
 
 
 def finish_entries(folder: Path, work: Path, entries: tuple[Entry, ...]) -> None:
-    """Take all steps; if a signal interrupts that, take the rest all the same: milliseconds."""
+    """Take all steps; if a signal arrives, take the other steps first, which takes milliseconds."""
     try:
         _finish(folder, work, entries)
     except Exception:
@@ -169,7 +168,7 @@ def _take(folder: Path, work: Path, entry: Entry) -> None:
 
 
 def _keep(folder: Path, entry: Entry) -> None:
-    """Give the old file its second name, while it still has its first."""
+    """Give the old file the name `kept`, in addition to its own name."""
     if not entry.kept or os.path.lexists(folder / entry.kept):
         return
     if getattr(os, "link", None) in os.supports_follow_symlinks:
@@ -180,7 +179,7 @@ def _keep(folder: Path, entry: Entry) -> None:
 
 
 def _write_header(path: Path, staged: Path, before: FileState | None) -> None:
-    """Write the new header over the old one, or over what an interrupted run left of both."""
+    """Write the new header over the old one, or over the mixture that an interrupted run left."""
     with open_to_read(staged) as both:
         content = both.read(2 * MAX_START)
     new, old = content[: len(content) // 2], content[len(content) // 2 :]
@@ -199,7 +198,7 @@ def _write_header(path: Path, staged: Path, before: FileState | None) -> None:
 
 
 def _is_of_both(now: bytes, new: bytes, old: bytes) -> bool:
-    """Whether each byte is the new header's or the old one's."""
+    """Whether each byte of `now` is the byte of the new or of the old header."""
     return now in {old, new} or all(
         byte in pair for byte, *pair in zip(now, new, old, strict=False)
     )
@@ -219,7 +218,7 @@ class Record(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
 
 def read_record(folder: Path) -> Record:
-    """Return the folder's record; an empty one if there is none. Raise FixError if it is broken."""
+    """Return the folder's record, an empty one if absent; raise FixError if it is broken."""
     path = folder / RECORD
     if not os.path.lexists(path):
         return Record()
@@ -229,7 +228,7 @@ def read_record(folder: Path) -> Record:
 def record_entry(
     work: Path, number: int, fixes: tuple[tuple[Entry, ...], ...], before: FileState | None
 ) -> Entry:
-    """Stage the record of these fixes under a free number; or its removal if there are none."""
+    """Stage a record of these fixes under a free number; without fixes, return its removal."""
     if not fixes:
         return Entry(file=RECORD, how="remove", before=before)
     stage_text(work / str(number), encoded(Record(fixes=fixes)))

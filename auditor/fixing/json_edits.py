@@ -1,8 +1,8 @@
-"""Edits of a JSON text: whatever an edit does not name stays byte for byte.
+"""Edit a JSON text so that everything which no edit names stays byte for byte.
 
-An object is cut into its members, each as it is written: an edit changes the text of one value, and
-a new member is written as its neighbours are. The text was checked before it is cut, so that the
-cutting needs no checks of its own.
+An object's text is cut into its members. An edit changes the text of one value; a new member is
+written in the style of its neighbours. The text is parsed before it is cut, so cutting needs no
+checks of its own.
 """
 
 import json
@@ -14,7 +14,7 @@ from typing import Any, Final, NamedTuple
 from auditor.bounded.json_text import MAX_DEPTH, MAX_VALUES, bounds_fault
 from auditor.messages import named
 
-# Finds where a value ends; numbers stay text, whatever their length.
+# A decoder that finds the end of a value; numbers of any length stay text.
 _DECODER = json.JSONDecoder(parse_int=str, parse_float=str)
 _COLON = re.compile(r"[ \t\r\n]*:[ \t\r\n]*")
 _LINE = re.compile(r"\r?\n[ \t]*")
@@ -22,7 +22,7 @@ _INDENT = re.compile(r"\{[ \t\r]*\n([ \t]+)\"")
 
 
 class _Absent:
-    """The value of a key that does not exist; null is a value."""
+    """The type of ABSENT, the value of a key that does not exist; JSON's null is a value."""
 
     def __repr__(self) -> str:
         return "absent"
@@ -42,7 +42,7 @@ class Edit(NamedTuple):
 def json_edits(
     before: Mapping[str, Any], after: Mapping[str, Any], path: tuple[str, ...] = ()
 ) -> Iterator[Edit]:
-    """Yield the edits that turn one object into the other; nested objects key by key."""
+    """Yield the edits that turn `before` into `after`; nested objects are edited key by key."""
     for key in dict.fromkeys((*before, *after)):
         old, new = before.get(key, ABSENT), after.get(key, ABSENT)
         if isinstance(old, Mapping) and isinstance(new, Mapping):
@@ -58,8 +58,8 @@ def _is_equal(old: Any, new: Any) -> bool:
 def edited_json(content: bytes, edits: Sequence[Edit]) -> bytes:
     """Apply edits to the text of a JSON object.
 
-    If a key is written twice, its last value is edited, which is the one that readers return, and
-    a removal removes both. Raise ValueError or TypeError if the text is not a JSON object, or an
+    If a key is written twice, its last value is edited, because parsers return that one, and a
+    removal removes both. Raise ValueError or TypeError if the text is not a JSON object, or an
     edit's path leads through something that is not an object.
     """
 
@@ -97,20 +97,20 @@ def renamed_keys(content: bytes, renames: Mapping[str, str], within: str | None 
 
 
 class _Member(NamedTuple):
-    """A key and its value as they are written."""
+    """A member of an object: the text of its key, its value and the space around them."""
 
-    lead: str  # from the end of the member before, or from the brace, to the key
+    lead: str  # the text between the previous member, or the brace, and the key
     name: str  # the key without quotes and escapes
     key: str
-    colon: str  # with the white space around it
-    value: str  # "" if there is none yet
+    colon: str  # the colon with the space around it
+    value: str  # the value's text; "" for a new member
 
 
 class _Style(NamedTuple):
-    """The style in which a text prints its values."""
+    """The style in which a text formats values."""
 
     is_ascii: bool
-    unit: str  # of indentation; "" if the text is not indented
+    unit: str  # one level of indentation; "" if not indented
 
     def text(self, name: str) -> str:
         return json.dumps(name, ensure_ascii=self.is_ascii)
@@ -130,7 +130,7 @@ def _with_object(content: bytes, change: Callable[[str, _Style], str]) -> bytes:
 
 
 def _members(text: str) -> tuple[list[_Member], str]:
-    """The members of a JSON object, and the white space before its closing brace."""
+    """Return the members of a JSON object, and the white space before its closing brace."""
     members, end = list[_Member](), 1
     while (start := text.find('"', end)) != -1:
         name, key_end = _DECODER.raw_decode(text, start)
@@ -169,7 +169,8 @@ def _edited(text: str, edits: Sequence[Edit], style: _Style, line: str, colon: s
     members[:1] = [one._replace(lead=separator) for one in members[:1]]
     is_sorted = all(one.name <= other.name for one, other in pairwise(members))
 
-    last = {member.name: at for at, member in enumerate(members)}  # of two with one name
+    # The last of two members with one name.
+    last = {member.name: at for at, member in enumerate(members)}
     for key, own in _by_key(edits).items():
         at = last.setdefault(key, len(members))
         if at == len(members):
@@ -185,7 +186,7 @@ def _edited(text: str, edits: Sequence[Edit], style: _Style, line: str, colon: s
 
 
 def _by_key(edits: Sequence[Edit]) -> dict[str, list[Edit]]:
-    """The edits of each member of an object, in order."""
+    """Map each key of an object to its edits, in order."""
     edits_by_key: dict[str, list[Edit]] = {}
     for edit in edits:
         edits_by_key.setdefault(edit.path[0], []).append(edit)
@@ -193,7 +194,7 @@ def _by_key(edits: Sequence[Edit]) -> dict[str, list[Edit]]:
 
 
 def _edited_value(member: _Member, edits: Sequence[Edit], style: _Style) -> str:
-    """The text of a member's value after the edits; "" if they remove it."""
+    """Return the text of a member's value after the edits; "" if they remove the member."""
     for is_whole, group in groupby(edits, lambda edit: len(edit.path) == 1):
         value = member.value
         if is_whole:
@@ -209,7 +210,7 @@ def _edited_value(member: _Member, edits: Sequence[Edit], style: _Style) -> str:
 
 
 def _new_value(member: _Member, value: Any, style: _Style) -> str:
-    """Print the member's new value: on one line if the old one is a list or object on one."""
+    """Format the member's new value: on one line if the old one is a list or object on one line."""
     old, line = member.value, _line(member.lead)
     if value is ABSENT:
         return ""
@@ -228,6 +229,6 @@ def _new_value(member: _Member, value: Any, style: _Style) -> str:
 
 
 def _line(lead: str) -> str:
-    """The line break before a key and the key's indentation; "" if there is no break."""
+    """Return the line break before a key and its indentation; "" without a line break."""
     line_break = _LINE.search(lead)
     return line_break[0] if line_break else ""

@@ -1,4 +1,4 @@
-"""The files of a folder that may be replaced: its own, not changed since they were read."""
+"""Check that files of a folder may be replaced: not shared, and unchanged since they were read."""
 
 import os
 from collections.abc import Mapping
@@ -24,13 +24,13 @@ _COPY = "copy the folder (cp -rL FOLDER COPY) and fix the copy"
 class WrittenFile(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """A file that a fix wrote, with the properties that show whether it was changed since."""
 
-    size: int  # of the whole file, in bytes
+    size: int  # of the complete file, in bytes
     modified: int | None  # nanoseconds; None if only the header was written: data may change
     length: int  # of the header or the text that the fix wrote, in bytes
-    sha256: str  # of this header or text
+    sha256: str  # digest of this header or text
 
     def __post_init__(self) -> None:
-        """Raise ValueError for a length that no header and no text has: a record is untrusted."""
+        """Raise ValueError for a length that no header or text has: records are untrusted."""
         if not 0 <= self.length <= MAX_START:
             raise ValueError(f"{self.length} bytes")
 
@@ -55,17 +55,17 @@ def written(state: FileState, start: bytes, *, is_header: bool) -> WrittenFile:
 
 
 def open_to_read(path: Path) -> BinaryIO:
-    """Open a file; raise OSError if it is a link, where the platform can tell."""
+    """Open a file; raise OSError if it is a link and the platform can detect that."""
     return open(path, "rb", opener=no_follow)
 
 
 def no_follow(path: str, flags: int) -> int:
-    """Open a file that is not a link; a new file gets the usual mode."""
+    """Open a file without following links; a new file gets the usual mode. For `open(opener=)`."""
     return os.open(path, flags | getattr(os, "O_NOFOLLOW", 0), 0o666)
 
 
 def journal_state(status: os.stat_result) -> FileState:
-    """Return the state of a file as a journal has it."""
+    """Return the state of a file as a journal stores it."""
     return replace(state_of(status), device=UNSET, changed=UNSET)
 
 
@@ -78,9 +78,9 @@ def current_state(path: Path) -> FileState | None:
 
 
 def states_in(folder: Path) -> dict[str, FileState]:
-    """Map the names in a folder to their states; folders below are not entered.
+    """Map the names in a folder to the states of the files; subfolders are not entered.
 
-    The state of each file is read: on Windows the entries of os.scandir have no inode and no links.
+    Each file's state is read by itself, because os.scandir on Windows has no inodes and links.
     """
     states = {path.name: current_state(path) for path in folder.iterdir()}
     return {name: state for name, state in states.items() if state is not None}
@@ -89,7 +89,7 @@ def states_in(folder: Path) -> dict[str, FileState]:
 def require_replaceable(
     folder: Path, existed_by_name: Mapping[str, bool], seen: Mapping[str, FileState]
 ) -> None:
-    """Raise FixError if a file that is to be replaced does not belong to the folder alone."""
+    """Raise FixError if a file that is to be replaced is shared with, or in, another folder."""
     if is_in_cache(folder):
         raise FixError(
             f"{quoted(str(folder))} is in the Hugging Face cache, whose files are shared: {_COPY}"

@@ -1,9 +1,9 @@
-"""New headers and indexes: tensors under other names, or an index rebuilt from the headers.
+"""Make new headers and indexes: with other tensor names, or an index rebuilt from the headers.
 
-The header of a safetensors file keeps its length if the new names fit, and then the data keeps its
-place. A longer header grows by whole blocks of 4,096 bytes, so that a file system that shares
-blocks between files (btrfs, XFS) can still share the data's blocks: a shared block has to lie at
-the same place in both files.
+The header of a safetensors file keeps its length if the new names fit, and then the data stays at
+its offset. A longer header grows by whole blocks of 4,096 bytes, so that a file system that shares
+blocks between files (btrfs, XFS) can still share the data's blocks, which must be aligned equally
+in both files.
 """
 
 import json
@@ -57,7 +57,7 @@ def renamed_header(head: WeightHeader, renames: Mapping[str, str]) -> WeightHead
     return replace(head, prefix=prefix, size=size, known=None)
 
 
-_AS_TRANSFORMERS = b'{\n  "metadata": {},\n  "weight_map": {}\n}\n'  # its style
+_AS_TRANSFORMERS = b'{\n  "metadata": {},\n  "weight_map": {}\n}\n'  # the style of the index
 
 
 def index_with_names(index: TextFile | None, renames: Mapping[str, str]) -> TextFile | None:
@@ -69,10 +69,10 @@ def index_with_names(index: TextFile | None, renames: Mapping[str, str]) -> Text
 
 
 def rebuilt_index(snapshot: Snapshot, observed: Observed | None) -> TextFile | None:
-    """Correct the index by the headers, or write a new one; None if they do not determine it.
+    """Return an index corrected by the headers, or a new one; None if headers do not determine it.
 
-    A tensor that two files hold stays where the old index has it. `total_parameters` is corrected
-    where there is one, and not added. An index in which a key is written twice is written anew.
+    A tensor that two files store stays in the file that the old index names. `total_parameters` is
+    corrected if present, and not added. An index in which a key is written twice is written anew.
     """
     headers = [head.parsed for head in snapshot.headers]
     if observed is None or observed.bytes is None or not headers:
@@ -109,7 +109,7 @@ def _weight_map(tensors: list[StoredTensor], old_map: Mapping[str, Any]) -> dict
 
 
 def json_values(index: TextFile | None) -> dict[str, Any]:
-    """The index's object; empty if there is no index that can be read."""
+    """Return the JSON object of an index; {} if the index is absent or cannot be parsed."""
     return _loaded(index).value
 
 

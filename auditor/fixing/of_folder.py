@@ -1,4 +1,4 @@
-"""The fix of one folder: read it, plan, check that its files may be replaced, write, read again."""
+"""Fix one folder: read it, plan, check that files may be replaced, write them, read again."""
 
 import re
 from collections.abc import Callable, Collection
@@ -33,12 +33,12 @@ _SHARD = re.compile(r"(?P<stem>[^/]+)-\d{5}-of-(?P<count>\d{5})\.safetensors", r
 
 
 class FolderPlan(Struct, frozen=True, kw_only=True):
-    """A plan for the files as they were when the folder was read."""
+    """A plan for a folder, with the states of the files when the folder was read."""
 
     folder: Path
     plan: Plan
     seen: dict[str, FileState]
-    refused: str | None  # why its files must not be replaced; None: they may be
+    refused: str | None  # why the files must not be replaced, else None
 
 
 def plan_for_folder(
@@ -46,7 +46,7 @@ def plan_for_folder(
 ) -> FolderPlan:
     """Plan the fix of a folder; `allowed` has the changes that the user allows.
 
-    Raise UsageError if it is not a folder, SourceError or OSError if it cannot be read.
+    Raise UsageError if the path is not a folder, SourceError or OSError if it cannot be read.
     """
     folder = Path(requested)
     if not folder.is_dir():
@@ -83,7 +83,7 @@ def _read(requested: str, say: Say) -> Snapshot:
 
 
 def _shards_beside(snapshot: Snapshot) -> tuple[str, ...]:
-    """Return the shards in the folder that belong to the index's split and are not in the index."""
+    """Return the shards in the folder that the index omits although it names their siblings."""
     if snapshot.index is None or snapshot.unopened:
         return ()
     opened = {head.name for head in snapshot.headers}
@@ -98,7 +98,7 @@ def _shards_beside(snapshot: Snapshot) -> tuple[str, ...]:
 
 
 def _with_shards(requested: str, snapshot: Snapshot, others: tuple[str, ...]) -> Snapshot:
-    """Return the checkpoint as it would be if its index named these files too."""
+    """Return the checkpoint as it would be if its index named the files `others`, too."""
     names = tuple(sorted((*others, *(head.name for head in snapshot.headers))))
     selection = FileSelection(
         config=snapshot.config.name if snapshot.config else None,
@@ -128,7 +128,7 @@ def _refused(folder: Path, plan: Plan, seen: dict[str, FileState]) -> str | None
 def fix_folder(folder_plan: FolderPlan, *, in_place: bool, say: Say) -> tuple[str, ...]:
     """Carry out the plan, read the folder again, and return the names of the kept old files.
 
-    Raise FixError if the plan is refused or fails; the old files are there then.
+    Raise FixError if the plan is refused or fails; the old files still exist then.
     """
     if folder_plan.refused is not None:
         raise FixError(folder_plan.refused)
@@ -149,7 +149,7 @@ def fix_folder(folder_plan: FolderPlan, *, in_place: bool, say: Say) -> tuple[st
 
 
 def _require_as_planned(planned: Snapshot, written: Snapshot) -> None:
-    """Raise FixError unless the folder holds what was audited before it was written."""
+    """Raise FixError unless the folder's content is the planned one, which was audited."""
     if _contents(written) != _contents(planned):
         raise FixError("the files are not as they were planned: somebody else writes to the folder")
 

@@ -1,21 +1,22 @@
-"""The changes that a fix may write: by itself, with the user's word, or not at all.
+"""The changes that a fix may write: always, only with an option `--allow`, or never.
 
-Shapes show lengths. What a model computes depends on more: into how many heads it splits a width,
-how many experts a token uses, how far attention looks. A config of another size differs in those
-too, and no tensor shows it. So the tables here list what may be written; everything else stays.
+Tensor shapes determine lengths. A model's computation depends on more: into how many heads it
+splits a width, how many experts a token uses, how far attention looks. The config of another model
+size differs in these, too, and no tensor shows that. So the tables here list the keys that may be
+written; all other keys are not changed.
 
-- `_LENGTHS`: rows of a table, or the inside of a feed-forward layer. Nothing else follows from
+- `_LENGTHS`: rows of a matrix, or the inner size of a feed-forward layer. No other key depends on
   them. They are written if the stored shapes determine them.
-- `_HEADS` and `_HEAD_SIZES`: written if the stored shapes determine them, which takes a declared
-  size of a head or a tensor that has that size (a norm over each head).
-- `DEPTHS`: more layers than declared are written, unless the config has a list with an entry for
-  each layer: no tensor shows the new entries. Fewer layers may be a part of a model, so they need
-  the user's word.
-- A vocabulary of less than half or more than twice the size is that of another tokenizer, so the
-  config is that of another model.
-- A width (`hidden_size`) is in no table: head sizes and more follow from it.
-- Two sizes at once, a number of labels among them, are the mark of the config of another model,
-  and are not written either.
+- `_HEADS` and `_HEAD_SIZES`: written if the stored shapes determine them, which needs a declared
+  size of a head or a tensor that has this size (a norm over each head).
+- `DEPTHS`: a larger number of layers is written, unless the config has a list with an entry for
+  each layer, because no tensor shows the new entries. A smaller number needs the user's permission,
+  because the files may be a part of a model.
+- A vocabulary of less than half or more than twice the size belongs to another tokenizer, so the
+  config belongs to another model.
+- A width (`hidden_size`) is in no table, because head sizes and more depend on it.
+- Two sizes at once, or a size and a number of labels, show that the config belongs to another
+  model. They are not written.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -38,7 +39,7 @@ class Allow(StrEnum):
 
 
 class Need(NamedTuple):
-    """An option that allows a change, and what the model would then be."""
+    """An option without which a change is not made, and the change's consequence."""
 
     allow: Allow
     consequence: str
@@ -59,7 +60,7 @@ _LENGTHS = frozenset(
     }
 )  # fmt: skip
 _VOCABULARIES = frozenset({"vocab_size", "n_vocab"})
-_FACTOR = 2  # by which resized embeddings may differ
+_FACTOR = 2  # the largest ratio of a resized vocabulary
 _HEADS = frozenset(
     {
         "num_attention_heads", "num_key_value_heads", "n_head", "n_heads", "num_heads",
@@ -90,7 +91,7 @@ _CLASSES = "architectures"
 
 
 def head_sizes(config: Mapping[str, Any], within: str = "") -> dict[str, int]:
-    """The sizes of heads that a config declares, by their paths."""
+    """Map the path of each head size that a config declares to its value."""
     sizes: dict[str, int] = {}
     for name, value in config.items():
         if isinstance(value, Mapping):
@@ -101,12 +102,12 @@ def head_sizes(config: Mapping[str, Any], within: str = "") -> dict[str, int]:
 
 
 def is_width(path: str) -> bool:
-    """Whether a size must not be written, because more than lengths follows from it."""
+    """Whether a size must not be written, because other sizes depend on it."""
     return path.rpartition(".")[2] not in _SIZES | _LABELS
 
 
 def needs_of_renames(renames: Mapping[str, str]) -> tuple[Need, ...]:
-    """Renamed tensors are safe while each keeps the numbers of its layer and its expert."""
+    """Return the options that renames need: none if each name keeps its layer and expert."""
     moved = sorted(name for name, new in renames.items() if not _keeps_numbers(name, new))
     if not moved:
         return ()
@@ -116,7 +117,7 @@ def needs_of_renames(renames: Mapping[str, str]) -> tuple[Need, ...]:
 
 
 def _keeps_numbers(name: str, new: str) -> bool:
-    """Whether one name has the numbers of the other, except some that are left out."""
+    """Whether both names have the same numbers, except that one name may lack some."""
     old_numbers, new_numbers = numbers_in(name), numbers_in(new)
     longer, shorter = (
         (old_numbers, new_numbers)
@@ -134,11 +135,11 @@ def needs_of_edits(
     *,
     equal_copies: bool,
 ) -> Iterator[Need]:
-    """Yield what the edits of a config need; raise Unwritten for a value that may not be written.
+    """Yield the options that edits of a config need; raise Unwritten if a value is not allowed.
 
-    `determined` has the values that the stored shapes determine, by path; `config` is the config
-    before; `equal_copies` says whether each tensor that is stored under two names has
-    the same bytes under both.
+    `determined` maps paths to the values that the stored shapes determine. `config` is the config
+    before. `equal_copies` is whether each tensor that is stored under two names has the same bytes
+    under both.
     """
     edits = tuple(edit for edit in edits if not _is_respelt(edit))
     changed = tuple(edit for edit in edits if edit.path[-1] in _SIZES)
@@ -179,7 +180,7 @@ _COPIES = (
 
 
 def _is_respelt(edit: Edit) -> bool:
-    """Whether an edit only respells the value: "12" becomes 12, and 12.0 becomes 12."""
+    """Whether an edit only changes the spelling of a value: "12" or 12.0 becomes 12."""
     before, after = edit.before, edit.after
     if isinstance(before, str) and type(after) in {int, bool}:
         return before.lower() == str(after).lower()
@@ -187,7 +188,7 @@ def _is_respelt(edit: Edit) -> bool:
 
 
 def _is_safe(edit: Edit) -> bool:
-    """Whether the stored tensors imply the edit: a dtype, plain weights, a bias."""
+    """Whether the stored tensors imply the edit: a dtype, unquantized weights, a bias."""
     name = edit.path[-1]
     if name in _DTYPES:
         return True
@@ -198,7 +199,7 @@ def _is_safe(edit: Edit) -> bool:
 
 
 def _goes_with(edit: Edit, depths: tuple[Edit, ...]) -> bool:
-    """Whether it is a list that has an entry for each layer, and another number of layers."""
+    """Whether the edit shortens or extends a list of layers as the number of layers changes."""
     before, after = edit.before, edit.after
     if edit.path[-1] in {"stage_names", "out_features", "out_indices"}:
         return bool(depths) and after is ABSENT
@@ -238,7 +239,7 @@ def _needs_of_sizes(changed: tuple[Edit, ...], config: Mapping[str, Any]) -> Ite
 
 
 def _neighbouring_number(config: Mapping[str, Any], edit: Edit, names: Iterable[str]) -> int | None:
-    """The first number that the object around an edited key has under one of the names."""
+    """Return the first integer under one of `names` in the object of the edited key, else None."""
     within: Any = config
     for folder in edit.path[:-1]:
         within = within.get(folder) if isinstance(within, Mapping) else None

@@ -1,9 +1,10 @@
 """The plan of a fix: the files that change, before and after, and the outcome after it.
 
-It is made in memory. Each round audits the checkpoint as it would be written, so what is written is
-what was audited. The plan is all or nothing. It needs three things: the files determine each value,
-the user allows each change that needs it, and afterwards no tensor is missing, unexpected or of
-another shape.
+A plan is made in memory. Each round takes steps and audits the checkpoint as it would be written.
+An undoing is the change that removes a cause found by the diagnosis; a step is the part of it that
+can be written. A plan is carried out completely or not at all. It has three conditions: the files
+determine each value, the user allows each change that needs permission, and afterwards no tensor is
+missing, unexpected or of another shape.
 """
 
 from collections.abc import Callable, Collection, Iterator, Mapping
@@ -53,8 +54,8 @@ from auditor.messages import listed, named
 from auditor.report import Report, Unaudited
 
 _FIELD = config_field.CAUSE
-_SEVERAL = 2  # sizes that differ at once
-_ROUNDS = 3  # a diagnosis names three causes at most; what is left may have another
+_SEVERAL = 2  # number of differing sizes that show the config of another model
+_ROUNDS = 3  # a diagnosis names at most three causes; the remaining findings may have others
 
 EqualCopies = Callable[[tuple[Duplicate, ...]], bool]
 """Whether all tensors that are stored twice have the same bytes in both places."""
@@ -64,33 +65,33 @@ class FileChange(Struct, frozen=True, kw_only=True):
     """A file before and after a fix."""
 
     file: str
-    before: bytes | None  # its content, or a weight file's header; None if it does not exist
+    before: bytes | None  # the content, or a weight file's header; None: no such file
     after: bytes
-    size: int  # of the whole file, before; 0 if it does not exist
-    renames: tuple[tuple[str, str], ...] = ()  # names in a header, before and after, sorted
-    edits: tuple[Edit, ...] = ()  # of a JSON file
+    size: int  # of the complete file before; 0: no such file
+    renames: tuple[tuple[str, str], ...] = ()  # tensor names in a header, before and after, sorted
+    edits: tuple[Edit, ...] = ()  # the edits of a JSON file
 
 
 class Mended(Struct, frozen=True, kw_only=True):
-    """A cause that the plan closes."""
+    """A cause of findings that the plan removes."""
 
     undoing: Undoing
-    keys: frozenset[str]  # of the config that it changes, without their paths
-    needs: tuple[Need, ...] = ()  # what the user allowed for it
+    keys: frozenset[str]  # the last segments of the config keys that it changes
+    needs: tuple[Need, ...] = ()  # the options that allow it
 
 
 class Left(Struct, frozen=True, kw_only=True):
-    """A cause that the plan leaves as it is."""
+    """A cause of findings that the plan does not remove."""
 
     cause: str
     summary: str
     why: str
     instead: str
-    needs: tuple[Need, ...] = ()  # with these options the plan would close it
+    needs: tuple[Need, ...] = ()  # options with which the plan would remove it
 
 
 class Plan(Struct, frozen=True, kw_only=True):
-    """The causes that a fix closes, the causes that it leaves, and the files that it changes."""
+    """The causes that a fix removes, the causes that remain, and the files that change."""
 
     before: Report | Unaudited
     after: Report | Unaudited  # of the checkpoint as it will be written
@@ -101,7 +102,7 @@ class Plan(Struct, frozen=True, kw_only=True):
 
 
 class _Reached(Struct, frozen=True, kw_only=True):
-    """The checkpoint after the steps, before they are judged."""
+    """The checkpoint after the steps, before the conditions of the plan are checked."""
 
     state: Snapshot
     outcome: Report | Unaudited
@@ -118,7 +119,7 @@ def plan_fix(
     allowed: Collection[Allow] = (),
     equal_copies: EqualCopies = lambda _: False,
 ) -> Plan:
-    """Plan the changes of a folder's only model after which an audit finds less, or nothing.
+    """Plan changes of a folder's only model after which an audit has fewer findings, or none.
 
     `entry` is the model's entry in a manifest; `allowed` has the changes that the user allows.
     """
@@ -170,7 +171,7 @@ class _Audits(NamedTuple):
     entry: ManifestEntry | None
 
     def diagnosed(self, state: Snapshot) -> tuple[Report | Unaudited, list[Undoing]]:
-        """Return the outcome, and a change that would undo each of its causes."""
+        """Return the outcome, and for each of its causes the undoing (a change of the snapshot)."""
         undoings = list[Undoing]()
         outcome = examine_model(state, self.options, self.entry, keep=undoings.append)
         last = undoings[-1].snapshot if undoings else state
@@ -186,7 +187,7 @@ class _Audits(NamedTuple):
 def _reached(
     state: Snapshot, now: Report | Unaudited, undoings: list[Undoing], audits: _Audits
 ) -> _Reached:
-    """Take the steps that can be written, and the steps for causes that appear after them."""
+    """Take all steps that can be written, in rounds: causes may appear when others are removed."""
     renames, steps, left = UNCHANGED, list[FixStep](), list[Left]()
     for _ in range(_ROUNDS):
         more, left, after = _steps(state, undoings)
@@ -210,7 +211,7 @@ _NO_BETTER = "an audit would find as much afterwards, or something else"
 
 
 def _steps(state: Snapshot, undoings: list[Undoing]) -> tuple[list[FixStep], list[Left], Snapshot]:
-    """Return the undoings that can be written, the others, and the checkpoint after the former."""
+    """Return the steps that can be written, the other causes, and the resulting checkpoint."""
     steps, left = list[FixStep](), list[Left]()
     base, reached = state, state
     for undoing in undoings:
@@ -225,7 +226,7 @@ def _steps(state: Snapshot, undoings: list[Undoing]) -> tuple[list[FixStep], lis
 
 
 def _with_index(state: Snapshot, audits: _Audits) -> tuple[Snapshot, Report | Unaudited]:
-    """Return the checkpoint with an index made of the headers, if the audit reports the index."""
+    """Rebuild the index from the headers if an audit reports it; return checkpoint and outcome."""
     report = audits.undiagnosed(state)
     if not any(isinstance(one, BadIndex | WrongTotal) for one in _alarms(report)):
         return state, report
@@ -239,7 +240,7 @@ def _with_index(state: Snapshot, audits: _Audits) -> tuple[Snapshot, Report | Un
 
 
 def _better(now: Report | Unaudited, then: Report | Unaudited, renames: Mapping[str, str]) -> bool:
-    """Whether an alarm disappears, and no new one appears."""
+    """Whether an error or warning disappears, and no new one appears."""
     if isinstance(then, Unaudited) and isinstance(now, Report):
         return False
     before = {key for one in _alarms(now) for key in alarm_keys(one, renames)}
@@ -261,7 +262,7 @@ def _mended(
     audits: _Audits,
     equal_copies: EqualCopies,
 ) -> Iterator[Mended]:
-    """Yield each cause with its needs. Raise Unwritten if a value is not determined."""
+    """Yield each cause with the options it needs; raise Unwritten if a value is undetermined."""
     config = json_values(snapshot.config)
     edits = tuple(json_edits(config, json_values(reached.state.config)))
     edited = {".".join(edit.path) for edit in edits}
@@ -306,11 +307,11 @@ def _require_sound(after: Report | Unaudited, keys: Collection[str]) -> None:
 
 
 def _may_stay(finding: Finding, keys: Collection[str] = ()) -> bool:
-    """Whether a finding casts no doubt on names, numbers of layers and sizes."""
+    """Whether a finding may remain, because names, numbers of layers and sizes are not in doubt."""
     match finding:
         case ConfigContradiction(says=says):
             return not any(key.rpartition(".")[2] in keys for _, key, _ in says)
-        case Duplicate(tensors=copies, of=others):  # else two files have a tensor of one name
+        case Duplicate(tensors=copies, of=others):  # not: two files store one name
             return all(copy.name != other for copy, other in zip(copies, others, strict=True))
         case WrongDtype():
             return True
@@ -321,7 +322,7 @@ def _may_stay(finding: Finding, keys: Collection[str] = ()) -> bool:
 
 
 def _with_other_size(plan: Plan, audits: _Audits) -> Plan:
-    """Return the plan, with the sizes in the files if the config is that of another size."""
+    """Return the plan; add the stored sizes if the config belongs to a model of another size."""
     if all(map(_may_stay, _alarms(plan.before))):
         return plan
     read = audits.sizes(plan.planned, {})

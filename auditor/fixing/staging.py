@@ -1,9 +1,9 @@
-"""New files, written beside the old ones before anything is replaced.
+"""Stage new files: write them into the work folder before any file is replaced.
 
-The kernel copies the data of a weight file (copy_file_range): it does not pass through this
-process, and on a file system that shares blocks (btrfs, XFS) the copy shares the blocks of the
-data, which takes no time and no space. Elsewhere a copy takes the space of the file. Where the
-kernel has no such call the data is read and written.
+The kernel copies the data of a weight file (copy_file_range), without passing it through this
+process. On a file system that shares blocks (btrfs, XFS) the copy takes no time and no space;
+elsewhere it takes the space of the file. If the kernel has no such call, the data is read and
+written.
 """
 
 import errno
@@ -20,15 +20,15 @@ from auditor.fixing.local_files import journal_state, no_follow, open_to_read
 from auditor.fixing.new_files import BLOCK
 from auditor.messages import quoted
 
-_AT_ONCE = 256 * 1024 * 1024  # bytes of one call: Ctrl-C has to wait for its end
+_AT_ONCE = 256 * 1024 * 1024  # bytes of one call, for whose end Ctrl-C has to wait
 _READ_AT_ONCE = 4 * 1024 * 1024
 _UNSUPPORTED = {errno.ENOSYS, errno.EOPNOTSUPP, errno.EXDEV, errno.EINVAL, errno.EPERM}
 
-_FICLONE = 0x40049409  # of linux/fs.h: share all blocks of a file
+_FICLONE = 0x40049409  # ioctl of linux/fs.h: share all blocks of a file
 
 
 def require_space(work: Path, sources: Sequence[tuple[Path, int]]) -> None:
-    """Raise FixError, before hours are spent, if copies of files of these sizes do not fit."""
+    """Raise FixError, before hours of copying, if copies of files of these sizes do not fit."""
     free, needed = shutil.disk_usage(work).free, sum(size for _, size in sources)
     if needed > free and not _shares_blocks(sources[0][0], work / "0"):
         raise FixError(
@@ -38,7 +38,7 @@ def require_space(work: Path, sources: Sequence[tuple[Path, int]]) -> None:
 
 
 def _shares_blocks(source: Path, target: Path) -> bool:
-    """Whether a copy takes no space; test it by making a copy and removing it."""
+    """Whether a copy shares the blocks of `source`; tested by making a copy and removing it."""
     try:
         from fcntl import ioctl  # noqa: PLC0415 - Windows has no such module
     except ImportError:
@@ -63,10 +63,10 @@ def stage_text(target: Path, content: bytes) -> None:
 def stage_replacement(
     source: Path, seen: FileState, before: bytes, after: bytes, target: Path
 ) -> None:
-    """Write a file that starts with `after` where `source` starts with `before`, and is equal else.
+    """Write a copy of `source` whose start is `after` instead of `before`.
 
-    The new file has the attributes of the old one. Raise FixError if the old one has changed since
-    it was audited.
+    The new file has the attributes of the old one. Raise FixError if `source` has changed since it
+    was audited.
     """
     with unchanged_file(source, seen, before) as old, _new_file(target) as new:
         write_all(new, after)
@@ -75,7 +75,7 @@ def stage_replacement(
 
 
 def stage_header(source: Path, seen: FileState, header: bytes, target: Path) -> None:
-    """Copy a file's header into a file of its own, with the attributes of the whole."""
+    """Copy the header of `source` into a file of its own, with the attributes of `source`."""
     with unchanged_file(source, seen, header) as old, _new_file(target) as new:
         write_all(new, header)
         copy_attributes(source, old, new)
@@ -83,7 +83,10 @@ def stage_header(source: Path, seen: FileState, header: bytes, target: Path) -> 
 
 @contextmanager
 def unchanged_file(path: Path, seen: FileState, start: bytes) -> Iterator[int]:
-    """Open the file that was audited, which begins with `start`; check it again at the end."""
+    """Open a file; raise FixError if it has changed since the audit, or does so until the end.
+
+    `start` are the bytes with which the audited file begins.
+    """
     with open_to_read(path) as file:
         _require_unchanged(path, file.fileno(), seen)
         if file.read(len(start)) != start:
@@ -146,8 +149,8 @@ def _by_reading(source: int, target: int, start: int, to: int, count: int) -> in
 # --- owner, mode and extended attributes ----------------------------------------------------------
 
 
-# On Linux access control lists are extended attributes. Windows has no owner and mode of this kind,
-# and Python cannot read extended attributes on macOS: there they are not copied.
+# On Linux, access control lists are extended attributes. Extended attributes are not copied on
+# macOS, where Python cannot read them; Windows has no owner and mode of this kind.
 
 _NO_ATTRIBUTES = {errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS}
 
@@ -177,7 +180,7 @@ def copy_attributes(path: Path, source: int, target: int) -> None:
 
 def _copy_extended(source: int, target: int) -> None:
     wanted, present = _extended(source), _extended(target)
-    for name in present.keys() - wanted.keys():  # from the default list of the folder
+    for name in present.keys() - wanted.keys():  # from the folder's default access control list
         os.removexattr(target, name)
     for name, value in wanted.items():
         if present.get(name) != value:

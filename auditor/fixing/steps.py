@@ -1,8 +1,9 @@
 """A step of a fix: the names and values that one undoing changes, if no weight has to change.
 
-No code here depends on a cause. An undoing is a snapshot, and the difference from the snapshot
-before it shows whether names, the config or the index changed, or the weights too. So a new cause
-can be fixed as soon as its undoing changes nothing else; `permissions` decides whether it may be.
+An undoing is a change by which the diagnosis removes a cause in memory. It has a snapshot, whose
+difference from the snapshot before shows whether only names, the config or the index changed, or
+also weights. So the code here does not depend on the cause: every undoing without other weights is
+a step, and `permissions` decides whether it may be written.
 """
 
 import json
@@ -27,7 +28,7 @@ _WEIGHTS = "it needs other weights than are stored"
 # expects. Under transformers' names they would load without a warning, and compute nonsense.
 _ROTATED = re.compile(r"(?:^|\.)(?:attention\.w[qk]|attn_[qk])\.(?:weight|bias)")
 _ROWS = "the rows of q and k lie in another order there: names alone would load and be wrong"
-# The rows of q, k and v in one tensor: by head or one after the other, as each library has them.
+# The rows of q, k and v in one tensor are ordered by head or one after the other, by the library.
 _FUSED = re.compile(
     r"(?:query_key_value|qkv|c_attn|in_proj|w_?pack|att_proj)[^.]*\.?(?:weight|bias)?$",
     re.IGNORECASE,
@@ -37,11 +38,11 @@ _UNCERTAIN = "the files do not determine that this reading is the right one"
 
 
 class Unfixable(Exception):  # noqa: N818 - a fact about the step, no error
-    """A change of headers, index and config is not enough; the message says why."""
+    """Changes of headers, index and config cannot remove the cause; the message says why."""
 
 
 class FixStep(Struct, frozen=True, kw_only=True):
-    """The names and the values of the config that one undoing changes."""
+    """The tensor names and the values of JSON files that one undoing changes."""
 
     undoing: Undoing
     renames: Mapping[str, str] = field(default_factory=dict)  # stored names, before and after
@@ -51,7 +52,7 @@ class FixStep(Struct, frozen=True, kw_only=True):
 
 
 def step_of(before: Snapshot, undoing: Undoing) -> FixStep:
-    """Return the step from `before` to the undoing's snapshot. Raise Unfixable if there is none."""
+    """Return the step that makes `before` the undoing's snapshot; raise Unfixable without one."""
     after = undoing.snapshot
     as_before = replace(
         after,
@@ -99,10 +100,10 @@ def _is_another_fusion(name: str, new: str) -> bool:
 
 
 def _layer_lists(config: Mapping[str, Any], edits: tuple[Edit, ...]) -> Iterator[Edit]:
-    """The lists with an entry for each layer, for another number of layers.
+    """Yield the edits of lists with an entry for each layer, if the number of layers changes.
 
-    Fewer layers keep the first entries. Raises Unfixable for more layers: entries that are all
-    equal do not show the next one (every sixth layer of a Gemma 3 is of another kind).
+    A shorter list keeps the first entries. Raise Unfixable for more layers: even if all entries are
+    equal, the next one may differ (every sixth layer of a Gemma 3 is of another type).
     """
     edited = {edit.path for edit in edits}
     for depth in edits:
@@ -125,7 +126,7 @@ def _layer_lists(config: Mapping[str, Any], edits: tuple[Edit, ...]) -> Iterator
 
 
 def taken(snapshot: Snapshot, step: FixStep) -> Snapshot:
-    """Return the checkpoint as it will be written after a step. Raise Unfixable if it cannot be."""
+    """Return the checkpoint as a step changes it; raise Unfixable if a file cannot be edited."""
     try:
         heads = tuple(
             renamed_header(head, step.renames) if _holds(head, step.renames) else head
@@ -182,7 +183,7 @@ def _edits(before: TextFile | None, after: TextFile | None) -> tuple[Edit, ...]:
 
 
 def _object(file: TextFile | None) -> Mapping[str, object]:
-    """Return the values of a JSON file. Raise Unfixable if it is absent, or cannot be read."""
+    """Return the JSON object of a file; raise Unfixable if it is absent or cannot be parsed."""
     if file is None:
         raise Unfixable("there is no config")
     try:

@@ -1,4 +1,4 @@
-"""Undo the last fix of a folder: put back the files it replaced, remove the files it added."""
+"""Undo the last fix of a folder: restore the files that it replaced, remove those it added."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -15,7 +15,7 @@ from auditor.messages import quoted
 
 
 class Undone(Struct, frozen=True, kw_only=True):
-    """The names of the files that were put back, and of those that were removed."""
+    """The names of the restored files and of the removed files."""
 
     restored: tuple[str, ...]
     removed: tuple[str, ...]
@@ -53,7 +53,7 @@ def _undo_last(folder: Path) -> Journal:
 
 
 def _unchanged_state(folder: Path, entry: Entry) -> FileState:
-    """The state of the new file. Raise FixError if it, or the old file, has changed."""
+    """Return the state of the new file; raise FixError if it or the kept old file has changed."""
     path, old_path = folder / entry.file, folder / entry.kept
     state, kept_state = current_state(path), current_state(old_path)
     if not state or not entry.written or not entry.written.is_still_in(path, state):
@@ -78,7 +78,7 @@ def _unchanged_state(folder: Path, entry: Entry) -> FileState:
 
 
 def _opposite(folder: Path, work: Path, entry: Entry, before: FileState) -> Entry:
-    """The step that undoes one step of a fix."""
+    """Return the step that undoes one step of a fix."""
     if entry.how == "header" and entry.written:
         length = entry.written.length
         with (

@@ -1,8 +1,8 @@
 """The folder `FOLDER/.audit-fix/`, in which one run at a time stages new files and keeps a journal.
 
-The run locks it (flock), and the system releases the lock when the run ends, however it ends. On
-Windows, which has no flock, a file in the folder is the lock: a run that is killed leaves it, and
-the next run says so.
+A run locks the folder (flock), and the system releases the lock when the run ends in any way. On
+Windows, which has no flock, a file in the folder is the lock: a killed run leaves the file, and the
+next run reports it.
 """
 
 import os
@@ -21,7 +21,7 @@ _LOCK = "lock"
 
 @contextmanager
 def work_folder(folder: Path, *, exists: bool = False) -> Iterator[Path]:
-    """Create the folder, or enter an earlier run's, and lock it; at the end remove it if empty."""
+    """Create or reuse the work folder and lock it; remove the folder at the end if it is empty."""
     work = folder / FIX_FOLDER
     if not exists:
         try:
@@ -85,7 +85,7 @@ def _locked_by_file(work: Path) -> Iterator[None]:
 
 
 def discard_work(work: Path) -> None:
-    """Remove the folder, the journal first; raise FixError if it holds other files."""
+    """Remove the work folder, the journal first; raise FixError if it contains other files."""
     names = {one.name for one in work.iterdir()} - {_LOCK}
     other = {name for name in names if not name.isdecimal()} - {FIX_JOURNAL, NEW_JOURNAL}
     if other:
@@ -100,7 +100,7 @@ def discard_work(work: Path) -> None:
 
 
 def sync_folder(folder: Path) -> None:
-    """Write the names in a folder to the disk; do nothing on Windows, which cannot."""
+    """Flush the names in a folder to the disk; do nothing on Windows, which cannot do it."""
     if not hasattr(os, "O_DIRECTORY"):
         return
     handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)

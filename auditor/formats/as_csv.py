@@ -1,8 +1,8 @@
 """The CSV tables models, modules, findings and diagnosis; `tensor_table` has the fifth.
 
-They are made from an outcome's JSON, because a sweep stores nothing else; keys that an older
-version did not write are empty cells. RFC 4180 except for the line ends, which are LF: the tables
-are committed and compared by git. Columns are only ever added, at the end.
+The tables are made from an outcome's JSON, because a sweep stores nothing else; keys that an older
+version did not write are empty cells. They follow RFC 4180, but lines end with LF, because the
+tables are committed and compared by git. Columns are only ever added, at the end.
 """
 
 import json
@@ -108,7 +108,7 @@ COLUMNS: Mapping[str, Columns] = {
 def files(outcomes: Sequence[Report | Unaudited], view: View | None = None) -> dict[str, str]:
     """Return the tables by file name, to be written as UTF-8 without translating line ends.
 
-    The rows of a repository of several models are followed by those of each model.
+    If a repository has several models, its own rows come first, then the rows of each model.
     """
     names = ("modules",) if view is not None and view.printed else COLUMNS
     objects = [part for outcome in outcomes for part in with_components(as_object(outcome))]
@@ -123,7 +123,7 @@ def files(outcomes: Sequence[Report | Unaudited], view: View | None = None) -> d
 def table_of(
     outcome: Report | Unaudited, name: str
 ) -> tuple[Sequence[str], list[tuple[Cell, ...]]]:
-    """Return the columns and the rows of one table as values, of an outcome and its parts."""
+    """Return the columns and the rows (as values) of one table of an outcome and its components."""
     columns, rows = tuple(COLUMNS[name]), _rows(name, with_components(as_object(outcome)))
     return columns, [tuple(row[column] for column in columns) for row in rows]
 
@@ -135,12 +135,12 @@ def _rows(name: str, outcomes: Iterable[Outcome]) -> Iterator[Row]:
 
 
 def with_components(outcome: Outcome) -> tuple[Outcome, ...]:
-    """Return the outcome and its parts, as `every` of a report."""
+    """Return the outcome and its components, like `every` of a report."""
     return outcome, *(one for part in outcome.get("parts", ()) for one in with_components(part))
 
 
 def rows_of(outcome: Outcome, depth: int | None = None) -> Iterator[tuple[str, Iterable[Row]]]:
-    """Yield each table's name and rows, without the parts; modules are limited to a depth."""
+    """Yield each table's name and rows, without components; modules only down to `depth`."""
     yield "models", (model_row(outcome),)
     yield "modules", module_rows(outcome, depth)
     yield "findings", finding_rows(outcome)
@@ -196,7 +196,7 @@ def finding_rows(outcome: Outcome) -> Iterator[Row]:
 
 
 def causes_of(outcome: Outcome, at: int) -> str:
-    """Return the causes that explain a finding; `at` is its index."""
+    """Return the names of the causes that explain the finding with index `at`."""
     causes = outcome.get("diagnosis", ())
     return "; ".join(cause["cause"] for cause in causes if at in cause["findings"])
 
@@ -224,5 +224,5 @@ def _key(outcome: Outcome) -> Row:
 
 
 def object_at(outcome: Outcome, name: str) -> Mapping[str, Any]:
-    """Return an object of an outcome; an empty one if it is unknown."""
+    """Return the JSON object under a key of an outcome; {} if the key is absent or null."""
     return outcome.get(name) or {}

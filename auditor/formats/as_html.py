@@ -1,7 +1,7 @@
 """--format html: one page that a reviewer can keep, needs no network and treats names as untrusted.
 
-It is readable without JavaScript, which only filters the list of tensors. The policy in its head
-allows only its own style and script, by their digests.
+The page is readable without JavaScript, which only filters the list of tensors. The content
+security policy in its head allows only its own style and script, by their digests.
 """
 
 from base64 import b64encode
@@ -35,7 +35,7 @@ _MOST_PATTERNS = 500  # folded names of one finding; findings.csv has all of the
 
 
 def files(outcomes: Sequence[Report | Unaudited], _view: View) -> Mapping[str, str]:
-    """Return one page of all models, one after the other."""
+    """Return one page, with a section for each model."""
     names = ", ".join(outcome.model or outcome.requested for outcome in outcomes)
     style = _text("palette.css") + _text("page.css")
     body = element("main", {}, *(_model(outcome) for outcome in outcomes))
@@ -70,7 +70,7 @@ def _text(name: str) -> str:
 
 
 def content_policy(style: str, script: str) -> str:
-    """Return a policy that allows only the page's own style, and its script if there is one."""
+    """Return a content security policy that allows only this style, and this script if any."""
     texts = {"style": style, "script": script}
     digests = {what: b64encode(sha256(text.encode()).digest()) for what, text in texts.items()}
     allowed = [f"{what}-src 'sha256-{digests[what].decode()}'" for what in texts if texts[what]]
@@ -113,7 +113,7 @@ def _cause(diagnosis: Diagnosis) -> Element:
 
 
 def _scrolled(title: str, outcome: Report | Unaudited, table: Table) -> Element:
-    """Return a table that may be wider than a phone; its label names the model."""
+    """Return a table that scrolls if it is wider than a phone; its label names the model."""
     return scrolled(f"{title} of {outcome.model or outcome.requested}", html_table(table))
 
 
@@ -163,7 +163,7 @@ def _findings(outcome: Report | Unaudited) -> Iterator[Element]:
 
 
 def _finding(finding: Finding, *, explained: bool = False, ignored: bool = False) -> Element:
-    """Return a finding with its names; it is open if it alarms and no cause explains it."""
+    """Return a finding with its names, expanded if it is an error or warning without a cause."""
     alarms = finding.severity is not Severity.INFO and not ignored
     kind = f"{'ignored ' if ignored else ''}{finding.severity}: {finding.kind}"
     about = filter(None, (finding.file, *counts_of(finding)))
@@ -212,7 +212,7 @@ def _tensors(outcome: Report | Unaudited) -> Iterator[Element]:
 
 
 def _config(outcome: Report | Unaudited) -> Iterator[Element]:
-    """Yield the keys that shape tensors, their values, and the values that the files have."""
+    """Yield the config keys that shape tensors, with their declared and stored values."""
     if outcome.expected is None or not outcome.expected.legend:
         return
     fields = {key: (old, new) for cause in outcome.diagnosis for key, old, new in cause.fields}

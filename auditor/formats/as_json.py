@@ -1,4 +1,4 @@
-"""The JSON of an outcome, schema 1: report.schema.json describes it. Keys are only ever added."""
+"""An outcome as JSON, by schema 1 (report.schema.json). Keys are only ever added."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
@@ -38,7 +38,7 @@ def stored_text(outcome: Report | Unaudited) -> bytes:
     """Encode an outcome as UTF-8 without spaces, in an eighth of the time of `render`."""
     try:
         return msgspec.json.encode(_as_written(outcome))
-    except UnicodeEncodeError:  # a name contains a lone surrogate
+    except UnicodeEncodeError:  # a name contains a lone surrogate, which UTF-8 cannot encode
         return render(outcome).encode()
 
 
@@ -49,7 +49,7 @@ def as_object(outcome: Report | Unaudited) -> dict[str, Any]:
 
 
 def _as_written(outcome: Report | Unaudited) -> dict[str, Any]:
-    """Return the JSON object with rows of modules, files and numbers as structs, for speed."""
+    """Return the JSON object; for speed, rows of modules, files and numbers stay Structs."""
     loading = _Loading(outcome.in_memory or {}, outcome.load_report and outcome.load_report.names)
     return {
         "schema": SCHEMA,
@@ -140,7 +140,7 @@ def _diagnosis(cause: Diagnosis) -> dict[str, Any]:
 
 
 def _load_report(report: LoadReport | None) -> dict[str, Any] | None:
-    """Return the keys of from_pretrained's output_loading_info=True, in another order."""
+    """Return what from_pretrained(output_loading_info=True) would report; None if unknown."""
     if report is None:
         return None
     return {
@@ -163,7 +163,7 @@ def _kv_cache(cache: KVCache | None) -> dict[str, Any] | None:
 
 
 def modules_object(outcome: Report | Unaudited) -> dict[str, Any]:
-    """Return the keys of the JSON object that module_tree.modules_of reads."""
+    """Return the part of the JSON object that module_tree.modules_of reads."""
     return {
         "component": outcome.component,
         "expected": _expected(outcome.expected),
@@ -201,10 +201,10 @@ def _observed(observed: Observed | None) -> dict[str, Any]:
 
 
 class _Loading(NamedTuple):
-    """The loading of the names of findings by from_pretrained."""
+    """The names under which from_pretrained loads the tensors of findings, and what it reports."""
 
     in_memory: Mapping[str, tuple[str, ...]]
-    reported: frozenset[str] | None  # names in memory that it reports, or None if unknown
+    reported: frozenset[str] | None  # in-memory names that from_pretrained reports; None if unknown
 
 
 def _finding(finding: Finding, loading: _Loading) -> dict[str, Any]:
@@ -226,7 +226,10 @@ def _finding(finding: Finding, loading: _Loading) -> dict[str, Any]:
 
 
 def _names_in_memory(names: tuple[str, ...], loading: _Loading) -> dict[str, Any]:
-    """Return the in-memory names of each stored name, and whether none of them is reported."""
+    """Return for each name its in-memory names, and whether from_pretrained reports none of them.
+
+    Both values are None if an in-memory name is unknown.
+    """
     if not names or not all(name in loading.in_memory for name in names):
         return {"in_memory": None, "silent": None}
     in_memory = [loading.in_memory[name] for name in names]

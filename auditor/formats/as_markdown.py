@@ -16,7 +16,7 @@ _MOST_PATTERNS = 30
 
 
 def files(outcomes: Sequence[Report | Unaudited], view: View) -> Mapping[str, str]:
-    """Return one text of all models."""
+    """Return one Markdown text, with a section for each model."""
     return {"report.md": "\n".join("\n".join(_model(outcome, view)) for outcome in outcomes)}
 
 

@@ -1,6 +1,6 @@
-"""--format sarif: errors and warnings for pages of code-scanning results, also those of a night.
+"""--format sarif: errors and warnings of audits or of a sweep, for code-scanning pages.
 
-The place of a finding is a path: `MODEL/FILE`, or the model if no file is named. The pages
+The location of a finding is a path: `MODEL/FILE`, or `MODEL` if no file is named. The pages
 recognise a known result by its fingerprint, which is the finding's identity.
 """
 
@@ -84,7 +84,7 @@ def _place(model: str, finding: Mapping[str, Any]) -> Mapping[str, Any]:
 
 
 def _segments(model: str, finding: Mapping[str, Any]) -> Iterator[str]:
-    """Yield the parts of a relative path, which never leads up or to another host."""
+    """Yield the segments of a relative path, which never leads up or to another host."""
     place = finding.get("file") or finding.get("component") or ""
     for part in filter(None, f"{model}/{place}".split("/")):
         shown = quote(printable(part), safe="")
@@ -101,13 +101,13 @@ def files(outcomes: Sequence[Report | Unaudited], _view: View) -> Mapping[str, s
 
 
 def log_of(run: Mapping[str, Any], version: str, **driver: Any) -> Mapping[str, Any]:
-    """Return the log of one run by a version of the auditor; `driver` has more of its fields."""
+    """Return a SARIF log with one run; `driver` has more fields of the tool's description."""
     tool = {"driver": {"name": "hf-audit", "version": version, "rules": _rules(), **driver}}
     return {"$schema": _SCHEMA, "version": _VERSION, "runs": [{"tool": tool, **run}]}
 
 
 def _sampled(outcome: Report | Unaudited) -> Iterator[Mapping[str, Any]]:
-    """Yield the share of the numbers that was read, for each sampled part."""
+    """Yield, for each component of which only a sample was read, the share of numbers read."""
     for part in outcome.every:
         if part.values and part.values.sampled:
             yield {
@@ -145,9 +145,10 @@ def result_of(  # noqa: PLR0913 - the parts of a result
     suppressed: str | None,
     state: str | None = None,
 ) -> Mapping[str, Any]:
-    """Return the result for a finding with its component; causes have the form of findings.
+    """Return the SARIF result of a finding, which has its component; causes are JSON objects too.
 
-    `seen` counts the model's findings by identity; `state` compares it with an earlier run.
+    `seen` counts the model's findings by identity. `state` is the result's baselineState, which
+    compares it with an earlier run.
     """
     key = identity(finding)
     seen[key] += 1

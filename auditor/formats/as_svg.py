@@ -1,7 +1,8 @@
-"""--format svg: the modules of a model as an icicle, for slides and model cards.
+"""--format svg: the modules of a model as an icicle plot, for slides and model cards.
 
-A row is a level; a module is as wide as its stored or its expected parameters, whichever are more,
-so missing modules have room. Modules with a fault have a least width.
+A row is a level of the module tree. The width of a module shows its stored or its expected
+parameters, whichever are more, so that missing modules are visible. Modules with a fault have a
+least width.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -21,13 +22,13 @@ from auditor.report import Report, Unaudited
 
 _QUIET = frozenset({"equal", "buffer", "quantization-data", "tied", "unchecked"})
 _ALARMING = frozenset({"missing", "mismatched", "unexpected", "duplicate", "unreadable"})
-_LEAST = 0.006  # least width of a module with a fault, as a part of the whole
+_LEAST = 0.006  # least width of a module with a fault, as a fraction of the drawing
 
 
 class Cell(Struct, frozen=True, kw_only=True):
-    """A module, or several equal ones, and its place; figures are of all these modules.
+    """A module, or several equal ones, and its place; counts are sums over all these modules.
 
-    `left` and `width` are parts of the whole width, 0 to 1.
+    `left` and `width` are fractions of the drawing's width, 0 to 1.
     """
 
     path: str  # folded: encoder.layer.{0-11}; the root is ""
@@ -35,8 +36,8 @@ class Cell(Struct, frozen=True, kw_only=True):
     modules: int
     stored: int | None  # parameters
     expected: int | None
-    share: float | None  # of all stored parameters
-    formula: str | None  # of one of the modules
+    share: float | None  # fraction of all stored parameters
+    formula: str | None  # the formula of a single module
     status: str
     level: int
     left: float
@@ -49,7 +50,7 @@ class Cell(Struct, frozen=True, kw_only=True):
 
     @property
     def alarms(self) -> bool:
-        """Whether it contains an error or warning, and not only unused or new modules."""
+        """Whether an error or warning is about the module; unused and new modules have none."""
         return self.status in _ALARMING or any(cell.alarms for cell in self.below)
 
     @property
@@ -71,7 +72,7 @@ def cells_of_outcome(outcome: Report | Unaudited) -> tuple[Cell, ...]:
 
 
 def cells(tree: Node, formulas: Mapping[str, str | None] | None = None) -> tuple[Cell, ...]:
-    """Return all cells of a tree, each before the cells below it; formulas are by prefix."""
+    """Return all cells of a tree, each before its children; `formulas` are keyed by prefix."""
     place = _Places(formulas or {}, tree.stored)
     return tuple(_flat(place.cell(_Module(tree, "", 1), 0, 0.0, 1.0)))
 
@@ -83,7 +84,7 @@ def _flat(cell: Cell) -> Iterator[Cell]:
 
 
 class _Module:
-    """A node of a tree with its path, and with the figures of all its modules."""
+    """A node of a tree with its path, and with counts summed over all its modules."""
 
     def __init__(self, node: Node, above: str, times: int) -> None:
         self.label, self.status = node.name, node.status
@@ -101,7 +102,7 @@ class _Module:
 
 
 class _Places(Struct, frozen=True):
-    """Places the modules of one model."""
+    """A builder of cells: it places the modules of one model."""
 
     formulas: Mapping[str, str | None]
     total: int | None  # stored parameters
@@ -128,7 +129,7 @@ class _Places(Struct, frozen=True):
         )
 
     def _formula(self, path: str) -> str | None:
-        """Return the formula of the first module of a path; None if the path was cut."""
+        """Return the formula of the first module that a path names; None if the path was cut."""
         try:
             return self.formulas.get(first(path))
         except ValueError:
@@ -136,7 +137,7 @@ class _Places(Struct, frozen=True):
 
 
 def _widths(modules: list[_Module], room: float) -> list[float]:
-    """Divide the room in proportion to the sizes."""
+    """Divide the width `room` among the modules, in proportion to their sizes."""
     total = sum(module.size for module in modules)
     if not total:
         return [room / len(modules) for _ in modules]
@@ -163,7 +164,7 @@ def height(cells: Sequence[Cell]) -> int:
 
 
 def icicle(cells: Sequence[Cell], label: str) -> Element:
-    """Draw the cells; a table next to it must show the same to those who cannot see it."""
+    """Draw the cells; a table next to the drawing must show the same to blind readers."""
     size: Attributes = {"width": "100%", "height": height(cells)}
     attributes = {"role": "img", "aria-label": label, "class": "icicle"}
     return element("svg", {**size, **attributes}, _hatch(), *map(_drawn, cells))
@@ -228,7 +229,7 @@ _HEAD, _GAP = 64, 24  # pixels above each drawing, and below it
 
 
 def files(outcomes: Sequence[Report | Unaudited], _view: View) -> Mapping[str, str]:
-    """Return one drawing of all models, one below the other."""
+    """Return one drawing, in which the models are below each other."""
     drawing = element("svg", {"xmlns": "http://www.w3.org/2000/svg", "width": _WIDTH})
     drawing.append(verbatim("style", palette()))
     drawing.append(element("rect", {"width": "100%", "height": "100%", "class": "paper"}))

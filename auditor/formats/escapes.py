@@ -1,8 +1,8 @@
-"""Untrusted text in Markdown, LaTeX and CSV, written so that it stays text.
+"""Escape untrusted text in Markdown, LaTeX and CSV, so that it stays text.
 
-In Markdown it becomes no markup, HTML, link, mention of somebody or reference to an issue. In CSV,
-text that a spreadsheet or pandas would take for something else (a formula, a number, "no value")
-gets an apostrophe in front, which makes it text to a spreadsheet, too.
+Markdown text gets no markup, HTML, link, mention of a user or reference to an issue. In CSV, text
+that a spreadsheet or pandas would take for something else (a formula, a number, "no value") gets an
+apostrophe in front, which a spreadsheet reads as the mark of text.
 """
 
 import csv
@@ -18,18 +18,18 @@ _CUT = "<!-- -->"  # between characters that would make a mention, a reference o
 # GitHub looks for these in the text that it shows, where backslashes are gone.
 _LINKED = re.compile(r"(?<=@)|((?<=#)|(?<=GH-))(?=\w)|(?<=:)(?=//)|(?<=www)(?=\.)", re.IGNORECASE)
 _TICKS = re.compile("`+")
-_WORDS = re.compile(r"[A-Za-z0-9 (),]*")  # needs no escape: headings, statuses, shapes
+_WORDS = re.compile(r"[A-Za-z0-9 (),]*")  # text that needs no escape: headings, statuses, shapes
 
 
 def escaped_markdown(text: str) -> str:
-    """Escape a text that is a part of a sentence."""
+    """Escape a text that stands within a Markdown sentence."""
     shown = _LINKED.sub("\0", printable(text))
     shown = "".join(_ENTITIES.get(char, char) for char in shown)
     return _MARKED.sub(r"\\\g<0>", shown).replace("\0", _CUT)
 
 
 def code_span(text: str) -> str:
-    """Put a name between more backticks than it has in a row."""
+    """Format a name as Markdown code: enclose it in more backticks than its longest run has."""
     shown = printable(text)
     fence = "`" * (1 + max((len(run) for run in _TICKS.findall(shown)), default=0))
     space = " " if not shown.strip() or shown[0] in "` " or shown[-1] in "` " else ""
@@ -37,15 +37,15 @@ def code_span(text: str) -> str:
 
 
 def code_cell(text: str) -> str:
-    r"""Put a name in code, for a cell of a table: a vertical line becomes \x7c.
+    r"""Format a name as Markdown code in a table cell: a vertical line becomes \x7c.
 
-    Readers of Markdown do not agree whether `\\|` ends a cell.
+    Markdown parsers do not agree whether `\\|` ends a cell.
     """
     return code_span(text.replace("|", r"\x7c"))
 
 
 def table_cell(text: str) -> str:
-    """Return words as they are, and every other text as code."""
+    """Return a text of plain words unchanged, and any other text as Markdown code."""
     return text if _WORDS.fullmatch(text) else code_cell(text)
 
 
@@ -80,7 +80,7 @@ _INT64 = 1 << 63
 
 
 def safe(cell: Cell) -> Cell:
-    """Guard text against being read as something else; return None for an integer over 64 bits."""
+    """Guard text that would be read as a formula or a value; None for an integer over 64 bits."""
     if isinstance(cell, int) and not -_INT64 <= cell < _INT64:
         return None
     if not isinstance(cell, str):
@@ -90,14 +90,14 @@ def safe(cell: Cell) -> Cell:
 
 
 def guarded_value(cell: str) -> str:
-    """Guard a text that may be a number or a flag: a shape, the value of a config key."""
+    """Guard a text that may stay a number or a flag, such as a shape or a config value."""
     text = printable(cell)
     is_guarded = cell.lstrip(" ").startswith(_FORMULA) or text in _NO_VALUES
     return f"'{text}" if is_guarded else text
 
 
 def csv_row(row: Mapping[str, Cell], columns: Sequence[str]) -> list[Cell]:
-    """Return the guarded cells of a row; a formula may be a number, as the oracle's is."""
+    """Return the guarded cells of a row; a formula may be a plain number."""
     return [
         guarded_value(cell) if column == "formula" and isinstance(cell, str) else safe(cell)
         for column in columns
@@ -106,7 +106,7 @@ def csv_row(row: Mapping[str, Cell], columns: Sequence[str]) -> list[Cell]:
 
 
 def csv_text(rows: Iterable[Iterable[Cell]]) -> str:
-    """Write rows without guarding them: headings, one of which is `nan`, or guarded cells."""
+    """Write rows without guarding them: headings (one is named `nan`), or guarded cells."""
     text = io.StringIO(newline="")
     csv.writer(text, lineterminator="\n").writerows(rows)
     return text.getvalue()

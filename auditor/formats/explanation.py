@@ -1,4 +1,4 @@
-"""The implications of a config: each module with its formula, the legend, the total."""
+"""The text of `audit explain`: the modules that a config implies, with formulas and the total."""
 
 import re
 from collections.abc import Iterator, Sequence
@@ -23,9 +23,9 @@ def render(
     color: bool = False,
     symbolic: bool = False,
 ) -> str:
-    """Return the module tree down to `depth`, numbered siblings folded; "" if nothing is expected.
+    """Return the module tree down to `depth`, numbered siblings folded; "" without expectation.
 
-    `symbolic` leaves all values out.
+    `symbolic` leaves out all values, and prints formulas only.
     """
     expected = outcome.expected
     if expected is None:
@@ -45,7 +45,7 @@ def render(
 def _table(
     modules: Sequence[Line], expected: Expected, width: int, *, symbolic: bool
 ) -> SimpleTable:
-    """Return the table; a module is indented by its depth, and has the last part of its prefix."""
+    """Return the table of modules, each named by its prefix's last part and indented by depth."""
     names = ("module", "formula") if symbolic else ("module", "parameters", "share", "formula")
     cells = (
         {
@@ -94,9 +94,9 @@ _MODULE_KEYS = ("prefix", "depth", "expected", "formula")
 
 
 def as_json(outcome: Report | Unaudited, *, depth: int | None = None) -> str:
-    """Return one object on one line; keys that `audit --format json` has too mean the same.
+    """Return a JSON object on one line; keys shared with `audit --format json` mean the same.
 
-    `reason` and `detail` are null if something is expected.
+    `reason` and `detail` are null if an expectation could be computed.
     """
     document = as_object(outcome)
     total = outcome.expected.parameters if outcome.expected else None

@@ -31,10 +31,10 @@ SEVERITIES: Mapping[Severity, Style] = {
     Severity.INFO: "bold",
 }
 
-_MAX_NAMES = 6  # of one finding
+_MAX_NAMES = 6  # names shown of one finding
 _MAX_LISTED = 8  # rows of modules
-_MODULES = 2  # in a row, if their names have no common prefix
-_LEAST_ROOM = 16  # for a class name
+_MODULES = 2  # modules in a row, if their names have no common prefix
+_LEAST_ROOM = 16  # cells for a class name
 
 
 def cause_text(cause: Diagnosis, findings: tuple[Finding, ...], width: int) -> Iterator[StyledLine]:
@@ -65,7 +65,7 @@ def finding_text(
 
 
 def _names(finding: Finding) -> tuple[str, ...]:
-    """Return the folded names, each `copy = original` for copies; () if the file is the name."""
+    """Return the folded names, `copy = original` for copies; () if the only name is the file's."""
     if finding.names == (finding.file,):
         return ()
     if not isinstance(finding, TiedWeight | Duplicate):
@@ -119,7 +119,7 @@ def unused_text(outcome: Report | Unaudited, width: int) -> Iterator[StyledLine]
 
 
 def newly_initialized_text(outcome: Report | Unaudited, width: int) -> Iterator[StyledLine]:
-    """Yield the modules that loading initializes."""
+    """Yield the modules that are not stored and that loading initializes."""
     initialized = [finding for finding in outcome.findings if isinstance(finding, NewlyInitialized)]
     if initialized:
         yield styled("Not stored: loading starts them from random values", "bold")
@@ -129,7 +129,7 @@ def newly_initialized_text(outcome: Report | Unaudited, width: int) -> Iterator[
 def _module_rows(
     findings: list[tuple[Unused | NewlyInitialized, tuple[str, ...]]], width: int
 ) -> Iterator[StyledLine]:
-    """Yield a row for each finding: modules, parameters unless it is the only row, classes."""
+    """Yield a row for each finding: modules, parameters (if there are several rows), classes."""
     rows = [
         (common_modules(each.names), f"{each.parameters:,}" if findings[1:] else "", classes)
         for each, classes in findings[:_MAX_LISTED]
@@ -146,7 +146,7 @@ def _module_rows(
 
 def common_modules(names: tuple[str, ...]) -> str:
     """Return the innermost module of all names, else the first few modules."""
-    # The common parts of the first and the last name are common to all names between them.
+    # Segments shared by the first and the last name in sorted order are shared by all names.
     first, last = min(names).split("."), max(names).split(".")
     common = commonprefix([first, last])  # noqa: RUF071 - of lists of parts
     if common:

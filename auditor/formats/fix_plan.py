@@ -145,7 +145,7 @@ def _value(value: Any) -> str:
 
 
 def plan_as_json(plan: Plan, old_files: tuple[str, ...] | None) -> dict[str, Any]:
-    """Return the plan as one object; `old_files` lists the old files, None if it is not applied."""
+    """Return the plan as a JSON object; `old_files` are the old files, None if not applied."""
     after = plan.after
     return {
         "model": plan.before.requested,
@@ -177,7 +177,7 @@ def plan_as_json(plan: Plan, old_files: tuple[str, ...] | None) -> dict[str, Any
 
 
 def _needs_as_json(needs: tuple[Need, ...]) -> dict[str, Any]:
-    """Return the tier of a cause, the options that allow it, and their consequences."""
+    """Return whether the fix of a cause needs options, which options, and their consequences."""
     return {
         "tier": "needs-your-word" if needs else "safe",
         "allow": [need.allow for need in needs],
@@ -186,7 +186,7 @@ def _needs_as_json(needs: tuple[Need, ...]) -> dict[str, Any]:
 
 
 def _json_value(value: Any) -> Any:
-    """Return a value of a file as JSON can have it: `NaN` and `Infinity` become strings."""
+    """Return a value that strict JSON can encode: `NaN` and `Infinity` become strings."""
     return json.loads(json.dumps(value), parse_constant=str)
 
 

@@ -13,7 +13,7 @@ _DOCTYPE = "<!doctype html>\n"
 
 
 def element(tag: str, attributes: Attributes | None = None, /, *children: Child) -> Element:
-    """Make an element with its children in order; a child or an attribute that is None is left out.
+    """Make an element with its children in order; children and attributes of None are left out.
 
     Each text and each attribute is escaped as for a terminal; writing the element escapes markup.
     """
@@ -36,7 +36,7 @@ def element(tag: str, attributes: Attributes | None = None, /, *children: Child)
 
 
 def code(text: str) -> Element:
-    """Make an element of code; a name without visible characters gets quotes."""
+    """Make a `code` element; a name without visible characters gets quotes."""
     return element("code", {}, text if text.strip() else f'"{text}"')
 
 
@@ -53,7 +53,7 @@ def verbatim(tag: str, text: str) -> Element:
 
 
 def html_table(table: Table, **attributes: str) -> Element:
-    """Make an HTML table; a cell may be an element already, and the first one heads its row."""
+    """Make an HTML table; a cell may be an Element, and each row's first cell is its heading."""
     sides = ["figure" if is_number else None for is_number in number_columns(table)]
 
     def child(cell: Any) -> Child:
@@ -76,7 +76,7 @@ def html_table(table: Table, **attributes: str) -> Element:
 
 
 def scrolled(label: str, inner: Element) -> Element:
-    """Put a table that may be wider than a phone into a region that a keyboard scrolls."""
+    """Put a table, which may be wider than a phone, into a region that can scroll by keyboard."""
     region: Attributes = {"class": "scroll", "tabindex": 0, "role": "region", "aria-label": label}
     return element("div", region, inner)
 

@@ -1,6 +1,6 @@
-"""The reference that the package prints: kinds of findings, causes, architectures.
+"""The printed reference: the meaning of each kind of finding and each cause, the architectures.
 
-Meanings and advice are read from the docstrings of kinds and causes.
+Meanings and advice are the docstrings of the classes of findings and the modules of causes.
 """
 
 import inspect
@@ -29,7 +29,7 @@ class Meaning(Struct, frozen=True, kw_only=True):
     to_do: str
 
 
-@cache  # a page needs them for each finding: this was 90 % of its time
+@cache  # a page needs them for each finding: without the cache, 90 % of its time
 def kind_meanings() -> tuple[Meaning, ...]:
     """Return all kinds of findings, errors first."""
     ranks = [*Severity]
@@ -94,9 +94,9 @@ def overview(meanings: Sequence[Meaning], *, width: int, color: bool) -> str:
 def architectures(
     types: Mapping[str, Sequence[str]], papers: Sequence[str], width: int, *, color: bool
 ) -> str:
-    """Return a row for each model type with its classes, then the sums.
+    """Return a row for each model type with its classes, then the totals.
 
-    `papers` are the models that can be explained by their name alone.
+    `papers` are the shipped models from papers, which `audit explain NAME` can explain.
     """
     rows = tuple((name, len(classes), ", ".join(classes)) for name, classes in types.items())
     table = SimpleTable("architectures", ("model type", "classes", ""), rows)
@@ -110,7 +110,7 @@ def architectures(
 
 
 def architectures_markdown(types: Mapping[str, Sequence[str]]) -> str:
-    """Return the README's table."""
+    """Return the README's table of architectures."""
     rows = (f"| {name} | {len(classes)} |\n" for name, classes in types.items())
     return f"| model type | classes |\n|---|--:|\n{''.join(rows)}\n{_sum(types)}\n"
 

@@ -18,7 +18,7 @@ from auditor.tensors import DTYPE_BITS, FOUR_BIT
 
 _SCHEMA = 1
 _BYTE = 8
-_LEAST_CACHE_BITS = 16  # weight-only quantization computes, and stores its cache, in 16 bits
+_LEAST_CACHE_BITS = 16  # with weight-only quantization, computing and the cache use 16 bits
 _CACHE = "BF16"
 _FOUR_BITS = 4
 
@@ -35,10 +35,10 @@ class Use(Struct, frozen=True, kw_only=True):
 
 
 class LoadingNeed(Struct, frozen=True, kw_only=True):
-    """A model in one dtype, in bytes.
+    """The bytes of memory that a loaded model takes in one dtype.
 
-    weights = parameters x bits / 8 for every parameter: real quantized models keep embeddings and
-    norms wider and store scales, so that I8 and 4-bit are lower bounds.
+    weights = parameters x bits / 8 for every parameter. Real quantized models keep embeddings and
+    norms in wider dtypes and store scales, so the results for I8 and 4-bit are lower bounds.
     cache = batch x tokens x sum over layers of (keys + values) x bits / 8: 2 x num_key_value_heads
     x head_dim elements a layer and token, as in "Efficiently Scaling Transformer Inference" (Pope
     et al. 2022, arXiv 2211.05102, section 3.3) and in transformers' DynamicCache.
@@ -48,7 +48,7 @@ class LoadingNeed(Struct, frozen=True, kw_only=True):
     bits: int
     weights: int
     cache_dtype: str | None  # None: the model does not decode
-    cache_per_token: int | None  # of one sequence, as long as no window is full
+    cache_per_token: int | None  # for one sequence, while no window is full
     cache: int | None  # of all tokens of all sequences; None: without a context
 
     @property
@@ -57,7 +57,7 @@ class LoadingNeed(Struct, frozen=True, kw_only=True):
 
 
 class TrainingNeed(Struct, frozen=True, kw_only=True):
-    """Bytes for each parameter in training all of a model with Adam: an estimate.
+    """The estimated bytes for each parameter when a complete model is trained with Adam.
 
     Adam keeps two moments of each parameter (Kingma and Ba 2015, algorithm 1).
     """
@@ -87,7 +87,7 @@ TRAINING = (
 
 
 def parameters_loaded(outcome: Report | Unaudited) -> int | None:
-    """Return the parameters of the target class, which loading makes; else the stored ones."""
+    """Return the number of parameters of the target class, else of the files; None if unknown."""
     if outcome.expected is not None:
         return outcome.expected.parameters
     return outcome.observed.parameters if outcome.observed else None
@@ -122,7 +122,7 @@ def bits_of(dtype: str) -> int:
 
 
 def in_bytes(numbers: int, bits: int) -> int:
-    """Return the whole bytes that the numbers take."""
+    """Return the number of bytes that so many numbers take, rounded up to complete bytes."""
     return -(-numbers * bits // _BYTE)
 
 
@@ -132,7 +132,7 @@ def in_bytes(numbers: int, bits: int) -> int:
 def render(
     outcome: Report | Unaudited, use: Use | None = None, *, width: int = 80, color: bool = False
 ) -> str:
-    """Return the weights as stored and in some dtypes, with the cache; then training.
+    """Return tables: the weights as stored and in some dtypes, with the cache; then training.
 
     Tables whose numbers are unknown are left out.
     """
@@ -176,7 +176,7 @@ def _stored(observed: Observed) -> SimpleTable:
 
 
 def _loading(needs: tuple[LoadingNeed, ...], use: Use) -> SimpleTable:
-    """Return a row for each dtype, with columns of the cache if the model decodes."""
+    """Return a table with a row for each dtype, and columns for the cache if the model decodes."""
     names = ["loaded as", "bytes each", "bytes", "weights"]
     if needs[0].cache_dtype is not None:
         names += ["cache a token"] if use.context is None else ["cache", "both"]
@@ -222,7 +222,7 @@ def _cache(cache: KVCache | None, needs: tuple[LoadingNeed, ...], use: Use) -> I
 
 
 def _layers(cache: KVCache) -> str:
-    """Return `32 layers x 2,048`, with a term for each width and window."""
+    """Return `32 layers x 2,048`, with a term for each combination of width and window."""
     kinds = Counter((layer.elements, layer.window) for layer in cache.layers)
     parts = (
         f"{count} layers x {elements:,}" + (f" (window {window:,})" if window else "")

@@ -1,4 +1,4 @@
-"""The table of modules that every format shows: a few rows, whatever the size of the model."""
+"""The table of modules that every format shows: a few rows even for a large model."""
 
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -16,11 +16,11 @@ from auditor.tensors import natural_key
 
 
 class Line(NamedTuple):
-    """A line for modules of equal figures whose prefixes fold into one; figures are sums."""
+    """A line for modules with equal counts whose prefixes fold into one; its counts are sums."""
 
     pattern: str
     modules: int
-    row: ModuleRow  # of each one of them
+    row: ModuleRow  # the counts of a single module
 
     @property
     def name(self) -> str:
@@ -59,7 +59,7 @@ def _times(modules: int, figure: int | None) -> int | None:
 
 
 def lines(rows: Iterable[ModuleRow], depth: int) -> list[Line]:
-    """Return the rows down to `depth`; numbered siblings with equal figures fold into one."""
+    """Return the rows down to `depth`; numbered siblings with equal counts fold into one."""
     folded = rows.folded if isinstance(rows, ExpectedRows) else None
     prefixes_by_figures: dict[ModuleRow, list[str]] = {}
     for row in rows if folded is None else folded:
@@ -93,7 +93,7 @@ def _difference(stored: int | None, expected: int | None) -> Signed | None:
 
 
 def module_table(modules: Iterable[Any], *names: str) -> SimpleTable:
-    """Return the table of modules with the columns of these names."""
+    """Return the table of modules with the named columns."""
     values = [_COLUMNS[name] for name in names]
     rows = tuple(tuple(value(module) for value in values) for module in modules)
     return SimpleTable("modules", names, rows)
@@ -102,16 +102,19 @@ def module_table(modules: Iterable[Any], *names: str) -> SimpleTable:
 # --- the parts of a model, each once ------------------------------------------------------------
 
 
-_MAX_ROWS, _MAX_DEEP_ROWS = 12, 60  # of a table of the usual depth, and of a deeper one
+_MAX_ROWS, _MAX_DEEP_ROWS = 12, 60  # for the usual depth, and for more levels
 _USUAL_DEPTH = 2
-_MOST_KINDS = 2  # of layers that a note lists
+_MOST_KINDS = 2  # kinds of layers that a note lists
 _LISTED_APART = {"unused", "newly-initialized"}
 _WITHOUT_WORD = {"equal", "unchecked", "differs"}  # statuses that need no note
 _OWN = "(itself)"
 
 
 class Part(NamedTuple):
-    """A row of the parts, with a note: its status, or its number of layers."""
+    """A module (or several folded ones) in a list of modules that together are the model.
+
+    `note` is its status, or its number of layers.
+    """
 
     name: str
     stored: int | None
@@ -122,7 +125,7 @@ class Part(NamedTuple):
 
 
 def parts_of(rows: Sequence[ModuleRow], depth: int) -> list[Part]:
-    """Return the modules that make up the model at that depth, without unused ones."""
+    """Return the modules at that depth, without unused ones; each tensor is in one module only."""
     below = _children(rows)
     parts = [
         _part(line, below)
@@ -134,7 +137,7 @@ def parts_of(rows: Sequence[ModuleRow], depth: int) -> list[Part]:
 
 
 def _children(rows: Sequence[ModuleRow]) -> Mapping[str, Sequence[ModuleRow]]:
-    """Return the rows below each prefix; if a level is not listed, below the next one above."""
+    """Map each prefix to the rows directly below it; rows skip a level that is not listed."""
     listed_prefixes = {row.prefix for row in rows}
     below: dict[str, list[ModuleRow]] = defaultdict(list)
     for row in rows:
@@ -144,7 +147,7 @@ def _children(rows: Sequence[ModuleRow]) -> Mapping[str, Sequence[ModuleRow]]:
 
 
 def nearest(prefix: str, listed_prefixes: Iterable[str]) -> str:
-    """Return the longest known prefix above a prefix; the root is ""."""
+    """Return the longest listed prefix above a prefix, "" (the root) if none is listed."""
     above = prefix.rpartition(".")[0]
     while above and above not in listed_prefixes:
         above = above.rpartition(".")[0]
@@ -154,7 +157,7 @@ def nearest(prefix: str, listed_prefixes: Iterable[str]) -> str:
 def _leaves(
     rows: Iterable[ModuleRow], below: Mapping[str, Sequence[ModuleRow]], depth: int
 ) -> Iterator[ModuleRow]:
-    """Yield rows without children down to the depth, and what other modules have themselves."""
+    """Yield modules without listed children, and the other modules' tensors outside children."""
     for row in rows:
         children = below.get(row.prefix, ()) if row.depth < depth else ()
         if row.depth <= depth and not children:
@@ -164,7 +167,7 @@ def _leaves(
 
 
 def _own(row: ModuleRow, children: Sequence[ModuleRow]) -> ModuleRow | None:
-    """Return what a module stores besides its children; None if nothing."""
+    """Return a row for the tensors of a module that are in no child; None if there are none."""
     tensors = row.tensors - sum(child.tensors for child in children)
     stored, expected = (
         None if whole is None else whole - sum(getattr(child, name) or 0 for child in children)
@@ -200,7 +203,10 @@ def _part(line: Line, below: Mapping[str, Sequence[ModuleRow]]) -> Part:
 
 
 def _layers(prefix: str, row: ModuleRow, below: Mapping[str, Sequence[ModuleRow]]) -> str:
-    """Return `12 x 7,087,872` if the numbered modules below are all of it, or nearly all."""
+    """Return `12 x 7,087,872` for a module that consists of numbered layers, else "".
+
+    The text begins with `with` if the module has parameters outside the layers.
+    """
     children = below.get(prefix, ())
     lists = [child for child in children if _are_numbered(below.get(child.prefix, ()))]
     if _are_numbered(children):
@@ -222,7 +228,7 @@ def _are_numbered(rows: Sequence[ModuleRow]) -> bool:
 
 
 def _all_others(parts: Sequence[Part]) -> Part:
-    """Return one row for all parts without a row of their own, so that columns add up."""
+    """Return one row for the parts that are not listed, so that columns add up."""
     stored, expected = (
         None if None in figures else sum(figure or 0 for figure in figures)
         for figures in ([part.stored for part in parts], [part.expected for part in parts])

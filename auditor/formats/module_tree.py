@@ -1,4 +1,4 @@
-"""The modules of one model as a small tree: equal siblings folded, as deep as there is room.
+"""The modules of one model as a small tree: equal siblings are folded, deep levels cut off.
 
 Folding loses nothing: siblings fold if they and all modules below them are equal, except for the
 number in their names.
@@ -13,7 +13,7 @@ from auditor.messages import printable
 from auditor.names import how_many
 from auditor.reconciler.fold import fold
 
-Module = Mapping[str, Any]  # one of an outcome's modules, as JSON
+Module = Mapping[str, Any]  # the JSON object of one module
 Outcome = Mapping[str, Any]  # an audit's JSON, of any version of the schema
 
 # The trees of 51 real checkpoints, of one module up to a mixture of experts, have 19 nodes in the
@@ -24,7 +24,7 @@ _LONGEST = 120  # characters of a name
 
 
 class Node(NamedTuple):
-    """A module, or several equal ones whose names fold into one; figures are of each module."""
+    """A module, or several equal ones whose names fold into one; counts are of a single module."""
 
     name: str  # "{0-11}"; the root is ""
     modules: int
@@ -52,7 +52,7 @@ def module_tree(modules: Sequence[Module]) -> Node | None:
 
 
 def modules_of(outcome: Outcome) -> Sequence[Module]:
-    """Return the modules of an outcome; those of its parts, if any, below the parts' names."""
+    """Return the modules of an outcome; modules of a component are below the component's name."""
     parts = outcome.get("parts", ())
     if not parts:
         return tuple(outcome.get("modules", ()))
@@ -83,7 +83,7 @@ def _root(outcome: Outcome, status: str) -> Module:
 def _node(
     prefix: str, rows: Mapping[str, Module], below: Mapping[str, list[str]], depth: int
 ) -> Node:
-    """Return the tree of a prefix, whose name is empty until siblings are folded."""
+    """Return the tree below a prefix; its root has an empty name until siblings are folded."""
     row = rows[prefix]
     names_by_tree: dict[str, list[str]] = defaultdict(list)
     trees: dict[str, Node] = {}

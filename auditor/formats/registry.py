@@ -1,6 +1,6 @@
 """The formats of `audit --format`: a format is one module here, and one line of FORMATS.
 
-The option, the endings of files for `-o`, the help text and the README are made from it.
+The option, the file endings for `-o`, the help text and the README are made from FORMATS.
 """
 
 from collections.abc import Mapping, Sequence
@@ -15,18 +15,18 @@ from auditor.report import Report, Unaudited
 
 
 class FormatModule(Protocol):
-    """The members of a format's module."""
+    """The interface of a format's module."""
 
     def files(self, outcomes: Sequence[Report | Unaudited], view: View, /) -> Mapping[str, str]:
         """Return texts by file name, to be written as UTF-8 without translating line ends."""
 
 
 class Format(Struct, frozen=True, kw_only=True):
-    """A format; its module is imported at the first use."""
+    """An output format; its module is imported at the first use."""
 
-    module: str  # of this package
+    module: str  # the name of a module in this package
     meaning: str  # for the help text and the README
-    endings: tuple[str, ...] = ()  # of files for -o; (): -o names a folder
+    endings: tuple[str, ...] = ()  # file endings for -o; (): -o names a folder
 
     def load(self) -> FormatModule:
         return cast("FormatModule", import_module(f"auditor.formats.{self.module}"))
@@ -62,5 +62,5 @@ TERMINAL = "terminal"  # the default
 
 
 def by_ending(ending: str) -> str | None:
-    """Return the format of files with this ending."""
+    """Return the name of the format for files with this ending, else None."""
     return next((name for name, form in FORMATS.items() if ending in form.endings), None)

@@ -1,6 +1,6 @@
-"""The reader of an outcome's JSON, which a sweep stores: it returns what a page shows.
+"""Decode the JSON of an outcome, which a sweep stores, for the formats.
 
-JSON does not contain the list of tensors, nor the shapes in findings.
+The JSON does not contain the list of tensors, nor the shapes in findings.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -37,11 +37,11 @@ class StoredFinding(Finding, frozen=True, kw_only=True):
     evidence: _Object  # all keys of the finding
 
     def only(self, _wanted: Callable[[str], bool]) -> Self:
-        return self  # JSON has no parameters for a part of the names
+        return self  # the JSON has no parameter counts for a subset of the names
 
 
 def outcome_from(stored: _Object) -> Report | Unaudited:
-    """Return an outcome; keys that an older version did not write are optional."""
+    """Decode the JSON object of an outcome; keys that an older version did not write may lack."""
     fields = ("model", "commit", "source", "origin", "target", "model_type", "component")
     texts: dict[str, Any] = {name: stored.get(name) for name in fields}
     common = Outcome(
@@ -63,7 +63,7 @@ def outcome_from(stored: _Object) -> Report | Unaudited:
 
 
 def _row(kind: Callable[..., _Row], stored: _Object) -> _Row:
-    """Make a Struct or a NamedTuple of the stored keys that are its fields."""
+    """Make a Struct or a NamedTuple from the stored keys that are fields of it."""
     names: Sequence[str] = getattr(kind, "__struct_fields__", getattr(kind, "_fields", ()))
     return kind(**{name: stored.get(name) for name in names})
 
@@ -78,7 +78,7 @@ def _findings(stored: Sequence[_Object]) -> tuple[Finding, ...]:
             parameters=one["parameters"],
             explains=one.get("explains", 0),
             reason=one["reason"],
-            # The file of a missing component only declares it.
+            # The file in the finding only declares the missing component.
             file=None if one["kind"] == MissingComponent.kind else one.get("file"),
             evidence=one,
         )

@@ -1,4 +1,4 @@
-"""Tables with typed cells, and their text in each format: the type of a cell decides how it looks.
+"""Tables with typed cells, and their text in each format: a cell's type decides its text.
 
 A table is pure data. `None` is a cell whose value is unknown; a column with a number is aligned to
 the right.
@@ -25,33 +25,33 @@ if TYPE_CHECKING:
 
 
 class Name(str):
-    """A name from a checkpoint or a formula: code in Markdown and HTML."""
+    """A name from a checkpoint, or a formula: shown as code in Markdown and HTML."""
 
     __slots__ = ()
 
 
 class Heading(str):
-    """A word that heads its row."""
+    """A word that is the heading of its row."""
 
     __slots__ = ()
 
 
 class Status(str):
-    """The status of a module; bad ones have a colour."""
+    """The status of a module; a bad status has a colour."""
 
     __slots__ = ()
 
 
 class Signed(int):
-    """A difference."""
+    """A difference of two numbers, shown with its sign."""
 
 
 class ByteCount(int):
-    """A number of bytes, for people."""
+    """A number of bytes, shown as `392 MiB`."""
 
 
 class Share(float):
-    """A part of a whole, 0 to 1."""
+    """A fraction of a whole, 0 to 1."""
 
     __slots__ = ()
 
@@ -84,7 +84,7 @@ def cell_text(cell: Cell, unknown: str = "") -> str:
 
 
 def number_columns(table: Table) -> tuple[bool, ...]:
-    """Return for each column whether it has a number."""
+    """Return whether each column contains a number."""
     return tuple(
         any(type(row[at]) in _NUMBER_TEXTS for row in table.rows)
         for at in range(len(table.columns))
@@ -103,7 +103,7 @@ def without_unknown_columns(table: Table) -> SimpleTable:
 
 
 def cut_table(table: Table, most: int | None) -> Table:
-    """Return at most `most` rows, and one that counts the others."""
+    """Return the table's first `most` rows, and a row with the number of others."""
     if most is None or len(table.rows) <= most:
         return table
     last_row = (f"and {len(table.rows) - most:,} more", *(None for _ in table.columns[1:]))
@@ -112,7 +112,7 @@ def cut_table(table: Table, most: int | None) -> Table:
 
 # --- in a terminal ------------------------------------------------------------------------------
 
-_LEAST_ROOM = 16  # cells of a name, where the figures take all of a narrow terminal
+_LEAST_ROOM = 16  # cells of a name in a narrow terminal that the numbers would fill
 STATUS_STYLES: Mapping[str, Style] = {
     "missing": "bold red",
     "mismatched": "bold red",
@@ -145,9 +145,9 @@ def _styled(cell: Cell | Styled, unknown: str) -> Styled:
 def fitted_rows(
     table: Table, width: int, *, gap: int = 1, cut: int = 0, least: int = _LEAST_ROOM
 ) -> list[list[Styled]]:
-    """Return styled rows whose column `cut` leaves room for all other columns.
+    """Return styled rows; the texts in column `cut` are cut so that the table fits into `width`.
 
-    Numbers are never cut: where they leave too little room, the table is wider than `width`.
+    Other columns are never cut: if they leave less than `least` cells, the table is wider.
     """
     rows = styled_rows(table)
     others = [at for at in range(len(table.columns)) if at != cut]
@@ -187,9 +187,9 @@ def markdown_table(table: Table) -> str:
 
 
 def as_csv_text(tables: Sequence[Table]) -> str:
-    """Write one table, or several as one table whose column `table` names the table of each row.
+    """Write tables as one CSV; if there are several, a column `table` names the table of each row.
 
-    The first column of each table holds names; a column that only other tables have is empty.
+    The first column of each table contains names; cells of columns of other tables are empty.
     """
     if len(tables) == 1:
         [table] = tables
@@ -209,12 +209,12 @@ def _csv(headings: Sequence[str], rows: Iterable[Sequence[Cell]]) -> str:
 
 
 def _readable(cell: Cell) -> Cell:
-    """Guard a cell as `safe` does, but leave numbers and flags: shapes, values of the config."""
+    """Guard a cell like `safe`, but leave numbers and flags, as in shapes and config values."""
     return guarded_value(cell) if isinstance(cell, str) else safe(cell)
 
 
 def as_objects(tables: Sequence[Table]) -> dict[str, Any]:
-    """Return the rows of each table by its title; a row is an object by column."""
+    """Map each table's title to its rows; a row maps column names to cells."""
     return {
         table.title: [dict(zip(table.columns, row, strict=True)) for row in table.rows]
         for table in tables

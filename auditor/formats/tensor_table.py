@@ -1,6 +1,6 @@
-"""Every tensor of an outcome: line by line for people and as tensors.csv, and as a list in HTML.
+"""List every tensor of an outcome: as text, as tensors.csv, and in HTML.
 
-Lines are yielded one at a time, because a large model has a hundred thousand.
+Text and CSV are yielded line by line, because a large model has a hundred thousand tensors.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -18,7 +18,8 @@ from auditor.reconciler.tensor_values import TensorValues
 from auditor.report import VALUES, Report, Unaudited
 
 TENSORS = ("model", "commit_sha", *TensorRow._fields, "component")
-NUMBERS = tuple(name for name in VALUES if name not in TENSORS)  # columns if numbers were read
+# Additional columns if numbers were read.
+NUMBERS = tuple(name for name in VALUES if name not in TENSORS)
 
 _Shape = tuple[int, ...] | None
 
@@ -26,7 +27,7 @@ _Shape = tuple[int, ...] | None
 # --- for people ---------------------------------------------------------------------------------
 
 _WIDEST = 100  # cells of a name; the longest names of real models take 90
-_MOST_DIMENSIONS = 8  # of a shape; real models have five at most
+_MOST_DIMENSIONS = 8  # shown of a shape; real models have at most five
 
 _Line = tuple[str, str, str, str, str, str, str]
 _HEADING: _Line = ("tensor", "dtype", "shape", "expected", "parameters", "status", "file")
@@ -34,7 +35,7 @@ _FIGURES = _HEADING.index("parameters")
 
 
 def tensor_lines(outcome: Report | Unaudited) -> Iterator[str]:
-    """Yield a table for the outcome and for each of its parts, each after an empty line."""
+    """Yield the lines of a table for the outcome and each component, with blank lines between."""
     for part in outcome.every:
         if part.tensors is None:
             continue
@@ -70,7 +71,8 @@ def _lines(rows: Iterable[TensorRow]) -> Iterator[_Line]:
 
 
 def _name(name: str) -> str:
-    is_short = name.isascii() and len(name) <= _WIDEST  # nearly all: measuring takes longer
+    # Nearly all names; measuring a width takes longer.
+    is_short = name.isascii() and len(name) <= _WIDEST
     return printable(name) if is_short else cut_middle(name, _WIDEST)
 
 
@@ -95,18 +97,18 @@ def _aligned(line: _Line, widths: Sequence[int]) -> str:
 
 
 def columns_of(outcomes: Iterable[Report | Unaudited]) -> tuple[str, ...]:
-    """Return the columns of tensors.csv, with those of numbers if any were read."""
+    """Return the columns of tensors.csv, with columns about numbers if numbers were read."""
     has_numbers = any(part.values for outcome in outcomes for part in outcome.every)
     return (*TENSORS, *NUMBERS) if has_numbers else TENSORS
 
 
 def csv_lines(outcome: Report | Unaudited, columns: Sequence[str]) -> Iterator[str]:
-    """Yield the lines of an outcome in tensors.csv, below its heading."""
+    """Yield the lines of an outcome in tensors.csv, without the heading."""
     return (csv_line(map(safe, row)) for row in tensor_cells(outcome, columns))
 
 
 def tensor_cells(outcome: Report | Unaudited, columns: Sequence[str]) -> Iterator[tuple[Cell, ...]]:
-    """Yield a row for each tensor of an outcome and its parts."""
+    """Yield a row for each tensor of an outcome and its components."""
     for part in outcome.every:
         values = part.values.tensors if part.values else ()
         values_by_place = {(tensor.name, tensor.file): tensor for tensor in values}
@@ -138,7 +140,7 @@ def _numbers(tensor: TensorValues) -> dict[str, Cell]:
 
 
 def csv_line(row: Iterable[Cell]) -> str:
-    """Write a row without guarding it: headings, one of which is `nan`, or guarded cells."""
+    """Write a row without guarding it: headings (one is named `nan`), or guarded cells."""
     return csv_text([row])
 
 
@@ -151,9 +153,9 @@ _Row = tuple[str, int, TensorRow]  # a name or a pattern, its number of names, a
 
 
 def tensor_list(part: Report | Unaudited) -> Element | None:
-    """Return a folded section; None if there is no list of tensors.
+    """Return a collapsed section with the tensors; None if the outcome has no list of tensors.
 
-    `tensor_list.js` shows a field that filters the list; it is readable without JavaScript.
+    `tensor_list.js` adds a field that filters the list, which is readable without JavaScript.
     """
     tensors = tuple(part.tensors.rows()) if part.tensors else ()
     if not tensors:
@@ -178,7 +180,7 @@ def tensor_list(part: Report | Unaudited) -> Element | None:
 
 
 def _filter(rows: int) -> Iterator[Child]:
-    """Yield the field and the count, which only the script shows and fills."""
+    """Yield the filter field and the count of matches, which the script shows and fills."""
     field = element("input", {"type": "search", "autocomplete": "off", "spellcheck": "false"})
     yield element("label", {}, "Filter by name, dtype, shape or status ", field)
     yield " "
@@ -186,7 +188,7 @@ def _filter(rows: int) -> Iterator[Child]:
 
 
 def _folded(tensors: Sequence[TensorRow]) -> list[_Row]:
-    """Fold tensors that differ only in the numbers in their names, in the order of the first."""
+    """Fold tensors that differ only in the numbers in their names, in order of first appearance."""
     rows_by_kind: dict[tuple[str | None, _Shape, _Shape, str], dict[str, TensorRow]] = {}
     for row in tensors:
         kind = (row.dtype, row.shape, row.expected_shape, row.status)
@@ -202,7 +204,7 @@ def _folded(tensors: Sequence[TensorRow]) -> list[_Row]:
 
 
 def _table(rows: Sequence[_Row], *, several: bool) -> SimpleTable:
-    """Return the table, without columns of copies, expected shapes or files if they are trivial."""
+    """Return the table of tensors, without columns that are trivial for all rows."""
     is_folded = any(count > 1 for _, count, _ in rows)
     differs = any(row.shape != row.expected_shape and row.expected_shape for _, _, row in rows)
     left_out = {

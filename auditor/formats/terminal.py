@@ -1,4 +1,4 @@
-"""The terminal text of an outcome: model, verdict, account, why, what differs, the modules."""
+"""The terminal text of an outcome: model, verdict, counts, causes, findings, modules."""
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
@@ -50,12 +50,12 @@ from auditor.reconciler.tensor_values import ValuesRead
 from auditor.report import Expected, Observed, Report, Unaudited
 
 _NAMED_SOURCES = {"bundled", "cache", "snapshot"}
-_MOST_DTYPES = 3  # in the title
-_MAX_ROWS = 60  # of the table of a config alone, unless verbose
+_MOST_DTYPES = 3  # dtypes in the title
+_MAX_ROWS = 60  # rows if only a config was read, unless verbose
 _TOPIC = 40  # characters of a topic that was not checked
 _SAMPLED = "values: sampled "
 _LABEL = 9  # cells of a label
-_INDENT = 4  # of the account, if the verdict is one word
+_INDENT = 4  # indentation of the line of counts, if the verdict is one word
 
 
 def files(outcomes: Sequence[Report | Unaudited], view: View) -> Mapping[str, str]:
@@ -65,8 +65,8 @@ def files(outcomes: Sequence[Report | Unaudited], view: View) -> Mapping[str, st
 def render(outcome: Report | Unaudited, view: View | None = None) -> str:
     """Return the outcome as text for people: first the verdict, then details.
 
-    Sentences wrap at the width, figures are never cut. The module table goes down to the depth;
-    verbose lists all modules and names, the formula, and the sources.
+    Sentences wrap at `view.width`; numbers are never cut. The module table goes down to
+    `view.depth`. `view.verbose` adds all modules and names, the formula, and the sources.
     """
     view = view or View()
     blocks = [lines_text(block, color=view.color) for block in _blocks(outcome, view)]
@@ -129,7 +129,7 @@ def _verdict(outcome: Report | Unaudited, width: int) -> Iterator[StyledLine]:
 
 
 def _of_part(part: Report | Unaudited, view: View) -> Iterator[Iterator[StyledLine]]:
-    """Yield notes, causes and findings of the whole or, under a heading, of a component."""
+    """Yield notes, causes and findings of the model or, under a heading, of a component."""
     blocks = [list(block) for block in _explained(part, view)]
     if part.component is not None and any(blocks):
         yield iter((styled(f"in {shown(part.component)}", "bold"),))
@@ -137,7 +137,7 @@ def _of_part(part: Report | Unaudited, view: View) -> Iterator[Iterator[StyledLi
 
 
 def _is_note(finding: Finding) -> bool:
-    """Whether to print the reason of an info: what a chat template of a base model has is usual."""
+    """Whether the reason of an info finding is printed: only a note about tokenizer.json is."""
     return isinstance(finding, TokenizerNote) and finding.file == TOKENIZER
 
 
@@ -160,12 +160,12 @@ def _explained(part: Report | Unaudited, view: View) -> Iterator[Iterator[Styled
 
 
 def _is_harmless(finding: Finding) -> bool:
-    """Whether a finding is only counted; what numbers show is worth a look even if it is info."""
+    """Whether a finding is only counted, not printed: info findings, except those about numbers."""
     return finding.severity is Severity.INFO and not isinstance(finding, OfValues)
 
 
 def _labelled(rows: Iterator[tuple[str, str]], width: int) -> Iterator[StyledLine]:
-    """Align labels in one column, and wrap the text of each in the next."""
+    """Align the labels in one column, and wrap their texts in the next column."""
     cells: list[Sequence[Styled | str]] = []
     for label, text in rows:
         cells.append(((f"{label:<{_LABEL}}", "dim"), shown(text)))
@@ -173,7 +173,7 @@ def _labelled(rows: Iterator[tuple[str, str]], width: int) -> Iterator[StyledLin
 
 
 def _last(outcome: Report | Unaudited, width: int) -> Iterator[StyledLine]:
-    """Yield a line for what is fine, and for what was not checked."""
+    """Yield a line that counts harmless findings, and lines about what was not checked."""
     fine: Counter[str] = Counter()
     for part in outcome.every:
         for finding in part.findings:
@@ -206,7 +206,7 @@ def _unchecked(outcome: Report | Unaudited, width: int) -> Iterator[StyledLine]:
 # --- tables -------------------------------------------------------------------------------------
 
 
-_BAR = 20  # cells of a bar that is the whole model
+_BAR = 20  # cells of a bar of 100 %
 _LONGEST_FOLDER = 24  # cells of a folder
 _CLASS_ROOM = 12  # cells of a class, if the figures take all of a narrow terminal
 _VERDICT_STYLES: Mapping[str, Style] = {
@@ -236,7 +236,7 @@ def _modules(outcome: Report | Unaudited, view: View) -> Iterator[StyledLine]:
 
 
 def _share_table(parts: Sequence[Part], width: int) -> Iterator[StyledLine]:
-    """Yield the parts of a model, with bars if there is room."""
+    """Yield the rows of a model's parts, with bars for their shares if there is room."""
     if not parts:
         return
     is_stored = any(part.stored is not None for part in parts)
@@ -272,7 +272,7 @@ def _share_table(parts: Sequence[Part], width: int) -> Iterator[StyledLine]:
 
 
 def _bar(share: float) -> str:
-    """Return full cells; a share of less than one cell is a thin line, so it stays visible."""
+    """Return a bar of full cells; a share below one cell is a thin line, so that it is visible."""
     thin = "\N{LEFT ONE EIGHTH BLOCK}" if share > 0 else ""
     return "\N{FULL BLOCK}" * round(share * _BAR) or thin
 
@@ -347,7 +347,7 @@ def _expected(expected: Expected) -> str:
 def facts(outcome: Report | Unaudited) -> Iterator[tuple[str, str]]:
     """Yield the formula with its letters, and the stored numbers of each dtype."""
     expected, observed = outcome.expected, outcome.observed
-    if expected and expected.by != "oracle":  # its formula is only the total
+    if expected and expected.by != "oracle":  # the oracle's formula is only the total
         yield "formula", expected.formula
     if expected and expected.legend:
         letters = (

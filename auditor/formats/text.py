@@ -1,4 +1,4 @@
-"""The text of reports: cut, styled, wrapped, and lined up in columns, with all of it escaped.
+"""Format the text of reports: escape, cut, style and wrap it, and align columns.
 
 Rich is not used here because its import takes 40 of the 250 ms of an audit; tests compare the
 wrapping with rich's.
@@ -12,7 +12,8 @@ from auditor.messages import all_printable, printable
 
 _ELLIPSIS = "\N{HORIZONTAL ELLIPSIS}"
 _LONGEST = 900  # characters of a folded name that is never cut
-_PARTS = re.compile(r"(?:[^.{]|\{[^{}]*\}|\{)+")  # of a name; a dot within braces parts nothing
+# The parts of a name; a dot within braces does not separate parts.
+_PARTS = re.compile(r"(?:[^.{]|\{[^{}]*\}|\{)+")
 _ASCII = str.maketrans(
     {
         "\N{FULL BLOCK}": "#",
@@ -26,8 +27,8 @@ _ASCII = str.maketrans(
 def cut_middle(text: str, room: int) -> str:
     """Escape a text, and leave out its middle if it takes more than `room` terminal cells.
 
-    Each character counts as one cell at least, so that a thousand combining marks, which take no
-    cell, are cut too.
+    Each character counts as at least one cell, so that a thousand combining marks, which take no
+    cells, are cut too.
     """
     text = printable(text)
     if _fits(text, room):
@@ -57,7 +58,7 @@ def cut_name(name: str, room: int) -> str:
     if _fits(name, room):
         return name
     parts = _PARTS.findall(name)
-    for count in range(min(len(parts) - 1, room), 1, -1):  # each takes a cell at least
+    for count in range(min(len(parts) - 1, room), 1, -1):  # each part takes at least one cell
         ends = (*parts[: count // 2], _ELLIPSIS, *parts[len(parts) - (count - count // 2) :])
         if _fits(cut := ".".join(ends), room):
             return cut
@@ -80,7 +81,7 @@ def cells_of(text: str) -> int:
 
 
 def as_ascii(text: str) -> str:
-    """Replace the signs that reports are drawn with, for terminals that have only ASCII."""
+    """Replace the characters of bars and lines, for terminals that show only ASCII."""
     return text.translate(_ASCII)
 
 
@@ -94,7 +95,7 @@ _STEP = 1024
 
 
 def size(count: int, digits: int | None = None) -> str:
-    """Write a size as people do: `14.96 GiB`, or `512 bytes` if it is below 1,024 bytes.
+    """Return a size as `14.96 GiB`, or `512 bytes` if it is below 1,024 bytes.
 
     `digits` is the number of significant digits.
     """
@@ -132,9 +133,9 @@ _LEAST_ROOM = 16  # cells in which text wraps, on however narrow a terminal
 
 
 def lines_text(lines: Iterable[StyledLine], *, color: bool = False) -> str:
-    """Join the lines, escaped, with their colours and without the spaces at their ends.
+    """Escape and join the lines, with their colours and without the spaces at their ends.
 
-    Every text for people is written here, or one line at a time by `plain_line`.
+    All text for people passes through this function, or one line at a time through `plain_line`.
     """
     if color:
         return "".join(f"{_painted(line).rstrip()}\n" for line in lines)
@@ -164,7 +165,7 @@ def styled(text: str, style: Style = "") -> StyledLine:
 
 
 def shown(text: str) -> str:
-    """Escape a sentence or a formula, and leave out its middle if it is longer than any of ours."""
+    """Escape a sentence or a formula, and cut its middle if untrusted names make it very long."""
     return cut_middle(text, _MAX_TEXT)
 
 
@@ -183,7 +184,7 @@ def wrapped(line: StyledLine | str, width: int, indent: int = 0) -> Iterator[Sty
 
 
 def _breaks(text: str, room: int) -> Iterator[int]:
-    """Yield the positions in the text where its second line and all later ones begin."""
+    """Yield the positions in the text where lines begin, without the first line."""
     taken = 0
     for word in _WORD.finditer(text):
         needed = cells_of(word[0].rstrip())
@@ -221,7 +222,7 @@ def columns(
     gap: int = 1,
     width: int | None = None,
 ) -> Iterator[StyledLine]:
-    """Line up the cells of all rows, those of the columns in `right` on the right.
+    """Align the cells of all rows; the cells of the columns in `right` are aligned to the right.
 
     No cell is cut. With a width, the text of the last column wraps within its column.
     """

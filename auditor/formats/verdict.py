@@ -1,4 +1,7 @@
-"""The head of a report: the verdict, the account (used + unused = stored), the page on the Hub."""
+"""The head of a report: the verdict, the sum of counts (law 3), the page on the Hub.
+
+Law 3: the findings explain exactly the stored minus the expected parameters.
+"""
 
 from collections import Counter
 from collections.abc import Iterator, Mapping
@@ -60,7 +63,7 @@ def sentence(outcome: Report | Unaudited) -> str:
 
 
 def _stored_part(report: Report) -> str:
-    """Return how many of the tensors that the class needs are stored."""
+    """Return a clause with the number of tensors that the class needs and that are stored."""
     target, expected = report.target or "the config", report.expected
     if expected is None:
         tensors = report.observed.tensors if report.observed else 0
@@ -86,7 +89,7 @@ def _stored_part(report: Report) -> str:
 
 
 def _of_tensors(alarms: list[Finding], report: Report) -> Iterator[str]:
-    """Yield how many tensors are missing, of another shape, unexpected."""
+    """Yield clauses with the numbers of missing, mismatched and unexpected tensors."""
     target = report.target or "the config"
     missing, mismatched, unexpected = (
         sum(finding.count for finding in alarms if finding.kind == kind)
@@ -105,7 +108,7 @@ def _of_tensors(alarms: list[Finding], report: Report) -> Iterator[str]:
 
 
 def _of_kinds(alarms: list[Finding]) -> Iterator[str]:
-    """Yield the kinds that have no clause of their own."""
+    """Yield a clause that lists the other kinds of findings."""
     own_clause = {Missing.kind, Mismatched.kind, Unexpected.kind}
     kinds = Counter(finding.kind for finding in alarms if finding.kind not in own_clause)
     if kinds:
@@ -143,7 +146,7 @@ def counts_of(finding: Finding) -> list[str]:
 
 
 def account(outcome: Report | Unaudited) -> str:
-    """Return law 3 in a line; "" if no header was read.
+    """Return the sum of counts (law 3) in a line; "" if no header was read.
 
     `102 used + 5 unused = 107 parameters stored`, and the expected parameters that are not stored.
     """
@@ -176,7 +179,7 @@ def account(outcome: Report | Unaudited) -> str:
 
 
 def _term(kind: str, explains: int) -> str:
-    """Return one term; only wrong shapes need a sign, other kinds have one direction."""
+    """Return one term of the sum; a sign is needed only for wrong shapes, which add or subtract."""
     if kind == Mismatched.kind:
         return f"{explains:+,} {kind}"
     return f"{abs(explains):,} {'behind ' if kind.startswith('bad-') else ''}{kind}"
@@ -190,7 +193,7 @@ _FROM_HUB = frozenset({"hub", "cache", "bundled"})  # sources whose models have 
 
 
 def address(outcome: Report | Unaudited, file: str | None = None) -> str | None:
-    """Return the page of the audited commit; None if the model is not on the Hub."""
+    """Return the address of the audited commit, or of a file in it; None without a Hub id."""
     if outcome.model is None or outcome.source not in _FROM_HUB:
         return None
     place = f"{_HUB}/{quote(outcome.model, safe='/')}"

@@ -1,6 +1,6 @@
-"""The oracle: transformers' own expectation, built on the meta device in a separate process.
+"""The oracle: the tensors of transformers' own model, built on the meta device in another process.
 
-`client` sends questions from this process and caches answers on disk; `transformers_classes` reads
-the library's classes. `server` is the process; `build` makes the expectation, `loading_rules` its
-loading rules. Only `build` and `loading_rules` import the library.
+`client` sends questions to that process and caches answers on disk; `transformers_classes` reads
+the library's classes. `server` runs in the process; `build` makes the expectation (the tensors that
+a config implies), `loading_rules` its loading rules. Only these two import the library.
 """

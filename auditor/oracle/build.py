@@ -1,4 +1,4 @@
-"""The expectation of transformers itself, on torch's meta device: shapes without weights.
+"""Build a model in transformers on torch's meta device, and list its tensors, without weights.
 
 torch and transformers take seconds and 340 MB to import, so only audits that need them load them,
 through `oracle.client`, whose process runs `oracle.server`. Nothing is downloaded, and only code of
@@ -21,10 +21,11 @@ from auditor.errors import CheckpointError, Reason, SourceError, UsageError
 from auditor.messages import described, named, quoted
 from auditor.oracle import loading_rules
 
-# Keys that shape no tensor, but can fetch code or weights, or pack tensors that are counted.
+# Keys that shape no tensor, but can make the library fetch code or weights, or pack tensors.
 _DROPPED = re.compile(r"implementation|pretrained_backbone|^quantization_config$|^(torch_)?dtype$")
 
-# Counts of modules, which are Python objects even on the meta device: a BERT layer takes 1 ms.
+# Keys with a number of modules, which are Python objects even on the meta device: a BERT layer
+# takes 1 ms.
 _MOST = MappingProxyType(
     {
         re.compile(r"layers|_layer$|blocks|depth|experts|stages"): 4096,
@@ -32,26 +33,26 @@ _MOST = MappingProxyType(
     }
 )
 
-# A rename of all models that is reversed on saving only for ESM, in whose own conversions it is:
-# saved by transformers 5, its norms have older names than on the Hub, and loading renames those.
+# Loading applies this rename to all models. Saving reverses it only for ESM, whose own conversions
+# contain it: transformers 5 saves ESM's norms under older names than the Hub's files have.
 _OLDER = (("LayerNorm.gamma", "LayerNorm.weight"), ("LayerNorm.beta", "LayerNorm.bias"))
 
-# Computed from the config: loading does not miss a `rotary_emb.inv_freq`, and ESM's
-# `rotary_embeddings.inv_freq` is such a buffer.
+# A buffer that is computed from the config, whose absence loading does not report:
+# `rotary_emb.inv_freq`, or ESM's `rotary_embeddings.inv_freq`.
 _FREQUENCIES = r"(^|\.)rotary_emb\w*\.inv_freq$"
 
 _HALF = 150  # characters from either end of a message of transformers
 
-_NO_MEMORY = "can't allocate memory"  # torch says so, in a RuntimeError
+_NO_MEMORY = "can't allocate memory"  # the message of torch's RuntimeError
 
 
 def build_expectation(config: Mapping[str, Any], target: str) -> Expectation:
     """Return what `save_pretrained` of a model of that class stores with this config.
 
-    These are parameters and persistent buffers under their names on disk, in the model's order,
-    followed by the tied ones, which it does not store. Raise UsageError without the `oracle` extra,
-    SourceError for a class that transformers does not have or cannot build here, and
-    CheckpointError for a config from which it cannot be built.
+    The expectation has parameters and persistent buffers under their names on disk, in the model's
+    order, followed by tied tensors, which are not stored. Raise UsageError without the `oracle`
+    extra, SourceError for a class that transformers does not have or cannot build here, and
+    CheckpointError for a config from which the class cannot be built.
     """
     library = _library()
     with _quiet():
@@ -78,7 +79,7 @@ def summed_expectation(  # noqa: PLR0913 - the parts of an answer, and whose it 
     loading: Loading,
     library: str | None = None,
 ) -> Expectation:
-    """Add the sums to an inventory of tensors."""
+    """Return an expectation of these tensors, with their sums by module."""
     counts = _by_module(tensors)
     modules = {prefix: ModuleFormula(count, str(count)) for prefix, count in counts.items()}
     return Expectation(
@@ -97,7 +98,7 @@ def summed_expectation(  # noqa: PLR0913 - the parts of an answer, and whose it 
 
 def _library() -> Any:
     try:
-        # Imported first: without torch, transformers imports but builds nothing afterwards.
+        # torch is imported first: without it, transformers can be imported but builds no model.
         import torch  # noqa: F401, PLC0415 - see the module's docstring
         import transformers  # noqa: PLC0415 - see the module's docstring
     except ImportError as error:
@@ -121,7 +122,7 @@ def _model_class(transformers: Any, target: str) -> Any:
 
 
 def _checked(config: Mapping[str, Any]) -> dict[str, Any]:
-    """Copy the keys that shape tensors; raise CheckpointError for a size that never ends."""
+    """Copy the keys that shape tensors; raise CheckpointError for too large a number of modules."""
     shaping_values = {}
     for key, value in config.items():
         for many, most in _MOST.items():
@@ -135,7 +136,7 @@ def _checked(config: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _build(model_class: Any, config: dict[str, Any]) -> Any:
-    """Build the model that from_pretrained has before loading: without weights or ties."""
+    """Build the model as from_pretrained does before loading: without weights and ties."""
     import torch  # noqa: PLC0415 - see the module's docstring
     from transformers.initialization import no_tie_weights  # noqa: PLC0415 - likewise
 
@@ -157,7 +158,7 @@ def _build(model_class: Any, config: dict[str, Any]) -> Any:
 
 
 def _refuses(error: Exception) -> bool:
-    """Whether the library refuses the config; any other failure may be the library's."""
+    """Whether the error is about the config; any other may be a fault of the library."""
     from huggingface_hub.errors import StrictDataclassError  # noqa: PLC0415 - as transformers has
 
     return isinstance(error, ValueError | StrictDataclassError)

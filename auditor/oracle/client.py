@@ -24,12 +24,12 @@ from auditor.oracle.server import MOST_SECONDS, from_json
 from auditor.oracle.transformers_classes import InstalledLibrary, installed_library
 from auditor.writing import write_atomically
 
-# Keys about the origin of a config: without them, fine-tunes of one base share one question.
+# Keys about the origin of a config, left out so that fine-tunes of one base share one answer.
 _WRITERS = frozenset({"_name_or_path", "architectures"})
 
 
 class Oracle:
-    """The expectations of transformers, with the interface of `catalogue`."""
+    """The expectations by transformers, with the same interface as `catalogue` (closed forms)."""
 
     def __init__(self, library: InstalledLibrary, folder: Path, process: "Process") -> None:
         self.name = library.name
@@ -63,14 +63,14 @@ class Oracle:
         return model_type
 
     def inside(self, model_type: str, /) -> Mapping[str, str]:
-        del model_type  # the process finds them: see oracle/build.py
+        del model_type  # the oracle's process finds nested models: see oracle/build.py
         return {}
 
     def expect(self, config: Config, target: str, /) -> Expectation:
         """Return all tensors and modules of a class with this config.
 
-        Raise CheckpointError for a config from which it cannot be built, and SourceError if the
-        library cannot build it at all, or not within the oracle's bounds.
+        Raise CheckpointError for a config from which the class cannot be built, and SourceError if
+        the library cannot build the class at all, or not within the oracle's bounds.
         """
         values = {key: value for key, value in config.values.items() if key not in _WRITERS}
         question = json.dumps([target, values], sort_keys=True)
@@ -90,7 +90,7 @@ class Oracle:
         return Sibling(target, expectation.prefix, expectation.renamed, expectation.loading)
 
     def _read(self, answer: object, target: str) -> Expectation | str | None:
-        """Read an answer: an expectation, a fault of the config, or None for anything else."""
+        """Decode an answer: an expectation, a fault of the config, or None for anything else."""
         match answer:
             case {"fault": str(fault)}:
                 return fault
@@ -98,7 +98,7 @@ class Oracle:
 
 
 def _code() -> str:
-    """Return a digest of the sources of an answer: the oracle's, and those of its records."""
+    """Return a digest of the source files that decide an answer: the oracle and its records."""
     digest = sha256()
     own = sorted(Path(oracle.__file__).parent.glob("*.py"))
     written = (expectation, loading)
@@ -109,7 +109,7 @@ def _code() -> str:
 
 @lru_cache(maxsize=1)
 def available_oracle() -> Oracle | None:
-    """The oracle of this environment; None without the `oracle` extra. Imports neither library."""
+    """Return the oracle if the `oracle` extra is installed, else None; import no library of it."""
     library = installed_library()
     if library is None:
         return None
@@ -122,7 +122,7 @@ def available_oracle() -> Oracle | None:
 
 # -P: Python must not import a torch.py from the audited folder.
 _COMMAND = (sys.executable, "-P", "-c", "from auditor.oracle.server import serve; serve()")
-_PATIENCE = 10.0  # seconds between the end of a process's output and its own
+_PATIENCE = 10.0  # seconds from the end of a process's output to its exit
 
 
 class _Running(NamedTuple):
@@ -132,7 +132,7 @@ class _Running(NamedTuple):
 
 
 class Process:
-    """The process of `oracle.server`, started by the first question, and again if it ended."""
+    """The process of `oracle.server`, started by the first question, restarted if it ended."""
 
     def __init__(self, command: tuple[str, ...] = _COMMAND) -> None:
         self._command = command
@@ -140,7 +140,7 @@ class Process:
         self._turn = Lock()  # one question at a time
 
     def ask(self, question: str, target: str) -> object:
-        """Return the answer to a line of JSON; raise SourceError without one."""
+        """Send a question, a line of JSON, and return the answer; raise SourceError without one."""
         with self._turn:
             line = self._answered(question)
             if not line:
@@ -150,7 +150,7 @@ class Process:
                 return answer
             error = SourceError(Reason(answer["reason"]), answer["detail"])
             if error.reason is Reason.TOO_LARGE:
-                self.end()  # frees its memory
+                self.end()  # frees the memory of the process
             raise error
 
     def _answered(self, question: str) -> str:
@@ -173,7 +173,7 @@ class Process:
         with suppress(subprocess.TimeoutExpired):
             process.wait(patience)
         process.kill()
-        with suppress(BrokenPipeError), process:  # closes its pipes
+        with suppress(BrokenPipeError), process:  # closes the pipes
             pass
         return process.wait()
 
@@ -203,7 +203,7 @@ def _no_answer(code: int, target: str) -> SourceError:
 # --- the cache of answers on disk -----------------------------------------------------------------
 
 
-# The answer for a BERT has 15 KB, that for 92,000 tensors 7 MB.
+# The answer for a BERT has 15 KB, an answer of 92,000 tensors 7 MB.
 MOST_BYTES_OF_ONE = 2**25
 MOST_BYTES = 2**28
 MOST_FILES = 4096
@@ -226,7 +226,7 @@ def read_answer(folder: Path, key: str) -> Any | None:
     except (OSError, ValueError, RecursionError):
         return None
     with suppress(OSError):
-        os.utime(path)  # a used answer stays
+        os.utime(path)  # mark the answer as recently used
     return answer
 
 

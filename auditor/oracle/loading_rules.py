@@ -1,7 +1,7 @@
-"""The library's own loading rules of a model, as data for `auditor.analytic.loading`.
+"""Read the loading rules of a model from transformers, as data for `auditor.analytic.loading`.
 
-Renames, conversions, ties and silences are those that from_pretrained applies to this model and its
-sub-models; names and shapes in memory are those that it fills.
+The rules are the renames, conversions, ties and unreported names of from_pretrained for this model
+and its sub-models, and the names and shapes in memory.
 """
 
 from collections.abc import Iterator, Mapping
@@ -11,7 +11,7 @@ from auditor.analytic.loading import Loading, Memory, Operation, Rule, starts_of
 
 Shape = tuple[int, ...]
 
-# Renames that are known here; a later transformers may have others.
+# Renames that this code knows; a later transformers may have others.
 _PAIRED = "GroupWeightRename"
 _SHIFTED = "Inkling2IndexOffsetWeightRename"
 _HALVED = "LayerPairCollapse"
@@ -52,7 +52,7 @@ def loading_of_model(model: Any, shapes: Mapping[str, Shape], on_disk: Iterator[
         silent=tuple(sorted(unexpected)),
         buffers=tuple(_buffers(model)),
         unmissed=unmissed,
-        optional_buffers=(".",),  # each buffer that the model has
+        optional_buffers=(".",),  # for each buffer of the model
         not_renamed=frozenset(_unrenamed(model, shapes, on_disk, [*transforms, *legacy])),
         memory=Memory(
             shapes=shapes,
@@ -65,7 +65,7 @@ def loading_of_model(model: Any, shapes: Mapping[str, Shape], on_disk: Iterator[
 
 def rule_of(transform: Any, config: Any) -> Rule:
     operations = getattr(transform, "operations", ())
-    halved = type(transform).__name__ == _HALVED  # this rule ignores prefixes
+    halved = type(transform).__name__ == _HALVED  # a rule that ignores prefixes
     scope, prefix = transform.scope_prefix, transform.base_model_prefix or ""
     return Rule(
         sources=(transform.pattern.pattern,) if halved else tuple(transform.source_patterns),
@@ -101,7 +101,7 @@ def _operation(operation: Any, config: Any) -> Operation:
 
 
 def _buffers(model: Any) -> Iterator[str]:
-    """Yield the names that loading leaves out if the model has a buffer of that name."""
+    """Yield patterns of names that loading never reports as unexpected: the model's buffers."""
     names = tuple(name for name, _ in model.named_buffers())
     if any(name.endswith("rotary_emb.inv_freq") for name in names):
         yield r"rotary_emb\.inv_freq"
@@ -112,7 +112,7 @@ def _buffers(model: Any) -> Iterator[str]:
 def _unrenamed(
     model: Any, shapes: Mapping[str, Shape], on_disk: Iterator[str], transforms: list[Any]
 ) -> Iterator[str]:
-    """Yield names on disk that are names in memory, and would not be after the renames."""
+    """Yield names on disk that are names in memory already, and that the renames would break."""
     from transformers.core_model_loading import (  # noqa: PLC0415 - as in the package
         WeightConverter,
         rename_source_key,

@@ -1,6 +1,7 @@
-"""The oracle in a process of its own: a question a line, an answer a line, within bounds.
+"""The process of the oracle: it reads a question per line and writes an answer per line.
 
-An answer is kept on disk, too, and what a file or another process wrote may be broken.
+Time and memory are bounded. Answers are decoded with checks, because they come from a file or
+another process and may be broken.
 """
 
 import json
@@ -18,14 +19,14 @@ from auditor.analytic.loading import Loading
 from auditor.errors import CheckpointError, Reason, SourceError
 from auditor.oracle.build import build_expectation, one_line, summed_expectation
 
-# What `serve` allows for one answer. Of the classes that their defaults build the slowest takes 6 s
-# after an import of 7, and the largest 344 MB.
+# The bounds of `serve` for one answer. Of all classes with their default configs, the slowest takes
+# 6 s after an import of 7 s, and the largest 344 MB.
 MOST_SECONDS = 120
 MOST_BYTES = 4 * 2**30
 
 
 def serve() -> None:
-    """Answer `[target, config]`, a line of JSON each, until there are no more.
+    """Answer questions, each a line of JSON `[target, config]`, until the input ends.
 
     A question that takes longer than MOST_SECONDS ends the process by SIGALRM; a class that needs
     more than MOST_BYTES gets no more memory. Windows has neither limit. Nothing uses the network.
@@ -34,7 +35,7 @@ def serve() -> None:
     _limit_memory()
     set_alarm: Callable[[int], object] = getattr(signal, "alarm", lambda _seconds: None)
     with os.fdopen(os.dup(1), "w", encoding="ascii") as answers:
-        os.dup2(2, 1)  # what a library prints is not an answer
+        os.dup2(2, 1)  # a library may print to stdout, which is for answers
         for line in sys.stdin:
             set_alarm(MOST_SECONDS)
             target, config = json.loads(line)
@@ -55,7 +56,7 @@ def _limit_memory() -> None:
 
 
 def _answer(target: str, config: Mapping[str, Any]) -> dict[str, Any]:
-    """The expectation, or `fault`: what is wrong with the config, or the `reason` for neither."""
+    """Return the expectation, else the `fault` of the config, else the `reason` of a failure."""
     try:
         built = build_expectation(config, target)
     except CheckpointError as error:
@@ -89,7 +90,7 @@ def to_json(built: Expectation) -> dict[str, Any]:
 
 
 def from_json(answer: object, target: str, library: str) -> Expectation | None:
-    """Return the expectation in an answer; None if it has none."""
+    """Return the expectation in an answer; None if the answer has none or is broken."""
     try:
         decoded = convert(answer, _Answer)
         if answer["loading"].keys() != {*Loading.__struct_fields__}:  # type: ignore[index]

@@ -1,6 +1,6 @@
-"""The classes of the installed transformers, read from its source, because an import takes seconds.
+"""Read the classes of the installed transformers from its source; an import would take seconds.
 
-Three patterns of the source are read; a test compares the result with an import.
+Three patterns of the source are matched; a test compares the result with an import.
 """
 
 import ast
@@ -17,11 +17,11 @@ _MAPPINGS = re.compile(r"MODEL_\w*MAPPING_NAMES")
 _AUTO = re.compile(r"^class (AutoModel\w*)\(.*\):\n +_model_mapping = (\w+)$", re.MULTILINE)
 _TYPE = re.compile(r'^    model_type(?:: \w+)? = "([^"]+)"', re.MULTILINE)
 _CLASS = re.compile(r"[A-Za-z_]\w{0,99}", re.ASCII)
-_ABSTRACT = "PreTrainedModel"  # the end of the name of a class without its own tensors
+_ABSTRACT = "PreTrainedModel"  # how names of classes without tensors of their own end
 
 
 class InstalledLibrary(Struct, frozen=True):
-    """The source of transformers and its model classes."""
+    """The installed transformers: its version, its source folder and its model classes."""
 
     name: str  # "transformers 5.23.0"
     folder: Path
@@ -30,9 +30,9 @@ class InstalledLibrary(Struct, frozen=True):
     autos: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
 
     def types(self, name: str) -> tuple[str, ...]:
-        """Return the model types with a class: those that list it, then those of its folder.
+        """Return the model types of a class: first those that list it, then those of its folder.
 
-        The folder counts because a checkpoint of CLIP may declare its text model.
+        The folder is used because a checkpoint of CLIP may declare CLIP's text model, for example.
         """
         if not _CLASS.fullmatch(name) or name.endswith(_ABSTRACT):
             return ()
@@ -40,7 +40,7 @@ class InstalledLibrary(Struct, frozen=True):
         return tuple(dict.fromkeys((*listing, *_types_beside(self.folder, name))))
 
 
-@lru_cache(maxsize=256)  # many models of a sweep have one class without a closed form
+@lru_cache(maxsize=256)  # in a sweep many models have the same class without a closed form
 def _types_beside(folder: Path, name: str) -> tuple[str, ...]:
     """Return the model types whose configs are in the folder that defines and exports a class."""
     definition, export = f"\nclass {name}(".encode(), f'"{name}"'.encode()
@@ -55,7 +55,7 @@ def _types_beside(folder: Path, name: str) -> tuple[str, ...]:
 
 @lru_cache(maxsize=1)
 def installed_library() -> InstalledLibrary | None:
-    """Return the installed transformers; None without it or without torch."""
+    """Return the installed transformers; None if transformers or torch is not installed."""
     spec = find_spec("transformers")
     if find_spec("torch") is None or spec is None or not spec.submodule_search_locations:
         return None
@@ -72,9 +72,9 @@ _Mappings = Mapping[str, Mapping[str, tuple[str, ...]]]  # name -> model type ->
 
 
 def classes_by_model_type(source: str) -> Mapping[str, tuple[str, ...]]:
-    """Return the classes in all MODEL_*_MAPPING_NAMES by model type, in their order.
+    """Map each model type to its classes in all MODEL_*_MAPPING_NAMES, in the order of the source.
 
-    MODEL_MAPPING_NAMES comes first, and with it the base class.
+    The base class comes first, because MODEL_MAPPING_NAMES does.
     """
     listed: dict[str, dict[str, None]] = {}
     for name, rows in _mappings(source).items():
@@ -84,7 +84,7 @@ def classes_by_model_type(source: str) -> Mapping[str, tuple[str, ...]]:
 
 
 def auto_mappings(source: str) -> Mapping[str, Mapping[str, str]]:
-    """Return the class that each auto class builds for a model type, the first of several."""
+    """Map each auto class and model type to the class that is built, the first of several."""
     mappings = _mappings(source)
     return {
         auto: {model_type: found[0] for model_type, found in mappings[f"{name}_NAMES"].items()}

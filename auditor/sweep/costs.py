@@ -1,4 +1,4 @@
-"""The cost of a sweep: requests, hours on each plan of the Hub, bytes, processor, disk. Pure."""
+"""The cost of a sweep: requests, hours on each plan of the Hub, bytes, CPU time, disk. Pure."""
 
 from collections.abc import Iterator
 
@@ -78,7 +78,7 @@ class SweepLoad(Struct, frozen=True, kw_only=True):
 
     @property
     def resolvers(self) -> int:
-        """Resolver requests, without those for companion files."""
+        """The number of requests to the resolver, without those for companion files."""
         return self.texts + self.headers
 
     @property
@@ -88,7 +88,7 @@ class SweepLoad(Struct, frozen=True, kw_only=True):
 
 
 def hours_of_requests(api: int, resolvers: int, quota: Quota) -> float:
-    """Return the hours that the requests take at the allowed rate: first lists, then files."""
+    """Return the hours that the requests take at the allowed rate: API first, then resolver."""
     windows = api / (quota.api - spared(quota.api))
     windows += resolvers / (quota.resolvers - spared(quota.resolvers))
     return windows * WINDOW / _HOUR

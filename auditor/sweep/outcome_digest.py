@@ -29,11 +29,11 @@ _BY_NAME = re.compile(r'import_module\(\s*f"(auditor[\w.]*)\.\{')  # may be any 
 
 @cache
 def current_versions(*, companions: bool = False) -> Versions:
-    """Return the package's version, a digest of its rules, and the oracle's version.
+    """Return the package's version, a digest of its sources, and the oracle's version.
 
-    The digest covers source files, so models are audited again after a change of a family or a
-    rule, even if the version is unchanged. `companions` is a part of the versions, because outcomes
-    differ if companion files are read.
+    Because of the digest, models are audited again after a change of a family or a rule, even if
+    the package's version is unchanged. `companions` (whether companion files are read) is part of
+    the versions too, because it changes outcomes.
     """
     oracle = installed_library()  # None: models without a closed form stay unaudited
     rules = (_digest(_PACKAGE), *((oracle.name,) if oracle else ()))
@@ -65,7 +65,7 @@ def _modules(package: Path) -> dict[str, Path]:
 
 
 def _imported(source: str, modules: Iterable[str]) -> Iterator[str]:
-    """Yield the names that a source may import: modules, and names defined in modules."""
+    """Yield each dotted name of this package that a source file imports or may import by name."""
     for base, names in _IMPORT.findall(source):
         yield base
         yield from (f"{base}.{name}" for name in re.findall(r"\w+", names))

@@ -33,10 +33,10 @@ _BY_ID = "Ids: known ones are free if they have not moved; an author's many are 
 def expected_load(
     settings: SweepSettings, *, token: str | None = None, progress: Progress | None = None
 ) -> SweepLoad:
-    """Return the load of a sweep with these settings.
+    """Return the estimated work of a sweep with these settings.
 
-    Only the Hub's lists are read, as the sweep reads them. Nothing is read for ids, nor for the
-    first N of all models if there is no store yet. Overlaps of selections are counted twice.
+    Only the Hub's lists of models are read. No list is read for a selection by ids, nor for the
+    first N of all models if there is no store yet. A model in two selections is counted twice.
     Raise UsageError and SourceError as the sweep would.
     """
     with ExitStack() as stack:
@@ -65,7 +65,7 @@ def expected_load(
 def _unlisted_load(
     selection: ModelSelection, store: Store | None, *, companions: bool
 ) -> SweepLoad:
-    """Return the load of ids, or of the first N of all models, without their file lists."""
+    """Estimate the work for the given ids, or the first N of all models, without file lists."""
     ids, versions = set(selection.ids), current_versions(companions=companions)
     models = len(ids) or selection.top or 0
     known_count = sum(store.has_outcome(model, None, versions) for model in ids) if store else 0
@@ -97,7 +97,7 @@ def _load_of(selected: SelectedModel, store: Store | None, *, companions: bool) 
         listing = listing_of(entry, selected.model)
         names = {file.name for file in listing.files}
         load = _reads(with_companions(names, selected.model), names)
-    except (SourceError, CheckpointError):  # by its file names the model has no weights
+    except (SourceError, CheckpointError):  # the file names show no weights
         return SweepLoad(models=1, known=int(is_known))
     extra = replace(load.companions, listing=int(lacks_companion_sizes(listing)))
     needs_companions = companions and extra.models > 0
@@ -116,9 +116,9 @@ def _load_of(selected: SelectedModel, store: Store | None, *, companions: bool) 
 
 
 def _reads(files: Files, names: Collection[str]) -> SweepLoad:
-    """Return the requests for one model, one for each file; an adapter's base takes two more."""
+    """Count the requests for one model: one for each file, two more for an adapter's base."""
     companions = files.companions or ()
-    reads = len(companions) + (TOKENIZER in companions)  # a tokenizer file's end is read, too
+    reads = len(companions) + (TOKENIZER in companions)  # its end is a second read
     extra = CompanionLoad(models=int(bool(companions)), reads=min(reads, OF_HUB.requests))
     if files.hints:  # probably one of them names a weight file
         return SweepLoad(models=1, texts=len(files.hints), headers=1, companions=extra)

@@ -42,7 +42,7 @@ class Policy(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     # Shards under way in each process, over all models.
     shards: Count = 16
 
-    # Limit on requests in five minutes, besides the Hub's RateLimit headers; None: only those.
+    # Limit on requests in five minutes; if None, only the Hub's RateLimit headers limit them.
     max_requests: Count | None = None
 
     # Seconds of network for one model; waiting for the budget does not count. DeepSeek-V3's 163
@@ -60,7 +60,7 @@ class Policy(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
     @property
     def hopeless(self) -> float:
-        """Seconds without any outcome after which the models under way are abandoned.
+        """The seconds without any outcome after which the models under way are abandoned.
 
         The oracle answers within 120 s, one model at a time.
         """

@@ -12,7 +12,7 @@ from auditor.messages import printable
 
 
 class Progress:
-    """A context manager that writes a line of progress every ten seconds, as for a log."""
+    """A context manager that writes a line of progress every ten seconds, for a log."""
 
     _every = 10.0  # seconds between two lines
 
@@ -49,7 +49,7 @@ class Progress:
             self._say(self._sentence())
 
     def waiting(self, wait: Wait | None) -> None:
-        """Report a long wait; `wait` is None at its end."""
+        """Report a long wait; called with None when the wait is over."""
         self._waits(wait)
 
     def _is_due(self) -> bool:
@@ -98,7 +98,7 @@ class Terminal(Progress):
 
     def _show(self, line: str) -> None:
         self._line = line
-        text = f"{self._wait.shown}; {line}" if self._wait else line  # the end may be cut
+        text = f"{self._wait.shown}; {line}" if self._wait else line  # may be cut
         total, done = self._models or None, self._counts.total()
         self._bar.update(self._task, description=printable(text), total=total, completed=done)
 

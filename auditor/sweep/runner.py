@@ -1,4 +1,4 @@
-"""A night of a sweep: select models, freeze the plan, audit models without an outcome."""
+"""One run of a sweep, called a night: select models, freeze the plan, audit the new ones."""
 
 import json
 import time
@@ -50,7 +50,7 @@ def sweep(
     scheduler: str | None = None,
     progress: Progress | None = None,
 ) -> Swept:
-    """Sweep the selected models once, resuming an earlier run of the same night.
+    """Audit the selected models; if an earlier run of the night stopped, only the remaining ones.
 
     `night` is the night's name in the store, today's date (UTC) if None. `scheduler` is the address
     of a Dask cluster whose workers audit instead of threads of this process. Raise UsageError if
@@ -117,9 +117,10 @@ def _planned(
     selector: Selector,
     progress: Progress,
 ) -> Night:
-    """Return the night with its plan, which is made and frozen unless an earlier run did so.
+    """Return the night with its plan; select the models unless an earlier run of the night did.
 
-    Models of a frozen plan that have no commit for a temporary reason are requested again.
+    Models of an existing plan whose commit could not be read for a temporary reason are requested
+    again.
     """
     if night.plan is not None:
         for page in selector.named(ledger.unresolved(night)):
@@ -159,7 +160,7 @@ def _audit(
 
 
 def _record(ledger: StoreWriter, night: Night, arrived: Sequence[Done]) -> None:
-    """Write outcomes in one transaction: neighbouring models share pages of the store."""
+    """Write outcomes in one transaction, because neighbouring models share pages of the store."""
     if not arrived:
         return
     with ledger.together():

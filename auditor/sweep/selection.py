@@ -58,7 +58,7 @@ class ModelSelection(Struct, frozen=True, kw_only=True):
 
     @property
     def query(self) -> tuple[tuple[str, str], ...]:
-        """The parameters of the list API."""
+        """The query parameters of the Hub's list API for this selection."""
         options = (("author", self.author), ("search", self.search), ("sort", self.sort))
         parameters = [(name, value) for name, value in options if value]
         size = min(self.top or PAGE, PAGE)
@@ -92,7 +92,7 @@ class Selector:
             yield from self._listed(selection.query, selection.top)
 
     def named(self, ids: Sequence[str]) -> Iterator[Page]:
-        """Yield the models of these ids, from an author's list if that takes fewer requests."""
+        """Yield the models with these ids; read an author's list if that takes fewer requests."""
         remaining_ids = dict.fromkeys(ids)
         valid_ids = (name for name in remaining_ids if "/" in name and not id_fault(name))
         authors = Counter(name.partition("/")[0] for name in valid_ids)
@@ -119,7 +119,7 @@ class Selector:
                 return
 
     def _listed(self, query: Iterable[tuple[str, str]], left: int | None = None) -> Iterator[Page]:
-        """Yield the first `left` models of a list, all if None."""
+        """Yield pages of the Hub's list up to `left` models, or the complete list if None."""
         session = partial(self._session, HubModel(id="the list of models"), PAGE_BOUNDS)
         for page in model_list.pages(session, query):
             yield tuple(map(self._from_entry, page[:left]))
@@ -129,7 +129,7 @@ class Selector:
                     return
 
     def _from_entry(self, entry: ListEntry) -> SelectedModel:
-        """Return the model of a list entry; request it by itself if the entry has no commit."""
+        """Return the model of a list entry; request the model itself if the entry has no commit."""
         if entry.excess:
             detail = f"{entry.id}, in the list of models, {entry.excess}"
             return _refused(entry.id, Reason.TOO_LARGE, detail)
@@ -138,7 +138,7 @@ class Selector:
         return SelectedModel(entry.id, entry.sha, entry.id, entry.siblings)
 
     def _requested_model(self, requested: str) -> SelectedModel:
-        """Return the commit and the files of one id, which takes one request."""
+        """Request the commit and the files of one model id."""
         try:
             model = parse_id(requested)
             session = self._session(model, Bounds.of_a_model(self._policy))
@@ -156,6 +156,6 @@ class Selector:
 
 
 def _refused(requested: str, reason: Reason, detail: str) -> SelectedModel:
-    """Return the row of an id without a commit, with its unaudited outcome."""
+    """Return a model whose commit cannot be read, with an Unaudited outcome for the reason."""
     refusal = recorded(unaudited_model(requested, "", reason, detail))
     return SelectedModel(requested, "", requested, refusal=refusal)

@@ -14,7 +14,7 @@ from auditor.sweep.settings_file import Count, Text, read_settings_file
 
 STORE = Path("sweep.sqlite")
 REPORTS = Path("reports/nightly")
-_MOST_BYTES = 1024 * 1024  # of a sweep.toml
+_MOST_BYTES = 1024 * 1024  # the largest size of a sweep.toml
 _MOST_IDS = 512 * 1024 * 1024  # characters of a list of ids: three million have 90 MB
 
 
@@ -35,7 +35,7 @@ class SweepSettings(Struct, frozen=True, kw_only=True):
 
 
 class SelectionTable(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A [[selection]] as written: either `ids`, or some of the other fields."""
+    """A [[selection]] table of a sweep.toml: either `ids`, or some of the other fields."""
 
     ids: Path | None = None  # a file with an id on each line
     author: Text | None = None
@@ -67,17 +67,17 @@ def read_sweep_settings(path: Path) -> SweepSettings:
 
 
 def folder_of(night: str) -> Path:
-    """Return the folder of a night's reports; raise UsageError if the name cannot be a folder's."""
+    """Return the reports' folder of a night; raise UsageError if its name is no folder name."""
     if not night.strip(".") or not night.isprintable() or any(char in night for char in "/\\"):
         raise UsageError(f"the night is {quoted(night)}, expected a name that a folder can have")
     return REPORTS / night
 
 
 def ids_of(lines: Iterable[ListLine], what: str) -> tuple[str, ...]:
-    """Return the ids of a list with one id on each line.
+    """Return the model ids of a text with one id on each line.
 
-    Blank lines, # comments and a byte order mark are skipped. Raise UsageError, naming the list by
-    `what`, if a line or the list is too long or there is no id.
+    Blank lines, # comments and a byte order mark are skipped. Raise UsageError if a line or the
+    text is too long, or if there is no id; its message calls the text `what`.
     """
     ids: dict[str, None] = {}
     size = 0  # characters
@@ -95,7 +95,7 @@ def ids_of(lines: Iterable[ListLine], what: str) -> tuple[str, ...]:
 
 
 def ids_in(path: Path) -> tuple[str, ...]:
-    """Read the ids of a file."""
+    """Return the model ids of a file with one id on each line."""
     try:
         with path.open(encoding="utf-8") as stream:
             return ids_of(lines_of(stream), quoted(str(path)))
@@ -104,7 +104,7 @@ def ids_in(path: Path) -> tuple[str, ...]:
 
 
 def selection_of(table: SelectionTable, ids: Sequence[str] = ()) -> ModelSelection:
-    """Return the selection of a [[selection]], or of `ids`; raise UsageError if both choose."""
+    """Return the selection that the table or `ids` makes; raise UsageError if both do."""
     ids = ids_in(table.ids) if table.ids else ids
     filters = (table.author, table.filter, table.library, table.search, table.sort, table.top)
     if ids and any(filters):

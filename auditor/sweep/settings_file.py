@@ -1,4 +1,4 @@
-"""Read hand-written TOML or JSON files as Structs; errors name the file and the key."""
+"""Parse hand-written TOML or JSON files into msgspec Structs; errors name the file and the key."""
 
 import json
 import re
@@ -21,7 +21,7 @@ Form = TypeVar("Form", bound=Struct)
 
 
 def read_settings_file(path: Path, form: type[Form], *, most_bytes: int) -> Form:
-    """Read a TOML or .json file as a Struct; paths in it are relative to its folder.
+    """Parse a TOML or .json file into the Struct `form`; paths in it are relative to its folder.
 
     Raise UsageError if the file cannot be read, is too long or does not match the Struct.
     """
@@ -49,9 +49,9 @@ def read_settings_file(path: Path, form: type[Form], *, most_bytes: int) -> Form
 
 
 def _detail(error: str, form: Any) -> str:
-    """Return msgspec's error, which has a path like `$.selection[0].top`.
+    """Return msgspec's error message with the key's path, like `$.selection[0].top`.
 
-    If a key is unknown, list the known keys.
+    If a key is unknown, the message also lists the known keys.
     """
     detail = cut_middle(error, _LONGEST)
     if not error.startswith("Object contains unknown field"):

@@ -1,6 +1,6 @@
-"""Add findings about numbers or files to an outcome; each alarm among them is a cause.
+"""Add findings about numbers or files to an outcome, and a cause for each error or warning.
 
-This changes no count and no residual.
+The counts of the outcome and its residual stay unchanged.
 """
 
 from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
@@ -29,7 +29,7 @@ def with_more_findings(
     old: Sequence[tuple[Finding, ...]] | None = None,
     notes: Iterable[str] = (),
 ) -> Report | Unaudited:
-    """Add findings to an outcome; `old` has the replacements of each of its findings."""
+    """Add findings to an outcome; `old[i]` replaces its finding with index i."""
     old = [(finding,) for finding in outcome.findings] if old is None else old
     reported, ignored = split([*chain(*old), *new], ignore)
     findings = in_order(reported)
@@ -49,9 +49,9 @@ def with_more_findings(
 def _moved(
     diagnosis: Diagnosis, old: Sequence[tuple[Finding, ...]], place_by_id: Mapping[int, int]
 ) -> Diagnosis | None:
-    """Return the diagnosis with new finding positions; None if all its findings are harmless.
+    """Return the diagnosis with the new indices of its findings; None if all are harmless.
 
-    If numbers judged a copy, the fix is that of the judged finding.
+    If reading numbers replaced a finding about a tied copy, its advice replaces the fix.
     """
     findings = [finding for at in diagnosis.findings for finding in old[at]]
     if diagnosis.findings and all(one.severity is Severity.INFO for one in findings):
@@ -63,7 +63,7 @@ def _moved(
 
 
 def _causes(findings: tuple[Finding, ...], explained: Container[int]) -> Iterator[Diagnosis]:
-    """Yield a cause for each alarm about values that no other cause explains."""
+    """Yield a cause for each error or warning about values that no other cause explains."""
     for at, finding in enumerate(findings):
         is_new = type(finding).__module__ == _LEVEL
         if is_new and finding.severity is not Severity.INFO and at not in explained:
@@ -90,5 +90,5 @@ _HEADERS_ALONE = "values: only headers are read, no weight is"
 
 
 def without_headers_alone(outcome: Report | Unaudited) -> tuple[str, ...]:
-    """Return the unchecked points without the sentence that only headers are read."""
+    """Return the outcome's notes on what was not checked, except that only headers are read."""
     return tuple(one for one in outcome.unchecked if one != _HEADERS_ALONE)

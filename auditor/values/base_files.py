@@ -1,6 +1,6 @@
-"""`--base`: compare the weight files of a model with its base's, by sha256 of whole files.
+"""`--base`: compare the weight files of a model with those of a base, by sha256 of whole files.
 
-The digests are those of the Hub's listings, or are computed from local files.
+The digests come from the Hub's listings, or are computed from local files.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -21,7 +21,7 @@ from auditor.messages import listed, quoted
 from auditor.report import Report, Unaudited
 from auditor.values.adding import with_more_findings
 
-Digest = Callable[[RepoFile], str | None]  # None: unknown
+Digest = Callable[[RepoFile], str | None]  # returns the sha256 of a file, None if unknown
 
 
 class SharedFiles(NamedTuple):
@@ -39,7 +39,7 @@ def files_of_base(
     digest: Digest,
     digest_of_base: Digest,
 ) -> SharedFiles:
-    """Compare files with those of the base; digests are read only if sizes are equal."""
+    """Return which files the base has, too; `digest` is called only for files of equal size."""
     weights = [file for file in base if is_weights(file.name)]
     equal: list[str] = []
     other: list[str] = []
@@ -79,10 +79,10 @@ class ListedModel(NamedTuple):
 
 
 class BaseReader:
-    """Compares the files of the models of one audit with a base's, which are listed once.
+    """A comparison of the models of one audit with one base, whose files are listed once.
 
-    `base` is the name that the user gave. If it is None, the base is the one that the model card
-    names, if the listing has it; then a base that cannot be read does not end the audit.
+    `base` is the name from the user. If it is None, the base is the one that the model card names,
+    if the listing has the card; then a base that cannot be read does not end the audit.
     """
 
     def __init__(
@@ -97,7 +97,7 @@ class BaseReader:
     def __call__(
         self, outcome: Report | Unaudited, snapshot: Snapshot, ignore: tuple[Ignore, ...]
     ) -> tuple[Report | Unaudited, Fetched]:
-        """Return the outcome with the result of the comparison, and its cost."""
+        """Return the outcome with the result of the comparison, and the cost of the requests."""
         notes = tuple(same_files(snapshot.files))
         outcome = replace(outcome, notes=(*outcome.notes, *notes)) if notes else outcome
         name = self._base if self._base is not None else snapshot.card_base
@@ -151,9 +151,10 @@ def _compared(snapshot: Snapshot, base: ListedModel) -> SharedFiles:
 
 
 def _digests(folder: Path | None, states: Mapping[str, FileState | None]) -> Digest:
-    """Return a function for a file's digest: the listed one, or that of the file in the folder.
+    """Return a function that returns a file's listed digest, or computes it from the local file.
 
-    Each file is read once. It raises SourceError if the state of the file is not as in `states`.
+    Each local file is read once. The function raises SourceError if the file's state is not the one
+    in `states`.
     """
     digest_by_path: dict[str, str] = {}
 

@@ -1,4 +1,4 @@
-"""Read the numbers of a base, here or on the Hub, and compare the audited model's with them.
+"""Read the numbers of a base, local or on the Hub, and compare the audited model with them.
 
 `--base` with `--values` reports which tensors equal the base's, as far as both were read.
 """
@@ -39,7 +39,7 @@ from auditor.values.plan import (
 
 
 class BaseNumbers(Struct, frozen=True, kw_only=True):
-    """The tensors of the base and their bytes that were read."""
+    """The tensors of the base, and access to the bytes that were read of them."""
 
     model: str
     commit: str | None
@@ -120,7 +120,7 @@ class BaseNumbersReader:
     def _planned(
         self, evidence: Evidence, placed: Sequence[Placed], by_name: Mapping[str, Placed]
     ) -> tuple[PlannedSpan, ...]:
-        """Plan to read the base where the audited model was sampled, else its telling slices."""
+        """Plan spans of the base: where the audited model was sampled, else the most valuable."""
         budget = self._budget
         if self._snapshot and self._snapshot.fetched.redirects:
             budget = SampleBudget(requests=budget.requests // 2, bytes=budget.bytes)
@@ -133,7 +133,7 @@ class BaseNumbersReader:
 
 
 def _same_places(evidence: Evidence, base: Mapping[str, Placed]) -> Iterator[PlannedSpan]:
-    """Yield the spans of the base that match the runs read of each tensor."""
+    """Yield the spans of the base that correspond to the bytes read of the audited tensors."""
     for name, placed in evidence.placed.items():
         base_tensor = base.get(name)
         if base_tensor is not None and base_tensor.span.length == placed.span.length:
@@ -146,7 +146,7 @@ _SHOWN = 12  # kinds of modules in a note
 
 
 def compared_with(evidence: Evidence, base: BaseNumbers) -> tuple[BaseComparison, bool]:
-    """Count the unchanged tensors; also return whether every byte of both models was compared."""
+    """Return the counts of unchanged tensors, and whether all bytes of both were compared."""
     results_by_kind: dict[str, list[bool]] = {}  # whether each tensor is unchanged
     is_complete = evidence.placed.keys() == base.placed.keys()
     for name, placed in evidence.placed.items():
@@ -191,7 +191,7 @@ def _are_equal(
 
 
 def module_kind(name: str) -> str:
-    """Return the module of a tensor without its layer: `self_attn.q_proj`."""
+    """Return the module name of a tensor without its layer, such as `self_attn.q_proj`."""
     inside = NUMBER.sub("#", name).rpartition("#.")[2]
     return inside.rpartition(".")[0] or inside
 

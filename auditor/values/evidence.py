@@ -1,4 +1,4 @@
-"""The input of the rules: an outcome, the numbers read of each tensor, and access to bytes."""
+"""The input of the rules about numbers: an outcome, statistics of each tensor, and its bytes."""
 
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -26,17 +26,17 @@ SAMPLE = 16 * 1024  # bytes of a tensor that rules read if a sample suffices
 
 
 class TensorBytes(Protocol):
-    """Access to the bytes that were read."""
+    """An interface to the bytes of tensors that were read."""
 
     def read(self, tensor: Placed, span: Span) -> Bytes | None:
-        """Return bytes of a tensor, counted from its first, or None if some were not read."""
+        """Return the bytes in a span relative to the tensor's start; None if some were not read."""
 
     def runs(self, tensor: Placed) -> tuple[Span, ...]:
-        """Return the runs of a tensor's bytes that were read, counted from its first."""
+        """Return the spans of a tensor that were read, relative to the tensor's start."""
 
 
 class LocalBytes:
-    """Bytes of open local files."""
+    """Access to the bytes of open local files."""
 
     def __init__(self, files: Mapping[Path, RegularFile]) -> None:
         self._files = files
@@ -55,20 +55,20 @@ class Evidence(Struct, frozen=True, kw_only=True, dict=True):
 
     outcome: Report | Unaudited
     snapshot: Snapshot
-    placed: Mapping[str, Placed]  # by name; if two shards have it, the first one's tensor
-    values: Mapping[str, TensorValues]  # likewise, of tensors that were read
+    placed: Mapping[str, Placed]  # by name; the first shard's tensor if two have the name
+    values: Mapping[str, TensorValues]  # likewise; only tensors that were read
     bytes: TensorBytes
     sampled: bool = False  # not all bytes were read
     copies: Mapping[str, tuple[Placed, ...]] = {}  # by name, of tensors in several files
 
     @property
     def were_read(self) -> str:
-        """The words for the numbers that a reason is about."""
+        """The verb of a reason about these numbers: they were sampled, or (all) were read."""
         return "were sampled" if self.sampled else "were read"
 
     @cached_property
     def config(self) -> Mapping[str, Any]:
-        """The config's values, or {} if it cannot be read, which a finding reports."""
+        """The config's values; {} if the config cannot be read, which another rule reports."""
         try:
             values = json.loads(self.snapshot.config.content) if self.snapshot.config else {}
         except (ValueError, RecursionError):
@@ -100,28 +100,28 @@ class Evidence(Struct, frozen=True, kw_only=True, dict=True):
         return self.placed[name].tensor
 
     def is_zero(self, name: str) -> bool | None:
-        """Whether all numbers are zero; None if those read are zero and others were not read."""
+        """Whether all numbers are zero; None if only a sample was read and all of it is zero."""
         read = self.values.get(name)
         if read is None or not read.numbers:
             return None
         return False if read.nonzero else True if read.is_complete else None
 
     def seems_zero(self, name: str, least: int) -> bool:
-        """Whether all numbers read are zero, and these are all numbers or at least `least`."""
+        """Whether all numbers read are zero, and at least `least` or all numbers were read."""
         read = self.values.get(name)
         if read is None or read.nonzero or not read.read:
             return False
         return read.is_complete or read.read >= least
 
     def runs(self, name: str, unit: int) -> Iterator[Span]:
-        """Yield the runs of a tensor's bytes that were read, from its first, in whole units."""
+        """Yield the spans of a tensor that were read, cut to complete units of `unit` bytes."""
         for run in self.bytes.runs(self.placed[name]):
             start, stop = -(-run.start // unit) * unit, run.stop // unit * unit
             if start < stop:
                 yield Span(start, stop)
 
     def sample(self, name: str, most: int = SAMPLE) -> np.ndarray[Any, Any] | None:
-        """Return the first numbers read of a tensor, up to `most` bytes; None if none were read."""
+        """Return the first numbers read of a tensor, up to `most` bytes; None without any."""
         placed = self.placed[name]
         form = FORMATS.get(placed.dtype or "")
         if form is None:
@@ -135,22 +135,22 @@ class Evidence(Struct, frozen=True, kw_only=True, dict=True):
         return np.asarray(form.decode(np.concatenate(parts))) if parts else None
 
     def constant(self, name: str) -> float | None:
-        """Return the one number that fills a sample; None if there are several or it is unknown."""
+        """Return the only number in a sample of the tensor; None if they differ or are unknown."""
         numbers = self.sample(name)
         if numbers is None or not len(numbers) or not (numbers == numbers[0]).all():
             return None
         return float(numbers[0])
 
     def same(self, name: str, other: str) -> bool | None:
-        """Whether two tensors hold the same bytes.
+        """Whether two tensors have the same bytes.
 
-        Return None if the bytes read of them are equal and others were not read, or if their dtypes
-        or sizes differ.
+        Return None if the bytes that were read are equal but not complete, or if the dtypes or
+        sizes differ.
         """
         return self._same(self.placed[name], self.placed[other])
 
     def same_in_all_files(self, name: str) -> bool | None:
-        """Whether the files that store a name have the same bytes; None if not all were read."""
+        """Whether all files that store this tensor have the same bytes of it; None if unknown."""
         first, *others = self.copies.get(name, (self.placed[name],))
         results = {self._same(first, other) for other in others}
         return False if False in results else True if results == {True} else None
@@ -174,7 +174,7 @@ class Evidence(Struct, frozen=True, kw_only=True, dict=True):
 def both_blocks(
     data: TensorBytes, placed: Placed, other_data: TensorBytes, other: Placed
 ) -> Iterator[tuple[Bytes, Bytes]]:
-    """Yield the bytes of two tensors block by block, at places where both were read."""
+    """Yield the bytes of two tensors block by block, at offsets where both were read."""
     for span in common_runs(data.runs(placed), other_data.runs(other)):
         for start in range(span.start, span.stop, BLOCK):
             part = Span(start, min(start + BLOCK, span.stop))
@@ -184,7 +184,7 @@ def both_blocks(
 
 
 def common_runs(runs: Iterable[Span], other_runs: Iterable[Span]) -> Iterator[Span]:
-    """Yield the intersections of two sequences of spans."""
+    """Yield the intersections of two sorted sequences of spans."""
     others = tuple(other_runs)
     for run in runs:
         for second in others:
@@ -204,7 +204,7 @@ def holds_floats(tensor: StoredTensor) -> bool:
 
 
 class SampledBytes:
-    """The bytes of fetched spans; spans of one file do not touch each other."""
+    """Access to the bytes of fetched spans; spans of one file do not touch each other."""
 
     def __init__(self, parts: Iterable[tuple[PlannedSpan, bytes]]) -> None:
         self.size = 0
@@ -251,7 +251,7 @@ def fetch_sample(
 def sampled_values(
     placed: Sequence[Placed], data: SampledBytes, *, statistics: bool
 ) -> tuple[TensorValues, ...]:
-    """Return the values of each tensor with fetched numbers, in the order of `placed`."""
+    """Return statistics of each tensor with fetched numbers, in the order of `placed`."""
     values = (_values(tensor, data, statistics=statistics) for tensor in placed)
     return tuple(value for value in values if value is not None)
 

@@ -1,4 +1,4 @@
-"""`--values`: all numbers of files on this machine, a sample of those on the Hub."""
+"""`--values`: read all numbers of local files, or a sample of files on the Hub; add findings."""
 
 import importlib.util
 import sys
@@ -29,12 +29,12 @@ from auditor.values.tokens import Tokens, known_tokens, unchecked_rows
 if TYPE_CHECKING:
     from auditor.values.evidence import Evidence, TensorBytes
 
-# A comparison with a base: it adds the result to an evidence, and returns its findings.
+# A function that compares with a base: it adds the result to the evidence, and returns findings.
 CompareWithBase = Callable[["Evidence"], tuple["Evidence", tuple[Finding, ...]]]
 
 INSTALL = 'pip install "hf-audit[values]"'
 
-_REDIRECT = 4 * 1024  # bytes of a redirect's own body, at most
+_REDIRECT = 4 * 1024  # the most bytes of a redirect's own body
 
 
 # Bytes of address space that the import of numpy needs: 83 MiB with one thread of OpenBLAS and 123
@@ -53,7 +53,7 @@ def require_numpy() -> None:
 def values_reader(request: AuditRequest, say: Callable[[str], None]) -> "ValuesReader":
     """Return the reader of numbers, which also compares files with a base's.
 
-    Raise UsageError if it needs numpy, which is not installed, or if the budget is not a budget.
+    Raise UsageError if numpy is needed and not installed, or if the budget cannot be parsed.
     """
     base, source, token = request.base, request.source, request.token
     files = BaseReader(base, source=source, token=token, say=say)
@@ -74,12 +74,12 @@ def values_reader(request: AuditRequest, say: Callable[[str], None]) -> "ValuesR
 
 
 class ValuesReader:
-    """A reader of the models of one audit: their numbers, and their files next to a base's."""
+    """A reader of the models of one audit: their numbers, and their files compared with a base."""
 
     def __init__(
         self,
         base: BaseReader,
-        numbers: "NumbersOfModels | None",  # None: files are compared, and no number is read
+        numbers: "NumbersOfModels | None",  # None: only files are compared
     ) -> None:
         self._base = base
         self._numbers = numbers
@@ -104,7 +104,7 @@ class ValuesReader:
 class NumbersOfModels:
     """A reader of the numbers of the models of one audit, one after another.
 
-    Numbers of files on this machine are all read, those on the Hub within a budget for all models.
+    All numbers of local files are read. On the Hub, all models together have one budget.
     """
 
     def __init__(
@@ -116,7 +116,7 @@ class NumbersOfModels:
         say: Callable[[str], None],
         with_base: CompareWithBase | None,
     ) -> None:
-        self._budget = parse_budget(budget)  # what is left of it
+        self._budget = parse_budget(budget)  # the rest of the budget
         self._models_left = 0
         self._statistics = statistics
         self._token = token
@@ -124,7 +124,7 @@ class NumbersOfModels:
         self._with_base = with_base
 
     def spend(self, cost: Fetched) -> None:
-        """Reduce the budget by requests to the Hub that were made for something else."""
+        """Reduce the budget by the cost of requests to the Hub that were made elsewhere."""
         requests = max(0, self._budget.requests - cost.requests)
         self._budget = SampleBudget(requests=requests, bytes=self._budget.bytes)
 
@@ -139,9 +139,9 @@ class NumbersOfModels:
     ) -> Report | Unaudited:
         """Return the outcome with the findings of its numbers, or the reason they were not read.
 
-        `models` is the number of models in the repository. `redirected` is whether its files are on
-        another host than the Hub; None: the cost of this model's headers shows it. The outcome is
-        Unaudited if a file cannot be read, or is not the one whose header was read.
+        `models` is the number of models in the repository. `redirected` is whether the Hub
+        redirects requests for its files; if None, the cost of this model's headers shows it. The
+        outcome is Unaudited if a file cannot be read, or has changed since its header was read.
         """
         self._models_left = self._models_left or models
         try:
@@ -165,7 +165,7 @@ class NumbersOfModels:
         ignore: tuple[Ignore, ...],
     ) -> Report | Unaudited:
         placed, gaps = place_tensors(snapshot, folder)
-        require_numpy()  # again: what was read since takes memory too
+        require_numpy()  # checked again, because memory was used since
         from auditor.values.evidence import LocalBytes  # noqa: PLC0415 - needs numpy
         from auditor.values.local_numbers import NumbersReader  # noqa: PLC0415 - likewise
 
@@ -282,7 +282,7 @@ def _unread_dtypes(tensors: list[StoredTensor]) -> Iterator[str]:
 
 
 def _unsampled(values: ValuesRead) -> Iterator[str]:
-    """Yield a line about the size of the sample, unless it has all numbers."""
+    """Yield a line about the size of the sample, unless all numbers were read."""
     if values.bytes < values.of:
         sample = f"sampled {len(values.tensors):,} of {values.of_tensors:,} tensors"
         yield f"values: {sample}, {values.bytes / 1000:,.0f} kB of {values.of / 1000:,.0f}"

@@ -1,8 +1,8 @@
-"""Reads all numbers of local files: block by block, on all processors, in bounded memory.
+"""Read all numbers of local files: block by block, on all processors, in bounded memory.
 
-Each thread has one block of 256 KiB, and numpy's maxima and preads run side by side. Tensors are
-cut into runs, so that one large tensor keeps all threads busy; runs are added up in their order, so
-that the same file gives the same report whoever read what.
+Each thread has one block of 256 KiB; numpy's maxima and preads of several threads run in parallel.
+Tensors are cut into runs, so that one large tensor keeps all threads busy. The tallies of runs are
+added up in the order of the runs, so that the report does not depend on the threads.
 """
 
 import math
@@ -32,20 +32,20 @@ from auditor.values.tally import (
 )
 
 _RUN = 64 * 1024 * 1024  # bytes of a tensor that one thread reads
-_MOST_THREADS = 16  # each has a block and, with statistics, four times as much
+_MOST_THREADS = 16  # each has a block and, with statistics, memory of four more
 
 
 class _Run(NamedTuple):
-    """A part of a tensor's bytes: complete units, except for a last one that is cut off."""
+    """A span of a tensor's bytes: complete units, except that the file may end within the last."""
 
-    at: int  # which of the tensors
+    at: int  # the index of the tensor
     file: RegularFile
     counter: Counter | ScaleCounter
     span: Span
 
 
 class NumbersReader:
-    """Reads tensors on several threads, once."""
+    """A reader of tensors on several threads; each instance is used once."""
 
     def __init__(
         self,
@@ -62,9 +62,9 @@ class NumbersReader:
         self._done = 0  # bytes
 
     def read(self, placed: Sequence[Placed]) -> tuple[TensorValues, ...]:
-        """Return the values of each tensor, in the given order, without tensors of unknown dtypes.
+        """Return statistics of each tensor, in the given order, without tensors of unknown dtypes.
 
-        Raise SourceError if a file cannot be read, or is not the one whose header was read.
+        Raise SourceError if a file cannot be read, or has changed since its header was read.
         """
         with open_files(placed) as files:
             runs = list(_runs(placed, files, statistics=self._statistics))
@@ -97,13 +97,13 @@ class NumbersReader:
             finally:
                 self._show(None)
                 self._over.set()
-                wait(counters, 1.0)  # they use the files; a disk that hangs is not waited for
+                wait(counters, 1.0)  # the threads use the files; stop waiting if a disk hangs
         return tallies
 
     def _count_runs(
         self, numbered_runs: Iterator[tuple[int, _Run]], tallies: list[NumberTally]
     ) -> None:
-        """Count one run after another, in one block, until none is left."""
+        """Count one run after another, through one block of memory, until no run is left."""
         try:
             block = np.empty(BLOCK, np.uint8)
             while not self._over.is_set():
@@ -136,7 +136,7 @@ class NumbersReader:
 def _runs(
     placed: Iterable[Placed], files: Mapping[Path, RegularFile], *, statistics: bool
 ) -> Iterator[_Run]:
-    """Yield runs that cover every byte of the tensors once, as far as the file has them."""
+    """Yield runs that cover each byte of the tensors once, up to the end of the file."""
     counters: dict[str | None, Counter | ScaleCounter | None] = {}
     for at, tensor in enumerate(placed):
         if tensor.dtype not in counters:
@@ -151,7 +151,10 @@ def _runs(
 
 
 def _in_units(run: _Run) -> Iterator[Extent]:
-    """The run's extents, cut where a number ends: a number that is half in a hole is read."""
+    """Yield the run's stored extents and holes, cut at the ends of units.
+
+    A unit that is partly in a hole is read.
+    """
     unit, first, at = run.counter.unit, run.span.start, run.span.start
     for extent in run.file.extents(run.span):
         if not extent.hole:
@@ -185,7 +188,7 @@ def _zeros(counter: Counter | ScaleCounter, units: int) -> NumberTally:
 
 
 def values_of(placed: Placed, tally: NumberTally, *, statistics: bool) -> TensorValues:
-    """Convert a tally into the values of the report."""
+    """Convert a tally into the statistics that the report contains."""
     tensor, moments, numbers = placed.tensor, tally.moments, number_count(placed)
     dtype = tensor.dtype or ""
     has_moments = statistics and moments.count > 0
@@ -210,11 +213,11 @@ def values_of(placed: Placed, tally: NumberTally, *, statistics: bool) -> Tensor
 
 
 def _finite(number: float | None) -> float | None:
-    """Return None if a float64 sum overflowed."""
+    """Return the number, or None if it is not finite, because a float64 sum overflowed."""
     return number if number is not None and math.isfinite(number) else None
 
 
 def number_count(placed: Placed) -> int:
-    """Return how many numbers a tensor has, as TensorValues defines them."""
+    """Return the count of numbers in a tensor, as TensorValues defines it."""
     counter = counter_of(placed.dtype, statistics=False)
     return placed.span.length // counter.unit * counter.numbers if counter else 0

@@ -1,4 +1,4 @@
-"""Patterns for the role of a tensor in its name: a norm, a head, the token embedding, a factor."""
+"""Patterns that recognise tensors by name: norms, heads, token embeddings, adapters' factors."""
 
 import re
 from collections.abc import Mapping
@@ -17,7 +17,7 @@ EMBEDDING = re.compile(
     r"(?:^|\.)(?:embed_tokens|word_embeddings|wte|tok_embeddings|shared|embed_in|token_embd|"
     r"word_embedding|embeddings?\.tokens?)\.?weight$|(?:^|\.)(?:encoder\.)?embeddings?\.weight$"
 )
-# The value of an adapter's factor before training, if it makes the whole product neutral.
+# The initial value of an adapter's factor that makes the product of the factors neutral.
 NEUTRAL: Mapping[str, float] = MappingProxyType(
     {
         "lora_B": 0.0,

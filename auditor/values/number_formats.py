@@ -1,10 +1,10 @@
-"""The numbers that the bits of each dtype encode, and which are NaN, Inf or zero. Pure, numpy.
+"""The numbers that the bits of each dtype encode, and the patterns of NaN, Inf and zero.
 
-A float of sign, exponent and mantissa sorts by its bits: without the sign, the larger pattern is
-the larger number, Inf lies above all finite ones and NaN above Inf. So the largest pattern of a
-block tells whether it holds anything that is not finite, and whether anything but zero; and that
-takes two maxima, one over the words as unsigned numbers (the largest negative float) and one over
-the same words as signed ones (the largest positive float). Nothing is decoded.
+Floats of sign, exponent and mantissa sort by their bits: without the sign, the larger pattern is
+the larger number, Inf lies above all finite numbers and NaN above Inf. So the largest pattern of a
+block shows whether the block has a number that is not finite, and one that is not zero. Finding it
+takes two maxima and no decoding: one over the words as unsigned integers (the largest negative
+float) and one over the words as signed integers (the largest positive float).
 
     dtype         word  sign and rest      Inf     NaN            zero
     F64, F32, F16, BF16  as IEEE 754 has them, BF16 as the upper half of F32
@@ -17,8 +17,8 @@ the same words as signed ones (the largest positive float). Nothing is decoded.
     F6_E3M2       6     1 + 3 + 2, bias 3   none    none           0x00, 0x20
     F4            4     1 + 2 + 1, bias 1   none    none           0x0, 0x8
 
-Below eight bits numbers follow each other from the lowest bit of a byte up (OCP Microscaling
-Formats, version 1.0); tests compare the values of eight bits with torch's.
+Numbers of less than eight bits are packed from the lowest bit of a byte up (OCP Microscaling
+Formats, version 1.0). Tests compare the values of the 8-bit formats with torch's.
 """
 
 from collections.abc import Mapping
@@ -36,23 +36,23 @@ Numbers = NDArray[Any]
 
 
 class NumberFormat(Struct, frozen=True, kw_only=True):
-    """A dtype. `unit` bytes hold `per_unit` numbers; blocks are cut at multiples of `unit`."""
+    """A dtype: `unit` bytes contain `per_unit` numbers; blocks are cut at multiples of `unit`."""
 
-    word: np.dtype[Any]  # unsigned; what the bytes are viewed as
+    word: np.dtype[Any]  # the unsigned dtype as which the bytes are viewed
     unit: int
     per_unit: int = 1
-    number: np.dtype[Any] | None = None  # that numpy has for it; None: by table, or widened
-    magnitude: int | None = None  # every bit but the sign; None: the words do not sort so
-    infinite: int | None = None  # of the magnitude: this pattern is Inf, and what is above is NaN
-    nan_from: int | None = None  # of the magnitude: this pattern and what is above is NaN
-    table: NDArray[np.float64] | None = None  # pattern -> number, of 8 bits and less
+    number: np.dtype[Any] | None = None  # numpy's dtype; None: by table, or widened
+    magnitude: int | None = None  # every bit but the sign; None: words do not sort
+    infinite: int | None = None  # magnitude of Inf; larger magnitudes are NaN
+    nan_from: int | None = None  # magnitudes from this pattern on are NaN
+    table: NDArray[np.float64] | None = None  # pattern -> number, for 8 bits or less
 
     @property
     def is_float(self) -> bool:
         return self.infinite is not None or self.nan_from is not None or self.table is not None
 
     def patterns(self, data: Bytes) -> Numbers:
-        """Return the words, one for each number."""
+        """Return the bit patterns, one word for each number."""
         if self.unit == self.per_unit or self.table is None or self.per_unit == 1:
             return data.view(self.word)
         return _four_bits(data) if self.per_unit == 2 else _six_bits(data)  # noqa: PLR2004
@@ -77,12 +77,15 @@ class NumberFormat(Struct, frozen=True, kw_only=True):
 
 @cache
 def _halves() -> NDArray[np.float32]:
-    """Return all float16 numbers: a table is eight times as fast as numpy's conversion."""
+    """Return the values of all float16 patterns: a table is 8 times as fast as numpy's cast."""
     return np.arange(1 << 16, dtype=np.uint16).view(np.float16).astype(np.float32)
 
 
 def _small(exponent: int, mantissa: int, bias: int) -> NDArray[np.float64]:
-    """(-1)**s * 2**(e - bias) * (1 + m / 2**mantissa); 2**(1 - bias) * m / 2**mantissa at e = 0."""
+    """Return the values of all patterns of a small float with these bits of exponent and mantissa.
+
+    (-1)**s * 2**(e - bias) * (1 + m / 2**mantissa); 2**(1 - bias) * m / 2**mantissa at e = 0.
+    """
     count = 1 << (1 + exponent + mantissa)
     numbers = np.empty(count)
     for pattern in range(count):
@@ -163,7 +166,7 @@ def _integer(bits: int, kind: str) -> NumberFormat:
 _F32, _F64 = _ieee(32, 0x7F80_0000, "<f4"), _ieee(64, 0x7FF0_0000_0000_0000, "<f8")
 _F16 = _ieee(16, 0x7C00, "<f2")
 
-# The dtypes of safetensors, then those that only torch has. A complex number counts as two.
+# The dtypes of safetensors, then dtypes that only torch has. A complex number counts as two.
 FORMATS: Mapping[str, NumberFormat] = MappingProxyType(
     {name: _table(name) for name in _TABLES}
     | {f"I{bits}": _integer(bits, "i") for bits in (8, 16, 32, 64)}
@@ -175,7 +178,7 @@ FORMATS: Mapping[str, NumberFormat] = MappingProxyType(
 
 
 class BlockScales(Struct, frozen=True, kw_only=True):
-    """The (byte, dtype) of each scale in a block of a GGUF tensor."""
+    """The scales in each block of a GGUF tensor, by byte offset and dtype."""
 
     size: int  # bytes of a block
     fields: tuple[tuple[int, str], ...]
@@ -185,7 +188,7 @@ def _blocks(size: int, *at: int, dtype: str = "F16") -> BlockScales:
     return BlockScales(size=size, fields=tuple((byte, dtype) for byte in at))
 
 
-# The block structs of ggml-common.h: d, and m or dmin if a type has one. IQ1_M, which spreads its
+# The block structs of ggml-common.h: d, and m or dmin if a type has it. IQ1_M, which spreads its
 # scale over the bits of other fields, and Q8_1, which no file stores, are not read.
 BLOCKS: Mapping[str, BlockScales] = MappingProxyType(
     {

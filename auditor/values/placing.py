@@ -1,4 +1,4 @@
-"""The place of each tensor's bytes in the files of a folder."""
+"""The span of each tensor's bytes in the weight files."""
 
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
@@ -20,11 +20,11 @@ _PACKED = frozenset(("U8", "F8_E4M3", "F8_E5M2"))
 
 
 class Placed(NamedTuple):
-    """A tensor, and where its bytes are in its file."""
+    """A tensor, and the span of its bytes in a file."""
 
     tensor: StoredTensor
-    path: Path  # of the file; on the Hub relative to the repository
-    span: Span  # of the file
+    path: Path  # the file; on the Hub relative to the repository
+    span: Span  # within the file
     exponents: bool = False  # U8 whose bytes are exponents of scales, F8_E8M0
     state: FileState | None = None  # of a local file, when its header was read
 
@@ -35,9 +35,10 @@ class Placed(NamedTuple):
 
 
 def place_tensors(snapshot: Snapshot, folder: Path) -> tuple[tuple[Placed, ...], tuple[str, ...]]:
-    """Return every tensor of the audited files, by file and place, and a line for each gap.
+    """Return the tensors sorted by file and offset, and lines about tensors that are not read.
 
-    A tensor that ends behind its file is left out: the header is broken, which is a finding.
+    A tensor that ends after the end of its file is left out: its header is broken, which another
+    rule reports.
     """
     placed: list[Placed] = []
     left_out: list[str] = []
@@ -67,8 +68,7 @@ def place_tensors(snapshot: Snapshot, folder: Path) -> tuple[tuple[Placed, ...],
 def open_files(placed: Iterable[Placed]) -> Iterator[Mapping[Path, RegularFile]]:
     """Open the local files that hold the tensors.
 
-    Raise SourceError if a file is not the one whose header was read, or if it changes until it is
-    closed.
+    Raise SourceError if a file has changed since its header was read, or changes while it is open.
     """
     states = {one.path: one.state for one in placed}
     with ExitStack() as stack:
@@ -84,8 +84,8 @@ def open_files(placed: Iterable[Placed]) -> Iterator[Mapping[Path, RegularFile]]
 def _with_exponents(placed: list[Placed]) -> Iterator[Placed]:
     """Yield the tensors, and mark U8 tensors that are scales of microscaling formats.
 
-    The scaled tensor shows it: gpt-oss has X_scales for X_blocks, compressed-tensors has
-    X.weight_scale for X.weight_packed of 4 or 6 bits, or for an X.weight of 8.
+    They are recognised by the scaled tensor: gpt-oss has X_scales for X_blocks, compressed-tensors
+    has X.weight_scale for an X.weight_packed of 4 or 6 bits, or for an X.weight of 8 bits.
     """
     dtype_by_name = {one.tensor.name: one.tensor.dtype for one in placed}
     for tensor in placed:
@@ -105,7 +105,7 @@ def _tensors(head: WeightHeader) -> Iterable[StoredTensor]:
 
 
 def _data_start(head: WeightHeader) -> int | str:
-    """Return the byte that a file's spans count from, or why its numbers are not read."""
+    """Return the file offset of the tensor data, or the reason why its numbers are not read."""
     parsed, what = head.parsed, f"values of {named(head.name)}"
     match parsed:
         case Header():

@@ -1,14 +1,16 @@
-"""The spans of a checkpoint's files that a small sample reads. Pure.
+"""Plan the spans of a checkpoint's files that a small sample reads.
 
-Some slices of tensors are worth more than others. Norms and biases are small, and show whether the
-body was trained; a head and an adapter's factors show whether they were; the last rows of the
-embedding belong to added tokens; two copies of a tied tensor are compared at the same place. For
-all other tensors the first, the middle and the last layer stand for the rest.
+A slice is a run of one tensor's bytes; some slices are more valuable than others. Norms and biases
+are small, and show whether the body of a model was trained. A head and an adapter's factors show
+whether they were trained. The last rows of the embedding belong to added tokens. Two copies of a
+tied tensor are compared at the same offset. For all other tensors the first, the middle and the
+last layer stand for the rest.
 
 A request costs more than its bytes: a round trip, and one of the requests that a token may make. So
-a span is a window of a file with several such slices: the end of one matrix, the norm behind it and
+a window of a file is read with several such slices: the end of one matrix, the norm behind it and
 the beginning of the next matrix are one request. The most valuable window is chosen first, then
-the next; a slice of a kind that is already in a window counts for less.
+the next. A slice of a kind (names that differ only in numbers) that is already in a window counts
+for less.
 """
 
 from collections import Counter
@@ -29,11 +31,11 @@ SMALL = 16 * 1024  # bytes of a tensor that is read whole: norms and biases
 _START = 16 * 1024  # bytes of the beginning of a matrix
 _END = 8 * 1024  # of its end, which lies next to the beginning of the next matrix
 _HEAD_START = 48 * 1024  # 24,576 numbers of BF16 distinguish deviations that differ by 2 %
-_LEAST_ROWS = 4  # of the embedding's end
+_LEAST_ROWS = 4  # the least number of the embedding's last rows to read
 
 _MOST_PAIRS = 2
 
-# Slices that are weighed: a model has about a hundred, an untrusted file may have more.
+# The most slices to choose from: a model has about a hundred, an untrusted file may have more.
 _MOST_SLICES = 2000
 
 _KNOWN_LAYER = 0.75  # the value of a slice from a layer that is already in a window
@@ -43,10 +45,10 @@ class Slice(NamedTuple):
     """A run of a tensor's bytes that is worth reading."""
 
     path: Path
-    span: Span  # of the file, within one tensor
-    kind: str  # a second slice of the same kind is worth half
+    span: Span  # span in the file, within one tensor
+    kind: str  # the tensor's name with # for numbers; a second slice of a kind is worth half
     worth: float
-    wanted: bool = False  # it comes before all others: without its counterpart it is worth nothing
+    wanted: bool = False  # chosen before all others: useless without its counterpart
     layer: str = ""  # the numbers in the tensor's name
 
 
@@ -89,10 +91,10 @@ def parse_budget(text: str | None) -> SampleBudget:
 def plan_spans(
     placed: Sequence[Placed], slices: Iterable[Slice], budget: SampleBudget
 ) -> tuple[PlannedSpan, ...]:
-    """Return the spans to read, by file and place.
+    """Return the spans to read, sorted by file and offset.
 
-    They are within the budget, do not touch each other, and lie between the first and the last byte
-    of the file's tensors. If all tensors fit, each file is one span.
+    The spans are within the budget, do not touch each other, and lie between the first and the last
+    byte of a file's tensors. If all tensors fit into the budget, each file is one span.
     """
     data = _extents(placed)
     if not data or budget.requests < 1 or budget.bytes < 1:
@@ -137,7 +139,7 @@ def _windows(slices: Iterable[Slice], budget: SampleBudget) -> list[PlannedSpan]
 
 
 def _best(slices: list[Slice], seen: Counter[str], most: int) -> list[Slice]:
-    """Return the most valuable neighbours within `most` bytes, a wanted slice among them."""
+    """Return the most valuable neighbours within `most` bytes, including a wanted slice if any."""
     must_be_wanted = any(one.wanted for one in slices)
     best: list[Slice] = []
     highest = 0.0
@@ -183,7 +185,7 @@ def merged_spans(spans: Iterable[PlannedSpan]) -> tuple[PlannedSpan, ...]:
 def _grown(
     spans: Sequence[PlannedSpan], data: dict[Path, Span], left: int
 ) -> Iterator[PlannedSpan]:
-    """Spread the `left` bytes evenly over all spans: forwards, or back at the end of a file."""
+    """Extend all spans evenly by `left` bytes: forwards, or backwards at the end of a file."""
     for at, (path, span) in enumerate(spans):
         share = left // (len(spans) - at)
         forth = min(share, data[path].stop - span.stop)
@@ -199,12 +201,13 @@ class Interest(NamedTuple):
     """The tensors whose numbers are worth reading after an audit of the headers."""
 
     pairs: tuple[tuple[str, str], ...] = ()  # a copy, and what it is tied to
-    doubted: frozenset[str] = frozenset()  # added biases, which only numbers can judge
-    tokens: int | None = None  # rows of the embedding that tokens have; None: unknown
+    # Added biases: only their numbers show whether they matter.
+    doubted: frozenset[str] = frozenset()
+    tokens: int | None = None  # the number of embedding rows with a token; None: unknown
 
 
 def telling_slices(placed: Sequence[Placed], interest: Interest) -> Iterator[Slice]:
-    """Yield valuable slices of tensors; both slices of a pair are wanted, at the same place.
+    """Yield valuable slices of tensors; both slices of a tied pair are wanted, at equal offsets.
 
     The choice of tensors does not depend on their order.
     """
@@ -247,9 +250,9 @@ def _worth_of_tensor(name: str, doubted: Container[str]) -> float:
 
 
 def _last_rows(placed: Placed, tokens: int | None) -> Span:
-    """Return the last rows that tokens have: as many as 16 KiB hold, but at least four."""
+    """Return the span of the last embedding rows with a token: 16 KiB, but at least four rows."""
     rows = (placed.tensor.shape or (1,))[0] or 1
-    size = max(1, placed.span.length // rows)  # of a row, in bytes
+    size = max(1, placed.span.length // rows)  # bytes of a row
     last = min(rows, tokens or rows)
     count = max(_LEAST_ROWS, _START // size)
     return Span(max(0, last - count) * size, last * size)

@@ -1,4 +1,4 @@
-"""Token ids of a tokenizer, from its companion files as they were read for the audit."""
+"""The token ids of a tokenizer, from the companion files that the audit read."""
 
 from collections.abc import Iterable, Iterator, Mapping
 
@@ -18,34 +18,34 @@ from auditor.values.name_patterns import EMBEDDING
 
 
 class Tokens(Struct, frozen=True, kw_only=True):
-    """The ids that certainly have a token, and the ids of padding tokens."""
+    """The ids that have a token by the companion files, and the ids of padding tokens."""
 
-    complete_below: int = 0  # every id below has a token
+    complete_below: int = 0  # every id below this number has a token
     others: frozenset[int] = frozenset()
     padding: frozenset[int] = frozenset()
     unchecked: tuple[str, ...] = ()  # why more ids may have a token
 
     def has(self, number: int) -> bool:
-        """Whether a row of the embedding certainly has a token."""
+        """Whether the embedding row with this number certainly has a token."""
         return 0 <= number < self.complete_below or number in self.others
 
     @property
     def row_count(self) -> int:
-        """The rows of an embedding up to the last token; 0 if no token is known."""
+        """The number of embedding rows up to the last token; 0 if no token is known."""
         return max(self.complete_below, *(number + 1 for number in self.others), 0)
 
 
 def unchecked_rows(tokens: Tokens, names: Iterable[str]) -> tuple[str, ...]:
-    """The lines about rows that are not checked; none for a model without a token embedding."""
+    """Return lines about rows that are not checked; () for a model without a token embedding."""
     is_needed = any(map(EMBEDDING.search, names))
     return tokens.unchecked if is_needed else ()
 
 
 def known_tokens(companions: Iterable[CompanionFile] | None) -> Tokens:
-    """Return the tokens that the companion files declare; None stands for files left unread.
+    """Return the tokens that the companion files declare; `companions` is None if not read.
 
-    A vocabulary with as many entries as its highest id implies has every id below. A file that is
-    broken declares nothing here: other rules report it.
+    A vocabulary with n entries and the highest id n - 1 has every id below n. A broken file
+    declares no tokens here; other rules report it.
     """
     if companions is None:
         return Tokens(unchecked=("untrained rows: no tokenizer was read",))
@@ -57,7 +57,7 @@ def known_tokens(companions: Iterable[CompanionFile] | None) -> Tokens:
     for name, vocabulary in _vocabularies(files):
         tokens += (*vocabulary.special, *vocabulary.added)
         if vocabulary.highest is None or vocabulary.entries is None:
-            continue  # what was not read of it is reported beside the model
+            continue  # another rule reports it
         if vocabulary.entries == vocabulary.highest.id + 1:
             complete_below = max(complete_below, vocabulary.entries)
         else:

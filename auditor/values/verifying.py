@@ -1,4 +1,4 @@
-"""`--verify`: whether local files hold the bytes that their repository lists, each read whole."""
+"""`--verify`: compare local files, which are read completely, with the digests of a listing."""
 
 import os
 import re
@@ -26,9 +26,9 @@ from auditor.report import Report, Unaudited
 from auditor.values.adding import with_more_findings
 
 _SHA256, _BLOB = re.compile(r"[0-9a-f]{64}"), re.compile(r"[0-9a-f]{40}")
-_METADATA = ".cache/huggingface/download"  # where a download into a folder keeps commit and ETag
-_LARGEST = 4096  # bytes of such a file
-_SMALL = 64 * 1024 * 1024  # bytes of all files that are read without another thread
+_METADATA = ".cache/huggingface/download"  # folder in which a download keeps commits and ETags
+_LARGEST = 4096  # bytes of a metadata file
+_SMALL = 64 * 1024 * 1024  # bytes of all files, below which no other thread is used
 _SHOWN = 12  # digits of a digest in a reason
 
 
@@ -53,7 +53,7 @@ class Verifier:
     def __call__(
         self, outcome: Report | Unaudited, snapshot: Snapshot, ignore: tuple[Ignore, ...]
     ) -> Report | Unaudited:
-        """Return the outcome with a finding for each file that differs; Unaudited if one fails.
+        """Return the outcome with a finding for each file that differs; Unaudited if a read fails.
 
         Raise UsageError if there are no files to verify or no listing to compare them with.
         """
@@ -113,7 +113,7 @@ class Verifier:
     ) -> "Verified":
         """Compare the files in several threads; the main thread handles Ctrl-C.
 
-        Raise SourceError if a file is not the one whose header was read.
+        Raise SourceError if a file has changed since its header was read.
         """
         expected = listed_files.files
         pairs = [(file, expected[file.name]) for file in files if file.name in expected]
@@ -151,7 +151,7 @@ class Verifier:
 
 
 class Verified(NamedTuple):
-    """The number of matching files, the faults of others, and the files that are not listed."""
+    """The number of equal files, the files that differ, and the files that are not listed."""
 
     same: int
     faults: tuple[tuple[str, str], ...]
@@ -165,7 +165,7 @@ def _fault(
     count: Callable[[int], None],
     state: FileState | None,
 ) -> str | None:
-    """Return how the bytes of a file differ from the listed ones; None if they do not."""
+    """Return a clause on how a file differs from the listed one; None if it does not."""
     if entry.size is not None and file.size != entry.size:
         return f"it has {file.size:,} bytes, expected {entry.size:,} as listed"
     path, expected = folder / file.name, entry.sha256 or entry.blob_id or ""
@@ -178,9 +178,9 @@ def _fault(
 
 
 def _noted_file(folder: Path, file: RepoFile) -> RepoFile | None:
-    """Return the digest that the ETag stored by huggingface_hub gives for a file, else None.
+    """Return a file with the digest in the ETag that huggingface_hub stored; None without one.
 
-    In its cache a file is a link to blobs/ETAG. For a download into a folder, a metadata file of
+    In the cache a file is a link to blobs/ETAG. For a download into a folder, a metadata file of
     three lines has the commit, the ETag and the time.
     """
     path = folder / file.name

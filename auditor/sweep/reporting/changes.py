@@ -78,7 +78,7 @@ class Matched(NamedTuple):
 
     @property
     def alarming(self) -> bool:
-        """Whether it is an error or a warning tonight."""
+        """Whether the finding is an error or a warning tonight."""
         return self.tonight is not None and self.tonight["severity"] in ALARMING
 
 
@@ -139,7 +139,7 @@ def matched(
 
 
 def _take(candidates: list[Finding], finding: Finding, *, is_equal: bool) -> Finding | None:
-    """Remove and return the first known finding, or the first one that equals `finding`."""
+    """Remove and return the first candidate, if `is_equal` the first that equals `finding`."""
     for at, candidate in enumerate(candidates):
         if not is_equal or _are_equal(finding, candidate):
             return candidates.pop(at)

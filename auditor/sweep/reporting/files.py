@@ -174,7 +174,7 @@ class Sarif:
 
 
 def _log(night: Night, previous: Night | None) -> Mapping[str, Any]:
-    """Return the log with the mark "@" in the place of its results."""
+    """Return the SARIF log with "@" in place of its results, which are inserted there."""
     name = f"audit sweep/{printable(night.night)}"
     run = {
         "automationDetails": {"id": name, "guid": _guid(night)},

@@ -43,7 +43,7 @@ class ModelEntry(Struct, frozen=True, kw_only=True, dict=True):
 
     @property
     def news(self) -> tuple[Matched, ...]:
-        """The alarms that are new or changed."""
+        """Tonight's errors and warnings that are new or changed, and not accepted."""
         return tuple(match for match in self.alarms if match.change in {Change.NEW, Change.CHANGED})
 
     def causes_of(self, finding: Finding) -> tuple[Finding, ...]:
@@ -56,12 +56,12 @@ class ModelEntry(Struct, frozen=True, kw_only=True, dict=True):
 
     @property
     def unexplained(self) -> bool:
-        """Whether there is a residual; it is a bug of the auditor, so it cannot be accepted."""
+        """Whether there is a residual: a bug of the auditor, which no baseline can accept."""
         return any(part.get("residual") for part in with_components(self.outcome))
 
     @cached_property
     def state(self) -> ModelState | None:
-        """The state of the model; None if it is no longer selected."""
+        """The state of the model tonight; None if the model is no longer selected."""
         if not self.outcome:
             return None
         if self.news:

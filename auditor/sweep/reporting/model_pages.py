@@ -1,7 +1,8 @@
 """A page for each model with findings or modules, as `audit --format html` writes it.
 
-It is made from the stored outcome, which has no list of tensors. Pages are limited in number and in
-bytes; models with new findings come first, then known, unaudited and accepted ones.
+A page is made from the stored outcome, which has no list of tensors. Pages are limited in number
+and in bytes; models with new findings come first, then models with known findings, unaudited models
+and models with accepted findings.
 """
 
 import re
@@ -21,7 +22,7 @@ from auditor.sweep.store.reading import Store
 FOLDER = "models"
 MOST_PAGES = 500
 # A page takes 10 to 40 kB; 6 kB of them are its style.
-MOST_BYTES = 32 * 1024 * 1024  # of all pages
+MOST_BYTES = 32 * 1024 * 1024  # of all pages together
 LARGEST = 2 * 1024 * 1024  # bytes of one page
 
 _ORDER = (ModelState.NEW, ModelState.OPEN, ModelState.UNAUDITED, ModelState.ACCEPTED)
@@ -29,7 +30,7 @@ _LONGEST_ID = 80  # characters of a model id in a file name
 
 
 class ModelPages:
-    """Collects the models to write pages of, and writes the pages."""
+    """A writer that collects the models that get a page, and writes the pages."""
 
     def __init__(self) -> None:
         self._models: Mapping[ModelState | None, list[str]] = defaultdict(list)

@@ -25,7 +25,7 @@ from auditor.sweep.reporting.model_entry import ModelEntry, ModelState
 # If a night has more models, the page leaves out clean and unchanged ones; models.csv has them.
 # A page of 20,000 models without shared trees has 18.5 MB; Chromium shows it in 1.1 s on two cores.
 MOST_MODELS = 20_000
-MOST_FINDINGS = 30  # of one model; findings.csv has all of them
+MOST_FINDINGS = 30  # findings shown of one model; findings.csv has all
 _MOST_PATTERNS = 8
 _LONGEST_NAME = 200
 _LONGEST_TEXT = 400
@@ -35,7 +35,7 @@ CHANGES = (Change.NEW, Change.CHANGED, Change.STILL_OPEN, Change.FIXED, Change.U
 
 
 class NightPage:
-    """Collects the models of a night in unnamed files, and writes the page at the end."""
+    """A writer of the page: it collects the models of a night in unnamed files until `write`."""
 
     def __init__(self, models: int, stack: ExitStack) -> None:
         self._all = models <= MOST_MODELS
@@ -107,7 +107,7 @@ class NightPage:
             "states": STATES,
             "severities": SEVERITIES,
             "changes": CHANGES,
-            # Rows contain names cut and escaped: only unchanged names can be looked up.
+            # Names in rows are cut and escaped, so only unchanged names can be looked up.
             "pages": {one: pages[one] for one in pages if _name(one) == one},
         }
         values = {

@@ -28,7 +28,7 @@ class NightSummary:
         self.changes: Counter[str] = Counter()
         self.totals: Counter[str] = Counter()
         self.alarming = Counter(dict.fromkeys(Alarms._fields, 0))
-        self.severities: dict[str, str] = {}  # by kind
+        self.severities: dict[str, str] = {}  # kind of finding -> severity
         self.kinds: dict[str, Counter[str]] = defaultdict(Counter)
         self.causes: dict[str, Counter[str]] = defaultdict(Counter)
         self.listed: dict[str, list[Item]] = {severity: [] for severity in ALARMING}
@@ -54,7 +54,10 @@ class NightSummary:
                 listed.append(item)
 
     def _alarm(self, entry: ModelEntry, *, bad_request: bool) -> None:
-        """Count the model among the alarms, as `Store.alarms` does, without accepted findings."""
+        """Count the model if it has errors, warnings or could not be audited, like `Store.alarms`.
+
+        Accepted findings do not count.
+        """
         severities = {match.finding["severity"] for match in entry.alarms}
         is_unseen = entry.blind and not bad_request
         error = "error" in severities or entry.unexplained

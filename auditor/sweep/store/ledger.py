@@ -18,7 +18,7 @@ _LARGEST = (1 << 63) - 1  # number that SQLite stores
 
 
 class Waiting(NamedTuple):
-    """A planned model without an outcome, and what the store already has of its files."""
+    """A planned model without an outcome, with its listing and snapshot if they are stored."""
 
     model: str
     commit_sha: str
@@ -67,7 +67,7 @@ class StoreWriter(Store):
             return row
 
     def _delete_stale_plans(self) -> None:
-        """Delete plans that no night has or is still filling: their selections were stopped."""
+        """Delete plans that no night uses or is still filling, because a selection was stopped."""
         stale_plans = self._database.execute(
             "DELETE FROM plans WHERE NOT EXISTS (SELECT 1 FROM nights n WHERE n.plan = plans.plan"
             " OR n.night = plans.night AND n.plan IS NULL) RETURNING plan"
@@ -145,7 +145,7 @@ class StoreWriter(Store):
                 parameters["after"] = rows[-1][0]
 
     def left(self, night: Night) -> int:
-        """Return the number of planned models without an outcome."""
+        """Return the number of the night's planned models without an outcome."""
         return int(self._database.execute(_LEFT, night._asdict()).fetchone()[0])
 
     def somewhere(self, night: Night) -> str:
@@ -224,7 +224,7 @@ class StoreWriter(Store):
         """Keep this night and the last finished ones, `keep` in all; return how many were dropped.
 
         Nights are ordered by name. An unfinished night is neither dropped nor counted, and keeps
-        all rows that it refers to. It is one transaction.
+        all rows that it refers to. All changes are one transaction.
         """
         with self.together() as database:
             other_nights = [

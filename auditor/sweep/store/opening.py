@@ -1,4 +1,4 @@
-"""Open or create the file of a store, or refuse it."""
+"""Open or create the file of a store, or raise an error if it is not one."""
 
 import json
 import shutil
@@ -35,7 +35,7 @@ def open_store(path: Path, stack: ExitStack) -> sqlite3.Connection:
 
 
 def open_store_to_read(path: Path, stack: ExitStack) -> sqlite3.Connection:
-    """Open a store in a read transaction, which sees one state of it; raise as `open_store` does.
+    """Open a store in a read transaction, which sees a single state; errors as in `open_store`.
 
     The store may be in a read-only folder. SQLite reads a WAL store only if it can write a file
     next to it, or if the `immutable` flag declares that no process writes to the store, which holds

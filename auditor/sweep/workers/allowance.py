@@ -19,7 +19,7 @@ from auditor.sweep.workers.budget import Budget
 
 
 class ByteGate:
-    """Admits work up to a number of bytes in total; larger work is admitted alone. Thread-safe."""
+    """A gate that admits work up to a total of bytes, larger work only alone; thread-safe."""
 
     def __init__(self, most: int) -> None:
         self._most = most
@@ -63,9 +63,9 @@ LARGE = 4 * 1024 * 1024
 
 
 class Allowance(Governor):
-    """The governor of the requests of one model or page, within its bounds.
+    """The governor that admits the requests of one model or page, within its bounds.
 
-    A model that proves large waits at the `gate`, if there is one. Setting `over` ends all waits.
+    A model with many bytes waits at the `gate`, if given. Setting `over` ends all waits.
     """
 
     def __init__(
@@ -96,7 +96,7 @@ class Allowance(Governor):
 
     @property
     def seconds(self) -> float:
-        """Seconds since the start, without excused waits."""
+        """The seconds since the start, without excused waits."""
         with self._lock:
             return (self._stopped if self._waiting else time.monotonic()) - self._since
 

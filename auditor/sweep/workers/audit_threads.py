@@ -32,7 +32,8 @@ YOUNG = 20_000
 # least number of submitted models for such a wait: the threads must have work meanwhile.
 _TOGETHER, MANY = 0.05, 64
 
-_AHEAD = 2  # submitted models per model under way: no thread idles while outcomes are written
+# Submitted models per model under way, so that no thread idles while outcomes are written.
+_AHEAD = 2
 
 
 class _Task(Struct, eq=False):
@@ -68,7 +69,7 @@ class AuditThreads:
             self._start_threads()
 
     def give_up_stuck(self) -> None:
-        """Abandon all models under way if none was done for too long."""
+        """Abandon all models under way if no audit has ended for too long."""
         with self._lock:
             now = time.monotonic()
             if not self._running or self.waits.longest:
@@ -126,7 +127,7 @@ class AuditThreads:
                 self.concurrency.done(seconds, waited=allowance.waited)
                 if done:
                     task.arrived.put(done)
-                else:  # memory ran out, perhaps because of another model
+                else:  # memory ran out, maybe because of another model
                     task.alone = True
                     self._ready.appendleft(task)
                 task = self._start_next()
@@ -169,7 +170,7 @@ _SPARE = 1.25  # factor on the computed number: answers do not arrive evenly
 _ROUND = 0.25  # shortest round in seconds: times of few models vary
 _BUSY = 0.95  # share of a round's seconds from which on models wait for the processor, too
 _LESS = 0.98  # factor on the time after a busy round, of which an unknown part was such a wait
-_MOST_TIMES = 4  # longest accepted time, in times of the quickest round: more is our own waiting
+_MOST_TIMES = 4  # longest accepted time, as a multiple of the quickest round's
 
 
 class Concurrency:

@@ -86,12 +86,15 @@ class RateWindow(NamedTuple):
 
 
 def opens(status: int, limit: RateLimit | None) -> bool:
-    """Whether an answer to the first request lets others follow, or tells them when to."""
+    """Whether, after an answer to a window's first request, other requests need not wait for one.
+
+    The answer is not a refusal, or it shows when the window ends.
+    """
     return status not in _REFUSED or (limit is not None and limit.remaining == 0)
 
 
 def spared(quota: float) -> float:
-    """Return how many requests of a window's quota are left to other users of the token."""
+    """Return the number of requests of a quota that are left to other users of the token."""
     return min(quota // _SPARED, _MOST_SPARED)
 
 
@@ -106,7 +109,7 @@ Pause = Callable[[Wait | None, float], None]  # sleeps for a step of a wait; Non
 
 
 class Budget:
-    """Admits requests within the Hub's RateLimit headers, and at most `most` in five minutes.
+    """A gate that admits requests within the Hub's rate limits, at most `most` in five minutes.
 
     If other processes spend the same quota (workers of a cluster), it is divided by their number.
     """

@@ -53,7 +53,7 @@ class Done(NamedTuple):
 
 
 class Auditor:
-    """Audits models, each in the thread that calls; thread-safe."""
+    """An auditor of models, each in the calling thread; thread-safe."""
 
     def __init__(
         self, policy: Policy, token: str | None, budget: Budget, waits: Waits | None = None
@@ -154,7 +154,7 @@ class Auditor:
 
 
 def _size(snapshot: Snapshot) -> int:
-    """Return the number of bytes to examine."""
+    """Return the number of bytes of a snapshot that an examination reads."""
     texts = (text.content for text in (snapshot.config, snapshot.index) if text)
     return sum(map(len, texts)) + sum(header.length for header in snapshot.headers)
 
@@ -177,9 +177,9 @@ def unaudited_model(model: str, commit: str, reason: Reason, detail: str) -> Una
 
 
 def _stored(waiting: Waiting, *, companions: bool) -> Snapshot | None:
-    """Return the stored snapshot; None if there is none, or if it lacks companion files.
+    """Return the stored snapshot with no cost; None without one, or if it lacks companion files.
 
-    An earlier audit read it from the Hub, so it costs nothing now.
+    An earlier audit read it from the Hub, so that no request is needed now.
     """
     if waiting.snapshot is None:
         return None
@@ -218,7 +218,7 @@ def lacks_companion_sizes(listing: Listing) -> bool:
 
 
 class _FirstApart(Executor):
-    """Runs the first call (the read of a config) in a pool, and all others in this thread."""
+    """An executor that runs the first call (a config's read) in a pool, others in this thread."""
 
     def __init__(self, pool: Executor) -> None:
         self._pool: Executor | None = pool

@@ -33,7 +33,7 @@ _UNREAD_FILE = re.compile(
 
 
 def outcome_key(snapshot: Snapshot) -> bytes | None:
-    """Return the key; None if a name in the snapshot is not Unicode."""
+    """Return the key of a snapshot's outcome; None if a name in the snapshot is not Unicode."""
     try:
         return sha256(msgspec.msgpack.encode(_read(snapshot), enc_hook=_plain)).digest()
     except UnicodeEncodeError:  # a lone surrogate
@@ -86,7 +86,7 @@ _READ: Mapping[type[Struct], Mapping[str, Callable[[Any], object]]] = {
     Snapshot: {
         "model": lambda snapshot: sizes_in(snapshot.model),  # an outcome repeats the name
         "commit": lambda snapshot: snapshot.commit is None,  # an outcome repeats the commit
-        "fetched": _nothing,  # an outcome repeats it
+        "fetched": _nothing,  # an outcome repeats the value
         "card_base": _nothing,  # only --base and --values read it
         "config": _config,
         "files": lambda snapshot: tuple(_files(snapshot)),

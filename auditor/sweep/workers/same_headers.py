@@ -60,11 +60,11 @@ class Recent(Generic[T]):
 
 
 class RememberedOutcome(NamedTuple):
-    """The parts that the outcomes of all models with one key share."""
+    """The part of the outcome that is equal for all models with the same outcome key."""
 
     summary: StoredNight
     shared: Shared
-    claims: tuple[PublishedCount, ...]  # a claim in a name has the name of the first model
+    claims: tuple[PublishedCount, ...]  # claims quote the name of the first model
 
     def of_model(self, snapshot: Snapshot) -> Recorded:
         """Return the outcome of another model with the same key."""
@@ -78,7 +78,7 @@ class RememberedOutcome(NamedTuple):
 
 
 def audited(snapshot: Snapshot, remembered: Recent[RememberedOutcome]) -> Recorded:
-    """Return the outcome of a model in its stored form, from `remembered` if its key is there.
+    """Return the outcome of a model in its stored form; take it from `remembered` if possible.
 
     An outcome is remembered if no sentence and no finding names the model, and if the expectation
     is a closed form: the oracle may read any key of a config.
@@ -136,7 +136,10 @@ def summary_of(outcome: Report | Unaudited) -> StoredNight:
 
 
 def _shared_text(outcome: Report | Unaudited) -> bytes:
-    """Return the JSON of an outcome, with the values that only this model has emptied."""
+    """Return the JSON of an outcome without values of this model (name, commit, claims, ...).
+
+    Their keys stay, with empty values.
+    """
     shared = replace(outcome, requested="", model=None, commit=None, fetched=Fetched(), claims=())
     return as_json.stored_text(shared)
 

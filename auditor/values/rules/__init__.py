@@ -1,7 +1,7 @@
-"""Add the findings of the rules about numbers to an outcome, and a diagnosis for each alarm.
+"""Add the findings of the rules about numbers, and a diagnosis for each error or warning.
 
-A finding that numbers can judge (a duplicate, an added bias) is replaced by the judged finding;
-this changes no count and no residual.
+A finding about headers that numbers can decide (a duplicate, an added bias) is replaced by the
+decided one. Counts and the residual of the outcome stay unchanged.
 """
 
 from collections.abc import Callable, Iterable
@@ -38,7 +38,7 @@ _RULES: tuple[Callable[[Evidence], Iterable[Finding]], ...] = (
 def with_findings(
     evidence: Evidence, tokens: Tokens, ignore: tuple[Ignore, ...], extra: Iterable[Finding] = ()
 ) -> Report | Unaudited:
-    """Add the findings of the rules to the outcome; `extra` are findings of other origin."""
+    """Add the findings of the rules to the outcome, and the findings `extra` of a comparison."""
     judged = chain(judged_duplicates(evidence), judged_biases(evidence))
     judged_by_id: dict[int, tuple[Finding, ...]] = {id(old): new for old, new in judged}
     outcome = evidence.outcome

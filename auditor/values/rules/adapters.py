@@ -23,7 +23,7 @@ _LARGEST = 64 * 1024 * 1024  # bytes of a factor whose norm is computed
 
 
 def no_op_adapter(evidence: Evidence) -> Iterator[NoOpAdapter]:
-    """Yield a finding if every module is neutral; of a sample, every module, and at least three."""
+    """Yield a finding if every module is neutral; in a sample, at least three modules."""
     modules: dict[str, list[str]] = {}
     for name in evidence.placed if evidence.is_adapter else ():
         match = _PART.fullmatch(name)
@@ -69,7 +69,7 @@ def _is_all(evidence: Evidence, name: str, value: float) -> bool | None:
 
 
 def added_norms(evidence: Evidence) -> Iterator[str]:
-    """Yield a line for each kind of module with the norm of what its LoRA adds."""
+    """Yield a line for each kind of module with the norm of the matrix that its LoRA adds."""
     if not evidence.is_adapter:
         return
     squares_by_module: dict[str, list[float]] = {}

@@ -19,7 +19,7 @@ _WEIGHTS = ("weight", "qweight", "weight_packed", "weight_scale", "scales")
 
 
 def judged_biases(evidence: Evidence) -> Iterator[tuple[Unexpected, tuple[Finding, ...]]]:
-    """Yield each `unexpected` finding that has biases of expected weights, and its replacements."""
+    """Yield each `unexpected` finding with biases of expected weights, and its replacements."""
     for finding in evidence.outcome.findings:
         if not isinstance(finding, Unexpected) or finding.more:
             continue
@@ -37,7 +37,7 @@ def _is_added(evidence: Evidence, name: str) -> bool:
 
 
 def _replacements(evidence: Evidence, finding: Unexpected) -> Iterator[Finding]:
-    tensors_by_result: dict[bool | None, list[StoredTensor]] = {}  # whether they are zero
+    tensors_by_result: dict[bool | None, list[StoredTensor]] = {}  # whether the biases are zero
     for tensor in finding.tensors:
         is_zero = evidence.is_zero(tensor.name) if _is_added(evidence, tensor.name) else None
         tensors_by_result.setdefault(is_zero, []).append(tensor)

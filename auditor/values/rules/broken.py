@@ -58,7 +58,7 @@ def not_finite(evidence: Evidence) -> Iterator[NotFinite]:
 
 def all_zero(evidence: Evidence) -> Iterator[AllZero]:
     """Yield matrices that must not be zero, and scales of packed tensors; see AllZero."""
-    zero: dict[str, list[str]] = {}  # by kind: the name without its numbers
+    zero: dict[str, list[str]] = {}  # names by kind: the name without its numbers
     alive: set[str] = set()
     scales: list[str] = []
     for name in evidence.values:
@@ -104,7 +104,7 @@ def is_all_zero(evidence: Evidence, name: str) -> bool:
 
 
 def is_scale(evidence: Evidence, name: str) -> bool:
-    """Whether a tensor has the scales of a packed tensor, which is zero if they are."""
+    """Whether a tensor contains the scales of a packed tensor; zero scales make that zero."""
     match = _SCALE.fullmatch(name)
     if match is None or not holds_floats(evidence.tensor(name)):
         return False
@@ -114,7 +114,7 @@ def is_scale(evidence: Evidence, name: str) -> bool:
 
 
 def _is_exception(kind: str, alive: set[str]) -> bool:
-    """Whether the matrix of another layer is not zero; biases and adapters do not count."""
+    """Whether the same matrix of another layer is not zero; biases and adapters do not count."""
     return kind in alive and "bias" not in kind and "lora_" not in kind
 
 

@@ -25,7 +25,7 @@ from auditor.values.name_patterns import HEAD, NORM
 _RANGES = ("initializer_range", "init_std", "initializer_std")
 _DEFAULT = 0.02
 _SIGMAS = 4.0
-_ROUNDED = 0.002  # of the deviation: what 16-bit floats may add to it
+_ROUNDED = 0.002  # relative change of the deviation by 16-bit rounding
 _LEAST = 32  # numbers of a head; fewer show nothing
 _MOST = 4 * 1024 * 1024  # bytes of a head that are read
 _FAR = 0.1  # the median distance of a body's matrices from r, as a share of r
@@ -114,7 +114,7 @@ def _draw(evidence: Evidence, name: str) -> _Draw | None:
 
 
 def _is_drawn(draw: _Draw | None, spread: float) -> bool:
-    """Whether the initializer can have drawn the numbers."""
+    """Whether the initializer may have drawn the numbers, by mean, deviation and kurtosis."""
     if draw is None:
         return False
     within = _SIGMAS / math.sqrt(draw.numbers)
@@ -140,7 +140,7 @@ def _is_trained(evidence: Evidence, body: Iterable[str]) -> bool:
 
 
 def _is_far(evidence: Evidence, body: Iterable[str], spread: float) -> bool:
-    """Whether the body's own matrices are not as the initializer leaves them."""
+    """Whether the deviations of the body's matrices are far from the initializer's."""
     matrices = [name for name in body if is_matrix(evidence.tensor(name))]
     draws = [_draw(evidence, name) for name in matrices[:_SOME]]
     distances = [abs(draw.std / spread - 1) for draw in draws if draw is not None]

@@ -36,7 +36,7 @@ def untrained_rows(evidence: Evidence, tokens: Tokens) -> Iterator[UntrainedRows
         zero, equal = _rows(evidence, name)
         padding = tokens.padding | _padding_of(evidence)
         if not padding and len(zero) == 1:
-            padding = zero  # no file declares the padding token, and one row is like padding
+            padding = zero  # no file declares the padding token, and a single row may be padding
         rows = sorted(row for row in (zero | equal) - padding if tokens.has(row))
         if rows:
             shown = ", ".join(map(str, rows[:_SHOWN])) + (", ..." if len(rows) > _SHOWN else "")
@@ -49,7 +49,7 @@ def untrained_rows(evidence: Evidence, tokens: Tokens) -> Iterator[UntrainedRows
 
 
 def _of_how_many(evidence: Evidence, name: str) -> str:
-    """Return a clause with the number of rows that were read, unless it is all of them."""
+    """Return a clause with the number of sampled rows; "" if all numbers were read."""
     if not evidence.sampled:
         return ""
     count = (evidence.tensor(name).shape or (0,))[0]
@@ -103,7 +103,7 @@ def _steps(evidence: Evidence, name: str, size: int) -> Iterator[tuple[int, int]
 
 
 def _equal_rows(evidence: Evidence, name: str, size: int, rows: list[int]) -> Iterator[int]:
-    """Yield each row that equals an earlier one, and that one; `rows` have equal beginnings."""
+    """Yield each row that equals an earlier row, and the earlier row; `rows` begin equally."""
     first_by_digest: dict[bytes, int] = {}
     for row in rows:
         data = evidence.bytes.read(evidence.placed[name], Span(row * size, (row + 1) * size))
