@@ -1,4 +1,4 @@
-"""The judgement of claims about a model, by the count of its config and the sizes of its files."""
+"""Claims about a model, judged by the count that its config implies and by its stored numbers."""
 
 from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType

@@ -1,7 +1,8 @@
 """Cells: the tensors of a model with equal layers folded into one.
 
 `encoder.layer.*.attention.self.query.weight` of BERT is one cell: 589,824 parameters, twelve times.
-A wrong count has a cell too seldom, too often or not at all. A mask (a set of bits) encodes that.
+A count by hand is wrong if it counts a cell too few times, too many times or not at all. A mask (a
+set of bits) says how often each cell was counted.
 """
 
 import re

@@ -247,7 +247,7 @@ def check(  # noqa: PLR0913 - one parameter for each option
 
 
 def _import_meanwhile(name: str) -> None:
-    """Import, in a thread, a module for the end of the audit, while it waits for the network."""
+    """Import a module that is needed at the end, in a thread, while the audit waits for replies."""
     with suppress(RuntimeError):  # no thread can be started: it is imported at the end
         # No daemon: an interpreter that ends in the middle of an import may crash.
         Thread(target=import_module, args=(name,)).start()

@@ -62,7 +62,10 @@ class Waits:
         self.longest: Wait | None = None  # the wait that is shown
 
     def tell(self, owner: object, wait: Wait | None) -> None:
-        """Set the wait of `owner`, None for its end; a wait that was long is shown to its end."""
+        """Set the current wait of `owner`, or end it with None, and show the longest wait.
+
+        A short wait is not shown; one that was long stays shown until it ends.
+        """
         with self._lock:
             is_shown = owner in self._waits
             if wait is not None and (is_shown or wait.seconds > LONG):

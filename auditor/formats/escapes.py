@@ -106,7 +106,10 @@ def csv_row(row: Mapping[str, Cell], columns: Sequence[str]) -> list[Cell]:
 
 
 def csv_text(rows: Iterable[Iterable[Cell]]) -> str:
-    """Write rows without guarding them: headings (one is named `nan`), or guarded cells."""
+    """Return rows as CSV without escaping formulas in cells, which the caller has done.
+
+    Headings are not escaped either: `nan` stays as it is.
+    """
     text = io.StringIO(newline="")
     csv.writer(text, lineterminator="\n").writerows(rows)
     return text.getvalue()

@@ -135,7 +135,11 @@ def _box(pattern: str) -> tuple[_Texts, _Box]:
 
 
 def _merged(boxes: list[_Box]) -> Iterator[_Cell]:
-    """Merge boxes as `_merge` merges names; numbers that are in the same boxes merge as one."""
+    """Merge boxes (sets of names) as `_merge` merges names.
+
+    Numbers that occur in exactly the same boxes are handled as one number, so that boxes are not
+    expanded into all their names.
+    """
     numbers = len(boxes[0])
     if len(boxes) == 1 or numbers > _MAX_NUMBERS:
         cells: list[_Cell] = [*boxes]

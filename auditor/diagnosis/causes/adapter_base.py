@@ -63,7 +63,7 @@ def _class_of_base(case: Case, values: Mapping[str, object]) -> str:
 def _resized(
     case: Case, base: BaseModel, of_base: Snapshot, values: Mapping[str, object]
 ) -> Iterator[Undoing]:
-    """Yield the base with the adapter's number of words, if it explains every mismatch."""
+    """Yield the base with the adapter's vocabulary size, if this size explains every mismatch."""
     rows = {
         (expected, observed)
         for pair in case.mismatched

@@ -104,9 +104,10 @@ def _by_index(snapshot: Snapshot, index: Index) -> Undoing:
 
 
 def _by_numbers(case: Case, index: Index | None) -> Iterator[Undoing]:
-    """Yield the files with a complete index, and with the missing tensors in the absent files.
+    """Yield the snapshot as if all numbered files were there, with a complete index.
 
-    The undoing also applies to an incomplete export, whose index names only the existing files.
+    The missing tensors are placed in the absent files. This also covers an incomplete export, whose
+    index names only the existing files.
     """
     heads, heads_by_split = case.snapshot.headers, splits(case)
     files = [head.name for head in heads]

@@ -30,7 +30,7 @@ class KeyChange(NamedTuple):
 
 
 def solved(values: Mapping[str, Any], comparison: TreeComparison) -> Iterator[KeyChange]:
-    """Solve each differing size for each of its keys, starting with the size of most tensors."""
+    """Yield key changes that solve each differing size; sizes of the most tensors come first."""
     by_votes = sorted(comparison.equations.items(), key=lambda item: -item[1])
     for equation, _ in by_votes:
         for symbol in sorted(equation.size.symbols):

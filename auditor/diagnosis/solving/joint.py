@@ -205,7 +205,7 @@ class _Search:
         return next((one for one in found if one is not None), None)
 
     def _held_paths(self, now: JointSolution, config: Mapping[str, Any]) -> dict[str, int]:
-        """Return the number of tensors stored with each key's present value, by path."""
+        """Return, by path, how many stored tensors agree with each key's present value."""
         tree = self._tree(now.values)
         held = self._trials.held_keys(tree) if tree else {}
         return {key_at(config, symbol, 0).path: number for symbol, number in held.items()}
@@ -220,7 +220,10 @@ class _Search:
         return None
 
     def _singles(self, start: JointSolution) -> list[JointSolution]:
-        """Return all single changes with which nothing differs, of the first kind that has some."""
+        """Return the single changes after which no tensor differs.
+
+        Kinds of candidates are tried in turn, until one such change keeps all stored layers.
+        """
         found: list[JointSolution] = []
         for candidates in (self._products, self._by_formula, self._by_trial):
             found += [one for one in candidates(start) if not one.remains.differ]

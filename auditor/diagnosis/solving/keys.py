@@ -136,7 +136,7 @@ def changed(config: Mapping[str, Any], values: Mapping[str, Any]) -> dict[str, A
 
 
 def written(config: Mapping[str, Any], values: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the values to write in a config so that its keys have these values."""
+    """Return what to write in a config for these values; labels may need further keys."""
     pairs = (config_with(config, path, value) for path, value in values.items())
     return {path: value for pair in pairs for path, value in pair.items()}
 

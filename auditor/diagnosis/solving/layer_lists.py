@@ -2,7 +2,7 @@
 
 A list may state an item for each layer (`layer_types`), patterns and how often each is repeated
 (`attention_types`: `[[["global", "local"], 6]]`), or the numbers of some layers (`full_attn_idxs`).
-A list has as many items as some depth says, a key that counts layers.
+Each list belongs to a depth: a key beside it that counts the layers, such as num_hidden_layers.
 """
 
 import json

@@ -49,7 +49,7 @@ class BaselineEntry(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
 
 
 class _Rule(NamedTuple):
-    """A compiled entry, on one night."""
+    """A baseline entry with compiled globs, and whether it has expired on the report's night."""
 
     at: int  # index in `entries`
     model: Callable[[str], object]

@@ -126,7 +126,7 @@ def _is_drawn(draw: _Draw | None, spread: float) -> bool:
 
 
 def _is_trained(evidence: Evidence, body: Iterable[str]) -> bool:
-    """Whether most norms of the body, or biases if it has no norms, differ from their start."""
+    """Whether most norms of the body, or biases without norms, differ from their initial values."""
     one_dimensional = [
         name
         for name in body
