@@ -207,7 +207,7 @@ def _ending(target: str) -> str:
 
 @lru_cache(maxsize=512)
 def _names(model_type: str, target: str) -> tuple[frozenset[str], frozenset[str]]:
-    """Return the name patterns of a class's tensors by default, without and with the base prefix."""
+    """Return the name patterns of a class's tensors by default, without and with the prefix."""
     try:
         tree = catalogue.block_tree(Config(values={"model_type": model_type}), target)
     except (CheckpointError, SourceError, LookupError):
