@@ -19,7 +19,7 @@ _SIZE = re.compile(r"(heads|groups|experts|layers|dim|size|rank|width|channels)$
 
 
 class KeyChange(NamedTuple):
-    """A key with another value."""
+    """A config key and the new value that is tried for it."""
 
     key: Key
     value: Any
@@ -30,7 +30,7 @@ class KeyChange(NamedTuple):
 
 
 def solved(values: Mapping[str, Any], comparison: TreeComparison) -> Iterator[KeyChange]:
-    """Yield key changes that solve each differing size; sizes of the most tensors come first."""
+    """Yield key changes that make a differing size fit, sizes of the most tensors first."""
     by_votes = sorted(comparison.equations.items(), key=lambda item: -item[1])
     for equation, _ in by_votes:
         for symbol in sorted(equation.size.symbols):
@@ -40,7 +40,7 @@ def solved(values: Mapping[str, Any], comparison: TreeComparison) -> Iterator[Ke
 
 
 def of_key(values: Mapping[str, Any], symbol: Symbol, value: int) -> Iterator[KeyChange]:
-    """Yield the symbol's key with the value; `depths[1]` stands for item 1 of a list."""
+    """Yield the change of the symbol's key to the value; `depths[1]` is item 1 of a list."""
     if (place := indexed(symbol.key)) is None:
         key = key_at(values, symbol.key, symbol.value)
         if value != symbol.value:
@@ -93,7 +93,7 @@ def flags(keys: Iterable[Key]) -> Iterator[KeyChange]:
 
 
 def in_proportion(keys: Iterable[Key], comparison: TreeComparison) -> Iterator[KeyChange]:
-    """Yield each key's value scaled by the ratio of a stored to an expected length, and inversely.
+    """Yield each key's value multiplied by stored / expected length, and by expected / stored.
 
     Keys named like sizes come first. The inverse is needed because a head's width shrinks as the
     number of heads grows.
@@ -114,7 +114,7 @@ def in_proportion(keys: Iterable[Key], comparison: TreeComparison) -> Iterator[K
 
 
 def other_numbers(keys: Iterable[Key], comparison: TreeComparison) -> Iterator[KeyChange]:
-    """Yield values near a number that occurs in differing names, or one step away."""
+    """Yield for each key the closest numbers in differing names, and values up to 3 away."""
     for key in keys:
         if type(key.value) is int:
             values = sorted(comparison.numbers, key=lambda one: abs(one - key.value))[:8]
@@ -127,7 +127,7 @@ def other_numbers(keys: Iterable[Key], comparison: TreeComparison) -> Iterator[K
 def other_items(
     keys: Iterable[Key], comparison: TreeComparison, held: Collection[str] = ()
 ) -> Iterator[KeyChange]:
-    """Yield lists of numbers with one item changed: scaled, set to a count, or by one step.
+    """Yield lists of numbers with one item replaced by a stored length, a count or a near number.
 
     `held` contains the keys of lengths that are stored as expected, as formulas name them:
     `depths[1]`.
@@ -168,7 +168,7 @@ def likely(key: Key, lengths: tuple[int, ...]) -> Iterator[KeyChange]:
 
 
 def plausibility(values: Mapping[str, Any], changes: Iterable[KeyChange]) -> tuple[Any, ...]:
-    """Return a sort key: no part removed, stated keys, usual head widths, small changes first."""
+    """Return a sort key that prefers stated keys, usual head widths, and small changes."""
     ranks = [_strangeness(values, change) for change in changes]
     return tuple(map(max, zip(*ranks, strict=True)))
 

@@ -96,7 +96,7 @@ class NameForms:
         return stack.parts if stack else (pattern,)
 
     def separated(self, held: HeldTensors) -> HeldTensors:
-        """Split each tensor of stacked experts into one per expert; return `held` without any."""
+        """Return the tensors with each stack of experts split into tensors of single experts."""
         stacked = [kind for kind in held.name_kinds if kind.pattern in self._stacks]
         shapes, room = dict(held.shapes), _MOST
         for kind in stacked:

@@ -108,7 +108,7 @@ def _falls_within(size: Dim, symbol: Symbol) -> bool:
 
 
 def _bisected(at: _SizeAt, wanted: int) -> Iterator[int]:
-    """Yield one solution of an increasing formula: of several, the one with most factors of 2."""
+    """Yield one solution of an increasing formula: the solution with the most factors of 2."""
     low = _first_at_least(at, wanted)
     if at(low) != wanted:
         return

@@ -28,7 +28,7 @@ class HeldTensors:
         self, shapes: Mapping[str, Shape | None], kinds: tuple[NameKind, ...] = ()
     ) -> None:
         self.shapes = shapes
-        self._kinds_of_more = kinds  # kinds of names that include those of these tensors
+        self._kinds_of_more = kinds  # kinds of names that include all names of these tensors
 
     @cached_property
     def kinds(self) -> tuple[HeldKind, ...]:
@@ -51,7 +51,7 @@ class HeldTensors:
         return kinds_of(self.shapes)
 
     def renamed(self, rename: Callable[[str], str]) -> "HeldTensors":
-        """Return the tensors under other names; `rename` maps the pattern of each kind."""
+        """Return the tensors under other names; `rename` maps old to new patterns."""
         others = {
             kind.pattern: other
             for kind in self.name_kinds

@@ -1,7 +1,7 @@
 """A tree of blocks for a class that only the oracle knows, with guessed formulas.
 
-A length that equals exactly one number of the config is taken for that key, and so is the number of
-modules of a list. A wrong guess gives a value that the oracle's next list of tensors refutes.
+A length, or the number of modules of a list, that equals the value of exactly one config key is
+assumed to be this key. A wrong guess gives a value that the oracle's next list of tensors refutes.
 """
 
 from collections.abc import Iterator, Mapping
@@ -17,7 +17,7 @@ _Nested = dict[str, Any]  # part of a name -> the parts that may follow, or the 
 
 
 def tree_of_shapes(shapes: Mapping[str, tuple[int, ...]], config: Mapping[str, Any]) -> ClassTree:
-    """Return the tree of these tensors, with the keys of the config that its lengths may be."""
+    """Return the tree of these tensors; a length that may be a config key becomes its symbol."""
     nested: _Nested = {}
     for name, shape in shapes.items():
         *folders, last = name.split(".")
@@ -51,7 +51,7 @@ def _block(nested: _Nested, keys: "_Keys", known: dict[Block, Block]) -> Block:
 
 
 class _Keys(NamedTuple):
-    """The keys whose value equals a length or a number of modules, by that value."""
+    """The config keys that a length or a number of modules may be, by their value."""
 
     widths: Mapping[int, Dim]
     depths: Mapping[int, Dim]

@@ -50,14 +50,14 @@ Trees = Callable[[Mapping[str, Any]], ClassTree | None]  # config values -> tree
 MOST_SECONDS = 0.8
 MOST_TREES = 600
 _STRANGE = 0.5  # share of unexpected tensors above which the files hardly store this class
-_FEWER_SECONDS = 0.25  # processor time for such a class
+_FEWER_SECONDS = 0.25  # processor time for a class above that share
 
 _MOST_ROUNDS = 16  # steps of plain lengths and of single changes, counted together
 _MOST_CANDIDATES = 120  # single changes of one kind that a round tries
-_FEW = 2  # for a solution of at most so many keys, a single key is searched as well
+_FEW = 2  # if a solution has at most this many keys, a single key is searched as well
 _MOST_STARTS = 4  # repairs of an invalid config from which the search continues
-_MOST_CHOSEN = 16  # flags and words after which plain lengths are read again,
-_MOST_PLAIN = 3  # at most so many times each
+_MOST_CHOSEN = 16  # the most flags and words that are tried, each followed by plain lengths
+_MOST_PLAIN = 3  # the most times that plain lengths are applied after one flag or word
 _MOST_NAMES = 20_000  # stored names up to which layers are compared one by one
 _PROBES = (1, 2, 8, 64)
 _HEAD_DIM = "head_dim"
@@ -68,7 +68,7 @@ _FLAG_NEEDED = "expected true or false"  # part of the text of a config fault
 
 
 class JointSolution(NamedTuple):
-    """Values, by dotted path, that differ from the config's, and the remaining differences."""
+    """Changed config values, by dotted path, and the differences that remain with them."""
 
     values: Mapping[str, Any]
     remains: TreeComparison
@@ -86,7 +86,8 @@ def solve(  # noqa: PLR0913 - what is compared, and two limits
     """Return the values that leave the fewest differences, with alternatives that leave as few.
 
     `faults` describes faults of a config that implies shapes nevertheless: if nothing differs, the
-    keys that it names may be wrong. Return () if nothing follows from the config.
+    keys that it names may be wrong. Return () if the config implies no tensors, or mostly
+    other tensors than those stored.
     """
     return _Search(config, trees, trials, most_trees, seconds).solutions(faults)
 
@@ -135,7 +136,7 @@ class _Search:
         return (best,)
 
     def _with(self, values: Mapping[str, Any]) -> JointSolution | None:
-        """Return the comparison under these values; None for an invalid config."""
+        """Return the solution with these values; None if they are invalid or a limit is reached."""
         values = {
             path: one
             for path, one in values.items()
@@ -160,7 +161,7 @@ class _Search:
     def _changed(self, now: JointSolution, change: KeyChange) -> JointSolution | None:
         return self._with({**now.values, change.key.path: change.value})
 
-    # --- the way down -----------------------------------------------------------------------------
+    # --- the search -------------------------------------------------------------------------------
 
     def _descended(self, now: JointSolution) -> JointSolution:
         """Apply plain lengths and single changes in turn while fewer tensors differ."""
@@ -181,10 +182,10 @@ class _Search:
         return best
 
     def _plain(self, now: JointSolution, votes: dict[str, int]) -> JointSolution | None:
-        """Return the solution with all keys set that a plain length gives; None without any change.
+        """Return the solution with each key set that a plain length gives; None if no key changes.
 
         `votes` has, for each key, the number of tensors whose lengths gave its present value. A key
-        changes if more tensors give another value than gave this one, and than are stored with it.
+        changes only if more tensors give the new value than gave or confirm the present one.
         """
         config = changed(self._config, now.values)
         changes: dict[str, Any] = {}
@@ -211,7 +212,7 @@ class _Search:
         return {key_at(config, symbol, 0).path: number for symbol, number in held.items()}
 
     def _single(self, best: JointSolution) -> JointSolution | None:
-        """Return the best solution with one more change; None if no change leaves less."""
+        """Return the best solution with one more change; None if no change removes a difference."""
         for candidates in (self._by_formula, self._by_choice, self._by_trial):
             found = candidates(best)
             least = min(found, key=self._order, default=best)
@@ -222,7 +223,7 @@ class _Search:
     def _singles(self, start: JointSolution) -> list[JointSolution]:
         """Return the single changes after which no tensor differs.
 
-        Kinds of candidates are tried in turn, until one such change keeps all stored layers.
+        Groups of candidates are tried in turn, until such a change keeps all stored layers.
         """
         found: list[JointSolution] = []
         for candidates in (self._products, self._by_formula, self._by_trial):
@@ -250,7 +251,7 @@ class _Search:
         return [*self._products(best), *(one for one in found if one is not None)]
 
     def _products(self, best: JointSolution) -> list[JointSolution]:
-        """Return solutions in which one key of a length is set to fit the length."""
+        """Return solutions in which one key of a size formula is set to fit the stored length."""
         changes = solved(changed(self._config, best.values), best.remains)
         found = [self._changed(best, change) for change in islice(changes, _MOST_CANDIDATES)]
         return [one for one in found if one is not None]
@@ -266,7 +267,7 @@ class _Search:
                         yield KeyChange(key, word)
 
     def _words(self, values: Mapping[str, Any]) -> list[str]:
-        """Return the words that an error about an invalid word names as valid."""
+        """Return the valid words that the error message about an invalid word lists."""
         try:
             self._trees(values)
         except CheckpointError as error:
@@ -321,7 +322,7 @@ class _Search:
         return found
 
     def _without(self, config: Mapping[str, Any], key: Key) -> Iterator[Any]:
-        """Yield the values that omit what a number counts: null, or no such key."""
+        """Yield the values that omit the modules that a key counts: null, or None (no such key)."""
         yield NULL
         absent = changed(config, {key.path: None})
         if not key.default and key.path not in {one.path for one in every_key(absent)}:
@@ -330,7 +331,7 @@ class _Search:
     def _stated(self, best: JointSolution, keys: list[Key]) -> list[JointSolution]:
         """Return solutions that give a value to a key that is null or follows from other keys.
 
-        Any value makes the formulas contain the key; then they are solved for it.
+        Any value makes the formulas contain the key; then the formulas are solved for the key.
         """
         found: list[JointSolution] = []
         for key in keys:
@@ -348,7 +349,7 @@ class _Search:
         return found
 
     def _by_choice(self, best: JointSolution) -> list[JointSolution]:
-        """Return solutions with a flag or word changed, and the plain lengths that follow."""
+        """Return solutions with a flag or word changed, then also with plain lengths applied."""
         found: list[JointSolution] = []
         for change in islice(self._choices(changed(self._config, best.values), best), _MOST_CHOSEN):
             after, votes = self._changed(best, change), dict[str, int]()
@@ -358,8 +359,7 @@ class _Search:
                     after = self._plain(after, votes)
         return found
 
-    # --- the order of solutions
-    # --------------------------------------------------------------------
+    # --- the order of solutions -------------------------------------------------------------------
 
     def _order(self, one: JointSolution) -> tuple[Any, ...]:
         return one.remains.differ, self._plausibility(one)
@@ -398,7 +398,7 @@ class _Search:
         return any(type(key.value) is int and key.value % heads for key in widths)
 
     def _repaired(self, reason: str) -> tuple[JointSolution, ...]:
-        """Return the best solutions that begin by changing a key that an error message names."""
+        """Return the best solutions that change a key which an error message names."""
         if not reason:
             return ()
         named = set(_WORDS.findall(reason))
@@ -436,7 +436,7 @@ NOTHING = TreeComparison(1, 0, {}, frozenset(), frozenset(), frozenset())
 def plain_values(config: Mapping[str, Any], remains: TreeComparison) -> dict[str, tuple[Any, int]]:
     """Return the keys that plain lengths give: path -> (value, number of tensors that give it).
 
-    If lengths give several values, the value given by most tensors is returned.
+    If lengths give several values of a key, the value that most tensors give is returned.
     """
     votes: dict[tuple[str, int | None], Counter[int]] = {}
     for equation, number in remains.equations.items():

@@ -66,7 +66,7 @@ def _keys(
 
 
 def _shaping(whole: CompletedConfig | None) -> frozenset[str] | None:
-    """Return the keys that the closed forms of the model type read; None if it has none."""
+    """Return the keys that the model type's closed form reads; None without a closed form."""
     model_type = whole.kind.model_type if whole else ""
     if not catalogue.siblings(model_type):
         return None
@@ -84,7 +84,7 @@ def _aliases(whole: CompletedConfig | None, name: str) -> tuple[str, ...]:
 
 
 def _older(whole: CompletedConfig | None, name: str) -> Iterator[str]:
-    """Yield older names of a key that its family reads first."""
+    """Yield a key's older names, which the family's code reads before the current name."""
     model_type = whole.kind.model_type if whole else ""
     if catalogue.siblings(model_type):
         older = catalogue.family(model_type).older.items()
@@ -108,7 +108,7 @@ def key_at(values: Mapping[str, Any], path: str, value: Any) -> Key:
 
 
 def stated_keys(paths: Iterable[str], config: Mapping[str, Any]) -> dict[str, Key]:
-    """Return the keys with these paths, as the config or its class has them."""
+    """Return the keys at these paths, with the config's values or the defaults of its class."""
     known = {key.path: key.value for key in every_key(config)}
     keys = {path: key_at(config, path, known.get(path, value_at(config, path))) for path in paths}
     for path, key in keys.items():
@@ -136,13 +136,13 @@ def changed(config: Mapping[str, Any], values: Mapping[str, Any]) -> dict[str, A
 
 
 def written(config: Mapping[str, Any], values: Mapping[str, Any]) -> dict[str, Any]:
-    """Return what to write in a config for these values; labels may need further keys."""
+    """Return the values to write in a config; a number of labels also changes the label names."""
     pairs = (config_with(config, path, value) for path, value in values.items())
     return {path: value for pair in pairs for path, value in pair.items()}
 
 
 def config_with(values: Mapping[str, Any], path: str, value: Any) -> dict[str, Any]:
-    """Return the values to set so that a key has the value; existing labels keep their names."""
+    """Return the values to write for one key; for a number of labels, the label names too."""
     folders, _, name = path.rpartition(".")
     if name == _LABELS and type(value) is int:
         dot = f"{folders}." if folders else ""

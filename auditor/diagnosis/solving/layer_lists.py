@@ -19,9 +19,9 @@ from auditor.diagnosis.solving.trials import ClassTree, spellings
 from auditor.names import number_in_list
 
 DEPTH = re.compile(r"(layers?|depth|num_blocks)$")  # the end of a key that counts layers
-_NUMBERS = re.compile(r"(layers|idxs|indices|layer_ids)$")  # of a list of layer numbers
+_NUMBERS = re.compile(r"(layers|idxs|indices|layer_ids)$")  # ends of keys of layer numbers
 _MOST_LAYERS = 2**12
-_SURE = 8  # from this depth on, a list of this length is hardly a coincidence
+_SURE = 8  # from this depth on, a list of equal length is hardly a coincidence
 _MOST_WORDS = 6
 
 Shapes = Mapping[str, tuple[int, ...] | None]
@@ -29,7 +29,7 @@ Trees = Callable[[Mapping[str, Any]], ClassTree | None]
 
 
 class LayerList(NamedTuple):
-    """A list with an item for each layer; the depth, another key, has the number of layers."""
+    """A config list with an item for each layer, and the key (depth) that counts the layers."""
 
     path: str
     depth: str  # path of the depth, which the config may omit
@@ -71,7 +71,7 @@ def _has_numbers(name: str, items: list[Any], depth: int) -> bool:
 
 
 def of_depth(items: list[Any], declared: int, depth: int) -> list[Any] | None:
-    """Return a list of the declared depth adapted to another depth; None if that is impossible."""
+    """Return a list for the declared depth, adapted to another depth; None if it is impossible."""
     if not 0 < depth < _MOST_LAYERS:
         return None
     if len(items) == declared:
@@ -110,10 +110,10 @@ def resized(config: Mapping[str, Any], changes: Mapping[str, Any]) -> Iterator[t
 def fitted(
     config: Mapping[str, Any], one: LayerList, words: Iterable[Any], trees: Trees, shapes: Shapes
 ) -> list[Any] | None:
-    """Return the list in which each layer has the item whose tensors it stores.
+    """Return the list that gives each layer the item whose tensors the layer stores.
 
     `words` are the items to choose from; `trees` builds the tree with other values. Return None if
-    the list is one of patterns, or if there is nothing to choose.
+    the list consists of patterns, or if there is nothing to choose.
     """
     items, depth = value_at(config, one.path), one.layers
     if len(items) == depth:
@@ -137,7 +137,7 @@ def fitted(
 
 
 def _chosen(declared: list[str], trees: Mapping[str, ClassTree], shapes: Shapes) -> list[str]:
-    """Return for each layer the word whose tree has most of its tensors, else the declared word."""
+    """Return the word of each layer: the word whose tree fits most of the layer's tensors."""
     places = {
         name
         for tree in trees.values()

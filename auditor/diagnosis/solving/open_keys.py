@@ -78,7 +78,7 @@ def open_keys(
         found.update(_with_another_flag(config, values, trees, trials))
         found.update(_unseen_widths(every_key(config), {*values, *shown}))
     if len(values) == 1:
-        found -= values.keys()  # the smallest change; other fitting changes are named
+        found -= values.keys()  # a single changed key counts as solved
     return {path: declared.get(path, value_at(config, path)) for path in sorted(found)}
 
 
@@ -160,7 +160,7 @@ def _heads_beside(keys: tuple[Key, ...], path: str, known: set[str]) -> Iterator
 
 
 def _repeated(keys: tuple[Key, ...], path: str, declared: Any, seen: set[str]) -> Iterator[str]:
-    """Yield stated keys that repeat a changed key: its depth, or its name and value elsewhere."""
+    """Yield stated keys that repeat a changed key's value: other depths, or its name elsewhere."""
     within, _, name = path.rpartition(".")
     for key in keys:
         folder, _, other = key.path.rpartition(".")

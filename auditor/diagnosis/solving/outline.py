@@ -1,4 +1,4 @@
-"""A tree of blocks with the formulas (Dims) of its sizes: a tensor of each kind, name lookup."""
+"""The tree of blocks: its size formulas (Dims), one tensor of each kind, lookup of names."""
 
 from collections.abc import Callable, Iterator
 from typing import NamedTuple
@@ -40,12 +40,12 @@ class NamePath(NamedTuple):
     """The result of following a name into a tree."""
 
     shape: Shape | None  # the parameter's shape; None if no parameter has this name
-    lists: tuple[ModuleList, ...]  # those on the path, and one without such a module
+    lists: tuple[ModuleList, ...]  # lists on the path; the last may lack the module
     other: bool = False  # whether the name is of something optional: a buffer, an alias
 
 
 def leaves(tree: Block) -> Iterator[Leaf]:
-    """Yield the parameters of a tree; for a list, only in the first and last of equal modules."""
+    """Yield the parameters of a tree; in lists, only of the first and last of equal modules."""
     return _leaves(tree, "", (), 1)
 
 

@@ -1,4 +1,4 @@
-"""The comparison of a config's tree with the stored tensors, in a millisecond.
+"""The comparison of a config's tree with the stored tensors, which takes a millisecond.
 
 One tensor represents all whose names differ only in their numbers (a kind of names).
 """
@@ -24,7 +24,7 @@ class ClassTree(NamedTuple):
 
 
 class Equation(NamedTuple):
-    """A size formula, and the value that it needs for a stored tensor to be expected."""
+    """A size formula, and the value that it must have for a stored tensor to be expected."""
 
     size: Dim
     wanted: int
@@ -34,7 +34,7 @@ class TreeComparison(NamedTuple):
     """The differences between a tree and the stored tensors."""
 
     differ: int  # number of differing tensors; one of a kind of names stands for all
-    strange: int  # those of them that are stored and in no expected list of layers
+    strange: int  # number of stored tensors that differ and are in no expected list
     equations: Mapping[Equation, int]  # each with the number of tensors that need it
     lengths: frozenset[tuple[int, int]]  # (expected, stored) of axes that differ
     numbers: frozenset[int]  # counts of modules, by the numbers in missing or unexpected names
@@ -132,7 +132,7 @@ def _step(expected: ClassTree, stored: str) -> NamePath:
 
 
 def _beyond(number: int, name: str, step: NamePath) -> int:
-    """Return how many tensors of a kind have numbers beyond the end of the list in this path."""
+    """Return how many tensors of a kind have numbers beyond the end of the path's last list."""
     for place in step.lists[-1:]:
         index = number_in_list(name, place.name)
         if index is not None:
@@ -184,7 +184,7 @@ class _Differences:
     def unexpected(
         self, name: str, step: NamePath, number: int, counts: Mapping[str, int], *, whole: bool
     ) -> None:
-        """Count an unexpected tensor; `whole` means that no tensor of its kind is expected."""
+        """Count unexpected tensors of one kind; `whole` means that no tensor of it is expected."""
         if self._is_excused(name):
             return
         self._differ += number
@@ -193,7 +193,7 @@ class _Differences:
         self._number(name)
 
     def odd(self, name: str, step: NamePath) -> None:
-        """Count a kind of names whose first stored name has a number that none of its lists has.
+        """Record the first number of an unexpected kind of names as a possible length of its lists.
 
         The lists may be shorter than the config says. Layers that predict further tokens are
         numbered after those of the model.
