@@ -36,7 +36,7 @@ def module_of(name: str) -> str:
 
 
 def changes_of_adapter(case: Case) -> Iterator[Changes]:
-    """Yield changes of keys that would make other tensors expected, the likeliest first."""
+    """Yield changes of adapter_config.json that change the expected tensors, likeliest first."""
     for changes in _changes(case):
         effective = tuple(one for one in changes if one.value != one.key.value)
         if effective:

@@ -28,7 +28,7 @@ _FORMS = (
     ("model.language_model.", "model."),
     ("language_model.", ""),
 )
-_MOST = 12  # the most classes that are audited for
+_MOST = 12  # the most classes that are tried
 
 
 def undoings(case: Case) -> Iterator[Undoing]:
@@ -126,7 +126,7 @@ def _in_base(name: str) -> str:
 
 
 def _of_other_class(case: Case, values: Mapping[str, object], declared: str) -> Iterator[Undoing]:
-    """Yield each other class of the base's type, and of its language model."""
+    """Yield undoings with another class of the base's type, or of its language model's type."""
     types = (value_at(values, "text_config.model_type"), value_at(values, "model_type"))
     names = [name for one in types if isinstance(one, str) for name in case.classes(one)]
     names.sort(key=lambda name: not name.endswith("ForCausalLM"))  # the class of most adapters
@@ -146,7 +146,7 @@ def _of_other_class(case: Case, values: Mapping[str, object], declared: str) -> 
 
 
 def _of_model_around(case: Case, declared: str) -> Iterator[Undoing]:
-    """Yield the language model's tensors alone, if the adapter is for the multimodal model."""
+    """Yield only the language model's part of an adapter that is for the multimodal model."""
     instead: dict[str, tuple[StoredTensor, ...]] = {}
     for tensor in case.strange:
         names = (tensor.name.replace(old, new, 1) for old, new in _FORMS)
@@ -167,7 +167,7 @@ def _of_model_around(case: Case, declared: str) -> Iterator[Undoing]:
 
 
 def _without_head(case: Case) -> Iterator[Undoing]:
-    """Yield an adapter without a task, if only the head is missing that PEFT trains for it."""
+    """Yield the adapter without its task, if only the head that the task needs is missing."""
     task, heads = case.config.get("task_type"), {_in_base(name) for name in case.missing}
     of_task = TRAINED_BY_TASK.get(task, ()) if isinstance(task, str) else ()
     if not (heads and of_task) or not all(head.endswith(of_task) for head in heads):

@@ -94,7 +94,7 @@ def of_few_keys(case: Case) -> Iterator[Undoing]:
 
 
 def solved_config(case: Case) -> SolvedConfig | None:
-    """Return the config with fewest differences, or None.
+    """Return the config values that leave the fewest differences.
 
     Return None if that is the declared config, or if the files are one rank's share of the model.
     """
@@ -113,13 +113,13 @@ def _solved_config(case: Case) -> SolvedConfig | None:
 
 
 def is_slip(solved: SolvedConfig) -> bool:
-    """Whether so few keys differ that it is a slip in the config, not another model's config."""
+    """Whether so few keys differ that the config has a slip, and is not another model's config."""
     wide = any(change.key.path.rpartition(".")[2] in WIDTHS for change in solved.changes)
     return len(solved.changes) < (2 if solved.open_keys and wide else _FEWEST)
 
 
 def _is_divided(case: Case, solution: JointSolution) -> bool:
-    """Whether each declared size is the stored one times the ranks of tensor parallelism."""
+    """Whether each declared size is the stored size times the number of tensor-parallel ranks."""
     changes = _changes_of(case, solution)
     ratios = {
         change.key.value // change.value
@@ -146,7 +146,7 @@ def _solutions(case: Case) -> tuple[JointSolution, ...]:
 
 
 def _searched(case: Case) -> Iterator[JointSolution]:
-    """Yield the search's solutions, except ones that tie a head which is stored itself."""
+    """Yield the search's solutions, except solutions that tie a head which is stored."""
     if _of_adapters.is_adapter(case) or case.is_strange or no_symptom(case):
         return
     trials, trees = trials_of(case), trees_of(case)
@@ -166,7 +166,7 @@ def _searched(case: Case) -> Iterator[JointSolution]:
 
 
 def _confirmed(case: Case, solution: JointSolution) -> JointSolution:
-    """Return the solution without guessed values with which no tensor is stored."""
+    """Return the solution with only those guessed values that a stored tensor confirms."""
     if not (by_oracle(case) and solution.remains.differ):
         return solution
     tree = tree_with(case, solution.values)
@@ -181,7 +181,7 @@ def _of(case: Case, values: Mapping[str, Any]) -> JointSolution:
 
 
 def by_oracle(case: Case) -> bool:
-    """Whether only the oracle knows the declared class."""
+    """Whether the expected tensors are those of the oracle: the class has no closed form."""
     return case.report.expected is not None and case.report.expected.by == "oracle"
 
 
@@ -203,7 +203,7 @@ def tree_with(case: Case, values: Mapping[str, Any]) -> ClassTree | None:
 
 
 def trials_of(case: Case) -> Trials:
-    """Return the comparisons of the stored tensors with trees of the config."""
+    """Return the object that compares the stored tensors with trees of changed configs."""
     return case.once("trials", lambda: _trials_of(case))
 
 

@@ -38,14 +38,14 @@ _FUSED: Mapping[str, tuple[str, ...]] = {
     "qkv": ("q", "k", "v"),
     "cross-qkv": ("cross-q", "cross-k", "cross-v"),
     "gate-up": ("gate", "up"),
-    "up": ("gate", "up"),  # of Megatron, if the activation has a gate
+    "up": ("gate", "up"),  # in Megatron, if the activation has a gate
 }
 _STACKED = {"all-gates": "expert-gate", "all-ups": "expert-up", "all-downs": "expert-down"}
 _EXPERT = "expert-"
 _AFTER_MLP = (
-    "post_feedforward_layernorm"  # with it, the norm after attention is not the one before the MLP
+    "post_feedforward_layernorm"  # beside it, the norm after attention does not precede the MLP
 )
-_ALIASES = {"q-norm": "q-a-norm"}  # of DeepSeek, which has no other norm of queries
+_ALIASES = {"q-norm": "q-a-norm"}  # in DeepSeek, which has no other norm of queries
 _LEAST = 0.5  # least share of the missing names that must be found
 
 
@@ -80,7 +80,7 @@ def undoings(case: Case) -> Iterator[Undoing]:
 
 
 def _source(case: Case) -> str | None:
-    """Return the library with such names; None if there is none, or if the class has them too."""
+    """Return the library that has such names; None if unknown, or if the class has them too."""
     unexpected = {kind.pattern for kind in case.unexpected_kinds}
     expected = {kind.pattern for kind in case.missing_kinds}
     if not case.unnamed:
@@ -165,9 +165,9 @@ def _parts(role: TensorRole) -> list[TensorRole]:
 
 
 def _held(role: TensorRole, tensors: _ByRole[_Tensor]) -> dict[Numbers, list[_Tensor]]:
-    """Map a name's numbers to the tensors that a fused tensor of this role contains.
+    """Return {numbers in names: tensors that a fused tensor of this role contains}.
 
-    These are projections, or the experts of a layer.
+    The tensors are projections, or the experts of a layer.
     """
     if role.part in _STACKED:
         experts_by_layer: dict[Numbers, list[_Tensor]] = {}

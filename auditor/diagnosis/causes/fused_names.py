@@ -146,7 +146,7 @@ def _order(part: _Module) -> int:
 def _sums(
     whole: _Module, parts: Sequence[_Module], whole_of: _Tensors, part_of: _Tensors
 ) -> Iterator[_WholeAndParts]:
-    """Yield tensors whose number of rows or columns is the sum of those of the parts."""
+    """Yield (fused name, names of parts) if the parts' rows or columns add up to the tensor's."""
     for name, numbers in zip(whole.kind.names, whole.kind.numbers, strict=True):
         names = tuple(part.kind.filled(numbers) for part in parts)
         if all(one in part_of for one in names) and _is_sum(

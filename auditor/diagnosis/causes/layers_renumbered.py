@@ -19,7 +19,7 @@ _SHOWN = 2  # lists that the summary names
 
 
 class _Layers(NamedTuple):
-    """A list of layers in which a name differs, with its stored numbers."""
+    """A list of layers with names that differ, and the layer numbers that are stored."""
 
     before: str
     stored: tuple[int, ...]

@@ -32,7 +32,7 @@ _DEEPEST = 3  # the most segments in the absent part's name
 
 
 def undoings(case: Case) -> Iterator[Undoing]:
-    """Yield the missing tensors, if they are complete parts or complete layers."""
+    """Yield the checkpoint with the missing tensors, if they are complete parts or layers."""
     kinds = {finding.kind for finding in case.alarms}
     if "missing" not in kinds or "unexpected" in kinds:
         return
@@ -66,7 +66,7 @@ def _way_out(case: Case) -> str:
 
 
 def _lost_layers(case: Case) -> Iterator[Undoing]:
-    """Yield the missing tensors, if some layers are complete and others are not stored at all."""
+    """Yield the checkpoint with the missing layers, if no layer is stored only in part."""
     stored, missing = numbers(case.stored_kinds), numbers(case.missing_kinds)
     lists = [before for before in sorted(missing) if before in stored]
     if not lists or any(stored[before] & missing[before] for before in lists):
@@ -91,7 +91,7 @@ def _lost_layers(case: Case) -> Iterator[Undoing]:
 
 
 def _is_tower(part: str, case: Case) -> bool:
-    """Whether the part has layers of its own, or connects two towers that have."""
+    """Whether the part has layers of its own, or connects two towers."""
     within = (name[len(part) :] for name in case.missing if name.startswith(f"{part}."))
     return bool(_BETWEEN.search(part)) or any(_NUMBER.search(name) for name in within)
 

@@ -33,7 +33,7 @@ _WRAPPED = "the model was saved from within a wrapper"
 
 
 def undoings(case: Case) -> Iterator[Undoing]:
-    """Yield the names after rules that add or strip segments."""
+    """Yield undoings that add segments to names, or remove segments from names."""
     if case.missing:
         yield from _renamed(case, by_replacement=False)
     else:
@@ -41,7 +41,7 @@ def undoings(case: Case) -> Iterator[Undoing]:
 
 
 def of_other_modules(case: Case) -> Iterator[Undoing]:
-    """Yield the names after rules that replace segments; one config key is a smaller change."""
+    """Yield undoings that replace segments of names, a larger change than one config key."""
     if case.missing:
         yield from _renamed(case, by_replacement=True)
 
@@ -65,7 +65,7 @@ def _renamed(case: Case, *, by_replacement: bool) -> Iterator[Undoing]:
 
 
 def _stored_again(case: Case, unexpected: Kinds) -> Iterator[Undoing]:
-    """Yield the model without unexpected names, if all repeat others with an additional segment."""
+    """Yield the model without unexpected names, if each repeats a used name plus a segment."""
     others = chosen_of(case.stored_kinds, case.shapes.keys() - set(case.unexpected))
     for chosen in filter(None, choices(unexpected, Kinds(others, case.shapes), prefix="")):
         [(rule, originals), *more] = renames_by_rule(unexpected.kinds, chosen).items()
@@ -99,7 +99,7 @@ def _loose(case: Case) -> tuple[NameKind, ...]:
 
 
 def _is_injective(case: Case, renames: Mapping[str, str]) -> bool:
-    """Whether no two tensors would have one name after renaming."""
+    """Whether all tensors have different names after renaming."""
     names = case.shapes.keys() | renames.keys()
     return len({renames.get(name, name) for name in names}) == len(names)
 

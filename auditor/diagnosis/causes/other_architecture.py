@@ -53,7 +53,7 @@ _TASK = re.compile(r"(For[A-Z]\w*|LMHeadModel|MTModel)$")
 
 class _Likeness(NamedTuple):
     alike: float  # common kinds of names, divided by the kinds of either
-    as_spelt: int  # common kinds that also have or lack the prefix like the declared class
+    as_spelt: int  # common kinds of names that are equal including the prefix
     like_declared: bool  # whether the class name ends like the declared class's
     model_type: str
     target: str
@@ -123,7 +123,7 @@ def _of_same_type(case: Case, fit: "_Fit") -> Undoing:
 
 
 class _Fit(NamedTuple):
-    """A class with which nothing differs, and its config."""
+    """A class with which no tensor differs, and the config for it."""
 
     likeness: _Likeness
     base: Snapshot
@@ -131,7 +131,7 @@ class _Fit(NamedTuple):
 
 
 def _fitting(case: Case) -> Iterator[_Fit]:
-    """Yield one class of each type with which nothing differs, the most similar type first."""
+    """Yield a class without differing tensors for each type that has one, most similar first."""
     trials = Trials(case.holdings, None)
     tried: dict[str, int] = {}
     fits: set[str] = set()
@@ -150,7 +150,7 @@ def _fitting(case: Case) -> Iterator[_Fit]:
 
 
 def _bases(case: Case, likeness: _Likeness) -> Iterator[Snapshot]:
-    """Yield the checkpoint with its config as one of this type, then with the type's defaults."""
+    """Yield the checkpoint with its config changed to this type, then with the type's defaults."""
     declared = {"model_type": likeness.model_type, "architectures": [likeness.target]}
     kept = {key: case.config[key] for key in _KEPT if key in case.config}
     for config in ({**case.config, **declared}, {**kept, **declared}):
@@ -207,7 +207,7 @@ def _ending(target: str) -> str:
 
 @lru_cache(maxsize=512)
 def _names(model_type: str, target: str) -> tuple[frozenset[str], frozenset[str]]:
-    """Return the name patterns of a class's tensors by default, without and with the prefix."""
+    """Return the name patterns of a class with its default config, without and with the prefix."""
     try:
         tree = catalogue.block_tree(Config(values={"model_type": model_type}), target)
     except (CheckpointError, SourceError, LookupError):

@@ -18,7 +18,7 @@ from auditor.report import Report, Unaudited
 
 CAUSE = "other-class"
 _DRAFTING = ("mtp_num_hidden_layers", "num_nextn_predict_layers")
-_MOST = 12  # the most classes that are audited for
+_MOST = 12  # the most classes that are tried
 
 
 def undoings(case: Case) -> Iterator[Undoing]:

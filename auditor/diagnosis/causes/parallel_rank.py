@@ -19,7 +19,7 @@ CAUSE = "parallel-rank"
 _MOST_RANKS = 256
 _PADDED = 128  # Megatron pads each rank's rows of a vocabulary to a multiple of this
 _MATRIX = 2  # number of axes
-_LEAST_PART = 8  # in one rank's file, at least one matrix in so many is divided
+_LEAST_PART = 8  # in one rank's file, at least one matrix in this many is divided
 _KINDS = 2  # kinds of modules that one config value shapes: as its inputs, as its outputs
 _NUMBER = re.compile(r"(?<=\.)\d{1,6}(?=\.)")
 _OUTPUT = re.compile(r"(?:^|\.)(?:lm_head|embed_out|proj_out|output|head)\.(?:weight|bias)$")
@@ -32,7 +32,7 @@ _FIX = (
 
 
 def undoings(case: Case) -> Iterator[Undoing]:
-    """Yield divided axes at full length, or the missing layers or experts of other ranks."""
+    """Yield the model with divided axes at full length, or with the tensors of other ranks."""
     yield from _divided(case)
     if case.lacking and not case.unexpected and case.stored:
         yield from _other_stages(case)

@@ -39,7 +39,7 @@ def undoings(case: Case) -> Iterator[Undoing]:
 
 
 def _incomplete_copy(snapshot: Snapshot, finding: CopyDiffers) -> Iterator[Undoing]:
-    """Yield the finding about a copy that lacks files, judging by the numbers in their names."""
+    """Yield the cause of a finding about a copy, if numbered files of the copy are absent."""
     split = split_of(finding.file)
     absent = split.absent({file.name for file in snapshot.files}) if split else ()
     if split and absent:
@@ -56,7 +56,7 @@ def _incomplete_copy(snapshot: Snapshot, finding: CopyDiffers) -> Iterator[Undoi
 
 
 def _of_gguf(case: Case) -> Iterator[Undoing]:
-    """Yield the findings about the number of GGUF shards, and about missing tensors."""
+    """Yield the cause of missing tensors and wrong shard counts, if GGUF shards are absent."""
     files = {head.name for head in case.snapshot.headers}
     for split in splits(case):
         absent = split.absent(files)
@@ -81,7 +81,7 @@ def _are(count: int) -> str:
 
 
 def _by_index(snapshot: Snapshot, index: Index) -> Undoing:
-    """Return the undoing that adds the index's absent shards, unless other files replace them."""
+    """Return the undoing that adds the absent shards with the tensors that the index lists."""
     absent, shards = snapshot.unopened, _shards(index)
     heads = tuple(head for head in snapshot.headers if head.name in shards)
     instead = ""

@@ -115,7 +115,7 @@ def _lists(
 
 
 def _named_plain(case: Case) -> Iterator[str]:
-    """Yield the names of unpacked weights in findings."""
+    """Yield the names of unpacked weights that alarming findings list."""
     plain = {one.name for one in case.stored if is_float(one.dtype or "") and not is_packed(one)}
     bad = (one for one in case.alarms if one.kind in {"bad-quantization", "unexpected"})
     for name in chain.from_iterable(one.names for one in bad):
