@@ -25,18 +25,18 @@ Shape = tuple[int, ...] | None
 Segments = tuple[str, ...]
 
 _SEGMENT = re.compile(r"[^./]*[./]|[^./]+$")
-_MOST_KINDS = 160  # kinds of unexpected names that are compared; those with most tensors are
-_MOST_PARTNERS = 2  # kinds of missing names with which each is compared
+_MOST_KINDS = 160  # kinds of unexpected names that are compared: those with the most tensors
+_MOST_PARTNERS = 2  # kinds of missing names with which an unexpected kind is compared
 _MOST_COUNTED = 24  # rules for which the renamed tensors are counted
 _MOST_RULES = 3
 _MOST_PROPOSED = 4
 _RARE = 20  # a rule has to rename more than one in this many unexpected names
-_FEW = 2  # kinds of names
+_FEW = 2  # a rule for at most this many kinds of names has to fit their shapes too
 _OTHER_SHAPE = 0.6  # score of a pair whose shapes differ; 1 if they are equal
 
 
 class NameEdit(NamedTuple):
-    """A run of name segments and its replacement; the pattern has 0 for every number."""
+    """A run of a name's segments and the run that replaces it; numbers are written as 0."""
 
     before: Segments | None  # the name's segments before the run; None if the run may be anywhere
     old: Segments
@@ -79,7 +79,7 @@ def segments(name: str) -> Segments:
 
 
 class Choice(NamedTuple):
-    """A rule, and another rule that renames as many tensors, but to other names."""
+    """A rule and its rival: another rule that renames as many tensors, but to other names."""
 
     rule: Rule
     met: frozenset[str]  # patterns of the names that the rule turns into expected ones
@@ -87,7 +87,7 @@ class Choice(NamedTuple):
 
 
 def choices(unexpected: Kinds, missing: Kinds, prefix: str | None) -> Iterator[tuple[Choice, ...]]:
-    """Yield rules for different names that together rename most of them, then single rules."""
+    """Yield several rules that together rename most unexpected names, then single rules."""
     if not (unexpected.kinds and missing.kinds):
         return
     goal = _Goal(missing, prefix)
@@ -155,7 +155,7 @@ class _Goal:
                 self.by_end.setdefault(parts[-length:], []).append(parts)
 
     def _bare(self, pattern: str) -> str:
-        """Return the pattern without the base model's prefix, or its first segment if unknown."""
+        """Return the pattern without the base model's prefix (its first segment, if unknown)."""
         if self._prefix is None:
             return pattern.partition(".")[2]
         return pattern.removeprefix(f"{self._prefix}.") if self._prefix else pattern
@@ -163,8 +163,8 @@ class _Goal:
     def meets(self, pattern: str, shape: Shape) -> float:
         """Return a score for giving stored names this pattern.
 
-        It is 1 if the pattern is expected with this shape, less if with another shape, and 0 if the
-        pattern is not expected.
+        The score is 1 if the pattern is expected with this shape, less if with another shape, and 0
+        if the pattern is not expected.
         """
         for spelt in (pattern, self._bare(pattern)):
             if spelt in self.near:
@@ -173,7 +173,7 @@ class _Goal:
         return 0
 
     def partners(self, parts: Segments, shape: Shape) -> list[Segments]:
-        """Return the patterns of missing names that share most segments with this name."""
+        """Return the patterns of missing names that share most segments with the name `parts`."""
         known = self.by_end.get(parts[-2:]) or self.by_end.get(parts[-1:], [])
 
         def likeness(other: Segments) -> tuple[int, bool]:
@@ -190,7 +190,7 @@ class _Ranked(NamedTuple):
 
 
 def _ranked(kinds: Collection[NameKind], stored: Kinds, goal: _Goal) -> list[_Ranked]:
-    """Return the rules that rename more than one in _RARE tensors correctly, the best first."""
+    """Return the rules that rename more than 1/_RARE of the tensors correctly, the best first."""
     by_size = sorted(kinds, key=lambda kind: -len(kind.names))
     votes: Counter[Rule] = Counter()
     for kind in by_size[:_MOST_KINDS]:
@@ -226,7 +226,7 @@ def _ranked(kinds: Collection[NameKind], stored: Kinds, goal: _Goal) -> list[_Ra
 
 
 def _choice(ranked: list[_Ranked], chosen: _Ranked, goal: _Goal) -> Choice:
-    """Return the rule with a rival: a rule of equal rank that gives other expected names."""
+    """Return a rule with its rival: a rule of equal rank that gives other expected names."""
 
     def differs(other: _Ranked) -> bool:
         names = ((_pattern(one, other.rule), _pattern(one, chosen.rule)) for one in chosen.met)

@@ -41,9 +41,9 @@ _LARGE = 2000  # tensors; auditing more of them takes long
 
 
 class Undoing(Struct, frozen=True, kw_only=True):
-    """A change of the config or the files that would remove findings, and the cause that it shows.
+    """A change of the config or the files that removes findings, and the cause that it reverses.
 
-    If the broken thing has no replacement (a Git LFS pointer instead of a config), the snapshot is
+    If a broken file has no replacement (a Git LFS pointer instead of a config), the snapshot is
     unchanged, and `proven` are the findings that the bytes of the file explain.
     """
 
@@ -51,28 +51,28 @@ class Undoing(Struct, frozen=True, kw_only=True):
     snapshot: Snapshot  # the changed snapshot
     proven: tuple[Finding, ...] = ()  # findings explained without another audit
     target: str | None = None  # another class to audit for
-    renames: Mapping[str, str] = field(default_factory=dict)  # stored names, before and after
-    fields: tuple[tuple[str, Any, Any], ...] = ()  # (key, declared, what the files hold)
+    renames: Mapping[str, str] = field(default_factory=dict)  # stored name -> new name
+    fields: tuple[tuple[str, Any, Any], ...] = ()  # (key, declared value, value in the files)
     undetermined: tuple[tuple[str, Any], ...] = ()  # (key, declared); no shape determines its value
     summary: str  # the fault, with numbers; `engine` adds how many findings it explains
     fix: str
     evidence: tuple[str, ...] = ()
-    exact: bool = False  # valid only if no alarm remains after it
+    exact: bool = False  # valid only if no alarm remains after the change
     certain: bool = True  # whether no other explanation fits; else no fix is written
 
     def on(self, snapshot: Snapshot) -> "Undoing":
-        """Return the undoing on a changed snapshot, without the findings that it proved."""
+        """Return the undoing with another changed snapshot, and without proven findings."""
         return replace(self, snapshot=snapshot, proven=())
 
 
 class Case(Struct, frozen=True, kw_only=True, dict=True):
-    """One model with alarming findings, only about its files if nothing could be compared."""
+    """A model with alarming findings; they are only about its files if nothing was compared."""
 
     snapshot: Snapshot
     report: Report | Unaudited
     target: str | None  # the class that the user asked for; None for the declared class
     classes: Callable[[str], tuple[str, ...]]  # model type -> the names of its classes
-    implied: Callable[[Snapshot], Shapes | None]  # shapes by the config; None if unknown
+    implied: Callable[[Snapshot], Shapes | None]  # shapes that the config implies, or None
     tree: Callable[..., ClassTree | None]  # tree of the snapshot's class; None without closed form
     forms: Callable[..., NameForms]  # name forms (on disk, in memory) of the config's tensors
 
@@ -88,7 +88,7 @@ class Case(Struct, frozen=True, kw_only=True, dict=True):
     def alarms(self) -> tuple[Finding, ...]:
         """The alarming findings, except those about companion files and repeated config values.
 
-        No change of names or sizes removes the latter.
+        No change of names or sizes removes such excepted findings.
         """
         return tuple(
             one
@@ -161,17 +161,17 @@ class Case(Struct, frozen=True, kw_only=True, dict=True):
 
     @cached_property
     def _forms(self) -> NameForms | None:
-        """The two forms of names if the files have the in-memory names; None if not, as usual."""
+        """The two forms of names if the files have in-memory names; None if they do not (usual)."""
         found = self._both_forms
         return found if found.differ and found.are_in_memory(self.stored_kinds) else None
 
     def on_disk(self, name: str) -> str:
-        """The name under which save_pretrained would have written this tensor."""
+        """Return the name under which save_pretrained would have written this tensor."""
         name = self._both_forms.of_today(name)
         return self._forms.on_disk(name) if self._forms else name
 
     def patterns_on_disk(self, pattern: str) -> tuple[str, ...]:
-        """The patterns of the names that save_pretrained writes for a name of this pattern."""
+        """Return the patterns of names that save_pretrained writes for a name of this pattern."""
         return self._both_forms.patterns_on_disk(self.on_disk(pattern))
 
     def is_stack(self, name: str) -> bool:
@@ -189,7 +189,7 @@ class Case(Struct, frozen=True, kw_only=True, dict=True):
 
     @cached_property
     def strange(self) -> tuple[StoredTensor, ...]:
-        """Unexpected stored tensors; all stored tensors if findings do not name each of them."""
+        """The unexpected stored tensors; all stored tensors if a finding leaves some unnamed."""
         if self.unnamed:
             return self.stored
         return tuple(tensor for one in self._of(UnexpectedFinding) for tensor in one.tensors)
@@ -235,12 +235,12 @@ class Case(Struct, frozen=True, kw_only=True, dict=True):
 
     @cached_property
     def hidden(self) -> Mapping[str, tuple[ExpectedTensor, ...]]:
-        """The expected tensors that an unread file may contain, by that file or by the index."""
+        """The expected tensors that an unread file may contain, by name of that file or index."""
         return {one.file: one.hidden for one in self._of(OfFile)}
 
     @cached_property
     def implied_shapes(self) -> Shapes:
-        """The shapes of the tensors that must be stored by the config; empty if nothing follows."""
+        """The shapes of the tensors that the config implies, by name; empty if they are unknown."""
         return self.implied(self.snapshot) or {}
 
     @property
@@ -286,7 +286,7 @@ class Case(Struct, frozen=True, kw_only=True, dict=True):
 
     @cached_property
     def holdings(self) -> HeldTensors:
-        """The tensors inside the stored ones after unpacking; only names if no header was read.
+        """The stored tensors after unpacking; only the index's names if no header was read.
 
         The names are those on disk, as in the class's tree.
         """
@@ -309,11 +309,11 @@ UNCHANGED: Mapping[str, str] = MappingProxyType({})
 
 
 def alarm_keys(finding: Finding, renames: Mapping[str, str] = UNCHANGED) -> Iterator[AlarmKey]:
-    """Yield (kind of finding, name after renaming) for each name; one key if there are no names."""
+    """Yield (kind of finding, name after renaming) for each name; the name is "" without any."""
     for name in finding.names or ("",):
         yield finding.kind, renames.get(name, name)
 
 
 def composed(first: Mapping[str, str], then: Mapping[str, str]) -> Mapping[str, str]:
-    """Return the renames that result from one change followed by another, by original name."""
+    """Return {original name: final name} for one renaming followed by another."""
     return {**then, **{name: then.get(other, other) for name, other in first.items()}}

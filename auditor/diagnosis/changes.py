@@ -136,7 +136,7 @@ def _changed_index(
 
 
 def _beside_weight_map(content: bytes) -> dict[str, Raw]:
-    """Return the other keys of an index, each with its value as written.
+    """Return the keys of an index except weight_map, each with its value as written.
 
     msgspec takes 18 ms to read and write the 92,000 names of DeepSeek-V3, json 180 ms.
     """
@@ -157,7 +157,7 @@ def _tensors(head: WeightHeader) -> tuple[StoredTensor, ...]:
 def holding(
     name: str, shapes: Iterable[tuple[str, tuple[int, ...]]], dtype: str | None
 ) -> WeightHeader:
-    """Return a weight file with these tensors, all in one dtype."""
+    """Return the header of a weight file with these tensors, all in one dtype."""
     tensors = tuple(
         StoredTensor(one, dtype, shape, prod(shape), name, Span(0, 0))
         for one, shape in sorted(shapes)
@@ -179,7 +179,7 @@ def of_files(snapshot: Snapshot, heads: Iterable[WeightHeader]) -> Snapshot:
 
 
 def as_indexed(snapshot: Snapshot, files: Collection[str]) -> Snapshot:
-    """Return the checkpoint without the headers of these shards: only the index names them."""
+    """Return the checkpoint as if these shards had no header and only the index named them."""
     return replace(
         snapshot,
         headers=tuple(head for head in snapshot.headers if head.name not in files),
@@ -195,7 +195,7 @@ def as_indexed(snapshot: Snapshot, files: Collection[str]) -> Snapshot:
 
 
 class _Null:
-    """The type of NULL."""
+    """The type of NULL, which stands for an explicit null in a config."""
 
     def __repr__(self) -> str:
         return "null"

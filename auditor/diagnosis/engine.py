@@ -79,8 +79,8 @@ OF_GGUF: tuple[Cause, ...] = (
     partial_upload.undoings,
 )
 
-# Ordered by how little they change: files, names, shapes, a field, a class. If two close the same
-# findings, the earlier one is reported.
+# The causes with the smallest changes come first: files, names, shapes, a field, a class. If two
+# causes explain the same findings, the earlier cause is reported.
 CAUSES: tuple[Cause, ...] = (
     *OF_FILES,
     empty_file.undoings,
@@ -139,7 +139,7 @@ MOST_SECONDS = 4.0
 # From this many tensors on, an audit takes 0.1 s: longer than a check of the new names.
 _LARGE = 5000
 
-_DEEPEST = 3  # undoings applied one after the other, each to the snapshot of the one before
+_DEEPEST = 3  # the most undoings of one diagnosis, each applied to the previous one's snapshot
 
 # New alarms that an undoing may open on a name that had an alarm before: the name is now expected,
 # and the next undoing can correct the remaining difference.
@@ -179,7 +179,7 @@ def diagnose(  # noqa: PLR0913 - the report, and four functions of a changed sna
 
     Four functions take a changed snapshot: `again` audits it (for a class if one is given),
     `implied` returns the shapes that its config implies (cheaper), `tree` the class's blocks
-    (cheapest), and `forms` the forms of its names. A finding that no undoing closes gets no cause.
+    (cheapest), and `forms` the forms of names. A finding that no undoing closes gets no cause.
     `keep` receives the undoing of each cause; each undoing starts from the snapshot of the previous
     one.
     """
@@ -296,7 +296,7 @@ def _is_rival(closing: _Closing, best: _Closing) -> bool:
 
 
 def _with_rivals(undoing: Undoing, rivals: list[Undoing]) -> Undoing:
-    """Return the undoing with a clause about each other cause that explains as much."""
+    """Return the undoing with a clause about each rival cause, which explains as much."""
     for one in {rival.cause: rival for rival in rivals}.values():
         undoing = replace(
             undoing,
@@ -309,7 +309,7 @@ def _with_rivals(undoing: Undoing, rivals: list[Undoing]) -> Undoing:
 
 
 def _after(case: Case, undoing: Undoing, tries: _Tries) -> Report | Unaudited | None:
-    """Return the outcome for the changed snapshot, or the report without the proven findings.
+    """Return the audit of the changed snapshot, or the old report without the proven findings.
 
     Return None if a limit is reached, or if the changed snapshot can no longer be audited.
     """
@@ -322,7 +322,7 @@ def _after(case: Case, undoing: Undoing, tries: _Tries) -> Report | Unaudited | 
 
 
 def _closing(case: Case, undoing: Undoing, after: Report | Unaudited) -> _Closing | None:
-    """Return which alarms disappear after an undoing; None if too few do, or a wrong one is new."""
+    """Return the effect of an undoing; None if it closes too few alarms or opens a wrong one."""
     known = _alarming(case.report, undoing.renames)
     left = _alarming(after)
     names = {name for _, name in known}
@@ -350,7 +350,7 @@ def _alarming(
 
 
 def _diagnoses(closings: list[_Closing], report: Report | Unaudited) -> Iterator[Diagnosis]:
-    """Yield the diagnosis of each undoing; the first states how much they explain together."""
+    """Yield the diagnosis of each undoing; the first states how much all explain together."""
     renames = UNCHANGED  # by all undoings so far: original name -> new name
     total = len(_alarming(report))
     for at, closing in enumerate(closings):

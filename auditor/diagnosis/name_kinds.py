@@ -12,7 +12,7 @@ from operator import itemgetter
 from typing import NamedTuple
 
 Numbers = tuple[str, ...]  # the numbers in a name; only short ones are converted to int
-MOST_DIGITS = 6  # the most digits of a module's number that is converted
+MOST_DIGITS = 6  # the most digits of a module's number that is converted to int
 MOST_KINDS = 20_000  # the most kinds of one model; published models have a few hundred
 
 
@@ -95,7 +95,7 @@ _NUMBER = re.compile(rf"(?<=\.)(\d{{1,{MOST_DIGITS}}})(?=\.)")
 
 
 class Member(NamedTuple):
-    """A name in a list of modules."""
+    """A name, split at the number that it has in one list of modules."""
 
     before: str  # the part of the name before the number, with its dot
     number: int
@@ -103,7 +103,7 @@ class Member(NamedTuple):
 
 
 def members(name: str) -> Iterator[Member]:
-    """Yield the lists that contain a name, outermost first."""
+    """Yield the name split at each list of modules that contains it, outermost first."""
     for match in _NUMBER.finditer(name):
         yield Member(name[: match.start()], int(match[0]), name[match.end() :])
 
@@ -131,7 +131,7 @@ def numbers(kinds: Iterable[NameKind], depth: int = 0) -> dict[str, set[int]]:
 
 
 def place_in_list(kind: NameKind, depth: int) -> int | None:
-    """Return which of a kind's numbers belongs to its list at a depth; None without such a list."""
+    """Return the index, among a name's numbers, of the list at a depth; None without a list."""
     last = len(kind.parts) - 1
     inside = [at for at, place in enumerate(kind.places) if 0 < place < last]
     return inside[depth] if len(inside) > depth else None
@@ -144,7 +144,7 @@ def list_pattern(kind: NameKind, depth: int) -> str | None:
 
 
 def list_before(kind: NameKind, at: int, outer: Numbers) -> str:
-    """Return the name, with its dot, of the list whose number is at `at`, after `outer` numbers."""
+    """Return the name, with its dot, of the list of number `at`; `outer` are the numbers before."""
     return f"{kind.filled(outer, kind.places[at])}."
 
 

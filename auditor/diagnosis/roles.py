@@ -15,7 +15,7 @@ from auditor.diagnosis.name_kinds import NameKind, Numbers
 
 
 class TensorRole(NamedTuple):
-    """The function and position of a tensor; two tensors of one model never have one role."""
+    """The function and position of a tensor; no two tensors of a model have the same role."""
 
     stack: str  # encoder, decoder, vision, or "" if the name does not contain it
     numbers: Numbers  # of its layer and its expert, without leading zeros
@@ -182,7 +182,7 @@ def role_of(name: str) -> TensorRole | None:
 def roles_of(
     kind: NameKind, spelt: Callable[[str], str] = str
 ) -> Mapping[TensorRole, list[tuple[Numbers, str]]]:
-    """Return (numbers, name) of a kind's names, by role without numbers.
+    """Return {role without numbers: [(numbers, name), ...]} for the names of a kind.
 
     All names of a kind share a role, unless they have more numbers than those of layer and
     expert: such a number distinguishes attention from MLP in T5. `spelt` maps a name to the name
@@ -192,7 +192,7 @@ def roles_of(
     count = len(kind.places)
     marks = tuple(map(str, range(1, count + 1)))
     zeros, read_marks = _numbered(kind.pattern)[1], _numbered(kind.filled(marks))[1]
-    if zeros == ("0",) * count and read_marks == marks:  # no numbers but of layer and expert
+    if zeros == ("0",) * count and read_marks == marks:  # only numbers of layer and expert
         if role := role_of(spelt(kind.pattern)):
             numbers = kind.numbers
             if any(map(_has_zeros, set(chain.from_iterable(numbers)))):

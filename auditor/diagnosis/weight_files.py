@@ -15,7 +15,7 @@ _DTYPES = {"float32": "F32", "float16": "F16", "bfloat16": "BF16"}
 
 
 def restored(case: Case, files: Collection[str]) -> Snapshot:
-    """Return the checkpoint with these files complete, with the names that the index lists.
+    """Return the checkpoint with these files complete: with the tensors that the index lists.
 
     Without an index, a file gets the expected tensors that its finding lists as hidden.
     """
