@@ -1,7 +1,7 @@
 """Kinds of names: a kind is the names that differ only in their numbers, of layers or experts.
 
 DeepSeek-V3 has 91,991 names of 43 kinds, so a question that ignores numbers is answered once per
-kind. The list of modules of `model.layers.3.mlp.up_proj.weight` is `model.layers.`.
+kind. The list of modules in `model.layers.3.mlp.up_proj.weight` is called `model.layers.`.
 """
 
 import re

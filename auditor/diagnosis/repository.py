@@ -1,4 +1,4 @@
-"""The causes found in companion files and components: each is a finding that contains its fix."""
+"""The causes in companion files and components, taken from findings that contain their fix."""
 
 from collections.abc import Iterable, Iterator
 
@@ -22,7 +22,7 @@ _SEVERAL = 2  # missing components; a single one needs no common cause
 def with_repository(
     diagnoses: tuple[Diagnosis, ...], report: Report | Unaudited, after: Report | Unaudited
 ) -> tuple[Diagnosis, ...]:
-    """Return the causes in tensors, config and companion files, each fault under one cause.
+    """Return the causes in tensors, config and companion files, each fault in only one cause.
 
     `after` is the report on the snapshot after all undoings. If a misspelt key leaves a field at
     its default, the cause is the misspelt key; if two fields contradict each other (a number of

@@ -54,7 +54,7 @@ _ByRole = dict[TensorRole, dict[Numbers, _Tensor]]
 
 
 def undoings(case: Case) -> Iterator[Undoing]:
-    """Yield every stored tensor renamed to the class's tensor with the same role."""
+    """Yield the checkpoint with tensors renamed to the class's tensors with the same roles."""
     if not (case.unexpected and case.missing):
         return
     source = _source(case)
@@ -122,7 +122,7 @@ def _by_role(case: Case) -> Replacements:
 
 
 def _roles(case: Case) -> tuple[_ByRole[StoredTensor], _ByRole[ExpectedTensor]]:
-    """Return the unexpected and the missing tensors, by their role and their numbers."""
+    """Return the unexpected and the missing tensors, each as {role: {numbers: tensor}}."""
     after_mlp = any(_AFTER_MLP in kind.pattern for kind in case.missing_kinds)
     spelt = _first_of_two_norms if after_mlp else str
     missing = [roles_of(kind, spelt) for kind in case.missing_kinds]
@@ -180,7 +180,7 @@ def _held(role: TensorRole, tensors: _ByRole[_Tensor]) -> dict[Numbers, list[_Te
 
 
 def _take_related(case: Case, replacements: Replacements) -> None:
-    """Rename unexpected names that have no role in the way that similar names were renamed.
+    """Add renames of unexpected names without a role, made as similar names were renamed.
 
     Such names differ from a renamed name in numbers (layers for further tokens, which no class
     expects), or are those of the scale of a renamed weight.

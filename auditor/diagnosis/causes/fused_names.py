@@ -30,7 +30,7 @@ _WholeAndParts = tuple[str, tuple[str, ...]]
 
 
 def undoings(case: Case) -> Iterator[Undoing]:
-    """Yield fused tensors split and separate tensors joined, where the sizes add up."""
+    """Yield the model with fused tensors split and separate tensors joined, if the sizes add up."""
     if not (case.unexpected and case.missing):
         return
     stored, expected = case.strange_named, case.lacking_named
@@ -61,7 +61,7 @@ def undoings(case: Case) -> Iterator[Undoing]:
 
 
 def split(whole: StoredTensor, parts: Sequence[ExpectedTensor]) -> Replacements:
-    """Return {name of the fused tensor: the parts that replace it}."""
+    """Return {name of the fused tensor: the tensors that replace it}."""
     return {whole.name: tuple(shaped(whole, one.shape, one.name) for one in parts)}
 
 
@@ -72,7 +72,7 @@ def joined(parts: Sequence[StoredTensor], whole: ExpectedTensor) -> Replacements
 
 
 def _words(replacements: Replacements, wholes: int, stacked: int, leaves: str) -> tuple[str, str]:
-    """Return summary and remedy; `wholes` counts split tensors, `stacked` those made of experts."""
+    """Return summary and remedy; `wholes` counts split tensors, `stacked` stacks of experts."""
     if wholes:
         name, parts = next(iter(replacements.items()))
         goal = ", ".join(_leaf(one.name) for one in parts)
@@ -119,7 +119,7 @@ def _module(kind: NameKind) -> _Module:
 def _fused(
     wholes: Sequence[_Module], apart: Sequence[_Module], whole_of: _Tensors, part_of: _Tensors
 ) -> Iterator[_WholeAndParts]:
-    """Yield each fused tensor with its parts, if only one tensor of the module or layer fits.
+    """Yield (fused name, names of parts), if only one tensor of the module or layer fits.
 
     The parts are all separate tensors of the module.
     """
@@ -171,7 +171,7 @@ def _is_sum(whole: _Shape, parts: list[_Shape]) -> bool:
 def _stacked(
     wholes: Iterable[_Module], apart: Iterable[_Module], whole_of: _Tensors, part_of: _Tensors
 ) -> Iterator[_WholeAndParts]:
-    """Yield each stacked tensor with its parts: `up_proj` with `experts.0.up_proj` and so on."""
+    """Yield (stacked name, names of parts): `up_proj`, (`experts.0.up_proj`, ...)."""
     for whole in wholes:
         before, _, leaf = whole.kind.pattern.removesuffix(".weight").rpartition(".")
         by_layer: dict[Numbers, list[str]] = {}

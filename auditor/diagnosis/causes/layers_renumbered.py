@@ -34,7 +34,7 @@ class _Layers(NamedTuple):
 
 
 def undoings(case: Case) -> Iterator[Undoing]:
-    """Yield the snapshot with all misnumbered lists counted from 0, then with each list alone."""
+    """Yield the snapshot with all misnumbered lists numbered from 0, then with only one of them."""
     for depth in range(_DEEPEST) if case.missing else ():
         lists = tuple(_lists(case, depth))
         for chosen in dict.fromkeys((lists, *((one,) for one in lists[:_MOST_ALONE]))):
@@ -59,7 +59,7 @@ def _lists(case: Case, depth: int) -> Iterator[_Layers]:
 
 
 def _undoings(case: Case, lists: tuple[_Layers, ...], depth: int) -> Iterator[Undoing]:
-    """Yield the lists renumbered, then with each config key that counts them also corrected."""
+    """Yield undoings that renumber the lists, then undoings that correct their count too."""
     renames = _renames(case, lists, depth)
     if all(one.beyond for one in lists):
         yield _undoing(case, lists, renames)

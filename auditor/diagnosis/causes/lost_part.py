@@ -110,7 +110,7 @@ def _spellings(case: Case) -> Iterator[str]:
 
 
 def absent_parts(missing: Iterable[str], stored: Iterable[str]) -> dict[str, int]:
-    """Return the outermost modules without any stored tensor, with their numbers of tensors."""
+    """Return {outermost module without any stored tensor: its number of tensors}."""
     stored_modules: set[str] = set()
     for name in stored:
         parts = name.split(".")
@@ -144,7 +144,7 @@ def with_missing(case: Case) -> Snapshot:
 
 
 def _index_with(index: TextFile | None, missing: list[ExpectedTensor]) -> TextFile | None:
-    """Return the index with the missing names, and without the total, which omits their sizes."""
+    """Return the index with the missing names added, and without its total size, now wrong."""
     if index is None:
         return None
     try:

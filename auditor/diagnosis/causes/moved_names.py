@@ -47,7 +47,7 @@ def of_other_modules(case: Case) -> Iterator[Undoing]:
 
 
 def _renamed(case: Case, *, by_replacement: bool) -> Iterator[Undoing]:
-    """Yield undoings that apply several rules to different names, then ones with a single rule."""
+    """Yield undoings that apply several rules to different names, then undoings with one rule."""
     unexpected = Kinds(case.unexpected_kinds, case.shapes)
     missing = Kinds(
         case.missing_kinds, {name: one.shape for name, one in case.lacking_named.items()}
@@ -204,7 +204,7 @@ def _words_of_removed(case: Case, rule: Rule, names: Mapping[str, str]) -> tuple
 
 
 def _saved_from(edit: NameEdit) -> str:
-    """Return the explanation of a wrapper, or of each of nested wrappers if all are known."""
+    """Return the text that explains the removed wrapper, or each wrapper if they are nested."""
     wrappers = edit.difference[0].removesuffix(".")
     parts = (wrappers,) if wrappers in _SAVED_FROM else wrappers.split(".")
     known = [_SAVED_FROM[part] for part in parts if part in _SAVED_FROM]

@@ -72,7 +72,7 @@ def _declaration(report: Report | Unaudited) -> str:
 
 
 def other_classes(case: Case) -> list[str]:
-    """Return the other classes of the type that fit; if there is no closed form, all of them."""
+    """Return the type's other classes that fit; all other classes if there is no closed form."""
     classes = case.classes(case.report.model_type or "")
     names = [name for name in classes if name != case.report.target]
     if case.report.expected is None or case.report.expected.by != "closed-form":

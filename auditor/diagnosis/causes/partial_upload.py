@@ -104,7 +104,7 @@ def _by_index(snapshot: Snapshot, index: Index) -> Undoing:
 
 
 def _by_numbers(case: Case, index: Index | None) -> Iterator[Undoing]:
-    """Yield the snapshot as if all numbered files were there, with a complete index.
+    """Yield the snapshot with all numbered files and a complete index.
 
     The missing tensors are placed in the absent files. This also covers an incomplete export, whose
     index names only the existing files.

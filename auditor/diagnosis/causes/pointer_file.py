@@ -17,7 +17,7 @@ CAUSE = "pointer-file"
 
 
 def undoings(case: Case) -> Iterator[Undoing]:
-    """Yield weight files instead of their pointers; a config or an index has no replacement."""
+    """Yield the checkpoint with stand-ins for weight pointers; other pointers are not replaced."""
     snapshot = case.snapshot
     texts = (snapshot.config, snapshot.index, snapshot.packing, snapshot.settings)
     pointers = tuple(sorted(text.name for text in texts if text and _is_pointer(text)))

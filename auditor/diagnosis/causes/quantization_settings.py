@@ -48,7 +48,7 @@ _OLDER_KEYS = {"bits": ("w_bit",), "group_size": ("q_group_size",)}  # keys of o
 
 
 def undoings(case: Case) -> Iterator[Undoing]:
-    """Yield the settings that the shapes determine, separately and together; then module lists."""
+    """Yield undoings that correct one setting, then all settings, then lists of modules."""
     if SYMPTOMS.isdisjoint(finding.kind for finding in case.alarms):
         return
     place = next(
@@ -74,7 +74,7 @@ def undoings(case: Case) -> Iterator[Undoing]:
 
 
 def _spelt(declared: Mapping[str, Any], settings: dict[str, Any]) -> dict[str, Any]:
-    """Return the settings with the config's spelling of keys, and bits of bitsandbytes as flags."""
+    """Return the settings under the config's keys; bitsandbytes' bits become its two flags."""
     renamed = dict(settings)
     for key, others in _OLDER_KEYS.items():
         for other in others:
@@ -92,7 +92,7 @@ def _spelt(declared: Mapping[str, Any], settings: dict[str, Any]) -> dict[str, A
 def _lists(
     case: Case, place: str, declared: Mapping[str, Any], method: str | None
 ) -> Iterator[Undoing]:
-    """Yield the list of unpacked modules with missing ones added, or with packed ones removed."""
+    """Yield undoings that add modules to the list of unpacked modules, or remove modules."""
     key = next((one for one in _LISTS if one in declared), _LIST_OF.get(method or "", ""))
     value = declared.get(key)
     if not key or not isinstance(value, list | None):
@@ -144,7 +144,7 @@ def _undoing(
 
 
 def _texts(path: str, was: Any, value: Any) -> tuple[str, str]:
-    """Return the fault of a setting, and the remedy; for a list, only differing items are named."""
+    """Return texts of a setting's fault and its remedy; for a list, they name the difference."""
     before = was if isinstance(was, list) else []
     after = value if isinstance(value, list) else []
     added = [one for one in after if one not in before]

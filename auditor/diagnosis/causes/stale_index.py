@@ -17,7 +17,7 @@ CAUSE = "stale-index"
 
 
 def undoings(case: Case) -> Iterator[Undoing]:
-    """Yield the stored files with an index made from them."""
+    """Yield the checkpoint with a new index, made from the stored files."""
     snapshot, index = case.snapshot, read_index(case.snapshot)
     reasons = [one.reason for one in case.alarms if isinstance(one, BadIndex)]
     if index is None or not reasons:

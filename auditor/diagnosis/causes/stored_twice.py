@@ -20,7 +20,7 @@ CAUSE = "stored-twice"
 
 
 def undoings(case: Case) -> Iterator[Undoing]:
-    """Yield the files with one copy of each tensor: the copy that the index names, or the first."""
+    """Yield the checkpoint with one copy of each tensor: the copy in the index, or the first."""
     files: dict[str, list[str]] = {}
     for tensor in case.stored:
         files.setdefault(tensor.name, []).append(tensor.file)

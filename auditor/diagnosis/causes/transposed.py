@@ -13,7 +13,7 @@ CAUSE = "transposed"
 
 
 def undoings(case: Case) -> Iterator[Undoing]:
-    """Yield the tensors that fit with their last two axes swapped, or with all axes reversed."""
+    """Yield the model with tensors transposed (last two axes, or all) if their shapes then fit."""
     turned = {
         pair.stored.name: pair.expected.shape
         for pair in case.mismatched

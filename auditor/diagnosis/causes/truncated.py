@@ -21,7 +21,7 @@ _CUT = "truncated"  # in the errors of other formats' readers for a file that en
 
 
 def undoings(case: Case) -> Iterator[Undoing]:
-    """Yield the files extended to their declared length, or stand-ins if a header is incomplete."""
+    """Yield the checkpoint as if the files were complete; an incomplete header is replaced."""
     heads = {head.name: how for head in case.snapshot.headers if (how := _ends(head))}
     if not heads:
         return

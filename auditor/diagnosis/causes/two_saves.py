@@ -13,7 +13,7 @@ CAUSE = "two-saves"
 
 
 def undoings(case: Case) -> Iterator[Undoing]:
-    """Yield the files of each save alone, complete saves first."""
+    """Yield the checkpoint with only one save's files, once for each save, complete saves first."""
     heads_by_split = splits(case)
     if len(heads_by_split) < 2:  # noqa: PLR2004 - saves
         return

@@ -28,7 +28,7 @@ _ROOT = re.compile(r"(?<![^.])base_model\.model\.")
 
 
 def undoings(case: Case) -> Iterator[Undoing]:
-    """Yield the model without the adapter's tensors, with the base layers under their own names."""
+    """Yield the model without the adapter, with layers named as in the base model."""
     if not any(_OWN.search(kind.pattern) or _wraps(kind.pattern) for kind in case.strange_kinds):
         return
     if is_adapter(case):

@@ -24,7 +24,7 @@ _FIX = (
 
 
 def undoings(case: Case) -> Iterator[Undoing]:
-    """Yield the tensors in their expected shapes, if each contains at most one rank's share."""
+    """Yield the model with the full shapes of tensors that are empty or one rank's share."""
     if parts := [pair for pair in case.mismatched if _is_part(pair)]:
         yield _of_parts(case, parts)
     yield from _of_flat_parameters(case)
@@ -58,13 +58,13 @@ def _of_parts(case: Case, parts: list[MatchedPair]) -> Undoing:
 
 
 def _is_stretch(pair: MatchedPair) -> bool:
-    """Whether both are vectors and the stored one is shorter than the expected one."""
+    """Whether stored and expected tensor are vectors, and the stored vector is shorter."""
     shape, expected = pair.stored.shape, pair.expected.shape
     return shape is not None and len(shape) == len(expected) == 1 and shape < expected
 
 
 def _of_flat_parameters(case: Case) -> Iterator[Undoing]:
-    """Yield the missing tensors, if FSDP's flat parameters contain one rank's share of them."""
+    """Yield the checkpoint with the missing tensors, if flat parameters contain a rank's share."""
     flat = [one for one in case.stored if one.elements and _FLAT.fullmatch(one.name)]
     missing = [
         one for item in case.report.findings if isinstance(item, Missing) for one in item.tensors

@@ -60,7 +60,7 @@ def determined_sizes(
 
 
 def _lengths(expected: ClassTree, stored: HeldTensors) -> Iterator[tuple[Dim, int]]:
-    """Yield the formula and the stored length of each axis, and of each list of modules."""
+    """Yield (formula, stored length) of each axis, and of each list of modules."""
     for leaf in leaves(expected.tree):
         for name in spellings(leaf.name, expected.prefix):
             shape = stored.shapes.get(name)
@@ -71,7 +71,7 @@ def _lengths(expected: ClassTree, stored: HeldTensors) -> Iterator[tuple[Dim, in
 
 
 def _counts(leaf: Leaf, name: str, stored: HeldTensors) -> Iterator[tuple[Dim, int]]:
-    """Yield the formula and the stored length of each list around a stored tensor."""
+    """Yield (formula, stored length) of each list of modules that contains a tensor."""
     for modules in leaf.lists:
         end = len(name) - len(leaf.name) + len(modules.name)  # the name may lack the prefix
         if (count := stored.counts.get(name[: max(end, 0)])) is not None:

@@ -22,7 +22,7 @@ class HeldKind(NamedTuple):
 
 
 class HeldTensors:
-    """A model's tensors as stored, after unpacking: names and shapes."""
+    """The names and shapes of a model's stored tensors, after unpacking."""
 
     def __init__(
         self, shapes: Mapping[str, Shape | None], kinds: tuple[NameKind, ...] = ()

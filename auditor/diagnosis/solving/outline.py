@@ -92,7 +92,7 @@ def _ends(indices: range | list[int], count: int) -> list[tuple[int, int]]:
 
 
 def follow(tree: Block, name: str) -> NamePath:
-    """Follow a stored name into the tree."""
+    """Return the parameter or the lists to which a name leads in the tree, part by part."""
     block, lists, at = tree, list[ModuleList](), ""
     parts = name.split(".", _DEEPEST)
     is_extra = False
@@ -146,7 +146,7 @@ def _join(prefix: str, name: str) -> str:
 
 
 def shapes_in(tree: Block, prefix: str) -> Callable[[str], tuple[int, ...] | None]:
-    """Return a function from a stored name, with or without the prefix, to its shape."""
+    """Return a function that returns the expected shape of a name, with or without the prefix."""
 
     def shape(name: str) -> tuple[int, ...] | None:
         other = name.removeprefix(f"{prefix}.") if prefix else name

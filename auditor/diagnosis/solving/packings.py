@@ -32,7 +32,7 @@ def settings_of_files(stored: Stored, implied: _Implied) -> Iterator[Settings]:
 def _commonest(
     stored: Stored, read: Callable[[str, Members], Settings | None], *marks: str
 ) -> list[Settings]:
-    """Return the settings of modules with tensors of these names, the most frequent first.
+    """Return the most frequent settings of the modules that have tensors named `marks`.
 
     A module with one group gives no upper bound of the group size; other modules may.
     """
