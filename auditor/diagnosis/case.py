@@ -309,7 +309,7 @@ UNCHANGED: Mapping[str, str] = MappingProxyType({})
 
 
 def alarm_keys(finding: Finding, renames: Mapping[str, str] = UNCHANGED) -> Iterator[AlarmKey]:
-    """Yield (kind of finding, name after renaming) for each name; the name is "" without any."""
+    """Yield (kind of finding, name after renaming) for each name; (kind, "") if none is named."""
     for name in finding.names or ("",):
         yield finding.kind, renames.get(name, name)
 

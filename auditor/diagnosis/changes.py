@@ -89,7 +89,7 @@ def _changed(
     *,
     totals: bool = True,
 ) -> Snapshot:
-    """Apply `put` to each file's tensors and `named` to the index; keep its totals if `totals`."""
+    """Apply `put` to each file's tensors and `named` to the index; `totals` keeps its totals."""
 
     def head_with(head: WeightHeader) -> WeightHeader:
         table = head.parsed

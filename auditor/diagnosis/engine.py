@@ -322,7 +322,7 @@ def _after(case: Case, undoing: Undoing, tries: _Tries) -> Report | Unaudited | 
 
 
 def _closing(case: Case, undoing: Undoing, after: Report | Unaudited) -> _Closing | None:
-    """Return the effect of an undoing; None if it closes too few alarms or opens a wrong one."""
+    """Return the effect of an undoing; None if it closes too few alarms or opens forbidden ones."""
     known = _alarming(case.report, undoing.renames)
     left = _alarming(after)
     names = {name for _, name in known}

@@ -144,7 +144,7 @@ def list_pattern(kind: NameKind, depth: int) -> str | None:
 
 
 def list_before(kind: NameKind, at: int, outer: Numbers) -> str:
-    """Return the name, with its dot, of the list of number `at`; `outer` are the numbers before."""
+    """Return the name of a kind's list at number `at`, with a final dot and the `outer` numbers."""
     return f"{kind.filled(outer, kind.places[at])}."
 
 

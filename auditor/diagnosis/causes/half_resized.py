@@ -20,7 +20,7 @@ _VOCABULARY = "vocab_size"
 
 
 def undoings(case: Case) -> Iterator[Undoing]:
-    """Yield the model with the declared rows in embedding and head, if their numbers differ."""
+    """Yield the model with the declared rows in embedding and head, if their rows differ."""
     pairs = {pair.stored.name: pair for pair in case.mismatched}
     if not pairs:
         return

@@ -65,7 +65,7 @@ def _renamed(case: Case, *, by_replacement: bool) -> Iterator[Undoing]:
 
 
 def _stored_again(case: Case, unexpected: Kinds) -> Iterator[Undoing]:
-    """Yield the model without unexpected names, if each repeats a used name plus a segment."""
+    """Yield the model without unexpected names, if each is a used name with one more segment."""
     others = chosen_of(case.stored_kinds, case.shapes.keys() - set(case.unexpected))
     for chosen in filter(None, choices(unexpected, Kinds(others, case.shapes), prefix="")):
         [(rule, originals), *more] = renames_by_rule(unexpected.kinds, chosen).items()

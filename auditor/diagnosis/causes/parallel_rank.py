@@ -81,7 +81,7 @@ def _is_norm(tensor: tuple[str, tuple[int, ...]]) -> bool:
 
 
 def _scales(case: Case, whole: Mapping[str, tuple[int, ...]], ranks: int) -> dict[str, Any]:
-    """Return the undivided shapes of the scales of divided weights."""
+    """Return {name: undivided shape} for the quantization scales of divided weights."""
     full_shapes = {}
     for name, shape in whole.items():
         for scale in (f"{name}_scale_inv", f"{name}_scale"):

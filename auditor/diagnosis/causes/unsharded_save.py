@@ -24,7 +24,7 @@ _FIX = (
 
 
 def undoings(case: Case) -> Iterator[Undoing]:
-    """Yield the model with the full shapes of tensors that are empty or one rank's share."""
+    """Yield the model with full shapes for tensors that are empty or one rank's share."""
     if parts := [pair for pair in case.mismatched if _is_part(pair)]:
         yield _of_parts(case, parts)
     yield from _of_flat_parameters(case)

@@ -1,10 +1,10 @@
 """The search for values of all config keys at once, with which the stored tensors are expected.
 
-Every expected shape is a polynomial in config keys, and every stored shape its value. A length that
-is a single key (a plain length) gives that key's value, for all such keys at once, and a depth
-resizes its lists. Then single changes follow, each the one that leaves the fewest tensors
-differing: a product solved for one of its keys, a flag, a word, a key set to null, or a list with
-the type of each layer.
+Every expected length is a polynomial in config keys, and the stored length is its value. A plain
+length is a single key: all such keys are set at once, and a new depth resizes its lists. Then
+single changes follow; each step takes the change that leaves the fewest differing tensors: a
+product solved for one of its keys, a flag, a word, a key set to null, or a list with the type of
+each layer.
 """
 
 import re

@@ -92,7 +92,7 @@ def _ends(indices: range | list[int], count: int) -> list[tuple[int, int]]:
 
 
 def follow(tree: Block, name: str) -> NamePath:
-    """Return the parameter or the lists to which a name leads in the tree, part by part."""
+    """Follow a name into the tree, part by part; return the final shape and the lists passed."""
     block, lists, at = tree, list[ModuleList](), ""
     parts = name.split(".", _DEEPEST)
     is_extra = False
