@@ -47,7 +47,7 @@ class Adapted(NamedTuple):
 
 
 class _Answer(NamedTuple):
-    """A possible interpretation of the settings, and the number of tensors in which it differs."""
+    """A possible interpretation of the settings, and the number of tensors that contradict it."""
 
     expectation: Expectation
     base: AdaptedModel

@@ -175,7 +175,7 @@ class Fetched(Struct, frozen=True, kw_only=True):
 
 
 class Component(Struct, frozen=True, kw_only=True):
-    """The files of one of several models in a repository; the fields are those of a Snapshot."""
+    """The files of one model in a repository of several; the fields are those of a Snapshot."""
 
     folder: str
     config: TextFile | None = None

@@ -37,7 +37,8 @@ def _drafts(tensors: Sequence[StoredTensor], after: str) -> bool:
     return any("mtp" in tensor[0] or after in tensor[0] for tensor in reversed(tensors))
 
 
-# A hundredth of the parameters: rotary frequencies are fewer, GPT-2's masks more (a tenth).
+# Extra tensors are negligible up to 1/100 of the parameters: rotary frequencies take less, the
+# masks of GPT-2 take more (1/10).
 _NEXT_TO_NOTHING = 100
 
 

@@ -78,7 +78,7 @@ class NameWithoutHeader(NamedTuple):
 
 
 class Reconciled(Struct, frozen=True, kw_only=True):
-    """The reconciled tensors, each stored tensor once in `counted`: law 2.
+    """The reconciled tensors; each stored tensor is once in `counted` (law 2 of tests/laws).
 
     Each expected tensor is once in `plain`, `answered` or `absent`, except optional ones that are
     not stored, extra ones, and tied ones whose stored copy is a duplicate.

@@ -41,7 +41,7 @@ class TensorTable:
 
     @classmethod
     def of_stored(cls, tensors: Sequence[StoredTensor], shared: Mapping[str, str]) -> "TensorTable":
-        """Return the table of stored tensors without expectation; `shared` is Contents.shared."""
+        """Return the table of stored tensors without expected ones; `shared` is Contents.shared."""
         return cls(partial(_stored_alone, tensors, shared))
 
     @classmethod

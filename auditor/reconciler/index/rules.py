@@ -31,7 +31,7 @@ class IndexJudgement(NamedTuple):
 
 
 def by_files(contents: Contents, snapshot: Snapshot, tally: Tally) -> Iterator[Finding]:
-    """Check by files alone that the index names its shards' tensors and states their total bytes.
+    """Check without a config that the index names its shards' tensors and states their bytes.
 
     `tally` counts all stored tensors.
     """

@@ -146,8 +146,8 @@ def _windows(case: RepositoryCase) -> Iterator[Conflict]:
 def _head_dim(case: RepositoryCase) -> Iterator[Conflict]:
     """Compare head_dim with the width divided by heads, if no tensor depends on head_dim.
 
-    A config class without the field head_dim proves nothing: models of 38 types read the key all
-    the same, such as Qwen3-30B-A3B, whose heads are twice as wide as the quotient. So the closed
+    A config class without the field head_dim proves nothing: models of 38 types read the key
+    anyway, such as Qwen3-30B-A3B, whose heads are twice as wide as the quotient. So the closed
     form decides; without a closed form there is no finding.
     """
     kind, width = case.kind, case.config.get("head_dim")
