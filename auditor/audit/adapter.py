@@ -47,7 +47,7 @@ class Adapted(NamedTuple):
 
 
 class _Answer(NamedTuple):
-    """A possible interpretation of the settings, and the number of tensors in which it differs."""
+    """A possible interpretation of the settings, and the number of tensors that contradict it."""
 
     expectation: Expectation
     base: AdaptedModel
@@ -190,7 +190,7 @@ def _labels(
     config: Config,
     stored_shapes: _Shapes,
 ) -> int | None:
-    """Return the stored head's number of labels if the heads differ only in it, else None."""
+    """Return the stored head's number of labels, if only this differs from the base; else None."""
     label_counts: set[int] = set()
     declared = config.num_labels.value
     for name, shape in shapes_of_saved_modules(settings, base).items():

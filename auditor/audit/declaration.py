@@ -27,7 +27,7 @@ class Declaration(NamedTuple):
     quantization: Declared | None = None  # the layout, if other files declare it
     notes: tuple[str, ...] = ()
     findings: tuple[Finding, ...] = ()  # faults of the declaring files
-    loader: Loader | None = None  # builds the model, unless its architectures do
+    loader: Loader | None = None  # chooses the class if `architectures` does not
     custom_class: str | None = None  # class in auto_map that is the repository's code
 
 

@@ -300,7 +300,7 @@ def _drafting_notes(case: ModelAudit, config: Config) -> tuple[str, ...]:
 def _with_companions(
     case: ModelAudit, declared: Declaration, expectation: Expectation | None
 ) -> ModelAudit:
-    """Add the findings of the config and the companion files, if the model has weights."""
+    """Add the findings about the config and the companion files, if the model has weights."""
     if case.contents.empty or is_gguf(case.snapshot):
         return case
     try:

@@ -296,7 +296,7 @@ def _outline(names: Iterable[str], fates: int | None, most: int) -> _Outline:
 def _published(
     case: ModelAudit, expectation: Expectation, observed: Observed
 ) -> tuple[PublishedCount, ...]:
-    """Return the published counts; () for adapters, named after their base, and for folders."""
+    """Return the published counts; () for folders, and for adapters, named by their base."""
     snapshot = case.snapshot
     adapter = snapshot.config is not None and snapshot.config.name == ADAPTER_CONFIG
     if adapter or any("/" in head.name for head in snapshot.headers):

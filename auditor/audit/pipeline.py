@@ -105,7 +105,7 @@ def _chooser(request: AuditRequest) -> Chooser:
 
 
 def _values_reader(request: AuditRequest, say: Callable[[str], None]) -> LookAtValues | None:
-    """Return the reader of numbers and of the base's files; None if the request has neither."""
+    """Return the reader of numbers and of the base's files; None if the request needs neither."""
     if not request.reads_values and request.base is None:
         return None
     from auditor.values.examination import values_reader  # noqa: PLC0415 - few read numbers
@@ -179,7 +179,7 @@ def explain(  # noqa: PLR0913 - one keyword for each choice a caller has
 def with_given(
     snapshot: Snapshot, settings: Mapping[str, Any]
 ) -> tuple[Snapshot, Mapping[str, bool]]:
-    """Return the snapshot with these values in its config, and the constructor arguments in them.
+    """Return the snapshot with the settings in its config, and the constructor arguments in them.
 
     Raise UsageError for a value that cannot be set.
     """
@@ -243,7 +243,7 @@ def diff(
 
 
 def examine(snapshot: Snapshot, options: Options) -> Report | Unaudited:
-    """Audit a snapshot; the outcome depends on it alone, and with the oracle on transformers."""
+    """Audit a snapshot; the outcome depends only on it and, with the oracle, on transformers."""
     if not (snapshot.manifest or snapshot.components):
         return examine_model(snapshot, options)
     from auditor.audit.repository import examine_repository  # noqa: PLC0415 - most hold one model

@@ -54,8 +54,8 @@ class FileSelection(Struct, frozen=True, kw_only=True):
     packing: str | None = None  # the file that declares the packing, beside the config
     settings: str | None = None  # the file of settings for sentence-transformers
     shards: tuple[str, ...] = ()  # one model's files without an index, sorted: GGUF
-    # Files that may name the weights if these have no usual name; they are read first: config.json,
-    # quantize_config.json. If they name none, `otherwise` is read; an error says why nothing is.
+    # Configs that may name the weights if no weights have a usual name; they are read first. If
+    # they name none, the files of `otherwise` are read, or the error states why there are none.
     hints: tuple[str, ...] = ()
     otherwise: "FileSelection | SourceError | None" = None
     torch_copies: tuple[str, ...] = ()  # the torch files that repeat the weights, sorted
@@ -74,7 +74,7 @@ class SelectedComponent(NamedTuple):
 
 Chooser = Callable[
     [Collection[str], str], FileSelection
-]  # takes the file names and the place of the listing
+]  # takes the file names, and the name of their place for messages
 
 
 class FoundWeights(Struct, frozen=True, kw_only=True):

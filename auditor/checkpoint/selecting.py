@@ -82,7 +82,7 @@ def select(names: Collection[str], where: str, variant: str | None = None) -> Fi
     """Select the files that `from_pretrained` loads: safetensors, else torch; a file, else shards.
 
     For a pipeline these are the files of every component; otherwise those of the repository's root
-    and of the modules after a sentence transformer. If these do not exist, the order is: the
+    and of the other modules of sentence-transformers. If these do not exist, the order is: the
     adapter, the file that a config names, the GGUF model, the models in folders, the files that
     only some loaders find. Raise SourceError, which lists the existing files, if there is no such
     file, or if there are several and the user has to name one.
@@ -142,7 +142,7 @@ def _hints(names: Collection[str], config: str | None) -> tuple[str, ...]:
 
 
 def _select_rare(names: Collection[str], where: str, config: str | None) -> FileSelection:
-    """Select files that only some loaders find: accelerate's only index, mlx_lm's shards.
+    """Select files that only some loaders find: the only index (accelerate), shards (mlx_lm).
 
     Torch shards without an index are selected too: their numbers show whether some are absent. A
     single weight file without a config was written for ComfyUI, kohya or Mistral.
@@ -172,7 +172,7 @@ def _may_be_lone(name: str) -> bool:
 
 
 def _root_weights(names: set[str], where: str, variant: str | None) -> FoundWeights | None:
-    """Return the weights in the root: of the variant, or of the only variant; else None."""
+    """Return the root's weights: of the requested variant, or of the only variant; else None."""
     if weights := standard_weights(names, variant):
         return weights
     variant_names = variants(names)

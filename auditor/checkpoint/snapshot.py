@@ -134,7 +134,7 @@ class TextFile(Observation, frozen=True, kw_only=True, dict=True):
 
     @cached_property
     def as_index(self) -> Index:
-        """Return the content, parsed as an index on first use; raise CheckpointError otherwise."""
+        """Return the content as an index, parsed on first use; raise CheckpointError if broken."""
         return self.known or parse_index(self.name, self.content)
 
 
@@ -162,7 +162,7 @@ class Fetched(Struct, frozen=True, kw_only=True):
     requests: int = 0
     bytes: int = 0  # of response bodies
     seconds: float = 0.0
-    redirects: int = 0  # how many of the requests
+    redirects: int = 0  # number of requests that are redirects
 
     def plus(self, other: "Fetched") -> "Fetched":
         """Return the sum of two amounts of traffic."""
@@ -175,7 +175,7 @@ class Fetched(Struct, frozen=True, kw_only=True):
 
 
 class Component(Struct, frozen=True, kw_only=True):
-    """The files of one of several models in a repository; the fields are those of a Snapshot."""
+    """The files of one model in a repository of several; the fields are those of a Snapshot."""
 
     folder: str
     config: TextFile | None = None

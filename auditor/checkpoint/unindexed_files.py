@@ -55,7 +55,7 @@ def named_as_model(index: str, shards: Iterable[str], name: str) -> bool:
 
 
 def _may_belong(name: str, index: str) -> bool:
-    """Return whether a file may contain the index's model: of its variant, not a companion."""
+    """Return whether a file may contain weights of the index's model, in the index's variant."""
     variant = variant_of(index)
     return (
         is_readable(name)

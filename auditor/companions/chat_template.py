@@ -88,7 +88,7 @@ def read_template(text: str, other_characters: int = 0) -> Turns | str:
         return f"line {error.lineno}: {error.message}"
     except RecursionError:
         raise NotCheckedError("is nested too deeply to be parsed") from None
-    except (ValueError, OverflowError) as error:  # of a literal
+    except (ValueError, OverflowError) as error:  # from a literal
         return f"one of its literals cannot be read: {str(error)[:100]}"
 
 

@@ -25,7 +25,7 @@ class Turns(NamedTuple):
     names_end: bool  # whether the template writes eos_token
 
 
-# The last, or first, output of a list of nodes may be a text, or one of these.
+# Outputs of nodes other than texts: the message's content, and no output at all.
 _CONTENT, _PASSES = object(), object()
 END = "{eos_token}"
 _Outcome = frozenset[Any]

@@ -58,7 +58,7 @@ def loaded_tokens(
         if token.text in texts:
             continue
         if token.id < vocabulary.entries or token.text in special_tokens:
-            yield file, special_tokens.get(token.text, token)  # of the vocabulary
+            yield file, special_tokens.get(token.text, token)  # a token of the vocabulary
         else:
             yield file, Token(free, token.text)
             free += 1

@@ -11,7 +11,7 @@ from auditor.errors import CheckpointError
 from auditor.messages import named
 
 MOST_DIGITS = 20  # most digits of an id: 2**63 has 19
-# Added tokens that are kept by name; the most known are Gemma 3's 6,415.
+# The most added tokens that are kept by name; the largest known number is Gemma 3's 6,415.
 MOST_ADDED = 20_000
 _LONGEST = 200  # characters of a token
 

@@ -27,7 +27,7 @@ from auditor.bounded.json_text import MAX_DEPTH, decoded
 from auditor.companions.vocabulary import MOST_ADDED, MOST_DIGITS, Token, Vocabulary, token_of
 from auditor.errors import CheckpointError
 
-_SORTED_BY_ID = frozenset({"WordPiece", "WordLevel"})  # and with the vocabulary last
+_SORTED_BY_ID = frozenset({"WordPiece", "WordLevel"})  # their files end with the vocabulary
 # Entries of a vocabulary; the longest known, XLM-V's, has 901,629 entries; they take half a second.
 _MOST_ENTRIES = 1_000_000
 _MAX_ADDED = 8 * 1024 * 1024  # bytes; the 6,415 added tokens of Gemma 3 have 1.2 MB

@@ -21,11 +21,11 @@ class Skipped(NamedTuple):
 _Order = Literal["big", "little"]
 Value = bool | int | float | str | Skipped | tuple["Value", ...]
 
-# Bytes that are read, and so kept in a snapshot, together: few, because the last of them may be
-# tensor data.
+# Reads end at a multiple of this number of bytes. It is small, because a snapshot keeps the bytes,
+# and the last of them may be tensor data.
 _CHUNK = 4 * 1024
-# Bytes of the first request, and of the longest of those that follow, each three times as long as
-# all before. A header without a tokenizer has 30 kB; that of Llama 3, 128,256 tokens and 280,147
+# Bytes of the first request, and of the longest request: each request is three times as long as
+# all before it. A header without a tokenizer has 30 kB; that of Llama 3, 128,256 tokens and 280,147
 # merges, has 7.8 MB and takes four requests; that of Gemma 3, with 14.8 MB, takes six.
 _FIRST = 256 * 1024
 _LONGEST = 4 * 1024 * 1024

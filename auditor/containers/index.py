@@ -46,7 +46,7 @@ class Index(Struct, frozen=True, kw_only=True, dict=True):
     total_size: int | float | None  # bytes, as written; None: absent or faulty
     total_parameters: int | float | None  # as written; None: absent or faulty
     faults: tuple[str, ...] = ()  # sentences; none makes the weight_map unusable
-    hub_fault: str | None = None  # why only a folder's files are found, not the Hub's
+    hub_fault: str | None = None  # why the shards are found in a folder, but not on the Hub
 
     @cached_property
     def shards(self) -> tuple[str, ...]:

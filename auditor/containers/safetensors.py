@@ -92,7 +92,7 @@ def header_span(file: str, prefix: bytes, size: int | None) -> Span:
     )
     if fault is None:
         return span
-    # A length that can be true is one, whatever other format's signature its bytes spell.
+    # A possible length is taken as a length, even if its bytes are another format's signature.
     kind = None if _length_fault(length, size) and length <= MAX_HEADER else format_by_magic(prefix)
     raise CheckpointError(f"{named(file)} {f'is {kind}, not safetensors' if kind else fault}")
 

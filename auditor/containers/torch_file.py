@@ -122,7 +122,7 @@ def _other_format_error(file: str, prefix: bytes) -> str | None:
 
 
 def _join(legacy: LegacyFile) -> FollowedPickle:
-    """Return the value's pickle, else the last pickle, with the imports of all pickles."""
+    """Return the value's pickle (if one is faulty, the last) with the imports of all pickles."""
     last = legacy.pickles[-1] if legacy.fault else legacy.value
     lines = (line for pickle in legacy.pickles for line in pickle.outside)
     refused = (reason for pickle in legacy.pickles for reason in pickle.refused)

@@ -157,7 +157,7 @@ class TensorView(NamedTuple):
 
     @property
     def place(self) -> tuple[str, int, int, int]:
-        """A key that is equal for tensors that are the same bytes, in whatever shape."""
+        """A key that is equal for tensors with the same bytes, whatever their shapes."""
         return self.storage.key, self.start, self.length, self.stop
 
 

@@ -33,7 +33,7 @@ class UnsafeFileError(CheckpointError):
 
     def __init__(self, message: str, imports: tuple[str, ...] = ()) -> None:
         super().__init__(message)
-        self.imports = imports  # a line for each name that loading imports and no list has
+        self.imports = imports  # a line for each imported name that is in no list of known names
 
 
 def not_followed(file: str, reason: str, imports: tuple[str, ...] = ()) -> UnsafeFileError:
@@ -119,7 +119,7 @@ class Table(Struct, frozen=True, kw_only=True):
     notes: tuple[str, ...] = ()  # how the file was read, one line each
     # A tensor -> the first tensor, in natural order, that is stored as the same bytes.
     shared: Mapping[str, str] = MappingProxyType({})
-    imports: tuple[str, ...] = ()  # a line for each name that loading imports and no list has
+    imports: tuple[str, ...] = ()  # a line for each imported name that is in no list of known names
 
 
 # The function `parse` of each module of MODULES: takes the path of a file and the bytes at hand.

@@ -60,7 +60,7 @@ class Finding(Struct, frozen=True, kw_only=True):
     @property
     @abstractmethod
     def explains(self) -> int:
-        """The part of the difference (stored minus expected parameters) that this explains."""
+        """The part of stored minus expected parameters that this finding explains."""
 
     @property
     @abstractmethod
@@ -197,7 +197,7 @@ class OfStored(FindingKind, frozen=True, kw_only=True):
 
 
 class Uncounted(NoParameters, OfStored, frozen=True, kw_only=True):
-    """A finding about stored tensors that are not parameters of their own."""
+    """A finding about stored tensors that are not counted as parameters."""
 
 
 class OfPairs(FindingKind, frozen=True, kw_only=True):

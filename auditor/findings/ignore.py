@@ -14,7 +14,7 @@ KINDS: tuple[str, ...] = tuple(sorted({kind.kind for kind in FINDING_KINDS}))
 
 
 class Ignore(NamedTuple):
-    """A kind of finding and the names (tensors or files) to ignore it for."""
+    """A kind of finding to ignore, and the tensors or files for which it is ignored."""
 
     kind: str
     glob: str

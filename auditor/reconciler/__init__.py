@@ -1,4 +1,4 @@
-"""The comparison of stored and expected tensors: each is counted, each difference reported."""
+"""The comparison of stored with expected tensors: it counts all, and reports differences."""
 
 from auditor.findings import Finding, Severity
 from auditor.reconciler.rows import ModuleRow

@@ -24,7 +24,7 @@ from auditor.tensors import StoredTensor, natural_key
 
 # Layouts whose loaders need no index of the files.
 _WITHOUT_INDEX = frozenset({"mlx", "metal"})
-_SHOWN_IMPORTS = 3  # imports of a file that a reason names; the finding lists all of them
+_SHOWN_IMPORTS = 3  # the most imports that a reason names; the finding lists all
 
 
 class Unread(NamedTuple):
@@ -168,7 +168,7 @@ def _listed_imports(imports: tuple[str, ...]) -> str:
 
 
 def _not_opened(snapshot: Snapshot, index: Index) -> tuple[tuple[str, ...], frozenset[str]]:
-    """Return the missing shards, and the unread shards of which only names are compared.
+    """Return the missing shards, and the unread shards whose names alone are compared.
 
     If no file of the index exists, its names and totals are compared, and `_lone_index` reports it.
     """
@@ -285,7 +285,7 @@ def _absent(
 
 
 def _foreign_shards(index: Index, elsewhere: frozenset[str]) -> Iterator[Finding]:
-    """Yield findings for shards of another format than the index, which their file names show."""
+    """Yield findings for shards whose file names show another format than the index has."""
     if not index.file.endswith(".safetensors.index.json"):
         return
     foreign = sorted(shard for shard in elsewhere if not shard.endswith(".safetensors"))
@@ -307,14 +307,14 @@ def _names(index: Index, shards: frozenset[str]) -> Iterator[StoredTensor]:
 
 
 def pipeline_file(snapshot: Snapshot) -> str | None:
-    """Return the file that diffusers loads into a pipeline without a config; None without one."""
+    """Return the file that diffusers loads into a pipeline without a config, else None."""
     if snapshot.config is not None:
         return None
     return next((file.name for file in snapshot.headers if file.name in PIECES), None)
 
 
 def name_notes(snapshot: Snapshot) -> Iterator[str]:
-    """Note the file that names a weight file which does not have a usual name."""
+    """Note which config file leads loaders to weights without a usual file name."""
     names = {file.name for file in snapshot.files}
     config = snapshot.config
     chosen = {file.name for file in snapshot.headers}

@@ -22,7 +22,7 @@ _ITEM = re.compile(r"(?![0-9]+-[0-9]+\Z|[0-9]{19})[^{},\\]+")
 _MAX_NUMBERS = 8
 _MAX_PARTS = 16
 _MAX_PATTERNS = 10_000
-_MAX_CHARACTERS = 400  # of a name that is folded, because its parts take memory
+_MAX_CHARACTERS = 400  # of the longest folded name, because parts take memory
 
 # The patterns are cached for at most so many names of at most so many characters: 512 x 16 kB.
 _FEW = 128
@@ -56,7 +56,7 @@ def _folded(unique: frozenset[str], words: bool) -> tuple[str, ...]:  # noqa: FB
 
 
 def refold(patterns: Iterable[str]) -> tuple[str, ...]:
-    """Fold patterns into those that `fold(..., words=False)` makes of their names.
+    """Fold patterns into the patterns that `fold(..., words=False)` makes of their names.
 
     No name may be in two patterns, and their groups contain numbers. The time depends on the number
     of patterns: a pattern that stands for all layers is not expanded into names.

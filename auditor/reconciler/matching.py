@@ -49,7 +49,7 @@ class Fate(IntFlag):
     QUANTIZATION_DATA = 2048
 
 
-# The replacement of a rule that all classes have -> its step.
+# The replacement in a rename rule that all classes have -> the step of that rule.
 _STEPS = {
     "LayerNorm.weight": Step.LEGACY,
     "LayerNorm.bias": Step.LEGACY,
@@ -74,8 +74,8 @@ class Matching(Struct, frozen=True, kw_only=True):
     """The stored tensors, each in exactly one of plain, hits, copies or unmatched."""
 
     plain: Mapping[str, StoredTensor]  # by expected name: as expected in name, shape and role
-    hits: tuple[Hit, ...]  # match an expected tensor, but not in all of these
-    copies: tuple[Hit, ...]  # match one that is already matched by another stored tensor
+    hits: tuple[Hit, ...]  # match an expected tensor, but with another name, shape or role
+    copies: tuple[Hit, ...]  # match an expected tensor that another stored tensor matches
     unmatched: tuple["Candidate", ...]  # match no expected tensor
     parameters: int  # the number of expected parameters
     shift: Step | None  # STRIPPED or ADDED, if most names differ by the base model's prefix
@@ -112,9 +112,9 @@ class Places(Struct, frozen=True):
     loading: Loading
 
     def of(self, stored: Collection[str]) -> list[Place]:
-        """Return the place of each name: it is renamed, then the prefix is added or removed.
+        """Return each name's place: the name is renamed, then the prefix is added or removed.
 
-        If this leads to no tensor, but the stored name itself does, the stored name is taken.
+        If the new name leads to no tensor, but the stored name does, the stored name is used.
         """
         own = self.loading.renamed(stored)
         older = self.loading.renamed_by_legacy(own)
@@ -136,7 +136,7 @@ class Places(Struct, frozen=True):
         return places
 
     def _unconverted(self, names: Iterable[str], lookups: Iterable[_Lookup]) -> set[str]:
-        """Return names converted only with the prefix, or only without it: they match nothing."""
+        """Return names that are converted only with, or only without the prefix: no tensor fits."""
         if not self.loading.converters:
             return set()
         pairs = zip(names, lookups, strict=True)
@@ -166,7 +166,7 @@ class Places(Struct, frozen=True):
 
 
 def _look_up(name: str, forms: tuple[str, ...], tensors: Mapping[str, ExpectedTensor]) -> _Lookup:
-    """Look up the forms of a name, with and without the prefix; return the first known one."""
+    """Look up a name with and without the prefix; return the first form that the class has."""
     for form in forms:
         if expected := tensors.get(form):
             longer = len(form) > len(name)
@@ -181,7 +181,7 @@ def places(expectation: Expectation, stored: Iterable[str] = ()) -> Places:
 
 
 def shapes_of(expectation: Expectation) -> Callable[[str], tuple[int, ...] | None]:
-    """Return a function from a name that loading looks up to the expected shape, None without."""
+    """Return a function that maps a name that loading looks up to its expected shape, else None."""
 
     def shape(name: str) -> tuple[int, ...] | None:
         (place,) = class_places().of((name,))
@@ -247,7 +247,7 @@ def _plain(
     plain = dict(compress(zip(names, tensors, strict=True), answers))
     if len(plain) == sum(answers):
         return plain, compress(tensors, map(not_, answers))
-    first: dict[str, StoredTensor] = {}  # of a name in several files, the first tensor
+    first: dict[str, StoredTensor] = {}  # the first tensor of each name
     for tensor in compress(tensors, answers):
         first.setdefault(tensor.name, tensor)
     return first, [tensor for tensor in tensors if first.get(tensor.name) is not tensor]

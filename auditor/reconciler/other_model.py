@@ -1,4 +1,4 @@
-"""Rules for a config of another model than the weights, by names, sizes and dtypes alone."""
+"""Rules that find a config of another model than the weights, by names, sizes and dtypes alone."""
 
 import re
 from collections import Counter
@@ -13,7 +13,7 @@ from auditor.reconciler.matching import Fate
 from auditor.reconciler.reconcile import Reconciled
 from auditor.tensors import StoredTensor, is_float
 
-_DRAFTING = ("mtp_num_hidden_layers", "num_nextn_predict_layers")  # count drafting layers
+_DRAFTING = ("mtp_num_hidden_layers", "num_nextn_predict_layers")  # keys: number of drafting layers
 
 
 def drafting_notes(config: Config, tensors: Sequence[StoredTensor]) -> Iterator[str]:
@@ -37,7 +37,8 @@ def _drafts(tensors: Sequence[StoredTensor], after: str) -> bool:
     return any("mtp" in tensor[0] or after in tensor[0] for tensor in reversed(tensors))
 
 
-# A hundredth of the parameters: rotary frequencies are fewer, GPT-2's masks more (a tenth).
+# Extra tensors are negligible up to 1/100 of the parameters: rotary frequencies take less, the
+# masks of GPT-2 take more (1/10).
 _NEXT_TO_NOTHING = 100
 
 
@@ -46,7 +47,7 @@ def other_names_note(
 ) -> str | None:
     """Note that the weights may be the config's model under other names, judging by sizes.
 
-    Every missing shape is stored under an unexpected name, and little else: masks and frequencies.
+    The unexpected tensors need to have every missing shape, and to be little else (such as masks).
     If some shards are missing, the index's `total` has to be the size of the missing tensors.
     """
     unexpected = [item.tensor for item in reconciled.unexpected if item.fate == Fate.UNEXPECTED]
@@ -101,7 +102,7 @@ def other_model_rule(
 
 
 _LONE_FILES = ("model.safetensors", "pytorch_model.bin")
-_HEADER_BYTES = 1024  # the most for a tensor; safetensors needs 110 to 140, zip 350
+_HEADER_BYTES = 1024  # the most for one tensor; safetensors needs 110 to 140, zip 350
 
 
 def listed_size_rule(

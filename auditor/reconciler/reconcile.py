@@ -72,13 +72,13 @@ class Absent(NamedTuple):
 class NameWithoutHeader(NamedTuple):
     """The facts about a stored name in a file whose header was not read."""
 
-    elements: int | None  # of the expected tensors in it; None if it is unexpected
+    elements: int | None  # of its expected tensors, summed up; None if it is unexpected
     fate: int
     packed: bool  # whether its bytes do not follow from its elements
 
 
 class Reconciled(Struct, frozen=True, kw_only=True):
-    """The reconciled tensors, each stored tensor once in `counted`: law 2.
+    """The reconciled tensors; each stored tensor is once in `counted` (law 2 of tests/laws).
 
     Each expected tensor is once in `plain`, `answered` or `absent`, except optional ones that are
     not stored, extra ones, and tied ones whose stored copy is a duplicate.
@@ -86,7 +86,7 @@ class Reconciled(Struct, frozen=True, kw_only=True):
 
     counted: tuple[_Item, ...]
     plain: Mapping[str, StoredTensor]  # by expected name: as expected in name, shape and role
-    answered: tuple[Hit, ...]  # matched, but not as expected in all of these
+    answered: tuple[Hit, ...]  # matched, but with another name, shape or role
     copies: tuple[Hit, ...]  # stored again: under another name, or in another shard
     unexpected: tuple[UnexpectedTensor, ...]
     absent: tuple[Absent, ...]
@@ -269,7 +269,7 @@ class _Copy(NamedTuple):
 
 
 def _copies(settled: _Settled, shared: Mapping[str, str]) -> Iterator[_Copy]:
-    """Yield each copy with its original; `shared` maps names to identical ones, as in Contents."""
+    """Yield each copy with its original; `shared` is Contents.shared."""
     hits = (*settled.hits, *settled.extras) if settled.copies else ()
     others = {hit.expected.name: hit.stored for hit in hits}
     for hit in settled.copies:
@@ -424,7 +424,7 @@ def _absent(
 def _needed(
     not_stored: list[ExpectedTensor], expectation: Expectation, declared: Expectation
 ) -> frozenset[str]:
-    """Return the target's names that the declared class needs, at least those in `not_stored`."""
+    """Return the target's names that the declared class needs: `not_stored` if it is the target."""
     if declared is expectation or all(tensor.role is Role.TIED for tensor in not_stored):
         return frozenset(tensor.name for tensor in not_stored)
     declared_places = places(expectation).of([tensor.name for tensor in declared.needed])

@@ -33,7 +33,7 @@ class ModuleRow(Struct, frozen=True):
     """The counts for the tensors below one module name of the checkpoint; "" is the whole model."""
 
     prefix: str
-    depth: int  # number of parts of the prefix; the root has 0
+    depth: int  # number of dotted parts of the prefix; the root has 0
     tensors: int
     elements: int | None
     parameters: int | None
@@ -152,16 +152,16 @@ def _on_disk(
 def _modules_one_deeper(
     expectation: Expectation, depth: Depth | None
 ) -> Mapping[str, ModuleFormula]:
-    """Return the modules down to one level more: the file may have them one level higher."""
+    """Return the modules to one level below `depth`: the file may have them one level higher."""
     return expectation.modules_to(None if depth is None else depth.one_deeper())
 
 
 def _as_stored(
     reconciled: Reconciled, expectation: Expectation, depth: Depth | None
 ) -> Mapping[str, ModuleFormula]:
-    """Return the formula of each module in the file, if the file has other names than the class.
+    """Return each module's formula by its name in the file, which differs from the class's.
 
-    A module that only has another path keeps its formula; other modules have a plain number.
+    A module of which only the path differs keeps its formula; any other gets a plain number.
     """
     counts: dict[str, int] = {"": 0}
     modules = _modules_one_deeper(expectation, depth)
@@ -229,7 +229,7 @@ QUANTIZATION_DATA = "quantization-data"  # scales and similar tensors of any dty
 
 
 class Weights(Struct, frozen=True, kw_only=True):
-    """All stored tensors of one dtype: the file's, or that of the layout if they are packed."""
+    """All stored tensors of one dtype; packed tensors have the dtype of the numbers inside."""
 
     dtype: str  # "BF16", "INT4", or "quantization-data"
     tensors: int

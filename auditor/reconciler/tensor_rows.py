@@ -41,7 +41,7 @@ class TensorTable:
 
     @classmethod
     def of_stored(cls, tensors: Sequence[StoredTensor], shared: Mapping[str, str]) -> "TensorTable":
-        """Return the table of stored tensors without expectation; `shared` is Contents.shared."""
+        """Return the table of stored tensors without expected ones; `shared` is Contents.shared."""
         return cls(partial(_stored_alone, tensors, shared))
 
     @classmethod
@@ -75,7 +75,8 @@ class _Answer(NamedTuple):
     shape: tuple[int, ...] | None  # None if it packs several tensors
 
 
-# Position in the model's order, whether a tensor follows it, and the order of those that do.
+# The sort key of a row: a position in the model's order, whether the row comes after the tensor
+# there, and the order of the rows that do.
 _Place = tuple[float, bool, tuple[tuple[str, str], str]]
 _NO_NAME = (("", ""), "")
 

@@ -57,7 +57,7 @@ class BaseComparison(Struct, frozen=True, kw_only=True):
 
 
 class ValuesRead(Struct, frozen=True, kw_only=True):
-    """The statistics of the numbers that were read, and how many bytes that was."""
+    """The statistics of the numbers that were read, and the number of bytes read."""
 
     tensors: tuple[TensorValues, ...]  # sorted by file, then by position in the file
     bytes: int  # bytes that were read, including holes of a sparse file

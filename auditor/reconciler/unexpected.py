@@ -85,7 +85,7 @@ class FamilyNames:
         }
 
     def knowing(self, names: Collection[str]) -> Mapping[str, list[tuple[str, ExpectedTensor]]]:
-        """Map each name that some class has to these classes, each with its tensor of this name."""
+        """Map each known name to the classes that have it, each with its tensor of that name."""
         known_names = [*self._possible_names(names)]
         classes_by_name: dict[str, list[tuple[str, ExpectedTensor]]] = {}
         for target, places in self._places if known_names else ():
@@ -95,7 +95,7 @@ class FamilyNames:
         return classes_by_name
 
     def _possible_names(self, names: Collection[str]) -> dict[str, None]:
-        """Return those of the names that some class may have."""
+        """Return the names that some class may have, before any tensor is looked up."""
         possible_names: dict[str, None] = {}
         for (prefix, *_), rules in self._rules.items():
             renamed = rules.looked_for(names)
@@ -175,7 +175,7 @@ def with_unused_heads(
     expectation: Expectation,
     siblings: Callable[[], tuple[Sibling, ...]],
 ) -> Iterator[Finding]:
-    """Yield the findings, with UnusedHead if a sibling with that head uses every stored tensor."""
+    """Yield the findings; report UnusedHead if a sibling with the head uses every tensor."""
     groups = [finding for finding in findings if isinstance(finding, Unused)]
     users = {name for group in groups for name in group.used_by}
     tasks = {

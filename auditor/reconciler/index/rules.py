@@ -31,7 +31,7 @@ class IndexJudgement(NamedTuple):
 
 
 def by_files(contents: Contents, snapshot: Snapshot, tally: Tally) -> Iterator[Finding]:
-    """Check by files alone that the index names its shards' tensors and states their total bytes.
+    """Check without a config that the index names its shards' tensors and states their bytes.
 
     `tally` counts all stored tensors.
     """
@@ -58,7 +58,7 @@ def index_judgement(  # noqa: PLR0913 - what is stored, what is expected, and wh
     """Check an index against its files, and its totals against the expectation.
 
     `written` are the packed tensors that the layout stores under a name, `declared` is the dtype of
-    the config. Names in which `wide_names` is found may be stored in 32 bits. `parameters` is the
+    the config. Tensors whose names match `wide_names` may take 32 bits. `parameters` is the
     number of parameters that the config implies.
     """
     index = contents.index
@@ -155,7 +155,7 @@ def _unchecked(index: Index, sizes: sums.IndexSizes | None, contents: Contents) 
 
 
 # Bytes of a file's header for each tensor. The shortest entry of a safetensors header has 49 bytes
-# plus the name; real entries have 110 to 140 bytes with it, entries in torch's zip files 285 to
+# plus the name; real entries have 110 to 140 bytes in all, entries in torch's zip files 285 to
 # 360.
 _LEAST_ENTRY = len('"":{"dtype":"U8","shape":[],"data_offsets":[0,1]}')
 _MOST_ENTRY = 1024
@@ -288,7 +288,7 @@ def _bit_rule(index: Index, parameters: int) -> Iterator[Finding]:
 
 
 def implied_note(index: Index, sizes: sums.IndexSizes, declared: str | None) -> str | None:
-    """Return a sentence with the terms of the total size, or the bytes left for unexpected tensors.
+    """Return a sentence with the total size as a sum, or the bytes left for unexpected tensors.
 
     Return None if there is no total, or if it cannot be split up.
     """

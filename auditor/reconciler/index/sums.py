@@ -74,7 +74,7 @@ class IndexSizes(Struct, frozen=True, kw_only=True):
     parameters: int  # number of parameters of all tensors, also packed ones
     tied: tuple[WidthGroup, ...]  # tied tensors that are not stored
     unexpected: int  # number of unexpected tensors; the other fields exclude them
-    wide: tuple[WidthGroup, ...] = ()  # parameters that may stay in 32 bits, by last parts
+    wide: tuple[WidthGroup, ...] = ()  # may stay in 32 bits, by the last two parts
     packed: int = 0  # bytes of packed tensors, and of quantization data with its own dtype
     fewer: int = 0  # bytes by which `packed` may be too high
     scales: tuple[Scales, ...] = ()  # grouped by the last part of their names, sorted
@@ -123,7 +123,7 @@ _UNCOUNTED = frozenset({Fate.BUFFER, Fate.DUPLICATE, Fate.QUANTIZATION_DATA})
 
 
 class _Sums:
-    """The sums over the names whose headers were not read."""
+    """The sums over the tensors whose headers were not read."""
 
     def __init__(self, wide_names: re.Pattern[str]) -> None:
         self.wide_names = wide_names
@@ -170,7 +170,7 @@ def last_two_parts(name: str) -> str:
 
 
 def _without_header(reconciled: Reconciled) -> dict[str, NameWithoutHeader]:
-    """Return the stored names without a header, with the elements of all tensors in each."""
+    """Return the facts about each name without a header, with the elements of all its tensors."""
     by_name: dict[str, NameWithoutHeader] = {}
     for name, item in chain(_named(reconciled), reconciled.without_header):
         other = by_name.get(name)
@@ -202,9 +202,9 @@ def _named(reconciled: Reconciled) -> Iterator[tuple[str, NameWithoutHeader]]:
 
 
 def _by_last_part(buffers: Iterable[WidthGroup]) -> Iterator[WidthGroup]:
-    """Yield a group for each last part of a name, such as `running_mean` of all layers.
+    """Sum up the buffers by the last part of their names, such as `running_mean` of all layers.
 
-    The group of a single name, or of equal last two parts, has a longer name such as `attn.bias`.
+    If the last two parts of a group's names are all equal, both name the group: `attn.bias`.
     """
     kinds: dict[str, list[WidthGroup]] = {}
     for group in buffers:
@@ -243,14 +243,14 @@ class Sum(NamedTuple):
 
 
 def plain_sum(sizes: IndexSizes, dtype: str) -> int:
-    """Return the bytes of all named tensors if plain ones, buffers and copies have that dtype."""
+    """Return the bytes of the index's tensors if those of unknown dtype have `dtype`."""
     elements = sizes.learned + sum(group.elements for group in (*sizes.buffers, *sizes.copies))
     scales = sum(scale.elements * scale.widths[0] // 8 for scale in sizes.scales)
     return sizes.read + sizes.packed + elements * WIDTHS[dtype] // 8 + scales
 
 
 def least_sum(sizes: IndexSizes, dtype: str) -> int:
-    """Return the fewest bytes that the expected tensors can take if parameters have that dtype."""
+    """Return the fewest bytes that the expected tensors can take if parameters have `dtype`."""
     scales = sum(scale.elements * min(scale.widths) // 8 for scale in sizes.scales)
     return sizes.read + sizes.packed - sizes.fewer + sizes.learned * WIDTHS[dtype] // 8 + scales
 
@@ -299,7 +299,7 @@ def _in_dtype(
 def _choices(
     sizes: IndexSizes, width: int, *, flags: bool
 ) -> tuple[tuple[WidthGroup, tuple[int, ...]], ...]:
-    """Return the groups with widths of their own, and the possible widths of each."""
+    """Return each group of scales, copies or buffers with the widths that it may have."""
     buffer = tuple(dict.fromkeys((width, *_BUFFER_BITS, *((_FLAG_BITS,) * flags))))
     return (
         *((WidthGroup(scale.what, scale.elements), scale.widths) for scale in sizes.scales),

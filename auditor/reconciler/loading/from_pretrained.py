@@ -43,7 +43,7 @@ class Destination(NamedTuple):
 
     name: str  # name in memory; the first one if a conversion makes several
     rule: Rule | None  # the conversion of the tensor; None if it is unchanged
-    source: str  # name before conversion; the stored name without one
+    source: str  # name before conversion; the stored name if unchanged
 
 
 class StateDictLoad(NamedTuple):
@@ -65,7 +65,7 @@ class _Tensor(NamedTuple):
 
 
 def simulate_load(load: StateDictLoad) -> LoadReport:
-    """Return the load report; raise UnknownOperationError for a conversion unknown here."""
+    """Return the load report; raise UnknownOperationError for a conversion not known here."""
     target, shapes = load.target, load.target.shapes
     missing, unexpected = dict.fromkeys(load.missing), set[str]()
     mismatched: set[Mismatch] = set()
@@ -101,7 +101,7 @@ def simulate_load(load: StateDictLoad) -> LoadReport:
 def destinations(stored: Collection[str], loading: Loading) -> dict[str, Destination]:
     """Map the names that rules change to their destinations, before the prefix is added or removed.
 
-    A paired rule applies only to names from the first one on that has the rule's first source.
+    A paired rule applies to the first name that its first source matches, and to all later names.
     """
     if any(rule.paired for rule in loading.renames):
         stored = sorted(stored, key=_order)  # else the order matters only for names that collide
@@ -121,12 +121,12 @@ def destinations(stored: Collection[str], loading: Loading) -> dict[str, Destina
 
 
 def _last_of(loading: Loading, source: str) -> Rule:
-    """Return the conversion with this source; the last one of several, as in the library."""
+    """Return the last conversion with this source, which is the one that transformers uses."""
     return next(rule for rule in reversed(loading.converters) if source in rule.sources)
 
 
 def _in_model(names: Iterable[str], target: Target) -> dict[str, str]:
-    """Map each name to a name of the model, with the prefix removed or added; else to itself."""
+    """Map each name to the model's, with the prefix removed or added; to itself if none fits."""
     forms = forms_with_prefix(names, target.prefix).items()
     return {name: next((one for one in some if one in target.shapes), name) for name, some in forms}
 
@@ -159,7 +159,7 @@ def _loaded(first: str, tensors: list[_Tensor], shapes: Shapes) -> Iterator[tupl
         tensors = sorted(tensors, key=lambda one: _order(one.stored))
     rule = tensors[0].rule
     if rule is None:
-        yield first, tensors[0].shape  # of several tensors for one parameter, the first is loaded
+        yield first, tensors[0].shape  # if several tensors fill one parameter, the first is loaded
         return
     collected: dict[str, list[_Shape]] = {}
     for tensor in tensors:
@@ -179,14 +179,14 @@ def _remove_tied(missing: dict[str, None], ties: tuple[tuple[str, str], ...]) ->
 
 
 def _without_silent(names: Iterable[str], patterns: tuple[str, ...]) -> tuple[str, ...]:
-    """Return the names that match no pattern, sorted."""
+    """Return the sorted names that no pattern matches."""
     if patterns:
         silent = re.compile("|".join(f"({pattern})" for pattern in patterns))
         names = (name for name in names if not silent.search(name))
     return tuple(sorted(names))
 
 
-_MOST_DIGITS = 20  # of a number in a name; longer ones are treated as text
+_MOST_DIGITS = 20  # of a number in a name; longer digit strings are treated as text
 
 
 def _order(name: str) -> list[tuple[int | str, ...]]:
@@ -266,7 +266,7 @@ def _possible_names(
 
 
 def _first_names(names: Iterable[str], loading: Loading) -> Mapping[str, str]:
-    """Map each name on disk that is converted to the first name that its conversion makes.
+    """Map each name that a conversion makes to the first name made by this conversion.
 
     A list of modules has a module 0, so the names of the others are skipped.
     """
@@ -280,13 +280,13 @@ def _first_names(names: Iterable[str], loading: Loading) -> Mapping[str, str]:
 def _members(
     first_names: Collection[str], names: Mapping[str, ExpectedTensor], loading: Loading
 ) -> Mapping[str, ExpectedTensor]:
-    """Return the tensors on disk of these converted groups, by name."""
+    """Return the tensors on disk that conversions turn into these first names, by name on disk."""
     starts = tuple({_unchanged_start(first, loading) for first in first_names})
     converted = loading.conversions(name for name in names if name.startswith(starts))
     return {name: names[name] for name, one in converted.items() if one.name in first_names}
 
 
 def _unchanged_start(first: str, loading: Loading) -> str:
-    """Return the start of a converted group's names that does not change: that of its layer."""
+    """Return the start of a converted name that conversion does not change: its layer's name."""
     places = (first.find(rule.targets[0]) for rule in loading.converters)
     return first[: max(0, min((place for place in places if place >= 0), default=0))]

@@ -67,7 +67,7 @@ def _loaded(contents: Contents, expectation: Expectation, reconciled: Reconciled
 
 
 def _reasons_without_report(contents: Contents) -> tuple[str, ...] | None:
-    """Return None if there is a load report, else the reasons why not, () if findings give them."""
+    """Return why there is no load report, () if findings explain it; None if there is a report."""
     refusing = BadHeader | BadIndex | BadSize | Unsafe
     refused = any(isinstance(finding, refusing) for finding in contents.findings)
     if contents.names_only or contents.unread or refused:

@@ -5,7 +5,7 @@ from typing import NamedTuple
 
 
 class Mismatch(NamedTuple):
-    """A loaded tensor whose shape is not the model's."""
+    """A loaded tensor whose shape differs from the model's."""
 
     name: str  # its name in memory
     stored: tuple[int, ...]  # shape after conversion

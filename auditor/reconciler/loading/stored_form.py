@@ -22,9 +22,9 @@ from auditor.tensors import Depth
 def expected_as_stored(
     expectation: Expectation, stored: Iterable[str], depth: Depth | None = None
 ) -> Expectation:
-    """Return the expectation in which groups that are stored in the in-memory form have this form.
+    """Return the expectation with in-memory tensors for the groups that are stored in that form.
 
-    Return `expectation` itself if no group is. The modules of the result are those that `depth`
+    Return `expectation` itself if there is no such group. The result has the modules that `depth`
     lists, and those one level deeper; all modules if `depth` is None.
     """
     loading = expectation.loading
@@ -62,7 +62,7 @@ def _in_memory(
 ) -> Expectation:
     """Return the expectation with the in-memory tensors of each group instead of its on-disk ones.
 
-    They are listed at the place of the group's first on-disk tensor.
+    The in-memory tensors are listed in the place of the group's first on-disk tensor.
     """
     first = {group.on_disk[0].name: group for group in reformed}
     removed = {tensor.name: tensor for group in reformed for tensor in group.on_disk}

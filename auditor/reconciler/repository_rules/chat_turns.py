@@ -20,7 +20,7 @@ _OF_TURNS = re.compile(
 
 
 def turn_findings(case: RepositoryCase, place: tuple[str, str], turns: Turns) -> Iterator[Finding]:
-    """Report a template without a generation prompt, or whose turns end with no end token.
+    """Report a template that adds no generation prompt, or whose turns end without an end token.
 
     `place` is the template's file and key.
     """
@@ -37,7 +37,7 @@ def turn_findings(case: RepositoryCase, place: tuple[str, str], turns: Turns) ->
 def _ends(case: RepositoryCase, place: tuple[str, str], turns: Turns) -> Iterator[Finding]:
     """Report a chat template whose turns end with a token at which generation does not stop.
 
-    It is only a note if the end token is one for documents, as in a base model with its instruct
+    The report is only a note if the end token ends documents, as in a base model with its instruct
     model's template. A turn-ending token that the template never writes shows that the template has
     another format.
     """

@@ -146,8 +146,8 @@ def _windows(case: RepositoryCase) -> Iterator[Conflict]:
 def _head_dim(case: RepositoryCase) -> Iterator[Conflict]:
     """Compare head_dim with the width divided by heads, if no tensor depends on head_dim.
 
-    A config class without the field head_dim proves nothing: models of 38 types read the key all
-    the same, such as Qwen3-30B-A3B, whose heads are twice as wide as the quotient. So the closed
+    A config class without the field head_dim proves nothing: models of 38 types read the key
+    anyway, such as Qwen3-30B-A3B, whose heads are twice as wide as the quotient. So the closed
     form decides; without a closed form there is no finding.
     """
     kind, width = case.kind, case.config.get("head_dim")
@@ -168,7 +168,7 @@ def _head_dim(case: RepositoryCase) -> Iterator[Conflict]:
 
 
 def _synonyms(case: RepositoryCase) -> Iterator[Conflict]:
-    """Compare a key with its synonym of other config classes, whose value is used."""
+    """Compare a key with its synonym from other config classes; the synonym's value is used."""
     if case.kind is None:
         return
     for alias, own in case.kind.attribute_map.items():
@@ -180,7 +180,7 @@ def _synonyms(case: RepositoryCase) -> Iterator[Conflict]:
 
 
 def _parts(case: RepositoryCase) -> Iterator[Conflict]:
-    """Compare text sizes of the config with those in its text config, if only these are used."""
+    """Compare sizes at a config's top level with its text config's, if only the latter are used."""
     part = case.text_part()
     pair = str(case.config.get("model_type")).endswith(PAIR)
     if part is None or part[0] != ("decoder" if pair else "text_config") or case.kind is None:
@@ -329,13 +329,13 @@ def _is_same_kind(value: object, default: object) -> bool:
 
 # Keys that differ by a letter on purpose: bos, eos, boi, eoi, boa, eoa.
 _TOKENS = ("_token_id", "_token_index")
-_SHORTEST = 6  # of a name; a shorter one is one slip from many others
-_LONGEST_KEY = 80  # of a name; no known key is longer
+_SHORTEST = 6  # of a key; a shorter key is one slip from many others
+_LONGEST_KEY = 80  # of a key; no known key is longer
 
 
 @cache
 def _fields(name: str, text: str | None) -> Mapping[str, Field]:
-    """Return the fields of a config class, with its text class's if the top level accepts them."""
+    """Return the fields of the config class `name`, and of its text class `text` if it is given."""
     kinds = filter(None, (of_name(name), of_name(text or "")))
     return {key: field for kind in kinds for key, field in kind.fields.items()}
 

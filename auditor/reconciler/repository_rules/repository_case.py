@@ -136,7 +136,7 @@ class RepositoryCase(Struct, frozen=True, kw_only=True, dict=True):
         return frozenset(token.id for token in (*added, *others))
 
     def ids_of(self, text: str) -> frozenset[int]:
-        """Return the ids of a special token: as an added token, else those in the vocabulary."""
+        """Return the ids of a special token among the added tokens, else in the vocabulary."""
         added = frozenset(token.id for _, token in self.added if token.text == text)
         return added or frozenset(
             token.id
