@@ -192,7 +192,7 @@ def _last_digit(digits: str, fraction: str, scale: int) -> Fraction:
     return Fraction(scale if scale > 1 else 10 ** (len(digits) - len(digits.rstrip("0"))))
 
 
-# --- ways to read a figure ----------------------------------------------------------------------
+# --- ways to read a figure -----------------------------------------------------------------------
 
 MILLION, BILLION = 2**20, 2**30
 Fields = tuple[tuple[str, Any], ...]
