@@ -231,7 +231,7 @@ class _Parser:
 
 
 class _State(Struct, eq=False):
-    """The places from which the rest of a name matches, with a cache of preceding states."""
+    """The places from which the rest of a name matches, and a cache of the states before."""
 
     places: frozenset[int]
     before: dict[tuple[str, bool], "_State"] = field(default_factory=dict)
