@@ -120,7 +120,7 @@ def add_plain(tensor: StoredTensor, implied: Implied, ledger: PackingLedger) -> 
 
 
 def _inputs_last(stored: Shape, expected: Shape) -> bool:
-    """Whether `stored` is the convolution shape `expected`, (out, in, ...), with `in` moved last."""
+    """Whether `stored` is `expected`, a convolution's (out, in, ...), with `in` moved last."""
     if len(expected) < _CONVOLUTION or stored == expected:
         return False
     return stored == (expected[0], *expected[2:], expected[1])

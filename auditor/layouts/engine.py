@@ -74,8 +74,9 @@ class LayoutTable(Struct, Generic[Settings], frozen=True, kw_only=True):
     needed: Callable[[Members, Settings, Packing | None], Iterable[str]]
     # Reads the config once and reports impossible settings; the result returns a module's settings.
     settings: Callable[[Declared | None, Stored, PackingLedger], Callable[[str], Settings]]
-    # The possible packings of the stored shapes, the likeliest first. If none is possible: a text on
-    # the needed shape, or None if unread files may have it. The last argument is the architecture's shape.
+    # The possible packings of the stored shapes, the likeliest first. If none is possible: a text
+    # on the needed shape, or None if unread files may have it. The last argument is the
+    # architecture's shape.
     by_shapes: Callable[[Members, Settings, Shape | None], Iterable[Packing] | str | None]
     # The packing that the config implies for a weight of the architecture; None if unknown.
     by_config: Callable[[Members, Settings, Shape], Packing | None] = lambda *_: None

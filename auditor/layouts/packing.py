@@ -129,7 +129,7 @@ class Stored(Struct, frozen=True, dict=True):
         return modules
 
     def forget_modules(self) -> None:
-        """Free the cached value of `modules`, 300 bytes a module; the next use computes the value."""
+        """Free the cache of `modules`, 300 bytes a module; the next use fills the cache again."""
         self.__dict__.pop("modules", None)
 
     def members(self, module: str) -> Members:

@@ -190,7 +190,7 @@ def _rows(tensor: StoredTensor, names: list[str], implied: Implied) -> Iterator[
 
 
 def _fitted(shape: Shape, expected: Shape | None) -> Shape:
-    """Return the expected shape if it differs from `shape` only by axes of length 1, else `shape`."""
+    """Return `expected` if the shapes differ only by axes of length 1, else `shape`."""
     if expected is None or _squeezed(shape) != _squeezed(expected):
         return shape
     return expected
