@@ -120,7 +120,7 @@ class BaseNumbersReader:
     def _planned(
         self, evidence: Evidence, placed: Sequence[Placed], by_name: Mapping[str, Placed]
     ) -> tuple[PlannedSpan, ...]:
-        """Plan the spans to read of the base: those of the audited model's sample, if there is one."""
+        """Plan the spans to read of the base: those of the audited model's sample, if any."""
         budget = self._budget
         if self._snapshot and self._snapshot.fetched.redirects:
             budget = SampleBudget(requests=budget.requests // 2, bytes=budget.bytes)
