@@ -106,7 +106,7 @@ class Config(Struct, frozen=True, kw_only=True, eq=False, dict=True):
 
     @cached_property
     def known(self) -> dict[Hashable, Any]:
-        """The cache of derived values, because builders read a key many times."""
+        """A cache of derived values: builders read a key many times."""
         return {}
 
     def once(self, key: Hashable, derive: Callable[[], _V]) -> _V:

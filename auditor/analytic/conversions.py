@@ -163,7 +163,7 @@ def _check_heads(shape: Shape, heads: int | None) -> None:
 
 
 def _fuse_experts(operation: Operation, shapes: Collected, conversion: Conversion) -> Collected:
-    """Fuse the experts; an equal part of them belongs to each target, text and vision."""
+    """Fuse experts by target: the first half are the experts of text, the rest those of vision."""
     targets = conversion.rule.targets
     parts: dict[str, list[Shape]] = {target: [] for target in targets}
     for source in conversion.rule.sources:

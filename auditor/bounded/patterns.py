@@ -337,7 +337,7 @@ class _Automaton:
         return place
 
     def _build(self, node: _Node, then: int) -> int:
-        """Add the node's places; return the place from which the node leads to `then`."""
+        """Add the node's places, followed by the place `then`; return the node's first place."""
         match node:
             case _One():
                 place = self._place()

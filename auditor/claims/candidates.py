@@ -24,7 +24,7 @@ from auditor.claims.parts import (
 
 Masks = tuple[tuple[int, int], ...]  # (index of a cell, its mask), sorted
 
-# The slips in the order in which their differences are taken: complete parts left out come first.
+# The order in which the differences of combined slips are computed, each after the slips before.
 _ORDER = (
     "part-in-another",
     "tied-twice",

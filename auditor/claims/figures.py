@@ -186,7 +186,7 @@ def _rounding(value: Fraction, digits: str, fraction: str, scale: int) -> tuple[
 
 
 def _last_digit(digits: str, fraction: str, scale: int) -> Fraction:
-    """Return the value of a step in the last digit: 10^5 for 72.1M."""
+    """Return the unit of the last digit: 10^5 for 72.1M."""
     if fraction:
         return Fraction(scale, 10 ** len(fraction[1:]))
     return Fraction(scale if scale > 1 else 10 ** (len(digits) - len(digits.rstrip("0"))))
@@ -261,7 +261,7 @@ def _of_bytes(figure: Figure, dtype: str) -> Iterator[Way]:
 
 
 def _widths(*dtypes: str) -> tuple[tuple[str, int], ...]:
-    """Return the dtypes with their bits; only the first dtype of each width."""
+    """Return one dtype for each width in bits, with the width."""
     names: dict[int, str] = {}
     for name in dtypes:
         names.setdefault(_BITS[name], name)

@@ -43,7 +43,7 @@ class Entry(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """A step of a fix or an undo, with the state of its file before the step.
 
     - replace: a staged file takes the name `file`; the old file gets the name `kept` unless "";
-    - header: the first half of a staged file is written over the second half, in place;
+    - header: of the two headers in a staged file, the first is written over the second in `file`;
     - restore: the file `kept` takes the name `file`;
     - remove: `file` is removed.
     """

@@ -135,7 +135,7 @@ class Evidence(Struct, frozen=True, kw_only=True, dict=True):
         return np.asarray(form.decode(np.concatenate(parts))) if parts else None
 
     def constant(self, name: str) -> float | None:
-        """Return the only number in a sample of the tensor; None if they differ or are unknown."""
+        """Return the value of all numbers in a sample; None if the values differ or are unknown."""
         numbers = self.sample(name)
         if numbers is None or not len(numbers) or not (numbers == numbers[0]).all():
             return None

@@ -1,7 +1,7 @@
 """The names of modules before transformers renamed them, as adapters of older versions use them.
 
 PEFT translates the names of LoRA's tensors if transformers registers the renames for a model type,
-but not if transformers registers them for a class. It does not translate other tensors or settings.
+but not if transformers registers them for a class. PEFT translates no other tensors or settings.
 """
 
 from collections.abc import Collection, Mapping
