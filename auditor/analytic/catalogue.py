@@ -200,7 +200,7 @@ def _loaded(model_type: str) -> str:
 
 @lru_cache(maxsize=256)
 def _begun_with(name: str) -> tuple[str, ...]:
-    """Return the model types whose names begin the class name, whatever case and punctuation."""
+    """Return the model types that a class name begins with, ignoring case and punctuation."""
     squeezed = _squeezed(name)
     return tuple(each for each in FILES if squeezed.startswith(_squeezed(each)))
 
@@ -343,7 +343,7 @@ def _completed(config: Config, family: Family) -> Config:
 
 
 def _by_class(config: Config, family: Family) -> CompletedConfig | None:
-    """Return the config completed as by its class in transformers; None for an unknown class.
+    """Return the config with the defaults of its class in transformers; None for unknown classes.
 
     transformers has no config class for an older model type whose code is in the repository.
     """

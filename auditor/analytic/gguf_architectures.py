@@ -40,7 +40,7 @@ class Facts(NamedTuple):
         return any(tensor.endswith(endings) for tensor in self.shapes)
 
     def width(self, name: str, axis: int) -> int | None:
-        """Return an axis' length in the first tensor of that name in a block; None without one."""
+        """Return the length of an axis of the first block's tensor `name`; None without one."""
         for tensor, shape in self.shapes.items():
             if tensor.endswith(f".{name}") and len(shape) >= -axis:
                 return shape[axis]

@@ -190,7 +190,7 @@ _NO_LAYER: tuple[str, Mapping[str, _Shape]] = ("\0", MappingProxyType({}))
 def _layer_of(
     name: str, layers: Mapping[str, LayerKind], deepest: int
 ) -> tuple[str, Mapping[str, _Shape]]:
-    """Return the prefix of the layer that has the name, "layers.3.", and its parameters' shapes."""
+    """Return the prefix of a tensor's layer, such as "layers.3.", and the layer's shapes."""
     end = 0
     for _ in range(deepest):
         end = name.find(".", end) + 1

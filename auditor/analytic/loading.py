@@ -295,7 +295,7 @@ class Loading(Struct, frozen=True, kw_only=True):
         return self.converted(self.looked_for(stored))
 
     def seeing(self, stored: Iterable[str]) -> "Loading":
-        """Return the rules that can apply to these names; a paired rule needs its first source."""
+        """Return the rules without the paired rules whose first source matches no stored name."""
         paired = [rule for rule in self.renames if rule.paired]
         if not paired:
             return self

@@ -237,7 +237,7 @@ def any_qweight(
 
 
 def _lacks_headers(parts: Members) -> bool:
-    """Whether a tensor whose shape is needed to find a module's form is only named in an index."""
+    """Whether only an index names a tensor whose shape is needed to find the module's form."""
     stored = (parts.get(last) for last in (*_PARTS, "scaled_zeros"))
     return any(one is not None and one.shape is None for one in stored)
 

@@ -91,7 +91,7 @@ def _recognises(stored: Stored) -> bool:
 
 
 def _bundles(stored: Stored, declared: Declared | None) -> Iterator[Bundle]:
-    """Yield the weights with companions; if the config declares packing, all of packed dtypes."""
+    """Yield weights with companions, and weights of packed dtypes if there is a declaration."""
     names: dict[str, None] = {}
     for module, members in stored.modules.items():
         weight = members.get("weight")

@@ -61,7 +61,7 @@ def full_attention(c: Config) -> Module:
 
 
 def delta_net(c: Config) -> Module:
-    """Return linear attention: one convolution of queries, keys, values; one decay a value head."""
+    """Return linear attention, with a convolution for q, k and v, and a decay per value head."""
     D, heads, width = (
         c.dim("hidden_size"),
         c.dim("linear_num_value_heads"),
