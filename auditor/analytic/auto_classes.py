@@ -16,7 +16,7 @@ _IMAGE_TEXT_TO_TEXT = (
     "Qwen3VLForConditionalGeneration Qwen3_5ForConditionalGeneration "
     "Qwen3_5MoeForConditionalGeneration VisionEncoderDecoderModel"
 )
-# The classes that an auto class builds although their names end differently from its own.
+# The classes that an auto class builds although their names end differently from the auto class's.
 _BUILDS: Mapping[str, str] = MappingProxyType(
     {
         "AutoModelForAudioClassification": (

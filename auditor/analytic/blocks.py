@@ -206,7 +206,7 @@ def symbols(block: Block) -> frozenset[Symbol]:
 
 
 def _gather(block: Block, sizes: dict[int, Dim]) -> None:
-    """Add the sizes in a block to `sizes`, by object id, because blocks share objects."""
+    """Add the sizes in a block to `sizes`, keyed by object id: blocks share objects."""
     match block:
         case Module(children):
             for _, child in children:
@@ -230,7 +230,7 @@ def _gather(block: Block, sizes: dict[int, Dim]) -> None:
 
 
 def distinct(layers: tuple[Module, ...]) -> tuple[Module, ...]:
-    """Return the different layers of a Stack, each once."""
+    """Return the layers of a Stack without repetitions."""
     return tuple({id(layer): layer for layer in layers}.values())
 
 

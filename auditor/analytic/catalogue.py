@@ -142,7 +142,7 @@ def is_known(name: str) -> bool:
 
 
 def current(name: str) -> str:
-    """Return a class's current name: LlamaForCausalLM for LLaMAForCausalLM."""
+    """Return the current name of a class: LlamaForCausalLM for LLaMAForCausalLM."""
     return OLD_CLASSES.get(name, name)
 
 
@@ -162,7 +162,7 @@ def base_class(model_type: str) -> str:
 
 
 def auto_class(name: str, model_type: str) -> str | None:
-    """Return the class that an auto class builds for a model type; None if it is unknown."""
+    """Return the class that an auto class builds for a model type; None if unknown."""
     if not siblings(model_type):
         return None
     return auto_classes.resolve_auto_class(name, base_class(model_type), siblings(model_type))
@@ -200,7 +200,7 @@ def _loaded(model_type: str) -> str:
 
 @lru_cache(maxsize=256)
 def _begun_with(name: str) -> tuple[str, ...]:
-    """Return the model types with which a class name begins, ignoring case and punctuation."""
+    """Return the model types that a class name begins with, ignoring case and punctuation."""
     squeezed = _squeezed(name)
     return tuple(each for each in FILES if squeezed.startswith(_squeezed(each)))
 
@@ -242,7 +242,7 @@ def expect(config: Config, target: str) -> Expectation:
 
 
 class _Written(NamedTuple):
-    """The part of an expectation that depends only on the tree of blocks."""
+    """The fields of an expectation that depend on nothing but the tree of blocks."""
 
     inventory: Inventory
     total: ModuleFormula
@@ -268,7 +268,7 @@ def _written(tree: Module) -> _Written:
 
 
 class Sibling(NamedTuple):
-    """A class of the target's family, with a lookup of names instead of a list."""
+    """A class of the target's family, whose tensors are looked up by name and not listed."""
 
     target: str
     prefix: str
@@ -277,7 +277,7 @@ class Sibling(NamedTuple):
 
 
 def sibling(config: Config, target: str) -> Sibling:
-    """Return the Sibling for a class of the target's family: its names under this config."""
+    """Return a class of the target's family with the names of its tensors under this config."""
     family, completed, tree, _ = _built(config, target, shared=True)
     rules = _loading(family, completed, target)
     names: NameLookup | Mapping[str, ExpectedTensor] = NameLookup(tree)
@@ -343,7 +343,7 @@ def _completed(config: Config, family: Family) -> Config:
 
 
 def _by_class(config: Config, family: Family) -> CompletedConfig | None:
-    """Return the config as its class in transformers completes it; None if the class is unknown.
+    """Return the config with the defaults of its class in transformers; None for unknown classes.
 
     transformers has no config class for an older model type whose code is in the repository.
     """
@@ -435,7 +435,7 @@ def _by_letter(keys: Iterable[Symbol]) -> dict[str, Symbol]:
 
 
 def _multiples(letters: Mapping[str, Symbol]) -> dict[Symbol, Dim]:
-    """Return replacements such as F = 4*D, so that a layer is written 12*D^2 + 13*D."""
+    """Return replacements such as 4*D for F, so that a layer is written 12*D^2 + 13*D."""
     replacements: dict[Symbol, Dim] = {}
     for letter, F in letters.items():
         head, _, subscript = letter.partition("_")
@@ -448,7 +448,7 @@ def _multiples(letters: Mapping[str, Symbol]) -> dict[Symbol, Dim]:
 def _legend(
     formula: str, letters: Mapping[str, Symbol], replacements: Mapping[Symbol, Dim]
 ) -> Iterator[Symbol]:
-    """Yield the formula's letters in order, then the letters that were replaced."""
+    """Yield the letters of the formula in order, then the letters that were replaced."""
     for letter in dict.fromkeys(re.findall(r"[A-Za-z_]\w*(?:\[\d+\])?", formula)):
         if letter in letters:  # not ceil or floor
             yield letters[letter]
@@ -477,6 +477,6 @@ def takes_option(build: Callable[..., Any], argument: str) -> bool:
 
 
 def with_arguments(build: _AnyBuilder, arguments: Mapping[str, bool]) -> _AnyBuilder:
-    """Return the builder with those constructor arguments applied that it supports."""
+    """Return the builder with the constructor arguments applied, except unsupported ones."""
     taken = {OPTIONS[name]: value for name, value in arguments.items() if takes_option(build, name)}
     return cast("_AnyBuilder", partial(build, **taken)) if taken else build

@@ -100,13 +100,13 @@ class Config(Struct, frozen=True, kw_only=True, eq=False, dict=True):
     arguments: Mapping[str, bool] = MappingProxyType({})
     checked: bool = True  # whether faults of its config class are reported
     completed: CompletedConfig | None = None  # completed by its class in transformers, if known
-    # The only mutable field: the defaults that were read, so that a report can list the assumptions
+    # The only mutable field: the defaults that were read; a report lists them as the assumptions
     # of an expectation. A nested config shares the field with the outer config.
     _defaulted: set[str] = field(default_factory=set)
 
     @cached_property
     def known(self) -> dict[Hashable, Any]:
-        """The cache of derived values, because builders read a key many times."""
+        """A cache of derived values: builders read a key many times."""
         return {}
 
     def once(self, key: Hashable, derive: Callable[[], _V]) -> _V:
@@ -129,7 +129,7 @@ class Config(Struct, frozen=True, kw_only=True, eq=False, dict=True):
         return self._integer(self._find(key))
 
     def flag(self, key: str) -> bool:
-        """Return the key's value as a bool; other accepted values by Python's truth."""
+        """Return the key's value as a bool; convert other accepted values as Python does."""
         entry = self._find(key)
         if type(entry.value) is not bool and not self._is_accepted(entry):
             raise _unexpected(entry.spelling, entry.value, "true or false")
@@ -140,7 +140,7 @@ class Config(Struct, frozen=True, kw_only=True, eq=False, dict=True):
         return key in (self.values if self.completed is None else self.completed)
 
     def truth(self, key: str) -> bool:
-        """Return the truth, in Python, of the value that transformers reads for a key."""
+        """Return whether Python treats the value that transformers reads for a key as true."""
         return bool(self.attribute(key))
 
     def text(self, key: str) -> str:
@@ -210,7 +210,7 @@ class Config(Struct, frozen=True, kw_only=True, eq=False, dict=True):
         return None if type(value) is int and value < 1 else self.dim(key)
 
     def dims(self, key: str, *, most: int | None = None) -> tuple[Dim, ...]:
-        """Return the sizes in a list, at most the first `most`, each as a symbol of its own.
+        """Return the first sizes in a list, at most `most`, each as a symbol of its own.
 
         Such a symbol is `hidden_sizes[0]`.
         """
@@ -320,7 +320,7 @@ class Config(Struct, frozen=True, kw_only=True, eq=False, dict=True):
         """The declared dtype as safetensors spells it, e.g. "BF16"; None if none is declared.
 
         `dtype` takes precedence over its older name `torch_dtype`; a "torch." prefix is ignored.
-        If only nested configs declare a dtype and all agree, as in Qwen3-VL, that is returned.
+        If only nested configs declare a dtype and all agree, as in Qwen3-VL, it is their dtype.
         """
         key = "torch_dtype" if self.values.get("dtype") is None else "dtype"
         value = self.values.get(key)

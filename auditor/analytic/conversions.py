@@ -155,7 +155,7 @@ def _permute(operation: Operation, shapes: Collected, conversion: Conversion) ->
 
 
 def _check_heads(shape: Shape, heads: int | None) -> None:
-    """Raise ConversionError if rows are not pairs per head; only matrices are permuted."""
+    """Raise ConversionError unless a matrix has an even number of rows for each head."""
     rows = _length(shape, 0)
     pairs = not heads or rows // heads // 2 * heads * 2 == rows or not prod(shape)
     if not heads or (len(shape) in {1, 2} and not pairs):
@@ -163,7 +163,7 @@ def _check_heads(shape: Shape, heads: int | None) -> None:
 
 
 def _fuse_experts(operation: Operation, shapes: Collected, conversion: Conversion) -> Collected:
-    """Fuse experts, split evenly among the targets: the experts of text, those of vision."""
+    """Fuse experts by target: the first half are the experts of text, the rest those of vision."""
     targets = conversion.rule.targets
     parts: dict[str, list[Shape]] = {target: [] for target in targets}
     for source in conversion.rule.sources:
@@ -280,7 +280,7 @@ def _joined(shapes: Iterable[Shape], axis: int) -> Shape:
 
 
 def _alike(shapes: Sequence[Shape], *, but: int | None = None) -> Shape:
-    """Return the first shape; raise ConversionError if another differs, except on axis `but`."""
+    """Return the first shape; raise ConversionError if shapes differ on an axis except `but`."""
     if not shapes:
         raise ConversionError("no tensor is stored to make it of")
     first = shapes[0]
@@ -294,14 +294,14 @@ def _alike(shapes: Sequence[Shape], *, but: int | None = None) -> Shape:
 
 
 class ConvertedGroup(NamedTuple):
-    """The stored tensors that one conversion takes together, and the tensors that result."""
+    """The stored tensors that one conversion combines, and the resulting tensors in memory."""
 
     on_disk: tuple[ExpectedTensor, ...]
     in_memory: Mapping[str, Shape]
 
     @property
     def tensors(self) -> tuple[ExpectedTensor, ...]:
-        """Return the resulting tensors as ExpectedTensors."""
+        """The resulting tensors, with the role of the stored ones."""
         role = self.on_disk[0].role
         return tuple(
             ExpectedTensor(name, shape, prod(shape), role) for name, shape in self.in_memory.items()
@@ -309,7 +309,7 @@ class ConvertedGroup(NamedTuple):
 
 
 def class_memory(expectation: Expectation) -> Memory:
-    """Return a class's tensors in memory, from the oracle's answer or else by loading rules."""
+    """Return a class's tensors in memory: from the oracle's answer, else by loading rules."""
     loading = expectation.loading
     if loading.memory is not None:
         return loading.memory
@@ -342,7 +342,7 @@ def tensors_before_conversion(expectation: Expectation) -> dict[str, ExpectedTen
 def converted_groups(
     names: Mapping[str, ExpectedTensor], loading: Loading
 ) -> dict[str, ConvertedGroup]:
-    """Return the groups of these tensors, by the first resulting name.
+    """Return the groups of tensors that conversions combine, by the first resulting name.
 
     `names` must contain complete groups: the shapes in memory depend on all tensors of a group.
     """
@@ -362,7 +362,7 @@ def converted_groups(
 def _group_in_memory(
     first: str, rule: Rule, tensors: Iterable[tuple[ExpectedTensor, str]], loading: Loading
 ) -> Iterator[tuple[str, Shape]]:
-    """Yield name and shape of the tensors that a group becomes; none if conversion fails."""
+    """Yield names and shapes of the tensors made of a group; none if the conversion fails."""
     model = loading.memory.shapes if loading.memory else {}
     collected: dict[str, list[Shape]] = {}
     for tensor, source in tensors:

@@ -81,7 +81,7 @@ class Listed(Protocol):
     @property
     def modules(self) -> Mapping[str, ModuleFormula]: ...
     def modules_to(self, depth: Depth | None, /) -> Mapping[str, ModuleFormula]:
-        """Return the modules that `depth` lists, all modules if it is None."""
+        """Return the modules that `depth` selects; all modules if `depth` is None."""
 
     @property
     def learned(self) -> int:
@@ -94,7 +94,7 @@ class Listed(Protocol):
     def shapes_of(
         self, names: Iterable[str], otherwise: tuple[int, ...], /
     ) -> Iterator[tuple[int, ...]]:
-        """Yield the shape of each name's parameter; `otherwise` if there is no such parameter."""
+        """Yield the shape of the parameter with each name; `otherwise` if there is none."""
 
     @property
     def others(self) -> tuple[ExpectedTensor, ...]:
@@ -157,7 +157,7 @@ class Symbol(NamedTuple):
 
 
 class TensorsByName(Mapping[str, ExpectedTensor]):
-    """A mapping of tensors by name that builds the record of a parameter on access."""
+    """A mapping from names to tensors; the record of a parameter is built on access."""
 
     def __init__(self, listed: Listed) -> None:
         self._shapes = listed.shapes
@@ -234,7 +234,7 @@ class Expectation(Struct, frozen=True, kw_only=True, dict=True):
         return tuple(tensor for tensor in self.tensors if tensor.role not in _OPTIONAL)
 
     def loaded_of(self, tensors: Iterable[ExpectedTensor]) -> tuple[ExpectedTensor, ...]:
-        """Return the tensors that the class has in memory, with legacy buffers that it loads."""
+        """Return those of the tensors that the class loads, including its legacy buffers."""
         takes = self.loading.takes
         return tuple(
             one

@@ -58,7 +58,7 @@ class Family(Struct, frozen=True, kw_only=True, eq=False, dict=True):
 
     @cached_property
     def aliases(self) -> Mapping[str, tuple[str, ...]]:
-        """The synonyms of the config class's keys, by key; keys without synonyms are absent."""
+        """The synonyms of each key of the config class; keys without synonyms are absent."""
         aliases: dict[str, tuple[str, ...]] = {}
         for alias, own in (*self.older.items(), *self.synonyms.items()):
             aliases[own] = (*aliases.get(own, ()), alias)
@@ -84,7 +84,7 @@ class LoadingFacts(Struct, frozen=True, kw_only=True):
     silent: tuple[str, ...] = ()  # names that are not reported as unexpected
     optional_buffers: tuple[str, ...] | None = None  # patterns; loaded if stored
     unmissed: tuple[str, ...] = ()  # names in memory that are not reported as missing
-    # Buffers that older versions stored and that loading now skips:
+    # Names of buffers that older versions stored and that loading now skips:
     rotary: bool = False  # frequencies
     positions: bool = False  # the numbers of positions
     of_library: bool = True  # False if transformers does not implement the model
@@ -108,7 +108,7 @@ def loading_facts(key: str) -> LoadingFacts:
 
 
 class Inside(NamedTuple):
-    """A model inside another: its path, its family, and patterns of names it does not load."""
+    """A model inside another: its path, its family, and patterns of names that it ignores."""
 
     path: str
     family: Family

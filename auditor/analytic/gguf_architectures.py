@@ -21,7 +21,7 @@ class Facts(NamedTuple):
     shapes: Mapping[str, tuple[int, ...]]  # of all tensors, including those of other shards
 
     def number(self, key: str) -> int | None:
-        """Return an integer of the metadata; the largest if each layer has its own; else None."""
+        """Return an integer of the metadata, the largest of a list by layer; None if absent."""
         value = self.header.metadata.get(f"{self.arch}.{key}")
         if isinstance(value, tuple) and value:
             numbers = [item for item in value if type(item) is int]
@@ -35,12 +35,12 @@ class Facts(NamedTuple):
         return tuple(item for item in numbers if type(item) is int)
 
     def has(self, *names: str) -> bool:
-        """Return whether any block has a tensor with one of these names: "attn_q.bias"."""
+        """Return whether any block has a tensor with one of these names, such as "attn_q.bias"."""
         endings = tuple(f".{name}" for name in names)
         return any(tensor.endswith(endings) for tensor in self.shapes)
 
     def width(self, name: str, axis: int) -> int | None:
-        """Return an axis of the tensor in the first block that has it; None if no block has."""
+        """Return the length of an axis of the first block's tensor `name`; None without one."""
         for tensor, shape in self.shapes.items():
             if tensor.endswith(f".{name}") and len(shape) >= -axis:
                 return shape[axis]
@@ -48,7 +48,7 @@ class Facts(NamedTuple):
 
 
 class Architecture(NamedTuple):
-    """An architecture of llama.cpp in transformers' terms."""
+    """An architecture of llama.cpp, with its model type and config keys in transformers."""
 
     model_type: str
     name: str  # the class

@@ -16,7 +16,7 @@ from auditor.messages import named, quoted
 
 
 class Reconstructed(NamedTuple):
-    """The config that a GGUF file's metadata imply."""
+    """The config that a GGUF file's metadata imply, and the class to audit for."""
 
     values: Values
     target: str | None  # the class to audit for, if it differs from the declared class

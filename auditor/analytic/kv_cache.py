@@ -55,7 +55,7 @@ class KVCache(Struct, frozen=True, kw_only=True):
 
     @property
     def per_token(self) -> int:
-        """The number of elements for each further token while no window is full."""
+        """The number of elements that each token adds while no sliding window is full."""
         return sum(layer.elements for layer in self.layers)
 
     @property
@@ -63,7 +63,7 @@ class KVCache(Struct, frozen=True, kw_only=True):
         return sum(layer.expanded for layer in self.layers)
 
     def elements(self, tokens: int) -> int:
-        """Return the cached elements after `tokens` tokens; windows limit their layers."""
+        """Return the number of cached elements after `tokens` tokens, as limited by windows."""
         return sum(layer.elements * min(tokens, layer.window or tokens) for layer in self.layers)
 
 
@@ -138,7 +138,7 @@ def _layer(path: str) -> int | None:
 
 
 def _cached_elements(widths: Mapping[str, tuple[int, int]]) -> tuple[int, int] | None:
-    """Return elements per token: the fewest that are needed, and those transformers caches."""
+    """Return two counts of elements per token: the least possible, and that of transformers."""
     output = next((widths[name][0] for name in _OUTPUT if name in widths), 0)
     if "kv_a_proj_with_mqa" in widths:  # a latent vector, and a rotary key
         queries = widths.get("q_b_proj") or widths["q_proj"]

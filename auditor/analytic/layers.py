@@ -31,7 +31,7 @@ class Layers(NamedTuple):
         return sum(map(len, self.layers)) <= _MOST_REPEATED
 
     def kinds(self) -> Iterator[tuple[str, "LayerKind"]]:
-        """Yield each kind of layer under the folded name of all its layers."""
+        """Yield each kind of layer with the folded name that stands for all layers of the kind."""
         places: dict[LayerKind, list[int]] = {}
         for number, kind in enumerate(self.layers):
             places.setdefault(kind, []).append(number)
@@ -79,7 +79,7 @@ class LayerKind:
 
     @cached_property
     def _columns(self) -> tuple[tuple[str, ...], list[tuple[object, ...]]]:
-        """The tensors' names, and the columns of their other fields."""
+        """The names of the tensors, and their other fields, each field as a column."""
         names, *columns = tuple(zip(*every_tensor(self._listed[0]), strict=True)) or ((),)
         return tuple(map(".".__add__, names)), columns
 
@@ -190,7 +190,7 @@ _NO_LAYER: tuple[str, Mapping[str, _Shape]] = ("\0", MappingProxyType({}))
 def _layer_of(
     name: str, layers: Mapping[str, LayerKind], deepest: int
 ) -> tuple[str, Mapping[str, _Shape]]:
-    """Return the prefix of the name's layer, with its dot, and the layer's parameter shapes."""
+    """Return the prefix of a tensor's layer, such as "layers.3.", and the layer's shapes."""
     end = 0
     for _ in range(deepest):
         end = name.find(".", end) + 1
@@ -230,7 +230,7 @@ def every_module(listed: ListedModules, depth: Depth | None = None) -> dict[str,
 
 @lru_cache(maxsize=64)
 def _tensors(layers: Layers) -> tuple[ExpectedTensor, ...]:
-    """Return all tensors of a list of layers; cached, as models of one size have equal layers."""
+    """Return all tensors of a list of layers; cached, because many models have equal layers."""
     tensors: list[ExpectedTensor] = []
     for number, kind in enumerate(layers.layers):
         tensors += kind.tensors(f"{layers.name}.{number}")

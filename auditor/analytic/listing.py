@@ -76,7 +76,7 @@ def _all(total: Dim) -> BlockSize:
 
 
 def _combined(combine: Callable[[Sequence[Dim]], Dim], sizes: Sequence[BlockSize]) -> BlockSize:
-    """Return combined sizes; active sizes are combined apart only if they differ from totals."""
+    """Combine sizes; active counts are combined separately only if they differ from totals."""
     total = combine([size.total for size in sizes])
     if all(size.active is size.total for size in sizes):
         return _all(total)
@@ -138,7 +138,7 @@ class BlockListing:
         self.tensors.append(ExpectedTensor(name, sizes, elements, role))
 
     def module(self, block: Module | Repeat | Stack, name: str) -> BlockSize:
-        """List a block of blocks; it is a module itself unless all its tensors are optional."""
+        """List a block of blocks; the block is a module, too, unless all tensors are optional."""
         first, place = len(self.tensors), len(self.modules)
         self.modules.append(ListedModule(name, ModuleFormula(0, "")))  # before its children
         match block:
@@ -195,7 +195,7 @@ class BlockListing:
         return write(body, self.replacements)
 
     def once(self, body: Block) -> tuple["BlockListing", BlockSize]:
-        """Return a separate listing of the body, which is then copied for each layer."""
+        """Return a listing of the body of a layer, which is then copied for each layer."""
         listing = BlockListing(self.replacements)
         return listing, listing.add(body, "")
 
@@ -311,7 +311,7 @@ class Inventory(Struct, frozen=True, kw_only=True, eq=False, dict=True):
         return Outline(tuple(folded_tensors(self.listing.tensors)), MappingProxyType(modules))
 
     def __eq__(self, other: object) -> bool:
-        """Return whether both contain equal tensors and modules, in whatever listing."""
+        """Return whether both contain equal tensors and modules, however these are listed."""
         return type(other) is type(self) and self._written() == other._written()
 
     def __hash__(self) -> int:

@@ -40,8 +40,8 @@ class Rule(NamedTuple):
     operations: tuple[Operation, ...] = ()
     paired: bool = False  # each source has its own target; a match of the first source is required
     offset: int = 0  # an offset that is added to the number in `\1`
-    # Two blocks on disk form one layer: (the source's second group, what replaces it after the
-    # layer's number in memory if the block's number is even, and if it is odd).
+    # For rules that make one layer of two blocks on disk: (the source's second group, what replaces
+    # it after the layer's number in memory if the block's number is even, and if it is odd).
     halves: tuple[tuple[str, str, str], ...] = ()
 
 
@@ -74,7 +74,7 @@ class ChangedName(NamedTuple):
 def renamed_by(
     rules: tuple[Rule, ...], names: Iterable[str], *, in_turn: bool = False
 ) -> dict[str, ChangedName]:
-    """Return the names that the rules change, by old name; rules apply one after the other.
+    """Map each name that the rules change to its new name; rules apply one after the other.
 
     If `in_turn`, a paired rule applies only from the first name on that matches its first source.
     """
@@ -103,7 +103,7 @@ def renamed_by(
 
 
 def conversions_by(rules: tuple[Rule, ...], names: Iterable[str]) -> dict[str, Rewritten]:
-    """Return the names to which a conversion applies, each rewritten by the first that does."""
+    """Map each name to which a conversion applies to the result of the first such conversion."""
     taken: dict[str, Rewritten] = {}
     for name in names:
         for rule in rules:
@@ -132,7 +132,7 @@ def forms_with_prefix(names: Iterable[str], prefix: str) -> dict[str, tuple[str,
 
 
 def starts_of_rule(scope: str | None, prefix: str) -> tuple[str, ...]:
-    """Return the starts of names that a rule may change: its scope, with and without prefix.
+    """Return the beginnings of names that a rule may change: the scope with and without prefix.
 
     The scope is the path of a model inside the class, without the base model's prefix; None for a
     rule of the complete class.
@@ -196,14 +196,14 @@ def _words_of(rules: tuple[Rule, ...]) -> tuple[str, ...]:
 
 @lru_cache(maxsize=1024)
 def _compiled(sources: tuple[str, ...]) -> tuple[re.Pattern[str], tuple[str, ...]]:
-    """Return the sources as one pattern, longest first, and a word for each source."""
+    """Join sources to one pattern, the longest first; also return a word of each source."""
     longest = sorted(enumerate(sources), key=lambda item: -len(item[1]))
     pattern = "|".join(f"(?P<g{place}>{_bounded(source)})" for place, source in longest)
     return re.compile(pattern), tuple(dict.fromkeys(map(_word, sources)))
 
 
 def _bounded(source: str) -> str:
-    """Return the pattern of a source; a final letter or digit must end a word."""
+    """Return the pattern of a source; after a final letter or digit the word must end."""
     pattern = source.replace("*.", r".*\.")
     return pattern + (r"(?!\w)" if re.search(r"[a-zA-Z0-9]$", source) else "")
 
@@ -244,7 +244,7 @@ class Memory(NamedTuple):
 
 
 class UnknownName(NamedTuple):
-    """How loading treats a stored name that the class does not have."""
+    """The treatment, in loading, of a stored name that the class does not have."""
 
     silent: bool  # it is skipped and not reported
     buffer: bool  # it is the name of a tensor that is not learned
@@ -272,7 +272,7 @@ class Loading(Struct, frozen=True, kw_only=True):
         return [changed[name].name if name in changed else name for name in names]
 
     def renamed_by_legacy(self, names: Iterable[str]) -> dict[str, ChangedName]:
-        """Return the names that the rules common to all classes change, by old name."""
+        """Map each name that the rules common to all classes change to its new name."""
         return renamed_by(self.legacy, names)
 
     def looked_for(self, names: Collection[str]) -> list[str]:
@@ -282,11 +282,11 @@ class Loading(Struct, frozen=True, kw_only=True):
         return [changed[name].name if name in changed else name for name in renamed]
 
     def conversions(self, names: Iterable[str]) -> dict[str, Rewritten]:
-        """Return the (renamed) names to which a conversion applies, by name."""
+        """Map each (renamed) name to which a conversion applies to the rewritten name."""
         return conversions_by(self.converters, names) if self.converters else {}
 
     def converted(self, names: Collection[str]) -> list[tuple[str, ...]]:
-        """Return, for each (renamed) name, its names in memory after conversion."""
+        """Return the names in memory that conversion makes of each (renamed) name."""
         taken = self.conversions(names)
         return [taken[name].made if name in taken else (name,) for name in names]
 
@@ -295,7 +295,7 @@ class Loading(Struct, frozen=True, kw_only=True):
         return self.converted(self.looked_for(stored))
 
     def seeing(self, stored: Iterable[str]) -> "Loading":
-        """Return the rules that can apply: paired rules need a match of the first source."""
+        """Return the rules without the paired rules whose first source matches no stored name."""
         paired = [rule for rule in self.renames if rule.paired]
         if not paired:
             return self
@@ -308,7 +308,7 @@ class Loading(Struct, frozen=True, kw_only=True):
         return replace(self, renames=tuple(rule for rule in self.renames if rule not in asleep))
 
     def unknown(self, stored: Collection[str]) -> list[UnknownName]:
-        """Return how loading treats each stored name, if the class does not have the name."""
+        """Return the treatment of each stored name in case the class does not have the name."""
         return [
             UnknownName(
                 silent=all(_any(self.silent, name) or _any(self.buffers, name) for name in names),

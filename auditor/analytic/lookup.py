@@ -66,7 +66,7 @@ class _Entry(Struct, frozen=True):
 def _find(  # noqa: PLR0911 - one for each kind of block
     block: Block, name: str, at: int, within: str
 ) -> _Entry | None:
-    """Return the tensor whose name within the block is the rest of `name`, from `at` on.
+    """Return the block's tensor whose name is the rest of `name`, from index `at` on.
 
     The block's ties are relative to `within`, a prefix of the name with its dot: "bert.encoder.".
     """
@@ -122,7 +122,7 @@ _DIGITS = len(str(MAX_TENSORS))
 
 
 def index_in_list(key: str, count: int) -> int | None:
-    """Return the key as an index below `count`; None if it is not an nn.ModuleList key."""
+    """Return the key of an nn.ModuleList as an index below `count`; None for other keys."""
     if not (key.isascii() and key.isdecimal()) or len(key) > _DIGITS or str(int(key)) != key:
         return None
     return int(key) if int(key) < count else None

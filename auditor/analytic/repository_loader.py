@@ -63,7 +63,7 @@ _POOLER = "pooler"
 def of_sentence_transformers(
     kind: str, model_type: str | None, settings: Mapping[str, object]
 ) -> Loader | None:
-    """Return the loader of a transformer module; None if the module builds architectures[0].
+    """Return the loader of a Transformer module; None if the module builds architectures[0].
 
     `kind` is the module's class, `settings` its sentence_bert_config.json. The Pooling module pools
     token embeddings itself: the model's pooler is used only if the settings name its output.

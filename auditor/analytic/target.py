@@ -62,7 +62,7 @@ class TargetChoice(NamedTuple):
 
     @property
     def related_types(self) -> tuple[TypeAndConfig, ...]:
-        """The types whose classes may use tensors that the target ignores; its own first."""
+        """The model types whose classes may use tensors that the target ignores, its own first."""
         return (self.kind,) if self.kind == self.around else (self.kind, self.around)
 
 
@@ -124,7 +124,7 @@ def choose(
 
 
 def _spelled(name: str, config: Config, classes: Classes) -> str:
-    """Return the known class whose name equals `name` but for case: Phimoe for PhiMoE.
+    """Return the known class whose name differs from `name` only in case: Phimoe for PhiMoE.
 
     transformers builds the class of the model type, however the config spells it.
     """
@@ -135,7 +135,7 @@ def _spelled(name: str, config: Config, classes: Classes) -> str:
 
 
 def _requested(name: str | None, config: Config, classes: Classes) -> str | Refusal | None:
-    """Return the class named by the request, or built by the named auto class; None if unnamed."""
+    """Return the requested class, or the class that a requested auto class builds, if any."""
     if name is None or not is_auto(name):
         return name
     model_type = _stated(config, classes)
@@ -184,7 +184,7 @@ def _declared(
 
 
 def _within(config: Config, having: tuple[str, ...], classes: Classes) -> TypeAndConfig | None:
-    """Return the last nested config whose model type is in `having`; None if there is none."""
+    """Return the last nested config whose model type is in `having`; None without one."""
     default_types = classes.inside(_stated(config, classes) or "")
     last: TypeAndConfig | None = None
     for key, value in config.values.items():
@@ -203,7 +203,7 @@ def _language_model(model_type: str, classes: Classes) -> str:
 
 
 def _namesake(declared: str, model_type: str, classes: Classes) -> str | None:
-    """Return the model type's class for the task of `declared`; None if it has no such class."""
+    """Return the class of the model type for the same task as `declared`; None without one."""
     task = _TASK.search(declared)
     names = classes.siblings(model_type) if task else ()
     return next((name for name in names if task and _TASK.findall(name) == [task[0]]), None)
@@ -231,7 +231,7 @@ def _notes(config: Config, known_class: str, chosen: TypeAndConfig, classes: Cla
 
 
 def _contradiction(config: Config, known_class: str, classes: Classes) -> str | None:
-    """Return a sentence if a multimodal class is declared with its text model's model_type."""
+    """Return a sentence on a multimodal class with its text model's model_type, else None."""
     declared = config.architectures[0] if config.architectures else known_class
     model_types = classes.types(declared)
     if not model_types or classes.current(declared) == known_class:
@@ -247,7 +247,7 @@ def _contradiction(config: Config, known_class: str, classes: Classes) -> str | 
 
 
 def _as_namesake(config: Config, known_class: str, classes: Classes) -> str | None:
-    """Return a sentence if the declared class is of another type: AutoModel reads model_type."""
+    """Return a sentence on a declared class that is not of the model_type, else None."""
     declared = config.architectures[0] if config.architectures else known_class
     if declared == known_class or classes.current(declared) == known_class:
         return None

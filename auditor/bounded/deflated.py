@@ -19,7 +19,7 @@ _SURE, _RATIO = 32 * 1024 * 1024, 100
 
 
 class BoundedTotal:
-    """A limit on a quantity that is read, such as bytes, and the sum so far."""
+    """The upper limit of a quantity, such as bytes read, and the amount so far."""
 
     def __init__(self, has: str, unit: str, most: int) -> None:
         self._has, self._unit, self._most = has, unit, most

@@ -46,7 +46,7 @@ _CONFLICT = re.compile(r"^<{7}(?: |$)", re.MULTILINE)
 
 
 class Loaded(NamedTuple):
-    """A JSON object, and the keys that an object in it repeats (the last value counts)."""
+    """A JSON object, and the keys that occur twice in an object (the last value counts)."""
 
     value: dict[str, object]
     repeated: tuple[str, ...]  # sorted
@@ -125,7 +125,7 @@ def lfs_pointer_size(prefix: bytes) -> int | None:
 
 
 def lfs_fault(subject: str, prefix: bytes) -> str | None:
-    """Return the sentence for a Git LFS pointer in place of a file; None for other bytes."""
+    """Return a sentence that reports a Git LFS pointer in place of a file; None for others."""
     size = lfs_pointer_size(prefix)
     if size is None:
         return None
@@ -185,7 +185,7 @@ def syntax_fault(subject: str, error: json.JSONDecodeError) -> str:
 
 
 def bounds_fault(content: bytes, depth: int, most: int = MAX_VALUES) -> str | None:
-    """Return why a JSON text is too deep or too large, starting with a verb; None if not."""
+    """Return a clause on why a JSON text is too deep or too large; None if it is neither."""
     marks = _marks(content)
     brackets = marks.translate(_STEPS, b",")
     values = len(marks) - len(brackets) // 2  # each comma, and each pair of brackets
@@ -199,7 +199,7 @@ def bounds_fault(content: bytes, depth: int, most: int = MAX_VALUES) -> str | No
 
 
 def escape_fault(value: object) -> str | None:
-    """Return why a string in the value cannot be encoded, starting with a verb; None if all can.
+    """Return a clause on why a string in the value cannot be encoded; None if all can.
 
     json.loads accepts half a surrogate pair; UTF-8 and Rust do not have such strings.
     """
@@ -267,7 +267,7 @@ def converted(value: object, type_: type[_T], subject: str = "it") -> _T:
 
 
 def usable_fields(value: object, type_: type[_T]) -> _T:
-    """Return an object as a Struct; values of a wrong type are replaced by the defaults."""
+    """Convert an object to a Struct; the defaults replace values of a wrong type."""
     values = value if isinstance(value, dict) else {}
     usable: dict[str, object] = {}
     for key, name, field_type in _fields(type_):  # type: ignore[arg-type]
@@ -282,7 +282,7 @@ def _fields(type_: type[Any]) -> tuple[tuple[str, str, Any], ...]:
 
 
 def decoded(content: bytes, type_: type[_T], subject: str = "it") -> _T:
-    """Decode JSON into a msgspec type; values without a field in it take no memory."""
+    """Decode JSON into a msgspec type; values for which the type has no field take no memory."""
     try:
         return decode(content, type=type_)
     except ValidationError as error:

@@ -231,7 +231,7 @@ class _Parser:
 
 
 class _State(Struct, eq=False):
-    """The places from which the rest of a name matches, with a cache of preceding states."""
+    """The places from which the rest of a name matches, and a cache of the states before."""
 
     places: frozenset[int]
     before: dict[tuple[str, bool], "_State"] = field(default_factory=dict)
@@ -337,7 +337,7 @@ class _Automaton:
         return place
 
     def _build(self, node: _Node, then: int) -> int:
-        """Add the node's places; return the place from which the node leads to `then`."""
+        """Add the node's places, followed by the place `then`; return the node's first place."""
         match node:
             case _One():
                 place = self._place()

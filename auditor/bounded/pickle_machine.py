@@ -133,7 +133,7 @@ class _Machine:
         return _NotFollowedError(f"uses the opcode {name}")
 
     def check_frame(self, at: int) -> None:
-        """Leave a frame at its end; raise if an opcode crosses the end: unpicklers then differ."""
+        """Leave the frame at its end; raise if an opcode crosses it, where unpicklers differ."""
         if self.frame and at >= self.frame:
             if at > self.frame:
                 raise _NotFollowedError("has a frame that ends inside an opcode")
@@ -173,7 +173,7 @@ class _Machine:
     # --- containers ---
 
     def filled(self) -> object:
-        """Return the container on top of the stack, which must not have been used yet."""
+        """Return the container on top of the stack; raise if it has been used already."""
         target = self.stack[-1]
         if id(target) in self.used:
             raise _NotFollowedError(f"fills {kind(target)} that was used before")
@@ -325,7 +325,7 @@ def _is_dict(call: Call) -> bool:
 
 
 def _called(name: Global, call: Call | None) -> str:
-    """Return a call as `posix.system('id')`; only the name if it is not called."""
+    """Return a call as text, `posix.system('id')`; only the name if nothing is called."""
     if call is None:
         return f"{named(name.path)}, imported and not called,"
     shown = [_argument(arg) for arg in call.args[:_ARGUMENTS]]

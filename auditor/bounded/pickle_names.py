@@ -168,7 +168,7 @@ def new_object(name: Global, args: tuple[object, ...]) -> Call | None:
 
 
 def may_have_state(call: Call, state: object) -> bool:
-    """Return whether the state has the form that the library writes for this call's result."""
+    """Return whether the state has the form that libraries write for the call's result."""
     path = call.callee.path if isinstance(call.callee, Global) else ""
     if path == "collections.OrderedDict" or path in _PLAIN_OBJECTS:
         return isinstance(state, PickledDict) and all(

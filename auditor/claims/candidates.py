@@ -24,7 +24,7 @@ from auditor.claims.parts import (
 
 Masks = tuple[tuple[int, int], ...]  # (index of a cell, its mask), sorted
 
-# The slips in the order in which their differences are taken: complete parts left out come first.
+# The order in which the differences of combined slips are computed, each after the slips before.
 _ORDER = (
     "part-in-another",
     "tied-twice",
@@ -85,7 +85,7 @@ class CountedCells(Struct, frozen=True, kw_only=True, dict=True):
 
 
 def candidates(counted: CountedCells) -> tuple[PossibleSlip, ...]:
-    """Return the most common slips that change the count, without duplicates."""
+    """Return the most common possible slips that change the count, without duplicates."""
     slips: dict[tuple[str, Masks], PossibleSlip] = {}
     for slip in _all(counted):
         if not slip.difference:
@@ -116,7 +116,7 @@ class _Scopes:
         return ".".join(parts[0] for parts in shared)
 
     def module(self, scope: str, numbers: Sequence[int]) -> str:
-        """Return the scope, or the narrowest module in it if only some of it is in the part."""
+        """Return the scope; if not all of it is counted, the narrowest module with the cells."""
         begin = f"{scope}."
         later_cells = self.cells[self.inside.stop :]
         outside = any(cell.name.startswith(begin) for cell in later_cells)
@@ -253,7 +253,7 @@ def _left_out_of_kind(scopes: _Scopes, make: _Maker) -> Iterator[PossibleSlip]:
 
 
 def _rarity_of_scope(scopes: _Scopes, chosen: Sequence[int]) -> float:
-    """Return the added rarity of a scope: low for all layers, high for a single tensor."""
+    """Return what a scope adds to the rarity: little for all layers, much for one tensor."""
     cells = [scopes.cells[number] for number in chosen]
     if len(cells) == 1:
         return 2.0
@@ -423,7 +423,7 @@ def _experts(scopes: _Scopes, make: _Maker) -> Iterator[PossibleSlip]:
 
 
 def _in_another(counted: CountedCells, make: _Maker) -> Iterator[PossibleSlip]:
-    """Yield slips that count a module outside the part with the part."""
+    """Yield slips that count a module outside the claimed part as if it were inside."""
     if not counted.part:
         return
     modules: dict[str, list[int]] = defaultdict(list)

@@ -33,7 +33,7 @@ from auditor.analytic.blocks import (
 )
 from auditor.analytic.dims import dim
 
-# The bits of a mask. Each lower bit i counts one module only of the list `axes[i]` of a cell.
+# The bits of a mask. Each lower bit i means: count only one module of the list `axes[i]`.
 LEFT_OUT = 1 << 8
 COUNTED = 1 << 9  # count a cell that the true count leaves out
 ACTIVE = 1 << 10  # count only the experts that one token uses
@@ -128,7 +128,7 @@ def _cells(block: Block, name: str, axes: tuple[Axis, ...], within: str) -> list
 def _collect(  # noqa: C901, PLR0912 - one for each kind of block
     cells: list[FoldedTensor], block: Block, name: str, axes: tuple[Axis, ...], within: str
 ) -> None:
-    """Append the cells below a block to a list, which takes half the time of generators."""
+    """Append the cells below a block to a list; generators would take twice the time."""
     match block:
         case Param(shape, layer=layer):
             embedding = layer is Layer.EMBEDDING
@@ -291,7 +291,7 @@ def cells_of_tensors(tensors: Iterable[ExpectedTensor]) -> tuple[FoldedTensor, .
 
 
 def _axes(pattern: str, alike: list[ExpectedTensor]) -> tuple[Axis, ...]:
-    """Return a list for each number in the names; one list if some combinations are missing."""
+    """Return an axis for each number in the names; one axis if some combinations are missing."""
     if "*" not in pattern:
         return ()
     places = [place for place, part in enumerate(pattern.split(".")) if part == "*"]

@@ -39,7 +39,7 @@ class Curve:
         self._value = value
 
     def measure(self, likely: Sequence[int]) -> bool:
-        """Build models with two more values; return False if that fails or changes the cells."""
+        """Count models with two other values; return False if no two have the same cells."""
         own = self._value
         alike = {own * 2, own * 4, own // 2, own // 4}  # heads divide these values, too
         near = sorted(likely, key=lambda other: (other not in alike, abs(other - own)))

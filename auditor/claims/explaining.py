@@ -44,13 +44,15 @@ class Question(Struct, frozen=True, kw_only=True):
         )
 
     def counted_in(self, of: Counterpart) -> CountedCells | None:
-        """Return the cells of this part in another class or config; None without such a part."""
+        """Return the cells of the claimed part in another class or config; None if it has none."""
         part_readings = readings(self.part, of.cells, of.prefix)
         return self.counted(of, part_readings[0]) if part_readings else None
 
 
 class _Base(Struct, frozen=True, kw_only=True, dict=True):
-    """A count of the own class, or by the slip `step` of another class or another config.
+    """A count to which slips are applied: of the audited class, or of another after `step`.
+
+    `step` is the slip of counting another class or another config.
 
     Slips in the count of cells are searched on top of it.
     """
@@ -92,7 +94,7 @@ def explanations(
 
 
 def _of_different_kinds(ranked: Sequence[tuple[Slip, ...]]) -> Sequence[tuple[Slip, ...]]:
-    """Prefer explanations by different slips, because many matrices have one size."""
+    """Choose the explanations to show: first those that differ in their kinds of slips."""
     first: dict[tuple[str, ...], tuple[Slip, ...]] = {}
     for slips in ranked:
         first.setdefault(tuple(slip.slip for slip in slips), slips)
@@ -141,7 +143,7 @@ def _ordered(slips: Sequence[Slip], total: int) -> Explanation:
 
 
 class _Bases:
-    """The counts from which slips are searched: the own class, its siblings, other configs."""
+    """The counts to which slips are applied: of the audited class, siblings, other configs."""
 
     def __init__(self, question: Question) -> None:
         self._question = question
@@ -150,7 +152,7 @@ class _Bases:
         self._own = _Base(counted=question.counted(question.whose, question.reading))
 
     def of_length(self, slips: int, way: Way, *, alone: bool) -> Iterator[_Found]:
-        """Yield the combinations of this many slips; `alone` if no explanation is known yet."""
+        """Yield the combinations of `slips` slips; `alone`: no explanation has been found yet."""
         low, high = way.low, way.high
         if slips == 0:
             if way.slips and low <= self._own.counted.total <= high:
@@ -236,7 +238,7 @@ class _Bases:
 def _with_differences(
     question: Question, base: _Base, way: Way, chosen: Sequence[PossibleSlip]
 ) -> tuple[Slip, ...] | None:
-    """Return the slips, each with its change of the count; None if one changes nothing."""
+    """Return the slips with the change that each makes; None if a slip changes nothing."""
     figure, subject = question.figure, question.subject
     slips: list[Slip] = []
     before = question.actual

@@ -102,10 +102,10 @@ class Figure(Struct, frozen=True, kw_only=True):
 
 
 def parse_figure(text: str, *, chinese: bool = False) -> Figure | None:
-    """Return the figure in a text; None if it is not one.
+    """Return the figure that a text states; None if the text is not a figure.
 
-    A number with a
-    fraction and no unit is a share below 1, and in a Chinese text a number of 亿 above.
+    A number with a fraction and no unit is a share if below 1; from 1 on, in a Chinese text, it
+    is a number of 亿.
     """
     plain = unicodedata.normalize("NFKC", text).strip()
     match = _FIGURE.fullmatch(_without_numerals(plain))
@@ -186,13 +186,13 @@ def _rounding(value: Fraction, digits: str, fraction: str, scale: int) -> tuple[
 
 
 def _last_digit(digits: str, fraction: str, scale: int) -> Fraction:
-    """Return the value of a step in the last digit: 10^5 for 72.1M."""
+    """Return the unit of the last digit: 10^5 for 72.1M."""
     if fraction:
         return Fraction(scale, 10 ** len(fraction[1:]))
     return Fraction(scale if scale > 1 else 10 ** (len(digits) - len(digits.rstrip("0"))))
 
 
-# --- ways to read one -----------------------------------------------------------------------------
+# --- ways to read a figure -----------------------------------------------------------------------
 
 MILLION, BILLION = 2**20, 2**30
 Fields = tuple[tuple[str, Any], ...]
@@ -261,7 +261,7 @@ def _of_bytes(figure: Figure, dtype: str) -> Iterator[Way]:
 
 
 def _widths(*dtypes: str) -> tuple[tuple[str, int], ...]:
-    """Return the dtypes with their bits; only the first dtype of each width."""
+    """Return one dtype for each width in bits, with the width."""
     names: dict[int, str] = {}
     for name in dtypes:
         names.setdefault(_BITS[name], name)
@@ -269,7 +269,7 @@ def _widths(*dtypes: str) -> tuple[tuple[str, int], ...]:
 
 
 def _cut_off(figure: Figure, bits: int) -> Iterator[Way]:
-    """Yield the reading of a figure that was cut off and not rounded: 1.23B for 1.236 billion."""
+    """Yield the way to read a figure whose digits were cut off: 1.23B for 1.236 billion."""
     above = figure.value + figure.last_digit - 1
     if above > figure.high:
         low, high = -(-(figure.high + 1) * 8 // bits), above * 8 // bits
@@ -284,7 +284,7 @@ def _misread(
     first: tuple[str, Fields] | None = None,
     rarity: float,
 ) -> Iterator[Way]:
-    """Yield the reading of a number that is the true number times the ratio of `misread`."""
+    """Yield the way to read a figure that is the true number times the ratio of `misread`."""
     low, high = Fraction(figure.low), Fraction(figure.high)
     if figure.exact and misread.slip != "bytes-for-parameters":
         low, high = low - Fraction(1, 2), high + Fraction(1, 2)  # the quotient was rounded

@@ -70,7 +70,7 @@ _KINDS = (
 
 
 def _kind(cell: FoldedTensor, prefix: str) -> str:
-    """Return the kind of a tensor; biases and norms of a head or a pooler count for the latter."""
+    """Return the kind of a tensor; all tensors of a head are "head", of a pooler "pooler"."""
     kinds = (
         ("pooler", is_pooler(cell)),
         ("head", is_head(cell, prefix)),

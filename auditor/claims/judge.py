@@ -32,7 +32,7 @@ def judge(subject: Subject, text: str, part: str = "") -> Verdict:
 
 
 def judge_all(subject: Subject, claims: Sequence[tuple[str, str]]) -> tuple[Verdict, ...]:
-    """Judge claims of one text; a module may be missing in one claim and included in another."""
+    """Judge the claims of one text; a module may be missing in one and included in another."""
     verdicts = [judge(subject, text, part) for text, part in claims]
     moved = {
         dict(slip.fields).get("module"): slip
@@ -87,7 +87,7 @@ def _readings(subject: Subject, part: str) -> tuple[tuple[Counterpart, PartReadi
 
 
 def _active(cell: FoldedTensor) -> FoldedTensor:
-    """Return the cell with only the experts that one token uses, so that all are the slip."""
+    """Return the cell with only the active experts counted; counting all is then the slip."""
     axes = (
         axis if axis.active is None else axis._replace(size=axis.active, active=axis.size)
         for axis in cell.axes
@@ -209,7 +209,7 @@ def _modules(cells: Sequence[FoldedTensor]) -> Mapping[str, int]:
 def _nearest(
     subject: Subject, figure: Figure, part: str, whose: Counterpart, reading: PartReading
 ) -> Nearest | None:
-    """Return the count nearest to the claim: of a class, or of a module if a part is claimed."""
+    """Return the count nearest to the claim: a class's, or a module's if a part is claimed."""
     counts = dict(_modules(reading.cells)) if part else {}
     for expectation in (whose, *subject.siblings):
         for sibling_reading in readings(part, expectation.cells, expectation.prefix)[:1]:

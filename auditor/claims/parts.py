@@ -268,7 +268,7 @@ def at_prefix(name: str, cells: Cells) -> Cells:
 
 
 def _place(requested: Sequence[str], name: str) -> int | None:
-    """Return the index of the segment in a cell's name at which the requested ones begin, or None.
+    """Return the index in a cell's name at which the requested segments begin; None if absent.
 
     `*` in the name matches any number.
     """
@@ -303,7 +303,7 @@ def _numbered(cell: FoldedTensor, requested: Sequence[str], at: int) -> FoldedTe
 
 
 def _outside(cells: Cells, chosen: Cells) -> Cells:
-    """Return the cells outside the part, marked so that only a slip counts them."""
+    """Return the cells outside the part, marked so that a count includes them only by a slip."""
     names = {(cell.name, cell.shape, cell.axes[:1]) for cell in chosen}
     chosen_tensors = {(cell.name, cell.shape) for cell in chosen}
     return tuple(

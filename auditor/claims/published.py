@@ -24,7 +24,7 @@ _SHARED = 0.5  # the least ratio to experts times size: 8x7B has 0.83, 8x1.1B 0.
 
 
 class OtherCounts(NamedTuple):
-    """Other counts that the size of a model may mean."""
+    """Other counts that a published size may mean, besides the model's total."""
 
     counts: tuple[int, ...] = ()  # of parts of the model
     experts: bool = False  # whether a token uses only some of the parameters

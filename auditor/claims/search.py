@@ -86,7 +86,7 @@ class Search:
     def _overlapping(
         self, chosen: Sequence[PossibleSlip]
     ) -> tuple[tuple[PossibleSlip, PossibleSlip, int], ...]:
-        """Return the pairs that share cells, with their joint difference; computed once."""
+        """Return the pairs of slips that share cells, with the difference of both together."""
         if len(chosen) not in self._joint:
             self._joint[len(chosen)] = tuple(self._shared_pairs(chosen))
         return self._joint[len(chosen)]

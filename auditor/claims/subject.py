@@ -19,7 +19,7 @@ _FAULTS = (CheckpointError, SourceError, *VALUE_ERRORS)
 
 
 class Counterpart(Struct, frozen=True, kw_only=True):
-    """A class and its cells: the audited class, or another one to compare with."""
+    """A class and its cells: the audited class, or another class to compare with."""
 
     target: str
     cells: Cells
@@ -107,7 +107,7 @@ def subject_of(
     config: Config | None,
     stored: StoredNumbers | None = None,
 ) -> Subject:
-    """Return the subject, with cells from its closed form, or from tensors if counts differ."""
+    """Return the subject; its cells come from the closed form, or from tensors if counts differ."""
     own = counterpart(config, expectation.target) if config is not None else None
     if own is None or total_of(own.cells) != expectation.parameters:
         config, own = None, of_tensors(expectation.target, expectation.prefix, expectation.tensors)

@@ -78,7 +78,7 @@ def take_steps(folder: Path, stage: Callable[[Path], Iterable[Entry]], *, is_und
 
 
 def finish_interrupted(folder: Path) -> Journal | None:
-    """Finish an earlier run and return its journal.
+    """Finish an interrupted run and return its journal.
 
     Return None, and remove the earlier run's staged files, if it wrote no journal.
     """
@@ -160,7 +160,7 @@ def _fits(change: FileChange) -> bool:
 
 
 def _free_name(folder: Path, name: str) -> str:
-    """Return the name, or the name with a number if a file has the name."""
+    """Return the name, with a number added if a file of that name exists."""
     number, free = 0, name
     while os.path.lexists(folder / free):
         number += 1

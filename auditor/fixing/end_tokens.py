@@ -35,7 +35,7 @@ def with_generation(snapshot: Snapshot, file: TextFile | None) -> Snapshot:
 
 
 def end_token_undoings(snapshot: Snapshot, outcome: Report | Unaudited) -> Iterator[Undoing]:
-    """Yield the change by which generation stops at every end token that other files name.
+    """Yield a change that makes generation stop at every end token that other files name.
 
     Yield no change if one of the end tokens is not known to be a token.
     """

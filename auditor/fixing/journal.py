@@ -43,7 +43,7 @@ class Entry(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """A step of a fix or an undo, with the state of its file before the step.
 
     - replace: a staged file takes the name `file`; the old file gets the name `kept` unless "";
-    - header: the first half of a staged file is written over the second half, in place;
+    - header: of the two headers in a staged file, the first is written over the second in `file`;
     - restore: the file `kept` takes the name `file`;
     - remove: `file` is removed.
     """
@@ -96,7 +96,7 @@ def encoded(values: Struct) -> bytes:
 
 
 def decoded(path: Path, kind: type[T], remedy: str) -> T:
-    """Decode a file that `encoded` wrote; raise FixError if its content is anything else."""
+    """Decode a file that `encoded` wrote; raise FixError if the file has any other content."""
     try:
         return decode(read_all(path, _LARGEST), type=kind)
     except (SourceError, DecodeError, UnicodeDecodeError, RecursionError):
@@ -105,7 +105,7 @@ def decoded(path: Path, kind: type[T], remedy: str) -> T:
         ) from None
 
 
-# --- the steps; each can be taken twice, so that any run can finish another's --------------------
+# --- the steps; each can be repeated, so that a run can finish an earlier one --------------------
 
 
 def is_pending(folder: Path, work: Path, entry: Entry) -> bool:
@@ -198,7 +198,7 @@ def _write_header(path: Path, staged: Path, before: FileState | None) -> None:
 
 
 def _is_of_both(now: bytes, new: bytes, old: bytes) -> bool:
-    """Whether each byte of `now` is the byte of the new or of the old header."""
+    """Whether each byte of `now` equals the byte of the new or the old header at its offset."""
     return now in {old, new} or all(
         byte in pair for byte, *pair in zip(now, new, old, strict=False)
     )
@@ -228,7 +228,10 @@ def read_record(folder: Path) -> Record:
 def record_entry(
     work: Path, number: int, fixes: tuple[tuple[Entry, ...], ...], before: FileState | None
 ) -> Entry:
-    """Stage a record of these fixes under a free number; without fixes, return its removal."""
+    """Stage a record of these fixes as the file `number`, and return the step that installs it.
+
+    Without fixes, return the step that removes the record.
+    """
     if not fixes:
         return Entry(file=RECORD, how="remove", before=before)
     stage_text(work / str(number), encoded(Record(fixes=fixes)))

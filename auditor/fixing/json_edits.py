@@ -117,7 +117,7 @@ class _Style(NamedTuple):
 
 
 def _with_object(content: bytes, change: Callable[[str, _Style], str]) -> bytes:
-    """Change the text of the JSON object that `content` is."""
+    """Change the text of the JSON object in `content`."""
     if fault := bounds_fault(content, MAX_DEPTH, MAX_VALUES):
         raise ValueError(f"the JSON {fault}")
     text = content.decode()
@@ -130,7 +130,7 @@ def _with_object(content: bytes, change: Callable[[str, _Style], str]) -> bytes:
 
 
 def _members(text: str) -> tuple[list[_Member], str]:
-    """Return the members of a JSON object, and the white space before its closing brace."""
+    """Split the text of a JSON object into its members and the space before the closing brace."""
     members, end = list[_Member](), 1
     while (start := text.find('"', end)) != -1:
         name, key_end = _DECODER.raw_decode(text, start)
@@ -155,7 +155,9 @@ def _joined(members: Sequence[_Member], tail: str) -> str:
 
 
 def _edited(text: str, edits: Sequence[Edit], style: _Style, line: str, colon: str) -> str:
-    """Edit an object; `line` is the line break and the indentation of its own line, if it has one.
+    """Edit the text of an object; `line` is the line break and indentation of its own line.
+
+    `line` is "" if the object does not have a line of its own.
 
     A new member takes its place in the alphabet if the members are sorted, else the last place.
     """
@@ -169,7 +171,7 @@ def _edited(text: str, edits: Sequence[Edit], style: _Style, line: str, colon: s
     members[:1] = [one._replace(lead=separator) for one in members[:1]]
     is_sorted = all(one.name <= other.name for one, other in pairwise(members))
 
-    # The last of two members with one name.
+    # If two members have the same name, the last member counts.
     last = {member.name: at for at, member in enumerate(members)}
     for key, own in _by_key(edits).items():
         at = last.setdefault(key, len(members))
@@ -194,7 +196,7 @@ def _by_key(edits: Sequence[Edit]) -> dict[str, list[Edit]]:
 
 
 def _edited_value(member: _Member, edits: Sequence[Edit], style: _Style) -> str:
-    """Return the text of a member's value after the edits; "" if they remove the member."""
+    """Return the text of a member's value after the edits; "" if the edits remove the member."""
     for is_whole, group in groupby(edits, lambda edit: len(edit.path) == 1):
         value = member.value
         if is_whole:
@@ -210,7 +212,7 @@ def _edited_value(member: _Member, edits: Sequence[Edit], style: _Style) -> str:
 
 
 def _new_value(member: _Member, value: Any, style: _Style) -> str:
-    """Format the member's new value: on one line if the old one is a list or object on one line."""
+    """Return the new value as text: on one line if the old list or object is on one line."""
     old, line = member.value, _line(member.lead)
     if value is ABSENT:
         return ""

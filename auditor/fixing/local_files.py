@@ -60,7 +60,7 @@ def open_to_read(path: Path) -> BinaryIO:
 
 
 def no_follow(path: str, flags: int) -> int:
-    """Open a file without following links; a new file gets the usual mode. For `open(opener=)`."""
+    """Open a file for `open(opener=)`, without following links; a new file gets the usual mode."""
     return os.open(path, flags | getattr(os, "O_NOFOLLOW", 0), 0o666)
 
 

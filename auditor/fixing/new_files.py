@@ -69,7 +69,7 @@ def index_with_names(index: TextFile | None, renames: Mapping[str, str]) -> Text
 
 
 def rebuilt_index(snapshot: Snapshot, observed: Observed | None) -> TextFile | None:
-    """Return an index corrected by the headers, or a new one; None if headers do not determine it.
+    """Return an index made from the headers; None if the headers do not determine an index.
 
     A tensor that two files store stays in the file that the old index names. `total_parameters` is
     corrected if present, and not added. An index in which a key is written twice is written anew.

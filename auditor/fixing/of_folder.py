@@ -98,7 +98,7 @@ def _shards_beside(snapshot: Snapshot) -> tuple[str, ...]:
 
 
 def _with_shards(requested: str, snapshot: Snapshot, others: tuple[str, ...]) -> Snapshot:
-    """Return the checkpoint as it would be if its index named the files `others`, too."""
+    """Return the checkpoint that results if its index also names the files `others`."""
     names = tuple(sorted((*others, *(head.name for head in snapshot.headers))))
     selection = FileSelection(
         config=snapshot.config.name if snapshot.config else None,
@@ -169,7 +169,7 @@ _BLOCK = 1 << 22  # bytes that are read at once
 
 
 def copies_are_equal(snapshot: Snapshot, folder: Path, duplicates: tuple[Duplicate, ...]) -> bool:
-    """Whether each tensor that is stored under two names has the same bytes under both.
+    """Whether all tensors that are stored under two names have the same bytes under both.
 
     Return False if the bytes of a copy cannot be read.
     """

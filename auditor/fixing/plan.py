@@ -102,7 +102,7 @@ class Plan(Struct, frozen=True, kw_only=True):
 
 
 class _Reached(Struct, frozen=True, kw_only=True):
-    """The checkpoint after the steps, before the conditions of the plan are checked."""
+    """The checkpoint after all steps, before the conditions of a plan are checked."""
 
     state: Snapshot
     outcome: Report | Unaudited
@@ -119,7 +119,7 @@ def plan_fix(
     allowed: Collection[Allow] = (),
     equal_copies: EqualCopies = lambda _: False,
 ) -> Plan:
-    """Plan changes of a folder's only model after which an audit has fewer findings, or none.
+    """Plan the changes of a folder's only model that remove findings of its audit.
 
     `entry` is the model's entry in a manifest; `allowed` has the changes that the user allows.
     """
@@ -161,7 +161,7 @@ def _left(undoing: Undoing, why: str, needs: tuple[Need, ...] = ()) -> Left:
     )
 
 
-# --- how far steps lead ------------------------------------------------------------------------
+# --- taking all steps in memory ------------------------------------------------------------------
 
 
 class _Audits(NamedTuple):
@@ -240,7 +240,7 @@ def _with_index(state: Snapshot, audits: _Audits) -> tuple[Snapshot, Report | Un
 
 
 def _better(now: Report | Unaudited, then: Report | Unaudited, renames: Mapping[str, str]) -> bool:
-    """Whether an error or warning disappears, and no new one appears."""
+    """Whether `then` lacks an error or warning of `now`, and has no new one."""
     if isinstance(then, Unaudited) and isinstance(now, Report):
         return False
     before = {key for one in _alarms(now) for key in alarm_keys(one, renames)}
@@ -252,7 +252,7 @@ def _alarms(outcome: Report | Unaudited) -> list[Finding]:
     return [one for one in outcome.findings if one.severity is not Severity.INFO]
 
 
-# --- whether they may be taken -----------------------------------------------------------------
+# --- whether steps may be taken ------------------------------------------------------------------
 
 
 def _mended(
@@ -307,7 +307,7 @@ def _require_sound(after: Report | Unaudited, keys: Collection[str]) -> None:
 
 
 def _may_stay(finding: Finding, keys: Collection[str] = ()) -> bool:
-    """Whether a finding may remain, because names, numbers of layers and sizes are not in doubt."""
+    """Whether a finding may remain: it casts no doubt on names, sizes or numbers of layers."""
     match finding:
         case ConfigContradiction(says=says):
             return not any(key.rpartition(".")[2] in keys for _, key, _ in says)

@@ -83,7 +83,7 @@ def stage_header(source: Path, seen: FileState, header: bytes, target: Path) -> 
 
 @contextmanager
 def unchanged_file(path: Path, seen: FileState, start: bytes) -> Iterator[int]:
-    """Open a file; raise FixError if it has changed since the audit, or does so until the end.
+    """Open a file; raise FixError if it has changed since the audit, or changes while open.
 
     `start` are the bytes with which the audited file begins.
     """

@@ -52,7 +52,7 @@ class FixStep(Struct, frozen=True, kw_only=True):
 
 
 def step_of(before: Snapshot, undoing: Undoing) -> FixStep:
-    """Return the step that makes `before` the undoing's snapshot; raise Unfixable without one."""
+    """Return the step that turns `before` into the undoing's snapshot, or raise Unfixable."""
     after = undoing.snapshot
     as_before = replace(
         after,
@@ -92,7 +92,7 @@ def step_of(before: Snapshot, undoing: Undoing) -> FixStep:
 
 
 def _is_another_fusion(name: str, new: str) -> bool:
-    """Whether a tensor of q, k and v gets the name that another library has for it."""
+    """Whether a fused tensor of q, k and v gets the name that another library uses for it."""
     ends = (
         one.removesuffix(".weight").removesuffix(".bias").rpartition(".")[2] for one in (name, new)
     )

@@ -53,7 +53,7 @@ def _undo_last(folder: Path) -> Journal:
 
 
 def _unchanged_state(folder: Path, entry: Entry) -> FileState:
-    """Return the state of the new file; raise FixError if it or the kept old file has changed."""
+    """Return the new file's state; raise FixError if that file or the kept old one has changed."""
     path, old_path = folder / entry.file, folder / entry.kept
     state, kept_state = current_state(path), current_state(old_path)
     if not state or not entry.written or not entry.written.is_still_in(path, state):

@@ -37,7 +37,7 @@ METHODS: Mapping[str, str] = MappingProxyType(
         "gptq": "gptq",
         "marlin": "gptq",
         "awq": "awq",
-        # The last one with its marks: undeclared modules with these marks belong to other layouts.
+        # After GPTQ and AWQ, which therefore unpack undeclared modules with the marks of both.
         "auto-round": "auto_round",
         "intel/auto-round": "auto_round",
         "bitsandbytes": "bitsandbytes",
@@ -61,7 +61,7 @@ METHODS: Mapping[str, str] = MappingProxyType(
     }
 )
 
-# Dtypes that no plain checkpoint of floats stores; position_ids are I64, masks BOOL.
+# Dtypes that no checkpoint of plain floats stores (its position_ids are I64, its masks BOOL).
 _PACKED = frozenset({"U8", "I8", "U16", "I16", "U32", "I32", "F4", "F8_E4M3", "F8_E5M2"})
 _NOTHING: Mapping[str, WrittenTensor] = MappingProxyType({})
 OF_MLX = "plain, with names and axes of MLX"

@@ -59,7 +59,7 @@ def mlx_name(tensor: StoredTensor, implied: Implied) -> MlxName:
 
 
 def _original_names(name: str) -> Iterator[str]:
-    """Yield the stored name, then the original names that mlx-vlm may have renamed to it."""
+    """Yield the stored name, then the original names that mlx-vlm may have changed to that name."""
     yield name
     for prefix, originals in _VLM.items():
         if name.startswith(prefix):
@@ -87,7 +87,7 @@ def _renamed_projection(name: str, tensor: StoredTensor, implied: Implied) -> Ml
 def add_unpacked(
     tensor: StoredTensor, where: MlxName, shape: Shape | None, dtype: str, ledger: PackingLedger
 ) -> None:
-    """Record a tensor, unpacked to `shape`, as one tensor of the model or as one per expert."""
+    """Record a tensor, unpacked to `shape`, as one tensor of the model or as one of each expert."""
     names = where.names
     if not where.stacked or shape is None:
         ledger.tensors.extend(LogicalTensor(tensor, name, shape, dtype) for name in names)
@@ -120,7 +120,7 @@ def add_plain(tensor: StoredTensor, implied: Implied, ledger: PackingLedger) -> 
 
 
 def _inputs_last(stored: Shape, expected: Shape) -> bool:
-    """Whether `stored` is the convolution shape `expected`, (out, in, ...), with inputs last."""
+    """Whether `stored` is `expected`, a convolution's (out, in, ...), with `in` moved last."""
     if len(expected) < _CONVOLUTION or stored == expected:
         return False
     return stored == (expected[0], *expected[2:], expected[1])

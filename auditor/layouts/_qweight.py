@@ -123,7 +123,7 @@ _TENSORS: Mapping[str, Callable[[PackedLinear], dict[str, WrittenTensor]]] = {
 def packing_of_shapes(
     form: str, parts: Members, bits: int, group: int | None, expected: Shape | None
 ) -> Packing:
-    """Return the packing of a module's stored shapes in a form; without `group`, scales show it."""
+    """Return the packing that stored shapes have in a form; `group` is read from scales if None."""
     rows, columns = parts["qweight"].shape or (0, 0)
     word = DTYPE_BITS[parts["qweight"].dtype or "I32"]
     scales, zeros = _matrix(parts, "scales"), _matrix(parts, "qzeros")
@@ -179,7 +179,7 @@ def _packing(  # noqa: PLR0913, PLR0917 - the sizes of one linear
 
 
 def _inputs(parts: Members, bits: int, word: int, expected: Shape | None) -> int:
-    """Return the number of inputs of GPTQ, whose last word may be incomplete.
+    """Return the number of inputs of a GPTQ module, whose last word may be incomplete.
 
     The number is rows * word / bits, or less if g_idx or the architecture shows fewer.
     """
@@ -191,7 +191,7 @@ def _inputs(parts: Members, bits: int, word: int, expected: Shape | None) -> int
 
 
 def readings_of_matrix(readings: Readings[Settings]) -> Readings[Settings]:
-    """Wrap `readings`: call it if the qweight is a matrix, else return the shape that is needed."""
+    """Return `readings` with a check: a qweight must be a matrix, else the result says so."""
 
     def by_shapes(
         parts: Members, settings: Settings, expected: Shape | None
@@ -237,7 +237,7 @@ def any_qweight(
 
 
 def _lacks_headers(parts: Members) -> bool:
-    """Whether only an index names some of the tensors whose shapes show a module's form."""
+    """Whether only an index names a tensor whose shape is needed to find the module's form."""
     stored = (parts.get(last) for last in (*_PARTS, "scaled_zeros"))
     return any(one is not None and one.shape is None for one in stored)
 
@@ -258,7 +258,7 @@ def qweight_form(parts: Members, gemm: Collection[int] = (4, 8, 2, 3)) -> str | 
     if qweight is None or scales is None:
         return None
     words, width = qweight[1] * 32, scales[1]
-    # Read as GPTQ, the first form would have groups of eight inputs, which no known writer uses.
+    # As GPTQ these shapes would mean groups of eight inputs, which no known writer uses.
     by_outputs = zeros is not None and qweight[0] == scales[0] == zeros[0]
     tests = (
         (GEMV, by_outputs and zeros is not None and zeros[1] * 8 == width),

@@ -143,7 +143,7 @@ def plain_among_packed(
     if not lasts.isdisjoint(_PROJECTIONS):
         lasts |= _PROJECTIONS
     ends = (*lasts, *(_DIGITS if any(map(str.isdecimal, lasts)) else ()))
-    # Few of 45,000 names reach this line; only these are searched for numbers.
+    # Searching for numbers is slow; of 45,000 names only a few reach this line.
     like = frozenset(module for module in packed if module.endswith(ends))
     alike = {_NUMBER.sub("N", module) for module in like}
     around = {module.rpartition(".")[0] for module in like if _is_projection(module)}
@@ -192,7 +192,7 @@ def _layer(module: str) -> str:
 
 
 def unlisted(listed: frozenset[str]) -> Callable[[Collection[str]], list[str]]:
-    """Return a filter that keeps the modules which no entry of a skip list can match.
+    """Return a function that selects the modules which no entry of a skip list can match.
 
     An entry can match a module if the module's name contains the entry, or contains the entry's
     end from its first number on. A list that is too long to be matched can match any module.
@@ -231,7 +231,7 @@ def followed(
     expressions: Iterable[str],
     names: Iterable[str],
 ) -> frozenset[str] | None:
-    """Return the names that `match`, from `bounded.patterns`, finds; None if it cannot decide."""
+    """Return the names found by `match`, of `bounded.patterns`; None if `match` cannot decide."""
     try:
         return match(expressions, names)
     except PatternNotFollowedError:
@@ -286,5 +286,5 @@ def at_or_below(name: str, modules: frozenset[str]) -> bool:
 
 
 def _ends(name: str, plain: frozenset[str], lengths: list[int]) -> bool:
-    """Return whether the name ends with a plain key, with one look-up for each length of keys."""
+    """Return whether the name ends with a key of `plain`; `lengths` are the keys' lengths."""
     return any(name[-length:] in plain for length in lengths if length <= len(name))

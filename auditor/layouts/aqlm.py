@@ -30,7 +30,7 @@ _MOST_BITS = 32  # possible bits of a code
 
 
 class _Sizes(NamedTuple):
-    """The declared sizes, from which all shapes follow with the weight's; None if not declared."""
+    """The declared sizes, which with the weight's shape imply all shapes; None if not declared."""
 
     num_codebooks: int | None = None
     nbits_per_codebook: int | None = None

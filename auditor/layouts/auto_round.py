@@ -88,7 +88,7 @@ class AutoRoundScheme(NamedTuple):
 
 
 def unread(declared: Declared) -> str | None:
-    """Return the declared packing if this layout does not read it; None if it does."""
+    """Return a phrase with the declared packing if this layout cannot read it; None otherwise."""
     key, packing = _packing(declared)
     form = _form(packing) if isinstance(packing, str) else GPTQ
     kind = next(filter(_is_no_integer, _data_types(declared)), None)
@@ -100,7 +100,7 @@ def unread(declared: Declared) -> str | None:
 
 
 def _unstated(declared: Declared, ledger: PackingLedger) -> AutoRoundScheme:
-    """Return the settings of a module for which the config states only the form."""
+    """Return the settings that the config's packing implies: the form, without bits and group."""
     key, packing = _packing(declared)
     if packing is None:
         source = f"{declared.where} declares no packing_format, which means gptq"
@@ -149,7 +149,7 @@ def _shown(value: object) -> str:
 def read_auto_round_schemes(
     declared: Declared | None, stored: Stored, ledger: PackingLedger
 ) -> Callable[[str], AutoRoundScheme]:
-    """Return a function that finds the settings of a module in the config."""
+    """Return a function from the name of a module to its settings in the config."""
     if declared is None:
         return lambda _module: AutoRoundScheme()
     return _AutoRoundSchemes(declared, stored, ledger).of
@@ -230,7 +230,7 @@ def _scheme(declared: Declared, default: AutoRoundScheme, ledger: PackingLedger)
 def _entries(
     declared: Declared, default: AutoRoundScheme, ledger: PackingLedger
 ) -> Iterator[tuple[str, AutoRoundScheme]]:
-    """Yield the keys of extra_config with settings, each with these settings."""
+    """Yield each key of extra_config that has settings, and the settings."""
     extra, where = declared.settings.get("extra_config"), f"extra_config of {declared.where}"
     if extra is not None and not isinstance(extra, Mapping):
         ledger.fault(f"{where} is {described(extra)}; an object is needed")
@@ -274,7 +274,7 @@ _COMPANIONS = {
 
 
 def _readings(parts: Members, scheme: AutoRoundScheme, expected: Shape | None) -> Iterator[Packing]:
-    """Yield a possible packing for each form and number of bits, the declared ones first."""
+    """Yield the possible packings, one for each form and number of bits, the declared first."""
     for form in (GEMM, GPTQ) if scheme.form == GEMM else (GPTQ, GEMM):
         for bits in sorted(BITS, key=lambda bits: bits != scheme.bits):  # stable
             doubts = []

@@ -82,7 +82,7 @@ def _settings(declared: Declared | None, ledger: PackingLedger) -> _Settings:
 
 
 def _bundles(stored: Stored, _declared: Declared | None) -> Iterator[Bundle]:
-    """Yield packed modules and orphaned companions, with companions under the table's names."""
+    """Yield packed modules, and companions without a packed tensor, under the table's names."""
     for module, members in stored.modules.items():
         parts = {one: members[one] for one in ("qweight", "scales", "qzeros") if one in members}
         if "qzeros" not in parts and "scaled_zeros" in members:
@@ -100,7 +100,7 @@ def _needed(_parts: Members, settings: _Settings, packing: Packing | None) -> li
 
 
 def _readings(parts: Members, settings: _Settings, expected: Shape | None) -> Iterator[Packing]:
-    """Yield a possible packing for each form and number of bits, the declared ones first."""
+    """Yield the possible packings, one for each form and number of bits, the declared first."""
     zeros = parts.get("qzeros")
     has_floats = zeros is not None and (zeros.dtype or "").startswith(("F", "BF"))
     first = settings.form or (GEMV_FAST if has_floats else GEMM)

@@ -91,7 +91,7 @@ def _recognises(stored: Stored) -> bool:
 
 
 def _bundles(stored: Stored, declared: Declared | None) -> Iterator[Bundle]:
-    """Yield the weights with companions; with a config, also weights of a packed dtype."""
+    """Yield weights with companions, and weights of packed dtypes if there is a declaration."""
     names: dict[str, None] = {}
     for module, members in stored.modules.items():
         weight = members.get("weight")
@@ -185,7 +185,7 @@ def _by_shapes(parts: Members, settings: _Settings, expected: Shape | None) -> l
 
 
 def _numbers(parts: Members, dtype: str, expected: Shape | None, doubts: list[str]) -> Packing:
-    """Return the packing of a column of bytes, in the architecture's shape if that fills it."""
+    """Return the packing of a column of bytes; its shape is the architecture's if sizes agree."""
     rows = (parts["weight"].shape or (0,))[0]
     numbers = rows * DTYPE_BITS[dtype] // 4
     if expected is not None and (prod(expected) + 1) // (2 * DTYPE_BITS[dtype] // 8) == rows:

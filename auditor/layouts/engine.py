@@ -74,8 +74,9 @@ class LayoutTable(Struct, Generic[Settings], frozen=True, kw_only=True):
     needed: Callable[[Members, Settings, Packing | None], Iterable[str]]
     # Reads the config once and reports impossible settings; the result returns a module's settings.
     settings: Callable[[Declared | None, Stored, PackingLedger], Callable[[str], Settings]]
-    # The possible packings of the stored shapes, the likeliest first; the needed shape if there is
-    # no packing; None if unread files contain it. The last argument is the architecture's shape.
+    # The possible packings of the stored shapes, the likeliest first. If none is possible: a text
+    # on the needed shape, or None if unread files may have it. The last argument is the
+    # architecture's shape.
     by_shapes: Callable[[Members, Settings, Shape | None], Iterable[Packing] | str | None]
     # The packing that the config implies for a weight of the architecture; None if unknown.
     by_config: Callable[[Members, Settings, Shape], Packing | None] = lambda *_: None
@@ -118,7 +119,10 @@ class LayoutTable(Struct, Generic[Settings], frozen=True, kw_only=True):
 def shape_of_numbers(
     numbers: int, what: str, expected: Shape | None
 ) -> tuple[Shape, tuple[str, ...]]:
-    """Return the architecture's shape if it has `numbers` elements, else (numbers,) and a doubt."""
+    """Return the architecture's shape if it has `numbers` elements; else (numbers,), with a doubt.
+
+    A doubt is a sentence on why the shape may be wrong.
+    """
     if expected is None:
         return (numbers,), ()
     if prod(expected) == numbers:
@@ -223,7 +227,7 @@ class _Engine(Generic[Settings]):
         return self._by_module(stored)
 
     def _by_module(self, stored: Stored) -> Iterator[Bundle]:
-        """Yield modules with a companion or with a packed tensor, known by its name or dtype."""
+        """Yield the modules that have a packed tensor (by name or dtype) or a companion of one."""
         table = self._table
         for module, members in stored.modules.items():
             weight = members.get(table.packed)
@@ -290,7 +294,7 @@ class _Engine(Generic[Settings]):
         return packing
 
     def _reading(self, bundle: Bundle, settings: Settings) -> Packing | str | None:
-        """Return the packing with the fewest misfits, else what `by_shapes` returned."""
+        """Return the packing from `by_shapes` with the fewest misfits, else its message or None."""
         expected, is_conv1d = self._implied(bundle.name), self._is_conv1d(bundle.module)
         shapes = tuple((part, one.dtype, one.shape) for part, one in bundle.parts.items())
         key = (shapes, settings, expected, is_conv1d)

@@ -216,7 +216,7 @@ def _book(packed: _Weight, settings: _Settings, ledger: PackingLedger) -> str | 
 
 
 def _unpacked(weight: StoredTensor) -> Shape | None:
-    """Return the unpacked shape: an I8 byte holds two 4-bit numbers, an F4 element one."""
+    """Return the unpacked shape: an I8 byte holds two 4-bit numbers, an F4 element only one."""
     if weight.dtype != "I8" or not weight.shape:
         return weight.shape
     return (*weight.shape[:-1], 2 * weight.shape[-1])
@@ -239,7 +239,7 @@ def _rows_of_experts(weight: Shape, scales: Shape) -> bool:
 
 
 def _expert(packed: _Weight, *, fours: bool, settings: _Settings, ledger: PackingLedger) -> None:
-    """Report experts whose bits differ from the declared ones: loading builds another shape."""
+    """Report experts whose bits differ from the config's, by which loading builds their shapes."""
     if settings.experts is None or packed.weight.dtype is None or not _is_expert(packed.module):
         return
     if fours != (settings.experts == "fp4"):
@@ -305,7 +305,7 @@ def _orphan(scale: StoredTensor, weight: StoredTensor | None, ledger: PackingLed
 
 
 def _scheme(declared: Declared, names: Collection[str]) -> Scheme:
-    """Return the scheme: all linears but the listed ones; a list must name the output layer."""
+    """Return the scheme: linears are packed unless listed, the output layer too."""
     lists = [key for key in _LISTS if string_list(declared, key)]
     return skip_list_scheme((*lists, *_LISTS)[0], declared, names, has_defaults=False)
 
@@ -335,7 +335,7 @@ def _weight_and_scale(
 
 
 def _of_activations(tensor: StoredTensor, implied: Implied) -> dict[str, WrittenTensor]:
-    """Return the activation scale: a single number, or one for each expert under its name."""
+    """Return the expected activation scale, by name: one number, or one for each stacked expert."""
     stem = tensor.name.removesuffix("_activation_scale").removesuffix("_input_scale")
     shape = _shape_of(stem, implied)
     return {tensor.name: WrittenTensor(shape[:1] if shape else (), ("F32", "BF16", "F16"))}

@@ -85,7 +85,7 @@ def separated(unpacked: Unpacked, tensors: Iterable[StoredTensor], implied: Impl
 
 
 def _fault(piece: LogicalTensor, expected: Stacked) -> str | None:
-    """Return why a tensor cannot be split; None if it can be, or if only an index names it."""
+    """Return why a tensor cannot be split; None if it can be, or if its shape is unknown."""
     if piece.shape is None:
         return None
     if len(piece.shape) != AXES:

@@ -112,7 +112,7 @@ def _needed(parts: Members, settings: _Settings, packing: Packing | None) -> lis
 
 
 def _readings(parts: Members, settings: _Settings, expected: Shape | None) -> Iterator[Packing]:
-    """Yield a possible packing for each form and number of bits, the declared ones first."""
+    """Yield the possible packings, one for each form and number of bits, the declared first."""
     group = None if settings.has_own else settings.group
     tiled = "B" in parts or settings.format == MARLIN
     for form in (MARLIN, GPTQ) if tiled else (GPTQ, MARLIN):
@@ -130,7 +130,7 @@ def _readings(parts: Members, settings: _Settings, expected: Shape | None) -> It
 
 
 def _by_config(parts: Members, settings: _Settings, shape: Shape) -> Packing | None:
-    """Return a module's packing by the config; None if some have own settings (`dynamic`)."""
+    """Return a module's packing by the config; None if modules may have own settings, `dynamic`."""
     form = MARLIN if "B" in parts or settings.format == MARLIN else GPTQ
     bits = None if settings.has_own or settings.word is None else settings.bits
     packing = packing_of_config(form, shape, bits, settings.group, settings.word or 32)
@@ -167,7 +167,7 @@ def _scheme(declared: Declared, names: Collection[str], _settings: object) -> Sc
 
 
 def _strings(value: object) -> Iterator[str]:
-    """Yield the strings in nested lists, which name the linears of a block in groups."""
+    """Yield the strings in nested lists: the names of a block's linears, in groups."""
     if isinstance(value, str):
         yield value
     for item in value if isinstance(value, list) else ():

@@ -139,7 +139,7 @@ def _packing(  # noqa: PLR0913, PLR0917 - the sizes of one weight
 def _groups(
     parts: Members, bits: int, scales: Shape | None, settings: _Settings, expected: Shape | None
 ) -> tuple[int, int] | None:
-    """Return the group size and the count of numbers in W_q; None if the scales do not fit."""
+    """Return the group size and the number of values in W_q; None if the scales do not fit."""
     word, many = _PACKINGS[bits]
     rows, columns = parts["W_q"].shape or (0, 0)
     columns, remainder = divmod(columns * DTYPE_BITS[parts["W_q"].dtype or ""], word)

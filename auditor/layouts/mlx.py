@@ -198,7 +198,7 @@ def _parts(shape: Shape, packing: MlxPacking) -> dict[str, WrittenTensor]:
 
 
 def _serve(weight: StoredTensor | None, beside: Iterable[StoredTensor], implied: Implied) -> bool:
-    """Whether MLX wrote these tensors; the architecture may have tensors of such names itself."""
+    """Whether scales and biases beside a weight are MLX's, not the architecture's own tensors."""
     if weight is not None and weight.dtype in _PACKED:
         return True
     return all(implied(tensor.name) is None for tensor in beside)

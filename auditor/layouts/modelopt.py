@@ -155,7 +155,7 @@ def _module_settings(declared: Declared, ledger: PackingLedger) -> ModuleSetting
 
 
 def _inner_group(settings: Mapping[str, Any]) -> int | None:
-    """Return the group size in config.json, whose settings have the form of compressed-tensors'."""
+    """Return the group size that config.json states in the form of compressed-tensors."""
     value: object = settings
     for key in ("config_groups", "group_0", "weights", "group_size"):
         value = object_or_empty(value).get(key)
@@ -250,7 +250,7 @@ def _is_bitnet(parts: Members) -> bool:
 
 
 def _bundles(stored: Stored, _declared: Declared | None = None) -> Iterator[Bundle]:
-    """Yield weights with their scales, whose names begin with the weight's, and orphaned scales."""
+    """Yield the weights with their scales, and the scales whose weight is not stored."""
     for module, members in stored.modules.items():
         stems = {""}
         for key in members:
@@ -370,7 +370,7 @@ def _scales(
 def _grain(kind: str, group: int | None, shape: Shape, scales: Shape) -> Grain | None:
     match kind:
         case "NVFP4" if group is None:
-            # Groups of 16, or of 32 with 8-bit activations.
+            # Groups have 16 numbers, or 32 if activations have 8 bits.
             wide = 0 not in shape and prod(shape) == _WIDE * prod(scales)
             return group_grain(_WIDE if wide else 16)
         case "MXFP4" | "MXFP8":
@@ -399,7 +399,7 @@ def _by_config(_parts: Members, settings: ModuleSettings, shape: Shape) -> Packi
 def _scheme(
     declared: Declared, names: Collection[str], _settings: Callable[[str], ModuleSettings]
 ) -> Scheme:
-    """Return the scheme: all modules but excluded ones, or the modules that the config names."""
+    """Return the scheme: all modules except excluded ones, or only those that the config names."""
     settings = read_modelopt_settings(declared, PackingLedger())
     patterns = settings.excluded
 

@@ -116,7 +116,7 @@ class Stored(Struct, frozen=True, dict=True):
 
     @cached_property
     def modules(self) -> Mapping[str, Members]:
-        """The tensors by module: `a.q_proj` -> {"qweight": ...}; if in two shards, the first."""
+        """The tensors by module: `a.q_proj` -> {"qweight": ...}; the first of equal names."""
         modules: dict[str, dict[str, StoredTensor]] = {}
         before, parts = None, {}
         for tensor in self.tensors:
@@ -129,7 +129,7 @@ class Stored(Struct, frozen=True, dict=True):
         return modules
 
     def forget_modules(self) -> None:
-        """Free the cached value of `modules`, 300 bytes a module; the next use computes it."""
+        """Free the cache of `modules`, 300 bytes a module; the next use fills the cache again."""
         self.__dict__.pop("modules", None)
 
     def members(self, module: str) -> Members:
@@ -165,7 +165,7 @@ class HiddenContent(NamedTuple):
 
 
 class ReadAndHidden(NamedTuple):
-    """The unpacked tensors with a header, and the predicted contents of those without one."""
+    """The tensors of files that were read, and the predicted contents of all other tensors."""
 
     read: Unpacked
     behind: Mapping[str, HiddenContent]  # by stored name
@@ -255,7 +255,7 @@ class PackingLedger(Struct):
         book: Callable[[str, Members, "PackingLedger"], None],
         differs: Callable[[str], object] | None = None,
     ) -> None:
-        """Call `book` for the first of each set of identical modules; record its results for all.
+        """Call `book` once for each set of identical modules; record the results for all of them.
 
         Modules are identical if their members have equal names, dtypes and shapes: the layers of a
         model, and their experts. The result of `book` may depend only on these and on what
@@ -300,7 +300,7 @@ class PackingLedger(Struct):
         self.lacking |= once.lacking
 
     def close(self, layout: str) -> Unpacked:
-        """Return the result; a tensor that contains a piece is not also quantization data."""
+        """Return what was recorded; a tensor with a piece is left out of the quantization data."""
         pieces: list[LogicalTensor] = []
         unchanged = list(self.unchanged)
         for piece in self.tensors:

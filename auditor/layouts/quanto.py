@@ -95,7 +95,7 @@ def _bytes(dtype: str, shape: Shape) -> Packing:
 
 
 def _readings(parts: Members, declared: int | None, expected: Shape | None) -> Iterator[Packing]:
-    """Yield a possible packing for 4 and for 2 bits.
+    """Yield the possible packings: one in 4 bits and one in 2 bits.
 
     R is the number of scales, or follows from the architecture; without both, the packed rows are
     taken to be full.

@@ -103,7 +103,7 @@ def _by_shapes(parts: Members, _settings: None, expected: Shape | None) -> list[
 
 
 def _is_int4(parts: Members, halves: Shape) -> bool:
-    """Whether a byte holds two numbers: then scales are (in/g, out), and zero points are floats."""
+    """Whether a byte of qdata holds two numbers: scales are (in/g, out), zero points floats."""
     scale, zero = (parts.get(last) for last in ("scale", "zero_point"))
     if scale is None or scale.shape is None or len(scale.shape) != len(halves):
         return False
@@ -115,7 +115,7 @@ def _is_int4(parts: Members, halves: Shape) -> bool:
 
 
 def _scaled(parts: Members, dtype: str, shape: Shape) -> Packing:
-    """Return the packing of qdata in the order of a plain weight, with its scales."""
+    """Return the packing of a qdata that has the axes of a plain weight, with its scales."""
     scale = _scales(parts, dtype, shape)
     tensors = {
         "scale": scale,
@@ -149,7 +149,7 @@ def _scales(parts: Members, dtype: str, shape: Shape) -> WrittenTensor:
 
 
 def _one_or(parts: Members, last: str, count: int) -> WrittenTensor:
-    """Return the expected tensor `last`: one element or `count` elements, in any shape."""
+    """Return the expected tensor `last`, which has one or `count` elements, in any shape."""
     stored = parts[last].shape if last in parts else None
     fits = stored is not None and prod(stored) in {1, count}
     return WrittenTensor(stored if fits and stored is not None else (count,), _ANY)
@@ -173,7 +173,7 @@ def _tiles(parts: Members, stored: Shape, expected: Shape | None) -> Packing:
 
 
 def _trimmed(shape: Shape, expected: Shape | None) -> Shape:
-    """Return the architecture's shape if it rounds up to these tiles, else the stored shape."""
+    """Return the architecture's shape if padding to full tiles gives `shape`, else `shape`."""
     if expected is None or len(expected) != len(shape) or expected[:-2] != shape[:-2]:
         return shape
     spare = [stored - needed for stored, needed in zip(shape[-2:], expected[-2:], strict=True)]

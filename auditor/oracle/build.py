@@ -47,7 +47,7 @@ _NO_MEMORY = "can't allocate memory"  # the message of torch's RuntimeError
 
 
 def build_expectation(config: Mapping[str, Any], target: str) -> Expectation:
-    """Return what `save_pretrained` of a model of that class stores with this config.
+    """Return the tensors that `save_pretrained` writes for a model of this class and config.
 
     The expectation has parameters and persistent buffers under their names on disk, in the model's
     order, followed by tied tensors, which are not stored. Raise UsageError without the `oracle`
@@ -79,7 +79,7 @@ def summed_expectation(  # noqa: PLR0913 - the parts of an answer, and whose it 
     loading: Loading,
     library: str | None = None,
 ) -> Expectation:
-    """Return an expectation of these tensors, with their sums by module."""
+    """Return an expectation of these tensors, with the number of parameters of each module."""
     counts = _by_module(tensors)
     modules = {prefix: ModuleFormula(count, str(count)) for prefix, count in counts.items()}
     return Expectation(
@@ -158,14 +158,14 @@ def _build(model_class: Any, config: dict[str, Any]) -> Any:
 
 
 def _refuses(error: Exception) -> bool:
-    """Whether the error is about the config; any other may be a fault of the library."""
+    """Whether the error is about the config; other errors may be faults of the library."""
     from huggingface_hub.errors import StrictDataclassError  # noqa: PLC0415 - as transformers has
 
     return isinstance(error, ValueError | StrictDataclassError)
 
 
 def own_config(config_class: Any, config: dict[str, Any]) -> dict[str, Any]:
-    """Return the class's own part of a composite config, as its from_pretrained does."""
+    """Return the part of a composite config that is the class's, as from_pretrained does."""
     part = config.get(config_class.base_config_key)
     if isinstance(part, dict):
         return part
@@ -207,7 +207,7 @@ def _tensor(name: str, value: Any, role: Role, tied_to: str | None = None) -> Ex
 
 
 def _on_disk(model: Any, state: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the state under the names and in the shapes before loading converts them."""
+    """Return the state dict with the names and shapes that it has on disk."""
     from transformers.core_model_loading import (  # noqa: PLC0415 - see the module's docstring
         revert_weight_conversion,
     )

@@ -109,7 +109,7 @@ def _code() -> str:
 
 @lru_cache(maxsize=1)
 def available_oracle() -> Oracle | None:
-    """Return the oracle if the `oracle` extra is installed, else None; import no library of it."""
+    """Return the oracle, without importing its libraries; None without the `oracle` extra."""
     library = installed_library()
     if library is None:
         return None
@@ -166,7 +166,7 @@ class Process:
             raise
 
     def end(self, *, patience: float = 0) -> int:
-        """End the process if it runs longer than `patience` seconds; return its exit code."""
+        """Wait `patience` seconds for the process to end, then kill it; return its exit code."""
         if self._running is None:
             return 0
         process, self._running = self._running.process, None
@@ -191,7 +191,7 @@ def _started(command: tuple[str, ...]) -> _Running:
 
 
 def _no_answer(code: int, target: str) -> SourceError:
-    """Return the error for an ended process; a negative code is the signal that ended it."""
+    """Return the error for a process that ended; a negative code is the signal that ended it."""
     how = Signals(-code).name if code < 0 else f"exit code {code}"
     if how == "SIGALRM":
         detail = f"transformers took more than {MOST_SECONDS} seconds to build {target}"

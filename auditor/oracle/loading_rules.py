@@ -26,7 +26,7 @@ _HALVES = (
 
 
 def untied_shapes(model: Any) -> dict[str, Shape]:
-    """Return names and shapes in memory before ties, in the model's order."""
+    """Return the shapes of a model's tensors in memory, by name, before tensors are tied."""
     return {name: tuple(value.shape) for name, value in model.state_dict().items()}
 
 
@@ -112,7 +112,7 @@ def _buffers(model: Any) -> Iterator[str]:
 def _unrenamed(
     model: Any, shapes: Mapping[str, Shape], on_disk: Iterator[str], transforms: list[Any]
 ) -> Iterator[str]:
-    """Yield names on disk that are names in memory already, and that the renames would break."""
+    """Yield names on disk that are also names in memory, and that the renames would change."""
     from transformers.core_model_loading import (  # noqa: PLC0415 - as in the package
         WeightConverter,
         rename_source_key,

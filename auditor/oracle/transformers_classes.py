@@ -30,7 +30,7 @@ class InstalledLibrary(Struct, frozen=True):
     autos: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
 
     def types(self, name: str) -> tuple[str, ...]:
-        """Return the model types of a class: first those that list it, then those of its folder.
+        """Return a class's model types: those that list the class, then those of its folder.
 
         The folder is used because a checkpoint of CLIP may declare CLIP's text model, for example.
         """
@@ -105,7 +105,7 @@ def _mappings(source: str) -> _Mappings:
 
 
 def _rows(rows: list[ast.expr], tables: _Mappings) -> Iterator[tuple[str, tuple[str, ...]]]:
-    """Yield the pairs of a table; `*list(OTHER.items())` includes those of another table."""
+    """Yield a table's pairs; `*list(OTHER.items())` stands for the pairs of another table."""
     for row in rows:
         match row:
             case ast.Tuple():

@@ -29,7 +29,7 @@ def with_more_findings(
     old: Sequence[tuple[Finding, ...]] | None = None,
     notes: Iterable[str] = (),
 ) -> Report | Unaudited:
-    """Add findings to an outcome; `old[i]` replaces its finding with index i."""
+    """Return the outcome with added findings; the findings `old[i]` replace its finding i."""
     old = [(finding,) for finding in outcome.findings] if old is None else old
     reported, ignored = split([*chain(*old), *new], ignore)
     findings = in_order(reported)
@@ -49,9 +49,9 @@ def with_more_findings(
 def _moved(
     diagnosis: Diagnosis, old: Sequence[tuple[Finding, ...]], place_by_id: Mapping[int, int]
 ) -> Diagnosis | None:
-    """Return the diagnosis with the new indices of its findings; None if all are harmless.
+    """Return the cause with new indices of its findings; None if all its findings are harmless.
 
-    If reading numbers replaced a finding about a tied copy, its advice replaces the fix.
+    If a finding about a tied copy was replaced, the advice of the new finding is the fix.
     """
     findings = [finding for at in diagnosis.findings for finding in old[at]]
     if diagnosis.findings and all(one.severity is Severity.INFO for one in findings):
@@ -81,7 +81,7 @@ def _causes(findings: tuple[Finding, ...], explained: Container[int]) -> Iterato
 
 
 def _advice(finding: Finding) -> str:
-    """Return the paragraph `To do:` of the finding's class."""
+    """Return the text after `To do:` in the docstring of the finding's class."""
     text = cleandoc(type(finding).__doc__ or "").split("To do: ")
     return " ".join(text[-1].split())
 
@@ -90,5 +90,5 @@ _HEADERS_ALONE = "values: only headers are read, no weight is"
 
 
 def without_headers_alone(outcome: Report | Unaudited) -> tuple[str, ...]:
-    """Return the outcome's notes on what was not checked, except that only headers are read."""
+    """Return the lines on what was not checked, without the line that only headers were read."""
     return tuple(one for one in outcome.unchecked if one != _HEADERS_ALONE)

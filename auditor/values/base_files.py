@@ -39,7 +39,7 @@ def files_of_base(
     digest: Digest,
     digest_of_base: Digest,
 ) -> SharedFiles:
-    """Return which files the base has, too; `digest` is called only for files of equal size."""
+    """Compare the files with the base's files; `digest` is called only if sizes are equal."""
     weights = [file for file in base if is_weights(file.name)]
     equal: list[str] = []
     other: list[str] = []
@@ -79,7 +79,7 @@ class ListedModel(NamedTuple):
 
 
 class BaseReader:
-    """A comparison of the models of one audit with one base, whose files are listed once.
+    """A comparison of an audit's models with a base model, whose files are listed once.
 
     `base` is the name from the user. If it is None, the base is the one that the model card names,
     if the listing has the card; then a base that cannot be read does not end the audit.

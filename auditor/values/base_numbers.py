@@ -56,7 +56,7 @@ class BaseNumbers(Struct, frozen=True, kw_only=True):
 
 
 class BaseNumbersReader:
-    """A comparison of the models of one audit with one base, whose headers are read once."""
+    """A comparison of an audit's models with a base model, whose headers are read once."""
 
     def __init__(
         self,
@@ -120,7 +120,7 @@ class BaseNumbersReader:
     def _planned(
         self, evidence: Evidence, placed: Sequence[Placed], by_name: Mapping[str, Placed]
     ) -> tuple[PlannedSpan, ...]:
-        """Plan spans of the base: where the audited model was sampled, else the most valuable."""
+        """Plan the spans to read of the base: those of the audited model's sample, if any."""
         budget = self._budget
         if self._snapshot and self._snapshot.fetched.redirects:
             budget = SampleBudget(requests=budget.requests // 2, bytes=budget.bytes)
@@ -146,7 +146,7 @@ _SHOWN = 12  # kinds of modules in a note
 
 
 def compared_with(evidence: Evidence, base: BaseNumbers) -> tuple[BaseComparison, bool]:
-    """Return the counts of unchanged tensors, and whether all bytes of both were compared."""
+    """Return the counts of (un)changed tensors, and whether all bytes of both were compared."""
     results_by_kind: dict[str, list[bool]] = {}  # whether each tensor is unchanged
     is_complete = evidence.placed.keys() == base.placed.keys()
     for name, placed in evidence.placed.items():

@@ -63,7 +63,7 @@ class Evidence(Struct, frozen=True, kw_only=True, dict=True):
 
     @property
     def were_read(self) -> str:
-        """The verb of a reason about these numbers: they were sampled, or (all) were read."""
+        """The verb in messages about the numbers: "were sampled", or "were read" if all were."""
         return "were sampled" if self.sampled else "were read"
 
     @cached_property
@@ -107,7 +107,7 @@ class Evidence(Struct, frozen=True, kw_only=True, dict=True):
         return False if read.nonzero else True if read.is_complete else None
 
     def seems_zero(self, name: str, least: int) -> bool:
-        """Whether all numbers read are zero, and at least `least` or all numbers were read."""
+        """Whether all numbers read are zero, if at least `least` numbers (or all) were read."""
         read = self.values.get(name)
         if read is None or read.nonzero or not read.read:
             return False
@@ -135,7 +135,7 @@ class Evidence(Struct, frozen=True, kw_only=True, dict=True):
         return np.asarray(form.decode(np.concatenate(parts))) if parts else None
 
     def constant(self, name: str) -> float | None:
-        """Return the only number in a sample of the tensor; None if they differ or are unknown."""
+        """Return the value of all numbers in a sample; None if the values differ or are unknown."""
         numbers = self.sample(name)
         if numbers is None or not len(numbers) or not (numbers == numbers[0]).all():
             return None
@@ -150,7 +150,7 @@ class Evidence(Struct, frozen=True, kw_only=True, dict=True):
         return self._same(self.placed[name], self.placed[other])
 
     def same_in_all_files(self, name: str) -> bool | None:
-        """Whether all files that store this tensor have the same bytes of it; None if unknown."""
+        """Whether the tensor has the same bytes in all files that store it; None if unknown."""
         first, *others = self.copies.get(name, (self.placed[name],))
         results = {self._same(first, other) for other in others}
         return False if False in results else True if results == {True} else None
@@ -164,7 +164,7 @@ class Evidence(Struct, frozen=True, kw_only=True, dict=True):
         return True if self._compared(first, second) == first.span.length else None
 
     def compared(self, name: str, other: str) -> int:
-        """Count the bytes that were read at the same places of two tensors."""
+        """Count the bytes that were read of both tensors at the same offsets."""
         return self._compared(self.placed[name], self.placed[other])
 
     def _compared(self, *tensors: Placed) -> int:
@@ -237,7 +237,7 @@ def fetch_sample(
     token: str | None,
     say: Callable[[str], None],
 ) -> tuple[SampledBytes, Fetched]:
-    """Read spans of the weight files of a model on the Hub; also return the cost."""
+    """Read the planned spans of weight files on the Hub; return the bytes and the cost."""
     from auditor.downloader.hub import read_spans  # noqa: PLC0415 - 0.1 s
 
     file_by_path = {

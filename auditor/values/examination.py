@@ -74,7 +74,7 @@ def values_reader(request: AuditRequest, say: Callable[[str], None]) -> "ValuesR
 
 
 class ValuesReader:
-    """A reader of the models of one audit: their numbers, and their files compared with a base."""
+    """A reader of an audit's models: it reads numbers, and compares files with a base's."""
 
     def __init__(
         self,
@@ -102,7 +102,7 @@ class ValuesReader:
 
 
 class NumbersOfModels:
-    """A reader of the numbers of the models of one audit, one after another.
+    """A reader of the numbers of an audit's models, one model after the other.
 
     All numbers of local files are read. On the Hub, all models together have one budget.
     """
@@ -228,7 +228,7 @@ class NumbersOfModels:
         )
 
     def _share(self, cost: int) -> SampleBudget:
-        """Return the budget of this model if a read costs `cost` requests."""
+        """Return the part of the budget for this model if a read costs `cost` requests."""
         requests = -(-(self._budget.requests // cost) // self._models_left)
         size = self._budget.bytes // self._models_left - (cost - 1) * requests * _REDIRECT
         return SampleBudget(requests=requests, bytes=max(0, size))

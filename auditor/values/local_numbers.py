@@ -36,7 +36,7 @@ _MOST_THREADS = 16  # each has a block and, with statistics, memory of four more
 
 
 class _Run(NamedTuple):
-    """A span of a tensor's bytes: complete units, except that the file may end within the last."""
+    """A span of a tensor's bytes in complete units; only the file's end may cut the last unit."""
 
     at: int  # the index of the tensor
     file: RegularFile
@@ -151,7 +151,7 @@ def _runs(
 
 
 def _in_units(run: _Run) -> Iterator[Extent]:
-    """Yield the run's stored extents and holes, cut at the ends of units.
+    """Yield the parts of a run that the file stores, and its holes, cut at the ends of units.
 
     A unit that is partly in a hole is read.
     """

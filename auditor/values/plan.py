@@ -139,7 +139,10 @@ def _windows(slices: Iterable[Slice], budget: SampleBudget) -> list[PlannedSpan]
 
 
 def _best(slices: list[Slice], seen: Counter[str], most: int) -> list[Slice]:
-    """Return the most valuable neighbours within `most` bytes, including a wanted slice if any."""
+    """Return the neighbouring slices, within `most` bytes, that are worth most together.
+
+    If any slice is `wanted`, one of the returned slices is.
+    """
     must_be_wanted = any(one.wanted for one in slices)
     best: list[Slice] = []
     highest = 0.0
@@ -198,7 +201,7 @@ def _grown(
 
 
 class Interest(NamedTuple):
-    """The tensors whose numbers are worth reading after an audit of the headers."""
+    """The names of tensors whose numbers are worth reading, by the audit of the headers."""
 
     pairs: tuple[tuple[str, str], ...] = ()  # a copy, and what it is tied to
     # Added biases: only their numbers show whether they matter.
@@ -207,7 +210,7 @@ class Interest(NamedTuple):
 
 
 def telling_slices(placed: Sequence[Placed], interest: Interest) -> Iterator[Slice]:
-    """Yield valuable slices of tensors; both slices of a tied pair are wanted, at equal offsets.
+    """Yield the slices that are worth reading; tied tensors have slices at equal offsets.
 
     The choice of tensors does not depend on their order.
     """
@@ -250,7 +253,7 @@ def _worth_of_tensor(name: str, doubted: Container[str]) -> float:
 
 
 def _last_rows(placed: Placed, tokens: int | None) -> Span:
-    """Return the span of the last embedding rows with a token: 16 KiB, but at least four rows."""
+    """Return the span of the last embedding rows with a token: four rows, or more in 16 KiB."""
     rows = (placed.tensor.shape or (1,))[0] or 1
     size = max(1, placed.span.length // rows)  # bytes of a row
     last = min(rows, tokens or rows)

@@ -151,7 +151,7 @@ def expect_adapter(
 def shapes_of_saved_modules(
     settings: AdapterSettings, base: AdaptedModel
 ) -> Mapping[str, tuple[int, ...]]:
-    """Return, by name, the shapes of tensors in completely stored modules, such as a head."""
+    """Return the shapes of the tensors, by name, in modules that are stored whole, e.g. a head."""
     prefix = OUTSIDE_BASE if is_prompt(settings) else IN_BASE
     return {
         tensor.name: tensor.shape
@@ -184,7 +184,7 @@ def _parts(settings: AdapterSettings, base: AdaptedModel, stored: Collection[str
 
 
 def _formula(parts: _Parts, total: int) -> tuple[str, tuple[Symbol, ...]]:
-    """Return formula and legend: low-rank pairs times their rank, plus other elements."""
+    """Return the total's formula and legend: `r*(...)` for low-rank pairs, plus other elements."""
     text = lora_formula(parts.pairs, parts.rank)
     if text is None:
         return str(total), ()

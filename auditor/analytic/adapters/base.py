@@ -64,7 +64,7 @@ class AdaptedModule(NamedTuple):
             case (outputs, inputs):
                 return Size(inputs, outputs)
             case (outputs, inputs, *kernel) if len(kernel) >= _CONVOLUTION - 2:
-                # A convolution in groups shows as one input a filter.
+                # One input for each filter: probably a convolution in groups.
                 grouped = inputs == 1 and outputs > 1
                 return None if grouped else Size(inputs, outputs, tuple(kernel))
         return None
@@ -76,7 +76,7 @@ class AdaptedModule(NamedTuple):
 
 
 class AdaptedModel(Struct, frozen=True, dict=True):
-    """A base model with the in-memory names of one range of versions of transformers."""
+    """A base model, with the in-memory names that some versions of transformers use."""
 
     expectation: Expectation
     parts: Mapping[str, AdaptedModule]  # by path, in the model's order
@@ -126,7 +126,7 @@ class AdaptedModel(Struct, frozen=True, dict=True):
 
 
 def base_model_forms(expectation: Expectation, tree: Module | None) -> tuple[AdaptedModel, ...]:
-    """Return the base with its names in memory, with experts fused or not.
+    """Return the base with its names in memory, once with fused experts and once without.
 
     `tree` is the closed form. If it is None, layer types are guessed from names, and the base with
     its names on disk is returned too, because it is not known which names PEFT translates.
@@ -158,7 +158,7 @@ def _parts(
 
 
 def _layer(weight: ExpectedTensor, layers: Mapping[str, Layer] | None) -> Layer | None:
-    """Return a weight's layer type, which may show in the name if it is tied; else None."""
+    """Return the layer type of a weight; None if neither tree nor name shows the type."""
     layer = None if layers is None else layers.get(weight.name)
     by_name = layers is None or weight.role is Role.TIED
     return Layer.EMBEDDING if by_name and _named_as_table(weight) else layer
@@ -223,11 +223,11 @@ def _merged(path: str, experts: Iterable[AdaptedModule]) -> Iterator[tuple[str, 
 
 
 def name_ends_in(path: str, ends: frozenset[str]) -> bool:
-    """Return whether `ends` contains the path or its last segments, which chooses the module."""
+    """Return whether `ends` contains the path or its last segments."""
     return not ends.isdisjoint(suffixes(path))
 
 
 def suffixes(name: str) -> tuple[str, ...]:
-    """Return `a.b.c`, `b.c` and `c` for `a.b.c`: the names that choose this module."""
+    """Return `a.b.c`, `b.c` and `c` for `a.b.c`: the entries of settings that choose the module."""
     parts = name.split(".")
     return tuple(".".join(parts[first:]) for first in range(len(parts)))

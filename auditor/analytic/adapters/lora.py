@@ -131,9 +131,9 @@ class _Parameter(NamedTuple):
 
 
 def _parameters(settings: AdapterSettings, base: AdaptedModel) -> Iterator[_Parameter]:
-    """Yield the parameters in target_parameters: tensors such as fused experts.
+    """Yield the parameters that target_parameters chooses: tensors such as fused experts.
 
-    If a module has several of them, their wrappers are nested, the last one outermost.
+    If a module has several such parameters, their wrappers are nested, the last one outermost.
     """
     if not settings.config.present("target_parameters"):
         return

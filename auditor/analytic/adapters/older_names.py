@@ -1,7 +1,7 @@
 """The names of modules before transformers renamed them, as adapters of older versions use them.
 
-PEFT translates the names of LoRA's tensors if transformers registers the renames for the model
-type, but not if for a class. It does not translate other tensors or settings.
+PEFT translates the names of LoRA's tensors if transformers registers the renames for a model type,
+but not if transformers registers them for a class. PEFT translates no other tensors or settings.
 """
 
 from collections.abc import Collection, Mapping
@@ -10,7 +10,7 @@ from auditor.analytic.adapters.base import AdaptedModel
 from auditor.analytic.adapters.saved_modules import IN_BASE
 from auditor.analytic.adapters.settings import AdapterSettings
 
-# The types with closed forms that rename modules for their model type.
+# The model types with closed forms whose renames transformers registers for the model type.
 _TRANSLATED = frozenset({"gemma3", "granitemoe", "llava", "mixtral", "paligemma", "swin"})
 _OWN = ".lora_"
 

@@ -28,7 +28,7 @@ def expected_tensor(name: str, *shape: int, role: Role = Role.PARAMETER) -> Expe
 
 
 def saved_paths(settings: AdapterSettings, base: AdaptedModel) -> tuple[str, ...]:
-    """Return the paths of completely stored modules, which end in an entry of modules_to_save.
+    """Return the paths of the modules that modules_to_save chooses by the ends of their names.
 
     A module inside another of these modules is stored with it, and is left out here.
     """
@@ -158,7 +158,7 @@ def require_rows(key: str, rows: Iterable[int], part: AdaptedModule) -> None:
 
 
 def paths_with_rows(settings: AdapterSettings, base: AdaptedModel) -> frozenset[str]:
-    """Return the paths of modules with trained rows and of modules tied to these."""
+    """Return the paths of the modules with trained rows and of the modules tied to them."""
     if not settings.config.present("trainable_token_indices"):
         return frozenset()
     parts = [part for _, part, _ in _chosen_words(settings, base)]
@@ -168,7 +168,7 @@ def paths_with_rows(settings: AdapterSettings, base: AdaptedModel) -> frozenset[
 def _chosen_words(
     settings: AdapterSettings, base: AdaptedModel
 ) -> Iterator[tuple[str, AdaptedModule, tuple[int, ...]]]:
-    """Yield name, module and trained rows; leave out tied modules, which share the rows."""
+    """Yield name, module and rows of each trained embedding, without tied copies."""
     config = settings.config
     if isinstance(config.values.get("trainable_token_indices"), dict):
         nested = config.nested("trainable_token_indices")

@@ -142,7 +142,7 @@ class AdapterSettings(Struct, frozen=True, kw_only=True):
         return tuple(names)
 
     def ranks(self) -> Mapping[str, int]:
-        """Return rank_pattern in order: expression for the end of a module's name -> rank."""
+        """Return rank_pattern in its order: expression for the ends of module names -> rank."""
         ranks = self.table("rank_pattern")
         for name, value in ranks.items():
             if type(value) is not int or not 1 <= value <= _HIGHEST:
@@ -168,7 +168,7 @@ class AdapterSettings(Struct, frozen=True, kw_only=True):
         return numbers or None
 
     def states(self, key: str) -> bool:
-        """Return whether the value of a key is true in Python."""
+        """Return whether Python treats the value of a key as true."""
         return bool(self.config.values.get(key))
 
 

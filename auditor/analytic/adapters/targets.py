@@ -129,7 +129,7 @@ class Targets:
 
 
 class Ranks:
-    """A lookup of module ranks: of the first rank_pattern key that matches, else r."""
+    """A lookup of module ranks: that of the first matching key of rank_pattern, else `r`."""
 
     def __init__(self, settings: AdapterSettings, paths: Iterable[str], default: int) -> None:
         self._default = default

@@ -152,7 +152,7 @@ def complete(
 def completed_part(
     outer: CompletedConfig, key: str, part: SubConfig, value: Any
 ) -> CompletedConfig | Any:
-    """Return the completed config nested under a key; its plain values if its class is unknown."""
+    """Return the nested config under a key, completed unless its class is unknown."""
     if value is not None and not isinstance(value, Mapping):
         observed = f"{outer.named(key)} is {described(value)}"
         outer.add_fault(f"{observed}, expected an object", key)

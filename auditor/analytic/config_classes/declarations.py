@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 _FILE = Path(__file__).parents[2] / "data" / "config_classes.jsonl"
 _BASE = "PreTrainedConfig"  # all other classes inherit its fields
 
-# "int", "float", "bool", "str", "null", "any"; or a list: ["or", *kinds], ["list", kind],
+# A type: "int", "float", "bool", "str", "null", "any"; or a list: ["or", *kinds], ["list", kind],
 # ["dict", kind of keys, kind of values], ["one of", *values]; ["list"] and ["dict"] of anything.
 Kind = Any
 
@@ -89,7 +89,7 @@ def of_model_type(model_type: str) -> ConfigClass | None:
 
 
 def of_family(model_type: str) -> ConfigClass | None:
-    """Return the config class of a type, including types that are only nested: blip_text_model."""
+    """Return the config class of a type, also of a type that is only nested: blip_text_model."""
     stated = f'"model_type": "{model_type}"'
     inside = (line for line in _lines()[1:] if model_type and line.split(", ", 2)[1] == stated)
     return of_model_type(model_type) or next(

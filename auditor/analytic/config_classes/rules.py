@@ -139,7 +139,7 @@ def padding_id(config: CompletedConfig) -> Iterator[ConfigFault]:
         yield _fault(config, reason, "pad_token_id", origin=FaultOrigin.MODEL)
 
 
-# Model types of which some class has no row for padding, or has another number of rows.
+# Model types with a class whose embedding has no padding row or another number of rows.
 _WITHOUT_PADDING = (
     "bloom clip_text_model falcon gpt2 gpt_bigcode gpt_neo gpt_neox gptj hubert mamba mamba2 "
     "marian mpnet mpt mt5 openai-gpt paligemma rwkv siglip_text_model t5 wav2vec2 wavlm whisper"
@@ -250,7 +250,7 @@ _PACKED = ("quantization_config", "quantization", "compression_config")
 
 
 def _has_layers(config: CompletedConfig) -> bool:
-    """Return whether the depth is not zero: layers that do not exist cannot fail."""
+    """Return whether the model has layers; faults of layers do not matter without any."""
     depths = config.get("depths")
     depths = depths if isinstance(depths, list) else [config.get("num_hidden_layers")]
     return any(not isinstance(each, int) or each > 0 for each in depths)

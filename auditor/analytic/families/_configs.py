@@ -6,7 +6,7 @@ from auditor.analytic.config_classes import CompletedConfig
 
 
 def key_value_heads(config: CompletedConfig, others: dict[str, Any]) -> None:
-    """Set num_key_value_heads to the number of query heads, if the config has null."""
+    """Set num_key_value_heads to the number of query heads if the config's value is null."""
     del others
     if config["num_key_value_heads"] is None:
         config.set("num_key_value_heads", config["num_attention_heads"])

@@ -77,7 +77,7 @@ def layer(
     norms: Collection[str] = ("input_layernorm", "post_attention_layernorm"),
     **feed_forward: Module,
 ) -> Module:
-    """Return a layer; the keyword of the feed-forward block is its name, usually `mlp`."""
+    """Return a layer; the keyword argument names the feed-forward block, usually `mlp`."""
     D = c.dim("hidden_size")
     return module(self_attn=self_attn, **feed_forward, **{name: norm(D) for name in norms})
 

@@ -47,7 +47,7 @@ def drafting(c: Config, layer: Callable[[], Module]) -> tuple[tuple[str, Extra],
 
 
 def drafting_aside(c: Config, layer: Callable[[], Module]) -> dict[str, Extra]:
-    """Return `mtp_num_hidden_layers` drafting layers as Qwen 3.5's separate decoder, `mtp`."""
+    """Return Qwen 3.5's separate decoder `mtp`, of `mtp_num_hidden_layers` drafting layers."""
     if not isinstance(c.attribute("mtp_num_hidden_layers"), int):
         return {}
     D, count = c.dim("hidden_size"), c.dim("mtp_num_hidden_layers")

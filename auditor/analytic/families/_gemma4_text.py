@@ -33,7 +33,7 @@ _MOST_DIGITS = 8  # the most digits of a layer's number, which may be padded
 
 
 class Kind(NamedTuple):
-    """The properties in which layers differ."""
+    """The properties of a layer that differ between layers."""
 
     values: bool  # whether there is a value projection; else the keys are also the values
     width: Dim  # the width of a head

@@ -49,7 +49,7 @@ def family(model_type: str, base: str, keys: str = "", **own: int) -> Family:
 
 
 class Style(Struct, frozen=True, kw_only=True):
-    """The options in which BART and related models differ."""
+    """The options by which a model differs from BART."""
 
     positions: Callable[[Config], Module]
     embedding_norm: bool = False  # whether there is a norm after the embeddings
@@ -64,7 +64,7 @@ def learned_positions(c: Config) -> Module:
 
 
 def sinusoids(c: Config) -> Module:
-    """Return sinusoidal positions, stored frozen but as parameters in transformers."""
+    """Return sinusoidal positions, which transformers stores as frozen parameters."""
     return Embedding(c.dim("max_position_embeddings"), c.dim("d_model"))
 
 

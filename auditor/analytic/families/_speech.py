@@ -42,7 +42,7 @@ def model(
     batch_norm: bool = False,
     adapter: Module | None = None,
 ) -> Module:
-    """Return the model; with `batch_norm`, position weights are plain, after a BatchNorm."""
+    """Return the model; `batch_norm` puts a BatchNorm before a plain convolution for positions."""
     D = c.dim("hidden_size")
     width = features(c)[-1][1]
     masks = c.real("mask_time_prob") > 0 or c.real("mask_feature_prob") > 0
@@ -138,7 +138,7 @@ def attention_adapter(c: Config) -> Module:
 
 
 def ctc(c: Config) -> Module:
-    """Return the CTC head; its input is as wide as an adapter's output, even without one."""
+    """Return the CTC head; its input is as wide as an adapter's output, even without an adapter."""
     width = c.dim("output_hidden_size" if c.truth("add_adapter") else "hidden_size")
     return module(lm_head=Linear(width, c.dim("vocab_size")))
 

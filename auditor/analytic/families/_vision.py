@@ -29,7 +29,7 @@ def classifier(c: Config, width: Dim) -> Module | None:
 
 
 def pixels(c: Config, width: Dim) -> Module:
-    """Return the decoder of masked image modelling, from a vector to a square of pixels."""
+    """Return the decoder for masked image modelling: from a vector to a square of pixels."""
     stride = c.dim("encoder_stride")
     return sequential(Conv(width, stride * stride * c.dim("num_channels"), kernel=(1, 1)))
 

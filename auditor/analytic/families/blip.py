@@ -126,7 +126,7 @@ def text_model(c: Config, vision: Config, *, pooler: bool = False) -> Module:
 
 
 def text_decoder(c: Config, text: Config, vision: Config) -> Submodel:
-    """Return a language model, whose head is tied if either config ties it."""
+    """Return a language model; its head is tied if either config ties the embeddings."""
     head = bert.predictions(text, tie=c.flag("tie_word_embeddings"))
     return Submodel(module(bert=text_model(text, vision), cls=module(predictions=head)))
 

@@ -200,7 +200,7 @@ def for_segmentation(c: Config) -> Module:
 
 
 def mask_head(c: Config) -> Module:
-    """Return five narrowing convolutions, joined by the first stages in reverse order."""
+    """Return five narrowing convolutions, and adapters of the first stages in reverse order."""
     D = c.dim("d_model")
     seen = D + c.dim("encoder_attention_heads")
     stages = backbone(c)[1][:_MASK_STAGES]

@@ -100,7 +100,7 @@ def attention(c: Config) -> Module:
 
 
 def _true(c: Config, key: str) -> bool:
-    """Return the flag under a key; null is false."""
+    """Return the flag under a key; null counts as false."""
     return c.present(key) and c.flag(key)
 
 

@@ -106,7 +106,7 @@ def new_decoder(c: Config) -> bool:
 
 
 def flag(c: Config, key: str) -> bool:
-    """Return a flag of Falcon's config; null is false, whatever the default."""
+    """Return a flag of Falcon's config; null counts as false, whatever the default is."""
     return c.present(key) and c.flag(key)
 
 

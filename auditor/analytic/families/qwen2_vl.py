@@ -70,7 +70,7 @@ def register(family: Family, text: Family, vision: Family, visual: Builder) -> N
     def language(c: Config) -> Config:
         if c.states("text_config"):
             return c.nested("text_config", text)
-        # Its keys are among those of `c`; they are completed like a separate object.
+        # The language model's keys are among those of `c`, but are completed separately.
         return replace(c, family=text, completed=c.completed.part(_TEXT) if c.completed else None)
 
     @architecture(f"{stem}Model", family)
@@ -125,7 +125,7 @@ def tower(
 
 
 def merged(c: Config, width: Dim) -> Dim:
-    """Return the width of the concatenated vectors of a square of patches."""
+    """Return the width of the vector that concatenates those of a square of patches."""
     return width * c.dim("spatial_merge_size") * c.dim("spatial_merge_size")
 
 

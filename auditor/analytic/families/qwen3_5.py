@@ -61,7 +61,7 @@ def full_attention(c: Config) -> Module:
 
 
 def delta_net(c: Config) -> Module:
-    """Return linear attention: one convolution of queries, keys, values; one decay a value head."""
+    """Return linear attention, with a convolution for q, k and v, and a decay per value head."""
     D, heads, width = (
         c.dim("hidden_size"),
         c.dim("linear_num_value_heads"),
@@ -83,7 +83,7 @@ def delta_net(c: Config) -> Module:
 
 
 def text_model(c: Config, mlp: Callable[[], Module], others: str = "full_attention") -> Module:
-    """Return the language model; a layer of an unknown kind is built as `others`."""
+    """Return the language model; a layer of any other type is built as `others`."""
 
     def kind(number: int) -> str:
         interval = c.integer("full_attention_interval")

@@ -72,7 +72,7 @@ def feed_forward(c: Config) -> Module:
 
 @derived_defaults("RwkvConfig")
 def inner_sizes(config: CompletedConfig, others: dict[str, Any]) -> None:
-    """Set two sizes that depend on the width, if the config has null."""
+    """Set two sizes that depend on the width if the config's values are null."""
     del others
     if config["attention_hidden_size"] is None:
         config.set("attention_hidden_size", config["hidden_size"])

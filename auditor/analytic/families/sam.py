@@ -206,7 +206,7 @@ def mlp(c: Config, width: Dim, inner: Dim) -> Module:
 
 @derived_defaults("SamVisionConfig")
 def inner_size(config: CompletedConfig, others: dict[str, Any]) -> None:
-    """Set the width of the feed-forward, if the config has null."""
+    """Set the width of the feed-forward if the config's value is null."""
     del others
     if config["mlp_dim"] is None:
         config.set("mlp_dim", int(config["hidden_size"] * config["mlp_ratio"]))

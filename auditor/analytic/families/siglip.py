@@ -104,7 +104,7 @@ def pooling_head(c: Config) -> Module:
 
 @derived_defaults("SiglipTextConfig")
 def projection_width(config: CompletedConfig, others: dict[str, Any]) -> None:
-    """Set the projection's width to the model's, if the config has null."""
+    """Set the projection's width to the model's if the config's value is null."""
     del others
     if config["projection_size"] is None:
         config.set("projection_size", config["hidden_size"])

@@ -235,7 +235,7 @@ def _note_activations(parts: Members, ledger: PackingLedger) -> None:
 
 
 def _loose(parts: Members, ledger: PackingLedger) -> None:
-    """Record the quantization data of a module without a packed weight."""
+    """Record a module's quantization data, and report the data that only a packed weight needs."""
     _note_activations(parts, ledger)
     lost = [parts[key] for key in sorted((_OWN | {"bitmask"}) & parts.keys())]
     if not lost:
@@ -250,7 +250,7 @@ def _loose(parts: Members, ledger: PackingLedger) -> None:
 
 
 def _cache(stored: Stored, declared: Declared | None, ledger: PackingLedger) -> None:
-    """Report a KV cache scheme with stored scales if no module stores such scales."""
+    """Report a config that declares stored scales of the KV cache if no module stores any."""
     scheme = declared.settings.get("kv_cache_scheme") if declared else None
     if declared is None or not isinstance(scheme, Mapping) or scheme.get("dynamic", False):
         return

@@ -123,7 +123,7 @@ def packed_format(parts: Members, scheme: CompressedScheme) -> str | None:
 
 
 def _ratio(packed: StoredTensor, scale: StoredTensor | None) -> float:
-    """Return the bytes of packed numbers for each scale."""
+    """Return how many bytes of packed numbers share a scale."""
     return (packed.elements or 0) / (scale.elements or 1) if scale else 0
 
 
@@ -147,10 +147,10 @@ def _words(
     model: Shape | None,
     ledger: PackingLedger,
 ) -> tuple[Shape, int]:
-    """Return the weight's shape and bits.
+    """Return the weight's shape and bits, by its 32-bit words.
 
-    The words show the number of inputs up to one word. The number is the architecture's if that
-    fits, else the groups times their size, else the most inputs that fit.
+    The last word may be incomplete. So the number of inputs is the architecture's if that fits,
+    else the number of groups times their size, else the most inputs that fit.
     """
     shape = packed.shape or ()
     *rows, words = shape

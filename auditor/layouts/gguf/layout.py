@@ -167,7 +167,7 @@ def _stacked(
 def _halves(
     tensor: StoredTensor, name: _Name, table: Table, implied: Implied
 ) -> tuple[LogicalTensor, ...]:
-    """Return the gates and ups of experts, one above the other; () if they do not fit."""
+    """Return the gates and ups that a tensor of experts stacks; () if the shapes do not fit."""
     shape = tensor.shape or ()
     if len(shape) != 3 or shape[1] % 2:  # noqa: PLR2004 - (E, 2 * F, D)
         return ()
@@ -190,7 +190,7 @@ def _rows(tensor: StoredTensor, names: list[str], implied: Implied) -> Iterator[
 
 
 def _fitted(shape: Shape, expected: Shape | None) -> Shape:
-    """Return the expected shape if the stored shape differs only by axes of length 1."""
+    """Return `expected` if the shapes differ only by axes of length 1, else `shape`."""
     if expected is None or _squeezed(shape) != _squeezed(expected):
         return shape
     return expected
@@ -201,7 +201,7 @@ def _squeezed(shape: Shape) -> Shape:
 
 
 def _kinds(stored: Stored) -> str:
-    """Return the types of the tensors, most elements first: "Q4_K, Q6_K and F32"."""
+    """Return the tensors' types as a text, the most frequent first: "Q4_K, Q6_K and F32"."""
     sums: dict[str, int] = {}
     for tensor in stored.tensors:
         kind = tensor.dtype or ""

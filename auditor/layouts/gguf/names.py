@@ -234,7 +234,7 @@ _ENDING = re.compile(r"(.+)(\.(?:weight|bias))", re.ASCII | re.DOTALL)
 
 
 def names_in_file(model_type: str, names: Iterable[str]) -> frozenset[str]:
-    """Return the GGUF names of tensors, given their names in transformers on disk.
+    """Return the GGUF names of tensors, given the names that transformers uses on disk.
 
     Tensors that are only a part of a stored tensor, or have an unknown name, are left out.
     """

@@ -45,7 +45,7 @@ def no_op_adapter(evidence: Evidence) -> Iterator[NoOpAdapter]:
 
 
 def _is_neutral(evidence: Evidence, names: list[str]) -> bool | None:
-    """Whether a factor of a module makes its product neutral; None if too little was read."""
+    """Whether a factor makes the module's product neutral; None if too little was read."""
     states = [_is_all(evidence, name, _neutral(name)) for name in names]
     return True if True in states else None if None in states else False
 

@@ -19,7 +19,7 @@ _WEIGHTS = ("weight", "qweight", "weight_packed", "weight_scale", "scales")
 
 
 def judged_biases(evidence: Evidence) -> Iterator[tuple[Unexpected, tuple[Finding, ...]]]:
-    """Yield each `unexpected` finding with biases of expected weights, and its replacements."""
+    """Yield each `unexpected` finding about added biases, with the findings that replace it."""
     for finding in evidence.outcome.findings:
         if not isinstance(finding, Unexpected) or finding.more:
             continue

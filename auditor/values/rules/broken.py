@@ -91,7 +91,7 @@ def all_zero(evidence: Evidence) -> Iterator[AllZero]:
 
 
 def is_all_zero(evidence: Evidence, name: str) -> bool:
-    """Whether each number that was read is zero; a sample has at least 1,024 numbers.
+    """Whether all numbers read are zero; a sample of fewer than 1,024 numbers shows nothing.
 
     The last rows of a vocabulary are not a sample: they may pad it.
     """
@@ -114,7 +114,7 @@ def is_scale(evidence: Evidence, name: str) -> bool:
 
 
 def _is_exception(kind: str, alive: set[str]) -> bool:
-    """Whether the same matrix of another layer is not zero; biases and adapters do not count."""
+    """Whether the matrix is not zero in another layer; False for biases and adapters."""
     return kind in alive and "bias" not in kind and "lora_" not in kind
 
 

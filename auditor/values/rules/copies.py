@@ -26,7 +26,7 @@ _LEAST_MATRICES = 2  # of a layer: heads that start as copies of each other have
 
 
 def judged_duplicates(evidence: Evidence) -> Iterator[tuple[Duplicate, tuple[Finding, ...]]]:
-    """Yield each `duplicate` finding that numbers can decide, and its replacements."""
+    """Yield each `duplicate` finding that numbers decide, with the findings that replace it."""
     for finding in evidence.outcome.findings:
         if isinstance(finding, Duplicate) and not isinstance(finding, EqualDuplicate):
             parts = tuple(_judged(evidence, finding))
@@ -89,7 +89,7 @@ def heads_equal_to_embeddings(evidence: Evidence) -> Iterator[HeadEqualsEmbeddin
 
 
 def _as_far_as_seen(evidence: Evidence, finding: Duplicate, places: list[int]) -> str:
-    """Return a clause on the number of sampled bytes in which two copies are equal, else ""."""
+    """Return a clause on how many sampled bytes of the copies are equal; "" without a sample."""
     pairs = [(finding.tensors[at].name, finding.of[at]) for at in places]
     if not evidence.sampled or any(not set(pair) <= evidence.placed.keys() for pair in pairs):
         return ""

@@ -82,7 +82,7 @@ def _initializer_range(evidence: Evidence) -> float:
 
 
 def _is_fresh(evidence: Evidence, names: list[str], spread: float) -> bool | None:
-    """Whether a fresh head has a bias; None if the head is not fresh."""
+    """Return whether the untrained head has a bias; None if the head looks trained."""
     matrices = [
         name
         for name in names
@@ -126,7 +126,7 @@ def _is_drawn(draw: _Draw | None, spread: float) -> bool:
 
 
 def _is_trained(evidence: Evidence, body: Iterable[str]) -> bool:
-    """Whether most norms of the body, or biases without norms, differ from their initial values."""
+    """Whether most norms of the body (biases if it has none) differ from their initial values."""
     one_dimensional = [
         name
         for name in body

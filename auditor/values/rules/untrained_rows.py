@@ -95,7 +95,7 @@ def _rows(evidence: Evidence, name: str) -> tuple[frozenset[int], frozenset[int]
 
 
 def _steps(evidence: Evidence, name: str, size: int) -> Iterator[tuple[int, int]]:
-    """Yield (first, stop) of the runs of rows that are read together; a row has `size` bytes."""
+    """Yield (first row, stop) of each block of rows to read; a row has `size` bytes."""
     step = max(1, _SLICE // size)
     for run in evidence.runs(name, size):
         for first in range(run.start // size, run.stop // size, step):
