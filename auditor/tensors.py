@@ -172,7 +172,7 @@ class Depth(NamedTuple):
         return Depth(self.most + 1, None if self.layers is None else self.layers + 1)
 
     def inside(self, layer: int) -> "Depth | None":
-        """Return the depth counted from a layer at depth `layer`; None if the layer is not listed."""
+        """Return the depth inside a layer at depth `layer`; None if the layer is not listed."""
         if layer > self.most:
             return None
         if self.layers is None:

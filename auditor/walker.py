@@ -163,7 +163,7 @@ def walk(
 
 
 def depth_within(names: Iterable[str], most: int) -> int | None:
-    """Return the largest depth with at most `most` modules around the names; None if all depths fit.
+    """Return the largest depth with at most `most` modules above names; None if all depths fit.
 
     200,000 names of forty parts each would be in eight million modules. Long names count more: a
     name of 16 MB with sixty dots at its end would be in sixty modules of 16 MB.
