@@ -22,9 +22,9 @@ from auditor.tensors import StoredTensor, learned
 
 
 class SideTensor(NamedTuple):
-    """A tensor of one checkpoint as it is when loaded; packed (quantized) weights count once."""
+    """A tensor of one checkpoint as loaded: a packed weight with its scales is one tensor."""
 
-    shape: tuple[int, ...] | None  # None: only an index names it, or its packing has no shape
+    shape: tuple[int, ...] | None  # None: only an index names the tensor, or its shape is unknown
     dtype: str | None
     file: str
     parameters: int
@@ -90,7 +90,7 @@ _ENOUGH = 0.9  # least share of the removed tensors whose names a new prefix exp
 
 
 class Lost(Struct, frozen=True, kw_only=True):
-    """A module of one side, of which the other side has no tensor."""
+    """A module with tensors on one side and none on the other."""
 
     module: str
     what: str  # "a vision tower"; "" if the name is not known
@@ -99,7 +99,7 @@ class Lost(Struct, frozen=True, kw_only=True):
 
 
 class Changed(Struct, frozen=True, kw_only=True):
-    """A tensor of both sides with the two values of a property that differs."""
+    """A tensor whose shape, dtype or file differs between the sides, with both values as text."""
 
     name: str
     before: str
@@ -107,12 +107,12 @@ class Changed(Struct, frozen=True, kw_only=True):
 
 
 class ConfigChange(Struct, frozen=True, kw_only=True):
-    """A key of the config whose value differs."""
+    """A config key with different values on the two sides."""
 
     key: str
-    before: Any  # None: the side has no such key
+    before: Any  # None: the config has no such key
     after: Any
-    explains: int  # removed, added or reshaped tensors that it explains
+    explains: int  # number of removed, added or reshaped tensors that follow from the two values
 
 
 class Comparison(Presented, Struct, frozen=True, kw_only=True):
@@ -120,8 +120,8 @@ class Comparison(Presented, Struct, frozen=True, kw_only=True):
 
     models: tuple[str, str]
     layouts: tuple[str | None, str | None]
-    renamed: tuple[str, str] | None = None  # the prefix of all names, before and after
-    lost: tuple[Lost, ...] = ()  # modules of the first side only
+    renamed: tuple[str, str] | None = None  # the prefix of nearly all names, before and after
+    lost: tuple[Lost, ...] = ()  # modules with tensors on the first side only
     gained: tuple[Lost, ...] = ()
     removed: tuple[str, ...] = ()
     added: tuple[str, ...] = ()
@@ -129,7 +129,7 @@ class Comparison(Presented, Struct, frozen=True, kw_only=True):
     retyped: tuple[Changed, ...] = ()
     moved: tuple[Changed, ...] = ()
     keys: tuple[ConfigChange, ...] = ()
-    modules: tuple[tuple[str, int, int], ...] = ()  # module, parameters of each side
+    modules: tuple[tuple[str, int, int], ...] = ()  # module, its parameters on each side
 
     @property
     def same(self) -> bool:
@@ -206,9 +206,10 @@ def _text(value: object) -> str:
 def _renamed(
     before: Mapping[str, SideTensor], after: Mapping[str, SideTensor]
 ) -> tuple[str, str] | None:
-    """Return (old, new) prefixes if nearly all names lost or got one, else None.
+    """Return (old, new) if replacing the prefix `old` by `new` turns most names into the others.
 
-    An example is ("", "model."), if `bert.encoder...` became `model.bert.encoder...`.
+    An example is ("", "model."), if `bert.encoder...` became `model.bert.encoder...`. Return None
+    if there is no such prefix.
     """
     removed = [name for name in before if name not in after]
     added = [name for name in after if name not in before]
@@ -249,7 +250,7 @@ _KNOWN_MODULES = (
 
 
 def _lost(tensors: Mapping[str, SideTensor], other: Mapping[str, SideTensor]) -> Iterator[Lost]:
-    """Yield the largest modules of which the other side has no tensor."""
+    """Yield the modules without tensors on the other side, but not the modules inside them."""
     other_modules = {module for name in other for module in _modules_around(name)}
     names_by_module: dict[str, list[str]] = {}
     for name in tensors:
@@ -273,7 +274,7 @@ def _modules_around(name: str) -> Iterator[str]:
 def _modules(
     before: Mapping[str, SideTensor], after: Mapping[str, SideTensor]
 ) -> Iterator[tuple[str, int, int]]:
-    """Yield the parameters of both sides, for the complete model and modules two levels deep."""
+    """Yield (module, parameters before, parameters after) for the model and modules to level 2."""
     counts: dict[str, list[int]] = {"": [0, 0]}
     for side, tensors in enumerate((before, after)):
         for name, tensor in tensors.items():
@@ -309,7 +310,7 @@ def _keys(
 def _explained(
     key: str, values: tuple[Any, Any], names: tuple[str, ...], reshaped: tuple[Changed, ...]
 ) -> int:
-    """Count the differing tensors with the key's values as a length or as a number of layers."""
+    """Count the tensors that differ because of the two values of a key: a size or a layer count."""
     if any(type(value) is not int for value in values):
         return 0
     if "layer" in key:

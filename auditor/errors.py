@@ -36,7 +36,7 @@ class Reason(StrEnum):
 
 
 class AuditError(Exception):
-    """The base of every error that this package raises on purpose."""
+    """The base class of the errors that this package raises on purpose."""
 
 
 class UsageError(AuditError):

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-_FIELD = 36  # of /proc/thread-self/stat after the name: a thread's CPU, field 39 of proc(5)
+_FIELD = 36  # index of the CPU in /proc/thread-self/stat after the name; field 39 in proc(5)
 
 
 def cpu_count() -> int:
@@ -74,7 +74,7 @@ def _current() -> int:
 def require_address_space(size: int) -> None:
     """Raise MemoryError unless this process may reserve `size` more bytes now.
 
-    It is called before libraries that end the process if they get no memory.
+    Call it before using a library that ends the process if it gets no memory.
     """
     try:
         mmap.mmap(-1, size).close()

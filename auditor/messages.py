@@ -15,12 +15,12 @@ _INVISIBLE = re.compile(
 
 
 def printable(text: str) -> str:
-    r"""Escape characters that control a terminal or a log, and invisible ones: ESC as \x1b.
+    r"""Escape invisible characters and those that control a terminal or a log: ESC as \x1b.
 
     Three kinds of characters are escaped: those that str.isprintable denies (controls, line ends,
-    bidi overrides, lone surrogates, spaces other than the space), invisible letters, and the second
-    of two colons or two number signs. With these a line of a log becomes a command of the workflow
-    that prints it: `::error::` on GitHub, `##[error]` and `##vso[...]` on GitHub and Azure.
+    bidi overrides, lone surrogates, spaces other than U+0020), invisible letters, and the second
+    of two colons or two number signs, because CI services run log lines that begin with two as
+    commands: `::error::` on GitHub, `##[error]` and `##vso[...]` on GitHub and Azure.
 
     Each function that writes output escapes its lines; escaping twice changes nothing. A backslash
     is not escaped, so that Windows paths stay readable; only JSON tells ESC from \x1b.
@@ -75,14 +75,14 @@ def described(value: object) -> str:
 
 
 def listed(names: Sequence[str]) -> str:
-    """Return the first five names in quotes, and the number of the others."""
+    """Return the first five names in quotes, then how many more there are."""
     more = len(names) - _LISTED
     shown = ", ".join(quoted(name) for name in names[:_LISTED])
     return f"{shown} and {more} more" if more > 0 else shown
 
 
 def meant(word: str, known: Iterable[str]) -> str:
-    """Return ` (did you mean X?)` if a known word is nearly equal, else an empty string."""
+    """Return ` (did you mean X?)` if a known word X resembles `word`, else an empty string."""
     from difflib import get_close_matches  # noqa: PLC0415 - only after a slip
 
     by_case = {one.casefold(): one for one in known}

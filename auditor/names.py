@@ -50,7 +50,7 @@ def escaped_name(name: str) -> str:
 
 
 def numbered(places: Iterable[int]) -> str:
-    """Return the group of these numbers, `{0-11}`; for a single number, the number itself."""
+    """Return a pattern for numbers, such as `{0-11}`; a single number has no braces."""
     names = [str(place) for place in places]
     return names[0] if len(names) == 1 else f"{{{','.join(ranges_of(names))}}}"
 
@@ -71,7 +71,10 @@ def how_many(folded: str) -> int:
 
 
 def pieces(folded: str) -> Iterator[str | tuple[str, ...]]:
-    """Yield text and the items of groups in order; raise ValueError like `expand`."""
+    """Split a pattern: yield its plain text as str and each group as a tuple of its alternatives.
+
+    Raise ValueError like `expand`.
+    """
     at = 0
     while at < len(folded):
         token = _TOKEN.match(folded, at)
@@ -82,7 +85,7 @@ def pieces(folded: str) -> Iterator[str | tuple[str, ...]]:
 
 
 def ranges_of(numbers: Collection[str]) -> Iterator[str]:
-    """Yield ranges of successive numbers such as `0-11`; "10" follows "09", and also "9"."""
+    """Yield ranges of successive numbers such as `0-11`; "10" follows both "9" and "09"."""
     padded = {len(n) for n in numbers if n[0] == "0" and len(n) > 1}
     # 0 if there are no leading zeros.
     widths = {n: len(n) if len(n) in padded else 0 for n in numbers}

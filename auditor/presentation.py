@@ -128,4 +128,4 @@ def values_frame(outcome: Report | Unaudited) -> "pd.DataFrame":
 
 
 def _values_read(outcome: Report | Unaudited) -> ValuesRead | None:
-    return outcome.values  # noqa: PD011 - of an outcome, not of a frame
+    return outcome.values  # noqa: PD011 - the outcome's attribute, not a frame's

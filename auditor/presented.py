@@ -41,7 +41,7 @@ class PresentedOutcome(Presented):
         return str(function_of("to_json")(self))
 
     def _repr_html_(self) -> str:
-        """Return what a notebook shows: the verdict, the causes, a drawing of the modules."""
+        """Return HTML for a notebook: the verdict, the causes, a drawing of the modules."""
         return str(function_of("html")(self))
 
     def findings_frame(self) -> "pd.DataFrame":

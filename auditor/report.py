@@ -36,7 +36,7 @@ class Expected(Struct, frozen=True, kw_only=True):
     parameters: int
     formula: str
     legend: tuple[Symbol, ...] = ()
-    active: ModuleFormula | None = None  # parameters that one token uses in a mixture of experts
+    active: ModuleFormula | None = None  # parameters that process one token in a mixture of experts
     library: str | None = None  # the oracle's library: "transformers 5.23.0"
 
 
@@ -61,12 +61,12 @@ class Observed(Struct, frozen=True, kw_only=True):
     trainable: int | None  # parameters of dtypes that can be trained
     by_dtype: tuple[tuple[str, int], ...] = ()  # (dtype, elements), sorted by dtype
     by_file: tuple[FileTally, ...] = ()  # sorted by name
-    layout: str | None = None  # how the weights are packed; None: they are not
-    weights: tuple[Weights, ...] = ()  # by the way in which numbers are stored; (): unknown
+    layout: str | None = None  # how the weights are packed; None: not packed
+    weights: tuple[Weights, ...] = ()  # one item for each way of storing numbers; (): unknown
 
 
 class Diagnosis(Struct, frozen=True, kw_only=True):
-    """A cause of findings: they disappear if the audit is repeated without it, in memory."""
+    """A cause of findings, which disappear if the audit is repeated without it, in memory."""
 
     cause: str  # one of a closed list: wrapper-prefix, config-field, ...
     severity: Severity
@@ -101,15 +101,15 @@ class Outcome(PresentedOutcome, Observation, frozen=True, kw_only=True):
     ignored: tuple[Finding, ...] = ()  # findings that --ignore leaves out of the verdict
     unchecked: tuple[str, ...] = ()  # properties that were not compared, a sentence each
     notes: tuple[str, ...] = ()  # decisions that a reader should know
-    load_report: LoadReport | None = None  # the report of from_pretrained; None: unknown
+    load_report: LoadReport | None = None  # what from_pretrained would report; None: unknown
     # Name of a finding about tensors -> the names under which from_pretrained looks for it.
     in_memory: Mapping[str, tuple[str, ...]] | None = None  # None: other software loads the model
     claims: tuple[PublishedCount, ...] = ()  # published sizes, each with a verdict
-    values: ValuesRead | None = None  # numbers that were read; None: none were requested
+    values: ValuesRead | None = None  # statistics of the numbers read; None: not requested
     fetched: Fetched = field(default_factory=Fetched)
     component: str | None = None  # folder of a component; None: the complete repository
     parts: tuple["Report | Unaudited", ...] = ()  # the models of the repository, by folder
-    tensors: TensorTable | None = None  # None: nothing was compared
+    tensors: TensorTable | None = None  # None: tensors were not compared
 
     @classmethod
     def begin(cls, snapshot: Snapshot, requested: str) -> "Outcome":

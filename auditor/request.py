@@ -13,17 +13,17 @@ class AuditRequest(Struct, frozen=True, kw_only=True):
     target: str | None = None  # the class to audit for; None: what the checkpoint declares
     source: str = "hub"  # where a Hub id is looked up: auto, hub, cache or bundled
     token: str | None = None  # a Hugging Face access token; None: the stored one
-    depth: int | Depth | None = None  # of the report's module rows; None: all levels
+    depth: int | Depth | None = None  # levels of the report's module rows; None: all
     ignore: tuple[Ignore, ...] = ()  # findings that are left out of the verdict
     oracle: bool = False  # also compare the closed form with what transformers builds
-    # Compare safetensors with their torch copies on the Hub too; in a folder this is always done.
+    # Also compare safetensors with their torch copies on the Hub; in a folder this is always done.
     torch_copies: bool = False
     variant: str | None = None  # the weights that from_pretrained loads with variant="fp16"
     companions: bool = True  # read tokenizer, generation config, chat template and processor
     values: bool = False  # read all numbers of local files, a sample of those on the Hub
     statistics: bool = False  # with values: mean, std and more for each tensor
-    values_budget: str | None = None  # the most requests and bytes of a sample: "8,600kB"
-    # A model whose weight files, by sha256, and whose numbers (with values) are compared.
+    values_budget: str | None = None  # the most requests and bytes of a sample, as "8,600kB"
+    # A model to compare with: its weight files by sha256, and its numbers if `values` is set.
     base: str | None = None
     verify: bool = False  # compare the sha256 of local files with what their repository lists
     verify_against: str | None = None  # a Hub model or a snapshot whose list is used instead

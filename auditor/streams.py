@@ -19,7 +19,7 @@ _EXPECTED = "expected one model on each line; separate models by line breaks"
 
 
 class ListLine(NamedTuple):
-    """A line of a list without surrounding spaces; only the start of a line that is too long."""
+    """A line of a list of models, without surrounding spaces; cut if it is too long."""
 
     number: int  # counted from 1
     text: str
@@ -48,8 +48,8 @@ def lines_of(stream: TextIO) -> Iterator[ListLine]:
 def prepare_streams() -> None:
     r"""Make stdin, stdout and stderr usable, each with its own file descriptor.
 
-    A stream that the caller closed (`>&-`) is None in Python; it is replaced by one that is empty
-    and cannot be written to. A character that the encoding lacks is written as \u2026.
+    A stream that the caller closed (`>&-`) is None in Python; it is replaced by an empty stream
+    that cannot be written to. A character that the encoding lacks is escaped, as in \u2026.
     """
     for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
         stream = getattr(sys, name)
@@ -60,5 +60,5 @@ def prepare_streams() -> None:
 
 
 def discard(stream: TextIO) -> None:
-    """Discard what a stream still buffers: Python flushes it at exit, which would fail again."""
+    """Discard a stream's buffered text, because flushing the stream at exit would fail again."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())

@@ -53,7 +53,7 @@ SPELT_DTYPES: Mapping[str, str] = MappingProxyType(
 
 
 def dtype_as_stored(spelt: str) -> str:
-    """Return the safetensors dtype, `BF16` for `torch.bfloat16`; an unknown one in capitals."""
+    """Return the safetensors dtype, `BF16` for `torch.bfloat16`; an unknown dtype in capitals."""
     plain = spelt.strip().lower().removeprefix("torch.")
     return SPELT_DTYPES.get(plain, plain.upper())
 
@@ -93,15 +93,15 @@ _FLOATS = ("F", "BF", "C")  # prefixes of the floating-point dtypes of safetenso
 
 
 def is_float(dtype: str) -> bool:
-    """Whether training may have produced numbers of this dtype: it is a float or complex dtype."""
+    """Whether a dtype is float or complex, so that its numbers may come from training."""
     return dtype.startswith(_FLOATS)
 
 
 def learned(tensor: StoredTensor) -> int:
-    """Return the number of parameters in a tensor, by its header alone.
+    """Return the number of parameters in a tensor, judged by its dtype and shape.
 
     The number is 0 for integers and booleans, which are not trained, and for a tensor that only an
-    index names. Dtypes that safetensors does not have (INT4, Q4_K) are dtypes of packed parameters.
+    index names. Dtypes that safetensors does not have (INT4, Q4_K) count as packed parameters.
     """
     if tensor.elements is None or tensor.dtype is None:
         return 0
@@ -109,13 +109,13 @@ def learned(tensor: StoredTensor) -> int:
     return tensor.elements if packed or is_float(tensor.dtype) else 0
 
 
-# The most characters of all names of a file: 5 million, or 80 per name if there are many names. A
+# The most characters of all tensor names of a file: 5 million, or 80 per name if that is more. A
 # character takes up to ten bytes of memory. The 92,000 names of DeepSeek-V3 have 52 characters on
 # average, the 208,000 names of Kimi K2 Thinking 65.
 MAX_CHARACTERS = 5 * 1024 * 1024
 MAX_AVERAGE = 80
 _DIGITS = re.compile(r"[0-9]+")
-_LONG = 512  # characters that are sorted as numbers; four times those of the longest real name
+_LONG = 512  # characters in which numbers sort by value; four times the longest real name
 _SHORT = 256  # longer names are hostile and not cached
 
 
@@ -137,7 +137,7 @@ def naturally_sorted(items: Iterable[_T], name: Callable[[_T], str]) -> list[_T]
 
 
 def names_fault(names: Collection[str]) -> str | None:
-    """Return a clause, beginning with a verb, if names exceed the length limits; else None."""
+    """Return `has N characters of tensor names, ...` if names exceed the limits; else None."""
     characters, most = sum(map(len, names)), max(MAX_CHARACTERS, MAX_AVERAGE * len(names))
     if characters <= most:
         return None
@@ -153,7 +153,7 @@ class Depth(NamedTuple):
     layers: int | None = None
 
     def cut(self, prefix: str) -> str:
-        """Return the prefix, or the deepest listed module that contains it if it is not listed."""
+        """Return a listed module's prefix; for another, the deepest listed module around it."""
         parts = prefix.split(".", self.most)[: self.most]
         if self.layers is not None:
             for place in range(self.layers, len(parts)):
@@ -172,7 +172,7 @@ class Depth(NamedTuple):
         return Depth(self.most + 1, None if self.layers is None else self.layers + 1)
 
     def inside(self, layer: int) -> "Depth | None":
-        """Return the depth relative to a layer at depth `layer`; None if it is not listed."""
+        """Return the depth inside a layer at depth `layer`; None if the layer is not listed."""
         if layer > self.most:
             return None
         if self.layers is None:

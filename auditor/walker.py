@@ -1,6 +1,6 @@
 """Sums (tallies) over stored tensors: by module prefix at any depth, by dtype, and by file.
 
-The fate of a tensor is a set of bits by which the reconciler marks its status, such as unused.
+The fate of a tensor is a set of bits that the reconciler sets for its status, such as unused.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -43,25 +43,25 @@ class Tally(Struct, frozen=True):
     parameters: int = 0
     trainable: int = 0  # parameters of a dtype that a gradient can flow into
     bytes: int = 0  # of tensor data
-    fates: int = 0  # the bits of all tensors, combined by or
+    fates: int = 0  # the fates of all tensors, combined by bitwise or
 
 
 class _Kind(NamedTuple):
-    """The common properties of tensors that are summed up together for each prefix."""
+    """The properties that tensors must share to be summed up together under a prefix."""
 
     dtype: str  # "" if only an index names the tensors
     file: str
     fate: int
 
 
-_Sums = list[int]  # tensors, elements, parameters, bytes (if the dtype has no width); of one kind
-_Totals = list[int]  # tensors, elements, parameters, trainable, bits, fates; of all kinds
+_Sums = list[int]  # tensors, elements, parameters, bytes (if the dtype has no width) of one _Kind
+_Totals = list[int]  # tensors, elements, parameters, trainable, bits, fates; all kinds together
 
 
 class Walk(Struct, frozen=True, kw_only=True, dict=True):
     """The sums of one pass over all stored tensors, from which every tally follows."""
 
-    # By kind and prefix; tensors of longer prefixes do not count.
+    # By kind and prefix. A tensor counts once, for its deepest listed prefix.
     cells: Mapping[_Kind, Mapping[str, _Sums]]
 
     @property
@@ -103,7 +103,7 @@ class Walk(Struct, frozen=True, kw_only=True, dict=True):
 
     @cached_property
     def _kinds(self) -> Mapping[_Kind, _Totals]:
-        """The sums of each kind over all prefixes, cached because there are many prefixes."""
+        """The totals of each _Kind over all prefixes, cached because there are many prefixes."""
         return {kind: next(_totals(kind, [_whole(below)])) for kind, below in self.cells.items()}
 
     def _grouped(self, key: Callable[[_Kind], str]) -> Mapping[str, Tally]:
@@ -114,7 +114,7 @@ class Walk(Struct, frozen=True, kw_only=True, dict=True):
 
 
 class Shallow(NamedTuple):
-    """A lower depth for tensors of some fates, because they are in too many modules to list all."""
+    """A lower depth for tensors of some fates, whose modules are too many to list."""
 
     fates: int | None  # bits; None means all fates
     depth: int  # the deepest level that is listed
@@ -151,7 +151,7 @@ def walk(
             if level > uncut:
                 prefix = limit.cut(module)
             sums = of_kind.setdefault(prefix, [0, 0, 0, 0])
-            # A closed prefix is at the listed depth, so that names below it count for it.
+            # A closed prefix is at the listed depth: deeper modules count for this prefix.
             closed = level == limit.most or prefix != module
             below = f"{prefix}." if closed and prefix else "" if limit.most == 0 else "\0"
         sums[0] += 1
@@ -163,7 +163,7 @@ def walk(
 
 
 def depth_within(names: Iterable[str], most: int) -> int | None:
-    """Return the largest depth at which names are in at most `most` modules; None if any depth is.
+    """Return the largest depth with at most `most` modules above names; None if all depths fit.
 
     200,000 names of forty parts each would be in eight million modules. Long names count more: a
     name of 16 MB with sixty dots at its end would be in sixty modules of 16 MB.
@@ -195,8 +195,8 @@ def depth_within(names: Iterable[str], most: int) -> int | None:
 def _fits(names: Iterable[str], depth: int, room: int) -> bool:
     """Whether the names of modules down to that depth have at most `room` characters in all.
 
-    Only the deepest modules are counted, times the depth: at each depth above, modules are not
-    more and not longer.
+    Only the deepest modules are counted, times the depth: higher levels have no more modules, and
+    no longer names.
     """
     cuts: set[str] = set()
     for name in names:
@@ -220,12 +220,12 @@ def prefix_at_depth(prefix: str, depth: int) -> str:
 
 
 def _whole(below: Mapping[str, _Sums]) -> _Sums:
-    """Return the sums of one kind over all prefixes."""
+    """Add up the sums of one _Kind over all prefixes."""
     return [sum(each) for each in zip(*below.values(), strict=True)]
 
 
 def _totals(kind: _Kind, sums: Iterable[_Sums]) -> Iterator[_Totals]:
-    """Convert the sums of one kind to totals, which have trainable parameters and bits."""
+    """Convert the sums of one _Kind to totals, which add trainable parameters and bits."""
     trained, width = is_float(kind.dtype), DTYPE_BITS.get(kind.dtype, 0)
     for tensors, elements, parameters, odd in sums:
         bits = elements * width + 8 * odd

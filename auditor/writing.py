@@ -49,7 +49,7 @@ def replacing(path: Path) -> Iterator[BinaryIO]:
 
 
 def _umask() -> int:
-    """Return the process's file mode mask, which can only be read by setting it briefly."""
+    """Return the process's file mode mask, which can only be read by briefly setting another."""
     mask = os.umask(0)
     os.umask(mask)
     return mask

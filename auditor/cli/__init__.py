@@ -6,7 +6,7 @@ The function of a command has the command's name; typer takes the options from i
 import os
 
 _TOO_LITTLE_MEMORY = b"audit: too little memory: the program itself cannot be loaded\n"
-_UNAUDITED = 3  # the exit code; console.py, which has all of them, is loaded later
+_UNAUDITED = 3  # an exit code; console.py, which has all exit codes, is loaded later
 
 
 def main() -> None:

@@ -22,10 +22,10 @@ from auditor.version import VERSION
 
 
 class Command(NamedTuple):
-    """A command: `audit NAME` runs the function of this name, with "_" for "-", in `module`."""
+    """A command: `audit NAME` runs the function NAME of `module` (with "_" in place of "-")."""
 
     module: str  # the name of a module in auditor.cli
-    help: str  # the first sentence of its docstring
+    help: str  # the first sentence of the command's docstring
 
 
 # Only the module of the called command is imported, which saves a single audit 10 of 145 ms. The
@@ -88,7 +88,7 @@ class _WithHelp(TyperGroup):
 
 
 def _complete(args: list[str]) -> list[str]:
-    """Return the arguments beginning with a command: `audit MODEL` becomes `audit check MODEL`.
+    """Put the default command before arguments without one: `MODEL` becomes `check MODEL`.
 
     Raise UsageError if the first word is a misspelt command and not a path.
     """
@@ -132,7 +132,7 @@ def function_of(command: str) -> Callable[..., None]:
 
 
 def _epilog_of(command: str) -> str | None:
-    """Return the text below the options in a command's help; None if there is none."""
+    """Return the text below the options in the help of a command; None without such a text."""
     return getattr(_module_of(command), "EPILOG", None)
 
 
@@ -141,7 +141,7 @@ def _module_of(command: str) -> ModuleType:
 
 
 def _listed() -> None:
-    """Stand in for each command in the list of `audit --help`, which runs no command."""
+    """Stand in for every command in the list that `audit --help` prints; never called."""
 
 
 def _print_version(wanted: bool) -> None:  # noqa: FBT001 - typer calls it with one positional
@@ -172,7 +172,7 @@ _NO_CHOICE = re.compile(r".*'([^']*)' is not one of (.*)", re.DOTALL)
 
 
 def _in_a_line(error: typer.TyperException, command: str) -> str:
-    """Return a usage error in one line; typer's own message is a box of at least six lines."""
+    """Return the message of a usage error in one line; typer would print a box of six lines."""
     message = " ".join(printable(error.format_message()).split()).removesuffix(".")
     message = f"{message[:1].lower()}{message[1:]}"
     if option := _NO_OPTION.fullmatch(message):
@@ -183,7 +183,7 @@ def _in_a_line(error: typer.TyperException, command: str) -> str:
 
 
 def main() -> None:
-    """The entry point of `audit` and of `hf-audit`."""
+    """Run the program: the entry point of `audit` and `hf-audit`."""
     # Ninety thousand tensors are millions of objects without cycles; the search for cycles took 130
     # of the 280 ms of their reconciliation.
     gc.disable()
@@ -192,7 +192,7 @@ def main() -> None:
     os.environ.setdefault("MIMALLOC_ALLOW_THP", "0")
     # Without this, the allocator reserves 1 GiB of address space, or most of a lower limit.
     os.environ.setdefault("MIMALLOC_ARENA_RESERVE", "16M")
-    # Each thread of numpy's linear algebra reserves 40 MiB; one is enough.
+    # Each thread of numpy's linear algebra reserves 40 MiB; one thread is enough.
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     prepare_streams()
     args = sys.argv[1:]

@@ -232,7 +232,7 @@ def check(  # noqa: PLR0913 - one parameter for each option
         code = CLEAN
         printed_form = chosen if output is None else TERMINAL
         is_silent = quiet and printed_form == TERMINAL
-        outcomes: list[Report | Unaudited] = []  # kept only if they are written at the end
+        outcomes: list[Report | Unaudited] = []  # kept only to be written at the end
         for outcome in outcomes_of(
             models, lambda model: audit(replace(request, model=model), say=tell)
         ):
@@ -247,7 +247,7 @@ def check(  # noqa: PLR0913 - one parameter for each option
 
 
 def _import_meanwhile(name: str) -> None:
-    """Import a module that is needed at the end, in a thread, while the audit waits for replies."""
-    with suppress(RuntimeError):  # no thread can be started: it is imported at the end
+    """Import a module in a thread while the audit waits for replies; it is needed at the end."""
+    with suppress(RuntimeError):  # no thread can be started: the module is imported at the end
         # No daemon: an interpreter that ends in the middle of an import may crash.
         Thread(target=import_module, args=(name,)).start()

@@ -89,7 +89,7 @@ VerboseOption = Annotated[
 
 
 def say(line: str) -> None:
-    """Write a line on standard error; the line is escaped here and not by callers."""
+    """Escape a line and write it on standard error; callers need not escape it."""
     _stderr.put(f"audit: {printable(line)}\n")
 
 
@@ -178,7 +178,7 @@ def _bad_request(name: str, detail: str) -> Unaudited:
 
 
 def _requested(models: Sequence[str]) -> Iterator[tuple[str, str]]:
-    """Yield each model's name, and the reason if the name cannot be read, else ""."""
+    """Yield each model's name and a fault: the reason why the name cannot be read, else ""."""
     for model in models:
         if model != "-":
             yield model, ""
@@ -203,7 +203,7 @@ def is_terminal(stream: TextIO) -> bool:
 
 
 def only_ascii(stream: TextIO) -> bool:
-    """Whether a stream cannot encode the characters of bars."""
+    """Whether a stream cannot encode the characters with which bars are drawn."""
     try:
         "\N{FULL BLOCK}\N{MIDDLE DOT}".encode(stream.encoding or "utf-8")
     except (UnicodeEncodeError, LookupError):
@@ -239,7 +239,7 @@ def writing(path: Path) -> Iterator[BinaryIO]:
 
 
 def exit_code(outcome: Report | Unaudited, fail_on: FailOn) -> int:
-    """Return the exit code of an outcome: findings take precedence over parts not audited."""
+    """Return the exit code of an outcome: findings win over components that were not audited."""
     if isinstance(outcome, Report):
         otherwise = max((exit_code(part, FailOn.NEVER) for part in outcome.parts), default=CLEAN)
     elif outcome.reason is Reason.BAD_REQUEST:
@@ -256,7 +256,7 @@ def exit_code(outcome: Report | Unaudited, fail_on: FailOn) -> int:
 
 @contextmanager
 def guarded() -> Iterator[None]:
-    """End the command with one line and the right exit code if an error or a signal ends it."""
+    """End the command with one line and the right exit code after an error or a signal."""
     try:
         yield
     except UsageError as error:
@@ -275,7 +275,7 @@ def guarded() -> Iterator[None]:
         raise typer.Exit(UNAUDITED) from None
     except OSError as error:
         if error.filename is not None or error.errno not in WRITE_FAULTS:
-            raise  # the error is not about standard output: it is a bug
+            raise  # not an error of standard output, so a bug
         discard(sys.stdout)
         fail(UNAUDITED, f"cannot write to standard output: {error.strerror or error}")
 

@@ -131,7 +131,7 @@ def _finish_earlier(folder: Path, *, apply: bool) -> None:
 
 @contextmanager
 def _writing(folder: Path) -> Iterator[None]:
-    """Turn an OSError into a FixError."""
+    """Turn an OSError in the block into a FixError."""
     try:
         yield
     except OSError as error:

@@ -28,7 +28,7 @@ _DEEPER = 2
 class Shown(Struct, frozen=True, kw_only=True):
     """The parts of a report that the user requested."""
 
-    depth: int | None = None  # of the module rows; None: the default of the format
+    depth: int | None = None  # levels of the module rows; None: the default of the format
     verbose: bool = False
     tensors: bool = False  # whether each tensor is listed
 
@@ -60,7 +60,7 @@ def chosen_format(form: str | None, output: Path | None) -> str:
 
 
 def counted_depth(form: str, depth: int | None) -> int | Depth | None:
-    """Return the depth to which modules are counted: some levels more than the terminal shows."""
+    """Return the depth to which modules are counted: deeper than the terminal shows them."""
     if form != TERMINAL:
         return depth
     shown = _TABLE_DEPTH if depth is None else depth
@@ -76,7 +76,7 @@ def require_format_of_tensors(form: str) -> None:
 def print_outcome(
     outcome: Report | Unaudited, form: str, shown: Shown, *, quiet: bool
 ) -> Report | Unaudited:
-    """Print an outcome to stdout; report why it is Unaudited; return the printed outcome."""
+    """Print an outcome, and on stderr why it is Unaudited; return the outcome that was printed."""
     parts = (outcome.observed, outcome.expected, outcome.findings)
     has_content, is_printed = isinstance(outcome, Report) or any(parts), False
     if not quiet and (has_content or form != TERMINAL):
@@ -126,7 +126,7 @@ def _crashed_text(
 
 
 def _crashed(outcome: Report | Unaudited, detail: str) -> Unaudited:
-    """Return an Unaudited outcome in place of one whose rendering raised an exception."""
+    """Return an Unaudited outcome in place of an outcome whose rendering raised an exception."""
     return Unaudited(
         requested=outcome.requested,
         model=outcome.model,
@@ -156,7 +156,7 @@ def rendered(
 def write_reports(
     outcomes: Sequence[Report | Unaudited], form: str, output: Path, shown: Shown
 ) -> Sequence[Report | Unaudited]:
-    """Write the reports into files; return the outcomes, Unaudited if rendering one crashed."""
+    """Write the reports into files; return the outcomes, Unaudited where rendering crashed."""
     if form == CSV:
         outcomes = _write_tensors(outcomes, output / _TENSORS_CSV)
     outcomes, texts = outcome_of(

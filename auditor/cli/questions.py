@@ -40,7 +40,7 @@ from auditor.report import Unaudited
 
 _JSON = "json"
 _FOR_PEOPLE = frozenset({"terminal", "markdown"})
-_MOST_ROWS = 40  # rows shown of each table of differences
+_MOST_ROWS = 40  # most rows shown of each table of differences
 
 
 def explain(  # noqa: PLR0913 - one parameter for each option
@@ -220,7 +220,7 @@ def explain_finding(
     from auditor.formats import meanings  # noqa: PLC0415 - for this alone
 
     with guarded():
-        kinds = reversed(meanings.kind_meanings())  # the graver of two kinds with one name wins
+        kinds = reversed(meanings.kind_meanings())  # the more severe of two namesakes wins
         meaning_by_name = {one.name: one for one in (*kinds, *meanings.cause_meanings())}
         for name in names or ():
             if name not in meaning_by_name:

@@ -11,7 +11,7 @@ from auditor.cli.console import UNAUDITED, FailOn, say
 from auditor.cli.sweep import sweep_exit_code
 from auditor.messages import quoted
 
-_MOST_NEWS = 10  # the most lines about new findings
+_MOST_NEWS = 10  # most lines about new findings
 
 
 def report(  # noqa: PLR0913 - one parameter for each option
@@ -66,7 +66,7 @@ def report(  # noqa: PLR0913 - one parameter for each option
     """
     from auditor.sweep.reporting import night as reporting  # noqa: PLC0415 - for this command alone
 
-    gc.enable()  # main turns it off for commands that end before cycles matter
+    gc.enable()  # main turns collection off for commands that end before cycles matter
     wanted = reporting.Wanted(
         folder=output, baseline=baseline, sarif=sarif, parquet=parquet, depth=depth
     )

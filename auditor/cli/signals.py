@@ -1,4 +1,4 @@
-"""Signals that end a run: the first one raises Stopped, so that the run cleans up and ends."""
+"""Signals that end a run: the first signal raises Stopped, so that the run cleans up and ends."""
 
 import os
 import signal
@@ -9,7 +9,7 @@ from types import FrameType
 _ENDING = tuple(
     getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGHUP") if hasattr(signal, name)
 )
-_INSISTS = 1.0  # seconds; an earlier second Ctrl-C may be an echo of the first one
+_INSISTS = 1.0  # seconds; a second Ctrl-C within this time may be an echo of the first
 
 
 class Stopped(BaseException):

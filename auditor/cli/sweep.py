@@ -140,7 +140,7 @@ def sweep(  # noqa: PLR0913 - one parameter for each option
             "no models are selected; give a sweep.toml, a file of ids, - for standard input, or "
             "--author, --filter, --library, --search, --top"
         )
-    gc.enable()  # main turns it off for commands that end before cycles matter
+    gc.enable()  # main turns collection off for commands that end before cycles matter
     gc.set_threshold(YOUNG)
     settings = _settings(
         source,
@@ -219,7 +219,7 @@ def _planned(settings: "SweepSettings", token: str | None, progress: "Progress")
 
 
 def sweep_exit_code(alarms: Any, fail_on: FailOn) -> int:
-    """Return the worst exit code of all models; for one model, findings take precedence."""
+    """Return the worst exit code of all models; findings of an unaudited model take precedence."""
     alarming, unseen = 0, alarms.unaudited
     for fails, count, blind in (
         (fail_on is not FailOn.NEVER, alarms.errors, alarms.blind_errors),
@@ -258,14 +258,14 @@ def _settings(source: str | None, options: dict[str, Any]) -> "SweepSettings":
 def _bounded(
     settings: "SweepSettings", output: dict[str, Any], bounds: dict[str, Any]
 ) -> "SweepSettings":
-    """Return the settings with the store and the bounds of the command line."""
+    """Return the settings with the store and the limits that the command line sets."""
     output, bounds = (
         {name: value for name, value in options.items() if value is not None}
         for options in (output, bounds)
     )
     try:
         policy = convert(asdict(settings.policy) | bounds, type(settings.policy))
-    except ValidationError as error:  # nan is in any range that an option has
+    except ValidationError as error:  # nan passes the range check of any option
         raise UsageError(str(error)) from None
     return replace(settings, policy=policy, output=replace(settings.output, **output))
 

@@ -1,7 +1,7 @@
-"""Answers of a server: read the file or span in an answer, or raise the error that it means.
+"""Answers of a server: read the file or span in an answer, or raise the error for a refusal.
 
-Only the needed bytes of a body are read, within bounds, and only if the announced size is right.
-Reading ends early if the body is slow or arrives in tiny pieces.
+Only the needed bytes of a body are read, within bounds, and only if the declared size is right.
+Reading fails if the body is slow or arrives in tiny pieces.
 """
 
 import re
@@ -37,12 +37,12 @@ _REDIRECTS = frozenset((301, 302, 303, 307, 308))
 
 
 class Answer:
-    """One answer on the way to a file: a redirect, a refusal, or the file itself."""
+    """One answer to the request for a file: a redirect, a refusal, or the file itself."""
 
     def __init__(
         self, reply: Reply, count: Callable[[int], None], previous: "Answer | None" = None
     ) -> None:
-        """Call `count` with the number of bytes of each piece; `previous` redirected here."""
+        """Call `count` with the size of each piece; `previous` is the redirect to this answer."""
         self.url = reply.url
         self.host = reply.url.host_str
         self.status = reply.status
@@ -110,14 +110,14 @@ class Answer:
 
 
 # The most bytes to read from a file's start if the server ignores ranges: the longest safetensors
-# header. The directory of a torch file of 7 GB cannot be reached so, because it follows the data.
+# header. So the directory of a torch file of 7 GB, which follows the data, is not reached.
 _MOST_SKIPPED = MAX_HEADER + LENGTH_BYTES
 
 _CONTENT_RANGE = re.compile(r"bytes (\d{1,18})-(\d{1,18})/(\d{1,18}|\*)")
 
 
 def whole_body(limit: int, name: str, size: int | None = None) -> Callable[[Answer], bytes]:
-    """Return a function that reads a complete body of `size` bytes (if known), at most `limit`."""
+    """Return a function that reads a complete body, at most `limit` bytes; `size` if known."""
 
     def take(answer: Answer) -> bytes:
         if answer.partial:
@@ -168,7 +168,7 @@ def part_of_file(
 
 
 def _size(answer: Answer, file: RepoFile, span: Span) -> int | None:
-    """Return the file's size; raise SourceError if the listing and the headers disagree."""
+    """Return the file's size if known; raise SourceError if the listing and headers disagree."""
     total = _total(answer, span) if answer.partial else answer.length
     sizes = sorted({size for size in (file.size, answer.linked_size, total) if size is not None})
     if len(sizes) > 1:
@@ -180,7 +180,7 @@ def _size(answer: Answer, file: RepoFile, span: Span) -> int | None:
 
 
 def _total(answer: Answer, span: Span) -> int | None:
-    """Return the file's size in Content-Range; raise SourceError if its span is not `span`."""
+    """Return the file's size from Content-Range; raise SourceError if its range is not `span`."""
     text = answer.headers.get("content-range", "")
     match = _CONTENT_RANGE.fullmatch(text)
     total = whole_number(match[3]) if match else None
@@ -207,7 +207,7 @@ _SERVER_FAULTS = range(500, 600)
 _PASSING = frozenset((408, _TOO_MANY, *_SERVER_FAULTS))
 _PHRASES = {status.value: status.phrase for status in HTTPStatus}
 
-_WITH_TOKEN = "(hf auth login, or --token)"  # noqa: S105 - a hint
+_WITH_TOKEN = "(hf auth login, or --token)"  # noqa: S105 - a hint, not a password
 
 # The Hub's X-Error-Codes. A test compares these, and the two messages below, with what
 # huggingface_hub's hf_raise_for_status raises, which takes 0.1 s to import.
@@ -237,7 +237,7 @@ _AT_A_PROXY = (
 )
 _OTHER = (Reason.BAD_RESPONSE, "the Hub answered {status} for {id}{detail}")
 _DISABLED_MESSAGE = "Access to this resource is disabled."
-_BAD_TOKEN_MESSAGE = "Invalid credentials in Authorization header"  # noqa: S105 - a message
+_BAD_TOKEN_MESSAGE = "Invalid credentials in Authorization header"  # noqa: S105 - a message, not a password
 _MODEL_PATHS = ("/api/models/", "/resolve/")  # in the paths of requests for one model
 
 
@@ -246,7 +246,7 @@ def refusal_error(model: HubModel, answer: Answer, body: bytes, *, by_hub: bool)
     status = answer.status
     if status in _PASSING:
         return _passing_error(answer)
-    if not by_hub:  # a signed address may have expired: the Hub signs another
+    if not by_hub:  # a signed address may have expired: the Hub signs a new one
         detail = f"{answer.host}, to which the Hub redirects, answered {status}"
         return PassingError(Reason.BAD_RESPONSE, detail)
     if status == _LEGAL:
@@ -275,7 +275,7 @@ def _refusal(answer: Answer, message: str) -> tuple[Reason, str]:
     if message == _DISABLED_MESSAGE:
         return _DISABLED
     is_hidden = status == _UNAUTHORIZED and message != _BAD_TOKEN_MESSAGE  # it may be private
-    is_of_model = any(part in answer.url.path for part in _MODEL_PATHS)  # not of the list of models
+    is_of_model = any(part in answer.url.path for part in _MODEL_PATHS)  # not the list of models
     if code == "RepoNotFound" or (is_hidden and is_of_model):
         return _NOT_FOUND
     if status == _PROXY_UNAUTHORIZED:

@@ -1,4 +1,4 @@
-"""Read the config, index and headers of a selection concurrently, through any file reader."""
+"""Read the selected config, index and headers concurrently, through the reader of any source."""
 
 from collections.abc import Callable, Collection, Mapping
 from concurrent.futures import Future
@@ -65,8 +65,8 @@ _NETWORK_REASONS = frozenset(
 class FileReader(Protocol):
     """The interface of a source: functions that read one listed file, called by several threads."""
 
-    bounds: CompanionBounds | None  # of companion files; None: they cost nothing
-    patient: bool  # a failure of the network that outlasts all attempts ends the audit
+    bounds: CompanionBounds | None  # limits for companion files; None: no limits
+    patient: bool  # whether a network failure at a companion file ends the audit
 
     def text(self, file: RepoFile, limit: int) -> TextFile: ...
 
@@ -76,7 +76,7 @@ class FileReader(Protocol):
 
 
 class _Reads(Struct, frozen=True):
-    """The scheduler, the file reader and the listing of one checkpoint, with its reads so far."""
+    """The reads of one checkpoint, with the scheduler, the file reader and the listing they use."""
 
     scheduler: Scheduler
     reader: FileReader
@@ -84,7 +84,7 @@ class _Reads(Struct, frozen=True):
     _texts: dict[str | None, Future[TextFile | None]] = field(default_factory=dict)
 
     def text(self, name: str | None, limit: int) -> Future[TextFile | None]:
-        """Start to read a file, once for all calls; the future's result is None without a name."""
+        """Start to read a file, once for all calls; the result is None if `name` is None."""
 
         def read() -> TextFile | None:
             return None if name is None else self.reader.text(self.listing[name], limit)
@@ -94,13 +94,13 @@ class _Reads(Struct, frozen=True):
         return self._texts[name]
 
     def parsed(self, name: str, first: int = FIRST_READ) -> WeightHeader:
-        """Read and parse a header in the calling thread; other threads read meanwhile."""
+        """Read and parse a header in the calling thread, while other threads read."""
         [head] = within_bound([self.reader.header(self.listing[name], first)])
         _ = head.parsed
         return head
 
     def torch_copy(self, name: str) -> WeightHeader | None:
-        """Read the header of a torch file that is only a copy; return None if that fails."""
+        """Read the header of a torch copy of the weights; return None if it cannot be read."""
         with suppress(SourceError):
             return self.parsed(name)
         return None
@@ -170,7 +170,7 @@ def _companions(reads: _Reads, names: tuple[str, ...] | None) -> list[Future[Com
 def _companion(reads: _Reads, plan: PlannedRead) -> CompanionFile:
     """Return the companion file, or the reason why it was not read.
 
-    Raise SourceError if the network fails and the reader is patient.
+    Raise SourceError if the network fails and `reader.patient` is set.
     """
     try:
         read = partial(reads.reader.part, reads.listing[plan.name])
@@ -186,8 +186,8 @@ def _companion(reads: _Reads, plan: PlannedRead) -> CompanionFile:
 
 
 def _named_tokens(reads: _Reads) -> tuple[str, ...]:
-    """Return the special tokens that tokenizer files name; () if reading them takes requests."""
-    from auditor.companions.tokenizer_config import (  # noqa: PLC0415 - few have one
+    """Return the special tokens that tokenizer files name; () for a model on the Hub."""
+    from auditor.companions.tokenizer_config import (  # noqa: PLC0415 - few models have one
         loaded_settings,
         named_tokens,
     )
@@ -234,7 +234,7 @@ def _named_parts(
 
 
 class _Model(Struct, frozen=True, kw_only=True):
-    """The reads of one model that are under way."""
+    """The started reads of one model."""
 
     selection: FileSelection
     config: Future[TextFile | None]
@@ -269,7 +269,7 @@ def _begin(reads: _Reads, selection: FileSelection) -> _Model:
 
 
 def _with_shards(reads: _Reads, model: _Model) -> _Model:
-    """Start to read the shards that the index names, and listed files that it should name."""
+    """Start to read the shards that the index names, and files that look like forgotten shards."""
     selection = _with_named_weights(model.selection, model.config.result(), reads.listing)
     if selection is not model.selection:
         model = _begin(reads, selection)
@@ -297,7 +297,7 @@ def _with_shards(reads: _Reads, model: _Model) -> _Model:
 def _with_named_weights(
     selection: FileSelection, config: TextFile | None, names: Collection[str]
 ) -> FileSelection:
-    """Replace the selected weights by the file that the config names, if it names one."""
+    """Select the weight file that the config names, if it names one."""
     weights = named_weights(config, names)
     selected = {selection.weights, selection.index, *selection.shards}
     is_variant = any(name and variant_of(name) for name in selected)
@@ -307,7 +307,7 @@ def _with_named_weights(
 
 
 def _resolve_hints(reads: _Reads, selection: FileSelection) -> FileSelection:
-    """Read the files that decide which weights are selected; raise SourceError without weights."""
+    """Read the files that decide which weights are selected; raise SourceError without any."""
     if not selection.hints:
         return selection
     names = frozenset(name for name in reads.listing if "/" not in name)
@@ -321,7 +321,7 @@ def _resolve_hints(reads: _Reads, selection: FileSelection) -> FileSelection:
 
 
 def _contents(model: _Model) -> dict[str, Any]:
-    """Return the results of a model's reads as the fields that Snapshot and Component share."""
+    """Wait for a model's reads; return the results as fields of a Snapshot or a Component."""
     index = model.index.result()
     heads = [future.result() for future in model.headers]
     heads = [head for head in heads if head.name not in model.doubtful or _shares(head, index)]
@@ -353,7 +353,7 @@ def _pickles(reads: _Reads, models: list[dict[str, Any]]) -> tuple[WeightHeader,
 
 
 def _shares(head: WeightHeader, index: TextFile | None) -> bool:
-    """Whether the file may store a tensor that the index names; true for a Git LFS pointer."""
+    """Whether the file may store a tensor that the index names; True for a Git LFS pointer."""
     if index is None or isinstance(head.parsed, CheckpointError):
         return head.pointed is not None
     names = index.as_index.weight_map
@@ -361,7 +361,7 @@ def _shares(head: WeightHeader, index: TextFile | None) -> bool:
 
 
 def _first_reads(index: TextFile) -> dict[str, int]:
-    """Return the number of bytes of each shard's first read, by the shard's path, sorted.
+    """Return the bytes to read first of each shard, by its path, in sorted order.
 
     Shard names in an index are relative to the folder of the index.
     """

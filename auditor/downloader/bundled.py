@@ -16,10 +16,10 @@ from auditor.errors import Reason, SourceError
 
 _DATA = Path(__file__).parents[1] / "data"
 _ENDING = ".json"
-_BETWEEN = "--"  # replaces the "/" of an id, which cannot contain it
+_BETWEEN = "--"  # in file names, in place of the "/" of an id
 
-# Model name -> shipped config: Vaswani et al. 2017, table 3; vocabulary: section 5.1. No vocabulary
-# explains both published counts: the arithmetic is in
+# Model name -> shipped config, from Vaswani et al. 2017: table 3 and, for the vocabulary, section
+# 5.1. No vocabulary size gives both published counts; the arithmetic is in
 # tests/unit/analytic/families/test_transformer_2017.py.
 _BASE, _BIG = "transformer-2017-base", "transformer-2017-big"
 _PAPERS = MappingProxyType({"transformer-2017": _BASE, _BASE: _BASE, _BIG: _BIG})

@@ -1,4 +1,4 @@
-"""The HTTP client of single audits and of sweeps: it wraps reqwest, a library in Rust.
+"""The HTTP client of all audits: it wraps reqwest, a library in Rust.
 
 reqwest reuses connections, speaks HTTP/2 if the server does, and takes proxies and certificates
 from the environment (HTTPS_PROXY, NO_PROXY, SSL_CERT_FILE and similar variables).
@@ -38,7 +38,7 @@ _PROXIES = ("HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "NO_PROXY")
 _PROXY_SCHEMES = ("http", "https", "socks4", "socks4a", "socks5", "socks5h")
 _CERTIFICATES = ("SSL_CERT_FILE", "SSL_CERT_DIR")
 
-_DIGITS = 19  # the most digits of a header's number; no file is so large
+_DIGITS = 19  # the most digits of a number in a header; no file size has more
 
 # Substrings of the HTTP library's messages.
 _NO_HOST, _CERTIFICATE, _UNKNOWN = "dns error", "invalid peer certificate: ", "UnknownIssuer"
@@ -48,8 +48,7 @@ _NO_CONNECTION = ("(Connect)", "(os error ")  # no connection, or an error of th
 class Client:
     """The sender of requests, for several threads.
 
-    A main thread that handles signals must not use it: Python handles none while compiled code
-    waits.
+    The main thread must not use it: Python handles no signals while compiled code waits.
     """
 
     def __init__(self, client: SyncClient, seconds: float) -> None:
@@ -67,7 +66,7 @@ class Client:
             builder = self._client.get(url).headers(dict(headers))
             if silence < self._seconds:
                 builder = builder.timeout(timedelta(seconds=silence))
-            # Nothing is read ahead: the library would wait for 64 KiB before it shows the headers.
+            # Read nothing ahead: the library would wait for 64 KiB before it returns the headers.
             stream = builder.streamed_read_buffer_limit(0).build_streamed()
             return Reply(url, stream, since, within)
 
@@ -79,7 +78,7 @@ class Reply:
         response = stream.__enter__()
         self.url = url
         self.since = since  # when the request was sent
-        self.within = within  # seconds from then to its headers, at the most
+        self.within = within  # seconds that the headers may take
         self.status = response.status
         self.headers = _headers(response.headers)
         self._stream = stream
@@ -130,9 +129,9 @@ def _cached_client(seconds: float, environment: tuple[tuple[str, str], ...]) -> 
 
 
 def _fault(name: str, value: str) -> str | None:
-    """Return the fault of an environment variable that the library does not check, else None.
+    """Return an error for a wrong environment variable, which the library would ignore; else None.
 
-    The fault quotes only the scheme of a proxy address, because a password may follow.
+    The error quotes only the scheme of a proxy address, because a password may follow.
     """
     scheme, separator, _ = value.partition("://")
     if separator and name.upper() in _PROXIES and scheme.lower() not in _PROXY_SCHEMES:
@@ -148,7 +147,7 @@ def new_client(seconds: float) -> Client:
     limit = timedelta(seconds=seconds)
     builder = SyncClientBuilder().follow_redirects(False).referer(False)  # noqa: FBT003 - theirs
     for packed in (builder.gzip, builder.brotli, builder.zstd, builder.deflate):
-        packed(False)  # noqa: FBT003 - a range of a packed body is not a range of the file
+        packed(False)  # noqa: FBT003 - a range of a compressed body is not a range of the file
     builder.http2(True)  # noqa: FBT003 - theirs
     builder.http2_initial_stream_window_size(_STREAM)
     builder.http2_initial_connection_window_size(_CONNECTION)
@@ -157,7 +156,7 @@ def new_client(seconds: float) -> Client:
 
 
 def _headers(headers: Any) -> Mapping[str, str]:
-    """Map lower-case names to values; join repeated headers by ", " and omit non-ASCII values."""
+    """Return headers by lower-case name; join repeated ones by ", " and omit non-ASCII values."""
     value_by_name: dict[str, str] = {}
     for name in dict.fromkeys(headers):
         with suppress(ValueError):
@@ -201,7 +200,7 @@ def _translated(url: Url) -> Iterator[None]:
         raise _unconnected(url, error) from error
     except BuilderError as error:
         raise UsageError(f"{quoted(str(url))} cannot be requested: {_innermost(error)}") from error
-    except ValueError:  # its message has the header's value, which may be a token
+    except ValueError:  # the error's message has the header's value, which may be a token
         detail = f"{quoted(str(url))} cannot be requested: a header's value cannot be sent"
         raise UsageError(detail) from None
     except RequestError as error:
@@ -231,7 +230,7 @@ def _broken_off(url: Url, cause: str) -> PassingError:
 
 
 def _innermost(error: DetailedPyreqwestError) -> str:
-    """Return the message of the innermost cause, which is the most specific."""
+    """Return the message of an error's innermost cause, which is the most specific."""
     return [error.message, *_causes(error)][-1]
 
 

@@ -29,7 +29,7 @@ _SOURCES = ("auto", "hub", "cache", "bundled")
 Say = Callable[[str], None]
 
 # Reasons to read a copy on this machine instead: the Hub did not answer, or its answer is faulty.
-# An answer such as "gated" or "not found" is final.
+# After an answer such as "gated" or "not found" no copy is read.
 _NO_ANSWER = frozenset(
     (
         Reason.OFFLINE,
@@ -50,7 +50,7 @@ _WAYS_OUT = "without it, --source cache, --source bundled or --source auto may h
 
 
 def ignore_message(_: str) -> None:
-    """Drop a message."""
+    """Do nothing with a message."""
 
 
 def fetch(
@@ -64,7 +64,7 @@ def fetch(
     """Read the config, the index and the headers of one checkpoint, without its weights.
 
     `requested` is a path, or a Hub id with an optional `@revision`; a path that exists wins.
-    The snapshot of an adapter has the config of its base, or the reason why it is missing.
+    The snapshot of an adapter has the config of its base, or the reason why that is missing.
     A model that only a paper describes consists of its config, whatever the source.
     `source` is where an id is looked up. `say` gets a line for each wait, and for a copy that is
     read instead of the Hub's files. `choose` selects the files of a listing to read. Raise
@@ -100,7 +100,7 @@ def _read_model(
         return bundled.read(target)
     require_address_space(_HTTP_SPACE)
     with reading_variables():
-        from auditor.downloader import hub  # noqa: PLC0415 - 0.1 s that a folder never needs
+        from auditor.downloader import hub  # noqa: PLC0415 - takes 0.1 s, and a folder does not need it
     try:
         return hub.read(target, token, say, choose)
     except SourceError as error:
@@ -113,7 +113,7 @@ def _read_model(
 
 @contextmanager
 def reading_variables() -> Iterator[None]:
-    """Raise UsageError if huggingface_hub, when it is imported, cannot read its variables."""
+    """Raise UsageError if huggingface_hub, imported in the block, rejects a variable."""
     try:
         yield
     except ValueError as error:
@@ -122,7 +122,7 @@ def reading_variables() -> Iterator[None]:
 
 
 def _stand_in(model: HubModel, why: SourceError, say: Say, choose: Chooser) -> Snapshot:
-    """Return the cached or shipped snapshot of a model for which the Hub failed with `why`."""
+    """Return a model's cached or shipped snapshot, because the Hub failed with the error `why`."""
     cached = partial(local_folder.read_cached, choose=choose)
     for read, name in ((cached, "the Hugging Face cache"), (bundled.read, "this package")):
         try:

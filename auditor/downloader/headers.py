@@ -23,14 +23,14 @@ from auditor.tensors import Span
 # 14,600 bytes arrive in one round trip, 43,800 in two. 82 % of the headers of the Hub's top
 # thousand models are below 25 kB (BERT's has 24,056 bytes with its length) and 97 % below
 # 100 kB, so one round trip is too short for most, and 40 KiB costs no more round trips than
-# 24 KiB; the 2,840 bytes left over are for the answer's own headers. A longer header costs a
+# 24 KiB; the 2,840 bytes left over are for HTTP headers. A longer weight header costs a
 # second request through the redirect.
 FIRST_READ = 40 * 1024
 
 # If an index names a shard's tensors, the first read is as long as their entries will be: the name
 # and some 82 bytes, `"":{"dtype":"BF16","shape":[151936,4096],"data_offsets":[...]},` with
-# offsets of ten digits; 96 leaves room for longer shapes. A page more for the metadata. Too short
-# a guess costs the second request that it would have saved.
+# offsets of ten digits; 96 leaves room for longer shapes. 4 KiB more are for the metadata. If the
+# guess is too short, a second request is needed.
 ENTRY = 96
 ROOM = 4 * 1024
 
@@ -67,7 +67,7 @@ _TENSOR = b'"data_offsets"'  # no name contains it unescaped
 
 
 def within_bound(heads: Iterable[WeightHeader]) -> Iterator[WeightHeader]:
-    """Yield the headers; raise SourceError(too-large) if one of them or their sum is too large."""
+    """Yield the headers; raise SourceError(too-large) if a header or all together are too large."""
     size, tensors = 0, 0
     for count, head in enumerate(heads, 1):
         own_tensors = head.prefix.count(_TENSOR)
@@ -116,7 +116,7 @@ def read_safetensors_header(
 ) -> WeightHeader:
     """Read the length field and the header: in one read if both fit in `first` bytes, else in two.
 
-    If the length is not credible, return only the bytes of the first read, which show it.
+    If the length is not credible, return only the first read, in which the parser finds the fault.
     """
     end = safetensors_end(name)
     if size == 0:
@@ -129,7 +129,7 @@ def read_safetensors_header(
 
 
 def safetensors_end(name: str) -> Callable[[bytes, int | None], int]:
-    """Return a function that computes the header's end from the first bytes and the file size."""
+    """Return a function that computes a header's end from the file's first bytes and its size."""
 
     def end(head: bytes, size: int | None) -> int:
         try:
@@ -171,7 +171,7 @@ def read_parsed_header(name: str, size: int | None, read: Read, parse: Parse) ->
 
 
 class _Recorded(PartialFile, frozen=True):
-    """The fetched spans of a file, with a record of the spans that the parser read."""
+    """A file of which spans are fetched, with a record of the spans that the parser read."""
 
     _spans: set[Span] = field(default_factory=set)
 
@@ -192,7 +192,7 @@ class _Recorded(PartialFile, frozen=True):
 
 
 def _requested_end(data: bytes, _size: int | None) -> int:
-    """Return the end of the requested bytes, for servers that ignore the range."""
+    """Return where to stop reading if a server ignores the range: at the end of `data`."""
     return len(data)
 
 

@@ -31,7 +31,7 @@ class Turn(NamedTuple):
     """The permission to make one request."""
 
     path: str
-    first: float = 0.0  # when it went ahead of others of its kind; 0: it did not
+    first: float = 0.0  # send time if it is the first request of a rate-limit window, else 0
     waited: float = 0.0  # seconds
 
 
@@ -50,14 +50,14 @@ class Governor:
     """
 
     def __init__(self, most: float = MOST_BYTES, subject: str = "one model") -> None:
-        self._most, self._subject = most, subject  # bytes of all bodies, and what they are of
+        self._most, self._subject = most, subject  # most bytes; subject of messages
 
     def admit(self, path: str) -> Turn:
-        """Wait until a request may be made; raise SourceError if it may never be made."""
+        """Wait until a request may be sent; raise SourceError if that will never be allowed."""
         return Turn(path)
 
     def note(self, turn: Turn, status: int, headers: Mapping[str, str]) -> None:
-        """Record an answer's status and headers; NO_ANSWER if the request ended without one."""
+        """Record an answer's status and headers; the status is NO_ANSWER if there was no answer."""
 
     def held(self, seconds: float) -> AbstractContextManager[object]:
         """Return a context for a wait that a busy or rate-limiting server requested."""
@@ -74,16 +74,16 @@ class Governor:
 
 T = TypeVar("T")
 
-_MOST_REDIRECTS = 5  # the Hub needs two: an older name, and the storage
+_MOST_REDIRECTS = 5  # most redirects; the Hub sends two: from an older name, and to the storage
 _MOST_OF_AN_ERROR = 64 * 1024  # bytes; the Hub's have a few hundred
 
-# Bytes of a redirect's own body that are read, so that the connection can serve the next shard:
-# the Hub's have about 1 kB, and a new connection costs two round trips, three with its request.
+# Bytes of a redirect's body that are read, so that the connection can serve the next shard. The
+# Hub's bodies have about 1 kB; a new connection costs two round trips, three with its request.
 _MOST_OF_A_REDIRECT = 4 * 1024
 
-_LEAST_SILENCE = 0.1  # seconds that a redirected request has, however long the redirects took
+_LEAST_SILENCE = 0.1  # seconds left for a redirected request, however long the redirects took
 _OK, _PARTIAL = 200, 206
-# Not build_hf_headers: what it adds to a user agent can cost a request of its own.
+# Not build_hf_headers, which may send a request to complete the user agent.
 _HUB_LIBRARY = f"hf_hub/{huggingface_hub.__version__}"
 _AGENT = f"hf-audit/{VERSION}; {_HUB_LIBRARY}; python/{python_version()}"
 
@@ -103,7 +103,7 @@ class Session:
         token: str | None,
         say: Callable[[str], None],
         *,
-        governor: Governor = Governor(),  # noqa: B008 - it holds a bound
+        governor: Governor = Governor(),  # noqa: B008 - its bound never changes
         silence: float | None = None,
         over: Event | None = None,
     ) -> None:
@@ -112,7 +112,7 @@ class Session:
         self._governor = governor
         self._headers = {
             "user-agent": _AGENT,
-            "accept-encoding": "identity",  # a range of a packed body is not a range of the file
+            "accept-encoding": "identity",  # a compressed body has other offsets than the file
         }
         self._authorization = {"authorization": f"Bearer {token}"} if token else {}
         self._patience = Patience(Talk.of(say), governor.held, silence=silence, over=over)
@@ -145,7 +145,7 @@ class Session:
     ) -> T:
         """Request `url` and return `take(answer)`; try again after each PassingError.
 
-        If `commit` is given, every answer must have that commit. `purpose` names what is read, for
+        If `commit` is given, every answer must name that commit. `purpose` describes the read in
         the log of requests.
         """
 
@@ -194,7 +194,7 @@ class Session:
                 with self._lock:
                     self._redirects += 1
                 if answer.length is not None and answer.length <= _MOST_OF_A_REDIRECT:
-                    answer.upto(answer.length + 1)  # one byte more than it has: its end is read
+                    answer.upto(answer.length + 1)  # one byte more than it has, to read to its end
                 address = _redirected(answer)
                 seconds_left = max(_LEAST_SILENCE, seconds_left - answer.age)
         detail = f"{plain_url(url).host_str} redirects more than {_MOST_REDIRECTS} times"
@@ -243,7 +243,7 @@ class _Trace:
 
     def __init__(self) -> None:
         self.status = NO_ANSWER
-        self.bytes = 0  # bytes read of the body
+        self.bytes = 0  # bytes of the body that were read
 
     def counted(self, count: Callable[[int], None]) -> Callable[[int], None]:
         """Return a function that adds bytes to this trace, and calls `count`."""

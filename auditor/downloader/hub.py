@@ -47,7 +47,7 @@ _DEFAULTS = {None, constants.DEFAULT_REVISION}
 def read(
     model: HubModel, token: str | None, say: Callable[[str], None], choose: Chooser = select
 ) -> Snapshot:
-    """Return the current snapshot of a model on the Hub."""
+    """Return the snapshot of a model on the Hub, at the current commit of its revision."""
     require_online()
     talk = Talk.of(say)
     session = Session(model, usable_token(token), talk)
@@ -81,7 +81,7 @@ def _revision(model: HubModel) -> str:
 def read_listing(
     model: HubModel, token: str | None, say: Callable[[str], None]
 ) -> tuple[Listing, Fetched]:
-    """Return the commit and the files of a model, and the cost of the request."""
+    """Return the commit and the files of a model, and the number of requests and bytes."""
     require_online()
     session = Session(model, usable_token(token), Talk.of(say))
     return fetch_listing(model, session), session.fetched
@@ -105,7 +105,7 @@ def read_from_listing(  # noqa: PLR0913 - what is read, and how
         return _read_files(model, listing, session, choose, scheduler=scheduler, patient=patient)
 
 
-def _read_files(  # noqa: PLR0913 - likewise, and what is here already
+def _read_files(  # noqa: PLR0913 - likewise, and the early reads
     model: HubModel,
     listing: Listing,
     session: Session,
@@ -188,7 +188,7 @@ class _HubFiles:
         *,
         purpose: str = "the header of",
     ) -> Received:
-        # Each range follows the redirect anew: the signature of its target is for this range only.
+        # Each range is requested from the Hub: a redirect's signed address is for one range only.
         return self._session.get(
             self._url(file),
             part_of_file(file, span, end),
@@ -198,7 +198,7 @@ class _HubFiles:
         )
 
     def part(self, file: RepoFile, span: Span) -> bytes:
-        """Read a span of a companion file, in one attempt unless the reader is patient."""
+        """Read a span of a companion file, in one attempt unless `patient` is set."""
         read = self._session.get if self.patient else self._session.try_once
         received = read(
             self._url(file),
@@ -216,7 +216,7 @@ class _HubFiles:
 # --- early reads ----------------------------------------------------------------------------------
 
 
-# Bytes of a config whose size is not listed yet; a longer one waits for the listing.
+# Most bytes of a config that is read before the listing; a longer config is read after it.
 _MOST_EARLY = 1024 * 1024
 
 _Early = tuple[str | None, Received]  # the commit of a file, and its received bytes

@@ -24,7 +24,7 @@ def plain_url(text: str, base: Url | None = None) -> Url:
 
 
 def patience() -> float:
-    """Return the seconds to wait for headers and for each read of a body: huggingface_hub's."""
+    """Return HF_HUB_DOWNLOAD_TIMEOUT: the seconds to wait for headers and each read of a body."""
     return float(constants.HF_HUB_DOWNLOAD_TIMEOUT)
 
 
@@ -60,7 +60,7 @@ def endpoint_url() -> Url:
 def usable_token(requested: str | None) -> str | None:
     """Return the token to send: `requested`, else the stored one unless a setting forbids it.
 
-    Raise SourceError if the stored token cannot be read, UsageError if the text is not a token.
+    Raise SourceError if the stored token cannot be read, UsageError if it is not a valid token.
     """
     if requested is None and constants.HF_HUB_DISABLE_IMPLICIT_TOKEN:
         return None
@@ -78,8 +78,8 @@ def usable_token(requested: str | None) -> str | None:
 def _stored_token() -> str:
     """Return the token that huggingface_hub's get_token returns, or "".
 
-    The library is called only if it would do more than read a variable or a file: it imports an
-    HTTP client, which takes 0.1 s.
+    The library, which imports an HTTP client in 0.1 s, is called only if it would do more than read
+    a variable or a file.
     """
     if os.environ.get("HF_OIDC_RESOURCE") or "google.colab" in sys.modules:
         return _by_library()
@@ -94,7 +94,7 @@ def _stored_token() -> str:
 
 
 def _may_be_refreshed() -> bool:
-    """Whether a token of a browser login is stored, which expires and must be renewed."""
+    """Whether the stored token comes from a browser login: it expires and must be renewed."""
     try:
         return b"refresh_token" in Path(constants.HF_STORED_TOKENS_PATH).read_bytes()
     except OSError:

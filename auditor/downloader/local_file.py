@@ -36,7 +36,7 @@ BLOCK = 256 * 1024
 
 
 class Extent(NamedTuple):
-    """A run of a file's bytes: stored ones, or a hole, which reads as zeros and takes no time."""
+    """A run of a file's bytes: stored bytes, or a hole, whose zeros need not be read."""
 
     span: Span
     hole: bool
@@ -116,7 +116,7 @@ class RegularFile:
             at = hole
 
     def _next(self, whence: int, at: int, stop: int, *, otherwise: int) -> int:
-        """Return the next start of data or of a hole, at most `stop`; `otherwise` if unknown."""
+        """Return where the next data or hole starts, at most `stop`; `otherwise` if unknown."""
         try:
             return min(max(os.lseek(self._descriptor, at, whence), at), stop)
         except OSError as error:
@@ -175,7 +175,7 @@ def unreadable_file(path: Path, fault: str) -> SourceError:
 
 
 def _open(path: str, flags: int) -> int:
-    # Between the stat and the open a FIFO may have taken the file's place: without this flag
+    # Between the stat and the open a FIFO may have replaced the file: without O_NONBLOCK
     # the open would wait for a writer. Windows has neither.
     return os.open(path, flags | getattr(os, "O_NONBLOCK", 0))
 

@@ -39,7 +39,7 @@ from auditor.errors import Reason, SourceError, UsageError
 from auditor.messages import quoted
 from auditor.tensors import Span
 
-# The folder and journal of `audit fix`; they are not part of the model.
+# The folder and the journal of `audit fix`, which are not part of the model.
 FIX_FOLDER = ".audit-fix"
 FIX_JOURNAL = "journal.json"
 
@@ -77,7 +77,7 @@ def _folder(folder: Path, choose: Chooser) -> Snapshot:
     names, where = {file.name for file in files}, f"the folder {quoted(str(folder))}"
     model, commit = _cached_as(folder)
     try:
-        selection = with_torch_copies(names, where, choose)  # a disk reads them fast
+        selection = with_torch_copies(names, where, choose)  # a disk reads copies fast
     except SourceError as error:
         if error.reason is not Reason.NO_WEIGHTS or CONFIG not in names or model:
             raise
@@ -202,7 +202,7 @@ def _is_foreign(path: str, name: str) -> bool:
     """Whether a folder does not belong to a model: it is hidden, or made by Python or node."""
     if name.startswith(".") or name in _FOREIGN:
         return True
-    return os.path.lexists(os.path.join(path, name, "pyvenv.cfg"))  # noqa: PTH118 - of each folder
+    return os.path.lexists(os.path.join(path, name, "pyvenv.cfg"))  # noqa: PTH118 - os.path is faster, and this runs for each folder
 
 
 def _is_file(path: Path) -> bool:
@@ -231,14 +231,14 @@ def _raise(error: OSError) -> Never:
 
 
 def _require_file(path: Path) -> None:
-    """Raise SourceError if the path exists and is not a regular file."""
+    """Raise SourceError if the path exists and is not a readable regular file."""
     if os.path.lexists(path):
         with open_regular_file(path):
             pass
 
 
 def _in_cache(path: Path) -> Path:
-    """Return the snapshot folder to read if `path` is a model's folder in the cache."""
+    """Return the snapshot folder in a model's folder of the cache; any other path as it is."""
     snapshots = path / "snapshots"
     if not (path.absolute().name.startswith("models--") and snapshots.is_dir()):
         return path
@@ -265,10 +265,10 @@ def _cached_as(folder: Path) -> tuple[str | None, str | None]:
 # --- the Hugging Face cache -----------------------------------------------------------------------
 
 
-# A cache fills file by file: a file that is not in it may be in the repository.
+# Files enter the cache one by one: a file that is not cached may be in the repository.
 _INCOMPLETE = frozenset((Reason.EMPTY_REPO, Reason.NO_WEIGHTS, Reason.NO_SAFETENSORS))
 
-# A model's own folder has at least one of these.
+# A model's folder in the cache has at least one of these.
 _MODEL_FILES = (
     *(WEIGHTS, INDEX, TORCH_WEIGHTS, TORCH_INDEX, CONFIG, ADAPTER_CONFIG),
     *MANIFESTS,

@@ -23,7 +23,7 @@ _FILE_ENDINGS = (".json", ".json.gz", ".safetensors")
 _PATH_STARTS = ("./", "../", "/", "~", ".\\", "..\\")
 _LONGEST_REVISION = 255  # bytes; git keeps a branch as a file of that name
 
-# namespace/name:tag, as in llama.cpp; a tag is part of the name of a GGUF file, or the whole name.
+# namespace/name:tag, as in llama.cpp; a tag is the name of a GGUF file or a part of the name.
 _TAGGED = re.compile(r"([^:/]+/[^:/]+):(.*)", re.DOTALL)
 _TAG = re.compile(r"[\w./+-]{1,255}", re.ASCII)
 
@@ -54,7 +54,7 @@ class HubModel(Struct, frozen=True, kw_only=True):
     id: str  # "namespace/name", or "name" for the oldest models
     revision: str | None = None  # branch, tag, commit or refs/pr/N; None: the default branch
     tag: str | None = None  # selects one of several GGUF models
-    place: str | None = None  # a file or a folder of the repository; None: all of it
+    place: str | None = None  # a file or a folder of the repository; None: the complete repository
 
     @property
     def aliases(self) -> tuple[str, ...]:
@@ -114,7 +114,7 @@ def parse_id(requested: str, otherwise: str = "not a Hub id") -> HubModel:
 
 
 def _revision_fault(revision: str | None) -> str | None:
-    """Return why a text is no branch, tag or commit by git check-ref-format; None if it may be."""
+    """Return why git check-ref-format rejects a revision; None if the revision is valid."""
     if revision is None:
         return None
     if not revision:
@@ -144,7 +144,7 @@ _OF_A_REVISION = "tree|blob|resolve|raw|blame|commits?|revision"
 _OTHER_PAGES = "discussions|community|settings|edit|upload"
 _REVISION = r"(?P<revision>refs/[^/]+/[^/]+|[^/]*)"
 _PLACE = r"(?:/(?P<place>.*))?"
-# They are compiled at their first use; their groups are fields of a HubModel.
+# The patterns are compiled at the first use; their groups are fields of a HubModel.
 _HF_PATH = rf"(?P<id>[^/@]*(?:/[^/@]*)?)(?:@{_REVISION})?{_PLACE}"
 _WEB_PATH = (
     rf"(?P<id>[^/]+(?:/(?!(?:{_OF_A_REVISION}|{_OTHER_PAGES})(?:/|\Z))[^/]+)?)"

@@ -13,10 +13,10 @@ from auditor.downloader.model_list_page import ListEntry, entries_in
 from auditor.errors import Reason, SourceError
 from auditor.messages import quoted
 
-PAGE = 1000  # models of one request: the most that the Hub lists
+PAGE = 1000  # models of one request, the most that the Hub allows
 
-# Bounds of a page: bytes (a thousand models of twenty files have 1 MB) and seconds of network. The
-# bound of the list: ten times the pages of the Hub, which has 3 million models.
+# Bounds of a page: bytes (a thousand models of twenty files have 1 MB) and seconds of network; and
+# of the list: pages, ten times those of the Hub's 3 million models.
 MAX_PAGE = 64 * 1024 * 1024
 PAGE_SECONDS = 300.0
 MAX_PAGES = 30_000
@@ -50,7 +50,7 @@ class ListWalk:
         self._addresses.add(digest)
 
     def bring(self, ids: Iterable[str]) -> None:
-        """Record a page's ids, except the last page's; raise SourceError if no id is new."""
+        """Record a page's ids; raise SourceError if no id is new. Not called for the last page."""
         names = frozenset(ids)
         digest = _digest(*sorted(names))
         if digest in self._pages or names <= self._previous_ids:
@@ -64,7 +64,7 @@ class ListWalk:
 def pages(
     session: Callable[[], Session], query: Iterable[tuple[str, str]]
 ) -> Iterator[tuple[ListEntry, ...]]:
-    """Yield the pages of /api/models: the entries of each page that have a valid model id.
+    """Yield the pages of /api/models, without entries that have no valid model id.
 
     Each page is read in a new `session()`, with its own bounds; a very long page is yielded in
     several parts. The list ends at an empty page or one without a next page. Raise SourceError if

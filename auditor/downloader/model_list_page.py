@@ -17,16 +17,16 @@ from auditor.checkpoint.hub_listing import id_fault
 from auditor.errors import Reason, SourceError
 from auditor.messages import quoted
 
-# Files of one model; the Hub recommends fewer, and they take 8 MB of its list.
+# Most files of one model: the Hub recommends fewer, and so many take 8 MB of the list.
 MAX_FILES = 100_000
 
 # The most commas in a page: 64 MB have room for so many files, and each comma may begin an entry.
 _MOST_VALUES = 2_000_000
 
-_MOST_VALUES_IN_GROUP = 100_000  # values of one group, unless one entry has more; files take 12 MB
+_MOST_VALUES_IN_GROUP = 100_000  # of a group, unless one entry has more; files take 12 MB
 
 _CUT_UP = msgspec.json.Decoder(list[msgspec.Raw]).decode
-_SURROGATE = re.compile(rb"\\u[dD][89a-fA-F][0-9a-fA-F]{2}")  # msgspec refuses a lone one
+_SURROGATE = re.compile(rb"\\u[dD][89a-fA-F][0-9a-fA-F]{2}")  # msgspec rejects a lone surrogate
 _ID = re.compile(rb'"id"\s*+:\s*+"([^"\\]{1,200})"')
 _BEGINS = (b",", b"[", b"{")  # the bytes after which a value begins
 
@@ -37,7 +37,7 @@ class ListEntry(NamedTuple):
     id: str
     sha: object = None
     siblings: object = None
-    excess: str | None = None  # why the entry is too large; then the other values are unknown
+    excess: str | None = None  # why the entry is too large to be parsed; then only its id is known
 
 
 class _Entry(msgspec.Struct):

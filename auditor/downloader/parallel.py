@@ -20,7 +20,7 @@ from typing import Any, TypeVar
 T = TypeVar("T")
 
 AT_HAND = 4  # concurrent reads from a near source, such as a disk
-_NEAR = 0.005  # seconds of an answer; the Hub takes longer
+_NEAR = 0.005  # a source is near if it answers in so many seconds; the Hub takes longer
 _SLOW = 0.05  # seconds for one read; a near disk or server needs a few thousandths
 
 # Seconds after which a wait is interrupted and begun again, so that Python can handle signals in
@@ -33,7 +33,7 @@ def do_nothing() -> None:
 
 
 class Scheduler(Executor):
-    """An executor of calls in the order of submission, a bounded number at a time.
+    """An executor that begins calls in the order of submission, a bounded number at a time.
 
     At most `most` calls are in flight, or AT_HAND if the source is near. `distance()` is the time
     of the source's quickest answer so far, in seconds. Many threads cost memory, because each has
@@ -59,7 +59,7 @@ class Scheduler(Executor):
         self._lock = threading.Lock()
         self._waiting = deque[tuple[Future[Any], Callable[[], Any]]]()
         self._futures = list[Future[Any]]()
-        self._in_flight = 0  # threads of the pool that run these calls, or are about to
+        self._in_flight = 0  # threads of the pool that run calls of this scheduler, or are about to
         self._slow = 0  # slow calls in a row; with AT_HAND of them the source is distant
 
     def submit(self, fn: Callable[..., T], /, *args: Any, **kwargs: Any) -> Future[T]:
@@ -109,7 +109,7 @@ class Scheduler(Executor):
                     self._start_threads(len(self._waiting))
 
     def _next(self) -> tuple[Future[Any], Callable[[], Any]] | None:
-        """Remove and return the first waiting call; None if this thread must not run another."""
+        """Remove and return the first waiting call; None if none waits, or too many run."""
         with self._lock:
             if self._waiting and self._in_flight <= self._limit():
                 return self._waiting.popleft()
@@ -126,7 +126,7 @@ class Scheduler(Executor):
             cancelled = [future for future, _ in self._waiting if future.cancel()]
             self._waiting.clear()
         for future in cancelled:
-            future.set_running_or_notify_cancel()  # as_completed counts it as ended only then
+            future.set_running_or_notify_cancel()  # only then as_completed treats it as ended
 
 
 @contextmanager
@@ -166,7 +166,7 @@ def outside_main_thread(work: Callable[[], T]) -> T:
 
 
 def run_into(future: Future[T], work: Callable[[], T]) -> None:
-    """Set a future to the result or error of `work`, unless it was cancelled."""
+    """Run `work` and set the future to its result or error, unless the future was cancelled."""
     if not future.set_running_or_notify_cancel():
         return
     try:
@@ -176,7 +176,7 @@ def run_into(future: Future[T], work: Callable[[], T]) -> None:
 
 
 def as_they_end(futures: Sequence[Future[T]]) -> Iterator[Future[T]]:
-    """Yield futures like as_completed, but let the main thread handle signals in between."""
+    """Yield futures as they end, like as_completed, but let the main thread handle signals."""
     if all(future.done() for future in futures):  # as_completed takes 17 us or more
         yield from futures
         return

@@ -14,14 +14,14 @@ from auditor.errors import Reason, SourceError
 T = TypeVar("T")
 
 ATTEMPTS = 5
-FIRST_WAIT = 0.2  # seconds; then 0.4, 0.8, 1.6: three seconds in all, while someone is watching
+FIRST_WAIT = 0.2  # seconds; then 0.4, 0.8, 1.6: three seconds in all, in an interactive audit
 
-# Seconds that one request may spend on attempts without an answer, while someone is watching. They
-# cut the second attempt short (10 s and 4, by default), so that an audit ends within 25 s: the
-# requests that are sent with the listing's have had 10 before.
+# Seconds that one request may spend on attempts without an answer, in an interactive audit: by
+# default 10 for the first attempt and 4 for the second. With the 10 of the early reads, which are
+# sent together with the listing's request, an audit ends within 25 s.
 MOST_SILENCE = 14.0
-_TIME_OUTS = 1.4  # times HF_HUB_DOWNLOAD_TIMEOUT, if that is longer
-_TOO_SHORT = 0.1  # least share of all these seconds for one attempt
+_TIME_OUTS = 1.4  # MOST_SILENCE as a multiple of HF_HUB_DOWNLOAD_TIMEOUT, if that is longer
+_TOO_SHORT = 0.1  # least share of these seconds for an attempt
 
 _TOO_MANY = 429
 _MOST_SECONDS = 10**9  # 30 years
@@ -39,7 +39,7 @@ class PassingError(SourceError):
 
 
 class Patience:
-    """A function caller that tries again after each PassingError, for all threads of one audit.
+    """A caller of functions that retries after each PassingError, for all threads of one audit.
 
     A wait that a server requested happens inside the context `during_wait`. `silence` is the total
     time that a request may stay unanswered. Once `over` is set, waits end and attempts fail.
@@ -142,7 +142,7 @@ def _date(text: str) -> datetime | None:
 WINDOW = 300
 
 _MOST_CHARACTERS = 256  # the longest header that is parsed; the Hub's have 22 and 40
-_MOST_REQUESTS = 10**9  # ten thousand times what the Hub's largest plan allows in a window
+_MOST_REQUESTS = 10**9  # ten thousand times the quota of the Hub's largest plan
 
 _LIMIT = re.compile(
     r'(?:"(\w{1,32})"\s*;|(?:^|,))\s*r\s*=\s*(\d+)\s*;\s*t\s*=\s*(\d+)(?!\w)', re.ASCII
@@ -153,7 +153,7 @@ _QUOTA = re.compile(r";\s*q\s*=\s*(\d+)(?!\w)", re.ASCII)
 class RateLimit(NamedTuple):
     """The rate-limit window that the headers of an answer describe."""
 
-    kind: str | None  # of requests: api, resolvers, pages; None if the answer names no kind
+    kind: str | None  # kind of requests: api, resolvers, pages; None if the answer names none
     remaining: int  # requests
     reset: int  # seconds until the window ends, according to the answer
     quota: int | None  # requests of a whole window; None if the answer does not have it

@@ -11,7 +11,7 @@ LONG = 2.0  # seconds; a shorter wait is not shown
 STEP = 1.0  # seconds between two updates of a wait
 _EVERY = 60.0  # seconds between two lines of one wait
 STOPPED = "stopped, because another request has failed"
-_SAME = 3.0  # seconds by which the ends of two waits may differ that are shown as one
+_SAME = 3.0  # two waits are shown as one if their ends differ by less than so many seconds
 
 
 class Wait(NamedTuple):
@@ -25,7 +25,7 @@ class Wait(NamedTuple):
         return f"{self.why}; waiting {self.seconds:.0f} s"
 
 
-# Called with a wait again and again, and with None when it is over.
+# A function that is called repeatedly during a wait, and with None when the wait is over.
 Show = Callable[[Wait | None], None]
 
 
@@ -37,7 +37,7 @@ class InLines:
     ) -> None:
         self._say = say
         self._clock = clock
-        self._why: str | None = None  # the reason of the wait that was shown last
+        self._why: str | None = None  # the reason for the wait that was shown last
         self._until = self._shown_at = 0.0  # when that wait ends, and when it was shown
 
     def __call__(self, wait: Wait | None) -> None:
@@ -62,9 +62,9 @@ class Waits:
         self.longest: Wait | None = None  # the wait that is shown
 
     def tell(self, owner: object, wait: Wait | None) -> None:
-        """Set the current wait of `owner`, or end it with None, and show the longest wait.
+        """Set the current wait of `owner` (None: the wait is over), and show the longest wait.
 
-        A short wait is not shown; one that was long stays shown until it ends.
+        A short wait is not shown; a wait that was long when it began is shown until it ends.
         """
         with self._lock:
             is_shown = owner in self._waits
@@ -78,7 +78,7 @@ class Waits:
             self._show(self.longest)
 
     def rest(self, wait: Wait | None, step: float, over: Event) -> None:
-        """Show `wait` and sleep for one step of it; with None, only end the display.
+        """Show `wait` and sleep for `step` seconds; if `wait` is None, only end the display.
 
         Raise SourceError if `over` is set meanwhile.
         """

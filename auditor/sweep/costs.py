@@ -29,16 +29,16 @@ QUOTAS = (
     Quota(plan="Enterprise Plus", api=10_000, resolvers=100_000),
 )
 
-# Bytes of an entry of the list (a model of twenty files), of a text (the mean of 54 real
+# Bytes of a list entry (a model of twenty files), of a text file (the mean of 54 real
 # config.json), and of a header (the first read of a weight file, and the redirect to it).
 _ENTRY, _TEXT, _HEADER = 1_000, 1_500, FIRST_READ + 1_000
 
-# Bytes in the store for each model with its first night: ALIKE for 50 fine-tunes of each of 19
+# Bytes in the store for each model after its first night: ALIKE for 50 fine-tunes of each of 19
 # usual model types (ALBERT to Whisper), UNLIKE for ten models of each type, all of different sizes.
-# NIGHT for each further night. `PYTHONPATH=tests python tools/measure_store.py` measures them.
+# NIGHT is added by each further night. Measured with `PYTHONPATH=tests` by tools/measure_store.py.
 ALIKE, UNLIKE, NIGHT = 1_980, 11_700, 121
 
-# Seconds of one core for a model that shares its headers with no other: 7 s for 2,000 models
+# Seconds of one core for a model whose headers no other model has: 7 s for 2,000 models
 # (docs/speed.md), more on a slower machine.
 _PROCESSOR = 0.005
 
@@ -46,7 +46,7 @@ _HOUR = 3600.0
 
 
 class CompanionLoad(Struct, frozen=True, kw_only=True):
-    """The requests that a sweep makes only if it reads companion files."""
+    """The additional requests of a sweep that also reads companion files (tokenizer and others)."""
 
     models: int = 0  # models that have companion files
     listing: int = 0  # API requests for file sizes, which the list of models lacks
@@ -61,7 +61,7 @@ class CompanionLoad(Struct, frozen=True, kw_only=True):
 
 
 class SweepLoad(Struct, frozen=True, kw_only=True):
-    """The work of a sweep."""
+    """The estimated work of a sweep: numbers of models, requests and files."""
 
     models: int  # selected models
     known: int = 0  # models whose outcome is in the store: nothing to do
@@ -78,7 +78,7 @@ class SweepLoad(Struct, frozen=True, kw_only=True):
 
     @property
     def resolvers(self) -> int:
-        """The number of requests to the resolver, without those for companion files."""
+        """The number of file requests (/resolve/ addresses), without companion files."""
         return self.texts + self.headers
 
     @property
@@ -88,14 +88,14 @@ class SweepLoad(Struct, frozen=True, kw_only=True):
 
 
 def hours_of_requests(api: int, resolvers: int, quota: Quota) -> float:
-    """Return the hours that the requests take at the allowed rate: API first, then resolver."""
+    """Return the hours at the allowed rates: for the API requests, then for the files."""
     windows = api / (quota.api - spared(quota.api))
     windows += resolvers / (quota.resolvers - spared(quota.resolvers))
     return windows * WINDOW / _HOUR
 
 
 def cost_estimate(load: SweepLoad, most: int | None = None, *, companions: bool = False) -> str:
-    """Return the estimate as text.
+    """Return the estimated cost of a sweep as text.
 
     `most` is --max-requests; `companions` is whether the sweep reads companion files.
     """

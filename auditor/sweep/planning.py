@@ -70,7 +70,7 @@ def _unlisted_load(
     models = len(ids) or selection.top or 0
     known_count = sum(store.has_outcome(model, None, versions) for model in ids) if store else 0
     new = models - known_count
-    again = 0 if companions else known_count  # reading companions reads the other files too
+    again = 0 if companions else known_count  # to read companions, all files are read again
     companion_load = CompanionLoad(
         models=new + again,
         listing=0 if ids else new,
@@ -104,7 +104,7 @@ def _load_of(selected: SelectedModel, store: Store | None, *, companions: bool) 
     stored = store is not None and store.has_snapshot(*key, companions=needs_companions)
     if not (is_known or stored):
         return replace(load, companions=extra)
-    if extra.models:  # reading companions later reads the model's other files too
+    if extra.models:  # if companions are read later, all files are read again
         requests, reads = load.listing + extra.listing, load.resolvers + extra.reads
         extra = replace(extra, listing=requests, reads=reads)
     return SweepLoad(
@@ -116,9 +116,9 @@ def _load_of(selected: SelectedModel, store: Store | None, *, companions: bool) 
 
 
 def _reads(files: Files, names: Collection[str]) -> SweepLoad:
-    """Count the requests for one model: one for each file, two more for an adapter's base."""
+    """Return the requests for one model: one for each file, two more for the base of an adapter."""
     companions = files.companions or ()
-    reads = len(companions) + (TOKENIZER in companions)  # its end is a second read
+    reads = len(companions) + (TOKENIZER in companions)  # it takes two reads
     extra = CompanionLoad(models=int(bool(companions)), reads=min(reads, OF_HUB.requests))
     if files.hints:  # probably one of them names a weight file
         return SweepLoad(models=1, texts=len(files.hints), headers=1, companions=extra)
@@ -135,7 +135,7 @@ def _reads(files: Files, names: Collection[str]) -> SweepLoad:
 
 
 def _indexed(index: str | None, names: Collection[str]) -> int:
-    """Return the probable number of an index's shards: the numbered files with its stem."""
+    """Return the number of files named like shards of the index: same stem, `-N-of-M`."""
     match = _INDEX.fullmatch(index or "")
     if match is None:
         return 0

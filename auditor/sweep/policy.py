@@ -32,11 +32,11 @@ PASSING = frozenset(
 class Policy(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """The limits of a sweep, and the severity at which it fails."""
 
-    # More than one: workers of a Dask cluster on this machine.
+    # Processes that audit; if more than one, they are Dask workers on this machine.
     processes: Count = 1
 
     # The largest number of models under way in each process. The Hub's largest plan allows 166
-    # models a second; at 0.15 s for each of two answers 50 are under way, at three times that, 150.
+    # models a second: 50 are under way if two answers take 0.15 s each, 150 if they take 0.45 s.
     at_once: Count = 160
 
     # Shards under way in each process, over all models.
@@ -55,13 +55,13 @@ class Policy(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     # Whether to read companion files, too: up to three more requests for each model.
     companions: bool = False
 
-    # The lowest severity at which the sweep fails; None: as on the command line.
+    # The lowest severity at which the sweep fails; None: the command line's default.
     fail_on: Annotated[str, Meta(pattern="^(error|warning|never)$")] | None = None
 
     @property
     def hopeless(self) -> float:
         """The seconds without any outcome after which the models under way are abandoned.
 
-        The oracle answers within 120 s, one model at a time.
+        They leave time for the oracle, which takes up to 120 s a model, one model at a time.
         """
         return 5 * self.deadline

@@ -39,7 +39,7 @@ class Swept(Struct, frozen=True, kw_only=True):
     seconds: float
     tally: tuple[tuple[str | None, str | None, int], ...]  # (verdict, reason, models)
     alarms: Alarms
-    dropped: int = 0  # nights deleted from the store
+    dropped: int = 0  # number of nights deleted from the store
 
 
 def sweep(
@@ -50,12 +50,12 @@ def sweep(
     scheduler: str | None = None,
     progress: Progress | None = None,
 ) -> Swept:
-    """Audit the selected models; if an earlier run of the night stopped, only the remaining ones.
+    """Audit the selected models, except those that an earlier run of the night has audited.
 
     `night` is the night's name in the store, today's date (UTC) if None. `scheduler` is the address
     of a Dask cluster whose workers audit instead of threads of this process. Raise UsageError if
-    the settings cannot be met, SourceError if the Hub does not list the models or the cluster is
-    lost, StoreError if the store cannot be written. An error of one model is that model's outcome.
+    the settings are impossible, SourceError if the Hub does not list the models or the cluster is
+    lost, StoreError if the store cannot be written. An error in one model becomes its outcome.
     """
     endpoint()
     usable = usable_token(token)
@@ -117,7 +117,7 @@ def _planned(
     selector: Selector,
     progress: Progress,
 ) -> Night:
-    """Return the night with its plan; select the models unless an earlier run of the night did.
+    """Return the night with its plan (its selected models), made now unless an earlier run made it.
 
     Models of an existing plan whose commit could not be read for a temporary reason are requested
     again.
@@ -152,7 +152,7 @@ def _audit(
         arrived: list[Done] = []
         try:
             arrived.extend(crew.finished(_LOOK))
-        finally:  # outcomes that arrived before an error are recorded
+        finally:  # record the outcomes that arrived before an error
             _record(ledger, night, arrived)
         audited += len(arrived)
         for done in arrived:
@@ -160,7 +160,7 @@ def _audit(
 
 
 def _record(ledger: StoreWriter, night: Night, arrived: Sequence[Done]) -> None:
-    """Write outcomes in one transaction, because neighbouring models share pages of the store."""
+    """Write outcomes in one transaction: models with neighbouring ids share pages of the file."""
     if not arrived:
         return
     with ledger.together():

@@ -29,20 +29,20 @@ from auditor.sweep.workers.budget import Budget
 from auditor.sweep.workers.one_model import unaudited_model
 from auditor.sweep.workers.same_headers import recorded
 
-Page = tuple[SelectedModel, ...]  # about a thousand models, in the Hub's order
+Page = tuple[SelectedModel, ...]  # about a thousand models, in the order of the Hub's list
 
-_AT_ONCE = 16  # requests for single models
-_WORTH_LISTING = 20  # ids of one author from which on the author's list is read instead
+_AT_ONCE = 16  # concurrent requests for single models
+_WORTH_LISTING = 20  # with so many ids of one author, the author's list is read instead
 _COMMIT = re.compile(r"[0-9a-f]{40}")
 _EXPAND = (("expand", "sha"), ("expand", "siblings"))
 
 
 class ModelSelection(Struct, frozen=True, kw_only=True):
-    """A way to choose models: by ids, or by the filters of the Hub's list API."""
+    """A choice of models: by ids, or by the filters of the Hub's list API."""
 
     ids: tuple[str, ...] = ()  # each with an optional @revision
     author: str | None = None
-    filters: tuple[str, ...] = ()  # tags; a library is one
+    filters: tuple[str, ...] = ()  # tags; a library is a tag, too
     search: str | None = None
     sort: str | None = None  # downloads, likes, lastModified, ...: in descending order
     top: int | None = None  # the largest number of models
@@ -119,7 +119,7 @@ class Selector:
                 return
 
     def _listed(self, query: Iterable[tuple[str, str]], left: int | None = None) -> Iterator[Page]:
-        """Yield pages of the Hub's list up to `left` models, or the complete list if None."""
+        """Yield pages of the Hub's list: its first `left` models, or all if `left` is None."""
         session = partial(self._session, HubModel(id="the list of models"), PAGE_BOUNDS)
         for page in model_list.pages(session, query):
             yield tuple(map(self._from_entry, page[:left]))
@@ -129,7 +129,7 @@ class Selector:
                     return
 
     def _from_entry(self, entry: ListEntry) -> SelectedModel:
-        """Return the model of a list entry; request the model itself if the entry has no commit."""
+        """Return the model of a list entry; if the entry has no commit, request it from the Hub."""
         if entry.excess:
             detail = f"{entry.id}, in the list of models, {entry.excess}"
             return _refused(entry.id, Reason.TOO_LARGE, detail)
@@ -156,6 +156,6 @@ class Selector:
 
 
 def _refused(requested: str, reason: Reason, detail: str) -> SelectedModel:
-    """Return a model whose commit cannot be read, with an Unaudited outcome for the reason."""
+    """Return a model without a commit, with an Unaudited outcome that gives the reason."""
     refusal = recorded(unaudited_model(requested, "", reason, detail))
     return SelectedModel(requested, "", requested, refusal=refusal)

@@ -23,7 +23,7 @@ class Output(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
     store: Path = STORE
     reports: Path | None = None  # with a folder for each night; None: only `audit report` writes
-    keep: Count | None = None  # number of finished nights to keep in the store; None: all
+    keep: Count | None = None  # finished nights to keep in the store; None: all
 
 
 class SweepSettings(Struct, frozen=True, kw_only=True):
@@ -35,7 +35,7 @@ class SweepSettings(Struct, frozen=True, kw_only=True):
 
 
 class SelectionTable(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A [[selection]] table of a sweep.toml: either `ids`, or some of the other fields."""
+    """A [[selection]] table of a sweep.toml: it has either `ids` or other fields."""
 
     ids: Path | None = None  # a file with an id on each line
     author: Text | None = None
@@ -77,7 +77,7 @@ def ids_of(lines: Iterable[ListLine], what: str) -> tuple[str, ...]:
     """Return the model ids of a text with one id on each line.
 
     Blank lines, # comments and a byte order mark are skipped. Raise UsageError if a line or the
-    text is too long, or if there is no id; its message calls the text `what`.
+    text is too long, or if there is no id; `what` names the text in the message.
     """
     ids: dict[str, None] = {}
     size = 0  # characters
@@ -104,7 +104,7 @@ def ids_in(path: Path) -> tuple[str, ...]:
 
 
 def selection_of(table: SelectionTable, ids: Sequence[str] = ()) -> ModelSelection:
-    """Return the selection that the table or `ids` makes; raise UsageError if both do."""
+    """Return the selection by a table's filters or by ids; raise UsageError if both are given."""
     ids = ids_in(table.ids) if table.ids else ids
     filters = (table.author, table.filter, table.library, table.search, table.sort, table.top)
     if ids and any(filters):

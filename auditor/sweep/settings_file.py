@@ -15,7 +15,7 @@ from auditor.messages import quoted
 Text = Annotated[str, Meta(min_length=1)]
 Count = Annotated[int, Meta(ge=1)]
 
-_LONGEST = 300  # characters of an error, which contains a key of the file
+_LONGEST = 300  # characters of an error message, which may contain a long key of the file
 
 Form = TypeVar("Form", bound=Struct)
 

@@ -49,7 +49,7 @@ class BaselineEntry(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
 
 
 class _Rule(NamedTuple):
-    """A baseline entry with compiled globs, and whether it has expired on the report's night."""
+    """A baseline entry with compiled globs, and whether the entry has expired on the night."""
 
     at: int  # index in `entries`
     model: Callable[[str], object]
@@ -58,12 +58,12 @@ class _Rule(NamedTuple):
 
 
 class Baseline(Struct, kw_only=True, dict=True):
-    """The entries of a file on one night; `accepted` records the entries that were used."""
+    """The entries of a baseline file, applied to one night; `accepted` records those it uses."""
 
     entries: tuple[BaselineEntry, ...] = ()
     day: date | None = None  # date of the night; None: no entry expires
     used: set[int] = field(default_factory=set)  # indices in `entries`
-    missed: Counter[int] = field(default_factory=Counter)  # matches by index of an expired entry
+    missed: Counter[int] = field(default_factory=Counter)  # findings by index of an expired entry
 
     def accepted(self, model: str, kind: str, names: Sequence[str] = ()) -> str | None:
         """Return the reason for which a finding, or an unaudited model, is accepted, else None.
@@ -80,7 +80,7 @@ class Baseline(Struct, kw_only=True, dict=True):
 
     @cached_property
     def _rules(self) -> Mapping[str, Sequence[_Rule]]:
-        """The rules by kind: each finding is matched, and there may be a hundred thousand rules."""
+        """The rules by kind of finding, so that a finding is compared with few of 100,000 rules."""
         rules = defaultdict(list)
         for at, entry in enumerate(self.entries):
             model, name = (compiled(translate(glob)).match for glob in (entry.model, entry.name))
@@ -102,7 +102,7 @@ class Baseline(Struct, kw_only=True, dict=True):
 
 
 def _covering(rules: Sequence[_Rule], names: Sequence[str]) -> Sequence[_Rule]:
-    """Return rules that together accept all names; return () if some name is left."""
+    """Return rules that together accept all names; return () if no rule accepts some name."""
     remaining_names, used = list(names), []
     for rule in rules:
         unmatched = [name for name in remaining_names if not rule.name(name)]

@@ -64,16 +64,16 @@ class Change(StrEnum):
 
 
 class Matched(NamedTuple):
-    """A finding tonight and before, and its change."""
+    """A finding as it is tonight and as it was before, and the change between them."""
 
     change: Change
     tonight: Finding | None
     before: Finding | None
-    accepted: str | None = None  # reason for which tonight's is accepted; None: it is not
+    accepted: str | None = None  # reason why tonight's finding is accepted; None: not accepted
 
     @property
     def finding(self) -> Finding:
-        """Tonight's finding, or the earlier one if there is none tonight."""
+        """Tonight's finding; if there is none tonight, the earlier finding."""
         return self.tonight or self.before or {}
 
     @property
@@ -83,7 +83,7 @@ class Matched(NamedTuple):
 
 
 def findings(outcome: Outcome) -> tuple[Finding, ...]:
-    """Return all findings of an outcome and its components, with their component and causes."""
+    """Return all findings of an outcome and its components, each with its component and causes."""
     return tuple(
         {**finding, "component": part.get("component"), "cause": causes_of(part, at)}
         for part in with_components(outcome)
@@ -94,7 +94,7 @@ def findings(outcome: Outcome) -> tuple[Finding, ...]:
 def causes(outcome: Outcome) -> tuple[Finding, ...]:
     """Return the causes of an outcome and its components in the form of findings.
 
-    The fields of a cause take the place of names.
+    The config fields of a cause take the place of tensor names.
     """
     return tuple(
         {
@@ -116,8 +116,8 @@ def matched(
 ) -> tuple[Matched, ...]:
     """Match the findings of two nights: tonight's in their order, then unmatched earlier ones.
 
-    Findings of one identity are matched in order, identical findings first. `unseen` are components
-    that could not be audited tonight; None is the model itself.
+    Findings with equal identities are matched in order, equal findings first. `unseen` are the
+    components that could not be audited tonight; None is the model itself.
     """
     earlier_by_identity: dict[tuple[str, ...], list[Finding]] = defaultdict(list)
     for finding in before:
@@ -139,7 +139,10 @@ def matched(
 
 
 def _take(candidates: list[Finding], finding: Finding, *, is_equal: bool) -> Finding | None:
-    """Remove and return the first candidate, if `is_equal` the first that equals `finding`."""
+    """Remove and return the first candidate (if `is_equal`, the first that equals `finding`).
+
+    Return None if there is no such candidate.
+    """
     for at, candidate in enumerate(candidates):
         if not is_equal or _are_equal(finding, candidate):
             return candidates.pop(at)
@@ -148,20 +151,20 @@ def _take(candidates: list[Finding], finding: Finding, *, is_equal: bool) -> Fin
 
 def _are_equal(first: Finding, second: Finding) -> bool:
     """Whether two findings are equal in all keys that both versions of the auditor wrote."""
-    # `folded` represents the names, and a cause has a change of its own.
+    # Equal `folded` means equal names; changes of causes have rows of their own.
     shared_keys = first.keys() & second.keys() - {"names", "cause"}
     return all(first[key] == second[key] for key in shared_keys)
 
 
 def of_finding(match: Matched) -> Row:
-    """Return a row of changes.csv without the model's cells."""
+    """Return a row of changes.csv for a finding, without the cells about its model."""
     folded = "; ".join(match.finding["folded"])
     row = _row(match, _OF_FINDING, _finding_text)
     return {**row, "folded": folded, "accepted": match.accepted}
 
 
 def of_cause(match: Matched) -> Row:
-    """Return a row of changes.csv for a cause; `kind` is empty, `count` is of its findings."""
+    """Return a row of changes.csv for a cause: `kind` is empty, `count` is that of its findings."""
     return {**_row(match, _OF_CAUSE, itemgetter("reason")), "cause": match.finding["kind"]}
 
 
@@ -194,7 +197,7 @@ def of_model(tonight: Outcome, before: Outcome, *, first: bool) -> Iterator[Row]
 
 
 def _facts(outcome: Outcome) -> Mapping[tuple[Change, str | None], Any]:
-    """Return the values of a model that may change, by change and kind; None if unknown."""
+    """Return a model's commit, verdict and counts, keyed by (change, kind); None if unknown."""
     observed = object_at(outcome, "observed")
     return {
         (Change.COMMIT, None): outcome.get("commit"),

@@ -23,7 +23,7 @@ TABLES: Mapping[str, Columns] = {**COLUMNS, "changes": CHANGES, "open": CHANGES}
 _GROUP = 20_000  # rows in memory before Parquet is written: 16 MB of modules
 
 
-Rows = Mapping[str, list[Row]]  # by table name
+Rows = Mapping[str, list[Row]]  # rows by table name
 
 
 def rows_by_table(entry: ModelEntry, depth: int | None) -> Rows:
@@ -115,10 +115,10 @@ class JsonArray:
         return self.length - 1
 
     def place(self, key: Any, make: Callable[[], Any] | None = None) -> int:
-        """Return the index of an item; an item whose key is already there is not added again.
+        """Return the index of the item with this key, which is added if the key is new.
 
-        Keys are compared by digests of 16 bytes. The item is the key, or what `make` returns: it is
-        called for new keys only.
+        The item is the value that `make` returns, or the key itself without `make`. Keys are
+        compared by digests of 16 bytes.
         """
         digest = sha256(ascii_json(key).encode()).digest()[:16]
         if digest not in self._places:
@@ -131,7 +131,7 @@ class JsonArray:
 
 
 def ascii_json(value: Any) -> str:
-    """Return JSON for a script element: ASCII, without `<` that could end it or open a comment."""
+    """Return JSON for an HTML script element: ASCII, without `<`, which could end the element."""
     return json_text(value).replace("<", "\\u003c")
 
 
@@ -150,7 +150,7 @@ class Sarif:
     def __init__(self, file: IO[bytes], night: Night, previous: Night | None) -> None:
         self._file, self._compared = file, previous is not None
         log = json_text(_log(night, previous))
-        opening, self._end = log.split('"@"')  # the results go between them
+        opening, self._end = log.split('"@"')  # the text before and after the results
         file.write(opening.encode())
         self._results = JsonArray(file)
 
@@ -174,7 +174,7 @@ class Sarif:
 
 
 def _log(night: Night, previous: Night | None) -> Mapping[str, Any]:
-    """Return the SARIF log with "@" in place of its results, which are inserted there."""
+    """Return the SARIF log with "@" as a placeholder for its results."""
     name = f"audit sweep/{printable(night.night)}"
     run = {
         "automationDetails": {"id": name, "guid": _guid(night)},
@@ -185,5 +185,5 @@ def _log(night: Night, previous: Night | None) -> Mapping[str, Any]:
 
 
 def _guid(night: Night) -> str:
-    """Return an id that is stable for a night of a store."""
+    """Return an id of a night, made from its name and its start time."""
     return str(uuid5(NAMESPACE_URL, f"hf-audit:{night.night}:{night.started}"))

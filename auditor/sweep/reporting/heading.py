@@ -62,7 +62,7 @@ def _subtitle(summary: Mapping[str, Any]) -> str:
 
 
 def _figures(summary: Mapping[str, Any]) -> Mapping[str, str]:
-    """Return the texts of the tiles."""
+    """Return the texts of the tiles at the top of the page, by placeholder."""
     states, changes, totals = summary["states"], summary["changes"], summary["totals"]
     counts = {
         **states,
@@ -80,7 +80,7 @@ def _figures(summary: Mapping[str, Any]) -> Mapping[str, str]:
 
 
 def _reasons(summary: Mapping[str, Any]) -> str:
-    """Return the three most frequent reasons, and the number of pending models."""
+    """Return the three most frequent reasons for unaudited models, and the pending models."""
     counts = Counter(summary["reasons"]).most_common(3)
     if pending := summary["states"]["pending"]:
         counts.append(("pending", pending))

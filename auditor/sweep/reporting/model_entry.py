@@ -1,4 +1,4 @@
-"""The entry of one model of a night, with the data that all reports show."""
+"""The data of one model of a night that all reports show."""
 
 from enum import StrEnum
 from functools import cached_property
@@ -15,7 +15,7 @@ _AUDITED = ("clean", "findings")  # verdicts
 
 
 class ModelState(StrEnum):
-    """The state of a model, the worst first."""
+    """The state of a model in a night; the worst state is first."""
 
     NEW = "new"  # a new error or warning that is not accepted
     OPEN = "open"  # only known errors or warnings that are not accepted
@@ -29,10 +29,10 @@ class ModelEntry(Struct, frozen=True, kw_only=True, dict=True):
     """A model tonight, its changes since the night before, and its accepted findings."""
 
     model: str
-    outcome: Outcome  # empty: no longer selected
+    outcome: Outcome  # {}: the model is no longer selected
     causes: tuple[Matched, ...]  # causes of the findings, matched between the nights
     matches: tuple[Matched, ...]  # findings, matched between the nights
-    blind: bool  # the model or a component is unaudited, and the reason is not accepted
+    blind: bool  # whether the model or a component is unaudited for a reason that is not accepted
     moves: tuple[Row, ...]  # changes of the model itself, as rows of changes.csv
     commits: tuple[str | None, str | None]  # before, tonight
 
@@ -86,7 +86,7 @@ def entry_of(compared: Compared, baseline: Baseline, *, first: bool) -> ModelEnt
     """Return the entry of one model; `first` is whether there is no night before."""
     model, planned, last = compared
     outcome = _outcome(planned)
-    # Most outcomes are unchanged: unpack those only once.
+    # Most outcomes are the same as before: unpack these only once.
     is_unchanged = (
         planned and last and last.content is not None and _packed(planned) == _packed(last)
     )
@@ -125,8 +125,8 @@ def _blind(model: str, outcome: Outcome, baseline: Baseline) -> bool:
 def _unseen(outcome: Outcome, before: Outcome) -> tuple[str | None, ...]:
     """Return the components whose earlier findings cannot be checked tonight; None is the model.
 
-    Findings of a component that was unaudited before concern its files alone, so they are checked
-    whenever its files are read.
+    If a component was unaudited before, its earlier findings are only about its files; they are
+    checked tonight if its files are read, even if the component is unaudited again.
     """
     if not outcome:
         return (None,)

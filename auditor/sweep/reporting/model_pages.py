@@ -22,7 +22,7 @@ from auditor.sweep.store.reading import Store
 FOLDER = "models"
 MOST_PAGES = 500
 # A page takes 10 to 40 kB; 6 kB of them are its style.
-MOST_BYTES = 32 * 1024 * 1024  # of all pages together
+MOST_BYTES = 32 * 1024 * 1024  # bytes of all pages together
 LARGEST = 2 * 1024 * 1024  # bytes of one page
 
 _ORDER = (ModelState.NEW, ModelState.OPEN, ModelState.UNAUDITED, ModelState.ACCEPTED)
@@ -36,7 +36,7 @@ class ModelPages:
         self._models: Mapping[ModelState | None, list[str]] = defaultdict(list)
 
     def add(self, entry: ModelEntry) -> None:
-        # A page shows more than the reason of an unaudited model.
+        # A page would add nothing to the reason of an unaudited model without findings.
         has_content = entry.outcome and (entry.matches or entry.outcome.get("modules"))
         if has_content and len(self._models[entry.state]) < MOST_PAGES:
             self._models[entry.state].append(entry.model)
@@ -62,8 +62,8 @@ class ModelPages:
 def staged_pages(folder: Path) -> Iterator[Path]:
     """Yield a temporary folder whose pages move to the night's folder unless there is an error.
 
-    Pages are moved one by one, without fsync: some systems do not allow 500 open files, and 500
-    calls of fsync took longer than all other work.
+    Pages are moved one by one, because some systems do not allow 500 open files, and without fsync,
+    because 500 calls of it took longer than all other work.
     """
     with TemporaryDirectory(prefix=f".{FOLDER}.", dir=folder) as name:
         staged = Path(name)

@@ -130,7 +130,7 @@ class NightPage:
 
 
 def _weight(match: Matched) -> tuple[int, bool]:
-    """Return a sort key: the worst severity first, then findings of tonight before gone ones."""
+    """Return a sort key: the worst severity first, then tonight's findings before earlier ones."""
     return SEVERITIES.index(match.finding["severity"]), match.tonight is None
 
 

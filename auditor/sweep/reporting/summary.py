@@ -12,14 +12,14 @@ from auditor.sweep.reporting.model_entry import ModelEntry, ModelState
 from auditor.sweep.store.reading import Alarms, Night
 
 SCHEMA = 1
-MOST_LISTED = 50  # new items of each severity; changes.csv has all
+MOST_LISTED = 50  # new items listed for each severity; changes.csv has all
 _TOTALS = ("files", "bytes", "tensors", "elements", "parameters")
 
 Item = Mapping[str, Any]  # a new cause or kind of finding
 
 
 class NightSummary:
-    """Counts the models of a night, their findings and their changes."""
+    """Counter of the models of a night, their findings and their changes."""
 
     def __init__(self) -> None:
         self.verdicts: Counter[str] = Counter()
@@ -54,7 +54,7 @@ class NightSummary:
                 listed.append(item)
 
     def _alarm(self, entry: ModelEntry, *, bad_request: bool) -> None:
-        """Count the model if it has errors, warnings or could not be audited, like `Store.alarms`.
+        """Count the model by its worst alarm, like `Store.alarms`: error, warning or unaudited.
 
         Accepted findings do not count.
         """
@@ -123,7 +123,7 @@ class NightSummary:
 
 
 def _by_kind(matches: Iterable[Matched]) -> Iterable[tuple[str, Sequence[Matched]]]:
-    """Group tonight's matches by kind."""
+    """Group tonight's findings (as matches) by kind; earlier findings are left out."""
     kinds = defaultdict(list)
     for match in matches:
         if match.tonight is not None:
@@ -140,7 +140,7 @@ def _sorted(counter: Counter[str]) -> dict[str, int]:
 
 
 def _items(entry: ModelEntry) -> Iterator[Item]:
-    """Yield an item for each cause or kind of the new errors and warnings not accepted."""
+    """Group new errors and warnings by cause, else by kind, and yield an item for each group."""
     groups: dict[tuple[str | None, bool, str], list[Finding]] = defaultdict(list)
     for finding in (match.finding for match in entry.news):
         cause = next(iter(entry.causes_of(finding)), finding)

@@ -13,8 +13,8 @@ from auditor.sweep.store.opening import execute_patiently, open_store
 from auditor.sweep.store.reading import Night, Recorded, SelectedModel, Store, Versions, now
 from auditor.sweep.store.schema import Shared, StoredObject, compress_text
 
-_BATCH = 64  # models a query; each may bring a snapshot of some kB
-_LARGEST = (1 << 63) - 1  # number that SQLite stores
+_BATCH = 64  # models per query; each may have a snapshot of some kB
+_LARGEST = (1 << 63) - 1  # largest integer of SQLite
 
 
 class Waiting(NamedTuple):
@@ -28,7 +28,7 @@ class Waiting(NamedTuple):
 
 
 class StoreWriter(Store):
-    """A store that a sweep writes to."""
+    """A store opened for writing, by a sweep."""
 
     _connect = staticmethod(open_store)
 
@@ -67,7 +67,7 @@ class StoreWriter(Store):
             return row
 
     def _delete_stale_plans(self) -> None:
-        """Delete plans that no night uses or is still filling, because a selection was stopped."""
+        """Delete plans of stopped selections: no night uses them, and no selection fills them."""
         stale_plans = self._database.execute(
             "DELETE FROM plans WHERE NOT EXISTS (SELECT 1 FROM nights n WHERE n.plan = plans.plan"
             " OR n.night = plans.night AND n.plan IS NULL) RETURNING plan"
@@ -85,7 +85,7 @@ class StoreWriter(Store):
     def add(self, night: Night, plan: int, selected: Iterable[SelectedModel]) -> None:
         """Add models to a plan, unless the plan was deleted; the first of two duplicates is kept.
 
-        A model that has a commit now replaces the row of the earlier request that had none.
+        If an earlier request for a model found no commit, its row is replaced by one with a commit.
         """
         with self.together() as database:
             for model in selected:
@@ -106,7 +106,7 @@ class StoreWriter(Store):
             self._delete_failure(night, requested)
 
     def _store_listing(self, night: Night, model: SelectedModel) -> None:
-        """Store the listing of a model's files, unless its audit needs no fetch."""
+        """Store the list of a model's files, unless the model's outcome or snapshot is stored."""
         key = model.model, model.commit_sha
         if not (self.has_outcome(*key, night) or self.has_snapshot(*key)):
             text = json.dumps(model.siblings, separators=(",", ":")).encode()
@@ -122,7 +122,7 @@ class StoreWriter(Store):
             return next(row for row in self.nights() if row.night == night)
 
     def unresolved(self, night: Night) -> tuple[str, ...]:
-        """Return requested ids without a commit, if the reason may be temporary."""
+        """Return the requested ids that have no commit for a reason that may be temporary."""
         rows = self._database.execute(
             "SELECT requested FROM planned WHERE plan = ? AND commit_sha = '' AND model IN"
             " (SELECT model FROM failures WHERE night = ? AND passing = 1) ORDER BY model",
@@ -149,9 +149,9 @@ class StoreWriter(Store):
         return int(self._database.execute(_LEFT, night._asdict()).fetchone()[0])
 
     def somewhere(self, night: Night) -> str:
-        """Return the id of a random planned model, or "".
+        """Return the id of a random planned model, "" if the plan is empty.
 
-        A second sweep of the night starts there, to audit other models than the first one.
+        A second sweep of the night starts there, to audit other models than the first sweep.
         """
         query = "SELECT model FROM planned WHERE plan = ? ORDER BY random() LIMIT 1"
         row = self._database.execute(query, (night.plan,)).fetchone()
@@ -165,7 +165,7 @@ class StoreWriter(Store):
         recorded: Recorded,
         snapshot: StoredObject | None = None,
     ) -> None:
-        """Write the outcome of a model, and its snapshot if that was fetched.
+        """Write the outcome of a model, and its snapshot if the audit fetched one.
 
         If the model has no commit, or the reason may be temporary, write a failure of the night
         instead, unless another sweep has just written an outcome.
@@ -189,7 +189,7 @@ class StoreWriter(Store):
         self._database.execute(query, (night.night, model))
 
     def _insert(self, table: str, key: tuple[object, ...], recorded: Recorded) -> None:
-        """Insert a row; an existing outcome is kept, an existing failure is replaced."""
+        """Insert a row; if the row exists, an outcome stays as it is, a failure is replaced."""
         summary = map(_storable, recorded.summary)
         content, shared = recorded.stored_outcome
         row = (*key, *summary, now(), content, self._share(shared))
@@ -199,7 +199,7 @@ class StoreWriter(Store):
         self._database.execute(query, row)
 
     def _share(self, shared: Shared | None) -> bytes | None:
-        """Store the part that rows share, unless it is stored, and return its digest.
+        """Store the shared part of an object once for all rows; return its digest, None for None.
 
         Call it within a transaction.
         """
@@ -209,7 +209,7 @@ class StoreWriter(Store):
         return shared.digest
 
     def finish(self, night: Night) -> None:
-        """End a night, and delete listings of models outside its plan."""
+        """Mark a night as finished, and delete file listings of models outside its plan."""
         with self.together() as database:
             database.execute("UPDATE nights SET finished = ? WHERE night = ?", (now(), night.night))
             query = (
@@ -221,10 +221,10 @@ class StoreWriter(Store):
     # --- dropping old nights ----------------------------------------------------------------------
 
     def prune(self, night: str, keep: int) -> int:
-        """Keep this night and the last finished ones, `keep` in all; return how many were dropped.
+        """Delete finished nights except this one and the last `keep - 1` others; return how many.
 
-        Nights are ordered by name. An unfinished night is neither dropped nor counted, and keeps
-        all rows that it refers to. All changes are one transaction.
+        Nights are ordered by name. An unfinished night is neither deleted nor counted, and all rows
+        that it refers to stay. All changes are one transaction.
         """
         with self.together() as database:
             other_nights = [
@@ -245,9 +245,9 @@ class StoreWriter(Store):
 
 
 def _storable(value: object) -> object:
-    """Clamp an integer to SQLite's range: a hostile config may imply larger counts.
+    """Clamp an integer to SQLite's range, because a hostile config may imply larger counts.
 
-    The JSON of the outcome has all digits.
+    The JSON of the outcome has the exact count.
     """
     return max(-_LARGEST, min(value, _LARGEST)) if isinstance(value, int) else value
 

@@ -1,4 +1,4 @@
-"""Open or create the file of a store, or raise an error if it is not one."""
+"""Open or create the file of a store; raise an error if the file is not a store."""
 
 import json
 import shutil
@@ -16,7 +16,7 @@ from auditor.sweep.store.schema import APPLICATION, TABLES, VERSION
 
 _BUSY = 60.0  # seconds that a writer waits for another writer
 _STEP = 0.2  # seconds of one wait: SQLite handles no signals while it waits
-# The program and version that a file belongs to, and its number of tables.
+# The program and the version that wrote a file, and the number of tables in the file.
 _MARKS = """
 SELECT application_id, user_version, (SELECT count(*) FROM sqlite_master)
 FROM pragma_application_id, pragma_user_version
@@ -70,7 +70,7 @@ def _connected(file: Path, stack: ExitStack, options: str = "") -> sqlite3.Conne
 
 
 def _prepared(file: Path, path: Path, stack: ExitStack) -> sqlite3.Connection:
-    """Connect to `file`, creating the tables if it is empty; errors name it `path`.
+    """Connect to `file`, and create the tables if it is empty; `path` is its name in errors.
 
     A file that is refused stays unchanged.
     """
@@ -128,7 +128,7 @@ def store_errors(path: Path) -> Iterator[None]:
 
 
 def _kind_of(error: Exception) -> int:
-    """Return SQLite's primary error code; for errors of other libraries, the code of damage."""
+    """Return SQLite's primary error code, or SQLITE_CORRUPT for an error of another library."""
     return getattr(error, "sqlite_errorcode", sqlite3.SQLITE_CORRUPT) & 0xFF
 
 

@@ -42,14 +42,14 @@ class Night(NamedTuple):
 
 
 class Recorded(NamedTuple):
-    """An outcome as it is written: its columns and its packed JSON."""
+    """An outcome as the store writes it: its columns and its packed JSON."""
 
     summary: StoredNight
     stored_outcome: StoredObject
 
 
 class Result(Struct, frozen=True, dict=True):
-    """The outcome of one model in one night; `verdict` is None if it is not audited yet."""
+    """The outcome of one model in one night; `verdict` is None if the model is not audited yet."""
 
     night: str
     model: str
@@ -68,7 +68,7 @@ class Result(Struct, frozen=True, dict=True):
 
 
 class SelectedModel(NamedTuple):
-    """A model of a selection, at its current commit on the Hub."""
+    """A selected model and its current commit on the Hub."""
 
     model: str  # the id after renames
     commit_sha: str  # "": the Hub returned none
@@ -86,7 +86,7 @@ class Alarms(NamedTuple):
 
     errors: int  # models with an error or a residual
     warnings: int  # models with warnings only
-    unaudited: int  # not counted above, and the model or a component could not be audited
+    unaudited: int  # other models that could not be audited, or with a component that could not
     bad_requests: int
     # Models counted in `errors` and in `warnings` that could not be audited completely. They count
     # as unaudited only if --fail-on ignores their findings.
@@ -129,7 +129,7 @@ class Store:
             yield cls(database)
 
     def has_outcome(self, model: str, commit: str | None, versions: Versions | Night) -> bool:
-        """Whether a model has an outcome of these versions, at any commit if `commit` is None."""
+        """Whether an outcome of these versions is stored, for any commit if `commit` is None."""
         query = (
             "SELECT 1 FROM outcomes WHERE model = ? AND (auditor, catalogue) = (?, ?)"
             " AND (? IS NULL OR commit_sha = ?) LIMIT 1"
@@ -148,7 +148,7 @@ class Store:
     # --- queries of reports -------------------------------------------------------------------
 
     def nights(self) -> tuple[Night, ...]:
-        """Return all nights, sorted by name: dates sort by time."""
+        """Return all nights, sorted by name; names that are dates sort by time."""
         rows = self._database.execute("SELECT * FROM nights ORDER BY night")
         return tuple(Night(*row) for row in rows)
 
@@ -217,7 +217,7 @@ class Store:
         return next(self._results(_KNOWN, tonight.model, previous.night, is_unaudited), last)
 
     def tally(self, night: str) -> tuple[tuple[str | None, str | None, int], ...]:
-        """Return (verdict, reason, number of models) of a night; only `unaudited` has a reason."""
+        """Return a night's rows (verdict, reason, models); only `unaudited` has a reason."""
         query = (
             "SELECT verdict, reason, count(*) FROM results WHERE night = ?"
             " GROUP BY verdict, reason ORDER BY verdict, reason"

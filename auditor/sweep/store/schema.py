@@ -147,11 +147,11 @@ class Shared(NamedTuple):
     """The part of a JSON object that several rows share."""
 
     digest: bytes  # SHA-256 of the unpacked text
-    content: bytes  # the text, packed
+    content: bytes  # the packed text
 
 
 class StoredObject(NamedTuple):
-    """A JSON object as a row stores it."""
+    """A JSON object as a row of the store contains it."""
 
     content: bytes  # packed: the row's own part, or the whole object
     shared: Shared | None = None  # the rest; None: `content` is the whole object
@@ -172,9 +172,9 @@ def digest_of(text: bytes) -> bytes:
 
 
 def merged_object(content: bytes, shared: bytes | None) -> dict[str, Any]:
-    """Join the packed parts of a row's object, in the key order of the shared part.
+    """Unpack a row's object: its own part, merged into the shared part if there is one.
 
-    The shared part may contain the row's own keys as placeholders, which fix their order.
+    The shared part may contain keys of the row's own part with empty values, which fix their order.
     """
     own: dict[str, Any] = json.loads(decompress_text(content))
     return own if shared is None else {**json.loads(decompress_text(shared)), **own}

@@ -1,4 +1,4 @@
-"""The allowance of one model, or of one page of the model list: seconds, bytes, requests."""
+"""The limits for reading one model, or one page of the model list: seconds, bytes, requests."""
 
 import time
 from collections.abc import Iterator, Mapping
@@ -19,7 +19,7 @@ from auditor.sweep.workers.budget import Budget
 
 
 class ByteGate:
-    """A gate that admits work up to a total of bytes, larger work only alone; thread-safe."""
+    """A gate that admits work up to a total of bytes; larger work runs alone. Thread-safe."""
 
     def __init__(self, most: int) -> None:
         self._most = most
@@ -27,7 +27,7 @@ class ByteGate:
         self._changed = Condition()
 
     def enter(self, who: object, size: int) -> None:
-        """Wait until `size` bytes fit, unless `who` is already inside."""
+        """Wait until `size` more bytes are within the total, unless `who` is already inside."""
         with self._changed:
             self._changed.wait_for(lambda: self._fits(who, size))
             self._inside.setdefault(who, size)
@@ -46,8 +46,8 @@ class ByteGate:
 class Bounds(NamedTuple):
     """The limits on network use of one model or one page."""
 
-    what: str  # as named in messages
-    seconds: float  # waiting for the budget does not count
+    what: str  # the name in messages: "one model"
+    seconds: float  # without waits for the budget
     most: int  # bytes
 
     @classmethod
@@ -65,7 +65,9 @@ LARGE = 4 * 1024 * 1024
 class Allowance(Governor):
     """The governor that admits the requests of one model or page, within its bounds.
 
-    A model with many bytes waits at the `gate`, if given. Setting `over` ends all waits.
+    A model with more than LARGE bytes waits at the `gate`, if given. Setting `over` ends all waits.
+
+    An excused wait does not count as the model's time: for the budget, or imposed by a server.
     """
 
     def __init__(
@@ -81,8 +83,8 @@ class Allowance(Governor):
         self._lock = Lock()
         self._since = time.monotonic()  # the start, shifted by the duration of excused waits
         self._waiting, self._stopped = 0, 0.0  # threads in excused waits; when the first wait began
-        self._excused_seconds_left = float(WINDOW)  # of waits that a server imposes
-        self.waited = False  # for the budget
+        self._excused_seconds_left = float(WINDOW)  # left for waits that a server imposes
+        self.waited = False  # whether a request waited for the budget
         self.has_requests = False  # whether there was a request: stored models need none
 
     def session(self, model: HubModel, token: str | None) -> Session:
@@ -102,7 +104,7 @@ class Allowance(Governor):
 
     @contextmanager
     def _excused(self) -> Iterator[None]:
-        """Exclude a wait from `seconds`; waits of several threads at once are excluded once."""
+        """Exclude a wait from `seconds`; simultaneous waits of several threads count once."""
         with self._lock:
             self._stopped = self._stopped if self._waiting else time.monotonic()
             self._waiting += 1
@@ -126,7 +128,7 @@ class Allowance(Governor):
         self._budget.note(turn, status, headers)
 
     def held(self, seconds: float) -> AbstractContextManager[object]:
-        """Excuse a wait that a server imposes, up to a total of one rate-limit window."""
+        """Return a context for a wait imposed by a server; one rate-limit window is excused."""
         left = self._excused_seconds_left
         self._excused_seconds_left -= seconds
         return self._excused() if left > 0 else nullcontext()

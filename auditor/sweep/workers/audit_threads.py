@@ -41,13 +41,13 @@ class _Task(Struct, eq=False):
 
     waiting: Waiting
     arrived: "SimpleQueue[Done]"
-    alone: bool = False  # memory ran out while other models were under way: audit it alone
+    alone: bool = False  # to audit with no other model under way, because memory ran out
 
 
 class AuditThreads:
     """A pool with a thread for each model under way; several Crews may share it.
 
-    A thread ends if there is no task that it may start.
+    A thread audits one task after another, and ends if no task may start.
     """
 
     def __init__(
@@ -56,12 +56,12 @@ class AuditThreads:
         self.budget = budget
         self._policy = policy
         self._auditor = Auditor(policy, token, budget, waits)
-        self.waits = self._auditor.talk.waits  # for the budget, or imposed by a server
+        self.waits = self._auditor.talk.waits  # waits for the budget, or imposed by a server
         self.concurrency = Concurrency(policy.at_once)
         self._lock = Lock()
         self._ready: deque[_Task] = deque()
-        self._running: dict[_Task, Allowance] = {}  # each task has a thread
-        self._since = time.monotonic()  # of the last progress, or when none was possible
+        self._running: dict[_Task, Allowance] = {}  # a thread runs each of these tasks
+        self._since = time.monotonic()  # the last outcome, or the first task after a pause
 
     def submit(self, waiting: Waiting, arrived: "SimpleQueue[Done]") -> None:
         with self._lock:
@@ -69,7 +69,7 @@ class AuditThreads:
             self._start_threads()
 
     def give_up_stuck(self) -> None:
-        """Abandon all models under way if no audit has ended for too long."""
+        """Abandon all models under way if no audit has ended for `Policy.hopeless` seconds."""
         with self._lock:
             now = time.monotonic()
             if not self._running or self.waits.longest:
@@ -84,7 +84,7 @@ class AuditThreads:
             self._start_threads()
 
     def close(self) -> None:
-        """Start no more tasks and end the waits of running ones; reads may take seconds to end."""
+        """Start no more tasks, and end the waits of running tasks; reads may take seconds."""
         with self._lock:
             self._ready.clear()
             for allowance in self._running.values():
@@ -135,7 +135,7 @@ class AuditThreads:
 
 
 class Crew:
-    """The models of a sweep, or of one batch, that are submitted to the threads."""
+    """The models that a sweep, or one batch of a cluster, submits to the threads."""
 
     def __init__(self, threads: AuditThreads) -> None:
         self._threads = threads
@@ -165,16 +165,16 @@ class Crew:
 
 # --- the number of models under way --------------------------------------------------------------
 
-LEAST = 4  # models; a sweep starts with this number, before any measurement
-_SPARE = 1.25  # factor on the computed number: answers do not arrive evenly
+LEAST = 4  # models under way at the start of a sweep, before any measurement
+_SPARE = 1.25  # factor on the computed number, because answers arrive unevenly
 _ROUND = 0.25  # shortest round in seconds: times of few models vary
-_BUSY = 0.95  # share of a round's seconds from which on models wait for the processor, too
-_LESS = 0.98  # factor on the time after a busy round, of which an unknown part was such a wait
-_MOST_TIMES = 4  # longest accepted time, as a multiple of the quickest round's
+_BUSY = 0.95  # processor share of a round's seconds above which models wait for the processor, too
+_LESS = 0.98  # factor on the time of a busy round, a part of which was such a wait
+_MOST_TIMES = 4  # longest accepted time, as a multiple of that in the quickest round
 
 
 class Concurrency:
-    """The number of models under way, measured anew after each round of as many models.
+    """The best number of models under way, measured after each round of that many models.
 
     Little's law gives the number: the rate times the time that one model is under way. The rate is
     the one that the processor can examine, or, if models waited for the budget, the one that the
@@ -200,15 +200,16 @@ class Concurrency:
         self.begin()
 
     def begin(self) -> None:
-        """Begin a round; also called if no model was under way before."""
+        """Begin a round: after the previous round, or when the first model starts after a pause."""
         self._begun = self._clock(), self._processor()
         self._done, self._fetched, self._seconds, self._waited = 0, 0, 0.0, False
 
     def done(self, seconds: float | None, *, waited: bool) -> None:
-        """Count a model that is done, and the seconds for which it was under way.
+        """Count a finished model, and the seconds for which it was under way.
 
         `seconds` excludes waits for the request budget; `waited` says whether there were any.
-        `seconds` is None if the model needed no request: it is stored, or has no weights.
+        `seconds` is None if the model needed no request: its headers are stored, or it has no
+        weights.
         """
         self._done += 1
         self._waited |= waited

@@ -1,4 +1,4 @@
-"""The request budget that the threads of a process share: the Hub's rate limits, and our own."""
+"""The request budget that a process's threads share: the Hub's rate limits, and --max-requests."""
 
 import time
 from collections.abc import Callable, Mapping
@@ -10,27 +10,27 @@ from auditor.downloader.http import NO_ANSWER, Turn
 from auditor.downloader.retry import WINDOW, RateLimit, rate_limit
 from auditor.downloader.waits import STEP, Wait
 
-# Requests of each window that are left to other users of the token: a twentieth, 50 at most.
+# Each window leaves a twentieth of its requests, 50 at most, to other users of the token.
 _SPARED, _MOST_SPARED = 20, 50
 
-_ROUNDING = 1.0  # seconds: `t` is in whole seconds, so a window may last this much longer
+_ROUNDING = 1.0  # seconds: the header's `t` is in whole seconds, so a window may last longer
 _LOOK = 0.25  # seconds between checks for the answer to the first request of a window
-_GIVEN_UP = 30.0  # seconds after which another request goes first: the sender of the first has died
+_GIVEN_UP = 30.0  # seconds without an answer after which another request is sent as the first
 
-_REFUSED = frozenset((NO_ANSWER, 429, *range(500, 600)))  # after these no other request is sent
+_REFUSED = frozenset((NO_ANSWER, 429, *range(500, 600)))  # other requests keep waiting after these
 
 
 class RateWindow(NamedTuple):
     """The state of the rate-limit window of one kind of requests.
 
-    Nothing is known of a new window until an answer arrives. So one request is sent first, and the
-    others follow when it has succeeded.
+    The size of a new window is unknown until an answer arrives. So one request is sent first, and
+    the others wait until it has succeeded.
     """
 
     left: float = 0.0  # remaining requests; inf: the server sends no limits, as mirrors do
     until: float = -inf  # end of the window; inf: the server sends no limits
     quota: float = 0.0  # requests of a complete window
-    first: float = 0.0  # send time of the first request, which others wait for; 0: there is none
+    first: float = 0.0  # send time of the first request, for whose answer others wait; 0: not sent
     least: float = inf  # the lowest number of remaining requests that an answer has reported
 
     def is_over(self, now: float) -> bool:
@@ -44,12 +44,12 @@ class RateWindow(NamedTuple):
         return self.until + _ROUNDING - now if is_spent else 0.0
 
     def spent(self, now: float) -> "RateWindow":
-        """Return the state after a request was admitted."""
+        """Return the state after one more request was admitted."""
         first = now if self.is_over(now) else self.first
         return self._replace(left=self.left - 1, first=first)
 
     def lost(self, first: float) -> "RateWindow":
-        """Return the state after the request sent at `first` failed: another may be the first."""
+        """Return the state after the first request, sent at `first`, failed: send another."""
         return self._replace(first=0.0) if first and first == self.first else self
 
     def after_limit(self, limit: RateLimit, now: float, share: int = 1) -> "RateWindow":
@@ -86,9 +86,9 @@ class RateWindow(NamedTuple):
 
 
 def opens(status: int, limit: RateLimit | None) -> bool:
-    """Whether, after an answer to a window's first request, other requests need not wait for one.
+    """Whether the answer to a window's first request lets other requests proceed.
 
-    The answer is not a refusal, or it shows when the window ends.
+    It does if it is not a refusal, or if it declares that the window has no requests left.
     """
     return status not in _REFUSED or (limit is not None and limit.remaining == 0)
 
@@ -99,7 +99,7 @@ def spared(quota: float) -> float:
 
 
 _KINDS = ("api", "resolvers")
-_OWN = len(_KINDS)  # index of our own limit in _REASONS, after the kinds
+_OWN = len(_KINDS)  # index of --max-requests in _REASONS, after the kinds
 _REASONS = (
     "the budget of requests to the Hub's API is spent",
     "the budget of requests for files is spent",
@@ -120,14 +120,15 @@ class Budget:
         self._lock = Lock()
         self._windows = [RateWindow() for _ in _KINDS]
         self._most = most
-        self._own_since, self._own_spent = 0.0, 0  # start of our own window; requests sent in it
-        self.share = 1  # this process may use 1/share of remaining requests, quota and `most`
+        # Start of the window of --max-requests, and requests sent in it.
+        self._own_since, self._own_spent = 0.0, 0
+        self.share = 1  # the process may use 1/share of remaining requests, quota and `most`
         self._clock = clock
 
     def take(self, path: str, pause: Pause) -> Turn:
         """Wait until a request may be sent.
 
-        The wait has steps, to notice when another thread's answer opens the window.
+        The thread wakes after each step, because another thread's answer may open the window.
         """
         waited = 0.0
         while isinstance(turn := self._turn(path, waited), Wait):
@@ -150,7 +151,7 @@ class Budget:
             return Turn(path, first=now if window.is_over(now) else 0.0, waited=waited)
 
     def note(self, turn: Turn, status: int, headers: Mapping[str, str]) -> None:
-        """Update the windows by an answer of the Hub; status NO_ANSWER means there was none."""
+        """Update the windows after an answer of the Hub, or after none (status NO_ANSWER)."""
         limit = rate_limit(headers)
         request_kind = limit_kind = _kind_of(turn.path)
         has_limit = limit is not None and limit.kind in {None, *_KINDS}

@@ -1,12 +1,12 @@
-"""Audits on the workers of a Dask cluster, on this machine or on many, instead of on threads.
+"""Audits by the workers of a Dask cluster, on one machine or many, instead of by threads.
 
 Models are sent in batches, and the outcomes are recorded as they arrive; workers never open the
 store. If a worker dies, Dask itself gives its batch to another worker. If the workers of a batch
 die repeatedly, the batch is split: each of its models is audited with nothing else under way, which
 shows the model that ends workers.
 
-Each worker has its share of the request budget, and so its own waits. Its heartbeats report them to
-the scheduler as a metric, in seconds: clocks of two machines are never compared.
+Each worker has its share of the request budget, and so its own waits. Its heartbeats report to the
+scheduler how many seconds each wait still lasts; clocks of two machines are never compared.
 """
 
 import gc
@@ -43,14 +43,14 @@ from auditor.sweep.workers.one_model import Done, failed
 # Dask's 5 ms for a task are negligible.
 _MODELS = 32
 
-_BYTES = 1024 * 1024  # of the snapshots and listings of one batch; Dask warns from 10 MB on
+_BYTES = 1024 * 1024  # bytes of the snapshots and listings of one batch; Dask warns from 10 MB on
 _AHEAD = 2  # batches for each thread of a worker: one under way, one waiting
 _LOOK = 2.0  # seconds between checks of the workers
 _STUCK = 0.5  # seconds between a worker's checks for stuck models
 _CONNECTING = 10.0  # seconds for a scheduler to answer, and to end
 _METRIC = "hf-audit-waits"  # name of a worker's metric; `waits` returns its value
 _ALONE = 60.0  # seconds without any worker after which a sweep ends; nannies restart workers in 2
-_SWEEPS = 4  # sweeps with different policies that one worker serves at a time
+_SWEEPS = 4  # most policies of sweeps that one worker serves at a time
 
 # Threads of each worker on this machine, each with one batch. A batch occupies its thread until its
 # last model is done; the last models of two batches alone would leave the worker idle.
@@ -76,8 +76,8 @@ class Cluster:
         self._ready: deque[Waiting] = deque()  # submitted, not in a batch yet
         self._suspects: deque[Waiting] = deque()  # models of batches whose workers died
         self._sent: dict[Any, tuple[Waiting, ...]] = {}  # batches, by future
-        self._alone: Any = None  # the future of a suspect, while nothing else is under way
-        self._arrived: SimpleQueue[Any] = SimpleQueue()  # futures
+        self._alone: Any = None  # the future of a suspect that is audited alone
+        self._arrived: SimpleQueue[Any] = SimpleQueue()  # finished futures
         self._workers, self._threads = 0, 0  # number of workers, and of all their threads
         self._waits_by_worker: dict[str, tuple[float, float]] = {}  # reported seconds, end of wait
         self._looked = self._seen = 0.0  # time of the last check, and of the last one with a worker
@@ -95,8 +95,8 @@ class Cluster:
                 self._client.close(timeout=_CONNECTING)
 
     def _start(self) -> None:
-        """Connect; raise SourceError if the scheduler does not answer."""
-        # They log tracebacks when a connection is lost; our own message of one line is enough.
+        """Connect to the scheduler; raise SourceError if it does not answer."""
+        # They log tracebacks when a connection is lost; our message of one line is enough.
         for name in ("distributed", "distributed.client"):
             logging.getLogger(name).setLevel(logging.CRITICAL)
         address = self._scheduler or self._opened.enter_context(
@@ -177,8 +177,8 @@ class Cluster:
     def _failed_batch(self, future: Any, error: BaseException) -> Iterator[Done]:
         """Handle a batch without a result.
 
-        A model that was audited alone failed by itself, and its outcome is yielded. Otherwise any
-        model of the batch may be the cause: all become suspects, to be audited alone.
+        A model that was audited alone is the cause, and its outcome is yielded. Otherwise any model
+        of the batch may be the cause: all become suspects, to be audited alone.
         """
         models = self._sent.pop(future)
         if isinstance(error, UsageError):
@@ -193,7 +193,7 @@ class Cluster:
         yield failed(models[0], Reason.CRASHED, f"its audit ended a worker: {detail}")
 
     def _look(self) -> None:
-        """Update the workers and their waits; raise SourceError without workers for too long."""
+        """Update the workers and their waits; raise SourceError if there are none for too long."""
         now = time.monotonic()
         if self._threads and now - self._looked < _LOOK:
             return
@@ -207,7 +207,7 @@ class Cluster:
         for name, worker in workers.items():
             seconds = worker["metrics"].get(_METRIC, {}).get(self._client.id)
             before = self._waits_by_worker.get(name)
-            if before and before[0] == seconds:  # no heartbeat since
+            if before and before[0] == seconds:  # no heartbeat since the last check
                 waits_by_worker[name] = before
             elif seconds is not None:  # None: the worker has no models of this sweep
                 waits_by_worker[name] = seconds, now + seconds
@@ -290,9 +290,9 @@ def _started_cluster(count: int, environment: dict[str, str]) -> Any:
 
 
 def _end(cluster: Any) -> None:
-    """End the workers at once; otherwise they would finish their waits first."""
+    """Kill the workers, which would otherwise finish their waits first."""
     for nanny in cluster.workers.values():
-        nanny.close_gracefully()  # so that it does not restart its worker
+        nanny.close_gracefully()  # so that the nanny does not restart its worker
         if pid := nanny.pid:
             with suppress(ProcessLookupError):
                 os.kill(pid, getattr(signal, "SIGKILL", signal.SIGTERM))  # Windows has no SIGKILL
@@ -319,7 +319,7 @@ def audit_batch(
 ) -> tuple[Done, ...]:
     """Audit the models of a batch and return the outcomes, unordered.
 
-    Raise UsageError if this worker's terms differ from `expected_terms`, those of the sweep. The
+    Raise UsageError if this worker's `terms` differ from `expected_terms`, those of the sweep. The
     request budget is divided by the number of `workers`. Several sweeps may share a cluster.
     """
     worker = f"a worker on {quoted(socket.gethostname())}"
@@ -349,7 +349,7 @@ def audit_batch(
 
 
 def waits(_worker: object = None) -> dict[str, float]:
-    """Return, by sweep with models on this worker, the seconds it will wait for its budget."""
+    """Return the seconds that each sweep on this worker still waits for its budget, by sweep."""
     longest = [(sweep, threads.waits.longest) for sweep, threads in tuple(_under_way)]
     return {sweep: wait.seconds if wait else 0.0 for sweep, wait in longest}
 
@@ -364,7 +364,8 @@ def _threads(policy: Policy, token: str | None) -> AuditThreads:
 def terms(token: str | None) -> tuple[str, ...]:
     """Return the versions, endpoint and token digest that a sweep and its workers must share.
 
-    A store does not record its workers, so all must be equal. The token itself is not sent.
+    They must be equal, because a store does not record which worker wrote an outcome. The token
+    itself is not sent.
     """
     versions = current_versions()
     digest = sha256(token.encode()).hexdigest()[:16] if token else ""

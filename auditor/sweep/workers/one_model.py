@@ -49,11 +49,11 @@ class Done(NamedTuple):
     model: str
     commit_sha: str
     recorded: Recorded
-    snapshot: StoredObject | None = None  # None: it was already stored, or could not be read
+    snapshot: StoredObject | None = None  # None: already stored, or not readable
 
 
 class Auditor:
-    """An auditor of models, each in the calling thread; thread-safe."""
+    """An auditor of models, which several threads call; each audit runs in the calling thread."""
 
     def __init__(
         self, policy: Policy, token: str | None, budget: Budget, waits: Waits | None = None
@@ -73,7 +73,7 @@ class Auditor:
         return Allowance(bounds, self._budget, self.talk, Event(), self._large)
 
     def audit(self, waiting: Waiting, allowance: Allowance, *, alone: bool = True) -> Done | None:
-        """Audit a model; an error is a part of its outcome.
+        """Audit a model; an error becomes the reason of an unaudited outcome.
 
         Return None if memory ran out while other models were under way as well (not `alone`).
         """
@@ -87,13 +87,13 @@ class Auditor:
             self.give_up(allowance)
 
     def give_up(self, allowance: Allowance) -> None:
-        """End the waits of a model, and let other models pass; its audit may still run."""
+        """End the waits of a model and free its place at the gates; its audit may still run."""
         allowance.over.set()
         for gate in (self._large, self._examining):
             gate.leave(allowance)
 
     def close(self) -> None:
-        """Begin no more reads; reads under way end by themselves."""
+        """Begin no more reads, without waiting for reads under way."""
         for pool in (self._shards, self._reads):
             pool.shutdown(wait=False, cancel_futures=True)
 
@@ -119,7 +119,7 @@ class Auditor:
         return Done(waiting.model, waiting.commit_sha, record, packed_snapshot)
 
     def _shared(self, snapshot: Snapshot) -> Shared:
-        """Return the part of a snapshot that other models may share; it is packed once."""
+        """Return the part of a snapshot that other models may share, packed only once."""
         key = fingerprint(snapshot)
         shared = self._packed.get(key) if key else None
         if shared is None:
@@ -177,9 +177,9 @@ def unaudited_model(model: str, commit: str, reason: Reason, detail: str) -> Una
 
 
 def _stored(waiting: Waiting, *, companions: bool) -> Snapshot | None:
-    """Return the stored snapshot with no cost; None without one, or if it lacks companion files.
+    """Return the stored snapshot; None if there is none, or if it lacks companion files.
 
-    An earlier audit read it from the Hub, so that no request is needed now.
+    Its `fetched` counts no requests, because an earlier audit read the files.
     """
     if waiting.snapshot is None:
         return None

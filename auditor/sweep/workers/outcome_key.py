@@ -1,4 +1,4 @@
-"""A key that two snapshots share only if an audit gives both the same outcome. Pure.
+"""A key that is equal for two snapshots only if an audit gives both the same outcome. Pure.
 
 A fine-tune has the headers of its base byte for byte, so its outcome is known once the base's is.
 Every field of a snapshot is a part of the key, including fields that are added later. `_READ` lists
@@ -21,7 +21,7 @@ from auditor.claims.published import sizes_in
 # Keys of a config.json that record its writer. No family and no rule reads their values; a test
 # changes them and compares the outcomes.
 WRITERS = ("_name_or_path", "transformers_version")
-# Plain text only: other bytes may make the config unreadable.
+# Only values of plain text are emptied: other bytes may make the config unreadable.
 _WRITER = re.compile(rf'("(?:{"|".join(WRITERS)})"\s*:\s*)"[ !#-\[\]-~]{{0,200}}"'.encode())
 
 # Files that no rule reads: documentation, pictures, and logs and results of a training.
@@ -59,7 +59,7 @@ def _plain(value: object) -> object:
 
 
 def _nothing(_record: object) -> None:
-    """Return None, in the place of a field that no outcome depends on."""
+    """Return None in place of a field that outcomes do not depend on."""
 
 
 def _config(snapshot: Snapshot) -> object:
@@ -84,9 +84,9 @@ def _files(snapshot: Snapshot) -> Iterator[tuple[str, int | None]]:
 
 _READ: Mapping[type[Struct], Mapping[str, Callable[[Any], object]]] = {
     Snapshot: {
-        "model": lambda snapshot: sizes_in(snapshot.model),  # an outcome repeats the name
-        "commit": lambda snapshot: snapshot.commit is None,  # an outcome repeats the commit
-        "fetched": _nothing,  # an outcome repeats the value
+        "model": lambda snapshot: sizes_in(snapshot.model),  # an outcome copies the rest
+        "commit": lambda snapshot: snapshot.commit is None,  # an outcome only copies the commit
+        "fetched": _nothing,  # an outcome only copies the value
         "card_base": _nothing,  # only --base and --values read it
         "config": _config,
         "files": lambda snapshot: tuple(_files(snapshot)),

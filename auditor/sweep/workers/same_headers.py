@@ -21,8 +21,8 @@ from auditor.sweep.workers.outcome_key import outcome_key
 
 T = TypeVar("T")
 
-# Bytes of all remembered values. A packed outcome of BERT has 4.6 kB, its packed headers 3.2 kB:
-# outcomes of some 900 base models fit, or headers of some 1,300.
+# Bytes of all remembered values. A packed outcome of BERT has 4.6 kB and its packed headers have
+# 3.2 kB, so outcomes of some 900 base models fit, or headers of some 1,300.
 _MOST = 4 * 1024 * 1024
 _MOST_OF_ONE = 256 * 1024
 
@@ -31,7 +31,7 @@ class Recent(Generic[T]):
     """A cache of the most recently used values, limited in bytes; thread-safe."""
 
     def __init__(self, most: int = _MOST, most_of_one: int = _MOST_OF_ONE) -> None:
-        """Set the largest number of bytes of all values together, and of one value."""
+        """Limit the bytes of all values together to `most`, and of each value to `most_of_one`."""
         self._most, self._most_of_one = most, most_of_one
         self._lock = Lock()
         self._values: OrderedDict[bytes, tuple[T, int]] = OrderedDict()
@@ -46,7 +46,7 @@ class Recent(Generic[T]):
             return entry[0]
 
     def put(self, digest: bytes, value: T, size: int) -> None:
-        """Remember a value of that many bytes, unless it is too large."""
+        """Remember a value of `size` bytes, unless it is too large."""
         if size > self._most_of_one:
             return
         with self._lock:
@@ -67,7 +67,7 @@ class RememberedOutcome(NamedTuple):
     claims: tuple[PublishedCount, ...]  # claims quote the name of the first model
 
     def of_model(self, snapshot: Snapshot) -> Recorded:
-        """Return the outcome of another model with the same key."""
+        """Return the stored form of the outcome of another model with the same key."""
         model = snapshot.model
         claims = tuple(
             replace(claim, key=model) if claim.where == "name" else claim for claim in self.claims
@@ -81,7 +81,7 @@ def audited(snapshot: Snapshot, remembered: Recent[RememberedOutcome]) -> Record
     """Return the outcome of a model in its stored form; take it from `remembered` if possible.
 
     An outcome is remembered if no sentence and no finding names the model, and if the expectation
-    is a closed form: the oracle may read any key of a config.
+    is a closed form, because the oracle may read any key of a config.
     """
     key = outcome_key(snapshot)
     known_outcome = remembered.get(key) if key else None
@@ -114,7 +114,7 @@ def recorded(outcome: Report | Unaudited) -> Recorded:
 
 
 def summary_of(outcome: Report | Unaudited) -> StoredNight:
-    """Return the columns of an outcome."""
+    """Return the verdict and the counts of an outcome as columns of the store."""
     severities = [finding.severity for part in outcome.every for finding in part.findings]
     observed, expected = outcome.observed, outcome.expected
     return StoredNight(
@@ -136,10 +136,7 @@ def summary_of(outcome: Report | Unaudited) -> StoredNight:
 
 
 def _shared_text(outcome: Report | Unaudited) -> bytes:
-    """Return the JSON of an outcome without values of this model (name, commit, claims, ...).
-
-    Their keys stay, with empty values.
-    """
+    """Return the JSON of an outcome with empty values for its name, commit, cost and claims."""
     shared = replace(outcome, requested="", model=None, commit=None, fetched=Fetched(), claims=())
     return as_json.stored_text(shared)
 
@@ -159,7 +156,7 @@ def _own_text(
     fetched: Fetched,
     claims: tuple[PublishedCount, ...],
 ) -> bytes:
-    """Return the JSON of a model's own values; they replace those of the shared text."""
+    """Return the JSON of a model's own values, which replace those of the shared text."""
     own: dict[str, Any] = {
         "requested": requested,
         "model": model,
