@@ -282,7 +282,7 @@ class Loading(Struct, frozen=True, kw_only=True):
         return [changed[name].name if name in changed else name for name in renamed]
 
     def conversions(self, names: Iterable[str]) -> dict[str, Rewritten]:
-        """Map each (renamed) name to which a conversion applies to the rewritten name."""
+        """Map each (renamed) name that a conversion rewrites to the rewritten name."""
         return conversions_by(self.converters, names) if self.converters else {}
 
     def converted(self, names: Collection[str]) -> list[tuple[str, ...]]:

@@ -214,7 +214,7 @@ def _left_out(scopes: _Scopes, make: _Maker) -> Iterator[PossibleSlip]:
 
 
 def _rarity_of_part(module: str, scopes: _Scopes, learned: Sequence[int]) -> float:
-    """Return the rarity of an omission: low for poolers, then heads, then other modules."""
+    """Return how rare it is to omit a module: poolers least, then heads, then others."""
     below = module.removeprefix(scopes.prefix).strip(".")
     depth = below.count(".")
     cells = [scopes.cells[number] for number in learned]

@@ -70,7 +70,7 @@ def _gemm(linear: PackedLinear) -> dict[str, WrittenTensor]:
 
 
 def _marlin(linear: PackedLinear) -> dict[str, WrittenTensor]:
-    """Return Marlin's tensors: 16 inputs to a row of words; zero points and g_idx may be empty."""
+    """Return Marlin's tensors: a row of words has 16 inputs; zero points and g_idx may be empty."""
     word, tiles = (f"I{linear.word}",), linear.outputs * _TILE * linear.bits // linear.word
     empty: tuple[Shape, ...] = ((0,),)
     return {

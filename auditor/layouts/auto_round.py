@@ -75,7 +75,7 @@ _NUMBERED = re.compile(r"\w+\.[0-9].*")
 
 
 class AutoRoundScheme(NamedTuple):
-    """The settings of a module; None if the config does not state one."""
+    """The settings of a module; a field is None if the config does not state it."""
 
     bits: int | None = None  # one of PLAIN: the module is not packed
     group: int | None = None  # -1: all inputs together

@@ -67,7 +67,7 @@ class StoreWriter(Store):
             return row
 
     def _delete_stale_plans(self) -> None:
-        """Delete plans of stopped selections: no night uses them, and no selection fills them."""
+        """Delete plans of stopped selections: no night uses them, and none is still filling them."""
         stale_plans = self._database.execute(
             "DELETE FROM plans WHERE NOT EXISTS (SELECT 1 FROM nights n WHERE n.plan = plans.plan"
             " OR n.night = plans.night AND n.plan IS NULL) RETURNING plan"

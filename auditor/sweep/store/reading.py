@@ -30,7 +30,7 @@ class Versions(NamedTuple):
 
 
 class Night(NamedTuple):
-    """A night of a store."""
+    """One night's sweep, as the store records it."""
 
     night: str
     selection: str  # JSON
