@@ -103,7 +103,7 @@ def _by_shapes(parts: Members, _settings: None, expected: Shape | None) -> list[
 
 
 def _is_int4(parts: Members, halves: Shape) -> bool:
-    """Whether a byte of qdata holds two numbers, as scales (in/g, out) and float zero points show."""
+    """Whether a byte of qdata holds two numbers, as its scales and float zero points show."""
     scale, zero = (parts.get(last) for last in ("scale", "zero_point"))
     if scale is None or scale.shape is None or len(scale.shape) != len(halves):
         return False

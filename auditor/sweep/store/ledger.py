@@ -67,7 +67,7 @@ class StoreWriter(Store):
             return row
 
     def _delete_stale_plans(self) -> None:
-        """Delete plans of stopped selections: no night uses them, and none is still filling them."""
+        """Delete plans of stopped selections, which no night uses or is still filling."""
         stale_plans = self._database.execute(
             "DELETE FROM plans WHERE NOT EXISTS (SELECT 1 FROM nights n WHERE n.plan = plans.plan"
             " OR n.night = plans.night AND n.plan IS NULL) RETURNING plan"
