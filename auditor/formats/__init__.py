@@ -9,6 +9,6 @@ class View(Struct, frozen=True, kw_only=True):
     depth: int = 2  # levels of the module table
     width: int = 80  # characters in a line of the terminal
     color: bool = False
-    verbose: bool = False  # every name, every module, the formula, the sources
-    ascii_only: bool = False  # for terminals that show only ASCII
+    verbose: bool = False  # whether to show every name, every module, the formula, the sources
+    ascii_only: bool = False  # whether the terminal shows only ASCII
     printed: bool = False  # whether the text goes to standard output, which has room for one table

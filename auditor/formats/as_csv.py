@@ -1,4 +1,4 @@
-"""The CSV tables models, modules, findings and diagnosis; `tensor_table` has the fifth.
+"""The CSV tables models, modules, findings and diagnosis; the module `tensor_table` has tensors.
 
 The tables are made from an outcome's JSON, because a sweep stores nothing else; keys that an older
 version did not write are empty cells. They follow RFC 4180, but lines end with LF, because the
@@ -135,12 +135,12 @@ def _rows(name: str, outcomes: Iterable[Outcome]) -> Iterator[Row]:
 
 
 def with_components(outcome: Outcome) -> tuple[Outcome, ...]:
-    """Return the outcome and its components, like `every` of a report."""
+    """Return the outcome and its components, as `Report.every` does."""
     return outcome, *(one for part in outcome.get("parts", ()) for one in with_components(part))
 
 
 def rows_of(outcome: Outcome, depth: int | None = None) -> Iterator[tuple[str, Iterable[Row]]]:
-    """Yield each table's name and rows, without components; modules only down to `depth`."""
+    """Yield each table's name and rows, without those of components; modules down to `depth`."""
     yield "models", (model_row(outcome),)
     yield "modules", module_rows(outcome, depth)
     yield "findings", finding_rows(outcome)
@@ -196,7 +196,7 @@ def finding_rows(outcome: Outcome) -> Iterator[Row]:
 
 
 def causes_of(outcome: Outcome, at: int) -> str:
-    """Return the names of the causes that explain the finding with index `at`."""
+    """Return the names of the causes that explain the outcome's finding with index `at`."""
     causes = outcome.get("diagnosis", ())
     return "; ".join(cause["cause"] for cause in causes if at in cause["findings"])
 

@@ -1,4 +1,4 @@
-"""--format html: one page that a reviewer can keep, needs no network and treats names as untrusted.
+"""--format html: one page that a reviewer can keep; it needs no network and no name can harm it.
 
 The page is readable without JavaScript, which only filters the list of tensors. The content
 security policy in its head allows only its own style and script, by their digests.
@@ -135,7 +135,7 @@ def _modules(outcome: Report | Unaudited) -> Iterator[Element]:
 
 
 def _legend(placed: Sequence[Cell]) -> Element:
-    """Return the statuses in the drawing, each with its colour."""
+    """Return the legend of a drawing: its statuses, each with its colour."""
     legend = element("ul", {"class": "legend"})
     for status in sorted({cell.drawn_as for cell in placed}):
         colour = element("rect", {"width": "100%", "height": "100%", "class": f"s-{status}"})
@@ -163,7 +163,7 @@ def _findings(outcome: Report | Unaudited) -> Iterator[Element]:
 
 
 def _finding(finding: Finding, *, explained: bool = False, ignored: bool = False) -> Element:
-    """Return a finding with its names, expanded if it is an error or warning without a cause."""
+    """Return a finding with its names; an error or warning without a cause is expanded."""
     alarms = finding.severity is not Severity.INFO and not ignored
     kind = f"{'ignored ' if ignored else ''}{finding.severity}: {finding.kind}"
     about = filter(None, (finding.file, *counts_of(finding)))
@@ -189,7 +189,7 @@ def _list(items: Iterable[Child], **attributes: str) -> Element:
 
 
 def _to_do(finding: Finding) -> Iterator[Child]:
-    """Yield the advice, with text in backticks as code."""
+    """Yield the advice for a finding; text in backticks becomes code."""
     key = (finding.kind, finding.severity)
     (advice,) = (kind.to_do for kind in kind_meanings() if (kind.name, kind.severity) == key)
     for at, part in enumerate(advice.split("`")):
@@ -223,7 +223,7 @@ def _config(outcome: Report | Unaudited) -> Iterator[Element]:
         key = element("span", {}, code(symbol.key), default)
         _, stored = fields.pop(symbol.key, ("", ""))
         rows.append((key, symbol.letter, symbol.value, f"{stored}")[: len(columns)])
-    for name, (declared, stored) in fields.items():  # keys that shape no tensor by the formulas
+    for name, (declared, stored) in fields.items():  # keys on which no tensor's shape depends
         rows.append((Name(name), "", f"{declared}", f"{stored}"))
     yield element("h2", {}, "Config")
     yield _scrolled("Config", outcome, SimpleTable("config", columns, tuple(rows)))

@@ -17,7 +17,7 @@ from auditor.tensors import natural_key
 
 SCHEMA = 1
 
-# Keys of JSON objects, which are the names of attributes.
+# Keys of JSON objects; each is the name of an attribute.
 _COUNTS = ("files", "bytes", "tensors", "elements", "parameters", "trainable")
 _WEIGHTS = ("dtype", "tensors", "parameters", "bytes", "bits_per_parameter")
 _SYMBOL = ("letter", "key", "value", "default", "formula")
@@ -35,7 +35,7 @@ def render(outcome: Report | Unaudited) -> str:
 
 
 def stored_text(outcome: Report | Unaudited) -> bytes:
-    """Encode an outcome as UTF-8 without spaces, in an eighth of the time of `render`."""
+    """Encode an outcome as UTF-8 without spaces, eight times faster than `render`."""
     try:
         return msgspec.json.encode(_as_written(outcome))
     except UnicodeEncodeError:  # a name contains a lone surrogate, which UTF-8 cannot encode
@@ -49,7 +49,7 @@ def as_object(outcome: Report | Unaudited) -> dict[str, Any]:
 
 
 def _as_written(outcome: Report | Unaudited) -> dict[str, Any]:
-    """Return the JSON object; for speed, rows of modules, files and numbers stay Structs."""
+    """Return the object to encode, in which rows of modules, files and numbers stay Structs."""
     loading = _Loading(outcome.in_memory or {}, outcome.load_report and outcome.load_report.names)
     return {
         "schema": SCHEMA,
@@ -201,7 +201,7 @@ def _observed(observed: Observed | None) -> dict[str, Any]:
 
 
 class _Loading(NamedTuple):
-    """The names under which from_pretrained loads the tensors of findings, and what it reports."""
+    """The in-memory names of tensors when from_pretrained loads them, and the names it reports."""
 
     in_memory: Mapping[str, tuple[str, ...]]
     reported: frozenset[str] | None  # in-memory names that from_pretrained reports; None if unknown
@@ -226,8 +226,9 @@ def _finding(finding: Finding, loading: _Loading) -> dict[str, Any]:
 
 
 def _names_in_memory(names: tuple[str, ...], loading: _Loading) -> dict[str, Any]:
-    """Return for each name its in-memory names, and whether from_pretrained reports none of them.
+    """Return `in_memory`, the in-memory names of each name, and `silent`, if none is reported.
 
+    `silent` has a flag for each name: whether from_pretrained reports none of its in-memory names.
     Both values are None if an in-memory name is unknown.
     """
     if not names or not all(name in loading.in_memory for name in names):

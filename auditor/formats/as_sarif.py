@@ -46,7 +46,7 @@ def _rules() -> list[Mapping[str, Any]]:
 
 
 def _sentence(model: str, finding: Mapping[str, Any], causes: Sequence[Mapping[str, Any]]) -> str:
-    """Return what is wrong: `org/name: missing, 2 names, 8 parameters (a, b): ...`."""
+    """Return a finding's message: `org/name: missing, 2 names, 8 parameters (a, b): ...`."""
     patterns = finding["folded"]
     shown = ", ".join(patterns[:_MOST_IN_MESSAGE])
     more = (
@@ -62,7 +62,7 @@ def _sentence(model: str, finding: Mapping[str, Any], causes: Sequence[Mapping[s
 
 
 def message(text: str) -> str:
-    """Escape a text: brackets would make links, and braces would be arguments."""
+    """Escape a text for SARIF, in which brackets make links and braces stand for arguments."""
     shown = printable(text)
     shown = shown if len(shown) <= _LONGEST else f"{shown[:_LONGEST]}..."
     for char, escaped in (("\\", r"\\"), ("[", r"\["), ("]", r"\]"), ("{", "{{"), ("}", "}}")):
@@ -84,7 +84,7 @@ def _place(model: str, finding: Mapping[str, Any]) -> Mapping[str, Any]:
 
 
 def _segments(model: str, finding: Mapping[str, Any]) -> Iterator[str]:
-    """Yield the segments of a relative path, which never leads up or to another host."""
+    """Yield the segments of a finding's relative path, which cannot lead up or to another host."""
     place = finding.get("file") or finding.get("component") or ""
     for part in filter(None, f"{model}/{place}".split("/")):
         shown = quote(printable(part), safe="")
@@ -107,7 +107,7 @@ def log_of(run: Mapping[str, Any], version: str, **driver: Any) -> Mapping[str, 
 
 
 def _sampled(outcome: Report | Unaudited) -> Iterator[Mapping[str, Any]]:
-    """Yield, for each component of which only a sample was read, the share of numbers read."""
+    """Yield a notice for each component of which a sample was read: the share of numbers read."""
     for part in outcome.every:
         if part.values and part.values.sampled:
             yield {
@@ -145,10 +145,10 @@ def result_of(  # noqa: PLR0913 - the parts of a result
     suppressed: str | None,
     state: str | None = None,
 ) -> Mapping[str, Any]:
-    """Return the SARIF result of a finding, which has its component; causes are JSON objects too.
+    """Return the SARIF result of a finding; the finding and its causes are JSON objects.
 
-    `seen` counts the model's findings by identity. `state` is the result's baselineState, which
-    compares it with an earlier run.
+    `seen` counts the model's findings so far by identity. `state` is its
+    SARIF baselineState, such as `new`, compared with an earlier run.
     """
     key = identity(finding)
     seen[key] += 1

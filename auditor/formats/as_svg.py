@@ -26,7 +26,7 @@ _LEAST = 0.006  # least width of a module with a fault, as a fraction of the dra
 
 
 class Cell(Struct, frozen=True, kw_only=True):
-    """A module, or several equal ones, and its place; counts are sums over all these modules.
+    """A module, or several equal modules, and its place in the drawing; counts are their sums.
 
     `left` and `width` are fractions of the drawing's width, 0 to 1.
     """
@@ -37,7 +37,7 @@ class Cell(Struct, frozen=True, kw_only=True):
     stored: int | None  # parameters
     expected: int | None
     share: float | None  # fraction of all stored parameters
-    formula: str | None  # the formula of a single module
+    formula: str | None  # the formula for one of the modules
     status: str
     level: int
     left: float
@@ -50,12 +50,12 @@ class Cell(Struct, frozen=True, kw_only=True):
 
     @property
     def alarms(self) -> bool:
-        """Whether an error or warning is about the module; unused and new modules have none."""
+        """Whether the status of the module, or of one inside, is that of an error or a warning."""
         return self.status in _ALARMING or any(cell.alarms for cell in self.below)
 
     @property
     def drawn_as(self) -> str:
-        """The status, but `equal` for a module that differs only in unused or new modules."""
+        """The status to draw: `equal` if the module differs only in unused or new ones inside."""
         return "equal" if self.status == "differs" and not self.alarms else self.status
 
     @property
@@ -84,7 +84,7 @@ def _flat(cell: Cell) -> Iterator[Cell]:
 
 
 class _Module:
-    """A node of a tree with its path, and with counts summed over all its modules."""
+    """A node of a module tree, with its path and the sums over the modules it stands for."""
 
     def __init__(self, node: Node, above: str, times: int) -> None:
         self.label, self.status = node.name, node.status
@@ -153,7 +153,7 @@ def _widths(modules: list[_Module], room: float) -> list[float]:
 
 LEVEL = 28  # pixels of a row
 _LABELLED = 0.02  # of the width; narrower cells have no label
-_WIDE = 0.12  # of the width; narrower cells have no label on a phone
+_WIDE = 0.12  # fraction of the width; narrower cells have no label on a phone
 _LETTER = 7.0  # pixels of a figure or a lower-case letter, at most
 _NARROWEST = 640.0  # pixels of a drawing that shows counts: palette.css hides them on a phone
 _HATCHED = frozenset({"missing", "mismatched", "unreadable"})

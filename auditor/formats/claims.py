@@ -34,7 +34,7 @@ _WORDS = {
 
 
 def slip_sentence(slip: Slip) -> str:
-    """Describe a slip in words."""
+    """Describe a slip (a mistake that explains a wrong count) in words."""
     words = {key: f"{value:,}" if type(value) is int else str(value) for key, value in slip.fields}
     if "base" in words:
         words["base"] = "2^20" if words["base"] == f"{2**20:,}" else "2^30"

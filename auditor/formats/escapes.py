@@ -15,7 +15,7 @@ from auditor.messages import printable
 _MARKED = re.compile(r"[\\`*_{}\[\]()#+!|~$]")
 _ENTITIES = {"&": "&amp;", "<": "&lt;", ">": "&gt;"}
 _CUT = "<!-- -->"  # between characters that would make a mention, a reference or a link
-# GitHub looks for these in the text that it shows, where backslashes are gone.
+# GitHub looks for mentions and references after it has removed backslashes.
 _LINKED = re.compile(r"(?<=@)|((?<=#)|(?<=GH-))(?=\w)|(?<=:)(?=//)|(?<=www)(?=\.)", re.IGNORECASE)
 _TICKS = re.compile("`+")
 _WORDS = re.compile(r"[A-Za-z0-9 (),]*")  # text that needs no escape: headings, statuses, shapes
@@ -29,7 +29,7 @@ def escaped_markdown(text: str) -> str:
 
 
 def code_span(text: str) -> str:
-    """Format a name as Markdown code: enclose it in more backticks than its longest run has."""
+    """Format a name as Markdown code, in more backticks than its longest run of backticks."""
     shown = printable(text)
     fence = "`" * (1 + max((len(run) for run in _TICKS.findall(shown)), default=0))
     space = " " if not shown.strip() or shown[0] in "` " or shown[-1] in "` " else ""
@@ -80,7 +80,7 @@ _INT64 = 1 << 63
 
 
 def safe(cell: Cell) -> Cell:
-    """Guard text that would be read as a formula or a value; None for an integer over 64 bits."""
+    """Guard text that would be read as a formula or a value; drop integers over 64 bits."""
     if isinstance(cell, int) and not -_INT64 <= cell < _INT64:
         return None
     if not isinstance(cell, str):

@@ -33,8 +33,8 @@ SEVERITIES: Mapping[Severity, Style] = {
 
 _MAX_NAMES = 6  # names shown of one finding
 _MAX_LISTED = 8  # rows of modules
-_MODULES = 2  # modules in a row, if their names have no common prefix
-_LEAST_ROOM = 16  # cells for a class name
+_MODULES = 2  # most modules in a row, if their names have no common prefix
+_LEAST_ROOM = 16  # least cells for a class name
 
 
 def cause_text(cause: Diagnosis, findings: tuple[Finding, ...], width: int) -> Iterator[StyledLine]:
@@ -53,7 +53,7 @@ def finding_text(
     verbose: bool,
     ignored: bool = False,
 ) -> Iterator[StyledLine]:
-    """Yield a finding with its first names, or all if verbose, and its reason."""
+    """Yield a finding's heading, its first names (all if verbose) and its reason."""
     yield from wrapped(_heading(finding, ignored=ignored), width)
     folded = _names(finding)
     named = folded if verbose else folded[:_MAX_NAMES]
@@ -65,7 +65,7 @@ def finding_text(
 
 
 def _names(finding: Finding) -> tuple[str, ...]:
-    """Return the folded names, `copy = original` for copies; () if the only name is the file's."""
+    """Return the folded names, as `copy = original` for copies; () if the file is the only name."""
     if finding.names == (finding.file,):
         return ()
     if not isinstance(finding, TiedWeight | Duplicate):
@@ -145,10 +145,10 @@ def _module_rows(
 
 
 def common_modules(names: tuple[str, ...]) -> str:
-    """Return the innermost module of all names, else the first few modules."""
+    """Return the innermost module that contains all names; without one, the first few modules."""
     # Segments shared by the first and the last name in sorted order are shared by all names.
     first, last = min(names).split("."), max(names).split(".")
-    common = commonprefix([first, last])  # noqa: RUF071 - of lists of parts
+    common = commonprefix([first, last])  # noqa: RUF071 - lists, not paths
     if common:
         return fold([".".join(common)])[0]
     modules = fold({name.rpartition(".")[0] or name for name in names})

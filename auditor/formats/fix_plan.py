@@ -12,11 +12,11 @@ from auditor.formats.text import counted, plain_line
 from auditor.messages import described, named, quoted
 from auditor.report import Report, Unaudited
 
-_EXAMPLES = 3  # names in one file
-_SHOWN = 8  # values in one file, and remaining findings
+_EXAMPLES = 3  # names shown of one file
+_SHOWN = 8  # values shown of one file, and remaining findings
 _DETAILED = 2  # weight files whose names are shown
 _FILES = 12
-_LARGE = 1 << 30  # bytes of copies
+_LARGE = 1 << 30  # bytes of copied files
 _MAP = "weight_map"
 
 
@@ -145,7 +145,7 @@ def _value(value: Any) -> str:
 
 
 def plan_as_json(plan: Plan, old_files: tuple[str, ...] | None) -> dict[str, Any]:
-    """Return the plan as a JSON object; `old_files` are the old files, None if not applied."""
+    """Return the plan as a JSON object; `old_files` are the kept old files, None if not applied."""
     after = plan.after
     return {
         "model": plan.before.requested,

@@ -23,7 +23,7 @@ def json_text(value: Any, *, indent: int | None = None) -> str:
 
 
 def finite(value: Any) -> Any:
-    """Return a config's value for strict JSON: NaN and Infinity become their names."""
+    """Return a config's value for strict JSON: the numbers NaN and Infinity become strings."""
     if isinstance(value, float) and not isfinite(value):
         return str(value)
     if isinstance(value, list):
@@ -34,7 +34,7 @@ def finite(value: Any) -> Any:
 
 
 def identity(finding: Mapping[str, Any]) -> tuple[str, ...]:
-    """Return a key by which a finding of one model is recognised in a later audit.
+    """Return a key that a finding keeps in later audits of its model.
 
     `finding` is the JSON object of the finding, with its component.
     """

@@ -1,4 +1,4 @@
-"""The printed reference: the meaning of each kind of finding and each cause, the architectures.
+"""Printed references: the kinds of findings and the causes, explained; the architectures.
 
 Meanings and advice are the docstrings of the classes of findings and the modules of causes.
 """
@@ -29,7 +29,7 @@ class Meaning(Struct, frozen=True, kw_only=True):
     to_do: str
 
 
-@cache  # a page needs them for each finding: without the cache, 90 % of its time
+@cache  # a page calls it for each finding; without the cache this takes 90 % of its time
 def kind_meanings() -> tuple[Meaning, ...]:
     """Return all kinds of findings, errors first."""
     ranks = [*Severity]

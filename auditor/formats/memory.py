@@ -18,7 +18,7 @@ from auditor.tensors import DTYPE_BITS, FOUR_BIT
 
 _SCHEMA = 1
 _BYTE = 8
-_LEAST_CACHE_BITS = 16  # with weight-only quantization, computing and the cache use 16 bits
+_LEAST_CACHE_BITS = 16  # narrower dtypes are for weights only; the cache then has 16 bits
 _CACHE = "BF16"
 _FOUR_BITS = 4
 
@@ -31,7 +31,7 @@ class Use(Struct, frozen=True, kw_only=True):
     dtypes: tuple[str, ...] = COMMON_DTYPES
     context: int | None = None  # tokens that the cache holds
     batch: int = 1
-    cache_dtype: str | None = None  # None: that of the weights, or BF16 for narrower weights
+    cache_dtype: str | None = None  # None: the dtype of the weights, or BF16 for narrower weights
 
 
 class LoadingNeed(Struct, frozen=True, kw_only=True):
@@ -48,8 +48,8 @@ class LoadingNeed(Struct, frozen=True, kw_only=True):
     bits: int
     weights: int
     cache_dtype: str | None  # None: the model does not decode
-    cache_per_token: int | None  # for one sequence, while no window is full
-    cache: int | None  # of all tokens of all sequences; None: without a context
+    cache_per_token: int | None  # bytes per token of one sequence, while no window is full
+    cache: int | None  # bytes of all tokens of all sequences; None: no context given
 
     @property
     def total(self) -> int:
@@ -87,7 +87,7 @@ TRAINING = (
 
 
 def parameters_loaded(outcome: Report | Unaudited) -> int | None:
-    """Return the number of parameters of the target class, else of the files; None if unknown."""
+    """Return the expected number of parameters, or if unknown, the stored number; else None."""
     if outcome.expected is not None:
         return outcome.expected.parameters
     return outcome.observed.parameters if outcome.observed else None
@@ -117,12 +117,12 @@ def loading_needs(outcome: Report | Unaudited, use: Use) -> tuple[LoadingNeed, .
 
 
 def bits_of(dtype: str) -> int:
-    """Return the width of one number; raise KeyError if it is not a dtype."""
+    """Return the bits of one number of a dtype; raise KeyError if `dtype` is not one."""
     return _FOUR_BITS if dtype == FOUR_BIT else DTYPE_BITS[dtype]
 
 
 def in_bytes(numbers: int, bits: int) -> int:
-    """Return the number of bytes that so many numbers take, rounded up to complete bytes."""
+    """Return the bytes of `numbers` numbers of `bits` bits each, rounded up."""
     return -(-numbers * bits // _BYTE)
 
 
@@ -192,7 +192,7 @@ def _loading(needs: tuple[LoadingNeed, ...], use: Use) -> SimpleTable:
 
 
 def _parameters(outcome: Report | Unaudited, needs: tuple[LoadingNeed, ...]) -> Iterator[str]:
-    """Yield the number of parameters, and what the table leaves out of quantized weights."""
+    """Yield the number of parameters, and a note that quantized weights take more than shown."""
     observed, expected = outcome.observed, outcome.expected
     stored = observed.parameters if observed else None
     if expected is None:

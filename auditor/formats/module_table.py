@@ -16,11 +16,14 @@ from auditor.tensors import natural_key
 
 
 class Line(NamedTuple):
-    """A line for modules with equal counts whose prefixes fold into one; its counts are sums."""
+    """A line of the table: a module, or modules with equal counts whose prefixes fold into one.
+
+    Its counts are sums over the modules.
+    """
 
     pattern: str
     modules: int
-    row: ModuleRow  # the counts of a single module
+    row: ModuleRow  # the row of one of the modules
 
     @property
     def name(self) -> str:
@@ -99,12 +102,12 @@ def module_table(modules: Iterable[Any], *names: str) -> SimpleTable:
     return SimpleTable("modules", names, rows)
 
 
-# --- the parts of a model, each once ------------------------------------------------------------
+# --- modules that together are the complete model -----------------------------------------------
 
 
-_MAX_ROWS, _MAX_DEEP_ROWS = 12, 60  # for the usual depth, and for more levels
+_MAX_ROWS, _MAX_DEEP_ROWS = 12, 60  # most rows at the usual depth, and at greater depths
 _USUAL_DEPTH = 2
-_MOST_KINDS = 2  # kinds of layers that a note lists
+_MOST_KINDS = 2  # most sizes of layers that a note lists
 _LISTED_APART = {"unused", "newly-initialized"}
 _WITHOUT_WORD = {"equal", "unchecked", "differs"}  # statuses that need no note
 _OWN = "(itself)"
@@ -125,7 +128,7 @@ class Part(NamedTuple):
 
 
 def parts_of(rows: Sequence[ModuleRow], depth: int) -> list[Part]:
-    """Return the modules at that depth, without unused ones; each tensor is in one module only."""
+    """Return modules down to a depth such that each used tensor is in exactly one of them."""
     below = _children(rows)
     parts = [
         _part(line, below)
@@ -137,7 +140,7 @@ def parts_of(rows: Sequence[ModuleRow], depth: int) -> list[Part]:
 
 
 def _children(rows: Sequence[ModuleRow]) -> Mapping[str, Sequence[ModuleRow]]:
-    """Map each prefix to the rows directly below it; rows skip a level that is not listed."""
+    """Map each prefix to the rows directly below it; levels that are not listed are skipped."""
     listed_prefixes = {row.prefix for row in rows}
     below: dict[str, list[ModuleRow]] = defaultdict(list)
     for row in rows:
@@ -157,7 +160,7 @@ def nearest(prefix: str, listed_prefixes: Iterable[str]) -> str:
 def _leaves(
     rows: Iterable[ModuleRow], below: Mapping[str, Sequence[ModuleRow]], depth: int
 ) -> Iterator[ModuleRow]:
-    """Yield modules without listed children, and the other modules' tensors outside children."""
+    """Yield the modules without listed children, and for each other module, its own tensors."""
     for row in rows:
         children = below.get(row.prefix, ()) if row.depth < depth else ()
         if row.depth <= depth and not children:
@@ -167,7 +170,7 @@ def _leaves(
 
 
 def _own(row: ModuleRow, children: Sequence[ModuleRow]) -> ModuleRow | None:
-    """Return a row for the tensors of a module that are in no child; None if there are none."""
+    """Return a row for the tensors of a module outside its children; None if there are none."""
     tensors = row.tensors - sum(child.tensors for child in children)
     stored, expected = (
         None if whole is None else whole - sum(getattr(child, name) or 0 for child in children)
@@ -228,7 +231,7 @@ def _are_numbered(rows: Sequence[ModuleRow]) -> bool:
 
 
 def _all_others(parts: Sequence[Part]) -> Part:
-    """Return one row for the parts that are not listed, so that columns add up."""
+    """Return the sum of the parts that are not listed, as one part, so that columns add up."""
     stored, expected = (
         None if None in figures else sum(figure or 0 for figure in figures)
         for figures in ([part.stored for part in parts], [part.expected for part in parts])

@@ -16,17 +16,17 @@ from auditor.reconciler.fold import fold
 Module = Mapping[str, Any]  # the JSON object of one module
 Outcome = Mapping[str, Any]  # an audit's JSON, of any version of the schema
 
-# The trees of 51 real checkpoints, of one module up to a mixture of experts, have 19 nodes in the
-# median and 83 at most; larger trees are cut to fewer levels.
+# Trees of 51 real checkpoints, from one module to a mixture of experts, have a median of 19 nodes
+# and 83 at most; larger trees are cut to fewer levels.
 MOST_NODES = 96
 DEEPEST = 7
 _LONGEST = 120  # characters of a name
 
 
 class Node(NamedTuple):
-    """A module, or several equal ones whose names fold into one; counts are of a single module."""
+    """A module, or equal modules whose names fold into one; counts are for each single module."""
 
-    name: str  # "{0-11}"; the root is ""
+    name: str  # such as "{0-11}"; the root's name is ""
     modules: int
     tensors: int | None
     stored: int | None
@@ -83,7 +83,7 @@ def _root(outcome: Outcome, status: str) -> Module:
 def _node(
     prefix: str, rows: Mapping[str, Module], below: Mapping[str, list[str]], depth: int
 ) -> Node:
-    """Return the tree below a prefix; its root has an empty name until siblings are folded."""
+    """Return the tree at a prefix; the name of its root stays "" until siblings are folded."""
     row = rows[prefix]
     names_by_tree: dict[str, list[str]] = defaultdict(list)
     trees: dict[str, Node] = {}

@@ -41,7 +41,7 @@ class StoredFinding(Finding, frozen=True, kw_only=True):
 
 
 def outcome_from(stored: _Object) -> Report | Unaudited:
-    """Decode the JSON object of an outcome; keys that an older version did not write may lack."""
+    """Decode the JSON object of an outcome; keys unknown to older versions may be absent."""
     fields = ("model", "commit", "source", "origin", "target", "model_type", "component")
     texts: dict[str, Any] = {name: stored.get(name) for name in fields}
     common = Outcome(
@@ -63,7 +63,7 @@ def outcome_from(stored: _Object) -> Report | Unaudited:
 
 
 def _row(kind: Callable[..., _Row], stored: _Object) -> _Row:
-    """Make a Struct or a NamedTuple from the stored keys that are fields of it."""
+    """Make a `kind` (a Struct or a NamedTuple) from the stored keys that are its fields."""
     names: Sequence[str] = getattr(kind, "__struct_fields__", getattr(kind, "_fields", ()))
     return kind(**{name: stored.get(name) for name in names})
 
@@ -78,7 +78,7 @@ def _findings(stored: Sequence[_Object]) -> tuple[Finding, ...]:
             parameters=one["parameters"],
             explains=one.get("explains", 0),
             reason=one["reason"],
-            # The file in the finding only declares the missing component.
+            # The finding's file only declares the missing component.
             file=None if one["kind"] == MissingComponent.kind else one.get("file"),
             evidence=one,
         )

@@ -37,7 +37,7 @@ class Heading(str):
 
 
 class Status(str):
-    """The status of a module; a bad status has a colour."""
+    """The status of a module; the status of a fault has a colour."""
 
     __slots__ = ()
 
@@ -57,7 +57,7 @@ class Share(float):
 
 
 class SimpleTable(NamedTuple):
-    """A table of typed cells; for one format a cell may also be Styled or an Element."""
+    """A table of typed cells; a cell may also be Styled (terminal) or an Element (HTML)."""
 
     title: str
     columns: tuple[str, ...]
@@ -103,7 +103,7 @@ def without_unknown_columns(table: Table) -> SimpleTable:
 
 
 def cut_table(table: Table, most: int | None) -> Table:
-    """Return the table's first `most` rows, and a row with the number of others."""
+    """Return the table's first `most` rows, and a row with the number of rows left out."""
     if most is None or len(table.rows) <= most:
         return table
     last_row = (f"and {len(table.rows) - most:,} more", *(None for _ in table.columns[1:]))
@@ -112,7 +112,7 @@ def cut_table(table: Table, most: int | None) -> Table:
 
 # --- in a terminal ------------------------------------------------------------------------------
 
-_LEAST_ROOM = 16  # cells of a name in a narrow terminal that the numbers would fill
+_LEAST_ROOM = 16  # least cells of a name, where a terminal is too narrow for names and numbers
 STATUS_STYLES: Mapping[str, Style] = {
     "missing": "bold red",
     "mismatched": "bold red",
@@ -125,7 +125,7 @@ STATUS_STYLES: Mapping[str, Style] = {
 def styled_rows(
     table: Table, *, unknown: str = "-", cut: int = 0, room: int | None = None
 ) -> list[list[Styled]]:
-    """Return the heading and the rows as styled cells; the column `cut` is cut to `room` cells."""
+    """Return heading and rows as styled cells; texts of column `cut` are cut to `room` cells."""
     rows = [[_styled(cell, unknown) for cell in row] for row in table.rows]
     if room is not None:
         for row in rows:
@@ -147,7 +147,7 @@ def fitted_rows(
 ) -> list[list[Styled]]:
     """Return styled rows; the texts in column `cut` are cut so that the table fits into `width`.
 
-    Other columns are never cut: if they leave less than `least` cells, the table is wider.
+    Other columns are never cut: if they leave less than `least` cells, the table is too wide.
     """
     rows = styled_rows(table)
     others = [at for at in range(len(table.columns)) if at != cut]
@@ -189,7 +189,7 @@ def markdown_table(table: Table) -> str:
 def as_csv_text(tables: Sequence[Table]) -> str:
     """Write tables as one CSV; if there are several, a column `table` names the table of each row.
 
-    The first column of each table contains names; cells of columns of other tables are empty.
+    The first column of each table contains names; cells under columns of other tables are empty.
     """
     if len(tables) == 1:
         [table] = tables

@@ -26,8 +26,8 @@ _Shape = tuple[int, ...] | None
 
 # --- for people ---------------------------------------------------------------------------------
 
-_WIDEST = 100  # cells of a name; the longest names of real models take 90
-_MOST_DIMENSIONS = 8  # shown of a shape; real models have at most five
+_WIDEST = 100  # most cells of a name; the longest names of real models take 90
+_MOST_DIMENSIONS = 8  # most axes shown of a shape; real models have at most five
 
 _Line = tuple[str, str, str, str, str, str, str]
 _HEADING: _Line = ("tensor", "dtype", "shape", "expected", "parameters", "status", "file")
@@ -71,7 +71,7 @@ def _lines(rows: Iterable[TensorRow]) -> Iterator[_Line]:
 
 
 def _name(name: str) -> str:
-    # Nearly all names; measuring a width takes longer.
+    # True for nearly all names, and faster than measuring a width.
     is_short = name.isascii() and len(name) <= _WIDEST
     return printable(name) if is_short else cut_middle(name, _WIDEST)
 
@@ -146,8 +146,8 @@ def csv_line(row: Iterable[Cell]) -> str:
 
 # --- in HTML ------------------------------------------------------------------------------------
 
-MOST_ROWS = 2_000  # of the list; tensors.csv has all tensors. A row takes 200 bytes of a page
-MOST_FOLDED = 100_000  # tensors: random names, which nothing folds, take 3 s
+MOST_ROWS = 2_000  # most rows of the list; tensors.csv has all. A row takes 200 bytes of a page
+MOST_FOLDED = 100_000  # most tensors to fold: random names, which do not fold, take 3 s
 
 _Row = tuple[str, int, TensorRow]  # a name or a pattern, its number of names, and one of them
 
@@ -204,7 +204,7 @@ def _folded(tensors: Sequence[TensorRow]) -> list[_Row]:
 
 
 def _table(rows: Sequence[_Row], *, several: bool) -> SimpleTable:
-    """Return the table of tensors, without columns that are trivial for all rows."""
+    """Return the table of tensors, without columns whose cells are empty or equal to others."""
     is_folded = any(count > 1 for _, count, _ in rows)
     differs = any(row.shape != row.expected_shape and row.expected_shape for _, _, row in rows)
     left_out = {

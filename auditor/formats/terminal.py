@@ -50,9 +50,9 @@ from auditor.reconciler.tensor_values import ValuesRead
 from auditor.report import Expected, Observed, Report, Unaudited
 
 _NAMED_SOURCES = {"bundled", "cache", "snapshot"}
-_MOST_DTYPES = 3  # dtypes in the title
-_MAX_ROWS = 60  # rows if only a config was read, unless verbose
-_TOPIC = 40  # characters of a topic that was not checked
+_MOST_DTYPES = 3  # most dtypes in the title
+_MAX_ROWS = 60  # most module rows if only a config was read, unless verbose
+_TOPIC = 40  # most characters of a topic that was not checked
 _SAMPLED = "values: sampled "
 _LABEL = 9  # cells of a label
 _INDENT = 4  # indentation of the line of counts, if the verdict is one word
@@ -137,7 +137,7 @@ def _of_part(part: Report | Unaudited, view: View) -> Iterator[Iterator[StyledLi
 
 
 def _is_note(finding: Finding) -> bool:
-    """Whether the reason of an info finding is printed: only a note about tokenizer.json is."""
+    """Whether a finding's reason is printed as a note: only for info about tokenizer.json."""
     return isinstance(finding, TokenizerNote) and finding.file == TOKENIZER
 
 
@@ -160,7 +160,7 @@ def _explained(part: Report | Unaudited, view: View) -> Iterator[Iterator[Styled
 
 
 def _is_harmless(finding: Finding) -> bool:
-    """Whether a finding is only counted, not printed: info findings, except those about numbers."""
+    """Whether a finding is only counted, not printed: true for info, except about numbers."""
     return finding.severity is Severity.INFO and not isinstance(finding, OfValues)
 
 
@@ -207,8 +207,8 @@ def _unchecked(outcome: Report | Unaudited, width: int) -> Iterator[StyledLine]:
 
 
 _BAR = 20  # cells of a bar of 100 %
-_LONGEST_FOLDER = 24  # cells of a folder
-_CLASS_ROOM = 12  # cells of a class, if the figures take all of a narrow terminal
+_LONGEST_FOLDER = 24  # most cells of a folder
+_CLASS_ROOM = 12  # least cells of a class, where numbers would fill a narrow terminal
 _VERDICT_STYLES: Mapping[str, Style] = {
     "clean": "green",
     "findings": "bold red",
@@ -278,7 +278,7 @@ def _bar(share: float) -> str:
 
 
 def component_table(outcome: Report | Unaudited, width: int) -> Iterator[StyledLine]:
-    """Yield folder, class, parameters and verdict of each component; classes are cut to fit."""
+    """Yield a row for each component: folder, class (cut to fit), parameters, verdict."""
     rows: list[tuple[object, ...]] = []
     for part in outcome.every[1:]:
         status = str(part.reason if isinstance(part, Unaudited) else part.verdict)

@@ -11,7 +11,7 @@ from typing import Literal
 from auditor.messages import all_printable, printable
 
 _ELLIPSIS = "\N{HORIZONTAL ELLIPSIS}"
-_LONGEST = 900  # characters of a folded name that is never cut
+_LONGEST = 900  # a part in braces of at most so many characters is never cut
 # The parts of a name; a dot within braces does not separate parts.
 _PARTS = re.compile(r"(?:[^.{]|\{[^{}]*\}|\{)+")
 _ASCII = str.maketrans(
@@ -114,7 +114,7 @@ def size(count: int, digits: int | None = None) -> str:
 Style = Literal[
     "", "bold", "dim", "green", "yellow", "cyan", "bold red", "bold yellow", "bold green"
 ]
-Styled = tuple[str, Style]  # a text without line ends
+Styled = tuple[str, Style]  # a text without line breaks
 StyledLine = tuple[Styled, ...]
 
 _CODES: Mapping[Style, str] = {
@@ -128,8 +128,8 @@ _CODES: Mapping[Style, str] = {
     "bold green": "1;32",
 }
 _WORD = re.compile(r"\s*\S+\s*")
-_MAX_TEXT = 1000  # characters of a sentence or a formula; a longer one has untrusted names in it
-_LEAST_ROOM = 16  # cells in which text wraps, on however narrow a terminal
+_MAX_TEXT = 1000  # most characters of a sentence or a formula; only untrusted names make one longer
+_LEAST_ROOM = 16  # least cells in which text wraps, however narrow the terminal
 
 
 def lines_text(lines: Iterable[StyledLine], *, color: bool = False) -> str:
@@ -184,7 +184,7 @@ def wrapped(line: StyledLine | str, width: int, indent: int = 0) -> Iterator[Sty
 
 
 def _breaks(text: str, room: int) -> Iterator[int]:
-    """Yield the positions in the text where lines begin, without the first line."""
+    """Yield the positions in the text where wrapped lines begin, except the first."""
     taken = 0
     for word in _WORD.finditer(text):
         needed = cells_of(word[0].rstrip())

@@ -1,4 +1,4 @@
-"""The head of a report: the verdict, the sum of counts (law 3), the page on the Hub.
+"""The top of a report: the verdict, the sum of counts (law 3), the page on the Hub.
 
 Law 3: the findings explain exactly the stored minus the expected parameters.
 """
@@ -63,7 +63,7 @@ def sentence(outcome: Report | Unaudited) -> str:
 
 
 def _stored_part(report: Report) -> str:
-    """Return a clause with the number of tensors that the class needs and that are stored."""
+    """Return a clause about the needed tensors: `all 103 tensors that X needs are stored`."""
     target, expected = report.target or "the config", report.expected
     if expected is None:
         tensors = report.observed.tensors if report.observed else 0
@@ -108,7 +108,7 @@ def _of_tensors(alarms: list[Finding], report: Report) -> Iterator[str]:
 
 
 def _of_kinds(alarms: list[Finding]) -> Iterator[str]:
-    """Yield a clause that lists the other kinds of findings."""
+    """Yield a clause about kinds without a clause of their own: `also 2 x duplicate, bad-index`."""
     own_clause = {Missing.kind, Mismatched.kind, Unexpected.kind}
     kinds = Counter(finding.kind for finding in alarms if finding.kind not in own_clause)
     if kinds:
@@ -137,7 +137,7 @@ def _alarms(finding: Finding) -> bool:
 
 
 def counts_of(finding: Finding) -> list[str]:
-    """Return `2 names` and `5 parameters`, if the finding has any."""
+    """Return a finding's counts that are not 0, as texts: `2 names`, `5 parameters`."""
     names = [counted(finding.count, "name")] if finding.names else []
     return names + ([counted(finding.parameters, "parameter")] if finding.parameters else [])
 
@@ -148,7 +148,7 @@ def counts_of(finding: Finding) -> list[str]:
 def account(outcome: Report | Unaudited) -> str:
     """Return the sum of counts (law 3) in a line; "" if no header was read.
 
-    `102 used + 5 unused = 107 parameters stored`, and the expected parameters that are not stored.
+    An example is `102 used + 5 unused = 107 parameters stored; 110 expected (8 missing)`.
     """
     stored = outcome.observed.parameters if outcome.observed else None
     if stored is None:
@@ -156,7 +156,7 @@ def account(outcome: Report | Unaudited) -> str:
     total = f"{counted(stored, 'parameter')} stored"
     if outcome.expected is None:
         return total
-    terms: Counter[str] = Counter()  # what findings explain, by kind, ignored ones included
+    terms: Counter[str] = Counter()  # parameters explained by findings (also ignored ones), by kind
     for finding in (*outcome.findings, *outcome.ignored):
         terms[finding.kind] += finding.explains
     not_used = {kind: terms.pop(kind, 0) for kind in _NOT_USED}
