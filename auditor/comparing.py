@@ -31,7 +31,7 @@ class SideTensor(NamedTuple):
 
 
 class Side(Struct, frozen=True, kw_only=True):
-    """One of the two checkpoints that are compared."""
+    """A checkpoint on either side of a comparison."""
 
     model: str
     tensors: Mapping[str, SideTensor]

@@ -75,7 +75,7 @@ def is_auto(name: str) -> bool:
 
 
 def resolve_auto_class(auto: str, base: str, siblings: Sequence[str]) -> str | None:
-    """Return the class among `siblings` that the auto class builds; None if there is none."""
+    """Return the sibling class that the auto class builds; None if it builds none of them."""
     if auto == AUTO_MODEL:
         return base
     own = _BUILDS.get(auto, "").split()

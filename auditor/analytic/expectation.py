@@ -94,7 +94,7 @@ class Listed(Protocol):
     def shapes_of(
         self, names: Iterable[str], otherwise: tuple[int, ...], /
     ) -> Iterator[tuple[int, ...]]:
-        """Yield the shape of the parameter with each name; `otherwise` if there is none."""
+        """Yield the shape of each named parameter; `otherwise` for names of no parameter."""
 
     @property
     def others(self) -> tuple[ExpectedTensor, ...]:

@@ -213,7 +213,7 @@ _INNERMOST = r"\([^()]*\)|\[[^\]]*\]"
 
 
 def _word(source: str) -> str:
-    """Return the longest word that is in every match of a pattern; "" if there is none."""
+    """Return the longest word that every match of a pattern contains; "" if matches share none."""
     text = re.sub(_ESCAPED, "\0", source)
     while (outer := re.sub(_INNERMOST, "\0", text)) != text:
         text = outer

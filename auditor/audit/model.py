@@ -1,13 +1,13 @@
 """The audit of one model: the tensors that its config implies, compared with the stored ones."""
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection
 from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
 from msgspec.structs import replace
 
-from auditor.analytic import Config, Expectation, Role, catalogue
-from auditor.analytic.target import Refusal, choose
+from auditor.analytic import Config, Expectation
+from auditor.analytic.target import Refusal
 from auditor.audit.custom_code import custom_code, if_comparable
 from auditor.audit.declaration import (
     Declaration,
@@ -28,6 +28,7 @@ from auditor.audit.expected import (
     refusal_of_diffusers,
     second_opinion,
 )
+from auditor.audit.implied import class_tree, implied_shapes, name_forms
 from auditor.audit.options import Options
 from auditor.audit.outcome import (
     UNPACKED,
@@ -53,13 +54,11 @@ from auditor.reconciler.loading.stored_form import expected_as_stored
 from auditor.reconciler.matching import shapes_of
 from auditor.reconciler.other_model import drafting_notes, listed_size_rule
 from auditor.reconciler.repository_rules import repository_findings
-from auditor.report import Outcome, Report, Unaudited, expected_side
+from auditor.report import Report, Unaudited, expected_side
 from auditor.tensors import StoredTensor
 
 if TYPE_CHECKING:
     from auditor.diagnosis.case import Undoing
-    from auditor.diagnosis.solving.forms import NameForms
-    from auditor.diagnosis.solving.trials import ClassTree
 
 
 def examine_model(
@@ -98,115 +97,12 @@ def _diagnose(
         again,
         target=options.target,
         classes=classes_of_type,
-        implied=partial(_implied_shapes, entry=entry),
-        tree=partial(_class_tree, entry=entry),
-        forms=partial(_name_forms, entry=entry),
+        implied=partial(implied_shapes, entry=entry),
+        tree=partial(class_tree, entry=entry),
+        forms=partial(name_forms, entry=entry),
         keep=keep,
     )
     return replace(outcome, diagnosis=diagnosis)
-
-
-def _implied_shapes(
-    snapshot: Snapshot, target: str | None, entry: ManifestEntry | None
-) -> dict[str, tuple[int, ...]] | None:
-    """Return the shapes that must be stored, by name; None if nothing follows from the config."""
-    expectation = _implied(snapshot, target, entry)
-    if expectation is None:
-        return None
-    needed = (Role.PARAMETER, Role.BUFFER)
-    return {one.name: one.shape for one in expectation.tensors if one.role in needed}
-
-
-class SizeRead(NamedTuple):
-    """A size as the config declares it, and as the stored shapes determine it."""
-
-    declared: int
-    stored: int
-
-
-def sizes_determined(
-    snapshot: Snapshot,
-    options: Options,
-    entry: ManifestEntry | None,
-    declared_sizes: Mapping[str, int],
-) -> dict[str, SizeRead]:
-    """Return the config's sizes that the stored shapes determine, by dotted path.
-
-    The values in `declared_sizes` are assumed. Return {} if no closed form of the class is known,
-    or nothing follows from the config.
-    """
-    from auditor.diagnosis.case import Case  # noqa: PLC0415 - with `diagnose`
-    from auditor.diagnosis.solving.determined import determined_sizes  # noqa: PLC0415 - likewise
-    from auditor.diagnosis.solving.keys import key_at  # noqa: PLC0415 - likewise
-
-    target = options.target
-    case = Case(
-        snapshot=snapshot,
-        report=Outcome.begin(snapshot, options.requested).as_report(None),
-        target=target,
-        classes=classes_of_type,
-        implied=partial(_implied_shapes, target=target, entry=entry),
-        tree=partial(_class_tree, target=target, entry=entry),
-        forms=partial(_name_forms, target=target, entry=entry),
-    )
-    try:
-        class_tree = case.tree(snapshot)
-        if class_tree is None:
-            return {}
-        sizes = determined_sizes(class_tree, case.holdings, declared_sizes)
-    except CheckpointError:
-        return {}
-    return {
-        key_at(case.config, symbol.key, value).path: SizeRead(symbol.value, value)
-        for symbol, value in sizes.items()
-    }
-
-
-def _name_forms(snapshot: Snapshot, target: str | None, entry: ManifestEntry | None) -> "NameForms":
-    """Return the map between names on disk and names in memory of the config's tensors."""
-    from auditor.diagnosis.solving.forms import NameForms, forms_of  # noqa: PLC0415
-
-    implied = _implied(snapshot, target, entry)
-    if implied is None:
-        return NameForms(())
-    class_tree = _class_tree(snapshot, target, entry)
-    return forms_of(implied, class_tree and class_tree.tree)
-
-
-def _implied(
-    snapshot: Snapshot, target: str | None, entry: ManifestEntry | None
-) -> Expectation | None:
-    """Return the config's expectation; None if nothing follows from the config."""
-    try:
-        declared = declared_by_config(snapshot, entry)
-    except CheckpointError:
-        return None
-    if declared is None:
-        return None
-    implied = expectation_of(declared.config, target or declared.target, loader=declared.loader)
-    return implied.expectation if isinstance(implied, Implied) else None
-
-
-def _class_tree(
-    snapshot: Snapshot, target: str | None, entry: ManifestEntry | None
-) -> "ClassTree | None":
-    """Return the tree of blocks that the config implies; None if its class has no closed form.
-
-    Raise CheckpointError for a config from which nothing follows.
-    """
-    from auditor.diagnosis.solving.trials import ClassTree  # noqa: PLC0415 - with `diagnose`
-
-    try:
-        declared = declared_by_config(snapshot, entry)
-        if declared is None:
-            return None
-        choice = choose(declared.config, target or declared.target, catalogue, declared.loader)
-        if isinstance(choice, Refusal):
-            return None
-        tree = catalogue.block_tree(choice.kind.config, choice.target)
-    except SourceError:
-        return None
-    return ClassTree(tree, catalogue.family(choice.model_type).prefix)
 
 
 def examine_undiagnosed(

@@ -93,7 +93,7 @@ UNPACKED = PackedWeights(split_off_unread(PLAIN, ()), MappingProxyType({}))
 
 
 class ModelAudit(Struct, frozen=True, kw_only=True):
-    """One snapshot under audit, with the results of the steps so far; no step changes it."""
+    """A snapshot under audit, with the results of the steps so far; each step returns a new one."""
 
     snapshot: Snapshot
     options: Options

@@ -55,7 +55,7 @@ class FileSelection(Struct, frozen=True, kw_only=True):
     settings: str | None = None  # the file of settings for sentence-transformers
     shards: tuple[str, ...] = ()  # one model's files without an index, sorted: GGUF
     # Configs that may name the weights if no weights have a usual name; they are read first. If
-    # they name none, the files of `otherwise` are read, or the error states why there are none.
+    # they name none, the files of `otherwise` are read, or the error states why no file is read.
     hints: tuple[str, ...] = ()
     otherwise: "FileSelection | SourceError | None" = None
     torch_copies: tuple[str, ...] = ()  # the torch files that repeat the weights, sorted

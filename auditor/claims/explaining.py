@@ -76,7 +76,7 @@ _Found = tuple[_Base, tuple[PossibleSlip, ...]]
 def explanations(
     question: Question,
 ) -> tuple[Explanation, ...]:
-    """Return explanations with the fewest slips, the most common first; () if there is none."""
+    """Return explanations with the fewest slips, the most common first; () without any."""
     bases = _Bases(question)
     rank_by_slips: dict[tuple[Slip, ...], tuple[int, float]] = {}
     figure = question.figure

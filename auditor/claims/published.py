@@ -104,7 +104,7 @@ _UNITS = {"b": 10**9, "m": 10**6}
 
 
 def count_in_name(name: str, counts: ModelCounts) -> PublishedCount | None:
-    """Judge the sizes in a name, of which one must be right; None if the name has no size."""
+    """Judge a name by its first size that fits, else by its first size; None if it has no size."""
     sizes = sizes_in(name)
     if not sizes or not counts.parameters:
         return None

@@ -105,7 +105,7 @@ def read_tokenizer(
 
 
 def _length(setting: object) -> int | None:
-    """Return the length in a truncation or a fixed padding; None if there is none."""
+    """Return the length that a truncation or a padding sets; None if it sets no fixed length."""
     match setting:
         case {"max_length": int(length)} | {"strategy": {"Fixed": int(length)}}:
             return length

@@ -138,7 +138,7 @@ def place_in_list(kind: NameKind, depth: int) -> int | None:
 
 
 def list_pattern(kind: NameKind, depth: int) -> str | None:
-    """Return the name of the list at a depth, with 0 for outer numbers; None if there is none."""
+    """Return the name of the list at a depth, with 0 for outer numbers; None below the last."""
     at = place_in_list(kind, depth)
     return None if at is None else list_before(kind, at, ())
 

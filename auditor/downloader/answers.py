@@ -37,7 +37,7 @@ _REDIRECTS = frozenset((301, 302, 303, 307, 308))
 
 
 class Answer:
-    """One answer to the request for a file: a redirect, a refusal, or the file itself."""
+    """An answer to the request for a file: a redirect, a refusal, or the file itself."""
 
     def __init__(
         self, reply: Reply, count: Callable[[int], None], previous: "Answer | None" = None

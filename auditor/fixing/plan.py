@@ -14,12 +14,8 @@ from typing import NamedTuple
 from msgspec import Struct
 from msgspec.structs import replace
 
-from auditor.audit.model import (
-    SizeRead,
-    examine_model,
-    examine_undiagnosed,
-    sizes_determined,
-)
+from auditor.audit.implied import SizeRead, sizes_determined
+from auditor.audit.model import examine_model, examine_undiagnosed
 from auditor.audit.options import Options
 from auditor.checkpoint.snapshot import Snapshot, TextFile
 from auditor.containers.manifest import ManifestEntry

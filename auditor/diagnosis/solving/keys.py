@@ -18,7 +18,7 @@ _MOST = 400  # keys of one config; published configs have up to 150
 
 
 class Key(NamedTuple):
-    """One key of a config."""
+    """A key of a config, with its path and its value."""
 
     path: str  # dotted, as the config spells it: "text_config.vocab_size"
     value: Any  # the config's value, or the default of its class

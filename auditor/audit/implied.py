@@ -1,0 +1,122 @@
+"""The tensors that a config implies, as the diagnosis and `audit fix` ask for them."""
+
+from collections.abc import Mapping
+from functools import partial
+from typing import TYPE_CHECKING, NamedTuple
+
+from auditor.analytic import Expectation, Role, catalogue
+from auditor.analytic.target import Refusal, choose
+from auditor.audit.declaration import declared_by_config
+from auditor.audit.expected import Implied, classes_of_type, expectation_of
+from auditor.audit.options import Options
+from auditor.checkpoint.snapshot import Snapshot
+from auditor.containers.manifest import ManifestEntry
+from auditor.errors import CheckpointError, SourceError
+from auditor.report import Outcome
+
+if TYPE_CHECKING:
+    from auditor.diagnosis.solving.forms import NameForms
+    from auditor.diagnosis.solving.trials import ClassTree
+
+
+def implied_shapes(
+    snapshot: Snapshot, target: str | None, entry: ManifestEntry | None
+) -> dict[str, tuple[int, ...]] | None:
+    """Return the shapes that must be stored, by name; None if nothing follows from the config."""
+    expectation = _implied(snapshot, target, entry)
+    if expectation is None:
+        return None
+    needed = (Role.PARAMETER, Role.BUFFER)
+    return {one.name: one.shape for one in expectation.tensors if one.role in needed}
+
+
+class SizeRead(NamedTuple):
+    """A size as the config declares it, and as the stored shapes determine it."""
+
+    declared: int
+    stored: int
+
+
+def sizes_determined(
+    snapshot: Snapshot,
+    options: Options,
+    entry: ManifestEntry | None,
+    declared_sizes: Mapping[str, int],
+) -> dict[str, SizeRead]:
+    """Return the config's sizes that the stored shapes determine, by dotted path.
+
+    The values in `declared_sizes` are assumed. Return {} if no closed form of the class is known,
+    or nothing follows from the config.
+    """
+    from auditor.diagnosis.case import Case  # noqa: PLC0415 - with `diagnose`
+    from auditor.diagnosis.solving.determined import determined_sizes  # noqa: PLC0415 - likewise
+    from auditor.diagnosis.solving.keys import key_at  # noqa: PLC0415 - likewise
+
+    target = options.target
+    case = Case(
+        snapshot=snapshot,
+        report=Outcome.begin(snapshot, options.requested).as_report(None),
+        target=target,
+        classes=classes_of_type,
+        implied=partial(implied_shapes, target=target, entry=entry),
+        tree=partial(class_tree, target=target, entry=entry),
+        forms=partial(name_forms, target=target, entry=entry),
+    )
+    try:
+        expected = case.tree(snapshot)
+        if expected is None:
+            return {}
+        sizes = determined_sizes(expected, case.holdings, declared_sizes)
+    except CheckpointError:
+        return {}
+    return {
+        key_at(case.config, symbol.key, value).path: SizeRead(symbol.value, value)
+        for symbol, value in sizes.items()
+    }
+
+
+def name_forms(snapshot: Snapshot, target: str | None, entry: ManifestEntry | None) -> "NameForms":
+    """Return the map between names on disk and names in memory of the config's tensors."""
+    from auditor.diagnosis.solving.forms import NameForms, forms_of  # noqa: PLC0415
+
+    implied = _implied(snapshot, target, entry)
+    if implied is None:
+        return NameForms(())
+    expected = class_tree(snapshot, target, entry)
+    return forms_of(implied, expected and expected.tree)
+
+
+def _implied(
+    snapshot: Snapshot, target: str | None, entry: ManifestEntry | None
+) -> Expectation | None:
+    """Return the config's expectation; None if nothing follows from the config."""
+    try:
+        declared = declared_by_config(snapshot, entry)
+    except CheckpointError:
+        return None
+    if declared is None:
+        return None
+    implied = expectation_of(declared.config, target or declared.target, loader=declared.loader)
+    return implied.expectation if isinstance(implied, Implied) else None
+
+
+def class_tree(
+    snapshot: Snapshot, target: str | None, entry: ManifestEntry | None
+) -> "ClassTree | None":
+    """Return the tree of blocks that the config implies; None if its class has no closed form.
+
+    Raise CheckpointError for a config from which nothing follows.
+    """
+    from auditor.diagnosis.solving.trials import ClassTree  # noqa: PLC0415 - with `diagnose`
+
+    try:
+        declared = declared_by_config(snapshot, entry)
+        if declared is None:
+            return None
+        choice = choose(declared.config, target or declared.target, catalogue, declared.loader)
+        if isinstance(choice, Refusal):
+            return None
+        tree = catalogue.block_tree(choice.kind.config, choice.target)
+    except SourceError:
+        return None
+    return ClassTree(tree, catalogue.family(choice.model_type).prefix)
