@@ -50,15 +50,17 @@ def html(outcome: Report | Unaudited) -> str:
         element("p", {}, element("strong", {}, linked(name, verdict.address(outcome))), target),
         element("p", {}, element("strong", color, word), " ", verdict.sentence(outcome)),
         element("p", {}, verdict.account(outcome)),
-        *map(_cause, outcome.diagnosis),
+        *(_cause(one, outcome) for one in outcome.diagnosis),
         _drawing(outcome, name) if outcome.modules or outcome.parts else None,
     )
     return html_fragment(article)
 
 
-def _cause(diagnosis: Diagnosis) -> Element:
-    why, fix = element("strong", {}, f"{diagnosis.cause}: "), element("strong", {}, "Fix: ")
-    return element("p", {}, why, diagnosis.summary, element("br"), fix, diagnosis.fix)
+def _cause(diagnosis: Diagnosis, outcome: Report | Unaudited) -> Element:
+    is_headline = diagnosis is verdict.headline_cause(outcome)
+    why = () if is_headline else (verdict.as_sentence(diagnosis.summary), element("br"))
+    fix = element("strong", {}, f"Fix ({diagnosis.cause}): ")
+    return element("p", {}, *why, fix, diagnosis.fix)
 
 
 def _drawing(outcome: Report | Unaudited, name: str) -> Element:

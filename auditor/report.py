@@ -72,6 +72,7 @@ class Diagnosis(Struct, frozen=True, kw_only=True):
     severity: Severity
     level: Literal["headers", "repository", "values"] = "headers"
     summary: str
+    explains: str = ""  # the explained share of the findings: `2 names of 3`; "": all of them
     fix: str
     fields: tuple[tuple[str, Any, Any], ...] = ()  # (config key, declared, stored)
     undetermined: tuple[tuple[str, Any], ...] = ()  # (config key, declared)

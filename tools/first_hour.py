@@ -46,7 +46,7 @@ IN_SENTENCES = (
     Step("audit small --as BertForMaskedLM", _CLEAN, "Not stored: loading starts them"),
     Step("audit small -o report.html && grep -c '<h2>Tensors' report.html", _CLEAN, "OK  All"),
     Step("audit small -o report.svg -q && head -c 4 report.svg", _CLEAN, "<svg"),
-    Step("audit compiled", _FINDINGS, "why: wrapper-prefix"),
+    Step("audit compiled", _FINDINGS, "(cause: wrapper-prefix)"),
     Step("audit fix compiled", _FINDINGS, "dry run: nothing changed; --apply writes it"),
     Step("audit fix compiled --apply", _CLEAN, "strip _orig_mod."),
     Step("audit compiled", _CLEAN, "OK  All"),

@@ -52,7 +52,7 @@ from auditor.layouts.packing import PLAIN, Declared, split_off_unread
 from auditor.reconciler.contents import Contents, pipeline_file, unindexed_files
 from auditor.reconciler.loading.stored_form import expected_as_stored
 from auditor.reconciler.matching import shapes_of
-from auditor.reconciler.other_model import drafting_notes, listed_size_rule
+from auditor.reconciler.other_model import OTHER_NAMES, drafting_notes, listed_size_rule
 from auditor.reconciler.repository_rules import repository_findings
 from auditor.report import Report, Unaudited, expected_side
 from auditor.tensors import StoredTensor
@@ -102,6 +102,9 @@ def _diagnose(
         forms=partial(name_forms, entry=entry),
         keep=keep,
     )
+    if diagnosis:  # a guess is not needed beside a cause
+        notes = tuple(note for note in outcome.notes if not note.endswith(OTHER_NAMES))
+        outcome = replace(outcome, notes=notes)
     return replace(outcome, diagnosis=diagnosis)
 
 

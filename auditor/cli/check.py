@@ -1,6 +1,7 @@
 """The `audit check` command; plain `audit MODEL` is short for it."""
 
 import os
+from collections.abc import Iterator
 from contextlib import suppress
 from importlib import import_module
 from pathlib import Path
@@ -25,6 +26,7 @@ from auditor.cli.console import (
     guarded,
     outcomes_of,
     print_requests,
+    put,
     talk,
 )
 from auditor.cli.printing import (
@@ -33,6 +35,7 @@ from auditor.cli.printing import (
     counted_depth,
     known_format,
     meanings,
+    print_closing_table,
     print_outcome,
     require_format_of_tensors,
     write_reports,
@@ -203,7 +206,7 @@ def check(  # noqa: PLR0913 - one parameter for each option
         rows = counted_depth(chosen, depth)
         if tensors:
             require_format_of_tensors(chosen)
-        show = Shown(depth=depth, verbose=verbose > 0, tensors=tensors)
+        show = Shown(depth=depth, verbose=verbose > 0, tensors=tensors, target=target)
         is_table_shown = not quiet and (chosen == TERMINAL or output is not None)
         if is_table_shown and not all(map(os.path.lexists, models)):
             _import_meanwhile("auditor.formats.terminal")
@@ -229,21 +232,32 @@ def check(  # noqa: PLR0913 - one parameter for each option
             config=config,
         )
         tell = talk(quiet=quiet)
-        code = CLEAN
         printed_form = chosen if output is None else TERMINAL
-        is_silent = quiet and printed_form == TERMINAL
-        outcomes: list[Report | Unaudited] = []  # kept only to be written at the end
-        for outcome in outcomes_of(
-            models, lambda model: audit(replace(request, model=model), say=tell)
-        ):
-            printed = print_outcome(outcome, printed_form, show, quiet=is_silent)
-            code = max(code, exit_code(printed, fail_on))
-            if output is not None:
-                outcomes.append(printed)
+        outcomes: list[Report | Unaudited] = []
+        code = CLEAN
+        audited = outcomes_of(models, lambda model: audit(replace(request, model=model), say=tell))
+        has_table = printed_form == TERMINAL and (len(models) > 1 or models == ["-"])
+        for outcome in _printed(audited, printed_form, show, is_table=has_table, quiet=quiet):
+            code = max(code, exit_code(outcome, fail_on))
+            if output is not None or has_table:  # else models from a pipe may be too many to keep
+                outcomes.append(outcome)
+        if has_table and len(outcomes) > 1:
+            put("" if quiet else "\n")
+            print_closing_table(outcomes)
         if output is not None:
             written = write_reports(outcomes, chosen, output, show)
             code = max(exit_code(outcome, fail_on) for outcome in written)
     raise typer.Exit(code)
+
+
+def _printed(
+    outcomes: Iterator[Report | Unaudited], form: str, show: Shown, *, is_table: bool, quiet: bool
+) -> Iterator[Report | Unaudited]:
+    """Print each report as soon as its audit ends, and yield it; an empty line separates tables."""
+    for at, outcome in enumerate(outcomes):
+        if at and is_table and not quiet:
+            put("\n")
+        yield print_outcome(outcome, form, show, quiet=quiet and form == TERMINAL)
 
 
 def _import_meanwhile(name: str) -> None:

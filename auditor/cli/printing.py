@@ -11,6 +11,7 @@ from msgspec import Struct
 
 from auditor.audit.guard import outcome_of
 from auditor.cli.console import only_ascii, put, say, terminal, write, writing
+from auditor.cli.remedy import fix_command
 from auditor.errors import Reason, UsageError
 from auditor.formats import View
 from auditor.formats.registry import FORMATS, TERMINAL, by_ending
@@ -31,6 +32,7 @@ class Shown(Struct, frozen=True, kw_only=True):
     depth: int | None = None  # levels of the module rows; None: the default of the format
     verbose: bool = False
     tensors: bool = False  # whether each tensor is listed
+    target: str | None = None  # the class that the user named
 
 
 def known_format(form: str | None) -> str | None:
@@ -95,6 +97,16 @@ def print_outcome(
     return outcome
 
 
+def print_closing_table(outcomes: Sequence[Report | Unaudited]) -> None:
+    """Print the verdicts of several models, the worst last."""
+    from auditor.formats.terminal import closing_table  # noqa: PLC0415 - only for several models
+    from auditor.formats.text import as_ascii, lines_text  # noqa: PLC0415 - likewise
+
+    width, color = terminal()
+    text = lines_text(closing_table(outcomes, width), color=color)
+    put(as_ascii(text) if only_ascii(sys.stdout) else text)
+
+
 def _print_tensors(outcome: Report | Unaudited, form: str) -> Report | Unaudited:
     """Print the tensors line by line, because a model may have a hundred thousand."""
     from auditor.formats import tensor_table  # noqa: PLC0415 - only for --tensors
@@ -149,6 +161,7 @@ def rendered(
         verbose=shown.verbose,
         ascii_only=only_ascii(sys.stdout),
         printed=printed,
+        fix=fix_command(outcomes[0], shown.target) if printed and form == TERMINAL else None,
     )
     return FORMATS[form](outcomes, view)
 

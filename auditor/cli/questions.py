@@ -6,6 +6,7 @@ from typing import Annotated, Any, NamedTuple
 import typer
 
 from auditor.analytic.catalogue import model_types, siblings
+from auditor.analytic.families import FILES
 from auditor.audit.default_configs import parsed_setting
 from auditor.audit.expected import config_faults
 from auditor.audit.pipeline import describing_snapshot, require_taken, with_given
@@ -27,6 +28,7 @@ from auditor.cli.console import (
     fail,
     guarded,
     put,
+    say,
     talk,
     terminal,
 )
@@ -101,6 +103,8 @@ def explain(  # noqa: PLR0913 - one parameter for each option
             print_outcome(
                 outcome, TERMINAL, Shown(depth=depth), quiet=isinstance(outcome, Unaudited)
             )
+            if outcome.observed is None and (hint := meant(model, FILES)):
+                say(f"{quoted(model)} is not a model type{hint}")
             raise typer.Exit(exit_code(outcome, FailOn.WARNING))
         for finding in outcome.findings:
             if isinstance(finding, BadConfig):

@@ -356,7 +356,7 @@ def _diagnoses(closings: list[_Closing], report: Report | Unaudited) -> Iterator
     for at, closing in enumerate(closings):
         renames = composed(renames, closing.undoing.renames)
         names = closing.explained
-        explained = f"this explains {_counted(names, names + closing.left)}"
+        explained = _counted(names, names + closing.left)
         if at == 0 and len(closings) > 1:
             left = closings[-1].left
             explained += f", and with the next {'two' if len(closings) > 2 else 'one'}: "  # noqa: PLR2004
@@ -389,7 +389,8 @@ def _diagnosis(
     return Diagnosis(
         cause=undoing.cause,
         severity=Severity.ERROR if Severity.ERROR in severities else Severity.WARNING,
-        summary=f"{undoing.summary}: {explained}",
+        summary=undoing.summary,
+        explains=explained,
         fix=undoing.fix,
         fields=undoing.fields,
         undetermined=undoing.undetermined,
@@ -409,6 +410,7 @@ def _merged(diagnoses: Iterable[Diagnosis]) -> tuple[Diagnosis, ...]:
         merged[merged.index(first)] = replace(
             first,
             summary=f"{first.summary}; {one.summary}",
+            explains=first.explains.rpartition(": ")[2],  # what all changes explain together
             fix=f"{first.fix}; {one.fix}",
             fields=(*first.fields, *one.fields),
             undetermined=(*first.undetermined, *one.undetermined),

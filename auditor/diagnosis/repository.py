@@ -95,7 +95,8 @@ def lost_components(
         cause="lost-part",
         severity=MissingComponent.severity,
         summary=f"only {part.component} was saved: {listed(names)} are declared by {file}, and "
-        f"nothing of them is stored: this explains all {len(names)} names",
+        "nothing of them is stored",
+        explains=f"all {len(names)} names",
         fix=f"load the base pipeline with this {part.component} ({part.component}={kind}), or save "
         "the whole pipeline and upload all its folders",
         findings=tuple(missing),

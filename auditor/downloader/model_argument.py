@@ -78,9 +78,9 @@ def parse_model(requested: str) -> Path | HubModel:
     if match and not {".", "..", ""}.intersection(requested.split("/")):
         model = parse_id(match["id"], "neither a path that exists nor a file of a Hub model")
         return replace(model, place=match["place"])
-    if requested.startswith(_PATH_STARTS) or requested.endswith(_FILE_ENDINGS):
+    if requested.startswith(_PATH_STARTS) or requested.endswith((*_FILE_ENDINGS, "/", "\\")):
         raise UsageError(
-            f"the file or folder {quoted(requested)} does not exist, or may not be read"
+            f"no such file or folder here: {quoted(requested)} does not exist, or may not be read"
         )
     return parse_id(requested, "neither a path that exists nor a Hub id")
 

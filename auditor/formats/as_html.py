@@ -79,7 +79,8 @@ def content_policy(style: str, script: str) -> str:
 
 
 def _model(outcome: Report | Unaudited) -> Element:
-    article = element("article", {}, *_heading(outcome), *map(_cause, outcome.diagnosis))
+    causes = (_cause(one, outcome) for one in outcome.diagnosis)
+    article = element("article", {}, *_heading(outcome), *causes)
     for section in (_modules, _findings, _tensors, _config, _files):
         article.extend(section(outcome))
     article.extend(_sentences("Not checked", outcome.unchecked))
@@ -102,13 +103,18 @@ def _heading(outcome: Report | Unaudited) -> Iterator[Element]:
     yield element("p", {"class": "sub"}, verdict.account(outcome))
 
 
-def _cause(diagnosis: Diagnosis) -> Element:
+def _cause(diagnosis: Diagnosis, outcome: Report | Unaudited) -> Element:
+    """Return a card with the fix of a cause, and with its sentence unless it is the headline."""
+    is_headline = diagnosis is verdict.headline_cause(outcome)
     return element(
         "section",
         {"class": f"card {diagnosis.severity}"},
-        element("h2", {}, f"Why: {diagnosis.cause}"),
-        element("p", {}, diagnosis.summary),
-        element("p", {}, element("strong", {}, "Fix: "), diagnosis.fix),
+        element("h2", {}, f"What to do ({diagnosis.cause})"),
+        None if is_headline else element("p", {}, verdict.as_sentence(diagnosis.summary)),
+        element("p", {}, diagnosis.fix),
+        element("p", {"class": "sub"}, f"This explains {diagnosis.explains}.")
+        if diagnosis.explains
+        else None,
     )
 
 

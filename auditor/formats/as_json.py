@@ -126,6 +126,7 @@ def _diagnosis(cause: Diagnosis) -> dict[str, Any]:
         "severity": cause.severity,
         "level": cause.level,
         "summary": cause.summary,
+        "explains": cause.explains,
         "fix": cause.fix,
         "fields": {
             **{key: [finite(declared), finite(stored)] for key, declared, stored in cause.fields},

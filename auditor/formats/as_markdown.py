@@ -29,8 +29,9 @@ def _model(outcome: Report | Unaudited, view: View) -> Iterator[str]:
     yield f"**{word}** {escaped_markdown(verdict.sentence(outcome))}  "
     yield f"{escaped_markdown(verdict.account(outcome))}\n"
     for diagnosis in outcome.diagnosis:
-        yield f"> **{diagnosis.cause}** {escaped_markdown(diagnosis.summary)}  "
-        yield f"> Fix: {escaped_markdown(diagnosis.fix)}\n"
+        if diagnosis is not verdict.headline_cause(outcome):
+            yield f"> {escaped_markdown(verdict.as_sentence(diagnosis.summary))}  "
+        yield f"> **Fix** ({diagnosis.cause}): {escaped_markdown(diagnosis.fix)}\n"
     if modules := lines(outcome.modules, view.depth):
         table = module_table(modules, "module", "stored", "expected", "share", "status")
         yield markdown_table(cut_table(table, _MOST_ROWS))

@@ -1,7 +1,6 @@
 """The text of findings and of their causes, for people."""
 
 from collections.abc import Iterator, Mapping
-from os.path import commonprefix
 
 from auditor.findings import (
     Duplicate,
@@ -21,7 +20,7 @@ from auditor.formats.text import (
     styled,
     wrapped,
 )
-from auditor.formats.verdict import counts_of
+from auditor.formats.verdict import as_sentence, common_module, counts_of
 from auditor.reconciler.fold import fold
 from auditor.report import Diagnosis, Report, Unaudited
 
@@ -37,13 +36,15 @@ _MODULES = 2  # most modules in a row, if their names have no common prefix
 _LEAST_ROOM = 16  # least cells for a class name
 
 
-def cause_text(cause: Diagnosis, findings: tuple[Finding, ...], width: int) -> Iterator[StyledLine]:
-    """Yield the cause, the fix, and a line for each finding that it explains."""
-    yield styled(f"why: {cause.cause}", SEVERITIES[cause.severity])
-    yield from wrapped(shown(cause.summary), width, 2)
-    yield from wrapped((("fix: ", "bold"), (shown(cause.fix), "")), width, 2)
-    for at in cause.findings:
-        yield from wrapped((("explains ", ""), *_heading(findings[at], ignored=False)), width, 2)
+ARROW = "\N{RIGHTWARDS ARROW}"  # before what to do
+
+
+def cause_text(cause: Diagnosis, width: int) -> Iterator[StyledLine]:
+    """Yield a cause that is not the headline: its name, its sentence, and the fix."""
+    label = f"{cause.severity}: {cause.cause}"
+    yield styled(label, SEVERITIES[cause.severity])
+    yield from wrapped(shown(as_sentence(cause.summary)), width, 2)
+    yield from wrapped(((f"{ARROW} ", "bold"), (shown(cause.fix), "")), width, 2)
 
 
 def finding_text(
@@ -52,8 +53,9 @@ def finding_text(
     *,
     verbose: bool,
     ignored: bool = False,
+    reason: bool = True,
 ) -> Iterator[StyledLine]:
-    """Yield a finding's heading, its first names (all if verbose) and its reason."""
+    """Yield a finding's heading, its first names (all if verbose) and, if asked for, its reason."""
     yield from wrapped(_heading(finding, ignored=ignored), width)
     folded = _names(finding)
     named = folded if verbose else folded[:_MAX_NAMES]
@@ -61,7 +63,8 @@ def finding_text(
         yield from wrapped(cut_name(name, width - 4), width, 4)
     if len(folded) > len(named):
         yield from wrapped(f"and {len(folded) - len(named):,} more of such names", width, 4)
-    yield from wrapped(shown(finding.reason), width, 2)
+    if reason:
+        yield from wrapped(shown(finding.reason), width, 2)
 
 
 def _names(finding: Finding) -> tuple[str, ...]:
@@ -146,11 +149,8 @@ def _module_rows(
 
 def common_modules(names: tuple[str, ...]) -> str:
     """Return the innermost module that contains all names; without one, the first few modules."""
-    # Segments shared by the first and the last name in sorted order are shared by all names.
-    first, last = min(names).split("."), max(names).split(".")
-    common = commonprefix([first, last])  # noqa: RUF071 - lists, not paths
-    if common:
-        return fold([".".join(common)])[0]
+    if common := common_module(names):
+        return fold([common])[0]
     modules = fold({name.rpartition(".")[0] or name for name in names})
     more = f" and {len(modules) - _MODULES:,} more" if len(modules) > _MODULES else ""
     return ", ".join(modules[:_MODULES]) + more

@@ -25,6 +25,24 @@ def render(plan: Plan) -> str:
     return "".join(map(plain_line, _lines(plan)))
 
 
+def effect_of(plan: Plan) -> str:
+    """Return the effect of a plan in a few words: `renames 113 tensors; then it audits clean`."""
+    renames = [change.renames for change in plan.changes if change.renames]
+    values = sum(len(change.edits) for change in plan.changes if change.before is not None)
+    parts = []
+    if renames:
+        parts.append(f"renames {counted(sum(map(len, renames)), 'tensor')}")
+    if values and not renames:
+        parts.append(f"sets {counted(values, 'value')} of {named(plan.changes[0].file)}")
+    new = sum(change.before is None for change in plan.changes)
+    if new:
+        parts.append(f"adds {counted(new, 'file')}")
+    alarms = _alarms(plan.after)
+    left = counted(len(alarms), "finding") + (" remain" if len(alarms) > 1 else " remains")
+    is_clean = isinstance(plan.after, Report) and not alarms
+    return f"{', '.join(parts)}; then {'it audits clean' if is_clean else left}"
+
+
 def _lines(plan: Plan) -> Iterator[str]:
     model = plan.before.requested
     yield f"{model} · {plan.before.target}" if plan.before.target else model

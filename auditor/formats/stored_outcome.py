@@ -93,6 +93,7 @@ def _cause(stored: _Object) -> Diagnosis:
         severity=Severity(stored["severity"]),
         level=stored.get("level", "headers"),
         summary=stored["summary"],
+        explains=stored.get("explains", ""),
         fix=stored["fix"],
         fields=tuple((key, *pair) for key, pair in fields.items() if isinstance(pair, list)),
         undetermined=tuple(

@@ -1,5 +1,6 @@
 """The terminal text of an outcome: model, verdict, counts, causes, findings, modules."""
 
+import re
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 
@@ -14,6 +15,7 @@ from auditor.findings import (
 )
 from auditor.formats import View
 from auditor.formats.finding_text import (
+    ARROW,
     cause_text,
     finding_text,
     newly_initialized_text,
@@ -45,9 +47,16 @@ from auditor.formats.text import (
     styled,
     wrapped,
 )
-from auditor.formats.verdict import account, sentence, word
+from auditor.formats.verdict import (
+    account,
+    headline_cause,
+    headline_finding,
+    is_all_explained,
+    sentence,
+    word,
+)
 from auditor.reconciler.tensor_values import ValuesRead
-from auditor.report import Expected, Observed, Report, Unaudited
+from auditor.report import Diagnosis, Expected, Observed, Report, Unaudited
 
 _NAMED_SOURCES = {"bundled", "cache", "snapshot"}
 _MOST_DTYPES = 3  # most dtypes in the title
@@ -76,7 +85,7 @@ def render(outcome: Report | Unaudited, view: View | None = None) -> str:
 
 def _blocks(outcome: Report | Unaudited, view: View) -> Iterator[Iterator[StyledLine]]:
     yield _title(outcome, view.width)
-    yield _verdict(outcome, view.width)
+    yield _verdict(outcome, view)
     for part in outcome.every:
         yield from _of_part(part, view)
     if outcome.parts:
@@ -120,12 +129,35 @@ def _files(outcome: Report | Unaudited) -> str:
     return ", ".join(facts)
 
 
-def _verdict(outcome: Report | Unaudited, width: int) -> Iterator[StyledLine]:
+def _verdict(outcome: Report | Unaudited, view: View) -> Iterator[StyledLine]:
+    """Yield the headline, what to do, whether anything else is wrong, and the sum of counts."""
     text, style = word(outcome)
-    label = f"{text:<{_INDENT - 2}}"
-    yield from columns([((label, style), shown(sentence(outcome)))], gap=2, width=width)
+    rows: list[Sequence[Styled | str]] = [
+        ((f"{text:<{_INDENT - 2}}", style), shown(sentence(outcome)))
+    ]
+    if (cause := headline_cause(outcome)) is not None:
+        arrow: Styled = (f"  {ARROW}", "bold")
+        if view.fix is not None:
+            command, effect = view.fix
+            rows += [(arrow, f"{command}   ({effect})"), ("", f"by hand: {shown(cause.fix)}")]
+        else:
+            rows.append((arrow, shown(cause.fix)))
+        rows.append(("", shown(_extent(outcome, cause))))
     if counts := account(outcome):
-        yield from wrapped(counts, width, max(_INDENT, len(text) + 2))
+        rows.append(("", counts))
+    yield from columns(rows, gap=2, width=view.width)
+
+
+def _extent(outcome: Report | Unaudited, cause: Diagnosis) -> str:
+    """Return what the headline's cause explains, whether anything else is wrong, and its name."""
+    is_all = is_all_explained(outcome)
+    if not cause.explains or cause.explains == "the one name":
+        extent = "Nothing else is wrong." if is_all else "More is wrong, see below."
+    elif is_all:
+        extent = f"This explains {cause.explains}; nothing else is wrong."
+    else:
+        extent = f"This explains {cause.explains}."
+    return f"{extent} (cause: {cause.cause})"
 
 
 def _of_part(part: Report | Unaudited, view: View) -> Iterator[Iterator[StyledLine]]:
@@ -145,13 +177,16 @@ def _explained(part: Report | Unaudited, view: View) -> Iterator[Iterator[Styled
     quiet = () if view.verbose else part.findings
     notes = (*part.notes, *(one.reason for one in quiet if _is_note(one)))
     yield (line for note in notes for line in wrapped(f"note: {shown(note)}", view.width))
-    yield from (cause_text(cause, part.findings, view.width) for cause in part.diagnosis)
+    headline = headline_cause(part) if part.component is None else None
+    yield from (cause_text(one, view.width) for one in part.diagnosis if one is not headline)
     explained = {at for cause in part.diagnosis for at in cause.findings}
+    worst = headline_finding(part) if part.component is None else None
     ranks = [*Severity]
     ranked = sorted(enumerate(part.findings), key=lambda pair: ranks.index(pair[1].severity))
     for at, finding in ranked:
         if view.verbose or not (_is_harmless(finding) or at in explained):
-            yield finding_text(finding, view.width, verbose=view.verbose)
+            is_said = finding is worst
+            yield finding_text(finding, view.width, verbose=view.verbose, reason=not is_said)
     for finding in part.ignored:
         yield finding_text(finding, view.width, verbose=view.verbose, ignored=True)
     if not view.verbose:
@@ -208,6 +243,8 @@ def _unchecked(outcome: Report | Unaudited, width: int) -> Iterator[StyledLine]:
 
 _BAR = 20  # cells of a bar of 100 %
 _LONGEST_FOLDER = 24  # most cells of a folder
+_WIDE = 100  # least width of a terminal in which the closing table has the first step of a fix
+_STEP = 48  # most cells of that step
 _CLASS_ROOM = 12  # least cells of a class, where numbers would fill a narrow terminal
 _VERDICT_STYLES: Mapping[str, Style] = {
     "clean": "green",
@@ -289,6 +326,30 @@ def component_table(outcome: Report | Unaudited, width: int) -> Iterator[StyledL
     headings = ("component", "class", "parameters", "expected", "status")
     table = SimpleTable("components", headings, tuple(rows))
     return columns(fitted_rows(table, width, cut=1, least=_CLASS_ROOM), right={2, 3})
+
+
+def closing_table(outcomes: Sequence[Report | Unaudited], width: int) -> Iterator[StyledLine]:
+    """Yield a row for each of several models, the worst last: verdict, cause, start of the fix."""
+    ranks = ["OK", "WARNING", "NOT AUDITED", "ERROR"]
+    rows: list[tuple[object, ...]] = []
+    for outcome in sorted(outcomes, key=lambda one: ranks.index(word(one)[0])):
+        cause, first = headline_cause(outcome), outcome.findings[:1]
+        why = [cause.cause] if cause else [one.kind for one in first]
+        if outcome.verdict == "clean":
+            why = []
+        elif isinstance(outcome, Unaudited):
+            why = [outcome.reason]
+        name = cut_middle(outcome.model or outcome.requested, width // 3)
+        rows.append((name, word(outcome), "".join(why), _first_step(cause)))
+    shown_columns = 4 if width >= _WIDE else 3
+    headings = ("model", "verdict", "cause", "what to do")[:shown_columns]
+    table = SimpleTable("models", headings, tuple(row[:shown_columns] for row in rows))
+    return columns(styled_rows(table), gap=2)
+
+
+def _first_step(cause: Diagnosis | None) -> str:
+    """Return the fix of a cause without the alternatives that follow it."""
+    return cut_middle(re.split(r"[;,:] ", cause.fix, maxsplit=1)[0], _STEP) if cause else ""
 
 
 def _parameters(part: Report | Unaudited) -> tuple[int | None, int | None]:

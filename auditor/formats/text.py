@@ -20,6 +20,7 @@ _ASCII = str.maketrans(
         "\N{LEFT ONE EIGHTH BLOCK}": "|",
         "\N{MIDDLE DOT}": "-",
         _ELLIPSIS: "~",
+        "\N{RIGHTWARDS ARROW}": ">",
     }
 )
 

@@ -4,7 +4,8 @@ Law 3: the findings explain exactly the stored minus the expected parameters.
 """
 
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from os.path import commonprefix
 from urllib.parse import quote
 
 from auditor.findings import (
@@ -18,7 +19,7 @@ from auditor.findings import (
     UnusedHead,
 )
 from auditor.formats.text import Styled, counted
-from auditor.report import Report, Unaudited, Verdict
+from auditor.report import Diagnosis, Report, Unaudited, Verdict
 
 _VERDICTS: Mapping[Verdict, str] = {
     "findings": "with findings",
@@ -32,6 +33,9 @@ _NOT_USED = (
 )  # kinds of tensors that are stored and not used
 
 
+_COUNTED = (Missing.kind, Mismatched.kind, Unexpected.kind)  # kinds with a clause of their own
+
+
 def word(outcome: Report | Unaudited) -> Styled:
     """Return the verdict in one word, with its style."""
     if isinstance(outcome, Unaudited):
@@ -43,8 +47,42 @@ def word(outcome: Report | Unaudited) -> Styled:
     return ("WARNING", "bold yellow") if is_warning else ("ERROR", "bold red")
 
 
+def headline_cause(outcome: Report | Unaudited) -> Diagnosis | None:
+    """Return the cause whose summary is the report's first sentence; None if there is no cause."""
+    causes = outcome.diagnosis if isinstance(outcome, Report) else ()
+    return min(causes, key=lambda cause: [*Severity].index(cause.severity), default=None)
+
+
+def headline_finding(outcome: Report | Unaudited) -> Finding | None:
+    """Return the finding whose reason is the report's first sentence, if it has no cause."""
+    if not isinstance(outcome, Report) or outcome.parts or outcome.diagnosis:
+        return None
+    alarms = [finding for finding in outcome.findings if _alarms(finding)]
+    if not alarms or any(finding.kind in _COUNTED for finding in alarms):
+        return None
+    return min(alarms, key=lambda finding: [*Severity].index(finding.severity))
+
+
+def is_all_explained(outcome: Report | Unaudited) -> bool:
+    """Whether the causes explain all findings that alarm."""
+    explained = {at for cause in outcome.diagnosis for at in cause.findings}
+    left = [at for at, one in enumerate(outcome.findings) if _alarms(one) and at not in explained]
+    of_parts = any(part.verdict != "clean" for part in outcome.parts)
+    is_partial = any(" of " in cause.explains for cause in outcome.diagnosis)
+    return not (left or of_parts or is_partial)
+
+
+def as_sentence(text: str) -> str:
+    """Return a text with a full stop; a first word that is not a name gets a capital."""
+    first = text.partition(" ")[0]
+    is_word = first.isalpha() and first.islower()
+    return f"{text[:1].upper() if is_word else text[:1]}{text[1:]}."
+
+
 def sentence(outcome: Report | Unaudited) -> str:
-    """Return the sentence that follows the verdict's word."""
+    """Return the sentence that follows the verdict's word: the cause, else the worst findings."""
+    if (cause := headline_cause(outcome)) is not None:
+        return as_sentence(cause.summary)
     alarms = [finding for part in outcome.every for finding in part.findings if _alarms(finding)]
     if isinstance(outcome, Unaudited):
         more = f" (and {counted(len(alarms), 'finding')})" if alarms else ""
@@ -56,10 +94,15 @@ def sentence(outcome: Report | Unaudited) -> str:
             f"{outcome.residual:,} parameters are explained by no finding, which is a fault of "
             f"this program: please report it."
         )
-    clauses = [*_of_tensors(alarms, outcome), *_of_kinds(alarms)]
+    if (worst := headline_finding(outcome)) is not None:
+        where = f"{worst.file}: " if worst.file and worst.file not in worst.reason else ""
+        more = _others(len(alarms) - 1)
+        return f"{as_sentence(f'{where}{worst.reason}{more}')} {as_sentence(_stored_part(outcome))}"
+    clauses = [*_of_tensors(alarms, outcome)]
     if not any(finding.kind in {Missing.kind, Mismatched.kind} for finding in alarms):
         clauses.insert(0, _stored_part(outcome))
-    return _sentence(clauses)
+    others = sum(finding.kind not in _COUNTED for finding in alarms)
+    return as_sentence(f"{'; '.join(clauses)}{_others(others)}")
 
 
 def _stored_part(report: Report) -> str:
@@ -92,12 +135,14 @@ def _of_tensors(alarms: list[Finding], report: Report) -> Iterator[str]:
     """Yield clauses with the numbers of missing, mismatched and unexpected tensors."""
     target = report.target or "the config"
     missing, mismatched, unexpected = (
-        sum(finding.count for finding in alarms if finding.kind == kind)
-        for kind in (Missing.kind, Mismatched.kind, Unexpected.kind)
+        sum(finding.count for finding in alarms if finding.kind == kind) for kind in _COUNTED
     )
     if missing:
         verb = "is" if missing == 1 else "are"
-        yield f"{counted(missing, 'tensor')} that {target} needs {verb} not stored"
+        names = [name for one in alarms if one.kind == Missing.kind for name in one.names]
+        module = common_module([name.rpartition(".")[0] for name in names])
+        tensors = counted(missing, "tensor") + (f" of {module}" if module else "")
+        yield f"{tensors} that {target} needs {verb} not stored"
     if mismatched:
         owner = "" if missing else f" that {target} needs"
         shapes = "has another shape" if mismatched == 1 else "have other shapes"
@@ -107,14 +152,9 @@ def _of_tensors(alarms: list[Finding], report: Report) -> Iterator[str]:
         yield f"{counted(unexpected, 'stored tensor')} {verb} unexpected"
 
 
-def _of_kinds(alarms: list[Finding]) -> Iterator[str]:
-    """Yield a clause about kinds without a clause of their own: `also 2 x duplicate, bad-index`."""
-    own_clause = {Missing.kind, Mismatched.kind, Unexpected.kind}
-    kinds = Counter(finding.kind for finding in alarms if finding.kind not in own_clause)
-    if kinds:
-        yield "also " + ", ".join(
-            f"{count} x {kind}" if count > 1 else kind for kind, count in kinds.items()
-        )
+def _others(count: int) -> str:
+    """Return a clause about further findings; "" if there are none."""
+    return f"; and {counted(count, 'more finding')}" if count else ""
 
 
 def _of_parts(outcome: Report, alarms: list[Finding]) -> str:
@@ -124,12 +164,8 @@ def _of_parts(outcome: Report, alarms: list[Finding]) -> str:
     ]
     parts = f"{counted(len(outcome.parts), 'model')} in one repository: {', '.join(words)}"
     own_alarms = [finding for finding in alarms if finding in outcome.findings]
-    return _sentence([parts, *_of_kinds(own_alarms)])
-
-
-def _sentence(clauses: list[str]) -> str:
-    text = "; ".join(clauses)
-    return f"{text[:1].upper()}{text[1:]}."
+    reasons = [f"{', '.join(one.names[:3]) or one.file}: {one.reason}" for one in own_alarms[:1]]
+    return f"{'; '.join([parts, *reasons])}{_others(len(own_alarms[1:]))}."
 
 
 def _alarms(finding: Finding) -> bool:
@@ -140,6 +176,13 @@ def counts_of(finding: Finding) -> list[str]:
     """Return a finding's counts that are not 0, as texts: `2 names`, `5 parameters`."""
     names = [counted(finding.count, "name")] if finding.names else []
     return names + ([counted(finding.parameters, "parameter")] if finding.parameters else [])
+
+
+def common_module(names: Sequence[str]) -> str:
+    """Return the innermost module that contains all names; "" if there is none."""
+    # Segments shared by the first and the last name in sorted order are shared by all names.
+    first, last = min(names).split("."), max(names).split(".")
+    return ".".join(commonprefix([first, last]))  # noqa: RUF071 - lists, not paths
 
 
 # --- the account ------------------------------------------------------------------------------

@@ -42,6 +42,9 @@ def _drafts(tensors: Sequence[StoredTensor], after: str) -> bool:
 _NEXT_TO_NOTHING = 100
 
 
+OTHER_NAMES = "most likely the config's model, under other names"
+
+
 def other_names_note(
     reconciled: Reconciled, expectation: Expectation, total: float | None
 ) -> str | None:
@@ -67,7 +70,7 @@ def other_names_note(
     if not is_plausible:
         return None
     what = f"the {len(unexpected):,} tensors that nothing expects {how} the {len(missing):,} that"
-    return f"{what} are missing: most likely the config's model, under other names"
+    return f"{what} are missing: {OTHER_NAMES}"
 
 
 def other_model_rule(

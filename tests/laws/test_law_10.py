@@ -103,7 +103,8 @@ def test_a_field_that_is_off_is_solved_for_and_explains_all():
     [found] = examined(tiny(num_hidden_layers=4)).diagnosis
     assert found.cause == "config-field"
     assert found.fields == (("num_hidden_layers", 4, 2),)
-    assert "num_hidden_layers is 4, the files hold 2: this explains all 32 names" in found.summary
+    assert found.summary == "num_hidden_layers is 4, the files hold 2"
+    assert found.explains == "all 32 names"
 
 
 def test_another_class_of_the_type_is_named_where_it_fits_exactly():

@@ -234,7 +234,8 @@ def diagnosed():
             Diagnosis(
                 cause="config-field",
                 severity=Severity.ERROR,
-                summary="num_hidden_layers is 4, the files hold 3: this explains 2 names of 3",
+                summary="num_hidden_layers is 4, the files hold 3",
+                explains="2 names of 3",
                 fix="set num_hidden_layers to 3 in config.json, or upload weights of a model "
                 "with 4",
                 fields=(("num_hidden_layers", 4, 3),),

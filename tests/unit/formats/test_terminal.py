@@ -14,7 +14,7 @@ from support.outcomes.making import row, stored
 from auditor.analytic import ExpectedTensor
 from auditor.findings import BadHeader, Duplicate, Missing, Unexpected
 from auditor.formats import View, terminal
-from auditor.formats.text import cut_name
+from auditor.formats.text import cut_name, lines_text
 from auditor.formats.verdict import account
 
 ANSI = re.compile(r"\x1b\[[0-9;]*m")
@@ -181,11 +181,54 @@ def test_depth_zero_is_the_root_alone():
 
 def test_a_cause_and_its_fix_come_before_findings_whose_names_fold():
     text, long = (render(EXAMPLES["diagnosed"](), verbose=verbose) for verbose in (False, True))
-    assert text.index("why: config-field") < text.index("  fix: set num_hidden_layers to 3")
-    assert text.index("  fix: ") < text.index("  explains error: missing (2 names, 5 parameters)")
-    assert text.index("explains error") < text.index("warning: unexpected")
+    parts = (
+        "ERROR  num_hidden_layers is 4, the files hold 3.",
+        "\N{RIGHTWARDS ARROW}    set num_hidden_layers to 3",
+        "This explains 2 names of 3. (cause: config-field)",
+        "15 used + 1 unexpected",
+        "warning: unexpected",
+    )
+    places = [text.index(part) for part in parts]
+    assert places == sorted(places)
     assert "encoder.layer.3.{bias,weight}" not in text
     assert "encoder.layer.3.{bias,weight}" in long
+
+
+def test_the_command_that_fixes_comes_before_what_to_do_by_hand():
+    text = render(EXAMPLES["diagnosed"](), fix=("audit fix x --apply", "sets 1 value"))
+    assert (
+        "\N{RIGHTWARDS ARROW}    audit fix x --apply   (sets 1 value)\n       by hand: set num"
+        in text
+    )
+
+
+def test_nothing_else_is_wrong_only_where_nothing_is_left():
+    report = EXAMPLES["diagnosed"]()
+    [cause] = report.diagnosis
+    of_all = replace(cause, explains="all 3 names", findings=(0, 1))
+    sentence = "nothing else is wrong"
+    assert sentence in render(replace(report, diagnosis=(of_all,)))
+    assert sentence not in render(report)
+    unread = replace(gated(), component="unet")
+    assert sentence not in render(replace(report, diagnosis=(of_all,), parts=(unread,)))
+
+
+def test_a_finding_without_a_cause_is_said_in_its_own_words_and_once():
+    finding = BadHeader(file="c.safetensors", tensors=(), reason="the header is not JSON")
+    text = render(replace(EXAMPLES["diagnosed"](), findings=(finding,), diagnosis=()))
+    assert "ERROR  c.safetensors: the header is not JSON. No tensor that" in text
+    assert text.count("the header is not JSON") == 1
+
+
+def test_the_closing_table_has_the_worst_last():
+    outcomes = [EXAMPLES["diagnosed"](), gated(), bert_base_chinese()]
+    rows = [lines_text([line]) for line in terminal.closing_table(outcomes, 120)]
+    assert [row.split("  ")[0] for row in rows[1:]] == [
+        "google-bert/bert-base-chinese",
+        gated().requested,
+        "org/short",
+    ]
+    assert rows[-1].rstrip().split("  ")[-1] == "set num_hidden_layers to 3 in config.json"
 
 
 def test_errors_come_before_warnings_before_infos():
@@ -242,16 +285,8 @@ def verdict(outcome):
         (
             every_kind(),
             (
-                "ERROR 2 tensors that BertModel needs are not stored; 1 tensor has another shape; "
-                "1 stored tensor is unexpected; also unused-head, bad-quantization, 2 x duplicate, "
-                "wrong-dtype, equals-base, formula-disputed, bad-header, bad-index, bad-size, "
-                "bad-digest, wrong-total, bad-config, unsafe, missing-component, adapter-beside, "
-                "copy-differs, hub-count, token-beyond-embedding, special-id-beyond-vocabulary, "
-                "eos-disagrees, chat-turns-wrong, chat-template-broken, config-overwritten, "
-                "config-contradiction, generation-config-invalid, unknown-config-key, "
-                "code-not-there, processor-missing, processor-unknown, not-finite, all-zero, "
-                "no-op-adapter, "
-                "tied-copy-differs, fresh-head, untrained-rows, padded-dtype, added-bias-zero."
+                "ERROR 2 tensors of encoder.3 that BertModel needs are not stored; 1 tensor has "
+                "another shape; 1 stored tensor is unexpected; and 38 more findings."
             ),
             (
                 "24 used + 9 unused + 12 unexpected = 45 parameters stored; 50 expected "
@@ -269,10 +304,7 @@ def verdict(outcome):
         (gated(), f"NOT AUDITED gated: {gated().detail}", None),
         (
             EXAMPLES["pipeline"](),
-            (
-                "ERROR 2 models in one repository: 1 with findings, 1 not audited; also "
-                "missing-component."
-            ),
+            ("ERROR 2 models in one repository: 1 with findings, 1 not audited; vae: not there."),
             "100 parameters stored",
         ),
     ],

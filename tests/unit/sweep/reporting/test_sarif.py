@@ -55,7 +55,7 @@ def test_a_message_has_numbers_names_and_causes(sarif):
     assert said == {
         "missing": "org/short: missing, 2 names, 5 parameters (encoder.layer.3.{{bias,weight}}): "
         "the declared class needs it and no file stores it. Cause: num_hidden_layers is 4, the "
-        "files hold 3: this explains 2 names of 3. Fix: set num_hidden_layers to 3 in "
+        "files hold 3. Fix: set num_hidden_layers to 3 in "
         "config.json, or upload weights of a model with 4.",
         "unexpected": "org/short: unexpected, 1 name, 1 parameter (stray): no class of this "
         "family has it.",

@@ -28,7 +28,7 @@ def test_a_cause_stands_for_the_findings_that_it_explains(tmp_path):
             "org/short",
             None,
             "config-field",
-            "num_hidden_layers is 4, the files hold 3: this explains 2 names of 3",
+            "num_hidden_layers is 4, the files hold 3",
         ),
         ("org/short", None, "unexpected", "1 name, 1 parameter: stray"),
     ]

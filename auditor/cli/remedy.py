@@ -1,0 +1,35 @@
+"""The `audit fix` command that removes what an audit of a folder found, for the report's top."""
+
+import shlex
+from contextlib import suppress
+from pathlib import Path
+
+from auditor.checkpoint.snapshot import Source
+from auditor.cli.console import keep_quiet
+from auditor.errors import FixError, SourceError, UsageError
+from auditor.report import Report, Unaudited
+
+_MOST_TENSORS = 20_000  # planning takes some audits: a second for so many tensors
+
+
+def fix_command(outcome: Report | Unaudited, target: str | None) -> tuple[str, str] | None:
+    """Plan a fix as `audit fix` does; return the command and its effect, None if it does nothing.
+
+    Only a folder with one model, and a cause of its findings, is planned.
+    """
+    folder = outcome.requested
+    is_small = outcome.observed is not None and outcome.observed.tensors <= _MOST_TENSORS
+    if outcome.source is not Source.FOLDER or not outcome.diagnosis or outcome.parts:
+        return None
+    if not is_small or not folder.isprintable() or not Path(folder).is_dir():
+        return None
+    # Imported only for a folder with a cause.
+    from auditor.fixing.of_folder import plan_for_folder  # noqa: PLC0415
+    from auditor.formats.fix_plan import effect_of  # noqa: PLC0415
+
+    with suppress(FixError, SourceError, UsageError, OSError):
+        planned = plan_for_folder(folder, target, (), keep_quiet)
+        if planned.plan.changes and planned.refused is None:
+            options = f" --as {shlex.quote(target)}" if target else ""
+            return f"audit fix {shlex.quote(folder)}{options} --apply", effect_of(planned.plan)
+    return None
