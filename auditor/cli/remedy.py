@@ -15,15 +15,15 @@ _MOST_TENSORS = 20_000  # planning takes some audits: a second for so many tenso
 def fix_command(outcome: Report | Unaudited, target: str | None) -> tuple[str, str] | None:
     """Plan a fix as `audit fix` does; return the command and its effect, None if it does nothing.
 
-    Only a folder with one model, and a cause of its findings, is planned.
+    Only a folder with findings and a single model is planned.
     """
     folder = outcome.requested
     is_small = outcome.observed is not None and outcome.observed.tensors <= _MOST_TENSORS
-    if outcome.source is not Source.FOLDER or not outcome.diagnosis or outcome.parts:
+    if outcome.source is not Source.FOLDER or outcome.verdict != "findings" or outcome.parts:
         return None
     if not is_small or not folder.isprintable() or not Path(folder).is_dir():
         return None
-    # Imported only for a folder with a cause.
+    # Imported only for a folder with findings.
     from auditor.fixing.of_folder import plan_for_folder  # noqa: PLC0415
     from auditor.formats.fix_plan import effect_of  # noqa: PLC0415
 

@@ -135,13 +135,13 @@ def _verdict(outcome: Report | Unaudited, view: View) -> Iterator[StyledLine]:
     rows: list[Sequence[Styled | str]] = [
         ((f"{text:<{_INDENT - 2}}", style), shown(sentence(outcome)))
     ]
+    arrow: Styled = (f"  {ARROW}", "bold")
+    if view.fix is not None:
+        command, effect = view.fix
+        rows.append((arrow, f"{command}   ({effect})"))
     if (cause := headline_cause(outcome)) is not None:
-        arrow: Styled = (f"  {ARROW}", "bold")
-        if view.fix is not None:
-            command, effect = view.fix
-            rows += [(arrow, f"{command}   ({effect})"), ("", f"by hand: {shown(cause.fix)}")]
-        else:
-            rows.append((arrow, shown(cause.fix)))
+        by_hand = f"by hand: {cause.fix}" if view.fix is not None else cause.fix
+        rows.append(("" if view.fix is not None else arrow, shown(by_hand)))
         rows.append(("", shown(_extent(outcome, cause))))
     if counts := account(outcome):
         rows.append(("", counts))

@@ -47,6 +47,9 @@ def test_a_fix_is_planned_then_applied_and_loads_without_warnings(name, spoiled)
     planned = run("fix", str(folder), *allowed)
     assert (planned.returncode, all_bytes(folder)) == (1, before), planned.stdout + planned.stderr
     assert way.says in planned.stdout
+    command = f"audit fix {folder} --apply"
+    screen = " ".join(run(str(folder), env={"COLUMNS": "300"}).stdout.split())
+    assert (command in screen) == (not way.allow)
     done = run("fix", str(folder), "--apply", "--format", "json", *allowed)
     assert done.returncode == 0, done.stdout + done.stderr
     plan = json.loads(done.stdout)
@@ -59,6 +62,18 @@ def test_a_fix_is_planned_then_applied_and_loads_without_warnings(name, spoiled)
     assert kept == {name: before[name] for name in before if after[name] != before[name]}
     assert run("fix", str(folder), "--apply").returncode == 0
     assert all_bytes(folder) == after
+
+
+def test_several_folders_end_with_a_table_the_worst_last(spoiled, sound):
+    way = WAYS["compiled"]
+    folders = [str(spoiled(way)), str(sound(way.family, sharded=way.sharded))]
+    done = run(*folders)
+    *reports, table = done.stdout.split("\n\n")
+    assert done.returncode == 1
+    assert [part.split()[0] for part in reports if part.startswith("/")] == folders
+    rows = [row.split() for row in table.splitlines()[1:]]
+    assert [row[1:] for row in rows] == [["OK"], ["ERROR", "wrapper-prefix"]]
+    assert run(*folders, "--quiet").stdout == table
 
 
 @pytest.mark.parametrize("name", [name for name, way in WAYS.items() if way.allow])
