@@ -100,6 +100,7 @@ class Outcome(PresentedOutcome, Observation, frozen=True, kw_only=True):
     findings: tuple[Finding, ...] = ()
     diagnosis: tuple[Diagnosis, ...] = ()  # causes of findings
     ignored: tuple[Finding, ...] = ()  # findings that --ignore leaves out of the verdict
+    companions: tuple[str, ...] | None = None  # companion files that were read; None: not asked for
     unchecked: tuple[str, ...] = ()  # properties that were not compared, a sentence each
     notes: tuple[str, ...] = ()  # decisions that a reader should know
     load_report: LoadReport | None = None  # what from_pretrained would report; None: unknown
@@ -121,6 +122,7 @@ class Outcome(PresentedOutcome, Observation, frozen=True, kw_only=True):
             commit=snapshot.commit,
             source=snapshot.source,
             origin=snapshot.origin,
+            companions=companion_names(snapshot),
             fetched=snapshot.fetched,
         )
 
@@ -150,6 +152,13 @@ class Outcome(PresentedOutcome, Observation, frozen=True, kw_only=True):
             words.append(f"{self.expected.parameters:,} expected")
         words += [diagnosis.cause for part in self.every for diagnosis in part.diagnosis]
         return f"{type(self).__name__}({', '.join(words)})"
+
+
+def companion_names(snapshot: Snapshot) -> tuple[str, ...] | None:
+    """Return the names of the companion files that were read; None if none were requested."""
+    if snapshot.companions is None:
+        return None
+    return tuple(file.name for file in snapshot.companions if file.content is not None)
 
 
 class Report(Outcome, frozen=True, kw_only=True):

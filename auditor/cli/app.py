@@ -34,6 +34,10 @@ COMMANDS = {
     "check": Command(
         "check", "Audit checkpoints: what their files store against what their configs imply."
     ),
+    "doctor": Command(
+        "doctor",
+        "Examine why MODEL writes gibberish, never stops or stays silent: one line a property.",
+    ),
     "snapshot": Command(
         "snapshot",
         "Record config, headers, index and sizes of MODEL in one small file, to audit it offline.",

@@ -80,6 +80,7 @@ def _as_written(outcome: Report | Unaudited) -> dict[str, Any]:
         "kv_cache": _kv_cache(outcome.kv_cache),
         "component": outcome.component,
         "parts": [_as_written(part) for part in outcome.parts],
+        "companions": outcome.companions,
         "load_report": _load_report(outcome.load_report),
         "diagnosis": [_diagnosis(one) for one in outcome.diagnosis],
         "values": _values(outcome.values),

@@ -53,6 +53,7 @@ def outcome_from(stored: _Object) -> Report | Unaudited:
         findings=_findings(stored.get("findings", ())),
         ignored=_findings(stored.get("ignored", ())),
         diagnosis=tuple(map(_cause, stored.get("diagnosis", ()))),
+        companions=tuple(stored["companions"]) if stored.get("companions") else None,
         unchecked=tuple(stored.get("unchecked", ())),
         notes=tuple(stored.get("notes", ())),
         parts=tuple(map(outcome_from, stored.get("parts", ()))),

@@ -27,6 +27,7 @@ ONE_FORMAT = ("terminal",)
 # The formats of each command; a command or a format that is missing here fails a test below.
 FORMATS_OF = {
     "check": tuple(FORMATS),
+    "doctor": ONE_FORMAT,
     "snapshot": ONE_FORMAT,
     "explain": tuple(TABLE_FORMATS),
     "explain-finding": ONE_FORMAT,
@@ -69,6 +70,7 @@ def argument_lists(command, form, paths):
         "check": [*((one,) for one in every), (FOLDER_NAME,)]
         if one_document
         else [every, (FOLDER_NAME, f"{FOLDER_NAME}@{FOLDER_NAME}")],
+        "doctor": some,
         "snapshot": [(paths["tensors"], FOLDER_NAME)],
         "explain": some,
         "explain-finding": [("missing",), (FOLDER_NAME,)],

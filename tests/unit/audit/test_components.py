@@ -133,7 +133,7 @@ def test_a_sentence_transformer_of_one_model_is_a_plain_report(tmp_path: Path) -
     plain = auditor.audit(written(tmp_path / "plain", model(BERT)))
     report = auditor.audit(written(tmp_path / "sentence", sentence()))
     assert isinstance(report, Report)
-    same = {"requested": plain.requested, "model": plain.model, "origin": plain.origin}
+    same = {name: getattr(plain, name) for name in ("requested", "model", "origin", "companions")}
     assert replace(report, **same) == plain
     stray = sentence(**{"checkpoint-5": model(BERT)})
     report = auditor.audit(written(tmp_path / "stray", stray))

@@ -1,0 +1,54 @@
+"""The `audit doctor` command."""
+
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from auditor.audit.pipeline import audit
+from auditor.cli.console import (
+    FailOn,
+    ModelArgument,
+    QuietOption,
+    SourceChoice,
+    SourceOption,
+    TargetOption,
+    TokenOption,
+    exit_code,
+    guarded,
+    put,
+    talk,
+    terminal,
+)
+from auditor.request import AuditRequest
+
+
+def doctor(  # noqa: PLR0913 - one parameter for each option
+    model: ModelArgument,
+    *,
+    target: TargetOption = None,
+    headers: Annotated[
+        bool, typer.Option("--headers", help="Do not read the numbers of local files.")
+    ] = False,
+    source: SourceOption = SourceChoice.HUB,
+    token: TokenOption = None,
+    quiet: QuietOption = False,
+) -> None:
+    """Examine why MODEL writes gibberish, never stops or stays silent: one line a property.
+
+    Each line is ok, wrong with what to do, or not checked. Numbers of local files are read too, if
+    numpy is installed. Exit codes: those of `audit check`.
+    """
+    from auditor.formats import doctor as page  # noqa: PLC0415 - for this alone
+
+    with guarded():
+        values = Path(model).exists() and not headers and find_spec("numpy") is not None
+        request = AuditRequest(
+            model=model, target=target, source=source.value, token=token, values=values
+        )
+        outcome = audit(request, say=talk(quiet=quiet))
+        width, color = terminal()
+        if not quiet:
+            put(page.render(outcome, width=width, color=color))
+    raise typer.Exit(exit_code(outcome, FailOn.WARNING))
