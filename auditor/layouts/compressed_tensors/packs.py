@@ -1,4 +1,4 @@
-"""The packed weights of compressed-tensors: computes a weight's shape from its stored shapes."""
+"""The packed weights of compressed-tensors: their unpacked shapes, computed from stored shapes."""
 
 from collections.abc import Iterator, Mapping
 from math import prod
