@@ -126,7 +126,7 @@ def _last_of(loading: Loading, source: str) -> Rule:
 
 
 def _in_model(names: Iterable[str], target: Target) -> dict[str, str]:
-    """Map each name to the model's, with the prefix removed or added; to itself if none fits."""
+    """Map each name to the model's name, with the prefix removed or added, else to itself."""
     forms = forms_with_prefix(names, target.prefix).items()
     return {name: next((one for one in some if one in target.shapes), name) for name, some in forms}
 
