@@ -61,9 +61,9 @@ def skip_list_scheme(  # noqa: PLR0913 - the declaration, and how loaders read i
 ) -> Scheme:
     """Return the scheme that a skip list (modules that transformers leaves plain) implies.
 
-    `packs_others` is whether loading cannot read plain weights in a module outside the list.
-    `has_defaults` is whether loading leaves the output layer plain if a list does not name it;
-    without a list, loading always leaves the output layer plain.
+    If `packs_others`, loading cannot read plain weights in a module outside the list. If
+    `has_defaults`, loading leaves the output layer plain even if a list does not name it; without a
+    list, loading always leaves it plain.
     """
     listed = string_list(declared, key)
     is_list = isinstance(declared.settings.get(key), list)

@@ -321,7 +321,7 @@ class _Engine(Generic[Settings]):
         return misfits + len(packing.doubts) + is_strange, misfits
 
     def _misfits(self, packing: Packing, parts: Members) -> Iterator[tuple[str, WrittenTensor]]:
-        """Yield the tensors whose stored shape or class of dtype differs from the packing's."""
+        """Yield the tensors whose stored shape, or kind of dtype (float or not), differs."""
         for part, written in packing.tensors.items():
             if part in parts and not self._fits(part, parts[part], written):
                 yield part, written

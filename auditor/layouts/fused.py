@@ -111,9 +111,9 @@ def _pieces(piece: LogicalTensor, expected: Stacked) -> Iterator[LogicalTensor]:
 
 
 def stacked_experts(name: str, implied: Implied) -> Stacked | None:
-    """Return the experts that a tensor of this name stacks; None if the architecture has the name.
+    """Return the experts that a tensor of this name stacks; None for any other name.
 
-    Return None, too, if the architecture has no such experts.
+    A name that the architecture itself has is not a stack.
     """
     if not name.endswith(ENDS) or implied(name) is not None:
         return None

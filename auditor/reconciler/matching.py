@@ -180,12 +180,15 @@ def _look_up(name: str, forms: tuple[str, ...], tensors: Mapping[str, ExpectedTe
 
 
 def places(expectation: Expectation, stored: Iterable[str] = ()) -> Places:
-    """Return a lookup of stored names among the expected tensors; `stored` are all names."""
+    """Return a lookup of stored names among the expected tensors.
+
+    `stored` are all stored names, on which some loading rules depend.
+    """
     return Places(expectation.renamed, expectation.prefix, expectation.loading.seeing(stored))
 
 
 def shapes_of(expectation: Expectation) -> Callable[[str], tuple[int, ...] | None]:
-    """Return a function that maps a name that loading looks up to its expected shape, else None."""
+    """Return a function from a name, as loading looks it up, to its expected shape or None."""
 
     def shape(name: str) -> tuple[int, ...] | None:
         (place,) = class_places().of((name,))

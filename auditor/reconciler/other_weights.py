@@ -117,7 +117,7 @@ def other_weights_by_kind(
 
 
 def _kind(name: str, *, lacking: bool) -> str:
-    """Return what a weight file is, by its name relative to the folder of the audited set."""
+    """Return a description of a weight file, by its name relative to the audited set's folder."""
     last = PurePosixPath(name).name.lower()
     variant = variant_of(last)
     framework = next((software for ending, software in _FRAMEWORKS if last.endswith(ending)), None)

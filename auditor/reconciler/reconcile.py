@@ -326,7 +326,7 @@ class _Hidden(NamedTuple):
 def _hidden_names(
     unread: tuple[Unread, ...], expectation: Expectation, behind: Mapping[str, HiddenContent]
 ) -> Mapping[str, _Hidden]:
-    """Map the sorted names in unread files to their contents; `behind` has the packed ones'."""
+    """Map the sorted names in unread files to their contents; `behind` covers packed tensors."""
     names = sorted(frozenset(chain.from_iterable(file.names or () for file in unread)))
     if not names:
         return {}

@@ -403,7 +403,7 @@ def _why(over: float, groups: tuple[sums.WidthGroup, ...]) -> str:
 
 
 def _over(total: float, stored: int) -> float:
-    """Return the index's total minus the stored total, as an integer if it is whole.
+    """Return the index's total minus the stored total, as an integer if it has no fraction.
 
     Some writers store 1e9 as a float.
     """

@@ -1,4 +1,4 @@
-"""Facts that a config states twice with different values, and keys that are slips of known keys.
+"""Facts that a config states twice with different values, and misspelt keys.
 
 The config classes of transformers 5.23 show which of two values counts; a test builds them again.
 """
@@ -198,7 +198,7 @@ def _parts(case: RepositoryCase) -> Iterator[Conflict]:
 
 
 def _unmatched_exceptions(case: RepositoryCase) -> Iterator[Conflict]:
-    """Report modules in lists of exceptions whose names are one slip from stored modules."""
+    """Report names in lists of exceptions that are one typing error away from stored modules."""
     quantization = case.config.get("quantization_config")
     if not isinstance(quantization, Mapping):
         return

@@ -55,7 +55,7 @@ class RepositoryCase(Struct, frozen=True, kw_only=True, dict=True):
     """One model: its config, the listed files, and the companion files that were read."""
 
     names: frozenset[str]  # names of all listed files
-    is_complete: bool  # whether files that are not listed do not exist
+    is_complete: bool  # whether the listing has all files
     is_local: bool = False  # whether a folder was read that is not a cache
     config_file: str
     config: Mapping[str, Any]
