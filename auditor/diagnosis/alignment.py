@@ -79,7 +79,7 @@ def segments(name: str) -> Segments:
 
 
 class Choice(NamedTuple):
-    """A rule and its rival: another rule that renames as many tensors, but to other names."""
+    """A rule and its rival: another rule that renames equally many tensors, but to other names."""
 
     rule: Rule
     met: frozenset[str]  # patterns of the names that the rule turns into expected ones
@@ -107,7 +107,7 @@ def choices(unexpected: Kinds, missing: Kinds, prefix: str | None) -> Iterator[t
 def renames_by_rule(
     kinds: Iterable[NameKind], chosen: Iterable[Choice]
 ) -> dict[Rule, dict[str, str]]:
-    """Return the new names, as {rule: {stored name: new name}}.
+    """Return {rule: {stored name: new name}}.
 
     A name that no rule turns into an expected one is renamed by the first rule that changes it.
     """
@@ -161,11 +161,7 @@ class _Goal:
         return pattern.removeprefix(f"{self._prefix}.") if self._prefix else pattern
 
     def meets(self, pattern: str, shape: Shape) -> float:
-        """Return a score for giving stored names this pattern.
-
-        The score is 1 if the pattern is expected with this shape, less if with another shape, and 0
-        if the pattern is not expected.
-        """
+        """Return 1 if this pattern and shape are expected, less for another shape, else 0."""
         for spelt in (pattern, self._bare(pattern)):
             if spelt in self.near:
                 expected = self.near[spelt]

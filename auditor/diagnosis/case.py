@@ -66,7 +66,10 @@ class Undoing(Struct, frozen=True, kw_only=True):
 
 
 class Case(Struct, frozen=True, kw_only=True, dict=True):
-    """A model with alarming findings; they are only about its files if nothing was compared."""
+    """The evidence about one model: its snapshot, its report and functions that read its class.
+
+    The findings concern only the files if the tensors could not be compared.
+    """
 
     snapshot: Snapshot
     report: Report | Unaudited
@@ -98,13 +101,13 @@ class Case(Struct, frozen=True, kw_only=True, dict=True):
 
     @cached_property
     def missing(self) -> tuple[str, ...]:
-        """Names of expected tensors that no file stores, spelt as the stored names are."""
+        """The names of expected tensors that no file stores, in the form of the stored names."""
         names = self._named_by(Missing)
         return tuple(map(self._forms.in_memory, names)) if self._forms else names
 
     @cached_property
     def near(self) -> frozenset[str]:
-        """The missing names with and without their first segment: loading may add or remove it."""
+        """The missing names with and without the first segment, which loading may add or remove."""
         return self.missing_names.union(name.partition(".")[2] for name in self.missing)
 
     @cached_property
@@ -132,12 +135,12 @@ class Case(Struct, frozen=True, kw_only=True, dict=True):
 
     @cached_property
     def unexpected(self) -> tuple[str, ...]:
-        """Names of stored tensors that nothing expects."""
+        """The names of stored tensors that the class does not expect."""
         return self._named_by(UnexpectedFinding)
 
     @cached_property
     def unknown(self) -> tuple[str, ...]:
-        """The unexpected names that no class of the family has, whatever their shapes."""
+        """The unexpected names that no class of the model's family has, whatever their shapes."""
         found = self._of(UnexpectedFinding)
         return tuple(name for one in found if not one.known_to for name in one.names)
 
@@ -149,7 +152,7 @@ class Case(Struct, frozen=True, kw_only=True, dict=True):
 
     @cached_property
     def lacking(self) -> tuple[ExpectedTensor, ...]:
-        """Expected tensors that no file stores, under names spelt as the stored ones are."""
+        """The expected tensors that no file stores, named in the form of the stored names."""
         tensors = tuple(tensor for one in self._of(Missing) for tensor in one.tensors)
         if self._forms is None:
             return tensors
@@ -161,7 +164,7 @@ class Case(Struct, frozen=True, kw_only=True, dict=True):
 
     @cached_property
     def _forms(self) -> NameForms | None:
-        """The two forms of names if the files have in-memory names; None if they do not (usual)."""
+        """The forms of names on disk and in memory; None if the stored names are those on disk."""
         found = self._both_forms
         return found if found.differ and found.are_in_memory(self.stored_kinds) else None
 
@@ -171,7 +174,7 @@ class Case(Struct, frozen=True, kw_only=True, dict=True):
         return self._forms.on_disk(name) if self._forms else name
 
     def patterns_on_disk(self, pattern: str) -> tuple[str, ...]:
-        """Return the patterns of names that save_pretrained writes for a name of this pattern."""
+        """Return the name patterns that save_pretrained writes for this in-memory pattern."""
         return self._both_forms.patterns_on_disk(self.on_disk(pattern))
 
     def is_stack(self, name: str) -> bool:
@@ -189,7 +192,7 @@ class Case(Struct, frozen=True, kw_only=True, dict=True):
 
     @cached_property
     def strange(self) -> tuple[StoredTensor, ...]:
-        """The unexpected stored tensors; all stored tensors if a finding leaves some unnamed."""
+        """The unexpected stored tensors; all stored tensors if a finding omits the names."""
         if self.unnamed:
             return self.stored
         return tuple(tensor for one in self._of(UnexpectedFinding) for tensor in one.tensors)
@@ -245,7 +248,7 @@ class Case(Struct, frozen=True, kw_only=True, dict=True):
 
     @property
     def is_large(self) -> bool:
-        """Whether one audit of the model takes so long that only a few are possible."""
+        """Whether one audit of the model takes so long that the time budget allows only a few."""
         return self.size > _LARGE
 
     @cached_property

@@ -58,7 +58,7 @@ def with_tensors(snapshot: Snapshot, instead: Mapping[str, tuple[StoredTensor, .
 
 
 def renamed(tensor: StoredTensor, name: str) -> StoredTensor:
-    """Return the tensor under another name, in a third of the time of `_replace`."""
+    """Return the tensor under another name; three times faster than `_replace`."""
     return StoredTensor(name, *tensor[1:])
 
 
@@ -89,7 +89,10 @@ def _changed(
     *,
     totals: bool = True,
 ) -> Snapshot:
-    """Apply `put` to each file's tensors and `named` to the index; `totals` keeps its totals."""
+    """Apply `put` to each file's tensors and `named` to the index's weight map.
+
+    The index keeps its totals only if `totals` is true.
+    """
 
     def head_with(head: WeightHeader) -> WeightHeader:
         table = head.parsed
@@ -157,7 +160,7 @@ def _tensors(head: WeightHeader) -> tuple[StoredTensor, ...]:
 def holding(
     name: str, shapes: Iterable[tuple[str, tuple[int, ...]]], dtype: str | None
 ) -> WeightHeader:
-    """Return the header of a weight file with these tensors, all in one dtype."""
+    """Return the header of a weight file that contains these tensors, all in one dtype."""
     tensors = tuple(
         StoredTensor(one, dtype, shape, prod(shape), name, Span(0, 0))
         for one, shape in sorted(shapes)
@@ -235,7 +238,7 @@ def set_values(config: dict[str, Any], values: Mapping[str, Any]) -> dict[str, A
 
 
 def value_at(config: Mapping[str, Any], path: str) -> Any:
-    """Return the config value at a dotted path; None if there is none."""
+    """Return the config value at a dotted path; None if the path does not exist."""
     value: Any = config
     for key in path.split("."):
         value = value.get(key) if isinstance(value, Mapping) else None

@@ -149,7 +149,7 @@ Again = Callable[[Snapshot, str | None], Report | Unaudited]
 
 
 class _Closing(NamedTuple):
-    """An undoing that closes alarms; the next undoing may close the alarms that it opens."""
+    """An undoing and the alarms that it closes; a later undoing may close those that it opens."""
 
     undoing: Undoing
     report: Report | Unaudited  # after the undoing
@@ -159,7 +159,7 @@ class _Closing(NamedTuple):
 
     @property
     def explained(self) -> int:
-        """The number of alarms that the undoing closes, less the number that it opens."""
+        """The number of alarms that the undoing closes, minus the number that it opens."""
         return len(self.closed) - len(self.opened)
 
 
@@ -285,7 +285,7 @@ def _closings(case: Case, cause: Cause, tries: _Tries) -> Iterator[_Closing]:
 
 
 def _is_rival(closing: _Closing, best: _Closing) -> bool:
-    """Whether another cause's undoing sets as many keys as the best and closes the same alarms."""
+    """Whether another cause's undoing sets equally many keys and closes the same alarms."""
     ours, theirs = best.undoing, closing.undoing
     return (
         theirs.cause != ours.cause
@@ -296,7 +296,7 @@ def _is_rival(closing: _Closing, best: _Closing) -> bool:
 
 
 def _with_rivals(undoing: Undoing, rivals: list[Undoing]) -> Undoing:
-    """Return the undoing with a clause about each rival cause, which explains as much."""
+    """Return the undoing with a clause about each rival cause, which explains the same alarms."""
     for one in {rival.cause: rival for rival in rivals}.values():
         undoing = replace(
             undoing,
@@ -400,7 +400,7 @@ def _diagnosis(
 
 
 def _merged(diagnoses: Iterable[Diagnosis]) -> tuple[Diagnosis, ...]:
-    """Merge the diagnoses about config fields into the first of them; leave others unchanged."""
+    """Merge the diagnoses about config fields into the first of them; keep the others unchanged."""
     merged: list[Diagnosis] = []
     for one in diagnoses:
         first = next((other for other in merged if other.cause == one.cause == _FIELD), None)
@@ -421,10 +421,9 @@ def _merged(diagnoses: Iterable[Diagnosis]) -> tuple[Diagnosis, ...]:
 
 
 def _promises(case: Case, undoing: Undoing) -> bool:
-    """Whether an undoing is worth an audit: for a large model, it has to give a missing name.
+    """Whether an undoing is worth an audit: for a large model, it must produce a missing name.
 
-    Names are compared with and without their first segment, the base model's prefix: loading may
-    add or remove it.
+    Names are compared with and without their first segment, which loading may add or remove.
     """
     if case.size < _LARGE or not undoing.renames:
         return True

@@ -30,7 +30,7 @@ class NameKind:
 
     @cached_property
     def places(self) -> list[int]:
-        """The indices of the parts of the name that are numbers."""
+        """The indices, among the dotted parts of the name, of the parts that are numbers."""
         return [at for at, part in enumerate(self.parts) if part == "0"]
 
     @cached_property
@@ -138,7 +138,7 @@ def place_in_list(kind: NameKind, depth: int) -> int | None:
 
 
 def list_pattern(kind: NameKind, depth: int) -> str | None:
-    """Return the name of the list at a depth, with 0 for outer numbers; None below the last."""
+    """Return the name of the list at a depth, with 0 for outer numbers; None without a list."""
     at = place_in_list(kind, depth)
     return None if at is None else list_before(kind, at, ())
 

@@ -184,9 +184,9 @@ def roles_of(
 ) -> Mapping[TensorRole, list[tuple[Numbers, str]]]:
     """Return {role without numbers: [(numbers, name), ...]} for the names of a kind.
 
-    All names of a kind share a role, unless they have more numbers than those of layer and
-    expert: such a number distinguishes attention from MLP in T5. `spelt` maps a name to the name
-    that is looked up.
+    Names of a kind share a role, except names with numbers besides those of layer and expert: in
+    T5 such a number distinguishes attention from MLP. `spelt` maps a name to the name that is
+    looked up.
     """
     names_by_role: dict[TensorRole, list[tuple[Numbers, str]]] = {}
     count = len(kind.places)

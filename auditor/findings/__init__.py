@@ -3,8 +3,7 @@
 The first sentence of a class's docstring is the meaning of the kind, the paragraph `To do:` the
 advice; README's table and the rules in SARIF are printed from them.
 
-The `explains` of all findings of a report add up to its difference, stored minus expected
-parameters: law 3.
+Law 3: the `explains` of a report's findings add up to stored minus expected parameters.
 """
 
 # ruff: noqa: I001 - one import for each module; `as` exports a name

@@ -22,7 +22,7 @@ MOST_NAMED = 20_000
 
 
 class Severity(StrEnum):
-    """The severities: errors and warnings are alarms, infos only explain."""
+    """The severities: errors and warnings count as alarms, infos are only explanations."""
 
     ERROR = "error"
     WARNING = "warning"
@@ -128,7 +128,7 @@ class MatchedPair(Struct, frozen=True, kw_only=True):
 
 
 class NoParameters:
-    """A mixin for findings without parameters, which explain nothing of the difference."""
+    """A mixin for findings without parameters, whose `explains` is 0."""
 
     @property
     def parameters(self) -> int:

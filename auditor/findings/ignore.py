@@ -56,7 +56,7 @@ def split(
 
 
 def _named(finding: Finding) -> Finding:
-    """Restrict a finding to the names that it lists, without the number of unlisted names."""
+    """Restrict a finding to the names that it lists; the number of unlisted names becomes 0."""
     if isinstance(finding, Unexpected):
         return replace(finding, more=0, more_parameters=0)
     return finding

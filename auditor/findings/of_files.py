@@ -68,7 +68,7 @@ class BadDigest(OfFile, frozen=True):
 class BadSize(OfFile, frozen=True):
     """A file is shorter or longer than its header declares.
 
-    To do: Upload the file again: a shorter one was cut off on its way.
+    To do: Upload the file again: a shorter file is an incomplete upload.
     """
 
     kind: ClassVar = "bad-size"
@@ -86,10 +86,10 @@ class WrongTotal(OfFile, frozen=True):
 
 
 class BadConfig(OfFile, frozen=True):
-    """A config cannot be read, no model can be built from it, or loading raises over it.
+    """A config cannot be read, no model can be built from it, or loading it raises an error.
 
     To do: Correct the key that the finding names, and check that `AutoConfig.from_pretrained` or
-    `GenerationConfig.from_pretrained` takes it.
+    `GenerationConfig.from_pretrained` accepts it.
     """
 
     kind: ClassVar = "bad-config"
@@ -97,7 +97,7 @@ class BadConfig(OfFile, frozen=True):
 
 
 class Unsafe(OfFile, frozen=True, kw_only=True):
-    """Loading the file may run code: it imports unknown names, or is not followed to its end.
+    """Loading the file may run code: it imports unknown names, or cannot be read to its end.
 
     No code of the file was run.
 
@@ -115,7 +115,7 @@ class Unsafe(OfFile, frozen=True, kw_only=True):
 
 
 class CopyDiffers(OfFile, frozen=True):
-    """A copy of the weights in another format is not the same, or cannot be compared.
+    """A copy of the weights in another format differs from them, or cannot be compared.
 
     To do: Delete the copy, or convert it again: which weights a user gets depends on what loads
     them.
@@ -138,7 +138,7 @@ class AdapterBeside(OfFile, frozen=True):
 
 
 class MissingComponent(NoParameters, FindingKind, frozen=True, kw_only=True):
-    """A component that the repository declares is not there, or has no weights.
+    """A component that the repository declares is absent, or has no weights.
 
     To do: Upload its folder or its weights, or remove it from the file that declares it.
     """

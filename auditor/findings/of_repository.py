@@ -18,7 +18,7 @@ def _name_of_key(statement: tuple[str, str, str]) -> str:
 
 
 class OfKeys(NoParameters, FindingKind, frozen=True, kw_only=True):
-    """A finding about statements in files; `says` has (file, key, value), "" for a missing one."""
+    """A finding about statements in files; `says` has (file, key, value), "" for a missing key."""
 
     says: tuple[tuple[str, str, str], ...]  # the value is JSON, shortened
     fix: str  # what to change in this repository
@@ -56,8 +56,8 @@ class OfIds(OfKeys, frozen=True, kw_only=True):
 class TokenBeyondEmbedding(OfIds, frozen=True):
     """The tokenizer has an id beyond the rows of the embedding; more rows than ids is normal.
 
-    To do: `model.resize_token_embeddings(len(tokenizer))` and save both, or upload the tokenizer
-    that the model was trained with.
+    To do: Call `model.resize_token_embeddings(len(tokenizer))` and save both, or upload the
+    tokenizer that the model was trained with.
     """
 
     kind: ClassVar = "token-beyond-embedding"
@@ -117,7 +117,7 @@ class TokenizerNote(OfKeys, frozen=True):
 
 
 class ChatTemplateBroken(OfKeys, frozen=True):
-    """The chat template does not parse, or is there twice and differs. It was never rendered.
+    """The chat template does not parse, or two copies of it differ. It was never rendered.
 
     To do: Correct the template, or delete the copy that is not meant; check it with
     `tokenizer.apply_chat_template`.
@@ -160,7 +160,7 @@ class GenerationConfigInvalid(OfKeys, frozen=True):
 
 
 class UnknownConfigKey(OfKeys, frozen=True):
-    """No class of the model type reads the key, and it is one slip from one that is read.
+    """No class of the model type reads the key, which is one typing error away from a known key.
 
     To do: Correct the spelling; until then the default is used.
     """
@@ -182,7 +182,7 @@ class CodeNotThere(OfKeys, frozen=True):
 class ProcessorMissing(OfKeys, frozen=True):
     """A model of images or audio comes without the processor that prepares them.
 
-    To do: Save the processor beside it: `processor.save_pretrained`.
+    To do: Save the processor in the model's folder: `processor.save_pretrained`.
     """
 
     kind: ClassVar = "processor-missing"
@@ -205,7 +205,7 @@ class ProcessorUnknown(OfKeys, frozen=True):
 
 
 class OfCount(NoParameters, FindingKind, frozen=True, kw_only=True):
-    """A finding about a published number: its place, its text, and the true number."""
+    """A finding about a published number: its source, its text, and the true number."""
 
     where: str  # a key of the Hub's answer, or the repository's name
     text: str
@@ -225,7 +225,7 @@ class OfCount(NoParameters, FindingKind, frozen=True, kw_only=True):
 
 
 class HubCount(OfCount, frozen=True):
-    """The Hub states a number of parameters that these files do not have; programs select by it.
+    """The Hub states a number of parameters that these files do not have; programs rely on it.
 
     The number is neither that of the parameters nor that of the stored elements: it comes from
     another upload, or was edited.
@@ -243,8 +243,8 @@ class ClaimedSize(OfCount, frozen=True):
     The Hub counts stored elements: in weights packed by GPTQ or AWQ, one element contains eight
     parameters.
 
-    To do: Correct the name or the card (`audit claim` says what the number would be right for); of
-    packed weights, give the true number in the card.
+    To do: Correct the name or the card (`audit claim` prints what the number counts); for packed
+    weights, state the true number in the card.
     """
 
     kind: ClassVar = "claimed-size"

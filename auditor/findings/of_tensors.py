@@ -101,7 +101,7 @@ class Unused(OfStored, frozen=True, kw_only=True):
 
 
 class UnusedHead(Unused, frozen=True):
-    """The declared class has no use for a stored head, and a class with that head uses all tensors.
+    """The declared class does not use a stored head, and a class with that head uses all tensors.
 
     transformers' auto classes select a class by `model_type` and the task; vLLM and llama.cpp's
     converter select it by `architectures`, and leave the head out. The head of a pretraining task
@@ -238,7 +238,7 @@ class TiedWeight(OfExpected, frozen=True, kw_only=True):
 
 
 class DisputedTensor(Struct, frozen=True, kw_only=True):
-    """One tensor in the closed form and in the oracle's answer; None on a side that lacks it."""
+    """One tensor in the closed form and in the oracle's list; None if it is not in one of them."""
 
     name: str
     closed_form: ExpectedTensor | None
@@ -290,6 +290,6 @@ class FormulaDisputed(FindingKind, frozen=True, kw_only=True):
 
 
 def _larger(dispute: DisputedTensor) -> int:
-    """Return the number of parameters in dispute: that of the side with more of them."""
+    """Return the larger of the tensor's two numbers of parameters."""
     sides = (side for side in (dispute.closed_form, dispute.oracle) if side is not None)
     return max((side.elements for side in sides if side.role is Role.PARAMETER), default=0)

@@ -22,7 +22,7 @@ class EqualsBase(OfFiles, frozen=True):
 
 
 class OfValues(OfStored, frozen=True, kw_only=True):
-    """A finding about the numbers in tensors; it explains nothing of the difference in counts."""
+    """A finding about the numbers in tensors; it explains no difference in counts."""
 
     @property
     def explains(self) -> int:
@@ -70,7 +70,7 @@ class AllZero(OfValues, frozen=True):
 
 
 class NoOpAdapter(OfValues, frozen=True):
-    """An adapter adds nothing to its base: each of its modules is as it is before training.
+    """An adapter adds nothing to its base: all of its modules are as before training.
 
     One factor of each product is zero (lora_B, hada_w2_b, ...), or each IA3 vector is 1. A trained
     factor is exactly zero in every number only if it never got a gradient. If only a sample was
@@ -146,7 +146,7 @@ class HeadEqualsEmbedding(OfValues, frozen=True, kw_only=True):
 
 
 class FreshHead(OfValues, frozen=True):
-    """A head is as its initializer left it, on a body that was trained.
+    """A head still has its initial values, although the body was trained.
 
     The biases of the head are exactly 0. The mean and the standard deviation of its n weights are
     within four standard errors (r / sqrt(2 n) for the deviation) of a normal distribution around 0
@@ -164,12 +164,12 @@ class FreshHead(OfValues, frozen=True):
 
 
 class UntrainedRows(OfValues, frozen=True, kw_only=True):
-    """Rows of the embedding that belong to tokens of the tokenizer are zero, or all alike.
+    """Rows of the embedding that belong to tokens of the tokenizer are zero, or all identical.
 
     The padding token's row is zero in sound models, so it is ignored, as are rows without a token.
     Two trained rows of D numbers are never identical in each bit.
 
-    To do: Train the tokens before you use them, or take them out of the tokenizer.
+    To do: Train the tokens before you use them, or remove them from the tokenizer.
     """
 
     rows: tuple[int, ...]  # token ids, ascending

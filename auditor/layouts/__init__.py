@@ -89,10 +89,10 @@ def unpack_tensors(
 ) -> Unpacked:
     """Unpack the packed tensors; return PLAIN if neither the config nor the tensors show packing.
 
-    The declared layout, whose method has to be known, unpacks them. If no layout is declared, or
-    the tensors lack the declared layout's marks, the layout whose marks they have unpacks them and
-    reports the contradiction. If MLX wrote the files, `of_mlx` returns shapes by the names on disk:
-    MLX renames and transposes plain tensors too.
+    The declared layout unpacks them; its method must be known. If no layout is declared, or the
+    tensors lack the declared layout's marks (dtypes, endings of names), the layout whose marks they
+    have unpacks them and reports the contradiction. If MLX wrote the files, `of_mlx` returns shapes
+    by the names on disk: MLX renames and transposes plain tensors too.
     """
     if declared is None and not _looks_packed(tensors):
         return PLAIN if of_mlx is None else _renamed_by_mlx(tensors, of_mlx)
@@ -126,7 +126,7 @@ def written_tensors(
     """Return the dtypes and shapes that the declared layout gives packed tensors and their scales.
 
     Callers need them for tensors that only an index names. A name that is absent from the result is
-    plain or of unknown size; `unpack_tensors` shows which of the two.
+    plain or of unknown size; `unpack_tensors` distinguishes the two.
     """
     if declared is None or all(tensor.dtype is not None for tensor in tensors):
         return _NOTHING
@@ -139,7 +139,7 @@ def written_tensors(
 
 
 def _looks_packed(tensors: tuple[StoredTensor, ...]) -> bool:
-    """Whether dtypes show packing, or, for tensors that only an index names, their names do."""
+    """Whether the dtypes, or the names of tensors without headers, are those of packed tensors."""
     dtypes = {tensor.dtype for tensor in tensors}
     if not _PACKED.isdisjoint(dtypes):
         return True

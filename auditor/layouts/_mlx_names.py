@@ -41,7 +41,7 @@ _VLM = {
 
 
 class MlxName(NamedTuple):
-    """The model's tensor or tensors that a stored tensor contains."""
+    """The architecture's names for a stored tensor: one tensor, or the experts of a stack."""
 
     names: tuple[str, ...]  # one name, or a name for each expert of a stack
     expected: Shape | None  # the architecture's shape of the first name
@@ -87,7 +87,7 @@ def _renamed_projection(name: str, tensor: StoredTensor, implied: Implied) -> Ml
 def add_unpacked(
     tensor: StoredTensor, where: MlxName, shape: Shape | None, dtype: str, ledger: PackingLedger
 ) -> None:
-    """Record a tensor, unpacked to `shape`, as one tensor of the model or as one of each expert."""
+    """Record a tensor, unpacked to `shape`, as one model tensor or as one for each expert."""
     names = where.names
     if not where.stacked or shape is None:
         ledger.tensors.extend(LogicalTensor(tensor, name, shape, dtype) for name in names)

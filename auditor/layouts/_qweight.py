@@ -41,7 +41,7 @@ class PackedLinear(NamedTuple):
     word: int = 32  # bits of an element of qweight
 
     def words(self, numbers: int) -> int:
-        """Return how many words are needed to pack `numbers` values."""
+        """Return the number of words that pack `numbers` values."""
         return -(-numbers * self.bits // self.word)
 
 
@@ -49,7 +49,7 @@ class PackedLinear(NamedTuple):
 
 
 def _gptq(linear: PackedLinear) -> dict[str, WrittenTensor]:
-    """Return GPTQ's tensors: inputs are packed, and zero points along the outputs."""
+    """Return GPTQ's tensors: weights are packed along inputs, zero points along outputs."""
     word = (f"I{linear.word}",)
     return {
         "qweight": WrittenTensor((linear.words(linear.inputs), linear.outputs), word),
@@ -60,7 +60,7 @@ def _gptq(linear: PackedLinear) -> dict[str, WrittenTensor]:
 
 
 def _gemm(linear: PackedLinear) -> dict[str, WrittenTensor]:
-    """Return the tensors of AWQ's gemm: outputs are packed."""
+    """Return the tensors of AWQ's gemm form: weights are packed along outputs."""
     word, width = (f"I{linear.word}",), linear.words(linear.outputs)
     return {
         "qweight": WrittenTensor((linear.inputs, width), word),
@@ -70,7 +70,7 @@ def _gemm(linear: PackedLinear) -> dict[str, WrittenTensor]:
 
 
 def _marlin(linear: PackedLinear) -> dict[str, WrittenTensor]:
-    """Return Marlin's tensors: a row of words has 16 inputs; zero points and g_idx may be empty."""
+    """Return Marlin's tensors: a row of words packs 16 inputs; zero points, g_idx may be empty."""
     word, tiles = (f"I{linear.word}",), linear.outputs * _TILE * linear.bits // linear.word
     empty: tuple[Shape, ...] = ((0,),)
     return {
@@ -82,7 +82,7 @@ def _marlin(linear: PackedLinear) -> dict[str, WrittenTensor]:
 
 
 def _gemv(linear: PackedLinear) -> dict[str, WrittenTensor]:
-    """Return the tensors of AWQ's gemv: outputs first, inputs packed, zero points padded."""
+    """Return the tensors of AWQ's gemv form: (outputs, packed inputs), with padded zero points."""
     words, word = _padded_words(linear), (f"I{linear.word}",)
     return {
         "qweight": WrittenTensor((linear.outputs, linear.words(linear.inputs)), word),
@@ -123,7 +123,7 @@ _TENSORS: Mapping[str, Callable[[PackedLinear], dict[str, WrittenTensor]]] = {
 def packing_of_shapes(
     form: str, parts: Members, bits: int, group: int | None, expected: Shape | None
 ) -> Packing:
-    """Return the packing that stored shapes have in a form; `group` is read from scales if None."""
+    """Return the packing of a module in this form; `group` None is computed from the scales."""
     rows, columns = parts["qweight"].shape or (0, 0)
     word = DTYPE_BITS[parts["qweight"].dtype or "I32"]
     scales, zeros = _matrix(parts, "scales"), _matrix(parts, "qzeros")
@@ -149,7 +149,7 @@ def packing_of_shapes(
 def packing_of_config(
     form: str, shape: Shape, bits: int | None, group: int | None, word: int = 32
 ) -> Packing | None:
-    """Return a linear's packing by config; None if it is not a matrix or settings are absent."""
+    """Return the packing by the config; None without bits or group, or if it is not a matrix."""
     if len(shape) != 2 or 0 in shape or bits is None or group is None:  # noqa: PLR2004 - a matrix
         return None
     return _packing(form, (shape[0], shape[1]), bits, group, word, 0)
@@ -191,7 +191,7 @@ def _inputs(parts: Members, bits: int, word: int, expected: Shape | None) -> int
 
 
 def readings_of_matrix(readings: Readings[Settings]) -> Readings[Settings]:
-    """Return `readings` with a check: a qweight must be a matrix, else the result says so."""
+    """Return `readings`, preceded by a check: it returns a text if qweight is not a matrix."""
 
     def by_shapes(
         parts: Members, settings: Settings, expected: Shape | None
@@ -245,7 +245,7 @@ def _lacks_headers(parts: Members) -> bool:
 def qweight_form(parts: Members, gemm: Collection[int] = (4, 8, 2, 3)) -> str | None:
     """Return the form that a module's shapes show; None if they fit no form or are not all known.
 
-    (rows, columns) of qweight, (r, c) of scales: GPTQ has columns = c and packs the rows; GEMM has
+    For qweight (rows, columns) and scales (r, c): GPTQ has columns = c and packs the rows; GEMM has
     columns * 32/bits = c; GEMV has rows = r, as qzeros have; GEMV_FAST stores float zeros. A row of
     Marlin's words packs 16 rows: columns = 16 * bits/32 * c. `gemm` are the bits of the form GEMM.
     """

@@ -29,7 +29,7 @@ _COMPARED = 100_000_000  # characters of names times modules to skip, in 0.1 s
 
 
 class Scheme(NamedTuple):
-    """The modules that a config packs, where versions of a loader may disagree about a list."""
+    """The modules that a config packs or leaves plain; loader versions may differ about a list."""
 
     plain: Collection[str]  # modules that loading leaves plain
     packs: Callable[[Collection[str]], Collection[str]]  # modules that all versions pack
@@ -37,7 +37,7 @@ class Scheme(NamedTuple):
     # Whether a writer packs every layer: a completely plain layer is a contradiction, too.
     whole_layers: bool = False
     named: Collection[str] = ()  # modules that the config names as packed
-    plain_source: str = ""  # of `plain`, if it is another
+    plain_source: str = ""  # the source of `plain`, if it is a different one
     # Whether the config packs each linear outside a list: a projection of a layer with any packed
     # module is a contradiction, too.
     every_linear: bool = False
@@ -61,9 +61,9 @@ def skip_list_scheme(  # noqa: PLR0913 - the declaration, and how loaders read i
 ) -> Scheme:
     """Return the scheme that a skip list (modules that transformers leaves plain) implies.
 
-    `packs_others` is whether loading cannot read plain weights in a module outside the list.
-    `has_defaults` is whether loading leaves the output layer plain if a list does not name it;
-    without a list, loading always leaves the output layer plain.
+    If `packs_others`, loading cannot read plain weights in a module outside the list. If
+    `has_defaults`, loading leaves the output layer plain even if a list does not name it; without a
+    list, loading always leaves it plain.
     """
     listed = string_list(declared, key)
     is_list = isinstance(declared.settings.get(key), list)
@@ -92,7 +92,7 @@ def report_contradictions(  # noqa: PLR0913 - the stored tensors, the declaratio
 
     `modules` are the names of the packed modules, `weights` their packed tensors. A plain module
     is reported if similar modules are packed, or if the config names it. `loads` describes what
-    loading looks for in it; `by_name` is whether a name without a header shows a plain weight.
+    loading looks for in a plain module; `by_name` is whether tensors without a header count.
     """
     if scheme is None:
         return
@@ -129,9 +129,9 @@ def plain_among_packed(
     """Return the plain weight matrices of modules similar to packed modules, by module.
 
     Modules are similar if their names differ only in numbers, because one class made them, or if
-    they are projections of one attention or feed-forward block. A layer without any packed module
-    is left out at the end of its list, because some tools copy a drafting layer there that loading
-    ignores; `whole_layers` includes it, for writers that store only what they have loaded. With
+    they are projections of one attention or feed-forward block. Layers after the last layer with a
+    packed module are left out, because some tools copy a drafting layer there that loading ignores;
+    `whole_layers` includes them, for writers that store only what they have loaded. With
     `every_linear` all projections of a layer with a packed module are similar to it.
     """
     plain = {
@@ -231,7 +231,7 @@ def followed(
     expressions: Iterable[str],
     names: Iterable[str],
 ) -> frozenset[str] | None:
-    """Return the names found by `match`, of `bounded.patterns`; None if `match` cannot decide."""
+    """Return the names that `match` selects; None if an expression is too complex to evaluate."""
     try:
         return match(expressions, names)
     except PatternNotFollowedError:
@@ -274,7 +274,8 @@ def names_matching_globs(
 def at_or_below(name: str, modules: frozenset[str]) -> bool:
     """Return whether the name or a module above it is literally among the modules.
 
-    Loaders also match skip lists in other ways, which differ by version; all of them match this.
+    Loaders match skip lists in further ways, which differ by version; all versions match these
+    names.
     """
     if name.count(".") > _DEEP:
         name = ".".join(name.split(".", _DEEP)[:_DEEP])

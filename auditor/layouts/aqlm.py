@@ -98,10 +98,10 @@ def _title(declared: Declared | None, _packings: Collection[Packing]) -> str:
 
 
 def _scheme(declared: Declared, names: Collection[str], _settings: object) -> Scheme:
-    """Return the scheme of the config's list of plain modules.
+    """Return the scheme that the config's list of plain modules implies.
 
-    Without a list every linear is packed, the output layer too. Entries were weight names before
-    transformers 5, and are names of modules now.
+    Without a list every linear is packed, including the output layer. The entries are names of
+    modules, and before transformers 5 they were names of weights.
     """
     scheme = skip_list_scheme("linear_weights_not_to_quantize", declared, names, whole_layers=True)
     return scheme._replace(named=scheme.packs(("lm_head",)))

@@ -208,7 +208,7 @@ class _AutoRoundSchemes:
         return self._default if inside else self._outside
 
     def _search(self, unmatched: list[tuple[str, AutoRoundScheme]], stored: Stored) -> None:
-        """Search modules whose names contain a key that is not a module's full name.
+        """Find the modules whose names contain a key; `unmatched` are keys that are not full names.
 
         Such a key may also be a module's name from before a renaming.
         """

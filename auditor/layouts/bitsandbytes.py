@@ -185,7 +185,7 @@ def _by_shapes(parts: Members, settings: _Settings, expected: Shape | None) -> l
 
 
 def _numbers(parts: Members, dtype: str, expected: Shape | None, doubts: list[str]) -> Packing:
-    """Return the packing of a column of bytes; its shape is the architecture's if sizes agree."""
+    """Return the packing of one column of bytes, in the architecture's shape if the sizes agree."""
     rows = (parts["weight"].shape or (0,))[0]
     numbers = rows * DTYPE_BITS[dtype] // 4
     if expected is not None and (prod(expected) + 1) // (2 * DTYPE_BITS[dtype] // 8) == rows:

@@ -19,7 +19,7 @@ _MLX = frozenset({"bits", "group_size"})
 
 
 def declaration(values: Mapping[str, Any], files: Mapping[str, bytes]) -> Declared | None:
-    """Return the layout that the config declares, else that of one of the `files`, else None.
+    """Return the layout that the config declares, else the layout that a file declares, else None.
 
     The config, its text_config and MLX's own key may declare it. Raise CheckpointError if the
     declaration is not an object that names a method.

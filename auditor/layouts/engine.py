@@ -67,7 +67,7 @@ class LayoutTable(Struct, Generic[Settings], frozen=True, kw_only=True):
     methods: tuple[str, ...]  # the values of quant_method that declare this layout
     recognises: Callable[[Stored], bool]  # recognises the layout by marks that no other layout has
     packed: str  # the tensor with the packed numbers: "qweight"
-    dtypes: frozenset[str]  # of it
+    dtypes: frozenset[str]  # the dtypes that it may have
     dtype: str  # the dtype of a packed number, if only an index names the packed tensor
     companions: Mapping[str, str]  # companion of the packed tensor -> its description
     # Companions without which a bundle cannot be unpacked.
@@ -86,10 +86,11 @@ class LayoutTable(Struct, Generic[Settings], frozen=True, kw_only=True):
     scheme: Callable[[Declared, Collection[str], Callable[[str], Settings]], Scheme | None] = (
         lambda *_: None
     )
-    bundles: Callable[[Stored, Declared | None], Iterable[Bundle]] | None = None  # or by module
+    # Yields the bundles; None if each module is a bundle.
+    bundles: Callable[[Stored, Declared | None], Iterable[Bundle]] | None = None
     # Companions that may exist without a packed tensor -> their form; None if their size varies.
     may_be_alone: Mapping[str, WrittenTensor | None] = MappingProxyType({})
-    unseen_dtype: Callable[[Members, Settings], str] | None = None  # instead of `dtype`
+    unseen_dtype: Callable[[Members, Settings], str] | None = None  # computes `dtype`
     has_caches: bool = False  # whether modules may have scales of a KV cache
     also_plain: frozenset[str] = frozenset()  # dtypes of plain weights that may have companions
     conv1d: bool = False  # whether a Conv1D is packed as a linear (out, in)
@@ -311,7 +312,7 @@ class _Engine(Generic[Settings]):
         return self._readings[key]
 
     def _misfit(self, packing: Packing, parts: Members, expected: Shape | None) -> tuple[int, int]:
-        """Count the contradictions to a packing: all of them, and those of stored shapes alone.
+        """Return a sort key: the number of all contradictions, then of those in stored tensors.
 
         Each differing axis of a shape counts as one.
         """
@@ -320,7 +321,7 @@ class _Engine(Generic[Settings]):
         return misfits + len(packing.doubts) + is_strange, misfits
 
     def _misfits(self, packing: Packing, parts: Members) -> Iterator[tuple[str, WrittenTensor]]:
-        """Yield the tensors whose stored shape or class of dtype differs from the packing's."""
+        """Yield the tensors whose stored shape, or kind of dtype (float or not), differs."""
         for part, written in packing.tensors.items():
             if part in parts and not self._fits(part, parts[part], written):
                 yield part, written

@@ -69,11 +69,11 @@ class _Weight(NamedTuple):
     stem: str  # weight, gate_up_proj
     weight: StoredTensor
     scale: StoredTensor
-    shared: bool  # whether the scale's name leaves open if it applies to blocks
+    shared: bool  # whether the scale's name is also used for scales of other parts than blocks
 
 
 class _Settings(NamedTuple):
-    """The settings of the config that can be read."""
+    """The settings that this layout reads from the config."""
 
     block: Grain | None  # None if the config declares no block
     static: bool
@@ -239,7 +239,7 @@ def _rows_of_experts(weight: Shape, scales: Shape) -> bool:
 
 
 def _expert(packed: _Weight, *, fours: bool, settings: _Settings, ledger: PackingLedger) -> None:
-    """Report experts whose bits differ from the config's, by which loading builds their shapes."""
+    """Report experts with other bits than expert_dtype, from which loading builds their shapes."""
     if settings.experts is None or packed.weight.dtype is None or not _is_expert(packed.module):
         return
     if fours != (settings.experts == "fp4"):
@@ -268,7 +268,7 @@ def _activations(parts: Members, ledger: PackingLedger) -> None:
 
 
 def _without_activations(stored: Stored, ledger: PackingLedger) -> None:
-    """Report weights whose static activations have no scale, of their own or for all experts."""
+    """Report weights whose static activations have no scale: neither their own nor the experts'."""
     scaled = {
         module
         for module, parts in stored.modules.items()
@@ -305,7 +305,7 @@ def _orphan(scale: StoredTensor, weight: StoredTensor | None, ledger: PackingLed
 
 
 def _scheme(declared: Declared, names: Collection[str]) -> Scheme:
-    """Return the scheme: linears are packed unless listed, the output layer too."""
+    """Return the scheme: all linears that no list names are packed, including the output layer."""
     lists = [key for key in _LISTS if string_list(declared, key)]
     return skip_list_scheme((*lists, *_LISTS)[0], declared, names, has_defaults=False)
 

@@ -50,7 +50,7 @@ class Stacked(NamedTuple):
 
 
 def separated(unpacked: Unpacked, tensors: Iterable[StoredTensor], implied: Implied) -> Unpacked:
-    """Split fused experts into the model's tensors; return `unpacked` itself if none are fused."""
+    """Split fused experts into the model's tensors; return `unpacked` itself if it has none."""
     packed = unpacked.tensors
     fused = [piece for piece in packed if piece.name.endswith(ENDS)]
     taken = {(piece.stored.name, piece.stored.file) for piece in packed}
@@ -111,7 +111,10 @@ def _pieces(piece: LogicalTensor, expected: Stacked) -> Iterator[LogicalTensor]:
 
 
 def stacked_experts(name: str, implied: Implied) -> Stacked | None:
-    """Return the experts under a name; None if they are absent or the name is a tensor's own."""
+    """Return the experts that a tensor of this name stacks; None for any other name.
+
+    A name that the architecture itself has is not a stack.
+    """
     if not name.endswith(ENDS) or implied(name) is not None:
         return None
     module, _, last = name.rpartition(".")

@@ -130,7 +130,7 @@ def _readings(parts: Members, settings: _Settings, expected: Shape | None) -> It
 
 
 def _by_config(parts: Members, settings: _Settings, shape: Shape) -> Packing | None:
-    """Return a module's packing by the config; None if modules may have own settings, `dynamic`."""
+    """Return a module's packing by the config; None if `dynamic` gives modules other settings."""
     form = MARLIN if "B" in parts or settings.format == MARLIN else GPTQ
     bits = None if settings.has_own or settings.word is None else settings.bits
     packing = packing_of_config(form, shape, bits, settings.group, settings.word or 32)

@@ -51,7 +51,7 @@ _TAGLESS = frozenset({"model", "layers"})
 
 
 class _Settings(NamedTuple):
-    """The settings that the config declares for one linear of every layer, such as k_proj."""
+    """The declared settings of one linear in all layers, such as k_proj."""
 
     bits: int | None
     group: int | None

@@ -245,7 +245,7 @@ def _recognises(stored: Stored) -> bool:
 
 
 def _is_bitnet(parts: Members) -> bool:
-    """Whether a weight of bytes has a single scale: then BitNet wrote it."""
+    """Whether the weight is U8 and has a single scale, as BitNet writes it."""
     return parts["weight"].dtype == "U8" and len(parts["weight_scale"].shape or ()) < _MATRIX
 
 
@@ -334,7 +334,7 @@ def _by_shapes(
 
 
 def _shape(stored: Shape, kind: str, expected: Shape | None) -> tuple[Shape, bool]:
-    """Return the unpacked shape, and whether inputs come before outputs in it."""
+    """Return the unpacked shape, and whether it is (in, out) instead of (out, in)."""
     if kind in {"FP8", "MXFP8", "INT8"}:
         return stored, False
     *experts, rows, columns = stored
@@ -348,7 +348,7 @@ def _shape(stored: Shape, kind: str, expected: Shape | None) -> tuple[Shape, boo
 def _scales(
     parts: Members, kind: str, group: int | None, shape: Shape, *, is_turned: bool
 ) -> dict[str, WrittenTensor]:
-    """Return the expected scales of a weight, some in several shapes; {} without a header."""
+    """Return the expected scales of a weight, by name; {} if their header was not read."""
     stored = parts["weight_scale"].shape if "weight_scale" in parts else None
     if stored is None:
         return {}

@@ -66,7 +66,7 @@ class PackingFault(NamedTuple):
 
 
 class WrittenTensor(NamedTuple):
-    """The tensor that a writer stores under a name, by the layout and the architecture's shapes."""
+    """The tensor that a writer stores under a name, predicted from layout and architecture."""
 
     shape: Shape
     dtypes: tuple[str, ...]  # one dtype; for scales all dtypes that occur, the usual one first
@@ -82,10 +82,10 @@ UNPACKED = frozenset({"F64", "F32", "BF16", "F16", ""})
 
 
 class Unpacked(Struct, frozen=True, kw_only=True):
-    """The stored tensors, each split into pieces, unchanged, quantization data, or plain.
+    """The result of unpacking: pieces, unchanged tensors, quantization data and faults.
 
-    Faults may be about any stored tensor. A tensor that cannot be unpacked stays plain and has a
-    fault.
+    A stored tensor that is in none of the first three is plain. A tensor that cannot be unpacked
+    stays plain and has a fault.
     """
 
     layout: str  # a line for messages: "gptq, 4 bits, groups of 128, act-order"
@@ -228,7 +228,7 @@ class PackingLedger(Struct):
     """A collector of a layout's results; faults with equal reasons become one finding."""
 
     tensors: list[LogicalTensor] = field(default_factory=list)
-    unchanged: list[StoredTensor] = field(default_factory=list)  # of identical modules
+    unchanged: list[StoredTensor] = field(default_factory=list)  # packed in the model's shape
     notes: dict[str, list[StoredTensor]] = field(default_factory=dict)
     faults: dict[str, list[StoredTensor]] = field(default_factory=dict)
     lacking: set[str] = field(default_factory=set)

@@ -57,7 +57,7 @@ def _bits(declared: Declared | None, _ledger: PackingLedger) -> int | None:
 
 
 def _bundles(stored: Stored, _declared: Declared | None = None) -> Iterator[Bundle]:
-    """Yield weights, whose tensors are named below the weight, and scales of plain modules."""
+    """Yield packed weights with the tensors below their names, and scales of activations."""
     for module, members in stored.modules.items():
         parts = {last: members[last] for last in (_DATA, "_scale", "_shift") if last in members}
         inner = stored.members(tensor_name(module, _DATA)).get(_DATA)

@@ -64,7 +64,7 @@ def _recognises(stored: Stored) -> bool:
 
 
 def _bundles(stored: Stored, _declared: Declared | None) -> Iterator[Bundle]:
-    """Yield `X.weight` and its inner tensors; a single one with an ordinary name is not packed."""
+    """Yield `X.weight` with its inner tensors; a `_data` tensor is a plain parameter."""
     for module, members in stored.modules.items():
         parts_by_parameter: dict[tuple[str, bool], dict[str, StoredTensor]] = defaultdict(dict)
         for last, tensor in members.items():
@@ -83,7 +83,7 @@ def _bundles(stored: Stored, _declared: Declared | None) -> Iterator[Bundle]:
 
 
 def _by_shapes(parts: Members, _settings: None, expected: Shape | None) -> list[Packing] | str:
-    """Return the possible packings by the dtypes of qdata and scale, or the needed shape."""
+    """Return the possible packings by the dtypes of qdata and scale, or a text on a valid shape."""
     stored, dtype = parts["qdata"].shape or (), parts["qdata"].dtype or ""
     if len(stored) < 2 or 0 in stored:  # noqa: PLR2004 - (out, in)
         return "two axes or more"
@@ -129,7 +129,7 @@ def _scaled(parts: Members, dtype: str, shape: Shape) -> Packing:
 
 
 def _scales(parts: Members, dtype: str, shape: Shape) -> WrittenTensor:
-    """Return the expected scales, in one of a few shapes or in one block size for each axis."""
+    """Return the expected scales: one of a few shapes, or one block size for each axis."""
     *experts, outputs, inputs = shape
     scale = parts.get("scale")
     if dtype == "NVFP4" or (scale is not None and scale.dtype == "F8_E8M0" and dtype != "INT4"):

@@ -75,7 +75,7 @@ class Contents(Struct, frozen=True, kw_only=True, dict=True):
 
 
 def contents(snapshot: Snapshot) -> Contents:
-    """Parse index and headers; raise nothing for a broken checkpoint, which gets findings."""
+    """Parse the index and the headers; the faults of a broken checkpoint become findings."""
     index, unread = _index(snapshot)
     # The file that represents the audited set: the index, or the only weight file.
     first = min((file.name for file in snapshot.headers), default="")
@@ -124,7 +124,7 @@ def contents(snapshot: Snapshot) -> Contents:
 
 
 def _variant_notes(variant: str | None, file: str) -> Iterator[str]:
-    """Note how to load a variant; without `variant=`, loading uses other files or fails."""
+    """Yield a note on how to load a variant; without `variant=` loading uses other files."""
     if variant:
         call = f'from_pretrained(..., variant="{variant}")'
         yield f"the variant {variant} is audited, {named(file)}: load it with {call}"
@@ -168,7 +168,7 @@ def _listed_imports(imports: tuple[str, ...]) -> str:
 
 
 def _not_opened(snapshot: Snapshot, index: Index) -> tuple[tuple[str, ...], frozenset[str]]:
-    """Return the missing shards, and the unread shards whose names alone are compared.
+    """Return the missing shards, and the unread shards of which only the names are compared.
 
     If no file of the index exists, its names and totals are compared, and `_lone_index` reports it.
     """
@@ -314,7 +314,7 @@ def pipeline_file(snapshot: Snapshot) -> str | None:
 
 
 def name_notes(snapshot: Snapshot) -> Iterator[str]:
-    """Note which config file leads loaders to weights without a usual file name."""
+    """Yield a note if a config file names weights that have no usual file name."""
     names = {file.name for file in snapshot.files}
     config = snapshot.config
     chosen = {file.name for file in snapshot.headers}

@@ -30,9 +30,9 @@ class Step(StrEnum):
 
 
 class Fate(IntFlag):
-    """The outcome of matching a stored or an expected tensor; several are combined by or.
+    """The outcome of matching a stored or an expected tensor; outcomes are combined with `|`.
 
-    The fates of all tensors whose names share a prefix are combined for the row of a module.
+    A module's row has the combined fates of all tensors below its name.
     """
 
     EQUAL = 1
@@ -114,7 +114,8 @@ class Places(Struct, frozen=True):
     def of(self, stored: Collection[str]) -> list[Place]:
         """Return each name's place: the name is renamed, then the prefix is added or removed.
 
-        If the new name leads to no tensor, but the stored name does, the stored name is used.
+        If the class has no tensor under the new name, but has one under the stored name, the stored
+        name is used.
         """
         own = self.loading.renamed(stored)
         older = self.loading.renamed_by_legacy(own)
@@ -136,7 +137,10 @@ class Places(Struct, frozen=True):
         return places
 
     def _unconverted(self, names: Iterable[str], lookups: Iterable[_Lookup]) -> set[str]:
-        """Return names that are converted only with, or only without the prefix: no tensor fits."""
+        """Return names that a conversion applies to with or without the prefix, but not in both.
+
+        No expected tensor fits such a name.
+        """
         if not self.loading.converters:
             return set()
         pairs = zip(names, lookups, strict=True)
@@ -176,12 +180,15 @@ def _look_up(name: str, forms: tuple[str, ...], tensors: Mapping[str, ExpectedTe
 
 
 def places(expectation: Expectation, stored: Iterable[str] = ()) -> Places:
-    """Return a lookup of stored names among the expected tensors; `stored` are all names."""
+    """Return a lookup of stored names among the expected tensors.
+
+    `stored` are all stored names, on which some loading rules depend.
+    """
     return Places(expectation.renamed, expectation.prefix, expectation.loading.seeing(stored))
 
 
 def shapes_of(expectation: Expectation) -> Callable[[str], tuple[int, ...] | None]:
-    """Return a function that maps a name that loading looks up to its expected shape, else None."""
+    """Return a function from a name, as loading looks it up, to its expected shape or None."""
 
     def shape(name: str) -> tuple[int, ...] | None:
         (place,) = class_places().of((name,))
@@ -236,7 +243,7 @@ def match(
 def _plain(
     tensors: Sequence[StoredTensor], listed: Listed
 ) -> tuple[dict[str, StoredTensor], Iterable[StoredTensor]]:
-    """Return the tensors with the name and shape of an expected one, by name, and all others.
+    """Return the tensors with an expected tensor's name and shape, by name, and all others.
 
     The former, called plain, are nearly all tensors of nearly every checkpoint. They are compared
     column by column, because a loop takes twice as long: 90,000 tensors take 45 ms.
@@ -265,9 +272,9 @@ def _claims(
     places: Places,
     indexed: Mapping[str, str],
 ) -> _Claims:
-    """Match the candidates, which are not as expected in name and shape, with expected tensors.
+    """Match the candidates, which differ from expected tensors in name or shape.
 
-    Two candidates for one expected tensor are rivals, of which one becomes a copy. A plain tensor
+    Two candidates for one expected tensor are rivals; one of them becomes a copy. A plain tensor
     with a rival is moved from `plain` to the claims.
     """
     claims: dict[str, Hit] = {}
@@ -293,7 +300,7 @@ def _claims(
 def _precedence(indexed: Mapping[str, str]) -> Callable[[Hit], tuple[object, ...]]:
     """Return the sort key of rivals for one parameter; the first of them is matched.
 
-    Loading takes the natural order of names; for a name in two shards, the index decides.
+    Loading takes the first in natural order of names; for a name in two shards, the index decides.
     """
 
     def key(hit: Hit) -> tuple[object, ...]:

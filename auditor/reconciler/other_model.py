@@ -1,4 +1,4 @@
-"""Rules that find a config of another model than the weights, by names, sizes and dtypes alone."""
+"""Rules that detect a config and weights of different models by names, sizes and dtypes."""
 
 import re
 from collections import Counter
@@ -17,7 +17,7 @@ _DRAFTING = ("mtp_num_hidden_layers", "num_nextn_predict_layers")  # keys: numbe
 
 
 def drafting_notes(config: Config, tensors: Sequence[StoredTensor]) -> Iterator[str]:
-    """Note layers for drafting tokens that the config declares and no file stores.
+    """Yield a note about layers for drafting tokens that the config declares and no file stores.
 
     This is not a fault: transformers does not save them, and leaves the count in the config.
     """
@@ -48,10 +48,10 @@ OTHER_NAMES = "most likely the config's model, under other names"
 def other_names_note(
     reconciled: Reconciled, expectation: Expectation, total: float | None
 ) -> str | None:
-    """Note that the weights may be the config's model under other names, judging by sizes.
+    """Return a note if the weights may be the config's model under other names, judging by sizes.
 
-    The unexpected tensors need to have every missing shape, and to be little else (such as masks).
-    If some shards are missing, the index's `total` has to be the size of the missing tensors.
+    The unexpected tensors must have every missing shape and few further elements (such as masks).
+    If some shards are missing, the index's `total` must be the size of the missing tensors.
     """
     unexpected = [item.tensor for item in reconciled.unexpected if item.fate == Fate.UNEXPECTED]
     missing = [item.tensor for item in reconciled.absent if item.fate == Fate.MISSING]
@@ -76,7 +76,7 @@ def other_names_note(
 def other_model_rule(
     reconciled: Reconciled, expectation: Expectation, file: str, total: float | None = None
 ) -> Iterator[Finding]:
-    """Report that the config, `file`, describes another model, since few names are in both.
+    """Report that the config `file` and the weights are of different models: few names are in both.
 
     A name that ends like an expected name belongs to the model, whatever its start; so do tensors
     with exactly the missing sizes.
@@ -150,7 +150,7 @@ _CLOSE = 0.02  # relative difference up to which two sizes count as equal
 def pointed_size_note(
     snapshot: Snapshot, contents: Contents, reconciled: Reconciled, declared: str | None
 ) -> str | None:
-    """Note by size whether the files behind Git LFS pointers can be the expected model.
+    """Return a note whether, by their size, files behind Git LFS pointers can be the model's.
 
     Their sizes are compared with the expected tensors that are in them. Return None if there are no
     pointers, or if no index shows whether a tensor is in one of these files or in another unread
@@ -212,7 +212,7 @@ def dtype_rule(
     """Check that parameters are stored in the declared dtype, and never as integers.
 
     `dtypes` are all stored dtypes; a variant may declare another dtype than the config. Parameters
-    whose names match `wide_names` may be stored as F32 where 16 bits are declared.
+    whose names match `wide_names` may be stored as F32 if the config declares 16 bits.
     """
     wrong: dict[str, list[StoredTensor]] = {
         dtype: []

@@ -70,8 +70,8 @@ def other_weights(snapshot: Snapshot) -> Iterator[OtherWeights | CopyDiffers | U
 def _incomplete_copies(snapshot: Snapshot) -> dict[Split, set[str]]:
     """Return the existing shards of incomplete safetensors copies of the audited torch files.
 
-    They are grouped by split. In the Hugging Face cache none is reported, because single files of a
-    complete copy may be there.
+    They are grouped by split. A folder of the Hugging Face cache is skipped, because it may contain
+    only some files of a complete copy.
     """
     first = min((file.name for file in snapshot.headers), default="")
     if not first.endswith(".bin") or (snapshot.partial and snapshot.commit is not None):
@@ -104,7 +104,7 @@ def other_weights_by_kind(
     """Yield a finding for each kind of weight files that are not audited.
 
     `inside` is the folder of the audited set, such as "unet/". If files of that set are `lacking`,
-    no other file is called a second copy of it. The `opened` files were checked as pickles.
+    no other file is described as a second copy. The `opened` files were checked as pickles.
     """
     kinds: dict[str, list[str]] = {}
     for name in names:
@@ -117,7 +117,7 @@ def other_weights_by_kind(
 
 
 def _kind(name: str, *, lacking: bool) -> str:
-    """Return what a weight file is, by its name relative to the folder of the audited set."""
+    """Return a description of a weight file, by its name relative to the audited set's folder."""
     last = PurePosixPath(name).name.lower()
     variant = variant_of(last)
     framework = next((software for ending, software in _FRAMEWORKS if last.endswith(ending)), None)
@@ -202,7 +202,7 @@ def torch_copy_findings(snapshot: Snapshot, contents: Contents) -> Iterator[Find
 
 
 def unsafe_pickles(snapshot: Snapshot) -> Iterator[Unsafe]:
-    """Yield a finding for each other local file that may run code."""
+    """Yield a finding for each local pickle outside the audited set that may run code."""
     for file in snapshot.pickles:
         if finding := unsafe_finding(file):
             yield finding

@@ -171,7 +171,7 @@ def reconcile(
 
 
 class _Stored(NamedTuple):
-    """The stored tensors, by their use."""
+    """The stored tensors, grouped by what they contain."""
 
     single: Sequence[StoredTensor]  # tensors that are each one tensor of the model
     scaled: tuple[StoredTensor, ...]  # those of `single` that are quantized and need scales
@@ -180,7 +180,7 @@ class _Stored(NamedTuple):
 
 
 def _separated(tensors: Sequence[StoredTensor], unpacked: Unpacked) -> _Stored:
-    """Separate stored tensors by use; an 8-bit weight that only needs scales stays unchanged.
+    """Group stored tensors by their contents; an 8-bit weight that only needs scales is `single`.
 
     Tensors unpacked from one stored tensor are sorted by their names, so that a later sort by
     stored names does not depend on the order of the files.
@@ -326,7 +326,7 @@ class _Hidden(NamedTuple):
 def _hidden_names(
     unread: tuple[Unread, ...], expectation: Expectation, behind: Mapping[str, HiddenContent]
 ) -> Mapping[str, _Hidden]:
-    """Map the sorted names in unread files to their contents; `behind` has those of packed ones."""
+    """Map the sorted names in unread files to their contents; `behind` covers packed tensors."""
     names = sorted(frozenset(chain.from_iterable(file.names or () for file in unread)))
     if not names:
         return {}
@@ -356,7 +356,7 @@ def _unread_file(
 def _without_header(
     hidden: Mapping[str, _Hidden], loading: Loading, family: FamilyExpectations
 ) -> Iterator[tuple[str, NameWithoutHeader]]:
-    """Yield the facts about each name in an unread file, those about unexpected names last."""
+    """Yield the facts about each name in an unread file, unexpected names last."""
     unknown: list[Candidate] = []
     for name, (content, expected) in hidden.items():
         if expected:
@@ -424,7 +424,7 @@ def _absent(
 def _needed(
     not_stored: list[ExpectedTensor], expectation: Expectation, declared: Expectation
 ) -> frozenset[str]:
-    """Return the target's names that the declared class needs: `not_stored` if it is the target."""
+    """Return the target's names that the declared class needs; all, if it is the target."""
     if declared is expectation or all(tensor.role is Role.TIED for tensor in not_stored):
         return frozenset(tensor.name for tensor in not_stored)
     declared_places = places(expectation).of([tensor.name for tensor in declared.needed])
@@ -469,7 +469,7 @@ def _tied(absent: Iterable[Absent]) -> Iterator[Finding]:
 
 
 class _Answer(NamedTuple):
-    """A match with its fate."""
+    """A match, the number of parameters that it stores, and its fate."""
 
     hit: Hit
     parameters: int
@@ -477,7 +477,7 @@ class _Answer(NamedTuple):
 
 
 def _answers(hits: Iterable[Hit]) -> Iterator[_Answer]:
-    """Yield the fate of each match; an optional tensor may have another shape."""
+    """Yield each match with its fate; an optional tensor may have any shape."""
     for hit in hits:
         stored, expected, _ = hit
         learned, is_equal = expected.role.learned, stored.shape == expected.shape
@@ -525,7 +525,7 @@ def _renamed(hits: Iterable[Hit]) -> Iterator[Finding]:
 
 
 def _buffers(answers: Iterable[_Answer], loading: Loading) -> Iterator[Finding]:
-    """Yield findings about stored buffers; only rules make loading ignore obsolete buffers."""
+    """Yield findings about stored buffers, by their role and by whether loading reports them."""
     buffers = [hit for hit, _, fate in answers if fate == Fate.BUFFER]
     groups: dict[tuple[Role, bool], list[StoredTensor]] = {}
     unknown_names = loading.unknown([hit.stored.name for hit in buffers]) if buffers else ()

@@ -292,10 +292,7 @@ class ExpectedRows(Sequence[ModuleRow]):
 
     @property
     def folded(self) -> Sequence[ModuleRow] | None:
-        """One row for equal modules in equal layers, with a folded name as its prefix.
-
-        None if it is unknown which layers are equal.
-        """
+        """The rows with equal layers folded into one row; None if it is unknown which are equal."""
         outline = self._expectation.outline
         return None if outline is None else tuple(self._rows(outline.modules.items()))
 

@@ -85,7 +85,7 @@ class FamilyNames:
         }
 
     def knowing(self, names: Collection[str]) -> Mapping[str, list[tuple[str, ExpectedTensor]]]:
-        """Map each known name to the classes that have it, each with its tensor of that name."""
+        """Map each name that a class has to (class, tensor) of all classes that have it."""
         known_names = [*self._possible_names(names)]
         classes_by_name: dict[str, list[tuple[str, ExpectedTensor]]] = {}
         for target, places in self._places if known_names else ():
@@ -175,7 +175,7 @@ def with_unused_heads(
     expectation: Expectation,
     siblings: Callable[[], tuple[Sibling, ...]],
 ) -> Iterator[Finding]:
-    """Yield the findings; report UnusedHead if a sibling with the head uses every tensor."""
+    """Yield the findings, with Unused as UnusedHead if a class with the head uses all tensors."""
     groups = [finding for finding in findings if isinstance(finding, Unused)]
     users = {name for group in groups for name in group.used_by}
     tasks = {

@@ -49,7 +49,7 @@ def undoings(case: Case) -> Iterator[Undoing]:
 
 
 def _has_no_target(case: Case) -> bool:
-    """Whether only the settings are wrong, such as targets that the base does not have."""
+    """Whether all alarms are about the adapter's settings, such as target modules."""
     return {one.kind for one in case.alarms} == {"bad-config"}
 
 
@@ -146,7 +146,7 @@ def _of_other_class(case: Case, values: Mapping[str, object], declared: str) -> 
 
 
 def _of_model_around(case: Case, declared: str) -> Iterator[Undoing]:
-    """Yield only the language model's part of an adapter that is for the multimodal model."""
+    """Yield the adapter with only language model tensors, if it is for a multimodal model."""
     instead: dict[str, tuple[StoredTensor, ...]] = {}
     for tensor in case.strange:
         names = (tensor.name.replace(old, new, 1) for old, new in _FORMS)
@@ -167,7 +167,7 @@ def _of_model_around(case: Case, declared: str) -> Iterator[Undoing]:
 
 
 def _without_head(case: Case) -> Iterator[Undoing]:
-    """Yield the adapter without its task, if only the head that the task needs is missing."""
+    """Yield the adapter without its task type, if only the head of that task is missing."""
     task, heads = case.config.get("task_type"), {_in_base(name) for name in case.missing}
     of_task = TRAINED_BY_TASK.get(task, ()) if isinstance(task, str) else ()
     if not (heads and of_task) or not all(head.endswith(of_task) for head in heads):

@@ -68,7 +68,7 @@ def undoings(case: Case) -> Iterator[Undoing]:
 
 
 def of_few_keys(case: Case) -> Iterator[Undoing]:
-    """Yield the solved config and its alternatives, unless it is another model's config."""
+    """Yield the solved config and its alternatives, unless the config is another model's."""
     solutions = _solutions(case)[:_MOST_AUDITED]
     solved = solved_config(case)
     if solved is None or not solved.changes or not (solved.differ or is_slip(solved)):
@@ -113,7 +113,7 @@ def _solved_config(case: Case) -> SolvedConfig | None:
 
 
 def is_slip(solved: SolvedConfig) -> bool:
-    """Whether so few keys differ that the config has a slip, and is not another model's config."""
+    """Whether few enough keys differ for a mistake, rather than the config of another model."""
     wide = any(change.key.path.rpartition(".")[2] in WIDTHS for change in solved.changes)
     return len(solved.changes) < (2 if solved.open_keys and wide else _FEWEST)
 
@@ -166,7 +166,7 @@ def _searched(case: Case) -> Iterator[JointSolution]:
 
 
 def _confirmed(case: Case, solution: JointSolution) -> JointSolution:
-    """Return the solution with only those guessed values that a stored tensor confirms."""
+    """Return the solution without guessed values that no stored tensor confirms."""
     if not (by_oracle(case) and solution.remains.differ):
         return solution
     tree = tree_with(case, solution.values)
@@ -181,7 +181,7 @@ def _of(case: Case, values: Mapping[str, Any]) -> JointSolution:
 
 
 def by_oracle(case: Case) -> bool:
-    """Whether the expected tensors are those of the oracle: the class has no closed form."""
+    """Whether the expected tensors come from the oracle because the class has no closed form."""
     return case.report.expected is not None and case.report.expected.by == "oracle"
 
 
@@ -261,8 +261,8 @@ def _untied(case: Case) -> Iterator[Undoing]:
 def _alarming(case: Case) -> set[str]:
     """Return the patterns of the differing names as written by save_pretrained.
 
-    A tensor of another class of the family (the pooler, for a language model) may be unused once
-    all others fit. Such tensors count only if nothing else differs.
+    A tensor that only another class of the family has (the pooler, for a language model) may be
+    unused once the rest fits. Such tensors count only if nothing else differs.
     """
     named = {kind.pattern for kind in (*case.missing_kinds, *kinds_of(case.unknown))}
     named.update(name_pattern(pair.expected.name) for pair in case.mismatched)
@@ -275,7 +275,7 @@ def undoing_of(
     changes: tuple[KeyChange, ...],
     others: tuple[tuple[KeyChange, ...], ...] = (),
 ) -> Undoing:
-    """Return the undoing that sets these values; `others` are changes that explain as much."""
+    """Return the undoing that sets these values; `others` are changes that fit equally well."""
     values = written(case.config, {change.key.path: change.value for change in changes})
     as_much = _as_much(others)
     names = " and ".join(f"{change.key.path} = {shown(change.value)}" for change in changes)
@@ -315,13 +315,13 @@ def _is_misspelt(change: KeyChange) -> bool:
 
 
 def _is_spelt(change: KeyChange) -> bool:
-    """Whether the config states the value as a string: "false", "12"."""
+    """Whether the config states a number or a boolean as a string: "false", "12"."""
     declared = change.key.value
     return isinstance(declared, str) and declared.lower() == str(change.value).lower()
 
 
 def _as_much(others: tuple[tuple[KeyChange, ...], ...]) -> str:
-    """Return the clause that names other changes which explain as much."""
+    """Return the clause that names other changes which fit equally well."""
     if not others:
         return ""
     first = " and ".join(f"{change.key.path} = {shown(change.value)}" for change in others[0])

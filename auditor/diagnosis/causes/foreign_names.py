@@ -167,7 +167,7 @@ def _parts(role: TensorRole) -> list[TensorRole]:
 def _held(role: TensorRole, tensors: _ByRole[_Tensor]) -> dict[Numbers, list[_Tensor]]:
     """Return {numbers in names: tensors that a fused tensor of this role contains}.
 
-    The tensors are projections, or the experts of a layer.
+    These tensors are projections, or the experts of a layer.
     """
     if role.part in _STACKED:
         experts_by_layer: dict[Numbers, list[_Tensor]] = {}
@@ -180,10 +180,10 @@ def _held(role: TensorRole, tensors: _ByRole[_Tensor]) -> dict[Numbers, list[_Te
 
 
 def _take_related(case: Case, replacements: Replacements) -> None:
-    """Add renames of unexpected names without a role, made as similar names were renamed.
+    """Add renames of unexpected names without a role, by analogy with renamed names.
 
-    Such names differ from a renamed name in numbers (layers for further tokens, which no class
-    expects), or are those of the scale of a renamed weight.
+    Such a name differs from a renamed name only in numbers (layers that predict further tokens,
+    which no class expects), or is the name of a renamed weight's scale.
     """
     stored = case.strange_named
     for kind in case.strange_kinds:

@@ -26,7 +26,7 @@ _INPUTS = re.compile(r"embed_tokens|embeddings|\.wte\.|shared")
 
 
 def undoings(case: Case) -> Iterator[Undoing]:
-    """Yield the config with tied embeddings, if only a head is missing and no other is stored."""
+    """Yield the config with tied embeddings, if only a head is missing and no head is stored."""
     if not case.missing or not all(
         _HEAD.search(kind.pattern) and not _INPUTS.search(kind.pattern)
         for kind in case.missing_kinds

@@ -19,7 +19,7 @@ _SHOWN = 2  # lists that the summary names
 
 
 class _Layers(NamedTuple):
-    """A list of layers with names that differ, and the layer numbers that are stored."""
+    """A list of layers whose names differ from the expected ones, with the stored layer numbers."""
 
     before: str
     stored: tuple[int, ...]
@@ -59,7 +59,7 @@ def _lists(case: Case, depth: int) -> Iterator[_Layers]:
 
 
 def _undoings(case: Case, lists: tuple[_Layers, ...], depth: int) -> Iterator[Undoing]:
-    """Yield undoings that renumber the lists, then undoings that correct their count too."""
+    """Yield undoings that renumber the lists, then undoings that also correct a count."""
     renames = _renames(case, lists, depth)
     if all(one.beyond for one in lists):
         yield _undoing(case, lists, renames)

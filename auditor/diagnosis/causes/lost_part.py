@@ -53,7 +53,7 @@ def undoings(case: Case) -> Iterator[Undoing]:
 
 
 def _way_out(case: Case) -> str:
-    """Return the remedy that declares what is stored: a class of the type or its language model."""
+    """Return the remedy: declare a class that fits, or the language model's config and class."""
     others = other_classes(case) if case.target is None else []
     if others:
         return f'set architectures to ["{others[0]}"]'

@@ -110,7 +110,7 @@ def _undoing(case: Case, fit: "_Fit", others: list[str]) -> Undoing:
 
 
 def _of_same_type(case: Case, fit: "_Fit") -> Undoing:
-    """Return the undoing that corrects the class or keys of the declared type."""
+    """Return the undoing that corrects the class or the keys, if the declared type is right."""
     if case.report.declared and not fit.values:
         return other_class.of_class(case, fit.likeness.target)
     values = {**fit.values, "architectures": [fit.likeness.target]}
@@ -131,7 +131,7 @@ class _Fit(NamedTuple):
 
 
 def _fitting(case: Case) -> Iterator[_Fit]:
-    """Yield a class without differing tensors for each type that has one, most similar first."""
+    """Yield, for each type that fits, a class with which no tensor differs, most similar first."""
     trials = Trials(case.holdings, None)
     tried: dict[str, int] = {}
     fits: set[str] = set()

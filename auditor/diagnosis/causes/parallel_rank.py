@@ -75,7 +75,7 @@ def _ratio(pair: MatchedPair) -> int | None:
 
 
 def _is_norm(tensor: tuple[str, tuple[int, ...]]) -> bool:
-    """Whether the tensor is a norm of the model's width, which no rank divides."""
+    """Whether the tensor is a norm over the hidden size, which ranks do not divide."""
     name, shape = tensor
     return len(shape) == 1 and name.endswith(".weight") and not _OF_HEADS.search(name)
 
@@ -106,10 +106,10 @@ def _is_vocabulary(pair: MatchedPair, ranks: int) -> bool:
 
 
 def _is_everywhere(case: Case, divided: Mapping[str, tuple[int, ...]]) -> bool:
-    """Whether both attention and MLP, each kind of module in the layers, have a divided matrix.
+    """Whether every kind of module in the layers (attention, MLP) has a divided matrix.
 
     If only one kind has a divided matrix, or only a small part of the model, a config value is
-    wrong instead. No rank divides a router.
+    wrong instead. Routers are not counted, because ranks do not divide them.
     """
     matrices = sum(shape is not None and len(shape) >= _MATRIX for shape in case.shapes.values())
     if len(divided) * _LEAST_PART < matrices:
@@ -134,7 +134,7 @@ def _is_everywhere(case: Case, divided: Mapping[str, tuple[int, ...]]) -> bool:
 
 
 def _other_stages(case: Case) -> Iterator[Undoing]:
-    """Yield the missing stages, if one run of layers is stored, with modules before or after it."""
+    """Yield the missing pipeline stages, if the stored layers are one run without a gap."""
     stored, missing = numbers(case.stored_kinds), numbers(case.missing_kinds)
     partial = {before for before in missing if before in stored}
     outside = [one for one in case.missing if next(members(one), None) is None]

@@ -148,7 +148,7 @@ def _by_numbers(case: Case, index: Index | None) -> Iterator[Undoing]:
 
 
 def _shards(index: Index) -> set[str]:
-    """Return the paths of the index's files in the repository."""
+    """Return the paths, in the repository, of the files that the index names."""
     return {f"{folder_of(index.file)}{shard}" for shard in index.shards}
 
 

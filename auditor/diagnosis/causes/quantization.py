@@ -51,7 +51,7 @@ def is_packed(tensor: StoredTensor) -> bool:
 
 
 def settings_held(case: Case) -> Iterator[dict[str, Any]]:
-    """Yield the quantization settings that fit the packed tensors."""
+    """Yield the quantization settings that fit the stored packed tensors."""
     try:
         expected = case.tree(case.snapshot)
     except CheckpointError:

@@ -129,7 +129,7 @@ def other_items(
 ) -> Iterator[KeyChange]:
     """Yield lists of numbers with one item replaced by a stored length, a count or a near number.
 
-    `held` contains the keys of lengths that are stored as expected, as formulas name them:
+    `held` contains the keys of lengths that are stored as expected, spelt as in formulas:
     `depths[1]`.
     """
     counts = {equation.wanted for equation in comparison.equations} | comparison.numbers
@@ -153,7 +153,7 @@ def _with_item(items: list[Any], index: int, item: Any) -> list[Any]:
 
 
 def likely(key: Key, lengths: tuple[int, ...]) -> Iterator[KeyChange]:
-    """Yield values of a key that is in no formula: stored lengths and divisors of the width."""
+    """Yield values of a key that no formula contains: stored lengths and divisors of the width."""
     if type(key.value) is not int:
         return
     width = lengths[0] if lengths else 0

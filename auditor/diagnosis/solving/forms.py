@@ -69,7 +69,7 @@ class NameForms:
 
     @property
     def differ(self) -> bool:
-        """Whether any name has another form in memory."""
+        """Whether any tensor has different names on disk and in memory."""
         return bool(self._in_memory)
 
     @cached_property
@@ -86,7 +86,7 @@ class NameForms:
         return excess > 0
 
     def of_today(self, name: str) -> str:
-        """Return the current name for a name of an older version; any other name unchanged."""
+        """Return the current name for an older version's name; any other name unchanged."""
         renames = self._loading.renamed_by_legacy((name,))
         return renames[name].name if renames else name
 

@@ -92,9 +92,9 @@ def _course(size: Dim, symbol: Symbol) -> tuple[bool, bool]:
 
 
 def _falls_within(size: Dim, symbol: Symbol) -> bool:
-    """Whether a rounded quotient has the symbol in its divisor, or is multiplied by it.
+    """Whether a rounded quotient in the formula may fall while the symbol grows.
 
-    In the latter case the quotient also contains the symbol.
+    This is so if the symbol is in its divisor, or is both in the quotient and a factor of it.
     """
     for monomial, _ in size.terms:
         within = [atom for atom, _ in monomial if isinstance(atom, Rounded)]

@@ -51,7 +51,7 @@ def _block(nested: _Nested, keys: "_Keys", known: dict[Block, Block]) -> Block:
 
 
 class _Keys(NamedTuple):
-    """The config keys that a length or a number of modules may be, by their value."""
+    """The config keys that may be the source of a length or a number of modules, by their value."""
 
     widths: Mapping[int, Dim]
     depths: Mapping[int, Dim]

@@ -83,7 +83,7 @@ def solve(  # noqa: PLR0913 - what is compared, and two limits
     most_trees: int = MOST_TREES,
     seconds: float = MOST_SECONDS,
 ) -> tuple[JointSolution, ...]:
-    """Return the values that leave the fewest differences, with alternatives that leave as few.
+    """Return the values that leave the fewest differences, and alternatives that leave as few.
 
     `faults` describes faults of a config that implies shapes nevertheless: if nothing differs, the
     keys that it names may be wrong. Return () if the config implies no tensors, or mostly
@@ -164,7 +164,7 @@ class _Search:
     # --- the search -------------------------------------------------------------------------------
 
     def _descended(self, now: JointSolution) -> JointSolution:
-        """Apply plain lengths and single changes in turn while fewer tensors differ."""
+        """Apply plain lengths and single changes in turn while they reduce the differences."""
         best, tried, votes = now, {repr(now.values)}, dict[str, int]()
         for _ in range(_MOST_ROUNDS):
             if not best.remains.differ:
@@ -223,7 +223,8 @@ class _Search:
     def _singles(self, start: JointSolution) -> list[JointSolution]:
         """Return the single changes after which no tensor differs.
 
-        Groups of candidates are tried in turn, until such a change keeps all stored layers.
+        Groups of candidates are tried in order, until one contains a change that keeps all stored
+        layers.
         """
         found: list[JointSolution] = []
         for candidates in (self._products, self._by_formula, self._by_trial):
@@ -322,7 +323,7 @@ class _Search:
         return found
 
     def _without(self, config: Mapping[str, Any], key: Key) -> Iterator[Any]:
-        """Yield the values that omit the modules that a key counts: null, or None (no such key)."""
+        """Yield the values that remove the modules a key counts: null, or None (remove the key)."""
         yield NULL
         absent = changed(config, {key.path: None})
         if not key.default and key.path not in {one.path for one in every_key(absent)}:
@@ -398,7 +399,7 @@ class _Search:
         return any(type(key.value) is int and key.value % heads for key in widths)
 
     def _repaired(self, reason: str) -> tuple[JointSolution, ...]:
-        """Return the best solutions that change a key which an error message names."""
+        """Return the best solutions that change a key which the error message `reason` names."""
         if not reason:
             return ()
         named = set(_WORDS.findall(reason))

@@ -126,7 +126,7 @@ def indexed(path: str) -> tuple[str, int] | None:
 
 
 def beside(keys: Iterable[Key], within: str) -> list[Key]:
-    """Return the keys of the config object `within`."""
+    """Return the keys of the config object at the path `within`."""
     return [key for key in keys if key.path.rpartition(".")[0] == within]
 
 

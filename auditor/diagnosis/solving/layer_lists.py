@@ -71,7 +71,7 @@ def _has_numbers(name: str, items: list[Any], depth: int) -> bool:
 
 
 def of_depth(items: list[Any], declared: int, depth: int) -> list[Any] | None:
-    """Return a list for the declared depth, adapted to another depth; None if it is impossible."""
+    """Return a list for `declared` layers, adapted to `depth` layers; None if it is impossible."""
     if not 0 < depth < _MOST_LAYERS:
         return None
     if len(items) == declared:

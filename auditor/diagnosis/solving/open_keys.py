@@ -173,7 +173,7 @@ def _repeated(keys: tuple[Key, ...], path: str, declared: Any, seen: set[str]) -
 
 
 def _unseen_widths(keys: tuple[Key, ...], seen: set[str]) -> Iterator[str]:
-    """Yield stated widths that the family's code reads, but no shape of the solved config has."""
+    """Yield stated widths that the family's code reads, although no shape contains them."""
     for key in keys:
         is_width = key.path.endswith(_SIZES) and type(key.value) is int and key.value > 1
         if is_width and not key.default and key.path not in seen:
@@ -187,7 +187,7 @@ def _shows_nothing(
     trees: Trees,
     trials: Trials,
 ) -> bool:
-    """Whether the list does not matter: all tensors are expected with any item in each layer."""
+    """Whether all tensors are expected whichever item the list gives each layer."""
     items, depth = value_at(config, one.path), one.layers
     if len(items) == depth:
         several = [[item] * depth for item in {repr(item): item for item in items}.values()]

@@ -92,7 +92,7 @@ def _ends(indices: range | list[int], count: int) -> list[tuple[int, int]]:
 
 
 def follow(tree: Block, name: str) -> NamePath:
-    """Follow a name into the tree, part by part; return the final shape and the lists passed."""
+    """Follow a name into the tree; return the final shape and the lists on the way."""
     block, lists, at = tree, list[ModuleList](), ""
     parts = name.split(".", _DEEPEST)
     is_extra = False

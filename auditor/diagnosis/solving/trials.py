@@ -69,7 +69,7 @@ class Trials:
             self._excused = self.compare(as_it_is).names - self._alarming
 
     def held_keys(self, expected: ClassTree) -> Counter[str]:
-        """Return, by key, the number of tensors with the key's lengths that are stored as expected.
+        """Return, by key, the number of correctly stored tensors whose lengths depend on the key.
 
         With another value of the key, these tensors would differ.
         """
@@ -195,7 +195,7 @@ class _Differences:
     def odd(self, name: str, step: NamePath) -> None:
         """Record the first number of an unexpected kind of names as a possible length of its lists.
 
-        The lists may be shorter than the config says. Layers that predict further tokens are
+        The lists may be shorter than the config declares. Layers that predict further tokens are
         numbered after those of the model.
         """
         if name_pattern(name) in self._excused:

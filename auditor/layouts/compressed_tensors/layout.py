@@ -235,7 +235,7 @@ def _note_activations(parts: Members, ledger: PackingLedger) -> None:
 
 
 def _loose(parts: Members, ledger: PackingLedger) -> None:
-    """Record a module's quantization data, and report the data that only a packed weight needs."""
+    """Record a module's quantization data, and report data that belongs to a packed weight."""
     _note_activations(parts, ledger)
     lost = [parts[key] for key in sorted((_OWN | {"bitmask"}) & parts.keys())]
     if not lost:
@@ -290,7 +290,7 @@ def _scheme(
 ) -> Scheme:
     """Return the scheme: the config's targets are packed, except the modules in `ignore`.
 
-    An output layer is a linear in every class, so it is a target unless `ignore` names it.
+    An output layer is a linear in every class, so it is packed unless `ignore` names it.
     """
     ignored = declared.settings.get("ignore")
     listed = frozenset(map(str, ignored)) if isinstance(ignored, list) else frozenset[str]()

@@ -1,4 +1,4 @@
-"""The packed weights of compressed-tensors: computes a weight's shape from its stored shapes."""
+"""The packed weights of compressed-tensors: their unpacked shapes, computed from stored shapes."""
 
 from collections.abc import Iterator, Mapping
 from math import prod
@@ -135,7 +135,7 @@ def _inside(form: str, scheme: CompressedScheme) -> str:
 
 
 def fills_words(count: int, bits: int, words: int) -> bool:
-    """Whether `count` numbers fill `words` words: densely, or padded as older versions did."""
+    """Whether `count` numbers fill `words` words: densely, or padded as older versions pad."""
     dense = -(-count * bits // _WORD)
     return words == dense or (bits <= _WORD and words == -(-count // (_WORD // bits)))
 
@@ -147,7 +147,7 @@ def _words(
     model: Shape | None,
     ledger: PackingLedger,
 ) -> tuple[Shape, int]:
-    """Return the weight's shape and bits, by its 32-bit words.
+    """Return the weight's shape and bits, computed from its 32-bit words.
 
     The last word may be incomplete. So the number of inputs is the architecture's if that fits,
     else the number of groups times their size, else the most inputs that fit.

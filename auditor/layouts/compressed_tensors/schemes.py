@@ -29,7 +29,7 @@ _SIZES = range(-1, 1 << 24)  # group sizes; -1 means all inputs of an output
 
 
 class CompressedScheme(NamedTuple):
-    """How a module's weight is stored; a value is None if the config leaves it unclear."""
+    """The storage of a module's weight; a value is None if the config does not determine it."""
 
     bits: int | None = None
     kind: str | None = None  # int, float

@@ -58,7 +58,7 @@ def _eight_bit_form(parts: Members, scheme: CompressedScheme) -> str | None:
 def _written(
     form: str, scheme: CompressedScheme, shape: Shape, grain: Grain
 ) -> Mapping[str, WrittenTensor]:
-    """Return the tensors of a weight (..., out, in) with scales of this grain, by last segment."""
+    """Return the tensors of a weight (..., out, in) and its scales, by the last part of a name."""
     scales = (1,) if grain == TENSOR else scales_shape(shape, grain)
     companions = {**_ACTIVATIONS, **_CACHE, "weight_g_idx": WrittenTensor(shape[-1:], ("I32",))}
     if form == "pack-quantized":
@@ -81,7 +81,7 @@ def _written(
 
 
 def _words(bits: int, shape: Shape, scales: Shape) -> Mapping[str, WrittenTensor]:
-    """Return weight_packed; older versions use more words if b does not divide 32."""
+    """Return the expected weight_packed; older versions use more words if b does not divide 32."""
     *rows, inputs = shape
     own: dict[str, WrittenTensor] = {
         "weight_scale": WrittenTensor(scales, FLOATS),

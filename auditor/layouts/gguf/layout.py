@@ -128,7 +128,7 @@ def _pieces(
 
 
 def _alternatives(name: _Name, table: Table) -> list[str]:
-    """Return the possible names in transformers, of which the architecture may have one."""
+    """Return the names that transformers may use for a stored name; [] if the name is unknown."""
     key, ending = name.key, f".{name.ending}" if name.ending else ""
     template, expert = table.get(f"{key}{ending}"), ""
     if template is not None:
@@ -153,7 +153,7 @@ def _named(name: _Name, table: Table) -> str:
 def _stacked(
     tensor: StoredTensor, name: str, shape: Shape, implied: Implied
 ) -> Iterator[LogicalTensor]:
-    """Yield a tensor for each index of the first axis in the architecture, and the remainder."""
+    """Yield one tensor for each expert or head of the architecture, then one with the surplus."""
     stored, *axes = shape or (0,)
     before, _, after = name.partition("*")
     count = count_experts(before, after, implied, stored=stored)
@@ -179,7 +179,7 @@ def _halves(
 
 
 def _rows(tensor: StoredTensor, names: list[str], implied: Implied) -> Iterator[LogicalTensor]:
-    """Yield the tensors stacked by rows; none if their rows do not sum to the stored rows."""
+    """Yield the tensors stacked by rows, or nothing if their rows do not sum to the stored rows."""
     shape = tensor.shape or ()
     expected = [implied(name) or (0,) for name in names]
     heights = [rows[0] for rows in expected]

@@ -31,7 +31,7 @@ class IndexJudgement(NamedTuple):
 
 
 def by_files(contents: Contents, snapshot: Snapshot, tally: Tally) -> Iterator[Finding]:
-    """Check without a config that the index names its shards' tensors and states their bytes.
+    """Check, without a config, the names and the total bytes of an index against its files.
 
     `tally` counts all stored tensors.
     """
@@ -136,7 +136,7 @@ def _sorted(names: Iterable[str]) -> tuple[str, ...]:
 
 
 def _unchecked(index: Index, sizes: sums.IndexSizes | None, contents: Contents) -> Iterator[str]:
-    """Yield the reasons why the total size is not compared to the byte."""
+    """Yield the reasons why the total size is not compared exactly."""
     if contents.unnamed:
         yield "the totals of the index: it is of other files than those that were read"
     elif index.total_size is None:
@@ -360,7 +360,7 @@ def _size_rule(
 
 
 def _of_unknown_dtype(index: Index, reconciled: Reconciled) -> Iterator[StoredTensor]:
-    """Yield the parameters that are in the index, but in no header that was read."""
+    """Yield the parameters that the index names and whose header was not read."""
     packed = {name for name, _ in reconciled.packed}
     for hit in reconciled.answered:
         if hit.expected.role.learned and hit.stored.span is None and hit.stored.name not in packed:
@@ -394,7 +394,7 @@ def _parameters_rule(
 
 
 def _why(over: float, groups: tuple[sums.WidthGroup, ...]) -> str:
-    """Return a clause that names tensors whose elements add up to a difference; "" if none do."""
+    """Return a clause that names tensors whose elements add up to a difference, else ""."""
     explaining = sums.groups_that_make_up(abs(over), groups)
     if not explaining:
         return ""
@@ -403,7 +403,7 @@ def _why(over: float, groups: tuple[sums.WidthGroup, ...]) -> str:
 
 
 def _over(total: float, stored: int) -> float:
-    """Return the index's total minus the stored total, as an integer if it is whole.
+    """Return the index's total minus the stored total, as an integer if it has no fraction.
 
     Some writers store 1e9 as a float.
     """

@@ -170,7 +170,7 @@ def last_two_parts(name: str) -> str:
 
 
 def _without_header(reconciled: Reconciled) -> dict[str, NameWithoutHeader]:
-    """Return the facts about each name without a header, with the elements of all its tensors."""
+    """Return the facts about each name without a header; a name's elements are summed up."""
     by_name: dict[str, NameWithoutHeader] = {}
     for name, item in chain(_named(reconciled), reconciled.without_header):
         other = by_name.get(name)
@@ -256,7 +256,7 @@ def least_sum(sizes: IndexSizes, dtype: str) -> int:
 
 
 def find_sum(sizes: IndexSizes, total: float, declared: str | None) -> Sum | None:
-    """Return the widths with which the tensors take exactly `total` bytes; None if no widths do.
+    """Return the widths with which the tensors take exactly `total` bytes; None if there are none.
 
     The declared dtype is tried first.
     """

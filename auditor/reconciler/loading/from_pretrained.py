@@ -101,7 +101,8 @@ def simulate_load(load: StateDictLoad) -> LoadReport:
 def destinations(stored: Collection[str], loading: Loading) -> dict[str, Destination]:
     """Map the names that rules change to their destinations, before the prefix is added or removed.
 
-    A paired rule applies to the first name that its first source matches, and to all later names.
+    A paired rule (each source has its own target) applies from the first name on that matches its
+    first source.
     """
     if any(rule.paired for rule in loading.renames):
         stored = sorted(stored, key=_order)  # else the order matters only for names that collide
@@ -126,7 +127,7 @@ def _last_of(loading: Loading, source: str) -> Rule:
 
 
 def _in_model(names: Iterable[str], target: Target) -> dict[str, str]:
-    """Map each name to the model's, with the prefix removed or added; to itself if none fits."""
+    """Map each name to the model's name, with the prefix removed or added, else to itself."""
     forms = forms_with_prefix(names, target.prefix).items()
     return {name: next((one for one in some if one in target.shapes), name) for name, some in forms}
 
@@ -268,7 +269,7 @@ def _possible_names(
 def _first_names(names: Iterable[str], loading: Loading) -> Mapping[str, str]:
     """Map each name that a conversion makes to the first name made by this conversion.
 
-    A list of modules has a module 0, so the names of the others are skipped.
+    If all conversions are of lists, only names of module 0 are converted: every list has one.
     """
     rules = loading.converters
     lists = all("*." in source for rule in rules for source in rule.sources)

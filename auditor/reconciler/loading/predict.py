@@ -78,7 +78,7 @@ def _reasons_without_report(contents: Contents) -> tuple[str, ...] | None:
 
 
 def _as_expected(expectation: Expectation, reconciled: Reconciled) -> bool:
-    """Whether every tensor is stored once, in the right shape, and nothing else: an empty report.
+    """Whether each tensor is stored once in its shape, and nothing else: the report is empty.
 
     This avoids a second look at ninety thousand tensors that are as expected. For a closed form,
     the tensors that save_pretrained writes load with an empty report.

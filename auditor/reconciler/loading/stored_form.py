@@ -1,8 +1,8 @@
 """The form of a class's stored tensors: as save_pretrained writes them, or as they are in memory.
 
-Loading converts tensors in the on-disk form, and loads those in the in-memory form unchanged: all
-experts of a layer in one tensor, or a projection in three. So each group of tensors that one
-conversion makes is expected in the form in which the file has it.
+Loading converts tensors in the on-disk form, and loads those in the in-memory form unchanged.
+In memory, one tensor may stack all experts of a layer, and a projection may be split into three. So
+each group of tensors that one conversion makes is expected in the form that the file contains.
 """
 
 from collections import Counter

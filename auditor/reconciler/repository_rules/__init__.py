@@ -76,7 +76,7 @@ def _shaping_keys(expectation: Expectation | None) -> frozenset[str] | None:
 
 
 def _is_complete(snapshot: Snapshot) -> bool:
-    """Whether files that are not listed do not exist: on the Hub, and in a repository's folder."""
+    """Whether the listing has all files: on the Hub, and in the folder of a repository."""
     if not snapshot.partial:
         return True
     if snapshot.commit is not None:

@@ -37,9 +37,9 @@ def turn_findings(case: RepositoryCase, place: tuple[str, str], turns: Turns) ->
 def _ends(case: RepositoryCase, place: tuple[str, str], turns: Turns) -> Iterator[Finding]:
     """Report a chat template whose turns end with a token at which generation does not stop.
 
-    The report is only a note if the end token ends documents, as in a base model with its instruct
-    model's template. A turn-ending token that the template never writes shows that the template has
-    another format.
+    The report is only a note if the end token ends documents, as in a base model that has the chat
+    template of its instruct model. An end token that marks turns, but is absent from the template,
+    shows that the template has another format.
     """
     id_by_text = {token.text: token.id for _, token in case.added}
     ends = {end for text in turns.ends if (end := _token_at_end(text, id_by_text))}

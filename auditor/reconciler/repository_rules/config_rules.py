@@ -1,4 +1,4 @@
-"""Facts that a config states twice with different values, and keys that are slips of known keys.
+"""Facts that a config states twice with different values, and misspelt keys.
 
 The config classes of transformers 5.23 show which of two values counts; a test builds them again.
 """
@@ -130,7 +130,7 @@ def _labels(case: RepositoryCase) -> Iterator[Conflict]:
 
 
 def _windows(case: RepositoryCase) -> Iterator[Conflict]:
-    """Compare the types of layers that attend to a window with a window that is off or null."""
+    """Compare layers with a sliding window in layer_types with a window that is off or null."""
     kinds = case.config.get("layer_types")
     if not isinstance(kinds, list) or "sliding_attention" not in kinds:
         return
@@ -198,7 +198,7 @@ def _parts(case: RepositoryCase) -> Iterator[Conflict]:
 
 
 def _unmatched_exceptions(case: RepositoryCase) -> Iterator[Conflict]:
-    """Report modules in lists of exceptions whose names are one slip from stored modules."""
+    """Report names in lists of exceptions that are one typing error away from stored modules."""
     quantization = case.config.get("quantization_config")
     if not isinstance(quantization, Mapping):
         return
@@ -223,7 +223,7 @@ def _unmatched_exceptions(case: RepositoryCase) -> Iterator[Conflict]:
 
 
 def _sentences(case: RepositoryCase) -> Iterator[Conflict]:
-    """Compare the settings of sentence-transformers with the config of the model inside."""
+    """Compare the settings of sentence-transformers with the config of the model that it wraps."""
     width = next(
         (case.config[key] for key in ("hidden_size", "d_model", "dim") if key in case.config), None
     )
@@ -317,7 +317,7 @@ def _misspelled_keys(
 
 
 def _is_same_kind(value: object, default: object) -> bool:
-    """Whether a value is of the type of a default; null is of every type."""
+    """Whether a value has the type of a default; null counts as every type."""
     numbers = (int, float)
     kinds = (bool, str, list, dict)
     if value is None or default is None:

@@ -27,12 +27,12 @@ class LibraryProcessors(NamedTuple):
     by_type: Mapping[str, Mapping[str, str]]  # model type -> key of a processor's config -> class
 
     def prepares(self, model_type: object) -> bool:
-        """Whether the inputs of a model type are images or audio."""
+        """Whether a model type has images or audio as inputs."""
         keys = self.by_type.get(str(model_type), {}).keys()
         return not _OF_INPUTS.isdisjoint(keys) and model_type not in _WITHOUT_FILE
 
     def has(self, name: str) -> bool:
-        """Whether an auto class of transformers 5 finds a class of that name."""
+        """Whether the auto classes of transformers 5 find a class of that name."""
         base = name.removesuffix("Fast")
         names = {name, base, f"{base}Pil", base.replace("FeatureExtractor", "ImageProcessor")}
         return not names.isdisjoint(self.classes)
@@ -51,7 +51,7 @@ _PARTS = ("vision_config", "audio_config")
 
 
 def _encodes(case: RepositoryCase) -> bool:
-    """Whether the encoder in a config of two models reads images or audio."""
+    """Whether the encoder of a config with two models reads images or audio."""
     encoder = case.config.get("encoder")
     pair = str(case.config.get("model_type")).endswith(PAIR)
     return (

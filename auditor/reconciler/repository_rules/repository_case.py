@@ -55,7 +55,7 @@ class RepositoryCase(Struct, frozen=True, kw_only=True, dict=True):
     """One model: its config, the listed files, and the companion files that were read."""
 
     names: frozenset[str]  # names of all listed files
-    is_complete: bool  # whether files that are not listed do not exist
+    is_complete: bool  # whether the listing has all files
     is_local: bool = False  # whether a folder was read that is not a cache
     config_file: str
     config: Mapping[str, Any]
@@ -71,7 +71,7 @@ class RepositoryCase(Struct, frozen=True, kw_only=True, dict=True):
 
     @cached_property
     def rows(self) -> EmbeddingRows | None:
-        """The number of embedded tokens by the headers, else by the config; None if none are."""
+        """The number of embedded tokens by the headers, else by the config; None if unknown."""
         return self._stored_rows or _longest_embedding(self.expected())
 
     @cached_property
@@ -146,7 +146,7 @@ class RepositoryCase(Struct, frozen=True, kw_only=True, dict=True):
         )
 
     def text_part(self) -> tuple[str, Mapping[str, Any]] | None:
-        """Return (key, values) of the text config inside the config; None if there is none."""
+        """Return (key, values) of the text config inside the config; None if it has none."""
         for key in TEXT_PARTS:
             part = self.config.get(key)
             if isinstance(part, Mapping):
@@ -154,7 +154,7 @@ class RepositoryCase(Struct, frozen=True, kw_only=True, dict=True):
         return None
 
     def default(self, key: str, part: str | None = None) -> Any:
-        """Return the config class's default for a special id, None if it has no default."""
+        """Return the config class's default for a special id; None if it has no default."""
         values = self.config if part is None else self.config[part]
         model_type = values.get("model_type")
         return _default_ids().get(model_type, {}).get(key) if isinstance(model_type, str) else None
