@@ -2,13 +2,16 @@
 
 import re
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
+from support.first_screens import first_screens
 from support.outcomes.examples import EXAMPLES
 
 from auditor.formats import View
 from auditor.formats.registry import FORMATS
 
 FOLDER = Path(__file__).parents[1] / "tests" / "data" / "golden"
+SCREENS = FOLDER.parent / "first_screens.txt"
 
 
 STYLE = re.compile(r"(?<=<style>).*?(?=</style>)|(?<='sha256-)[^']+", re.DOTALL)
@@ -27,5 +30,7 @@ def golden() -> dict[str, str]:
 
 if __name__ == "__main__":
     FOLDER.mkdir(parents=True, exist_ok=True)
+    with TemporaryDirectory() as place:
+        SCREENS.write_text(first_screens(Path(place)), encoding="utf-8", newline="")
     for name, text in golden().items():
         (FOLDER / name).write_text(text, encoding="utf-8", newline="")

@@ -63,6 +63,7 @@ _MOST_DTYPES = 3  # most dtypes in the title
 _MAX_ROWS = 60  # most module rows if only a config was read, unless verbose
 _TOPIC = 40  # most characters of a topic that was not checked
 _SAMPLED = "values: sampled "
+_OPTIONS = {"values": "--values"}  # topic that was not checked -> the option that checks it
 _LABEL = 9  # cells of a label
 _INDENT = 4  # indentation of the line of counts, if the verdict is one word
 
@@ -226,7 +227,10 @@ def _last(outcome: Report | Unaudited, width: int) -> Iterator[StyledLine]:
     # The subject of a sentence is before the colon.
     subjects = (text.partition(": ")[0] for text in outcome.unchecked if text not in sampled)
     if topics := dict.fromkeys(cut_middle(subject, _TOPIC) for subject in subjects):
-        sentences.append(f"Not checked: {', '.join(topics)}.")
+        named = ", ".join(
+            f"{topic} ({_OPTIONS[topic]})" if topic in _OPTIONS else topic for topic in topics
+        )
+        sentences.append(f"Not checked: {named}.")
     if sentences:
         yield from wrapped(styled(f"{' '.join(sentences)} -v says more.", "dim"), width)
 

@@ -77,7 +77,7 @@ def _words(replacements: Replacements, wholes: int, stacked: int, leaves: str) -
         name, parts = next(iter(replacements.items()))
         goal = ", ".join(_leaf(one.name) for one in parts)
         return (
-            f"{wholes:,} tensors are fused that the class has apart ({name} for {goal})",
+            f"{wholes:,} tensors are fused; the class has separate ones ({name} for {goal})",
             "split them along their rows when the weights are converted",
         )
     if stacked == len(replacements):

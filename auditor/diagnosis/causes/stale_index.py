@@ -35,7 +35,7 @@ def undoings(case: Case) -> Iterator[Undoing]:
     moved = sum(f"{folder}{index.weight_map.get(one.name)}" != one.file for one in case.stored)
     if others and not (strange or moved or snapshot.unopened):
         return  # the total is wrong because of the other findings
-    stale = f"{named(index.file)} is of another save than the files beside it:"
+    stale = f"{named(index.file)} belongs to another save than the files:"
     if snapshot.unopened:
         count = f"{len(snapshot.unopened):,} of its {len(shards):,}"
         summary = f"{stale} {count} files are not there, and others are"

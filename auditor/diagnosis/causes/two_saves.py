@@ -28,7 +28,7 @@ def undoings(case: Case) -> Iterator[Undoing]:
         yield Undoing(
             cause=CAUSE,
             snapshot=of_files(case.snapshot, heads),
-            summary=f"files of {len(saves)} saves lie together: {counts}",
+            summary=f"the folder has files of {len(saves)} saves: {counts}",
             fix=f"delete {others}, and keep the index of the {split.total:,} others",
             evidence=(f"the {len(heads):,} files *-of-{split.of}{split.ending} are a model alone",),
         )

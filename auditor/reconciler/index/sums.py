@@ -70,7 +70,7 @@ class IndexSizes(Struct, frozen=True, kw_only=True):
     learned: int  # elements of plain parameters, whose width is unknown
     buffers: tuple[WidthGroup, ...]  # grouped by the last part of their names, sorted
     copies: tuple[WidthGroup, ...]  # parameters that are stored under another name too
-    read: int  # bytes of the tensors with a header
+    read: int  # bytes of the tensors that were read
     parameters: int  # number of parameters of all tensors, also packed ones
     tied: tuple[WidthGroup, ...]  # tied tensors that are not stored
     unexpected: int  # number of unexpected tensors; the other fields exclude them
@@ -280,7 +280,7 @@ def _in_dtype(
     counts = accumulate((len(bits) for _, bits in groups), mul)
     most = sum(count <= _MOST_SUMS for count in counts)
     many = (WidthTerm(*group, bits[0]) for group, bits in groups[most:])
-    read = (WidthTerm("tensors with a header", sizes.read, 8),) if sizes.read else ()
+    read = (WidthTerm("tensors that were read", sizes.read, 8),) if sizes.read else ()
     fixed = (WidthTerm("parameters", learned, width), *read, *many)
     packed = sizes.packed * 8
     bits_left = total * 8 - packed - sum(part.elements * part.bits for part in fixed)

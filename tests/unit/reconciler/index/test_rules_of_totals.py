@@ -157,4 +157,4 @@ def test_headers_at_hand_are_counted_as_they_are():
     result = reconcile(Contents(tensors=tensors), WHOLE, family)
     note = noted(index(PLAIN, total_size=40 * 4 + 4 * 2), result, "BF16")
     assert note is not None
-    assert note.endswith("8 of parameters (4 x 2) + 160 of tensors with a header (160 x 1)")
+    assert note.endswith("8 of parameters (4 x 2) + 160 of tensors that were read (160 x 1)")
